@@ -15,6 +15,8 @@ RUST := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.to
 DEMO ?=
 BENCH ?=
 FUZZ_SECONDS ?= 60
+MUTANTS ?= 200
+SEED ?= 1
 ARCH ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
@@ -78,6 +80,12 @@ fuzz: ## run each fuzz target for FUZZ_SECONDS (needs a nightly toolchain and ca
 	@for target in $$(cargo +nightly fuzz list); do \
 	  cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
+
+.PHONY: mutants
+mutants: ## draw MUTANTS mutants of the engine by SEED and run the tests against each (needs cargo-mutants; hours)
+	@cargo mutants --version >/dev/null 2>&1 || \
+	  { echo "make mutants needs cargo-mutants: cargo install cargo-mutants" >&2; exit 1; }
+	$(PYTHON) tools/mutants.py --count $(MUTANTS) --seed $(SEED)
 
 .PHONY: fmt
 fmt: $(STAMPS)/test ## put all sources into their standard form

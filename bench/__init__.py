@@ -13,8 +13,8 @@ Cut
 system in its process, ``runner`` drives workers, ``judge`` judges, ``report`` prints. ``opening``, ``memory`` and
 ``geometry`` are separate measurements with their own subcommands. ``python -m bench --help`` lists them.
 
-What it does not do
--------------------
+Limits
+------
 It installs nothing, stores no figure as an answer, and compares only within one run: a ratio holds from machine to
 machine, an absolute figure does not.
 """

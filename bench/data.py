@@ -24,9 +24,9 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """What a section stores: float32 of this shape, this kind of data, this compression (or none).
+    """The array of a section: float32 of this shape, this kind of data, this compression (or none).
 
-    With ``slab`` the whole array is written in commands of so many indices of the first axis.
+    With ``slab`` the whole array is written in commands of ``slab`` indices of the first axis.
     """
 
     shape: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""How long a small program takes from a new process to its first result: nothing cached, then cached.
+"""Time of a small program from a new process to its first result: nothing cached, then cached.
 
 Each time is of a process of its own, which opens a store, writes 1000 elements, decorates a function, or has text in C
 compiled, and offloads it.
@@ -79,7 +79,7 @@ SYSTEMS = {"nandarray": _OURS, "nandarray, from C": _OURS_C, "Numba, for the hos
 
 
 def text(what: str, function: str) -> str:
-    """Give the program of a row: a system's, with a function of :data:`BODIES`."""
+    """Return the program of a row: a system's, with a function of :data:`BODIES`."""
     body = BODIES[function]
     return _HEAD + SYSTEMS[what].format(body=body, c=body.replace("math.", "")) + _TAIL
 

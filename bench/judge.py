@@ -58,7 +58,7 @@ class Table:
         return [row for row, cells in self.rows.items() if row[1] in _WRITES and OURS in cells]
 
     def ratio(self, row: Row, system: str) -> float | None:
-        """Return how many times as long as nandarray a system takes, or None without a figure."""
+        """Return a system's time as a multiple of nandarray's, or None without a figure."""
         cells = self.rows[row]
         if system not in cells or OURS not in cells:
             return None

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 _DROP = Path("/proc/sys/vm/drop_caches")
-#: What is in memory or not as one, of a file of which a part is.
+#: Bytes of a file that are resident, or not, together.
 _PIECE_BYTES = 64 << 10
 
 
 def cold_method(wanted: str = "auto") -> str:
-    """Return ``drop_caches`` or ``fadvise``: what this process may do, or what was asked for."""
+    """Return the requested method, or of ``drop_caches`` and ``fadvise`` the one that this process may use."""
     if wanted != "auto":
         return wanted
     return "drop_caches" if os.access(_DROP, os.W_OK) else "fadvise"
@@ -47,7 +47,7 @@ def make_part(folder: Path, method: str) -> None:
     for path in folder.rglob("*"):
         if path.is_file():
             with path.open("rb", buffering=0) as file:
-                # What is read alone, and nothing around it.
+                # Without readaround: only the pages that are read.
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
                 for at in range(0, path.stat().st_size, _PIECE_BYTES):
                     if chance.randrange(8):
@@ -101,7 +101,7 @@ def _processor() -> str:
 
 
 def describe(folder: Path) -> dict[str, Any]:
-    """Return what a reader of the figures wants to know of the machine, and nothing that names it."""
+    """Return the facts of the machine that a reader of the figures needs, without its name."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),

@@ -1,4 +1,4 @@
-"""How much memory a read takes beside the buffer it fills.
+"""Memory of a read beside the buffer that it fills.
 
 A process opens the store, makes and touches a buffer as large as the array and reads all of it in one call; another
 process watches its memory the whole time. *Private* memory (anonymous) is what the read needs; *mapped* memory is the
@@ -64,8 +64,8 @@ def _child(pipe: Connection, label: str, folder: Path, spec: ArraySpec) -> None:
 def watch(child: Callable[..., None], *asked: object) -> tuple[Any, int, int]:
     """Run ``child(pipe, *asked)`` in a process and watch its memory.
 
-    The child sends when it is ready, waits, works, sends its result, waits and ends. What comes back is the result and
-    the most bytes by which private and mapped memory grew while it worked.
+    The child reports that it is ready, waits, works, sends its result, waits and ends. Returned are the result and the
+    most bytes by which private and mapped memory grew while it worked.
 
     Raises
     ------

@@ -3,7 +3,7 @@
 ``small`` times index expressions of a microsecond or so on a warm array, beside the same expressions on a row-major
 file that NumPy has mapped. ``first`` reads the large patterns once in a store just opened, whose file is in the page
 cache: checksums and page faults included, and these counted; then once more. ``disk`` asks the disk alone for a file,
-in each of the ways in which a store could: no store is involved. What is measured takes turns, round after round.
+in each of the ways in which a store could: no store is involved. Measurements take turns, round after round.
 
 This says nothing of other systems; that is ``python -m bench run``.
 """
@@ -42,10 +42,10 @@ SECTIONS = ("small", "first", "disk")
 _SHAPES = {"full": (16384, 16384), "quick": (4096, 4096), "tiny": (256, 256)}
 _FILE_BYTES = {"full": 1 << 30, "quick": 256 << 20, "tiny": 8 << 20}
 _LARGE_BYTES = {"full": 4 << 20, "quick": 1 << 20, "tiny": 1 << 10}
-_SLICE_S = {"full": 0.01, "quick": 0.005, "tiny": 0.0001}  # that an expression is asked for in a round
+_SLICE_S = {"full": 0.01, "quick": 0.005, "tiny": 0.0001}  # for repeating an expression in a round
 _MIB = 1 << 20
 _POPULATE_READ = 22  # <linux/mman.h>; Python has no name for it
-_AHEAD = 32  # pieces that are asked for before they are used
+_AHEAD = 32  # pieces that are prefetched before they are used
 
 _Array = np.ndarray[Any, Any]
 _Call = Callable[[], object]
@@ -53,7 +53,7 @@ _Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class Row:
-    """What came out for one thing: every round's figure, and those that go with it."""
+    """The figures of one measurement: every round's, and those that go with it."""
 
     section: str
     what: str
@@ -301,7 +301,7 @@ class _File:
         np.copyto(np.frombuffer(self.buffer(size), np.uint8), self.bytes[at : at + size])
 
     def copy_asked(self, at: int, size: int) -> None:
-        """Copy from the mapping what was asked for some pieces ago."""
+        """Copy from the mapping a piece that was prefetched some pieces ago."""
         ahead = at + _AHEAD * _MIB
         if at == 0:
             os.posix_fadvise(self.fd, 0, ahead, os.POSIX_FADV_WILLNEED)

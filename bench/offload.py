@@ -29,7 +29,7 @@ import numpy as np
 
 from .memory import watch
 
-#: How many times the native form's processor time the translated form may take; three times for all others.
+#: Most processor time of the translated form as a multiple of the native form's; three times for all others.
 WITHIN = {"histogram": 4.0}
 OPERATIONS = ("sum", "minmax", "filter", "histogram", "filter-sum")
 APART = "nandarray, native, in two runs"
@@ -115,7 +115,7 @@ def _ours(array: Any, dtype: str, form: str) -> _Runs:
 
 
 def _apart(store: Any, dtype: str) -> _Runs:
-    """Give the pipeline's programs one after the other: what the first keeps is an array of the store."""
+    """Return the pipeline's programs one after the other: what the first keeps is an array of the store."""
     import nandarray
     from nandarray import programs
 
@@ -285,7 +285,9 @@ def _duckdb(x: _Array, *, own: bool) -> _Runs:
     return {
         "sum": lambda: database.execute(f"SELECT sum(x) FROM {table}").fetchall()[0][0],  # noqa: S608
         "minmax": lambda: database.execute(f"SELECT min(x), max(x) FROM {table}").fetchall()[0],  # noqa: S608
-        "filter": lambda: database.sql(f"SELECT x FROM {table} WHERE x BETWEEN {low} AND {high}").to_arrow_table()["x"],  # noqa: S608
+        "filter": lambda: database.sql(
+            f"SELECT x FROM {table} WHERE x BETWEEN {low} AND {high}"  # noqa: S608
+        ).to_arrow_table()["x"],
         "histogram": histogram,
         "filter-sum": lambda: database.execute(
             f"SELECT sum(x) FROM {table} WHERE x BETWEEN {low} AND {high}"  # noqa: S608
@@ -460,19 +462,19 @@ def _child(pipe: Connection, path: Path, dtype: str, form: str, operation: str) 
         pipe.send("ready")
         pipe.recv()
         found = run()
-        # What comes back is the caller's, as a buffer is in reads.
+        # The output is the caller's, as a buffer is in reads.
         pipe.send(sum(np.asarray(one).nbytes for one in (found.values() if isinstance(found, dict) else [found])))
         pipe.recv()
 
 
 def _watch(path: Path, dtype: str, form: str, operation: str) -> tuple[int, int]:
-    """Give the most bytes beside the result, private and mapped, while a process runs an operation once."""
+    """Return the most bytes beside the result, private and mapped, while a process runs an operation once."""
     result, private, mapped = watch(_child, path, dtype, form, operation)
     return max(0, private - result), mapped
 
 
 def table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
-    """Give header and rows as text."""
+    """Return header and rows as text."""
     header = ["dtype", "operation", "system", "GB/s", "speed, native = 1", "CPU time, native = 1"]
     header += ["memory beside the mapping", "verdict"]
     lines = []

@@ -1,4 +1,4 @@
-"""How long a store takes to open when there is much in it: 100,000 arrays, or ten million building blocks.
+"""Time to open a large store: one of 100,000 arrays, one of ten million building blocks.
 
 The stores are made by one process and opened by another, which counts seconds and peak resident memory from just before
 the open (libraries imported) until an array in the middle was looked up and an element of it read: an open that put all
@@ -29,7 +29,7 @@ _SLAB = 1 << 17  # blocks written at a time: 64 MiB
 
 @dataclass(frozen=True)
 class Opened:
-    """What one opening took; ``names`` is the further time until every name was listed."""
+    """The costs of one opening; ``names`` is the further time until every name was listed."""
 
     system: str
     what: str

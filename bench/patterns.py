@@ -1,4 +1,4 @@
-"""What is read and written: each pattern is a seeded list of operations over a shape.
+"""Patterns of access: each is a seeded list of operations over a shape.
 
 An operation is a *box* (start, count per axis) or a batch of *points* (coordinates). Lists are long enough that a fast
 system does not run out, and their order is the one a program would use: bands and planes in sequence or spread over the
@@ -10,7 +10,7 @@ A pattern says whether it counts for the geometric mean of reading and in which 
 ``warm``   the whole array was read once by this process since it opened the store; the file is in the page cache
 ``fresh``  the file is in the page cache, the store has just been opened: what a first look costs (checksums included)
 ``cold``   the page cache was dropped and the store has just been opened
-``part``   cold, and then seven of eight pieces of 64 KiB were read back: only if it is asked for
+``part``   cold, and then seven of eight pieces of 64 KiB were read back: only on request
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Box:
 
     @property
     def elements(self) -> int:
-        """How many elements it covers."""
+        """Number of elements that it covers."""
         return math.prod(self.count)
 
 
@@ -55,7 +55,7 @@ class Points:
 
     @property
     def elements(self) -> int:
-        """How many elements it covers."""
+        """Number of elements that it covers."""
         return len(self.coords)
 
 
@@ -71,7 +71,7 @@ class Pattern:
     make: Callable[[tuple[int, ...]], list[Op]] = field(repr=False)
     kind: str = "read"
     states: tuple[str, ...] = ("warm", "cold")
-    #: A warm round takes at least so many operations.
+    #: Least number of operations of a warm round.
     least: int = 2
     #: It wants half of each cache line or less: judged by the lines that it touches, too.
     by_lines: bool = False

@@ -97,7 +97,7 @@ class Row:
 
 
 def program(name: str) -> Any:
-    """Give a job's program; SHA-256 is a ready-made one."""
+    """Return a job's program; SHA-256 is a ready-made one."""
     from nandarray import Program, programs
 
     return programs.get(name) if name == "sha256" else Program.from_c(KERNELS / f"{name}.c")
@@ -177,7 +177,7 @@ def measure(
 
 
 def table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
-    """Give header and rows as text."""
+    """Return header and rows as text."""
     header = ["program", "million instructions", "interpreted, s", *(f"translated {turn}, s" for turn in TURNS)]
     header += ["times interpreting it", "verdict"]
     lines = []

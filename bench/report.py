@@ -15,7 +15,7 @@ from .judge import OURS, Row, Table, Verdict, best_configurations, judge, neares
 from .patterns import BY_NAME
 from .runner import Cell, Results
 
-#: Below so many bytes an operation, time says more than bandwidth.
+#: Bytes of an operation below which time says more than bandwidth.
 _SMALL = 1 << 20
 
 _LEGEND = (
@@ -43,7 +43,7 @@ def _ratio(table: Table, row: Row, system: str) -> str:
 
 
 def _nearest(table: Table, row: Row) -> str:
-    """Say how a row stands against the fastest of all peers."""
+    """Compare a row with the fastest of all peers."""
     found = nearest(table, row)
     return "" if found is None else f"{'< ' if found[0] < 1 else ''}{found[0]:.2f} {found[1]}"
 
@@ -187,7 +187,7 @@ def save_json(results: Results, path: Path) -> None:
     data: dict[str, Any] = results.as_json()
     data["settings"] = {key: list(v) if isinstance(v, tuple) else v for key, v in data["settings"].items()}
     data["verdicts"] = [vars(verdict) for verdict in judge(results)]
-    # Whoever is stopped in between leaves what was saved before.
+    # A process that is stopped in between leaves the file as it was saved before.
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(data, indent=1))
     part.replace(path)

@@ -21,7 +21,7 @@ from .patterns import Box, Pattern
 from .sections import Section
 from .worker import SystemFailedError, Worker
 
-#: How the lines begin that say what a run with limited time left out.
+#: The beginning of lines that name patterns left out by a run with limited time.
 _LEFT = "not measured:"
 
 
@@ -51,7 +51,7 @@ class Cell:
 
 @dataclass
 class Settings:
-    """How long and how often."""
+    """The settings of a run: rounds, times, places."""
 
     folder: Path
     size: str = "full"
@@ -65,7 +65,7 @@ class Settings:
     only: tuple[str, ...] = ()
     systems: tuple[str, ...] = systems.DEFAULT
     sections: tuple[str, ...] = ()
-    minutes: float | None = None  # begin no further pattern after so many
+    minutes: float | None = None  # after which no further pattern begins
     patience: float = 900  # seconds that a system may take for one request
 
 
@@ -122,7 +122,7 @@ class Runner:
         self.say = say
         self.keep = keep  # called after every pattern, so that a run that is interrupted leaves what it has
         self.results = before or Results()
-        # What a run that was stopped has already; it saved only whole rows.
+        # Rows that a stopped run has already; it saved only whole rows.
         self._done = {(c.section, c.pattern, c.state) for c in self.results.cells}
         self.results.skipped = [line for line in self.results.skipped if not line.startswith(_LEFT)]
         self._begin = time.monotonic()
@@ -166,7 +166,7 @@ class Runner:
         return row not in self._done and self._in_time(section)
 
     def _states(self, pattern: Pattern) -> list[str]:
-        """Return the states in which a pattern runs; writing has one, whatever was asked for."""
+        """Return the states in which a pattern runs; writing has one, whatever the settings are."""
         return [s for s in pattern.states if pattern.kind != "read" or s in self.settings.states]
 
     def _usable(self) -> list[str]:
@@ -227,7 +227,7 @@ class Runner:
             self.keep(self.results)
 
     def _full_writes(self, section: Section, patterns: list[Pattern]) -> None:
-        # The stores have to be written in any case; they are timed more often only when the pattern is asked for.
+        # The stores have to be written in any case; they are timed more often only when the pattern is selected.
         self.say("  full write")
         for turn in range(self.settings.write_rounds if patterns else 1):
             for label in self._turn(turn):

@@ -1,4 +1,4 @@
-"""Which arrays a run looks at: six sections of about 1 GiB, smaller for the quick run, tiny for the tests.
+"""The arrays of a run: six sections of about 1 GiB, smaller for the quick run, tiny for the tests.
 
 The quick run leaves out the 4-D, the Zstandard and the slab-written sections, to be a matter of minutes.
 """

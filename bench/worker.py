@@ -1,8 +1,8 @@
 """One system in a process of its own, kept alive for a section, doing what the runner asks over a pipe.
 
 A request is ``(method, arguments)``, an answer ``("ok", value)`` or ``("error", text)``: an exception of one system is
-printed and leaves a gap in its column, nothing else. Buffers are allocated and touched before the clock starts. What a
-system reads is compared with the truth when it meets a pattern for the first time, outside the timing.
+printed and leaves a gap in its column, nothing else. Buffers are allocated and touched before the clock starts. The
+data that a system reads are compared with the truth when it runs a pattern for the first time, outside the timing.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Bench:
         return done
 
     def warm(self, name: str, ops: int) -> dict[str, Any]:
-        """Time so many operations, going on where the last round stopped."""
+        """Time a number of operations, going on where the last round stopped."""
         done, seconds = self._timed(self._next(name), 0, 1, ops)
         return {"ops": done, "seconds": seconds / done}
 
@@ -154,7 +154,7 @@ class Bench:
         ``drop`` names how the page cache is dropped before, where the state is ``cold`` or ``part``.
 
         At least as many as of a warm round: where one takes half of the budget, a system that is a little faster would
-        else be asked for one more, and that one may find its part in memory already.
+        else run one more, and that one may find its part in memory already.
         """
         self.system.close()
         gc.collect()

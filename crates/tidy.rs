@@ -1,8 +1,8 @@
-//! What the crates' `tests/tidy.rs` share: reading a crate's source and looking for what it must not have.
+//! Shared by the crates' `tests/tidy.rs`: reading a crate's source and looking for what it must not have.
 //!
 //! Included by path, so that no crate depends on anything for it: `#[path = "../../tidy.rs"] mod tidy;`. Paths count
-//! from the including crate's folder. Each function panics with the places found. What is allowed, and why, is each
-//! crate's list.
+//! from the including crate's folder. Each function panics with the places found. Each crate lists its exceptions, with
+//! their reasons.
 
 #![allow(dead_code, reason = "every crate takes what it needs")]
 
@@ -125,6 +125,61 @@ pub(crate) fn every_file_says_what_it_is_and_ends_in_time(folders: &[&str], line
             }
         }
     }
+}
+
+/// The most lines of a function, from its head to its closing brace: what one sees at once.
+const FUNCTION_LINES_MAX: usize = 70;
+
+/// Functions of a file with their lines: name, first line, number of lines. The source is formatted, so a function
+/// ends at the first brace that closes at its own indentation.
+fn functions(text: &str) -> Vec<(&str, usize, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (i, line) in lines.iter().enumerate() {
+        let code = line.trim_start();
+        let indent = line.len() - code.len();
+        let Some(at) = code.find("fn ").filter(|&at| at == 0 || code[..at].ends_with(' ')) else { continue };
+        let words = ["pub", "const", "async", "unsafe", "extern", "default"];
+        let modifier = |w: &str| words.iter().any(|m| w.starts_with(m)) || w.starts_with('"') || w.ends_with(')');
+        if !code[..at].split_whitespace().all(modifier) || line.ends_with('}') || line.ends_with(';') {
+            continue;
+        }
+        let closes = |l: &&str| l.len() - l.trim_start().len() == indent && (l.trim() == "}" || l.ends_with(';'));
+        let end = lines[i..].iter().position(|l| closes(&l));
+        let name = code[at + 3..].split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("");
+        found.push((name, i + 1, end.map_or(lines.len() - i, |end| end + 1)));
+    }
+    found
+}
+
+/// Functions have at most 70 lines but for those that `allowed` lists: file, function, why it cannot be cut.
+pub(crate) fn functions_are_seen_at_once(folders: &[&str], allowed: &[(&str, &str, &str)]) {
+    let mut all = Vec::new();
+    folders.iter().for_each(|folder| files(&root().join(folder), &mut all));
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for path in all {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let file = path.strip_prefix(root()).unwrap().to_str().unwrap().replace('\\', "/");
+        for (name, line, lines) in functions(&text) {
+            seen += 1;
+            if lines > FUNCTION_LINES_MAX && !allowed.iter().any(|&(f, n, _)| (f, n) == (file.as_str(), name)) {
+                wrong.push(format!("{file}:{line} {name} has {lines} lines, {FUNCTION_LINES_MAX} are allowed"));
+            }
+        }
+    }
+    assert!(seen > 10, "only {seen} functions were found in {folders:?}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_length_of_functions_is_counted() {
+    let text = [
+        "fn short() {}\npub(crate) unsafe fn long(\n    a: u32,\n) -> u32 {\n",
+        &"    x();\n".repeat(80),
+        "}\ntrait T {\n    fn declared(\n        &self,\n    );\n    fn two(&self) {\n    }\n}\n",
+    ]
+    .concat();
+    assert_eq!(functions(&text), [("long", 2, 84), ("declared", 87, 3), ("two", 90, 2)]);
 }
 
 /// No code but that of the files `allowed` reads the clock, the environment or the machine's chance.

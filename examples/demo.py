@@ -329,7 +329,7 @@ class Line:
     wrong: list[str] = field(default_factory=list)
 
     def ratio(self, name: str) -> float:
-        """Return how many times as long as nandarray a system took."""
+        """Give how many times as long as nandarray a system took."""
         return self.seconds[name] / self.seconds["nandarray"]
 
 

@@ -94,6 +94,12 @@ def steps() -> list[Step]:
             (cargo, "clippy", "--quiet", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"),
             of_status,
         ),
+        # Programs' harts are built without bare machines, which the workspace turns on for the command line.
+        Step(
+            "cargo clippy, hart alone",
+            (cargo, "clippy", "--quiet", "-p", "nandarray-hart", "--locked", "--", "-D", "warnings"),
+            of_status,
+        ),
         Step("cargo test", (cargo, "test", "--workspace", "--locked", "--no-fail-fast"), of_cargo),
         Step("pytest", (*python, "pytest"), of_pytest),
     ]

@@ -1,7 +1,7 @@
 /* mix.c: for each seed a round of the work that processors' benchmarks mix: lists, matrices, a state machine, CRCs.
  *
- * Own code, in the proportions of such benchmarks; its figures compare with itself only. One result a seed, so that nothing is
- * left out. What it does not do: floating point, calls of a library.
+ * Own code, in the proportions of such benchmarks; its figures compare with itself only. One result a seed, so that
+ * nothing is left out. No floating point, no calls of a library.
  */
 #include <nandarray.h>
 
@@ -71,7 +71,9 @@ static uint32_t lists(uint32_t seed) {
     node nodes[NODES];
     for (int i = 0; i < NODES; i++) {
         nodes[i].next = i + 1 < NODES ? &nodes[i + 1] : 0;
-        nodes[i].key = (int32_t)(chance(&seed) & 0xfff), nodes[i].tag = (uint16_t)i, nodes[i].weight = (uint16_t)chance(&seed);
+        nodes[i].key = (int32_t)(chance(&seed) & 0xfff);
+        nodes[i].tag = (uint16_t)i;
+        nodes[i].weight = (uint16_t)chance(&seed);
     }
     node *list = nodes;
     uint32_t sum = 0;
@@ -91,7 +93,10 @@ static uint32_t matrices(uint32_t seed) {
     int16_t a[SIDE * SIDE], b[SIDE * SIDE];
     int32_t c[SIDE * SIDE];
     uint32_t sum = 0;
-    for (int i = 0; i < SIDE * SIDE; i++) a[i] = (int16_t)(chance(&seed) & 0xff), b[i] = (int16_t)(chance(&seed) & 0xff);
+    for (int i = 0; i < SIDE * SIDE; i++) {
+        a[i] = (int16_t)(chance(&seed) & 0xff);
+        b[i] = (int16_t)(chance(&seed) & 0xff);
+    }
     for (int turn = 0; turn < 4; turn++) {
         for (int i = 0; i < SIDE * SIDE; i++) a[i] = (int16_t)(a[i] + turn);
         for (int i = 0; i < SIDE; i++)

@@ -1,4 +1,4 @@
-/* quicksort.c: sorts each record of 8,192 numbers in the scratchpad, with a stack of its own; short pieces by insertion. */
+/* quicksort.c: sorts records of 8,192 numbers in the scratchpad, with a stack of its own; short pieces by insertion. */
 #include <nandarray.h>
 
 ND_PROGRAM("name": "quicksort", "kind": "block", "inputs": [{"name": "x", "dtype": "int32", "record_bytes": 32768}],

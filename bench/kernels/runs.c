@@ -1,4 +1,4 @@
-/* runs.c: codes bytes as runs (a length below 256, a byte) and decodes them again: one result a record, its sum and length. */
+/* runs.c: codes bytes as runs (a length below 256, a byte) and decodes them: one result a record, sum and length. */
 #include <nandarray.h>
 
 ND_PROGRAM("name": "runs", "kind": "block", "inputs": [{"name": "x", "dtype": "uint8", "record_bytes": 4096}],

@@ -42,8 +42,8 @@ _MODULES: dict[str, str] = {
 
 LABELS: tuple[str, ...] = tuple(_MODULES)
 
-#: What a run leaves out unless asked (``--systems all``): configurations that another one of the same peer beats in
-#: nearly every pattern.
+#: Configurations that a run leaves out without ``--systems all``: another one of the same peer beats them in nearly
+#: every pattern.
 _SECOND = {
     "tensorstore/n5-256",
     "zarr/1024",
@@ -71,7 +71,7 @@ QUICK: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class SystemInfo:
-    """What the harness needs to know of a system without importing its library."""
+    """Facts of a system that need no import of its library."""
 
     label: str
     peer: str

@@ -1,4 +1,4 @@
-"""What every system must be able to do, and how its chunk shapes follow from the number of dimensions.
+"""The interface of all systems, and the shapes of their chunks by the number of dimensions.
 
 An adapter is small on purpose: it calls its library the way that library's own documentation calls fast, reads into the
 caller's buffer where the library can, and hides nothing. ``chunked`` marks the systems that the "0.9 of the best
@@ -104,5 +104,5 @@ class System(ABC):
         """Do what the library offers to make what was written safe; nothing where it offers nothing."""
 
     def facts(self) -> dict[str, Any]:
-        """Return what is worth printing about this configuration."""
+        """Return the facts to print about this configuration."""
         return {"chunks": list(chunk_shape(self.spec.shape, self.config))} if self.chunked else {}

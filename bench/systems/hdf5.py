@@ -1,7 +1,7 @@
 """HDF5 through h5py, in the two configurations that serve it best: small chunks with a cache, large ones without.
 
-With large uncompressed chunks and no cache HDF5 reads just the part of a chunk that is asked for, which is what single
-rows want; with small chunks the 64 MiB cache catches neighbours.
+With large uncompressed chunks and no cache HDF5 reads just the requested part of a chunk, which is best for single
+rows; with small chunks the 64 MiB cache catches neighbours.
 """
 
 # ruff: noqa: D102 - what the methods do is said once, in base.py

@@ -1,4 +1,4 @@
-"""What touching a box's cache lines costs: an element of every line that a row-major file has the box in, by all cores.
+"""The cost of touching a box's cache lines: one element of every line of the box in a row-major file, by all cores.
 
 A copy is no bound for a box that wants little of every line: one element along the last axis of a 4-D array wants 4
 bytes of each 64. No layout in row-major pieces touches fewer lines for it, and every one of them crosses the memory's

@@ -1,8 +1,7 @@
 """The machine's copy bandwidth: as many bytes as the pattern moves, from memory larger than a cache, by all cores.
 
 It stands in the tables as a column of its own and answers only warm reads: a copy from a rotating place in an anonymous
-array into the same buffer that every system fills. What a store reads cannot come faster than
-this except by luck of the cache.
+array into the same buffer that every system fills. No store can read faster than this except by luck of the cache.
 """
 
 # ruff: noqa: D102 - what the methods do is said once, in base.py

@@ -77,7 +77,7 @@ class Adapter(System):
             self._pool = None
 
     def _advise(self, advice: int, begin: int, length: int) -> None:
-        # Asked for anew every time: another reference to the mapping would keep it alive behind close().
+        # Looked up every time: a kept reference to the mapping would keep it alive after close().
         assert self._map is not None
         self._map._mmap.madvise(advice, begin, length)  # type: ignore[attr-defined]
 

@@ -28,6 +28,9 @@ __all__ = [
     "error_kinds",
     "get",
     "get_sub_block",
+    "nvme_completion",
+    "nvme_encode",
+    "nvme_space",
     "nvme_statuses",
     "program_disassemble",
     "program_run_bare",
@@ -343,6 +346,11 @@ class Nvme:
     def identify(self, cns: int, nsid: int) -> tuple[int, bytes]: ...
 
 def nvme_statuses() -> list[tuple[int, str]]: ...
+
+# A command of nandarray.nvme.commands as its 64-byte entry; its data, if that is a part of it; its page of coordinates.
+def nvme_encode(command: object, cid: int = 0) -> tuple[bytes, bytes | None, bytes | None]: ...
+def nvme_completion(entry: bytes) -> tuple[int, int, int]: ...  # status bits, dw0, dw1
+def nvme_space(page: bytes | bytearray) -> dict[str, Any]: ...  # what space information gave
 
 # Device descriptions: a TOML text and what is changed of it, a JSON object from dotted keys to values.
 def device_presets() -> list[str]: ...

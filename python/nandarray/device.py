@@ -1,8 +1,8 @@
 """Device descriptions: which SSD the modelled clock models.
 
-A description is a text in TOML, in which every number has a unit and a source, and what was changed of it since. The
-native module reads and checks it; this file gives it the manners of a Python object: keys, changes, HTML. Which keys
-there are is on the page ``docs/reference/devices.md``, and in :func:`keys`.
+A description is a text in TOML, in which every number has a unit and a source, and the changes to it. The native module
+reads and checks it; this file makes a Python object of it: keys, changes, HTML. The page ``docs/reference/devices.md``
+and :func:`keys` list the keys.
 
 It opens no store and simulates nothing.
 """
@@ -85,7 +85,7 @@ class Description:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The device's name."""
         return str(self._data["name"])
 
     @property
@@ -100,7 +100,7 @@ class Description:
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """What was changed of its text, by dotted keys."""
+        """Values that replace those of the text, by dotted keys."""
         return dict(self._overrides)
 
     @cached_property
@@ -119,14 +119,14 @@ class Description:
         try:
             return self._entries[key]
         except KeyError:
-            raise InvalidError(f"{key!r} is no key of a description; nandarray.device.keys() has them") from None
+            raise InvalidError(f"{key!r} is not a key of descriptions; nandarray.device.keys() lists them") from None
 
     def __getitem__(self, key: str) -> Any:
-        """Give the value of a dotted key, as it is written."""
+        """Return the value of a dotted key, as it is written."""
         return self._entry(key)["value"]
 
     def source(self, key: str) -> str:
-        """Say where a value comes from.
+        """Return the source of a value.
 
         Parameters
         ----------
@@ -147,11 +147,11 @@ class Description:
 
     @property
     def effective(self) -> dict[str, Any]:
-        """What follows without simulating: capacity, bandwidths of the parts, latency of a lone request."""
+        """Figures that need no simulation: capacity, bandwidths of the parts, latency of a lone request."""
         return dict(self._data["effective"])
 
     def with_(self, changes: Mapping[str, Any] | None = None, /, **overrides: Any) -> Description:
-        """Give the same device with some values changed.
+        """Return the same device with some values changed.
 
         Parameters
         ----------
@@ -183,7 +183,7 @@ class Description:
         return Description(self._text, {**self._overrides, **flat})
 
     def texts(self) -> tuple[str, str]:
-        """Give its text, and what was changed of it as JSON: what the native module takes.
+        """Return its text, and its changes as JSON, for the native module.
 
         Returns
         -------
@@ -203,7 +203,7 @@ class Description:
         return _nandarray.device_toml(self._text, json.dumps(self._overrides))
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all of it as plain dictionaries: values with sources, resolved numbers, what follows.
+        """Return all of it as plain dictionaries: values with sources, resolved numbers, what follows.
 
         Returns
         -------
@@ -297,7 +297,7 @@ def names() -> list[str]:
 
 
 def devices() -> dict[str, Description]:
-    """Give all presets.
+    """Return all presets.
 
     Returns
     -------

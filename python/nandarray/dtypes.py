@@ -8,8 +8,8 @@ JSON object with the offset of every field, so that padding and overlapping fiel
 
 Byte order is part of the text: a big-endian array stays big-endian on every machine.
 
-What has no fixed meaning outside this process is refused with a reason: Python objects, variable-length strings, dtypes
-that another package registered, and ``longdouble``, whose layout depends on the machine.
+Dtypes without a fixed meaning outside this process are refused with a reason: Python objects, variable-length strings,
+dtypes that another package registered, and ``longdouble``, whose layout depends on the machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can go wrong, as a small tree of exceptions.
+"""All errors of the package, as a small tree of exceptions.
 
 Every exception of this package is a :class:`NandarrayError` and also the built-in that fits, so that code which knows
 nothing of nandarray still catches it (``KeyError`` for an unknown name, ``OSError`` for a full disk). The tree is cut
@@ -61,7 +61,7 @@ class NotFoundError(NandarrayError, KeyError):
 
 
 class ExistsError(NandarrayError, ValueError):
-    """The name is taken, or is a group where an array is asked for (or the other way round)."""
+    """The name is taken, or is a group where an array is needed (or the other way round)."""
 
     kind = "exists"
 

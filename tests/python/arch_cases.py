@@ -3,12 +3,12 @@
 A :class:`Group` is an assembly program by the community's conventions (``tohost``, ``begin_signature``,
 ``end_signature``). It is made of blocks: one instruction with its registers and immediate, run over a table of operands
 (or once), its results stored into the signature, eight bytes each. A block can say in words what any eight bytes of
-the signature are. Which instructions there are is read from the rows of ``isa/table.rs`` and ``isa/compressed.rs``, so
+the signature are. The list of instructions is read from the rows of ``isa/table.rs`` and ``isa/compressed.rs``, so
 that a new one without a case is noticed.
 
-What it does not do: build, run and compare (``arch_run``); operands are in ``arch_operands``, and the makers of blocks
-for each format in ``arch_formats``, ``arch_system`` and ``arch_compressed``. Misaligned atomics, and what traps write
-where the specification lets machines choose, are not asked for.
+``arch_run`` builds, runs and compares; operands are in ``arch_operands``, and the makers of blocks for each format in
+``arch_formats``, ``arch_system`` and ``arch_compressed``. Misaligned atomics, and values of traps that the
+specification leaves to the machine, are not tested.
 """
 
 from __future__ import annotations
@@ -153,11 +153,11 @@ class Block:
 
     @property
     def end(self) -> int:
-        """Where the next block begins."""
+        """The offset of the next block."""
         return self.offset + 8 * len(self.results) * len(self.operands)
 
     def describe(self, at: int) -> tuple[str, str]:
-        """What the eight bytes at an offset in the signature are: the case, and the result's name."""
+        """Return the case and the name of the result at an offset in the signature."""
         case, result = divmod((at - self.offset) // 8, len(self.results))
         with_ = " ".join(f"{name}={value:#x}" for name, value in zip(self.names, self.operands[case], strict=True))
         return f"`{self.text}`" + (f" with {with_}" if with_ else ""), self.results[result]
@@ -184,7 +184,7 @@ class Group:
 
     @property
     def cases(self) -> int:
-        """How many there are."""
+        """Number of cases."""
         return sum(len(block.operands) for block in self.blocks)
 
     def loop(  # noqa: PLR0917 - as a sentence

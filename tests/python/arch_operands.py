@@ -164,7 +164,7 @@ def specials(double: bool) -> tuple[int, ...]:
         power(-3, 0x2AAAAA),
     ]
     if double:
-        # Where single precision ends: its largest and least numbers, halfway to the next, and just beside it.
+        # The limits of single precision: its largest and least numbers, halfway to the next, and just beside it.
         half = 1 << 28
         values += [power(127, least - 2 * half + d) for d in (0, half, half - 1, half + 1)] + [power(128), power(-126)]
         values += [power(-126, -d) for d in (1, half // 2, half, half + 1, 2 * half)] + [

@@ -2,7 +2,7 @@
 
     python tests/python/arch_run.py [--more N] [--spike FILE | --fetch-spike] [--only NAME] [--folder FOLDER]
 
-References are QEMU's machine ``spike`` (Debian's ``qemu-system-misc``), and Spike where one is named. What differs
+References are QEMU's machine ``spike`` (Debian's ``qemu-system-misc``), and Spike where one is named. Each difference
 is printed with its instruction, its operands and both results; exit status 1 if anything does.
 """
 
@@ -51,7 +51,7 @@ def build(group: Group, folder: Path) -> Path:
 
 
 def ours(elf: Path, bits: int) -> bytes:
-    """What this hart makes of it."""
+    """Return the signature that this project's hart writes."""
     watch, isa = _nandarray.Watch(), f"rv{bits}{ISA}"
     found = _nandarray.program_run_bare(elf.read_bytes(), watch, isa=isa, granularity=8, instructions=10**9)
     assert found["status"] == "passed", {key: value for key, value in found.items() if key != "signature"}
@@ -117,8 +117,8 @@ def known(whose: str, block: Block, at: int, results: tuple[int, int]) -> bool:
 
     QEMU 7.2 keeps the lowest bit of ``mepc``, counts the trailing zeros of a word up to bit 63, takes `csrrs` with a
     register that holds zero for no write, leaves an older value in ``mtval`` if a control and status register is the
-    reason, calls an atomic operation's fault one of a load, and a store that finds nothing reserved no fault. What
-    illegal accesses to these registers leave, and atomic operations among ``words``, are therefore all left to Spike.
+    reason, calls an atomic operation's fault one of a load, and a store that finds nothing reserved no fault. Illegal
+    accesses to these registers, and atomic operations among ``words``, are therefore all left to Spike.
     """
     if whose != "QEMU":
         return False

@@ -71,7 +71,7 @@ def conditional(group: Group, row: Row) -> None:
 
 
 def csr(group: Group, row: Row, more: int) -> None:
-    """What was there, and what is there then, of registers that machines have alike."""
+    """Values before and after an access, of registers that all machines have."""
     for register in REGISTERS:
         for rd, first in (("a2", "a0"), ("zero", "a0"), ("a0", "a0"), ("a2", "zero")):
             text = f"{row.name} {rd}, {register}, {first}"
@@ -235,7 +235,7 @@ def traps(group: Group) -> None:
     ):
         trap(group, "illegal", text, "illegal", "li a1, 0")
     group.once("csrrs", "csrrs a0, mhartid, zero", ("a0",))
-    # Where nothing is.
+    # At addresses without memory.
     for row in rows(group.bits):
         if row.format in ("Load", "Store", "FloatLoad", "FloatStore"):
             register = "fa0" if "Float" in row.format else "a0"

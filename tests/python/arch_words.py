@@ -1,4 +1,4 @@
-"""Which words are instructions: all 16-bit ones, and many of 32 bits, near those of the table and anywhere.
+"""Decoding of words: all of 16 bits, and many of 32 bits, near those of the table and anywhere.
 
 Each is run once, in user mode, with registers that hold zero, in a page from which instructions can be fetched and
 nothing can be loaded; nothing else can be reached. Whatever it is ends in a trap, and its cause (illegal, a fault of a

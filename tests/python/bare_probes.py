@@ -2,9 +2,9 @@
 
 A case is an image of the machine with its table of accesses filled in; :func:`ours`, :func:`qemu` and :func:`spike`
 run it and give the signature's bytes: four numbers for each access, then a sum of every page table and every page.
-Sizes are few and addresses close together, so that accesses meet the edges. What the specification leaves open is not
-asked for: misaligned accesses meet neither an edge of protection nor missing memory. QEMU 7.2 protects whole pages, and
-notes use in tables that are protected; other protection is for ``fine`` cases, which Spike runs (it makes the first
+Sizes are few and addresses close together, so that accesses meet the edges. Cases that the specification leaves open
+are left out: misaligned accesses meet neither an edge of protection nor missing memory. QEMU 7.2 protects whole pages,
+and notes use in tables that are protected; other protection is for ``fine`` cases, which Spike runs (it makes the first
 part of a store that crosses pages, so that those are aligned there).
 """
 
@@ -188,7 +188,7 @@ class Case:
             bits = 12 + self.levels * self.level_bits
             if self.wide:
                 address &= (1 << bits) - 1
-                # What is above is a copy of the highest bit, but for once in a while.
+                # The bits above are copies of the highest bit, but for once in a while.
                 if address >> (bits - 1) and chance.random() < 0.95:
                     address |= -1 << bits
         else:
@@ -230,7 +230,7 @@ class Case:
 
 
 def ours(image: Image) -> bytes:
-    """What this hart makes of it."""
+    """Return the signature that this project's hart writes."""
     found = _nandarray.program_run_bare(bytes(image.elf), _nandarray.Watch(), instructions=10_000_000)
     assert found["status"] == "passed", found
     return b"".join(bytes.fromhex(line)[::-1] for line in found["signature"].split())
@@ -272,7 +272,7 @@ def spike(image: Image, folder: Path, program: str) -> bytes:
 
 
 def describe(image: Image, at: int, mine: bytes, theirs: bytes) -> str:
-    """What the first difference is about, in words."""
+    """Describe the first difference in words."""
     number = at // 32
     if number >= ROWS:
         return f"the sum of page {(at - 32 * ROWS) // 4} of {TABLES} tables and {PAGES} pages"

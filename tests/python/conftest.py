@@ -1,4 +1,4 @@
-"""What every Python test shares: a path for a store, an open store, and how hard Hypothesis works.
+"""Fixtures of all Python tests: a path for a store, an open store, and Hypothesis's settings.
 
 Each test gets its own directory and runs in it, so a name such as ``"data.nand"`` never meets another test's.
 """

@@ -72,7 +72,7 @@ def variants(name: str) -> list[tuple[Any, dict[str, Any]]]:
 
 
 def size(rng: Generator) -> int:
-    """How many records: often few, sometimes beyond a chunk."""
+    """Draw a number of records: often few, sometimes beyond a chunk."""
     return int(rng.choice([0, 1, 2, 7, 8, 9, 31, 100, rng.integers(4000, 4200), rng.integers(8000, 9000)]))
 
 
@@ -210,7 +210,7 @@ def _wal(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
     raw = bytearray(b"".join(log))
     if raw and rng.random() < 0.3:
         raw[int(rng.integers(0, len(raw)))] ^= 1 << int(rng.integers(0, 8))
-        # What the flip makes of a record that is sound is undefined only if its CRC still fits, which it does not.
+        # A flipped bit in a sound record is always found: its CRC does not fit any more.
     if rng.random() < 0.3:
         raw = raw[: int(rng.integers(0, len(raw) + 1))]
     return [pages.reshape(-1), np.frombuffer(bytes(raw), np.uint8)], []

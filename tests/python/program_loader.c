@@ -1,8 +1,8 @@
 /* Runs parts of a near-data program as a Linux process, under QEMU's user mode: an oracle for tests.
  *
- * Reads commands from standard input, each two words of 64 bits (what, and a number) with what belongs to it behind:
- * 'M' map so many bytes (then: address); 'L' load so many bytes (then: address, bytes); 'C' call an address (then: first
- * argument, stack pointer), write the result, 8 bytes; 'D' write so many bytes (then: address) to standard output; 'E' end.
+ * Reads commands from standard input, each two words of 64 bits (a letter, and a number n), followed by arguments:
+ * 'M' map n bytes (address); 'L' load n bytes (address, bytes); 'C' call address n (first argument, stack pointer) and
+ * write the result, 8 bytes; 'D' write n bytes (address) to standard output; 'E' end.
  * Linked far above everything that programs use. No C library.
  */
 #include <stddef.h>

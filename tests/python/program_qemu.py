@@ -63,7 +63,7 @@ def _bits(value: float, dtype: Any) -> int:
 
 
 class _Worker:
-    """What one process is told to do."""
+    """The commands and the results of one process."""
 
     def __init__(self, program: Program) -> None:
         self.program = program

@@ -4,7 +4,7 @@
 ``docs/reference/program-abi.md`` says that it is done. The way used here is QEMU's user mode (``program_loader.c``): a
 process a program, kept for the length of the run, so that a call costs a millisecond. It has no stream instructions.
 
-What it does not do: check bounds to the byte. Outputs have guard bytes behind their room; input windows end at a page.
+Bounds are not checked to the byte: outputs have guard bytes behind their room, input windows end at a page.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _Process:
         self.write(abi.SCRATCHPAD_ADDRESS, bytes(2 * state) + b"\xa5" * self.free_bytes)
 
     def command(self, program: Program) -> list[str]:
-        """What to start: something that understands the loader's commands."""
+        """Return the command of a process that reads the loader's commands."""
         emulator = shutil.which(f"qemu-riscv{program.target[2:]}")
         if emulator is None:
             pytest.skip("qemu-user is not installed")
@@ -176,7 +176,7 @@ class _Process:
         self.write(abi.ARGS_ADDRESS, struct.pack(f"<{len(words)}Q", *words))
 
     def results(self, room: Sequence[int]) -> list[bytes]:
-        """What was written to each output, b'' for one that is not there."""
+        """Return the bytes of each output, b'' for one that is not there."""
         found = []
         for index, size in enumerate(room):
             if size < 0:

@@ -56,7 +56,7 @@ def figures(more: int, first: str) -> list[Figure]:
 
 
 def tables(scale: float, systems: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
-    """What the figures show."""
+    """Tables that the figures draw."""
     return {
         "rows": [
             {"system": s, "rows": r, "GBps": round(scale * (4.3 - 0.6 * n - 200 / r), 4), "seconds": 0.01 * r / 512}

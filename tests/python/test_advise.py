@@ -195,7 +195,7 @@ def test_the_path_is_counted_from_where_bytes_come_and_go(store: nandarray.Store
     assert flows(x, store["table"], to_store=["y"]) == (WRITE, Flows(t, n, n, 4))
     assert flows(store["x"], store["table"], to_store=["y", "top"]) == (WITHIN, Flows(n + t, 0, n + 4, 0))
     assert flows(x, table, to_store="top") == (AROUND, Flows(0, n + t, 4, n))
-    # What is stated comes in the place of where the data lie.
+    # A stated direction replaces the one that follows from the places of the data.
     assert flows(x, table, direction="write") == (WRITE, Flows(0, n + t, n + 4, 0))
     assert flows(x, table, direction="read")[0] == READ
     inside = nandarray.advise(made, [store["x"], store["table"]], times=False, to_store=True)

@@ -175,7 +175,8 @@ def test_append(store: nandarray.Store) -> None:
 
 def test_append_is_one_command(store: nandarray.Store) -> None:
     for options in ({}, {"compression": "lz4"}, {"encryption_key": bytes(32)}):
-        log = store.create("log", (0, 5, 7), ">i4", building_block=(4, 4, 4), fill_value=-1, **options)  # type: ignore[arg-type]
+        given: dict[str, Any] = {"building_block": (4, 4, 4), "fill_value": -1, **options}
+        log = store.create("log", (0, 5, 7), ">i4", **given)
         expected = np.empty((0, 5, 7), ">i4")
         for turn, axis in enumerate((0, 0, 1, 2, 0, 2)):
             shape = [*expected.shape]

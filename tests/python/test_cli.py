@@ -1,4 +1,4 @@
-"""The command line, as somebody at a shell or in a script meets it."""
+"""The command line, at a shell and in scripts."""
 
 from __future__ import annotations
 
@@ -340,7 +340,7 @@ def test_debug_shows_where(filled: np.ndarray[Any, Any]) -> None:
 
 
 def test_a_bug_is_still_one_line(filled: np.ndarray[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    # What is called in place of the method has no frame of its own, so the package's is the last one.
+    # The function in place of the method has no frame of its own, so the package's is the last one.
     monkeypatch.setattr(nandarray.Store, "stat", staticmethod(functools.partial(operator.truediv, 1, 0)))
     assert "unexpected ZeroDivisionError" in call("stat", "d.nand", code=1)
 

@@ -164,7 +164,7 @@ print(os.waitpid(child, 0)[1])
 
 @forks
 def test_a_process_forked_while_others_read_never_hangs(path: pathlib.Path) -> None:
-    """It reads, or it is told to open the store again, which it can."""
+    """It reads, or an error tells it to open the store again, which works."""
     script = """
 with nandarray.open(path, mode="w", threads=2) as store:
     store.create("a", (512, 512), "float32")[...] = np.arange(1 << 18, dtype=np.float32).reshape(512, 512)
@@ -205,7 +205,7 @@ print(sorted(ends - {0, 1}))
 
 @forks
 def test_a_forked_process_leaves_the_writers_store_alone(path: pathlib.Path) -> None:
-    """What is open for writing stays with who opened it: neither commands nor closing do anything in the child."""
+    """A store stays with the process that opened it for writing: commands and closing do nothing in the child."""
     script = """
 with nandarray.open(path, mode="w", threads=2) as store:
     a = store.create("a", (1000,), "i4")

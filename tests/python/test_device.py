@@ -210,9 +210,9 @@ def test_wrong_names() -> None:
         device.load("x" * 5000)
     with pytest.raises(DescriptionError):
         device.load("nul\0")
-    with pytest.raises(InvalidError, match="no key of a description"):
+    with pytest.raises(InvalidError, match="not a key of descriptions"):
         device.load("tiny")["nand.speed"]
-    with pytest.raises(InvalidError, match="no key of a description"):
+    with pytest.raises(InvalidError, match="not a key of descriptions"):
         device.load("tiny").source("nand")
 
 

@@ -6,7 +6,7 @@ A page's blocks run in order of appearance, in one empty folder and one Python n
 * a ``console`` block runs every line that begins with ``$``, through the shell; the lines behind it, if there are any,
   are what it writes to standard output.
 
-Where output is given it has to match: ``...`` stands for anything, and runs of white space are all alike. Other blocks
+Output that is given has to match: ``...`` stands for anything, and runs of white space are all alike. Other blocks
 (``sh``, ``rust``, ``text`` elsewhere) are for reading. A block that imports a package which is not installed is skipped
 by name; the others of its page run. Links between files are followed, too.
 
@@ -177,7 +177,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What the headings of a page are called in links."""
+    """Return the anchors of a page's headings."""
     headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
@@ -201,7 +201,7 @@ def test_wrong_output_is_noticed() -> None:
         run.until(1)
 
 
-_EXCERPT = re.compile(r"^`([\w/]+\.rs)`[^\n]*\n+|^```rust\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_EXCERPT = re.compile(r"^`([\w/-]+\.rs)`[^\n]*\n+|^```rust\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def test_excerpts_of_the_guide_to_policies_are_in_the_files_that_it_names() -> None:
@@ -209,7 +209,7 @@ def test_excerpts_of_the_guide_to_policies_are_in_the_files_that_it_names() -> N
     file, compared = "", 0
     for found in _EXCERPT.finditer(page):
         if found[1]:
-            file = (ROOT / "crates" / "nandarray-model" / "src" / found[1]).read_text()
+            file = (ROOT / "crates" / found[1]).read_text()
             continue
         assert found[2] in file, f"the file does not have\n{found[2]}"
         compared += 1

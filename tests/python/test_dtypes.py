@@ -47,7 +47,8 @@ def test_the_text_of_a_format_never_changes() -> None:
     assert dtypes.encode(np.dtype("<M8[25us]")) == "<M8[25us]"
     nested = np.dtype([("p", [("a", "u1")]), ("q", "<f4", (2, 3))])
     assert dtypes.encode(nested) == (
-        '{"fields":[["p",{"fields":[["a","|u1",0]],"itemsize":1},0],["q",{"base":"<f4","shape":[2,3]},1]],"itemsize":25}'
+        '{"fields":[["p",{"fields":[["a","|u1",0]],"itemsize":1},0],'
+        '["q",{"base":"<f4","shape":[2,3]},1]],"itemsize":25}'
     )
 
 

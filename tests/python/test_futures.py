@@ -249,7 +249,7 @@ def test_who_holds_an_array_goes_on_beside_readers_that_wait_for_it() -> None:
         )
         nandarray.from_xarray(xarray.Dataset({"a": ("t", block)}), store, region={"t": slice(0, 100)})
         assert store["a"][5] == 6.0
-        # A read that kept the owner from going on was told so; the others had their turn behind it.
+        # A read that would block the owner failed with an error; the others had their turn behind it.
         assert all(isinstance(one.exception(), BusyError | None) for one in waits)
 
 

@@ -11,7 +11,7 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 GALLERY = sorted(path for path in EXAMPLES.glob("*.py") if path.name != "demo.py")
 
-# What each has to say among other things; an example without an entry fails.
+# Texts that each example has to print; an example without an entry fails.
 SAYS = {
     "compute.py": ["mean 15.0 highest 55.3", "of 1000000", "two sensors: (2000, 2)"],
     "encrypted.py": ["is encrypted: no key was given", "all of the plain array: True"],

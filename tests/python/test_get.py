@@ -36,7 +36,7 @@ def general_way() -> Iterator[None]:
 
 
 def outcome(read: Callable[[], Any]) -> tuple[Any, ...]:
-    """What can be told of a read: its value with type, dtype, shape and memory, or its error."""
+    """Return the observable outcome of a read: its value with type, dtype, shape and memory, or its error."""
     try:
         got = read()
     except Exception as error:
@@ -351,7 +351,7 @@ def test_the_short_way_is_taken(store: nandarray.Store) -> None:
 
 @pytest.mark.parametrize("change", ["dtype", "writeable"])
 def test_a_buffer_that_an_index_changes(scratch: nandarray.Store, change: str) -> None:
-    """What an index runs may change the buffer: it is looked at after the index."""
+    """Code that an index runs may change the buffer: it is checked after the index."""
     array = scratch.create(f"changed {change}", (64,), "S32")
     array[...] = b"x" * 32
     out = np.zeros(2, array.dtype)  # seen as bytes it has as many as the array has items

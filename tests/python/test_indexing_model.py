@@ -326,7 +326,7 @@ def test_axes_beyond_machine_integers() -> None:
 
 
 def test_the_parts_of_a_selection() -> None:
-    """What movers read of a selection, for one of each kind."""
+    """The fields of a selection that transfers read, for one of each kind."""
     box = select(np.s_[1, ::-2, None], (4, 5, 6))
     assert (box.start, box.step, box.lengths) == ((1, 0, 0), (1, 2, 1), (1, 3, 6))
     assert (box.shape, box.kept, box.reverse) == ((3, 1, 6), (1, None, 2), (False, True, False))

@@ -1,4 +1,4 @@
-"""What other processes and accidents do to a store: kill -9, a second writer, readers beside a writer, damage.
+"""Effects of other processes and accidents on a store: kill -9, a second writer, readers beside a writer, damage.
 
 The child writes a known sequence and tells each step on its standard output once the flush behind it has returned. It
 is killed at a random moment; the store must then open, check clean, and hold a state of the sequence no older than the
@@ -42,7 +42,7 @@ while True:
 
 
 def _kill_at_random(path: pathlib.Path, seed: int) -> int:
-    """Run the writer, kill it, and give the last step whose flush was told."""
+    """Run the writer, kill it, and return the last step whose flush it reported."""
     child = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     first = child.stdout.readline()

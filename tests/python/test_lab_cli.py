@@ -1,4 +1,4 @@
-"""``nandarray lab`` as somebody at a shell meets it, and comparisons of runs."""
+"""``nandarray lab`` at a shell, and comparisons of runs."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_sweep_shows_the_best_and_what_failed() -> None:
     said = result.stdout
     assert "2 x DescriptionError: " in said
     assert "geometry.channels = 999 is out of range" in said
-    assert "that no other beats" in said
+    assert "Pareto front (" in said
     assert ": 4 points in " in said
     assert list(pandas.read_csv("points.csv")["workload.depth"]) == [1, 4]
     for name in ("points.parquet", "points.json"):

@@ -1,6 +1,6 @@
 """The report's page in parts: figures, devices, answers, comparisons, sweeps shaped; escaping.
 
-The page in a browser is in test_lab_report_page.py, the chart library in test_lab_charts.py.
+test_lab_report_page.py tests the page in a browser, test_lab_charts.py the chart library.
 """
 
 from __future__ import annotations
@@ -337,7 +337,7 @@ def test_without_jinja2_the_extra_is_named(runs, tmp_path, monkeypatch):
         report.write(runs, tmp_path / "page.html")
 
 
-# What the missing cones leave of linear RGB, for severity 1 (Machado, Oliveira and Fernandes, 2009, table 1).
+# Linear RGB as seen without a kind of cones, for severity 1 (Machado, Oliveira and Fernandes, 2009, table 1).
 SIGHT = {
     "usual": np.eye(3),
     "protanope": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],

@@ -1,4 +1,4 @@
-"""What the report's page does in a browser: charts, tooltips, keyboard, dark mode, print, and that it asks for nothing.
+"""The report's page in a browser: charts, tooltips, keyboard, dark mode, print, and that it loads nothing.
 
 Debian's ``chromium`` is driven by Playwright's package. Without either, these tests are skipped and say so
 (``tools/system-packages.sh chromium``).

@@ -179,7 +179,7 @@ def test_columns_have_units_where_values_do() -> None:
         ({"axes": {"seed": [-1]}}, "not -1"),
         ({"axes": {"device": [1]}}, "neither a preset nor a file"),
         ({"axes": {"device": ["tinny"]}}, "axes: device: .*tinny"),
-        ({"set": {"nand.tread": 1}}, "set: 'nand.tread' is no key"),
+        ({"set": {"nand.tread": 1}}, "set: 'nand.tread' is not a key"),
         ({"set": 3}, "set is a table, not 3"),
         ({"workload": {"requests": 1, "dept": 2}}, "workload: no setting 'dept'"),
         ({"workload": {}}, "it needs an end: requests, bytes or seconds"),

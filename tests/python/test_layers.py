@@ -52,7 +52,6 @@ FACADES = {"nandarray", "nandarray.programs"}
 #: (importing module or part, imported module or part) -> why the import is for types alone and points up.
 TYPES_ONLY = {
     ("nandarray.nvme.controller", "nandarray.array.store"): "a controller serves a store, which makes it",
-    ("nandarray.programs.forms", "nandarray.programs.program"): "a form is made for a program",
     ("nandarray.programs.compile.native", "nandarray.programs.program"): "a native form is of a program",
 }
 
@@ -68,6 +67,12 @@ INSIDE = {
     ("nandarray.programs.compile.loops", "nandarray.programs.compile.riscv"): "Numba takes a second to import",
     ("nandarray.programs.step", "nandarray.programs.run"): "`step.run()` is a short cut to what runs steps",
     ("nandarray.programs.step", "nandarray.programs.fields"): "a field becomes a step of a program of its own",
+    ("nandarray.model.replay", "nandarray.model.replay_html"): "only a notebook needs HTML",
+    (
+        "nandarray.programs.program",
+        "nandarray.programs.compile.functions",
+    ): "start-up: only functions of Python need it",
+    ("nandarray.programs.compile.native", "nandarray.programs.compile.functions"): "start-up, as above",
     ("nandarray.lab", "nandarray.lab._html"): "only a notebook needs HTML",
     ("nandarray.lab.workloads", "nandarray.lab.workloads._loops"): "Numba takes a second to import",
     ("nandarray.cli", "nandarray"): "a command loads what it uses, so that help and completion stay fast",
@@ -93,11 +98,16 @@ WRITES = (
 )
 
 #: Parts that speak to the native store behind a store (`store._engine`); all others use its methods.
-NATIVE = ("nandarray.array", "nandarray.interop", "nandarray.model.clock", "nandarray.nvme")
+NATIVE = ("nandarray.array", "nandarray.interop", "nandarray.model.clock", "nandarray.nvme", "nandarray.programs.run")
 
 LINES_MAX = 70
 #: Function -> why it is longer.
-LONG: dict[str, str] = {}
+LONG = {
+    "tests/python/arch_compressed.py:make": "a case for each format of instructions",
+    "tests/python/arch_operands.py:specials": "a list of numbers",
+    "tests/python/arch_system.py:traps": "a list of words",
+    "bench/offload.py:_numba": "kernels that Numba compiles for the constants of one array",
+}
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def block(body: str, before: str = "", *, trusted: bool = True) -> Program:
 
 
 def both(program: Program, inputs: list[Any], scalars: Any = None, **options: Any) -> Any:
-    """What both forms give, which must be the same."""
+    """Run both forms, which must give the same, and return their outputs."""
     found = {
         form: nandarray.offload(program, inputs, scalars, form=form, **options) for form in ("interpreted", "native")
     }

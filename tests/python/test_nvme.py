@@ -161,6 +161,38 @@ def test_statuses_and_what_never_leaves_the_host(store: nandarray.Store) -> None
             host.submit(command)
 
 
+def test_the_error_names_what_does_not_fit() -> None:
+    for command, says in [
+        (Read(1, 0, 65537), "65537 logical blocks; a command has 1 to 65536"),
+        (Read(1, 1 << 64), "a field of Read does not fit"),
+        (DatasetManagement(1, []), "0 ranges; a command has 1 to 256"),
+        (DatasetManagement(1, [(0, 1 << 32)]), "4294967296 logical blocks"),
+        (Copy(1, 0, [(0, 0)]), "0 logical blocks"),
+        (NdRead(1, (0,), (1, 1)), "1 coordinates for 2 dimensions"),
+        (OpenSpace("a", dims=(1,) * 33), "33 dimensions; a space has at most 32"),
+        (OpenSpace("a", encryption_key=b"x"), "a key of 1 bytes; it has 32"),
+        (OpenSpace("a" * 3073), "a name of 3073 bytes; the page has room for 3072"),
+    ]:
+        with pytest.raises(InvalidError, match=re.escape(says)):
+            command.encode()
+    with pytest.raises(InvalidError, match="16 bits"):
+        Flush().encode(cid=1 << 16)
+    with pytest.raises(InvalidError, match="of 4 bytes; it has 16"):
+        nvme.Completion.decode(bytes(4))
+    with pytest.raises(InvalidError, match="of 4 bytes; it has 4096"):
+        SpaceInformation.decode(bytes(4))
+
+
+def test_large_coordinates_go_to_a_page() -> None:
+    command = NdWrite(5, (1 << 40, 2), (3, 4))
+    page = command.page()
+    assert page is not None
+    assert struct.unpack_from("<2Q", page) == (1 << 40, 2)
+    assert struct.unpack_from("<2Q", page, 256) == (3, 4)
+    assert words(command.encode()) == {0: 0x81, 10: 5, 11: 0x202}
+    assert NdRead(5, (1, 2), (3, 4)).page() is None
+
+
 def test_identify(store: nandarray.Store) -> None:
     host = store.nvme()
     host.create_namespace(3, nsze=10)

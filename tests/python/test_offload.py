@@ -236,13 +236,13 @@ def test_what_does_not_fit_is_said(store: Any, tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="more than the 5 elements"):
         store["f"].offload(c(SCALE), by=1, out=store["short"])
     with pytest.raises(ProgramError):
-        store._native.load_program(b"no ELF")
+        store._engine.load_program(b"no ELF")
     with nandarray.open(tmp_path / "other.nand", mode="w") as other:
         other["y"] = np.arange(10, dtype="f4")
         with pytest.raises(InvalidError, match="another store"):
             store["f"].offload(c(SCALE), by=1, out=other["y"])
     with pytest.raises(nandarray.NotFoundError):
-        store._native.unload_program(99)
+        store._engine.unload_program(99)
 
 
 def test_the_modelled_clock_passes(tmp_path: Path) -> None:

@@ -134,7 +134,8 @@ def test_spawning_data_loaders(path: Path) -> None:
     from torch.utils.data import DataLoader
 
     with nandarray.open(path) as store:
-        loader = DataLoader(_Rows(store["g/a"]), batch_size=2, num_workers=2, multiprocessing_context="spawn")  # type: ignore[arg-type]
+        rows: Any = _Rows(store["g/a"])
+        loader = DataLoader(rows, batch_size=2, num_workers=2, multiprocessing_context="spawn")
         assert sum(int(batch.sum()) for batch in loader) == 1770
 
 

@@ -283,7 +283,7 @@ def test_what_waits_is_bounded(store: Any, made: dict[str, Program]) -> None:
     tree = made["minus"].on(low, made["sum"].on(high))
     wanted = (data & 255) - (data >> 8).sum()
     np.testing.assert_array_equal(tree.run(threads=2), wanted)
-    with pytest.raises(ProgramFailedError, match="split: .* bytes are held between programs, and output out has to"):
+    with pytest.raises(ProgramFailedError, match="split: .* bytes are queued between programs, and output out has to"):
         tree.run(threads=2, hold_bytes=4 << 20)
     # Run apart, nothing has to be held.
     other = made["split"].on(store["x"])["high"]

@@ -50,9 +50,9 @@ def store(tmp_path: Path) -> Any:
         opened["x"] = DATA
         opened["y"] = np.zeros_like(DATA)
         opened.flush()
-        other = opened._native.load_program(Program.from_c(GOOD).elf, None)
+        other = opened._engine.load_program(Program.from_c(GOOD).elf, None)
         yield opened
-        opened._native.unload_program(other)
+        opened._engine.unload_program(other)
         np.testing.assert_array_equal(opened["x"].offload(Program.from_c(GOOD), threads=2), -DATA)
         assert not opened["y"][...].any()
         assert opened.check()["ok"]
@@ -179,7 +179,7 @@ def test_files_that_are_no_programs(store: Any, tmp_path: Path) -> None:
         with pytest.raises(ProgramError, match=says):
             Program.from_elf(raw)
         with pytest.raises(ProgramError):
-            store._native.load_program(raw, None)
+            store._engine.load_program(raw, None)
 
 
 def test_extensions_that_no_core_has(store: Any) -> None:
@@ -189,7 +189,7 @@ def test_extensions_that_no_core_has(store: Any) -> None:
     at = raw.index(b"rv64i2p1_m2p0")
     raw[at + 9 : at + 10] = b"v"
     with pytest.raises(ProgramError, match="extension v, which the hart lacks"):
-        store._native.load_program(bytes(raw), None)
+        store._engine.load_program(bytes(raw), None)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_more_memory_than_there_is(store: Any, more: str, says: str) -> None:
     text = f'{{"abi": 1, "kind": "block", {ports}{more}}}'
     good = Program.from_c(GOOD).elf
     with pytest.raises(ProgramError, match=says):
-        store._native.load_program(good, text.encode())
+        store._engine.load_program(good, text.encode())
 
 
 def test_results_that_do_not_count(store: Any) -> None:

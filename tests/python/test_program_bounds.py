@@ -15,7 +15,7 @@ from nandarray.errors import CompileError, ProgramFailedError
 
 TABLE = np.arange(10) * 1.5
 GRID = np.arange(12.0).reshape(3, 4)
-#: How a program is executed, and whether it has to be trusted for it.
+#: Ways to execute a program, and whether it has to be trusted for it.
 FORMS = [("interpreted", False), ("translated", False), ("native", True)]
 by_form = pytest.mark.parametrize(("form", "trusted"), FORMS)
 

@@ -1,4 +1,4 @@
-"""What a program costs before it runs: nothing is imported, read or compiled that it does not need."""
+"""Costs of a program before it runs: nothing is imported, read or compiled that it does not need."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def test_a_chain_of_programs() -> None:
     assert account["bytes_in"] == X.nbytes
     assert [one["step"] for one in account["steps"]] == ["multi", "multi-2", "sum"]
     assert [one["bytes_out"] for one in account["steps"]] == [X.nbytes, X.nbytes, 8]
-    # What has an element for each of a part's becomes an array of the part's shape.
+    # An output with an element for each of a part's becomes an array of the part's shape.
     more = ("multi", f"{DATA}:/f[:10]", "-s", "factor=2", "--then", "multi", "-s", "multi-2.factor=2")
     assert run(*more, "-o", f"{DATA}:/fourfold")[0] == 0
     with nandarray.open(DATA, "r") as store:

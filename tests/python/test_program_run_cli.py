@@ -112,7 +112,7 @@ def test_what_cannot_be_run_is_said_in_a_line() -> None:
         ("sum", "data.nand:/f", "--bare", "x.elf"),
     ]:
         assert run("run", *words)[0] == 2, words
-    # What was made for an output goes with a run that fails.
+    # An array that was made for an output goes with a run that fails.
     code, _, said = run("run", "double.c", "data.nand:/group/x", "-s", "by=-1", "-o", "y=data.nand:/made")
     assert (code, "returned -5" in said) == (1, True)
     with nandarray.open("data.nand", "r") as store:

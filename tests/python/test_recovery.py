@@ -1,4 +1,4 @@
-"""What a store says after a kill, damage and a salvage: by `check`, by `dropped` and by exit codes.
+"""Reports of a store after a kill, damage and a salvage: by `check`, by `dropped` and by exit codes.
 
 The engine's own tests look at every byte and every moment (`crates/nandarray/tests/salvage.rs`); these look at what
 users see.

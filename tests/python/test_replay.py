@@ -1,4 +1,4 @@
-"""Replays, as somebody at a prompt or a shell meets them: results, tables, errors, timelines that Perfetto reads."""
+"""Replays at a prompt and at a shell: results, tables, errors, timelines that Perfetto reads."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ START = np.datetime64("2001-01-01", "ns")
 
 
 def weather(first: int, days: int, *, lats: int = 4) -> xr.Dataset:
-    """Give so many days; every value tells its place."""
+    """Return a number of days; every value tells its place."""
     day = np.arange(first, first + days)
     values = day[:, None, None] + np.arange(lats)[:, None] / 8 + np.arange(6) / 64
     return xr.Dataset(

@@ -6,25 +6,25 @@
 pub const ABI: u64 = 1;
 /// The ELF section with the metadata.
 pub const SECTION: &str = ".nandarray.program";
-/// Where program memory begins.
+/// First address of program memory.
 pub const IMAGE_ADDRESS: u64 = 0x0001_0000;
 /// The most bytes of program memory: up to the argument block.
 pub const MEMORY_BYTES_MAX: u64 = ARGS_ADDRESS - IMAGE_ADDRESS;
-/// Where the argument block is.
+/// Address of the argument block.
 pub const ARGS_ADDRESS: u64 = 0x0800_0000;
 /// Its bytes.
 pub const ARGS_BYTES: u64 = 4096;
-/// Where the scratchpad begins.
+/// First address of the scratchpad.
 pub const SCRATCHPAD_ADDRESS: u64 = 0x1000_0000;
 /// Its bytes, if a program does not need more.
 pub const SCRATCHPAD_BYTES: u64 = 64 << 10;
 /// The most of them.
 pub const SCRATCHPAD_BYTES_MAX: u64 = 0x1000_0000;
-/// Where the first input window begins.
+/// Address of the first input window.
 pub const INPUT_ADDRESS: u64 = 0x2000_0000;
-/// Where the first output window begins.
+/// Address of the first output window.
 pub const OUTPUT_ADDRESS: u64 = 0x6000_0000;
-/// From one window to the next, and the most bytes of one.
+/// Distance from one window to the next, and the most bytes of one.
 pub const WINDOW_BYTES: u64 = 0x0400_0000;
 /// The most inputs, and the most outputs.
 pub const PORTS_MAX: usize = 8;
@@ -39,15 +39,15 @@ const SCALARS_AT: usize = 1112;
 /// An input or output as a program sees it in one call.
 #[derive(Clone, Debug, Default)]
 pub struct Port {
-    /// Where its window is; 0 if it is a stream, or not there in this call.
+    /// Address of its window; 0 if it is a stream, or not there in this call.
     pub address: u64,
-    /// Bytes that there are, or room for as many.
+    /// Bytes of an input, room in bytes of an output.
     pub bytes: u64,
     /// Shape of the records, in records: 1 to 4 dimensions.
     pub shape: Vec<u64>,
 }
 
-/// What a program is told in one call.
+/// The arguments of one call.
 #[derive(Clone, Debug, Default)]
 pub struct Arguments {
     /// Inputs.
@@ -58,7 +58,7 @@ pub struct Arguments {
     pub scalars: Vec<u64>,
     /// The task's number.
     pub task: u64,
-    /// Where its first record is in the first input.
+    /// Number of its first record in the first input.
     pub first_record: u64,
     /// Address of the state.
     pub state: u64,
@@ -66,7 +66,7 @@ pub struct Arguments {
     pub state_bytes: u64,
     /// Address of the state to fold in; 0 but in a merge.
     pub other_state: u64,
-    /// Address of what is free in the scratchpad.
+    /// Address of the free part of the scratchpad.
     pub scratchpad: u64,
     /// Its bytes.
     pub scratchpad_bytes: u64,

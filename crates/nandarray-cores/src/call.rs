@@ -2,20 +2,20 @@
 //! between runs.
 //!
 //! A [`Call`] owns its core, its inputs and its outputs for its length. [`Call::run`] goes on until the program waits,
-//! a budget is used up, a meter pauses it, or it is over. What it comes to does not depend on how often it was left,
-//! nor on how its bytes arrived: a program cannot tell. A stream begins with whatever there is; a program of windows,
-//! and one that is functions of this process, begins once its inputs are complete. Who fills, drains and runs, and
-//! when, is the caller's business.
+//! a budget is used up, a meter pauses it, or it is over. Its result does not depend on how often it was left, nor on
+//! how its bytes arrived: a program cannot tell. A stream program begins with the bytes that have arrived; a program of
+//! windows, and a native one, begins once its inputs are complete. The caller decides who fills, drains and runs, and
+//! when.
 
 use std::sync::atomic::AtomicBool;
 
-use nandarray_hart::{Input, Limits, Output, REACH, Room, Stop, Streams};
+use nandarray_hart::{InputStream, Limits, OutputStream, REACH, Room, Stop, Streams};
 
 use crate::abi::{self, Arguments};
-use crate::core::{Bounds, Core, Place, Task, UNKNOWN};
+use crate::core::{BorrowedTask, Bounds, Core, CoreBackend, UNKNOWN};
 use crate::error::{RunError, Site};
-use crate::inflow::{Bytes, Inflow};
-use crate::program::Entry;
+use crate::inflow::{Inflow, InflowBytes};
+use crate::program::EntryPoint;
 
 /// The end of one run of a call.
 #[derive(Debug)]
@@ -30,11 +30,11 @@ pub enum Advance {
         /// The output.
         output: usize,
     },
-    /// The budget of this run is used up.
+    /// The instruction budget of this run is used up.
     OutOfBudget,
-    /// The processor's meter wants it to go on later.
+    /// The processor's meter paused it.
     Paused,
-    /// It is over: the bytes of each output, or why it failed.
+    /// It is over, with the bytes of each output or its error.
     Done(Result<Vec<u64>, RunError>),
 }
 
@@ -50,33 +50,33 @@ struct Outflow {
 
 /// A task for a call.
 #[derive(Debug)]
-pub struct CallTask {
+pub struct OwnedTask {
     /// Its number.
     pub number: u64,
-    /// Where its first record is.
+    /// Number of its first record.
     pub first_record: u64,
-    /// Records of the first input; nothing if its end is not known yet, and for one of windows if it follows from its
-    /// bytes.
+    /// Records of the first input; `None` if its end is not known yet, or, for a program of windows, if they follow
+    /// from its bytes.
     pub records: Option<u64>,
-    /// Its extents as a part of an array, in elements; none if it is just records.
+    /// Its extents as a part of an array, in elements; empty if it is just records.
     pub extents: Vec<u64>,
     /// Its inputs.
     pub inputs: Vec<Inflow>,
-    /// Bytes of each output stream that are held until they are drained; if nothing, all of its room. What a task may
-    /// give that has an input whose end is not known is not bounded: such a one needs it.
-    pub held: Option<usize>,
+    /// Bytes of each output stream that are buffered until they are drained; with `None` all of its room. Required if
+    /// the end of an input is not known, since the room is not bounded then.
+    pub buffer_bytes: Option<usize>,
 }
 
 /// The entry point of a call, with its arguments.
 #[derive(Debug)]
-enum What {
-    Task { first_record: u64, records: Option<u64>, extents: Vec<u64>, held: Option<usize> },
-    Told(Arguments),
+enum CallArguments {
+    Task { first_record: u64, records: Option<u64>, extents: Vec<u64>, buffer_bytes: Option<usize> },
+    Fixed(Arguments),
 }
 
-/// Where a call stands.
+/// State of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum CallState {
     Ready,
     Inside,
     Over,
@@ -85,17 +85,17 @@ enum At {
 /// A call of one of a program's entry points.
 pub struct Call<'p> {
     core: Core<'p>,
-    entry: Entry,
+    entry: EntryPoint,
     number: u64,
     scalars: Vec<u64>,
-    what: What,
+    what: CallArguments,
     inputs: Vec<Inflow>,
     outputs: Vec<Outflow>,
     /// The most instructions.
     limit: Option<u64>,
     /// Instructions of the core before.
     before: u64,
-    at: At,
+    at: CallState,
 }
 
 impl<'p> Call<'p> {
@@ -103,24 +103,26 @@ impl<'p> Call<'p> {
     ///
     /// # Errors
     /// [`RunError::Inputs`]: there are not as many inputs as the program has, or what bounds its outputs is missing.
-    pub fn task(core: Core<'p>, scalars: &[u64], job: CallTask, limit: Option<u64>) -> Result<Self, RunError> {
-        let CallTask { number, first_record, records, extents, inputs, held } = job;
+    pub fn task(core: Core<'p>, scalars: &[u64], job: OwnedTask, limit: Option<u64>) -> Result<Self, RunError> {
+        let OwnedTask { number, first_record, records, extents, inputs, buffer_bytes } = job;
         let wanted = core.metadata().inputs.len();
         if inputs.len() != wanted {
             return Err(RunError::Inputs(format!("{} inputs for a program that takes {wanted}", inputs.len())));
         }
-        let streamed = !core.windows(Entry::Task);
-        if !streamed && inputs.iter().any(|input| matches!(input.bytes, Bytes::Ring(_))) {
+        let streamed = !core.windows(EntryPoint::Task);
+        if !streamed && inputs.iter().any(|input| matches!(input.bytes, InflowBytes::Ring(_))) {
             return Err(RunError::Inputs("a program of windows cannot have a ring for an input".into()));
         }
-        if streamed && held.is_none() && inputs.iter().any(|input| !input.told) {
+        if streamed && buffer_bytes.is_none() && inputs.iter().any(|input| !input.end_known) {
             return Err(RunError::Inputs("an input whose end is not known needs outputs that are drained".into()));
         }
-        if let Some(held) = held.filter(|held| (*held as u64) < REACH) {
-            return Err(RunError::Inputs(format!("{held} bytes of an output held; programs look back {REACH}")));
+        if let Some(bytes) = buffer_bytes.filter(|bytes| (*bytes as u64) < REACH) {
+            return Err(RunError::Inputs(format!(
+                "a buffer of {bytes} bytes for an output; programs look back {REACH}"
+            )));
         }
-        let what = What::Task { first_record, records, extents, held };
-        Ok(Self::new(core, Entry::Task, number, scalars, what, inputs, limit))
+        let what = CallArguments::Task { first_record, records, extents, buffer_bytes };
+        Ok(Self::new(core, EntryPoint::Task, number, scalars, what, inputs, limit))
     }
 
     /// `nd_begin`, on a state of zeros.
@@ -128,8 +130,8 @@ impl<'p> Call<'p> {
     /// # Errors
     /// [`RunError`].
     pub fn begin(mut core: Core<'p>, scalars: &[u64], task: u64, limit: Option<u64>) -> Result<Self, RunError> {
-        let what = What::Told(core.prepare_begin(scalars, task)?);
-        Ok(Self::new(core, Entry::Begin, task, scalars, what, Vec::new(), limit))
+        let what = CallArguments::Fixed(core.prepare_begin(scalars, task)?);
+        Ok(Self::new(core, EntryPoint::Begin, task, scalars, what, Vec::new(), limit))
     }
 
     /// `nd_merge`: fold another state into the core's.
@@ -143,30 +145,30 @@ impl<'p> Call<'p> {
         task: u64,
         limit: Option<u64>,
     ) -> Result<Self, RunError> {
-        let what = What::Told(core.prepare_merge(scalars, other, task)?);
-        Ok(Self::new(core, Entry::Merge, task, scalars, what, Vec::new(), limit))
+        let what = CallArguments::Fixed(core.prepare_merge(scalars, other, task)?);
+        Ok(Self::new(core, EntryPoint::Merge, task, scalars, what, Vec::new(), limit))
     }
 
-    /// `nd_end`, after so many tasks.
+    /// `nd_end`, after `tasks` tasks.
     ///
     /// # Errors
     /// [`RunError`].
     pub fn end(core: Core<'p>, scalars: &[u64], tasks: u64, limit: Option<u64>) -> Result<Self, RunError> {
-        let what = What::Told(core.told_end(scalars, tasks)?);
-        Ok(Self::new(core, Entry::End, tasks, scalars, what, Vec::new(), limit))
+        let what = CallArguments::Fixed(core.end_arguments(scalars, tasks)?);
+        Ok(Self::new(core, EntryPoint::End, tasks, scalars, what, Vec::new(), limit))
     }
 
     fn new(
         core: Core<'p>,
-        entry: Entry,
+        entry: EntryPoint,
         number: u64,
         scalars: &[u64],
-        what: What,
+        what: CallArguments,
         inputs: Vec<Inflow>,
         limit: Option<u64>,
     ) -> Self {
         let (scalars, before) = (scalars.to_vec(), core.instructions());
-        Self { core, entry, number, scalars, what, inputs, outputs: Vec::new(), limit, before, at: At::Ready }
+        Self { core, entry, number, scalars, what, inputs, outputs: Vec::new(), limit, before, at: CallState::Ready }
     }
 
     /// The core.
@@ -196,7 +198,7 @@ impl<'p> Call<'p> {
         [&bytes[from..from + first], &bytes[..count - first]]
     }
 
-    /// Say that so many of them were taken.
+    /// Notes that `bytes` of them were drained.
     ///
     /// # Panics
     /// If not that many were waiting.
@@ -213,11 +215,11 @@ impl<'p> Call<'p> {
 
     /// Whether it is over.
     pub fn is_over(&self) -> bool {
-        self.at == At::Over
+        self.at == CallState::Over
     }
 
-    /// The core, when it is over or not wanted any more, and each output: the bytes that it has if none were held,
-    /// otherwise nothing: those that wait are in [`waiting`](Self::waiting).
+    /// The core, when it is over or not wanted any more, and each output: its bytes if it has no buffer that is
+    /// drained, otherwise nothing: those that wait are in [`waiting`](Self::waiting).
     pub fn finish(mut self) -> (Core<'p>, Vec<Vec<u8>>) {
         self.put_back();
         let given = self.outputs.into_iter().map(|Outflow { mut bytes, head, room, .. }| {
@@ -230,7 +232,7 @@ impl<'p> Call<'p> {
     /// The error of a call that waits for an input, if there will be nothing more of it.
     pub fn starved(&self, input: usize) -> RunError {
         let pc = match &self.core.place {
-            Place::Hart { processor, .. } if self.at == At::Inside => Some(processor.pc()),
+            CoreBackend::Hart { processor, .. } if self.at == CallState::Inside => Some(processor.pc()),
             _ => None,
         };
         let site = pc.map(|pc| Site { pc, symbol: self.core.program.place(pc) });
@@ -242,20 +244,20 @@ impl<'p> Call<'p> {
     /// # Panics
     /// If it is over.
     pub fn run(&mut self, budget: Option<u64>, stop: &AtomicBool) -> Advance {
-        assert!(self.at != At::Over, "the call is over");
+        assert!(self.at != CallState::Over, "the call is over");
         let over = match self.advance(budget, stop) {
             Ok(None) => return Advance::OutOfBudget,
             Ok(Some(Advance::Done(done))) => done,
             Ok(Some(advance)) => return advance,
             Err(error) => Err(error),
         };
-        self.at = At::Over;
+        self.at = CallState::Over;
         self.put_back();
         Advance::Done(over)
     }
 
     fn advance(&mut self, budget: Option<u64>, stop: &AtomicBool) -> Result<Option<Advance>, RunError> {
-        if self.at == At::Ready {
+        if self.at == CallState::Ready {
             let missing = self.inputs.iter().position(|input| !input.is_complete());
             if let Some(input) = missing.filter(|_| self.core.windows(self.entry)) {
                 return Ok(Some(Advance::WaitInput { input }));
@@ -263,7 +265,7 @@ impl<'p> Call<'p> {
             if let Some(used) = self.start(stop)? {
                 return Ok(Some(Advance::Done(Ok(used))));
             }
-            self.at = At::Inside;
+            self.at = CallState::Inside;
         }
         let room: Vec<u64> = self.outputs.iter().map(|output| output.room).collect();
         let left = self.limit.map(|limit| limit - self.instructions());
@@ -279,7 +281,7 @@ impl<'p> Call<'p> {
             Stop::InstructionLimit if self.limit != Some(self.instructions()) => return Ok(None),
             _ => {}
         }
-        let Place::Hart { processor, memory, .. } = &self.core.place else { unreachable!("it runs on a hart") };
+        let CoreBackend::Hart { processor, memory, .. } = &self.core.place else { unreachable!("it runs on a hart") };
         let at = (processor.pc(), processor.result(), processor.link());
         let block = memory.get(abi::ARGS_ADDRESS..abi::ARGS_ADDRESS + abi::ARGS_BYTES)?;
         let streamed = !self.core.windows(self.entry);
@@ -292,35 +294,35 @@ impl<'p> Call<'p> {
         Ok(Some(Advance::Done(Ok(used))))
     }
 
-    /// Make room, and begin on a hart; gives the bytes of outputs if that was all.
+    /// Allocates outputs, and begins on a hart; returns the bytes of outputs if the call is over with that.
     fn start(&mut self, stop: &AtomicBool) -> Result<Option<Vec<u64>>, RunError> {
         let bytes = |input: &Inflow| {
-            if input.told || input.is_complete() && self.core.windows(self.entry) {
+            if input.end_known || input.is_complete() && self.core.windows(self.entry) {
                 input.tail.max(input.end.unwrap_or(0))
             } else {
                 UNKNOWN
             }
         };
         let lengths: Vec<u64> = self.inputs.iter().map(bytes).collect();
-        let mut held = None;
+        let mut buffer_bytes = None;
         let mut arguments = match &self.what {
-            What::Told(arguments) => arguments.clone(),
-            What::Task { first_record, records, extents, held: wanted } => {
-                held = wanted.filter(|_| !self.core.windows(Entry::Task));
+            CallArguments::Fixed(arguments) => arguments.clone(),
+            CallArguments::Task { first_record, records, extents, buffer_bytes: wanted } => {
+                buffer_bytes = wanted.filter(|_| !self.core.windows(EntryPoint::Task));
                 let port = &self.core.metadata().inputs[0];
                 let counted = if lengths[0] == UNKNOWN { UNKNOWN } else { lengths[0].div_ceil(port.record_bytes) };
                 let (number, first_record, records) = (self.number, *first_record, records.unwrap_or(counted));
-                let task = Task { number, first_record, records, extents, inputs: &[] };
-                self.core.told_task(&self.scalars, &task, &lengths)?
+                let task = BorrowedTask { number, first_record, records, extents, inputs: &[] };
+                self.core.task_arguments(&self.scalars, &task, &lengths)?
             }
         };
         // Entry points without inputs write outputs only at the end of a program.
-        let takes = matches!(self.entry, Entry::Task | Entry::End);
+        let takes = matches!(self.entry, EntryPoint::Task | EntryPoint::End);
         let rooms: Vec<u64> = arguments.outputs.iter().filter(|_| takes).map(|port| port.bytes).collect();
         let mut buffers = vec![Vec::new(); rooms.len()];
-        match held {
-            Some(held) => {
-                buffers.iter_mut().zip(&rooms).for_each(|(b, room)| b.resize((*room).min(held as u64) as usize, 0));
+        match buffer_bytes {
+            Some(most) => {
+                buffers.iter_mut().zip(&rooms).for_each(|(b, room)| b.resize((*room).min(most as u64) as usize, 0));
             }
             None => self.core.make_room(&mut arguments, &mut buffers),
         }
@@ -331,7 +333,7 @@ impl<'p> Call<'p> {
             if self.core.lends() { self.inputs.iter().map(Inflow::all).collect() } else { Vec::new() };
         self.core.lend(&mut arguments, &all);
         if self.core.lends() {
-            let task = Task { inputs: &all, ..Task::nothing(self.number) };
+            let task = BorrowedTask { inputs: &all, ..BorrowedTask::nothing(self.number) };
             let bounds = Bounds { instructions: None, stop };
             let used = self.core.call(self.entry, &arguments, task, &mut buffers, bounds)?;
             let outputs = buffers.into_iter().zip(rooms).zip(&used);
@@ -340,13 +342,15 @@ impl<'p> Call<'p> {
             return Ok(Some(used));
         }
         let windows = self.core.windows(self.entry);
-        let Place::Hart { processor, memory, stack } = &mut self.core.place else { unreachable!("others lend") };
+        let CoreBackend::Hart { processor, memory, stack } = &mut self.core.place else { unreachable!("others lend") };
         arguments.write(memory.get_mut(abi::ARGS_ADDRESS..abi::ARGS_ADDRESS + abi::ARGS_BYTES)?);
         for (i, input) in self.inputs.iter_mut().enumerate().filter(|(_, input)| windows && input.tail > 0) {
             match &mut input.bytes {
-                Bytes::Shared(bytes, range) => memory.share(abi::input_window(i), bytes.clone(), range.clone())?,
-                Bytes::Window(bytes) => memory.put(abi::input_window(i), std::mem::take(bytes), false)?,
-                Bytes::Ring(_) => unreachable!("rings are streams"),
+                InflowBytes::Shared(bytes, range) => {
+                    memory.share(abi::input_window(i), bytes.clone(), range.clone())?
+                }
+                InflowBytes::Window(bytes) => memory.put(abi::input_window(i), std::mem::take(bytes), false)?,
+                InflowBytes::Ring(_) => unreachable!("rings are streams"),
             }
         }
         let outputs = buffers.into_iter().zip(rooms);
@@ -361,21 +365,31 @@ impl<'p> Call<'p> {
     /// Run the hart.
     fn go_on(&mut self, limits: Limits<'_>) -> Stop {
         let windows = self.core.windows(self.entry);
-        let Place::Hart { processor, memory, .. } = &mut self.core.place else { unreachable!("it runs on a hart") };
+        let CoreBackend::Hart { processor, memory, .. } = &mut self.core.place else {
+            unreachable!("it runs on a hart")
+        };
         let mut streams = Streams::none();
         if !windows {
             streams.inputs.extend(self.inputs.iter().map(Inflow::stream));
             streams.outputs.extend(self.outputs.iter_mut().map(|Outflow { bytes, head, drained, room }| {
-                // An output with all of its room held is never overwritten: it need not be drained.
+                // An output whose buffer has all of its room is never overwritten: it need not be drained.
                 let drained = if bytes.len() as u64 == *room { 0 } else { *drained };
-                Output::resume(bytes, *head, drained, Room::Width).limited(*room)
+                OutputStream::resume(bytes, *head, drained, Room::Width).limited(*room)
             }));
         }
         let stop = processor.run(memory, &mut streams, limits);
-        let taken: Vec<u64> = streams.inputs.iter().map(Input::head).collect();
-        let stored: Vec<u64> = streams.outputs.iter().map(Output::head).collect();
-        self.inputs.iter_mut().zip(taken).for_each(|(input, head)| input.head = head);
-        self.outputs.iter_mut().zip(stored).for_each(|(output, head)| output.head = head);
+        let taken: Vec<u64> = streams.inputs.iter().map(InputStream::head).collect();
+        let stored: Vec<u64> = streams.outputs.iter().map(OutputStream::head).collect();
+        for (input, head) in self.inputs.iter_mut().zip(taken) {
+            let range = input.head..=input.tail;
+            assert!(range.contains(&head), "an input's head moves to {head}, outside {range:?}");
+            input.head = head;
+        }
+        for (output, head) in self.outputs.iter_mut().zip(stored) {
+            let range = output.head..=output.room;
+            assert!(range.contains(&head), "an output's head moves to {head}, outside {range:?}");
+            output.head = head;
+        }
         stop
     }
 
@@ -384,9 +398,9 @@ impl<'p> Call<'p> {
         if !self.core.windows(self.entry) {
             return;
         }
-        let Place::Hart { memory, .. } = &mut self.core.place else { return };
+        let CoreBackend::Hart { memory, .. } = &mut self.core.place else { return };
         for (i, input) in self.inputs.iter_mut().enumerate() {
-            if let (Bytes::Window(bytes), Some(own)) = (&mut input.bytes, memory.take(abi::input_window(i))) {
+            if let (InflowBytes::Window(bytes), Some(own)) = (&mut input.bytes, memory.take(abi::input_window(i))) {
                 *bytes = own;
             }
         }

@@ -1,37 +1,39 @@
-//! A core: what executes a program, the memory of one worker, and the calls of its entry points.
+//! A core: a processor with the memory of one worker, and the calls of a program's entry points.
 //!
-//! A core runs one task after another. Windows are lent for one call; what else it may reach is its own. Its place is
-//! either a hart's memory, with a [`Processor`], or this process ([`Host`]): what differs is where things are and how a
-//! function is called. Calls run to their end here, on inputs that are all there; one that can be left and taken up
-//! again is a [`Call`](crate::Call).
+//! A core runs one task after another. Windows are lent for one call; all other memory that it reaches is its own. A
+//! core is either a hart with its memory and a [`Processor`], or functions of this process ([`NativeCore`]): the two
+//! differ in addresses and in how a function is called. Calls run to their end here, on complete inputs; one that can
+//! be left and taken up again is a [`Call`](crate::Call).
 
 use std::sync::atomic::AtomicBool;
 
-use nandarray_hart::{Cause, Extensions, Hart, Input, Limits, Memory, Mode, Output, Room, Rv32, Rv64, Stop, Streams};
+use nandarray_hart::{
+    Cause, Extensions, Hart, HartMode, InputStream, Limits, Memory, OutputStream, Room, Rv32, Rv64, Stop, Streams,
+};
 
 use crate::abi::{self, Arguments, Port};
 use crate::error::{LoadError, RunError, Site};
-use crate::metadata::{Kind, Metadata, Phase, states};
-use crate::native::{Host, Native};
+use crate::metadata::{Metadata, OutputPhase, ProgramKind, states};
+use crate::native::{Native, NativeCore};
 use crate::processor::Processor;
-use crate::program::{Entry, Program};
+use crate::program::{EntryPoint, Program};
 
 /// One call's inputs, as they lie in windows or come by streams.
 #[derive(Clone, Copy, Debug)]
-pub struct Task<'t> {
+pub struct BorrowedTask<'t> {
     /// Its number.
     pub number: u64,
-    /// Where its first record is.
+    /// Number of its first record.
     pub first_record: u64,
     /// Records of the first input.
     pub records: u64,
-    /// What it is of an array, in elements; none if it is just records.
+    /// Its extents as a part of an array, in elements; empty if it is just records.
     pub extents: &'t [u64],
     /// Bytes of each input.
     pub inputs: &'t [&'t [u8]],
 }
 
-impl Task<'_> {
+impl BorrowedTask<'_> {
     /// No inputs, for an entry point that has none.
     pub(crate) fn nothing(number: u64) -> Self {
         Self { number, first_record: 0, records: 0, extents: &[], inputs: &[] }
@@ -41,12 +43,12 @@ impl Task<'_> {
 /// Bytes of a stream whose end is not known when a call begins.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
-/// The shape of so many records: the task's as a part of an array, if each element is a record.
+/// The shape of `records` records: the task's as a part of an array, if each element is a record.
 fn shape(records: u64, extents: &[u64]) -> Vec<u64> {
     if !extents.is_empty() && extents.iter().product::<u64>() == records { extents.to_vec() } else { vec![records] }
 }
 
-/// What bounds a call.
+/// Bounds of a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds<'l> {
     /// The most instructions of a call; `None` is no limit.
@@ -55,18 +57,18 @@ pub struct Bounds<'l> {
     pub stop: &'l AtomicBool,
 }
 
-/// Where a core's memory is, and what executes.
-pub(crate) enum Place {
+/// The two kinds of cores, with their memory.
+pub(crate) enum CoreBackend {
     /// A hart's addresses.
     Hart { processor: Box<dyn Processor>, memory: Memory<'static>, stack: u64 },
     /// This process's.
-    Host(Host),
+    Host(NativeCore),
 }
 
 /// A core.
 pub struct Core<'p> {
     pub(crate) program: &'p Program,
-    pub(crate) place: Place,
+    pub(crate) place: CoreBackend,
 }
 
 impl<'p> Core<'p> {
@@ -76,8 +78,8 @@ impl<'p> Core<'p> {
     /// [`LoadError`].
     pub fn interpreter(program: &'p Program) -> Result<Self, LoadError> {
         let processor: Box<dyn Processor> = match program.bits() {
-            32 => Box::new(Hart::<Rv32>::new(Mode::Program, Extensions::PROGRAM)),
-            _ => Box::new(Hart::<Rv64>::new(Mode::Program, Extensions::PROGRAM)),
+            32 => Box::new(Hart::<Rv32>::new(HartMode::Program, Extensions::PROGRAM)),
+            _ => Box::new(Hart::<Rv64>::new(HartMode::Program, Extensions::PROGRAM)),
         };
         Self::new(program, processor)
     }
@@ -88,7 +90,7 @@ impl<'p> Core<'p> {
     /// [`LoadError`].
     pub fn new(program: &'p Program, processor: Box<dyn Processor>) -> Result<Self, LoadError> {
         let loaded = program.load()?;
-        Ok(Self { program, place: Place::Hart { processor, memory: loaded.memory, stack: loaded.stack } })
+        Ok(Self { program, place: CoreBackend::Hart { processor, memory: loaded.memory, stack: loaded.stack } })
     }
 
     /// A core that calls functions of this process.
@@ -96,26 +98,26 @@ impl<'p> Core<'p> {
     /// # Errors
     /// [`LoadError::Entry`]: they are not those of the program.
     pub fn native(program: &'p Program, entries: Native) -> Result<Self, LoadError> {
-        let differs = [Entry::Begin, Entry::Task, Entry::Merge, Entry::End]
+        let differs = [EntryPoint::Begin, EntryPoint::Task, EntryPoint::Merge, EntryPoint::End]
             .into_iter()
             .find(|entry| program.entry(*entry).is_some() != entries.get(*entry).is_some());
         if let Some(entry) = differs {
             return Err(LoadError::Entry(program.entry_name(entry)));
         }
-        Ok(Self { program, place: Place::Host(Host::new(entries, program.metadata().scratchpad())) })
+        Ok(Self { program, place: CoreBackend::Host(NativeCore::new(entries, program.metadata().scratchpad())) })
     }
 
-    /// Instructions executed so far; 0 for functions of this process, whose instructions nobody counts.
+    /// Instructions executed so far; 0 for functions of this process, whose instructions are not counted.
     pub fn instructions(&self) -> u64 {
         match &self.place {
-            Place::Hart { processor, .. } => processor.instructions(),
-            Place::Host(_) => 0,
+            CoreBackend::Hart { processor, .. } => processor.instructions(),
+            CoreBackend::Host(_) => 0,
         }
     }
 
-    /// Whether its inputs may be lent: what it runs is trusted to come to an end.
+    /// Whether its inputs may be lent in place: native functions are trusted to terminate.
     pub fn lends(&self) -> bool {
-        matches!(self.place, Place::Host(_))
+        matches!(self.place, CoreBackend::Host(_))
     }
 
     pub(crate) fn metadata(&self) -> &'p Metadata {
@@ -140,58 +142,63 @@ impl<'p> Core<'p> {
 
     fn scratchpad(&self) -> u64 {
         match &self.place {
-            Place::Hart { .. } => abi::SCRATCHPAD_ADDRESS,
-            Place::Host(host) => host.scratchpad(),
+            CoreBackend::Hart { .. } => abi::SCRATCHPAD_ADDRESS,
+            CoreBackend::Host(host) => host.scratchpad(),
         }
     }
 
     /// Whether an entry point gets windows; streams have none on a hart.
-    pub(crate) fn windows(&self, entry: Entry) -> bool {
-        let host = matches!(self.place, Place::Host(_));
-        host || entry != Entry::Task || self.metadata().kind == Kind::Block
+    pub(crate) fn windows(&self, entry: EntryPoint) -> bool {
+        let host = matches!(self.place, CoreBackend::Host(_));
+        host || entry != EntryPoint::Task || self.metadata().kind == ProgramKind::Block
     }
 
-    /// A state of zeros, and what `nd_begin` makes of it.
+    /// Sets the state to zeros and calls `nd_begin`.
     ///
     /// # Errors
     /// [`RunError`].
     pub fn begin(&mut self, scalars: &[u64], task: u64, bounds: Bounds<'_>) -> Result<(), RunError> {
         let arguments = self.prepare_begin(scalars, task)?;
-        self.call(Entry::Begin, &arguments, Task::nothing(task), &mut [], bounds).map(drop)
+        self.call(EntryPoint::Begin, &arguments, BorrowedTask::nothing(task), &mut [], bounds).map(drop)
     }
 
-    /// What `nd_begin` is told, once the state is zeros.
+    /// Sets the state to zeros; returns the arguments of `nd_begin`.
     pub(crate) fn prepare_begin(&mut self, scalars: &[u64], task: u64) -> Result<Arguments, RunError> {
         self.state_mut(0)?.fill(0);
         Ok(Arguments { task, ..self.arguments(scalars) })
     }
 
-    /// One task: fills `outputs`, of the room that their bounds give, and tells how many bytes of each.
+    /// One task: fills `outputs`, whose room follows from their bounds, and returns the bytes of each.
     ///
     /// # Errors
     /// [`RunError`].
     pub fn task(
         &mut self,
         scalars: &[u64],
-        task: Task<'_>,
+        task: BorrowedTask<'_>,
         outputs: &mut [Vec<u8>],
         bounds: Bounds<'_>,
     ) -> Result<Vec<u64>, RunError> {
         let bytes: Vec<u64> = task.inputs.iter().map(|input| input.len() as u64).collect();
-        let mut arguments = self.told_task(scalars, &task, &bytes)?;
+        let mut arguments = self.task_arguments(scalars, &task, &bytes)?;
         self.make_room(&mut arguments, outputs);
         self.lend(&mut arguments, task.inputs);
-        self.call(Entry::Task, &arguments, task, outputs, bounds)
+        self.call(EntryPoint::Task, &arguments, task, outputs, bounds)
     }
 
-    /// What a task is told, whose inputs have so many bytes; without this process's addresses.
-    pub(crate) fn told_task(&self, scalars: &[u64], task: &Task<'_>, bytes: &[u64]) -> Result<Arguments, RunError> {
+    /// The arguments of a task whose inputs have `bytes` bytes each; without this process's addresses.
+    pub(crate) fn task_arguments(
+        &self,
+        scalars: &[u64],
+        task: &BorrowedTask<'_>,
+        bytes: &[u64],
+    ) -> Result<Arguments, RunError> {
         let metadata = self.metadata();
         let mut arguments = self.arguments(scalars);
         (arguments.task, arguments.first_record) = (task.number, task.first_record);
-        let hart = matches!(self.place, Place::Hart { .. });
+        let hart = matches!(self.place, CoreBackend::Hart { .. });
         for (i, (bytes, port)) in bytes.iter().zip(&metadata.inputs).enumerate() {
-            let address = if hart && self.windows(Entry::Task) { abi::input_window(i) } else { 0 };
+            let address = if hart && self.windows(EntryPoint::Task) { abi::input_window(i) } else { 0 };
             let records = if *bytes == UNKNOWN { UNKNOWN } else { bytes.div_ceil(port.record_bytes) };
             let whole = if port.whole { &[] } else { task.extents };
             arguments.inputs[i] = Port { address, bytes: *bytes, shape: shape(records, whole) };
@@ -200,25 +207,25 @@ impl<'p> Core<'p> {
         let all = cut.fold(0u64, |all, (bytes, _)| all.saturating_add(*bytes));
         for (i, port) in metadata.outputs.iter().enumerate() {
             let room = match port.phase {
-                Phase::End => 0,
-                // Nothing bounds what an input without end may give.
-                Phase::Task if all == UNKNOWN && !self.windows(Entry::Task) => UNKNOWN,
-                Phase::Task => port.bound.room(task.records, all),
+                OutputPhase::End => 0,
+                // The output of an input without a known end has no bound.
+                OutputPhase::Task if all == UNKNOWN && !self.windows(EntryPoint::Task) => UNKNOWN,
+                OutputPhase::Task => port.bound.room(task.records, all),
             };
-            self.room(&mut arguments, i, room, Entry::Task)?;
+            self.room(&mut arguments, i, room, EntryPoint::Task)?;
             arguments.outputs[i].shape = shape(room / port.record_bytes, task.extents);
         }
         Ok(arguments)
     }
 
-    /// Put this process's addresses of inputs to what a function is told.
+    /// Adds this process's addresses of inputs to a function's arguments.
     pub(crate) fn lend(&self, arguments: &mut Arguments, inputs: &[&[u8]]) {
-        if matches!(self.place, Place::Host(_)) {
+        if matches!(self.place, CoreBackend::Host(_)) {
             arguments.inputs.iter_mut().zip(inputs).for_each(|(port, input)| port.address = input.as_ptr() as u64);
         }
     }
 
-    /// The end: fills the outputs of that phase.
+    /// Calls `nd_end`: fills the outputs of that phase.
     ///
     /// # Errors
     /// [`RunError`].
@@ -229,55 +236,55 @@ impl<'p> Core<'p> {
         outputs: &mut [Vec<u8>],
         bounds: Bounds<'_>,
     ) -> Result<Vec<u64>, RunError> {
-        let mut arguments = self.told_end(scalars, tasks)?;
+        let mut arguments = self.end_arguments(scalars, tasks)?;
         self.make_room(&mut arguments, outputs);
-        self.call(Entry::End, &arguments, Task::nothing(tasks), outputs, bounds)
+        self.call(EntryPoint::End, &arguments, BorrowedTask::nothing(tasks), outputs, bounds)
     }
 
-    /// What `nd_end` is told; without this process's addresses.
-    pub(crate) fn told_end(&self, scalars: &[u64], tasks: u64) -> Result<Arguments, RunError> {
+    /// The arguments of `nd_end`; without this process's addresses.
+    pub(crate) fn end_arguments(&self, scalars: &[u64], tasks: u64) -> Result<Arguments, RunError> {
         let mut arguments = Arguments { task: tasks, ..self.arguments(scalars) };
         for (i, port) in self.metadata().outputs.iter().enumerate() {
-            let room = if port.phase == Phase::End { port.bound.room(0, 0) } else { 0 };
-            self.room(&mut arguments, i, room, Entry::End)?;
+            let room = if port.phase == OutputPhase::End { port.bound.room(0, 0) } else { 0 };
+            self.room(&mut arguments, i, room, EntryPoint::End)?;
         }
         Ok(arguments)
     }
 
-    /// Say that there is so much room for an output.
-    fn room(&self, arguments: &mut Arguments, output: usize, room: u64, entry: Entry) -> Result<(), RunError> {
+    /// Notes the room for an output in the arguments.
+    fn room(&self, arguments: &mut Arguments, output: usize, room: u64, entry: EntryPoint) -> Result<(), RunError> {
         if room > abi::WINDOW_BYTES && room != UNKNOWN {
             return Err(RunError::Overflow { task: arguments.task, output, used: room, room: abi::WINDOW_BYTES });
         }
-        let window = room > 0 && self.windows(entry) && matches!(self.place, Place::Hart { .. });
+        let window = room > 0 && self.windows(entry) && matches!(self.place, CoreBackend::Hart { .. });
         let address = if window { abi::output_window(output) } else { 0 };
         let records = room / self.metadata().outputs[output].record_bytes;
         arguments.outputs[output] = Port { address, bytes: room, shape: vec![records] };
         Ok(())
     }
 
-    /// Make the room that a function is told of.
+    /// Allocates the room that the arguments promise.
     pub(crate) fn make_room(&self, arguments: &mut Arguments, outputs: &mut [Vec<u8>]) {
         for (port, output) in arguments.outputs.iter_mut().zip(outputs) {
-            // Zeros: nothing of one task is seen by another.
+            // Zeros: no task sees bytes of another one.
             output.clear();
             output.resize(port.bytes as usize, 0);
-            if matches!(self.place, Place::Host(_)) && port.bytes > 0 {
+            if matches!(self.place, CoreBackend::Host(_)) && port.bytes > 0 {
                 port.address = output.as_mut_ptr() as u64;
             }
         }
     }
 
-    /// Fold a state into this core's.
+    /// Folds a state into this core's.
     ///
     /// # Errors
     /// [`RunError`].
     pub fn merge(&mut self, scalars: &[u64], other: &[u8], task: u64, bounds: Bounds<'_>) -> Result<(), RunError> {
         let arguments = self.prepare_merge(scalars, other, task)?;
-        self.call(Entry::Merge, &arguments, Task::nothing(task), &mut [], bounds).map(drop)
+        self.call(EntryPoint::Merge, &arguments, BorrowedTask::nothing(task), &mut [], bounds).map(drop)
     }
 
-    /// What `nd_merge` is told, once the other state is beside the core's.
+    /// Puts the other state beside the core's; returns the arguments of `nd_merge`.
     pub(crate) fn prepare_merge(&mut self, scalars: &[u64], other: &[u8], task: u64) -> Result<Arguments, RunError> {
         let half = states(self.metadata().state_bytes) / 2;
         self.state_mut(half)?.copy_from_slice(other);
@@ -304,40 +311,40 @@ impl<'p> Core<'p> {
     fn state_mut(&mut self, at: u64) -> Result<&mut [u8], RunError> {
         let bytes = self.program.metadata().state_bytes;
         match &mut self.place {
-            Place::Hart { memory, .. } => {
+            CoreBackend::Hart { memory, .. } => {
                 let from = abi::SCRATCHPAD_ADDRESS + at;
                 Ok(memory.get_mut(from..from + bytes)?)
             }
-            Place::Host(host) => Ok(host.scratchpad_mut(at..at + bytes)),
+            CoreBackend::Host(host) => Ok(host.scratchpad_mut(at..at + bytes)),
         }
     }
 
-    /// Call an entry point; nothing if the program does not have it. Gives the bytes of each output.
+    /// Calls an entry point, if the program has it. Returns the bytes of each output.
     pub(crate) fn call(
         &mut self,
-        entry: Entry,
+        entry: EntryPoint,
         arguments: &Arguments,
-        task: Task<'_>,
+        task: BorrowedTask<'_>,
         outputs: &mut [Vec<u8>],
         bounds: Bounds<'_>,
     ) -> Result<Vec<u64>, RunError> {
         let room: Vec<u64> = outputs.iter().map(|o| o.len() as u64).collect();
         let used = match &mut self.place {
             _ if self.program.entry(entry).is_none() => return Ok(vec![0; outputs.len()]),
-            Place::Host(host) => {
+            CoreBackend::Host(host) => {
                 let inputs = task.inputs.len();
                 // SAFETY: the arguments name the task's inputs, `outputs` and the host's scratchpad, all of which live
                 // longer.
                 let given = unsafe { host.call(entry, arguments, inputs, outputs.len()) };
                 self.given(given, entry, task.number)?
             }
-            Place::Hart { .. } => self.execute(entry, arguments, &task, outputs, bounds, &room)?,
+            CoreBackend::Hart { .. } => self.execute(entry, arguments, &task, outputs, bounds, &room)?,
         };
         self.fits(&used, &room, task.number)?;
         Ok(used)
     }
 
-    /// Whether outputs are whole elements, and no more than there is room for.
+    /// Checks that outputs are whole elements, and not longer than their room.
     pub(crate) fn fits(&self, used: &[u64], room: &[u64], task: u64) -> Result<(), RunError> {
         for (output, (port, (used, room))) in self.metadata().outputs.iter().zip(used.iter().zip(room)).enumerate() {
             let (used, room) = (*used, *room);
@@ -351,8 +358,8 @@ impl<'p> Core<'p> {
         Ok(())
     }
 
-    /// What a function of this process gave.
-    fn given(&self, given: crate::native::Given, entry: Entry, task: u64) -> Result<Vec<u64>, RunError> {
+    /// The bytes of each output, or the error, from what a native function returned.
+    fn given(&self, given: crate::native::Given, entry: EntryPoint, task: u64) -> Result<Vec<u64>, RunError> {
         if given.code < 0 {
             return Err(RunError::Status { task, entry: self.program.entry_name(entry), code: given.code });
         }
@@ -362,19 +369,19 @@ impl<'p> Core<'p> {
         }
     }
 
-    /// Call an entry point that there is, on the hart.
+    /// Calls an existing entry point on the hart.
     fn execute(
         &mut self,
-        entry: Entry,
+        entry: EntryPoint,
         arguments: &Arguments,
-        task: &Task<'_>,
+        task: &BorrowedTask<'_>,
         outputs: &mut [Vec<u8>],
         bounds: Bounds<'_>,
         room: &[u64],
     ) -> Result<Vec<u64>, RunError> {
         let address = self.program.entry(entry).expect("an entry point that there is");
         let streamed = !self.windows(entry);
-        let Place::Hart { processor, memory: own, stack } = &mut self.place else {
+        let CoreBackend::Hart { processor, memory: own, stack } = &mut self.place else {
             unreachable!("the caller looked");
         };
         let block = abi::ARGS_ADDRESS..abi::ARGS_ADDRESS + abi::ARGS_BYTES;
@@ -383,7 +390,7 @@ impl<'p> Core<'p> {
         let mut streams = Streams::none();
         for (i, input) in task.inputs.iter().enumerate() {
             if streamed {
-                streams.inputs.push(Input::whole(input));
+                streams.inputs.push(InputStream::whole(input));
             } else if !input.is_empty() {
                 memory.lend(abi::input_window(i), input)?;
             }
@@ -391,7 +398,7 @@ impl<'p> Core<'p> {
         for (i, output) in outputs.iter_mut().enumerate() {
             if streamed {
                 let room = output.len() as u64;
-                streams.outputs.push(Output::resume(output, 0, 0, Room::Width).limited(room));
+                streams.outputs.push(OutputStream::resume(output, 0, 0, Room::Width).limited(room));
             } else if !output.is_empty() {
                 memory.lend_mut(abi::output_window(i), output)?;
             }
@@ -399,7 +406,7 @@ impl<'p> Core<'p> {
         let limits = Limits { instructions: bounds.instructions, stop: Some(bounds.stop) };
         let stop = processor.call(address, *stack, abi::ARGS_ADDRESS, &mut memory, &mut streams, limits);
         let at = (processor.pc(), processor.result(), processor.link());
-        let stored: Vec<u64> = streams.outputs.iter().map(Output::head).collect();
+        let stored: Vec<u64> = streams.outputs.iter().map(OutputStream::head).collect();
         drop((memory, streams));
         let block = own.get(block)?;
         let used = |i: usize| if streamed { stored[i] } else { Arguments::used(block, i) };
@@ -408,19 +415,19 @@ impl<'p> Core<'p> {
         Ok(used)
     }
 
-    /// The call before a fetch from where no code is: what the return address stands behind.
+    /// The call before a fetch from outside of code, found by the return address.
     fn caller(&self, cause: Cause, link: Option<u64>) -> Option<Site> {
         let pc = link.filter(|_| cause == Cause::FetchAccess)?.checked_sub(1)?;
         let code = self.program.image().segments.iter().find(|s| s.executable && s.address <= pc)?;
         (pc < code.address + code.length).then(|| Site { pc, symbol: self.program.place(pc) })
     }
 
-    /// What a stop means that ends a call.
+    /// The result of a call that a stop ended.
     pub(crate) fn ended(
         &self,
         stop: Stop,
         (pc, result, link): (u64, i64, Option<u64>),
-        entry: Entry,
+        entry: EntryPoint,
         task: u64,
         limit: Option<u64>,
         room: &[u64],
@@ -449,8 +456,8 @@ impl<'p> Core<'p> {
                 Err(RunError::Limit { task, limit, pc, symbol: self.program.place(pc) })
             }
             Stop::Interrupted => Err(RunError::Cancelled(Some((task, site())))),
-            // A program has nobody to call, and no tohost; waits and pauses end no call that can wait, and others have
-            // nothing to wait for, nor a meter that pauses.
+            // Programs have no environment to call and no tohost. A call that can wait handles waits and pauses
+            // itself; in others all bytes are there, and no meter pauses.
             Stop::EnvironmentCall
             | Stop::WaitInput { .. }
             | Stop::WaitOutput { .. }

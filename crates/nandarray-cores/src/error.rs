@@ -1,8 +1,8 @@
-//! Why a program cannot be loaded, or did not come to its end.
+//! Errors of loading a program and of running it.
 
 use nandarray_hart::{MemoryError, ProgramError, Trap};
 
-/// Why a file is no program.
+/// The reason why a file is no program.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// No ELF that a hart can run.
@@ -19,7 +19,7 @@ pub enum LoadError {
     TooLarge {
         /// Up to the end of its last segment.
         needed: u64,
-        /// What it asked for.
+        /// Its `memory_bytes`.
         memory: u64,
     },
     /// Its memory could not be laid out.
@@ -27,7 +27,7 @@ pub enum LoadError {
     Memory(#[from] MemoryError),
 }
 
-/// Where in a program something happened.
+/// A place in a program's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     /// The program counter.
@@ -48,19 +48,19 @@ fn from(site: Option<&Site>) -> String {
     site.map_or_else(String::new, |site| format!(", called at pc {:#x} in {}", site.pc, site.symbol))
 }
 
-/// Why a run did not come to its end. Nothing of its outputs counts.
+/// The reason why a run failed. Its outputs are dropped.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The program did what it may not do.
+    /// The program executed an instruction that trapped.
     #[error("task {task}: {trap} in {symbol}{}", from(caller.as_ref()))]
     Trap {
         /// The task.
         task: u64,
-        /// What, and where.
+        /// The trap, with its program counter.
         trap: Trap,
         /// The function and the distance from its beginning.
         symbol: String,
-        /// Where it came from, if it jumped out of its code.
+        /// The place of the call, if the program jumped out of its code.
         caller: Option<Site>,
     },
     /// The program returned an error of its own.
@@ -70,35 +70,35 @@ pub enum RunError {
         task: u64,
         /// The entry point.
         entry: &'static str,
-        /// What it returned.
+        /// The return value.
         code: i64,
     },
-    /// A call took more instructions than it may.
+    /// A call executed more instructions than its limit.
     #[error("task {task}: more than {limit} instructions, at pc {pc:#x} in {symbol}")]
     Limit {
         /// The task.
         task: u64,
         /// The limit.
         limit: u64,
-        /// Where it was.
+        /// The program counter.
         pc: u64,
         /// The function and the distance from its beginning.
         symbol: String,
     },
-    /// Whoever started it does not want it any more.
+    /// The caller cancelled the run.
     #[error("{}cancelled{}", of(.0.as_ref()), at(.0.as_ref().map(|(_, site)| site)))]
     Cancelled(
-        /// A task that was in the middle of something, and where it was.
+        /// A task that was executing, and its place in the code.
         Option<(u64, Site)>,
     ),
-    /// It says that it wrote more than there was room for, or asked a stream for more room than its bound.
+    /// The program reported more bytes than the room of an output, or an output's bound is larger than a window.
     #[error("task {task}: output {output} of {used} bytes; its bound leaves room for {room}")]
     Overflow {
         /// The task.
         task: u64,
         /// The output.
         output: usize,
-        /// What it wrote, at least.
+        /// Bytes that it wrote at least.
         used: u64,
         /// Its room.
         room: u64,
@@ -110,12 +110,12 @@ pub enum RunError {
         task: u64,
         /// The output.
         output: usize,
-        /// What it wrote.
+        /// Bytes that it wrote.
         used: u64,
         /// Bytes of an element.
         item: u64,
     },
-    /// A stream ended within what the program was reading.
+    /// A stream ended in the middle of a read.
     #[error(
         "task {task}: input stream {stream} ended with {left} bytes left, fewer than the program reads at once{}",
         at(site.as_ref())
@@ -127,7 +127,7 @@ pub enum RunError {
         stream: u8,
         /// Bytes left.
         left: u8,
-        /// Where it reads; not known of functions of this process.
+        /// The place of the read; not known of functions of this process.
         site: Option<Site>,
     },
     /// A stream program wrote more than its output's bound has room for.
@@ -139,7 +139,7 @@ pub enum RunError {
         output: usize,
         /// Its room.
         room: u64,
-        /// Where it writes.
+        /// The place of the write.
         site: Site,
     },
     /// A program waits for input that never comes.
@@ -149,7 +149,7 @@ pub enum RunError {
         task: u64,
         /// The input.
         input: usize,
-        /// Where it waits; none if it has not begun.
+        /// The place where it waits; `None` if it has not begun.
         site: Option<Site>,
     },
     /// The inputs do not fit the program, or a task its windows.
@@ -158,17 +158,17 @@ pub enum RunError {
     /// Memory of a core could not be laid out.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// A stage cannot go on before another has taken what it gave, nor that one before it gave more.
-    #[error("{held} bytes are held between programs, and output {output} has to wait longer; at most {most}")]
-    Held {
+    /// A stage has to wait for a reader of its output, which in turn needs more input before it can go on.
+    #[error("{queued} bytes are queued between programs, and output {output} has to wait longer; at most {most}")]
+    QueueLimit {
         /// The output.
         output: String,
-        /// Bytes held between stages.
-        held: u64,
+        /// Bytes queued between stages.
+        queued: u64,
         /// The most.
         most: u64,
     },
-    /// The worker that was at it died of a fault of the implementation; what it says.
+    /// The worker died of a fault of the implementation, with this message.
     #[error("a worker died: {0}")]
     Worker(String),
     /// Bytes could not be fetched or delivered.
@@ -209,7 +209,7 @@ impl RunError {
             | Self::Starved { task, .. }
             | Self::Full { task, .. } => Some(*task),
             Self::Cancelled(at) => at.as_ref().map(|(task, _)| *task),
-            Self::Inputs(_) | Self::Memory(_) | Self::Held { .. } | Self::Worker(_) | Self::Transfer(_) => None,
+            Self::Inputs(_) | Self::Memory(_) | Self::QueueLimit { .. } | Self::Worker(_) | Self::Transfer(_) => None,
         }
     }
 }

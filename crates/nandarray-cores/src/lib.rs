@@ -1,16 +1,15 @@
-//! One core and one program: what a program is, and what calls its entry points.
+//! One core and one program: programs as files, and the cores that call their entry points.
 //!
 //! A [`Program`] is a RISC-V ELF and its metadata (docs/reference/program-abi.md). A [`Core`] holds the memory of one
 //! worker and calls the program's entry points, one task after another; a program reaches its memory, its scratchpad
-//! and its windows, and nothing else. How inputs are cut into tasks, which task is next and on what it runs is
-//! `nandarray-runtime`'s business.
+//! and its windows, and nothing else. Cutting inputs into tasks, and deciding which task runs next and where, belong to
+//! `nandarray-runtime`.
 //!
-//! A [`Call`] is one call of a program that can be left and taken up again: somebody else fills its inputs between
-//! runs.
+//! A [`Call`] is one call of a program that can be left and taken up again: the caller fills its inputs between runs.
 //!
-//! What executes instructions is a [`Processor`]: the interpreter of `nandarray-hart` is one. A trusted program can be
-//! called as functions of this process instead ([`Native`]). How long anything takes on a described core is not told
-//! here.
+//! A [`Processor`] executes instructions: the interpreter of `nandarray-hart` is one. A trusted program can be called
+//! as functions of this process instead ([`Native`]). Nothing here knows the time that anything takes on a described
+//! core.
 
 pub mod abi;
 mod call;
@@ -23,12 +22,12 @@ mod processor;
 mod profile;
 mod program;
 
-pub use crate::core::{Bounds, Core, Task};
-pub use call::{Advance, Call, CallTask};
+pub use crate::core::{BorrowedTask, Bounds, Core};
+pub use call::{Advance, Call, OwnedTask};
 pub use error::{LoadError, RunError, Site};
 pub use inflow::Inflow;
-pub use metadata::{Bound, InputPort, Kind, Metadata, OutputPort, Phase, Records, ScalarPort};
+pub use metadata::{Bound, InputPort, Metadata, OutputPhase, OutputPort, ProgramKind, Records, ScalarPort};
 pub use native::{Form, Native};
 pub use processor::Processor;
 pub use profile::Profiler;
-pub use program::{Entry, Program};
+pub use program::{EntryPoint, Program};

@@ -1,24 +1,24 @@
-//! What a program says of itself: JSON in a section of its ELF.
+//! The metadata of a program: JSON in a section of its ELF.
 //!
-//! Checked here as far as running it needs. A `dtype` is NumPy's and stays text: only the bytes of a record matter,
-//! which are worked out for the names of numbers and must be said for anything else (`record_bytes`).
+//! It is checked as far as running the program needs. A `dtype` is NumPy's and stays text: only the bytes of a record
+//! matter, which follow from the names of numbers and must be given for anything else (`record_bytes`).
 
 use serde::Deserialize;
 
 use crate::abi;
 use crate::error::LoadError;
 
-/// How a program gets its inputs.
+/// The interface by which a program gets its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// Whole tasks lie in windows.
+pub enum ProgramKind {
+    /// Windows that hold a whole task.
     Block,
-    /// By the stream instructions.
+    /// The stream instructions.
     Stream,
 }
 
-/// How the first input is cut.
+/// The rule by which an input is cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Records {
@@ -27,22 +27,22 @@ pub enum Records {
     Fixed,
     /// Lines, each with its newline.
     Lines,
-    /// A little-endian u32 whose lower 31 bits say how many bytes follow.
+    /// A little-endian u32 whose lower 31 bits are the number of bytes that follow.
     Prefixed,
 }
 
-/// When an output is written.
+/// The call that writes an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Phase {
-    /// By every task.
+pub enum OutputPhase {
+    /// Every task.
     #[default]
     Task,
-    /// Once, at the end.
+    /// `nd_end`, once.
     End,
 }
 
-/// How much room an output gets.
+/// The room of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Bound {
@@ -67,13 +67,13 @@ impl Bound {
 pub struct InputPort {
     /// Its name.
     pub name: String,
-    /// What tasks are cut by, bytes; the last record may be shorter.
+    /// Bytes of a record, by which tasks are cut; the last record may be shorter.
     pub record_bytes: u64,
     /// Bytes of an element; 1 if its dtype is not the name of a number.
     pub item_bytes: u64,
-    /// Every task gets all of it.
+    /// Whether every task gets all of it.
     pub whole: bool,
-    /// How it is cut.
+    /// The rule by which it is cut.
     pub records: Records,
 }
 
@@ -86,8 +86,8 @@ pub struct OutputPort {
     pub record_bytes: u64,
     /// Bytes of an element; 1 if its dtype is not the name of a number.
     pub item_bytes: u64,
-    /// When it is written.
-    pub phase: Phase,
+    /// The call that writes it.
+    pub phase: OutputPhase,
     /// Its room.
     pub bound: Bound,
 }
@@ -99,13 +99,13 @@ pub struct ScalarPort {
     pub name: String,
 }
 
-/// What a program says of itself.
+/// A program's metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metadata {
     /// Its name.
     pub name: String,
-    /// How it gets its inputs.
-    pub kind: Kind,
+    /// The interface by which it gets its inputs.
+    pub kind: ProgramKind,
     /// Its inputs: at least one.
     pub inputs: Vec<InputPort>,
     /// Its outputs.
@@ -125,7 +125,7 @@ struct Raw {
     abi: u64,
     #[serde(default = "program")]
     name: String,
-    kind: Kind,
+    kind: ProgramKind,
     inputs: Vec<RawPort>,
     #[serde(default)]
     outputs: Vec<RawPort>,
@@ -150,7 +150,7 @@ struct RawPort {
     #[serde(default)]
     records: Records,
     #[serde(default)]
-    phase: Phase,
+    phase: OutputPhase,
     bound: Option<Bound>,
 }
 
@@ -205,7 +205,7 @@ impl Metadata {
     /// Read the text of the section.
     ///
     /// # Errors
-    /// [`LoadError::Metadata`] with what is wrong.
+    /// [`LoadError::Metadata`].
     pub fn parse(text: &[u8]) -> Result<Self, LoadError> {
         let end = text.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1);
         let raw: Raw = serde_json::from_slice(&text[..end]).map_err(|e| LoadError::Metadata(e.to_string()))?;
@@ -241,8 +241,8 @@ impl Metadata {
         for (i, port) in raw.outputs.iter().enumerate() {
             let record_bytes = port.record("output", i)?;
             let default = match port.phase {
-                Phase::Task => Bound { per_record: record_bytes, ..Bound::default() },
-                Phase::End => Bound { fixed: record_bytes, ..Bound::default() },
+                OutputPhase::Task => Bound { per_record: record_bytes, ..Bound::default() },
+                OutputPhase::End => Bound { fixed: record_bytes, ..Bound::default() },
             };
             let bound = port.bound.unwrap_or(default);
             if !bound.per_input_byte.is_finite() || bound.per_input_byte < 0.0 {
@@ -263,7 +263,7 @@ impl Metadata {
         })
     }
 
-    /// Bytes of scratchpad that a core needs to have: two states and what the program asks for besides.
+    /// Bytes of scratchpad that a core needs: two states, and those that the program requests.
     pub fn scratchpad(&self) -> u64 {
         (states(self.state_bytes) + self.scratchpad_bytes).max(abi::SCRATCHPAD_BYTES)
     }

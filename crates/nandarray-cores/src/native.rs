@@ -1,26 +1,26 @@
 //! A program's functions in this process: compiled for it, trusted, called as they are.
 //!
-//! The argument block is the same, with this process's addresses in it. Nothing is checked but what the functions say:
-//! one that reaches beyond its windows takes the process with it, and none can be interrupted within a task. How they
-//! came into the process is the caller's affair.
+//! The argument block is the same, with this process's addresses in it. Only the results of the functions are checked:
+//! a function that reaches beyond its windows takes the process with it, and none can be interrupted within a task. The
+//! caller loads them into the process.
 
 use std::ops::Range;
 
 use crate::abi::{self, Arguments};
-use crate::program::Entry;
+use crate::program::EntryPoint;
 
 /// An entry point: takes the argument block, gives 0, a positive status, or an error of its own.
 type Function = unsafe extern "C" fn(*mut u8) -> i64;
 
-/// How a program is executed.
+/// The way in which a program is executed.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Form {
-    /// Its instructions, one after the other: the reference.
+    /// Instruction by instruction: the reference.
     #[default]
     Interpreted,
-    /// Its instructions as host code: by a processor of the caller's, see [`Core::new`](crate::Core::new).
+    /// As host code, by a processor of the caller's, see [`Core::new`](crate::Core::new).
     Translated,
-    /// Functions of this process.
+    /// As functions of this process.
     Native(Native),
 }
 
@@ -42,25 +42,25 @@ impl Native {
     /// it, is used; which several threads may call at once, with argument blocks of their own; and which reaches
     /// nothing but what its argument block names.
     pub unsafe fn new(addresses: [usize; 4]) -> Option<Self> {
-        // SAFETY: the caller vouches for what is not 0, and `None` is 0.
+        // SAFETY: the caller vouches for addresses other than 0, and `None` is 0.
         let [begin, task, merge, end] =
             addresses.map(|address| unsafe { std::mem::transmute::<usize, Option<Function>>(address) });
         Some(Self { begin, task: task?, merge, end })
     }
 
-    pub(crate) fn get(&self, entry: Entry) -> Option<Function> {
+    pub(crate) fn get(&self, entry: EntryPoint) -> Option<Function> {
         match entry {
-            Entry::Begin => self.begin,
-            Entry::Task => Some(self.task),
-            Entry::Merge => self.merge,
-            Entry::End => self.end,
+            EntryPoint::Begin => self.begin,
+            EntryPoint::Task => Some(self.task),
+            EntryPoint::Merge => self.merge,
+            EntryPoint::End => self.end,
         }
     }
 }
 
-/// What a function gave.
+/// The result of a function.
 pub(crate) struct Given {
-    /// What it returned.
+    /// The return value.
     pub(crate) code: i64,
     /// Bytes of each output.
     pub(crate) used: Vec<u64>,
@@ -68,25 +68,25 @@ pub(crate) struct Given {
     pub(crate) torn: Option<(u8, u8)>,
 }
 
-/// Memory that begins where vectors like to.
+/// A line of memory, aligned for vector instructions.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
 /// One worker's memory.
-pub(crate) struct Host {
+pub(crate) struct NativeCore {
     entries: Native,
     block: Vec<Line>,
     scratchpad: Vec<Line>,
 }
 
-impl Host {
+impl NativeCore {
     pub(crate) fn new(entries: Native, scratchpad_bytes: u64) -> Self {
         let lines = |bytes: u64| vec![Line([0; 64]); bytes.div_ceil(64) as usize];
         Self { entries, block: lines(abi::ARGS_BYTES), scratchpad: lines(scratchpad_bytes) }
     }
 
-    /// Where the scratchpad begins.
+    /// Address of the scratchpad.
     pub(crate) fn scratchpad(&self) -> u64 {
         self.scratchpad.as_ptr() as u64
     }
@@ -97,17 +97,23 @@ impl Host {
         &mut all[bytes.start as usize..bytes.end as usize]
     }
 
-    /// Call an entry point that there is, with this argument block.
+    /// Calls an existing entry point with this argument block.
     ///
     /// # Safety
-    /// What the arguments name is there, and nobody else writes it.
-    pub(crate) unsafe fn call(&mut self, entry: Entry, arguments: &Arguments, inputs: usize, outputs: usize) -> Given {
+    /// The addresses in the arguments are valid for their lengths, and no other thread writes there.
+    pub(crate) unsafe fn call(
+        &mut self,
+        entry: EntryPoint,
+        arguments: &Arguments,
+        inputs: usize,
+        outputs: usize,
+    ) -> Given {
         let function = self.entries.get(entry).expect("an entry point that there is");
         let block = self.block.as_flattened_bytes();
         arguments.write(block);
-        // SAFETY: whoever made the entries vouched for the function, the caller for what the block names.
+        // SAFETY: the maker of the entries vouched for the function, the caller for the addresses in the block.
         let code = unsafe { function(block.as_mut_ptr()) };
-        // A stream that ended within an element says so where else nothing is: one more than the bytes that were left.
+        // A stream that ended within an element reports this in a field that is 0 otherwise: 1 + the bytes left.
         let torn = (0..inputs).find_map(|i| match Arguments::taken(block, i) {
             0 | 1 => None,
             left => Some((i as u8, (left - 1) as u8)),
@@ -116,11 +122,11 @@ impl Host {
     }
 }
 
-trait Bytes {
+trait FlattenBytes {
     fn as_flattened_bytes(&mut self) -> &mut [u8];
 }
 
-impl Bytes for Vec<Line> {
+impl FlattenBytes for Vec<Line> {
     fn as_flattened_bytes(&mut self) -> &mut [u8] {
         // SAFETY: a line is 64 bytes without padding, and every byte is a value.
         unsafe { std::slice::from_raw_parts_mut(self.as_mut_ptr().cast(), self.len() * 64) }

@@ -10,7 +10,7 @@ pub trait Processor: Send {
     /// Go on until something stops it. After a wait, a pause or a limit it can be called again, with the same memory,
     /// and streams that stand where they stood or have moved on.
     fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop;
-    /// Where it stopped.
+    /// Program counter after the last run.
     fn pc(&self) -> u64;
     /// The return address, by the calling convention, if it is known.
     fn link(&self) -> Option<u64> {

@@ -1,11 +1,11 @@
-//! Where a program's instructions go: cores that count, and what they counted together.
+//! Profiles of programs: cores that count their instructions, and the sum of their counts.
 //!
-//! A [`Profiler`] makes cores like [`Core::interpreter`], which add what they counted when they are dropped. What an
-//! address means to whoever wrote the program (functions, lines) is not known here.
+//! A [`Profiler`] makes cores like [`Core::interpreter`], which add their counts to it when they are dropped. The
+//! functions and lines behind an address are not known here.
 
 use std::sync::Arc;
 
-use nandarray_hart::{Counter, Extensions, Hart, Limits, Memory, Mode, Profile, Rv32, Rv64, Stop, Streams, Xlen};
+use nandarray_hart::{Counter, Extensions, Hart, HartMode, Limits, Memory, Profile, Rv32, Rv64, Stop, Streams, Xlen};
 use parking_lot::Mutex;
 
 use crate::core::Core;
@@ -13,12 +13,12 @@ use crate::error::LoadError;
 use crate::processor::Processor;
 use crate::program::Program;
 
-/// Makes cores that count how often each instruction is executed.
+/// Makes cores that count the executions of each instruction.
 #[derive(Clone, Debug, Default)]
 pub struct Profiler(Arc<Mutex<Profile>>);
 
 impl Profiler {
-    /// A core on which an interpreter that counts runs.
+    /// A core with an interpreter that counts.
     ///
     /// # Errors
     /// [`LoadError`].
@@ -30,7 +30,7 @@ impl Profiler {
         Core::new(program, processor)
     }
 
-    /// What all of its cores counted that were dropped since this was last asked.
+    /// Takes the counts of all of its cores that were dropped since the last call.
     pub fn take(&self) -> Profile {
         std::mem::take(&mut *self.0.lock())
     }
@@ -44,7 +44,7 @@ struct Counting<X: Xlen> {
 
 impl<X: Xlen> Counting<X> {
     fn new(to: Profiler) -> Self {
-        Self { hart: Hart::with_meter(Mode::Program, Extensions::PROGRAM, Counter::default()), to }
+        Self { hart: Hart::with_meter(HartMode::Program, Extensions::PROGRAM, Counter::default()), to }
     }
 }
 

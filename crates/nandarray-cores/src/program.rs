@@ -5,11 +5,11 @@ use object::{Object, ObjectSection};
 
 use crate::abi;
 use crate::error::LoadError;
-use crate::metadata::{Kind, Metadata};
+use crate::metadata::{Metadata, ProgramKind};
 
 /// An entry point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum EntryPoint {
     /// Once a state, before its first task.
     Begin,
     /// Once a task.
@@ -24,7 +24,7 @@ pub enum Entry {
 #[derive(Clone, Debug)]
 pub struct Program {
     metadata: Metadata,
-    image: nandarray_hart::Program,
+    image: nandarray_hart::ElfProgram,
     begin: Option<u64>,
     task: u64,
     merge: Option<u64>,
@@ -34,12 +34,12 @@ pub struct Program {
 impl Program {
     /// Read an ELF.
     ///
-    /// `metadata` stands in place of that in the file, for whoever knows the bytes of NumPy's structured dtypes.
+    /// `metadata` replaces that in the file: Python resolves the record sizes of NumPy's structured dtypes in it.
     ///
     /// # Errors
     /// [`LoadError`].
     pub fn from_elf(elf: &[u8], metadata: Option<&[u8]>) -> Result<Self, LoadError> {
-        let image = nandarray_hart::Program::from_elf(elf, Extensions::PROGRAM)?;
+        let image = nandarray_hart::ElfProgram::from_elf(elf, Extensions::PROGRAM)?;
         let metadata = match metadata {
             Some(text) => Metadata::parse(text)?,
             None => {
@@ -52,12 +52,12 @@ impl Program {
             }
         };
         let name = match metadata.kind {
-            Kind::Block => "nd_block",
-            Kind::Stream => "nd_stream",
+            ProgramKind::Block => "nd_block",
+            ProgramKind::Stream => "nd_stream",
         };
         let task = image.symbol(name).ok_or(LoadError::Entry(name))?;
         let [begin, merge, end] = ["nd_begin", "nd_merge", "nd_end"].map(|n| image.symbol(n));
-        if metadata.outputs.iter().any(|o| o.phase == crate::metadata::Phase::End) && end.is_none() {
+        if metadata.outputs.iter().any(|o| o.phase == crate::metadata::OutputPhase::End) && end.is_none() {
             return Err(LoadError::Entry("nd_end"));
         }
         let program = Self { metadata, image, begin, task, merge, end };
@@ -65,7 +65,7 @@ impl Program {
         Ok(program)
     }
 
-    /// What it says of itself.
+    /// Its metadata.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -76,32 +76,32 @@ impl Program {
     }
 
     /// The segments and symbols.
-    pub fn image(&self) -> &nandarray_hart::Program {
+    pub fn image(&self) -> &nandarray_hart::ElfProgram {
         &self.image
     }
 
     /// The address of an entry point, if it has it.
-    pub fn entry(&self, entry: Entry) -> Option<u64> {
+    pub fn entry(&self, entry: EntryPoint) -> Option<u64> {
         match entry {
-            Entry::Begin => self.begin,
-            Entry::Task => Some(self.task),
-            Entry::Merge => self.merge,
-            Entry::End => self.end,
+            EntryPoint::Begin => self.begin,
+            EntryPoint::Task => Some(self.task),
+            EntryPoint::Merge => self.merge,
+            EntryPoint::End => self.end,
         }
     }
 
     /// The name of an entry point.
-    pub fn entry_name(&self, entry: Entry) -> &'static str {
+    pub fn entry_name(&self, entry: EntryPoint) -> &'static str {
         match (entry, self.metadata.kind) {
-            (Entry::Begin, _) => "nd_begin",
-            (Entry::Task, Kind::Block) => "nd_block",
-            (Entry::Task, Kind::Stream) => "nd_stream",
-            (Entry::Merge, _) => "nd_merge",
-            (Entry::End, _) => "nd_end",
+            (EntryPoint::Begin, _) => "nd_begin",
+            (EntryPoint::Task, ProgramKind::Block) => "nd_block",
+            (EntryPoint::Task, ProgramKind::Stream) => "nd_stream",
+            (EntryPoint::Merge, _) => "nd_merge",
+            (EntryPoint::End, _) => "nd_end",
         }
     }
 
-    /// A function and the distance from its beginning, for a program counter; the number itself where no code is.
+    /// The function at a program counter and the distance from its beginning; the number itself outside of code.
     pub fn place(&self, pc: u64) -> String {
         let mut code = self.image.segments.iter().filter(|s| s.executable);
         let inside = code.any(|s| (s.address..s.address + s.length).contains(&pc));

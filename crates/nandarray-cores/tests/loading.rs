@@ -5,7 +5,7 @@ mod common;
 
 use common::{COPY, METADATA, at, by_hand, elf};
 use nandarray_cores::abi::{self, Arguments, Port};
-use nandarray_cores::{Bound, Entry, Kind, LoadError, Metadata, Phase, Program, Records};
+use nandarray_cores::{Bound, EntryPoint, LoadError, Metadata, OutputPhase, Program, ProgramKind, Records};
 use proptest::prelude::*;
 
 fn parse(text: &str) -> Result<Metadata, String> {
@@ -25,12 +25,12 @@ fn what_is_left_out_has_defaults() {
     let found =
         with(r#"{"dtype": "float32"}"#, r#", "outputs": [{"dtype": "int64"}, {"dtype": "u2", "phase": "end"}]"#)
             .unwrap();
-    assert_eq!((found.name.as_str(), found.kind, found.memory_bytes), ("program", Kind::Block, 1 << 20));
+    assert_eq!((found.name.as_str(), found.kind, found.memory_bytes), ("program", ProgramKind::Block, 1 << 20));
     let input = &found.inputs[0];
     assert_eq!((input.name.as_str(), input.record_bytes, input.item_bytes), ("input0", 4, 4));
     assert_eq!((input.whole, input.records), (false, Records::Fixed));
     assert_eq!(found.outputs[0].bound, Bound { per_record: 8, ..Bound::default() });
-    assert_eq!((found.outputs[1].phase, found.outputs[1].bound.room(1000, 1000)), (Phase::End, 2));
+    assert_eq!((found.outputs[1].phase, found.outputs[1].bound.room(1000, 1000)), (OutputPhase::End, 2));
     assert_eq!(found.scratchpad(), abi::SCRATCHPAD_BYTES);
 }
 
@@ -96,7 +96,9 @@ proptest! {
     }
 
     #[test]
-    fn any_change_of_a_program_is_refused_or_loaded(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
+    fn any_change_of_a_program_is_refused_or_loaded(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
         let mut file = by_hand();
         changes.iter().for_each(|(at, byte)| { let at = at.index(file.len()); file[at] = *byte; });
         let _ = Program::from_elf(&file, None);
@@ -107,14 +109,14 @@ proptest! {
 fn a_program_is_what_its_file_says() {
     let program = Program::from_elf(&by_hand(), None).unwrap();
     assert_eq!((program.bits(), program.metadata().name.as_str()), (64, "by hand"));
-    assert_eq!(program.entry(Entry::Task), Some(0x1_0000));
-    assert_eq!(program.entry(Entry::Begin), None);
-    assert_eq!((program.entry_name(Entry::Task), program.entry_name(Entry::End)), ("nd_block", "nd_end"));
+    assert_eq!(program.entry(EntryPoint::Task), Some(0x1_0000));
+    assert_eq!(program.entry(EntryPoint::Begin), None);
+    assert_eq!((program.entry_name(EntryPoint::Task), program.entry_name(EntryPoint::End)), ("nd_block", "nd_end"));
     assert_eq!(program.place(0x1_0008), "nd_block+0x8");
     assert_eq!(program.place(8), "0x8");
     // Names of what is behind the code, and of what is nowhere, are no functions.
     assert_eq!(program.place(0x2_0000), "0x20000");
-    // What stands beside the file goes before what is in it.
+    // Metadata beside the file replaces that in it.
     let other = METADATA.replace("by hand", "renamed");
     assert_eq!(Program::from_elf(&by_hand(), Some(other.as_bytes())).unwrap().metadata().name, "renamed");
 }

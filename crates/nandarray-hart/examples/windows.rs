@@ -1,4 +1,4 @@
-//! How fast the interpreter executes loops over windows of memory: so many read, so many written, each in turn.
+//! Speed of the interpreter in loops over windows of memory, by the number of windows read and written in turn.
 //!
 //! ```text
 //! cargo run --release -p nandarray-hart --example windows -- [REPEATS]
@@ -6,11 +6,11 @@
 //!
 //! A loop loads 8 bytes from each input window and stores 8 to each output window, at the addresses that programs
 //! beside the data see. Rows are medians of REPEATS runs (7 if left out) of user time of this process, in steps of 10
-//! ms: Linux only. What it does not do: measure programs as they are offloaded; keep other programs from the machine.
+//! ms: Linux only. It does not measure programs as they are offloaded, and other programs on the machine disturb it.
 
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 
-use nandarray_hart::{Extensions, Hart, Limits, Memory, Mode, Rv64, Stop, Streams};
+use nandarray_hart::{Extensions, Hart, HartMode, Limits, Memory, Rv64, Stop, Streams};
 
 const CODE: u64 = 0x0001_0000;
 const INPUTS: u64 = 0x2000_0000;
@@ -61,7 +61,7 @@ fn run(inputs: usize, outputs: usize) -> (f64, u64) {
     let mut memory = Memory::new();
     memory.add_program(CODE, 1 << 16, CODE + (1 << 15)..CODE + (1 << 16), CODE..CODE + (1 << 15)).expect("memory");
     memory.get_mut(CODE..CODE + code.len() as u64).expect("room").copy_from_slice(&code);
-    let mut hart = Hart::<Rv64>::new(Mode::Program, Extensions::PROGRAM);
+    let mut hart = Hart::<Rv64>::new(HartMode::Program, Extensions::PROGRAM);
     let before = user_seconds();
     for _ in 0..PASSES {
         let mut memory = memory.for_call();

@@ -1,4 +1,4 @@
-//! Bare-metal tests by the community's conventions: `tohost` ends a test, a signature is what it leaves in memory.
+//! Bare-metal tests by the community's conventions: `tohost` ends a test, and its signature is a range of its memory.
 //!
 //! The file is loaded at its addresses into memory that can be read, written and executed; the hart begins at its entry
 //! in machine mode. A store of 1 to the 64 bits at the symbol `tohost` means passed, of an odd number above that failed
@@ -8,10 +8,10 @@
 
 use std::fmt::Write;
 
-use crate::hart::{Hart, Limits, Mode, Stop};
+use crate::hart::{Hart, HartMode, Limits, Stop};
 use crate::isa::{Extension, Extensions};
 use crate::memory::Memory;
-use crate::program::{Program, ProgramError};
+use crate::program::{ElfProgram, ProgramError};
 use crate::streams::Streams;
 use crate::xlen::{Rv32, Rv64, Xlen};
 
@@ -25,7 +25,7 @@ const WRITE: u64 = 64;
 const EXIT: u64 = 93;
 const NO_SUCH_CALL: u64 = (-38i64) as u64;
 
-/// What a test came to.
+/// The result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BareStatus {
     /// It passed.
@@ -35,7 +35,7 @@ pub enum BareStatus {
         /// Its number.
         test: u64,
     },
-    /// It did not come to an end.
+    /// It did not reach its end.
     Stopped(Stop),
 }
 
@@ -51,17 +51,17 @@ impl BareStatus {
     }
 }
 
-/// How a bare-metal test is run.
+/// Options of a run of a bare-metal test.
 #[derive(Clone, Copy, Debug)]
 pub struct BareOptions<'l> {
     /// Bytes of a line of the signature: 4 or 8.
     pub granularity: usize,
     /// The register width that the file must have, if one is wanted.
     pub bits: Option<u32>,
-    /// What the hart has; a bare machine has machine and supervisor mode, control and status registers and `fence.i`
-    /// besides.
+    /// The hart's extensions; a bare machine has machine and supervisor mode, control and status registers and
+    /// `fence.i` besides.
     pub extensions: Extensions,
-    /// What bounds the run.
+    /// Limits of the run.
     pub limits: Limits<'l>,
 }
 
@@ -74,15 +74,15 @@ impl Default for BareOptions<'_> {
 /// A bare-metal test that was run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BareOutcome {
-    /// What it came to.
+    /// Its result.
     pub status: BareStatus,
     /// Its signature, if it has one: a line for each 4 or 8 bytes.
     pub signature: Option<String>,
-    /// What it wrote to its console.
+    /// The bytes that it wrote to its console.
     pub output: Vec<u8>,
     /// Instructions executed.
     pub instructions: u64,
-    /// Where it ended.
+    /// Program counter at its end.
     pub pc: u64,
     /// The function there, and the distance from its beginning.
     pub symbol: Option<(String, u64)>,
@@ -100,7 +100,7 @@ pub fn run(elf: &[u8], options: BareOptions<'_>) -> Result<BareOutcome, ProgramE
     assert!(matches!(granularity, 4 | 8), "a line of a signature is 4 or 8 bytes, not {granularity}");
     let always = [Extension::Privileged, Extension::Zicsr, Extension::Zifencei];
     let extensions = always.into_iter().fold(options.extensions, Extensions::with);
-    let program = Program::from_elf_bare(elf, extensions)?;
+    let program = ElfProgram::from_elf_bare(elf, extensions)?;
     if options.bits.is_some_and(|bits| bits != program.bits) {
         return Err(ProgramError::Extension(format!("rv{}i", program.bits)));
     }
@@ -112,7 +112,7 @@ pub fn run(elf: &[u8], options: BareOptions<'_>) -> Result<BareOutcome, ProgramE
 }
 
 fn run_at<X: Xlen>(
-    program: &Program,
+    program: &ElfProgram,
     extensions: Extensions,
     options: BareOptions<'_>,
 ) -> Result<BareOutcome, ProgramError> {
@@ -130,9 +130,9 @@ fn run_at<X: Xlen>(
     if let Some(tohost) = tohost {
         memory.watch(tohost);
     }
-    let mut hart = Hart::<X>::new(Mode::Bare, extensions);
+    let mut hart = Hart::<X>::new(HartMode::Bare, extensions);
     hart.set_pc(program.entry);
-    let mut host = Host { memory, tohost, fromhost: program.symbol("fromhost"), output: Vec::new() };
+    let mut host = TestHost { memory, tohost, fromhost: program.symbol("fromhost"), output: Vec::new() };
     let most = options.limits.instructions;
     let status = loop {
         let left = most.map(|most| most - hart.instructions().min(most));
@@ -163,15 +163,15 @@ fn run_at<X: Xlen>(
 }
 
 /// The host's side of `tohost` and `fromhost`.
-struct Host {
+struct TestHost {
     memory: Memory<'static>,
     tohost: Option<u64>,
     fromhost: Option<u64>,
     output: Vec<u8>,
 }
 
-impl Host {
-    /// Carry out a request; what the test came to, if that ends it.
+impl TestHost {
+    /// Carries out a request; returns the test's result if that ends it.
     fn serve(&mut self, value: u64) -> Option<BareStatus> {
         let (device, command, payload) = (value >> 56, value >> 48 & 0xff, value & 0xffff_ffff_ffff);
         let answer = match (device, command) {
@@ -187,7 +187,7 @@ impl Host {
                 self.print(&[payload as u8]);
                 value & !0xffff_ffff_ffff
             }
-            // A console that nobody types at, and devices that there are not: no answer.
+            // Input from the console, which has none, and unknown devices: no answer.
             _ => 0,
         };
         if let Some(at) = self.tohost {

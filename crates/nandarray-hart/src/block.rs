@@ -3,21 +3,21 @@
 //! It is what the interpreter executes, what a translator translates and what a timing model sums up: it ends at the
 //! first instruction that may go elsewhere, after [`OPS_MAX`] instructions, or where no more can be fetched.
 
-use crate::isa::{Extensions, Format, Op, decode};
+use crate::isa::{Extensions, Format, Instruction, decode};
 
 /// The most instructions of a block.
 pub const OPS_MAX: usize = 64;
 
 /// Instructions that are executed one after the other.
 #[derive(Clone, Debug)]
-pub struct Block {
+pub struct BasicBlock {
     /// Address of the first.
     pub pc: u64,
     /// The instructions; at least one.
-    pub ops: Vec<Op>,
+    pub ops: Vec<Instruction>,
 }
 
-impl Block {
+impl BasicBlock {
     /// Decode at most `ops_max` instructions from `pc` on for a hart of `bits` (32 or 64) bits.
     ///
     /// `fetch` gives the two or four bytes of the instruction at an address. None if there is none at `pc`.

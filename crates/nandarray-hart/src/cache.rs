@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::block::Block;
+use crate::block::BasicBlock;
 use crate::exec::{Steps, steps};
 use crate::meter::Meter;
 use crate::xlen::Xlen;
@@ -13,9 +13,9 @@ const BLOCKS_MAX: usize = 1 << 18;
 /// Blocks by address.
 #[derive(Debug)]
 pub(crate) struct Cache<X: Xlen> {
-    /// What executing each takes.
+    /// The steps of each block.
     pub(crate) steps: Vec<Steps<X>>,
-    pub(crate) blocks: Vec<Block>,
+    pub(crate) blocks: Vec<BasicBlock>,
     by_pc: HashMap<u64, u32>,
     /// Addresses of blocks that are left before their first instruction, decoded or not.
     marks: HashSet<u64>,
@@ -26,7 +26,7 @@ impl<X: Xlen> Cache<X> {
         Self { steps: Vec::new(), blocks: Vec::new(), by_pc: HashMap::new(), marks: HashSet::new() }
     }
 
-    /// Drop all blocks. Nobody may hold a pointer to their steps.
+    /// Drops all blocks. No pointer to their steps may be used afterwards.
     pub(crate) fn clear(&mut self) {
         self.steps.clear();
         self.blocks.clear();
@@ -44,7 +44,7 @@ impl<X: Xlen> Cache<X> {
     }
 
     /// Keep a block, to be executed by a hart with such a meter.
-    pub(crate) fn insert<M: Meter>(&mut self, block: Block, float_off: bool) -> usize {
+    pub(crate) fn insert<M: Meter>(&mut self, block: BasicBlock, float_off: bool) -> usize {
         let unit = self.blocks.len();
         self.by_pc.insert(block.pc, unit as u32);
         self.steps.push(steps::<X, M>(&block, unit as u32, float_off));

@@ -1,15 +1,14 @@
-//! Control and status registers of the privileged modes: what is kept, and which bits can be written.
+//! Control and status registers of the privileged modes: their values, and the bits that can be written.
 //!
-//! `satp` names tables of Sv32, or of Sv39, Sv48 and Sv57; sixteen entries protect physical memory; what both mean is
-//! `protect`'s. There are no triggers, no event counters and no interrupt controller: interrupts are what software
-//! writes into `mip`. Floating-point state is off or dirty. `cycle` and `time` count instructions, since nothing here
-//! has a clock.
+//! `satp` names tables of Sv32, or of Sv39, Sv48 and Sv57; sixteen entries protect physical memory; `protect` applies
+//! both. There are no triggers, no event counters and no interrupt controller: software raises interrupts by writing
+//! `mip`. Floating-point state is off or dirty. `cycle` and `time` count instructions, since there is no clock.
 
 use crate::isa::{Extension, Extensions};
-use crate::protect::{ENTRIES, Guard, Pages, Pmp, Table, Who};
+use crate::protect::{ENTRIES, Guard, PageTableFormat, PageTranslation, Pmp, Who};
 use crate::xlen::Xlen;
 
-/// What may be done: user, supervisor, machine mode, by their numbers.
+/// Privilege modes by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Privilege {
@@ -53,7 +52,7 @@ const INTERRUPTS: u64 = 0xaaa;
 /// Exceptions that can be delegated: all but `ecall` from machine mode.
 const DELEGABLE: u64 = 0xb3ff;
 
-/// The registers that keep something.
+/// The registers that hold a value.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Csrs {
     pub(crate) mstatus: u64,
@@ -75,7 +74,7 @@ pub(crate) struct Csrs {
     pub(crate) scounteren: u64,
     pub(crate) satp: u64,
     pub(crate) pmp: Pmp,
-    /// What `mcycle` and `minstret` show beyond the instructions that were executed.
+    /// Offsets of `mcycle` and `minstret` from the instructions that were executed.
     pub(crate) cycle_more: u64,
     pub(crate) instret_more: u64,
 }
@@ -229,7 +228,9 @@ impl Csrs {
                 self.mip = self.mip & !software | value & software;
             }
             // As a whole or not at all.
-            0x180 if X::BITS == 32 || value >> 60 == 0 || Table::of_mode(value >> 60).is_some() => self.satp = value,
+            0x180 if X::BITS == 32 || value >> 60 == 0 || PageTableFormat::of_mode(value >> 60).is_some() => {
+                self.satp = value
+            }
             0x300 => self.set_status(value, MSTATUS),
             0x302 => self.medeleg = value & DELEGABLE,
             0x303 => self.mideleg = value & SUPERVISOR,
@@ -247,12 +248,15 @@ impl Csrs {
         }
     }
 
-    /// Who reaches memory in `privilege`.
+    /// The rules for memory accesses in `privilege`.
     fn who<X: Xlen>(&self, privilege: Privilege) -> Who {
-        let table =
-            if X::BITS == 32 { (self.satp >> 31 != 0).then_some(Table::SV32) } else { Table::of_mode(self.satp >> 60) };
+        let table = if X::BITS == 32 {
+            (self.satp >> 31 != 0).then_some(PageTableFormat::SV32)
+        } else {
+            PageTableFormat::of_mode(self.satp >> 60)
+        };
         let number = self.satp & if X::BITS == 32 { (1 << 22) - 1 } else { (1 << 44) - 1 };
-        let pages = table.filter(|_| privilege != Privilege::Machine).map(|table| Pages {
+        let pages = table.filter(|_| privilege != Privilege::Machine).map(|table| PageTranslation {
             table,
             root: number << 12,
             user: privilege == Privilege::User,
@@ -262,13 +266,13 @@ impl Csrs {
         Who { machine: privilege == Privilege::Machine, pages }
     }
 
-    /// How memory is reached in `privilege`.
+    /// The guard of memory in `privilege`.
     pub(crate) fn guard<X: Xlen>(&self, privilege: Privilege) -> Guard {
         let lent = Privilege::from_bits(self.mstatus >> 11);
         let data = self.who::<X>(if self.mstatus & MPRV != 0 { lent } else { privilege });
         let mut fetch = self.who::<X>(privilege);
-        // Neither matters to what is fetched.
-        fetch.pages = fetch.pages.map(|pages| Pages { sum: false, mxr: false, ..pages });
+        // Neither applies to fetches.
+        fetch.pages = fetch.pages.map(|pages| PageTranslation { sum: false, mxr: false, ..pages });
         let addresses = if X::BITS == 32 { u64::from(u32::MAX) } else { u64::MAX };
         Guard { pmp: self.pmp.clone(), data, fetch, addresses }
     }

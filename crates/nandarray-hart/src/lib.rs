@@ -2,12 +2,12 @@
 //!
 //! RV32 and RV64 with IMAFDC, Zicsr, Zicntr, Zifencei, Zba, Zbb, Zbs and the stream instructions of the ASSASIN
 //! dissertation (Table 7.2). A program reaches its [`Memory`] and its [`Streams`] and nothing else. [`Hart::run`]
-//! executes blocks of decoded instructions ([`Block`]), which a translator and timing models share. It is the reference
-//! that they are held against; how long anything takes is theirs. `program` loads ELF files, `bare` runs bare-metal
-//! tests.
+//! executes blocks of decoded instructions ([`BasicBlock`]), which a translator and timing models share. It is the
+//! reference that they are held against; how long anything takes is theirs. `program` loads ELF files, `bare` runs
+//! bare-metal tests.
 //!
 //! ```
-//! use nandarray_hart::{Extensions, Hart, Limits, Memory, Mode, Rv64, Stop, Streams, isa};
+//! use nandarray_hart::{Extensions, Hart, HartMode, Limits, Memory, Rv64, Stop, Streams, isa};
 //!
 //! let code: Vec<u8> = ["add a0, a0, a1", "jalr zero, 0(ra)"]
 //!     .iter()
@@ -16,16 +16,18 @@
 //! let mut memory = Memory::new();
 //! memory.add_program(0x1000, 4096, 0x1800..0x2000, 0x1000..0x1800)?;
 //! memory.get_mut(0x1000..0x1008)?.copy_from_slice(&code);
-//! let mut hart = Hart::<Rv64>::new(Mode::Program, Extensions::PROGRAM);
+//! let mut hart = Hart::<Rv64>::new(HartMode::Program, Extensions::PROGRAM);
 //! hart.call(0x1000, 0x2000, &[40, 2]);
 //! assert_eq!(hart.run(&mut memory, &mut Streams::none(), Limits::default()), Stop::Returned { code: 42 });
 //! # Ok::<(), nandarray_hart::MemoryError>(())
 //! ```
 
-#[cfg(feature = "elf")]
+mod access;
+#[cfg(feature = "bare")]
 pub mod bare;
 mod block;
 mod cache;
+#[cfg(feature = "bare")]
 mod csr;
 mod exec;
 mod float;
@@ -36,21 +38,23 @@ mod meter;
 mod profile;
 #[cfg(feature = "elf")]
 mod program;
+#[cfg(feature = "bare")]
 mod protect;
 mod streams;
 mod trap;
 mod xlen;
 
-pub use block::{Block, OPS_MAX};
+pub use block::{BasicBlock, OPS_MAX};
+#[cfg(feature = "bare")]
 pub use csr::Privilege;
 pub use float::{FloatFunction, float_function};
-pub use hart::{Door, Hart, Limits, Mode, Registers, Span, Stop};
+pub use hart::{Hart, HartMode, Limits, MappedRegion, Registers, Stop, TranslatorPort};
 pub use isa::{Class, Extension, Extensions};
 pub use memory::{Memory, MemoryError};
-pub use meter::{DataAccess, Go, Meter, StreamAccess, Unmetered};
+pub use meter::{DataAccess, Meter, MeterAnswer, StreamAccess, Unmetered};
 pub use profile::{Counter, Profile};
 #[cfg(feature = "elf")]
-pub use program::{Loaded, Program, ProgramError, SPAN_MAX, Segment};
-pub use streams::{Input, Output, REACH, Room, STREAMS_MAX, Streams};
+pub use program::{ElfProgram, Loaded, ProgramError, ProgramSegment, SPAN_MAX};
+pub use streams::{InputStream, OutputStream, REACH, Room, STREAMS_MAX, Streams};
 pub use trap::{Cause, Trap};
 pub use xlen::{Rv32, Rv64, Xlen};

@@ -1,8 +1,8 @@
-//! What a program can reach: regions of memory at addresses, owned or lent for a call; everything else is a fault.
+//! The memory of a program: regions at addresses, owned or lent for a call; an access to any other address is a fault.
 //!
-//! A region is readable throughout, writable and executable in parts of it. A misaligned access is as good as any; one
-//! that crosses the end of a region is a fault. `spans` is how a hart reaches all of it; its tables are kept here until
-//! the regions change, so that a run that is taken up again builds nothing.
+//! A region is readable throughout, writable and executable in parts of it. Misaligned accesses are allowed; one that
+//! crosses the end of a region is a fault. A hart reaches the regions by the tables in `spans`, which are kept here
+//! until the regions change, so that a run that is taken up again builds nothing.
 
 mod spans;
 
@@ -11,11 +11,11 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub(crate) use spans::Spans;
+pub(crate) use spans::RegionTable;
 
 /// The bytes of a region.
 #[derive(Debug)]
-enum Bytes<'m> {
+enum RegionBytes<'m> {
     Owned(Vec<u8>),
     Counted(Arc<Vec<u8>>, Range<usize>),
     Shared(&'m [u8]),
@@ -23,14 +23,13 @@ enum Bytes<'m> {
     Exclusive(*mut u8, usize, PhantomData<&'m mut [u8]>),
 }
 
-impl Bytes<'_> {
+impl RegionBytes<'_> {
     fn as_slice(&self) -> &[u8] {
         match self {
             Self::Owned(bytes) => bytes,
             Self::Counted(bytes, range) => &bytes[range.clone()],
             Self::Shared(bytes) => bytes,
-            // SAFETY: the slice is borrowed for as long as this is there, and nobody writes it while `self` is
-            // borrowed.
+            // SAFETY: the slice is borrowed for as long as this is there, and not written while `self` is borrowed.
             Self::Exclusive(pointer, length, _) => unsafe { std::slice::from_raw_parts(*pointer, *length) },
         }
     }
@@ -60,22 +59,22 @@ impl Bytes<'_> {
 
 /// A range of addresses with bytes behind it.
 #[derive(Debug)]
-struct Region<'m> {
+struct MemoryRegion<'m> {
     base: u64,
-    bytes: Bytes<'m>,
+    bytes: RegionBytes<'m>,
     /// Addresses that may be written.
     writable: Range<u64>,
     /// Addresses that may be executed.
     executable: Range<u64>,
 }
 
-impl Region<'_> {
+impl MemoryRegion<'_> {
     fn range(&self) -> Range<u64> {
         self.base..self.base + self.bytes.as_slice().len() as u64
     }
 }
 
-/// Why memory could not be laid out as asked, or the caller's own access to it failed.
+/// The reason why memory could not be laid out, or the caller's own access to it failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemoryError {
     /// The region would overlap the one at `other`, or end beyond the last address.
@@ -87,7 +86,7 @@ pub enum MemoryError {
     },
     /// More bytes than the limit allows.
     Limit {
-        /// Bytes that were asked for.
+        /// Bytes that were requested.
         bytes: u64,
         /// The most that are allowed.
         limit: u64,
@@ -105,7 +104,7 @@ impl fmt::Display for MemoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Overlap { base, bytes } => write!(f, "no room for {bytes} bytes at address {base:#x}"),
-            Self::Limit { bytes, limit } => write!(f, "{bytes} bytes of memory are asked for, {limit} are allowed"),
+            Self::Limit { bytes, limit } => write!(f, "{bytes} bytes of memory are requested, {limit} are allowed"),
             Self::Unmapped { address, bytes } => write!(f, "no memory of {bytes} bytes at address {address:#x}"),
         }
     }
@@ -116,12 +115,12 @@ impl std::error::Error for MemoryError {}
 /// The memory of a program.
 #[derive(Debug, Default)]
 pub struct Memory<'m> {
-    regions: Vec<Region<'m>>,
+    regions: Vec<MemoryRegion<'m>>,
     limit: Option<u64>,
     /// An address whose 8 bytes are looked at after each store: `tohost`.
     watched: Option<u64>,
-    /// How a hart reaches the regions; none if they changed since.
-    spans: Option<Box<Spans>>,
+    /// The tables by which a hart reaches the regions; `None` if the regions changed since.
+    spans: Option<Box<RegionTable>>,
 }
 
 // SAFETY: pointers are to bytes that the memory owns or borrows exclusively, which may go wherever it goes; those of
@@ -143,14 +142,15 @@ impl<'m> Memory<'m> {
 
     /// Bytes in regions that the memory owns.
     pub fn owned_bytes(&self) -> u64 {
-        let owned = |r: &Region<'_>| if let Bytes::Owned(bytes) = &r.bytes { bytes.len() as u64 } else { 0 };
+        let owned =
+            |r: &MemoryRegion<'_>| if let RegionBytes::Owned(bytes) = &r.bytes { bytes.len() as u64 } else { 0 };
         self.regions.iter().map(owned).sum()
     }
 
     fn insert(
         &mut self,
         base: u64,
-        bytes: Bytes<'m>,
+        bytes: RegionBytes<'m>,
         writable: Range<u64>,
         executable: Range<u64>,
     ) -> Result<(), MemoryError> {
@@ -160,7 +160,7 @@ impl<'m> Memory<'m> {
         if self.regions.iter().any(|r| r.range().start < end && base < r.range().end) {
             return Err(error);
         }
-        self.regions.push(Region { base, bytes, writable, executable });
+        self.regions.push(MemoryRegion { base, bytes, writable, executable });
         self.spans = None;
         Ok(())
     }
@@ -193,7 +193,7 @@ impl<'m> Memory<'m> {
         let mut zeros = Vec::new();
         zeros.try_reserve_exact(length).map_err(|_| MemoryError::Limit { bytes, limit: isize::MAX as u64 })?;
         zeros.resize(length, 0);
-        self.insert(base, Bytes::Owned(zeros), writable, executable)
+        self.insert(base, RegionBytes::Owned(zeros), writable, executable)
     }
 
     /// Lend bytes to be read.
@@ -201,7 +201,7 @@ impl<'m> Memory<'m> {
     /// # Errors
     /// [`MemoryError::Overlap`].
     pub fn lend(&mut self, base: u64, bytes: &'m [u8]) -> Result<(), MemoryError> {
-        self.insert(base, Bytes::Shared(bytes), 0..0, 0..0)
+        self.insert(base, RegionBytes::Shared(bytes), 0..0, 0..0)
     }
 
     /// Lend bytes to be read and written.
@@ -210,7 +210,7 @@ impl<'m> Memory<'m> {
     /// [`MemoryError::Overlap`].
     pub fn lend_mut(&mut self, base: u64, bytes: &'m mut [u8]) -> Result<(), MemoryError> {
         let end = base.saturating_add(bytes.len() as u64);
-        self.insert(base, Bytes::Exclusive(bytes.as_mut_ptr(), bytes.len(), PhantomData), base..end, 0..0)
+        self.insert(base, RegionBytes::Exclusive(bytes.as_mut_ptr(), bytes.len(), PhantomData), base..end, 0..0)
     }
 
     /// Have bytes at `base` until they are taken back, to be read, and written where `writable`.
@@ -219,7 +219,7 @@ impl<'m> Memory<'m> {
     /// [`MemoryError::Overlap`]; the bytes are gone then.
     pub fn put(&mut self, base: u64, bytes: Vec<u8>, writable: bool) -> Result<(), MemoryError> {
         let end = base.saturating_add(bytes.len() as u64);
-        self.insert(base, Bytes::Owned(bytes), if writable { base..end } else { 0..0 }, 0..0)
+        self.insert(base, RegionBytes::Owned(bytes), if writable { base..end } else { 0..0 }, 0..0)
     }
 
     /// Have a range of shared bytes at `base` until they are taken back, to be read.
@@ -231,31 +231,31 @@ impl<'m> Memory<'m> {
     /// If there is no such range of them.
     pub fn share(&mut self, base: u64, bytes: Arc<Vec<u8>>, range: Range<usize>) -> Result<(), MemoryError> {
         assert!(range.start <= range.end && range.end <= bytes.len(), "{range:?} of {} bytes", bytes.len());
-        self.insert(base, Bytes::Counted(bytes, range), 0..0, 0..0)
+        self.insert(base, RegionBytes::Counted(bytes, range), 0..0, 0..0)
     }
 
-    /// Take back the region that begins at `base`, if there is one; gives its bytes if it has them for itself.
+    /// Takes back the region that begins at `base`, if there is one; returns its bytes if the memory owned them.
     pub fn take(&mut self, base: u64) -> Option<Vec<u8>> {
         let at = self.regions.iter().position(|r| r.base == base)?;
         self.spans = None;
         match self.regions.remove(at).bytes {
-            Bytes::Owned(bytes) => Some(bytes),
+            RegionBytes::Owned(bytes) => Some(bytes),
             _ => None,
         }
     }
 
     /// The same memory for the length of a call, to which more can be lent that is gone afterwards.
     pub fn for_call(&mut self) -> Memory<'_> {
-        let regions = self.regions.iter_mut().map(|r| Region {
+        let regions = self.regions.iter_mut().map(|r| MemoryRegion {
             base: r.base,
             writable: r.writable.clone(),
             executable: r.executable.clone(),
             bytes: match &mut r.bytes {
-                Bytes::Counted(bytes, range) => Bytes::Shared(&bytes[range.clone()]),
-                Bytes::Shared(bytes) => Bytes::Shared(bytes),
+                RegionBytes::Counted(bytes, range) => RegionBytes::Shared(&bytes[range.clone()]),
+                RegionBytes::Shared(bytes) => RegionBytes::Shared(bytes),
                 own => {
                     let (pointer, length, _) = own.raw();
-                    Bytes::Exclusive(pointer, length, PhantomData)
+                    RegionBytes::Exclusive(pointer, length, PhantomData)
                 }
             },
         });
@@ -275,7 +275,7 @@ impl<'m> Memory<'m> {
     pub fn get(&self, addresses: Range<u64>) -> Result<&[u8], MemoryError> {
         let bytes = addresses.end.saturating_sub(addresses.start);
         let error = MemoryError::Unmapped { address: addresses.start, bytes };
-        let holds = |r: &&Region<'_>| r.range().start <= addresses.start && addresses.end <= r.range().end;
+        let holds = |r: &&MemoryRegion<'_>| r.range().start <= addresses.start && addresses.end <= r.range().end;
         let region = self.regions.iter().find(holds).ok_or(error)?;
         let from = (addresses.start - region.base) as usize;
         Ok(&region.bytes.as_slice()[from..from + bytes as usize])
@@ -284,11 +284,11 @@ impl<'m> Memory<'m> {
     /// The same bytes, to be changed by the caller; parts that the program itself may not write are among them.
     ///
     /// # Errors
-    /// [`MemoryError::Unmapped`], also for what is only lent for reading.
+    /// [`MemoryError::Unmapped`], also for regions that are lent for reading.
     pub fn get_mut(&mut self, addresses: Range<u64>) -> Result<&mut [u8], MemoryError> {
         let bytes = addresses.end.saturating_sub(addresses.start);
         let error = MemoryError::Unmapped { address: addresses.start, bytes };
-        let holds = |r: &&mut Region<'_>| r.range().start <= addresses.start && addresses.end <= r.range().end;
+        let holds = |r: &&mut MemoryRegion<'_>| r.range().start <= addresses.start && addresses.end <= r.range().end;
         let region = self.regions.iter_mut().find(holds).ok_or(error.clone())?;
         let from = (addresses.start - region.base) as usize;
         region.bytes.as_mut_slice().map(|all| &mut all[from..from + bytes as usize]).ok_or(error)

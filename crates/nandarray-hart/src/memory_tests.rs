@@ -1,7 +1,7 @@
-//! Tests of memory: what is reached, what is not, and what a hart may do to which region.
+//! Tests of memory: addresses inside and outside of regions, and the rights of a hart in each region.
 
 use super::*;
-use crate::protect::Fault;
+use crate::access::Fault;
 
 #[test]
 fn regions_do_not_overlap() {
@@ -138,7 +138,7 @@ fn tables_are_kept_until_regions_change() {
     let kept = |memory: &Memory<'_>| memory.spans.is_some();
     let at = |memory: &mut Memory<'_>, address| memory.spans().load::<1>(address).ok().map(|[byte]| byte);
     assert_eq!((kept(&memory), at(&mut memory, 0x1000), kept(&memory)), (false, Some(0), true));
-    // What the caller writes is seen without building anything.
+    // Bytes that the caller writes are seen without building the tables again.
     memory.get_mut(0x1000..0x1001).unwrap()[0] = 7;
     assert_eq!((kept(&memory), at(&mut memory, 0x1000)), (true, Some(7)));
     memory.put(0x2000, vec![1, 2], true).unwrap();

@@ -1,22 +1,22 @@
-//! Being told what a hart executes, and pausing it: the seam for timing models, caches, profiles. Knows no time.
+//! Meters observe the instructions of a hart and may pause it: the interface for timing models, caches, profiles.
 //!
-//! A [`Meter`] belongs to a hart's type, and says by constants what it wants to be told: a hart whose meter wants
-//! nothing, as [`Unmetered`], executes the same host code as if there were no meters. Blocks are told by number, so
-//! that a meter works out once what it wants of each, in a table of its own. An access is told before it is executed,
-//! and also if it will trap or wait; a meter may pause the hart there: the instruction is left as if a stream had run
-//! dry, and told again when the hart goes on.
+//! A [`Meter`] belongs to a hart's type, and declares by constants the events that it observes: a hart whose meter
+//! observes none, as [`Unmetered`], executes the same host code as if there were no meters. Blocks are reported by
+//! number, so that a meter can keep its data on each in a table of its own. An access is reported before it is
+//! executed, and also if it will trap or wait; a meter may pause the hart there: the instruction is left as if a stream
+//! had run dry, and reported again when the hart goes on. A meter knows no time.
 
 use std::fmt::Debug;
 
-use crate::block::Block;
-use crate::isa::Op;
+use crate::block::BasicBlock;
+use crate::isa::Instruction;
 
-/// Whether an access is executed now.
+/// A meter's answer to an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Go {
-    /// Now.
-    On,
-    /// Not now: the run ends before it with [`Stop::Paused`](crate::Stop::Paused).
+pub enum MeterAnswer {
+    /// It is executed.
+    Proceed,
+    /// The run ends before it with [`Stop::Paused`](crate::Stop::Paused).
     Pause,
 }
 
@@ -48,41 +48,41 @@ pub enum StreamAccess {
     Register,
 }
 
-/// A meter is told of the instructions that a hart executes. Indices are of instructions in the block entered last,
-/// from 0 on.
+/// An observer of the instructions that a hart executes. Indices are of instructions in the block entered last, from 0
+/// on.
 pub trait Meter: Debug + Send {
-    /// It wants [`decoded`](Self::decoded), [`enter`](Self::enter), [`part`](Self::part), [`left`](Self::left) and
-    /// [`single`](Self::single).
+    /// It observes blocks: [`decoded`](Self::decoded), [`enter`](Self::enter), [`part`](Self::part),
+    /// [`left`](Self::left) and [`single`](Self::single) are called.
     const BLOCKS: bool = false;
-    /// It wants [`branch`](Self::branch) and [`jump`](Self::jump).
+    /// It observes branches: [`branch`](Self::branch) and [`jump`](Self::jump) are called.
     const BRANCHES: bool = false;
-    /// It wants [`access`](Self::access).
+    /// It observes memory: [`access`](Self::access) is called.
     const ACCESSES: bool = false;
-    /// It wants [`stream`](Self::stream).
+    /// It observes streams: [`stream`](Self::stream) is called.
     const STREAMS: bool = false;
 
     /// From now on, `unit` is the number of this block. Numbers count from 0; when blocks were dropped they begin anew.
-    fn decoded(&mut self, unit: u32, block: &Block) {
+    fn decoded(&mut self, unit: u32, block: &BasicBlock) {
         let _ = (unit, block);
     }
 
-    /// A block is entered, and executed to its end unless [`left`](Self::left) is told.
+    /// A block is entered, and executed to its end unless [`left`](Self::left) is called.
     fn enter(&mut self, unit: u32) {
         let _ = unit;
     }
 
     /// The same, of a block without a number: instructions up to a limit.
-    fn part(&mut self, block: &Block) {
+    fn part(&mut self, block: &BasicBlock) {
         let _ = block;
     }
 
     /// The block entered last, which this is, was left before its instruction `index`.
-    fn left(&mut self, block: &Block, index: usize) {
+    fn left(&mut self, block: &BasicBlock, index: usize) {
         let _ = (block, index);
     }
 
     /// The instruction before which the block was left was executed outside of blocks.
-    fn single(&mut self, pc: u64, op: &Op) {
+    fn single(&mut self, pc: u64, op: &Instruction) {
         let _ = (pc, op);
     }
 
@@ -97,19 +97,19 @@ pub trait Meter: Debug + Send {
     }
 
     /// Instruction `index` is to reach `bytes` bytes of memory at `address`.
-    fn access(&mut self, index: u32, kind: DataAccess, address: u64, bytes: u32) -> Go {
+    fn access(&mut self, index: u32, kind: DataAccess, address: u64, bytes: u32) -> MeterAnswer {
         let _ = (index, kind, address, bytes);
-        Go::On
+        MeterAnswer::Proceed
     }
 
     /// Instruction `index` is to reach `bytes` bytes of a stream from `position` on; it waits if they are not there.
-    fn stream(&mut self, index: u32, kind: StreamAccess, stream: u8, position: u64, bytes: u64) -> Go {
+    fn stream(&mut self, index: u32, kind: StreamAccess, stream: u8, position: u64, bytes: u64) -> MeterAnswer {
         let _ = (index, kind, stream, position, bytes);
-        Go::On
+        MeterAnswer::Proceed
     }
 }
 
-/// Nobody is told anything.
+/// The meter that observes nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unmetered;
 

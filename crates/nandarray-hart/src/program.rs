@@ -1,8 +1,8 @@
-//! A program from an ELF file: what is loaded where, its symbols, and whether a hart can run it.
+//! A program from an ELF file: its segments and symbols, and the check that a hart can run it.
 //!
 //! Static executables only: nothing is relocated. All segments come into one region, with the stack behind them, since
-//! what is in one region is reached fastest; only code can be executed, and only what the file says can be written.
-//! Reading ELF is the `object` crate's work; deciding what of it makes sense is done here.
+//! one region is reached fastest; only code can be executed, and only segments that the file declares writable can be
+//! written. The `object` crate reads ELF; the checks are done here.
 
 use std::fmt;
 use std::ops::Range;
@@ -44,8 +44,6 @@ pub enum ProgramError {
         /// Its bytes in memory.
         bytes: u64,
     },
-    /// There is no such symbol.
-    Symbol(String),
     /// Its memory cannot be laid out.
     Memory(MemoryError),
 }
@@ -60,7 +58,6 @@ impl fmt::Display for ProgramError {
             Self::NoAccess => f.write_str("no segment may be read, written or executed"),
             Self::Extension(name) => write!(f, "needs the extension {name}, which the hart lacks"),
             Self::Segment { address, bytes } => write!(f, "a segment of {bytes} bytes at {address:#x} makes no sense"),
-            Self::Symbol(name) => write!(f, "no symbol {name:?}"),
             Self::Memory(error) => write!(f, "{error}"),
         }
     }
@@ -82,7 +79,7 @@ impl From<object::Error> for ProgramError {
 
 /// Bytes that are loaded at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct ProgramSegment {
     /// Its address.
     pub address: u64,
     /// Its bytes in the file.
@@ -95,25 +92,26 @@ pub struct Segment {
     pub executable: bool,
 }
 
-/// Which segments of a file are loaded.
+/// The selection of a file's segments that are loaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     /// Segments with a right: a program reaches its segments by their rights.
     Accessible,
     /// All: a bare machine's memory has no rights but those that the machine sets up itself. Linkers give segments none
     /// where a script's `FLAGS` has none of them.
+    #[cfg(feature = "bare")]
     All,
 }
 
 /// A program that a hart can run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
+pub struct ElfProgram {
     /// Register width: 32 or 64.
     pub bits: u32,
-    /// Where it says that execution begins.
+    /// Its entry point.
     pub entry: u64,
-    /// What is loaded, by address.
-    pub segments: Vec<Segment>,
+    /// The segments that are loaded, by address.
+    pub segments: Vec<ProgramSegment>,
     /// Names and addresses, by address.
     symbols: Vec<(u64, String)>,
 }
@@ -127,11 +125,11 @@ pub struct Loaded {
     pub stack: u64,
 }
 
-impl Program {
+impl ElfProgram {
     /// Read a program for a hart with `extensions`.
     ///
     /// # Errors
-    /// [`ProgramError`], but for its `Symbol` and `Memory`.
+    /// [`ProgramError`], but for its `Memory`.
     pub fn from_elf(bytes: &[u8], extensions: Extensions) -> Result<Self, ProgramError> {
         Self::from_elf_wanted(bytes, extensions, Wanted::Accessible)
     }
@@ -140,7 +138,8 @@ impl Program {
     /// read, written and executed.
     ///
     /// # Errors
-    /// [`ProgramError`], but for its `NoAccess`, `Symbol` and `Memory`.
+    /// [`ProgramError`], but for its `NoAccess` and `Memory`.
+    #[cfg(feature = "bare")]
     pub fn from_elf_bare(bytes: &[u8], extensions: Extensions) -> Result<Self, ProgramError> {
         Self::from_elf_wanted(bytes, extensions, Wanted::All)
     }
@@ -201,7 +200,7 @@ impl Program {
             }
             let may = |right: u32| rights == 0 || rights & right != 0;
             let (writable, executable) = (may(PF_W.0), may(PF_X.0));
-            segments.push(Segment { address, bytes: data.to_vec(), length, writable, executable });
+            segments.push(ProgramSegment { address, bytes: data.to_vec(), length, writable, executable });
         }
         segments.sort_by_key(|s| s.address);
         for pair in segments.windows(2) {
@@ -228,14 +227,6 @@ impl Program {
         self.symbols.iter().find(|s| s.1 == name).map(|s| s.0)
     }
 
-    /// The address of a symbol that there must be.
-    ///
-    /// # Errors
-    /// [`ProgramError::Symbol`].
-    pub fn require_symbol(&self, name: &str) -> Result<u64, ProgramError> {
-        self.symbol(name).ok_or_else(|| ProgramError::Symbol(name.to_owned()))
-    }
-
     /// The last symbol at or before an address, and the distance from it.
     pub fn symbol_at(&self, address: u64) -> Option<(&str, u64)> {
         let behind = self.symbols.partition_point(|s| s.0 <= address);
@@ -258,23 +249,7 @@ impl Program {
         let end = range.end.checked_next_multiple_of(16);
         let stack = end.and_then(|end| end.checked_add(stack_bytes.checked_next_multiple_of(16)?));
         let stack = stack.ok_or(MemoryError::Overlap { base: range.end, bytes: stack_bytes })?;
-        self.lay_out(range.start..stack, limit)
-    }
-
-    /// Load it into memory of its own at `addresses`, which hold its segments; its stack is their upper end.
-    ///
-    /// # Errors
-    /// [`ProgramError::Memory`]; [`ProgramError::Segment`] if one lies outside.
-    pub fn load_within(&self, addresses: Range<u64>) -> Result<Loaded, ProgramError> {
-        for segment in &self.segments {
-            if segment.address < addresses.start || segment.address + segment.length > addresses.end {
-                return Err(ProgramError::Segment { address: segment.address, bytes: segment.length });
-            }
-        }
-        self.lay_out(addresses, None)
-    }
-
-    fn lay_out(&self, range: Range<u64>, limit: Option<u64>) -> Result<Loaded, ProgramError> {
+        let range = range.start..stack;
         let bytes = range.end - range.start;
         if self.bits == 32 && range.end > 1 << 32 {
             return Err(MemoryError::Overlap { base: range.start, bytes }.into());
@@ -296,7 +271,7 @@ impl Program {
     }
 
     /// From the first to the last address of the segments that are wanted.
-    fn hull(&self, wanted: impl Fn(&Segment) -> bool) -> Option<Range<u64>> {
+    fn hull(&self, wanted: impl Fn(&ProgramSegment) -> bool) -> Option<Range<u64>> {
         let mut found = self.segments.iter().filter(|s| wanted(s));
         let first = found.next()?;
         let last = found.last().unwrap_or(first);

@@ -5,20 +5,20 @@
 //! its length. All count bytes from the beginning of the stream; the byte `n` of a stream lies at `n` modulo the ring's
 //! length. A whole array is a stream whose ring is the array: nothing is copied.
 //!
-//! A program never learns where a tail is: it learns ends and limits, and otherwise waits. What it does is therefore
-//! the same however its bytes arrive and are drained. What a stream instruction does is `exec/stream.rs`; when a hart
-//! waits, the caller moves a tail.
+//! A program never learns where a tail is: it learns ends and limits, and otherwise waits. Its results are therefore
+//! the same however its bytes arrive and are drained. `exec/stream.rs` has the stream instructions; when a hart waits,
+//! the caller moves a tail.
 
 use std::ops::Range;
 
 /// The most streams of either kind: what the field of an instruction can name.
 pub const STREAMS_MAX: usize = 32;
 
-/// How far from a stream's head a program may look, behind it and ahead of it, and the most bytes that it may wait for:
-/// 64 KiB.
+/// The largest distance from a stream's head at which a program may read, in either direction, and the most bytes that
+/// it may wait for: 64 KiB.
 pub const REACH: u64 = 64 << 10;
 
-/// How much room a `StreamStore` wants before it stores.
+/// The room that a `StreamStore` requires before it stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Room {
     /// Eight bytes, whatever its width: Table 7.2.
@@ -30,7 +30,7 @@ pub enum Room {
 
 /// A stream into a program.
 #[derive(Debug)]
-pub struct Input<'s> {
+pub struct InputStream<'s> {
     ring: &'s [u8],
     head: u64,
     tail: u64,
@@ -40,7 +40,7 @@ pub struct Input<'s> {
     kept: u64,
 }
 
-/// What looking at a stream without taking from it comes to.
+/// The result of reading from a stream without consuming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look<T> {
     /// It is there.
@@ -51,7 +51,7 @@ pub(crate) enum Look<T> {
     Never,
 }
 
-impl<'s> Input<'s> {
+impl<'s> InputStream<'s> {
     /// An empty stream over `ring` whose end is not known.
     ///
     /// # Panics
@@ -220,7 +220,7 @@ impl<'s> Input<'s> {
         }
     }
 
-    /// Wait for `bytes` bytes, but not beyond the end or more than may be waited for: as many as that leaves.
+    /// Waits for `bytes` bytes, but not beyond the end, nor for more than may be waited for; returns their number.
     pub(crate) fn wait(&self, bytes: u64) -> Look<u64> {
         let wanted = bytes.min(self.ahead()).min(self.left().unwrap_or(u64::MAX));
         if self.available() >= wanted { Look::There(wanted) } else { Look::Wait }
@@ -229,7 +229,7 @@ impl<'s> Input<'s> {
 
 /// A stream out of a program.
 #[derive(Debug)]
-pub struct Output<'s> {
+pub struct OutputStream<'s> {
     ring: &'s mut [u8],
     head: u64,
     /// The head at which there is no room, in the ring or at all.
@@ -240,7 +240,7 @@ pub struct Output<'s> {
     room: Room,
 }
 
-impl<'s> Output<'s> {
+impl<'s> OutputStream<'s> {
     /// An empty stream that may be written until `ring` is full.
     ///
     /// # Panics
@@ -293,7 +293,7 @@ impl<'s> Output<'s> {
         self.head - self.drained
     }
 
-    /// Where they lie in the ring: a range, and a second one if they wrap.
+    /// Their ranges in the ring: one, and a second one if they wrap.
     pub fn waiting_at(&self) -> [Range<usize>; 2] {
         let len = self.ring.len() as u64;
         if len == 0 {
@@ -354,13 +354,13 @@ impl<'s> Output<'s> {
         true
     }
 
-    /// How much room there has to be for a store of so many bytes.
+    /// The room that a store of `bytes` bytes requires.
     #[inline(always)]
     fn wanted(&self, bytes: u64) -> u64 {
         if self.room == Room::Eight { 8 } else { bytes }
     }
 
-    /// Whether there will never be room for a store of so many bytes.
+    /// Whether there will never be room for a store of `bytes` bytes.
     pub(crate) fn is_full(&self, bytes: u64) -> bool {
         self.limit - self.head < self.wanted(bytes)
     }
@@ -372,7 +372,7 @@ impl<'s> Output<'s> {
     }
 }
 
-/// Where byte `position` of a stream lies in a ring of `len` bytes.
+/// Index of byte `position` of a stream in a ring of `len` bytes.
 #[inline(always)]
 fn place(len: usize, position: u64) -> usize {
     if position < len as u64 {
@@ -397,9 +397,9 @@ fn read<const N: usize>(ring: &[u8], position: u64) -> [u8; N] {
 #[derive(Debug, Default)]
 pub struct Streams<'s> {
     /// Streams into it.
-    pub inputs: Vec<Input<'s>>,
+    pub inputs: Vec<InputStream<'s>>,
     /// Streams out of it.
-    pub outputs: Vec<Output<'s>>,
+    pub outputs: Vec<OutputStream<'s>>,
 }
 
 impl Streams<'_> {

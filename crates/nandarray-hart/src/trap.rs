@@ -1,4 +1,4 @@
-//! Traps: why an instruction could not be executed, or what it asked of whoever runs it.
+//! Traps: the reasons why an instruction could not be executed, and requests to the environment.
 
 use std::fmt;
 
@@ -60,7 +60,7 @@ impl fmt::Display for Cause {
 /// A trap that nothing in the program handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trap {
-    /// Why.
+    /// Its cause.
     pub cause: Cause,
     /// Address of the instruction.
     pub pc: u64,

@@ -1,4 +1,4 @@
-//! The two register widths, as types: an interpreter is compiled for each, and asks for neither while it runs.
+//! The two register widths, as types: an interpreter is compiled for each, and tests no width while it runs.
 
 use std::fmt::Debug;
 
@@ -12,7 +12,7 @@ mod sealed {
 pub trait Xlen: sealed::Sealed + Copy + Debug + Default + Send + Sync + 'static {
     /// Bits of an integer register.
     const BITS: u32;
-    /// What an integer register holds.
+    /// The value of an integer register.
     type Word: Copy + Default + Debug + PartialEq + Eq + Send + Sync;
 
     /// The low bits of `value`.

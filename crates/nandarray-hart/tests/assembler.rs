@@ -1,8 +1,7 @@
-//! Promise: what the disassembler writes is what assemblers read.
+//! Promise: assemblers read the disassembler's output.
 //!
 //! Random instructions of every row but the streams' are written down, assembled by the `ziglang` wheel's clang, and
-//! compared bit by bit. Where that is not installed (`.venv` of the repository, or `PYTHON`), the test says so and
-//! passes.
+//! compared bit by bit. If that is not installed (`.venv` of the repository, or `PYTHON`), the test says so and passes.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -51,7 +51,12 @@ proptest! {
         anywhere in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         cut: Option<prop::sample::Index>,
     ) {
-        let name = ["programs/built/sort-64gc.elf", "programs/built/matrix-32gc.elf", "bare/built/state-64.elf", "bare/built/modes-32.elf"][which];
+        let name = [
+            "programs/built/sort-64gc.elf",
+            "programs/built/matrix-32gc.elf",
+            "bare/built/state-64.elf",
+            "bare/built/modes-32.elf",
+        ][which];
         let mut file = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)).unwrap();
         let length = file.len();
         header.into_iter().for_each(|(at, byte)| file[at] = byte);

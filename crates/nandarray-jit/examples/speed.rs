@@ -1,4 +1,4 @@
-//! How fast programs are executed: millions of instructions per second of the host's user time, interpreted,
+//! Speed of programs: millions of instructions per second of the host's user time, interpreted,
 //! translated, and by peers.
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //! CRCs, compiled for RV64IM and RV32IM at `-O3` (`build.py` beside it). Rows are medians of REPEATS runs (5 if left
 //! out), taken in turn. User time is the operating system's, of this process and of its children, in steps of 10 ms:
 //! Linux only; the translator's has its translating in it. All are given the hart's count of instructions. A PEER is a
-//! command that runs an RV64 program, such as `nandarray-hart/peers/ckb-vm`'s. What it does not do: keep other programs
-//! from the machine.
+//! command that runs an RV64 program, such as `nandarray-hart/peers/ckb-vm`. Other programs on the machine disturb the
+//! figures.
 
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 
@@ -20,7 +20,7 @@ mod linux;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use linux::{Kind, Outcome};
+use linux::{ExecutionEngine, Outcome};
 use nandarray_hart::{Rv32, Rv64};
 
 /// User seconds of this process, and of its children that ended.
@@ -32,9 +32,9 @@ fn user_seconds() -> (f64, f64) {
     (seconds(11), seconds(13))
 }
 
-/// Who runs it.
+/// The engine that runs the program.
 enum Engine {
-    Ours(Kind),
+    Ours(ExecutionEngine),
     Command(String),
 }
 
@@ -75,8 +75,8 @@ fn main() {
         assert!(executable, "{} cannot be made executable", copy.display());
         let qemu = format!("qemu-riscv{bits}");
         let mut engines = vec![
-            ("nandarray, interpreted".to_owned(), Engine::Ours(Kind::Interpreter), Vec::new()),
-            ("nandarray, translated".to_owned(), Engine::Ours(Kind::Translator), Vec::new()),
+            ("nandarray, interpreted".to_owned(), Engine::Ours(ExecutionEngine::Interpreter), Vec::new()),
+            ("nandarray, translated".to_owned(), Engine::Ours(ExecutionEngine::Translator), Vec::new()),
             (format!("QEMU user mode ({qemu})"), Engine::Command(qemu), Vec::new()),
         ];
         for peer in std::env::args().skip(2).filter(|_| bits == 64) {

@@ -1,4 +1,4 @@
-//! Host code: where it is made by Cranelift, and kept until all of it is dropped.
+//! Host code: made by Cranelift, and kept until all of it is dropped.
 
 use cranelift_codegen::Context as Compiler;
 use cranelift_codegen::settings::{self, Configurable};
@@ -6,16 +6,16 @@ use cranelift_frontend::FunctionBuilderContext;
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Module, default_libcall_names};
 
-use crate::context::{Entry, Layout};
-use crate::emit::{Target, emit};
+use crate::context::{CodeEntry, ContextLayout};
+use crate::emit::{CodeTarget, emit};
 use crate::region::Region;
 use crate::sites::Sites;
 
 /// Bytes of a page of the host, at most: code that is finished is protected, so the next is in pages of its own.
 const PAGE_BYTES: u64 = if cfg!(target_arch = "x86_64") { 4 << 10 } else { 64 << 10 };
 
-/// What makes code.
-struct Maker {
+/// Cranelift's compiler and the memory of its code.
+struct RegionCompiler {
     module: JITModule,
     compiler: Compiler,
     builder: FunctionBuilderContext,
@@ -24,16 +24,16 @@ struct Maker {
 
 /// Host code.
 #[derive(Default)]
-pub(crate) struct Code {
+pub(crate) struct HostCode {
     /// None before the first region, and if this host has no code generator.
-    maker: Option<Maker>,
+    maker: Option<RegionCompiler>,
 }
 
 // SAFETY: the module owns its memory and is reached through exclusive references only; no thread keeps anything of it
 // but addresses of finished code, which does not change.
-unsafe impl Send for Code {}
+unsafe impl Send for HostCode {}
 
-impl Maker {
+impl RegionCompiler {
     fn new() -> Option<Self> {
         let mut flags = settings::builder();
         for (name, value) in [
@@ -54,23 +54,23 @@ impl Maker {
     }
 }
 
-impl Code {
-    /// Make code for a region: its entry, and the bytes of the pages that it takes. None if the code generator refuses
-    /// it.
+impl HostCode {
+    /// Compiles a region; returns the entry of the code, and the bytes of its pages. `None` if the code generator
+    /// refuses the region.
     pub(crate) fn make(
         &mut self,
         region: &Region,
         bits: u32,
-        layout: &Layout,
+        layout: &ContextLayout,
         sites: &Sites,
         bases: &[u64],
-    ) -> Option<(Entry, u64)> {
+    ) -> Option<(CodeEntry, u64)> {
         if self.maker.is_none() {
-            self.maker = Maker::new();
+            self.maker = RegionCompiler::new();
         }
-        let Maker { module, compiler, builder, fma } = self.maker.as_mut()?;
+        let RegionCompiler { module, compiler, builder, fma } = self.maker.as_mut()?;
         compiler.clear();
-        let target = Target { bits, layout, sites, bases, isa: module.isa(), fma: *fma };
+        let target = CodeTarget { bits, layout, sites, bases, isa: module.isa(), fma: *fma };
         emit(region, &target, &mut compiler.func, builder);
         let function = module.declare_anonymous_function(&compiler.func.signature).ok()?;
         module.define_function(function, compiler).ok()?;
@@ -78,11 +78,11 @@ impl Code {
         module.finalize_definitions().ok()?;
         let pointer = module.get_finalized_function(function);
         // SAFETY: `emit` gave the function this signature, in the host's calling convention.
-        Some((unsafe { std::mem::transmute::<*const u8, Entry>(pointer) }, bytes.next_multiple_of(PAGE_BYTES)))
+        Some((unsafe { std::mem::transmute::<*const u8, CodeEntry>(pointer) }, bytes.next_multiple_of(PAGE_BYTES)))
     }
 }
 
-impl Drop for Code {
+impl Drop for HostCode {
     fn drop(&mut self) {
         if let Some(maker) = self.maker.take() {
             // SAFETY: entries are called by engines alone, each of which holds what this is a part of.

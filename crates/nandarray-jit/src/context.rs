@@ -1,4 +1,4 @@
-//! What translated code and the engine share while the code runs: its layout is part of the code.
+//! The context: the memory that translated code and the engine share. Offsets in it are compiled into the code.
 
 /// Regions of memory beside the main one that code can know.
 pub(crate) const SLOTS: usize = 32;
@@ -8,7 +8,7 @@ pub(crate) const STREAMS: usize = 32;
 /// A region of memory in one call.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(crate) struct Slot {
+pub(crate) struct RegionSlot {
     /// Its pointer less its first address.
     pub(crate) biased: u64,
     /// Offsets at which 1, 2, 4 and 8 bytes can be read: below these.
@@ -17,7 +17,7 @@ pub(crate) struct Slot {
     pub(crate) store: [u64; 4],
 }
 
-/// The bytes of a stream that can be reached without asking.
+/// The bytes of a stream that code can reach by itself.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Ring {
@@ -25,11 +25,11 @@ pub(crate) struct Ring {
     pub(crate) at: u64,
     /// Pointer behind the last.
     pub(crate) end: u64,
-    /// What the head is, less `at`.
+    /// The head, less `at`.
     pub(crate) head: u64,
     /// Of an input, the most bytes that may be waited for.
     pub(crate) ahead: u64,
-    /// Where `at` was when this was filled in.
+    /// Value of `at` when code was entered.
     pub(crate) from: u64,
 }
 
@@ -39,12 +39,12 @@ pub(crate) struct Ring {
 pub(crate) struct Context {
     /// Instructions that may still be executed.
     pub(crate) left: i64,
-    /// Where it stopped.
+    /// Program counter on return.
     pub(crate) pc: u64,
     /// The main region's pointer less its first address.
     pub(crate) main: u64,
     /// The other regions.
-    pub(crate) slots: [Slot; SLOTS],
+    pub(crate) slots: [RegionSlot; SLOTS],
     pub(crate) inputs: [Ring; STREAMS],
     pub(crate) outputs: [Ring; STREAMS],
 }
@@ -55,16 +55,16 @@ impl Context {
             left: 0,
             pc: 0,
             main: 0,
-            slots: [Slot::default(); SLOTS],
+            slots: [RegionSlot::default(); SLOTS],
             inputs: [Ring::default(); STREAMS],
             outputs: [Ring::default(); STREAMS],
         }
     }
 }
 
-/// Why translated code came back.
+/// The reason why translated code returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum CodeExit {
     /// It goes on at an address.
     Jump = 0,
     /// The next instruction is the interpreter's.
@@ -77,7 +77,7 @@ pub(crate) enum Left {
     Together = 4,
 }
 
-impl Left {
+impl CodeExit {
     pub(crate) fn from_number(number: u32) -> Self {
         match number {
             0 => Self::Jump,
@@ -89,17 +89,17 @@ impl Left {
     }
 }
 
-/// Translated code: takes the context and the integer registers, gives the number of a [`Left`].
-pub(crate) type Entry = unsafe extern "C" fn(*mut Context, *mut u8) -> u32;
+/// Translated code: takes the context and the integer registers, returns the number of a [`CodeExit`].
+pub(crate) type CodeEntry = unsafe extern "C" fn(*mut Context, *mut u8) -> u32;
 
-/// What code relies on: another layout needs other code.
+/// Addresses that are compiled into code: another layout needs other code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub(crate) struct ContextLayout {
     /// Addresses of the main region.
     pub(crate) main: std::ops::Range<u64>,
-    /// Those of them that may be written.
+    /// The writable part of them.
     pub(crate) writable: std::ops::Range<u64>,
-    /// Where floating-point registers and flags are, from the integer registers on.
+    /// Offsets of floating-point registers and of the flags from the integer registers.
     pub(crate) f: i32,
     pub(crate) fflags: i32,
 }

@@ -1,12 +1,12 @@
 //! Programs beside the data at the host's speed: RISC-V translated to host code by Cranelift.
 //!
 //! [`Translated`] is a hart that does exactly what [`nandarray_hart::Hart`] does, to the bit: registers, flags, memory,
-//! streams, counts of instructions, traps and limits. It interprets what is executed seldom, and translates what is
-//! executed so often that translating pays. Every access to memory is compared with the regions there are, so a program
-//! reaches nothing else; every loop looks at the instructions that are left, so it can be stopped.
+//! streams, counts of instructions, traps and limits. It interprets rare instructions, and translates those that are
+//! executed so often that translating pays. Every access to memory is compared with the regions of memory, so a program
+//! reaches nothing else; every loop checks the instructions that are left, so it can be stopped.
 //!
-//! What is not translated is interpreted, one instruction at a time: atomic operations, control and status registers
-//! but for the streams' heads and ends, `readistream`, `peekistream` and `readostream`, system instructions; everything
+//! Some instructions are always interpreted, one at a time: atomic operations, control and status registers but for
+//! the streams' heads and ends, `readistream`, `peekistream` and `readostream`, system instructions; all instructions
 //! while the rounding mode is not to nearest, in memory that can be both written and executed, and in privileged mode.
 
 mod code;
@@ -22,35 +22,35 @@ mod sites;
 
 use std::sync::Arc;
 
-use nandarray_hart::{Extensions, Hart, Limits, Memory, Mode, Stop, Streams, Xlen};
+use nandarray_hart::{Extensions, Hart, HartMode, Limits, Memory, Stop, Streams, Xlen};
 
 pub use engine::Statistics;
 pub use pace::Costs;
-pub use processor::{Run, Translations};
+pub use processor::{TranslatedRun, Translations};
 
-/// When something is translated.
+/// The rule by which a region is chosen for translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
-    /// When it pays, as far as these costs tell.
+pub enum TranslationTrigger {
+    /// When it pays, estimated by these costs.
     Pays(Costs),
-    /// When a block was interpreted so often: all that is reached from it, whatever it costs.
+    /// When a block was interpreted this number of times, whatever it costs.
     Visited(u32),
 }
 
-/// When and how much is translated.
+/// Settings of the translator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// When a region is translated.
-    pub when: When,
-    /// Instructions that are translated as one, at most.
+    /// The rule by which a region is chosen for translation.
+    pub when: TranslationTrigger,
+    /// The most instructions of a region.
     pub region_instructions: usize,
-    /// Bytes of memory for host code, in whole pages, after which nothing more is translated.
+    /// Bytes of memory for host code, in whole pages, after which no further region is translated.
     pub code_bytes: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { when: When::Pays(Costs::default()), region_instructions: 1500, code_bytes: 16 << 20 }
+        Self { when: TranslationTrigger::Pays(Costs::default()), region_instructions: 1500, code_bytes: 16 << 20 }
     }
 }
 
@@ -68,14 +68,14 @@ impl<X: Xlen> Translated<X> {
 
     /// The same, with settings of one's own.
     pub fn with_settings(extensions: Extensions, settings: Settings) -> Self {
-        let shared = Arc::new(shared::Shared::new(settings, X::BITS, extensions));
+        let shared = Arc::new(shared::SharedCode::new(settings, X::BITS, extensions));
         let purse = shared.purse();
         Self::sharing(shared, purse)
     }
 
-    fn sharing(shared: Arc<shared::Shared>, purse: Arc<pace::Purse>) -> Self {
+    fn sharing(shared: Arc<shared::SharedCode>, purse: Arc<pace::Purse>) -> Self {
         assert_eq!(shared.bits, X::BITS, "harts of one width share code");
-        Self { hart: Hart::new(Mode::Program, shared.extensions), engine: engine::Engine::new(shared, purse) }
+        Self { hart: Hart::new(HartMode::Program, shared.extensions), engine: engine::Engine::new(shared, purse) }
     }
 
     /// The hart, to look at.
@@ -93,14 +93,14 @@ impl<X: Xlen> Translated<X> {
         self.engine.run(&mut self.hart, memory, streams, limits)
     }
 
-    /// Forget what was decoded and translated, and share nothing any more: the caller changed code in memory, or lends
-    /// another program's.
+    /// Drops decoded blocks and translated code, and shares no code any more: the caller changed code in memory, or
+    /// lends another program's.
     pub fn forget(&mut self) {
         self.hart.forget_blocks();
         self.engine.forget();
     }
 
-    /// What the translator did so far.
+    /// Counts of the translator's work so far.
     pub fn statistics(&self) -> Statistics {
         self.engine.statistics()
     }

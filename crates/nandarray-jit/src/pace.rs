@@ -1,11 +1,11 @@
-//! When translating is worth it: what is spent on it never exceeds what it saved by much, at any moment of any run.
+//! The budget for translating: at any moment of any run the time spent on it exceeds the time saved by little.
 //!
-//! Translating costs as much as interpreting some 20,000 times what is translated, so it has to wait, and nobody knows
-//! how long a program will go on. Two rules bound the loss. A region is translated once what interpreting it took, and
-//! code would have saved, pays for translating it. And it is paid from a purse: a run begins with an advance, and earns
-//! a small share of the time it interprets, and what its translated code saves. So a run takes at most that share and
-//! the advance longer than interpreting it, in processor time of all its cores, however it goes on. Each run of a
-//! program has a purse of its own.
+//! Translating a region costs as much as interpreting it some 20,000 times, so it has to wait, and the length of a run
+//! is not known in advance. Two rules bound the loss. A region is translated once code would have saved, during the
+//! interpretation so far, the time that translating takes. And this time is paid from a purse: a run begins with an
+//! advance, and earns a small share of the time it interprets, and the time that its translated code saves. So a run
+//! takes at most that share and the advance longer than interpreting it, in processor time of all its cores, however
+//! it goes on. Each run of a program has a purse of its own.
 //!
 //! Time is estimated from counts of instructions: no clock is read, so a run on one core translates the same each time.
 //! With several cores, or runs beside each other, it depends on the threads which core translates what, and when.
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Costs {
     /// Picoseconds that an instruction takes less when it is translated.
     pub saved_ps: u64,
-    /// Nanoseconds that translating a region takes, whatever is in it.
+    /// Nanoseconds that translating a region takes, independent of its instructions.
     pub region_ns: u64,
     /// Nanoseconds that translating takes for each instruction of a region; some times as many for floating-point ones.
     pub instruction_ns: u64,
@@ -28,9 +28,9 @@ pub struct Costs {
     pub advance_ns: u64,
     /// Picoseconds that a run may spend more for each instruction that it interprets.
     pub earned_ps: u64,
-    /// Instructions between two looks at where a program is.
+    /// Instructions between two samples of the program counter.
     pub sample: u64,
-    /// Instructions that are interpreted at one place before it is looked at more closely.
+    /// Instructions that are interpreted at one place before its blocks are watched.
     pub warm: u64,
     /// Instructions that are watched from such a place on.
     pub watched: u64,
@@ -66,17 +66,17 @@ impl Costs {
         watched: 64,
     };
 
-    /// Nanoseconds that translating so many instructions takes.
+    /// Nanoseconds that translating a region of `instructions` instructions takes.
     pub(crate) fn region(&self, instructions: u64) -> u64 {
         self.region_ns + self.instruction_ns * instructions
     }
 
-    /// The most instructions that can be translated in so many nanoseconds.
+    /// The most instructions that can be translated in `ns` nanoseconds.
     pub(crate) fn affordable(&self, ns: u64) -> u64 {
         ns.saturating_sub(self.region_ns) / self.instruction_ns.max(1)
     }
 
-    /// Instructions that have to be interpreted before code that takes so long to make would have paid for itself.
+    /// Instructions that have to be interpreted before code that takes `ns` nanoseconds to make has paid for itself.
     pub(crate) fn pays_after(&self, ns: u64) -> u64 {
         ns.saturating_mul(1000) / self.saved_ps.max(1)
     }
@@ -101,7 +101,7 @@ impl Purse {
         self.change(|ps| Some(ps.saturating_add(earned_ps).saturating_add(saved_ps)));
     }
 
-    /// Whether so much can be spent.
+    /// Whether `ns` nanoseconds can be spent.
     pub(crate) fn has(&self, ns: u64) -> bool {
         ns <= self.ns()
     }
@@ -111,18 +111,18 @@ impl Purse {
         self.ps.load(Ordering::Relaxed) / 1000
     }
 
-    /// Spend so much if there is so much; gives whether there was.
+    /// Spends `ns` nanoseconds if they are there; returns whether they were.
     pub(crate) fn take(&self, ns: u64) -> bool {
         self.change(|ps| ps.checked_sub(ns.saturating_mul(1000)))
     }
 
-    /// So much was spent, whether or not there was so much.
+    /// Takes `ns` nanoseconds that were spent, down to an empty purse.
     pub(crate) fn spend(&self, ns: u64) {
         self.change(|ps| Some(ps.saturating_sub(ns.saturating_mul(1000))));
     }
 
     fn change(&self, change: impl Fn(u64) -> Option<u64>) -> bool {
-        // Nothing else is ordered by what is in it.
+        // No other memory access depends on the order of these.
         self.ps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change).is_ok()
     }
 }

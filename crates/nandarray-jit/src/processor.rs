@@ -1,4 +1,4 @@
-//! The translator as what executes programs beside the data: processors that share what was translated.
+//! The translator as a processor of cores: the processors of a program share its translated code.
 
 use std::sync::Arc;
 
@@ -6,27 +6,27 @@ use nandarray_cores::Processor;
 use nandarray_hart::{Extensions, Limits, Memory, Rv32, Rv64, Stop, Streams, Xlen};
 
 use crate::pace::Purse;
-use crate::shared::Shared;
+use crate::shared::SharedCode;
 use crate::{Settings, Translated};
 
-/// What was translated of one program, for all cores that run it, in any thread. Kept as long as the program is.
+/// The translated code of one program, for all cores that run it, in any thread. Kept as long as the program is.
 #[derive(Clone)]
-pub struct Translations(Arc<Shared>);
+pub struct Translations(Arc<SharedCode>);
 
 impl Translations {
-    /// Nothing yet, of a program for harts of 32 or 64 bits.
+    /// No code yet, of a program for harts of 32 or 64 bits.
     pub fn new(bits: u32) -> Self {
         Self::with_settings(bits, Settings::default())
     }
 
     /// The same, with settings of one's own.
     pub fn with_settings(bits: u32, settings: Settings) -> Self {
-        Self(Arc::new(Shared::new(settings, bits, Extensions::PROGRAM)))
+        Self(Arc::new(SharedCode::new(settings, bits, Extensions::PROGRAM)))
     }
 
     /// A run of the program begins, with a purse of its own.
-    pub fn run(&self) -> Run {
-        Run { shared: self.0.clone(), purse: self.0.purse() }
+    pub fn run(&self) -> TranslatedRun {
+        TranslatedRun { shared: self.0.clone(), purse: self.0.purse() }
     }
 
     /// Bytes of memory that host code takes so far, in whole pages.
@@ -41,13 +41,13 @@ impl std::fmt::Debug for Translations {
     }
 }
 
-/// A run of one program: makes its processors, which share what they may spend on translating.
-pub struct Run {
-    shared: Arc<Shared>,
+/// A run of one program: makes its processors, which share one budget for translating.
+pub struct TranslatedRun {
+    shared: Arc<SharedCode>,
     purse: Arc<Purse>,
 }
 
-impl Run {
+impl TranslatedRun {
     /// A processor for this program, and for no other: a core of this run.
     pub fn processor(&self) -> Box<dyn Processor> {
         let (shared, purse) = (self.shared.clone(), self.purse.clone());
@@ -58,7 +58,7 @@ impl Run {
     }
 }
 
-impl std::fmt::Debug for Run {
+impl std::fmt::Debug for TranslatedRun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Run").field("bits", &self.shared.bits).field("purse", &self.purse).finish_non_exhaustive()
     }

@@ -1,19 +1,19 @@
-//! What is translated as one: the instructions that are reached from an address by branches, jumps and calls.
+//! Regions, the units of translation: the instructions that are reached from an address by branches, jumps and calls.
 //!
-//! A region is a graph of nodes, each a [`Block`] or the part of one before the next jump target. Calls of known
-//! functions are followed too, each call with a copy of its own of what it calls, so that returning from it is a
-//! compare of `ra`. What is too far, too deep or cannot be translated is left out: there the region ends, and the
-//! engine goes on. Nodes are chosen by depth of calls, then by distance. Nothing here knows the host.
+//! A region is a graph of nodes, each a [`BasicBlock`] or the part of one before the next jump target. Calls of known
+//! functions are followed too, each call with a copy of the function of its own, so that returning from it is a compare
+//! of `ra`. Code that is too far, too deep or cannot be translated is left out: there the region ends, and the engine
+//! goes on. Nodes are chosen by depth of calls, then by distance. Nothing here knows the host.
 
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
-use nandarray_hart::isa::{Code, Extensions, Format, Op};
-use nandarray_hart::{Block, OPS_MAX};
+use nandarray_hart::isa::{Code, Extensions, Format, Instruction};
+use nandarray_hart::{BasicBlock, OPS_MAX};
 
 /// Calls within calls that are followed.
 const DEPTH_MAX: usize = 6;
 
-/// Where execution goes on.
+/// The target of a jump, or of falling through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edge {
     /// At a node of the region.
@@ -22,10 +22,10 @@ pub(crate) enum Edge {
     Outside(u64),
 }
 
-/// How a node ends.
+/// The end of a node.
 #[derive(Clone, Debug)]
-pub(crate) enum End {
-    /// With what follows.
+pub(crate) enum NodeEnd {
+    /// With the instruction that follows, or an unconditional jump.
     Next(Edge),
     /// With a conditional branch, its last instruction: taken, not taken.
     Branch(Edge, Edge),
@@ -37,37 +37,37 @@ pub(crate) enum End {
 
 /// Instructions that are executed one after the other.
 #[derive(Debug)]
-pub(crate) struct Node {
+pub(crate) struct RegionNode {
     pub(crate) pc: u64,
-    pub(crate) ops: Vec<Op>,
-    pub(crate) end: End,
-    /// It begins a loop: some path leads back to it.
+    pub(crate) ops: Vec<Instruction>,
+    pub(crate) end: NodeEnd,
+    /// Whether it begins a loop: some path leads back to it.
     pub(crate) header: bool,
 }
 
-impl Node {
-    /// Where its end leads to, inside.
+impl RegionNode {
+    /// Nodes that follow it.
     pub(crate) fn successors(&self) -> Vec<usize> {
         let edges = match &self.end {
-            End::Next(edge) => vec![*edge],
-            End::Branch(taken, next) => vec![*taken, *next],
-            End::Indirect(known) => known.iter().map(|k| k.1).collect(),
-            End::Handover => Vec::new(),
+            NodeEnd::Next(edge) => vec![*edge],
+            NodeEnd::Branch(taken, next) => vec![*taken, *next],
+            NodeEnd::Indirect(known) => known.iter().map(|k| k.1).collect(),
+            NodeEnd::Handover => Vec::new(),
         };
         edges.into_iter().filter_map(|e| if let Edge::Node(n) = e { Some(n) } else { None }).collect()
     }
 }
 
-/// What is translated as one. The first node is where it is entered.
+/// A unit of translation. It is entered at its first node.
 #[derive(Debug)]
 pub(crate) struct Region {
-    pub(crate) nodes: Vec<Node>,
-    /// Instructions in it: as many as any path without a loop has at most.
+    pub(crate) nodes: Vec<RegionNode>,
+    /// Instructions in it: the longest path without a loop has no more.
     pub(crate) ops: usize,
 }
 
-/// What a region is made of.
-pub(crate) struct Source<'s> {
+/// The code that a region is cut from, and the limits of the cut.
+pub(crate) struct RegionSource<'s> {
     pub(crate) bits: u32,
     pub(crate) extensions: Extensions,
     pub(crate) ops_max: usize,
@@ -76,13 +76,13 @@ pub(crate) struct Source<'s> {
     /// Whether the block at an address is to be in the region; the first always is.
     pub(crate) wanted: &'s dyn Fn(u64) -> bool,
     /// Whether an instruction can be translated.
-    pub(crate) translates: &'s dyn Fn(&Op) -> bool,
-    /// Where indirect jumps at an address went.
+    pub(crate) translates: &'s dyn Fn(&Instruction) -> bool,
+    /// Targets that indirect jumps at an address went to.
     pub(crate) targets: &'s HashMap<u64, Vec<u64>>,
 }
 
 /// An address, and the return addresses of the calls on the way to it.
-type Place = (u64, usize);
+type CodePlace = (u64, usize);
 
 /// Calls on the way, each with its return address, the function, and the number of the calls before.
 #[derive(Default)]
@@ -114,7 +114,7 @@ impl Chains {
         )
     }
 
-    fn back(&self, chain: usize) -> Option<Place> {
+    fn back(&self, chain: usize) -> Option<CodePlace> {
         let (back, _, before) = *self.0.get(chain.checked_sub(1)?)?;
         Some((back, before))
     }
@@ -128,19 +128,19 @@ impl Chains {
     }
 }
 
-/// Where a block's last instruction leads to.
+/// The successors of a block's last instruction.
 struct Ways {
-    taken: Option<Place>,
-    next: Option<Place>,
-    indirect: Vec<(u64, Option<Place>)>,
+    taken: Option<CodePlace>,
+    next: Option<CodePlace>,
+    indirect: Vec<(u64, Option<CodePlace>)>,
 }
 
-impl Source<'_> {
+impl RegionSource<'_> {
     fn wrap(&self, address: u64) -> u64 {
         if self.bits == 32 { address & 0xffff_ffff } else { address }
     }
 
-    fn ways(&self, block: &Block, chain: usize, chains: &mut Chains) -> Ways {
+    fn ways(&self, block: &BasicBlock, chain: usize, chains: &mut Chains) -> Ways {
         let mut ways = Ways { taken: None, next: None, indirect: Vec::new() };
         let Some(last) = block.ops.last() else { return ways };
         let next = block.next(self.bits);
@@ -166,8 +166,8 @@ impl Source<'_> {
                     for target in self.targets.get(&pc).into_iter().flatten() {
                         let place = match last.rd {
                             1 => chains.call(chain, *target, next).map(|c| (*target, c)),
-                            // Other jumps stay where they are in the calls; so does a return from where the region was
-                            // entered.
+                            // Other jumps keep the depth of calls; so does a return from the function in which the
+                            // region was entered.
                             0 if last.rs1 != 1 || chain == 0 => Some((*target, chain)),
                             _ => None,
                         };
@@ -182,8 +182,8 @@ impl Source<'_> {
         ways
     }
 
-    fn decode(&self, pc: u64, most: usize) -> Option<Block> {
-        Block::decode(pc, self.bits, self.extensions, most, |at| (self.fetch)(at))
+    fn decode(&self, pc: u64, most: usize) -> Option<BasicBlock> {
+        BasicBlock::decode(pc, self.bits, self.extensions, most, |at| (self.fetch)(at))
     }
 
     /// The region that is entered at `pc`; none if not even its first instruction can be translated.
@@ -191,8 +191,8 @@ impl Source<'_> {
         let mut chains = Chains::default();
         // The nearest first, by depth of calls and then by the order in which they were found.
         let mut waiting = BinaryHeap::new();
-        let mut found: HashMap<Place, usize> = HashMap::new();
-        let mut order: Vec<Place> = Vec::new();
+        let mut found: HashMap<CodePlace, usize> = HashMap::new();
+        let mut order: Vec<CodePlace> = Vec::new();
         let mut leaders: HashMap<usize, BTreeSet<u64>> = HashMap::new();
         let (mut count, mut ops) = (0u64, 0);
         waiting.push(std::cmp::Reverse((0, 0, pc, 0)));
@@ -204,7 +204,7 @@ impl Source<'_> {
             if ops + block.ops.len() > self.ops_max && !order.is_empty() {
                 continue;
             }
-            // What is behind another leader is counted when that is found.
+            // Instructions behind another leader are counted when that is found.
             let end = at.saturating_add(block.bytes());
             let own = leaders.entry(chain).or_default();
             let cut = own.range(at + 1..end).next().map_or(block.ops.len(), |leader| {
@@ -239,12 +239,12 @@ impl Source<'_> {
         pc: u64,
         chain: usize,
         leaders: &HashMap<usize, BTreeSet<u64>>,
-        found: &HashMap<Place, usize>,
+        found: &HashMap<CodePlace, usize>,
         chains: &mut Chains,
-    ) -> Option<Node> {
+    ) -> Option<RegionNode> {
         let mut block = self.decode(pc, OPS_MAX)?;
-        let node = |ops, end| Some(Node { pc, ops, end, header: false });
-        let edge = |place: Option<Place>, pc: u64| match place.and_then(|p| found.get(&p)) {
+        let node = |ops, end| Some(RegionNode { pc, ops, end, header: false });
+        let edge = |place: Option<CodePlace>, pc: u64| match place.and_then(|p| found.get(&p)) {
             Some(node) => Edge::Node(*node),
             None => Edge::Outside(pc),
         };
@@ -254,32 +254,32 @@ impl Source<'_> {
         let whole = block.ops.len();
         if translated < cut.unwrap_or(whole) {
             block.ops.truncate(translated);
-            return node(block.ops, End::Handover);
+            return node(block.ops, NodeEnd::Handover);
         }
         if let Some(cut) = cut {
             let next = block.address(cut);
             block.ops.truncate(cut);
-            return node(block.ops, End::Next(edge(Some((next, chain)), next)));
+            return node(block.ops, NodeEnd::Next(edge(Some((next, chain)), next)));
         }
         let ways = self.ways(&block, chain, chains);
         let last = *block.ops.last()?;
         let next = block.next(self.bits);
         let taken = block.taken(self.bits).unwrap_or(next);
         let end = match last.row().format {
-            Format::Branch => End::Branch(edge(ways.taken, taken), edge(ways.next, next)),
-            Format::Jump => End::Next(edge(ways.taken, taken)),
+            Format::Branch => NodeEnd::Branch(edge(ways.taken, taken), edge(ways.next, next)),
+            Format::Jump => NodeEnd::Next(edge(ways.taken, taken)),
             Format::JumpRegister => {
                 let known = ways.indirect.iter().map(|(pc, place)| (*pc, edge(*place, *pc)));
-                End::Indirect(known.filter(|k| matches!(k.1, Edge::Node(_))).collect())
+                NodeEnd::Indirect(known.filter(|k| matches!(k.1, Edge::Node(_))).collect())
             }
-            _ => End::Next(edge(ways.next, self.wrap(next))),
+            _ => NodeEnd::Next(edge(ways.next, self.wrap(next))),
         };
         node(block.ops, end)
     }
 }
 
 /// Mark the nodes that some path leads back to.
-fn mark_headers(nodes: &mut [Node]) {
+fn mark_headers(nodes: &mut [RegionNode]) {
     #[derive(Clone, Copy, PartialEq)]
     enum Seen {
         No,
@@ -313,7 +313,7 @@ fn mark_headers(nodes: &mut [Node]) {
 }
 
 /// Whether the code generator knows an instruction, for a hart of either width.
-pub(crate) fn translates(op: &Op) -> bool {
+pub(crate) fn translates(op: &Instruction) -> bool {
     use Code::*;
     match op.row().format {
         Format::LoadReserved | Format::Atomic | Format::FenceVma | Format::Illegal => false,

@@ -1,6 +1,6 @@
-//! Which registers an instruction reads and writes, and what of a floating-point register is known at each node.
+//! Registers that an instruction reads and writes, and the facts about floating-point registers at each node.
 
-use nandarray_hart::isa::{Code, Extension, Format, Op};
+use nandarray_hart::isa::{Code, Extension, Format, Instruction};
 
 use crate::region::Region;
 
@@ -15,8 +15,8 @@ fn f(number: u8) -> Set {
     1 << (32 + (number & 31))
 }
 
-/// What an instruction reads.
-pub(crate) fn reads(op: &Op) -> Set {
+/// Registers that an instruction reads.
+pub(crate) fn reads(op: &Instruction) -> Set {
     use Format::*;
     match op.row().format {
         Register | Branch | Store => x(op.rs1) | x(op.rs2),
@@ -31,8 +31,8 @@ pub(crate) fn reads(op: &Op) -> Set {
     }
 }
 
-/// What it writes.
-pub(crate) fn writes(op: &Op) -> Set {
+/// Registers that it writes.
+pub(crate) fn writes(op: &Instruction) -> Set {
     use Format::*;
     match op.row().format {
         Register | Immediate | Shift | ShiftWord | Unary | Load | Jump | JumpRegister | Upper | Csr | CsrImmediate
@@ -45,7 +45,7 @@ pub(crate) fn writes(op: &Op) -> Set {
 }
 
 /// Whether its floating-point sources are numbers of single precision; not if it takes bits as they are.
-pub(crate) fn reads_single(op: &Op) -> bool {
+pub(crate) fn reads_single(op: &Instruction) -> bool {
     match op.code {
         Code::FcvtDS => true,
         Code::Fsw | Code::FmvXW => false,
@@ -54,7 +54,7 @@ pub(crate) fn reads_single(op: &Op) -> bool {
 }
 
 /// Whether its floating-point destination becomes a number of single precision.
-pub(crate) fn writes_single(op: &Op) -> bool {
+pub(crate) fn writes_single(op: &Instruction) -> bool {
     match op.code {
         Code::FcvtSD => true,
         Code::FcvtDS => false,
@@ -62,16 +62,16 @@ pub(crate) fn writes_single(op: &Op) -> bool {
     }
 }
 
-/// What is known of the registers of a region.
+/// Facts about the registers of a region.
 #[derive(Debug)]
 pub(crate) struct Knowledge {
     /// Read or written anywhere.
     pub(crate) used: Set,
-    /// Written on some way from where it is entered to each node.
+    /// Written on some path from the entry to each node.
     pub(crate) dirty: Vec<Set>,
     /// Floating-point registers (bits 0 to 31) that hold a boxed number of single precision whenever a node is reached.
     pub(crate) single: Vec<u32>,
-    /// Those that must do so where the region is entered.
+    /// Registers that must do so at the entry of the region.
     pub(crate) wanted: u32,
 }
 
@@ -79,9 +79,9 @@ fn floats(set: Set) -> u32 {
     (set >> 32) as u32
 }
 
-/// What a node does to floating-point registers.
+/// Reads and writes of floating-point registers in a node.
 #[derive(Clone, Copy, Default)]
-struct Effect {
+struct FloatEffect {
     /// Read as single precision, or otherwise, before being written.
     exposed_single: u32,
     exposed_other: u32,
@@ -91,8 +91,8 @@ struct Effect {
     all: Set,
 }
 
-fn effect(ops: &[Op]) -> Effect {
-    let mut e = Effect::default();
+fn effect(ops: &[Instruction]) -> FloatEffect {
+    let mut e = FloatEffect::default();
     for op in ops {
         let fresh = floats(reads(op)) & !e.written;
         if reads_single(op) {
@@ -112,10 +112,10 @@ fn effect(ops: &[Op]) -> Effect {
 impl Knowledge {
     pub(crate) fn of(region: &Region) -> Self {
         let nodes = &region.nodes;
-        let effects: Vec<Effect> = nodes.iter().map(|n| effect(&n.ops)).collect();
+        let effects: Vec<FloatEffect> = nodes.iter().map(|n| effect(&n.ops)).collect();
         let successors: Vec<Vec<usize>> = nodes.iter().map(|n| n.successors()).collect();
         let used = nodes.iter().flat_map(|n| &n.ops).fold(0, |set, op| set | reads(op) | writes(op));
-        // Backwards: what is read before it is written, from each node on.
+        // Backwards: registers that are read before they are written, from each node on.
         let mut exposed = vec![(0u32, 0u32); nodes.len()];
         let mut changed = true;
         while changed {
@@ -133,7 +133,7 @@ impl Knowledge {
             }
         }
         let wanted = exposed[0].0 & !exposed[0].1;
-        // Forwards: what was written on some way, what is single on all ways.
+        // Forwards: registers that were written on some path, and that are single on all paths.
         let mut dirty = vec![0; nodes.len()];
         let mut single = vec![u32::MAX; nodes.len()];
         single[0] = wanted;

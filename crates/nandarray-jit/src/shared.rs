@@ -1,39 +1,40 @@
-//! What harts that run one program share: host code, where it is entered, and what was seen of the program.
+//! The data that harts of one program share: host code, its entries, and observations of the program.
 //!
-//! One thread at a time translates. The others find the lock taken and interpret meanwhile, so nobody waits. Code is
-//! kept until the last hart of the program is dropped; code that was made anew stays where it is, since another hart
-//! may be executing it. What is spent on translating is paid by the run whose core asked for it. It executes nothing.
+//! One thread at a time translates. The others find the lock taken and interpret meanwhile, so no thread waits. Code is
+//! kept until the last hart of the program is dropped; code that was recompiled stays where it is, since another hart
+//! may be executing it. The run whose core requests a translation pays for it. Nothing here executes instructions.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use nandarray_hart::isa::{self, Format, Op};
-use nandarray_hart::{Door, Extensions, Hart, Xlen};
+use nandarray_hart::isa::{self, Format, Instruction};
+use nandarray_hart::{Extensions, Hart, TranslatorPort, Xlen};
 use parking_lot::{Mutex, RwLock};
 
-use crate::code::Code;
-use crate::context::{Entry, Layout, SLOTS};
+use crate::code::HostCode;
+use crate::context::{CodeEntry, ContextLayout, SLOTS};
 use crate::emit::weight;
 use crate::pace::{Costs, Purse};
-use crate::region::{Region, Source, translates};
+use crate::region::{Region, RegionSource, translates};
 use crate::sites::{MAIN, Sites};
-use crate::{Settings, When};
+use crate::{Settings, TranslationTrigger};
 
-/// News about memory after which code is made anew, and how often that is done.
-const NEWS_MAX: u32 = 3;
-const REMADE_MAX: u32 = 6;
-/// Nanoseconds that it takes to leave code for one instruction that meets memory where it was not expected.
+/// Regions that code reached for the first time, after which it is recompiled.
+const NEW_REGIONS_MAX: u32 = 3;
+/// The most recompilations of a region.
+const RECOMPILED_MAX: u32 = 6;
+/// Nanoseconds that it takes to leave code for one instruction that reaches an unexpected region of memory.
 const MISSED_NS: u64 = 400;
-/// A region is cut short, since the purse has no more, only if that has enough for so many instructions.
+/// Fewest instructions that the purse must afford before a region is cut down to what it affords.
 const SHORT: u64 = 300;
-/// How often a region is made smaller to be affordable.
+/// Number of attempts to make a region smaller so that it is affordable.
 const TRIES: u32 = 3;
 
-/// What was translated.
+/// Counts of translated code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Made {
-    /// Regions that were translated, those made anew counted again.
+    /// Regions that were translated, recompiled ones counted again.
     pub(crate) regions: u64,
     /// Instructions in them.
     pub(crate) instructions: u64,
@@ -41,76 +42,77 @@ pub(crate) struct Made {
     pub(crate) code_bytes: u64,
 }
 
-/// What is known of an address that execution went on at.
+/// The record of an address that execution went on at.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     visits: u32,
     /// Instructions that were interpreted from here on, or up to here.
     heat: u64,
-    /// The heat from which on it may pay to translate what is here.
+    /// The heat from which on translating from here may pay.
     pays_from: u64,
-    code: Option<Entry>,
+    code: Option<CodeEntry>,
     /// Instructions that must be left for the code to do anything.
     wants: u64,
-    /// Nanoseconds that making the code took, or has to wait for.
+    /// Nanoseconds that compiling took, or that the purse must have before it is tried.
     cost_ns: u64,
-    /// Instructions that met memory where the code did not expect it, and those of them that were the first to do so.
+    /// Instructions that reached a region of memory which the code did not expect.
     missed: u64,
-    news: u32,
-    remade: u32,
-    /// There was code, which is to be made anew.
+    /// Regions of memory that they reached for the first time.
+    new_regions: u32,
+    recompiled: u32,
+    /// Whether there was code, which is to be recompiled.
     again: bool,
-    /// Nothing can be translated here.
+    /// Whether nothing can be translated here.
     hopeless: bool,
 }
 
-/// What there is at an address.
+/// The state of the code at an address.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Found {
-    /// Code, and the instructions that must be left for it to do anything; none if nothing can be translated there.
-    Code(Option<Entry>, u64),
+pub(crate) enum CodeState {
+    /// Code, and the instructions that must be left for it to do anything; `None` if nothing can be translated there.
+    Code(Option<CodeEntry>, u64),
     /// The same, translated just now.
-    Fresh(Option<Entry>, u64),
-    /// Nothing yet: it was reached so often.
+    Fresh(Option<CodeEntry>, u64),
+    /// No code yet; the number of times that it was reached.
     Cold(u32),
-    /// Nothing yet, and what is next is to be watched.
+    /// No code yet, and the next instructions are to be watched.
     Watch,
-    /// Nothing yet.
+    /// No code yet.
     Wait,
     /// Another hart is translating.
     Busy,
 }
 
-/// What is behind the lock.
+/// The data behind the lock.
 #[derive(Default)]
-struct Inner {
+struct TranslatorState {
     sites: Sites,
     known: HashMap<u64, Known>,
-    code: Code,
+    code: HostCode,
     made: Made,
     /// Blocks that were watched.
     watched: HashSet<u64>,
-    /// Where code is entered.
+    /// Addresses at which code is entered.
     entries: Vec<u64>,
 }
 
-/// What harts that run one program share.
-pub(crate) struct Shared {
+/// The data that harts of one program share.
+pub(crate) struct SharedCode {
     pub(crate) settings: Settings,
     pub(crate) bits: u32,
     pub(crate) extensions: Extensions,
-    /// What the code relies on: that of the first hart.
-    layout: OnceLock<Layout>,
+    /// Layout that the code relies on: that of the first hart.
+    layout: OnceLock<ContextLayout>,
     /// First addresses of the regions of memory beside the main one, by slot.
     bases: RwLock<Vec<u64>>,
-    /// Counts what was made anew.
+    /// Number of recompilations.
     generation: AtomicU64,
-    /// Addresses at which code is entered.
+    /// Number of addresses at which code is entered.
     entries: AtomicUsize,
-    inner: Mutex<Inner>,
+    inner: Mutex<TranslatorState>,
 }
 
-impl Shared {
+impl SharedCode {
     pub(crate) fn new(settings: Settings, bits: u32, extensions: Extensions) -> Self {
         Self {
             settings,
@@ -127,14 +129,14 @@ impl Shared {
     /// The purse of a run that begins: its cores share it.
     pub(crate) fn purse(&self) -> Arc<Purse> {
         let costs = match self.settings.when {
-            When::Pays(costs) => costs,
-            // Nothing is asked of it.
-            When::Visited(_) => Costs::NONE,
+            TranslationTrigger::Pays(costs) => costs,
+            // It pays for nothing then.
+            TranslationTrigger::Visited(_) => Costs::NONE,
         };
         Arc::new(Purse::open(&costs))
     }
 
-    /// Tell where code is entered, from the entry of this number on.
+    /// Calls `tell` with the addresses at which code is entered, from number `known` on.
     pub(crate) fn entries(&self, known: &mut usize, mut tell: impl FnMut(u64)) {
         if self.entries.load(Ordering::Relaxed) != *known {
             if let Some(inner) = self.inner.try_lock() {
@@ -144,12 +146,12 @@ impl Shared {
         }
     }
 
-    /// Whether code is for this layout. The first one that asks decides.
-    pub(crate) fn fits(&self, layout: &Layout) -> bool {
+    /// Whether code is for this layout. The first call decides.
+    pub(crate) fn fits(&self, layout: &ContextLayout) -> bool {
         self.layout.get_or_init(|| layout.clone()) == layout
     }
 
-    /// Rises whenever code was made anew.
+    /// Rises whenever code was recompiled.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
@@ -176,51 +178,58 @@ impl Shared {
     }
 
     /// The code at `pc`, translated now if it is time for that and the run can pay.
-    pub(crate) fn find<X: Xlen>(&self, door: &Door<'_, '_, '_, X>, purse: &Purse, pc: u64) -> Found {
-        let Some(mut inner) = self.inner.try_lock() else { return Found::Busy };
+    pub(crate) fn find<X: Xlen>(&self, port: &TranslatorPort<'_, '_, '_, X>, purse: &Purse, pc: u64) -> CodeState {
+        let Some(mut inner) = self.inner.try_lock() else { return CodeState::Busy };
         let known = inner.known.entry(pc).or_default();
         if known.code.is_some() {
-            return Found::Code(known.code, known.wants);
+            return CodeState::Code(known.code, known.wants);
         }
         match self.settings.when {
-            When::Visited(_) if known.hopeless => return Found::Code(None, known.wants),
-            When::Visited(often) => {
+            TranslationTrigger::Visited(_) if known.hopeless => return CodeState::Code(None, known.wants),
+            TranslationTrigger::Visited(often) => {
                 known.visits = known.visits.saturating_add(1);
                 if known.visits <= often {
-                    return Found::Cold(known.visits);
+                    return CodeState::Cold(known.visits);
                 }
-                let region = self.region(&inner, door, pc, self.settings.region_instructions, &|_| true);
+                let region = self.region(&inner, port, pc, self.settings.region_instructions, &|_| true);
                 self.make(&mut inner, pc, region, 0);
             }
-            When::Pays(costs) => {
+            TranslationTrigger::Pays(costs) => {
                 if known.hopeless || known.heat < known.pays_from.max(costs.warm) {
-                    return Found::Wait;
+                    return CodeState::Wait;
                 }
                 let cost_ns = known.cost_ns;
                 if !purse.has(cost_ns) {
-                    return Found::Wait;
+                    return CodeState::Wait;
                 }
                 if !inner.watched.contains(&pc) {
-                    return Found::Watch;
+                    return CodeState::Watch;
                 }
-                self.weigh(&mut inner, door, purse, pc, &costs);
+                self.weigh(&mut inner, port, purse, pc, &costs);
             }
         }
         match inner.known.entry(pc).or_default() {
-            Known { code: None, .. } if matches!(self.settings.when, When::Pays(_)) => Found::Wait,
-            known => Found::Fresh(known.code, known.wants),
+            Known { code: None, .. } if matches!(self.settings.when, TranslationTrigger::Pays(_)) => CodeState::Wait,
+            known => CodeState::Fresh(known.code, known.wants),
         }
     }
 
-    /// Translate what is reached from `pc` if interpreting it took as much as that will, and the purse allows it.
-    fn weigh<X: Xlen>(&self, inner: &mut Inner, door: &Door<'_, '_, '_, X>, purse: &Purse, pc: u64, costs: &Costs) {
+    /// Translates the region from `pc` if the time it would have saved so far pays for it, and the purse allows it.
+    fn weigh<X: Xlen>(
+        &self,
+        inner: &mut TranslatorState,
+        port: &TranslatorPort<'_, '_, '_, X>,
+        purse: &Purse,
+        pc: u64,
+        costs: &Costs,
+    ) {
         let affordable = costs.affordable(purse.ns());
         let (known, watched) = (&inner.known, &inner.watched);
         // Blocks that have code are entered there by every path.
         let wanted = |at| watched.contains(&at) && known.get(&at).is_none_or(|known| known.code.is_none());
         let (mut most, mut tries) = (self.settings.region_instructions as u64, 0);
         let (region, weight) = loop {
-            let Some(region) = self.region(inner, door, pc, most as usize, &wanted) else {
+            let Some(region) = self.region(inner, port, pc, most as usize, &wanted) else {
                 inner.known.entry(pc).or_default().hopeless = true;
                 return;
             };
@@ -228,12 +237,12 @@ impl Shared {
             if weight <= affordable || tries == TRIES {
                 break (region, weight);
             }
-            // Less of it, if that is enough to be worth the while.
+            // A smaller region, if it is still worth translating.
             most = (region.ops as u64 * affordable / weight).max(1);
             tries += 1;
         };
         if weight > affordable || (tries > 0 && affordable < SHORT) {
-            // What it is cut down to depends on the purse: it is tried again with more in it, and not at every look.
+            // The cut depends on the purse: it is tried again when that holds more, and not at every sample.
             let known = inner.known.entry(pc).or_default();
             known.cost_ns = costs.region(weight.max(SHORT));
             known.pays_from = known.heat.saturating_add((known.heat / 4).max(costs.warm));
@@ -247,7 +256,7 @@ impl Shared {
         let cost_ns = costs.region(weight);
         let pays_after = costs.pays_after(cost_ns);
         if heat < pays_after && !inner.known[&pc].again {
-            // Each place is looked at again when it has its share of what is missing.
+            // Each place is weighed again when it has its share of the missing heat.
             let missing = u128::from(pays_after - heat);
             for at in places {
                 let Some(known) = inner.known.get_mut(&at) else { continue };
@@ -268,11 +277,11 @@ impl Shared {
         }
     }
 
-    /// What is translated as one from `pc` on; none where nothing can be, or there is no room for more code.
+    /// The region from `pc` on; `None` if nothing can be translated there, or there is no room for more code.
     fn region<X: Xlen>(
         &self,
-        inner: &Inner,
-        door: &Door<'_, '_, '_, X>,
+        inner: &TranslatorState,
+        port: &TranslatorPort<'_, '_, '_, X>,
         pc: u64,
         ops_max: usize,
         wanted: &dyn Fn(u64) -> bool,
@@ -280,8 +289,8 @@ impl Shared {
         if inner.made.code_bytes >= self.settings.code_bytes {
             return None;
         }
-        let fetch = |at| if at == Hart::<X>::RETURN { None } else { door.fetch(at) };
-        let source = Source {
+        let fetch = |at| if at == Hart::<X>::RETURN { None } else { port.fetch(at) };
+        let source = RegionSource {
             bits: self.bits,
             extensions: self.extensions,
             ops_max,
@@ -294,7 +303,7 @@ impl Shared {
     }
 
     /// Make the code of a region that is entered at `pc`.
-    fn make(&self, inner: &mut Inner, pc: u64, region: Option<Region>, cost_ns: u64) {
+    fn make(&self, inner: &mut TranslatorState, pc: u64, region: Option<Region>, cost_ns: u64) {
         let Some(layout) = self.layout.get() else { return };
         let bases = self.bases.read().clone();
         let made = region.and_then(|region| {
@@ -316,7 +325,7 @@ impl Shared {
         inner.made.code_bytes += bytes;
     }
 
-    /// So many instructions were interpreted near `pc`. Not noted while somebody translates.
+    /// Notes that `heat` instructions were interpreted near `pc`; dropped while another thread translates.
     pub(crate) fn heated(&self, pc: u64, heat: u64) {
         if let Some(mut inner) = self.inner.try_lock() {
             let known = inner.known.entry(pc).or_default();
@@ -324,7 +333,7 @@ impl Shared {
         }
     }
 
-    /// The block at `pc` is about to be executed instruction by instruction.
+    /// Notes that the block at `pc` is about to be executed instruction by instruction.
     pub(crate) fn watched(&self, costs: &Costs, purse: &Purse, pc: u64, instructions: u64) {
         if let Some(mut inner) = self.inner.try_lock() {
             inner.watched.insert(pc);
@@ -332,65 +341,72 @@ impl Shared {
         }
     }
 
-    /// Note which region the instruction `op` at `pc` is about to reach. Gives whether that is news.
-    fn look<X: Xlen>(&self, inner: &mut Inner, door: &Door<'_, '_, '_, X>, pc: u64, op: &Op) -> bool {
+    /// Notes the region that the instruction `op` at `pc` is about to reach. Returns whether that is its first time.
+    fn look<X: Xlen>(
+        &self,
+        inner: &mut TranslatorState,
+        port: &TranslatorPort<'_, '_, '_, X>,
+        pc: u64,
+        op: &Instruction,
+    ) -> bool {
         if !reaches(op) {
             return false;
         }
-        let address = X::unsigned(X::word(door.hart().x(op.rs1 as usize).wrapping_add(op.imm as i64 as u64)));
+        let address = X::unsigned(X::word(port.hart().x(op.rs1 as usize).wrapping_add(op.imm as i64 as u64)));
         if self.layout.get().is_some_and(|layout| layout.main.contains(&address)) {
             return inner.sites.reached(pc, MAIN);
         }
-        let span = door.spans().into_iter().find(|s| s.addresses.contains(&address));
+        let span = port.spans().into_iter().find(|s| s.addresses.contains(&address));
         let slot = span.and_then(|s| self.slot(s.addresses.start));
         slot.is_some_and(|slot| inner.sites.reached(pc, slot))
     }
 
-    /// The instruction at the program counter is about to be interpreted: note what it reaches, if nobody translates.
-    pub(crate) fn seen<X: Xlen>(&self, door: &Door<'_, '_, '_, X>, op: &Op) {
+    /// Notes the region that the instruction at the program counter is about to reach; dropped while another thread
+    /// translates.
+    pub(crate) fn seen<X: Xlen>(&self, port: &TranslatorPort<'_, '_, '_, X>, op: &Instruction) {
         if !reaches(op) {
             return;
         }
         if let Some(mut inner) = self.inner.try_lock() {
-            self.look(&mut inner, door, door.hart().pc(), op);
+            self.look(&mut inner, port, port.hart().pc(), op);
         }
     }
 
-    /// The indirect jump at `pc` went to `target`.
+    /// Notes that the indirect jump at `pc` went to `target`.
     pub(crate) fn jumped(&self, pc: u64, target: u64) {
         if let Some(mut inner) = self.inner.try_lock() {
             inner.sites.jumped(pc, target);
         }
     }
 
-    /// Code that was entered at `from` met memory where it was not expected. After some such news it is to be made
-    /// anew.
-    pub(crate) fn missed<X: Xlen>(&self, door: &Door<'_, '_, '_, X>, purse: &Purse, from: u64) {
-        let pc = door.hart().pc();
-        let (Some(word), Some(mut inner)) = (door.fetch(pc), self.inner.try_lock()) else { return };
+    /// Notes that code entered at `from` reached a region of memory that it did not expect. It is recompiled after some
+    /// new regions.
+    pub(crate) fn missed<X: Xlen>(&self, port: &TranslatorPort<'_, '_, '_, X>, purse: &Purse, from: u64) {
+        let pc = port.hart().pc();
+        let (Some(word), Some(mut inner)) = (port.fetch(pc), self.inner.try_lock()) else { return };
         let op = isa::decode(word, self.bits, self.extensions);
-        let news = self.look(&mut inner, door, pc, &op);
+        let new = self.look(&mut inner, port, pc, &op);
         let room = inner.made.code_bytes < self.settings.code_bytes;
         let Some(known) = inner.known.get_mut(&from) else { return };
         known.missed += 1;
-        known.news += u32::from(news);
+        known.new_regions += u32::from(new);
         let worth = match self.settings.when {
-            When::Visited(_) => news && known.news >= NEWS_MAX,
-            // As with the first translation: when what went wrong took half as long as that will.
-            When::Pays(_) => {
-                known.news > 0 && 2 * known.missed * MISSED_NS >= known.cost_ns && purse.has(known.cost_ns)
+            TranslationTrigger::Visited(_) => new && known.new_regions >= NEW_REGIONS_MAX,
+            // As with the first translation: when leaving code has cost half the time of recompiling it.
+            TranslationTrigger::Pays(_) => {
+                known.new_regions > 0 && 2 * known.missed * MISSED_NS >= known.cost_ns && purse.has(known.cost_ns)
             }
         };
-        if room && worth && known.remade < REMADE_MAX {
-            (known.missed, known.news, known.code) = (0, 0, None);
+        if room && worth && known.recompiled < RECOMPILED_MAX {
+            (known.missed, known.new_regions, known.code) = (0, 0, None);
             (known.again, known.heat) = (true, u64::MAX);
-            known.remade += 1;
+            known.recompiled += 1;
             self.generation.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
 /// Whether an instruction reaches memory that code has to compare with what it expects.
-fn reaches(op: &Op) -> bool {
+fn reaches(op: &Instruction) -> bool {
     matches!(op.row().format, Format::Load | Format::Store | Format::FloatLoad | Format::FloatStore)
 }

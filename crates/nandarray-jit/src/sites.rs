@@ -1,7 +1,7 @@
-//! What was seen of instructions: which regions of memory loads and stores reached, and where indirect jumps went.
+//! Observations of instructions: regions of memory that loads and stores reached, and targets of indirect jumps.
 //!
-//! Code for a load or a store compares the address with the regions that it was seen to reach. Before anything was seen
-//! that is the program's own memory.
+//! Code for a load or a store compares the address with the regions that were observed; without observations that is
+//! the program's own memory.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ pub(crate) const MAIN: u8 = u8::MAX;
 /// Regions that code for one instruction compares with, and targets of one jump.
 const SEEN_MAX: usize = 3;
 
-/// What was seen.
+/// Observations by the instruction's address.
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
     reached: HashMap<u64, Vec<u8>>,
@@ -18,14 +18,14 @@ pub(crate) struct Sites {
 }
 
 impl Sites {
-    /// The instruction at `pc` reached a region. Whether that is news.
+    /// Notes that the instruction at `pc` reached a region. Returns whether it did so for the first time.
     pub(crate) fn reached(&mut self, pc: u64, slot: u8) -> bool {
         let seen = self.reached.entry(pc).or_default();
-        let news = !seen.contains(&slot) && seen.len() < SEEN_MAX;
-        if news {
+        let new = !seen.contains(&slot) && seen.len() < SEEN_MAX;
+        if new {
             seen.push(slot);
         }
-        news
+        new
     }
 
     /// The regions to compare with.
@@ -33,7 +33,7 @@ impl Sites {
         self.reached.get(&pc).map_or(&[MAIN], Vec::as_slice)
     }
 
-    /// The indirect jump at `pc` went to `target`.
+    /// Notes that the indirect jump at `pc` went to `target`.
     pub(crate) fn jumped(&mut self, pc: u64, target: u64) {
         let seen = self.targets.entry(pc).or_default();
         if !seen.contains(&target) && seen.len() < SEEN_MAX {

@@ -7,9 +7,9 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use nandarray_cores::{Advance, Bounds, Call, CallTask, Core, Inflow, Program, RunError, Task};
-use nandarray_hart::{DataAccess, Extensions, Go, Hart, Meter, Mode, Rv64, StreamAccess};
-use nandarray_jit::{Settings, Translations, When};
+use nandarray_cores::{Advance, BorrowedTask, Bounds, Call, Core, Inflow, OwnedTask, Program, RunError};
+use nandarray_hart::{DataAccess, Extensions, Hart, HartMode, Meter, MeterAnswer, Rv64, StreamAccess};
+use nandarray_jit::{Settings, TranslationTrigger, Translations};
 use proptest::prelude::*;
 
 /// Copies words to the first output and their running sum to the second.
@@ -33,7 +33,7 @@ const COUNT: &[&str] = &[
     "jalr zero, 0(ra)",
 ];
 
-/// In chunks of at most 100 bytes that it waits for; each byte is told with the one two behind it.
+/// In chunks of at most 100 bytes that it waits for; each byte is written with the one two behind it.
 const CHUNKS: &[&str] = &[
     "addi t0, zero, 100",
     "addi t6, zero, 2",
@@ -128,8 +128,8 @@ impl Chance {
 struct Pauses(Chance);
 
 impl Pauses {
-    fn go(&mut self) -> Go {
-        if self.0.below(4) == 0 { Go::Pause } else { Go::On }
+    fn go(&mut self) -> MeterAnswer {
+        if self.0.below(4) == 0 { MeterAnswer::Pause } else { MeterAnswer::Proceed }
     }
 }
 
@@ -137,11 +137,11 @@ impl Meter for Pauses {
     const ACCESSES: bool = true;
     const STREAMS: bool = true;
 
-    fn access(&mut self, _index: u32, _kind: DataAccess, _address: u64, _bytes: u32) -> Go {
+    fn access(&mut self, _index: u32, _kind: DataAccess, _address: u64, _bytes: u32) -> MeterAnswer {
         self.go()
     }
 
-    fn stream(&mut self, _index: u32, _kind: StreamAccess, _stream: u8, _position: u64, _bytes: u64) -> Go {
+    fn stream(&mut self, _index: u32, _kind: StreamAccess, _stream: u8, _position: u64, _bytes: u64) -> MeterAnswer {
         self.go()
     }
 }
@@ -159,18 +159,18 @@ impl Executor {
             Self::Interpreter => Core::interpreter(program).unwrap(),
             Self::Pausing(seed) => {
                 let meter = Pauses(Chance(seed));
-                let hart = Hart::<Rv64, _>::with_meter(Mode::Program, Extensions::PROGRAM, meter);
+                let hart = Hart::<Rv64, _>::with_meter(HartMode::Program, Extensions::PROGRAM, meter);
                 Core::new(program, Box::new(hart)).unwrap()
             }
             Self::Translator => {
-                let settings = Settings { when: When::Visited(1), ..Settings::default() };
+                let settings = Settings { when: TranslationTrigger::Visited(1), ..Settings::default() };
                 Core::new(program, Translations::with_settings(64, settings).run().processor()).unwrap()
             }
         }
     }
 }
 
-/// What can be seen of a call.
+/// The visible results of a call.
 #[derive(Debug, PartialEq)]
 struct Seen {
     outputs: Result<Vec<Vec<u8>>, String>,
@@ -183,7 +183,8 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 /// At once.
 fn whole(program: &Program, executor: Executor, inputs: [&[u8]; 2], limit: Option<u64>) -> Seen {
     let mut core = executor.core(program);
-    let task = Task { number: 3, first_record: 0, records: inputs[0].len() as u64, extents: &[], inputs: &inputs };
+    let task =
+        BorrowedTask { number: 3, first_record: 0, records: inputs[0].len() as u64, extents: &[], inputs: &inputs };
     let mut outputs = vec![Vec::new(); 2];
     let stop = &NEVER;
     let used = core.task(&[], task, &mut outputs, Bounds { instructions: limit, stop });
@@ -193,7 +194,7 @@ fn whole(program: &Program, executor: Executor, inputs: [&[u8]; 2], limit: Optio
     Seen { outputs, state: core.state().unwrap(), instructions: core.instructions() }
 }
 
-/// How a call gets its bytes.
+/// The way in which a call gets its bytes.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     /// Bytes that arrive at once, at most.
@@ -202,8 +203,8 @@ struct Way {
     budget: Option<u64>,
     /// Rings, not windows.
     rings: bool,
-    /// Outputs are held in so many bytes.
-    held: Option<usize>,
+    /// Bytes of the ring of each output.
+    buffer_bytes: Option<usize>,
 }
 
 /// In parts.
@@ -220,13 +221,13 @@ fn parts(
         let end = Some(bytes.len() as u64);
         if way.rings { Inflow::ring(Inflow::RING_BYTES_MIN + 13, end) } else { Inflow::window(end) }
     };
-    let job = CallTask {
+    let job = OwnedTask {
         number: 3,
         first_record: 0,
         records: None,
         extents: Vec::new(),
         inputs: inputs.iter().map(|bytes| inflow(bytes)).collect(),
-        held: way.held,
+        buffer_bytes: way.buffer_bytes,
     };
     let mut call = Call::task(executor.core(program), &[], job, limit).unwrap();
     let mut out = vec![Vec::new(); 2];
@@ -249,7 +250,7 @@ fn parts(
             // Something may arrive, and be drained, at any time.
             Advance::OutOfBudget | Advance::Paused => {
                 more(&mut call, 0);
-                if way.held.is_some() {
+                if way.buffer_bytes.is_some() {
                     drain(&mut call, chance.below(2) as usize, chance.below(50));
                 }
             }
@@ -262,7 +263,7 @@ fn parts(
         (0..2).for_each(|output| drain(&mut call, output, u64::MAX));
     }
     let (mut core, kept) = call.finish();
-    if way.held.is_none() && done.is_ok() {
+    if way.buffer_bytes.is_none() && done.is_ok() {
         assert_eq!(kept, out);
     }
     let outputs = done.map_err(|e| e.to_string()).map(|used| {
@@ -301,7 +302,7 @@ proptest! {
                     at_once: [1, 1, 7, 400][chance.below(4) as usize],
                     budget: [None, Some(3), Some(200)][chance.below(3) as usize],
                     rings: *name != "block" && chance.below(2) == 0,
-                    held: [None, Some(1 << 16)][chance.below(2) as usize],
+                    buffer_bytes: [None, Some(1 << 16)][chance.below(2) as usize],
                 };
                 let seen = parts(&program, executor, inputs, limit, way, &mut chance);
                 prop_assert_eq!(&seen, &at_once, "{} {:?} {:?}", name, executor, way);
@@ -319,7 +320,7 @@ fn what_is_longer_than_its_rings_goes_through_them() {
         let at_once = whole(&program, Executor::Interpreter, [&bytes, &[]], None);
         assert!(at_once.outputs.is_ok());
         for executor in [Executor::Interpreter, Executor::Translator] {
-            let way = Way { at_once: 9_000, budget: Some(20_000), rings: true, held: Some((1 << 16) + 24) };
+            let way = Way { at_once: 9_000, budget: Some(20_000), rings: true, buffer_bytes: Some((1 << 16) + 24) };
             assert!(parts(&program, executor, [&bytes, &[]], None, way, &mut chance) == at_once, "{executor:?}");
         }
     }
@@ -328,13 +329,13 @@ fn what_is_longer_than_its_rings_goes_through_them() {
 #[test]
 fn the_end_of_a_stream_may_be_unknown_to_the_last() {
     let program = program(COUNT, false);
-    let job = || CallTask {
+    let job = || OwnedTask {
         number: 0,
         first_record: 0,
         records: None,
         extents: Vec::new(),
         inputs: vec![Inflow::ring(Inflow::RING_BYTES_MIN, None), Inflow::whole(Vec::new())],
-        held: Some(1 << 16),
+        buffer_bytes: Some(1 << 16),
     };
     let stop = &NEVER;
     for executor in [Executor::Interpreter, Executor::Translator] {
@@ -355,8 +356,8 @@ fn the_end_of_a_stream_may_be_unknown_to_the_last() {
         assert_eq!(call.waiting(0).concat(), [3, 4]);
         assert_eq!(call.finish().0.state().unwrap(), (3 + 4 + 2u64).to_le_bytes());
     }
-    // What is not bounded is not held in memory as a whole.
-    let open = CallTask { held: None, ..job() };
+    // An unbounded output is not held in memory as a whole.
+    let open = OwnedTask { buffer_bytes: None, ..job() };
     let error = Call::task(Core::interpreter(&program).unwrap(), &[], open, None).unwrap_err();
     assert!(error.to_string().contains("drained"), "{error}");
 }
@@ -364,13 +365,13 @@ fn the_end_of_a_stream_may_be_unknown_to_the_last() {
 #[test]
 fn a_call_can_be_cancelled_and_its_core_used_again() {
     let (spins, block) = (program(SPINS, false), program(BLOCK, true));
-    let job = |bytes: Vec<u8>| CallTask {
+    let job = |bytes: Vec<u8>| OwnedTask {
         number: 1,
         first_record: 0,
         records: None,
         extents: Vec::new(),
         inputs: vec![Inflow::shared(Arc::new(bytes), 1..3), Inflow::window(Some(0))],
-        held: None,
+        buffer_bytes: None,
     };
     let mut call = Call::task(Core::interpreter(&spins).unwrap(), &[], job(vec![1, 2, 3]), None).unwrap();
     let stop = AtomicBool::new(false);

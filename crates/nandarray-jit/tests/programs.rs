@@ -5,11 +5,11 @@ mod linux;
 
 use std::path::Path;
 
-use linux::{Kind, Outcome, run};
+use linux::{ExecutionEngine, Outcome, run};
 use nandarray_hart::{Rv32, Rv64};
 
 fn both(elf: &[u8]) -> [Outcome; 2] {
-    [Kind::Interpreter, Kind::Eager].map(|kind| match elf[4] {
+    [ExecutionEngine::Interpreter, ExecutionEngine::Eager].map(|kind| match elf[4] {
         1 => run::<Rv32>(elf, kind),
         _ => run::<Rv64>(elf, kind),
     })

@@ -5,8 +5,8 @@
 //! results settled together. Here each position of such a run is the one that fails.
 
 use nandarray_hart::isa::{assemble, encode};
-use nandarray_hart::{Cause, Extensions, Hart, Limits, Memory, Mode, Rv32, Rv64, Stop, Streams, Trap, Xlen};
-use nandarray_jit::{Settings, Translated, When};
+use nandarray_hart::{Cause, Extensions, Hart, HartMode, Limits, Memory, Rv32, Rv64, Stop, Streams, Trap, Xlen};
+use nandarray_jit::{Settings, Translated, TranslationTrigger};
 
 const CODE: u64 = 0x1000;
 const DATA: u64 = 0x3000;
@@ -25,11 +25,14 @@ fn memory(lines: &[String], bits: u32) -> Memory<'static> {
 }
 
 fn translated<X: Xlen>() -> Translated<X> {
-    Translated::with_settings(Extensions::PROGRAM, Settings { when: When::Visited(0), ..Settings::default() })
+    Translated::with_settings(
+        Extensions::PROGRAM,
+        Settings { when: TranslationTrigger::Visited(0), ..Settings::default() },
+    )
 }
 
 fn stores_at_an_edge<X: Xlen>(below: bool) {
-    // Four stores of words, in an order of their own, so many of them beyond the end.
+    // Four stores of words, in an order of their own, `beyond` of them beyond the end.
     for beyond in 0..=4 {
         let offsets = [8, 0, 12, 4];
         let mut lines: Vec<String> =
@@ -101,7 +104,7 @@ fn a_load_beyond_a_window_keeps_what_was_loaded() {
 /// Numbers that leave the host's result in doubt.
 const SPECIAL: [f64; 8] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 5e-324, f64::MAX, f64::MIN_POSITIVE];
 
-/// What can be seen: why it stopped, flags, instructions, registers.
+/// Visible state: why it stopped, flags, instructions, registers.
 fn play<X: Xlen>(
     start: impl Fn(&mut Hart<X>),
     hart: &mut impl AsHart<X>,
@@ -152,7 +155,7 @@ fn run_of_numbers(operation: &[&str]) {
     lines.extend(["addi a0, a0, -1", &format!("bne a0, zero, . - {}", 4 * lines.len() + 4)].map(String::from));
     lines.push("jalr zero, 0(ra)".into());
     let mut memory = memory(&lines, 64);
-    let (mut hart, mut made) = (Hart::<Rv64>::new(Mode::Program, Extensions::PROGRAM), translated::<Rv64>());
+    let (mut hart, mut made) = (Hart::<Rv64>::new(HartMode::Program, Extensions::PROGRAM), translated::<Rv64>());
     let odd = [f64::from_bits(0x7ff0_0000_0000_0001), 1e-160, -1e300];
     // "Inexact" stands, or not; "underflow" and others must rise either way.
     for flags in [0, 1, 31] {

@@ -1,12 +1,12 @@
 //! Promise: the source keeps the shape that it was given: arrows between modules only point down, every file opens with
-//! what it is, none is too long to read, and nothing reads a clock, the environment or the machine's chance. How it is
-//! looked for is `crates/tidy.rs`'.
+//! what it is, none is too long to read, and nothing reads a clock, the environment or the machine's chance. The checks
+//! are those of `crates/tidy.rs`.
 
 #[path = "../../tidy.rs"]
 mod tidy;
 
-/// From the bottom up; a module may use those before it, and itself. `Settings`, `When` and `Translated` stand in the
-/// root, for all.
+/// From the bottom up; a module may use those before it, and itself. `Settings`, `TranslationTrigger` and `Translated`
+/// stand in the root, for all.
 const LAYERS: tidy::Layers = &[
     &["context"],
     &["pace"],
@@ -39,4 +39,9 @@ fn every_file_says_what_it_is_and_ends_in_time() {
 #[test]
 fn time_chance_and_surroundings_come_in_through_the_door() {
     tidy::time_chance_and_surroundings_come_in_through_the_door(&[]);
+}
+
+#[test]
+fn functions_are_seen_at_once() {
+    tidy::functions_are_seen_at_once(&["src", "tests"], &[]);
 }

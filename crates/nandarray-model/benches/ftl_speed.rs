@@ -97,7 +97,13 @@ fn main() {
     reads(&mut ftl, "partly overwritten, 512 GiB");
     println!("then {:.1} MiB", resident_mib() - before);
     drop(ftl);
-    for gc in [GcPolicy::Greedy, GcPolicy::DChoices(11), GcPolicy::CostBenefit, GcPolicy::RoundRobin] {
+    for gc in [
+        GcPolicy::Greedy,
+        GcPolicy::DChoices(11),
+        GcPolicy::CostBenefit,
+        GcPolicy::RoundRobin,
+        GcPolicy::WindowedGreedy(8),
+    ] {
         for blocks in [64, 512] {
             let mut d = d.clone();
             d.geometry.blocks = blocks;

@@ -1,4 +1,4 @@
-//! How many flash operations a CPU second simulates, by the back end and the event queue alone: random 4 KiB reads.
+//! Flash operations simulated a CPU second, by the back end and the event queue alone: random 4 KiB reads.
 //!
 //! `cargo run --release -p nandarray-model --example flash_speed [OPERATIONS [PRESET]]`
 //!
@@ -10,7 +10,7 @@ use std::fs;
 
 use nandarray_model::Ps;
 use nandarray_model::describe::{Description, Scheduling, preset, preset_with};
-use nandarray_model::flash::{Backend, Cause, FlashEvent, Op, Operation, Place};
+use nandarray_model::flash::{Backend, FlashEvent, FlashOp, OpCause, OpKind, PageAddress};
 use nandarray_sim::Events;
 
 /// CPU seconds of this process so far, from its scheduler statistics.
@@ -29,14 +29,14 @@ fn random_reads(description: &Description, depth: u64, operations: u64) -> (f64,
     let mut chance = fastrand::Rng::with_seed(7);
     let mut place = || {
         let draw = chance.u64(..);
-        Place {
+        PageAddress {
             die: ((draw as u32 & 0xFFFF) * g.dies_total()) >> 16,
             plane: (((draw >> 16 & 0xFF) as u32 * g.planes) >> 8) as u16,
             block: ((draw >> 24 & 0xFFFF) as u32 * g.blocks) >> 16,
             page: (((draw >> 40 & 0xFFFF) as u32 * g.pages) >> 16) as u16,
         }
     };
-    let read = |place, token| Operation { op: Op::Read, cause: Cause::Host, place, bytes: 4_096, token };
+    let read = |place, token| FlashOp { op: OpKind::Read, cause: OpCause::Host, place, bytes: 4_096, token };
     let begin = cpu_seconds();
     for token in 0..depth {
         flash.submit(Ps::ZERO, read(place(), token), &mut events);

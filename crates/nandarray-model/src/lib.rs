@@ -1,27 +1,27 @@
-//! The modelled clock of nandarray: what a described device takes, in time and energy, for the commands that the store
-//! executes.
+//! The modelled clock of nandarray: time and energy that a described device needs for the commands of the store.
 //!
-//! Discrete events in integer picoseconds, deterministic ([`nandarray_sim`]); every part is described by [`describe`],
-//! whose numbers name their unit and source.
+//! A deterministic simulation by discrete events in integer picoseconds ([`nandarray_sim`]); every number of a device
+//! is [described](describe) with its unit and source.
 //!
 //! | module | one idea |
 //! | --- | --- |
-//! | `spans` | what can be busy, for timelines |
+//! | `spans` | tracks of parts that can be busy, for timelines |
 //! | `describe` | descriptions in TOML, presets, MQSim's XML |
 //! | `flash` | channels, dies, planes: phases, arbitration, errors, energy |
 //! | `ftl` | conventional, page-mapped flash management under the clock |
 //! | `host` | link, queues, processor cost |
 //! | `workload` | traces and synthetic generators |
-//! | `footprint` | what a command of the store asks of the flash, and where its pages lie |
+//! | `flash_trace` | flash operations of a command of the store, and the layout of its pages |
 //! | `machine` | one platform: fabric, link and clients on one event loop |
-//! | `report` | what came out: time, percentiles, energy, utilisation |
+//! | `report` | results of a run: time, percentiles, energy, utilisation |
 //! | `replay` | a workload on a described device, from settings to a report |
 //! | `timeline` | spans as a trace for Perfetto |
 //! | `store` | the array store under the modelled clock |
 
 pub mod describe;
 pub mod flash;
-pub mod footprint;
+pub mod flash_trace;
+
 pub mod ftl;
 pub mod host;
 pub mod machine;

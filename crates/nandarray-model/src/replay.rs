@@ -1,8 +1,9 @@
-//! A workload on a described device, from settings to a report: what `nandarray.replay` and `nandarray replay` do.
+//! Replays: a workload on a described device, from settings to a report. `nandarray.replay` and `nandarray replay` call
+//! it.
 //!
-//! The device is made, brought into the state it is to be in (empty, full, or as after long use; this takes no modelled
-//! time), and given the requests of a trace or a generator until there are no more. Invariants are checked on every
-//! run: every request ends once, no part is busy for longer than it exists, bytes and energy add up.
+//! The device is preconditioned (empty, full, or as after long use; this takes no modelled time) and gets the requests
+//! of a trace or a generator until there are no more. Invariants are checked on every run: every request ends once, no
+//! part is busy for longer than it exists, bytes and energy add up.
 
 use std::path::PathBuf;
 
@@ -10,34 +11,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::describe::Description;
 use crate::ftl::{FtlError, FtlSetupError, LayOutError};
-use crate::machine::{Machine, Progress, RequestEnded, Status};
-use crate::report::{Latencies, Profile, Report, promise};
+use crate::machine::{DriveProgress, Machine, RequestEnded, RequestStatus};
+use crate::report::{Latencies, Report, WorkloadProfile, promise};
 use crate::timeline::{Timeline, TimelineOptions};
-use crate::workload::{BoxRequests, Boxes, Generator, Source, Synthetic, Trace, TraceSettings, WorkloadError};
+use crate::workload::{BoxRequests, Boxes, Generator, RequestSource, Synthetic, Trace, TraceSettings, WorkloadError};
 use nandarray_sim::Ps;
 
-/// Pages written between two tellings while a device is brought into its steady state.
-const PAGES_A_TELLING: u64 = 1 << 20;
+/// Pages written between two reports of progress while a device is brought into its steady state.
+const PAGES_PER_REPORT: u64 = 1 << 20;
 
-/// What is replayed.
+/// The requests to be replayed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Workload {
-    /// Requests made up.
+    /// Requests from a generator.
     Synthetic(Synthetic),
-    /// Requests of a file.
+    /// Requests from a trace file.
     Trace {
         /// The file.
         path: PathBuf,
-        /// How.
+        /// Settings of the trace.
         #[serde(default)]
         settings: TraceSettings,
     },
-    /// Boxes of an array that lies row by row.
+    /// Requests for boxes of an array that is stored row by row.
     Boxes(Boxes),
 }
 
-/// In which state the device is when the first request comes.
+/// The device's state when the first request arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Precondition {
@@ -46,28 +47,28 @@ pub enum Precondition {
     /// Every byte was written once, in order.
     #[default]
     Full,
-    /// Full, then overwritten at random so many times its capacity.
+    /// Full, then overwritten at random: a number of times its capacity.
     Steady {
         /// Times its capacity, above 0 and at most 100.
         overwrites: f64,
     },
-    /// As random overwrites for long leave it, worked out instead of written: [`crate::ftl::PageMapped::lay_out_used`].
+    /// As after long random overwrites, computed instead of written: [`crate::ftl::PageMapped::lay_out_used`].
     LaidOut,
 }
 
-/// A timeline to be written.
+/// Settings of a timeline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimelineSettings {
     /// The file.
     pub path: PathBuf,
-    /// At most so many spans.
+    /// The most spans that are written.
     #[serde(default = "spans_max")]
     pub spans_max: u64,
-    /// Nothing that ends before this second.
+    /// Spans that end before this second are left out.
     #[serde(default)]
     pub from_s: f64,
-    /// Nothing that begins at or after it; `None`: to the end.
+    /// Spans that begin at or after this second are left out; `None`: none are.
     #[serde(default)]
     pub until_s: Option<f64>,
 }
@@ -76,19 +77,19 @@ fn spans_max() -> u64 {
     TimelineOptions::default().spans_max
 }
 
-/// All of a replay but the device.
+/// Settings of a replay, without the device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplaySettings {
-    /// What.
+    /// The requests to be replayed.
     pub workload: Workload,
-    /// On a device in which state.
+    /// The device's state before the first request.
     #[serde(default)]
     pub precondition: Precondition,
-    /// Of all chance in the device.
+    /// Seed of all chance in the device.
     #[serde(default = "one")]
     pub seed: u64,
-    /// A timeline beside it.
+    /// Settings of the timeline to be written, if there is to be one.
     #[serde(default)]
     pub timeline: Option<TimelineSettings>,
 }
@@ -97,28 +98,28 @@ fn one() -> u64 {
     1
 }
 
-/// How far a replay is.
+/// Progress of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Phase {
-    /// The device is brought into its state; this share of it is done.
+pub enum ReplayPhase {
+    /// The device is being preconditioned; the share that is done.
     Preconditioning(f64),
-    /// Requests are given.
+    /// Requests are being replayed.
     Replaying {
-        /// Share of the workload, where it can be told.
+        /// Share of the workload, where it is known.
         share: Option<f64>,
         /// Requests that have ended.
         requests: u64,
-        /// Bytes that they moved.
+        /// Bytes that these moved.
         bytes: u64,
-        /// Modelled time since the first could arrive.
+        /// Modelled time since the replay began.
         now: Ps,
     },
 }
 
-/// Why there is no report.
+/// The error of a replay.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The workload is not one, or its trace is malformed.
+    /// The workload's settings are invalid, or its trace is malformed.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
     /// The description leaves no flash to manage.
@@ -130,13 +131,13 @@ pub enum ReplayError {
     /// The state after long use is not known for the device.
     #[error("preconditioning: {0}; a number of overwrites writes it instead")]
     LayOut(#[from] LayOutError),
-    /// A setting out of range, in a sentence with its value and its range.
+    /// A setting is out of range; the sentence names its value and its range.
     #[error("{0}")]
     Setting(String),
     /// The timeline could not be written.
     #[error("writing the timeline failed: {0}")]
     Timeline(std::io::Error),
-    /// Whoever was told how far it is wanted no more.
+    /// The callback for progress ended the replay.
     #[error("the replay was interrupted")]
     Interrupted,
 }
@@ -156,18 +157,18 @@ fn timeline(description: &Description, settings: &TimelineSettings) -> Result<Ti
     Timeline::create(&settings.path, &description.name, &description.geometry, options).map_err(ReplayError::Timeline)
 }
 
-/// Brings the device into its state.
+/// Brings the device into its state before the first request.
 fn precondition(
     machine: &mut Machine,
     settings: &ReplaySettings,
-    tell: &mut dyn FnMut(Phase) -> bool,
+    on_progress: &mut dyn FnMut(ReplayPhase) -> bool,
 ) -> Result<(), ReplayError> {
     let failed = ReplayError::Precondition;
     match settings.precondition {
         Precondition::Empty => Ok(()),
         Precondition::Full => machine.ftl().fill_sequential().map_err(failed),
         Precondition::LaidOut => {
-            if !tell(Phase::Preconditioning(0.0)) {
+            if !on_progress(ReplayPhase::Preconditioning(0.0)) {
                 return Err(ReplayError::Interrupted);
             }
             Ok(machine.ftl().lay_out_used(settings.seed)?)
@@ -182,12 +183,12 @@ fn precondition(
             let pages = (capacity as f64 * overwrites).ceil() as u64;
             let mut done = 0;
             while done < pages {
-                if !tell(Phase::Preconditioning(done as f64 / pages as f64)) {
+                if !on_progress(ReplayPhase::Preconditioning(done as f64 / pages as f64)) {
                     return Err(ReplayError::Interrupted);
                 }
-                let now = PAGES_A_TELLING.min(pages - done);
+                let now = PAGES_PER_REPORT.min(pages - done);
                 // Each stretch has a seed of its own, from the run's.
-                let seed = settings.seed ^ (done / PAGES_A_TELLING + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let seed = settings.seed ^ (done / PAGES_PER_REPORT + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 machine.ftl().steady_state(seed, capacity, now).map_err(failed)?;
                 done += now;
             }
@@ -196,41 +197,42 @@ fn precondition(
     }
 }
 
-/// Replays a workload on a device. `tell` hears now and then how far it is and ends the replay by returning `false`.
+/// Replays a workload on a device. `on_progress` is called now and then with the progress and ends the replay by
+/// returning `false`.
 ///
 /// # Errors
 /// If a setting is out of range, the workload cannot be read or does not fit the device, the timeline cannot be
-/// written, or `tell` wanted an end. Requests that fail are no error: the report counts them.
+/// written, or `on_progress` returned `false`. Requests that fail are no error: the report counts them.
 ///
 /// # Panics
-/// If what came out does not add up, which is a defect of the model.
+/// If the report does not add up, which is a defect of the model.
 pub fn replay(
     description: &Description,
     settings: &ReplaySettings,
-    tell: &mut dyn FnMut(Phase) -> bool,
+    on_progress: &mut dyn FnMut(ReplayPhase) -> bool,
 ) -> Result<Report, ReplayError> {
     let timeline = settings.timeline.as_ref().map(|t| timeline(description, t)).transpose()?;
     let mut machine = Machine::new(description, settings.seed, timeline.as_ref().map(Timeline::spans));
     machine.attach_blocks(settings.seed)?;
     let capacity_bytes = machine.capacity_bytes();
-    let mut source: Box<dyn Source> = match &settings.workload {
+    let mut source: Box<dyn RequestSource> = match &settings.workload {
         Workload::Synthetic(synthetic) => Box::new(Generator::new(synthetic.clone(), capacity_bytes)?),
         Workload::Boxes(boxes) => Box::new(BoxRequests::new(boxes.clone(), capacity_bytes)?),
         Workload::Trace { path, settings } => Box::new(Trace::open(path, *settings, capacity_bytes)?),
     };
-    precondition(&mut machine, settings, tell)?;
+    precondition(&mut machine, settings, on_progress)?;
     let mut latencies = Latencies::default();
     let mut interrupted = false;
-    let mut progress = |p: Progress| {
-        let phase = Phase::Replaying { share: p.share, requests: p.requests, bytes: p.bytes, now: p.now };
-        interrupted |= !tell(phase);
+    let mut progress = |p: DriveProgress| {
+        let phase = ReplayPhase::Replaying { share: p.share, requests: p.requests, bytes: p.bytes, now: p.now };
+        interrupted |= !on_progress(phase);
         !interrupted
     };
-    let mut each = |ended: &RequestEnded| {
+    let mut on_end = |ended: &RequestEnded| {
         let request = &ended.request;
-        latencies.record(request.op, request.bytes, ended.arrived, ended.done, ended.status == Status::Success);
+        latencies.record(request.op, request.bytes, ended.arrived, ended.done, ended.status == RequestStatus::Success);
     };
-    let driven = machine.drive(source.as_mut(), &mut each, &mut progress);
+    let driven = machine.drive(source.as_mut(), &mut on_end, &mut progress);
     if interrupted {
         return Err(ReplayError::Interrupted);
     }
@@ -239,14 +241,15 @@ pub fn replay(
     report.check().unwrap_or_else(|e| panic!("the report does not add up: {e}"));
     if let Workload::Synthetic(synthetic) = &settings.workload {
         if let Some(spec) = &description.spec {
-            report.promises = promise::promises(spec, Profile::of(synthetic), &report);
+            report.promises = promise::promises(spec, WorkloadProfile::of(synthetic), &report);
         }
     }
     let limit_w = description.spec.as_ref().and_then(|spec| spec.power_limit_uw).map(|uw| uw as f64 * 1e-6);
     if let Some(limit_w) = limit_w.filter(|&limit_w| report.energy.device_w > limit_w) {
         let device_w = report.energy.device_w;
         report.notes.push(format!(
-            "the device took {device_w:.1} W, more than the {limit_w} W that its form factor allows: a real one would slow down"
+            "the device took {device_w:.1} W, more than the {limit_w} W that its form factor allows: a real one would \
+             slow down"
         ));
     }
     report.notes.push(match settings.precondition {

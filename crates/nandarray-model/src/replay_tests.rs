@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::describe::{preset, preset_with};
-use crate::workload::boxes::Part;
+use crate::workload::boxes::ArrayBox;
 use crate::workload::{Arrival, Pattern, Size};
 use std::io::Write;
 
@@ -104,8 +104,8 @@ fn a_replay_can_be_watched_and_ended() {
         heard.len() < 3
     });
     assert!(matches!(error, Err(ReplayError::Interrupted)));
-    assert_eq!(heard[0], Phase::Preconditioning(0.0));
-    let Phase::Replaying { share: Some(share), requests, .. } = heard[2] else { panic!("{heard:?}") };
+    assert_eq!(heard[0], ReplayPhase::Preconditioning(0.0));
+    let ReplayPhase::Replaying { share: Some(share), requests, .. } = heard[2] else { panic!("{heard:?}") };
     assert!(share > 0.0 && share < 1.0 && requests > 0);
 }
 
@@ -161,7 +161,7 @@ fn a_column_of_rows_is_bound_by_the_channels_it_lies_in() {
             shape: vec![2048, 8192],
             item_bytes: 8,
             offset_bytes: 0,
-            boxes: vec![Part { start: vec![0, start], count: vec![2048, count] }],
+            boxes: vec![ArrayBox { start: vec![0, start], count: vec![2048, count] }],
             request_bytes_max: 2 << 20,
             depth: 64,
         };
@@ -237,8 +237,8 @@ fn a_host_core_that_is_the_bound_is_told() {
     // One core submits and completes a request in 1.5 us.
     let one = run("tlc-enterprise", reads(1), Precondition::Full).unwrap();
     assert!((one.read.iops / 666_667.0 - 1.0).abs() < 0.02, "{} IOPS", one.read.iops);
-    let told = one.notes.iter().find(|n| n.contains("the bound")).unwrap_or_else(|| panic!("{:?}", one.notes));
-    assert!(told.contains("host core 0") && told.contains("1.50 us a request"), "{told}");
+    let note = one.notes.iter().find(|n| n.contains("the bound")).unwrap_or_else(|| panic!("{:?}", one.notes));
+    assert!(note.contains("host core 0") && note.contains("1.50 us a request"), "{note}");
     let many = run("tlc-enterprise", reads(8), Precondition::Full).unwrap();
     assert!(many.read.iops > 1.5 * one.read.iops);
     assert!(!many.notes.iter().any(|n| n.contains("the bound")), "{:?}", many.notes);

@@ -1,10 +1,10 @@
-//! The tracks of a modelled device: its parts that can be busy, and the spans that they hand to a timeline.
+//! The tracks of a modelled device: its parts that can be busy, and the spans that they report to a timeline.
 //!
-//! A part that was built without a taker spends one branch on this.
+//! A part that was built without a sink spends one branch on this.
 
-use crate::flash::Cause;
+use crate::flash::OpCause;
 
-/// Something that can be busy with one thing at a time.
+/// A track of a timeline: a part of the device or the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Track {
     /// A host core.
@@ -15,7 +15,7 @@ pub enum Track {
     LinkUp,
     /// A controller core.
     Core(u32),
-    /// A controller stage that is hardware of its own, by its place in `Controller::stage_cores`.
+    /// A controller stage that is hardware of its own, by its index in `Controller::stage_cores`.
     Stage(u32),
     /// The DRAM port.
     Dram,
@@ -27,10 +27,10 @@ pub enum Track {
     Request(u32),
 }
 
-/// One busy time of a part of the device.
-pub type Span = nandarray_sim::Span<Track, Cause>;
+/// An interval in which a part of the device was busy.
+pub type DeviceSpan = nandarray_sim::BusySpan<Track, OpCause>;
 
-/// Takes the spans of a device: whatever takes [`Span`]s.
-pub trait Spans: nandarray_sim::Spans<Span> {}
+/// A receiver of a device's spans.
+pub trait DeviceSpanSink: nandarray_sim::SpanSink<DeviceSpan> {}
 
-impl<T: nandarray_sim::Spans<Span> + ?Sized> Spans for T {}
+impl<T: nandarray_sim::SpanSink<DeviceSpan> + ?Sized> DeviceSpanSink for T {}

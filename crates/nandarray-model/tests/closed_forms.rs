@@ -6,8 +6,8 @@
 
 use nandarray_model::Ps;
 use nandarray_model::describe::{self, Description};
-use nandarray_model::machine::{Machine, Status};
-use nandarray_model::workload::{Listed, Request, RequestOp};
+use nandarray_model::machine::{Machine, RequestStatus};
+use nandarray_model::workload::{IoRequest, RequestList, RequestOp};
 
 const US_A_BYTE: f64 = 0.003;
 const PAGE: u64 = 8_192;
@@ -17,7 +17,7 @@ fn link(bytes: u64) -> f64 {
     (bytes + bytes.div_ceil(128) * 28) as f64 / 4_000.0
 }
 
-/// What the command and its completion take on the link.
+/// Microseconds of a command and its completion on the link.
 fn entries() -> f64 {
     link(64) + link(16)
 }
@@ -26,20 +26,20 @@ fn device(overrides: &[(&str, &str)]) -> Description {
     describe::preset_with("mqsim-ideal", overrides).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Runs so many requests of a size, one behind the other in address, from 0; modelled microseconds, and mean latency.
+/// Runs `n` requests of a size, one behind the other in address, from 0; modelled microseconds, and mean latency.
 fn run(d: &Description, op: RequestOp, bytes: u64, depth: u32, n: u64) -> (f64, f64) {
     let mut machine = Machine::new(d, 1, None);
     machine.attach_blocks(1).unwrap();
     if op == RequestOp::Read {
         machine.ftl().fill_sequential().unwrap();
     }
-    let requests = (0..n).map(|i| Request { at: None, op, stream: 0, offset_bytes: i * bytes, bytes });
+    let requests = (0..n).map(|i| IoRequest { at: None, op, stream: 0, offset_bytes: i * bytes, bytes });
     let mut took = Ps::ZERO;
     let each = &mut |e: &nandarray_model::machine::RequestEnded| {
-        assert_eq!(e.status, Status::Success);
+        assert_eq!(e.status, RequestStatus::Success);
         took += e.done - e.arrived;
     };
-    machine.drive(&mut Listed::new(requests, Some(depth)), each, &mut |_| true).unwrap();
+    machine.drive(&mut RequestList::new(requests, Some(depth)), each, &mut |_| true).unwrap();
     (machine.now().us(), took.us() / n as f64)
 }
 
@@ -77,7 +77,7 @@ fn one_write_at_a_time() {
     }
 }
 
-/// Reads every page of every plane of one channel in turn, so many at once, for long; microseconds a page.
+/// Reads every page of every plane of one channel in turn, many at once, for long; microseconds a page.
 fn channel_page_us(overrides: &[(&str, &str)]) -> f64 {
     let one = [("geometry.channels", "1"), ("ftl.striping", "static PWDC")];
     let all: Vec<_> = one.into_iter().chain(overrides.iter().copied()).collect();
@@ -165,8 +165,8 @@ fn reads_cross_dram_as_often_as_described() {
     let past = |rate: &'static str| device(&[("dram.rate", rate), ("dram.read_crossings", "0")]);
     let us = |rate| run(&past(rate), RequestOp::Read, 128 << 10, 32, 1_000).0;
     assert_eq!(us("100 MB/s"), us("ideal"));
-    // Software that translates spaces reads whole pages past it, too: `tests/store.rs`. What the device assembles lies
-    // in it.
+    // Software that translates spaces reads whole pages past it, too: `tests/store.rs`. Data that the device assembles
+    // lies in DRAM.
 }
 
 /// A device of no preset: 2 to 12 channels, 1 to 4 dies and planes, pages of 4 to 16 KiB, 400 to 2,400 MT/s, links of 2
@@ -200,13 +200,13 @@ fn geometries_drawn_by_chance_are_as_their_closed_forms() {
         // Into the DRAM and out of it.
         let dram = |bytes: u64| 2.0 * (bytes as f64 / d.dram.bytes_per_s as f64 * 1e6 + d.dram.t_access.us());
         let entries = link(64) + link(16);
-        let told = |what: &str| format!("seed {seed}, {drawn:?}: {what}");
+        let message = |what: &str| format!("seed {seed}, {drawn:?}: {what}");
         for bytes in [4_096, page] {
             let want = entries + 0.290 + 75.020 + 0.030 + bus(bytes) + dram(bytes) + link(bytes);
-            within(&told("a read alone"), run(&d, RequestOp::Read, bytes, 1, 100).1, want);
+            within(&message("a read alone"), run(&d, RequestOp::Read, bytes, 1, 100).1, want);
         }
         let want = entries + link(page) + dram(page) + 0.361 + bus(page) + 750.020;
-        within(&told("a write alone"), run(&d, RequestOp::Write, page, 1, 50).1, want);
+        within(&message("a write alone"), run(&d, RequestOp::Write, page, 1, 50).1, want);
         // Every channel full of pages that are sensed in no time: as wide commands as there are planes, or one each.
         let free = [("link.rate", "200 GB/s"), ("dram.rate", "ideal")];
         let fast = with(&[("nand.t_read", "5 us"), ("ftl.striping", "static CPWD"), free[0], free[1]]);
@@ -217,12 +217,12 @@ fn geometries_drawn_by_chance_are_as_their_closed_forms() {
         let [joined, single] = [(0.290 + further * (planes - 1.0)) / planes, 0.290]
             .map(|command| f64::from(fast.geometry.channels) * page as f64 / (command + 0.030 + bus(page)));
         let (least, most) = (joined.min(single), joined.max(single));
-        eprintln!("{}", told(&format!("{rate:.1} B/us of {joined:.1} joined, {single:.1} not")));
-        assert!(rate > 0.99 * least && rate < 1.01 * most, "{}", told(&format!("{rate} of {least} to {most}")));
+        eprintln!("{}", message(&format!("{rate:.1} B/us of {joined:.1} joined, {single:.1} not")));
+        assert!(rate > 0.99 * least && rate < 1.01 * most, "{}", message(&format!("{rate} of {least} to {most}")));
         // A link slower than the flash.
         let slow = with(&[("nand.t_read", "5 us"), ("link.rate", "500 MB/s")]);
         let (bytes, n) = (128 << 10, 1_000);
         let each = (bytes / page) as f64 * (page + page.div_ceil(128) * 28) as f64 / 500.0 + (16 + 28) as f64 / 500.0;
-        within(&told("reads over a slow link"), run(&slow, RequestOp::Read, bytes, 32, n).0 / n as f64, each);
+        within(&message("reads over a slow link"), run(&slow, RequestOp::Read, bytes, 32, n).0 / n as f64, each);
     }
 }

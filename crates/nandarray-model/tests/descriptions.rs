@@ -3,7 +3,7 @@
 
 mod hostile;
 
-use nandarray_model::describe::{self, KEYS, Kind, Sheet, Value, preset_text, presets};
+use nandarray_model::describe::{self, KEYS, Sheet, Value, ValueKind, preset_text, presets};
 use proptest::prelude::*;
 
 /// A description that is right: the preset for tests, by its text.
@@ -142,7 +142,7 @@ fn every_number_has_a_source() {
     assert!(!refused(&own).contains("nand.t_erase"));
     wrong("[bus]", "[bus.sources]\nt_suspend_command = \"x\"\n[bus]", &["bus.sources.t_suspend_command", "of nothing"]);
     wrong("[bus]\nsource = \"choice\"", "[bus]\nsource = \"\"", &["bus.source", "empty"]);
-    // What a description builds on brings its own sources, what it changes needs one.
+    // A base brings its own sources; a value that is changed needs a new one.
     let said = refused("name = \"x\"\nbase = \"tiny\"\n[nand]\nt_erase = \"2 ms\"\n");
     assert!(said.contains("nand.t_erase") && said.contains("has no source"), "{said}");
 }
@@ -170,14 +170,15 @@ fn what_is_missing_is_listed() {
 
 #[test]
 fn a_description_builds_on_another() {
-    let text = "name = \"faster\"\nsummary = \"s\"\nbase = \"mqsim-ideal\"\n[nand]\nsource = \"a guess\"\nt_read = \"25 us\"\n";
-    let sheet = Sheet::parse(text).unwrap();
+    let head = "name = \"faster\"\nsummary = \"s\"\nbase = \"mqsim-ideal\"\n";
+    let text = format!("{head}[nand]\nsource = \"a guess\"\nt_read = \"25 us\"\n");
+    let sheet = Sheet::parse(&text).unwrap();
     assert_eq!(sheet.bases(), ["mqsim-ideal", "mqsim-default"]);
     assert_eq!(sheet.get("nand.t_read").unwrap().source, "a guess");
     assert!(sheet.get("nand.t_erase").unwrap().source.starts_with("MQSim"));
     let description = sheet.description().unwrap();
     assert_eq!(description.geometry, describe::preset("mqsim-default").unwrap().geometry);
-    // A line is told of the text's own values only.
+    // Only values of the text itself have a line.
     let said = refused(&text.replace("25 us", "25 s"));
     assert!(said.contains("line 6"), "{said}");
 }
@@ -275,7 +276,10 @@ proptest! {
     }
 
     #[test]
-    fn noise_never_panics(data in prop::collection::vec(any::<u8>(), 0..200), text in "[<>/a-zA-Z_=\"\\[\\]. 0-9\n]{0,200}") {
+    fn noise_never_panics(
+        data in prop::collection::vec(any::<u8>(), 0..200),
+        text in "[<>/a-zA-Z_=\"\\[\\]. 0-9\n]{0,200}",
+    ) {
         for data in [&data[..], text.as_bytes()] {
             hostile::description(data);
             hostile::configuration(data);
@@ -289,10 +293,10 @@ fn every_key_has_a_meaning_and_a_range_in_words() {
         assert!(!key.meaning.is_empty() && !key.kind.allowed().is_empty(), "{}", key.path);
         assert!(key.path.split('.').count() == 2);
     }
-    assert!(matches!(KEYS[0].kind, Kind::Count(1, _)));
+    assert!(matches!(KEYS[0].kind, ValueKind::Count(1, _)));
 }
 
-/// What is described can be modelled: every preset becomes a device with its flash management.
+/// Every preset becomes a device with its flash management.
 #[test]
 fn every_preset_becomes_a_device() {
     for name in presets() {

@@ -1,10 +1,10 @@
-//! Promise: many commands can be in flight on a modelled device. What they see of each other is what their order says,
-//! what they take is what so many in flight take, one history gives one trace, and power lost meanwhile loses nothing
-//! that a flush promised.
+//! Promise: many commands can be in flight on a modelled device. They see each other's effects as their order says,
+//! take the time that such a number in flight takes, one history gives one trace, and lost power loses nothing that a
+//! flush promised.
 
 use std::sync::Arc;
 
-use nandarray::nvme::{Blocks, Controller, Lent, NewNamespace, Status};
+use nandarray::nvme::{Blocks, Controller, DataBuffer, NewNamespace, Status};
 use nandarray::probe::FlightId;
 use nandarray::{
     BufferMut, Device, Error, Mode, NewSpace, Options, OwnedCommand, OwnedTarget, Result, Source, SpaceId, Target,
@@ -12,7 +12,7 @@ use nandarray::{
 };
 use nandarray_model::Ps;
 use nandarray_model::describe::{self, Description};
-use nandarray_model::store::{self, Bytes, Clock, IN_FLIGHT_MAX, power::WriteLog};
+use nandarray_model::store::{self, Backing, Clock, IN_FLIGHT_MAX, power::WriteLog};
 use parking_lot::Mutex;
 
 type Slot = Arc<Mutex<Option<Result<()>>>>;
@@ -56,7 +56,7 @@ fn boxed(start: &[u64], count: &[u64]) -> OwnedTarget {
 impl Modelled {
     fn open(description: &Description) -> Self {
         let options = Options::default();
-        let (device, clock) = store::open(&Bytes::Memory, Mode::Append, &options, description, None).unwrap();
+        let (device, clock) = store::open(&Backing::Memory, Mode::Append, &options, description, None).unwrap();
         Self { device: Arc::new(device), clock, order: Arc::default() }
     }
 
@@ -136,7 +136,7 @@ fn a_read_sees_writes_before_it_and_none_behind_it() {
     let order = store.delivered();
     let at = |n| order.iter().position(|&o| o == n).unwrap();
     assert!(at(1) < at(2) && at(2) < at(3), "{order:?}");
-    assert!(at(4) < at(2), "what touches other blocks waits for nobody: {order:?}");
+    assert!(at(4) < at(2), "a command on other blocks does not wait: {order:?}");
     store.device.close().unwrap();
 }
 
@@ -165,7 +165,7 @@ fn flush_resize_and_delete_have_their_places_in_the_order() {
     store.device.close().unwrap();
 }
 
-/// Modelled time of 512 reads of a page, so many in flight: by commands in flight, and by a batch.
+/// Modelled time of 512 reads of a page, `depth` in flight: by commands in flight, and by a batch.
 fn times(depth: usize) -> (Ps, Ps) {
     let place = |i: u64| i * 37 % 1024;
     let store = Modelled::open(&device(&[]));
@@ -238,7 +238,7 @@ fn one_history_gives_one_trace() {
     assert_eq!(run(false), run(true));
 }
 
-/// Every read gives what a sequence of the commands in the order in which they were given gives; seeds printed on
+/// Every read gives the result of executing the commands one by one, in order of submission; seeds printed on
 /// failure.
 #[test]
 fn commands_in_flight_give_what_one_after_the_other_gives() {
@@ -278,7 +278,7 @@ fn what_ends_may_give_more() {
     let a = rows(&store);
     let store = Arc::new(store);
     let kept: Arc<Mutex<Vec<Flown>>> = Arc::default();
-    // A chain of reads, each given by the delivery of the one before.
+    // A chain of reads, each submitted by the delivery of the one before.
     fn next(store: &Arc<Modelled>, kept: &Arc<Mutex<Vec<Flown>>>, a: SpaceId, left: u64) {
         if left == 0 {
             return;
@@ -384,15 +384,15 @@ fn a_store_without_a_clock_executes_what_is_submitted() {
 
 const SIDE: u64 = 48;
 
-/// Runs writes of whole blocks and flushes, eight in flight; the power fails after so many events. Gives what survives,
-/// and for each block the values that it had, with how many of them a flush had promised.
+/// Runs writes of whole blocks and flushes, eight in flight; the power fails after `fail_after` events. Returns the
+/// medium that survives, and for each block its values so far, with how many of them a flush had promised.
 fn until_power_fails(seed: u64, fail_after: u64) -> (Option<nandarray::SparseMedia>, Vec<(Vec<u32>, usize)>, u64) {
     let small = [("geometry.blocks", "40"), ("ftl.over_provisioning", "40 %"), ("ftl.gc_urgent_blocks", "1")];
     let description = describe::preset_with("tiny", &small).unwrap();
     let writes = Arc::new(Mutex::new(WriteLog::default()));
     let options = Options { seed, ..Options::default() };
     let (device, clock) =
-        store::open_logged(&Bytes::Memory, Mode::Append, &options, &description, None, Some(writes.clone())).unwrap();
+        store::open_logged(&Backing::Memory, Mode::Append, &options, &description, None, Some(writes.clone())).unwrap();
     let store = Modelled { device: Arc::new(device), clock, order: Arc::default() };
     let a = store.create("a", &[SIDE, SIDE], &[16, 16]);
     store.device.execute(command::Flush).unwrap();
@@ -474,7 +474,7 @@ fn nvme_completions_come_later_and_in_any_order() {
     let new = NewNamespace { nsid: 1, nsze: 4096, lba_bytes: 4096, compression: None, key: None };
     controller.create_namespace(&new).unwrap();
     let done: Arc<Mutex<Vec<(u16, Status, Ps)>>> = Arc::default();
-    let give = |cid: u16, command: nandarray::nvme::NvmeCommand, lent: Lent<'_>| {
+    let give = |cid: u16, command: nandarray::nvme::NvmeCommand, lent: DataBuffer<'_>| {
         let (done, clock) = (done.clone(), store.clock.clone());
         // SAFETY: the buffers below outlive the drain at the end.
         unsafe {
@@ -488,17 +488,21 @@ fn nvme_completions_come_later_and_in_any_order() {
         give(
             i as u16,
             nandarray::nvme::NvmeCommand::Write(Blocks::new(1, i as u64 * 40, 2)),
-            Lent::to_controller(data),
+            DataBuffer::to_controller(data),
         );
     }
     let forced = vec![200u8; 4096];
     let fua = Blocks { fua: true, ..Blocks::new(1, 4000, 1) };
-    give(100, nandarray::nvme::NvmeCommand::Write(fua), Lent::to_controller(&forced));
+    give(100, nandarray::nvme::NvmeCommand::Write(fua), DataBuffer::to_controller(&forced));
     let mut back: Vec<Vec<u8>> = vec![vec![0; 8192]; 64];
     for (i, back) in back.iter_mut().enumerate() {
-        give(200 + i as u16, nandarray::nvme::NvmeCommand::Read(Blocks::new(1, i as u64 * 40, 2)), Lent::to_host(back));
+        give(
+            200 + i as u16,
+            nandarray::nvme::NvmeCommand::Read(Blocks::new(1, i as u64 * 40, 2)),
+            DataBuffer::to_host(back),
+        );
     }
-    give(300, nandarray::nvme::NvmeCommand::Read(Blocks::new(1, 5000, 1)), Lent::NONE);
+    give(300, nandarray::nvme::NvmeCommand::Read(Blocks::new(1, 5000, 1)), DataBuffer::NONE);
     assert_eq!(
         std::mem::take(&mut *done.lock()).iter().map(|d| (d.0, d.1)).collect::<Vec<_>>(),
         [(300, Status::LBA_OUT_OF_RANGE)]

@@ -9,7 +9,7 @@
 use nandarray_model::Ps;
 use nandarray_model::describe;
 use nandarray_model::machine::Machine;
-use nandarray_model::workload::{Listed, Request, RequestOp};
+use nandarray_model::workload::{IoRequest, RequestList, RequestOp};
 
 struct Row {
     name: &'static str,
@@ -51,14 +51,14 @@ fn run(row: &Row, scheduling: &str) -> (f64, f64) {
     let places = machine.capacity_bytes() / row.bytes;
     let mut chance = fastrand::Rng::with_seed(7);
     let n = if row.bytes > 100_000 { 3_000u64 } else { 30_000 };
-    let requests = (0..n).map(|i| Request {
+    let requests = (0..n).map(|i| IoRequest {
         at: None,
         op: if chance.f64() < row.reads { RequestOp::Read } else { RequestOp::Write },
         stream: 0,
         offset_bytes: row.bytes * if row.sequential { i % places } else { chance.u64(0..places) },
         bytes: row.bytes,
     });
-    let mut source = Listed::new(requests, Some(row.depth));
+    let mut source = RequestList::new(requests, Some(row.depth));
     let mut took = Ps::ZERO;
     machine.drive(&mut source, &mut |e| took += e.done - e.arrived, &mut |_| true).unwrap();
     (n as f64 / machine.now().seconds(), took.us() / n as f64)
@@ -88,15 +88,15 @@ fn an_open_loop_row_comes_out() {
     let places = machine.capacity_bytes() / 4096;
     let mut chance = fastrand::Rng::with_seed(3);
     let mut at = 0.0;
-    let requests: Vec<Request> = (0..60_000)
+    let requests: Vec<IoRequest> = (0..60_000)
         .map(|_| {
             at -= (1.0 - chance.f64()).ln() / 97_924.0;
             let offset_bytes = 4096 * chance.u64(0..places);
-            Request { at: Some(Ps::from_seconds(at)), op: RequestOp::Read, stream: 0, offset_bytes, bytes: 4096 }
+            IoRequest { at: Some(Ps::from_seconds(at)), op: RequestOp::Read, stream: 0, offset_bytes, bytes: 4096 }
         })
         .collect();
     let (mut took, n) = (Ps::ZERO, requests.len() as f64);
-    machine.drive(&mut Listed::new(requests, None), &mut |e| took += e.done - e.arrived, &mut |_| true).unwrap();
+    machine.drive(&mut RequestList::new(requests, None), &mut |e| took += e.done - e.arrived, &mut |_| true).unwrap();
     let mean_us = took.us() / n;
     assert!((mean_us / 108.3 - 1.0).abs() < 0.02, "{mean_us:.1} us; MQSim 108.3");
 }

@@ -1,5 +1,5 @@
-//! Promise: where cells are programmed a word line at once, sequential writes come within 10 % of what the description
-//! says that dies, channels and link give; nothing that is asked for is left waiting for the rest of a word line.
+//! Promise: where cells are programmed a word line at once, sequential writes come within 10 % of the rate that dies,
+//! channels and link have by the description; no request is left waiting for the rest of a word line.
 
 #[path = "../benches/model/cases.rs"]
 #[allow(missing_docs, unreachable_pub, dead_code, reason = "shared with a benchmark, which uses all of it")]
@@ -34,7 +34,7 @@ fn sequential_writes_fill_word_lines() {
     for name in ["tlc-enterprise", "qlc-enterprise"] {
         comes_near(&describe::preset(name).unwrap());
     }
-    // What bounds the QLC drive is its link: with a faster one, a buffer for all of its dies and a DRAM to match, the
+    // The QLC drive is bound by its link; with a faster one, a buffer for all of its dies and a DRAM to match, by its
     // dies.
     let wide = [("link.rate", "PCIe 5 x16"), ("ftl.write_cache", "512 MiB"), ("dram.rate", "ideal")];
     comes_near(&describe::preset_with("qlc-enterprise", &wide).unwrap());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nandarray::{BufferMut, Device, Mode, NewSpace, Options, Source, SpaceId, Target, command};
 use nandarray_model::describe::{self, Description};
-use nandarray_model::store::{self, Bytes, power::WriteLog};
+use nandarray_model::store::{self, Backing, power::WriteLog};
 use parking_lot::Mutex;
 
 const SIDE: u64 = 48;
@@ -33,7 +33,8 @@ fn contents(store: &Device, space: SpaceId) -> Vec<u32> {
     to
 }
 
-/// What a run left: the states after each command that changes something, which of them was flushed, what survived.
+/// A run's outcome: the states after each command that changes something, the last flushed one, the medium that
+/// survived.
 struct Run {
     states: Vec<Vec<u32>>,
     flushed: usize,
@@ -41,12 +42,12 @@ struct Run {
     events: u64,
 }
 
-/// Runs the workload; the power fails after so many events.
+/// Runs the workload; the power fails after `fail_after` events.
 fn run(description: &Description, seed: u64, fail_after: u64) -> Run {
     let writes = Arc::new(Mutex::new(WriteLog::default()));
     let options = Options { seed, ..Options::default() };
     let (store, clock) =
-        store::open_logged(&Bytes::Memory, Mode::Append, &options, description, None, Some(writes.clone())).unwrap();
+        store::open_logged(&Backing::Memory, Mode::Append, &options, description, None, Some(writes.clone())).unwrap();
     let new = NewSpace {
         name: "a",
         shape: &[SIDE, SIDE],
@@ -131,7 +132,7 @@ fn power_lost_at_any_event_leaves_a_prefix() {
                 between += u32::from(which < Some(lost.states.len() - 1));
             }
         }
-        // Moments were looked at, and at some of them something was lost: else nothing was tested.
+        // Some of the tried moments lost data; otherwise nothing was tested.
         assert!(looked >= 100 && between >= 10, "{looked} moments, something lost at {between}");
     }
 }

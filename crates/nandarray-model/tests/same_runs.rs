@@ -10,7 +10,7 @@ use std::sync::Arc;
 use nandarray::{BufferMut, Device, Mode, NewSpace, Options, Source, SpaceId, Target, command};
 use nandarray_model::describe::{self, Description};
 use nandarray_model::machine::Machine;
-use nandarray_model::store::{self, Bytes, Clock};
+use nandarray_model::store::{self, Backing, Clock};
 use nandarray_model::workload::{Arrival, Generator, Pattern, Size, Synthetic};
 
 const GOLDEN: &str = include_str!("same_runs/golden.txt");
@@ -118,7 +118,7 @@ impl Modelled {
 /// batches, flushes.
 fn stored(description: &Description) -> String {
     let options = Options::default();
-    let (device, clock) = store::open(&Bytes::Memory, Mode::Append, &options, description, None).unwrap();
+    let (device, clock) = store::open(&Backing::Memory, Mode::Append, &options, description, None).unwrap();
     let store = Modelled { device, clock };
     let (wide, square) = (store.array("wide", &[8, 256]), store.array("square", &[64, 64]));
     for space in [wide, square] {

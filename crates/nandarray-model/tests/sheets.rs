@@ -7,7 +7,7 @@
 mod cases;
 
 use nandarray_model::describe;
-use nandarray_model::report::promise::{Profile, promises};
+use nandarray_model::report::promise::{WorkloadProfile, promises};
 
 #[test]
 fn presets_keep_what_they_claim() {
@@ -18,7 +18,7 @@ fn presets_keep_what_they_claim() {
         for case in cases::sheet(&d, &spec, 40_000, 1) {
             let (report, counted) = case.run(&mut case.machine(&d));
             assert_eq!(counted.failed, 0, "{name}: {}", case.name);
-            for promise in promises(&spec, Profile::of(&case.load), &report) {
+            for promise in promises(&spec, WorkloadProfile::of(&case.load), &report) {
                 compared += 1;
                 if !(0.85..=1.15).contains(&promise.ratio) {
                     wrong.push(format!("{name}, {}: {promise:?}", case.name));

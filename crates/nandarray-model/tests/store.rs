@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nandarray::{BufferMut, Device, Mode, NewSpace, Options, Source, SpaceId, Target, command};
 use nandarray_model::Ps;
 use nandarray_model::describe::{self, Description};
-use nandarray_model::store::{self, Bytes, Clock};
+use nandarray_model::store::{self, Backing, Clock};
 
 fn device(overrides: &[(&str, &str)]) -> Description {
     describe::preset_with("mqsim-ideal", overrides).unwrap()
@@ -31,7 +31,7 @@ impl Modelled {
     }
 }
 
-fn open(description: &Description, bytes: &Bytes) -> Modelled {
+fn open(description: &Description, bytes: &Backing) -> Modelled {
     let (device, clock) = store::open(bytes, Mode::Append, &Options::default(), description, None).unwrap();
     Modelled { device, clock }
 }
@@ -88,7 +88,7 @@ fn read(store: &Modelled, space: SpaceId, start: &[u64], count: &[u64]) -> Vec<u
 fn bytes_are_real_and_time_passes() {
     for in_device in ["true", "false"] {
         let d = device(&[("controller.spaces_in_device", in_device)]);
-        let store = open(&d, &Bytes::Memory);
+        let store = open(&d, &Backing::Memory);
         let a = create(&store, "a", &[512, 512], &[128, 128]);
         let all: Vec<u32> = (0..512 * 512).collect();
         let before = store.now();
@@ -110,7 +110,7 @@ fn bytes_are_real_and_time_passes() {
 #[test]
 fn one_page_takes_what_its_phases_take() {
     let d = device(&[]);
-    let store = open(&d, &Bytes::Memory);
+    let store = open(&d, &Backing::Memory);
     let a = create(&store, "a", &[2048], &[2048]);
     let values: Vec<u32> = (0..2048).collect();
     write(&store, a, &[0], &[2048], &values);
@@ -130,7 +130,7 @@ fn one_history_gives_one_trace() {
             ("ftl.over_provisioning", "40 %"),
             ("ftl.gc_urgent_blocks", "1"),
         ]);
-        let store = open(&d, &Bytes::Memory);
+        let store = open(&d, &Backing::Memory);
         let a = create(&store, "a", &[1024, 1024], &[64, 64]);
         let mut chance = fastrand::Rng::with_seed(5);
         for round in 0..300 {
@@ -150,7 +150,7 @@ fn one_history_gives_one_trace() {
 #[test]
 fn a_batch_overlaps() {
     let time = |depth: usize| {
-        let store = open(&device(&[]), &Bytes::Memory);
+        let store = open(&device(&[]), &Backing::Memory);
         let a = create(&store, "a", &[4096, 2048], &[1, 2048]);
         let all: Vec<u32> = (0..4096 * 2048).collect();
         write(&store, a, &[0, 0], &[4096, 2048], &all);
@@ -178,7 +178,7 @@ fn a_file_is_a_store_like_any_other() {
     ]);
     let values: Vec<u32> = (0..5000).collect();
     {
-        let store = open(&d, &Bytes::File(path.clone()));
+        let store = open(&d, &Backing::File(path.clone()));
         let a = create(&store, "a", &[5000], &[1024]);
         write(&store, a, &[0], &[5000], &values);
         store.close().unwrap();
@@ -186,7 +186,7 @@ fn a_file_is_a_store_like_any_other() {
     let plain = nandarray::Device::open_file(&path, Mode::Read, &Options::default()).unwrap();
     assert_eq!(plain.geometry().channels, 8);
     drop(plain);
-    let store = open(&d, &Bytes::File(path.clone()));
+    let store = open(&d, &Backing::File(path.clone()));
     let a = store.execute(command::Open { name: "a", key: None }).unwrap().id;
     assert_eq!(read(&store, a, &[0], &[5000]), values);
     assert!(store.clock.mount_time() > Ps::from_us(75), "opening read the checkpoint: {}", store.clock.mount_time());
@@ -197,7 +197,7 @@ fn a_file_is_a_store_like_any_other() {
         ("ftl.over_provisioning", "40 %"),
         ("ftl.gc_urgent_blocks", "1"),
     ]);
-    let wrong = store::open(&Bytes::File(path), Mode::Append, &Options::default(), &other, None).unwrap_err();
+    let wrong = store::open(&Backing::File(path), Mode::Append, &Options::default(), &other, None).unwrap_err();
     assert!(wrong.to_string().contains("was made with"), "{wrong}");
 }
 
@@ -213,7 +213,7 @@ fn a_device_without_bytes_keeps_times() {
         store.close().unwrap();
         (now, store.clock.machine(|m| m.hash()))
     };
-    assert_eq!(time(Bytes::Memory), time(Bytes::Nowhere));
+    assert_eq!(time(Backing::Memory), time(Backing::Nowhere));
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn coordinates_are_fetched_from_host_memory() {
     // Down and up the link of mqsim-ideal (PCIe 3 x4): a packet without payload up, 4 KiB down (closed form of link.rs:
     // 1,248 ns).
     let time = |size| {
-        let store = open(&device(&[("controller.coordinates_size", size)]), &Bytes::Memory);
+        let store = open(&device(&[("controller.coordinates_size", size)]), &Backing::Memory);
         let a = create(&store, "a", &[2048], &[2048]);
         write(&store, a, &[0], &[2048], &vec![7; 2048]);
         let before = store.now();
@@ -240,7 +240,7 @@ fn software_may_compose_a_command_before_it_writes_it() {
             ("host.composes", composes),
             ("host.t_copy_run", "100 us"),
         ]);
-        let store = open(&d, &Bytes::Memory);
+        let store = open(&d, &Backing::Memory);
         let a = create(&store, "a", &[4, 2048], &[1, 2048]);
         let all: Vec<u32> = (0..4 * 2048).collect();
         let before = store.now();
@@ -256,7 +256,7 @@ fn software_may_compose_a_command_before_it_writes_it() {
     assert!(command > block && command - block < Ps::from_us(400), "{block} {command}");
 }
 
-/// The host is told of an extent once it lies in the write cache: its command may be over before its pages are
+/// An extent is complete for the host once it lies in the write cache: its command may end before its pages are
 /// programmed.
 #[test]
 fn an_extent_in_the_write_cache_may_outlive_its_command() {
@@ -265,7 +265,7 @@ fn an_extent_in_the_write_cache_may_outlive_its_command() {
         ("ftl.write_cache", "128 KiB"),
         ("ftl.early_completion", "true"),
     ]);
-    let store = open(&d, &Bytes::Memory);
+    let store = open(&d, &Backing::Memory);
     let a = create(&store, "a", &[16, 2048], &[1, 2048]);
     let all: Vec<u32> = (0..16 * 2048).collect();
     for row in 0..16 {
@@ -285,7 +285,7 @@ fn channel_handlers_share_the_channels() {
             ("controller.t_channel", "100 us"),
             ("controller.channel_handlers", handlers),
         ]);
-        let store = open(&d, &Bytes::Memory);
+        let store = open(&d, &Backing::Memory);
         // A page of each of 8 channels.
         let a = create(&store, "a", &[8 * 2048], &[8 * 2048]);
         write(&store, a, &[0], &[8 * 2048], &vec![7; 8 * 2048]);
@@ -304,7 +304,7 @@ fn a_nearly_full_device_erases_a_segment_again_behind_its_last_erase() {
     let description = describe::preset_with("tiny", &[]).unwrap();
     let mut full = 0;
     for seed in 0..12 {
-        let store = open(&description, &Bytes::Memory);
+        let store = open(&description, &Backing::Memory);
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut arrays: Vec<(String, SpaceId, u64, u32)> = Vec::new();
         for step in 0..300u32 {

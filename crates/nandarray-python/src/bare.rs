@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::errors::{detached, run_to_py, to_py};
 use crate::offload::Watch;
 
-/// Run a bare-metal test; `isa` is an architecture string. What it came to is a dictionary.
+/// Run a bare-metal test; `isa` is an architecture string. The outcome is a dictionary.
 #[pyfunction]
 #[pyo3(signature = (elf, watch, *, isa = None, granularity = 4, instructions = None))]
 pub(crate) fn program_run_bare<'py>(

@@ -10,8 +10,8 @@ use nandarray::panics::caught;
 use nandarray::{Device, Error, Mode, Options, Result, command};
 use nandarray_model::Ps;
 use nandarray_model::describe::Description;
-use nandarray_model::machine::JobKind;
-use nandarray_model::store::{self, Bytes};
+use nandarray_model::machine::SpaceJobKind;
+use nandarray_model::store::{self, Backing};
 use nandarray_model::timeline::{Timeline, TimelineOptions};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -32,7 +32,7 @@ pub(crate) type Opened = (Device, Arc<store::Clock>, Option<(Timeline, PathBuf)>
 
 /// Opens a store on a described device.
 pub(crate) fn open(
-    bytes: &Bytes,
+    bytes: &Backing,
     mode: Mode,
     options: Options,
     description: &Description,
@@ -41,8 +41,8 @@ pub(crate) fn open(
     // Pages that a crash left behind in a file must never be taken for new, so an old file needs entropy; a new device
     // needs no chance but its seed.
     let fresh = match bytes {
-        Bytes::File(path) => !path.exists(),
-        Bytes::Memory | Bytes::Nowhere => true,
+        Backing::File(path) => !path.exists(),
+        Backing::Memory | Backing::Nowhere => true,
     };
     let options = Options { entropy: if fresh { 0 } else { options.entropy }, ..options };
     let timeline = match trace {
@@ -116,9 +116,9 @@ impl PyClock {
     fn end_batch(&self, py: Python<'_>, depth: usize) -> PyResult<Vec<(&'static str, u64, f64, f64, bool)>> {
         let done = self.inside(py, |clock| clock.end_batch(depth))?;
         let kind = |kind| match kind {
-            JobKind::Read => "read",
-            JobKind::Write => "write",
-            JobKind::Other | JobKind::Input | JobKind::Output => "command",
+            SpaceJobKind::Read => "read",
+            SpaceJobKind::Write => "write",
+            SpaceJobKind::Other | SpaceJobKind::Input | SpaceJobKind::Output => "command",
         };
         Ok(done.iter().map(|d| (kind(d.kind), d.bytes, d.submitted.seconds(), d.done.seconds(), d.failed)).collect())
     }

@@ -1,7 +1,7 @@
 //! Commands in flight: submitted on a modelled device, delivered while a caller lets its time pass.
 //!
-//! A space that collects ([`PySpace`](crate::space::PySpace)'s `in_flight`) submits reads and writes where another would
-//! execute them. The buffer of a command is kept until it is delivered, whether or not Python keeps the flight.
+//! A space that collects ([`PySpace`](crate::space::PySpace)'s `in_flight`) submits reads and writes where another
+//! would execute them. The buffer of a command is kept until it is delivered, whether or not Python keeps the flight.
 //! Waiting lets modelled time pass, without the GIL. Python joins several commands to one future
 //! (`nandarray.array.futures`).
 

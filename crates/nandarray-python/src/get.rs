@@ -3,8 +3,8 @@
 //! A read of one element takes half a microsecond in the engine, and several times that in Python's own lists and
 //! tuples. Boxes, outer selections and points of arrays of numbers and texts, and sub-blocks of views, are read here
 //! into new memory or into an array of the same dtype. Meaning and errors of the expression are those of `index`.
-//! Anything else (another dtype, a large result, a mask, index arrays of a view, other memory) gives `None`: the general
-//! way (`Grid` in Python) moves it. A test compares both ways (`tests/python/test_get.py`).
+//! Anything else (another dtype, a large result, a mask, index arrays of a view, other memory) gives `None`: the
+//! general way (`Grid` in Python) moves it. A test compares both ways (`tests/python/test_get.py`).
 //!
 //! No Python code runs while the engine's locks are held: an expression is taken apart first, and compared with the
 //! shape afterwards. The GIL is released while the engine reads, however little: memory that was resident before may
@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use smallvec::smallvec;
 
-use crate::index::Dims;
+use crate::index::PerDimension;
 use crate::index::numpy::{array, shape_of, strides_of};
 use crate::index::rules::{ResultDim, Selected, place};
 use crate::index::selection::combination;
@@ -49,7 +49,7 @@ pub(crate) fn get<'py>(
     mode: &str,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = space.py();
-    let mut shape = Dims::new();
+    let mut shape = PerDimension::new();
     let Some(request) = ElementRead::new(space, dtype, out, view, &mut shape) else { return Ok(None) };
     let combination = combination(py, mode)?;
     if out.is_none() {
@@ -79,7 +79,7 @@ pub(crate) fn get_sub_block<'py>(
     dtype: &Bound<'py, PyArrayDescr>,
     out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let mut of = Dims::new();
+    let mut of = PerDimension::new();
     let Some(request) = ElementRead::new(space, dtype, out, Some(view), &mut of) else { return Ok(None) };
     let (Some(at), Some(shape)) = (small_integers(coordinate), small_integers(sub_shape)) else {
         return Ok(None);
@@ -103,7 +103,7 @@ impl<'a, 'py> ElementRead<'a, 'py> {
         dtype: &'a Bound<'py, PyArrayDescr>,
         out: Option<&'a Bound<'py, PyAny>>,
         view: Option<&Bound<'py, PyTuple>>,
-        shape: &'a mut Dims<u64>,
+        shape: &'a mut PerDimension<u64>,
     ) -> Option<Self> {
         if !matches!(dtype.kind(), b'b' | b'i' | b'u' | b'f' | b'c' | b'm' | b'M' | b'S' | b'U') {
             return None;
@@ -132,7 +132,7 @@ impl<'a, 'py> ElementRead<'a, 'py> {
     /// fill. `None` if it is no element, or does not exist.
     fn element(&self, at: &[i64]) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (n, item) = (at.len(), self.dtype.itemsize());
-        let mut start: Dims<u64> = smallvec![0; n];
+        let mut start: PerDimension<u64> = smallvec![0; n];
         let found = self.space.look(self.py, |space, record| {
             let shape = self.shape(record.shape())?;
             if shape.len() != n || n == 0 || space.shape.item_bytes != item || item > SCALAR_BYTES {
@@ -147,7 +147,7 @@ impl<'a, 'py> ElementRead<'a, 'py> {
             return Ok(None);
         }
         let mut element = ElementBytes([0; SCALAR_BYTES]);
-        let (ones, strides): (Dims<u64>, Dims<isize>) = (smallvec![1; n], smallvec![1; n]);
+        let (ones, strides): (PerDimension<u64>, PerDimension<isize>) = (smallvec![1; n], smallvec![1; n]);
         let (step, count, strides) = (&ones[..], &ones[..], &strides[..]);
         self.send(Target::Box { start: &start, step, count, strides, view: self.view }, element.0.as_mut_ptr())?;
         self.scalar(element).map(Some)
@@ -212,7 +212,7 @@ impl<'a, 'py> ElementRead<'a, 'py> {
             return self.read_points(&s, result_strides, first);
         }
         let n = s.start.len();
-        let mut strides: Dims<isize> = smallvec![self.dtype.itemsize() as isize; n];
+        let mut strides: PerDimension<isize> = smallvec![self.dtype.itemsize() as isize; n];
         let mut placed = 0u64;
         for (origin, &stride) in s.origins.iter().zip(result_strides) {
             if let ResultDim::Axis(axis) = *origin {
@@ -279,7 +279,7 @@ impl<'a, 'py> ElementRead<'a, 'py> {
 
     /// An array that NumPy allocates.
     fn empty(&self, shape: &[u64]) -> PyResult<Bound<'py, PyAny>> {
-        let mut shape: Dims<npy_intp> = shape.iter().map(|&len| len as npy_intp).collect();
+        let mut shape: PerDimension<npy_intp> = shape.iter().map(|&len| len as npy_intp).collect();
         // SAFETY: the dtype's reference that the function takes is a new one; it makes the strides and takes the memory
         // itself.
         unsafe {

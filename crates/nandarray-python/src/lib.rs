@@ -1,7 +1,7 @@
 //! The Python binding: from Python's words to typed commands, and from errors to exceptions.
 //!
-//! The interface is `python/nandarray/_nandarray.pyi`; ergonomics live in Python, but for the rules of index expressions
-//! (`index`), which every read passes. Every command releases the GIL. NumPy
+//! The interface is `python/nandarray/_nandarray.pyi`; ergonomics live in Python, but for the rules of index
+//! expressions (`index`), which every read passes. Every command releases the GIL. NumPy
 //! arrays are borrowed, not copied: the engine sees address, shape and byte strides. A caller who changes or reads an
 //! array from another thread while a command moves it gets what such races give in NumPy.
 //!

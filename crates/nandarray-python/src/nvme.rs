@@ -1,12 +1,13 @@
 //! The door of hosts that speak NVMe: entries in, entries out.
 //!
-//! A command comes as the 64 bytes that any host would submit (`nvme_commands` makes them of Python's). A store that was
-//! refreshed has another device, which gets a controller of its own: views end, as they do when a controller is reset.
+//! A command comes as the 64 bytes that any host would submit (`nvme_commands` makes them of Python's). A store that
+//! was refreshed has another device, which gets a controller of its own: views end, as they do when a controller is
+//! reset.
 
 use std::sync::Arc;
 
 use nandarray::Error;
-use nandarray::nvme::{Controller, Lent, NewNamespace, Status};
+use nandarray::nvme::{Controller, DataBuffer, NewNamespace, Status};
 use numpy::PyUntypedArray;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -63,7 +64,7 @@ impl PyNvme {
         let entry: [u8; 64] =
             entry.try_into().map_err(|_| fail(format!("an entry of {} bytes; it has 64", entry.len())))?;
         let lent = match data.map(|array| lend(array, 1, to_host)).transpose().map_err(|e| to_py(py, &e, None))? {
-            None => Lent::NONE,
+            None => DataBuffer::NONE,
             Some(lent) => {
                 let ([bytes], [stride]) = (&lent.shape[..], &lent.strides[..]) else {
                     return Err(fail(format!("data of {} dimensions; it has one", lent.shape.len())));
@@ -74,9 +75,9 @@ impl PyNvme {
                 // SAFETY: the caller's frame keeps the array, whose bytes these are, until the command is done.
                 unsafe {
                     if to_host {
-                        Lent::to_host_raw(lent.first, *bytes)
+                        DataBuffer::to_host_raw(lent.first, *bytes)
                     } else {
-                        Lent::to_controller_raw(lent.first, *bytes)
+                        DataBuffer::to_controller_raw(lent.first, *bytes)
                     }
                 }
             }

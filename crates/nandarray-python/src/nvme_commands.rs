@@ -121,17 +121,19 @@ fn encode(command: &Bound<'_, PyAny>) -> PyResult<Encoded> {
             NvmeCommand::WriteZeroes { blocks: blocks(command)?, deac: field(command, "deac")? }.into()
         }
         Opcode::DATASET_MANAGEMENT => {
-            let ranges: Vec<(u64, u32)> = field(command, "ranges")?;
+            let ranges = ranges(command)?;
             let nr_z = zero_based(py, ranges.len() as u64, 1 << 8, "ranges")? as u8;
-            let packed =
-                |&(slba, nlb): &(u64, u32)| DsmRange { nlb: nlb.into(), slba: slba.into(), ..Default::default() };
-            let ranges: Vec<DsmRange> = ranges.iter().map(packed).collect();
+            let packed = |&(slba, nlb): &(u64, u64)| {
+                let nlb = u32::try_from(nlb).map_err(|_| invalid(py, &format!("{nlb} logical blocks of a range")))?;
+                Ok(DsmRange { nlb: nlb.into(), slba: slba.into(), ..DsmRange::default() })
+            };
+            let ranges: Vec<DsmRange> = ranges.iter().map(packed).collect::<PyResult<_>>()?;
             let (nsid, ad) = (field(command, "nsid")?, field(command, "deallocate")?);
             let command = NvmeCommand::DatasetManagement { nsid, nr_z, ad };
             Encoded { command, payload: Some(ranges.as_bytes().to_vec()), page: None }
         }
         Opcode::COPY => {
-            let ranges: Vec<(u64, u64)> = field(command, "ranges")?;
+            let ranges = ranges(command)?;
             let nr_z = zero_based(py, ranges.len() as u64, 1 << 8, "ranges")? as u8;
             let packed = |&(slba, nlb): &(u64, u64)| Ok(CopyRange::new(slba, logical_blocks(py, nlb)?));
             let ranges: Vec<CopyRange> = ranges.iter().map(packed).collect::<PyResult<_>>()?;
@@ -154,6 +156,16 @@ fn encode(command: &Bound<'_, PyAny>) -> PyResult<Encoded> {
 
 fn field<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(command: &Bound<'py, PyAny>, name: &str) -> PyResult<T> {
     command.getattr(name)?.extract()
+}
+
+/// First block and length of each range.
+fn ranges(command: &Bound<'_, PyAny>) -> PyResult<Vec<(u64, u64)>> {
+    let ranges: Vec<Vec<u64>> = field(command, "ranges")?;
+    let pair = |range: &Vec<u64>| match range[..] {
+        [slba, nlb] => Ok((slba, nlb)),
+        _ => Err(invalid(command.py(), "a range is a first block and a number of blocks")),
+    };
+    ranges.iter().map(pair).collect()
 }
 
 fn blocks(command: &Bound<'_, PyAny>) -> PyResult<Blocks> {

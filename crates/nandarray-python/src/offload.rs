@@ -1,7 +1,7 @@
 //! Programs beside the data: loaded, run over boxes of spaces, watched and cancelled.
 //!
 //! Inputs and outputs come as tuples of a space and a box, as arrays of bytes in memory, or as outputs of other
-//! programs of the run. What a run gives is a dictionary; what it prints and how dtypes are named is Python's.
+//! programs of the run. A run's outcome is a dictionary; printing it, and dtypes, are Python's business.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ use crate::space::PySpace;
 /// An instruction that was counted: address, class, text, times.
 type CountedOp = (u64, &'static str, String, u64);
 
-/// What a run has done so far; another thread may look, and stop it.
+/// Progress of a run; another thread may read it, and stop the run.
 #[pyclass(module = "nandarray._nandarray", frozen)]
 #[derive(Default)]
 pub(crate) struct Watch {
@@ -55,7 +55,7 @@ impl Watch {
         self.progress.stop.store(true, Ordering::Relaxed);
     }
 
-    /// What was counted: ([(address, class, text, times)], [(address, instructions, times)] of blocks).
+    /// The counted instructions: ([(address, class, text, times)], [(address, instructions, times)] of blocks).
     fn profile(&self) -> (Vec<CountedOp>, Vec<(u64, u32, u64)>) {
         let profile = self.progress.profiler.as_ref().map(Profiler::take).unwrap_or_default();
         let ops = profile.instructions();
@@ -64,124 +64,124 @@ impl Watch {
     }
 }
 
-/// Tiles of a box: where the first ends, how far the others are apart, dimensions that programs are told.
-type GivenTiles = (Vec<u64>, Vec<u64>, Vec<usize>);
+/// Tiles of a box: end of the first, distance of the ends behind it, dimensions that programs learn.
+type TilesArg = (Vec<u64>, Vec<u64>, Vec<usize>);
 
 /// A box of a space: the space, first coordinates, distances, counts, shape of the view.
-type Boxed<'py> = (PyRef<'py, PySpace>, Vec<u64>, Vec<u64>, Vec<u64>, Option<Vec<u64>>);
+type BoxArg<'py> = (PyRef<'py, PySpace>, Vec<u64>, Vec<u64>, Vec<u64>, Option<Vec<u64>>);
 
 #[derive(FromPyObject)]
-pub(crate) enum GivenInput<'py> {
-    Box(Boxed<'py>),
+pub(crate) enum InputArg<'py> {
+    Box(BoxArg<'py>),
     /// One whose elements come tile by tile.
-    Tiled((Boxed<'py>, GivenTiles)),
+    Tiled((BoxArg<'py>, TilesArg)),
     /// Bytes of the caller's memory, borrowed until the run has ended. The borrow keeps the memory alive, and Rust code
-    /// from writing to it; nothing but the caller's word keeps other Python threads from it (see `held_input`).
+    /// from writing to it; nothing but the caller's word keeps other Python threads from it (see `run_input`).
     Bytes(PyReadonlyArray1<'py, u8>),
     /// An output of a program before: the program's place, the output's.
     Output((usize, usize)),
 }
 
 #[derive(FromPyObject)]
-pub(crate) enum GivenOutput<'py> {
-    Box(Boxed<'py>),
+pub(crate) enum OutputArg<'py> {
+    Box(BoxArg<'py>),
     /// One whose elements come tile by tile.
-    Tiled((Boxed<'py>, GivenTiles)),
+    Tiled((BoxArg<'py>, TilesArg)),
     /// Whether it is wanted in memory.
     Wanted(bool),
 }
 
 /// A box without its borrow of Python.
-struct Owned {
+struct OwnedBox {
     space: SpaceId,
     start: Vec<u64>,
     step: Vec<u64>,
     count: Vec<u64>,
     view: Option<Vec<u64>>,
-    tiles: Option<GivenTiles>,
+    tiles: Option<TilesArg>,
 }
 
-impl Owned {
+impl OwnedBox {
     fn tiles(&self) -> Option<Tiles<'_>> {
-        self.tiles.as_ref().map(|(first, size, told)| Tiles { first, size, told })
+        self.tiles.as_ref().map(|(first, size, told)| Tiles { first, size, extent_axes: told })
     }
 }
 
-fn owned(py: Python<'_>, device: &Arc<Device>, boxed: &Boxed<'_>, tiles: Option<&GivenTiles>) -> PyResult<Owned> {
+fn owned(py: Python<'_>, device: &Arc<Device>, boxed: &BoxArg<'_>, tiles: Option<&TilesArg>) -> PyResult<OwnedBox> {
     let (space, start, step, count, view) = boxed;
     if !space.of(device) {
         let e = nandarray::Error::Invalid("an array of another store; a program runs beside the arrays of one".into());
         return Err(to_py(py, &e, None));
     }
     let (space, start, step) = (space.number(), start.clone(), step.clone());
-    Ok(Owned { space, start, step, count: count.clone(), view: view.clone(), tiles: tiles.cloned() })
+    Ok(OwnedBox { space, start, step, count: count.clone(), view: view.clone(), tiles: tiles.cloned() })
 }
 
-/// One program of a run, as Python asks for it.
+/// One program of a run, in Python's words.
 #[derive(FromPyObject)]
-struct StageGiven<'py> {
+struct StageArg<'py> {
     program: ProgramId,
     form: String,
     /// Addresses of nd_begin, of the task, of nd_merge and nd_end in this process, for the form "native"; 0 is none.
     entries: Option<[usize; 4]>,
-    inputs: Vec<GivenInput<'py>>,
+    inputs: Vec<InputArg<'py>>,
     scalars: Vec<u64>,
-    outputs: Vec<GivenOutput<'py>>,
+    outputs: Vec<OutputArg<'py>>,
     task_bytes: u64,
     instructions: Option<u64>,
 }
 
-/// One run, as Python asks for it.
+/// One run, in Python's words.
 #[derive(FromPyObject)]
 pub(crate) struct ExecuteRequest<'py> {
-    stages: Vec<StageGiven<'py>>,
+    stages: Vec<StageArg<'py>>,
     threads: usize,
     hold_bytes: u64,
 }
 
 /// An input without its borrow of Python.
-enum HeldInput<'h> {
+enum LentInput<'h> {
     Bytes(&'h [u8]),
-    Box(Owned),
+    Box(OwnedBox),
     Output(usize, usize),
 }
 
-enum HeldOutput {
+enum StoredOutput {
     None,
     Collect,
-    Box(Owned),
+    Box(OwnedBox),
 }
 
-fn held_input<'h>(py: Python<'_>, device: &Arc<Device>, input: &'h GivenInput<'_>) -> PyResult<HeldInput<'h>> {
+fn run_input<'h>(py: Python<'_>, device: &Arc<Device>, input: &'h InputArg<'_>) -> PyResult<LentInput<'h>> {
     match input {
-        // SAFETY: `as_slice` is a safe function, but a `&[u8]` promises that nobody writes to the memory, and NumPy
+        // SAFETY: `as_slice` is a safe function, but a `&[u8]` promises that no thread writes to the memory, and NumPy
         // cannot keep that: the interpreter's lock is released during the run, and another thread may write through
         // this array or through one that shares its memory. Python's `offload` therefore asks its caller to leave
         // arrays as they are until the run has ended. Bounds do not depend on that: length and address are taken here,
         // and the array object is held, so no access leaves the memory. For a caller that writes all the same, NumPy's
-        // rule for races is what can be told: values are unspecified. The engine copies these bytes, or lends them to a
+        // rule for races holds: values are unspecified. The engine copies these bytes, or lends them to a
         // program, in whose checks they are values like any others, and decides nothing by them itself.
-        GivenInput::Bytes(bytes) => Ok(HeldInput::Bytes(bytes.as_slice()?)),
-        GivenInput::Box(boxed) => owned(py, device, boxed, None).map(HeldInput::Box),
-        GivenInput::Tiled((boxed, tiles)) => owned(py, device, boxed, Some(tiles)).map(HeldInput::Box),
-        GivenInput::Output((stage, output)) => Ok(HeldInput::Output(*stage, *output)),
+        InputArg::Bytes(bytes) => Ok(LentInput::Bytes(bytes.as_slice()?)),
+        InputArg::Box(boxed) => owned(py, device, boxed, None).map(LentInput::Box),
+        InputArg::Tiled((boxed, tiles)) => owned(py, device, boxed, Some(tiles)).map(LentInput::Box),
+        InputArg::Output((stage, output)) => Ok(LentInput::Output(*stage, *output)),
     }
 }
 
-fn held_output(py: Python<'_>, device: &Arc<Device>, output: &GivenOutput<'_>) -> PyResult<HeldOutput> {
+fn run_output(py: Python<'_>, device: &Arc<Device>, output: &OutputArg<'_>) -> PyResult<StoredOutput> {
     match output {
-        GivenOutput::Wanted(false) => Ok(HeldOutput::None),
-        GivenOutput::Wanted(true) => Ok(HeldOutput::Collect),
-        GivenOutput::Box(boxed) => owned(py, device, boxed, None).map(HeldOutput::Box),
-        GivenOutput::Tiled((boxed, tiles)) => owned(py, device, boxed, Some(tiles)).map(HeldOutput::Box),
+        OutputArg::Wanted(false) => Ok(StoredOutput::None),
+        OutputArg::Wanted(true) => Ok(StoredOutput::Collect),
+        OutputArg::Box(boxed) => owned(py, device, boxed, None).map(StoredOutput::Box),
+        OutputArg::Tiled((boxed, tiles)) => owned(py, device, boxed, Some(tiles)).map(StoredOutput::Box),
     }
 }
 
-fn input_of<'h>(held: &'h HeldInput<'_>) -> Input<'h> {
+fn input_of<'h>(held: &'h LentInput<'_>) -> Input<'h> {
     match held {
-        HeldInput::Bytes(bytes) => Input::Bytes(bytes),
-        HeldInput::Output(stage, output) => Input::Output { stage: *stage, output: *output },
-        HeldInput::Box(b) => {
+        LentInput::Bytes(bytes) => Input::Bytes(bytes),
+        LentInput::Output(stage, output) => Input::Output { stage: *stage, output: *output },
+        LentInput::Box(b) => {
             let view = b.view.as_deref();
             let tiles = b.tiles();
             Input::Box { space: b.space, start: &b.start, step: &b.step, count: &b.count, view, tiles }
@@ -189,11 +189,11 @@ fn input_of<'h>(held: &'h HeldInput<'_>) -> Input<'h> {
     }
 }
 
-fn output_of(held: &HeldOutput) -> Option<Output<'_>> {
+fn output_of(held: &StoredOutput) -> Option<Output<'_>> {
     match held {
-        HeldOutput::None => None,
-        HeldOutput::Collect => Some(Output::Collect),
-        HeldOutput::Box(b) => {
+        StoredOutput::None => None,
+        StoredOutput::Collect => Some(Output::Collect),
+        StoredOutput::Box(b) => {
             let view = b.view.as_deref();
             let tiles = b.tiles();
             Some(Output::Box { space: b.space, start: &b.start, count: &b.count, view, tiles })
@@ -209,8 +209,8 @@ pub(crate) fn unload(py: Python<'_>, runtime: &Runtime, program: ProgramId) -> P
     runtime.unload(program).map_err(|e| run_to_py(py, &e))
 }
 
-fn form_of(py: Python<'_>, asked: &StageGiven<'_>) -> PyResult<Form> {
-    let found = match (asked.form.as_str(), asked.entries) {
+fn form_of(py: Python<'_>, request: &StageArg<'_>) -> PyResult<Form> {
+    let found = match (request.form.as_str(), request.entries) {
         ("interpreted", None) => Some(Form::Interpreted),
         ("translated", None) => Some(Form::Translated),
         // SAFETY: the package takes them of a library that it compiled of a trusted program and never closes.
@@ -218,7 +218,7 @@ fn form_of(py: Python<'_>, asked: &StageGiven<'_>) -> PyResult<Form> {
         _ => None,
     };
     let wrong =
-        || nandarray::Error::Invalid(format!("there is no form {:?} of a program, or not with these", asked.form));
+        || nandarray::Error::Invalid(format!("there is no form {:?} of a program, or not with these", request.form));
     found.ok_or_else(|| to_py(py, &wrong(), None))
 }
 
@@ -226,22 +226,22 @@ pub(crate) fn execute<'py>(
     py: Python<'py>,
     runtime: &Runtime,
     clock: Option<&Arc<Clock>>,
-    asked: &ExecuteRequest<'py>,
+    request: &ExecuteRequest<'py>,
     watch: &Watch,
 ) -> PyResult<Bound<'py, PyDict>> {
     let device = runtime.device();
     let mut held = Vec::new();
-    for stage in &asked.stages {
-        let inputs: Vec<_> = stage.inputs.iter().map(|i| held_input(py, device, i)).collect::<PyResult<_>>()?;
-        let outputs: Vec<_> = stage.outputs.iter().map(|o| held_output(py, device, o)).collect::<PyResult<_>>()?;
+    for stage in &request.stages {
+        let inputs: Vec<_> = stage.inputs.iter().map(|i| run_input(py, device, i)).collect::<PyResult<_>>()?;
+        let outputs: Vec<_> = stage.outputs.iter().map(|o| run_output(py, device, o)).collect::<PyResult<_>>()?;
         held.push((inputs, outputs));
     }
     let lent: Vec<(Vec<Input<'_>>, Vec<Option<Output<'_>>>)> = held
         .iter()
         .map(|(inputs, outputs)| (inputs.iter().map(input_of).collect(), outputs.iter().map(output_of).collect()))
         .collect();
-    let forms: Vec<Form> = asked.stages.iter().map(|stage| form_of(py, stage)).collect::<PyResult<_>>()?;
-    let stages: Vec<StageRequest<'_>> = asked
+    let forms: Vec<Form> = request.stages.iter().map(|stage| form_of(py, stage)).collect::<PyResult<_>>()?;
+    let stages: Vec<StageRequest<'_>> = request
         .stages
         .iter()
         .zip(&lent)
@@ -258,9 +258,9 @@ pub(crate) fn execute<'py>(
         .collect();
     let executor: Box<dyn Executor> = match clock {
         Some(clock) => Box::new(Modelled::new(clock).map_err(|e| to_py(py, &e, None))?),
-        None => Box::new(runtime.threads(asked.threads)),
+        None => Box::new(runtime.threads(request.threads)),
     };
-    let (hold_bytes, progress) = (asked.hold_bytes, watch.progress.clone());
+    let (hold_bytes, progress) = (request.hold_bytes, watch.progress.clone());
     let done = detached(py, || {
         runtime.execute(&Execution { stages: &stages, executor: &*executor, hold_bytes, progress: &progress })
     });
@@ -297,8 +297,8 @@ fn accounted(py: Python<'_>, account: Account) -> PyResult<Bound<'_, PyDict>> {
 /// The instructions of an ELF, function by function: (address, bytes as hex, text), with symbols between.
 #[pyfunction]
 pub(crate) fn program_disassemble(py: Python<'_>, elf: &[u8]) -> PyResult<Vec<(u64, Option<String>, String)>> {
-    use nandarray_hart::{Extensions, Program, isa};
-    let program = Program::from_elf(elf, Extensions::ALL).map_err(|e| {
+    use nandarray_hart::{ElfProgram, Extensions, isa};
+    let program = ElfProgram::from_elf(elf, Extensions::ALL).map_err(|e| {
         let error = nandarray_runtime::Error::Program(Box::new(nandarray_cores::LoadError::Elf(e)));
         run_to_py(py, &error)
     })?;

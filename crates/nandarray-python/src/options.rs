@@ -1,4 +1,4 @@
-//! Options of opening a store, from Python's words to the engine's. What they mean is the engine's to say.
+//! Options of opening a store, from Python's words to the engine's. The engine says what they mean.
 
 use nandarray::{Error, Geometry, Options, Result, Verify};
 use pyo3::prelude::*;

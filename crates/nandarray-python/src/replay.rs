@@ -1,18 +1,17 @@
 //! Replays for Python: a description's text and settings as JSON in, a report as JSON out. Nothing is held here.
 //!
-//! The GIL is released. Now and then it is taken to tell how far the replay is and to see whether the user pressed
-//! Ctrl-C.
+//! The GIL is released. Now and then it is taken to report progress and to see whether the user pressed Ctrl-C.
 
 use nandarray_model::describe::Sheet;
-use nandarray_model::replay::{Phase, ReplayError, ReplaySettings, replay as run};
+use nandarray_model::replay::{ReplayError, ReplayPhase, ReplaySettings, replay as run};
 use nandarray_model::workload::WorkloadError;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::errors::detached;
 
-/// Replays a workload on a device. `progress(phase, share, requests, bytes, seconds)` is told how far it is:
-/// "preconditioning" or "replaying", the share done (None where it cannot be told), and what has ended until now.
+/// Replays a workload on a device. `progress(phase, share, requests, bytes, seconds)` is called now and then with the
+/// phase ("preconditioning" or "replaying"), the share done (None where it is not known), and the totals so far.
 #[pyfunction]
 #[pyo3(signature = (toml, settings, progress=None))]
 pub(crate) fn replay(py: Python<'_>, toml: &str, settings: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
@@ -37,19 +36,19 @@ pub(crate) fn replay(py: Python<'_>, toml: &str, settings: &str, progress: Optio
     }
 }
 
-fn tell(py: Python<'_>, progress: Option<&Py<PyAny>>, phase: Phase) -> PyResult<()> {
+fn tell(py: Python<'_>, progress: Option<&Py<PyAny>>, phase: ReplayPhase) -> PyResult<()> {
     py.check_signals()?;
     let Some(progress) = progress else { return Ok(()) };
     match phase {
-        Phase::Preconditioning(share) => progress.call1(py, ("preconditioning", Some(share), 0, 0, 0.0))?,
-        Phase::Replaying { share, requests, bytes, now } => {
+        ReplayPhase::Preconditioning(share) => progress.call1(py, ("preconditioning", Some(share), 0, 0, 0.0))?,
+        ReplayPhase::Replaying { share, requests, bytes, now } => {
             progress.call1(py, ("replaying", share, requests, bytes, now.seconds()))?
         }
     };
     Ok(())
 }
 
-/// What the system said is an `OSError`; everything else is about what was asked for.
+/// An error of the system is an `OSError`; any other is about the request.
 fn to_py(py: Python<'_>, error: &ReplayError) -> PyErr {
     let system = match error {
         ReplayError::Workload(WorkloadError::Io { error, .. }) | ReplayError::Timeline(error) => error.raw_os_error(),

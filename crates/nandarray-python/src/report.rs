@@ -1,10 +1,10 @@
-//! What a check found and what opening left out, as dictionaries. The sentences are the engine's.
+//! Findings of a check, and records that opening left out, as dictionaries. The sentences are the engine's.
 
 use nandarray::{CheckReport, Dropped, Finding};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// What a check found.
+/// The findings of a check.
 pub(crate) fn of_check<'py>(py: Python<'py>, report: &CheckReport) -> PyResult<Bound<'py, PyDict>> {
     let line = |f: &Finding, tail: &str| match &f.array {
         Some(array) => format!("array {array:?}: {}{tail}", f.message),

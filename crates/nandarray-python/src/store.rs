@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nandarray::{Command, Device, Error, Geometry, Mode, NewSpace, Options, OwnedCommand, Space, command};
 use nandarray_model::describe::Description;
-use nandarray_model::store::Bytes;
+use nandarray_model::store::Backing;
 use nandarray_runtime::Runtime;
 use parking_lot::{Mutex, RwLock};
 use pyo3::prelude::*;
@@ -32,7 +32,7 @@ struct ReopenArgs {
 #[derive(Clone)]
 struct Model {
     description: Description,
-    bytes: Bytes,
+    bytes: Backing,
 }
 
 fn beside(device: Device) -> Option<Arc<Runtime>> {
@@ -104,9 +104,9 @@ impl PyStore {
     ) -> PyResult<Self> {
         let description = crate::device::description(py, device, overrides)?;
         let bytes = match bytes {
-            "file" => Bytes::File(path.clone()),
-            "memory" => Bytes::Memory,
-            "nowhere" => Bytes::Nowhere,
+            "file" => Backing::File(path.clone()),
+            "memory" => Backing::Memory,
+            "nowhere" => Backing::Nowhere,
             _ => {
                 let what = format!("unknown bytes {bytes:?}; there are \"file\", \"memory\" and \"nowhere\"");
                 return Err(to_py(py, &Error::Invalid(what), None));

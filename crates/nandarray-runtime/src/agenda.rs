@@ -1,9 +1,9 @@
-//! The agenda of a run: a state machine that hands out jobs and takes back what came of them.
+//! The agenda of a run: a state machine that hands out jobs and takes back their results.
 //!
 //! It executes nothing and owns no thread: an [`crate::Executor`] picks jobs, does their steps wherever and whenever it
-//! likes, and brings them back by [`Agenda::done`] or [`Agenda::fail`]. Which jobs there are, their bytes, and the
-//! failure that counts do not depend on the executor, on the number of its workers, or on the order in which jobs are
-//! brought back.
+//! likes, and brings them back by [`Agenda::done`] or [`Agenda::fail`]. The jobs of a run, their bytes, and the failure
+//! that is reported do not depend on the executor, on the number of its workers, or on the order in which jobs come
+//! back.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -12,12 +12,12 @@ use nandarray_cores::RunError;
 
 use crate::cut::check;
 use crate::error::StageError;
-use crate::io::Source;
-use crate::job::{Job, Step};
+use crate::io::InputSource;
+use crate::job::{Job, JobStep};
 use crate::progress::{Account, Progress};
-use crate::scheduler::{Next, Plan, Scheduler};
+use crate::scheduler::{Next, RunPlan, Scheduler};
 use crate::stage::{Failed, Origin, Rank, Stage};
-use crate::work::{DeliverJob, FinishJob, Load, Loaded, TaskJob, Work};
+use crate::work::{DeliverJob, FinishJob, JobWork, Load, LoadResult, TaskJob};
 
 /// The result of a stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Completed {
 
 /// The jobs of a run: to be done, under way, done.
 pub struct Agenda<'s, 'p> {
-    plan: Plan<'s, 'p>,
+    plan: RunPlan<'s, 'p>,
     scheduler: Scheduler<'p>,
     /// Bytes that the sink got.
     to_sink: u64,
@@ -55,15 +55,15 @@ impl fmt::Debug for Agenda<'_, '_> {
 }
 
 impl<'s, 'p> Agenda<'s, 'p> {
-    /// An agenda that runs stages, each over all of its inputs. `workers` jobs are under way at once, as a rule: it
-    /// bounds what is queued between stages, and decides no result. `hold_bytes` may be queued where one stage cannot
-    /// go on without another having more.
+    /// An agenda that runs stages, each over all of its inputs. About `workers` jobs are in flight at once: the number
+    /// bounds the queues between stages and decides no result. `hold_bytes` bounds these queues where a stage needs
+    /// more input before it can go on.
     ///
     /// # Errors
     /// [`StageError`]: inputs, outputs or scalars do not fit a program.
     pub fn new(
         stages: &'s [Stage<'s, 'p>],
-        source: &'s dyn Source,
+        source: &'s dyn InputSource,
         progress: &'s Progress,
         workers: usize,
         hold_bytes: u64,
@@ -73,7 +73,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
         }
         progress.begin(stages.len());
         let workers = workers.max(1) as u64;
-        let mut plan = Plan { stages, source, progress, workers, hold_bytes, readers: Vec::new() };
+        let mut plan = RunPlan { stages, source, progress, workers, hold_bytes, readers: Vec::new() };
         let scheduler = Scheduler::new(&mut plan);
         let mut runs = 0u64;
         for (number, stage) in stages.iter().enumerate() {
@@ -87,7 +87,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
         Ok(Self { plan, scheduler, to_sink: 0, runs })
     }
 
-    /// The most jobs that can be under way at once, as far as is known: more workers than that have nothing to do.
+    /// Upper bound of the jobs in flight, as far as is known: more workers would have nothing to do.
     pub fn jobs_at_once(&self) -> u64 {
         self.runs.max(1)
     }
@@ -99,18 +99,18 @@ impl<'s, 'p> Agenda<'s, 'p> {
 
     /// Takes back a job, all of whose steps are done.
     pub fn done(&mut self, job: Job<'s, 'p>) {
-        assert_eq!(job.step(), Step::Done, "a job is done when its steps are");
-        self.scheduler.running -= 1;
+        assert_eq!(job.step(), JobStep::Done, "a job is done when its steps are");
+        self.scheduler.come_back();
         let Job { context, rank, work } = job;
         let stage = context.number;
         let done = match work {
-            Work::Load(load) => self.loaded(stage, load),
-            Work::Task(task) => self.called(stage, *task),
-            Work::Deliver(job) => {
+            JobWork::Load(load) => self.loaded(stage, load),
+            JobWork::Task(task) => self.called(stage, *task),
+            JobWork::Deliver(job) => {
                 self.delivered(stage, rank, job);
                 Ok(())
             }
-            Work::Finish(job) => {
+            JobWork::Finish(job) => {
                 self.finished(stage, job);
                 Ok(())
             }
@@ -120,17 +120,17 @@ impl<'s, 'p> Agenda<'s, 'p> {
         }
     }
 
-    /// Takes back a job that failed. Of several failures the one counts that is the first in the order of the data.
+    /// Takes back a job that failed. Of several failures the first in the order of [`Rank`] is reported.
     pub fn fail(&mut self, job: Job<'s, 'p>, error: RunError) {
-        self.scheduler.running -= 1;
-        if let Work::Task(task) = &job.work {
+        self.scheduler.come_back();
+        if let JobWork::Task(task) = &job.work {
             let run = self.scheduler.stages[job.context.number].runs.get_mut(&task.run);
             run.expect("a run that a worker was at").busy = false;
         }
         self.scheduler.fail((job.rank, error));
     }
 
-    /// Ends the run: its executor died, and says of what. Nothing is handed out any more.
+    /// Ends the run because its executor died of `error`. No further job is handed out.
     pub fn abort(&mut self, error: RunError) {
         self.scheduler.aborted = true;
         self.scheduler.fail((Rank { turn: 0, stage: 0, run: 0 }, error));
@@ -139,7 +139,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
     /// The result of the run.
     ///
     /// # Errors
-    /// [`StageError`]: the failure that counts, and its stage.
+    /// [`StageError`]: the first failure in the order of [`Rank`], and its stage.
     pub fn finish(self) -> Result<Completed, StageError> {
         let stages = self.plan.stages;
         if let Some((rank, error)) = self.scheduler.error {
@@ -162,7 +162,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
     }
 
     fn loaded(&mut self, stage: usize, load: Load) -> Result<(), Failed> {
-        let Loaded { wholes, edges, bytes } = load.loaded.expect("a load that is done");
+        let LoadResult { wholes, edges, bytes } = load.loaded.expect("a load that is done");
         if let Some(edges) = edges {
             self.scheduler.stages[stage].cutter.cut_at(edges);
             let metadata = self.plan.stages[stage].program.metadata();
@@ -181,6 +181,8 @@ impl<'s, 'p> Agenda<'s, 'p> {
         let state = &mut self.scheduler.stages[stage];
         state.account.add(account);
         let slot = state.runs.get_mut(&run).expect("a run that a worker was at");
+        let before = slot.output.tasks.last().map(|(number, _)| *number);
+        assert!(slot.busy && before < Some(task.number), "task {} comes back behind task {before:?}", task.number);
         slot.busy = false;
         slot.core = core;
         slot.output.tasks.push((task.number, outputs));
@@ -190,6 +192,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
     fn delivered(&mut self, stage: usize, rank: Rank, job: DeliverJob<'p>) {
         let DeliverJob { folder, deliveries, instructions, .. } = job;
         let state = &mut self.scheduler.stages[stage];
+        assert!(state.delivering && rank.run == state.next, "run {} is delivered in place of {}", rank.run, state.next);
         let bytes_out = deliveries.bytes;
         deliveries.on.into_iter().for_each(|(output, bytes)| state.queues[output].push(bytes, rank.turn));
         state.account.add(Account { bytes_out, instructions, ..Account::default() });
@@ -201,6 +204,8 @@ impl<'s, 'p> Agenda<'s, 'p> {
     fn finished(&mut self, stage: usize, job: FinishJob<'p>) {
         let FinishJob { state: folded, deliveries, instructions, .. } = job;
         let state = &mut self.scheduler.stages[stage];
+        let left = (state.begun - state.next, state.runs.len(), state.undelivered.len());
+        assert!(state.ended && !state.finished && left == (0, 0, 0), "stage {stage} ends before its runs: {left:?}");
         let (turn, bytes_out) = (state.turn, deliveries.bytes);
         deliveries.on.into_iter().for_each(|(output, bytes)| state.queues[output].push(bytes, turn));
         state.queues.iter_mut().for_each(|queue| queue.close(turn));
@@ -215,7 +220,7 @@ fn named(stages: &[Stage<'_, '_>], stage: usize, error: RunError) -> StageError 
     StageError { stage, program: stages[stage].program.metadata().name.clone(), error }
 }
 
-/// Whether what a stage is given is what its program takes.
+/// Checks that scalars, inputs and outputs of a stage are those of its program.
 fn fits(stages: &[Stage<'_, '_>], number: usize, stage: &Stage<'_, '_>) -> Result<(), String> {
     let metadata = stage.program.metadata();
     for (given, wanted, what) in [

@@ -1,15 +1,15 @@
-//! Cutting inputs into tasks: which records are worked on together.
+//! Cutting inputs into tasks: the records that are worked on together.
 //!
 //! Inputs are bytes one after the other. Records of one size are cut by count; lines and prefixed records where one
-//! begins. The cut depends on the inputs and on the bytes that a task should have, never on how many cores there are,
-//! nor on when an input came that another program gives.
+//! begins. The cut depends on the inputs and on the bytes that a task should have, never on the number of cores, nor on
+//! the time at which another program's output arrives.
 
 use nandarray_cores::{InputPort, Metadata, Records, RunError, abi};
 
-use crate::io::Source;
+use crate::io::InputSource;
 use crate::queue::StreamQueue;
 
-/// A task: for each input that is cut, which bytes of it.
+/// A task's records in each input that is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     /// First record; the first byte where records have no common size.
@@ -23,23 +23,24 @@ pub(crate) struct Cut {
 pub(crate) struct Supply {
     /// Bytes that are there.
     pub(crate) bytes: u64,
-    /// Whether these are all.
+    /// Whether no more will come.
     pub(crate) closed: bool,
 }
 
 /// The next cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextCut {
-    /// A task, and what told that it is one: so many bytes of the first input behind it, or that the inputs have ended.
+    /// A task, and the bytes of the first input behind its end that had to be there to know the end; `None` if the end
+    /// of the inputs had to be known.
     Task(Cut, Option<u64>),
-    /// Nothing before more of the inputs is there.
+    /// No task before more bytes of the inputs arrive.
     Wait,
-    /// Nothing any more.
+    /// No task any more.
     End,
 }
 
-/// How the inputs are cut.
-enum Way {
+/// The rule by which inputs are cut.
+enum CutRule {
     /// A number of records each.
     Even(u64),
     /// From one of these bytes to the next.
@@ -51,8 +52,8 @@ enum Way {
 }
 
 /// Cuts the inputs of a program into tasks, one after the other.
-pub(crate) struct Cutter {
-    way: Way,
+pub(crate) struct TaskCutter {
+    way: CutRule,
     /// Bytes that a task should have.
     bytes: u64,
     /// Records, or bytes, that were cut off so far.
@@ -61,7 +62,7 @@ pub(crate) struct Cutter {
     cut: u64,
 }
 
-impl Cutter {
+impl TaskCutter {
     /// Cut the inputs into tasks of about `bytes` bytes of the first one, of which `grain` are best read together.
     pub(crate) fn new(metadata: &Metadata, grain: u64, bytes: u64) -> Self {
         let bytes = bytes.max(1);
@@ -75,23 +76,23 @@ impl Cutter {
                 let wanted = (bytes / first.record_bytes).max(1);
                 // Whole rows of building blocks, where there is room for them.
                 let grained = if grain > 1 && grain <= most { wanted.next_multiple_of(grain) } else { wanted };
-                Way::Even(if grained <= most { grained } else { wanted.min(most) })
+                CutRule::Even(if grained <= most { grained } else { wanted.min(most) })
             }
-            Records::Lines => Way::Lines(0),
-            Records::Prefixed => Way::Prefixed(0),
+            Records::Lines => CutRule::Lines(0),
+            Records::Prefixed => CutRule::Prefixed(0),
         };
         Self { way, bytes: bytes.clamp(1, abi::WINDOW_BYTES), first: 0, cut: 0 }
     }
 
     /// Whether [`Self::search`] has to be called first where the first input comes from outside.
     pub(crate) fn is_to_search(&self) -> bool {
-        matches!(self.way, Way::Lines(_) | Way::Prefixed(_))
+        matches!(self.way, CutRule::Lines(_) | CutRule::Prefixed(_))
     }
 
-    /// Find where records end that have no common size, in an input that can be read anywhere.
+    /// Finds the ends of records that have no common size, in an input that can be read anywhere.
     pub(crate) fn search(
         metadata: &Metadata,
-        source: &dyn Source,
+        source: &dyn InputSource,
         input: usize,
         bytes: u64,
     ) -> Result<Edges, RunError> {
@@ -106,7 +107,7 @@ impl Cutter {
 
     /// Cut there.
     pub(crate) fn cut_at(&mut self, edges: Edges) {
-        self.way = Way::At(edges.0);
+        self.way = CutRule::At(edges.0);
     }
 
     /// Tasks that were cut off so far.
@@ -119,26 +120,27 @@ impl Cutter {
         self.first
     }
 
-    /// Tasks there will be, where that can be told.
+    /// Number of tasks, where it is known already.
     pub(crate) fn expected(&self, metadata: &Metadata, supplies: &[Supply]) -> Option<u64> {
         match &self.way {
-            Way::Even(each) if supplies[0].closed => {
+            CutRule::Even(each) if supplies[0].closed => {
                 Some(supplies[0].bytes.div_ceil(metadata.inputs[0].record_bytes).div_ceil(*each))
             }
-            Way::At(edges) => Some(edges.len() as u64 - 1),
+            CutRule::At(edges) => Some(edges.len() as u64 - 1),
             _ => None,
         }
     }
 
-    /// Bytes of an input that the next task may need.
+    /// Bytes of an input that the next task may need at most.
     pub(crate) fn need(&self, metadata: &Metadata, input: usize) -> u64 {
         match &self.way {
-            Way::Even(each) => each * metadata.inputs[input].record_bytes,
+            CutRule::Even(each) => each * metadata.inputs[input].record_bytes,
             _ => self.bytes * metadata.inputs[input].record_bytes,
         }
     }
 
-    /// The next cut, by the bytes that are there of each input; of the first one `queue` has what comes by and by.
+    /// The next cut, from the bytes that are there of each input; `queue` is the first one's, if another stage
+    /// produces it.
     pub(crate) fn next(
         &mut self,
         metadata: &Metadata,
@@ -151,21 +153,21 @@ impl Cutter {
             let mut cut = metadata.inputs.iter().zip(supplies).filter(|(port, _)| !port.whole);
             cut.all(|(port, supply)| supply.bytes >= (first + records).saturating_mul(port.record_bytes))
         };
-        let (end, mut told) = match &mut self.way {
-            Way::Even(each) if there(*each) => (first + *each, Some(0)),
-            Way::Even(each) => match all {
+        let (end, mut lookahead) = match &mut self.way {
+            CutRule::Even(each) if there(*each) => (first + *each, Some(0)),
+            CutRule::Even(each) => match all {
                 Some(all) => (all.min(first + *each), None),
                 None => return Ok(NextCut::Wait),
             },
-            Way::At(edges) => (edges.get(self.cut as usize + 1).copied().unwrap_or(first), Some(0)),
-            Way::Lines(from) => {
+            CutRule::At(edges) => (edges.get(self.cut as usize + 1).copied().unwrap_or(first), Some(0)),
+            CutRule::Lines(from) => {
                 let queue = queue.expect("lines from outside were searched for before");
                 match line_end(queue, first, self.bytes, from) {
                     Some(edge) => edge,
                     None => return fits(first, queue.end()).map(|()| NextCut::Wait),
                 }
             }
-            Way::Prefixed(at) => {
+            CutRule::Prefixed(at) => {
                 let queue = queue.expect("prefixes from outside were searched for before");
                 match prefix_end(queue, first, self.bytes, at)? {
                     Some(edge) => edge,
@@ -177,27 +179,28 @@ impl Cutter {
         if end == first {
             return Ok(if all.is_some() { NextCut::End } else { NextCut::Wait });
         }
-        if !matches!(self.way, Way::Even(_)) {
+        if !matches!(self.way, CutRule::Even(_)) {
             let largest = metadata.inputs.iter().filter(|i| !i.whole).map(|i| i.record_bytes).max().unwrap_or(1);
             fits(first * largest, end * largest)?;
             if !there(end - first) {
                 if all.is_none() {
                     return Ok(NextCut::Wait);
                 }
-                told = None;
+                lookahead = None;
             }
         }
-        Ok(NextCut::Task(Cut { first, records: end - first }, told))
+        Ok(NextCut::Task(Cut { first, records: end - first }, lookahead))
     }
 
-    /// A task was taken.
+    /// Moves on behind a task that was cut.
     pub(crate) fn take(&mut self, cut: Cut) {
+        assert!(cut.first == self.first && cut.records > 0, "{cut:?} is taken at record {}", self.first);
         self.first += cut.records;
         self.cut += 1;
     }
 }
 
-/// Where tasks begin, and the end.
+/// First records of all tasks, and the end of the last.
 pub(crate) struct Edges(Vec<u64>);
 
 impl Edges {
@@ -210,7 +213,8 @@ impl Edges {
     }
 }
 
-/// Check that inputs which are cut are whole elements and have as many records each; how many, once all are there.
+/// Checks that inputs which are cut are whole elements and have the same number of records; returns it once all
+/// inputs have ended.
 pub(crate) fn check(metadata: &Metadata, supplies: &[Supply]) -> Result<Option<u64>, RunError> {
     let ports = || metadata.inputs.iter().zip(supplies);
     for (port, supply) in ports().filter(|(port, supply)| port.whole || supply.closed) {
@@ -241,11 +245,11 @@ pub(crate) fn check(metadata: &Metadata, supplies: &[Supply]) -> Result<Option<u
     Ok(cut().all(|(_, supply)| supply.closed).then_some(all))
 }
 
-/// Where a task ends, and what told it, as in [`NextCut::Task`].
-type Edge = (u64, Option<u64>);
+/// The end of a task, and the bytes behind it, as in [`NextCut::Task`].
+type TaskEnd = (u64, Option<u64>);
 
-/// The end of a task of lines that begins at `first`, if it is there; no line ends from where it must up to `from`.
-fn line_end(queue: &StreamQueue, first: u64, bytes: u64, from: &mut u64) -> Option<Edge> {
+/// The end of a task of lines that begins at `first`, if it is there; bytes up to `from` were searched before.
+fn line_end(queue: &StreamQueue, first: u64, bytes: u64, from: &mut u64) -> Option<TaskEnd> {
     // The line that holds the byte before is the task's.
     let least = (first + bytes - 1).max(*from);
     if let Some(at) = queue.find(b'\n', least) {
@@ -256,7 +260,7 @@ fn line_end(queue: &StreamQueue, first: u64, bytes: u64, from: &mut u64) -> Opti
 }
 
 /// The end of a task of records with prefixes that begins at `first`, if it is there; a record begins at `at`.
-fn prefix_end(queue: &StreamQueue, first: u64, bytes: u64, at: &mut u64) -> Result<Option<Edge>, RunError> {
+fn prefix_end(queue: &StreamQueue, first: u64, bytes: u64, at: &mut u64) -> Result<Option<TaskEnd>, RunError> {
     loop {
         let Some(word) = queue.word(*at) else {
             let left = queue.end() - (*at).min(queue.end());
@@ -307,7 +311,7 @@ fn fits(first: u64, end: u64) -> Result<(), RunError> {
 const LOOK_BYTES: u64 = 64 << 10;
 
 /// Where tasks begin that hold whole lines, and the end.
-fn at_lines(source: &dyn Source, input: usize, all: u64, bytes: u64) -> Result<Vec<u64>, RunError> {
+fn at_lines(source: &dyn InputSource, input: usize, all: u64, bytes: u64) -> Result<Vec<u64>, RunError> {
     let bytes = bytes.clamp(1, abi::WINDOW_BYTES);
     let mut edges = vec![0];
     let mut buffer = Vec::new();
@@ -334,7 +338,7 @@ fn at_lines(source: &dyn Source, input: usize, all: u64, bytes: u64) -> Result<V
 }
 
 /// Where tasks begin that hold whole records with prefixes, and the end.
-fn at_prefixes(source: &dyn Source, input: usize, all: u64, bytes: u64) -> Result<Vec<u64>, RunError> {
+fn at_prefixes(source: &dyn InputSource, input: usize, all: u64, bytes: u64) -> Result<Vec<u64>, RunError> {
     let bytes = bytes.clamp(1, abi::WINDOW_BYTES);
     let (mut edges, mut at) = (vec![0], 0u64);
     let (mut buffer, mut begin) = (Vec::new(), 0u64);
@@ -377,16 +381,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::io::Failure;
+    use crate::io::TransferError;
 
     struct Memory(Vec<u8>);
 
-    impl Source for Memory {
+    impl InputSource for Memory {
         fn bytes(&self, _input: usize) -> u64 {
             self.0.len() as u64
         }
 
-        fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), Failure> {
+        fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), TransferError> {
             into.copy_from_slice(&self.0[offset as usize..][..into.len()]);
             Ok(())
         }
@@ -402,7 +406,7 @@ mod tests {
     fn by_and_by(metadata: &Metadata, pieces: &[Vec<u8>], bytes: u64) -> Result<Vec<Cut>, String> {
         let mut queue = StreamQueue::default();
         let reader = queue.add_reader();
-        let mut tasks = Cutter::new(metadata, 0, bytes);
+        let mut tasks = TaskCutter::new(metadata, 0, bytes);
         let (mut cuts, mut left) = (Vec::new(), pieces.iter());
         loop {
             let supply = Supply { bytes: queue.end(), closed: queue.is_closed() };
@@ -434,9 +438,9 @@ mod tests {
             let pieces: Vec<Vec<u8>> =
                 pieces.into_iter().map(|piece| piece.into_iter().map(byte).collect()).collect();
             let source = Memory(pieces.concat());
-            let mut tasks = Cutter::new(&metadata, 0, bytes);
+            let mut tasks = TaskCutter::new(&metadata, 0, bytes);
             let looked = match tasks.is_to_search() {
-                true => Cutter::search(&metadata, &source, 0, bytes).map(|edges| tasks.cut_at(edges)),
+                true => TaskCutter::search(&metadata, &source, 0, bytes).map(|edges| tasks.cut_at(edges)),
                 false => Ok(()),
             };
             let supply = [Supply { bytes: source.bytes(0), closed: true }];

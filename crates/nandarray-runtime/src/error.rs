@@ -2,7 +2,7 @@
 
 use nandarray_cores::{LoadError, RunError};
 
-/// Which stage of a pipeline did not come to its end, and why.
+/// A stage of a pipeline that failed, with its error.
 #[derive(Debug, thiserror::Error)]
 #[error("{program}: {error}")]
 pub struct StageError {
@@ -10,7 +10,7 @@ pub struct StageError {
     pub stage: usize,
     /// Its program's name.
     pub program: String,
-    /// Why.
+    /// Its error.
     #[source]
     pub error: RunError,
 }
@@ -18,13 +18,13 @@ pub struct StageError {
 /// Any error of the runtime.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The engine's, or of what the caller asked for.
+    /// An error of the engine, or an invalid request.
     #[error(transparent)]
     Engine(#[from] nandarray::Error),
-    /// A file is no program that runs beside the data.
+    /// The file is no program that can run beside the data.
     #[error(transparent)]
     Program(Box<LoadError>),
-    /// A program beside the data did not come to its end; its outputs do not count.
+    /// A program beside the data failed; its outputs are dropped.
     #[error(transparent)]
     Execution(Box<StageError>),
 }
@@ -58,7 +58,7 @@ impl Error {
 /// The result of every fallible part of the runtime.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A stage's error as the runtime's; of several stages it says which.
+/// A stage's error as the runtime's, with the program's name if there are several.
 pub(crate) fn of_stage(failed: StageError, stages: usize) -> Error {
     let StageError { stage, program, error } = failed;
     match error {

@@ -1,14 +1,13 @@
 //! A runtime: programs beside the data of one device, loaded, run over boxes of spaces, and forgotten.
 //!
 //! Its calls are cut as NVMe's Computational Programs command set has them: load, execute on ranges of memory, unload.
-//! An execution may name several programs, what one gives being an input of another: an execute each, joined by ranges
-//! that nobody else sees. A program sees the elements of a box one after the other, the last dimension fastest, or tile
-//! by tile (`tiles`), whatever the building blocks; they are fetched task by task into a core's windows, so that an
-//! array is never in memory whole. Each task's fetch is a read of its own: a write that comes in between is seen by the
-//! tasks behind it.
+//! An execution may name several programs, an output of one being an input of another: an execute each, joined by
+//! private ranges of memory. A program sees the elements of a box one after the other, the last dimension fastest, or
+//! tile by tile (`tiles`), whatever the building blocks; they are fetched task by task into a core's windows, so that
+//! an array is never in memory whole. Each task's fetch is a read of its own: tasks behind a concurrent write see it.
 //!
 //! Outputs of tasks are put one behind the other, in the order of tasks: into memory, or into a box of a space
-//! (`outputs`). It does not know what a program does, nor on what it is executed.
+//! (`outputs`). The runtime does not know what a program computes, nor on what it is executed.
 
 use std::sync::Arc;
 
@@ -23,19 +22,19 @@ use crate::executor::Threads;
 use crate::inputs::InputReader;
 use crate::outputs::{OutputWriter, spaces_of};
 use crate::pipeline::pipeline;
-use crate::programs::{ProgramId, Programs, Ready};
+use crate::programs::{LoadedProgram, ProgramId, ProgramTable};
 use crate::request::{Executed, ExecutedStage, Execution, Input, OutputValue};
 use crate::stage::{Origin, Stage};
 
-/// The programs beside a device, and what runs them.
+/// A device, and the programs that are loaded beside it.
 #[derive(Debug)]
 pub struct Runtime {
     device: Arc<Device>,
-    programs: RwLock<Programs>,
+    programs: RwLock<ProgramTable>,
 }
 
 impl Runtime {
-    /// No programs yet, beside a device.
+    /// A runtime beside a device, without programs.
     pub fn new(device: Arc<Device>) -> Self {
         Self { device, programs: RwLock::default() }
     }
@@ -45,7 +44,7 @@ impl Runtime {
         &self.device
     }
 
-    /// The executor for so many threads. Under a probe commands come one after the other, and so do tasks.
+    /// The executor with `threads` threads; with one under a probe, which sees one command at a time.
     pub fn threads(&self, threads: usize) -> Threads {
         Threads(if self.device.is_watched() { 1 } else { threads })
     }
@@ -61,7 +60,7 @@ impl Runtime {
         done.unwrap_or_else(|what| Err(Error::Engine(nandarray::Error::Internal(what))))
     }
 
-    /// Forgets a program. Whoever runs it goes on.
+    /// Forgets a program. Executions that are running it go on.
     ///
     /// # Errors
     /// [`Error::Engine`]: there is none, or the device takes no commands.
@@ -73,9 +72,9 @@ impl Runtime {
     /// Runs programs beside the data.
     ///
     /// # Errors
-    /// [`Error::Execution`] if a program failed, or a worker that was at it; [`Error::Engine`] for what does not fit,
-    /// and for errors of the store. Spaces are unchanged then, and the store stays usable unless the error is the
-    /// engine's own ([`nandarray::Error::Internal`]).
+    /// [`Error::Execution`] if a program failed, or the worker that ran it; [`Error::Engine`] for invalid requests and
+    /// for errors of the store. Spaces are unchanged then, and the store stays usable unless the error is the engine's
+    /// own ([`nandarray::Error::Internal`]).
     pub fn execute(&self, execution: &Execution<'_>) -> Result<Executed> {
         self.device.compound(execution.writes(), |compound| {
             // A fault of the runtime is no fault of the engine, whose calls catch their own.
@@ -87,7 +86,7 @@ impl Runtime {
         })?
     }
 
-    fn ready(&self, program: ProgramId) -> Result<Arc<Ready>> {
+    fn ready(&self, program: ProgramId) -> Result<Arc<LoadedProgram>> {
         self.programs.read().get(program)
     }
 
@@ -98,11 +97,12 @@ impl Runtime {
         }
         if executor.counts_instructions() && stages.iter().any(|stage| matches!(stage.form, Form::Native(_))) {
             return Err(Error::invalid(
-                "form=\"native\" is for the wall clock: on a modelled device a program runs interpreted or translated, so that its \
-                 instructions are counted",
+                "form=\"native\" is for the wall clock: on a modelled device a program runs interpreted or \
+                 translated, so that its instructions are counted",
             ));
         }
-        let programs: Vec<Arc<Ready>> = stages.iter().map(|stage| self.ready(stage.program)).collect::<Result<_>>()?;
+        let programs: Vec<Arc<LoadedProgram>> =
+            stages.iter().map(|stage| self.ready(stage.program)).collect::<Result<_>>()?;
         let mut reader = InputReader::new(compound);
         let profiler = progress.profiler.as_ref();
         let makers = programs.iter().zip(stages).map(|(ready, stage)| ready.cores(stage.form, profiler));

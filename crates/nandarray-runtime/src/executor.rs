@@ -1,4 +1,4 @@
-//! Executors: what does the jobs of a run. [`Threads`] does them on this machine's.
+//! Executors: machines that do the jobs of a run. [`Threads`] does them on threads of this machine.
 //!
 //! An executor decides where a job's steps are done and when; the [`Agenda`] decides everything else. So results do not
 //! depend on the executor, and a modelled machine can be one.
@@ -10,17 +10,17 @@ use nandarray_cores::RunError;
 use parking_lot::{Condvar, Mutex};
 
 use crate::agenda::Agenda;
-use crate::io::Sink;
-use crate::job::{Job, Step};
+use crate::io::OutputSink;
+use crate::job::{Job, JobStep};
 use crate::scheduler::Next;
 
 /// Does the jobs of a run.
 pub trait Executor: Debug + Send + Sync {
-    /// How many jobs it has under way at once, as a rule; at least 1. No result depends on it.
+    /// Number of jobs that it usually has in flight; at least 1. No result depends on it.
     fn workers(&self) -> usize;
 
-    /// Whether it needs to know how many instructions a program executes: one that is called as functions of this
-    /// process is refused then.
+    /// Whether it needs to know the number of instructions that a program executes: a native form, whose instructions
+    /// are not counted, is refused then.
     fn counts_instructions(&self) -> bool {
         false
     }
@@ -29,7 +29,7 @@ pub trait Executor: Debug + Send + Sync {
     /// It may end sooner, by [`Agenda::abort`].
     ///
     /// Each call is one run; several may be under way on one executor at once, from several threads.
-    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink);
+    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn OutputSink);
 }
 
 /// A number of threads of this machine, the caller's included.
@@ -43,13 +43,13 @@ impl Executor for Threads {
         self.0.max(1)
     }
 
-    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink) {
+    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn OutputSink) {
         let threads = (self.workers() as u64).min(agenda.jobs_at_once());
         let crew = Crew { agenda: Mutex::new(agenda), moved: Condvar::new(), sink: Mutex::new(sink) };
         std::thread::scope(|scope| {
             for number in 1..threads {
                 let name = format!("nandarray-worker-{number}");
-                // Where the system has no more threads, those that there are do all.
+                // If the system has no more threads, those that were started do all jobs.
                 if std::thread::Builder::new().name(name).spawn_scoped(scope, || crew.work()).is_err() {
                     break;
                 }
@@ -62,13 +62,13 @@ impl Executor for Threads {
 /// The state that the threads share.
 struct Crew<'c, 's, 'p> {
     agenda: Mutex<&'c mut Agenda<'s, 'p>>,
-    /// Told when a job is done.
+    /// Notified when a job is done.
     moved: Condvar,
-    sink: Mutex<&'c mut dyn Sink>,
+    sink: Mutex<&'c mut dyn OutputSink>,
 }
 
 impl<'s, 'p> Crew<'_, 's, 'p> {
-    /// The work of one thread. A panic here is the agenda's own: nobody goes on then, and nobody waits.
+    /// The work of one thread. A panic here is the agenda's own: it ends all threads, and wakes those that wait.
     fn work(&self) {
         if let Err(what) = caught(|| self.jobs()) {
             self.agenda.lock().abort(RunError::Worker(what));
@@ -99,11 +99,11 @@ impl<'s, 'p> Crew<'_, 's, 'p> {
     fn steps(&self, job: &mut Job<'s, 'p>) -> Result<(), RunError> {
         loop {
             match job.step() {
-                Step::Done => return Ok(()),
-                Step::Fetch if job.call_where_it_lies()? => {}
-                Step::Fetch => drop(job.fetch()?),
-                Step::Call => job.call()?,
-                Step::Deliver => drop(job.deliver(&mut **self.sink.lock())?),
+                JobStep::Done => return Ok(()),
+                JobStep::Fetch if job.call_where_it_lies()? => {}
+                JobStep::Fetch => drop(job.fetch()?),
+                JobStep::Call => job.call()?,
+                JobStep::Deliver => drop(job.deliver(&mut **self.sink.lock())?),
             }
         }
     }

@@ -6,11 +6,11 @@ use std::ops::Range;
 use nandarray::{BufferMut, Compound, Error, Result, Shape, Target, check_view};
 use smallvec::SmallVec;
 
-use crate::io::{Failure, Source};
+use crate::io::{InputSource, TransferError};
 use crate::request::Input;
 use crate::tiles::{Tiles, packed, pieces};
 
-/// An input with what is known of its space.
+/// An input, and its element size, length and tiles.
 #[derive(Debug)]
 pub(crate) struct ExternalInput<'a> {
     input: &'a Input<'a>,
@@ -32,7 +32,7 @@ impl<'a> InputReader<'a> {
         Self { compound, inputs: Vec::new() }
     }
 
-    /// Another input; gives its number.
+    /// Adds an input; returns its number.
     pub(crate) fn add(&mut self, input: &'a Input<'a>) -> Result<usize> {
         self.inputs.push(ExternalInput::of(self.compound, input)?);
         Ok(self.inputs.len() - 1)
@@ -77,7 +77,7 @@ impl<'a> ExternalInput<'a> {
     }
 }
 
-impl Source for InputReader<'_> {
+impl InputSource for InputReader<'_> {
     fn bytes(&self, input: usize) -> u64 {
         self.inputs[input].bytes
     }
@@ -104,7 +104,7 @@ impl Source for InputReader<'_> {
         }
     }
 
-    fn read(&self, input: usize, offset: u64, into: &mut [u8]) -> std::result::Result<(), Failure> {
+    fn read(&self, input: usize, offset: u64, into: &mut [u8]) -> std::result::Result<(), TransferError> {
         let this = &self.inputs[input];
         let end = offset + into.len() as u64;
         assert!(end <= this.bytes, "an input of {} bytes is read up to {end}", this.bytes);
@@ -132,7 +132,7 @@ impl Source for InputReader<'_> {
         offset: u64,
         bytes: u64,
         f: &mut dyn FnMut(&[u8]),
-    ) -> std::result::Result<(), Failure> {
+    ) -> std::result::Result<(), TransferError> {
         let this = &self.inputs[input];
         let end = offset + bytes;
         assert!(end <= this.bytes, "an input of {} bytes is lent up to {end}", this.bytes);

@@ -1,8 +1,8 @@
-//! Jobs: what the scheduler hands out, one worker's work at a time, cut into steps.
+//! Jobs: units of work that the scheduler hands out to workers, cut into steps.
 //!
-//! An executor asks a job for its next [`Step`], does it by the method of the same name, and brings the job back to its
-//! [`crate::Agenda`] when there is none left. Between two steps it may do anything else: steps of other jobs, or let
-//! modelled time pass. A step does not know which worker does it, and a job's result does not depend on when.
+//! An executor asks a job for its next [`JobStep`], does it by the method of the same name, and brings the job back to
+//! its [`crate::Agenda`] when there is none left. Between two steps it may do anything else: steps of other jobs, or
+//! let modelled time pass. A step does not know which worker does it, and a job's result does not depend on when.
 //!
 //! | job | steps |
 //! | --- | --- |
@@ -15,27 +15,27 @@ use std::sync::atomic::AtomicBool;
 
 use nandarray_cores::{Call, RunError};
 
-use crate::io::Sink;
+use crate::io::OutputSink;
 use crate::stage::{Rank, TaskInput};
-use crate::work::{At, Context, Delivery, Fetched, Work};
+use crate::work::{Delivery, InputLocation, JobWork, StageContext, TaskStep};
 
 /// The next step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Bytes of its inputs are to be read: [`Job::fetch`].
+pub enum JobStep {
+    /// Read bytes of its inputs: [`Job::fetch`].
     Fetch,
-    /// A core is to be called: [`Job::call`].
+    /// Call a core: [`Job::call`].
     Call,
-    /// An output is to be given on: [`Job::deliver`].
+    /// Deliver an output: [`Job::deliver`].
     Deliver,
-    /// Nothing: the job goes back to its agenda.
+    /// No step is left: the job goes back to its agenda.
     Done,
 }
 
 /// The kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKind {
-    /// Reads whole inputs, and finds where records end.
+    /// Reads whole inputs, and finds the ends of records.
     Load,
     /// Calls the program for a task.
     Task {
@@ -43,21 +43,21 @@ pub enum JobKind {
         number: u64,
         /// Bytes of its inputs that come from the run's source.
         external_bytes: u64,
-        /// Bytes of its inputs that other stages gave.
+        /// Bytes of its inputs that other stages produced.
         queued_bytes: u64,
     },
-    /// Gives on what a run of tasks gave, and folds its state.
+    /// Delivers the outputs of a run of tasks, and folds its state.
     Deliver,
     /// Calls the program for its end.
     Finish,
 }
 
-/// Something for one worker to do.
+/// A unit of work for one worker.
 #[must_use = "a job goes back to its agenda, done or failed"]
 pub struct Job<'s, 'p> {
-    pub(crate) context: Context<'s, 'p>,
+    pub(crate) context: StageContext<'s, 'p>,
     pub(crate) rank: Rank,
-    pub(crate) work: Work<'p>,
+    pub(crate) work: JobWork<'p>,
 }
 
 impl std::fmt::Debug for Job<'_, '_> {
@@ -79,8 +79,8 @@ impl<'s, 'p> Job<'s, 'p> {
     /// Its kind.
     pub fn kind(&self) -> JobKind {
         match &self.work {
-            Work::Load(_) => JobKind::Load,
-            Work::Task(job) => {
+            JobWork::Load(_) => JobKind::Load,
+            JobWork::Task(job) => {
                 let external_bytes =
                     |input: &TaskInput| if let TaskInput::External(_, bytes) = input { *bytes } else { 0 };
                 let queued_bytes = |input: &TaskInput| match input {
@@ -94,46 +94,46 @@ impl<'s, 'p> Job<'s, 'p> {
                     queued_bytes: inputs.iter().map(queued_bytes).sum(),
                 }
             }
-            Work::Deliver(_) => JobKind::Deliver,
-            Work::Finish(_) => JobKind::Finish,
+            JobWork::Deliver(_) => JobKind::Deliver,
+            JobWork::Finish(_) => JobKind::Finish,
         }
     }
 
     /// Its next step.
-    pub fn step(&self) -> Step {
+    pub fn step(&self) -> JobStep {
         match &self.work {
-            Work::Load(load) => {
+            JobWork::Load(load) => {
                 if load.loaded.is_none() {
-                    Step::Fetch
+                    JobStep::Fetch
                 } else {
-                    Step::Done
+                    JobStep::Done
                 }
             }
-            Work::Task(job) => match job.at {
-                At::Begin | At::Call => Step::Call,
-                At::Fetch => Step::Fetch,
-                At::Done => Step::Done,
+            JobWork::Task(job) => match job.at {
+                TaskStep::Begin | TaskStep::Call => JobStep::Call,
+                TaskStep::Fetch => JobStep::Fetch,
+                TaskStep::Done => JobStep::Done,
             },
-            Work::Deliver(job) if !job.deliveries.queue.is_empty() => Step::Deliver,
-            Work::Deliver(job) => {
+            JobWork::Deliver(job) if !job.deliveries.queue.is_empty() => JobStep::Deliver,
+            JobWork::Deliver(job) => {
                 if job.state.is_empty() {
-                    Step::Done
+                    JobStep::Done
                 } else {
-                    Step::Call
+                    JobStep::Call
                 }
             }
-            Work::Finish(job) if !job.is_called => Step::Call,
-            Work::Finish(job) => {
+            JobWork::Finish(job) if !job.is_called => JobStep::Call,
+            JobWork::Finish(job) => {
                 if job.deliveries.queue.is_empty() {
-                    Step::Done
+                    JobStep::Done
                 } else {
-                    Step::Deliver
+                    JobStep::Deliver
                 }
             }
         }
     }
 
-    /// Reads what its inputs need of the run's source; gives the bytes read from there.
+    /// Reads its inputs from the run's source; returns the bytes read.
     ///
     /// # Errors
     /// [`RunError::Transfer`] as the source says, [`RunError::Cancelled`], [`RunError::Inputs`] for records that do not
@@ -141,21 +141,21 @@ impl<'s, 'p> Job<'s, 'p> {
     pub fn fetch(&mut self) -> Result<u64, RunError> {
         let Self { context, work, .. } = self;
         match work {
-            Work::Load(load) => load.fetch(context),
-            Work::Task(job) => job.fetch(context),
-            Work::Deliver(_) | Work::Finish(_) => unreachable!("a job that fetches nothing"),
+            JobWork::Load(load) => load.fetch(context),
+            JobWork::Task(job) => job.fetch(context),
+            JobWork::Deliver(_) | JobWork::Finish(_) => unreachable!("a job that fetches nothing"),
         }
     }
 
-    /// Does the next two steps, fetch and call, on the input where it lies: if its core takes it so and the source
-    /// lends it. Tells whether it did; else the job stands where it stood. A shortcut, never needed.
+    /// Does fetch and call at once on the input in place, if the core can take it so and the source can lend it.
+    /// Returns whether it did; else the job is unchanged. An optimization, never needed.
     ///
     /// # Errors
     /// As [`Self::fetch`] and [`Self::call`].
     pub fn call_where_it_lies(&mut self) -> Result<bool, RunError> {
         let Self { context, work, .. } = self;
         match work {
-            Work::Task(job) if job.at == At::Fetch => job.call_where_it_lies(context),
+            JobWork::Task(job) if job.at == TaskStep::Fetch => job.call_where_it_lies(context),
             _ => Ok(false),
         }
     }
@@ -167,28 +167,28 @@ impl<'s, 'p> Job<'s, 'p> {
     pub fn call(&mut self) -> Result<(), RunError> {
         let Self { context, work, .. } = self;
         match work {
-            Work::Load(_) => unreachable!("a job that calls nothing"),
-            Work::Task(job) => job.call(context),
-            Work::Deliver(job) => job.fold(context),
-            Work::Finish(job) => job.call(context),
+            JobWork::Load(_) => unreachable!("a job that calls nothing"),
+            JobWork::Task(job) => job.call(context),
+            JobWork::Deliver(job) => job.fold(context),
+            JobWork::Finish(job) => job.call(context),
         }
     }
 
-    /// Instructions that its calls executed so far; not those of a call that is under way ([`Self::begin_call`]).
+    /// Instructions that its calls executed so far, without those of a call in flight ([`Self::begin_call`]).
     pub fn instructions(&self) -> u64 {
         match &self.work {
-            Work::Load(_) => 0,
-            Work::Task(job) => job.account.instructions,
-            Work::Deliver(job) => job.instructions,
-            Work::Finish(job) => job.instructions,
+            JobWork::Load(_) => 0,
+            JobWork::Task(job) => job.account.instructions,
+            JobWork::Deliver(job) => job.instructions,
+            JobWork::Finish(job) => job.instructions,
         }
     }
 
-    /// Where the inputs of a task come from, in the order in which [`Self::fetch`] reads them; none for other jobs.
-    pub fn inputs(&self) -> Vec<Fetched> {
+    /// Location of each input of a task, in the order in which [`Self::fetch`] reads them; empty for other jobs.
+    pub fn inputs(&self) -> Vec<InputLocation> {
         match &self.work {
-            Work::Task(job) => job.fetched(&self.context),
-            Work::Load(_) | Work::Deliver(_) | Work::Finish(_) => Vec::new(),
+            JobWork::Task(job) => job.fetched(&self.context),
+            JobWork::Load(_) | JobWork::Deliver(_) | JobWork::Finish(_) => Vec::new(),
         }
     }
 
@@ -198,25 +198,25 @@ impl<'s, 'p> Job<'s, 'p> {
     /// If the job is no task, or has no such input.
     pub fn input(&self, input: usize) -> &[u8] {
         match &self.work {
-            Work::Task(job) => job.input(input),
-            Work::Load(_) | Work::Deliver(_) | Work::Finish(_) => unreachable!("a job without inputs"),
+            JobWork::Task(job) => job.input(input),
+            JobWork::Load(_) | JobWork::Deliver(_) | JobWork::Finish(_) => unreachable!("a job without inputs"),
         }
     }
 
-    /// Begins with the call of a task that was fetched, whose inputs the caller fills as they arrive; the call comes
-    /// back by [`Self::end_call`]. `None` if what is next is no such call: [`Self::call`] does it.
+    /// Begins the call of a task that was fetched; the caller fills its inputs as they arrive and brings the call back
+    /// by [`Self::end_call`]. `None` if the next step is another one: [`Self::call`] does it.
     ///
     /// # Errors
     /// [`RunError`]: inputs or outputs do not fit.
     pub fn begin_call(&mut self) -> Result<Option<Call<'p>>, RunError> {
         let Self { context, work, .. } = self;
         match work {
-            Work::Task(job) if job.at == At::Call => job.begin_call(context).map(Some),
+            JobWork::Task(job) if job.at == TaskStep::Call => job.begin_call(context).map(Some),
             _ => Ok(None),
         }
     }
 
-    /// Takes back a call that is over, and what it came to.
+    /// Takes back a call that is over, with its result.
     ///
     /// # Errors
     /// `result`'s.
@@ -226,8 +226,8 @@ impl<'s, 'p> Job<'s, 'p> {
     pub fn end_call(&mut self, call: Call<'p>, result: Result<Vec<u64>, RunError>) -> Result<(), RunError> {
         let Self { context, work, .. } = self;
         match work {
-            Work::Task(job) => job.end_call(context, call, result),
-            Work::Load(_) | Work::Deliver(_) | Work::Finish(_) => unreachable!("a job that begins no call"),
+            JobWork::Task(job) => job.end_call(context, call, result),
+            JobWork::Load(_) | JobWork::Deliver(_) | JobWork::Finish(_) => unreachable!("a job that begins no call"),
         }
     }
 
@@ -236,16 +236,16 @@ impl<'s, 'p> Job<'s, 'p> {
         &self.context.progress.stop
     }
 
-    /// Gives on one output.
+    /// Delivers one output.
     ///
     /// # Errors
     /// [`RunError::Transfer`] as the sink says.
-    pub fn deliver(&mut self, sink: &mut dyn Sink) -> Result<Delivery, RunError> {
+    pub fn deliver(&mut self, sink: &mut dyn OutputSink) -> Result<Delivery, RunError> {
         let Self { context, work, .. } = self;
         match work {
-            Work::Deliver(job) => job.deliveries.next(context, sink),
-            Work::Finish(job) => job.deliveries.next(context, sink),
-            Work::Load(_) | Work::Task(_) => unreachable!("a job that delivers nothing"),
+            JobWork::Deliver(job) => job.deliveries.next(context, sink),
+            JobWork::Finish(job) => job.deliveries.next(context, sink),
+            JobWork::Load(_) | JobWork::Task(_) => unreachable!("a job that delivers nothing"),
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Programs that run beside the data: what is loaded, scheduled and executed over the spaces of a store.
+//! Programs that run beside the data: they are loaded, scheduled and executed over the spaces of a store.
 //!
-//! It stands on the engine (`nandarray`: boxes of spaces are inputs, drafts of writes are outputs), on cores
+//! The crate stands on the engine (`nandarray`: boxes of spaces are inputs, drafts of writes are outputs), on cores
 //! (`nandarray-cores`: one core and one program) and on the translator (`nandarray-jit`). A [`Runtime`] has the
 //! programs that are loaded beside a device and runs an [`Execution`] of them.
 //!
-//! Below that, [`pipeline`] runs stages over any [`Source`] and [`Sink`], cut in two: the [`Agenda`] decides which task
-//! is ready, in which order tasks run and when a producer must wait, and executes nothing; an [`Executor`] does what it
-//! says. [`Threads`] is the wall clock's. Results are the same bytes on every executor.
+//! Below that, [`pipeline`] runs stages over any [`InputSource`] and [`OutputSink`], cut in two: the [`Agenda`] decides
+//! which task is ready, in which order tasks run and when a producer must wait, and executes nothing; an [`Executor`]
+//! does the jobs. [`Threads`] is the wall clock's. Results are the same bytes on every executor.
 
 mod agenda;
 mod cut;
@@ -31,13 +31,13 @@ pub use agenda::{Agenda, Completed, StageDone};
 pub use error::{Error, KINDS, Result, StageError};
 pub use execute::Runtime;
 pub use executor::{Executor, Threads};
-pub use io::{Failure, Sink, Source};
-pub use job::{Job, JobKind, Step};
+pub use io::{InputSource, OutputSink, TransferError};
+pub use job::{Job, JobKind, JobStep};
 pub use pipeline::{HOLD_BYTES, pipeline};
 pub use programs::ProgramId;
 pub use progress::{Account, Progress};
 pub use request::{Executed, ExecutedStage, Execution, Input, Output, OutputValue, StageRequest};
 pub use scheduler::Next;
-pub use stage::{Maker, Origin, Stage};
+pub use stage::{CoreFactory, Origin, Stage};
 pub use tiles::Tiles;
-pub use work::{Delivery, Fetched};
+pub use work::{Delivery, InputLocation};

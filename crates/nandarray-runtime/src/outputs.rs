@@ -1,24 +1,24 @@
 //! The outputs of a run that leave it: boxes of spaces, or memory.
 //!
-//! An output for a box is a [`StagedWrite`]: it is written in slabs of whole building blocks, as far as those are small
-//! enough to wait for, and stands in the space only when every program has come to its end.
+//! An output for a box is a [`StagedWrite`]: it is written in slabs of whole building blocks, if a slab is small enough
+//! to buffer, and becomes visible in the space only when every program has ended.
 
 use std::sync::Arc;
 
-use nandarray::{Compound, Error, Result, Shape, Source as Written, Space, SpaceId, StagedWrite, Target, check_view};
+use nandarray::{Compound, Error, Result, Shape, Source, Space, SpaceId, StagedWrite, Target, check_view};
 
-use crate::io::{Failure, Sink};
+use crate::io::{OutputSink, TransferError};
 use crate::request::{Output, OutputValue};
 use crate::tiles::{Tiles, packed, pieces};
 
-/// Bytes of an output that are waited for, to write whole building blocks.
+/// The most bytes of an output that are buffered in order to write whole building blocks.
 const SLAB_BYTES_MAX: u64 = 64 << 20;
-/// Bytes written at once where that would be more.
+/// Bytes written at once if whole building blocks would be more than that.
 const PART_BYTES: u64 = 16 << 20;
 
 /// An output's place in the spaces.
 struct OutputBox<'d> {
-    draft: usize,
+    staged: usize,
     start: &'d [u64],
     count: &'d [u64],
     view: Option<&'d [u64]>,
@@ -26,13 +26,13 @@ struct OutputBox<'d> {
     item: u64,
     /// Elements that were written.
     written: u64,
-    /// Bytes behind those that wait for more.
+    /// Bytes behind those, buffered until a slab is complete.
     waiting: Vec<u8>,
 }
 
 /// The outputs of a run.
 pub(crate) struct OutputWriter<'d> {
-    drafts: Vec<StagedWrite<'d>>,
+    staged: Vec<StagedWrite<'d>>,
     places: Vec<Option<OutputBox<'d>>>,
     collected: Vec<Vec<u8>>,
 }
@@ -53,35 +53,36 @@ fn boxed(output: &Output<'_>) -> Option<SpaceId> {
 }
 
 impl<'d> OutputWriter<'d> {
-    /// Hold the blocks that outputs go into; `spaces` are [`spaces_of`] them.
+    /// Begins a staged write for each of `spaces`, which are [`spaces_of`] the outputs, and so locks the blocks that
+    /// they go into.
     pub(crate) fn begin(compound: &Compound<'d>, spaces: &[Arc<Space>], outputs: &[&Output<'d>]) -> Result<Self> {
-        let mut drafts = Vec::new();
+        let mut staged = Vec::new();
         for space in spaces {
             let theirs: Vec<&Output<'d>> = outputs.iter().copied().filter(|o| boxed(o) == Some(space.id)).collect();
             apart(&theirs)?;
             let shape = space.read()?.record.shape.clone();
             theirs.iter().try_for_each(|output| within(output, &shape))?;
-            let draft = compound.stage(space.clone(), blocks(&theirs, &shape, &space.shape.block))?;
-            // Nobody changes it from now on; before, somebody may have.
-            theirs.iter().try_for_each(|output| within(output, draft.shape()))?;
-            drafts.push(draft);
+            let write = compound.stage(space.clone(), blocks(&theirs, &shape, &space.shape.block))?;
+            // It holds the shape from now on; before, another command may have changed it.
+            theirs.iter().try_for_each(|output| within(output, write.shape()))?;
+            staged.push(write);
         }
         let mut places = Vec::new();
         for output in outputs {
             places.push(match output {
                 Output::Collect => None,
                 Output::Box { space, start, count, view, tiles } => {
-                    let draft = spaces.iter().position(|s| s.id == *space).expect("the space of an output");
-                    let item = spaces[draft].shape.item_bytes as u64;
+                    let staged = spaces.iter().position(|s| s.id == *space).expect("the space of an output");
+                    let item = spaces[staged].shape.item_bytes as u64;
                     let (written, waiting) = (0, Vec::new());
-                    Some(OutputBox { draft, start, count, view: *view, tiles: *tiles, item, written, waiting })
+                    Some(OutputBox { staged, start, count, view: *view, tiles: *tiles, item, written, waiting })
                 }
             });
         }
-        Ok(Self { drafts, collected: vec![Vec::new(); places.len()], places })
+        Ok(Self { staged, collected: vec![Vec::new(); places.len()], places })
     }
 
-    /// Everything was given: write what waits, and make it all stand at once.
+    /// Writes the rest of each output, and applies all staged writes as one.
     pub(crate) fn finish(mut self, compound: &Compound<'d>) -> Result<Vec<OutputValue>> {
         let mut given = Vec::new();
         for (place, bytes) in self.places.iter_mut().zip(self.collected) {
@@ -89,33 +90,33 @@ impl<'d> OutputWriter<'d> {
                 None => OutputValue::Bytes(bytes),
                 Some(place) => {
                     let rest = std::mem::take(&mut place.waiting);
-                    place.write(&mut self.drafts[place.draft], &rest)?;
+                    place.write(&mut self.staged[place.staged], &rest)?;
                     OutputValue::Elements(place.written)
                 }
             });
         }
-        compound.apply(self.drafts)?;
+        compound.apply(self.staged)?;
         Ok(given)
     }
 }
 
-impl Sink for OutputWriter<'_> {
+impl OutputSink for OutputWriter<'_> {
     fn is_stored(&self, output: usize) -> bool {
         self.places[output].is_some()
     }
 
-    fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> std::result::Result<(), Failure> {
+    fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> std::result::Result<(), TransferError> {
         match &mut self.places[output] {
             None => self.collected[output].extend_from_slice(&bytes),
-            Some(place) => place.put(output, &mut self.drafts[place.draft], &bytes)?,
+            Some(place) => place.put(output, &mut self.staged[place.staged], &bytes)?,
         }
         Ok(())
     }
 }
 
 impl OutputBox<'_> {
-    /// Put bytes behind what there is.
-    fn put(&mut self, output: usize, draft: &mut StagedWrite<'_>, bytes: &[u8]) -> Result<()> {
+    /// Appends bytes.
+    fn put(&mut self, output: usize, write: &mut StagedWrite<'_>, bytes: &[u8]) -> Result<()> {
         let (n, item) = (bytes.len() as u64, self.item);
         if !n.is_multiple_of(item) {
             return Err(Error::invalid(format!("output {output} of {n} bytes is no whole elements of {item} bytes")));
@@ -127,22 +128,22 @@ impl OutputBox<'_> {
         }
         let mut rest = bytes;
         if self.waiting.is_empty() {
-            let now = self.writable(draft.space(), n);
-            self.write(draft, &rest[..now])?;
+            let now = self.writable(write.space(), n);
+            self.write(write, &rest[..now])?;
             rest = &rest[now..];
         }
         self.waiting.extend_from_slice(rest);
-        let now = self.writable(draft.space(), self.waiting.len() as u64);
+        let now = self.writable(write.space(), self.waiting.len() as u64);
         if now > 0 {
             let mut waiting = std::mem::take(&mut self.waiting);
-            self.write(draft, &waiting[..now])?;
+            self.write(write, &waiting[..now])?;
             waiting.drain(..now);
             self.waiting = waiting;
         }
         Ok(())
     }
 
-    /// Of so many bytes behind those written, how many to write now.
+    /// The part of `bytes` bytes behind those written that is to be written now: whole slabs.
     fn writable(&self, space: &Space, bytes: u64) -> usize {
         let inner: u64 = self.count.iter().skip(1).product();
         let rows = self.count.first().copied().unwrap_or(1);
@@ -163,7 +164,7 @@ impl OutputBox<'_> {
         ((last * inner).saturating_sub(self.written) * self.item) as usize
     }
 
-    fn write(&mut self, draft: &mut StagedWrite<'_>, bytes: &[u8]) -> Result<()> {
+    fn write(&mut self, write: &mut StagedWrite<'_>, bytes: &[u8]) -> Result<()> {
         let (item, more, mut at) = (self.item, bytes.len() as u64 / self.item, 0usize);
         let range = self.written..self.written + more;
         // Whole rows of tiles are as well written in the order of rows, each building block once.
@@ -186,7 +187,7 @@ impl OutputBox<'_> {
             let source = bytes[at..at + part].as_ptr();
             at += part;
             // SAFETY: the strides are those of an array of this size, whose bytes are there.
-            draft.put(&target, unsafe { Written::from_raw(source) })
+            write.put(&target, unsafe { Source::from_raw(source) })
         })?;
         self.written += more;
         Ok(())

@@ -1,8 +1,8 @@
-//! Running a pipeline: an agenda and an executor together, from the first task to what came of it.
+//! Running a pipeline: an agenda and an executor together, from the first task to the results.
 //!
-//! A stage's outputs are given on in the order of tasks, its states are folded in that order, and tasks are cut by
-//! bytes alone, so that a pipeline gives what its programs give one after the other, on any executor. Of what one stage
-//! gives another only as much is in memory as its readers need to go on.
+//! A stage's outputs are delivered in the order of tasks, its states are folded in that order, and tasks are cut by
+//! bytes alone, so that a pipeline produces what its programs produce one after the other, on any executor. The queue
+//! between two stages holds only as much as the readers need to go on.
 
 use nandarray::panics::caught;
 use nandarray_cores::RunError;
@@ -10,24 +10,23 @@ use nandarray_cores::RunError;
 use crate::agenda::{Agenda, Completed};
 use crate::error::StageError;
 use crate::executor::Executor;
-use crate::io::{Sink, Source};
+use crate::io::{InputSource, OutputSink};
 use crate::progress::Progress;
 use crate::stage::Stage;
 
-/// Bytes held between stages at most, if nothing else is said: 1 GiB.
+/// Default of the most bytes that are queued between stages: 1 GiB.
 pub const HOLD_BYTES: u64 = 1 << 30;
 
-/// Run stages, each over all of its inputs. `hold_bytes` are held between them at most where one cannot go on without
-/// another having more.
+/// Runs stages, each over all of its inputs. At most `hold_bytes` are queued between them where a stage needs more
+/// input before it can go on.
 ///
 /// # Errors
-/// [`StageError`]: which stage failed, and how its first task that failed did. If several stages fail, it is the same
-/// one each time: the one whose task needs the fewest tasks on the way from outside, and of several such the first
-/// stage.
+/// [`StageError`]: the stage that failed, with the error of its first failed task. If several stages fail, it is the
+/// same one each time: the one whose task needs the fewest external records, and of several such the first stage.
 pub fn pipeline<'p>(
     stages: &[Stage<'_, 'p>],
-    source: &dyn Source,
-    sink: &mut dyn Sink,
+    source: &dyn InputSource,
+    sink: &mut dyn OutputSink,
     executor: &dyn Executor,
     hold_bytes: u64,
     progress: &Progress,

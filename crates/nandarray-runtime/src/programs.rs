@@ -1,6 +1,6 @@
-//! The programs that are loaded, and those that were a moment ago.
+//! The programs that are loaded, and a cache of those that were unloaded last.
 //!
-//! A program that is loaded again soon, by the same bytes, is still there, with what was translated of it. What
+//! A program that is loaded again soon, with the same bytes, is still there with its translations. The processor that
 //! executes its instructions is chosen here: everything above knows cores only.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -11,36 +11,36 @@ use nandarray_jit::Translations;
 
 use crate::error::{Error, Result};
 
-/// Names a loaded program.
+/// The handle of a loaded program.
 pub type ProgramId = u32;
 
 /// Programs that are kept after they were unloaded.
 const RECENT: usize = 8;
 
-/// A program, and what was translated of it so far, for all of its runs.
+/// A program and its translations so far, shared by all of its runs.
 #[derive(Debug)]
-pub(crate) struct Ready {
+pub(crate) struct LoadedProgram {
     elf: Vec<u8>,
     metadata: Option<Vec<u8>>,
     pub(crate) program: Program,
     translations: Translations,
 }
 
-impl Ready {
+impl LoadedProgram {
     fn new(elf: &[u8], metadata: Option<&[u8]>) -> Result<Self> {
         let program = Program::from_elf(elf, metadata).map_err(|e| Error::Program(Box::new(e)))?;
         let translations = Translations::new(program.bits());
         Ok(Self { elf: elf.to_vec(), metadata: metadata.map(<[u8]>::to_vec), program, translations })
     }
 
-    /// Makes the cores of one run of it. Whoever counts instructions gets the interpreter, unless there are none to
-    /// count.
+    /// Makes the cores of one run of it. With a profiler they interpret, unless the form is native and has no
+    /// instructions to count.
     pub(crate) fn cores<'r>(
         &'r self,
         form: Form,
         profiler: Option<&'r Profiler>,
     ) -> impl Fn(&'r Program) -> std::result::Result<Core<'r>, LoadError> + Sync {
-        // Once a run, not once a core: its cores share what they may spend on translating.
+        // Once a run, not once a core: its cores share one budget for translating.
         let run = self.translations.run();
         move |program| match (form, profiler) {
             (Form::Native(entries), _) => Core::native(program, entries),
@@ -53,19 +53,19 @@ impl Ready {
 
 /// The programs that are loaded.
 #[derive(Debug, Default)]
-pub(crate) struct Programs {
+pub(crate) struct ProgramTable {
     next: ProgramId,
-    loaded: BTreeMap<ProgramId, Arc<Ready>>,
-    /// The last ones that were loaded, the latest first.
-    recent: VecDeque<Arc<Ready>>,
+    loaded: BTreeMap<ProgramId, Arc<LoadedProgram>>,
+    /// Programs that were loaded last, the latest first.
+    recent: VecDeque<Arc<LoadedProgram>>,
 }
 
-impl Programs {
+impl ProgramTable {
     pub(crate) fn load(&mut self, elf: &[u8], metadata: Option<&[u8]>) -> Result<ProgramId> {
         let known = self.recent.iter().position(|r| r.elf == elf && r.metadata.as_deref() == metadata);
         let ready = match known.and_then(|at| self.recent.remove(at)) {
             Some(ready) => ready,
-            None => Arc::new(Ready::new(elf, metadata)?),
+            None => Arc::new(LoadedProgram::new(elf, metadata)?),
         };
         self.recent.push_front(ready.clone());
         self.recent.truncate(RECENT);
@@ -78,7 +78,7 @@ impl Programs {
         self.loaded.remove(&id).map(drop).ok_or_else(|| unknown(id))
     }
 
-    pub(crate) fn get(&self, id: ProgramId) -> Result<Arc<Ready>> {
+    pub(crate) fn get(&self, id: ProgramId) -> Result<Arc<LoadedProgram>> {
         self.loaded.get(&id).cloned().ok_or_else(|| unknown(id))
     }
 }

@@ -8,7 +8,7 @@ use nandarray_cores::Profiler;
 /// The progress of a run; other threads may look at it while it runs.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Tasks there are, as far as is known yet.
+    /// Number of tasks, as far as is known yet.
     pub tasks: AtomicU64,
     /// Tasks that are done.
     pub done: AtomicU64,
@@ -16,7 +16,7 @@ pub struct Progress {
     pub bytes_in: AtomicU64,
     /// Set to stop.
     pub stop: AtomicBool,
-    /// Counts instructions, for whoever makes cores to use.
+    /// Makes cores that count instructions, if the caller wants a profile.
     pub profiler: Option<Profiler>,
     stages: OnceLock<Vec<StageProgress>>,
 }
@@ -30,18 +30,18 @@ struct StageProgress {
 }
 
 impl Progress {
-    /// Nothing yet; with somebody who counts instructions.
+    /// No progress yet, with a profiler.
     pub fn counted_by(profiler: Profiler) -> Self {
         Self { profiler: Some(profiler), ..Self::default() }
     }
 
-    /// For each stage tasks done, and tasks there are as far as is known yet; empty before it begins.
+    /// For each stage the tasks done, and the number of its tasks as far as is known yet; empty before the run begins.
     pub fn stages(&self) -> Vec<(u64, u64)> {
         let one = |s: &StageProgress| (s.done.load(Ordering::Relaxed), s.tasks.load(Ordering::Relaxed));
         self.stages.get().map_or_else(Vec::new, |stages| stages.iter().map(one).collect())
     }
 
-    /// The run begins, with so many stages.
+    /// Begins a run of `stages` stages.
     pub(crate) fn begin(&self, stages: usize) {
         self.stages.get_or_init(|| (0..stages).map(|_| StageProgress::default()).collect());
     }
@@ -50,7 +50,7 @@ impl Progress {
         &self.stages.get().expect("the run has begun")[stage]
     }
 
-    /// A stage will have so many tasks, if that is known.
+    /// Notes the number of a stage's tasks, if it is known.
     pub(crate) fn expect(&self, stage: usize, tasks: Option<u64>) {
         if let Some(tasks) = tasks {
             self.more(stage, tasks);
@@ -58,7 +58,7 @@ impl Progress {
         }
     }
 
-    /// A stage has more tasks than were known of.
+    /// Notes that a stage has `tasks` more tasks than were known.
     pub(crate) fn more(&self, stage: usize, tasks: u64) {
         let this = self.stage(stage);
         if !this.known.load(Ordering::Relaxed) {
@@ -67,7 +67,7 @@ impl Progress {
         }
     }
 
-    /// A task of a stage is done.
+    /// Notes that a task of a stage is done.
     pub(crate) fn advance(&self, stage: usize) {
         self.stage(stage).done.fetch_add(1, Ordering::Relaxed);
         self.done.fetch_add(1, Ordering::Relaxed);
@@ -81,7 +81,7 @@ pub struct Account {
     pub tasks: u64,
     /// Bytes read, whole inputs once.
     pub bytes_in: u64,
-    /// Bytes given out.
+    /// Bytes written.
     pub bytes_out: u64,
     /// Instructions executed.
     pub instructions: u64,

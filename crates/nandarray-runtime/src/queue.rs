@@ -1,25 +1,25 @@
-//! Stream queues: what a stage has given and its readers have not taken yet, bytes in order.
+//! Stream queues: the bytes that a stage has produced and its readers have not consumed yet, in order.
 //!
-//! Bytes stay in the chunks that they were given in and are lent, not copied. Positions are bytes from the beginning of
-//! the output. With each chunk goes its turn, which [`crate::stage::Rank`] explains. How much may be queued is the
-//! scheduler's business.
+//! Bytes stay in the chunks in which they were produced and are lent, not copied. Positions are bytes from the
+//! beginning of the output. Each chunk carries its turn, which [`crate::stage::Rank`] explains. The scheduler bounds
+//! the length of a queue.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A part of what was given at once, and which bytes of it are meant.
-pub(crate) type Chunk = (Arc<Vec<u8>>, Range<usize>);
+/// A chunk, and the range of its bytes that is meant.
+pub(crate) type ChunkSlice = (Arc<Vec<u8>>, Range<usize>);
 
-/// Bytes that were given at once, and where they begin.
+/// Bytes that were produced at once, and their position.
 #[derive(Debug)]
-struct Entry {
+struct QueuedChunk {
     at: u64,
     bytes: Arc<Vec<u8>>,
     turn: u64,
 }
 
-impl Entry {
+impl QueuedChunk {
     fn end(&self) -> u64 {
         self.at + self.bytes.len() as u64
     }
@@ -28,47 +28,50 @@ impl Entry {
 /// An output on its way to its readers.
 #[derive(Debug, Default)]
 pub(crate) struct StreamQueue {
-    chunks: VecDeque<Entry>,
+    chunks: VecDeque<QueuedChunk>,
     end: u64,
-    /// The turn of the end, once nothing comes any more.
+    /// The turn of the end, once the producer has ended.
     closed: Option<u64>,
-    /// Up to where each reader has taken.
+    /// Position of each reader.
     readers: Vec<u64>,
 }
 
 impl StreamQueue {
-    /// Another reader, from the beginning on; gives its number.
+    /// Adds a reader at the beginning; returns its number.
     pub(crate) fn add_reader(&mut self) -> usize {
         self.readers.push(0);
         self.readers.len() - 1
     }
 
-    /// Whether anybody reads it.
+    /// Whether there is a reader.
     pub(crate) fn is_read(&self) -> bool {
         !self.readers.is_empty()
     }
 
-    /// Put bytes behind the others.
+    /// Appends bytes; dropped if there is no reader.
     pub(crate) fn push(&mut self, bytes: Vec<u8>, turn: u64) {
-        assert!(self.closed.is_none(), "nothing is given after the end");
+        assert!(self.closed.is_none(), "{} bytes are pushed after the end at {}", bytes.len(), self.end);
         if !bytes.is_empty() && self.is_read() {
+            let before = self.chunks.back().map_or(0, |last| last.turn);
+            assert!(before <= turn, "bytes of turn {turn} are pushed behind those of turn {before}");
             let at = self.end;
             self.end += bytes.len() as u64;
-            self.chunks.push_back(Entry { at, bytes: Arc::new(bytes), turn });
+            self.chunks.push_back(QueuedChunk { at, bytes: Arc::new(bytes), turn });
         }
     }
 
-    /// Nothing comes any more.
+    /// Marks the end.
     pub(crate) fn close(&mut self, turn: u64) {
+        assert!(self.closed.is_none_or(|known| known == turn), "it ends at turn {turn}, and at {:?}", self.closed);
         self.closed = Some(turn);
     }
 
-    /// Whether nothing comes any more.
+    /// Whether the producer has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.is_some()
     }
 
-    /// The turn of the byte before `to`, one that a reader has not taken; that of the end if so much never comes.
+    /// The turn of the byte before `to`, which a reader has not consumed; that of the end if the output ends before.
     pub(crate) fn turn(&self, to: u64) -> u64 {
         if to > self.end {
             return self.closed.unwrap_or(0);
@@ -76,12 +79,12 @@ impl StreamQueue {
         self.chunks.get(self.chunks.partition_point(|one| one.end() < to)).map_or(0, |one| one.turn)
     }
 
-    /// Bytes given so far.
+    /// Bytes produced so far.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Bytes that a reader has not taken.
+    /// Bytes that a reader has not consumed.
     pub(crate) fn backlog(&self, reader: usize) -> u64 {
         self.end - self.readers[reader]
     }
@@ -91,9 +94,11 @@ impl StreamQueue {
         self.end - self.readers.iter().min().copied().unwrap_or(self.end)
     }
 
-    /// A reader takes what lies up to `to`.
-    pub(crate) fn take(&mut self, reader: usize, to: u64) -> Vec<Chunk> {
-        let found = self.chunks(self.readers[reader]..to);
+    /// Consumes the bytes of a reader up to position `to`.
+    pub(crate) fn take(&mut self, reader: usize, to: u64) -> Vec<ChunkSlice> {
+        let from = self.readers[reader];
+        assert!(from <= to && to <= self.end, "reader {reader} at {from} of {} goes to {to}", self.end);
+        let found = self.chunks(from..to);
         self.readers[reader] = to;
         let last = self.readers.iter().min().copied().unwrap_or(to);
         while self.chunks.front().is_some_and(|one| one.end() <= last) {
@@ -102,11 +107,11 @@ impl StreamQueue {
         found
     }
 
-    fn chunks(&self, range: Range<u64>) -> Vec<Chunk> {
+    fn chunks(&self, range: Range<u64>) -> Vec<ChunkSlice> {
         assert!(range.end <= self.end, "bytes up to {} of {}", range.end, self.end);
         let first = self.chunks.partition_point(|one| one.end() <= range.start);
         let within = self.chunks.range(first..).take_while(|one| one.at < range.end);
-        let cut = |one: &Entry| {
+        let cut = |one: &QueuedChunk| {
             let from = range.start.max(one.at) - one.at;
             let to = range.end.min(one.end()) - one.at;
             (one.bytes.clone(), from as usize..to as usize)
@@ -143,7 +148,7 @@ impl StreamQueue {
 }
 
 /// Put chunks one behind the other.
-pub(crate) fn joined(chunks: &[Chunk], into: &mut Vec<u8>) {
+pub(crate) fn joined(chunks: &[ChunkSlice], into: &mut Vec<u8>) {
     into.clear();
     for (bytes, range) in chunks {
         into.extend_from_slice(&bytes[range.clone()]);

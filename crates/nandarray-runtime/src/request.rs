@@ -25,7 +25,7 @@ pub enum Input<'a> {
         count: &'a [u64],
         /// Shape of the view; `None` is the space itself.
         view: Option<&'a [u64]>,
-        /// Tiles, each of which is a task; `None` has elements in the order of rows, and tasks of `task_bytes`.
+        /// Tiles, each of which is a task; with `None` elements come in the order of rows, in tasks of `task_bytes`.
         tiles: Option<Tiles<'a>>,
     },
     /// An output of another program.
@@ -37,13 +37,13 @@ pub enum Input<'a> {
     },
 }
 
-/// Where an output of a program goes.
+/// The destination of an output of a program.
 #[derive(Clone, Debug)]
 pub enum Output<'a> {
     /// Into memory.
     Collect,
-    /// Into a box of a space, or of the view of it with this shape: the first elements of it, as many as there are. It
-    /// is there when the command is done; until then, and if the command fails, the space is as it was.
+    /// Into the first elements of a box of a space, or of the view of it with this shape. The output becomes visible
+    /// when the command completes; until then, and if the command fails, the space is unchanged.
     Box {
         /// The space.
         space: SpaceId,
@@ -53,7 +53,7 @@ pub enum Output<'a> {
         count: &'a [u64],
         /// Shape of the view; `None` is the space itself.
         view: Option<&'a [u64]>,
-        /// Tiles in whose order elements come; `None` is the order of rows.
+        /// Tiles in whose order elements are produced; `None` is the order of rows.
         tiles: Option<Tiles<'a>>,
     },
 }
@@ -70,11 +70,11 @@ pub enum OutputValue {
 /// The result of one program of a run.
 #[derive(Clone, Debug)]
 pub struct ExecutedStage {
-    /// Its outputs, in order; `None` for those that were asked for by other programs at the most.
+    /// Its outputs, in order; `None` for those without a destination of their own.
     pub outputs: Vec<Option<OutputValue>>,
     /// The state, folded.
     pub state: Vec<u8>,
-    /// Its costs: bytes of its inputs and outputs, wherever they come from and go to.
+    /// Its costs: bytes of all of its inputs and outputs.
     pub account: Account,
 }
 
@@ -90,15 +90,15 @@ pub struct Executed {
 /// A program to be run.
 #[derive(Debug)]
 pub struct StageRequest<'a> {
-    /// Which.
+    /// The program's handle.
     pub program: ProgramId,
-    /// How it is executed.
+    /// The way in which it is executed.
     pub form: Form,
     /// Its inputs.
     pub inputs: &'a [Input<'a>],
     /// Bit patterns of its scalars.
     pub scalars: &'a [u64],
-    /// Where its outputs go, those of its end besides; `None` for those that go to other programs alone.
+    /// Destination of each output, including those of `nd_end`; `None` if only other stages read it.
     pub outputs: &'a [Option<Output<'a>>],
     /// Bytes of the first input that a task should have.
     pub task_bytes: u64,
@@ -109,11 +109,11 @@ pub struct StageRequest<'a> {
 /// Programs to be run.
 #[derive(Debug)]
 pub struct Execution<'a> {
-    /// At least one; those that give inputs to others come before them.
+    /// The stages, at least one; each reads outputs of earlier ones only.
     pub stages: &'a [StageRequest<'a>],
     /// The executor that does the work.
     pub executor: &'a dyn Executor,
-    /// The most bytes held between programs where one cannot go on without another having more.
+    /// The most bytes queued between programs where one needs more input before it can go on.
     pub hold_bytes: u64,
     /// The run's progress; stops it.
     pub progress: &'a Progress,

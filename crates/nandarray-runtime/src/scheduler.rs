@@ -1,10 +1,10 @@
-//! The scheduler: which task is ready, in which order tasks run, and when a producer must wait.
+//! The scheduler: it decides which task is ready, in which order tasks run, and when a producer must wait.
 //!
-//! Stages near the end come first, so that what is queued on the way stays little; a stage whose readers are too far
-//! behind gets no new tasks (back-pressure). Where that would make everything wait (a reader needs more before it can
-//! begin), the reader that is least behind is let fall behind further, up to a limit. When something has failed, only
-//! what comes before it in the order of [`Rank`] is still done, so that the failure that counts is the same each time.
-//! The scheduler decides; it reads, runs and writes nothing, and owns no thread.
+//! Stages near the end come first, which keeps queues short; a stage whose readers are too far behind gets no new tasks
+//! (back-pressure). If all stages would wait then (a reader needs more before it can begin), the bound of the reader
+//! with the smallest backlog is doubled, up to a limit. After a failure only jobs before it in the order of [`Rank`]
+//! are still done, so that the same failure is reported each time. The scheduler decides; it reads, runs and writes
+//! nothing, and owns no thread.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use std::sync::atomic::Ordering;
 use nandarray_cores::{RunError, abi};
 
 use crate::cut::{Cut, NextCut, Supply, check};
-use crate::io::Source;
+use crate::io::InputSource;
 use crate::job::Job;
 use crate::progress::Progress;
 use crate::queue::StreamQueue;
 use crate::stage::{Failed, Origin, PendingTask, Rank, Stage, StageState, TaskInput};
-use crate::work::{Buffers, Context, DeliverJob, FinishJob, Load, TaskJob, Work};
+use crate::work::{Buffers, DeliverJob, FinishJob, JobWork, Load, StageContext, TaskJob};
 
 /// Runs that may wait for those before them, for each worker.
 const RUNS_AHEAD: u64 = 4;
@@ -27,53 +27,56 @@ const RUNS_AHEAD: u64 = 4;
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all that are made are jobs, and they are moved once")]
 pub enum Next<'s, 'p> {
-    /// To do this.
+    /// A job to do.
     Job(Job<'s, 'p>),
-    /// To come again when another job is done.
+    /// No job is ready: pick again when another one is done.
     Wait,
-    /// That there is nothing to do any more.
+    /// No job is left.
     Over,
 }
 
 /// The part of a run that never changes.
-pub(crate) struct Plan<'s, 'p> {
+pub(crate) struct RunPlan<'s, 'p> {
     pub(crate) stages: &'s [Stage<'s, 'p>],
-    pub(crate) source: &'s dyn Source,
+    pub(crate) source: &'s dyn InputSource,
     pub(crate) progress: &'s Progress,
     pub(crate) workers: u64,
     pub(crate) hold_bytes: u64,
-    /// For each output of each stage who reads it: stage and input, in the order of its readers.
+    /// Readers of each output of each stage: stage and input, in the order of their numbers in the queue.
     pub(crate) readers: Vec<Arc<Vec<Vec<(usize, usize)>>>>,
 }
 
-/// A reader that is too far behind: what it may have before it in bytes, the stage that gives, its output, the reader's
-/// number.
-type Behind = (u64, usize, usize, usize);
+/// A reader whose backlog is at its bound: the bound in bytes, the producing stage, its output, the reader's number.
+type BlockedReader = (u64, usize, usize, usize);
 
 /// The state of a run.
 pub(crate) struct Scheduler<'p> {
     pub(crate) stages: Vec<StageState<'p>>,
-    /// Jobs that workers are at.
+    /// Number of jobs in flight.
     pub(crate) running: usize,
     /// The earliest failure so far.
     pub(crate) error: Option<Failed>,
-    /// Whether nothing is handed out any more: an executor died.
+    /// Whether the executor died: no further job is handed out.
     pub(crate) aborted: bool,
-    /// Memory that jobs are not using.
+    /// Buffers that no job is using.
     pub(crate) buffers: Vec<Buffers>,
 }
 
-impl<'s, 'p> Plan<'s, 'p> {
+impl<'s, 'p> RunPlan<'s, 'p> {
     /// The job of a stage.
-    fn job(&self, stage: usize, rank: Rank, work: Work<'p>) -> Job<'s, 'p> {
+    fn job(&self, stage: usize, rank: Rank, work: JobWork<'p>) -> Job<'s, 'p> {
         let readers = self.readers[stage].clone();
         let (source, progress) = (self.source, self.progress);
-        Job { context: Context { number: stage, stage: &self.stages[stage], readers, source, progress }, rank, work }
+        Job {
+            context: StageContext { number: stage, stage: &self.stages[stage], readers, source, progress },
+            rank,
+            work,
+        }
     }
 }
 
 impl<'p> Scheduler<'p> {
-    pub(crate) fn new(plan: &mut Plan<'_, 'p>) -> Self {
+    pub(crate) fn new(plan: &mut RunPlan<'_, 'p>) -> Self {
         let mut stages: Vec<StageState<'p>> = Vec::new();
         let mut read: Vec<Vec<Vec<(usize, usize)>>> = Vec::new();
         for (number, stage) in plan.stages.iter().enumerate() {
@@ -91,8 +94,8 @@ impl<'p> Scheduler<'p> {
         Self { stages, running: 0, error: None, aborted: false, buffers: Vec::new() }
     }
 
-    /// Somebody failed; what counts is the earliest. Of a run that is ended from outside it is a task that says where
-    /// it was.
+    /// Notes a failure; the earliest is reported. Of a cancelled run the first error that names a task is kept, since
+    /// it says where the program was.
     pub(crate) fn fail(&mut self, (rank, error): Failed) {
         match (&self.error, &error) {
             (Some((_, RunError::Cancelled(Some(_)))), RunError::Cancelled(_)) => {}
@@ -104,12 +107,18 @@ impl<'p> Scheduler<'p> {
         }
     }
 
-    /// Whether it comes before whatever has failed.
+    /// A job in flight comes back, done or failed.
+    pub(crate) fn come_back(&mut self) {
+        assert!(self.running > 0, "a job comes back that was not handed out");
+        self.running -= 1;
+    }
+
+    /// Whether a job of this rank comes before the failure, if there is one.
     fn is_due(&self, rank: Rank) -> bool {
         self.error.as_ref().is_none_or(|(failed, _)| rank < *failed)
     }
 
-    /// Whether the next run of a stage may be given on.
+    /// Whether the next run of a stage can be delivered.
     fn is_to_deliver(&self, stage: usize) -> bool {
         let work = &self.stages[stage];
         let next = work.undelivered.get(&work.next);
@@ -117,7 +126,7 @@ impl<'p> Scheduler<'p> {
     }
 
     /// The bytes that are there of each input of a stage.
-    pub(crate) fn supplies(&self, plan: &Plan<'_, 'p>, stage: usize) -> Vec<Supply> {
+    pub(crate) fn supplies(&self, plan: &RunPlan<'_, 'p>, stage: usize) -> Vec<Supply> {
         let one = |origin: &Origin| match *origin {
             Origin::External(input) => Supply { bytes: plan.source.bytes(input), closed: true },
             Origin::Stage { stage, output } => {
@@ -129,7 +138,7 @@ impl<'p> Scheduler<'p> {
     }
 
     /// Picks the next job.
-    pub(crate) fn pick<'s>(&mut self, plan: &Plan<'s, 'p>) -> Next<'s, 'p> {
+    pub(crate) fn pick<'s>(&mut self, plan: &RunPlan<'s, 'p>) -> Next<'s, 'p> {
         if self.aborted {
             return Next::Over;
         }
@@ -138,6 +147,7 @@ impl<'p> Scheduler<'p> {
                 self.fail((Rank { turn: 0, stage: 0, run: 0 }, RunError::Cancelled(None)));
             }
             if self.stages.iter().all(|work| work.finished) {
+                assert_eq!(self.running, 0, "all stages have ended with jobs in flight");
                 return Next::Over;
             }
             let mut full = Vec::new();
@@ -160,12 +170,12 @@ impl<'p> Scheduler<'p> {
         }
     }
 
-    /// The next job of a stage, if there is one; notes which reader of it is too far behind.
+    /// The next job of a stage, if there is one; adds the reader that blocks it to `full`.
     fn look<'s>(
         &mut self,
-        plan: &Plan<'s, 'p>,
+        plan: &RunPlan<'s, 'p>,
         stage: usize,
-        full: &mut Vec<Behind>,
+        full: &mut Vec<BlockedReader>,
     ) -> Result<Option<Job<'s, 'p>>, Failed> {
         let each = plan.stages[stage].tasks_a_run();
         let work = &mut self.stages[stage];
@@ -198,21 +208,21 @@ impl<'p> Scheduler<'p> {
             let output = work.undelivered.remove(&run).expect("a run that is to be delivered");
             let rank = Rank { turn: output.turn, stage, run };
             let job = DeliverJob::new(&plan.stages[stage], output, work.folder.take());
-            return Ok(Some(plan.job(stage, rank, Work::Deliver(job))));
+            return Ok(Some(plan.job(stage, rank, JobWork::Deliver(job))));
         }
         if finish && work.is_over() {
             work.delivering = true;
             let job = FinishJob::new(&plan.stages[stage], work.folder.take(), work.cutter.count());
             let rank = self.end(stage);
-            return Ok(Some(plan.job(stage, rank, Work::Finish(job))));
+            return Ok(Some(plan.job(stage, rank, JobWork::Finish(job))));
         }
         let ready = work.ready();
         let due = |&(run, turn): &(u64, u64)| self.is_due(Rank { turn, stage, run });
         Ok(ready.filter(due).map(|(run, _)| self.task(plan, stage, run)))
     }
 
-    /// The job that reads a stage's whole inputs, and finds where records end.
-    fn load<'s>(&mut self, plan: &Plan<'s, 'p>, stage: usize) -> Job<'s, 'p> {
+    /// The job that reads a stage's whole inputs, and finds the ends of records.
+    fn load<'s>(&mut self, plan: &RunPlan<'s, 'p>, stage: usize) -> Job<'s, 'p> {
         let rank = self.loads(plan, stage);
         let inputs = self.wholes(plan, stage);
         let searches = self.stages[stage].cutter.is_to_search();
@@ -220,13 +230,14 @@ impl<'p> Scheduler<'p> {
             Origin::External(input) if searches => Some(input),
             _ => None,
         };
-        plan.job(stage, rank, Work::Load(Load { inputs, search, loaded: None }))
+        plan.job(stage, rank, JobWork::Load(Load { inputs, search, loaded: None }))
     }
 
     /// The job of the next task of a run that is ready.
-    fn task<'s>(&mut self, plan: &Plan<'s, 'p>, stage: usize, number: u64) -> Job<'s, 'p> {
+    fn task<'s>(&mut self, plan: &RunPlan<'s, 'p>, stage: usize, number: u64) -> Job<'s, 'p> {
         let work = &mut self.stages[stage];
         let run = work.runs.get_mut(&number).expect("a run that is ready");
+        assert!(!run.busy, "run {number} of stage {stage} has a worker already");
         run.busy = true;
         let begun = run.core.is_some();
         let core = run.core.take().or_else(|| work.cores.pop());
@@ -234,11 +245,17 @@ impl<'p> Scheduler<'p> {
         let rank = Rank { turn: task.turn, stage, run: number };
         let buffers = self.buffers.pop().unwrap_or_default();
         let job = TaskJob::new(number, run.output.first, task, core, begun, buffers);
-        plan.job(stage, rank, Work::Task(Box::new(job)))
+        plan.job(stage, rank, JobWork::Task(Box::new(job)))
     }
 
-    /// Cut inputs that are there into tasks, until there is a run to work on.
-    fn hand_out(&mut self, plan: &Plan<'_, 'p>, stage: usize, each: u64, full: &mut Vec<Behind>) -> Result<(), Failed> {
+    /// Cuts inputs that are there into tasks, until a run has a task to call.
+    fn hand_out(
+        &mut self,
+        plan: &RunPlan<'_, 'p>,
+        stage: usize,
+        each: u64,
+        full: &mut Vec<BlockedReader>,
+    ) -> Result<(), Failed> {
         loop {
             let work = &self.stages[stage];
             let open = work.is_open(each);
@@ -264,8 +281,8 @@ impl<'p> Scheduler<'p> {
                     self.stages[stage].end(each, turn);
                     return self.stages[stage].settle(stage, each);
                 }
-                NextCut::Task(cut, told) => {
-                    let turn = self.turn(plan, stage, cut, told);
+                NextCut::Task(cut, lookahead) => {
+                    let turn = self.turn(plan, stage, cut, lookahead);
                     let run = if open { begun - 1 } else { begun };
                     if !self.is_due(Rank { turn, stage, run }) {
                         return Ok(());
@@ -282,8 +299,8 @@ impl<'p> Scheduler<'p> {
         }
     }
 
-    /// The reader that a stage has to wait for, with what it may have before it: bytes, stage, output, reader.
-    fn blocked_reader(&self, plan: &Plan<'_, 'p>, stage: usize) -> Option<Behind> {
+    /// The reader that a stage has to wait for, if there is one.
+    fn blocked_reader(&self, plan: &RunPlan<'_, 'p>, stage: usize) -> Option<BlockedReader> {
         let work = &self.stages[stage];
         for (output, queue) in work.queues.iter().enumerate() {
             for (reader, &(whose, input)) in plan.readers[stage][output].iter().enumerate() {
@@ -303,16 +320,16 @@ impl<'p> Scheduler<'p> {
         None
     }
 
-    /// Everything waits: let a reader fall behind further; tells if nothing goes on.
-    fn relax_backpressure(&mut self, plan: &Plan<'_, 'p>, full: &[Behind]) -> bool {
+    /// Doubles the bound of a reader since all stages wait; returns whether the run goes on.
+    fn relax_backpressure(&mut self, plan: &RunPlan<'_, 'p>, full: &[BlockedReader]) -> bool {
         let Some(&(_, stage, output, reader)) = full.iter().min() else {
             assert!(self.error.is_some(), "stages that wait for each other wait for one whose readers are behind");
             return false;
         };
-        let held: u64 = self.stages.iter().flat_map(|work| &work.queues).map(StreamQueue::queued).sum();
-        if held >= plan.hold_bytes {
+        let queued: u64 = self.stages.iter().flat_map(|work| &work.queues).map(StreamQueue::queued).sum();
+        if queued >= plan.hold_bytes {
             let name = plan.stages[stage].program.metadata().outputs[output].name.clone();
-            let error = RunError::Held { output: name, held, most: plan.hold_bytes };
+            let error = RunError::QueueLimit { output: name, queued, most: plan.hold_bytes };
             self.fail((Rank { turn: u64::MAX, stage, run: 0 }, error));
             return false;
         }
@@ -320,8 +337,8 @@ impl<'p> Scheduler<'p> {
         true
     }
 
-    /// Take a task's inputs.
-    fn pending(&mut self, plan: &Plan<'_, 'p>, stage: usize, cut: Cut, turn: u64) -> PendingTask {
+    /// Consumes a task's inputs.
+    fn pending(&mut self, plan: &RunPlan<'_, 'p>, stage: usize, cut: Cut, turn: u64) -> PendingTask {
         let this = &plan.stages[stage];
         let number = self.stages[stage].cutter.count();
         self.stages[stage].cutter.take(cut);
@@ -348,12 +365,12 @@ impl<'p> Scheduler<'p> {
         PendingTask { number, cut, turn, extents, inputs }
     }
 
-    /// The turn of a task; what told that it is one is as in [`NextCut::Task`].
-    fn turn(&self, plan: &Plan<'_, 'p>, stage: usize, cut: Cut, told: Option<u64>) -> u64 {
+    /// The turn of a task; `lookahead` as in [`NextCut::Task`].
+    fn turn(&self, plan: &RunPlan<'_, 'p>, stage: usize, cut: Cut, lookahead: Option<u64>) -> u64 {
         let (work, ports) = (&self.stages[stage], &plan.stages[stage].program.metadata().inputs);
         let mut turn = self.loads(plan, stage).turn.max(work.turn);
         for (input, port) in ports.iter().enumerate().filter(|(_, port)| !port.whole) {
-            let behind = told.map(|bytes| if input == 0 { bytes } else { 0 });
+            let behind = lookahead.map(|bytes| if input == 0 { bytes } else { 0 });
             let to = behind.map_or(u64::MAX, |bytes| (cut.first + cut.records) * port.record_bytes + bytes);
             turn = turn.max(match plan.stages[stage].inputs[input] {
                 Origin::External(_) => work.cutter.count(),
@@ -363,21 +380,21 @@ impl<'p> Scheduler<'p> {
         turn
     }
 
-    /// When a stage's whole inputs are there.
-    fn loads(&self, plan: &Plan<'_, 'p>, stage: usize) -> Rank {
+    /// Rank of the job that loads a stage's whole inputs.
+    fn loads(&self, plan: &RunPlan<'_, 'p>, stage: usize) -> Rank {
         let ports = &plan.stages[stage].program.metadata().inputs;
         let ends = plan.stages[stage].inputs.iter().zip(ports).filter(|(_, port)| port.whole);
         let turn = ends.map(|(origin, _)| self.closed(origin)).max().unwrap_or(0);
         Rank { turn, stage, run: 0 }
     }
 
-    /// When a stage, all of whose inputs were cut, comes to its end.
+    /// Rank of the end of a stage, all of whose inputs were cut.
     fn end(&self, stage: usize) -> Rank {
         Rank { turn: self.stages[stage].turn, stage, run: u64::MAX }
     }
 
     /// The turn of the end of all inputs of a stage.
-    fn ended(&self, plan: &Plan<'_, 'p>, stage: usize) -> u64 {
+    fn ended(&self, plan: &RunPlan<'_, 'p>, stage: usize) -> u64 {
         plan.stages[stage].inputs.iter().map(|origin| self.closed(origin)).max().unwrap_or(0)
     }
 
@@ -389,8 +406,8 @@ impl<'p> Scheduler<'p> {
         }
     }
 
-    /// When it is known that a stage's inputs do not fit: one has ended before another, or a task would be too large.
-    fn misfit(&self, plan: &Plan<'_, 'p>, stage: usize) -> Rank {
+    /// Rank of the error that a stage's inputs do not fit: one has ended before another, or a task would be too large.
+    fn misfit(&self, plan: &RunPlan<'_, 'p>, stage: usize) -> Rank {
         let (work, ports) = (&self.stages[stage], &plan.stages[stage].program.metadata().inputs);
         let supplies = self.supplies(plan, stage);
         let cut = || ports.iter().zip(&supplies).filter(|(port, _)| !port.whole);
@@ -398,7 +415,7 @@ impl<'p> Scheduler<'p> {
         let mut turn = work.turn;
         for ((port, supply), origin) in ports.iter().zip(&supplies).zip(&plan.stages[stage].inputs) {
             let Origin::Stage { stage, output } = *origin else { continue };
-            // The first byte that is too many; where it never comes, the end.
+            // The first excess byte, or the end if there is none.
             let most = match records {
                 _ if port.whole => abi::WINDOW_BYTES,
                 Some(records) if cut().count() > 1 => records.saturating_mul(port.record_bytes),
@@ -410,8 +427,8 @@ impl<'p> Scheduler<'p> {
         Rank { turn, stage, run: work.begun }
     }
 
-    /// The bytes that are there of a stage's whole inputs.
-    fn wholes(&mut self, plan: &Plan<'_, 'p>, stage: usize) -> BTreeMap<usize, TaskInput> {
+    /// Consumes a stage's whole inputs.
+    fn wholes(&mut self, plan: &RunPlan<'_, 'p>, stage: usize) -> BTreeMap<usize, TaskInput> {
         let mut found = BTreeMap::new();
         for (input, _) in plan.stages[stage].program.metadata().inputs.iter().enumerate().filter(|(_, p)| p.whole) {
             let reader = self.stages[stage].readers[input];
@@ -428,9 +445,10 @@ impl<'p> Scheduler<'p> {
         found
     }
 
-    /// Whole inputs are there.
+    /// Notes a stage's whole inputs.
     pub(crate) fn loaded(&mut self, stage: usize, wholes: BTreeMap<usize, Vec<u8>>) {
         let work = &mut self.stages[stage];
+        assert!(work.loading && !work.loaded, "stage {stage} is loaded twice");
         for (input, bytes) in wholes {
             work.whole[input] = Arc::new(bytes);
         }

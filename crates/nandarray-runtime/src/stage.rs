@@ -1,8 +1,7 @@
-//! Stages: programs at work within a run, alone or as parts of a pipeline.
+//! Stages: programs of a run, alone or as parts of a pipeline.
 //!
-//! A [`Stage`] is what the caller describes; a [`StageState`] is how far it has come: its tasks are cut as inputs come,
-//! runs of consecutive tasks are handed out, and what they gave is delivered in order. Nothing here waits, decides or
-//! runs anything.
+//! A [`Stage`] is the caller's description; a [`StageState`] is its progress: tasks are cut as inputs arrive, runs of
+//! consecutive tasks are handed out, and their outputs are delivered in order. Nothing here waits, decides or executes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -10,21 +9,21 @@ use std::sync::Arc;
 
 use nandarray_cores::{Core, LoadError, Program, RunError};
 
-use crate::cut::{Cut, Cutter, Edges, NextCut, Supply};
-use crate::io::Source;
+use crate::cut::{Cut, Edges, NextCut, Supply, TaskCutter};
+use crate::io::InputSource;
 use crate::progress::Account;
-use crate::queue::{Chunk, StreamQueue};
+use crate::queue::{ChunkSlice, StreamQueue};
 
-/// Consecutive tasks whose states are one, where there is a state to fold.
+/// Number of consecutive tasks that share a core's state, if the program has one to fold.
 const TASKS_A_RUN: u64 = 16;
 
-/// Makes a core for a program, one of a worker: [`Core::interpreter`], or one that executes otherwise.
-pub type Maker<'s, 'p> = &'s (dyn Fn(&'p Program) -> Result<Core<'p>, LoadError> + Sync);
+/// Makes a core for a program: [`Core::interpreter`], or one with another processor.
+pub type CoreFactory<'s, 'p> = &'s (dyn Fn(&'p Program) -> Result<Core<'p>, LoadError> + Sync);
 
-/// Where an input of a stage comes from.
+/// The origin of an input of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The input of the run's [`Source`] with this number.
+    /// The input of the run's [`InputSource`] with this number.
     External(usize),
     /// An output of a stage before this one.
     Stage {
@@ -35,17 +34,17 @@ pub enum Origin {
     },
 }
 
-/// A program to be run, with what goes in and out.
+/// A program of a run, with its inputs and outputs.
 pub struct Stage<'s, 'p> {
     /// The program.
     pub program: &'p Program,
     /// Makes its cores.
-    pub core: Maker<'s, 'p>,
+    pub core: CoreFactory<'s, 'p>,
     /// Bit patterns of its scalars.
     pub scalars: &'s [u64],
-    /// Where each input comes from.
+    /// Origin of each input.
     pub inputs: Vec<Origin>,
-    /// For each output its number for the run's [`crate::Sink`], if it goes there.
+    /// For each output its number in the run's [`crate::OutputSink`], if it goes there.
     pub outputs: Vec<Option<usize>>,
     /// Bytes of the first input that a task should have.
     pub task_bytes: u64,
@@ -64,17 +63,17 @@ impl fmt::Debug for Stage<'_, '_> {
 }
 
 impl Stage<'_, '_> {
-    /// Consecutive tasks that are one run.
+    /// Number of consecutive tasks of one run.
     pub(crate) fn tasks_a_run(&self) -> u64 {
         if self.program.metadata().state_bytes > 0 { TASKS_A_RUN } else { 1 }
     }
 }
 
-/// Where a job is in the order in which failures count: the earliest failure is a pipeline's, whichever worker was
-/// first.
+/// The place of a job in the order of failures: a pipeline reports the failure with the smallest rank, whichever worker
+/// was first.
 ///
-/// A task's turn is its number where its inputs are external, else that of the latest run whose outputs it needs; a
-/// run's is that of its last task. So turns follow from the data alone, and whatever a job needs comes before it.
+/// A task's turn is its number if its inputs are external, else that of the latest run whose outputs it needs; a run's
+/// is that of its last task. So turns follow from the data alone, and every job comes after those that it depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     pub(crate) turn: u64,
@@ -82,27 +81,27 @@ pub(crate) struct Rank {
     pub(crate) run: u64,
 }
 
-/// A failure, and where it is in that order.
+/// A failure and its rank.
 pub(crate) type Failed = (Rank, RunError);
 
 /// An input of one task.
 #[derive(Debug)]
 pub(crate) enum TaskInput {
-    /// Bytes of the source: the first one, and how many.
+    /// Bytes of the source: offset and count.
     External(u64, u64),
     /// An output of another stage.
-    Chunks(Vec<Chunk>),
+    Chunks(Vec<ChunkSlice>),
     /// All of a whole input.
     Whole(Arc<Vec<u8>>),
 }
 
-/// A task that was cut off, and is still to be called.
+/// A task that was cut, and not called yet.
 #[derive(Debug)]
 pub(crate) struct PendingTask {
     pub(crate) number: u64,
     pub(crate) cut: Cut,
     pub(crate) turn: u64,
-    /// Its extents as a part of an array; none if it is just elements.
+    /// Its extents as a part of an array; empty without tiles.
     pub(crate) extents: Vec<u64>,
     pub(crate) inputs: Vec<TaskInput>,
 }
@@ -117,28 +116,28 @@ pub(crate) struct RunOutput {
 }
 
 /// A run of consecutive tasks, on one core.
-pub(crate) struct Run<'p> {
+pub(crate) struct TaskRun<'p> {
     pub(crate) queue: VecDeque<PendingTask>,
-    /// Tasks that were handed to it.
+    /// Number of tasks that were assigned to it.
     assigned: u64,
-    /// Whether a worker is at it.
+    /// Whether a worker is calling one of its tasks.
     pub(crate) busy: bool,
     /// Its core, from the first task on.
     pub(crate) core: Option<Core<'p>>,
     pub(crate) output: RunOutput,
 }
 
-/// How far a stage has come.
+/// The progress of a stage.
 pub(crate) struct StageState<'p> {
-    pub(crate) cutter: Cutter,
-    /// For each input that another stage gives, its number among that queue's readers.
+    pub(crate) cutter: TaskCutter,
+    /// For each input that another stage produces, its number among that queue's readers.
     pub(crate) readers: Vec<usize>,
     /// Whole inputs, once they are there.
     pub(crate) whole: Vec<Arc<Vec<u8>>>,
-    /// Whether whole inputs are there, and the ends of records were found where they have to be searched for.
+    /// Whether whole inputs are there, and ends of records were found if they have to be searched for.
     pub(crate) loaded: bool,
     pub(crate) loading: bool,
-    pub(crate) runs: BTreeMap<u64, Run<'p>>,
+    pub(crate) runs: BTreeMap<u64, TaskRun<'p>>,
     /// Runs begun.
     pub(crate) begun: u64,
     /// Whether all inputs were cut.
@@ -156,7 +155,7 @@ pub(crate) struct StageState<'p> {
     pub(crate) cores: Vec<Core<'p>>,
     /// The stages that read each output.
     pub(crate) queues: Vec<StreamQueue>,
-    /// For each reader of each output how often its bound was doubled because everything waited.
+    /// For each reader of each output the number of times that its bound was doubled because all stages waited.
     pub(crate) relaxed: BTreeMap<(usize, usize), u32>,
     pub(crate) finished: bool,
     pub(crate) state: Vec<u8>,
@@ -164,14 +163,14 @@ pub(crate) struct StageState<'p> {
 }
 
 impl<'p> StageState<'p> {
-    pub(crate) fn new(stage: &Stage<'_, 'p>, readers: Vec<usize>, source: &dyn Source) -> Self {
+    pub(crate) fn new(stage: &Stage<'_, 'p>, readers: Vec<usize>, source: &dyn InputSource) -> Self {
         let metadata = stage.program.metadata();
         let external = match stage.inputs[0] {
             Origin::External(input) => Some(input),
             Origin::Stage { .. } => None,
         };
         let grain = external.map_or(0, |input| source.grain(input));
-        let mut cutter = Cutter::new(metadata, grain, stage.task_bytes);
+        let mut cutter = TaskCutter::new(metadata, grain, stage.task_bytes);
         if let Some(edges) = external.and_then(|input| source.edges(input)) {
             cutter.cut_at(Edges::of_records(&edges, metadata));
         }
@@ -202,7 +201,7 @@ impl<'p> StageState<'p> {
 
     /// A run whose next task can be called now, and that task's turn.
     pub(crate) fn ready(&self) -> Option<(u64, u64)> {
-        let first = |(number, run): (&u64, &Run<'_>)| run.queue.front().map(|task| (*number, task.turn));
+        let first = |(number, run): (&u64, &TaskRun<'_>)| run.queue.front().map(|task| (*number, task.turn));
         self.runs.iter().filter(|(_, run)| !run.busy).find_map(first)
     }
 
@@ -213,9 +212,11 @@ impl<'p> StageState<'p> {
 
     /// Hand a task to the last run, or to a new one.
     pub(crate) fn assign(&mut self, each: u64, task: PendingTask) {
+        let (turn, last) = (task.turn, self.turn);
+        assert!(!self.ended && turn >= last, "task {} of turn {turn} is assigned after turn {last}", task.number);
         if !self.is_open(each) {
             let output = RunOutput { first: task.number, ..RunOutput::default() };
-            let run = Run { queue: VecDeque::new(), assigned: 0, busy: false, core: None, output };
+            let run = TaskRun { queue: VecDeque::new(), assigned: 0, busy: false, core: None, output };
             self.runs.insert(self.begun, run);
             self.begun += 1;
         }
@@ -226,8 +227,9 @@ impl<'p> StageState<'p> {
         run.queue.push_back(task);
     }
 
-    /// All inputs were cut, which is known since this turn.
+    /// Notes that all inputs were cut, which is known since this turn.
     pub(crate) fn end(&mut self, each: u64, turn: u64) {
+        assert!(!self.ended, "all inputs were cut before");
         (self.ended, self.turn) = (true, self.turn.max(turn));
         if self.is_open(each) {
             self.runs.get_mut(&(self.begun - 1)).expect("the last run").output.turn = self.turn;
@@ -236,7 +238,7 @@ impl<'p> StageState<'p> {
 
     /// Moves runs that are done to those that wait for delivery; their cores are free.
     pub(crate) fn settle(&mut self, stage: usize, each: u64) -> Result<(), Failed> {
-        let over = |run: &Run<'_>, ended: bool| {
+        let over = |run: &TaskRun<'_>, ended: bool| {
             !run.busy && run.queue.is_empty() && run.core.is_some() && (ended || run.assigned == each)
         };
         let done: Vec<u64> = self.runs.iter().filter(|(_, run)| over(run, self.ended)).map(|(n, _)| *n).collect();
@@ -246,17 +248,18 @@ impl<'p> StageState<'p> {
             let turn = run.output.turn;
             run.output.state = core.state().map_err(|e| (Rank { turn, stage, run: number }, e))?;
             self.cores.push(core);
-            self.undelivered.insert(number, run.output);
+            let known = self.undelivered.insert(number, run.output);
+            assert!(number >= self.next && known.is_none(), "run {number} ends behind run {}", self.next);
         }
         Ok(())
     }
 
-    /// Whether all was delivered.
+    /// Whether every run was delivered.
     pub(crate) fn is_over(&self) -> bool {
         self.ended && self.next == self.begun && !self.delivering
     }
 
-    /// The next task, by what there is of each input.
+    /// The next task, from the bytes that are there of each input.
     pub(crate) fn next_cut(
         &mut self,
         stage: &Stage<'_, 'p>,

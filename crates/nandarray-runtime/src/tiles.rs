@@ -10,15 +10,15 @@ use nandarray::{Error, Result};
 /// within each.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiles<'a> {
-    /// For each dimension of the box where the first tile ends.
+    /// End of the first tile along each dimension of the box.
     pub first: &'a [u64],
-    /// How far the ends behind it are apart; the last tile ends with the box.
+    /// Distance between the ends of the following tiles; the last tile ends with the box.
     pub size: &'a [u64],
-    /// The dimensions whose extents programs are told.
-    pub told: &'a [usize],
+    /// The dimensions whose extents are passed to programs.
+    pub extent_axes: &'a [usize],
 }
 
-/// The most tiles of a box: where they end is kept.
+/// The most tiles of a box: the end of each is kept in memory.
 const TILES_MAX: u64 = 1 << 27;
 
 impl Tiles<'_> {
@@ -28,7 +28,7 @@ impl Tiles<'_> {
     /// They have other dimensions, are empty, or are too many.
     pub(crate) fn check(&self, count: &[u64]) -> Result<()> {
         let n = count.len();
-        if [self.first.len(), self.size.len()] != [n; 2] || self.told.iter().any(|&axis| axis >= n) {
+        if [self.first.len(), self.size.len()] != [n; 2] || self.extent_axes.iter().any(|&axis| axis >= n) {
             return Err(Error::invalid(format!("tiles of {} dimensions of a box of {n}", self.size.len())));
         }
         if (0..n).any(|d| self.first[d] == 0 || self.first[d] > self.size[d]) {
@@ -89,11 +89,11 @@ impl Tiles<'_> {
         edges
     }
 
-    /// Extents of the tile that an element is in, by its place in this order: those that programs are told.
+    /// Extents of the tile that holds an element, given by its place in this order, as they are passed to programs.
     pub(crate) fn extents(&self, count: &[u64], element: u64) -> Vec<u64> {
         let mut found = Vec::new();
         let each = &mut |spans: &[(u64, u64)], _: Range<u64>| {
-            found = self.told.iter().map(|&axis| spans[axis].1).collect();
+            found = self.extent_axes.iter().map(|&axis| spans[axis].1).collect();
             Ok(())
         };
         self.descend(count, 1, element..element + 1, &mut Vec::new(), each).expect("what is called gives no error");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     /// Tiles by the book: each one's elements, one after the other.
-    fn told_one_by_one(count: &[u64], tiles: &Tiles<'_>) -> Vec<Vec<Vec<u64>>> {
+    fn tile_by_tile(count: &[u64], tiles: &Tiles<'_>) -> Vec<Vec<Vec<u64>>> {
         let axes = (0..count.len()).map(|d| {
             let cuts = (0..).map(|i| tiles.first[d] + i * tiles.size[d]).take_while(|&end| end < count[d]);
             let edges: Vec<u64> = [0].into_iter().chain(cuts).chain([count[d]]).collect();
@@ -311,10 +311,10 @@ mod tests {
     fn they_come_in_order(sides: &[(u64, u64, u64)]) {
         let (count, first): (Vec<u64>, Vec<u64>) = sides.iter().map(|s| (s.0, s.1)).unzip();
         let size: Vec<u64> = sides.iter().map(|s| s.2).collect();
-        let told: Vec<usize> = (0..count.len()).collect();
-        let tiles = Tiles { first: &first, size: &size, told: &told };
+        let extent_axes: Vec<usize> = (0..count.len()).collect();
+        let tiles = Tiles { first: &first, size: &size, extent_axes: &extent_axes };
         tiles.check(&count).unwrap();
-        let wanted = told_one_by_one(&count, &tiles);
+        let wanted = tile_by_tile(&count, &tiles);
         let all: Vec<Vec<u64>> = wanted.concat();
         let ends = wanted.iter().scan(0, |end, tile| {
             *end += tile.len() as u64;
@@ -327,8 +327,8 @@ mod tests {
             for end in (start..=n).rev().step_by(1 + all.len() / 7) {
                 let mut found: Vec<Vec<u64>> = Vec::new();
                 pieces(&count, Some(&tiles), start..end, &mut |first, size| {
-                    let whole = Tiles { first: size, size, told: &told };
-                    let within = told_one_by_one(size, &whole).concat();
+                    let whole = Tiles { first: size, size, extent_axes: &extent_axes };
+                    let within = tile_by_tile(size, &whole).concat();
                     found.extend(within.iter().map(|at| at.iter().zip(first).map(|(c, f)| c + f).collect()));
                     Ok(())
                 })
@@ -359,7 +359,11 @@ mod tests {
 
     #[test]
     fn what_can_be_no_tiles_is_refused() {
-        let tiles = |first: &'static [u64], size: &'static [u64], told: &'static [usize]| Tiles { first, size, told };
+        let tiles = |first: &'static [u64], size: &'static [u64], extent_axes: &'static [usize]| Tiles {
+            first,
+            size,
+            extent_axes,
+        };
         assert!(tiles(&[2], &[2], &[0]).check(&[9]).is_ok());
         for wrong in
             [tiles(&[0], &[2], &[]), tiles(&[3], &[2], &[]), tiles(&[1, 1], &[1, 1], &[]), tiles(&[1], &[1], &[1])]

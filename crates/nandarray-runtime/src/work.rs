@@ -1,7 +1,7 @@
-//! The work of each kind of job, step by step: loading, a task, delivering what a run of tasks gave, a program's end.
+//! The work of each kind of job, step by step: loading, a task, delivering the outputs of a run, a program's end.
 //!
-//! [`crate::job`] says which step is next. What is read, called and given on here changes nothing of the stage: the
-//! agenda takes what came of it when the job is done.
+//! [`crate::job`] says which step is next. Nothing here changes the stage: the agenda takes the results when the job is
+//! done.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -9,20 +9,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use nandarray::panics::caught;
-use nandarray_cores::{Bounds, Call, Core, Entry, Inflow, Phase, RunError, Task};
+use nandarray_cores::{BorrowedTask, Bounds, Call, Core, EntryPoint, Inflow, OutputPhase, RunError};
 
-use crate::cut::{Cutter, Edges};
-use crate::io::{Sink, Source};
+use crate::cut::{Edges, TaskCutter};
+use crate::io::{InputSource, OutputSink};
 use crate::progress::{Account, Progress};
 use crate::queue::joined;
 use crate::stage::{Origin, PendingTask, RunOutput, Stage, TaskInput};
 
-/// An output that was given on.
+/// An output that was delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// The output's number in its stage.
     pub output: usize,
-    /// Its number for the run's sink, if it goes there.
+    /// Its number in the run's sink, if it goes there.
     pub sink: Option<usize>,
     /// Whether the sink puts it into the store.
     pub is_stored: bool,
@@ -32,30 +32,29 @@ pub struct Delivery {
     pub bytes: u64,
 }
 
-/// An input of a task that was fetched: where its bytes come from.
+/// The location of an input of a task before it was fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fetched {
+pub enum InputLocation {
     /// A number of bytes of the store.
     Stored(u64),
     /// A number of bytes of the caller's memory.
     Host(u64),
-    /// A number of bytes that are with the program already: outputs of other stages, and inputs that every task has
-    /// whole.
+    /// A number of bytes that are beside the program already: outputs of other stages, and whole inputs.
     Here(u64),
 }
 
 /// The data that a stage's jobs share.
 #[derive(Clone)]
-pub(crate) struct Context<'s, 'p> {
+pub(crate) struct StageContext<'s, 'p> {
     pub(crate) number: usize,
     pub(crate) stage: &'s Stage<'s, 'p>,
     /// Readers of each of its outputs: stage and input.
     pub(crate) readers: Arc<Vec<Vec<(usize, usize)>>>,
-    pub(crate) source: &'s dyn Source,
+    pub(crate) source: &'s dyn InputSource,
     pub(crate) progress: &'s Progress,
 }
 
-impl<'p> Context<'_, 'p> {
+impl<'p> StageContext<'_, 'p> {
     fn bounds(&self) -> Bounds<'_> {
         Bounds { instructions: self.stage.instructions, stop: &self.progress.stop }
     }
@@ -75,21 +74,21 @@ impl<'p> Context<'_, 'p> {
     }
 }
 
-/// Memory that goes from task to task: bytes of inputs, room for outputs.
+/// Memory that is reused from task to task: bytes of inputs, room for outputs.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     windows: Vec<Vec<u8>>,
     rooms: Vec<Vec<u8>>,
 }
 
-/// Outputs that are to be given on.
+/// Outputs that are to be delivered.
 #[derive(Default)]
 pub(crate) struct Deliveries {
     /// Task (none for the program's end), output, bytes.
     pub(crate) queue: VecDeque<(Option<u64>, usize, Vec<u8>)>,
     /// For other stages: output and bytes.
     pub(crate) on: Vec<(usize, Vec<u8>)>,
-    /// Bytes given on.
+    /// Bytes delivered.
     pub(crate) bytes: u64,
     /// Bytes that went to the sink.
     pub(crate) to_sink: u64,
@@ -101,8 +100,12 @@ impl Deliveries {
         self.queue.push_back((task, output, bytes));
     }
 
-    /// Give on the next output: to the sink, and to other stages.
-    pub(crate) fn next(&mut self, context: &Context<'_, '_>, sink: &mut dyn Sink) -> Result<Delivery, RunError> {
+    /// Delivers the next output: to the sink, and to other stages.
+    pub(crate) fn next(
+        &mut self,
+        context: &StageContext<'_, '_>,
+        sink: &mut dyn OutputSink,
+    ) -> Result<Delivery, RunError> {
         let (task, output, bytes) = self.queue.pop_front().expect("a step that is to deliver");
         let is_read = !context.readers[output].is_empty();
         let number = context.stage.outputs[output];
@@ -127,24 +130,24 @@ impl Deliveries {
     }
 }
 
-/// Whole inputs, and where records end.
+/// The load of whole inputs, and the search for the ends of records.
 pub(crate) struct Load {
     pub(crate) inputs: BTreeMap<usize, TaskInput>,
     /// The external input in which the ends of records are searched for.
     pub(crate) search: Option<usize>,
-    pub(crate) loaded: Option<Loaded>,
+    pub(crate) loaded: Option<LoadResult>,
 }
 
 /// The result of loading.
-pub(crate) struct Loaded {
+pub(crate) struct LoadResult {
     pub(crate) wholes: BTreeMap<usize, Vec<u8>>,
     pub(crate) edges: Option<Edges>,
     pub(crate) bytes: u64,
 }
 
-/// How far a task's job is.
+/// The progress of a task's job: its next step.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum At {
+pub(crate) enum TaskStep {
     Begin,
     Fetch,
     Call,
@@ -161,7 +164,7 @@ pub(crate) struct TaskJob<'p> {
     pub(crate) buffers: Buffers,
     pub(crate) outputs: Vec<Vec<u8>>,
     pub(crate) account: Account,
-    pub(crate) at: At,
+    pub(crate) at: TaskStep,
 }
 
 /// The delivery of a run of tasks.
@@ -183,7 +186,7 @@ pub(crate) struct FinishJob<'p> {
     pub(crate) instructions: u64,
 }
 
-pub(crate) enum Work<'p> {
+pub(crate) enum JobWork<'p> {
     Load(Load),
     Task(Box<TaskJob<'p>>),
     Deliver(DeliverJob<'p>),
@@ -191,7 +194,7 @@ pub(crate) enum Work<'p> {
 }
 
 impl Load {
-    pub(crate) fn fetch(&mut self, context: &Context<'_, '_>) -> Result<u64, RunError> {
+    pub(crate) fn fetch(&mut self, context: &StageContext<'_, '_>) -> Result<u64, RunError> {
         let (mut wholes, mut bytes, mut external) = (BTreeMap::new(), 0, 0);
         for (&input, from) in &self.inputs {
             let mut whole = Vec::new();
@@ -209,10 +212,10 @@ impl Load {
         }
         let search = |external| {
             let stage = context.stage;
-            Cutter::search(stage.program.metadata(), context.source, external, stage.task_bytes)
+            TaskCutter::search(stage.program.metadata(), context.source, external, stage.task_bytes)
         };
         let edges = self.search.map(search).transpose()?;
-        self.loaded = Some(Loaded { wholes, edges, bytes });
+        self.loaded = Some(LoadResult { wholes, edges, bytes });
         Ok(external)
     }
 }
@@ -226,14 +229,14 @@ impl<'p> TaskJob<'p> {
         begun: bool,
         buffers: Buffers,
     ) -> Self {
-        let at = if begun { At::Fetch } else { At::Begin };
+        let at = if begun { TaskStep::Fetch } else { TaskStep::Begin };
         Self { run, first, task, core, buffers, outputs: Vec::new(), account: Account::default(), at }
     }
 
-    pub(crate) fn call(&mut self, context: &Context<'_, 'p>) -> Result<(), RunError> {
+    pub(crate) fn call(&mut self, context: &StageContext<'_, 'p>) -> Result<(), RunError> {
         match self.at {
-            At::Begin => self.begin(context),
-            At::Call => {
+            TaskStep::Begin => self.begin(context),
+            TaskStep::Call => {
                 let mut buffers = std::mem::take(&mut self.buffers);
                 let Buffers { windows, rooms } = &mut buffers;
                 let inputs: Vec<&[u8]> =
@@ -242,12 +245,12 @@ impl<'p> TaskJob<'p> {
                 self.buffers = buffers;
                 self.called(context, done)
             }
-            At::Fetch | At::Done => unreachable!("a task that calls nothing now"),
+            TaskStep::Fetch | TaskStep::Done => unreachable!("a task that calls nothing now"),
         }
     }
 
-    /// The state of its run begins.
-    fn begin(&mut self, context: &Context<'_, 'p>) -> Result<(), RunError> {
+    /// Begins the state of its run.
+    fn begin(&mut self, context: &StageContext<'_, 'p>) -> Result<(), RunError> {
         let core = match self.core.take() {
             Some(core) => core,
             None => context.core()?,
@@ -256,20 +259,20 @@ impl<'p> TaskJob<'p> {
         let before = core.instructions();
         let done = core.begin(context.stage.scalars, self.first, context.bounds());
         self.account.instructions += core.instructions() - before;
-        self.at = At::Fetch;
+        self.at = TaskStep::Fetch;
         done
     }
 
-    fn called(&mut self, context: &Context<'_, 'p>, (outputs, instructions): Called) -> Result<(), RunError> {
+    fn called(&mut self, context: &StageContext<'_, 'p>, (outputs, instructions): Called) -> Result<(), RunError> {
         self.account.instructions += instructions;
         self.outputs = outputs?;
         self.account.tasks += 1;
         context.progress.advance(context.number);
-        self.at = At::Done;
+        self.at = TaskStep::Done;
         Ok(())
     }
 
-    pub(crate) fn fetch(&mut self, context: &Context<'_, 'p>) -> Result<u64, RunError> {
+    pub(crate) fn fetch(&mut self, context: &StageContext<'_, 'p>) -> Result<u64, RunError> {
         if context.progress.stop.load(Ordering::Relaxed) {
             return Err(RunError::Cancelled(None));
         }
@@ -295,19 +298,21 @@ impl<'p> TaskJob<'p> {
                 TaskInput::Whole(_) => {}
             }
         }
-        self.at = At::Call;
+        self.at = TaskStep::Call;
         Ok(external)
     }
 
-    pub(crate) fn fetched(&self, context: &Context<'_, 'p>) -> Vec<Fetched> {
+    pub(crate) fn fetched(&self, context: &StageContext<'_, 'p>) -> Vec<InputLocation> {
         let inputs = self.task.inputs.iter().zip(&context.stage.inputs);
         let from = |(input, origin): (&TaskInput, &Origin)| match (input, origin) {
             (TaskInput::External(_, bytes), Origin::External(number)) if context.source.is_stored(*number) => {
-                Fetched::Stored(*bytes)
+                InputLocation::Stored(*bytes)
             }
-            (TaskInput::External(_, bytes), _) => Fetched::Host(*bytes),
-            (TaskInput::Chunks(chunks), _) => Fetched::Here(chunks.iter().map(|(_, range)| range.len() as u64).sum()),
-            (TaskInput::Whole(bytes), _) => Fetched::Here(bytes.len() as u64),
+            (TaskInput::External(_, bytes), _) => InputLocation::Host(*bytes),
+            (TaskInput::Chunks(chunks), _) => {
+                InputLocation::Here(chunks.iter().map(|(_, range)| range.len() as u64).sum())
+            }
+            (TaskInput::Whole(bytes), _) => InputLocation::Here(bytes.len() as u64),
         };
         inputs.map(from).collect()
     }
@@ -317,27 +322,27 @@ impl<'p> TaskJob<'p> {
         self.task.inputs[input].bytes(window)
     }
 
-    pub(crate) fn begin_call(&mut self, context: &Context<'_, 'p>) -> Result<Call<'p>, RunError> {
+    pub(crate) fn begin_call(&mut self, context: &StageContext<'_, 'p>) -> Result<Call<'p>, RunError> {
         let core = self.core.take().expect("a run that has begun has a core");
         let inflow = |(i, input): (usize, &TaskInput)| match input {
             TaskInput::Whole(bytes) => Inflow::shared(bytes.clone(), 0..bytes.len()),
             TaskInput::External(..) | TaskInput::Chunks(_) => Inflow::window(Some(self.input(i).len() as u64)),
         };
         let task = &self.task;
-        let job = nandarray_cores::CallTask {
+        let job = nandarray_cores::OwnedTask {
             number: task.number,
             first_record: task.cut.first,
             records: Some(task.cut.records),
             extents: task.extents.clone(),
             inputs: task.inputs.iter().enumerate().map(inflow).collect(),
-            held: None,
+            buffer_bytes: None,
         };
         Call::task(core, context.stage.scalars, job, context.stage.instructions)
     }
 
     pub(crate) fn end_call(
         &mut self,
-        context: &Context<'_, 'p>,
+        context: &StageContext<'_, 'p>,
         call: Call<'p>,
         result: Result<Vec<u64>, RunError>,
     ) -> Result<(), RunError> {
@@ -347,11 +352,11 @@ impl<'p> TaskJob<'p> {
         self.called(context, (result.map(|_| outputs), instructions))
     }
 
-    pub(crate) fn call_where_it_lies(&mut self, context: &Context<'_, 'p>) -> Result<bool, RunError> {
+    pub(crate) fn call_where_it_lies(&mut self, context: &StageContext<'_, 'p>) -> Result<bool, RunError> {
         if context.progress.stop.load(Ordering::Relaxed) {
             return Err(RunError::Cancelled(None));
         }
-        // Of one input at most: a source that holds a lock for it must not be asked for another.
+        // One external input at most: a source that holds a lock for it must not be called for another.
         let mut external =
             self.task.inputs.iter().zip(&context.stage.inputs).enumerate().filter_map(|(i, one)| match one {
                 (TaskInput::External(from, bytes), Origin::External(number)) => Some((i, *number, *from, *bytes)),
@@ -390,7 +395,7 @@ type Called = (Result<Vec<Vec<u8>>, RunError>, u64);
 
 /// Call the program for a task with these inputs.
 fn call<'p>(
-    context: &Context<'_, 'p>,
+    context: &StageContext<'_, 'p>,
     core: Option<&mut Core<'p>>,
     pending: &PendingTask,
     inputs: &[&[u8]],
@@ -403,7 +408,7 @@ fn call<'p>(
     }
     let rooms = &mut rooms[..stage.outputs.len()];
     let (first_record, records) = (pending.cut.first, pending.cut.records);
-    let task = Task { number: pending.number, first_record, records, extents: &pending.extents, inputs };
+    let task = BorrowedTask { number: pending.number, first_record, records, extents: &pending.extents, inputs };
     let before = core.instructions();
     let used = core.task(stage.scalars, task, rooms, context.bounds());
     let given = used.map(|used| {
@@ -445,7 +450,7 @@ impl<'p> DeliverJob<'p> {
         let mut deliveries = Deliveries::default();
         for (task, outputs) in tasks {
             for (output, bytes) in outputs.into_iter().enumerate() {
-                if stage.program.metadata().outputs[output].phase == Phase::Task {
+                if stage.program.metadata().outputs[output].phase == OutputPhase::Task {
                     deliveries.push(Some(task), output, bytes);
                 }
             }
@@ -454,11 +459,11 @@ impl<'p> DeliverJob<'p> {
     }
 
     /// Fold the run's state into those before.
-    pub(crate) fn fold(&mut self, context: &Context<'_, 'p>) -> Result<(), RunError> {
+    pub(crate) fn fold(&mut self, context: &StageContext<'_, 'p>) -> Result<(), RunError> {
         let stage = context.stage;
         let state = std::mem::take(&mut self.state);
         match &mut self.folder {
-            Some(core) if stage.program.entry(Entry::Merge).is_some() => {
+            Some(core) if stage.program.entry(EntryPoint::Merge).is_some() => {
                 let before = core.instructions();
                 core.merge(stage.scalars, &state, self.first, context.bounds())?;
                 self.instructions = core.instructions() - before;
@@ -478,12 +483,12 @@ impl<'p> DeliverJob<'p> {
 
 impl<'p> FinishJob<'p> {
     pub(crate) fn new(stage: &Stage<'_, 'p>, folder: Option<Core<'p>>, tasks: u64) -> Self {
-        let called = stage.program.entry(Entry::End).is_some() || stage.program.metadata().state_bytes > 0;
+        let called = stage.program.entry(EntryPoint::End).is_some() || stage.program.metadata().state_bytes > 0;
         let (state, deliveries) = (Vec::new(), Deliveries::default());
         Self { folder, tasks, is_called: !called, state, deliveries, instructions: 0 }
     }
 
-    pub(crate) fn call(&mut self, context: &Context<'_, 'p>) -> Result<(), RunError> {
+    pub(crate) fn call(&mut self, context: &StageContext<'_, 'p>) -> Result<(), RunError> {
         let (stage, bounds) = (context.stage, context.bounds());
         let metadata = stage.program.metadata();
         let (mut core, before) = match self.folder.take() {
@@ -498,11 +503,11 @@ impl<'p> FinishJob<'p> {
             }
         };
         self.state = core.state()?;
-        if stage.program.entry(Entry::End).is_some() {
+        if stage.program.entry(EntryPoint::End).is_some() {
             let mut outputs = vec![Vec::new(); metadata.outputs.len()];
             let used = core.end(stage.scalars, self.tasks, &mut outputs, bounds)?;
             for (output, (mut bytes, used)) in outputs.into_iter().zip(used).enumerate() {
-                if metadata.outputs[output].phase == Phase::End {
+                if metadata.outputs[output].phase == OutputPhase::End {
                     bytes.truncate(used as usize);
                     self.deliveries.push(None, output, bytes);
                 }

@@ -1,5 +1,5 @@
 //! Promise: results are the same bytes on every executor, with any number of workers and in any order of completion,
-//! and so is the failure that counts. A worker that dies is a typed error of its run, and nobody waits for it.
+//! and so is the failure that is reported. A worker that dies is a typed error of its run, and no thread waits for it.
 //!
 //! The reference is one thread. [`Scrambled`] does steps of many jobs in an order of chance; each case's seed is in its
 //! failure message.
@@ -220,7 +220,7 @@ fn an_executor_that_dies_or_gives_up_fails_its_run() {
         fn workers(&self) -> usize {
             1
         }
-        fn run(&self, _: &mut nandarray_runtime::Agenda<'_, '_>, _: &mut dyn nandarray_runtime::Sink) {}
+        fn run(&self, _: &mut nandarray_runtime::Agenda<'_, '_>, _: &mut dyn nandarray_runtime::OutputSink) {}
     }
     let failed = run(&programs, &chain(), &source, &mut Gathered::default(), &Idle).unwrap_err();
     assert_eq!(failed.to_string(), "by hand: a worker died: the executor ended before the run did");

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 
 use nandarray_cores::{Core, Program, RunError};
 use nandarray_runtime::{
-    Completed, Failure, HOLD_BYTES, Origin, Progress, Sink, Source, Stage, StageError, Threads, pipeline,
+    Completed, HOLD_BYTES, InputSource, Origin, OutputSink, Progress, Stage, StageError, Threads, TransferError,
+    pipeline,
 };
 use proptest::prelude::*;
 
@@ -26,23 +27,23 @@ fn bytes(items: &[u64]) -> Vec<u8> {
     items.iter().flat_map(|item| item.to_le_bytes()).collect()
 }
 
-impl Source for Items {
+impl InputSource for Items {
     fn bytes(&self, _input: usize) -> u64 {
         self.0.len() as u64
     }
 
-    fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), Failure> {
+    fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), TransferError> {
         into.copy_from_slice(&self.0[offset as usize..][..into.len()]);
         Ok(())
     }
 }
 
-/// What each output got.
+/// The bytes of each output.
 #[derive(Default)]
 struct Gathered(Vec<Vec<u8>>);
 
-impl Sink for Gathered {
-    fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> Result<(), Failure> {
+impl OutputSink for Gathered {
+    fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> Result<(), TransferError> {
         if self.0.len() <= output {
             self.0.resize(output + 1, Vec::new());
         }
@@ -131,7 +132,8 @@ proptest! {
 
     #[test]
     fn the_stage_that_fails_is_named(
-        length in 1usize..6, at in any::<prop::sample::Index>(), task in 0u64..100, threads in 1usize..6, kind in 0usize..3,
+        length in 1usize..6, at in any::<prop::sample::Index>(), task in 0u64..100, threads in 1usize..6,
+        kind in 0usize..3,
     ) {
         let at = at.index(length);
         let items: Vec<u64> = (0..1000).collect();
@@ -148,15 +150,14 @@ proptest! {
         prop_assert_eq!((error.stage, error.error.task()), (at, Some(task)));
         let says = error.to_string();
         prop_assert!(says.starts_with(&format!("by hand: task {task}: ")), "{}", says);
-        // What stages after it gave is the beginning of what they would have given.
+        // Outputs of stages after it are the beginning of what they would have been.
         for output in sink.0.iter().step_by(2) {
             prop_assert_eq!(&bytes(&items)[..output.len()], &output[..]);
         }
     }
 }
 
-/// What a stage gives others, by the rule of turns: for each run how many items, and its turn; that of its end, if it
-/// comes.
+/// An output of a stage, by the rule of turns: number of items and turn of each run; the turn of its end, if it comes.
 #[derive(Clone, Default)]
 struct Turns {
     runs: Vec<(usize, u64)>,
@@ -164,7 +165,7 @@ struct Turns {
 }
 
 impl Turns {
-    /// The turn of the first `count` items, or of the end where so many never come.
+    /// The turn of the first `count` items, or of the end if there are fewer.
     fn of(&self, count: usize) -> Option<u64> {
         let mut there = 0;
         self.runs
@@ -239,7 +240,8 @@ proptest! {
             given.push((origin, each, [fails, u64::MAX, u64::MAX]));
         }
         for threads in [1, threads, threads] {
-            let done = go(&Items::new(&items), &given, Threads(threads), &mut Gathered::default(), &Progress::default());
+            let (items, mut sink) = (Items::new(&items), Gathered::default());
+            let done = go(&items, &given, Threads(threads), &mut sink, &Progress::default());
             let found = done.err().map(|error| (error.stage, error.error.task().unwrap()));
             prop_assert_eq!(found, first.map(|(_, stage, task)| (stage, task)), "{} threads, {:?}", threads, given);
         }

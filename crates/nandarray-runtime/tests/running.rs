@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nandarray_cores::{Core, LoadError, Profiler, Program, RunError};
 use nandarray_runtime::{
-    Account, Executor, Failure, HOLD_BYTES, Origin, Progress, Sink, Source, Stage, Threads, pipeline,
+    Account, Executor, HOLD_BYTES, InputSource, Origin, OutputSink, Progress, Stage, Threads, TransferError, pipeline,
 };
 use proptest::prelude::*;
 
@@ -27,12 +27,12 @@ impl Items {
     }
 }
 
-impl Source for Items {
+impl InputSource for Items {
     fn bytes(&self, _input: usize) -> u64 {
         self.bytes.len() as u64
     }
 
-    fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), Failure> {
+    fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), TransferError> {
         if Some(self.reads.fetch_add(1, Ordering::Relaxed)) == self.fails {
             return Err("a bad block".into());
         }
@@ -45,14 +45,14 @@ impl Source for Items {
 struct Gathered {
     tasks: Vec<u64>,
     bytes: Vec<u8>,
-    /// What came at the end, by outputs.
+    /// Outputs of `nd_end`: output and bytes.
     ends: Vec<(usize, Vec<u8>)>,
     /// The task whose output is refused, if one is.
     refuses: Option<u64>,
 }
 
-impl Sink for Gathered {
-    fn take(&mut self, output: usize, task: u64, bytes: Vec<u8>) -> Result<(), Failure> {
+impl OutputSink for Gathered {
+    fn take(&mut self, output: usize, task: u64, bytes: Vec<u8>) -> Result<(), TransferError> {
         assert_eq!(output, 0);
         if self.refuses == Some(task) {
             return Err("a full disk".into());
@@ -62,13 +62,13 @@ impl Sink for Gathered {
         Ok(())
     }
 
-    fn end(&mut self, output: usize, bytes: Vec<u8>) -> Result<(), Failure> {
+    fn end(&mut self, output: usize, bytes: Vec<u8>) -> Result<(), TransferError> {
         self.ends.push((output, bytes));
         Ok(())
     }
 }
 
-/// How to run a program that copies and hashes.
+/// The setting of a run of a program that copies and hashes.
 #[derive(Clone, Copy)]
 struct Options {
     threads: usize,
@@ -82,7 +82,7 @@ impl Default for Options {
     }
 }
 
-/// What a run gave beside what the sink got.
+/// The results of a run beside the bytes that the sink got.
 #[derive(Debug)]
 struct Outcome {
     state: Vec<u8>,
@@ -121,7 +121,7 @@ fn go(
     go_with(&program, &core, &scalars, source, options, sink, progress)
 }
 
-/// What tasks of `each` items come to: the hash of each run of 16, folded in order.
+/// The expected state for tasks of `each` items: the hash of each run of 16 tasks, folded in order.
 fn expected(items: &[u64], each: usize) -> u64 {
     let hash = |items: &[u64]| items.iter().fold(0u64, |h, x| h.wrapping_mul(31).wrapping_add(*x));
     let mut runs = items.chunks(16 * each).map(hash);

@@ -138,7 +138,7 @@ fn a_failed_run_leaves_everything_as_it_was_and_holds_nothing() {
             done => panic!("{executor:?}: {done:?}"),
         }
         assert_eq!(content(device, store.to), before, "{executor:?}");
-        // The blocks that the run wrote to can be written: nobody holds them.
+        // The blocks that the run wrote to can be written: their range locks were released.
         before = vec![round as u64; ITEMS as usize];
         fill(device, store.to, &before);
         assert_eq!(content(device, store.to), before, "{executor:?}");

@@ -1,6 +1,6 @@
 //! Promise: the source keeps the shape that it was given: arrows between modules only point down, every file opens with
 //! what it is, nothing reads a clock, the environment or the machine's chance, and nothing below the executor owns a
-//! thread. How it is looked for is `crates/tidy.rs`'.
+//! thread. The checks are those of `crates/tidy.rs`.
 
 #[path = "../../tidy.rs"]
 mod tidy;
@@ -61,4 +61,9 @@ fn the_storage_engine_knows_no_programs() {
     for name in ["nandarray-cores", "nandarray-jit", "nandarray-hart", "nandarray-runtime", "cranelift"] {
         assert!(!manifest.contains(name), "the engine depends on {name}");
     }
+}
+
+#[test]
+fn functions_are_seen_at_once() {
+    tidy::functions_are_seen_at_once(&["src", "tests"], &[]);
 }

@@ -1,8 +1,8 @@
-//! The event queue: what happens next, in order of time and, at one time, in order of asking.
+//! The event queue: pops events in order of time and, at one time, in the order in which they were pushed.
 //!
 //! A 4-ary heap of small values with the time and a running number in one 128-bit key: no allocation once it has grown
-//! to the most events that wait at once, and ties are broken the same way on every machine. It knows no devices; an
-//! event is whatever the simulation pushes.
+//! to the most events that are pending at once, and ties are broken the same way on every machine. It knows no devices;
+//! an event is whatever the simulation pushes.
 
 use crate::time::Ps;
 
@@ -10,15 +10,15 @@ use crate::time::Ps;
 const ARITY: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
-struct Entry<E> {
+struct PendingEvent<E> {
     key: u128,
     event: E,
 }
 
-/// Events that wait for their time.
+/// Pending events, ordered by time.
 #[derive(Clone, Debug)]
 pub struct Events<E> {
-    heap: Vec<Entry<E>>,
+    heap: Vec<PendingEvent<E>>,
     pushed: u64,
     now: Ps,
 }
@@ -35,33 +35,33 @@ impl<E: Copy> Events<E> {
         self.now
     }
 
-    /// How many events wait.
+    /// Number of pending events.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Whether nothing waits.
+    /// Whether no event is pending.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }
 
-    /// How many events were ever pushed.
+    /// Number of events pushed so far.
     pub fn pushed(&self) -> u64 {
         self.pushed
     }
 
-    /// When the next event happens.
+    /// Time of the next event.
     pub fn next_at(&self) -> Option<Ps> {
         self.heap.first().map(|e| Ps((e.key >> 64) as u64))
     }
 
-    /// Lets an event happen at a time.
+    /// Schedules an event.
     ///
     /// # Panics
-    /// If that time is over.
+    /// If that time has passed.
     pub fn push(&mut self, at: Ps, event: E) {
         assert!(at >= self.now, "an event at {at}, which was before {}", self.now);
-        let entry = Entry { key: u128::from(at.0) << 64 | u128::from(self.pushed), event };
+        let entry = PendingEvent { key: u128::from(at.0) << 64 | u128::from(self.pushed), event };
         self.pushed += 1;
         let mut i = self.heap.len();
         self.heap.push(entry);
@@ -76,19 +76,21 @@ impl<E: Copy> Events<E> {
         self.heap[i] = entry;
     }
 
-    /// Takes the next event; time is then its time.
+    /// Takes the next event and advances the current time to it.
     pub fn pop(&mut self) -> Option<(Ps, E)> {
         let first = *self.heap.first()?;
         let last = self.heap.pop().expect("there was a first");
+        let at = Ps((first.key >> 64) as u64);
+        assert!(at >= self.now, "an event at {at} comes behind {}", self.now);
         if !self.heap.is_empty() {
             self.sink(last);
         }
-        self.now = Ps((first.key >> 64) as u64);
+        self.now = at;
         Some((self.now, first.event))
     }
 
-    /// Puts an entry in at the top and lets it sink to its place.
-    fn sink(&mut self, entry: Entry<E>) {
+    /// Puts an event in at the root and lets it sink to its place.
+    fn sink(&mut self, entry: PendingEvent<E>) {
         let len = self.heap.len();
         let mut i = 0;
         loop {
@@ -96,8 +98,7 @@ impl<E: Copy> Events<E> {
             if below >= len {
                 break;
             }
-            // Of four, two pairs and a final: three comparisons that need not be foreseen, for which way they go is
-            // chance.
+            // Two pairs, then a final: three comparisons without branches, since no predictor could guess how they go.
             let less = |a: usize, b: usize| if self.heap[b].key < self.heap[a].key { b } else { a };
             let least = if below + ARITY <= len {
                 less(less(below, below + 1), less(below + 2, below + 3))

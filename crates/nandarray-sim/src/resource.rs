@@ -1,21 +1,21 @@
-//! What is busy with one thing at a time: k servers that are booked by time, first come, first served.
+//! Resources that serve one operation at a time: k servers, booked first come, first served.
 //!
-//! A booking is final when it is made: it takes the server that is free first and lasts as long as asked. Whoever asks
-//! at a time books for that time, so callers ask when the work is there, not ahead of it; else what comes earlier waits
-//! behind what was asked for earlier. A processor core, a firmware stage, a DRAM port or a link is a resource; a part
-//! that chooses among what waits (a flash channel) is not.
+//! A booking is final when it is made: it takes the server that is free first, for the given duration. Book when the
+//! work arrives, not ahead of it; otherwise work that arrives earlier but books later would wait for no reason. A
+//! processor core, a firmware stage, a DRAM port or a link is a resource; a part that chooses among waiting operations
+//! (a flash channel) is not.
 
-use crate::spans::Span;
+use crate::spans::BusySpan;
 use crate::time::Ps;
 
-/// A service that was booked.
+/// A booking: one server for one interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Booked {
-    /// When it begins.
+    /// Begin of the service.
     pub start: Ps,
-    /// When it ends.
+    /// End of the service.
     pub end: Ps,
-    /// Which server it has.
+    /// The booked server's number.
     pub server: u32,
 }
 
@@ -30,7 +30,7 @@ pub struct Resource<T> {
 }
 
 impl<T> Resource<T> {
-    /// So many servers, all free; `track` names each on a timeline.
+    /// A resource of `servers` free servers; `track` names each on a timeline.
     ///
     /// # Panics
     /// If there are none.
@@ -40,12 +40,12 @@ impl<T> Resource<T> {
         Self { track, free_at: vec![Ps::ZERO; servers], busy: vec![Ps::ZERO; servers], served: 0, waited: Ps::ZERO }
     }
 
-    /// How many servers there are.
+    /// Number of servers.
     pub fn servers(&self) -> u32 {
         self.free_at.len() as u32
     }
 
-    /// Books the server that is free first, the lowest of those that are free at the same time.
+    /// Books the server that is free first; of several, the one with the lowest number.
     pub fn book(&mut self, now: Ps, lasts: Ps) -> Booked {
         let mut server = 0;
         for other in 1..self.free_at.len() {
@@ -59,7 +59,7 @@ impl<T> Resource<T> {
         self.book_on(server as u32, now, lasts)
     }
 
-    /// Books one server.
+    /// Books the given server.
     ///
     /// # Panics
     /// If there is no such server.
@@ -74,8 +74,8 @@ impl<T> Resource<T> {
         Booked { start, end, server }
     }
 
-    /// Hardware that is pipelined: begins at once whatever else it does. Its busy time is the sum of what it did and
-    /// may exceed the time that passed.
+    /// Books pipelined hardware, which begins at once whatever else it does. Its busy time is the sum of all services
+    /// and may exceed the elapsed time.
     pub fn pipelined(&mut self, server: u32, now: Ps, lasts: Ps) -> Booked {
         let end = now + lasts;
         let free = &mut self.free_at[server as usize];
@@ -85,41 +85,41 @@ impl<T> Resource<T> {
         Booked { start: now, end, server }
     }
 
-    /// When a server is free.
+    /// Time from which a server is free.
     pub fn free_at(&self, server: u32) -> Ps {
         self.free_at[server as usize]
     }
 
-    /// How long each server has been booked for, whole bookings, the future part of the last included.
+    /// Booked time of each server, future bookings included.
     pub fn busy(&self) -> &[Ps] {
         &self.busy
     }
 
-    /// How long each server was busy until `now`: what is booked beyond is left out. Exact as long as nothing was asked
-    /// for after `now`, since a server that is booked beyond it then is so without a gap; not for what is pipelined.
+    /// Busy time of each server until `now`, bookings beyond it left out. Exact if no booking was made after `now`,
+    /// since bookings beyond it then follow each other without a gap; not exact for pipelined hardware.
     pub fn busy_until(&self, now: Ps) -> impl Iterator<Item = Ps> + '_ {
         self.free_at.iter().zip(&self.busy).map(move |(&free, &busy)| busy.since(free.since(now)))
     }
 
-    /// How many bookings there were.
+    /// Number of bookings.
     pub fn served(&self) -> u64 {
         self.served
     }
 
-    /// How long all bookings together waited for a server.
+    /// Time that all bookings together waited for a server.
     pub fn waited(&self) -> Ps {
         self.waited
     }
 
-    /// What a booking looks like on a timeline.
-    pub fn span<C>(&self, booked: Booked, what: &'static str, cause: C, detail: u64) -> Span<T, C> {
-        Span { track: (self.track)(booked.server), start: booked.start, end: booked.end, what, cause, detail }
+    /// The span of a booking, for a timeline.
+    pub fn span<C>(&self, booked: Booked, what: &'static str, cause: C, detail: u64) -> BusySpan<T, C> {
+        BusySpan { track: (self.track)(booked.server), start: booked.start, end: booked.end, what, cause, detail }
     }
 }
 
 /// A port that moves bytes, such as a DRAM's. One transfer at a time, each followed by a latency that is pipelined.
 #[derive(Clone, Debug)]
-pub struct Port<T> {
+pub struct TransferPort<T> {
     resource: Resource<T>,
     bytes_per_s: u64,
     t_access: Ps,
@@ -127,13 +127,13 @@ pub struct Port<T> {
     pj_per_byte: f64,
 }
 
-impl<T> Port<T> {
-    /// A port at rest. 0 bytes a second is ideal: takes no time, is never busy, but counts bytes and energy.
+impl<T> TransferPort<T> {
+    /// A port without bookings. A rate of 0 is ideal: transfers take no time, but their bytes and energy count.
     pub fn new(track: fn(u32) -> T, bytes_per_s: u64, t_access: Ps, pj_per_byte: f64) -> Self {
         Self { resource: Resource::new(1, track), bytes_per_s, t_access, bytes: 0, pj_per_byte }
     }
 
-    /// Moves bytes; the end is when the last of them is there.
+    /// Moves bytes; the booking ends when the last of them has arrived.
     pub fn transfer(&mut self, now: Ps, bytes: u64) -> Booked {
         self.bytes += bytes;
         if self.bytes_per_s == 0 {
@@ -158,14 +158,14 @@ impl<T> Port<T> {
         &self.resource
     }
 
-    /// What a transfer looks like on a timeline: the port's busy time.
-    pub fn span<C>(&self, booked: Booked, what: &'static str, cause: C, detail: u64) -> Span<T, C> {
+    /// The span of a transfer, for a timeline: the port's busy time, without the latency.
+    pub fn span<C>(&self, booked: Booked, what: &'static str, cause: C, detail: u64) -> BusySpan<T, C> {
         let latency = if self.bytes_per_s == 0 { Ps::ZERO } else { self.t_access };
         self.resource.span(Booked { end: booked.end - latency, ..booked }, what, cause, detail)
     }
 }
 
-/// The energy, in picojoules, that `microwatts` take in a time.
+/// The energy of `microwatts` drawn for a time, in picojoules.
 pub fn energy_pj(microwatts: f64, lasts: Ps) -> f64 {
     microwatts * lasts.0 as f64 * 1e-6
 }
@@ -203,14 +203,14 @@ mod tests {
 
     #[test]
     fn a_port_is_busy_for_its_bytes_and_late_by_its_latency() {
-        let mut port = Port::new(Track, 1_000_000_000, Ps::from_ns(26), 2.5);
+        let mut port = TransferPort::new(Track, 1_000_000_000, Ps::from_ns(26), 2.5);
         let first = port.transfer(Ps::ZERO, 100);
         let second = port.transfer(Ps::ZERO, 100);
         assert_eq!((first.start, first.end), (Ps::ZERO, Ps::from_ns(126)));
         assert_eq!((second.start, second.end), (Ps::from_ns(100), Ps::from_ns(226)));
         assert_eq!(port.span(second, "fill", (), 0).end, Ps::from_ns(200));
         assert_eq!((port.bytes(), port.energy_pj()), (200, 500.0));
-        let mut ideal = Port::new(Track, 0, Ps::from_ns(26), 2.5);
+        let mut ideal = TransferPort::new(Track, 0, Ps::from_ns(26), 2.5);
         let there = ideal.transfer(Ps(5), 1 << 30);
         assert_eq!((there.start, there.end, ideal.resource().busy()[0]), (Ps(5), Ps(5), Ps::ZERO));
         assert_eq!(ideal.span(there, "fill", (), 0).end, Ps(5));
@@ -233,7 +233,7 @@ mod tests {
                 total += lasts;
                 let start = *model.iter().min().unwrap().max(&now);
                 let server = if model.iter().any(|&f| f <= now) {
-                    // Whichever of the free ones was taken, it begins at once.
+                    // Any free server will do: service begins at once.
                     None
                 } else {
                     model.iter().position(|&f| f == start)

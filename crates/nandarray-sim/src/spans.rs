@@ -1,28 +1,28 @@
-//! Busy spans: what was busy when, with what and for whom. Parts hand them to a taker, for a timeline.
+//! Busy spans: a resource, an interval, the work done and its cause. Parts report them to a sink, for a timeline.
 //!
-//! Tracks and causes are types of the simulation. A part without a taker spends one branch on this.
+//! Tracks and causes are types of the simulation. A part without a sink spends one branch on this.
 
 use crate::time::Ps;
 
-/// One busy time of a track `T` on behalf of `C`.
+/// An interval in which track `T` was busy, with its cause `C`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span<T, C> {
-    /// What was busy.
+pub struct BusySpan<T, C> {
+    /// The busy resource's track.
     pub track: T,
-    /// From.
+    /// Begin of the interval.
     pub start: Ps,
-    /// Until.
+    /// End of the interval.
     pub end: Ps,
-    /// With what, in a word or two: "sense", "data out", "program", "translate".
+    /// The work, in a word or two: "sense", "data out", "program", "translate".
     pub what: &'static str,
-    /// For whom.
+    /// The cause of the work.
     pub cause: C,
-    /// Tells it apart from others of the track: the number of a block or a request.
+    /// A number that identifies the work within the track: of a block or a request.
     pub detail: u64,
 }
 
-/// Takes spans `S` as they end, in the order in which they are known.
-pub trait Spans<S>: Send {
-    /// Takes one more.
+/// A receiver of spans `S`, in the order in which they are booked.
+pub trait SpanSink<S>: Send {
+    /// Receives one span.
     fn span(&mut self, span: S);
 }

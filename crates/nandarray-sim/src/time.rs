@@ -13,9 +13,9 @@ use std::ops::{Add, AddAssign, Mul, Sub};
 pub struct Ps(pub u64);
 
 impl Ps {
-    /// No time at all.
+    /// Time zero, or no duration.
     pub const ZERO: Self = Self(0);
-    /// Later than everything.
+    /// The end of modelled time.
     pub const MAX: Self = Self(u64::MAX);
 
     /// From nanoseconds.
@@ -36,7 +36,7 @@ impl Ps {
     /// From seconds, rounded to the nearest picosecond.
     ///
     /// # Panics
-    /// For what is negative, not a number, or beyond 213 days.
+    /// If `s` is negative, not a number, or beyond 213 days.
     pub fn from_seconds(s: f64) -> Self {
         let ps = (s * 1e12).round();
         assert!((0.0..u64::MAX as f64).contains(&ps), "{s} s is no modelled time");
@@ -59,7 +59,7 @@ impl Ps {
     /// If the rate is 0.
     pub fn of_bytes(bytes: u64, bytes_per_s: u64) -> Self {
         assert!(bytes_per_s > 0, "a rate of 0 B/s");
-        // Below 18 MB one 64-bit division does, which is what hot paths ask for.
+        // Up to 18 MB one 64-bit division is enough, which covers all hot paths.
         if let Some(scaled) = bytes.checked_mul(1_000_000_000_000) {
             return Self(scaled.div_ceil(bytes_per_s));
         }
@@ -67,7 +67,7 @@ impl Ps {
         Self(u64::try_from(ps).expect("a transfer within 213 days"))
     }
 
-    /// How much later this is than `other`; nothing if it is not.
+    /// Time from `other` to `self`; zero if `self` is earlier.
     pub fn since(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }

@@ -1,7 +1,7 @@
 //! Promise: the kernel stays small and stands on nothing of the project.
 //!
 //! Arrows between modules only point down; every file opens with what it is; nothing reads a clock, the environment or
-//! the machine's chance. How it is looked for is `crates/tidy.rs`'.
+//! the machine's chance. `crates/tidy.rs` has the checks.
 
 #[path = "../../tidy.rs"]
 mod tidy;
@@ -35,4 +35,9 @@ fn it_depends_on_nothing_of_the_project() {
     let (_, dependencies) = manifest.split_once("[dependencies]").unwrap();
     let uses = dependencies.lines().filter(|line| line.contains("nandarray") || line.contains("path")).count();
     assert_eq!(uses, 0, "{dependencies}");
+}
+
+#[test]
+fn functions_are_seen_at_once() {
+    tidy::functions_are_seen_at_once(&["src", "tests"], &[]);
 }

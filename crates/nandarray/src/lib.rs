@@ -66,13 +66,19 @@ pub use stl::write::Source;
 // Media: where a store's bytes live.
 pub use media::Media;
 pub use media::fault::FaultMedia;
-pub use media::file::{Access as FileAccess, FileMedia};
+pub use media::file::{FileAccess, FileMedia};
 pub use media::memory::MemoryMedia;
 pub use media::sparse::SparseMedia;
 
 /// The interface of a clock, or of an observer, to the commands of a store.
 pub mod probe {
     pub use crate::sim::{Counters, FlightId, Halves, Moves, Order, Probe, Purpose};
+}
+
+/// Policies of garbage collection and wear levelling, for other flash managements than the store's.
+pub mod policy {
+    pub use crate::ftl::policy::wear_levelling::WearLevelling;
+    pub use crate::ftl::policy::{ClosedBlock, Draw, GcPolicy, ReclaimView};
 }
 
 /// The bytes of a store's file, for tools that read or make them without opening a store.
@@ -91,7 +97,6 @@ pub mod file_format {
 pub mod internals {
     pub use crate::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression, Framing};
     pub use crate::ftl::segments::SegmentState;
-    pub use crate::ftl::victim::Victim;
     pub use crate::ftl::{FetchError, Ftl, placement};
 }
 

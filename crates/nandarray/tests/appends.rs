@@ -1,5 +1,5 @@
-//! Promise: an append is there with its rows, or not there: to readers beside it, to whoever opens the store after a
-//! kill or a loss of power at any moment, and when it fails.
+//! Promise: an append is there with its rows, or not there: to readers beside it, to a process that opens the store
+//! after a kill or a loss of power at any moment, and when it fails.
 //!
 //! Rows are never written as the fill value, so a row that reads as fill within the shape is half an append. Appends
 //! here are smaller and larger than access units and building blocks, into plain, compressed and encrypted arrays whose
@@ -115,7 +115,17 @@ fn lost_power_at_every_write_leaves_whole_appends() {
     }
 }
 
-/// Appenders, a writer of rows that are there, readers, and somebody who looks at what a crash at this moment would
+/// Overwrites rows that are there, also those of the block that grows.
+fn overwrite_last_rows(device: &Device, name: &str, rows: u64, rng: &mut Rng) {
+    if rows > 0 {
+        let start = if rng.bool() { rows - 1 } else { rng.u64(..rows) };
+        let part = Part::boxed(&[start, 0], &[rows - start, COLUMNS]);
+        let bytes = 7777u32.to_le_bytes().repeat(((rows - start) * COLUMNS) as usize);
+        write(device, name, &part, &bytes).expect("an append makes no write fail");
+    }
+}
+
+/// Appenders, a writer of rows that are there, readers, and a thread that judges what a crash at this moment would
 /// leave.
 #[test]
 fn appends_beside_readers_writers_and_crashes_are_whole() {
@@ -146,17 +156,10 @@ fn appends_beside_readers_writers_and_crashes_are_whole() {
                     }));
                 }
                 s.spawn(move || {
-                    // Rows that are there are overwritten, also those of the block that grows.
                     let mut rng = Rng::with_seed(round << 8 | 3);
                     while !stop.load(Ordering::Acquire) {
                         let name = KINDS[some(&mut rng)].0;
-                        let rows = rows_now(name);
-                        if rows > 0 {
-                            let start = if rng.bool() { rows - 1 } else { rng.u64(..rows) };
-                            let part = Part::boxed(&[start, 0], &[rows - start, COLUMNS]);
-                            let bytes = 7777u32.to_le_bytes().repeat(((rows - start) * COLUMNS) as usize);
-                            write(device, name, &part, &bytes).expect("an append makes no write fail");
-                        }
+                        overwrite_last_rows(device, name, rows_now(name), &mut rng);
                     }
                 });
                 s.spawn(move || {
@@ -214,7 +217,7 @@ fn an_append_that_fails_leaves_the_shape() {
     assert!(is_full(&e), "{e}");
     let array = read_array(&device, "plain").unwrap();
     assert_eq!((array.shape, rows_of(&array.data).map(|r| r.len() as u64)), (vec![rows, COLUMNS], Some(rows)));
-    // What does not fit in itself.
+    // Parts whose shape does not fit.
     let bytes = [1; 8];
     for (name, axis, count) in [
         ("plain", 0, vec![1, COLUMNS - 1]),

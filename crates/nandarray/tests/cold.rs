@@ -1,9 +1,9 @@
-//! Promise: what is not in memory is asked for before it is read, whatever was read before it.
+//! Promise: pages that are not in memory are prefetched before they are read, whatever was read before them.
 //!
-//! A file whose page cache is played by a set of pages: nothing is in it at first, what is asked for or shown comes
-//! into it. Boxes that overlap others, in order, out of order and on both sides, must find nearly all their pages
-//! there: a page that is shown first is one that a disk would be waited for. What a real page cache does is `media/`'s;
-//! what reads bring, other tests'.
+//! A file whose page cache is played by a set of pages: it is empty at first, and every page that is prefetched or
+//! shown comes into it. Boxes that overlap others, in order, out of order and on both sides, must find nearly all their
+//! pages there: a page that is shown first is one that a disk would be waited for. Tests of `media/` look at a real
+//! page cache, other tests at the bytes that reads return.
 
 mod common;
 

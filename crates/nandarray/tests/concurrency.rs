@@ -1,7 +1,7 @@
 //! Promise: many threads may use one store at once. Every read sees every write whole or not at all, no command waits
-//! for ever, and the order that the journal tells is one that happened.
+//! for ever, and the order in the journal is one that happened.
 //!
-//! Writers fill boxes, each write with one value; whoever reads a box that is only ever written whole must see one
+//! Writers fill boxes, each write with one value; a reader of a box that is only ever written whole must see one
 //! value. At the same time pages are moved, checkpoints taken, arrays made, renamed and deleted under the same few
 //! names. A watchdog ends what does not end; afterwards the store must open again and be sound. Interleavings are the
 //! machine's, so a failure may not repeat; seeds only vary the load.
@@ -116,7 +116,7 @@ fn readers_and_writers(capacity_segments: Option<u32>, map: bool, turns: u64) {
             }
         }
         _ => {
-            // An array of its own: nobody else's writes may touch it.
+            // An array of its own: writes of other threads must not touch it.
             make(&device, "own", None);
             let mut last = 0;
             while !stop.load(Ordering::Acquire) {

@@ -5,8 +5,8 @@
 //! cut short anywhere. Bad input (no store, a newer one, a wrong key), disks that are full and blocks that wear out are
 //! here, too.
 //!
-//! Not promised, so not here: that flipped bits at the end of the journal of a store that was *not* closed are told
-//! from what a loss of power leaves there; and that wrong bytes with a right CRC-32C are noticed.
+//! Not promised, so not here: that flipped bits at the end of the journal of a store that was *not* closed are
+//! distinguished from the remains of a loss of power; and that wrong bytes with a right CRC-32C are noticed.
 
 mod common;
 
@@ -83,7 +83,7 @@ fn store() -> (Vec<u8>, Model) {
     (media.to_bytes(), model)
 }
 
-/// What the store's answers depend on, by byte ranges of the file.
+/// The parts of the file that the store's answers depend on, by name.
 fn depended_on(bytes: &[u8]) -> BTreeMap<&'static str, Vec<std::ops::Range<u64>>> {
     let media = memory(bytes.to_vec());
     let slots = read_slots(media.as_ref(), "it").unwrap();
@@ -128,7 +128,7 @@ fn is_typed(e: &Error) -> bool {
     matches!(e, Error::Corrupt(_) | Error::Checksum { .. } | Error::NotAStore { .. })
 }
 
-/// What became of a store.
+/// The state of a damaged store.
 struct Outcome {
     /// Arrays that cannot be read, and why.
     lost: BTreeMap<String, Error>,
@@ -270,7 +270,7 @@ fn flipped_bits_give_an_error_or_the_right_data() {
     let mut rng = Rng::with_seed(1);
     for at in 0..bytes.len() as u64 {
         let part = part_of(at);
-        // Every byte of what is small; of pages, superblocks and what nobody needs one now and then.
+        // Every byte of what is small; of pages, superblocks and unused bytes one now and then.
         let every = match part {
             Some("journal" | "checkpoint" | "records") => 1,
             Some("superblocks") if at % 4096 < 256 => 1,
@@ -506,7 +506,7 @@ fn what_is_no_store_is_refused_by_name() {
     refused(b"PK\x03\x04".to_vec());
     refused(vec![0; 100_000]);
     refused(vec![0x89; 100_000]);
-    // Somebody's file is not overwritten because it was named.
+    // A file that is no store is not overwritten.
     let text = b"some text".repeat(30_000);
     assert!(matches!(open_bytes(text, Mode::Append), Err(Error::NotAStore { .. })));
     assert!(open_bytes(vec![], Mode::Append).is_ok());

@@ -41,7 +41,7 @@ fn run(device: &Device, model: &mut Model, op: Op) {
     op.tell(model);
 }
 
-/// Two arrays of so many bytes, flushed.
+/// Two arrays of this many bytes, flushed.
 fn two_arrays(device: &Device, bytes: u64) -> Model {
     let mut model = Model::new();
     for (name, salt) in [("a", 10), ("b", 11)] {

@@ -15,12 +15,13 @@ use std::sync::Arc;
 use common::*;
 use fastrand::Rng;
 use nandarray::file_format::{HEAD_BYTES, Layout, Owner, Ppa, Run, Segment};
-use nandarray::internals::{Ftl, SegmentState, Victim, placement};
+use nandarray::internals::{Ftl, SegmentState, placement};
+use nandarray::policy::GcPolicy;
 use nandarray::probe::Counters;
 use nandarray::{Error, FaultMedia, Geometry, Media, MemoryMedia, Mode, Options, Verify, command};
 use proptest::prelude::*;
 
-const VICTIMS: [&str; 4] = ["greedy", "d-choices", "cost-benefit", "round-robin"];
+const VICTIMS: &[&str] = GcPolicy::NAMES;
 const PLACEMENTS: [&str; 2] = ["nds", "log"];
 
 /// A block's name and unit.
@@ -49,7 +50,7 @@ fn page(seed: u64, bytes: u32) -> Vec<u8> {
 impl Flash {
     fn new(geometry: Geometry, segments: u32, placed: &str, victim: &str) -> Self {
         let media = Arc::new(FaultMedia::with_bytes(vec![0; HEAD_BYTES as usize]));
-        let policies = (placement::by_name(placed).unwrap(), Victim::by_name(victim).unwrap());
+        let policies = (placement::by_name(placed).unwrap(), GcPolicy::by_name(victim, 10).unwrap());
         let capacity = geometry.medium_bytes(segments.into());
         let counters = Arc::new(Counters::default());
         let ftl = Ftl::new(media.clone(), geometry, counters, Verify::Always, policies, capacity, 5);
@@ -149,7 +150,7 @@ impl Flash {
         self.lsn += 1;
         self.ftl.set_next_lsn(self.lsn);
         self.ftl.sync().unwrap();
-        self.ftl.bury(durable).unwrap();
+        self.ftl.free_durable(durable).unwrap();
     }
 
     /// The books balance and every page holds what it should.
@@ -180,7 +181,7 @@ impl Flash {
             assert!(s.free_pages() >= free * u64::from(geometry.pages_per_segment()));
         });
         let usage = self.ftl.usage();
-        assert!(usage.free + usage.dying + usage.chain + usage.bad <= usage.segments);
+        assert!(usage.free + usage.pending_free + usage.chain + usage.bad <= usage.segments);
     }
 }
 
@@ -227,7 +228,7 @@ proptest! {
         numbers in prop::collection::vec(any::<u64>(), 1..150),
         geometry in geometry(),
         placed in 0usize..2,
-        victim in 0usize..4,
+        victim in 0..VICTIMS.len(),
         wear: bool,
     ) {
         walk(&numbers, geometry, PLACEMENTS[placed], VICTIMS[victim], wear);
@@ -279,7 +280,7 @@ fn squeeze(numbers: &[u64], segments: u32, placed: &str, victim: &str) -> (u64, 
 #[test]
 fn a_small_store_is_right_under_every_policy() {
     for placed in PLACEMENTS {
-        for victim in VICTIMS {
+        for &victim in VICTIMS {
             let (mut refused, mut moved) = (0, 0);
             for seed in 0..rounds(4, 200) {
                 eprintln!("{placed} {victim} {seed}");
@@ -298,7 +299,7 @@ fn a_small_store_is_right_under_every_policy() {
 #[test]
 fn a_store_with_room_is_never_full() {
     for placed in PLACEMENTS {
-        for victim in VICTIMS {
+        for &victim in VICTIMS {
             let device = open(Arc::new(MemoryMedia::default()), Mode::Append, &store(32, placed, victim)).unwrap();
             let side = (Geometry::TINY.segment_data_bytes() * 8) as f64;
             let side = side.sqrt() as u64;

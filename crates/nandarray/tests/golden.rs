@@ -135,7 +135,7 @@ fn salt(name: &str) -> u64 {
     name.bytes().fold(5u64, |s, b| s.wrapping_mul(31) + u64::from(b)) | 1
 }
 
-/// What is done after the arrays were made and written whole; some before, some after the last checkpoint.
+/// The changes after the arrays were made and written whole; some before, some after the last checkpoint.
 fn changes() -> Vec<Op> {
     let name = str::to_owned;
     vec![

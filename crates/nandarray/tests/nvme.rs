@@ -31,14 +31,14 @@ fn namespace(nsid: u32, nsze: u64, lba_bytes: u32) -> NewNamespace<'static> {
 }
 
 /// By the wire, as a host would.
-fn submit(controller: &Controller, command: NvmeCommand, lent: Lent<'_>) -> Completion {
+fn submit(controller: &Controller, command: NvmeCommand, lent: DataBuffer<'_>) -> Completion {
     let entry = SubmissionEntry::read_from_bytes(command.encode(77).as_bytes()).unwrap();
     let done = controller.submit(&entry, lent);
     assert_eq!(done.cid.get(), 77);
     Completion { status: done.status(), dw0: done.dw0.get(), dw1: done.dw1.get() }
 }
 
-fn status(controller: &Controller, command: NvmeCommand, lent: Lent<'_>) -> Status {
+fn status(controller: &Controller, command: NvmeCommand, lent: DataBuffer<'_>) -> Status {
     submit(controller, command, lent).status
 }
 
@@ -60,7 +60,7 @@ impl Oracle {
     fn holds(&self, controller: &Controller) {
         let mut found = vec![1; self.bytes.len()];
         let command = NvmeCommand::Read(Blocks::new(self.nsid, 0, self.nsze as u32));
-        assert_eq!(status(controller, command, Lent::to_host(&mut found)), Status::SUCCESS);
+        assert_eq!(status(controller, command, DataBuffer::to_host(&mut found)), Status::SUCCESS);
         assert!(found == self.bytes, "namespace {}", self.nsid);
     }
 
@@ -82,12 +82,18 @@ impl Oracle {
                 if rng.u8(..5) > 0 {
                     rng.fill(&mut data);
                 }
-                assert_eq!(status(controller, NvmeCommand::Write(blocks), Lent::to_controller(&data)), Status::SUCCESS);
+                assert_eq!(
+                    status(controller, NvmeCommand::Write(blocks), DataBuffer::to_controller(&data)),
+                    Status::SUCCESS
+                );
                 self.bytes[at].copy_from_slice(&data);
             }
             3 => {
                 let mut found = vec![1; at.len()];
-                assert_eq!(status(controller, NvmeCommand::Read(blocks), Lent::to_host(&mut found)), Status::SUCCESS);
+                assert_eq!(
+                    status(controller, NvmeCommand::Read(blocks), DataBuffer::to_host(&mut found)),
+                    Status::SUCCESS
+                );
                 assert!(found == self.bytes[at]);
             }
             4 => {
@@ -97,52 +103,58 @@ impl Oracle {
                     let i = rng.usize(..wanted.len());
                     wanted[i] ^= 1 << rng.u8(..8);
                 }
-                let found = status(controller, NvmeCommand::Compare(blocks), Lent::to_controller(&wanted));
+                let found = status(controller, NvmeCommand::Compare(blocks), DataBuffer::to_controller(&wanted));
                 assert_eq!(found, if same { Status::SUCCESS } else { Status::COMPARE_FAILURE });
             }
             5 => {
                 let command = NvmeCommand::WriteZeroes { blocks, deac: rng.bool() };
-                assert_eq!(status(controller, command, Lent::NONE), Status::SUCCESS);
+                assert_eq!(status(controller, command, DataBuffer::NONE), Status::SUCCESS);
                 self.bytes[at].fill(0);
             }
-            6 => {
-                let ranges: Vec<DsmRange> = (0..rng.usize(1..5))
-                    .map(|_| {
-                        let (slba, nlb) = self.blocks(rng);
-                        let nlb = nlb - u64::from(rng.u8(..4) == 0);
-                        DsmRange { cattr: 0.into(), nlb: (nlb as u32).into(), slba: slba.into() }
-                    })
-                    .collect();
-                let ad = rng.u8(..4) > 0;
-                let command = NvmeCommand::DatasetManagement { nsid: self.nsid, nr_z: ranges.len() as u8 - 1, ad };
-                assert_eq!(status(controller, command, Lent::to_controller(ranges.as_bytes())), Status::SUCCESS);
-                for r in ranges.iter().filter(|_| ad) {
-                    let at = self.range(r.slba.get(), r.nlb.get().into());
-                    self.bytes[at].fill(0);
-                }
-            }
-            7 => {
-                let (mut ranges, mut moved) = (vec![], vec![]);
-                for _ in 0..rng.usize(1..5) {
-                    let (slba, nlb) = self.blocks(rng);
-                    if moved.len() / self.lba + nlb as usize > self.nsze as usize {
-                        break;
-                    }
-                    ranges.push(CopyRange::new(slba, nlb as u16 - 1));
-                    moved.extend_from_slice(&self.bytes[self.range(slba, nlb)]);
-                }
-                let sdlba = rng.u64(..=self.nsze - (moved.len() / self.lba) as u64);
-                let nr_z = ranges.len() as u8 - 1;
-                let command = NvmeCommand::Copy { nsid: self.nsid, sdlba, nr_z, fua: rng.bool() };
-                assert_eq!(status(controller, command, Lent::to_controller(ranges.as_bytes())), Status::SUCCESS);
-                let to = sdlba as usize * self.lba;
-                self.bytes[to..to + moved.len()].copy_from_slice(&moved);
-            }
+            6 => self.manage(controller, rng),
+            7 => self.copy(controller, rng),
             _ => {
                 let nsid = if rng.bool() { NSID_ALL } else { self.nsid };
-                assert_eq!(status(controller, NvmeCommand::Flush { nsid }, Lent::NONE), Status::SUCCESS);
+                assert_eq!(status(controller, NvmeCommand::Flush { nsid }, DataBuffer::NONE), Status::SUCCESS);
             }
         }
+    }
+
+    /// Deallocates ranges, or only hints at them.
+    fn manage(&mut self, controller: &Controller, rng: &mut Rng) {
+        let ranges: Vec<DsmRange> = (0..rng.usize(1..5))
+            .map(|_| {
+                let (slba, nlb) = self.blocks(rng);
+                let nlb = nlb - u64::from(rng.u8(..4) == 0);
+                DsmRange { cattr: 0.into(), nlb: (nlb as u32).into(), slba: slba.into() }
+            })
+            .collect();
+        let ad = rng.u8(..4) > 0;
+        let command = NvmeCommand::DatasetManagement { nsid: self.nsid, nr_z: ranges.len() as u8 - 1, ad };
+        assert_eq!(status(controller, command, DataBuffer::to_controller(ranges.as_bytes())), Status::SUCCESS);
+        for r in ranges.iter().filter(|_| ad) {
+            let at = self.range(r.slba.get(), r.nlb.get().into());
+            self.bytes[at].fill(0);
+        }
+    }
+
+    /// Copies ranges that may overlap their destination.
+    fn copy(&mut self, controller: &Controller, rng: &mut Rng) {
+        let (mut ranges, mut moved) = (vec![], vec![]);
+        for _ in 0..rng.usize(1..5) {
+            let (slba, nlb) = self.blocks(rng);
+            if moved.len() / self.lba + nlb as usize > self.nsze as usize {
+                break;
+            }
+            ranges.push(CopyRange::new(slba, nlb as u16 - 1));
+            moved.extend_from_slice(&self.bytes[self.range(slba, nlb)]);
+        }
+        let sdlba = rng.u64(..=self.nsze - (moved.len() / self.lba) as u64);
+        let nr_z = ranges.len() as u8 - 1;
+        let command = NvmeCommand::Copy { nsid: self.nsid, sdlba, nr_z, fua: rng.bool() };
+        assert_eq!(status(controller, command, DataBuffer::to_controller(ranges.as_bytes())), Status::SUCCESS);
+        let to = sdlba as usize * self.lba;
+        self.bytes[to..to + moved.len()].copy_from_slice(&moved);
     }
 }
 
@@ -153,7 +165,8 @@ proptest! {
     fn a_namespace_is_an_array_of_bytes(seed: u64, steps in 1usize..120, coded: bool) {
         let rng = &mut Rng::with_seed(seed);
         let media = Arc::new(MemoryMedia::default());
-        let geometry = [Geometry::TINY, Geometry { page_bytes: 4096, channels: 2, banks: 1, pages_per_block: 8, layout: Layout::NEWEST }][rng.usize(..2)];
+        let wide = Geometry { page_bytes: 4096, channels: 2, banks: 1, pages_per_block: 8, layout: Layout::NEWEST };
+        let geometry = [Geometry::TINY, wide][rng.usize(..2)];
         let mut device = open(media.clone(), Mode::Append, &options(geometry, 1));
         let mut controller = Controller::new(&device);
         let mut oracles: Vec<Oracle> = [(1, 512), (7, 4096)]
@@ -190,18 +203,18 @@ fn zeroed_and_deallocated_blocks_take_no_space() {
     let used = || controller.identify_namespace(1).unwrap().nuse.get();
     for at in 0..4 {
         let command = NvmeCommand::Write(blocks(at * u64::from(side)));
-        assert_eq!(status(&controller, command, Lent::to_controller(&data)), Status::SUCCESS);
+        assert_eq!(status(&controller, command, DataBuffer::to_controller(&data)), Status::SUCCESS);
     }
     assert_eq!(used(), 4 * u64::from(side));
     let live = number(&device, "pages_live");
     assert_eq!(
-        status(&controller, NvmeCommand::WriteZeroes { blocks: blocks(0), deac: false }, Lent::NONE),
+        status(&controller, NvmeCommand::WriteZeroes { blocks: blocks(0), deac: false }, DataBuffer::NONE),
         Status::SUCCESS
     );
     assert_eq!(used(), 3 * u64::from(side));
     let rest = [DsmRange { cattr: 0.into(), nlb: u32::MAX.into(), slba: 0.into() }];
     let command = NvmeCommand::DatasetManagement { nsid: 1, nr_z: 0, ad: true };
-    assert_eq!(status(&controller, command, Lent::to_controller(rest.as_bytes())), Status::SUCCESS);
+    assert_eq!(status(&controller, command, DataBuffer::to_controller(rest.as_bytes())), Status::SUCCESS);
     assert_eq!(used(), 0);
     assert!(number(&device, "pages_live") < live);
 }
@@ -213,7 +226,7 @@ fn a_namespace_is_a_space_of_the_engine() {
     controller.create_namespace(&namespace(3, 8, 512)).unwrap();
     let data: Vec<u8> = (0..512 * 8).map(|i| (i / 512) as u8).collect();
     assert_eq!(
-        status(&controller, NvmeCommand::Write(Blocks::new(3, 0, 8)), Lent::to_controller(&data)),
+        status(&controller, NvmeCommand::Write(Blocks::new(3, 0, 8)), DataBuffer::to_controller(&data)),
         Status::SUCCESS
     );
     let found = common::read(&device, "ns/3", &Part::boxed(&[5], &[1])).unwrap();
@@ -222,7 +235,7 @@ fn a_namespace_is_a_space_of_the_engine() {
     let (dsid, _) = open_view(&controller, OpenAction::OpenByName, 0, SpacePage::new("ns/3", &[4, 2])).unwrap();
     let mut out = vec![0; 512 * 2];
     let nd = NdBox::inline(dsid, Unit::Partition, &[1, 1], &[2, 1]).unwrap();
-    assert_eq!(status(&controller, NvmeCommand::NdRead(nd), Lent::to_host(&mut out)), Status::SUCCESS);
+    assert_eq!(status(&controller, NvmeCommand::NdRead(nd), DataBuffer::to_host(&mut out)), Status::SUCCESS);
     assert_eq!((out[0], out[512]), (5, 7));
 }
 
@@ -236,22 +249,25 @@ fn a_compare_sees_writes_whole_or_not_at_all() {
     let blocks = Blocks::new(1, 0, nlb);
     let whole = [1, 2].map(|v| vec![v; bytes]);
     let mixed = [whole[0][..bytes / 2].to_vec(), whole[1][..bytes / 2].to_vec()].concat();
-    assert_eq!(status(&controller, NvmeCommand::Write(blocks), Lent::to_controller(&whole[0])), Status::SUCCESS);
+    assert_eq!(status(&controller, NvmeCommand::Write(blocks), DataBuffer::to_controller(&whole[0])), Status::SUCCESS);
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for i in 0..12 {
-                let lent = Lent::to_controller(&whole[i % 2]);
+                let lent = DataBuffer::to_controller(&whole[i % 2]);
                 assert_eq!(status(&controller, NvmeCommand::Write(blocks), lent), Status::SUCCESS);
             }
             done.store(true, std::sync::atomic::Ordering::Relaxed);
         });
         while !done.load(std::sync::atomic::Ordering::Relaxed) {
-            let found = status(&controller, NvmeCommand::Compare(blocks), Lent::to_controller(&mixed));
+            let found = status(&controller, NvmeCommand::Compare(blocks), DataBuffer::to_controller(&mixed));
             assert_eq!(found, Status::COMPARE_FAILURE);
         }
     });
-    assert_eq!(status(&controller, NvmeCommand::Compare(blocks), Lent::to_controller(&whole[1])), Status::SUCCESS);
+    assert_eq!(
+        status(&controller, NvmeCommand::Compare(blocks), DataBuffer::to_controller(&whole[1])),
+        Status::SUCCESS
+    );
 }
 
 #[test]
@@ -261,7 +277,10 @@ fn a_power_loss_keeps_what_was_forced() {
     let controller = Controller::new(&device);
     controller.create_namespace(&namespace(1, 64, 512)).unwrap();
     let blocks = Blocks { fua: true, ..Blocks::new(1, 3, 5) };
-    assert_eq!(status(&controller, NvmeCommand::Write(blocks), Lent::to_controller(&[9; 5 * 512])), Status::SUCCESS);
+    assert_eq!(
+        status(&controller, NvmeCommand::Write(blocks), DataBuffer::to_controller(&[9; 5 * 512])),
+        Status::SUCCESS
+    );
     for seed in 0..20 {
         let after = open(
             Arc::new(MemoryMedia::with_bytes(media.after_crash(seed))),
@@ -270,7 +289,7 @@ fn a_power_loss_keeps_what_was_forced() {
         );
         let controller = Controller::new(&after);
         let mut found = [0; 5 * 512];
-        assert_eq!(status(&controller, NvmeCommand::Read(blocks), Lent::to_host(&mut found)), Status::SUCCESS);
+        assert_eq!(status(&controller, NvmeCommand::Read(blocks), DataBuffer::to_host(&mut found)), Status::SUCCESS);
         assert_eq!(found, [9; 5 * 512]);
     }
 }
@@ -279,13 +298,13 @@ fn a_power_loss_keeps_what_was_forced() {
 // --------------------------------------------------------------------------------------------------------------
 
 fn open_view(controller: &Controller, action: OpenAction, space: u64, page: SpacePage) -> Result<(u32, u32), Status> {
-    let done = submit(controller, NvmeCommand::OpenSpace { action, space }, Lent::to_controller(page.as_bytes()));
+    let done = submit(controller, NvmeCommand::OpenSpace { action, space }, DataBuffer::to_controller(page.as_bytes()));
     if done.status.ok() { Ok((done.dw0, done.dw1)) } else { Err(done.status) }
 }
 
 fn information(controller: &Controller, dsid: u32) -> Result<SpacePage, Status> {
     let mut page = SpacePage::default();
-    let done = status(controller, NvmeCommand::SpaceInformation { dsid }, Lent::to_host(page.as_mut_bytes()));
+    let done = status(controller, NvmeCommand::SpaceInformation { dsid }, DataBuffer::to_host(page.as_mut_bytes()));
     if done.ok() { Ok(page) } else { Err(done) }
 }
 
@@ -333,11 +352,11 @@ proptest! {
             let mut data = vec![0; bytes];
             if rng.bool() {
                 rng.fill(&mut data);
-                let lent = Lent::to_controller(&data).with_page(page.as_bytes());
+                let lent = DataBuffer::to_controller(&data).with_page(page.as_bytes());
                 prop_assert_eq!(status(&controller, NvmeCommand::NdWrite(nd), lent), Status::SUCCESS);
                 prop_assert_eq!(common::read(&device, "a", &whole).unwrap(), data);
             } else {
-                let lent = Lent::to_host(&mut data).with_page(page.as_bytes());
+                let lent = DataBuffer::to_host(&mut data).with_page(page.as_bytes());
                 prop_assert_eq!(status(&controller, NvmeCommand::NdRead(nd), lent), Status::SUCCESS);
                 prop_assert_eq!(common::read(&device, "a", &whole).unwrap(), data);
             }
@@ -370,16 +389,16 @@ fn a_space_from_open_to_delete() {
     assert_eq!(information(&controller, first).unwrap().dims[0].get(), 14);
     let one =
         |dsid, n: usize| NvmeCommand::NdRead(NdBox::inline(dsid, Unit::Element, &vec![0; n], &vec![1; n]).unwrap());
-    assert_eq!(status(&controller, one(view, 1), Lent::to_host(&mut [0; 4])), Status::VOLUME_MISMATCH);
-    assert_eq!(status(&controller, one(third, 2), Lent::to_host(&mut [0; 4])), Status::SUCCESS);
+    assert_eq!(status(&controller, one(view, 1), DataBuffer::to_host(&mut [0; 4])), Status::VOLUME_MISMATCH);
+    assert_eq!(status(&controller, one(third, 2), DataBuffer::to_host(&mut [0; 4])), Status::SUCCESS);
 
-    assert_eq!(status(&controller, NvmeCommand::CloseSpace { dsid: third }, Lent::NONE), Status::SUCCESS);
-    assert_eq!(status(&controller, NvmeCommand::CloseSpace { dsid: third }, Lent::NONE), Status::INVALID_DSID);
-    assert_eq!(status(&controller, one(third, 2), Lent::to_host(&mut [0; 4])), Status::INVALID_DSID);
+    assert_eq!(status(&controller, NvmeCommand::CloseSpace { dsid: third }, DataBuffer::NONE), Status::SUCCESS);
+    assert_eq!(status(&controller, NvmeCommand::CloseSpace { dsid: third }, DataBuffer::NONE), Status::INVALID_DSID);
+    assert_eq!(status(&controller, one(third, 2), DataBuffer::to_host(&mut [0; 4])), Status::INVALID_DSID);
     let delete = NvmeCommand::DeleteSpace { space: space.into() };
-    assert_eq!(status(&controller, delete, Lent::NONE), Status::SUCCESS);
-    assert_eq!(status(&controller, delete, Lent::NONE), Status::SPACE_NOT_FOUND);
-    assert_eq!(status(&controller, one(first, 2), Lent::to_host(&mut [0; 4])), Status::INVALID_DSID);
+    assert_eq!(status(&controller, delete, DataBuffer::NONE), Status::SUCCESS);
+    assert_eq!(status(&controller, delete, DataBuffer::NONE), Status::SPACE_NOT_FOUND);
+    assert_eq!(status(&controller, one(first, 2), DataBuffer::to_host(&mut [0; 4])), Status::INVALID_DSID);
     assert!(common::names(&device).is_empty());
 }
 
@@ -390,27 +409,27 @@ fn thirty_two_dimensions_take_a_page() {
     let (dsid, _) = open_view(&controller, OpenAction::Create, 0, new_space("deep", &[2; 32], 1)).unwrap();
     let page = BoxPage::new(&[1; 32], &[1; 32]);
     let nd = NdBox::paged(dsid, Unit::Element, 32);
-    let lent = Lent::to_controller(&[5]).with_page(page.as_bytes());
+    let lent = DataBuffer::to_controller(&[5]).with_page(page.as_bytes());
     assert_eq!(status(&controller, NvmeCommand::NdWrite(nd), lent), Status::SUCCESS);
     let mut out = [0];
     assert_eq!(
-        status(&controller, NvmeCommand::NdRead(nd), Lent::to_host(&mut out).with_page(page.as_bytes())),
+        status(&controller, NvmeCommand::NdRead(nd), DataBuffer::to_host(&mut out).with_page(page.as_bytes())),
         Status::SUCCESS
     );
     assert_eq!(out, [5]);
     assert_eq!(
-        status(&controller, NvmeCommand::NdRead(nd), Lent::to_host(&mut out)),
+        status(&controller, NvmeCommand::NdRead(nd), DataBuffer::to_host(&mut out)),
         Status::DATA_LENGTH_INVALID,
         "no page"
     );
     let more = NdBox { ndim: 33, ..nd };
     assert_eq!(
-        status(&controller, NvmeCommand::NdRead(more), Lent::to_host(&mut out).with_page(page.as_bytes())),
+        status(&controller, NvmeCommand::NdRead(more), DataBuffer::to_host(&mut out).with_page(page.as_bytes())),
         Status::INVALID_FIELD
     );
     let outside = BoxPage::new(&[u64::MAX; 32], &[1; 32]);
     assert_eq!(
-        status(&controller, NvmeCommand::NdRead(nd), Lent::to_host(&mut out).with_page(outside.as_bytes())),
+        status(&controller, NvmeCommand::NdRead(nd), DataBuffer::to_host(&mut out).with_page(outside.as_bytes())),
         Status::LBA_OUT_OF_RANGE
     );
 }
@@ -445,7 +464,7 @@ fn open_space_says_what_is_wrong() {
     let resize = open_view(&controller, OpenAction::Resize, space.into(), SpacePage::new("", &[4]));
     assert_eq!(resize, Err(Status::INVALID_FIELD), "a resize keeps the number of dimensions");
     let command = NvmeCommand::OpenSpace { action: OpenAction::Open, space: space.into() };
-    assert_eq!(status(&controller, command, Lent::to_controller(&[0; 4095])), Status::DATA_LENGTH_INVALID);
+    assert_eq!(status(&controller, command, DataBuffer::to_controller(&[0; 4095])), Status::DATA_LENGTH_INVALID);
 }
 
 #[test]
@@ -458,7 +477,7 @@ fn open_views_are_bounded() {
         open().unwrap();
     }
     assert_eq!(open(), Err(Status::TOO_MANY_VIEWS));
-    assert_eq!(status(&controller, NvmeCommand::CloseSpace { dsid: 1 }, Lent::NONE), Status::SUCCESS);
+    assert_eq!(status(&controller, NvmeCommand::CloseSpace { dsid: 1 }, DataBuffer::NONE), Status::SUCCESS);
     assert_eq!(open().unwrap().0, VIEWS_MAX as u32 + 1);
 }
 
@@ -476,64 +495,74 @@ fn fields_and_lengths_are_checked() {
         let blocks = Blocks::new(1, slba, nlb);
         let n = nlb as usize * 512;
         assert_eq!(
-            status(&controller, NvmeCommand::Read(blocks), Lent::to_host(&mut room[..n])),
+            status(&controller, NvmeCommand::Read(blocks), DataBuffer::to_host(&mut room[..n])),
             Status::LBA_OUT_OF_RANGE
         );
         assert_eq!(
-            status(&controller, NvmeCommand::Write(blocks), Lent::to_controller(&data[..n])),
+            status(&controller, NvmeCommand::Write(blocks), DataBuffer::to_controller(&data[..n])),
             Status::LBA_OUT_OF_RANGE
         );
         assert_eq!(
-            status(&controller, NvmeCommand::Compare(blocks), Lent::to_controller(&data[..n])),
+            status(&controller, NvmeCommand::Compare(blocks), DataBuffer::to_controller(&data[..n])),
             Status::LBA_OUT_OF_RANGE
         );
         let zeroes = NvmeCommand::WriteZeroes { blocks, deac: true };
-        assert_eq!(status(&controller, zeroes, Lent::NONE), Status::LBA_OUT_OF_RANGE);
+        assert_eq!(status(&controller, zeroes, DataBuffer::NONE), Status::LBA_OUT_OF_RANGE);
     }
     let blocks = Blocks::new(1, 0, 3);
-    for lent in [Lent::NONE, Lent::to_controller(&data[..512]), Lent::to_controller(&data)] {
+    for lent in [DataBuffer::NONE, DataBuffer::to_controller(&data[..512]), DataBuffer::to_controller(&data)] {
         assert_eq!(status(&controller, NvmeCommand::Write(blocks), lent), Status::DATA_LENGTH_INVALID);
     }
     assert_eq!(
-        status(&controller, NvmeCommand::Write(blocks), Lent::to_host(&mut room[..1536])),
+        status(&controller, NvmeCommand::Write(blocks), DataBuffer::to_host(&mut room[..1536])),
         Status::DATA_LENGTH_INVALID
     );
     assert_eq!(
-        status(&controller, NvmeCommand::Read(blocks), Lent::to_controller(&data[..1536])),
+        status(&controller, NvmeCommand::Read(blocks), DataBuffer::to_controller(&data[..1536])),
         Status::DATA_LENGTH_INVALID
     );
     assert_eq!(
-        status(&controller, NvmeCommand::Flush { nsid: 1 }, Lent::to_controller(&data)),
+        status(&controller, NvmeCommand::Flush { nsid: 1 }, DataBuffer::to_controller(&data)),
         Status::DATA_LENGTH_INVALID
     );
     for nsid in [0, 2, NSID_ALL] {
         let blocks = Blocks::new(nsid, 0, 1);
         assert_eq!(
-            status(&controller, NvmeCommand::Read(blocks), Lent::to_host(&mut room[..512])),
+            status(&controller, NvmeCommand::Read(blocks), DataBuffer::to_host(&mut room[..512])),
             Status::INVALID_NAMESPACE
         );
     }
+}
+
+#[test]
+fn ranges_in_data_are_checked() {
+    let device = tiny();
+    let controller = Controller::new(&device);
+    controller.create_namespace(&namespace(1, 10, 512)).unwrap();
     let ranges = [
         DsmRange { nlb: 1.into(), ..DsmRange::default() },
         DsmRange { slba: 10.into(), nlb: 1.into(), ..DsmRange::default() },
     ];
     let dsm = NvmeCommand::DatasetManagement { nsid: 1, nr_z: 1, ad: true };
-    assert_eq!(status(&controller, dsm, Lent::to_controller(ranges.as_bytes())), Status::LBA_OUT_OF_RANGE);
-    assert_eq!(status(&controller, dsm, Lent::to_controller(ranges[..1].as_bytes())), Status::DATA_LENGTH_INVALID);
+    assert_eq!(status(&controller, dsm, DataBuffer::to_controller(ranges.as_bytes())), Status::LBA_OUT_OF_RANGE);
+    assert_eq!(
+        status(&controller, dsm, DataBuffer::to_controller(ranges[..1].as_bytes())),
+        Status::DATA_LENGTH_INVALID
+    );
     let copy = NvmeCommand::Copy { nsid: 1, sdlba: 8, nr_z: 0, fua: false };
     assert_eq!(
-        status(&controller, copy, Lent::to_controller(CopyRange::new(0, 2).as_bytes())),
+        status(&controller, copy, DataBuffer::to_controller(CopyRange::new(0, 2).as_bytes())),
         Status::LBA_OUT_OF_RANGE
     );
     let entry = SubmissionEntry { opcode: 0x33, ..SubmissionEntry::default() };
-    assert_eq!(controller.submit(&entry, Lent::NONE).status(), Status::INVALID_OPCODE);
+    assert_eq!(controller.submit(&entry, DataBuffer::NONE).status(), Status::INVALID_OPCODE);
 
     controller.create_namespace(&namespace(2, 1 << 30, 4096)).unwrap();
     let limits = controller.identify_namespace(2).unwrap();
     let ranges = [CopyRange::new(0, limits.mssrl.get() - 1); 2];
     let copy = NvmeCommand::Copy { nsid: 2, sdlba: 0, nr_z: 1, fua: false };
     assert_eq!(limits.mcl.get(), 16384);
-    assert_eq!(status(&controller, copy, Lent::to_controller(ranges.as_bytes())), Status::SIZE_LIMIT_EXCEEDED);
+    assert_eq!(status(&controller, copy, DataBuffer::to_controller(ranges.as_bytes())), Status::SIZE_LIMIT_EXCEEDED);
 }
 
 #[test]
@@ -566,14 +595,14 @@ fn a_read_only_store_is_write_protected() {
     let device = open(media, Mode::Read, &options(Geometry::TINY, 2));
     let controller = Controller::new(&device);
     let blocks = Blocks::new(1, 0, 1);
-    assert_eq!(status(&controller, NvmeCommand::Read(blocks), Lent::to_host(&mut [1; 512])), Status::SUCCESS);
+    assert_eq!(status(&controller, NvmeCommand::Read(blocks), DataBuffer::to_host(&mut [1; 512])), Status::SUCCESS);
     assert_eq!(
-        status(&controller, NvmeCommand::Write(blocks), Lent::to_controller(&[1; 512])),
+        status(&controller, NvmeCommand::Write(blocks), DataBuffer::to_controller(&[1; 512])),
         Status::WRITE_PROTECTED
     );
     let zeroes = NvmeCommand::WriteZeroes { blocks, deac: false };
-    assert_eq!(status(&controller, zeroes, Lent::NONE), Status::WRITE_PROTECTED);
-    assert_eq!(status(&controller, NvmeCommand::Flush { nsid: 1 }, Lent::NONE), Status::SUCCESS);
+    assert_eq!(status(&controller, zeroes, DataBuffer::NONE), Status::WRITE_PROTECTED);
+    assert_eq!(status(&controller, NvmeCommand::Flush { nsid: 1 }, DataBuffer::NONE), Status::SUCCESS);
     assert_eq!(controller.create_namespace(&namespace(2, 1, 512)), Err(Status::WRITE_PROTECTED));
     assert_eq!(controller.identify_namespace(1).unwrap().nsattr, 1);
 }
@@ -586,13 +615,13 @@ fn a_full_store_exceeds_its_capacity() {
     let controller = Controller::new(&device);
     controller.create_namespace(&namespace(1, 1 << 20, 512)).unwrap();
     let write =
-        |slba| status(&controller, NvmeCommand::Write(Blocks::new(1, slba, 8)), Lent::to_controller(&[3; 4096]));
+        |slba| status(&controller, NvmeCommand::Write(Blocks::new(1, slba, 8)), DataBuffer::to_controller(&[3; 4096]));
     let full = (0..400).find(|&i| write(i * 8) != Status::SUCCESS).expect("a full store");
     assert_eq!(write(full * 8), Status::CAPACITY_EXCEEDED);
     // Giving back makes room again.
     let all = [DsmRange { nlb: (1 << 20).into(), ..DsmRange::default() }];
     let dsm = NvmeCommand::DatasetManagement { nsid: 1, nr_z: 0, ad: true };
-    assert_eq!(status(&controller, dsm, Lent::to_controller(all.as_bytes())), Status::SUCCESS);
+    assert_eq!(status(&controller, dsm, DataBuffer::to_controller(all.as_bytes())), Status::SUCCESS);
     assert_eq!(write(0), Status::SUCCESS);
 }
 
@@ -605,7 +634,7 @@ fn damage_is_an_unrecovered_read_error() {
     let mut data = vec![0; 512 * 64];
     Rng::with_seed(9).fill(&mut data);
     assert_eq!(
-        status(&controller, NvmeCommand::Write(Blocks::new(1, 0, 64)), Lent::to_controller(&data)),
+        status(&controller, NvmeCommand::Write(Blocks::new(1, 0, 64)), DataBuffer::to_controller(&data)),
         Status::SUCCESS
     );
     device.close().unwrap();
@@ -614,10 +643,11 @@ fn damage_is_an_unrecovered_read_error() {
     bytes[at + 7] ^= 0x10;
     let device = open(Arc::new(MemoryMedia::with_bytes(bytes)), Mode::Read, &options(Geometry::TINY, 2));
     let controller = Controller::new(&device);
-    let read = |slba| status(&controller, NvmeCommand::Read(Blocks::new(1, slba, 1)), Lent::to_host(&mut [0; 512]));
+    let read =
+        |slba| status(&controller, NvmeCommand::Read(Blocks::new(1, slba, 1)), DataBuffer::to_host(&mut [0; 512]));
     assert_eq!(read(8), Status::SUCCESS);
     assert_eq!(read(9), Status::UNRECOVERED_READ_ERROR);
-    let wanted = Lent::to_controller(&data[512 * 9..512 * 10]);
+    let wanted = DataBuffer::to_controller(&data[512 * 9..512 * 10]);
     assert_eq!(status(&controller, NvmeCommand::Compare(Blocks::new(1, 9, 1)), wanted), Status::UNRECOVERED_READ_ERROR);
     assert!(!check(&device, false).unwrap().ok());
 }
@@ -630,14 +660,14 @@ fn a_medium_that_is_gone_is_a_fault() {
     let controller = Controller::new(&device);
     controller.create_namespace(&namespace(1, 64, 512)).unwrap();
     let blocks = Blocks::new(1, 0, 8);
-    let write = || status(&controller, NvmeCommand::Write(blocks), Lent::to_controller(&[3; 4096]));
+    let write = || status(&controller, NvmeCommand::Write(blocks), DataBuffer::to_controller(&[3; 4096]));
     assert_eq!(write(), Status::SUCCESS);
     media.crash_at_write(1);
     assert_eq!(write(), Status::WRITE_FAULT);
-    let read = status(&controller, NvmeCommand::Read(blocks), Lent::to_host(&mut [3; 4096]));
+    let read = status(&controller, NvmeCommand::Read(blocks), DataBuffer::to_host(&mut [3; 4096]));
     assert_eq!((read.sct(), read.sc(), read.dnr()), (2, 0x81, false));
     let forced = NvmeCommand::Flush { nsid: NSID_ALL };
-    assert_ne!(status(&controller, forced, Lent::NONE), Status::SUCCESS);
+    assert_ne!(status(&controller, forced, DataBuffer::NONE), Status::SUCCESS);
 }
 
 #[test]
@@ -646,7 +676,8 @@ fn keys_and_closed_stores() {
     let device = open(media.clone(), Mode::Append, &options(Geometry::TINY, 1));
     let controller = Controller::new(&device);
     controller.create_namespace(&NewNamespace { key: Some(&KEY), ..namespace(1, 10, 512) }).unwrap();
-    let write = |c: &Controller| status(c, NvmeCommand::Write(Blocks::new(1, 0, 1)), Lent::to_controller(&[4; 512]));
+    let write =
+        |c: &Controller| status(c, NvmeCommand::Write(Blocks::new(1, 0, 1)), DataBuffer::to_controller(&[4; 512]));
     assert_eq!(write(&controller), Status::SUCCESS);
     device.close().unwrap();
     assert_eq!(write(&controller), Status::NOT_READY);

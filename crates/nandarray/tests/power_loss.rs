@@ -1,11 +1,11 @@
 //! Promise: the power may fail, or the process be killed, at any moment. The store opens again and holds what it held
 //! after one of the commands since the last flush, each command whole or absent, in order.
 //!
-//! A workload runs on [`FaultMedia`], whose head tells the fault model, until the n-th write of the medium fails, for
-//! every n (short workloads) or a seeded sample of them (long ones). What survives is opened, checked, compared with
-//! the states that the model went through, written to, and opened once more. The power also fails while the store
-//! recovers. A killed process ([`FaultMedia::after_kill`]) loses less: everything up to the last command that left
-//! nothing to gather.
+//! A workload runs on [`FaultMedia`], whose head describes the fault model, until the n-th write of the medium fails,
+//! for every n (short workloads) or a seeded sample of them (long ones). The image that survives is opened, checked,
+//! compared with the states that the model went through, written to, and opened once more. The power also fails while
+//! the store recovers. A killed process ([`FaultMedia::after_kill`]) loses less: everything up to the last command that
+//! left nothing to gather.
 //!
 //! Not here: damage that no loss of power makes (damage.rs), and real processes and disks (tests/python/test_kill.py).
 
@@ -17,6 +17,7 @@ use common::disk::Disk;
 use common::*;
 use fastrand::Rng;
 use nandarray::file_format::Layout;
+use nandarray::policy::GcPolicy;
 use nandarray::{Device, Error, FaultMedia, Finding, Geometry, Media, Mode, Options, Result, command};
 
 /// A workload, and what the store is made with.
@@ -74,7 +75,7 @@ impl Workload {
     }
 }
 
-/// What a run left behind: the states between commands, and how far they are promised.
+/// The trace of a run: the states between commands, and the last one that is promised.
 #[derive(Debug, Default)]
 struct Trace {
     made: bool,
@@ -303,7 +304,7 @@ fn everything() -> Vec<Op> {
         Op::Flush,
         Op::Append { name: "a".to_owned(), axis: 1, more: 40, salt: 35 },
         Op::Append { name: "d".to_owned(), axis: 0, more: 17, salt: 37 },
-        Op::Together(vec![
+        Op::Batch(vec![
             Step::Rename("f".to_owned(), "moved/f".to_owned()),
             Step::Rename("a".to_owned(), "moved/a".to_owned()),
             Step::Attrs("moved/a".to_owned(), "{\"y\":2}".to_owned()),
@@ -333,7 +334,7 @@ fn a_full_and_collected_store_survives_a_crash_at_every_write() {
     crash_everywhere(&workload, rounds(1, 20));
 }
 
-/// A disk with little room whose power fails. What is discarded is zero at once or never, whatever else survives.
+/// A disk with little room whose power fails. A discarded range is zero at once or never, whatever else survives.
 #[derive(Debug, Default)]
 struct TightMedia {
     room: Disk,
@@ -468,7 +469,7 @@ fn drawn(seed: u64) -> Workload {
         geometry,
         capacity_segments: rng.bool().then_some(segments),
         placement: ["nds", "log"][rng.usize(..2)],
-        victim: ["greedy", "d-choices", "cost-benefit", "round-robin"][rng.usize(..4)],
+        victim: GcPolicy::NAMES[rng.usize(..GcPolicy::NAMES.len())],
         write_buffer_bytes: [0, 2000, 64 << 20][rng.usize(..3)],
         steps: Steps::Drawn(numbers, Taste { array_bytes, ..Taste::SMALL }),
     }
@@ -549,7 +550,7 @@ fn many_lives_end_in_crashes() {
                 Err(e) => panic!("the store does not open: {e}; {}", context()),
             };
             model = states.swap_remove(assert_is_one_of(&device, &states, flushed, &context));
-            // A torn superblock stays until somebody writes; nothing else may be wrong.
+            // A torn superblock stays until the next write; nothing else may be wrong.
             let findings = check(&device, false).unwrap().findings;
             let torn = |f: &Finding| f.array.is_none() && f.message.contains("superblock");
             assert!(findings.iter().all(torn), "{findings:?}; {}", context());

@@ -1,4 +1,4 @@
-//! Promise: who looks on is told of every building block that a command moves, and for whom pages are moved.
+//! Promise: a probe learns of every building block that a command moves, and of the purpose for which pages move.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

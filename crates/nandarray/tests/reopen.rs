@@ -1,5 +1,5 @@
-//! Promise: a store that is opened again tells of itself what it told before: wear, and how full its segments are; and
-//! a repair puts older content in the place of lost content only where that is asked for.
+//! Promise: a store that is opened again has the numbers that it had before: wear, and live pages of segments; and a
+//! repair puts older content in the place of lost content only if that is requested.
 
 mod common;
 
@@ -149,7 +149,7 @@ fn overwritten(compression: Option<&'static str>) -> Vec<u8> {
     bytes
 }
 
-/// What an array holds after writes with this salt.
+/// Content of an array after writes with this salt.
 fn content_of(salt: u64) -> Vec<u8> {
     content(salt, 3600, &[0])
 }

@@ -1,7 +1,7 @@
-//! Promise: no damage is taken for something else, and none is put right in silence. What was flushed before a kill and
-//! is damaged is an error, not an older state; what recovery or a salvage leaves out is counted; a store that was
-//! salvaged or repaired opens, and keeps what is written to it; and what is not damaged is not called so: a store whose
-//! making was cut short, a store that grows while a reader opens it.
+//! Promise: no damage is taken for something else, and none is repaired in silence. Damage to data that was flushed
+//! before a kill is an error, not an older state; records that recovery or a salvage leaves out are counted; a store
+//! that was salvaged or repaired opens, and keeps later writes; and an intact store is not called damaged: one whose
+//! creation was cut short, one that grows while a reader opens it.
 //!
 //! Damage here lies where recovery looks: journal, marks, superblocks, the last pages. Damage anywhere in a store that
 //! was closed is `damage.rs`', crashes are `power_loss.rs`'.
@@ -16,7 +16,7 @@ use fastrand::Rng;
 use nandarray::file_format::{Mark, SegmentHeader, SegmentKind, read_marks, read_slots};
 use nandarray::{CheckReport, Device, Error, FaultMedia, Geometry, Media, MemoryMedia, Mode, Options, Result, Verify};
 
-/// Where the two marks lie.
+/// Offsets of the two marks.
 const MARKS: [usize; 2] = [8192, 12_288];
 
 fn memory(bytes: &[u8]) -> Arc<MemoryMedia> {
@@ -36,7 +36,7 @@ fn fill(name: &str, bytes: u64, salt: u64) -> Op {
     Op::Write { name: name.to_owned(), part: Part::all(&[bytes]), salt }
 }
 
-/// Where the journal's records begin: their headers have this word.
+/// Offsets of the journal's records: their headers have this word.
 fn records(bytes: &[u8]) -> Vec<usize> {
     (0..bytes.len() - 8).step_by(8).filter(|&at| bytes[at + 4..at + 8] == *b"NREC").collect()
 }
@@ -181,7 +181,7 @@ fn what_a_salvage_lost_is_counted_and_is_not_ok() {
         let dropped = report.dropped.clone().expect("records were lost");
         assert_eq!((dropped.first, dropped.last, dropped.durable), (damaged as u64 + 1, 7, true));
         assert!(!report.ok() && report.has_lost() && report.arrays == arrays, "{report:?}");
-        // What changed the array, though nobody could read what made it.
+        // The array that the lost records changed: by number if the record that created it is lost, too.
         let named = [vec!["number 1".to_owned()], vec!["a".to_owned()]][arrays as usize].clone();
         assert_eq!(dropped.arrays, if damaged == 6 { vec![] } else { named });
         assert_eq!(dropped.pages_taken > 0, arrays == 1, "{dropped}");
@@ -588,7 +588,7 @@ fn compacted_and_changed(closed: bool) -> (Vec<u8>, Vec<Model>) {
     (bytes, states)
 }
 
-/// What the segment is used for whose pages hold this byte.
+/// Use of the segment whose pages hold this byte.
 fn segment_kind(bytes: &[u8], at: usize) -> Option<SegmentKind> {
     let geometry = Geometry::TINY;
     let pages = |s: u32| geometry.pages_offset(s)..geometry.pages_offset(s) + geometry.segment_data_bytes();
@@ -597,7 +597,8 @@ fn segment_kind(bytes: &[u8], at: usize) -> Option<SegmentKind> {
     SegmentHeader::parse(&bytes[geometry.header_offset(segment) as usize..][..64])?.kind()
 }
 
-/// What a store holds that was salvaged with or without losses; gives how many arrays cannot be read whole.
+/// Panics if a salvaged store holds content that was never written; returns the number of arrays that cannot be read
+/// whole.
 fn assert_no_invention(device: &Device, states: &[Model], lost: bool, context: &dyn Fn() -> String) -> u64 {
     let last = &states[states.len() - 1];
     assert!(lost || names(device).iter().eq(last.keys()), "{:?}; {}", names(device), context());

@@ -83,7 +83,15 @@ proptest! {
         let part = if holes { draw_part(&mut rng, &shape, true) } else { Part::all(&shape) };
         let device = open_file(&path, Mode::Append);
         for op in [
-            Op::Create { name: name.clone(), shape: shape.clone(), item, block: Some(block), compression: None, key: false, fill: 7 },
+            Op::Create {
+                name: name.clone(),
+                shape: shape.clone(),
+                item,
+                block: Some(block),
+                compression: None,
+                key: false,
+                fill: 7,
+            },
             Op::Write { name: name.clone(), part, salt: 2 },
         ] {
             op.run(&device).unwrap();

@@ -2,8 +2,8 @@
 //!
 //! Random commands on random arrays against a model of plain vectors, on a medium that can only be read (memory) and on
 //! one that shows its bytes in place (a mapped file), with one thread and with helpers; every read goes to a buffer
-//! with odd strides, too, and nothing beside the wanted elements may be touched. What happens when the power fails is
-//! power_loss.rs'.
+//! with odd strides, too, and nothing beside the wanted elements may be touched. Losses of power are the subject of
+//! power_loss.rs.
 
 mod common;
 
@@ -152,7 +152,11 @@ proptest! {
     }
 
     #[test]
-    fn a_mapped_file_holds_what_was_written(numbers in prop::collection::vec(any::<u64>(), 1..50), threads in 1usize..3, map: bool) {
+    fn a_mapped_file_holds_what_was_written(
+        numbers in prop::collection::vec(any::<u64>(), 1..50),
+        threads in 1usize..3,
+        map: bool,
+    ) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.nand");
         run(&numbers, || Arc::new(FileMedia::open(&path, FileAccess::Create, map).unwrap()), threads, 20_000);

@@ -1,5 +1,6 @@
-//! Promise: what a transaction writes to several arrays is there with all of it, names and shapes included, or not
-//! there: to whoever opens the store after a kill or a loss of power at any moment, and when it is given up or fails.
+//! Promise: the writes of a transaction to several arrays are there with all of it, names and shapes included, or not
+//! at all: to a process that opens the store after a kill or a loss of power at any moment, and when it is aborted or
+//! fails.
 //!
 //! Here the variables of a data set grow along their first dimension by parts that end anywhere in a building block, a
 //! box of another array is overwritten, and a hidden array takes the place of one that is there.
@@ -178,7 +179,7 @@ fn what_is_given_up_or_refused_leaves_nothing() {
                 device.execute(command::Batch { changes: &[Change::Delete { name: "hidden" }] }).unwrap();
                 let e = device.execute(command::Apply { transaction: other, changes: &[] }).unwrap_err();
                 assert!(matches!(e, Error::Closed(_)), "{e}");
-                drop(device.execute(command::Abort { transaction: id }).unwrap());
+                device.execute(command::Abort { transaction: id }).unwrap();
             }
         }
         assert_eq!(told(&device, &|| how.to_owned()), [1; 11]);
@@ -249,7 +250,7 @@ fn closing_ends_who_waits_for_a_transaction() {
     begin(&device, &[("fixed", FIXED.to_vec())]).unwrap();
     std::thread::scope(|s| {
         let waits = s.spawn(|| write(&device, "fixed", &Part::all(&FIXED), &[1; 4 * 19 * 23]));
-        // Whether it waits by now or comes later, it is told the same.
+        // Whether it waits by now or comes later, it fails the same way.
         std::thread::yield_now();
         device.close().unwrap();
         assert!(matches!(waits.join().unwrap(), Err(Error::Closed(_))));

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use nandarray::file_format::{HEAD_BYTES, OOB_BYTES, Owner, Ppa, Run};
-use nandarray::internals::{FetchError, Ftl, Victim, placement};
+use nandarray::internals::{FetchError, Ftl, placement};
+use nandarray::policy::GcPolicy;
 use nandarray::probe::Counters;
 use nandarray::{
     BufferMut, Device, Error, Geometry, Media, MemoryMedia, Mode, NewSpace, Options, Result, Source, Target, Verify,
@@ -164,7 +165,7 @@ fn pages_before_a_damaged_one_are_marked_and_those_behind_it_are_not() {
     const COUNT: u32 = 200;
     let geometry = Geometry::FILE;
     let media = Arc::new(MemoryMedia::with_bytes(vec![0; HEAD_BYTES as usize]));
-    let policies = || (placement::by_name("log").unwrap(), Victim::by_name("greedy").unwrap());
+    let policies = || (placement::by_name("log").unwrap(), GcPolicy::Greedy);
     let ftl = |verify| Ftl::new(media.clone(), geometry, Arc::new(Counters::default()), verify, policies(), 0, 5);
     let owner = Owner { space: 1, unit: 0, key: [7; 10] };
     let mut rng = Rng::with_seed(9);

@@ -4,8 +4,8 @@ An :class:`Array` is a handle, small and cheap; the data stays in the store, and
 the elements that it names. Indexing and NumPy's protocols come from :class:`~nandarray.array.base.Grid`; this module
 adds the properties of a *stored* array: a building block, attributes, a shape that can change, views.
 
-What it does not do: arithmetic (read first, then compute), and comparing (``==`` between handles is identity, since an
-elementwise answer would read both arrays whole).
+Arithmetic is left to NumPy (read first, then compute), and ``==`` between handles is identity, since an elementwise
+answer would read both arrays whole.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Array(Grid, Compute):
     def __init__(self, store: Store, space: _nandarray.Space) -> None:
         self._store = store
         self._space = space
-        self._native = _ArrayCommands(space)
+        self._space_commands = _ArrayCommands(space)
         self._dtype = dtypes.decode(space.dtype)
 
     def __copy__(self) -> Array:
@@ -117,7 +117,7 @@ class Array(Grid, Compute):
 
     @property
     def compression(self) -> str | None:
-        """How building blocks are compressed, if they are."""
+        """The compressor of building blocks; None if they are stored as they are."""
         return self._space.compression
 
     @property
@@ -127,7 +127,7 @@ class Array(Grid, Compute):
 
     @property
     def fill_value(self) -> Any:
-        """What elements read as that were never written."""
+        """The value of elements that were never written."""
         return np.frombuffer(self._space.fill, self._dtype)[0]
 
     @property
@@ -136,7 +136,7 @@ class Array(Grid, Compute):
         return Attributes(lambda: self._space.attrs, self._space.set_attrs, self._store._lock)
 
     def stat(self) -> dict[str, Any]:
-        """Tell what the array takes in the store.
+        """Return the array's use of space in the store.
 
         Returns
         -------
@@ -261,7 +261,7 @@ class Array(Grid, Compute):
     def submit(self, selection: Any = ..., *, out: Any = None) -> Future:
         """Read a selection later, beside whatever else is in flight.
 
-        On a modelled device the read is in flight from now on; modelled time passes while somebody waits. Reads wait
+        On a modelled device the read is in flight from now on; modelled time passes while a caller waits. Reads wait
         for earlier writes of the same building blocks, and writes for earlier reads and writes.
 
         Parameters
@@ -475,7 +475,7 @@ class Array(Grid, Compute):
         return Origin(self)
 
     def _commands(self) -> _ArrayCommands:
-        return self._native
+        return self._space_commands
 
     def _get(self, key: object, mode: Mode = "numpy", out: object = None) -> Any:
         got = get(self._space, key, self._dtype, out, None, mode)
@@ -485,7 +485,7 @@ class Array(Grid, Compute):
         return self.building_block[0]
 
     def _forget(self, key: object, values: object) -> bool:
-        """Give a box back to the engine when it is assigned the fill value, however large it is."""
+        """Free a box's blocks when it is assigned the fill value, however large it is."""
         if not (np.isscalar(values) or (isinstance(values, np.ndarray) and values.ndim == 0)):
             return False
         if buffers.as_source(values, self._dtype).tobytes() != self._space.fill:

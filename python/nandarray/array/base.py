@@ -33,7 +33,7 @@ class Grid:
     #: If not, index arrays go as points, which are translated.
     _outer = True
 
-    # What a subclass provides.
+    # Provided by subclasses.
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ class Grid:
     def _commands(self) -> Commands:
         raise NotImplementedError
 
-    # What follows from that.
+    # Built on these.
 
     @property
     def ndim(self) -> int:

@@ -1,4 +1,4 @@
-"""What a new array is made of: its data, dtype and shape settled, its key and fill value checked, its elements written.
+"""Creating an array: its data, dtype and shape settled, its key and fill value checked, its elements written.
 
 Names, and the engine's command that creates, are :mod:`nandarray.array.group`'s.
 """
@@ -55,7 +55,7 @@ def check_key(key: bytes | bytearray | None) -> bytes | None:
     return bytes(key)
 
 
-#: What arrays' options are called elsewhere: h5py's and Zarr's words, and what they are here.
+#: Options of arrays by their names in h5py and Zarr, with the names that they have here.
 _ELSEWHERE = {
     "chunks": "building_block", "chunk_shape": "building_block", "fillvalue": "fill_value", "compressor": "compression",
     "compressors": "compression", "attributes": "attrs", "dims": "attrs={'_ARRAY_DIMENSIONS': [...]}",

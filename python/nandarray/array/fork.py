@@ -1,7 +1,7 @@
-"""What a forked process must not inherit: locks that threads hold, and pools of threads, which stayed behind.
+"""State that a forked process must not inherit: locks that threads hold, and pools of threads, which stayed behind.
 
-``StoreLock`` is a lock that is free in a forked process; ``own_again`` names what to do there with an object. Who forks
-while holding a lock (nothing here does) would find it free, too.
+``StoreLock`` is a lock that is free in a forked process; ``own_again`` registers a function to call there with an
+object. A thread that forks while it holds a lock (none here does) would find it free, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class StoreLock:
-    """A lock that a thread may take several times, and that nobody holds in a forked process."""
+    """A lock that a thread may take several times, and that is free in a forked process."""
 
     def __init__(self) -> None:
         self._renew()

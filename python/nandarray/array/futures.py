@@ -1,8 +1,8 @@
 """Futures: reads, writes and flushes that were submitted and end later.
 
-On a modelled device (``device=``) a command that was submitted is in flight: the modelled clock runs only while
-somebody waits for a command, so how many are in flight, and in which order they end, depends on nothing but the
-program. On the wall clock a submitted command runs in a thread of the store's pool. Both give a :class:`Future`.
+On a modelled device (``device=``) a submitted command is in flight: the modelled clock runs only while a caller waits
+for a command, so the number of commands in flight and the order of their completions depend on the program alone. On
+the wall clock a submitted command runs in a thread of the store's pool. Both give a :class:`Future`.
 
 ``await`` works on both. In an event loop the modelled clock is driven when the loop has nothing else to do for some
 rounds, so that tasks that were woken can submit what they want in flight beside the others.
@@ -31,7 +31,7 @@ _ROUNDS = 8
 
 
 class Future(ABC):
-    """What a submitted command will give. Made by ``submit``, ``submit_write`` and ``submit_flush``.
+    """The result of a submitted command, now or later. Made by ``submit``, ``submit_write`` and ``submit_flush``.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class Future(ABC):
 
     @abstractmethod
     def done(self) -> bool:
-        """Tell whether the result is there; no time passes."""
+        """Return whether the result is there; no time passes."""
 
     @abstractmethod
     def result(self) -> Any:
@@ -96,7 +96,7 @@ class Submitted(Future):
     def result(self) -> Any:
         failed: BaseException | None = None
         for flight in self._flights:
-            # All of them: what failed is told when nothing is written to the caller's memory any more.
+            # Wait for all: an error is raised only when no command writes to the caller's memory any more.
             try:
                 flight.wait()
             except NandarrayError as error:
@@ -205,7 +205,7 @@ class _Pump:
                 more = False
             waiting, self._waiting = self._waiting, []
             for future, waiter in waiting:
-                # Asked once: another thread may let time pass, too.
+                # Tested only once: another thread may let time pass, too.
                 if more and not future.done():
                     self._waiting.append((future, waiter))
                 elif not waiter.done():
@@ -216,7 +216,7 @@ class _Pump:
 
 
 def as_completed(futures: Iterable[Future]) -> Iterator[Future]:
-    """Give futures as their commands end, letting modelled time pass or waiting for threads.
+    """Yield futures as their commands end, letting modelled time pass or waiting for threads.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def as_completed(futures: Iterable[Future]) -> Iterator[Future]:
     while modelled:
         left = []
         for future in modelled:
-            # Asked once: another thread may let time pass, too.
+            # Tested only once: another thread may let time pass, too.
             if future.done():
                 yield future
             else:

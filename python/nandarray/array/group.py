@@ -157,7 +157,7 @@ class Group:
         if not isinstance(name, str):
             return False
         path = self._join(name)
-        return path in self._native or self.store._is_group(path)
+        return path in self.store._engine or self.store._is_group(path)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
@@ -169,7 +169,7 @@ class Group:
         return True  # an empty group is still a group; len() counts
 
     def keys(self) -> list[str]:
-        """Give the names of what is directly inside, sorted.
+        """Return the names of the direct members, sorted.
 
         Returns
         -------
@@ -199,7 +199,7 @@ class Group:
         return ((name, self[name]) for name in self.keys())
 
     def array_names(self) -> list[str]:
-        """Give the names of all arrays below this group, at any depth.
+        """Return the names of all arrays below this group, at any depth.
 
         Returns
         -------
@@ -209,7 +209,7 @@ class Group:
         return [name for name in self._below() if name.rpartition("/")[2] != MARKER]
 
     def tree(self) -> Tree:
-        """Give an overview to print.
+        """Return an overview to print.
 
         Returns
         -------
@@ -313,7 +313,7 @@ class Group:
         data, element, lengths = settle(path, data, shape, dtype)
         with self.store._lock:
             self.store._check_free(path)
-            space = self._native.create(
+            space = self.store._engine.create(
                 path,
                 lengths,
                 element.itemsize,
@@ -329,13 +329,13 @@ class Group:
             try:
                 write_all(array, data)
             except BaseException:
-                self._native.delete(path)
+                self.store._engine.delete(path)
                 raise
         return array
 
     def __setitem__(self, name: str, data: ArrayLike) -> None:
         path = self._join(name)
-        if path in self._native:
+        if path in self.store._engine:
             raise ExistsError(f"array {path!r} exists; assign to store[{path!r}][...], or delete it first")
         self.create(name, data=data)
 
@@ -385,13 +385,13 @@ class Group:
         if not path:
             raise InvalidError("the root group cannot be deleted")
         with self.store._lock:
-            if path in self._native:
-                self._native.delete(path)
+            if path in self.store._engine:
+                self.store._engine.delete(path)
                 return
-            inside = self._native.names(path + "/")
+            inside = self.store._engine.names(path + "/")
             if not inside:
                 raise self._not_found(path)
-            self._native.together(delete=inside)
+            self.store._engine.together(delete=inside)
 
     def rename(self, old: str, new: str) -> None:
         """Rename an array, or a group with all that is in it, by one command.
@@ -405,7 +405,7 @@ class Group:
         """
         source, target = self._join(old), self._join_new(new)
         with self.store._lock:
-            inside = [source] if source in self._native else self._native.names(source + "/")
+            inside = [source] if source in self.store._engine else self.store._engine.names(source + "/")
             if not inside or not source:
                 raise self._not_found(source)
             if target == source:
@@ -413,7 +413,7 @@ class Group:
             if target.startswith(source + "/"):
                 raise InvalidError(f"{source!r} cannot move into itself, to {target!r}")
             self.store._check_free(target)
-            self._native.together(rename=[(one, target + one[len(source) :]) for one in inside])
+            self.store._engine.together(rename=[(one, target + one[len(source) :]) for one in inside])
 
     # --- For people --------------------------------------------------------------------------------------------------
 
@@ -438,16 +438,12 @@ class Group:
     # --- Towards the engine ------------------------------------------------------------------------------------------
 
     @property
-    def _native(self) -> _nandarray.Store:
-        return self.store._engine
-
-    @property
     def _prefix(self) -> str:
         return self._path + "/" if self._path else ""
 
     def _below(self) -> list[str]:
         """Names of all arrays below, relative to this group, with those that keep groups."""
-        names = self._native.names(self._prefix)
+        names = self.store._engine.names(self._prefix)
         return [name[len(self._prefix) :] for name in names if not is_unfinished(name)]
 
     def _join(self, name: str) -> str:
@@ -479,15 +475,15 @@ class Group:
         path = self._join(name)
         if not path:
             return self.store
-        if path in self._native:
-            return Array(self.store, self._native.open_space(path, encryption_key=check_key(encryption_key)))
+        if path in self.store._engine:
+            return Array(self.store, self.store._engine.open_space(path, encryption_key=check_key(encryption_key)))
         if self.store._is_group(path):
             return Group(self.store, path)
         raise self._not_found(path)
 
     def _not_found(self, path: str) -> NotFoundError:
         message = f"no array or group named {path!r} in {self.store.path!r}"
-        names = self._native.names()
+        names = self.store._engine.names()
         if len(names) <= _SUGGEST_MAX:
             near = difflib.get_close_matches(path, [n for n in names if not is_hidden(n)], n=1)
             message += f"; did you mean {near[0]!r}?" if near else ""
@@ -495,23 +491,23 @@ class Group:
 
     def _load_attrs(self) -> str:
         marker = self._prefix + MARKER
-        return self._native.open_space(marker).attrs if marker in self._native else "{}"
+        return self.store._engine.open_space(marker).attrs if marker in self.store._engine else "{}"
 
     def _save_attrs(self, text: str) -> None:
         marker = self._prefix + MARKER
-        if marker in self._native:
-            self._native.open_space(marker).set_attrs(text)
+        if marker in self.store._engine:
+            self.store._engine.open_space(marker).set_attrs(text)
         else:
-            make_marker(self._native, marker, text)
+            make_marker(self.store._engine, marker, text)
 
 
 def is_unfinished(name: str) -> bool:
-    """Say whether a full name is that of an array which an import has not finished."""
+    """Return whether a full name is that of an array which an import has not finished."""
     return name.startswith(UNFINISHED) and _UNFINISHED.match(name) is not None
 
 
 def is_hidden(name: str) -> bool:
-    """Say whether a full name is left out of listings."""
+    """Return whether a full name is left out of listings."""
     return name.rpartition("/")[2] == MARKER or is_unfinished(name)
 
 

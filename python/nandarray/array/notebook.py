@@ -87,7 +87,7 @@ def part_html(
 
 
 def nest(group: Group) -> dict[str, Any]:
-    """Give what is below a group as nested dictionaries.
+    """Return the members of a group as nested dictionaries.
 
     Parameters
     ----------

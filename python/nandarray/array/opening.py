@@ -1,6 +1,6 @@
 """Opening: from the words of :func:`nandarray.open` to a store, on a file or on a modelled device.
 
-What can be done with a store is :mod:`nandarray.array.store`'s; what the options mean is the engine's.
+The store's methods are in :mod:`nandarray.array.store`; the engine checks the options.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["open"]
 
-#: How each of the two superblocks begins, and where they are.
+#: The first bytes of each of the two superblocks, and their offsets.
 _MAGIC = b"\x89NANDAR\n"
 _SLOTS = (0, 4096)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -78,7 +78,8 @@ def open(
     placement : str, optional
         Where pages go: ``"nds"`` (the four rules of the NDS paper) or ``"log"``.
     gc_policy : str, optional
-        Which block to reclaim: ``"greedy"``, ``"cost-benefit"``, ``"d-choices"`` or ``"round-robin"``.
+        Which block to reclaim: ``"greedy"``, ``"cost-benefit"``, ``"d-choices"``, ``"round-robin"`` or
+        ``"windowed-greedy"``.
     verify : {"once", "always", "never"}
         When to verify a page's checksum: at its first read (the default), at every read, or not at all.
     io : {"map", "read"}
@@ -118,36 +119,24 @@ def open(
     ...     store["x"][:]
     array([0, 1, 2])
     """
-    capacity, threads, write_buffer = (
-        _count(what, value)
-        for what, value in (("capacity", capacity), ("threads", threads), ("write_buffer", write_buffer))
-    )
-    seed = _count("seed", seed) or 0
-    if geometry is not None:
-        geometry = {str(key): _count(str(key), value) or 0 for key, value in dict(geometry).items()}
     for what, word in (("preset", preset), ("placement", placement), ("gc_policy", gc_policy)):
         check_word(what, word)
+    if geometry is not None:
+        geometry = {str(key): _count(str(key), value) or 0 for key, value in dict(geometry).items()}
+    shape: dict[str, Any] = {"capacity": _count("capacity", capacity), "preset": preset, "geometry": geometry}
+    shape["threads"] = _count("threads", threads)
+    options: dict[str, Any] = {"verify": verify, "write_buffer": _count("write_buffer", write_buffer)}
+    options["seed"] = _count("seed", seed) or 0
+    policies: dict[str, Any] = {"placement": placement, "gc_policy": gc_policy}
     if mode == "w" and path is not None and not overwrite:
         _refuse_to_replace(_path(path))
     if device is not None:
-        of_device: dict[str, Any] = {"capacity": capacity, "preset": preset, "geometry": geometry, "threads": threads}
-        if wrong := [key for key, value in of_device.items() if value is not None]:
+        if wrong := [key for key, value in shape.items() if value is not None]:
             raise InvalidError(f"{' and '.join(wrong)} cannot be given with device: the device has its own")
         if salvage:
             raise InvalidError("salvage cannot be given with device: repair the file without one, then open it again")
-        native = _modelled(
-            path,
-            mode,
-            device,
-            bytes_in,
-            None if trace is None else _path(trace),
-            placement=placement,
-            gc_policy=gc_policy,
-            verify=verify,
-            write_buffer=write_buffer,
-            seed=seed,
-        )
-        return Store(native, mode)
+        timeline = None if trace is None else _path(trace)
+        return Store(_modelled(path, mode, device, bytes_in, timeline, **policies, **options), mode)
     if bytes_in not in (None, "file") or trace is not None:
         raise InvalidError(
             f"{'trace' if trace is not None else 'bytes_in'} is for a modelled device: give device=, too"
@@ -155,37 +144,17 @@ def open(
     if path is None:
         raise InvalidError("a path is needed; only a store on a modelled device (device=) does without")
     name = _path(path)
-    native = _nandarray.Store.open(
-        name,
-        mode,
-        capacity=capacity,
-        preset=preset,
-        geometry=None if geometry is None else dict(geometry),
-        placement=placement,
-        gc_policy=gc_policy,
-        verify=verify,
-        io=io,
-        threads=threads,
-        write_buffer=write_buffer,
-        seed=seed,
-        salvage=salvage,
-    )
+    options |= {"io": io, "salvage": salvage}
+    native = _nandarray.Store.open(name, mode, **shape, **policies, **options)
     if mode in ("r+", "a") and not salvage:
         _sweep(native)
-    told = {
-        "verify": verify,
-        "io": io,
-        "threads": threads,
-        "write_buffer": write_buffer,
-        "seed": seed,
-        "salvage": salvage,
-    }
-    again = tuple((key, value) for key, value in told.items() if value not in (None, False))
+    options["threads"] = shape["threads"]
+    again = tuple((key, value) for key, value in options.items() if value not in (None, False))
     return Store(native, mode, (os.path.abspath(name), again))
 
 
 def _sweep(native: _nandarray.Store) -> None:
-    """Remove what killed imports left: this process alone writes to the store now, and imports nothing yet."""
+    """Remove the remains of killed imports: this process alone writes to the store now, and imports nothing yet."""
     with contextlib.suppress(StoreFullError):  # a store that is full can still be opened
         if left := [name for name in native.names(UNFINISHED) if is_unfinished(name)]:
             native.together(delete=left)
@@ -199,13 +168,13 @@ def _refuse_to_replace(name: str) -> None:
         with builtins.open(name, "rb") as file:
             head = file.read(_SLOTS[-1] + len(_MAGIC))
     except OSError:
-        return  # who opens it says what is wrong with it
+        return  # opening it raises the error
     if not any(head.startswith(_MAGIC, slot) for slot in _SLOTS):
         raise NotAStoreError(errno.EEXIST, "is not a nandarray store; overwrite=True replaces it", name)
 
 
 def _count(what: str, value: Any) -> int | None:
-    """Refuse what is no number from 0 on that fits into 64 bits."""
+    """Return a number from 0 to 2**64 - 1 as an integer, or raise."""
     if value is None:
         return None
     try:

@@ -29,7 +29,7 @@ How = tuple[Any, ...]
 
 
 def stored(given: Any, what: str) -> Array | Part:
-    """Give an array as it is, a view or a field as a :class:`Part`.
+    """Return an array as it is, a view or a field as a :class:`Part`.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def stored(given: Any, what: str) -> Array | Part:
 
 
 def part_of(array: Array, how: How) -> Array | Part:
-    """Give the part of an array that ``Part.how`` names; the array itself for an empty one."""
+    """Return the part of an array that ``Part.how`` names; the array itself for an empty one."""
     if not how:
         return array
     kind, value = how
@@ -73,7 +73,7 @@ class Part:
 
     @property
     def how(self) -> How:
-        """What tells it from the array: plain values, to find it again in another process."""
+        """The kind of part and its argument: plain values, to find the part again in another process."""
         return ("view", self.of.shape) if isinstance(self.of, View) else ("field", self.of.name)
 
     @property
@@ -119,7 +119,7 @@ class Part:
         return (*self.array.chunks, *self.inner)
 
     def merged(self, limit: int) -> tuple[int, ...]:
-        """Give a larger chunk, of at most about ``limit`` bytes."""
+        """Return a larger chunk, of at most about ``limit`` bytes."""
         if isinstance(self.of, View):
             return run_shape(self.of.shape, max(1, limit // self.dtype.itemsize))
         outer = aligned_chunks(self.array.shape, self.array.chunks, self.array.dtype.itemsize, limit=limit)
@@ -137,7 +137,7 @@ class Part:
 
     @property
     def fill_value(self) -> Any:
-        """What elements read as that were never written; None for fields with dimensions of their own."""
+        """The value of elements that were never written; None for fields with dimensions of their own."""
         fill = self.array.fill_value
         if isinstance(self.of, View):
             return fill

@@ -2,8 +2,8 @@
 
 A pickle has the absolute path, the options of opening and a name, never elements and never a key. So worker processes
 (``multiprocessing``, Dask, a DataLoader that spawns) each have a store of their own, which all arrays of one file that
-arrive there share; it sees what the file holds when they arrive. What is open for writing stays where it is: one
-process writes a store.
+arrive there share; it sees what the file holds when they arrive. A store that is open for writing cannot be pickled:
+only one process writes a store.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["reduce_array", "reduce_group", "reduce_store", "reopen_array"]
 
-#: What opens a store again: its path and the options that were not left out.
+#: The arguments to open a store again: its path and the options that were given.
 Opening = tuple[str, tuple[tuple[str, Any], ...]]
 
 _Version = tuple[int, int, int]
@@ -35,17 +35,17 @@ _lock = StoreLock()
 
 
 def reduce_store(store: Store) -> tuple[Any, ...]:
-    """Say how to open a store again, or refuse it."""
+    """Return how to open a store again, or raise."""
     return _open, (_opening(store, "the store"),)
 
 
 def reduce_group(group: Group) -> tuple[Any, ...]:
-    """Say how to open a group again, or refuse it."""
+    """Return how to open a group again, or raise."""
     return _reopen_group, (_opening(group.store, f"group {group.name!r}"), group.name.strip("/"))
 
 
 def reduce_array(array: Array) -> tuple[Any, ...]:
-    """Say how to open an array again, or refuse it."""
+    """Return how to open an array again, or raise."""
     opening = _opening(array.store, f"array {array.name!r}")
     if array.encrypted:
         raise TypeError(
@@ -75,7 +75,7 @@ def _open(opening: Opening) -> Store:
 
 
 def _shared(opening: Opening) -> Store:
-    """Give this process's store for what arrives of a file, brought up to date."""
+    """Return this process's store of a file, refreshed."""
     with _lock:
         kept = _stores.get(opening)
         now = _version(opening[0])

@@ -3,7 +3,7 @@
 A :class:`Store` is the group at the root (:mod:`nandarray.array.group` finds arrays by name), and the file: flushing,
 closing, checking, compacting, its statistics, and the threads of its asynchronous commands.
 
-What is not here: opening one (``_open``), moving data (:mod:`nandarray.array.array`), and other formats
+Elsewhere: opening (:mod:`nandarray.array.opening`), moving data (:mod:`nandarray.array.array`), and other formats
 (``nandarray.import_`` and ``export``).
 """
 
@@ -109,7 +109,7 @@ class Store(Group):
         return Clock(engine)
 
     def report(self) -> Report:
-        """Tell what the commands since opening took on the modelled device.
+        """Return the report of the commands since opening on the modelled device.
 
         Returns
         -------
@@ -124,7 +124,7 @@ class Store(Group):
         return self.clock.report()
 
     def nvme(self) -> Controller:
-        """Give an NVMe controller on this store: typed commands, namespaces, N-D commands.
+        """Return an NVMe controller on this store: typed commands, namespaces, N-D commands.
 
         Returns
         -------
@@ -160,7 +160,7 @@ class Store(Group):
         self._engine.refresh()
 
     def stat(self) -> dict[str, Any]:
-        """Tell where the space goes: by array, live and dead pages, write amplification, wear.
+        """Return the use of space: by array, live and dead pages, write amplification, wear.
 
         Returns
         -------
@@ -184,9 +184,9 @@ class Store(Group):
 
         A loss of power leaves records that are not whole; they and those behind them are dropped, none of which a flush
         had promised. Records that were ``flushed`` are dropped by ``salvage`` only, and are lost. The numbers of the
-        ``first`` and the ``last`` are told, how many ``records`` that are, the ``arrays`` that they changed as far as
+        ``first`` and the ``last`` are given, the number of ``records``, the ``arrays`` that they changed as far as
         they can be read, the pages that a salvage gave back to their arrays (``pages_taken``) and those whose array is
-        not known (``pages_lost``), and a ``message`` that says all of it.
+        not known (``pages_lost``), and a ``message`` with all of it.
 
         Examples
         --------
@@ -231,7 +231,7 @@ class Store(Group):
         return self._engine.compact()
 
     def geometry(self) -> dict[str, Any]:
-        """Tell the flash geometry that the store was made with.
+        """Return the flash geometry that the store was created with.
 
         Returns
         -------

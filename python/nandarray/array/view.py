@@ -93,8 +93,8 @@ class View(Grid, Compute):
         return f"<nandarray.View shape={self._shape} of {self._of!r}>"
 
     def _repr_html_(self) -> str:
-        chunks = run_shape(self._shape, max(1, math.prod(self._of.chunks)))
         try:
+            chunks = run_shape(self._shape, max(1, math.prod(self._of.chunks)))
             what = f"view of {self._of.name!r} {self._of.shape}"
             return notebook.part_html(what, self._shape, self.dtype, self._of.building_block, chunks)
         except ClosedError:

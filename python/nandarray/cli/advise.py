@@ -39,71 +39,79 @@ def complete_device(incomplete: str) -> list[str]:
     return [name for name in devices() if name.startswith(incomplete)]
 
 
+ProgramName = Annotated[
+    str,
+    typer.Argument(
+        help="A ready-made program's name, a C file, a Python file (FILE.py:NAME), an ELF; all ready-made ones if "
+        "left out.",
+        metavar="[PROGRAM]",
+        autocompletion=complete_source,
+        show_default=False,
+    ),
+]
+Data = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data",
+        metavar="INPUT",
+        help="An input, once for each of them: STORE:/NAME, a part of it or a view, as for program run; or a .npy "
+        "file, which the host gives. Left out: a ready-made program's sample.",
+        autocompletion=complete_array_word,
+        show_default=False,
+    ),
+]
+ToStore = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--to-store",
+        metavar="OUTPUT",
+        help="An output that goes to an array of the store instead of the host, or 'all'; may be repeated. "
+        "Nothing is written.",
+        show_default=False,
+    ),
+]
+Scalars = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--scalar", "-s", metavar="NAME=NUMBER", help="A number of the program; may be repeated.", show_default=False
+    ),
+]
+Direction = Annotated[
+    str | None,
+    typer.Option(
+        metavar="read|write",
+        help="State the path instead of measuring it.",
+        autocompletion=lambda incomplete: [one for one in ("read", "write") if one.startswith(incomplete)],
+        show_default=False,
+    ),
+]
+DeviceName = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME|FILE",
+        help="The device with the bandwidths: see nandarray device list.",
+        autocompletion=complete_device,
+    ),
+]
+Trust = Annotated[
+    bool, typer.Option("--trust", help="Of C: time the program as a part of this process, without a sandbox.")
+]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="OUT", help="Write the figure, Figure 6.1, as a page.", show_default=False),
+]
+
+
 def advise_command(
     *,
-    program: Annotated[
-        str,
-        typer.Argument(
-            help="A ready-made program's name, a C file, a Python file (FILE.py:NAME), an ELF; all ready-made ones if "
-            "left out.",
-            metavar="[PROGRAM]",
-            autocompletion=complete_source,
-            show_default=False,
-        ),
-    ] = "",
-    data: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--data",
-            metavar="INPUT",
-            help="An input, once for each of them: STORE:/NAME, a part of it or a view, as program run takes them; or "
-            "a .npy file, which the host gives. Left out: a ready-made program's sample.",
-            autocompletion=complete_array_word,
-            show_default=False,
-        ),
-    ] = None,
-    to_store: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--to-store",
-            metavar="OUTPUT",
-            help="An output that goes to an array of the store instead of the host, or 'all'; may be repeated. "
-            "Nothing is written.",
-            show_default=False,
-        ),
-    ] = None,
-    scalars: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--scalar",
-            "-s",
-            metavar="NAME=NUMBER",
-            help="A number of the program; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    direction: Annotated[
-        str | None,
-        typer.Option(
-            metavar="read|write",
-            help="Say the path instead of having it measured.",
-            autocompletion=lambda incomplete: [one for one in ("read", "write") if one.startswith(incomplete)],
-            show_default=False,
-        ),
-    ] = None,
-    device: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME|FILE", help="Whose bandwidths count: nandarray device list.", autocompletion=complete_device
-        ),
-    ] = "assasin",
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Of C: time the program as a part of this process, without a sandbox.")
-    ] = False,
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="OUT", help="Write the figure, Figure 6.1, as a page.", show_default=False),
-    ] = None,
+    program: ProgramName = "",
+    data: Data = None,
+    to_store: ToStore = None,
+    scalars: Scalars = None,
+    direction: Direction = None,
+    device: DeviceName = "assasin",
+    trust: Trust = False,
+    html: Html = None,
     key_file: KeyFile = None,
     as_json: Json = False,
 ) -> None:
@@ -113,7 +121,7 @@ def advise_command(
 
     Your own, on your data: nandarray advise kernel.c --data data.nand:/x -s by=0.5
     """
-    from nandarray.programs.advise import advise, advise_all, figure
+    from nandarray.programs.advise import advise_all, figure
 
     without: dict[str, str] = {}
     options: dict[str, Any] = {"direction": direction, "device": device}
@@ -127,20 +135,8 @@ def advise_command(
             raise typer.BadParameter(f"{of_one} belongs to one program; name it")
         found, without = advise_all(**options)
     else:
-        numbers = scalars_of(scalars or [])
-        if data == ["sample"]:
-            data = None
-        with ExitStack() as stack:
-            opened = Opened(stack, key_of(key_file), set())
-            inputs = None if data is None else [opened.input(one) for one in data]
-            made: Any = program
-            if is_ready_made(program):
-                if trust:
-                    raise InvalidError(f"{program} is ready-made, and trusted: --trust would do nothing")
-            else:
-                made, numbers = make(program, numbers, trust=trust)
-            options["to_store"] = "all" in to_store or to_store if to_store else False
-            found = [advise(made, inputs, scalars=numbers, **options)]
+        options["to_store"] = "all" in to_store or to_store if to_store else False
+        found = [_advised(program, data, scalars, key_file, trust=trust, options=options)]
     if html is not None:
         figure.write(found, html)
     if as_json:
@@ -155,6 +151,30 @@ def advise_command(
         _compared(figure.compare(found))
     if html is not None:
         console(stderr=True).print(f"{html}: the figure")
+
+
+def _advised(
+    program: str,
+    data: list[str] | None,
+    scalars: list[str] | None,
+    key_file: Path | None,
+    *,
+    trust: bool,
+    options: dict[str, Any],
+) -> Advice:
+    """Measure one program, on its inputs or on its sample."""
+    from nandarray.programs.advise import advise
+
+    numbers = scalars_of(scalars or [])
+    with ExitStack() as stack:
+        opened = Opened(stack, key_of(key_file), set())
+        inputs = None if data is None or data == ["sample"] else [opened.input(one) for one in data]
+        made: Any = program
+        if not is_ready_made(program):
+            made, numbers = make(program, numbers, trust=trust)
+        elif trust:
+            raise InvalidError(f"{program} is ready-made, and trusted: --trust would do nothing")
+        return advise(made, inputs, scalars=numbers, **options)
 
 
 def _flows(advice: Advice) -> str:
@@ -180,12 +200,12 @@ def _one(advice: Advice) -> None:
         ("direction", f"{_PATHS[advice.direction]}{' (stated)' if advice.stated else ''}: {_flows(advice)}"),
         ("vectorises", f"{advice.vectorises}: {gain}{said}"),
     ]
-    sooner = f"{advice.speedup:.2f} times as soon; {advice.seconds_host / advice.seconds_vector:.2f} with vector units"
+    faster = f"{advice.speedup:.2f} times faster; {advice.seconds_host / advice.seconds_vector:.2f} with vector units"
     speeds = f"flash {of.flash_read / 1e9:.2f} GB/s, link {of.link / 1e9:.2f} GB/s"
     rows += [
         ("instructions", f"{advice.instructions_per_byte:.2f} a byte (RISC-V)"),
         ("link", f"{advice.link_host:,} bytes if the host computes, {advice.link_device:,} if the device does"),
-        ("time", f"{sooner}; bound by the {advice.bound}"),
+        ("time", f"{faster}; bound by the {advice.bound}"),
         ("device", f"{of.device}: {speeds}, {of.cores} cores of {of.instructions / 1e9:g} GHz"),
     ]
     rows += [("assumed", advice.assumed)] if advice.assumed else []

@@ -1,8 +1,8 @@
 """A quick look at how fast a store is on this machine and disk, without any peer.
 
 One 2-D float32 array of pseudo-random numbers is written and read back by the usual patterns; a table says GB/s, and
-the machine's own memory copy stands beside it as the ceiling. What is read is compared with what was written once a
-pattern. Reads come from the page cache: this shows the software, not the disk.
+the machine's own memory copy stands beside it as the ceiling. Each pattern's data is compared once with the array's.
+Reads come from the page cache: this shows the software, not the disk.
 
 Comparing with other array stores is ``make bench``'s job, not this one's.
 """
@@ -87,7 +87,7 @@ def run(size: int, *, directory: Path | None, compression: str | None, seconds: 
 
 
 def _patterns(side: int, random: np.random.Generator) -> Iterator[tuple[str, list[Any]]]:
-    """Give each pattern with places drawn beforehand, so that drawing them takes no part of the time."""
+    """Run each pattern on places drawn beforehand, so that drawing them takes no part of the time."""
     everything = slice(None)
 
     def cuts(extent: int, grid: int = 1) -> list[slice]:

@@ -1,11 +1,10 @@
 """The command line: ``nandarray COMMAND STORE ...``.
 
-Every command opens a store, does one thing through the same Python interface that programs use, and closes it. What a
-script would read has ``--json``. This file holds the commands and their options; :mod:`nandarray.cli.show` makes tables
-and trees, :mod:`nandarray.cli.read` reads selections of any size, :mod:`nandarray.cli.device` describes devices,
-:mod:`nandarray.cli.replay` replays workloads on them, :mod:`nandarray.cli.lab` runs experiments,
-:mod:`nandarray.cli.program.commands` compiles programs, :mod:`nandarray.cli.advise` says whether to offload them,
-:mod:`nandarray.cli.common` has what all share.
+Every command opens a store, does one thing through the public Python interface, and closes it. Output for scripts has
+``--json``. This file holds the commands for stores and their options: :mod:`.show` makes tables and trees,
+:mod:`.read` reads selections of any size. Other groups of commands: :mod:`.device` describes devices, :mod:`.replay`
+replays workloads on them, :mod:`.lab` runs experiments, :mod:`.program` compiles programs, :mod:`.advise` says whether
+to offload them. :mod:`.common` has the parts that all share.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ BuildingBlock = Annotated[
 ]
 Compression = Annotated[
     str | None,
-    typer.Option(help="lz4, zstd or zstd:LEVEL, with +shuffle or +bitshuffle behind.", show_default=False),
+    typer.Option(help="lz4, zstd or zstd:LEVEL; +shuffle or +bitshuffle may follow.", show_default=False),
 ]
 Encrypt = Annotated[bool, typer.Option("--encrypt", help="Encrypt with the key of --key-file or $NANDARRAY_KEY.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
@@ -107,7 +106,7 @@ def _options(
     *,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something fails.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Take the options that stand before the command."""
@@ -153,7 +152,7 @@ def create(
     building_block: BuildingBlock = None,
     compression: Compression = None,
     fill_value: Annotated[
-        str | None, typer.Option(metavar="VALUE", help="What elements never written read as.", show_default=False)
+        str | None, typer.Option(metavar="VALUE", help="Value of elements that were never written.", show_default=False)
     ] = None,
     dims: Annotated[str | None, typer.Option(metavar="NAME,...", help="Dimension names.", show_default=False)] = None,
     attr: Annotated[
@@ -162,7 +161,7 @@ def create(
     encrypt: Encrypt = False,
     key_file: KeyFile = None,
     capacity: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Most a new store may take; grows without end if left out.")
+        str | None, typer.Option(metavar="SIZE", help="Most bytes of a new store; unlimited if left out.")
     ] = None,
 ) -> None:
     """Make an array, and the store where there is none."""
@@ -210,7 +209,7 @@ def rm(
     *,
     store: StorePath,
     names: Annotated[
-        list[str], typer.Argument(help="Arrays or groups.", metavar="NAME...", autocompletion=complete_name)
+        list[str], typer.Argument(help="Names of arrays or groups.", metavar="NAME...", autocompletion=complete_name)
     ],
 ) -> None:
     """Remove arrays, and groups with all they hold."""
@@ -225,8 +224,8 @@ def rm(
 def mv(
     *,
     store: StorePath,
-    old: Annotated[str, typer.Argument(help="What it is called.", autocompletion=complete_name)],
-    new: Annotated[str, typer.Argument(help="What it shall be called.")],
+    old: Annotated[str, typer.Argument(help="Its name now.", autocompletion=complete_name)],
+    new: Annotated[str, typer.Argument(help="Its new name.")],
 ) -> None:
     """Rename an array or a group."""
     with open_store(store, "r+") as opened:
@@ -244,7 +243,7 @@ def import_command(
     store: StorePath,
     name: Annotated[str | None, typer.Argument(help="Name in the store; the file's name for a single array.")] = None,
     format: Annotated[  # noqa: A002
-        str | None, typer.Option(help="npy, npz, zarr, hdf5, netcdf or raw; told by the name if left out.")
+        str | None, typer.Option(help="npy, npz, zarr, hdf5, netcdf or raw; recognised by the name if left out.")
     ] = None,
     member: Annotated[str | None, typer.Option(help="One array or group inside the file.", show_default=False)] = None,
     building_block: BuildingBlock = None,
@@ -252,15 +251,17 @@ def import_command(
     encrypt: Encrypt = False,
     key_file: KeyFile = None,
     shape: Shape = None,
-    dtype: Annotated[str | None, typer.Option(help="dtype of raw binary.", show_default=False)] = None,
-    offset: Annotated[int, typer.Option(min=0, help="Bytes before raw binary begins.")] = 0,
+    dtype: Annotated[str | None, typer.Option(help="Of raw binary: the dtype.", show_default=False)] = None,
+    offset: Annotated[int, typer.Option(min=0, help="Of raw binary: bytes before the elements.")] = 0,
     order: Annotated[str, typer.Option(help="C or F: element order of raw binary.")] = "C",
     skip_unsupported: Annotated[
         bool, typer.Option("--skip-unsupported", help="Leave out arrays that cannot be stored, with a warning.")
     ] = False,
     trusted: Annotated[
         bool,
-        typer.Option("--trusted", help="Let the source read other files (links), and use codecs that nothing bounds."),
+        typer.Option(
+            "--trusted", help="Let the source read other files (links), and use codecs without a limit of size."
+        ),
     ] = False,
     budget: Budget = "256MiB",
     quiet: Quiet = False,
@@ -308,7 +309,7 @@ def export(
     name: AnyName,
     destination: Annotated[Path, typer.Argument(help="A new .npy, .npz, .zarr, .h5, .nc or .bin file.")],
     format: Annotated[  # noqa: A002
-        str | None, typer.Option(help="npy, npz, zarr, hdf5, netcdf or raw; told by the name if left out.")
+        str | None, typer.Option(help="npy, npz, zarr, hdf5, netcdf or raw; recognised by the name if left out.")
     ] = None,
     compression: Annotated[
         str, typer.Option(help="auto, none, or a method of the format, like gzip:4 (hdf5, netcdf) or zstd:3 (zarr).")
@@ -361,7 +362,7 @@ def tree(*, store: StorePath, name: AnyName = "", as_json: Json = False) -> None
 
 @app.command()
 def info(*, store: StorePath, name: AnyName = "", as_json: Json = False, key_file: KeyFile = None) -> None:
-    """Say all that is known of an array, a group or the store."""
+    """Describe an array, a group or the store."""
     with open_store(store) as opened:
         cli_show.info(opened, name, key=key_of(key_file), as_json=as_json)
 
@@ -438,7 +439,8 @@ def attrs_set(
     store: StorePath,
     name: AnyName,
     pairs: Annotated[
-        list[str], typer.Argument(help="A value that is JSON is that; else text.", metavar="KEY=VALUE...")
+        list[str],
+        typer.Argument(help="Values are read as JSON if they are JSON, else as text.", metavar="KEY=VALUE..."),
     ],
 ) -> None:
     """Set attributes."""
@@ -472,9 +474,9 @@ def stat(*, store: StorePath, as_json: Json = False) -> None:
 def check(
     *,
     store: StorePath,
-    repair: Annotated[bool, typer.Option("--repair", help="Put right what the records allow.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair as far as the records allow.")] = False,
     accept_older: Annotated[
-        bool, typer.Option("--accept-older", help="With --repair: older content where the newest is lost.")
+        bool, typer.Option("--accept-older", help="With --repair: take older content where the newest is lost.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -486,7 +488,7 @@ def check(
     except CorruptError:
         if not repair:
             raise
-        # What cannot be opened as it is may still be opened as far as it can be read.
+        # A damaged store may still open as far as it can be read.
         opened = nandarray.open(str(store), "r+", salvage=True)
     with opened:
         result = opened.check(repair=repair, accept_older=accept_older)
@@ -497,7 +499,7 @@ def check(
 
 @app.command()
 def compact(*, store: StorePath, as_json: Json = False) -> None:
-    """Give the space of dead pages back to the file system."""
+    """Return the space of dead pages to the file system."""
     before = store.stat().st_size if store.exists() else 0
     with open_store(store, "r+") as opened:
         result = dict(opened.compact())
@@ -514,10 +516,10 @@ def bench(
     size: Annotated[str, typer.Option(metavar="SIZE", help="Size of the array.")] = "256MiB",
     directory: Annotated[
         Path | None,
-        typer.Option(file_okay=False, exists=True, help="Where the store goes while this runs.", show_default=False),
+        typer.Option(file_okay=False, exists=True, help="Folder of the store while this runs.", show_default=False),
     ] = None,
     compression: Compression = None,
-    seconds: Annotated[float, typer.Option(min=0, help="How long each pattern is repeated.")] = 0.5,
+    seconds: Annotated[float, typer.Option(min=0, help="Seconds for which each pattern is repeated.")] = 0.5,
     as_json: Json = False,
 ) -> None:
     """Measure this machine: bands, blocks, rows, columns and elements, in GB/s."""

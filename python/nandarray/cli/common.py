@@ -1,4 +1,4 @@
-"""What every command of the command line shares: errors, sizes, keys, names, output.
+"""Errors, sizes, keys, names and output of the command line: the parts that all commands share.
 
 An error a user can do something about is one line on standard error and exit code 1; a wrong command line is exit
 code 2. Only ``--debug`` shows a traceback. :class:`OneLineErrors` holds to that for every command, so commands just
@@ -28,8 +28,8 @@ from rich.console import Console
 
 import nandarray
 from nandarray import units
+from nandarray.array.listing import open_array
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError, StoreExistsError
-from nandarray.interop.convert.copying import open_array
 
 __all__ = [
     "Json",
@@ -88,7 +88,7 @@ def _of_user(error: BaseException) -> str | None:
 
 
 def fail(message: str) -> None:
-    """Print an error line and leave with exit code 1."""
+    """Print an error line and exit with code 1."""
     print(f"nandarray: error: {message}", file=sys.stderr)
     raise typer.Exit(1)
 
@@ -157,7 +157,7 @@ def parse_size(text: str) -> int:
 
 
 def key_of(key_file: Path | None) -> bytes | None:
-    """Give the encryption key from the file or the environment; None where neither says one.
+    """Return the encryption key from the file or the environment; None where neither says one.
 
     Never from the command line: other users of the machine can read that.
     """
@@ -216,7 +216,7 @@ def missing(store: Any, name: str) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Give a console for now's standard output; wide where nobody looks, so that pipes get whole lines."""
+    """Return a console for the present standard output; a wide one for pipes, so that they get whole lines."""
     stream = sys.stderr if stderr else sys.stdout
     wide = None if stream.isatty() else _WIDE
     return Console(file=stream, width=wide, highlight=False, emoji=False, markup=False)
@@ -238,7 +238,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def jsonable_array(array: np.ndarray[Any, Any]) -> Any:
-    """Give an array as nested lists of what JSON has; "NaN", "Infinity" and "-Infinity" are words."""
+    """Return an array as nested lists of JSON values; "NaN", "Infinity" and "-Infinity" are words."""
     if array.dtype.names is not None:
         if array.ndim == 0:
             return {name: jsonable_array(array[name]) for name in array.dtype.names}
@@ -269,6 +269,6 @@ def strict(value: Any) -> Any:
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
-    """Refuse to replace a file, unless that is asked for."""
+    """Refuse to replace a file without ``--overwrite``."""
     if path.exists() and not overwrite:
         raise StoreExistsError(errno.EEXIST, "exists already; --overwrite replaces it", str(path))

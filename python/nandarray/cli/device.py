@@ -1,6 +1,6 @@
 """``nandarray device``: the devices that there are, one of them, whether a file describes one, and import.
 
-What is printed comes from :mod:`nandarray.device`; this file has options, tables and nothing else.
+All figures come from :mod:`nandarray.device`; this file has options and tables.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def parse_settings(pairs: list[str] | None) -> dict[str, str]:
 
 @app.command("list")
 def list_command(*, as_json: Json = False) -> None:
-    """List the devices that come along."""
+    """List the bundled devices."""
     all_devices = device.devices()
     if as_json:
         rows = [{"name": d.name, "summary": d.summary, **d.effective} for d in all_devices.values()]
@@ -133,7 +133,7 @@ def check(
     file: Annotated[Path, typer.Argument(help="A description in TOML.", metavar="FILE", show_default=False)],
     as_json: Json = False,
 ) -> None:
-    """Say whether a file describes a device, and all that is wrong if not (exit code 1)."""
+    """Check a description: print the device, or all errors (exit code 1)."""
     text = device.read(file)
     problems: list[dict[str, Any]] = []
     found = None

@@ -49,10 +49,11 @@ Runs = Annotated[
     typer.Option("--runs", metavar="DIR", help="Folder of runs; else $NANDARRAY_RUNS or lab-runs.", show_default=False),
 ]
 Jobs = Annotated[
-    int | None, typer.Option("--jobs", "-j", min=1, help="Processes; as many as there are cores.", show_default=False)
+    int | None,
+    typer.Option("--jobs", "-j", min=1, help="Processes; one for each core if left out.", show_default=False),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
-Reuse = Annotated[bool, typer.Option("--reuse", help="Take what was run before, if it is there.")]
+Reuse = Annotated[bool, typer.Option("--reuse", help="Reuse the result of an earlier run, if there is one.")]
 RunName = Annotated[
     str,
     typer.Argument(
@@ -90,7 +91,7 @@ def _table(headings: Sequence[str], *, right: Sequence[str] = ()) -> Table:
 
 @contextmanager
 def _progress(*, quiet: bool) -> Generator[Callable[[str, int, int], None] | None]:
-    """Show bars on standard error, only where somebody looks."""
+    """Show bars on standard error if that is a terminal."""
     out = console(stderr=True)
     if quiet or not out.is_terminal:
         yield None
@@ -211,10 +212,10 @@ def run_command(
             "--set", metavar="NAME=VALUE", help="A parameter, as JSON or text; may be repeated.", show_default=False
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of all chance.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of random choices.")] = 0,
     runs: Runs = None,
     jobs: Jobs = None,
-    trace: Annotated[bool, typer.Option("--trace", help="Write a timeline, too, where there is one.")] = False,
+    trace: Annotated[bool, typer.Option("--trace", help="Write a timeline, too, if the experiment has one.")] = False,
     reuse: Reuse = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -267,7 +268,7 @@ def _took(found: lab.Run) -> str:
 
 
 def _chosen(ids: Sequence[str]) -> list[str]:
-    """Give ids and files, patterns spelled out."""
+    """Return ids and files, with patterns expanded."""
     found: dict[str, None] = {}
     for one in ids:
         if one.endswith(".py") or ".py:" in one:
@@ -296,10 +297,10 @@ def _show_answers(found: lab.Run) -> None:
 @app.command("sweep")
 def sweep_command(
     *,
-    file: Annotated[Path, typer.Argument(help="What to sweep, in TOML.", metavar="FILE", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="The sweep, in TOML.", metavar="FILE", show_default=False)],
     runs: Runs = None,
     jobs: Jobs = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Do not go on with what a killed sweep left.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew instead of resuming a killed sweep.")] = False,
     reuse: Reuse = False,
     output: Annotated[
         Path | None,
@@ -347,8 +348,8 @@ def _show_sweep(done: lab.Sweep) -> None:
     if not best:
         return
     over = ", ".join(f"{name} {way}" for name, way in done.objectives.items())
-    more = f" (the first {_ROWS})" if len(best) > _ROWS else ""
-    out.print(f"{count(len(best), 'point')} that no other beats in all of {over}{more}:", soft_wrap=True)
+    more = f", the first {_ROWS} shown" if len(best) > _ROWS else ""
+    out.print(f"Pareto front ({count(len(best), 'point')}{more}): {over}", soft_wrap=True)
     table = _table(columns, right=columns)
     for row in best[:_ROWS]:
         table.add_row(*(format_number(row[column]) for column in columns))
@@ -464,7 +465,7 @@ def report_command(
     output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
     beside: Annotated[
         tuple[str, str] | None,
-        typer.Option("--compare", metavar="RUN RUN", help="Put two runs beside each other, too.", show_default=False),
+        typer.Option("--compare", metavar="RUN RUN", help="Compare two runs, too.", show_default=False),
     ] = None,
     runs: Runs = None,
     as_json: Json = False,

@@ -1,4 +1,4 @@
-"""``nandarray replay``: a trace or a made-up workload on a described device, under the modelled clock.
+"""``nandarray replay``: a trace or a synthetic workload on a described device, under the modelled clock.
 
 The work is done by :func:`nandarray.replay`; this file has options, a progress bar and tables.
 """
@@ -74,89 +74,108 @@ def _state(text: str) -> str | float:
         raise typer.BadParameter(f"{text!r} is not empty, full, steady or a number of overwrites") from None
 
 
+TraceFile = Annotated[
+    Path | None,
+    typer.Argument(
+        help="An fio iolog, blkparse text or MSR Cambridge CSV, gzipped or not.", metavar="[TRACE]", show_default=False
+    ),
+]
+DeviceName = Annotated[
+    str,
+    typer.Option("--device", "-d", metavar="NAME", help="A preset, or a TOML file.", autocompletion=complete_device),
+]
+IsSynthetic = Annotated[bool, typer.Option("--synthetic", help="Generate requests instead of reading a trace.")]
+Precondition = Annotated[
+    str,
+    typer.Option(
+        metavar="STATE",
+        help="The device before the run: empty, full, steady, or the number of times it was overwritten at random.",
+    ),
+]
+Requests = Annotated[int | None, typer.Option(min=1, help="Most requests to replay.", show_default=False)]
+Depth = Annotated[
+    int | None, typer.Option(min=1, help="Requests in flight at all times (synthetic: 32).", show_default=False)
+]
+TimeScale = Annotated[float, typer.Option(help="Of a trace: factor for the recorded times.")]
+Format = Annotated[
+    str | None, typer.Option(help="Of a trace: fio, blktrace or msr; recognised by its first line if left out.")
+]
+Issued = Annotated[bool, typer.Option("--issued", help="Of a blktrace: requests as the driver got them, merged.")]
+ReadShare = Annotated[float, typer.Option(min=0, max=1, help="Synthetic: share of requests that read.")]
+TrimShare = Annotated[float, typer.Option(min=0, max=1, help="Synthetic: share of requests that trim.")]
+FlushEvery = Annotated[int, typer.Option(min=0, help="Synthetic: writes between flushes; 0 for none.")]
+Size = Annotated[
+    list[str] | None,
+    typer.Option(metavar="SIZE[:WEIGHT]", help="Synthetic: size of requests; may be repeated.", show_default="4KiB"),
+]
+Sequential = Annotated[bool, typer.Option("--sequential", help="Synthetic: in order, not at random.")]
+Streams = Annotated[int, typer.Option(min=1, help="Synthetic: streams, each with a queue pair.")]
+Zipf = Annotated[float | None, typer.Option(help="Synthetic: Zipf skew, like 0.99.", show_default=False)]
+Hot = Annotated[
+    str | None,
+    typer.Option(metavar="SPACE:SHARE", help="Synthetic: 0.2:0.8 sends 80 % to 20 % of the space.", show_default=False),
+]
+Rate = Annotated[
+    str | None,
+    typer.Option(metavar="RATE", help="Synthetic: arrivals a second, like 20k or 400MB/s.", show_default=False),
+]
+Poisson = Annotated[bool, typer.Option("--poisson", help="Synthetic: random arrivals at that rate.")]
+WorkingSet = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Synthetic: bytes in use; the whole device if left out.")
+]
+Seconds = Annotated[
+    float | None, typer.Option(help="Synthetic: modelled seconds after which the run ends.", show_default=False)
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of random choices, in workload and device.")]
+Timeline = Annotated[
+    Path | None,
+    typer.Option("--trace", metavar="FILE", help="Write a timeline for ui.perfetto.dev.", show_default=False),
+]
+TraceWindow = Annotated[
+    str | None,
+    typer.Option(metavar="FROM:UNTIL", help="Only these modelled seconds of the timeline.", show_default=False),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
+
+
 def replay_command(
     *,
-    trace_file: Annotated[
-        Path | None,
-        typer.Argument(
-            help="An fio iolog, blkparse text or MSR Cambridge CSV, gzipped or not.",
-            metavar="[TRACE]",
-            show_default=False,
-        ),
-    ] = None,
-    device_name: Annotated[
-        str,
-        typer.Option(
-            "--device", "-d", metavar="NAME", help="A preset, or a TOML file.", autocompletion=complete_device
-        ),
-    ],
+    trace_file: TraceFile = None,
+    device_name: DeviceName,
     settings: Settings = None,
-    synthetic: Annotated[
-        bool, typer.Option("--synthetic", help="Make requests up instead of reading a trace.")
-    ] = False,
-    precondition: Annotated[
-        str,
-        typer.Option(metavar="STATE", help="The device before: empty, full, steady, or overwritten so many times."),
-    ] = "full",
-    requests: Annotated[int | None, typer.Option(min=1, help="At most so many requests.", show_default=False)] = None,
-    depth: Annotated[
-        int | None, typer.Option(min=1, help="So many on their way at all times (made up: 32).", show_default=False)
-    ] = None,
-    time_scale: Annotated[float, typer.Option(help="Of a trace: recorded times times this.")] = 1.0,
-    format: Annotated[  # noqa: A002
-        str | None, typer.Option(help="Of a trace: fio, blktrace or msr; told by its first line if left out.")
-    ] = None,
-    issued: Annotated[
-        bool, typer.Option("--issued", help="Of a blktrace: requests as the driver got them, merged.")
-    ] = False,
-    read_share: Annotated[float, typer.Option(min=0, max=1, help="Made up: share of requests that read.")] = 1.0,
-    trim_share: Annotated[float, typer.Option(min=0, max=1, help="Made up: share of requests that trim.")] = 0.0,
-    flush_every: Annotated[int, typer.Option(min=0, help="Made up: a flush after so many writes.")] = 0,
-    size: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SIZE[:WEIGHT]", help="Made up: size of requests; may be repeated.", show_default="4KiB"),
-    ] = None,
-    sequential: Annotated[bool, typer.Option("--sequential", help="Made up: one after the other.")] = False,
-    streams: Annotated[int, typer.Option(min=1, help="Made up: streams, each with a queue pair.")] = 1,
-    zipf: Annotated[float | None, typer.Option(help="Made up: Zipf skew, like 0.99.", show_default=False)] = None,
-    hot: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPACE:SHARE", help="Made up: 0.2:0.8 sends 80 % to 20 % of the space.", show_default=False
-        ),
-    ] = None,
-    rate: Annotated[
-        str | None,
-        typer.Option(metavar="RATE", help="Made up: arrivals a second, like 20k or 400MB/s.", show_default=False),
-    ] = None,
-    poisson: Annotated[bool, typer.Option("--poisson", help="Made up: arrivals by chance, at that rate.")] = False,
-    working_set: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Made up: bytes in use; the device's if left out.")
-    ] = None,
-    seconds: Annotated[
-        float | None, typer.Option(help="Made up: ends after so much modelled time.", show_default=False)
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of all chance, in workload and device.")] = 1,
-    timeline: Annotated[
-        Path | None,
-        typer.Option("--trace", metavar="FILE", help="Write a timeline for ui.perfetto.dev.", show_default=False),
-    ] = None,
-    trace_window: Annotated[
-        str | None,
-        typer.Option(metavar="FROM:UNTIL", help="Only these modelled seconds of it.", show_default=False),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    synthetic: IsSynthetic = False,
+    precondition: Precondition = "full",
+    requests: Requests = None,
+    depth: Depth = None,
+    time_scale: TimeScale = 1.0,
+    format: Format = None,  # noqa: A002
+    issued: Issued = False,
+    read_share: ReadShare = 1.0,
+    trim_share: TrimShare = 0.0,
+    flush_every: FlushEvery = 0,
+    size: Size = None,
+    sequential: Sequential = False,
+    streams: Streams = 1,
+    zipf: Zipf = None,
+    hot: Hot = None,
+    rate: Rate = None,
+    poisson: Poisson = False,
+    working_set: WorkingSet = None,
+    seconds: Seconds = None,
+    seed: Seed = 1,
+    timeline: Timeline = None,
+    trace_window: TraceWindow = None,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Replay a trace, or requests made up, on a described device: how long it takes, and what energy."""
+    """Replay a trace, or synthetic requests, on a described device: time, throughput, latency and energy."""
     if (trace_file is None) != synthetic:
         raise typer.BadParameter("give either a TRACE or --synthetic")
     workload: Trace | Synthetic
     if trace_file is not None:
-        if format not in {None, "fio", "blktrace", "msr"}:
-            raise typer.BadParameter(f"{format!r} is not fio, blktrace or msr")
-        known: Any = format
-        workload = Trace(trace_file, format=known, time_scale=time_scale, depth=depth, requests=requests, issued=issued)
+        workload = Trace(
+            trace_file, format=_format(format), time_scale=time_scale, depth=depth, requests=requests, issued=issued
+        )
     else:
         sizes = _sizes(size)
         workload = Synthetic(
@@ -176,17 +195,29 @@ def replay_command(
             streams=streams,
             seed=seed,
         )
-    described = device.load(device_name).with_(parse_settings(settings))
+    _run(
+        workload,
+        device.load(device_name).with_(parse_settings(settings)),
+        quiet=quiet,
+        as_json=as_json,
+        precondition=_state(precondition),
+        seed=seed,
+        timeline=timeline,
+        timeline_window=_pair(trace_window, "FROM:UNTIL, like 0:0.001"),
+    )
+
+
+def _format(name: str | None) -> Any:
+    if name not in {None, "fio", "blktrace", "msr"}:
+        raise typer.BadParameter(f"{name!r} is not fio, blktrace or msr")
+    return name
+
+
+def _run(
+    workload: Trace | Synthetic, described: device.Description, *, quiet: bool, as_json: bool, **options: Any
+) -> None:
     with _progress(quiet=quiet or as_json) as show:
-        done = replay(
-            workload,
-            device=described,
-            precondition=_state(precondition),
-            seed=seed,
-            timeline=timeline,
-            timeline_window=_pair(trace_window, "FROM:UNTIL, like 0:0.001"),
-            progress=show,
-        )
+        done = replay(workload, device=described, progress=show, **options)
     if as_json:
         print_json(done.data)
     else:
@@ -195,7 +226,7 @@ def replay_command(
 
 @contextmanager
 def _progress(*, quiet: bool) -> Generator[Callable[[str, float | None, int, int, float], None] | None]:
-    """Show a bar on standard error, only where somebody looks."""
+    """Show a bar on standard error if that is a terminal."""
     out = console(stderr=True)
     if quiet or not out.is_terminal:
         yield None

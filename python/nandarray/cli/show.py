@@ -1,4 +1,4 @@
-"""How the command line shows a store: listings, trees, facts, statistics, progress.
+"""A store on the command line: listings, trees, facts, statistics, progress.
 
 Each function takes an open store, and prints either for people or, with ``as_json``, for programs. Facts come from the
 index alone, so an encrypted array is listed without its key. No element is read here.
@@ -10,7 +10,6 @@ import json
 import math
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from math import prod
 from typing import Any
 from uuid import UUID
 
@@ -19,9 +18,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from rich.table import Table
 from rich.tree import Tree
 
-from nandarray import dtypes
+from nandarray.array.listing import facts, groups_below, is_array, open_array
 from nandarray.cli.common import console, jsonable_array, missing, print_json
-from nandarray.interop.convert.copying import groups_below, open_array
 from nandarray.units import count, format_size
 
 __all__ = ["attrs_of", "check", "info", "listing", "pick", "progress", "stat", "tree"]
@@ -30,39 +28,23 @@ _Report = Callable[[str, int, int], None]
 
 
 def pick(store: Any, name: str, key: bytes | None) -> Any:
-    """Give the array or the group of this name; the store for "" and "/"."""
+    """Return the array or the group of this name; the store for "" and "/"."""
     name = name.strip("/")
     if not name:
         return store
     missing(store, name)
-    return open_array(store, name, key) if name in store._engine else store[name]
+    return open_array(store, name, key) if is_array(store, name) else store[name]
 
 
 def attrs_of(store: Any, name: str) -> Any:
-    """Give the attributes of an array, a group or the store."""
+    """Return the attributes of an array, a group or the store."""
     return pick(store, name, None).attrs
 
 
-def facts(store: Any, name: str) -> dict[str, Any]:
-    """Say what the index knows of an array."""
-    known = store._engine.describe(name)
-    shape = tuple(known["shape"])
-    return {
-        "name": name,
-        "shape": list(shape),
-        "dtype": str(dtypes.decode(known["dtype"])),
-        "building_block": list(known["building_block"]),
-        "compression": known["compression"],
-        "encrypted": bool(known["encrypted"]),
-        "bytes": prod(shape) * known["itemsize"],
-        "attrs": json.loads(known["attrs"]),
-    }
-
-
 def _names(store: Any, name: str) -> list[str]:
-    """Give the full names of the arrays at or below ``name``."""
+    """Return the full names of the arrays at or below ``name``."""
     name = name.strip("/")
-    if name in store._engine:
+    if is_array(store, name):
         return [name]
     group = pick(store, name, None)
     return [group._prefix + inner for inner in group.array_names()]
@@ -103,7 +85,7 @@ def listing(store: Any, name: str, *, long: bool, as_json: bool) -> None:
 
 def tree(store: Any, name: str, *, as_json: bool) -> None:
     """Print groups and arrays as a tree."""
-    top = pick(store, name, None) if name.strip("/") not in store._engine else None
+    top = pick(store, name, None) if not is_array(store, name.strip("/")) else None
     prefix = "" if top is None else top._prefix
     names = _names(store, name)
     groups = [] if top is None else groups_below(top)
@@ -141,7 +123,7 @@ def info(store: Any, name: str, *, key: bytes | None, as_json: bool) -> None:
     name = name.strip("/")
     if name:
         missing(store, name)
-    if name in store._engine:
+    if is_array(store, name):
         known = facts(store, name)
         if not known["encrypted"] or key is not None:
             known["stored"] = dict(open_array(store, name, key).stat())
@@ -258,7 +240,7 @@ def _sentence(error: Any) -> str:
 
 @contextmanager
 def progress(verb: str, *, quiet: bool) -> Generator[_Report | None]:
-    """Show a bar for each array being copied, on standard error and only where somebody looks."""
+    """Show a bar for each array that is copied, on standard error if that is a terminal."""
     out = console(stderr=True)
     if quiet or not out.is_terminal:
         yield None

@@ -123,7 +123,7 @@ def as_source(values: object, dtype: np.dtype[Any]) -> _Array:
 
 def _target(values: object, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
     # Python objects are converted straight to the dtype, so that 300 does not wrap into uint8 and a tuple fills a
-    # structured element. What has a dtype of its own is cast from it.
+    # structured element. Values that have a dtype of their own are cast from it.
     return None if hasattr(values, "dtype") or hasattr(values, "__array__") else dtype
 
 

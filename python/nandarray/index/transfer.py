@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BATCH_POINTS", "Commands", "Mode", "fetch", "put"]
 
-#: How index arrays combine: by NumPy's rules, each along its own axis, or all together in front.
+#: The rule by which index arrays combine: by NumPy's rules, each along its own axis, or all together in front.
 Mode = Literal["numpy", "outer", "pointwise"]
 
 _Array = np.ndarray[Any, Any]

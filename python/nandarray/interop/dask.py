@@ -38,7 +38,7 @@ CHUNK_BYTES = 96 << 20
 
 
 def to_dask(array: Array | View | Field, *, chunks: Any = None, inline_array: bool = True) -> Any:
-    """Give a lazy Dask array that reads ``array`` chunk by chunk.
+    """Return a lazy Dask array that reads ``array`` chunk by chunk.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ class _Reader:
 
 
 def _reopen(path: str, name: str, how: tuple[Any, ...] = ()) -> _Reader:
-    """Give a worker what it reads from."""
+    """Make a worker's source of data."""
     return _Reader(part_of(reopen_array((path, ()), name), how))
 
 

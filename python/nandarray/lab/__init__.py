@@ -1,6 +1,6 @@
 """The lab: experiments on described devices, their runs, sweeps, comparisons and reports.
 
-:class:`Experiment` says what one is; those that come along are the modules of :mod:`nandarray.lab.experiments`.
+:class:`Experiment` says what one is; the bundled ones are the modules of :mod:`nandarray.lab.experiments`.
 :func:`run` runs one and gives a :class:`Run`, a folder; :func:`load` reads it again. Tables need the extra ``lab``,
 which brings pandas and pyarrow; importing this package does not import them. What :mod:`nandarray.lab.report` draws is
 one HTML page.

@@ -2,7 +2,7 @@
 
 Ratios are of the second run to the first. Rows of a table are matched by the columns that tell them apart: those that a
 figure of the table shows as ``x`` and as series, then texts and truth values, then whole numbers until no two rows are
-the same. What only one of the runs has stays in sight, without a ratio.
+the same. Rows that only one of the runs has are kept, without a ratio.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Comparison:
 
     @cached_property
     def parameters(self) -> Rows:
-        """What was set differently: ``name``, ``a``, ``b``; None where a run has no such parameter.
+        """Parameters that differ: ``name``, ``a``, ``b``; None where a run has no such parameter.
 
         A device that both name, and that was described differently, comes with a row a value.
         """
@@ -60,7 +60,7 @@ class Comparison:
         return [{"name": name, "a": one, "b": other} for name, one, other in pairs if one != other]
 
     def _descriptions(self) -> list[tuple[str, Any, Any]]:
-        """Give the values of descriptions with one name, but for those that the parameters change: they are told."""
+        """Return values that differ between descriptions of one name, without those that parameters change."""
         said = {*self.a.parameters.get("changes", {}), *self.b.parameters.get("changes", {})}
         found = []
         for text in self.a.devices.keys() & self.b.devices.keys():
@@ -145,7 +145,7 @@ class Comparison:
         return keys_of(ours, theirs, figures)
 
     def table(self, name: str, on: Sequence[str] | None = None) -> pandas.DataFrame:
-        """Give the same as :meth:`rows` as a data frame."""
+        """Return the same as :meth:`rows` as a data frame."""
         try:
             import pandas
         except ImportError as error:
@@ -153,7 +153,7 @@ class Comparison:
         return pandas.DataFrame(self.rows(name, on))
 
     def to_dict(self) -> dict[str, Any]:
-        """Give all of it as plain data: what ``nandarray lab compare --json`` prints."""
+        """Return all of it as plain data: what ``nandarray lab compare --json`` prints."""
         return {
             "a": self.a.id,
             "b": self.b.id,

@@ -1,8 +1,8 @@
 """Bytes of a run's folder: JSON and Parquet that come out the same whenever they say the same.
 
 JSON has sorted keys, floats as Python's ``repr`` writes them (the shortest text that gives the same number), and no
-NaN: what no number is becomes null. Parquet has the same rows with their types, and nothing of time or place. What is
-of time and place is :func:`environment`, a file of its own.
+NaN: it becomes null. Parquet has the same rows with their types. Both are free of time and place, which are in a file
+of their own (:func:`environment`).
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _PACKAGES = ("numpy", "pandas", "pyarrow", "scipy", "numba", "xarray")
 
 
 def needs_lab(error: ImportError) -> ImportError:
-    """Say which extra brings a package."""
+    """Return the extra that brings a package."""
     return ImportError(f"this needs {error.name}, which is not installed: pip install 'nandarray[lab]'")
 
 
 def plain(value: Any) -> Any:
-    """Give a value as what JSON has: NumPy's numbers become Python's, tuples lists, NaN and infinities null."""
+    """Return a value as JSON values: NumPy's numbers become Python's, tuples lists, NaN and infinities null."""
     if isinstance(value, bool | int | str) or value is None:
         return value
     if isinstance(value, float):
@@ -62,7 +62,7 @@ def dumps(value: Any, *, lines: bool = False) -> str:
 
 
 def digest(value: Any) -> str:
-    """Give twelve hexadecimal digits that stand for a value."""
+    """Return a digest of a value: twelve hexadecimal digits."""
     return hashlib.sha256(dumps(value).encode()).hexdigest()[:12]
 
 
@@ -149,7 +149,7 @@ def read_parquet(file: Path) -> pandas.DataFrame:
 
 
 def environment(seconds: float) -> dict[str, Any]:
-    """Say when and where something ran: all that two equal runs may differ in.
+    """Describe the time and the place of a run: all that two equal runs may differ in.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def _processor() -> str:
 
 
 def _commit() -> str | None:
-    """Give the commit that the package's source is of, where that is a checkout of its repository."""
+    """Return the commit that the package's source is of, where that is a checkout of its repository."""
     folder = Path(__file__).resolve().parents[3]
     if not (folder / ".git").exists():
         return None

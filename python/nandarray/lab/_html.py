@@ -28,7 +28,7 @@ _GOOD, _BAD = "#2e7d32", "#b3541e"
 
 
 def answer_cells(answer: dict[str, Any]) -> list[str]:
-    """Give an answer as cells: claim, paper, ours, ratio, whether it is within."""
+    """Return an answer as cells: claim, paper, ours, ratio, whether it is within."""
     within = {True: "yes", False: "no", None: NOT_JUDGED}[answer["within"]]
     if answer["calibrated"]:
         within += ", though calibrated" if answer["within"] is False else ", calibrated"
@@ -126,7 +126,7 @@ def sweep_html(sweep: Sweep) -> str:
 
 
 def shown_columns(sweep: Sweep) -> list[str]:
-    """Give the columns of a sweep that fit on a page: the axes, and what the front is over."""
+    """Return the columns of a sweep that fit on a page: the axes, and what the front is over."""
     axes = [axis["column"] for axis in sweep.axes]
     wanted = list(sweep.objectives) or list(sweep.data["measures"])[:6]
     return [column for column in (*axes, *wanted) if column in sweep.columns]

@@ -1,4 +1,4 @@
-"""Which devices and files a run follows from, beyond the text of its parameters.
+"""Devices and files that a run depends on, beyond the text of its parameters.
 
 A parameter such as ``device=mine.toml`` names a file, and the file can change while its name stays. So a run's name
 hashes each description that the parameters name as it resolves, with every value and source, and the bytes of every
@@ -23,13 +23,13 @@ from nandarray.lab.experiment import Experiment
 
 __all__ = ["FOLDER", "Inputs", "inputs_of"]
 
-#: Where in a run's folder the descriptions lie.
+#: The folder of descriptions within a run's folder.
 FOLDER = "devices"
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the parameters of a run name.
+    """The devices and files that the parameters of a run name.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Inputs:
     files: dict[str, str] = field(default_factory=dict)
 
     def names(self) -> dict[str, str]:
-        """Give each device the name of its file in the run's folder."""
+        """Choose the name of each device's file in the run's folder."""
         found: dict[str, str] = {}
         for text in self.devices:
             stem = PurePath(text).name.removesuffix(".toml") or "device"
@@ -104,7 +104,7 @@ def inputs_of(experiment: Experiment, parameters: Mapping[str, Any]) -> Inputs:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Give every text among values, however deep; names of values are not among them."""
+    """Yield every text among values, at any depth, without the names of values."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

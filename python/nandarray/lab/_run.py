@@ -1,8 +1,8 @@
 """Running an experiment: from an id to a whole folder.
 
 The folder is made under a name that ends in ``.part`` and gets its own name when everything is in it, so a folder with
-a run's name is whole. What was left by a run that was killed is removed by the next one. The name has a hash of all
-that the result follows from: experiment, its source, parameters, profile, seed, version. Running the same again
+a run's name is whole. The next run removes the remains of a killed one. The name has a hash of all that the result
+depends on: experiment, its source, parameters, profile, seed, version. Running the same again
 measures again and puts the new folder in the old one's place; ``environment.json`` says in which files they differ.
 
 This module makes no choice about what is measured, and draws nothing.
@@ -167,7 +167,7 @@ def _from_file(file: str, name: str, *args: Any) -> Any:
 
 
 def run_id(experiment: Experiment, parameters: Mapping[str, Any], profile: str, seed: int, inputs: Inputs) -> str:
-    """Give the name of a run's folder.
+    """Return the name of a run's folder.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def run_id(experiment: Experiment, parameters: Mapping[str, Any], profile: str, 
 
 
 def known_claims(experiment: Experiment) -> dict[str, Claim]:
-    """Give the claims of an experiment that are known, those beside its file among them."""
+    """Return the claims of an experiment that are known, those beside its file among them."""
     file = getattr(sys.modules.get(experiment.run.__module__), "__file__", None)
     known = claims(Path(file).parent if file else None)
     return {name: known[name] for name in experiment.claims if name in known}
@@ -312,7 +312,7 @@ def part_folder(final: Path, *, keep: bool = False) -> Generator[Path]:
     Yields
     ------
     path
-        The folder. What is still there at the end stays if ``keep``, and goes otherwise.
+        The folder. If it is still there at the end, it stays with ``keep``, and is removed otherwise.
 
     Raises
     ------
@@ -346,7 +346,7 @@ def _empty(folder: Path) -> None:
 
 
 def put_in_place(part: Path, final: Path) -> None:
-    """Give a whole folder its name, in place of one of the same name."""
+    """Rename a finished folder to its final name, in place of one of that name."""
     if final.exists():
         old = final.with_name(final.name + ".old" + PART)
         shutil.rmtree(old, ignore_errors=True)

@@ -1,7 +1,7 @@
 """Runs as they lie on disk: read again, listed, found by name.
 
-A :class:`Run` reads its folder when it is asked for something, and changes nothing in it. How a folder comes to be is
-in :mod:`nandarray.lab._run`; what is in it is on the page ``docs/reference/lab.md``.
+A :class:`Run` reads its folder when it is used, and changes nothing in it. :mod:`nandarray.lab._run` writes folders;
+the page ``docs/reference/lab.md`` describes their contents.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TIMELINE = "timeline.pftrace"
 
 
 def folder_of_runs(folder: str | os.PathLike[str] | None = None) -> Path:
-    """Give the folder in which runs lie: the one given, ``$NANDARRAY_RUNS``, or ``lab-runs`` here."""
+    """Return the folder in which runs lie: the one given, ``$NANDARRAY_RUNS``, or ``lab-runs`` here."""
     return Path(folder or os.environ.get(VARIABLE) or "lab-runs")
 
 
@@ -49,7 +49,7 @@ def read_head(folder: Path, name: str) -> dict[str, Any]:
 
 
 class Folder:
-    """What runs and sweeps have in common: a head, tables, an environment.
+    """The common base of runs and sweeps: a head, tables, an environment.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Folder:
 
     @property
     def id(self) -> str:
-        """What its folder is called."""
+        """The name of its folder."""
         return self.path.name
 
     @property
@@ -95,7 +95,7 @@ class Folder:
         return name
 
     def table(self, name: str) -> pandas.DataFrame:
-        """Give a table.
+        """Return a table.
 
         Parameters
         ----------
@@ -115,11 +115,11 @@ class Folder:
         return read_parquet(self.path / "tables" / f"{self._named(name)}.parquet")
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """Give a table without pandas: a dictionary a row, NaN as None."""
+        """Return a table without pandas: a dictionary a row, NaN as None."""
         return list(read_json(self.path / "tables" / f"{self._named(name)}.json"))
 
     def _dataset(self, name: str, index: Sequence[str]) -> xarray.Dataset:
-        """Give a table as arrays over some of its columns."""
+        """Return a table as arrays over some of its columns."""
         frame = self.table(name)
         for column in index:
             if column not in frame.columns:
@@ -172,7 +172,7 @@ class Run(Folder):
 
     @property
     def profile(self) -> str:
-        """Which sizes: "full" or "small"."""
+        """The sizes: "full" or "small"."""
         return str(self.data["profile"])
 
     @property
@@ -187,7 +187,7 @@ class Run(Folder):
 
     @property
     def figures(self) -> list[dict[str, Any]]:
-        """What to draw."""
+        """Descriptions of the figures to draw."""
         return list(self.data["figures"])
 
     @cached_property
@@ -209,7 +209,7 @@ class Run(Folder):
         return file if file.exists() else None
 
     def to_xarray(self, name: str, index: Sequence[str]) -> xarray.Dataset:
-        """Give a table as arrays over some of its columns.
+        """Return a table as arrays over some of its columns.
 
         Parameters
         ----------
@@ -278,7 +278,7 @@ def runs(folder: str | os.PathLike[str] | None = None) -> list[Run]:
     Returns
     -------
     list of Run
-        By experiment, then by name. What is no run, or is not whole, is not among them.
+        By experiment, then by name. Other folders, and unfinished runs, are left out.
     """
     parent = folder_of_runs(folder)
     if not parent.is_dir():
@@ -319,5 +319,5 @@ def find_run(what: str | os.PathLike[str], folder: str | os.PathLike[str] | None
     if len(fitting) == 1:
         return parent / fitting[0]
     if fitting:
-        raise NotFoundError(f"{text!r} may be {', '.join(fitting)}: write more of it")
+        raise NotFoundError(f"{text!r} is ambiguous: {', '.join(fitting)}")
     raise NotFoundError(f"no run {text!r} in {parent}{near(text, names) or ', which has none'}")

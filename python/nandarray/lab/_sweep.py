@@ -5,8 +5,7 @@ batch is handed out. A sweep that was killed goes on from there: what is in the 
 last line is. At the end the points are put in order, so a sweep that was killed, one that was not, and one on another
 number of processes leave the same bytes.
 
-How a point is measured is in :mod:`nandarray.lab.sweep_points`, how a finished sweep is read in
-:mod:`nandarray.lab._sweeps`.
+:mod:`nandarray.lab.sweep_points` measures points, :mod:`nandarray.lab._sweeps` reads finished sweeps.
 """
 
 from __future__ import annotations
@@ -49,9 +48,9 @@ class Journal:
     Parameters
     ----------
     file : path
-        Made if it is not there. What is behind the last whole line is cut off.
+        Made if it is not there. An incomplete last line is cut off.
     count : int
-        How many points there are; a line of another one counts as torn.
+        Number of points; a line with a larger number counts as torn.
     """
 
     def __init__(self, file: Path, count: int) -> None:
@@ -273,7 +272,7 @@ def _write(part: Path, spec: Spec, places: Sequence[tuple[int, ...]], found: Seq
 
 
 def _of_a_kind(values: list[Any]) -> list[Any]:
-    """Give a column that a table can hold: numbers, or truth values, or texts; texts where they are mixed."""
+    """Return a column that a table can hold: numbers, or truth values, or texts; texts where they are mixed."""
     kinds = {type(value) for value in values if value is not None}
     if len(kinds) <= 1 or kinds <= {int, float}:
         return values

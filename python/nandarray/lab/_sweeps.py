@@ -1,6 +1,6 @@
 """Sweeps as they lie on disk: the table of points, those that failed, the Pareto front.
 
-How a sweep's folder comes to be is in :mod:`nandarray.lab._sweep`.
+:mod:`nandarray.lab._sweep` writes the folders.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class Sweep(Folder):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The sweep's name."""
         return str(self.data["name"])
 
     @property
     def axes(self) -> list[dict[str, Any]]:
-        """What differs from point to point: ``key``, ``column`` of the table, ``values`` as written."""
+        """The parameters that are varied: ``key``, ``column`` of the table, ``values`` as written."""
         return list(self.data["axes"])
 
     @property
     def objectives(self) -> dict[str, str]:
-        """What the Pareto front is over: column -> "max" or "min"."""
+        """The objectives of the Pareto front: column -> "max" or "min"."""
         return dict(self.data["objectives"])
 
     @property
@@ -69,19 +69,19 @@ class Sweep(Folder):
         return self.rows("failures")
 
     def __len__(self) -> int:
-        """How many points there are, failed ones included."""
+        """Number of points, failed ones included."""
         return int(self.data["points"])
 
     def table(self, name: str = "points") -> pandas.DataFrame:
-        """Give the table of points, or that of ``failures``."""
+        """Return the table of points, or that of ``failures``."""
         return super().table(name)
 
     def rows(self, name: str = "points") -> list[dict[str, Any]]:
-        """Give the same without pandas."""
+        """Return the same without pandas."""
         return super().rows(name)
 
     def pareto(self, objectives: Mapping[str, str] | None = None) -> pandas.DataFrame:
-        """Give the points that no other beats in every respect.
+        """Return the points of the Pareto front: no other point is better in every objective.
 
         Parameters
         ----------
@@ -102,7 +102,7 @@ class Sweep(Folder):
         return frame[front({name: list(frame[name]) for name in objectives}, objectives)]
 
     def to_xarray(self, index: Sequence[str] | None = None) -> xarray.Dataset:
-        """Give the points as arrays over the axes.
+        """Return the points as arrays over the axes.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ def sweeps(folder: str | os.PathLike[str] | None = None) -> list[Sweep]:
     Returns
     -------
     list of Sweep
-        By name. What is no sweep, or is not whole, is not among them.
+        By name. Other folders, and unfinished sweeps, are left out.
     """
     parent: Path = folder_of_runs(folder)
     if not parent.is_dir():

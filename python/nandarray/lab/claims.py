@@ -1,6 +1,6 @@
 """Claims: what papers measured, and the judgement of an answer against one.
 
-The claims that come along are in ``claims.toml``; an experiment of a file of its own may have a ``claims.toml`` beside
+The bundled claims are in ``claims.toml``; an experiment of a file of its own may have a ``claims.toml`` beside
 it. An answer names a claim, or a part of it behind a ``#``. It is judged by the kind of the claim: a ``ratio`` or an
 ``abs`` (an absolute figure) is within if measured / paper lies in the range that the experiment expects, a ``shape`` if
 it holds.
@@ -31,7 +31,7 @@ EXPECTED = (0.85, 1.15)
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper measured.
+    """A figure or a statement of a paper that an experiment can be compared with.
 
     Parameters
     ----------
@@ -55,12 +55,12 @@ class Claim:
 
 
 def claims(beside: Path | None = None) -> dict[str, Claim]:
-    """Give all claims that are known.
+    """Return all claims that are known.
 
     Parameters
     ----------
     beside : path, optional
-        A folder whose ``claims.toml``, if there is one, adds to those that come along.
+        A folder whose ``claims.toml``, if there is one, adds to the bundled ones.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def _parse(text: str, where: str) -> dict[str, Claim]:
 
 
 def base_of(claim: str) -> str:
-    """Give the claim that a part belongs to: what stands before the ``#``."""
+    """Return the claim that a part belongs to: what stands before the ``#``."""
     return claim.partition("#")[0]
 
 
@@ -161,7 +161,9 @@ def judge(
     base = base_of(answer.claim)
     claim = known.get(base)
     if claim is None:
-        raise InvalidError(f"{experiment.id} answers the claim {base!r}, which nobody made{near(base, known)}")
+        raise InvalidError(
+            f"{experiment.id} answers {base!r}, but no claims.toml defines that claim{near(base, known)}"
+        )
     measured: Any = answer.measured.item() if hasattr(answer.measured, "item") else answer.measured
     truth = isinstance(measured, bool)
     if claim.kind == "shape" and not truth and answer.paper is None:

@@ -20,14 +20,14 @@ from nandarray.lab.claims import near
 
 __all__ = ["WEIGHTS", "cost", "weights_of"]
 
-#: What each part counts.
+#: Weight of each part in the cost.
 WEIGHTS: dict[str, float] = {"flash": 1.0, "die": 1.0, "channel": 2.0, "dram": 15.0, "core": 5.0}
 
 _BITS = {"slc": 1, "mlc": 2, "tlc": 3, "qlc": 4}
 
 
 def weights_of(given: Mapping[str, Any] | None) -> dict[str, float]:
-    """Give all weights: those given, and :data:`WEIGHTS` for the rest."""
+    """Return all weights: those given, and :data:`WEIGHTS` for the rest."""
     for name, weight in (given or {}).items():
         if name not in WEIGHTS:
             raise InvalidError(f"cost: {name!r} is no part{near(name, WEIGHTS)}")
@@ -37,7 +37,7 @@ def weights_of(given: Mapping[str, Any] | None) -> dict[str, float]:
 
 
 def cost(description: Description, weights: Mapping[str, float] | None = None) -> float:
-    """Give the cost proxy of a device.
+    """Return the cost proxy of a device.
 
     Parameters
     ----------

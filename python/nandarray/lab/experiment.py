@@ -1,4 +1,4 @@
-"""What an experiment is, and what it gives.
+"""Experiments, and their results.
 
 An experiment is a small Python module that defines ``EXPERIMENT``, an :class:`Experiment`: a question, the ids of the
 claims that it answers, its parameters with their meanings, the range that each answer is expected in, and a function
@@ -42,7 +42,7 @@ class Parameter:
     small: Any = None
 
     def value(self, profile: str) -> Any:
-        """Give its value in a profile.
+        """Return its value in a profile.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came out for a claim of a paper.
+    """The measurement for a claim of a paper.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Result:
-    """What an experiment found.
+    """The result of an experiment: tables, answers, figures.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Context:
-    """What a running experiment gets.
+    """The arguments of a running experiment: parameters, seed, progress, folders.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ class Context:
     executor : concurrent.futures.Executor, optional
         Where ``map`` runs; in this process if left out.
     timeline : path, optional
-        Where to write a timeline, if one is asked for; an experiment that has nothing to show there writes none.
+        The file for a timeline, if one is wanted; an experiment without one writes none.
     """
 
     parameters: Mapping[str, Any]
@@ -210,7 +210,7 @@ class Context:
     timeline: Path | None = None
 
     def __getitem__(self, name: str) -> Any:
-        """Give a parameter."""
+        """Return a parameter."""
         return self.parameters[name]
 
     def map(self, function: Callable[..., Any], cases: Sequence[tuple[Any, ...]], what: str = "cases") -> list[Any]:

@@ -16,7 +16,7 @@ __all__ = ["front"]
 
 
 def front(columns: Mapping[str, Sequence[Any]], objectives: Mapping[str, str]) -> list[bool]:
-    """Say which points are on the front.
+    """Return whether each point is on the front.
 
     Parameters
     ----------
@@ -55,8 +55,8 @@ def front(columns: Mapping[str, Sequence[Any]], objectives: Mapping[str, str]) -
     loss = np.stack(losses, axis=1)
     rest = np.flatnonzero(~np.isnan(loss).any(axis=1))
     best = np.zeros(len(loss), dtype=bool)
-    # By the first objective, then the next: nobody behind beats anybody before, so a point that is reached is on the
-    # front, and takes those that it beats out.
+    # Sorted by the first objective, then the next: no point dominates an earlier one, so each point that is reached is
+    # on the front, and removes those that it dominates.
     rest = rest[np.lexsort(loss[rest].T[::-1])]
     while len(rest):
         one = loss[rest[0]]

@@ -18,7 +18,7 @@ __all__ = ["Quantity", "parse", "span"]
 _SIZES = {unit: float(factor) for unit, factor in SIZES.items()}
 _BITS = {f"{prefix}b": 1000.0**n / 8 for n, prefix in enumerate(("", "k", "M", "G", "T"))}
 
-#: Suffix of a column -> units, each as so many of what the column counts.
+#: Suffix of a column -> units, each as a multiple of the column's unit.
 _FAMILIES: dict[str, dict[str, float]] = {
     "_us": {"ps": 1e-6, "ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6},
     "_bytes": _SIZES,
@@ -91,7 +91,7 @@ def parse(value: Any) -> Quantity | None:
 
 
 def span(about: dict[str, Any], what: str) -> list[Any]:
-    """Give the values of a range.
+    """Return the values of a range.
 
     Parameters
     ----------
@@ -168,7 +168,9 @@ def _by_steps(first: float, last: float, steps: Any, scale: str, what: str) -> l
     return [first + (last - first) * n / (steps - 1) for n in range(steps - 1)] + [last]
 
 
-def _by_step(first: float, last: float, step: Quantity, low: Quantity, scale: str, what: str) -> list[float]:  # noqa: PLR0917
+def _by_step(  # noqa: PLR0917
+    first: float, last: float, step: Quantity, low: Quantity, scale: str, what: str
+) -> list[float]:
     if scale == "log":
         raise InvalidError(f"{what}: a logarithmic range has steps, not a step")
     if step.suffix != low.suffix or (not step.unit) != (not low.unit):

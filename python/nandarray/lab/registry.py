@@ -1,4 +1,4 @@
-"""Which experiments there are, and where their code is.
+"""The known experiments, and the files of their code.
 
 Three places have experiments: the modules of :mod:`nandarray.lab.experiments`, those that installed packages name under
 the entry point ``nandarray.experiments``, and Python files given by their path. Each module defines ``EXPERIMENT``, or
@@ -39,7 +39,7 @@ _PACKAGE = importlib.import_module("nandarray.lab.experiments")
 
 
 def experiments(paths: Sequence[str | os.PathLike[str]] = ()) -> dict[str, Experiment]:
-    """Give all experiments.
+    """Return all experiments.
 
     Parameters
     ----------
@@ -83,12 +83,12 @@ def _add(found: dict[str, Experiment], name: str, load: Any) -> None:
 
 
 def broken() -> dict[str, str]:
-    """Give the modules that :func:`experiments` could not use when it was last called, with the reason."""
+    """Return the modules that :func:`experiments` could not use when it was last called, with the reason."""
     return dict(_FAILED)
 
 
 def _of(module: Any) -> Iterable[Experiment]:
-    """Give the experiments of a module, of one, or of several."""
+    """Return the experiments of a module, of one, or of several."""
     made = getattr(module, "EXPERIMENTS", None) or getattr(module, "EXPERIMENT", None) or module
     for one in [made] if isinstance(made, Experiment) else made if isinstance(made, list | tuple) else []:
         if not isinstance(one, Experiment):
@@ -139,7 +139,7 @@ def load_file(path: str | os.PathLike[str]) -> ModuleType:
 
 
 def file_of(module_name: str) -> str | None:
-    """Give the file of a module that :func:`load_file` made: other processes have to load it, too."""
+    """Return the file of a module that :func:`load_file` made: other processes have to load it, too."""
     if not module_name.startswith(_FILE_MODULE):
         return None
     return str(sys.modules[module_name].__file__)
@@ -185,7 +185,7 @@ def find(what: str | os.PathLike[str] | Experiment) -> Experiment:
 
 
 def resolve(experiment: Experiment, profile: str, given: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Give all parameters of an experiment their values.
+    """Settle the values of all parameters of an experiment.
 
     Parameters
     ----------

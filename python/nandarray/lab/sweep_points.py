@@ -1,7 +1,7 @@
 """Measuring points of a sweep: what runs in the processes.
 
-A batch is many points at once, so that handing them over costs little. Whatever goes wrong with a point is that point's
-result; a batch always comes back.
+A batch is many points at once, so that handing them over costs little. An error of a point becomes that point's result;
+a batch always comes back.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from nandarray import Synthetic, Trace, replay
 from nandarray.device import Description, load
 from nandarray.errors import InvalidError
 from nandarray.lab import registry
@@ -19,7 +20,6 @@ from nandarray.lab.claims import near
 from nandarray.lab.cost import cost
 from nandarray.lab.experiment import Context, Experiment, Result
 from nandarray.lab.sweep_spec import described, device_of
-from nandarray.model.replay import Synthetic, Trace, replay
 
 __all__ = ["batch", "measures_of_report"]
 
@@ -57,7 +57,7 @@ def batch(shared: Mapping[str, Any], points: Sequence[tuple[int, Mapping[str, An
 
 
 def failure(error: BaseException) -> Found:
-    """Give what is kept of an error: its kind, and its message on one line."""
+    """Return an error as its kind and its message on one line."""
     return {"kind": type(error).__name__, "error": " ".join(str(error).split()) or type(error).__name__}
 
 
@@ -89,7 +89,7 @@ def _section(settings: Mapping[str, Any], section: str) -> dict[str, Any]:
 
 
 def measures_of_report(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the numbers of a report that stand in a sweep's table.
+    """Return the numbers of a report that stand in a sweep's table.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""What a sweep file says: a base device, axes, a workload; and the points that follow.
+"""Sweep files: a base device, axes, a workload; and the points that follow.
 
-The form is on the page ``docs/reference/lab.md``. A file is checked here as far as can be told without building any
+The page ``docs/reference/lab.md`` defines the form. A file is checked here as far as possible without building any
 device: names of keys, kinds of values, lengths of axes that go together. Whether a point's device can be is found when
 the point is measured; if not, that point fails and no other.
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nandarray import device
+from nandarray import Synthetic, Trace, device
 from nandarray.device import Description
 from nandarray.errors import InvalidError
 from nandarray.lab import registry
@@ -27,12 +27,11 @@ from nandarray.lab._inputs import inputs_of
 from nandarray.lab.claims import near
 from nandarray.lab.cost import weights_of
 from nandarray.lab.quantities import parse, span
-from nandarray.model.replay import Synthetic, Trace
 from nandarray.units import parse_size
 
 __all__ = ["OBJECTIVES", "Axis", "Spec", "read_spec"]
 
-#: What a Pareto front is over, if a file does not say; those that were measured count.
+#: Default objectives of a Pareto front; those that were not measured are left out.
 OBJECTIVES = {"bytes_per_s": "max", "latency_p99_us": "min", "j_per_byte": "min", "cost": "min"}
 
 _TOP = (
@@ -107,14 +106,14 @@ class Spec:
 
     @property
     def count(self) -> int:
-        """How many points there are."""
+        """Number of points."""
         total = 1
         for group in self.groups:
             total *= len(self.axes[group[0]].values)
         return total
 
     def points(self) -> list[tuple[int, ...]]:
-        """Give every point as the place of its value on each axis; the last axis runs fastest."""
+        """Yield each point as the place of its value on each axis; the last axis runs fastest."""
         found = []
         for places in itertools.product(*(range(len(self.axes[group[0]].values)) for group in self.groups)):
             point = [0] * len(self.axes)
@@ -125,11 +124,11 @@ class Spec:
         return found
 
     def settings(self, point: Sequence[int]) -> dict[str, Any]:
-        """Give the values of a point by key, for its measurement."""
+        """Return the values of a point by key, for its measurement."""
         return {axis.key: axis.values[place] for axis, place in zip(self.axes, point, strict=True)}
 
     def cells(self, point: Sequence[int]) -> dict[str, Any]:
-        """Give the values of a point by column, for the table."""
+        """Return the values of a point by column, for the table."""
         return {axis.column: axis.cells[place] for axis, place in zip(self.axes, point, strict=True)}
 
 
@@ -252,7 +251,7 @@ class _Reader:
         found = _flat(self._table("set"))
         for key in found:
             if key not in _device_keys():
-                raise InvalidError(f"set: {key!r} is no key of a description{near(key, _device_keys())}")
+                raise InvalidError(f"set: {key!r} is not a key of descriptions{near(key, _device_keys())}")
         return found
 
     def _precondition(self, state: Any, where: str) -> Any:
@@ -379,7 +378,7 @@ class _Reader:
         return value
 
     def _work(self) -> dict[str, Any]:
-        """Give what is measured: a trace, a made-up workload, or an experiment."""
+        """Return the measured thing: a trace, a synthetic workload, or an experiment."""
         given = {key: value for key, value in self.workload.items() if key not in ("trace", "experiment", "profile")}
         measure = self._measure()
         if self.experiment is not None:
@@ -422,13 +421,13 @@ class _Reader:
         }
 
     def _said_of_workload(self, shared: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the workload without paths, which differ from place to place."""
+        """Return the workload without paths, which differ from place to place."""
         found = {key: shared[key] for key in ("kind", "workload", "profile", "digest") if key in shared}
         if shared["kind"] == "trace":
             found["trace"] = Path(shared["trace"]).name
         if self.experiment is not None:
             found["experiment"] = self.experiment.id
-            # What its own parameters name; the sweep's devices are said as a whole already.
+            # Inputs that the experiment's own parameters name; the sweep's devices are recorded whole already.
             axes = _flat(self._table("axes"))
             named = {key: value for key, value in axes.items() if key.startswith("parameters.")}
             inputs = inputs_of(self.experiment, {"workload": shared["workload"], "axes": named})
@@ -455,7 +454,7 @@ class _Reader:
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Give nested sections by dotted keys; a table with from, to or step(s) is a range and stays."""
+    """Flatten nested sections to dotted keys; a table with from, to or step(s) is a range and stays."""
     found: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, Mapping) and not {"from", "to", "step", "steps"} & set(value):
@@ -479,7 +478,7 @@ def _words(value: Any) -> str:
 
 
 def described(shared: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Give the text of a point's device, and the changes of it."""
+    """Return the text of a point's device, and the changes of it."""
     keys = set(_device_keys())
     changes = {**shared["set"], **{key: value for key, value in settings.items() if key in keys}}
     return shared["devices"][settings.get("device", shared["device"])], changes

@@ -1,8 +1,8 @@
 """The modelled clock of a store on a described device: what time it is there, and what runs side by side.
 
 A store that was opened with ``device=`` executes every command on real bytes, one after the other, and lets modelled
-time pass for it. Commands of a :meth:`Clock.batch` are executed at once, too, and timed together: as a host would that
-keeps so many of them in flight.
+time pass for it. Commands of a :meth:`Clock.batch` are executed at once, too, and timed together, as of a host that
+keeps ``queue_depth`` of them in flight.
 
 It moves no data itself.
 """
@@ -81,7 +81,7 @@ class Clock:
 
     @contextmanager
     def batch(self, queue_depth: int) -> Iterator[list[Done]]:
-        """Time the commands given within together, so many of them in flight.
+        """Time the commands of this context together, ``queue_depth`` of them in flight.
 
         Parameters
         ----------
@@ -107,7 +107,7 @@ class Clock:
         self._engine.settle()
 
     def report(self) -> Report:
-        """Tell what came out since the store was opened.
+        """Return the report since the store was opened.
 
         Returns
         -------

@@ -1,8 +1,8 @@
 """Replays: a workload on a described device, under the modelled clock.
 
-What is replayed is a trace file, a :class:`Synthetic` workload, or :class:`Boxes` of an array that lies row by row;
-what comes out is a :class:`Replay`, which shows itself in a terminal and in a notebook. The native module does all
-of the work; this file names the settings and reads the report, whose keys are described in
+The workload is a trace file, a :class:`Synthetic` one, or :class:`Boxes` of an array that lies row by row; the result
+is a :class:`Replay`, which shows itself in a terminal and in a notebook. The native module does all of the work; this
+file names the settings and reads the report, whose keys are described in
 ``docs/reference/replay-report.md``.
 
 No store takes part: only times and energies are modelled, no byte is kept.
@@ -20,7 +20,6 @@ from typing import Any, Literal
 from nandarray import _nandarray
 from nandarray.device import Description, load
 from nandarray.errors import InvalidError
-from nandarray.model.replay_html import replay_html
 
 __all__ = ["Boxes", "Replay", "Synthetic", "Trace", "replay"]
 
@@ -29,34 +28,34 @@ Progress = Callable[[str, float | None, int, int, float], object]
 
 @dataclass(frozen=True, kw_only=True)
 class Synthetic:
-    """A workload that is made up; the defaults are 4 KiB random reads of the whole device, 32 at a time.
+    """A synthetic workload; the defaults are 4 KiB random reads of the whole device, 32 at a time.
 
     Parameters
     ----------
     requests : int, optional
-        Ends after so many requests,
+        Ends after this number of requests,
     bytes : int, optional
-        or when so many bytes have been asked for,
+        or after this number of bytes requested,
     seconds : float, optional
-        or after so much modelled time, whichever comes first. One of the three is needed.
+        or after this modelled time, whichever comes first. One of the three is needed.
     read_share : float
         Share of requests that read; the others write, unless they trim.
     trim_share : float
         Share of requests that trim.
     flush_every : int
-        A flush after so many writes; 0 is never.
+        Number of writes between flushes; 0 is never.
     size : int or mapping
         Bytes of a request, a multiple of 512; or how often each of several sizes comes.
     pattern : {"random", "sequential"}
         Anywhere, or each stream through its part of the working set, round and round.
     zipf : float, optional
-        The place of rank r is asked for in proportion to 1 / r**zipf.
+        The place of rank r is requested in proportion to 1 / r**zipf.
     hot : (float, float), optional
         A share of the space that gets a share of the requests.
     depth : int
-        So many requests are on their way at all times, unless there is a rate.
+        Number of requests in flight at all times, unless there is a rate.
     rate : float, optional
-        So many requests arrive a second, whatever the device is doing.
+        Requests that arrive in a second, whatever the device is doing.
     poisson : bool
         Arrivals by chance instead of evenly.
     align : int, optional
@@ -98,7 +97,7 @@ class Synthetic:
     seed: int = 1
 
     def settings(self) -> dict[str, Any]:
-        """Give the workload as the native module reads it.
+        """Return the workload as the native module reads it.
 
         Returns
         -------
@@ -150,11 +149,11 @@ class Trace:
     time_scale : float
         Arrivals times this: 0.5 is twice as fast as recorded.
     depth : int, optional
-        So many requests on their way at all times, whatever times were recorded.
+        Number of requests in flight at all times, whatever times were recorded.
     requests : int, optional
-        At most so many.
+        Most requests to replay.
     issued : bool
-        Of a blktrace: requests as the driver got them (D), merged, instead of as they were asked for (Q).
+        Of a blktrace: requests as the driver got them (D), merged, instead of as they were submitted (Q).
     """
 
     path: str | os.PathLike[str]
@@ -165,7 +164,7 @@ class Trace:
     issued: bool = False
 
     def settings(self) -> dict[str, Any]:
-        """Give the trace as the native module reads it.
+        """Return the trace as the native module reads it.
 
         Returns
         -------
@@ -223,7 +222,7 @@ class Boxes:
     offset: int = 0
 
     def settings(self) -> dict[str, Any]:
-        """Give the workload as the native module reads it.
+        """Return the workload as the native module reads it.
 
         Returns
         -------
@@ -247,7 +246,7 @@ class Boxes:
 
 
 class Replay:
-    """What came out of a replay.
+    """The result of a replay.
 
     Attributes
     ----------
@@ -269,7 +268,7 @@ class Replay:
         self.description = description
 
     def __getitem__(self, key: str) -> Any:
-        """Give a part of the report."""
+        """Return a part of the report."""
         return self.data[key]
 
     @property
@@ -285,6 +284,8 @@ class Replay:
         )
 
     def _repr_html_(self) -> str:
+        from nandarray.model.replay_html import replay_html
+
         return replay_html(self)
 
 
@@ -332,19 +333,19 @@ def replay(
         The name of a preset, a description's file, or a description.
     precondition : {"empty", "full", "steady"} or float
         The device before the first request: as it leaves the factory, filled once in order, laid out as long random
-        overwrites leave it, or filled and then overwritten at random so many times its capacity. Takes no modelled
-        time; "steady" takes little of ours, too.
+        overwrites leave it, or filled and then overwritten at random by a multiple of its capacity. Takes no modelled
+        time; "steady" takes little wall-clock time, too.
     seed : int
         Of all chance in the device. The same seed, description and workload give the same report.
     timeline : str or path, optional
         Write what was busy when to this file, which https://ui.perfetto.dev opens.
     timeline_spans : int
-        At most so many busy times, about 50 bytes each.
+        Most spans to record, about 50 bytes each.
     timeline_window : (float, float), optional
         Only what is busy between these modelled seconds.
     progress : callable, optional
-        Called now and then with the phase ("preconditioning" or "replaying"), the share of it that is done (None where
-        it cannot be told), requests and bytes that have ended, and modelled seconds.
+        Called now and then with the phase ("preconditioning" or "replaying"), the share of it that is done (None if
+        unknown), requests and bytes that have ended, and modelled seconds.
 
     Returns
     -------

@@ -35,7 +35,7 @@ def spread(shares: Sequence[float]) -> str:
 
 
 def throughput_rows(data: dict[str, Any]) -> list[list[str]]:
-    """Give a row for each operation that there was: name, requests, IOPS, throughput, latencies in microseconds."""
+    """Return a row for each operation that there was: name, requests, IOPS, throughput, latencies in microseconds."""
     rows = []
     for name in OPERATIONS:
         op = data[name]
@@ -48,7 +48,7 @@ def throughput_rows(data: dict[str, Any]) -> list[list[str]]:
 
 
 def facts(data: dict[str, Any]) -> list[tuple[str, str]]:
-    """Give what a table says beside throughput: amplification, wear, utilisation."""
+    """Return the rows of a report beside throughput: amplification, wear, utilisation."""
     busy, found = data["utilisation"], list[tuple[str, str]]()
     if data["all"]["failed"]:
         found.append(("failed requests", f"{data['all']['failed']:,}"))
@@ -56,7 +56,7 @@ def facts(data: dict[str, Any]) -> list[tuple[str, str]]:
     if management is not None and management["write_amplification"] is not None:
         wear = management["wear"]
         found.append(("write amplification", f"{management['write_amplification']:.3f}"))
-        found.append(("erases a block", f"{wear['mean']:.2f} ({wear['min']} to {wear['max']})"))
+        found.append(("erases per block", f"{wear['mean']:.2f} ({wear['min']} to {wear['max']})"))
     if management is not None and management["map_misses"]:
         share = management["map_hits"] / (management["map_hits"] + management["map_misses"])
         found.append(("map entries in the cache", f"{share:.1%}"))
@@ -76,7 +76,7 @@ def facts(data: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def energy_rows(data: dict[str, Any]) -> list[tuple[str, float, float]]:
-    """Give the parts that took energy, most first: name, joules, share of the device's."""
+    """Return the parts that took energy, most first: name, joules, share of the device's."""
     energy = data["energy"]
     whole = energy["device_j"] or 1.0
     names = {
@@ -100,7 +100,7 @@ def energy_rows(data: dict[str, Any]) -> list[tuple[str, float, float]]:
 
 
 def promise_rows(data: dict[str, Any]) -> list[tuple[str, str, str, str]]:
-    """Give what a data sheet promises for such a workload: what, here, there, the difference."""
+    """Return the data sheet's figures for such a workload: name, measured, promised, difference."""
     rows = []
     for promise in data["promises"]:
         unit = promise["unit"]

@@ -21,7 +21,7 @@ _BAR_PX = 120
 
 
 class Report(Mapping[str, Any]):
-    """What came out of a run: time, throughput, percentiles, energy by part, write amplification, utilisation, wear.
+    """The report of a run: time, throughput, percentiles, energy by part, write amplification, utilisation, wear.
 
     A mapping of dotted keys to numbers: ``report["read.latency.p99_us"]``. ``str(report)`` is a table.
 

@@ -1,11 +1,11 @@
 r"""NVMe: typed commands for a store, as a host that speaks NVMe submits them.
 
-A command here becomes the 64-byte submission entry that any host would send, and :meth:`Controller.submit` gives back
-what the 16-byte completion entry says. A namespace is the one-dimensional array ``ns/<nsid>`` of logical blocks; the
+A command becomes the 64-byte submission entry that any host would send, and :meth:`Controller.submit` returns the
+content of the 16-byte completion entry. A namespace is the one-dimensional array ``ns/<nsid>`` of logical blocks; the
 N-D commands of the NDS paper open views of any array and move one sub-block by one command. Formats, opcodes and status
 codes: ``docs/reference/nvme.md``.
 
-What is not here: queues, doorbells and admin commands, which belong to a transport. To read and write arrays from
+Queues, doorbells and admin commands belong to a transport and are not here. To read and write arrays from
 Python, use :class:`nandarray.Array`.
 
 Examples
@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nandarray import _nandarray
 from nandarray.errors import InvalidError
 from nandarray.nvme.commands import (
     ALL,
@@ -146,9 +147,9 @@ class Controller:
         Raises
         ------
         InvalidError
-            The command cannot be said on the wire, or the memory cannot be used. What a device refuses is a status.
+            The command cannot be said on the wire, or the memory cannot be used. A refusal of the device is a status.
         """
-        entry, payload, page = command.encode(), command.payload(), command.page()
+        entry, payload, page = _nandarray.nvme_encode(command)
         if payload is not None:
             if data is not None:
                 raise InvalidError(f"{type(command).__name__} brings its own data")

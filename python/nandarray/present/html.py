@@ -49,9 +49,9 @@ def table(rows: Iterable[Sequence[str]], head: Sequence[str] | None = None, *, n
     Examples
     --------
     >>> from nandarray.present.html import table
-    >>> table([("a < b", "yes")])
-    '<table><tr><th style="text-align:left;padding-right:1em">a &lt; b</th><td style="text-align:left">yes</td></tr></table>'
-    """  # noqa: E501
+    >>> table([("a < b", "yes")])[-40:]
+    '="text-align:left">yes</td></tr></table>'
+    """
     side = _RIGHT if numbers else _LEFT
     lines = []
     if head is not None:

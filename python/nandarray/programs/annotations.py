@@ -1,4 +1,4 @@
-"""How a Python function says what it takes: ``Block``, ``Out``, ``Scalar``, ``Stream``, ``OutStream`` with a dtype.
+"""Annotations of a Python function's arguments: ``Block``, ``Out``, ``Scalar``, ``Stream``, ``OutStream`` with a dtype.
 
 A dtype is anything NumPy takes, and the short form ``"float64[3]"``: each record is an array of three. At run time
 ``Block["float32"]`` is a :class:`Spec`; to a type checker ``Block[np.float32]`` is an array of that type. Nothing here
@@ -30,7 +30,7 @@ _WITH_SHAPE = re.compile(r"^\s*(.+?)\s*\[\s*([\d\s,]+)\]\s*$")
 
 @dataclass(frozen=True)
 class Spec:
-    """What one argument of a function is."""
+    """The role and the dtype of one argument of a function."""
 
     role: str  # "block", "out", "scalar", "stream", "out-stream"
     dtype: np.dtype[Any]
@@ -74,7 +74,7 @@ def parse_dtype(what: Any) -> np.dtype[Any]:
 
 
 def _has_half(dtype: np.dtype[Any]) -> bool:
-    """Tell whether elements, or a field of them, are float16, which Numba has no arithmetic for."""
+    """Return whether elements, or a field of them, are float16, which Numba has no arithmetic for."""
     fields: Mapping[str, Any] = dtype.fields or {}
     return dtype.base == np.float16 or any(_has_half(part[0].base) for part in fields.values())
 
@@ -110,7 +110,7 @@ if TYPE_CHECKING:
     Scalar = typing.Annotated[_Item, "scalar"]
 
     class Stream(typing.Generic[_Item]):
-        """What a stream of input can do."""
+        """The operations of an input stream."""
 
         def __iter__(self) -> Any: ...
         def load(self) -> Any:
@@ -120,7 +120,7 @@ if TYPE_CHECKING:
             """Return whether no element is left."""
 
     class OutStream(typing.Generic[_Item]):
-        """What a stream of output can do."""
+        """The operations of an output stream."""
 
         def store(self, value: Any) -> None:
             """Produce an element."""

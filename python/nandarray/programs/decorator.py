@@ -30,9 +30,9 @@ class _ProgramDecorator:
         A class with functions ``init(state)``, ``step(state, x)`` or ``block(state, x)``, ``merge(state, other)`` and
         ``result(state)``; ``init`` and ``result`` may be left out: a state starts as zeros, and is the result itself.
 
-    What a function may use is what Numba compiles without a heap: numbers, arrays that it is given, tuples, ``math``,
+    A function may use all that Numba compiles without a heap: numbers, arrays that it is given, tuples, ``math``,
     NumPy's functions of single numbers, ``sum``, ``min``, ``max`` of arrays, other functions under ``@numba.njit``.
-    Global names are constants. It is compiled when something of the program is first asked for.
+    Global names are constants. It is compiled when the program is first used.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What is in a program's ELF: segments, symbols, sections, lines, metadata; and whether it can run here at all.
+"""Reading of a program's ELF: segments, symbols, sections, lines, metadata; and whether it can run here at all.
 
 Reading is done by ``pyelftools``. The checks are those that need no processor: the file's kind, its place in memory,
 the extensions it names. Nothing here changes an ELF.
@@ -58,7 +58,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Location:
-    """What an address of a program belongs to: a symbol and the distance to it, and the source line if it is known."""
+    """The place of an address in a program: a symbol and the distance to it, and the source line if it is known."""
 
     address: int
     symbol: str | None
@@ -99,14 +99,14 @@ class Image:
 
     @property
     def essentials(self) -> dict[str, Any]:
-        """What making a program of it needs, as JSON has it: metadata, entry points, where the last segment ends."""
+        """The parts that a program needs, as JSON: metadata, entry points, the end of the last segment."""
         defined = {one.name for one in self.symbols} & set(abi.ENTRIES)
         end = max(address + size for address, size, _, _ in self.segments)
         text = self.metadata.decode("utf-8", "surrogateescape")
         return {"metadata": text, "entries": sorted(defined), "end": end}
 
     def locate(self, address: int) -> Location:
-        """Say what an address belongs to.
+        """Return the symbol and the line of an address.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ def defined_functions(elf: bytes) -> list[str]:
 
 
 def lines_of(elf: bytes, address: int) -> tuple[str, int] | None:
-    """Say which line of source an address of any ELF file belongs to.
+    """Return the source line of an address of any ELF file.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ def _symbols(file: Any) -> list[Symbol]:
 
 
 def _isa(file: Any) -> str:
-    """Give the architecture that the compiler noted; without a note, what the header's flags tell."""
+    """Return the architecture that the compiler noted; without a note, what the header's flags tell."""
     noted = file.get_section_by_name(".riscv.attributes")
     if noted is not None:
         for part in noted.iter_subsections():

@@ -1,4 +1,4 @@
-"""What programs in Python look like: functions over blocks or streams, and over single elements; options.
+"""Forms of programs in Python: functions over blocks or streams, and over single elements; options.
 
 Four forms: a function over whole blocks or streams, with annotations; and three over single elements, ``map``,
 ``filter`` and ``reduce``. This module reads functions and options into a :class:`Form` and says what is wrong with
@@ -36,7 +36,7 @@ __all__ = [
 #: Options that go into the metadata, and those that Numba takes.
 SIZES = ("memory_bytes", "scratchpad_bytes")
 OPTIONS = ("fastmath", "boundscheck")
-#: What calls such as ``map_blocks`` may say of the function that they compile; their other options are of the run.
+#: Options of calls such as ``map_blocks`` for compiling their function; the others are for the run.
 COMPILED = ("trusted", "boundscheck")
 
 
@@ -252,7 +252,7 @@ def boxes_form(
 def _pair(
     function: Callable[..., Any], scalars: Mapping[str, Any] | None
 ) -> tuple[tuple[str, ...], dict[str, Any], str]:
-    """Give a function's parameters, its numbers, and which parameter is the element."""
+    """Return a function's parameters, its numbers, and which parameter is the element."""
     _plain(function)
     names = parameters(function)
     numbers = _scalars(scalars, names, function)
@@ -313,7 +313,7 @@ def _plain(function: Any) -> None:
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
-    """Give the names of a function's parameters."""
+    """Return the names of a function's parameters."""
     return list(inspect.signature(function).parameters)
 
 
@@ -336,5 +336,5 @@ def _inputs(inputs: Any, names: list[str], function: Callable[..., Any]) -> list
 
 
 def _is_fields(inputs: Sequence[Any]) -> bool:
-    """Say whether this is a list of fields, which NumPy takes for one dtype."""
+    """Return whether this is a list of fields, which NumPy takes for one dtype."""
     return bool(inputs) and all(isinstance(one, tuple) for one in inputs)

@@ -44,5 +44,8 @@ class Operand:
         """Type of the elements."""
         raise NotImplementedError
 
+    def __getitem__(self, key: Any) -> Any:
+        raise NotImplementedError
+
     def _origin(self) -> Origin:
         raise NotImplementedError

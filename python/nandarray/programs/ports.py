@@ -1,4 +1,4 @@
-"""What goes into programs and comes out of them: boxes of arrays, arrays in memory, numbers, targets.
+"""Inputs and outputs of programs: boxes of arrays, arrays in memory, numbers, targets.
 
 Here inputs and targets are matched with a program's ports, and numbers become bit patterns. Running is done in
 :mod:`nandarray.programs.run`; programs that feed each other are :mod:`nandarray.programs.step`.
@@ -115,29 +115,29 @@ class Boxed:
         return tuple(made)
 
     def native(self) -> tuple[Any, ...]:
-        """Give what the native command takes for it."""
+        """Return the box as the native command takes it."""
         box = self.array._space, self.start, self.step, self.lengths, self.view
         return box if self.tiles is None else (box, self.tiles)
 
 
 def dtype_of(given: Any) -> np.dtype[Any]:
-    """Give the dtype of an input's elements."""
+    """Return the dtype of an input's elements."""
     return np.dtype(given.array.dtype if isinstance(given, Box) else given.dtype)
 
 
 def is_stored(given: Any) -> bool:
-    """Say whether this is an array of a store, a view, a field, or a box of one."""
+    """Return whether this is an array of a store, a view, a field, or a box of one."""
     return isinstance(given, Box | Operand)
 
 
 def is_field(given: Any) -> bool:
-    """Say whether this is a field of records, or a box of one."""
+    """Return whether this is a field of records, or a box of one."""
     operand = given.array if isinstance(given, Box) else given
     return isinstance(operand, Operand) and operand._origin().field is not None
 
 
 def counted(inputs: Sequence[Any], metadata: Mapping[str, Any]) -> Sequence[Any]:
-    """Give the inputs, as many as the program takes."""
+    """Return the inputs, as many as the program takes."""
     wanted = metadata["inputs"]
     if len(inputs) != len(wanted):
         names = ", ".join(one["name"] for one in wanted)
@@ -169,7 +169,7 @@ def matched(dtype: np.dtype[Any], port: Mapping[str, Any], where: str = "") -> N
 
 
 def scalar_bits(given: Mapping[str, Any], metadata: Mapping[str, Any]) -> list[int]:
-    """Give a program's scalars as bit patterns, in its order."""
+    """Return a program's scalars as bit patterns, in its order."""
     unknown = sorted(set(given) - {one["name"] for one in metadata["scalars"]})
     if unknown:
         names = ", ".join(one["name"] for one in metadata["scalars"]) or "none"
@@ -197,7 +197,7 @@ def at_least_one(**numbers: Any) -> None:
 
 
 def bits(value: Any, port: Mapping[str, Any]) -> int:
-    """Give a scalar as the 64 bits that the argument block has.
+    """Return a scalar as the 64 bits that the argument block has.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def bits(value: Any, port: Mapping[str, Any]) -> int:
 
 
 def target(given: Any, port: Mapping[str, Any]) -> Boxed:
-    """Give the box that an output goes into.
+    """Return the box that an output goes into.
 
     Parameters
     ----------

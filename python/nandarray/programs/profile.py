@@ -1,8 +1,8 @@
-"""Where a program's instructions go: counted by the interpreter, told by function, source line, class and block.
+"""Profiles: a program's instructions, counted by the interpreter, by function, source line, class and block.
 
-:func:`profile` runs a program beside the data as :func:`nandarray.offload` does, on harts that count. What is counted
-are instructions: the same on every machine and however many cores there are. How long they take is not told here.
-Nothing is printed: ``nandarray program profile`` does that.
+:func:`profile` runs a program beside the data as :func:`nandarray.offload` does, on harts that count instructions. The
+counts are the same on every machine and for any number of cores; they say nothing of time. Printing is left to
+``nandarray program profile``.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class BlockCount:
 
 @dataclass(frozen=True)
 class Profile:
-    """What was counted of a run.
+    """The counts of a run.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class Profile:
         return dict(_ordered(counts))
 
     def _texts(self) -> dict[str, list[str]]:
-        """Give the lines of the program's own source by the name of its file; of others nothing is known."""
+        """Return the lines of the program's own source by the name of its file; of others nothing is known."""
         source = self.program.source
         if source is None or self.program.function is not None:
             return {}

@@ -23,7 +23,6 @@ from nandarray.present.html import folded, table
 from nandarray.programs import abi
 from nandarray.programs.compile import scratch, zig
 from nandarray.programs.compile.cache import Cache, digest, write_whole
-from nandarray.programs.compile.functions import build
 from nandarray.programs.compile.linking import link
 from nandarray.programs.compile.native import Recipe
 from nandarray.programs.elf import Image, Location, Section, Symbol, defined_functions, fits, read
@@ -243,7 +242,7 @@ class Program:
         return cls._make(raw)
 
     def on(self, *inputs: Any, **scalars: Any) -> Step:
-        """Give the program its inputs; what comes of that can be run, or be an input of another program.
+        """Return the program with its inputs as a step, which can be run or be an input of another program.
 
         Parameters
         ----------
@@ -288,7 +287,7 @@ class Program:
 
     @property
     def name(self) -> str:
-        """What the program calls itself."""
+        """The program's name, from its metadata."""
         return str(self._metadata["name"])
 
     @property
@@ -338,7 +337,7 @@ class Program:
 
     @property
     def warnings(self) -> str:
-        """What the compiler remarked."""
+        """The compiler's warnings."""
         return self._warnings
 
     @property
@@ -351,7 +350,7 @@ class Program:
         return self._trusted
 
     def locate(self, address: int) -> Location:
-        """Say which function and source line an address belongs to.
+        """Return the function and the source line of an address.
 
         Parameters
         ----------
@@ -434,6 +433,8 @@ class PythonProgram(Program):
             return self._source
         with self._lock:
             if not self._ready():
+                from nandarray.programs.compile.functions import build
+
                 raw, known = build(self._form)
                 functions = self._form.functions
                 made = Program._make(

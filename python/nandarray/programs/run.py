@@ -2,7 +2,7 @@
 
 :func:`offload` is what :meth:`nandarray.Array.offload` and :meth:`nandarray.Step.run` call. The native command fetches
 boxes task by task, runs the programs on all cores, and gives outputs in the order of the data. Here steps are put in
-order, and bytes become arrays. The run is in a thread of its own, so that Ctrl-C ends it and progress can be told.
+order, and bytes become arrays. The run is in a thread of its own, so that Ctrl-C ends it and progress can be reported.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Progress = Callable[[int, int, int], object]
 
 @dataclass(frozen=True)
 class StepAccount:
-    """What one program of a run took.
+    """The account of one program of a run.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class StepAccount:
     bytes_out : int
         Of its outputs, wherever they went to.
     instructions : int
-        Executed by the cores; 0 in native form, where nobody counts them.
+        Executed by the cores; 0 in native form, where they are not counted.
     form : {"interpreted", "translated", "native"}
         How the program was executed.
     """
@@ -95,7 +95,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Account:
-    """What a run took.
+    """The account of a run: tasks, bytes, instructions, time.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class Account:
     bytes_out : int
         Given back, or written.
     instructions : int
-        Executed by the cores; 0 in native form, where nobody counts them.
+        Executed by the cores; 0 in native form, where they are not counted.
     seconds : float
         Of this machine.
     form : {"interpreted", "translated", "native", "mixed"}
@@ -132,7 +132,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Offloaded:
-    """What a program gave.
+    """The outputs of a run, and its account.
 
     Attributes
     ----------
@@ -156,7 +156,7 @@ class Offloaded:
 
 @dataclass(frozen=True)
 class _AskedStage:
-    """What the native command is told of a program; it reads these attributes."""
+    """A stage of the native command; it reads these attributes."""
 
     program: int
     form: str
@@ -170,7 +170,7 @@ class _AskedStage:
 
 @dataclass(frozen=True)
 class _Asked:
-    """What the native command is asked for; it reads these attributes."""
+    """The request to the native command; it reads these attributes."""
 
     stages: list[_AskedStage]
     threads: int
@@ -201,8 +201,8 @@ def offload(
     inputs : sequence, optional
         For each input of a :class:`Program` an :class:`Array`, a :class:`View`, a :class:`Box` of one, a step, or
         something in memory (``numpy.asarray``). One input or target at least is of a store. Elements come in C order.
-        What is in memory is borrowed, not copied, if it is contiguous: leave it as it is until the run has ended. If
-        another thread writes to it meanwhile, the values that programs see, and so results, are unspecified.
+        Contiguous memory is borrowed, not copied: leave it as it is until the run has ended. If another thread writes
+        to it meanwhile, the values that programs see, and so results, are unspecified.
     scalars : mapping, optional
         Numbers by name; those left out have the program's defaults.
     out : Array, View, Box or mapping of them by output, optional
@@ -247,7 +247,7 @@ def offload(
     ports.at_least_one(threads=threads, hold_bytes=hold_bytes, task_bytes=task_bytes, instructions=instructions)
     run = _Run(in_order(roots))
     native = run.store(targets)
-    # A modelled device counts instructions, which nobody does in native form.
+    # A modelled device counts instructions, which the native form does not.
     common["counted"] = native.clock is not None
     watch = _watch or _nandarray.Watch()
     numbers: dict[Program, int] = {}
@@ -295,7 +295,7 @@ def _metadata(program: Program) -> bytes:
 
 
 def shape_of(output: Output) -> tuple[int, ...] | None:
-    """Give the shape of an output that has an element for each one of an array, before it is run.
+    """Return the shape of an output that has an element for each one of an array, before it is run.
 
     Parameters
     ----------
@@ -350,17 +350,17 @@ class _Run:
                     self.shapes[id(step), number] = shape
 
     def store(self, targets: Mapping[str, Boxed]) -> Any:
-        """Give the native store that has the arrays."""
+        """Return the native store that has the arrays."""
         for boxes in (*self._boxes.values(), targets.values()):
             for box in boxes:
                 if box:
-                    return box.array.store._native
+                    return box.array.store._engine
         raise InvalidError("no input is an array of a store, nor is where outputs go; a program runs beside one")
 
     def asked(
         self, step: Step, number: int, outputs: Mapping[tuple[int, int], Boxed | None], settings: Mapping[str, Any]
     ) -> _AskedStage:
-        """Give what the native command is told of a step."""
+        """Return a step as a stage of the native command."""
         inputs: list[Any] = []
         for given, box in zip(step.inputs, self._boxes[id(step)], strict=True):
             if isinstance(given, Output):
@@ -377,7 +377,7 @@ class _Run:
 
 
 def _lent(given: _Array) -> _Array:
-    """Give an array's bytes where they lie: the native command borrows them for the run, and this keeps them."""
+    """Return an array's bytes where they lie: the native command borrows them for the run, and this keeps them."""
     if given.nbytes == 0:
         return np.empty(0, np.uint8)
     return np.ascontiguousarray(given).reshape(-1).view(np.uint8)
@@ -388,7 +388,7 @@ def _wanted(
     inputs: Sequence[Any] | None,
     scalars: Mapping[str, Any] | None,
 ) -> tuple[list[Step], dict[str, Output]]:
-    """Give the steps and the outputs that are asked for, these by name."""
+    """Return the steps and the requested outputs, these by name."""
     if isinstance(program, Program):
         program = Step(program, () if inputs is None else inputs, scalars)
     elif (inputs is not None or scalars is not None) and isinstance(program, Step | Output | Mapping):
@@ -422,7 +422,7 @@ def _targets(out: Any, wanted: Mapping[str, Output]) -> dict[str, Boxed]:
 
 
 def _shaped(got: _Array, port: Mapping[str, Any], shape: Sequence[int] | None) -> Any:
-    """Give an output as an array: of its array's shape if it has an element for each of that one's."""
+    """Return an output as an array: of its array's shape if it has an element for each of that one's."""
     flat = got.view(abi.record(port["dtype"], port["name"]))
     if port["phase"] == "end":
         return flat[0] if port["bound"]["fixed"] == flat.dtype.itemsize and len(flat) == 1 else flat
@@ -432,7 +432,7 @@ def _shaped(got: _Array, port: Mapping[str, Any], shape: Sequence[int] | None) -
 
 
 def _located(error: ProgramFailedError, steps: Sequence[Step]) -> ProgramFailedError:
-    """Give the error with what the program's notes say of it: what a status means, the line where it failed."""
+    """Return the error with what the program's notes say of it: what a status means, the line where it failed."""
     if error.stage is None:
         return error
     program = steps[error.stage].program

@@ -25,8 +25,7 @@ __all__ = ["FieldStep", "Output", "Step", "in_order", "source"]
 class Step:
     """A program with its inputs, to be run beside the data.
 
-    Made by :meth:`nandarray.Program.on`. What it gives can be an input of another; ``step["name"]`` is one of several
-    outputs.
+    Made by :meth:`nandarray.Program.on`. Its outputs can be inputs of another; ``step["name"]`` is one of several.
 
     Parameters
     ----------
@@ -61,16 +60,16 @@ class Step:
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """What it was given: arrays, views, boxes, :class:`Output` of other steps, NumPy arrays."""
+        """The inputs: arrays, views, boxes, :class:`Output` of other steps, NumPy arrays."""
         return self._inputs
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What :meth:`using` said."""
+        """The settings made by :meth:`using`."""
         return dict(self._settings)
 
     def using(self, *, form: str | None = None, task_bytes: int | None = None, instructions: int | None = None) -> Step:
-        """Give the same step with settings of its own, which count before those of the run.
+        """Return the same step with settings of its own, which count before those of the run.
 
         Parameters
         ----------
@@ -184,7 +183,7 @@ class Output:
 
 
 def source(step: Step | Output) -> Output:
-    """Give the output that is meant: the only one of a step.
+    """Return an output: the only one of a step, or the given one.
 
     Parameters
     ----------
@@ -212,7 +211,7 @@ def source(step: Step | Output) -> Output:
 
 
 def in_order(roots: Sequence[Step]) -> list[Step]:
-    """Give steps and those that they need, each once, those first that give inputs to others.
+    """Return steps and those that they need, each once, producers before consumers.
 
     Parameters
     ----------
@@ -240,7 +239,7 @@ def in_order(roots: Sequence[Step]) -> list[Step]:
 
 
 def _checked(given: Any, port: Mapping[str, Any]) -> Any:
-    """Give an input as it is kept, if it fits the port; a field is the output of a step that takes it out."""
+    """Return an input as it is kept, if it fits the port; a field is the output of a step that takes it out."""
     if ports.is_field(given):
         from nandarray.programs.fields import field_step
 

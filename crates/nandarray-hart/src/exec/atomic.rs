@@ -1,17 +1,16 @@
 //! Atomic memory operations. One hart, so each is a load and a store; `aq` and `rl` order nothing.
 //!
-//! A reservation is an address and what was there: `sc` succeeds if nothing else is there now. Addresses must be
-//! aligned.
+//! A reservation is an address and its value: `sc` succeeds if the value is unchanged. Addresses must be aligned.
 
-use super::{Env, Exit, Flow, Slot, State, handlers, next, operands};
-use crate::protect::Access;
+use super::{Env, Exit, Flow, HartState, StepSlot, handlers, next, operands};
+use crate::access::AccessKind;
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
 /// The value of `N` bytes at `address`, sign-extended; or how the step ends.
 fn load<X: Xlen, const N: usize>(
-    step: *const Slot<X>,
-    s: &mut State<X>,
+    step: *const StepSlot<X>,
+    s: &mut HartState<X>,
     e: &mut Env<'_, '_>,
     address: u64,
     loads: bool,
@@ -19,7 +18,7 @@ fn load<X: Xlen, const N: usize>(
     if !address.is_multiple_of(N as u64) {
         return Err(s.trap(step, if loads { Cause::LoadMisaligned } else { Cause::StoreMisaligned }, address));
     }
-    let access = if loads { Access::Load } else { Access::Store };
+    let access = if loads { AccessKind::Load } else { AccessKind::Store };
     let allowed = if loads { Ok(()) } else { e.spans.may_store(address, N) };
     let bytes = match allowed.and_then(|()| e.spans.load::<N>(address)) {
         Ok(bytes) => bytes,
@@ -33,15 +32,15 @@ fn load<X: Xlen, const N: usize>(
 
 /// Store the low `N` bytes of `value`; or how the step ends.
 fn store<X: Xlen, const N: usize>(
-    step: *const Slot<X>,
-    s: &mut State<X>,
+    step: *const StepSlot<X>,
+    s: &mut HartState<X>,
     e: &mut Env<'_, '_>,
     address: u64,
     value: u64,
 ) -> Result<(), Flow> {
     let bytes = value.to_le_bytes();
     let low: [u8; N] = std::array::from_fn(|i| bytes[i]);
-    e.spans.store(address, low).map_err(|fault| s.trap(step, fault.cause(Access::Store), fault.address))
+    e.spans.store(address, low).map_err(|fault| s.trap(step, fault.cause(AccessKind::Store), fault.address))
 }
 
 macro_rules! amos {

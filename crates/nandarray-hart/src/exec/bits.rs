@@ -4,7 +4,7 @@ use super::int::{effects, immediates, registers, word};
 use super::{handlers, next, operands};
 use crate::xlen::Xlen;
 
-/// Where a register's single bit stands.
+/// A single bit of a register, by its index.
 fn bit<X: Xlen>(index: u64) -> u64 {
     1 << (index & u64::from(X::BITS - 1))
 }

@@ -1,13 +1,13 @@
 //! Jumps, branches, and what a block ends with.
 
-use super::{Exit, JUMP, NEXT, RECENT, State, Step, TAKEN, enter, follow, handlers, operands};
+use super::{Exit, HartState, JUMP, NEXT, RECENT, Step, TAKEN, enter, follow, handlers, operands};
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
 /// A branch, apart from where it goes.
 pub(super) trait Condition {
     /// Whether it is taken.
-    fn holds<X: Xlen>(o: &Step<X>, s: &State<X>) -> bool;
+    fn holds<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> bool;
 }
 
 /// Branches: taken if the comparison holds.
@@ -20,7 +20,7 @@ macro_rules! branches {
 
             impl Condition for $name {
                 #[inline(always)]
-                fn holds<X: Xlen>(o: &Step<X>, s: &State<X>) -> bool {
+                fn holds<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> bool {
                     let ($a, $b) = (s.x[o.rs1 as usize], s.x[o.rs2 as usize]);
                     $holds
                 }

@@ -2,14 +2,14 @@
 
 use super::float::{get, nearest, put, rounding};
 use super::{handlers, next, operands, otherwise};
-use crate::float::{self, Double, Format, NX, Rounding, Single};
+use crate::float::{self, Double, FloatFormat, NX, Rounding, Single};
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
 /// Numbers to integers. The common case is a cast towards zero of a number that fits.
 macro_rules! to_integers {
     ($($name:ident $exact:ident $int:ident ($value:ident) $register:expr;)*) => { handlers! {$(
-        fn $name<F: Format>(step, s, e) {
+        fn $name<F: FloatFormat>(step, s, e) {
             let o = operands!(step);
             if o.imm == 1 {
                 let number = F::to_f64(get::<X, F>(s, o.rs1));
@@ -28,7 +28,7 @@ macro_rules! to_integers {
             otherwise!($exact::<X, F>, step, s, e)
         }
         #[inline(never)]
-        fn $exact<F: Format>(step, s, e) {
+        fn $exact<F: FloatFormat>(step, s, e) {
             let o = operands!(step);
             let Some(mode) = rounding(s, o.imm) else { return s.trap(step, Cause::IllegalInstruction, 0) };
             let (low, high) = (i128::from($int::MIN), i128::from($int::MAX));
@@ -49,10 +49,10 @@ to_integers! {
 /// Integers to numbers.
 macro_rules! from_integers {
     ($($name:ident $exact:ident $int:ident;)*) => { handlers! {$(
-        fn $name<F: Format>(step, s, e) {
+        fn $name<F: FloatFormat>(step, s, e) {
             let o = operands!(step);
             let value = X::unsigned(s.x[o.rs1 as usize]) as $int;
-            // What the significand holds is exact in any mode.
+            // Integers that fit the significand are exact in any mode.
             if i128::from(value).unsigned_abs() < 1 << F::FRACTION {
                 put::<X, F>(s, o.rd, F::of_small(value as i64));
                 next!(step, s, e)
@@ -60,7 +60,7 @@ macro_rules! from_integers {
             otherwise!($exact::<X, F>, step, s, e)
         }
         #[inline(never)]
-        fn $exact<F: Format>(step, s, e) {
+        fn $exact<F: FloatFormat>(step, s, e) {
             let o = operands!(step);
             let Some(mode) = rounding(s, o.imm) else { return s.trap(step, Cause::IllegalInstruction, 0) };
             let value = X::unsigned(s.x[o.rs1 as usize]) as $int;
@@ -131,7 +131,7 @@ handlers! {
         s.f[o.rd as usize & 31] = X::unsigned(s.x[o.rs1 as usize]);
         next!(step, s, e)
     }
-    fn classify<F: Format>(step, s, e) {
+    fn classify<F: FloatFormat>(step, s, e) {
         let o = operands!(step);
         s.x[o.rd as usize] = X::word(float::classify::<F>(get::<X, F>(s, o.rs1)));
         next!(step, s, e)

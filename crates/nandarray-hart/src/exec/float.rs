@@ -1,35 +1,35 @@
 //! Floating-point arithmetic: the host's where it is certain to agree, the exact one otherwise.
 
-use super::{State, handlers, next, operands, otherwise};
-use crate::float::{self, Format, Relation, Rounding};
+use super::{HartState, handlers, next, operands, otherwise};
+use crate::float::{self, FloatFormat, Relation, Rounding};
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
 /// The rounding mode of an instruction; none if `frm` holds none.
-pub(super) fn rounding<X: Xlen>(s: &State<X>, field: i32) -> Option<Rounding> {
+pub(super) fn rounding<X: Xlen>(s: &HartState<X>, field: i32) -> Option<Rounding> {
     Rounding::from_number(if field == 7 { s.frm } else { field as u8 })
 }
 
 /// Whether the mode is to nearest, ties to even.
 #[inline(always)]
-pub(super) fn nearest<X: Xlen>(s: &State<X>, field: i32) -> bool {
+pub(super) fn nearest<X: Xlen>(s: &HartState<X>, field: i32) -> bool {
     s.nearest >> (field & 7) & 1 != 0
 }
 
 #[inline(always)]
-pub(super) fn get<X: Xlen, F: Format>(s: &State<X>, register: u8) -> u64 {
+pub(super) fn get<X: Xlen, F: FloatFormat>(s: &HartState<X>, register: u8) -> u64 {
     F::from_register(s.f[register as usize & 31])
 }
 
 #[inline(always)]
-pub(super) fn put<X: Xlen, F: Format>(s: &mut State<X>, register: u8, bits: u64) {
+pub(super) fn put<X: Xlen, F: FloatFormat>(s: &mut HartState<X>, register: u8, bits: u64) {
     s.f[register as usize & 31] = F::to_register(bits);
 }
 
 /// Rounded operations of two operands: the host's, and the exact one.
 macro_rules! rounded {
     ($($name:ident $exact:ident $operation:ident ($($source:ident),*);)*) => { handlers! {$(
-        fn $name<F: Format>(step, s, e) {
+        fn $name<F: FloatFormat>(step, s, e) {
             let o = operands!(step);
             if nearest(s, o.imm) {
                 if let Some(bits) = F::$operation($(get::<X, F>(s, o.$source),)* &mut s.fflags) {
@@ -40,7 +40,7 @@ macro_rules! rounded {
             otherwise!($exact::<X, F>, step, s, e)
         }
         #[inline(never)]
-        fn $exact<F: Format>(step, s, e) {
+        fn $exact<F: FloatFormat>(step, s, e) {
             let o = operands!(step);
             let Some(mode) = rounding(s, o.imm) else { return s.trap(step, Cause::IllegalInstruction, 0) };
             let bits = float::$operation::<F>($(get::<X, F>(s, o.$source),)* mode, &mut s.fflags);
@@ -61,7 +61,7 @@ rounded! {
 /// Fused operations: the signs of the product and of the addend are turned before.
 macro_rules! fused {
     ($($name:ident $exact:ident $product:literal $addend:literal;)*) => { handlers! {$(
-        fn $name<F: Format>(step, s, e) {
+        fn $name<F: FloatFormat>(step, s, e) {
             let o = operands!(step);
             if nearest(s, o.imm) {
                 let a = get::<X, F>(s, o.rs1) ^ if $product { F::SIGN } else { 0 };
@@ -74,7 +74,7 @@ macro_rules! fused {
             otherwise!($exact::<X, F>, step, s, e)
         }
         #[inline(never)]
-        fn $exact<F: Format>(step, s, e) {
+        fn $exact<F: FloatFormat>(step, s, e) {
             let o = operands!(step);
             let Some(mode) = rounding(s, o.imm) else { return s.trap(step, Cause::IllegalInstruction, 0) };
             let a = get::<X, F>(s, o.rs1) ^ if $product { F::SIGN } else { 0 };
@@ -96,7 +96,7 @@ fused! {
 /// Operations that neither round nor look at flags beyond "invalid".
 macro_rules! plain {
     ($($name:ident ($a:ident, $b:ident, $flags:ident) $value:expr;)*) => { handlers! {$(
-        fn $name<F: Format>(step, s, e) {
+        fn $name<F: FloatFormat>(step, s, e) {
             let o = operands!(step);
             let ($a, $b) = (get::<X, F>(s, o.rs1), get::<X, F>(s, o.rs2));
             let $flags = &mut s.fflags;
@@ -117,7 +117,7 @@ plain! {
 
 macro_rules! compares {
     ($($name:ident $relation:ident;)*) => { handlers! {$(
-        fn $name<F: Format>(step, s, e) {
+        fn $name<F: FloatFormat>(step, s, e) {
             let o = operands!(step);
             let (a, b) = (get::<X, F>(s, o.rs1), get::<X, F>(s, o.rs2));
             let holds = float::compare::<F>(Relation::$relation, a, b, &mut s.fflags);

@@ -1,20 +1,22 @@
-//! Joining two instructions into one step, where the pair is frequent.
+//! Fusing two instructions into one step, for frequent pairs.
 //!
 //! The first step of the pair does the work of both and goes on behind the second; the second step stays where it is,
 //! so that steps and instructions keep their correspondence, and an access that is not in the main region is executed
-//! by its own step. Which pairs: those that made up a percent or more of the instructions of the tests' programs, and
-//! their like.
+//! by its own step. The pairs are those that made up a percent or more of the instructions of the tests' programs, and
+//! similar ones.
 
 use super::control::{self, Condition};
 use super::int::{self, Effect};
-use super::mem::{self, Access};
-use super::{Env, Flow, Handler, NEXT, Slot, State, Step, TAKEN, bits, enter, follow, next, operands, otherwise};
-use crate::isa::{Code, Op};
+use super::mem::{self, MemoryInstruction};
+use super::{
+    Env, Flow, Handler, HartState, NEXT, Step, StepSlot, TAKEN, bits, enter, follow, next, operands, otherwise,
+};
+use crate::isa::{Code, Instruction};
 use crate::xlen::Xlen;
 
-/// Join what can be joined in the steps of one block, from its end: a branch is joined first. What is `alone` is not
-/// joined.
-pub(super) fn fuse<X: Xlen>(ops: &[Op], steps: &mut [Step<X>], alone: impl Fn(&Op) -> bool) {
+/// Fuses the pairs in the steps of one block, from its end: a branch is fused first. Instructions that are `alone` are
+/// not fused.
+pub(super) fn fuse<X: Xlen>(ops: &[Instruction], steps: &mut [Step<X>], alone: impl Fn(&Instruction) -> bool) {
     let mut behind = ops.len();
     while behind >= 2 {
         let (first, second) = (&ops[behind - 2], &ops[behind - 1]);
@@ -29,10 +31,14 @@ pub(super) fn fuse<X: Xlen>(ops: &[Op], steps: &mut [Step<X>], alone: impl Fn(&O
 
 /// A function for two instructions, generic over them: the first at `$step`, the second at `$second`.
 macro_rules! joined {
-    ($(fn $name:ident<$a:ident: $first:ident, $b:ident: $then:ident>($step:ident, $second:ident, $s:ident, $e:ident) $body:block)*) => {$(
+    ($(
+        fn $name:ident<$a:ident: $first:ident, $b:ident: $then:ident>(
+            $step:ident, $second:ident, $s:ident, $e:ident
+        ) $body:block
+    )*) => {$(
         unsafe fn $name<X: Xlen, $a: $first, $b: $then>(
-            $step: *const Slot<X>,
-            $s: &mut State<X>,
+            $step: *const StepSlot<X>,
+            $s: &mut HartState<X>,
             $e: &mut Env<'_, '_>,
         ) -> Flow {
             // SAFETY: the step was chosen for a pair, so there is another one behind it.
@@ -48,7 +54,7 @@ joined! {
         B::apply(operands!(second), s);
         next!(2, step, s, e)
     }
-    fn effect_access<A: Effect, B: Access>(step, second, s, e) {
+    fn effect_access<A: Effect, B: MemoryInstruction>(step, second, s, e) {
         A::apply(operands!(step), s);
         if !B::fast(operands!(second), s, e) {
             otherwise!(B::near, second, s, e)
@@ -59,14 +65,14 @@ joined! {
         A::apply(operands!(step), s);
         if B::holds(operands!(second), s) { follow!(TAKEN, second, s, e) } else { follow!(NEXT, second, s, e) }
     }
-    fn access_effect<A: Access, B: Effect>(step, second, s, e) {
+    fn access_effect<A: MemoryInstruction, B: Effect>(step, second, s, e) {
         if !A::fast(operands!(step), s, e) {
             otherwise!(A::near, step, s, e)
         }
         B::apply(operands!(second), s);
         next!(2, step, s, e)
     }
-    fn accesses<A: Access, B: Access>(step, second, s, e) {
+    fn accesses<A: MemoryInstruction, B: MemoryInstruction>(step, second, s, e) {
         if !A::fast(operands!(step), s, e) {
             otherwise!(A::near, step, s, e)
         }
@@ -75,7 +81,7 @@ joined! {
         }
         next!(2, step, s, e)
     }
-    fn access_branch<A: Access, B: Condition>(step, second, s, e) {
+    fn access_branch<A: MemoryInstruction, B: Condition>(step, second, s, e) {
         if !A::fast(operands!(step), s, e) {
             otherwise!(A::near, step, s, e)
         }

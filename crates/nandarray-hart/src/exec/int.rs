@@ -1,12 +1,12 @@
 //! Integer arithmetic: RV32I, RV64I and M.
 
-use super::{State, Step, handlers, next, operands};
+use super::{HartState, Step, handlers, next, operands};
 use crate::xlen::Xlen;
 
 /// An instruction that reads and writes integer registers, and nothing else.
 pub(super) trait Effect {
     /// Execute it.
-    fn apply<X: Xlen>(o: &Step<X>, s: &mut State<X>);
+    fn apply<X: Xlen>(o: &Step<X>, s: &mut HartState<X>);
 }
 
 /// Effects, each as a type, and as a function that applies it and goes on.
@@ -20,7 +20,7 @@ macro_rules! effects {
             impl crate::exec::int::Effect for $name {
                 #[inline(always)]
                 #[allow(unused_variables, reason = "not every instruction looks at everything")]
-                fn apply<X: Xlen>($o: &crate::exec::Step<X>, $s: &mut crate::exec::State<X>) {
+                fn apply<X: Xlen>($o: &crate::exec::Step<X>, $s: &mut crate::exec::HartState<X>) {
                     $s.x[$o.rd as usize] = X::word($value);
                 }
             }

@@ -3,37 +3,37 @@
 //! Each has a function for the memory region that is used most, one for regions that were found before, and a cold one
 //! that looks for any other, or faults. The first two need no stack.
 
-use super::{Env, Exit, Flow, Slot, State, Step, handlers, next, operands, otherwise};
-use crate::protect::Access as Done;
+use super::{Env, Exit, Flow, HartState, Step, StepSlot, handlers, next, operands, otherwise};
+use crate::access::AccessKind;
 use crate::xlen::Xlen;
 
 /// Ones in the upper half of a floating-point register that holds single precision.
 const BOX: u64 = 0xffff_ffff_0000_0000;
 
 /// A load or store, apart from how it goes on.
-pub(super) trait Access {
+pub(super) trait MemoryInstruction {
     /// Execute it if the region that is used most has the address.
-    fn fast<X: Xlen>(o: &Step<X>, s: &mut State<X>, e: &mut Env<'_, '_>) -> bool;
+    fn fast<X: Xlen>(o: &Step<X>, s: &mut HartState<X>, e: &mut Env<'_, '_>) -> bool;
 
     /// Execute it wherever its address is, and go on, or fault.
     ///
     /// # Safety
     /// As for [`Handler`](super::Handler).
-    unsafe fn near<X: Xlen>(step: *const Slot<X>, s: &mut State<X>, e: &mut Env<'_, '_>) -> Flow;
+    unsafe fn near<X: Xlen>(step: *const StepSlot<X>, s: &mut HartState<X>, e: &mut Env<'_, '_>) -> Flow;
 }
 
-/// The functions of an access that [`Access::fast`] and a function for other regions describe.
+/// The functions of an access that [`MemoryInstruction::fast`] and a function for other regions describe.
 macro_rules! access {
     ($name:ident $near:ident ($o:ident, $s:ident, $e:ident) $fast:block) => {
         #[allow(non_camel_case_types, reason = "named as the instruction is")]
         #[derive(Debug)]
         pub(super) enum $name {}
 
-        impl Access for $name {
+        impl MemoryInstruction for $name {
             #[inline(always)]
-            fn fast<X: Xlen>($o: &Step<X>, $s: &mut State<X>, $e: &mut Env<'_, '_>) -> bool $fast
+            fn fast<X: Xlen>($o: &Step<X>, $s: &mut HartState<X>, $e: &mut Env<'_, '_>) -> bool $fast
 
-            unsafe fn near<X: Xlen>(step: *const Slot<X>, s: &mut State<X>, e: &mut Env<'_, '_>) -> Flow {
+            unsafe fn near<X: Xlen>(step: *const StepSlot<X>, s: &mut HartState<X>, e: &mut Env<'_, '_>) -> Flow {
                 // SAFETY: the caller's promise.
                 unsafe { $near(step, s, e) }
             }
@@ -75,7 +75,7 @@ macro_rules! loads {
                 let address = address($o, s);
                 let $bytes = match e.spans.load::<$n>(address) {
                     Ok(bytes) => bytes,
-                    Err(fault) => return s.trap(step, fault.cause(Done::Load), fault.address),
+                    Err(fault) => return s.trap(step, fault.cause(AccessKind::Load), fault.address),
                 };
                 s.$file[register!($file, $o.rd)] = $value;
                 next!(step, s, e)
@@ -107,7 +107,7 @@ macro_rules! stores {
                 let o = operands!(step);
                 let address = address(o, s);
                 if let Err(fault) = e.spans.store(address, $value::<X, $n>(s, o.rs2)) {
-                    return s.trap(step, fault.cause(Done::Store), fault.address);
+                    return s.trap(step, fault.cause(AccessKind::Store), fault.address);
                 }
                 if e.spans.code_written || e.spans.watch_hit {
                     return s.leave(step, Exit::Stored);
@@ -128,18 +128,18 @@ macro_rules! register {
 }
 
 #[inline(always)]
-pub(super) fn address<X: Xlen>(o: &Step<X>, s: &State<X>) -> u64 {
+pub(super) fn address<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> u64 {
     X::unsigned(X::word(X::unsigned(s.x[o.rs1 as usize]).wrapping_add(o.imm as u64)))
 }
 
 #[inline(always)]
-fn low<X: Xlen, const N: usize>(s: &State<X>, register: u8) -> [u8; N] {
+fn low<X: Xlen, const N: usize>(s: &HartState<X>, register: u8) -> [u8; N] {
     let bytes = X::unsigned(s.x[register as usize]).to_le_bytes();
     std::array::from_fn(|i| bytes[i])
 }
 
 #[inline(always)]
-fn low_float<X: Xlen, const N: usize>(s: &State<X>, register: u8) -> [u8; N] {
+fn low_float<X: Xlen, const N: usize>(s: &HartState<X>, register: u8) -> [u8; N] {
     let bytes = s.f[register as usize & 31].to_le_bytes();
     std::array::from_fn(|i| bytes[i])
 }

@@ -1,12 +1,12 @@
-//! Steps that tell a meter what they are about to do, and then do it by the function of the instruction itself.
+//! Steps that notify a meter, and then execute the instruction by its own function.
 //!
-//! They are chosen in place of the plain ones only for harts whose meter wants to be told, and are the only functions
-//! here that are compiled for each meter. The meter is where [`Env::open`] put it, without its type: a hart chooses
-//! steps for its own meter only, and executes only steps that it chose.
+//! They replace the plain ones only in harts whose meter observes the instruction, and are the only functions here that
+//! are compiled for each meter. The meter is where [`Env::open`] put it, without its type: a hart chooses steps for its
+//! own meter only, and executes only steps that it chose.
 
-use super::{Env, Exit, Flow, Handler, Slot, State, Step, atomic, control, mem, operands, otherwise, stream};
-use crate::isa::{Code, Op};
-use crate::meter::{DataAccess, Go, Meter, StreamAccess};
+use super::{Env, Exit, Flow, Handler, HartState, Step, StepSlot, atomic, control, mem, operands, otherwise, stream};
+use crate::isa::{Code, Instruction};
+use crate::meter::{DataAccess, Meter, MeterAnswer, StreamAccess};
 use crate::xlen::Xlen;
 
 /// The number of a block that is not kept.
@@ -20,15 +20,19 @@ macro_rules! meter {
     };
 }
 
-/// Which instruction of its block a step is.
+/// The index of a step's instruction in its block.
 #[inline(always)]
-fn index<X: Xlen, M: Meter>(step: *const Slot<X>, s: &State<X>) -> u32 {
-    ((step as usize - s.block as usize) / size_of::<Slot<X>>()) as u32 - u32::from(M::BLOCKS)
+fn index<X: Xlen, M: Meter>(step: *const StepSlot<X>, s: &HartState<X>) -> u32 {
+    ((step as usize - s.block as usize) / size_of::<StepSlot<X>>()) as u32 - u32::from(M::BLOCKS)
 }
 
 /// Before the first instruction of a block.
 #[allow(clippy::missing_safety_doc, reason = "see `Handler`")]
-pub(super) unsafe fn enter<X: Xlen, M: Meter>(step: *const Slot<X>, s: &mut State<X>, e: &mut Env<'_, '_>) -> Flow {
+pub(super) unsafe fn enter<X: Xlen, M: Meter>(
+    step: *const StepSlot<X>,
+    s: &mut HartState<X>,
+    e: &mut Env<'_, '_>,
+) -> Flow {
     // SAFETY: it is the first step of its block.
     let unit = unsafe { super::header(step) }.unit;
     if unit != PART {
@@ -41,13 +45,17 @@ pub(super) unsafe fn enter<X: Xlen, M: Meter>(step: *const Slot<X>, s: &mut Stat
     }
 }
 
-/// Functions named as the plain ones of a module, which tell `$told` first. It gives whether to go on.
-macro_rules! told {
-    ($module:ident: $($name:ident ($step:ident, $o:ident, $s:ident, $e:ident) $told:expr;)*) => {$(
+/// Functions named as the plain ones of a module, which notify the meter first by `$notify`: it answers.
+macro_rules! observed {
+    ($module:ident: $($name:ident ($step:ident, $o:ident, $s:ident, $e:ident) $notify:expr;)*) => {$(
         #[allow(unused_variables, reason = "not every position needs the operands")]
-        unsafe fn $name<X: Xlen, M: Meter>($step: *const Slot<X>, $s: &mut State<X>, $e: &mut Env<'_, '_>) -> Flow {
+        unsafe fn $name<X: Xlen, M: Meter>(
+            $step: *const StepSlot<X>,
+            $s: &mut HartState<X>,
+            $e: &mut Env<'_, '_>,
+        ) -> Flow {
             let $o = operands!($step);
-            if $told == Go::Pause {
+            if $notify == MeterAnswer::Pause {
                 return $s.leave($step, Exit::Paused);
             }
             otherwise!($module::$name, $step, $s, $e)
@@ -60,7 +68,7 @@ macro_rules! accesses {
     ($chooses:ident $module:ident $address:ident: $($kind:ident $n:literal { $($code:ident $name:ident)* })*) => {
         mod $chooses {
             use super::*;
-            $(told! { $module: $(
+            $(observed! { $module: $(
                 $name (step, o, s, e) meter!(e).access(index::<X, M>(step, s), DataAccess::$kind, $address(o, s), $n);
             )* })*
             pub(super) fn choose<X: Xlen, M: Meter>(code: Code) -> Option<Handler<X>> {
@@ -73,11 +81,11 @@ macro_rules! accesses {
     };
 }
 
-fn offset<X: Xlen>(o: &Step<X>, s: &State<X>) -> u64 {
+fn offset<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> u64 {
     mem::address(o, s)
 }
 
-fn plain<X: Xlen>(o: &Step<X>, s: &State<X>) -> u64 {
+fn plain<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> u64 {
     X::unsigned(s.x[o.rs1 as usize])
 }
 
@@ -113,19 +121,19 @@ macro_rules! branches {
         mod branch {
             use super::*;
             use control::Condition;
-            told! { control: $(
+            observed! { control: $(
                 $name (step, o, s, e) {
                     meter!(e).branch(control::$name::holds(o, s));
-                    Go::On
+                    MeterAnswer::Proceed
                 };
             )* jalr (step, o, s, e) {
                 meter!(e).jump(target(o, s));
-                Go::On
+                MeterAnswer::Proceed
             }; jump_register (step, o, s, e) {
                 meter!(e).jump(target(o, s));
-                Go::On
+                MeterAnswer::Proceed
             }; }
-            pub(super) fn choose<X: Xlen, M: Meter>(op: &Op) -> Option<Handler<X>> {
+            pub(super) fn choose<X: Xlen, M: Meter>(op: &Instruction) -> Option<Handler<X>> {
                 Some(match op.code {
                     $(Code::$code => $name::<X, M>,)*
                     Code::Jalr if op.rd == 0 => jump_register::<X, M>,
@@ -137,7 +145,7 @@ macro_rules! branches {
     };
 }
 
-fn target<X: Xlen>(o: &Step<X>, s: &State<X>) -> u64 {
+fn target<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> u64 {
     mem::address(o, s) & !1
 }
 
@@ -148,17 +156,17 @@ macro_rules! streams {
     ($($kind:ident $position:ident $n:literal { $($code:ident $name:ident)* })*) => {
         mod streamed {
             use super::*;
-            $(told! { stream: $(
+            $(observed! { stream: $(
                 $name (step, o, s, e) tell::<X, M>(step, s, e, StreamAccess::$kind, $position::<X>, $n);
             )* })*
-            told! { stream:
+            observed! { stream:
                 wait (step, o, s, e) {
                     let bytes = X::unsigned(s.x[o.rs2 as usize]);
                     tell::<X, M>(step, s, e, StreamAccess::Wait, head_in::<X>, bytes)
                 };
                 read_register (step, o, s, e) tell::<X, M>(step, s, e, StreamAccess::Register, register::<X>, 0);
             }
-            pub(super) fn choose<X: Xlen, M: Meter>(op: &Op) -> Option<Handler<X>> {
+            pub(super) fn choose<X: Xlen, M: Meter>(op: &Instruction) -> Option<Handler<X>> {
                 Some(match op.code {
                     $($(Code::$code => $name::<X, M>,)*)*
                     Code::StreamWait => wait::<X, M>,
@@ -195,48 +203,48 @@ streams! {
 
 /// Tell of an access at a position of a stream; of none where there is no such stream, which traps.
 fn tell<X: Xlen, M: Meter>(
-    step: *const Slot<X>,
-    s: &State<X>,
+    step: *const StepSlot<X>,
+    s: &HartState<X>,
     e: &mut Env<'_, '_>,
     kind: StreamAccess,
-    position: impl Fn(&Step<X>, &State<X>, &mut Env<'_, '_>) -> Option<u64>,
+    position: impl Fn(&Step<X>, &HartState<X>, &mut Env<'_, '_>) -> Option<u64>,
     bytes: u64,
-) -> Go {
+) -> MeterAnswer {
     let o = operands!(step);
     let stream = if kind == StreamAccess::Register { o.imm as u8 & 31 } else { o.rs1 };
     match position(o, s, e) {
         Some(position) => meter!(e).stream(index::<X, M>(step, s), kind, stream, position, bytes),
-        None => Go::On,
+        None => MeterAnswer::Proceed,
     }
 }
 
-fn head_in<X: Xlen>(o: &Step<X>, _s: &State<X>, e: &mut Env<'_, '_>) -> Option<u64> {
+fn head_in<X: Xlen>(o: &Step<X>, _s: &HartState<X>, e: &mut Env<'_, '_>) -> Option<u64> {
     Some(e.streams().inputs.get(o.rs1 as usize)?.head())
 }
 
-fn head_out<X: Xlen>(o: &Step<X>, _s: &State<X>, e: &mut Env<'_, '_>) -> Option<u64> {
+fn head_out<X: Xlen>(o: &Step<X>, _s: &HartState<X>, e: &mut Env<'_, '_>) -> Option<u64> {
     Some(e.streams().outputs.get(o.rs1 as usize)?.head())
 }
 
 /// From where it begins if the end is known, otherwise from the head: it waits there for the end.
-fn before_end<X: Xlen>(o: &Step<X>, s: &State<X>, e: &mut Env<'_, '_>) -> Option<u64> {
+fn before_end<X: Xlen>(o: &Step<X>, s: &HartState<X>, e: &mut Env<'_, '_>) -> Option<u64> {
     let input = e.streams().inputs.get(o.rs1 as usize)?;
     let back = X::unsigned(s.x[o.rs2 as usize]);
     Some(input.end().map_or(input.head(), |end| end.wrapping_sub(back)))
 }
 
-fn ahead<X: Xlen>(o: &Step<X>, s: &State<X>, e: &mut Env<'_, '_>) -> Option<u64> {
+fn ahead<X: Xlen>(o: &Step<X>, s: &HartState<X>, e: &mut Env<'_, '_>) -> Option<u64> {
     let head = head_in(o, s, e)?;
     Some(head.wrapping_add_signed(X::signed(s.x[o.rs2 as usize])))
 }
 
-fn behind_head<X: Xlen>(o: &Step<X>, s: &State<X>, e: &mut Env<'_, '_>) -> Option<u64> {
+fn behind_head<X: Xlen>(o: &Step<X>, s: &HartState<X>, e: &mut Env<'_, '_>) -> Option<u64> {
     let head = head_out(o, s, e)?;
     Some(head.wrapping_sub(X::unsigned(s.x[o.rs2 as usize])))
 }
 
 /// The head of the stream that a register is of.
-fn register<X: Xlen>(o: &Step<X>, _s: &State<X>, e: &mut Env<'_, '_>) -> Option<u64> {
+fn register<X: Xlen>(o: &Step<X>, _s: &HartState<X>, e: &mut Env<'_, '_>) -> Option<u64> {
     let (number, stream) = ((o.imm - stream::REGISTERS.start) >> 5, (o.imm & 31) as usize);
     let streams = e.streams();
     if matches!(number, 2 | 3) {
@@ -246,8 +254,8 @@ fn register<X: Xlen>(o: &Step<X>, _s: &State<X>, e: &mut Env<'_, '_>) -> Option<
     }
 }
 
-/// The function that tells a meter of an instruction first; none if it wants to be told nothing of it.
-pub(super) fn handler<X: Xlen, M: Meter>(op: &Op) -> Option<Handler<X>> {
+/// The function that notifies a meter of an instruction first; none if the meter does not observe it.
+pub(super) fn handler<X: Xlen, M: Meter>(op: &Instruction) -> Option<Handler<X>> {
     let memory = || memory::choose::<X, M>(op.code).or_else(|| atomics::choose::<X, M>(op.code));
     let wanted = |wants: bool, choose: &dyn Fn() -> Option<Handler<X>>| if wants { choose() } else { None };
     wanted(M::ACCESSES, &memory)

@@ -3,13 +3,14 @@
 //! A block's instructions become [`Step`]s: a pointer to the function that executes it, and its operands. Each function
 //! ends by calling the next step's in tail position, which an optimising build turns into a jump, so that the host's
 //! branch predictor sees a jump for every instruction of the program. The last step of a block goes on with the first
-//! of the block that it is linked to, as long as [`State::left`] allows; then it returns a [`Flow`]. A build that makes
-//! calls of these jumps nests no deeper than one run has instructions, so those are few. What happens seldom (faults,
-//! memory outside the main region, inexact rounding) is in functions of its own, so that the common ones need no stack.
+//! of the block that it is linked to, as long as [`HartState::left`] allows; then it returns a [`Flow`]. A build that
+//! makes calls of these jumps nests no deeper than one run has instructions, so those are few. Rare cases (faults,
+//! memory outside the main region, inexact rounding) are in functions of their own, so that the common ones need no
+//! stack.
 //!
 //! `int`, `bits`, `mem`, `atomic`, `float`, `convert`, `stream` and `control` hold the functions by instruction group,
-//! `select` chooses among them, `fuse` joins pairs, `metered` tells of them first where somebody wants it. Nothing here
-//! knows blocks, privilege, or control and status registers.
+//! `select` chooses among them, `fuse` joins pairs, `metered` notifies the meter first. Nothing here knows blocks,
+//! privilege, or control and status registers.
 
 mod atomic;
 mod bits;
@@ -30,24 +31,24 @@ pub(crate) use stream::register as stream_register;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::memory::{Memory, Spans};
+use crate::memory::{Memory, RegionTable};
 use crate::streams::Streams;
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
-/// Where register 0 is written to: nothing reads it.
+/// The index that writes to register 0 go to: nothing reads it.
 const SINK: u8 = 32;
 
 /// Why a run of blocks ended.
 pub(crate) type Flow = usize;
-/// The block that ended at [`State::at`] jumps or branches to its target, and that is not linked, or too long for what
-/// is left.
+/// The block that ended at [`HartState::at`] jumps or branches to its target, and that is not linked, or too long for
+/// what is left.
 pub(crate) const TAKEN: Flow = 0;
 /// The same, to the instruction behind it.
 pub(crate) const NEXT: Flow = 1;
-/// The same, to [`State::target`].
+/// The same, to [`HartState::target`].
 pub(crate) const JUMP: Flow = 2;
-/// The block was left at [`State::at`]; [`State::exit`] says why.
+/// The block was left at [`HartState::at`]; [`HartState::exit`] says why.
 pub(crate) const LEAVE: Flow = 3;
 
 /// Why a block was left in the middle.
@@ -61,7 +62,7 @@ pub(crate) enum Exit {
     Marked,
     /// A meter wants it executed later.
     Paused,
-    /// It was executed, but what was decoded behind it may be no longer true, or `tohost` was written.
+    /// It was executed, but instructions decoded behind it may have been overwritten, or `tohost` was written.
     Stored,
     /// It waits for bytes of an input stream.
     WaitInput(u8),
@@ -76,18 +77,18 @@ pub(crate) enum Exit {
 /// Entries of the table by which indirect jumps find their target.
 const RECENT: usize = 1 << 10;
 
-/// What instructions read and write beside memory and streams.
+/// The registers, and the state of a run of blocks.
 #[derive(Debug)]
-pub(crate) struct State<X: Xlen> {
+pub(crate) struct HartState<X: Xlen> {
     /// Instructions that may still be executed in this run of blocks.
     pub(crate) left: i64,
-    /// The first step of the block that is executed; its [`Header`] is before it.
-    pub(crate) block: *const Slot<X>,
+    /// The first step of the block that is executed; its [`BlockHeader`] is before it.
+    pub(crate) block: *const StepSlot<X>,
     /// The step at which the blocks were left.
-    pub(crate) at: *const Slot<X>,
+    pub(crate) at: *const StepSlot<X>,
     /// Blocks that indirect jumps went to lately, by a part of their address; never null.
-    recent: Box<[*const Slot<X>; RECENT]>,
-    /// Integer registers, then the sink of register 0. As many as a byte can name, so that no index is checked.
+    recent: Box<[*const StepSlot<X>; RECENT]>,
+    /// Integer registers, then the sink of register 0. A byte indexes all of them, so that no index is checked.
     pub(crate) x: [X::Word; 256],
     /// Floating-point registers; single precision is boxed in ones.
     pub(crate) f: [u64; 32],
@@ -101,11 +102,11 @@ pub(crate) struct State<X: Xlen> {
     pub(crate) target: u64,
     /// Why the block was left.
     pub(crate) exit: Exit,
-    /// The address that is reserved, and what was there.
+    /// The reserved address and its value.
     pub(crate) reserved: Option<(u64, u64)>,
 }
 
-impl<X: Xlen> State<X> {
+impl<X: Xlen> HartState<X> {
     pub(crate) fn new() -> Self {
         Self {
             left: 0,
@@ -136,7 +137,7 @@ impl<X: Xlen> State<X> {
     }
 
     /// Note that indirect jumps to `pc` go to the block that begins at `first`.
-    pub(crate) fn note_recent(&mut self, pc: u64, first: *const Slot<X>) {
+    pub(crate) fn note_recent(&mut self, pc: u64, first: *const StepSlot<X>) {
         self.recent[(pc >> 1) as usize % RECENT] = first;
     }
 
@@ -147,7 +148,7 @@ impl<X: Xlen> State<X> {
     }
 
     /// Leave the block at `step`.
-    fn leave(&mut self, step: *const Slot<X>, exit: Exit) -> Flow {
+    fn leave(&mut self, step: *const StepSlot<X>, exit: Exit) -> Flow {
         self.exit = exit;
         self.at = step;
         LEAVE
@@ -155,26 +156,26 @@ impl<X: Xlen> State<X> {
 
     /// Leave the block at its end, `step`.
     #[cold]
-    fn end(&mut self, step: *const Slot<X>, flow: Flow) -> Flow {
+    fn end(&mut self, step: *const StepSlot<X>, flow: Flow) -> Flow {
         self.at = step;
         flow
     }
 
-    fn trap(&mut self, step: *const Slot<X>, cause: Cause, value: u64) -> Flow {
+    fn trap(&mut self, step: *const StepSlot<X>, cause: Cause, value: u64) -> Flow {
         self.leave(step, Exit::Trap { cause, value })
     }
 }
 
-/// What a program reaches while it runs: memory, and beside it streams and what is told of it.
+/// The environment of a run: memory, and beside it the streams and the meter.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct Env<'e, 's> {
-    pub(crate) spans: Spans,
+    pub(crate) spans: RegionTable,
     streams: PhantomData<&'e mut Streams<'s>>,
 }
 
 impl<'e, 's> Env<'e, 's> {
-    /// Memory and streams for a run of a hart that has decoded what is at `code`. What is at `meter` is told of it.
+    /// The environment for a run of a hart that has decoded the instructions at `code`, with the meter at `meter`.
     pub(crate) fn open(
         memory: &'e mut Memory<'_>,
         streams: &'e mut Streams<'s>,
@@ -194,7 +195,7 @@ impl<'e, 's> Env<'e, 's> {
         unsafe { &mut *self.spans.beside[0].cast() }
     }
 
-    /// What is told of the run.
+    /// The meter of the run.
     ///
     /// # Safety
     /// It is an `M`, which nothing else refers to.
@@ -206,15 +207,15 @@ impl<'e, 's> Env<'e, 's> {
 }
 
 // SAFETY: the pointers are to steps that the hart's own cache holds, which goes wherever this goes.
-unsafe impl<X: Xlen> Send for State<X> {}
+unsafe impl<X: Xlen> Send for HartState<X> {}
 // SAFETY: as above; nothing is changed through a shared reference.
-unsafe impl<X: Xlen> Sync for State<X> {}
+unsafe impl<X: Xlen> Sync for HartState<X> {}
 
 /// Executes one step and what follows.
 ///
 /// # Safety
 /// `step` is a step of a [`Steps`], this function was chosen for it, and that and all it is linked to still exist.
-type Handler<X> = for<'e, 's> unsafe fn(*const Slot<X>, &mut State<X>, &mut Env<'e, 's>) -> Flow;
+type Handler<X> = for<'e, 's> unsafe fn(*const StepSlot<X>, &mut HartState<X>, &mut Env<'e, 's>) -> Flow;
 
 /// One instruction as it is executed. `rd` is [`SINK`] where the program says register 0.
 #[derive(Clone, Copy, Debug)]
@@ -229,10 +230,10 @@ pub(crate) struct Step<X: Xlen> {
     imm: i32,
 }
 
-/// What stands before the first step of a block.
+/// The record before the first step of a block.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct Header {
+pub(crate) struct BlockHeader {
     /// Address of the block.
     pub(crate) pc: u64,
     /// Instructions in it; [`UNLINKED`] for a block that there is not.
@@ -247,21 +248,21 @@ const UNLINKED: u32 = u32::MAX;
 /// A place in the steps of a block: its header, its steps, and behind the last of them the blocks that follow.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) union Slot<X: Xlen> {
-    header: Header,
+pub(crate) union StepSlot<X: Xlen> {
+    header: BlockHeader,
     step: Step<X>,
     /// First steps of the block that a jump or branch goes to, and of the one behind.
-    links: [*const Slot<X>; 2],
+    links: [*const StepSlot<X>; 2],
 }
 
 /// The block that stands for all that are not known: no run has enough instructions left to enter it.
-fn nowhere<X: Xlen>() -> *const Slot<X> {
+fn nowhere<X: Xlen>() -> *const StepSlot<X> {
     struct Nowhere<X: Xlen>(std::marker::PhantomData<X>);
     impl<X: Xlen> Nowhere<X> {
         // Its first step is never executed, so there is only a header, and the address behind it.
-        const HEADER: &'static [Slot<X>; 2] = &[
-            Slot { header: Header { pc: u64::MAX, count: UNLINKED, unit: UNLINKED } },
-            Slot { header: Header { pc: u64::MAX, count: UNLINKED, unit: UNLINKED } },
+        const HEADER: &'static [StepSlot<X>; 2] = &[
+            StepSlot { header: BlockHeader { pc: u64::MAX, count: UNLINKED, unit: UNLINKED } },
+            StepSlot { header: BlockHeader { pc: u64::MAX, count: UNLINKED, unit: UNLINKED } },
         ];
     }
     &raw const Nowhere::<X>::HEADER[1]
@@ -270,8 +271,8 @@ fn nowhere<X: Xlen>() -> *const Slot<X> {
 /// The steps of a block, where they stay until they are dropped.
 #[derive(Debug)]
 pub(crate) struct Steps<X: Xlen> {
-    slots: std::ptr::NonNull<[Slot<X>]>,
-    /// Steps before that of the first instruction: 1 where a meter is told of blocks.
+    slots: std::ptr::NonNull<[StepSlot<X>]>,
+    /// Number of steps before that of the first instruction: 1 if a meter observes blocks.
     before: usize,
     /// Handler of the first step where the block is marked.
     marked: Option<Handler<X>>,
@@ -284,26 +285,26 @@ unsafe impl<X: Xlen> Sync for Steps<X> {}
 
 impl<X: Xlen> Steps<X> {
     /// Slots as `select` makes them: a header, steps, links.
-    fn new(slots: Vec<Slot<X>>, told: bool) -> Self {
+    fn new(slots: Vec<StepSlot<X>>, observed: bool) -> Self {
         let slots = std::ptr::NonNull::from(Box::leak(slots.into_boxed_slice()));
-        Self { slots, before: usize::from(told), marked: None }
+        Self { slots, before: usize::from(observed), marked: None }
     }
 
     /// The first step.
-    pub(crate) fn first(&self) -> *const Slot<X> {
+    pub(crate) fn first(&self) -> *const StepSlot<X> {
         // SAFETY: a header is before it.
-        unsafe { self.slots.as_ptr().cast::<Slot<X>>().cast_const().add(1) }
+        unsafe { self.slots.as_ptr().cast::<StepSlot<X>>().cast_const().add(1) }
     }
 
     /// The instruction that `step` of these executes.
-    pub(crate) fn index(&self, step: *const Slot<X>) -> usize {
-        (step as usize - self.first() as usize) / size_of::<Slot<X>>() - self.before
+    pub(crate) fn index(&self, step: *const StepSlot<X>) -> usize {
+        (step as usize - self.first() as usize) / size_of::<StepSlot<X>>() - self.before
     }
 
     /// Have the block left before its first instruction, or no longer.
     pub(crate) fn mark(&mut self, marked: bool) {
         // SAFETY: the slot behind the header is the first step; the reference is exclusive.
-        let run = unsafe { &mut (*self.slots.as_ptr().cast::<Slot<X>>().add(1)).step.run };
+        let run = unsafe { &mut (*self.slots.as_ptr().cast::<StepSlot<X>>().add(1)).step.run };
         match (marked, self.marked) {
             (true, None) => self.marked = Some(std::mem::replace(run, control::marked)),
             (false, Some(own)) => (*run, self.marked) = (own, None),
@@ -312,9 +313,9 @@ impl<X: Xlen> Steps<X> {
     }
 
     /// Link the block to the one whose first step is `first`: by [`TAKEN`] or [`NEXT`].
-    pub(crate) fn link(&mut self, flow: Flow, first: *const Slot<X>) {
+    pub(crate) fn link(&mut self, flow: Flow, first: *const StepSlot<X>) {
         // SAFETY: the links are the last slot; the reference is exclusive.
-        unsafe { (*self.slots.as_ptr().cast::<Slot<X>>().add(self.slots.len() - 1)).links[flow] = first };
+        unsafe { (*self.slots.as_ptr().cast::<StepSlot<X>>().add(self.slots.len() - 1)).links[flow] = first };
     }
 }
 
@@ -329,7 +330,7 @@ impl<X: Xlen> Drop for Steps<X> {
 ///
 /// # Safety
 /// `first` is the first step of a block that still exists.
-pub(crate) unsafe fn header<X: Xlen>(first: *const Slot<X>) -> Header {
+pub(crate) unsafe fn header<X: Xlen>(first: *const StepSlot<X>) -> BlockHeader {
     // SAFETY: a header is before the first step.
     unsafe { (*first.sub(1)).header }
 }
@@ -337,8 +338,9 @@ pub(crate) unsafe fn header<X: Xlen>(first: *const Slot<X>) -> Header {
 /// Execute the block that begins at `first`, and those that it is linked to.
 ///
 /// # Safety
-/// `first` is the first step of a block; it and all that it is linked to exist. [`State::left`] has room for its count.
-pub(crate) unsafe fn run<X: Xlen>(first: *const Slot<X>, state: &mut State<X>, env: &mut Env<'_, '_>) -> Flow {
+/// `first` is the first step of a block; it and all that it is linked to exist. [`HartState::left`] has room for its
+/// count.
+pub(crate) unsafe fn run<X: Xlen>(first: *const StepSlot<X>, state: &mut HartState<X>, env: &mut Env<'_, '_>) -> Flow {
     // SAFETY: the caller's promise is the handler's.
     unsafe {
         state.left -= i64::from((*first.sub(1)).header.count);
@@ -349,13 +351,15 @@ pub(crate) unsafe fn run<X: Xlen>(first: *const Slot<X>, state: &mut State<X>, e
 
 /// Define the functions of instructions: their body, with `$step`, `$state`, `$env` named by the caller.
 macro_rules! handlers {
-    ($($(#[$note:meta])* fn $name:ident $(<$p:ident : $bound:path>)? ($step:ident, $s:ident, $e:ident) $body:block)*) => {$(
+    ($(
+        $(#[$note:meta])* fn $name:ident $(<$p:ident : $bound:path>)? ($step:ident, $s:ident, $e:ident) $body:block
+    )*) => {$(
         $(#[$note])*
         #[allow(unused_variables, unused_unsafe, reason = "not every instruction looks at everything")]
         #[allow(clippy::missing_safety_doc, reason = "see `Handler`")]
         pub(super) unsafe fn $name<X: Xlen $(, $p: $bound)?>(
-            $step: *const crate::exec::Slot<X>,
-            $s: &mut crate::exec::State<X>,
+            $step: *const crate::exec::StepSlot<X>,
+            $s: &mut crate::exec::HartState<X>,
             $e: &mut crate::exec::Env<'_, '_>,
         ) -> crate::exec::Flow $body
     )*};
@@ -395,7 +399,7 @@ macro_rules! otherwise {
 /// Go on with the block that begins at `$first`, if it may be executed; end the block at `$step` by `$flow` otherwise.
 macro_rules! enter {
     ($first:expr, $flow:expr, $step:expr, $s:expr, $e:expr) => {{
-        let first: *const crate::exec::Slot<X> = $first;
+        let first: *const crate::exec::StepSlot<X> = $first;
         // SAFETY: links and recent blocks are first steps of blocks that exist, with a header before them; the one that
         // stands for unknown blocks asks for more than is left.
         unsafe {

@@ -1,19 +1,19 @@
 //! From decoded instructions to steps: which function executes what.
 
 use super::{
-    Handler, Header, SINK, Slot, Step, Steps, atomic, bits, control, convert, float, fuse, int, mem, metered, nowhere,
-    stream,
+    BlockHeader, Handler, SINK, Step, StepSlot, Steps, atomic, bits, control, convert, float, fuse, int, mem, metered,
+    nowhere, stream,
 };
-use crate::block::Block;
+use crate::block::BasicBlock;
 use crate::float::{Double, Single};
-use crate::isa::{Code, Format, Op};
+use crate::isa::{Code, Format, Instruction};
 use crate::meter::Meter;
 use crate::xlen::Xlen;
 
 /// The steps of a block, which is number `unit` in the cache: one an instruction, and one behind the last if that does
 /// not jump. Where `float_off`, instructions that need the floating-point unit are illegal. A meter that wants to is
-/// told of blocks by a step before all others, and of instructions by other functions for them.
-pub(crate) fn steps<X: Xlen, M: Meter>(block: &Block, unit: u32, float_off: bool) -> Steps<X> {
+/// notified of blocks by a step before all others, and of instructions by functions of their own.
+pub(crate) fn steps<X: Xlen, M: Meter>(block: &BasicBlock, unit: u32, float_off: bool) -> Steps<X> {
     let mut steps: Vec<Step<X>> = Vec::with_capacity(block.ops.len() + 1);
     let mut offset = 0;
     for op in &block.ops {
@@ -26,23 +26,23 @@ pub(crate) fn steps<X: Xlen, M: Meter>(block: &Block, unit: u32, float_off: bool
         steps.push(step);
         offset += u16::from(op.len);
     }
-    if !block.ops.last().is_some_and(Op::ends_block) {
+    if !block.ops.last().is_some_and(Instruction::ends_block) {
         steps.push(Step { run: control::end, rd: SINK, rs1: 0, rs2: 0, rs3: 0, imm: 0 });
     }
-    fuse::fuse(&block.ops, &mut steps, |op| told::<M>(op));
-    let header = Header { pc: block.pc, count: block.ops.len() as u32, unit };
+    fuse::fuse(&block.ops, &mut steps, |op| observes::<M>(op));
+    let header = BlockHeader { pc: block.pc, count: block.ops.len() as u32, unit };
     let mut slots = Vec::with_capacity(steps.len() + 3);
-    slots.push(Slot { header });
+    slots.push(StepSlot { header });
     if M::BLOCKS {
-        slots.push(Slot { step: Step { run: metered::enter::<X, M>, rd: SINK, rs1: 0, rs2: 0, rs3: 0, imm: 0 } });
+        slots.push(StepSlot { step: Step { run: metered::enter::<X, M>, rd: SINK, rs1: 0, rs2: 0, rs3: 0, imm: 0 } });
     }
-    slots.extend(steps.into_iter().map(|step| Slot { step }));
-    slots.push(Slot { links: [nowhere(); 2] });
+    slots.extend(steps.into_iter().map(|step| StepSlot { step }));
+    slots.push(StepSlot { links: [nowhere(); 2] });
     Steps::new(slots, M::BLOCKS)
 }
 
-/// Whether a meter is told of an instruction, so that it is a step of its own.
-fn told<M: Meter>(op: &Op) -> bool {
+/// Whether a meter observes an instruction, so that it is a step of its own.
+fn observes<M: Meter>(op: &Instruction) -> bool {
     match op.row().format {
         Format::Branch => M::BRANCHES,
         Format::Load | Format::Store => M::ACCESSES,
@@ -50,7 +50,7 @@ fn told<M: Meter>(op: &Op) -> bool {
     }
 }
 
-fn step<X: Xlen>(op: &Op, offset: u16) -> Step<X> {
+fn step<X: Xlen>(op: &Instruction, offset: u16) -> Step<X> {
     let format = op.row().format;
     let writes_float = matches!(
         format,
@@ -78,7 +78,7 @@ fn step<X: Xlen>(op: &Op, offset: u16) -> Step<X> {
 }
 
 /// The function that executes an instruction.
-fn handler<X: Xlen>(op: &Op) -> Handler<X> {
+fn handler<X: Xlen>(op: &Instruction) -> Handler<X> {
     use Code::*;
     match op.code {
         Lui => int::lui,

@@ -1,27 +1,27 @@
 //! The stream instructions of Table 7.2, and reading the stream registers.
 //!
 //! `StreamLoad` takes the bytes at an input's head and moves the head; `StreamStore` puts bytes at an output's head and
-//! moves it; `ReadIStream`, `PeekIStream` and `ReadOStream` look at the bytes that begin so many bytes before an
-//! input's end, behind its head, or before an output's head, and move nothing; `StreamWait` waits for bytes of an
-//! input. The stream is named by the instruction's field, not by a register. Where a hang is prescribed the step is
-//! left, and executed again when the caller resumes. A stream that there is not, or bytes that are out of reach, are
-//! access faults whose value is the stream's number or the distance. Nothing here tells a program how far its bytes
-//! have arrived: it waits, or learns what never changes.
+//! moves it; `ReadIStream`, `PeekIStream` and `ReadOStream` read the bytes at a distance before an input's end, behind
+//! its head, or before an output's head, and move nothing; `StreamWait` waits for bytes of an input. The instruction
+//! names its stream by a field, not by a register. Where the specification prescribes a hang the step is left, and
+//! executed again when the caller resumes. A stream that does not exist, or bytes that are out of reach, are access
+//! faults whose value is the stream's number or the distance. A program never learns how far its bytes have arrived: it
+//! waits, or reads values that never change.
 
-use super::{Env, Exit, Flow, Slot, State, handlers, next, operands};
+use super::{Env, Exit, Flow, HartState, StepSlot, handlers, next, operands};
 use crate::streams::Look;
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
-/// How an input ends a step that needs more bytes than it has.
+/// The exit of a step that needs more bytes than an input has.
 #[cold]
-fn wait_input<X: Xlen>(step: *const Slot<X>, s: &mut State<X>, stream: u8, ended: bool) -> Flow {
+fn wait_input<X: Xlen>(step: *const StepSlot<X>, s: &mut HartState<X>, stream: u8, ended: bool) -> Flow {
     s.leave(step, if ended { Exit::Exhausted(stream) } else { Exit::WaitInput(stream) })
 }
 
-/// How an output ends a step that needs more room than it has.
+/// The exit of a step that needs more room than an output has.
 #[cold]
-fn wait_output<X: Xlen>(step: *const Slot<X>, s: &mut State<X>, stream: u8, full: bool) -> Flow {
+fn wait_output<X: Xlen>(step: *const StepSlot<X>, s: &mut HartState<X>, stream: u8, full: bool) -> Flow {
     s.leave(step, if full { Exit::Full(stream) } else { Exit::WaitOutput(stream) })
 }
 
@@ -123,8 +123,8 @@ stream_stores! {
 /// The stream registers: 32 of each kind from here on.
 pub(crate) const REGISTERS: std::ops::Range<i32> = 0x800..0x8a0;
 
-/// What stream register `number` holds; none if there is no such stream. `Err` if reading it hangs. None tells how far
-/// bytes have arrived or were drained.
+/// The value of stream register `number`; `None` if there is no such stream, `Err` if reading it hangs. No register
+/// shows how far bytes have arrived or were drained.
 pub(crate) fn register(env: &mut Env<'_, '_>, number: i32) -> Option<Result<u64, Exit>> {
     let stream = (number & 31) as usize;
     let streams = env.streams();

@@ -1,8 +1,8 @@
 //! Comparison, minimum and maximum, classes.
 
-use super::{Format, NV};
+use super::{FloatFormat, NV};
 
-/// What a comparison asks.
+/// The relation that a comparison tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
     Equal,
@@ -11,13 +11,13 @@ pub(crate) enum Relation {
 }
 
 /// A key that orders numbers as they are, zeros equal.
-fn key<F: Format>(bits: u64) -> i64 {
+fn key<F: FloatFormat>(bits: u64) -> i64 {
     let magnitude = (bits & !F::SIGN) as i64;
     if bits & F::SIGN != 0 { -magnitude } else { magnitude }
 }
 
 /// Whether `a` stands in the relation to `b`. A NaN stands in none; asking for order of one is invalid.
-pub(crate) fn compare<F: Format>(relation: Relation, a: u64, b: u64, flags: &mut u8) -> bool {
+pub(crate) fn compare<F: FloatFormat>(relation: Relation, a: u64, b: u64, flags: &mut u8) -> bool {
     if F::is_nan(a) || F::is_nan(b) {
         if relation != Relation::Equal || F::is_signaling(a) || F::is_signaling(b) {
             *flags |= NV;
@@ -31,7 +31,7 @@ pub(crate) fn compare<F: Format>(relation: Relation, a: u64, b: u64, flags: &mut
     }
 }
 
-fn choose<F: Format>(a: u64, b: u64, flags: &mut u8, least: bool) -> u64 {
+fn choose<F: FloatFormat>(a: u64, b: u64, flags: &mut u8, least: bool) -> u64 {
     if F::is_signaling(a) || F::is_signaling(b) {
         *flags |= NV;
     }
@@ -48,17 +48,17 @@ fn choose<F: Format>(a: u64, b: u64, flags: &mut u8, least: bool) -> u64 {
 }
 
 /// The smaller one; of a number and a NaN the number.
-pub(crate) fn min<F: Format>(a: u64, b: u64, flags: &mut u8) -> u64 {
+pub(crate) fn min<F: FloatFormat>(a: u64, b: u64, flags: &mut u8) -> u64 {
     choose::<F>(a, b, flags, true)
 }
 
 /// The larger one; of a number and a NaN the number.
-pub(crate) fn max<F: Format>(a: u64, b: u64, flags: &mut u8) -> u64 {
+pub(crate) fn max<F: FloatFormat>(a: u64, b: u64, flags: &mut u8) -> u64 {
     choose::<F>(a, b, flags, false)
 }
 
 /// The class as `fclass` gives it: one bit of ten.
-pub(crate) fn classify<F: Format>(bits: u64) -> u64 {
+pub(crate) fn classify<F: FloatFormat>(bits: u64) -> u64 {
     let magnitude = bits & !F::SIGN;
     let class = if magnitude > F::INFINITY {
         return if F::is_signaling(bits) { 1 << 8 } else { 1 << 9 };

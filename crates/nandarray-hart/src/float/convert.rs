@@ -1,9 +1,9 @@
 //! Conversions: between the precisions, and to and from integers.
 
-use super::{Finite, Format, NV, NX, Number, Rounding, nan, round, shift_rounded, signed, unpack};
+use super::{Finite, FloatFormat, NV, NX, Number, Rounding, nan, round, shift_rounded, signed, unpack};
 
 /// A number of format `From` in format `To`.
-pub(crate) fn widen<From: Format, To: Format>(a: u64, rounding: Rounding, flags: &mut u8) -> u64 {
+pub(crate) fn widen<From: FloatFormat, To: FloatFormat>(a: u64, rounding: Rounding, flags: &mut u8) -> u64 {
     match unpack::<From>(a) {
         Number::Nan => {
             nan::<From>(&[a], false, flags);
@@ -16,7 +16,7 @@ pub(crate) fn widen<From: Format, To: Format>(a: u64, rounding: Rounding, flags:
 }
 
 /// An integer as a number.
-pub(crate) fn from_int<F: Format>(value: i128, rounding: Rounding, flags: &mut u8) -> u64 {
+pub(crate) fn from_int<F: FloatFormat>(value: i128, rounding: Rounding, flags: &mut u8) -> u64 {
     if value == 0 {
         return 0;
     }
@@ -24,9 +24,9 @@ pub(crate) fn from_int<F: Format>(value: i128, rounding: Rounding, flags: &mut u
     round::<F>(value, rounding, flags)
 }
 
-/// A number as an integer between `low` and `high`. What is outside becomes the nearer one, a NaN `high`; both are
+/// A number as an integer between `low` and `high`. Values outside become the nearer bound, a NaN `high`; both are
 /// invalid.
-pub(crate) fn to_int<F: Format>(a: u64, low: i128, high: i128, rounding: Rounding, flags: &mut u8) -> i128 {
+pub(crate) fn to_int<F: FloatFormat>(a: u64, low: i128, high: i128, rounding: Rounding, flags: &mut u8) -> i128 {
     let (value, exact) = match unpack::<F>(a) {
         Number::Nan | Number::Infinity(false) => (i128::MAX, true),
         Number::Infinity(true) => (i128::MIN, true),

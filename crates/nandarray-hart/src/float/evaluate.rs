@@ -3,7 +3,7 @@
 //! Each takes the contents of source registers as they are, boxed or not, does what the interpreter does, and gives
 //! what the destination register holds then. Loads, stores and moves of bits are not among them.
 
-use super::{Double, Fast, Format, NX, Relation, Rounding, Single};
+use super::{Double, FastFloat, FloatFormat, NX, Relation, Rounding, Single};
 use crate::isa::Code;
 
 /// `f(rs1, rs2, rs3, rounding mode 0 to 4, accrued exceptions)`: an integer result is sign-extended to 64 bits.
@@ -15,9 +15,9 @@ fn mode(number: u64) -> Rounding {
 
 macro_rules! rounded {
     ($($name:ident ($a:ident, $b:ident) ($($source:ident),*);)*) => {$(
-        extern "C" fn $name<F: Format>($a: u64, $b: u64, _c: u64, rm: u64, flags: &mut u8) -> u64 {
+        extern "C" fn $name<F: FloatFormat>($a: u64, $b: u64, _c: u64, rm: u64, flags: &mut u8) -> u64 {
             $(let $source = F::from_register($source);)*
-            let fast = if rm == 0 { <F as Fast>::$name($($source,)* flags) } else { None };
+            let fast = if rm == 0 { <F as FastFloat>::$name($($source,)* flags) } else { None };
             F::to_register(fast.unwrap_or_else(|| super::$name::<F>($($source,)* mode(rm), flags)))
         }
     )*};
@@ -32,7 +32,7 @@ rounded! {
 }
 
 /// The signs of the product and of the addend are turned before.
-extern "C" fn fused<F: Format, const PRODUCT: bool, const ADDEND: bool>(
+extern "C" fn fused<F: FloatFormat, const PRODUCT: bool, const ADDEND: bool>(
     a: u64,
     b: u64,
     c: u64,
@@ -42,21 +42,21 @@ extern "C" fn fused<F: Format, const PRODUCT: bool, const ADDEND: bool>(
     let a = F::from_register(a) ^ if PRODUCT { F::SIGN } else { 0 };
     let c = F::from_register(c) ^ if ADDEND { F::SIGN } else { 0 };
     let b = F::from_register(b);
-    let fast = if rm == 0 { <F as Fast>::fused(a, b, c, flags) } else { None };
+    let fast = if rm == 0 { <F as FastFloat>::fused(a, b, c, flags) } else { None };
     F::to_register(fast.unwrap_or_else(|| super::fused::<F>(a, b, c, mode(rm), flags)))
 }
 
-extern "C" fn min<F: Format>(a: u64, b: u64, _c: u64, _rm: u64, flags: &mut u8) -> u64 {
+extern "C" fn min<F: FloatFormat>(a: u64, b: u64, _c: u64, _rm: u64, flags: &mut u8) -> u64 {
     F::to_register(super::min::<F>(F::from_register(a), F::from_register(b), flags))
 }
 
-extern "C" fn max<F: Format>(a: u64, b: u64, _c: u64, _rm: u64, flags: &mut u8) -> u64 {
+extern "C" fn max<F: FloatFormat>(a: u64, b: u64, _c: u64, _rm: u64, flags: &mut u8) -> u64 {
     F::to_register(super::max::<F>(F::from_register(a), F::from_register(b), flags))
 }
 
 macro_rules! compares {
     ($($name:ident $relation:ident;)*) => {$(
-        extern "C" fn $name<F: Format>(a: u64, b: u64, _c: u64, _rm: u64, flags: &mut u8) -> u64 {
+        extern "C" fn $name<F: FloatFormat>(a: u64, b: u64, _c: u64, _rm: u64, flags: &mut u8) -> u64 {
             u64::from(super::compare::<F>(Relation::$relation, F::from_register(a), F::from_register(b), flags))
         }
     )*};
@@ -68,18 +68,18 @@ compares! {
     fle LessOrEqual;
 }
 
-extern "C" fn classify<F: Format>(a: u64, _b: u64, _c: u64, _rm: u64, _flags: &mut u8) -> u64 {
+extern "C" fn classify<F: FloatFormat>(a: u64, _b: u64, _c: u64, _rm: u64, _flags: &mut u8) -> u64 {
     super::classify::<F>(F::from_register(a))
 }
 
 macro_rules! conversions {
     ($($to:ident $from:ident $int:ident ($value:ident) $register:expr;)*) => {$(
-        extern "C" fn $to<F: Format>(a: u64, _b: u64, _c: u64, rm: u64, flags: &mut u8) -> u64 {
+        extern "C" fn $to<F: FloatFormat>(a: u64, _b: u64, _c: u64, rm: u64, flags: &mut u8) -> u64 {
             let (low, high) = (i128::from($int::MIN), i128::from($int::MAX));
             let $value = super::to_int::<F>(F::from_register(a), low, high, mode(rm), flags) as $int;
             $register
         }
-        extern "C" fn $from<F: Format>(a: u64, _b: u64, _c: u64, rm: u64, flags: &mut u8) -> u64 {
+        extern "C" fn $from<F: FloatFormat>(a: u64, _b: u64, _c: u64, rm: u64, flags: &mut u8) -> u64 {
             F::to_register(super::from_int::<F>(i128::from(a as $int), mode(rm), flags))
         }
     )*};
@@ -107,8 +107,8 @@ extern "C" fn widened(a: u64, _b: u64, _c: u64, _rm: u64, flags: &mut u8) -> u64
     super::widen::<Single, Double>(Single::from_register(a), Rounding::Nearest, flags)
 }
 
-fn of<F: Format>(operation: Operation) -> FloatFunction {
-    use Operation::*;
+fn of<F: FloatFormat>(operation: FloatOperation) -> FloatFunction {
+    use FloatOperation::*;
     match operation {
         Add => add::<F>,
         Sub => sub::<F>,
@@ -137,7 +137,7 @@ fn of<F: Format>(operation: Operation) -> FloatFunction {
 }
 
 #[derive(Clone, Copy)]
-enum Operation {
+enum FloatOperation {
     Add,
     Sub,
     Mul,
@@ -165,7 +165,7 @@ enum Operation {
 
 /// The function of an instruction; none if it is not one of floating-point arithmetic.
 pub fn float_function(code: Code) -> Option<FloatFunction> {
-    use Operation::*;
+    use FloatOperation::*;
     let (single, operation) = match code {
         Code::FcvtSD => return Some(narrow),
         Code::FcvtDS => return Some(widened),

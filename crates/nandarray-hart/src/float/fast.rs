@@ -1,4 +1,4 @@
-//! Where the host's arithmetic is certain to give the result and the flags.
+//! Fast paths: the cases in which the host's arithmetic is certain to give the result and the flags.
 //!
 //! Rounding is to nearest here; the host does that. A result in the normal range raises no flag but "inexact", so there
 //! it is left to say whether it was exact: not asked at all if the flag stands already (`NX` is never cleared by
@@ -8,7 +8,7 @@
 use super::{Double, NX, Single};
 
 /// Host arithmetic on bit patterns: a result, or none where it is not certain.
-pub(crate) trait Fast: Copy + 'static {
+pub(crate) trait FastFloat: Copy + 'static {
     fn add(a: u64, b: u64, flags: &mut u8) -> Option<u64>;
     fn sub(a: u64, b: u64, flags: &mut u8) -> Option<u64>;
     fn mul(a: u64, b: u64, flags: &mut u8) -> Option<u64>;
@@ -61,7 +61,7 @@ fn note(flags: &mut u8, exact: Option<bool>) -> Option<()> {
     Some(())
 }
 
-impl Fast for Double {
+impl FastFloat for Double {
     #[inline(always)]
     fn to_f64(bits: u64) -> f64 {
         f64::from_bits(bits)
@@ -80,7 +80,7 @@ impl Fast for Double {
             return None;
         }
         if *flags & NX == 0 {
-            // What the sum lacks is a number itself, and the transformation finds it if nothing overflows.
+            // The rounding error of the sum is a number itself, and the transformation finds it if nothing overflows.
             if a.abs() > f64::MAX / 4.0 || b.abs() > f64::MAX / 4.0 {
                 return None;
             }
@@ -170,7 +170,7 @@ fn single(result: f32, exact: bool, flags: &mut u8) -> Option<u64> {
     Some(u64::from(result.to_bits()))
 }
 
-impl Fast for Single {
+impl FastFloat for Single {
     #[inline(always)]
     fn to_f64(bits: u64) -> f64 {
         f64::from(f32::from_bits(bits as u32))

@@ -14,7 +14,7 @@ mod fast;
 pub(crate) use compare::{Relation, classify, compare, max, min};
 pub(crate) use convert::{from_int, to_int, widen};
 pub use evaluate::{FloatFunction, float_function};
-pub(crate) use fast::Fast;
+pub(crate) use fast::FastFloat;
 
 /// Rounding modes by their number in instructions and in `frm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(crate) const UF: u8 = 2;
 pub(crate) const NX: u8 = 1;
 
 /// A precision: single or double.
-pub(crate) trait Format: Fast {
+pub(crate) trait FloatFormat: FastFloat {
     /// Bits of the significand that are stored.
     const FRACTION: u32;
     /// Bits of the exponent.
@@ -97,7 +97,7 @@ pub(crate) struct Single;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Double;
 
-impl Format for Single {
+impl FloatFormat for Single {
     const FRACTION: u32 = 23;
     const EXPONENT: u32 = 8;
 
@@ -113,7 +113,7 @@ impl Format for Single {
     }
 }
 
-impl Format for Double {
+impl FloatFormat for Double {
     const FRACTION: u32 = 52;
     const EXPONENT: u32 = 11;
 
@@ -128,7 +128,7 @@ impl Format for Double {
     }
 }
 
-/// What a bit pattern is.
+/// The class of a bit pattern.
 #[derive(Clone, Copy, Debug)]
 enum Number {
     Nan,
@@ -153,7 +153,7 @@ impl Finite {
     }
 }
 
-fn unpack<F: Format>(bits: u64) -> Number {
+fn unpack<F: FloatFormat>(bits: u64) -> Number {
     let negative = bits & F::SIGN != 0;
     let magnitude = bits & !F::SIGN;
     if magnitude > F::INFINITY {
@@ -172,7 +172,7 @@ fn unpack<F: Format>(bits: u64) -> Number {
     Number::Finite(Finite { negative, exponent, significand: u128::from(fraction | hidden) })
 }
 
-fn signed<F: Format>(negative: bool, magnitude: u64) -> u64 {
+fn signed<F: FloatFormat>(negative: bool, magnitude: u64) -> u64 {
     if negative { magnitude | F::SIGN } else { magnitude }
 }
 
@@ -192,7 +192,7 @@ fn shift_rounded(value: u128, shift: u32, negative: bool, rounding: Rounding) ->
 }
 
 /// The number of format `F` for a value, rounded once.
-fn round<F: Format>(value: Finite, rounding: Rounding, flags: &mut u8) -> u64 {
+fn round<F: FloatFormat>(value: Finite, rounding: Rounding, flags: &mut u8) -> u64 {
     let Finite { negative, exponent, significand } = value;
     let top = 127 - significand.leading_zeros() as i32;
     // The value lies in [2^scale, 2^(scale + 1)).
@@ -239,7 +239,7 @@ fn round<F: Format>(value: Finite, rounding: Rounding, flags: &mut u8) -> u64 {
 
 /// The canonical NaN for operands of which one is a NaN; `invalid` if one is signalling, or for a reason of the
 /// caller's.
-fn nan<F: Format>(operands: &[u64], invalid: bool, flags: &mut u8) -> u64 {
+fn nan<F: FloatFormat>(operands: &[u64], invalid: bool, flags: &mut u8) -> u64 {
     if invalid || operands.iter().any(|bits| F::is_signaling(*bits)) {
         *flags |= NV;
     }
@@ -252,8 +252,8 @@ fn sum(a: Finite, b: Finite) -> Option<Finite> {
     let (a, b) = (a.shifted_to(TOP), b.shifted_to(TOP));
     let (large, small) = if a.exponent >= b.exponent { (a, b) } else { (b, a) };
     let by = (large.exponent - small.exponent) as u32;
-    // What is shifted out becomes the lowest bit: 20 bits below what counts, and no cancellation reaches there, since
-    // it takes more than one bit only if next to nothing is shifted out.
+    // Bits that are shifted out become the lowest bit: 20 bits below the result's, and no cancellation reaches there,
+    // since it takes more than one bit only if next to nothing is shifted out.
     let lost = by > 127 || small.significand & ((1u128 << by.min(127)) - 1) != 0;
     let aligned = (if by > 127 { 0 } else { small.significand >> by }) | u128::from(lost);
     let Finite { negative, exponent, significand } = large;
@@ -276,12 +276,12 @@ fn product(a: Finite, b: Finite) -> Finite {
 }
 
 /// The zero that a sum of opposite values is.
-fn cancelled<F: Format>(rounding: Rounding) -> u64 {
+fn cancelled<F: FloatFormat>(rounding: Rounding) -> u64 {
     signed::<F>(rounding == Rounding::Down, 0)
 }
 
 /// `a + b`.
-pub(crate) fn add<F: Format>(a: u64, b: u64, rounding: Rounding, flags: &mut u8) -> u64 {
+pub(crate) fn add<F: FloatFormat>(a: u64, b: u64, rounding: Rounding, flags: &mut u8) -> u64 {
     match (unpack::<F>(a), unpack::<F>(b)) {
         (Number::Nan, _) | (_, Number::Nan) => nan::<F>(&[a, b], false, flags),
         (Number::Infinity(left), Number::Infinity(right)) if left != right => nan::<F>(&[], true, flags),
@@ -299,12 +299,12 @@ pub(crate) fn add<F: Format>(a: u64, b: u64, rounding: Rounding, flags: &mut u8)
 }
 
 /// `a - b`.
-pub(crate) fn sub<F: Format>(a: u64, b: u64, rounding: Rounding, flags: &mut u8) -> u64 {
+pub(crate) fn sub<F: FloatFormat>(a: u64, b: u64, rounding: Rounding, flags: &mut u8) -> u64 {
     add::<F>(a, if F::is_nan(b) { b } else { b ^ F::SIGN }, rounding, flags)
 }
 
 /// `a * b`.
-pub(crate) fn mul<F: Format>(a: u64, b: u64, rounding: Rounding, flags: &mut u8) -> u64 {
+pub(crate) fn mul<F: FloatFormat>(a: u64, b: u64, rounding: Rounding, flags: &mut u8) -> u64 {
     let negative = (a ^ b) & F::SIGN != 0;
     match (unpack::<F>(a), unpack::<F>(b)) {
         (Number::Nan, _) | (_, Number::Nan) => nan::<F>(&[a, b], false, flags),
@@ -316,7 +316,7 @@ pub(crate) fn mul<F: Format>(a: u64, b: u64, rounding: Rounding, flags: &mut u8)
 }
 
 /// `a / b`.
-pub(crate) fn div<F: Format>(a: u64, b: u64, rounding: Rounding, flags: &mut u8) -> u64 {
+pub(crate) fn div<F: FloatFormat>(a: u64, b: u64, rounding: Rounding, flags: &mut u8) -> u64 {
     let negative = (a ^ b) & F::SIGN != 0;
     match (unpack::<F>(a), unpack::<F>(b)) {
         (Number::Nan, _) | (_, Number::Nan) => nan::<F>(&[a, b], false, flags),
@@ -339,7 +339,7 @@ pub(crate) fn div<F: Format>(a: u64, b: u64, rounding: Rounding, flags: &mut u8)
 }
 
 /// The square root.
-pub(crate) fn sqrt<F: Format>(a: u64, rounding: Rounding, flags: &mut u8) -> u64 {
+pub(crate) fn sqrt<F: FloatFormat>(a: u64, rounding: Rounding, flags: &mut u8) -> u64 {
     match unpack::<F>(a) {
         Number::Nan => nan::<F>(&[a], false, flags),
         Number::Zero(_) | Number::Infinity(false) => a,
@@ -358,7 +358,7 @@ pub(crate) fn sqrt<F: Format>(a: u64, rounding: Rounding, flags: &mut u8) -> u64
 }
 
 /// `a * b + c`, rounded once.
-pub(crate) fn fused<F: Format>(a: u64, b: u64, c: u64, rounding: Rounding, flags: &mut u8) -> u64 {
+pub(crate) fn fused<F: FloatFormat>(a: u64, b: u64, c: u64, rounding: Rounding, flags: &mut u8) -> u64 {
     let negative = (a ^ b) & F::SIGN != 0;
     let (left, right, third) = (unpack::<F>(a), unpack::<F>(b), unpack::<F>(c));
     let invalid =

@@ -9,7 +9,7 @@ use rustc_apfloat::ieee;
 use rustc_apfloat::{Float, Round, Status, StatusAnd};
 
 /// Numbers of all kinds: random bits, and exponents and significands near where something happens.
-fn number<F: Format>() -> impl Strategy<Value = u64> {
+fn number<F: FloatFormat>() -> impl Strategy<Value = u64> {
     let all = (F::INFINITY | F::SIGN) | ((1 << F::FRACTION) - 1);
     let near =
         (any::<bool>(), 0..1u64 << F::EXPONENT, 0..4u8, any::<u64>()).prop_map(move |(sign, exponent, kind, bits)| {
@@ -60,7 +60,7 @@ fn flags_of(status: Status) -> u8 {
 }
 
 /// Compare with the oracle: canonical NaNs, and flags but for the two differences.
-fn agree<F: Format, A: Float>(ours: u64, flags: u8, theirs: StatusAnd<A>) -> Result<(), TestCaseError> {
+fn agree<F: FloatFormat, A: Float>(ours: u64, flags: u8, theirs: StatusAnd<A>) -> Result<(), TestCaseError> {
     let expected = if theirs.value.is_nan() { F::NAN } else { theirs.value.to_bits() as u64 };
     prop_assert_eq!(ours, expected, "{:#x} {:#x}", ours, expected);
     let smallest_normal = ours & !F::SIGN == 1 << F::FRACTION;
@@ -83,7 +83,9 @@ macro_rules! against_oracle {
                 #![proptest_config(ProptestConfig::with_cases(20_000))]
 
                 #[test]
-                fn arithmetic(a in number::<$format>(), b in number::<$format>(), c in number::<$format>(), mode in 0..5usize) {
+                fn arithmetic(
+                    a in number::<$format>(), b in number::<$format>(), c in number::<$format>(), mode in 0..5usize,
+                ) {
                     let (ours, theirs) = MODES[mode];
                     let mut flags = 0;
                     let bits = add::<$format>(a, b, ours, &mut flags);
@@ -122,7 +124,9 @@ macro_rules! against_oracle {
                 }
 
                 #[test]
-                fn the_host_agrees_where_it_answers(a in number::<$format>(), b in number::<$format>(), c in number::<$format>(), stands: bool) {
+                fn the_host_agrees_where_it_answers(
+                    a in number::<$format>(), b in number::<$format>(), c in number::<$format>(), stands: bool,
+                ) {
                     let before = if stands { NX } else { 0 };
                     let check = |fast: Option<u64>, fast_flags: u8, exact: u64, exact_flags: u8| {
                         if let Some(bits) = fast {

@@ -5,65 +5,67 @@
 //! streams are the caller's and lent for each run. It does not load programs (`program`), and knows nothing of how long
 //! anything takes.
 
-mod door;
+mod port;
+#[cfg(feature = "bare")]
+mod privileged;
+#[cfg(not(feature = "bare"))]
+#[path = "unprivileged.rs"]
+mod privileged;
 mod stop;
 mod system;
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use crate::block::{Block, OPS_MAX};
+use crate::access::AccessKind;
+use crate::block::{BasicBlock, OPS_MAX};
 use crate::cache::Cache;
-use crate::csr::{Csrs, Privilege};
-use crate::exec::{self, Env, Exit, JUMP, LEAVE, State};
+use crate::exec::{self, Env, Exit, HartState, JUMP, LEAVE};
 use crate::isa::Extensions;
 use crate::memory::Memory;
 use crate::meter::{Meter, Unmetered};
-use crate::protect::{Access, Guard};
 use crate::streams::Streams;
 use crate::trap::Cause;
 use crate::xlen::Xlen;
-pub use door::{Door, Registers, Span};
+pub use port::{MappedRegion, Registers, TranslatorPort};
+use privileged::Privileged;
 pub use stop::{Limits, Stop};
-use system::Outcome;
+use system::SystemOutcome;
 
 /// Instructions between two looks at the stop flag.
 const SLICE: u64 = if cfg!(debug_assertions) { 1 << 9 } else { 1 << 12 };
 
-/// How a hart is used.
+/// The use of a hart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum HartMode {
     /// One function in user mode; a trap stops the hart.
     Program,
     /// A bare machine, from machine mode on; it handles its traps.
+    #[cfg(feature = "bare")]
     Bare,
 }
 
-/// A RISC-V hart of width `X`: [`Rv32`](crate::Rv32) or [`Rv64`](crate::Rv64); `M` is told what it executes.
+/// A RISC-V hart of width `X`: [`Rv32`](crate::Rv32) or [`Rv64`](crate::Rv64); `M` observes the instructions.
 #[derive(Debug)]
 pub struct Hart<X: Xlen, M: Meter = Unmetered> {
-    pub(crate) state: State<X>,
+    pub(crate) state: HartState<X>,
     pub(crate) cache: Cache<X>,
     pub(crate) extensions: Extensions,
-    pub(crate) mode: Mode,
-    pub(crate) privilege: Privilege,
+    pub(crate) mode: HartMode,
     /// The instruction to go on with, between runs of blocks.
     pub(crate) pc: u64,
-    pub(crate) csrs: Csrs,
+    #[cfg_attr(not(feature = "bare"), expect(dead_code, reason = "it has no state then"))]
+    privileged: Privileged,
     /// Instructions executed.
     pub(crate) retired: u64,
     /// Addresses of which blocks are kept.
     pub(crate) code: Range<u64>,
-    /// Registers changed that say how memory is reached.
-    looks_anew: bool,
-    /// What stood before memory when the blocks were decoded.
-    decoded_behind: Option<Guard>,
-    /// Told what is executed; lent to the run while there is one.
+    /// The meter; lent to the run while there is one.
     meter: Option<Box<M>>,
 }
 
 /// Why the inner loop ended.
-enum Left {
+enum LoopExit {
     /// Too few instructions are left for the next block.
     Slice,
     /// This block was left at one of its steps.
@@ -76,7 +78,7 @@ enum Left {
 
 impl<X: Xlen> Hart<X> {
     /// A hart whose registers are zero.
-    pub fn new(mode: Mode, extensions: Extensions) -> Self {
+    pub fn new(mode: HartMode, extensions: Extensions) -> Self {
         Self::with_meter(mode, extensions, Unmetered)
     }
 
@@ -85,25 +87,17 @@ impl<X: Xlen> Hart<X> {
 }
 
 impl<X: Xlen, M: Meter> Hart<X, M> {
-    /// A hart whose registers are zero, and that tells `meter` what it executes.
-    pub fn with_meter(mode: Mode, extensions: Extensions, meter: M) -> Self {
-        let all = u64::from(u32::MAX);
-        let (privilege, csrs) = match mode {
-            Mode::Program => (Privilege::User, Csrs { mcounteren: all, scounteren: all, ..Csrs::default() }),
-            Mode::Bare => (Privilege::Machine, Csrs::default()),
-        };
+    /// A hart whose registers are zero, with a meter.
+    pub fn with_meter(mode: HartMode, extensions: Extensions, meter: M) -> Self {
         Self {
-            state: State::new(),
+            state: HartState::new(),
             cache: Cache::new(),
             extensions,
             mode,
-            privilege,
             pc: 0,
-            csrs,
+            privileged: Privileged::new(mode),
             retired: 0,
             code: 0..0,
-            looks_anew: false,
-            decoded_behind: None,
             meter: Some(Box::new(meter)),
         }
     }
@@ -171,13 +165,8 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         self.retired
     }
 
-    /// The privilege mode it is in.
-    pub fn privilege(&self) -> Privilege {
-        self.privilege
-    }
-
     /// The blocks that were decoded, in the order in which they were first reached.
-    pub fn blocks(&self) -> &[Block] {
+    pub fn blocks(&self) -> &[BasicBlock] {
         &self.cache.blocks
     }
 
@@ -188,17 +177,17 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         self.code = 0..0;
     }
 
-    /// What is told what it executes.
+    /// The meter.
     pub fn meter(&self) -> &M {
         self.meter.as_deref().expect("between runs the meter is here")
     }
 
-    /// The same, for whoever is done with the hart.
+    /// The meter, of a hart that is not needed any more.
     pub fn into_meter(self) -> M {
         *self.meter.expect("between runs the meter is here")
     }
 
-    /// What is told what it executes, to be changed.
+    /// The meter, to be changed.
     pub fn meter_mut(&mut self) -> &mut M {
         self.meter.as_deref_mut().expect("between runs the meter is here")
     }
@@ -214,7 +203,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
 
     fn run_in(&mut self, env: &mut Env<'_, '_>, limits: Limits<'_>) -> Stop {
         self.cache.unmark();
-        self.looks_anew = self.mode == Mode::Bare;
+        self.begin_run();
         let mut left = limits.instructions.unwrap_or(u64::MAX);
         loop {
             if limits.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
@@ -223,10 +212,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
             if left == 0 {
                 return self.out_of_instructions();
             }
-            self.take_interrupt();
-            if self.looks_anew {
-                self.look(env);
-            }
+            self.between_blocks(env);
             let before = self.retired;
             let stop =
                 if left < OPS_MAX as u64 { self.part(env, left as usize) } else { self.slice(env, left.min(SLICE)) };
@@ -240,7 +226,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
 
     /// Why a run ends that may execute nothing more: the limit, unless the function has just returned.
     pub fn out_of_instructions(&self) -> Stop {
-        if self.pc == Hart::<X>::RETURN && self.mode == Mode::Program {
+        if self.pc == Hart::<X>::RETURN && self.mode == HartMode::Program {
             Stop::Returned { code: self.x(10) }
         } else {
             Stop::InstructionLimit
@@ -254,17 +240,17 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         self.retired += most - self.state.left as u64;
         match why {
             // Nothing may be fetched any more, or is to be.
-            Left::Slice => None,
-            Left::Fetch if self.state.left == 0 => None,
-            Left::Fetch => self.fetch_trap(env),
-            Left::Returned => Some(Stop::Returned { code: self.x(10) }),
-            Left::Leave { unit } => {
+            LoopExit::Slice => None,
+            LoopExit::Fetch if self.state.left == 0 => None,
+            LoopExit::Fetch => self.fetch_trap(env),
+            LoopExit::Returned => Some(Stop::Returned { code: self.x(10) }),
+            LoopExit::Leave { unit } => {
                 let index = self.cache.steps[unit].index(self.state.at);
                 let block = &self.cache.blocks[unit];
                 self.retired -= block.ops.len() as u64 - index as u64;
                 let (pc, op) = (block.address(index), block.ops[index]);
                 if M::BLOCKS {
-                    Self::told(env).left(block, index);
+                    Self::meter_of(env).left(block, index);
                 }
                 self.left(pc, &op, env)
             }
@@ -272,7 +258,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
     }
 
     /// From block to block until it cannot go on, or fewer than the next block's instructions are left.
-    fn blocks_until(&mut self, env: &mut Env<'_, '_>) -> Left {
+    fn blocks_until(&mut self, env: &mut Env<'_, '_>) -> LoopExit {
         let mut unit = match self.find(env) {
             Ok(unit) => unit,
             Err(why) => return why,
@@ -280,14 +266,14 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         loop {
             let first = self.cache.steps[unit].first();
             if self.state.left < self.cache.blocks[unit].ops.len() as i64 {
-                return Left::Slice;
+                return LoopExit::Slice;
             }
             // SAFETY: steps and their links are dropped together, never while they are executed; enough is left.
             let flow = unsafe { exec::run(first, &mut self.state, env) };
             // SAFETY: the cache is as it was.
             let from = unsafe { exec::header(self.state.block) }.unit as usize;
             if flow == LEAVE {
-                return Left::Leave { unit: from };
+                return LoopExit::Leave { unit: from };
             }
             unit = match self.follow(env, from, flow) {
                 Ok(next) => next,
@@ -297,7 +283,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
     }
 
     /// The unit that follows `unit` by `flow`, found or decoded, and linked.
-    fn follow(&mut self, env: &mut Env<'_, '_>, unit: usize, flow: exec::Flow) -> Result<usize, Left> {
+    fn follow(&mut self, env: &mut Env<'_, '_>, unit: usize, flow: exec::Flow) -> Result<usize, LoopExit> {
         let block = &self.cache.blocks[unit];
         self.pc = match flow {
             exec::TAKEN => block.taken(X::BITS).unwrap_or(block.pc),
@@ -316,51 +302,51 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
     }
 
     /// The unit at the program counter, found or decoded.
-    fn find(&mut self, env: &mut Env<'_, '_>) -> Result<usize, Left> {
+    fn find(&mut self, env: &mut Env<'_, '_>) -> Result<usize, LoopExit> {
         let pc = self.pc;
-        if pc == Hart::<X>::RETURN && self.mode == Mode::Program {
-            return Err(Left::Returned);
+        if pc == Hart::<X>::RETURN && self.mode == HartMode::Program {
+            return Err(LoopExit::Returned);
         }
         if let Some(unit) = self.cache.find(pc) {
             return Ok(unit);
         }
-        let block = self.decode(env, OPS_MAX).ok_or(Left::Fetch)?;
+        let block = self.decode(env, OPS_MAX).ok_or(LoopExit::Fetch)?;
         if self.cache.full() {
             self.forget_code(env);
         }
         env.spans.note_decoded(pc, block.bytes());
         self.code = env.spans.decoded_range();
         if M::BLOCKS {
-            Self::told(env).decoded(self.cache.blocks.len() as u32, &block);
+            Self::meter_of(env).decoded(self.cache.blocks.len() as u32, &block);
         }
         Ok(self.cache.insert::<M>(block, self.float_off()))
     }
 
     /// Decode at most `most` instructions at the program counter; none where nothing can be fetched.
-    fn decode(&self, env: &mut Env<'_, '_>, most: usize) -> Option<Block> {
+    fn decode(&self, env: &mut Env<'_, '_>, most: usize) -> Option<BasicBlock> {
         let spans = &mut env.spans;
         let (pc, end) = (self.pc, spans.block_end(self.pc));
         // Behind a page's end other bytes may follow than those at the next address.
         let mut fetch = |at: u64| if at == pc || at <= end - 4 { spans.fetch(at).ok() } else { None };
-        Block::decode(pc, X::BITS, self.extensions, most, &mut fetch)
+        BasicBlock::decode(pc, X::BITS, self.extensions, most, &mut fetch)
     }
 
     /// Nothing can be fetched at the program counter.
     fn fetch_trap(&mut self, env: &mut Env<'_, '_>) -> Option<Stop> {
         let fault = env.spans.fetch(self.pc).err()?;
-        self.trapped(fault.cause(Access::Fetch), fault.address, self.pc)
+        self.trapped(fault.cause(AccessKind::Fetch), fault.address, self.pc)
     }
 
     /// Execute at most `most` instructions of the block at the program counter: fewer than are left of the limit.
     fn part(&mut self, env: &mut Env<'_, '_>, most: usize) -> Option<Stop> {
         let pc = self.pc;
-        if pc == Hart::<X>::RETURN && self.mode == Mode::Program {
+        if pc == Hart::<X>::RETURN && self.mode == HartMode::Program {
             return Some(Stop::Returned { code: self.x(10) });
         }
         let Some(block) = self.decode(env, most) else { return self.fetch_trap(env) };
         let steps = exec::steps::<X, M>(&block, exec::PART, self.float_off());
         if M::BLOCKS {
-            Self::told(env).part(&block);
+            Self::meter_of(env).part(&block);
         }
         // None are left behind this block, so that it ends even where it could go on.
         self.state.left = block.ops.len() as i64;
@@ -370,7 +356,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
             let index = steps.index(self.state.at);
             self.retired += index as u64;
             if M::BLOCKS {
-                Self::told(env).left(&block, index);
+                Self::meter_of(env).left(&block, index);
             }
             return self.left(block.address(index), &block.ops[index], env);
         }
@@ -384,16 +370,16 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
     }
 
     /// Go on after a block was left at `op`, which stands at `pc` and does not count as executed yet.
-    fn left(&mut self, pc: u64, op: &crate::isa::Op, env: &mut Env<'_, '_>) -> Option<Stop> {
+    fn left(&mut self, pc: u64, op: &crate::isa::Instruction, env: &mut Env<'_, '_>) -> Option<Stop> {
         let behind = X::unsigned(X::word(pc.wrapping_add(u64::from(op.len))));
         self.pc = pc;
         let exit = if self.state.exit == Exit::System {
             match self.system(op, pc, env) {
-                Outcome::Leave(exit) => exit,
+                SystemOutcome::Leave(exit) => exit,
                 outcome => {
                     self.retire(pc, op, env);
-                    self.pc = if let Outcome::Jump(to) = outcome { to } else { behind };
-                    return if let Outcome::Stop(stop) = outcome { Some(stop) } else { None };
+                    self.pc = if let SystemOutcome::Jump(to) = outcome { to } else { behind };
+                    return if let SystemOutcome::Stop(stop) = outcome { Some(stop) } else { None };
                 }
             }
         } else {
@@ -427,17 +413,17 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
     }
 
     /// An instruction outside of blocks was executed.
-    fn retire(&mut self, pc: u64, op: &crate::isa::Op, env: &mut Env<'_, '_>) {
+    fn retire(&mut self, pc: u64, op: &crate::isa::Instruction, env: &mut Env<'_, '_>) {
         self.retired += 1;
         if M::BLOCKS {
-            Self::told(env).single(pc, op);
+            Self::meter_of(env).single(pc, op);
         }
     }
 
     /// The meter of this run.
-    fn told<'e>(env: &'e mut Env<'_, '_>) -> &'e mut M {
-        // SAFETY: `run` lent this hart's own, which nobody else reaches meanwhile; translators lend none, and want none
-        // told.
+    fn meter_of<'e>(env: &'e mut Env<'_, '_>) -> &'e mut M {
+        // SAFETY: `run` lent this hart's own, which is reached by no other reference meanwhile; translators' harts have
+        // none, and call this never.
         unsafe { env.meter::<M>() }
     }
 

@@ -14,7 +14,7 @@ pub struct Limits<'l> {
     pub stop: Option<&'l AtomicBool>,
 }
 
-/// Why a run ended. The hart's program counter is at the instruction to go on with.
+/// The reason why a run ended. The hart's program counter is at the instruction to go on with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The function returned.
@@ -52,7 +52,7 @@ pub enum Stop {
     InstructionLimit,
     /// The stop flag was set.
     Interrupted,
-    /// The hart's meter wants the next instruction executed later; it is told of it again.
+    /// The hart's meter paused it before the next instruction, which it observes again later.
     Paused,
     /// A bare machine wrote this to `tohost`.
     ToHost(u64),

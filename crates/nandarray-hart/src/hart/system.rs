@@ -1,12 +1,10 @@
-//! What a hart executes outside of blocks: control and status registers, calls, returns, fences; and how traps are
-//! entered.
+//! Instructions that a hart executes outside of blocks: control and status registers, calls, returns, fences; traps.
 
-use crate::csr::{FS, MIE, MPIE, MPP, MPRV, Privilege, SIE, SPIE, SPP, TSR, TVM, TW};
 use crate::exec::{Env, Exit};
-use crate::hart::{Hart, Mode, Stop};
-use crate::isa::{Code, Format, Op};
+use crate::hart::{Hart, HartMode, Stop};
+use crate::isa::{Code, Format, Instruction};
 use crate::meter::Meter;
-use crate::trap::{Cause, Trap};
+use crate::trap::Cause;
 use crate::xlen::Xlen;
 
 /// The registers that hold flags and rounding mode.
@@ -16,84 +14,44 @@ const FCSR: u32 = 3;
 /// The first stream register.
 const STREAMS: u32 = 0x800;
 
-/// How an instruction that is executed outside of blocks goes on.
+/// The result of an instruction that is executed outside of blocks.
 #[derive(Debug)]
-pub(crate) enum Outcome {
-    /// With the next one.
+pub(crate) enum SystemOutcome {
+    /// It was executed; the next one follows.
     Next,
-    /// With the one at an address.
+    /// It was executed; the one at an address follows.
+    #[cfg_attr(not(feature = "bare"), expect(dead_code, reason = "only returns from traps jump"))]
     Jump(u64),
-    /// It was executed; the caller is asked to do something before the next one.
+    /// It was executed; the run ends before the next one.
     Stop(Stop),
     /// It could not be executed.
     Leave(Exit),
 }
 
-const ILLEGAL: Outcome = Outcome::Leave(Exit::Trap { cause: Cause::IllegalInstruction, value: 0 });
+pub(super) const ILLEGAL: SystemOutcome =
+    SystemOutcome::Leave(Exit::Trap { cause: Cause::IllegalInstruction, value: 0 });
 
-fn trap(cause: Cause, value: u64) -> Outcome {
-    Outcome::Leave(Exit::Trap { cause, value })
+pub(super) fn trap(cause: Cause, value: u64) -> SystemOutcome {
+    SystemOutcome::Leave(Exit::Trap { cause, value })
 }
 
 impl<X: Xlen, M: Meter> Hart<X, M> {
     /// Execute `op`, which stands at `pc`.
-    pub(crate) fn system(&mut self, op: &Op, pc: u64, env: &mut Env<'_, '_>) -> Outcome {
-        let status = self.csrs.mstatus;
+    pub(crate) fn system(&mut self, op: &Instruction, pc: u64, env: &mut Env<'_, '_>) -> SystemOutcome {
         match op.code {
-            Code::Ecall => match (self.mode, self.privilege) {
-                (Mode::Program, _) => Outcome::Stop(Stop::EnvironmentCall),
-                (_, Privilege::User) => trap(Cause::UserCall, 0),
-                (_, Privilege::Supervisor) => trap(Cause::SupervisorCall, 0),
-                (_, Privilege::Machine) => trap(Cause::MachineCall, 0),
-            },
+            Code::Ecall if self.mode == HartMode::Program => SystemOutcome::Stop(Stop::EnvironmentCall),
             Code::Ebreak => trap(Cause::Breakpoint, pc),
             Code::FenceI => {
                 self.forget_code(env);
-                Outcome::Next
-            }
-            Code::Mret if self.privilege == Privilege::Machine => {
-                let to = Privilege::from_bits(status >> 11);
-                let enabled = if status & MPIE != 0 { MIE } else { 0 };
-                let mprv = if to == Privilege::Machine { status & MPRV } else { 0 };
-                self.csrs.mstatus = status & !(MIE | MPP | MPRV) | MPIE | enabled | mprv;
-                self.privilege = to;
-                self.looks_anew = true;
-                Outcome::Jump(self.csrs.mepc)
-            }
-            Code::Sret
-                if self.privilege == Privilege::Machine
-                    || self.privilege == Privilege::Supervisor && status & TSR == 0 =>
-            {
-                let enabled = if status & SPIE != 0 { SIE } else { 0 };
-                self.csrs.mstatus = status & !(SIE | SPP | MPRV) | SPIE | enabled;
-                self.privilege = Privilege::from_bits(status >> 8 & 1);
-                self.looks_anew = true;
-                Outcome::Jump(self.csrs.sepc)
-            }
-            // Waiting for an interrupt may end at any time; here it ends at once.
-            Code::Wfi
-                if self.privilege == Privilege::Machine
-                    || self.privilege == Privilege::Supervisor && status & TW == 0 =>
-            {
-                Outcome::Next
-            }
-            Code::SfenceVma
-                if self.privilege == Privilege::Machine
-                    || self.privilege == Privilege::Supervisor && status & TVM == 0 =>
-            {
-                env.spans.forget_pages();
-                if self.csrs.satp != 0 {
-                    self.forget_code(env);
-                }
-                Outcome::Next
+                SystemOutcome::Next
             }
             _ if matches!(op.row().format, Format::Csr | Format::CsrImmediate) => self.csr(op, env),
-            // Also floating-point instructions while that unit is off.
-            _ => ILLEGAL,
+            // Also floating-point instructions while that unit is off, which are illegal.
+            _ => self.execute_privileged(op, env),
         }
     }
 
-    fn csr(&mut self, op: &Op, env: &mut Env<'_, '_>) -> Outcome {
+    fn csr(&mut self, op: &Instruction, env: &mut Env<'_, '_>) -> SystemOutcome {
         let number = op.imm as u32;
         let immediate = op.row().format == Format::CsrImmediate;
         let operand = if immediate { u64::from(op.rs1) } else { X::unsigned(self.state.x[op.rs1 as usize]) };
@@ -105,7 +63,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
         let old = match self.read_csr(number, env) {
             Some(Ok(value)) => value,
-            Some(Err(exit)) => return Outcome::Leave(exit),
+            Some(Err(exit)) => return SystemOutcome::Leave(exit),
             None => return ILLEGAL,
         };
         if writes {
@@ -125,7 +83,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         if op.rd != 0 {
             self.state.x[op.rd as usize] = X::word(old);
         }
-        Outcome::Next
+        SystemOutcome::Next
     }
 
     fn read_csr(&self, number: u32, env: &mut Env<'_, '_>) -> Option<Result<u64, Exit>> {
@@ -135,7 +93,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
             FRM => Some(Ok(u64::from(self.state.frm))),
             FCSR => Some(Ok(u64::from(self.fcsr()))),
             _ if number & !0xff == STREAMS => crate::exec::stream_register(env, number as i32),
-            _ => self.csrs.read::<X>(number, self.privilege, self.retired, self.extensions).map(Ok),
+            _ => self.read_privileged(number).map(Ok),
         }
     }
 
@@ -144,92 +102,13 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
             FFLAGS => self.state.fflags = value as u8 & 31,
             FRM => self.state.set_frm(value as u8),
             FCSR => self.set_fcsr(value as u8),
-            _ => {
-                let off = self.float_off();
-                self.csrs.write::<X>(number, value, self.retired);
-                self.looks_anew = true;
-                if off != self.float_off() {
-                    self.forget_code(env);
-                }
-            }
+            _ => self.write_privileged(number, value, env),
         }
     }
 
-    /// Whether floating-point instructions are illegal now.
-    pub(crate) fn float_off(&self) -> bool {
-        self.mode == Mode::Bare && self.csrs.mstatus & FS == 0
-    }
-
-    /// Drop what was decoded.
+    /// Drops decoded blocks.
     pub(crate) fn forget_code(&mut self, env: &mut Env<'_, '_>) {
         self.forget_blocks();
         env.spans.forget_decoded();
-    }
-
-    /// Enter a trap at `pc`; the trap itself if nothing in the program handles it.
-    pub(crate) fn enter_trap(&mut self, cause: Cause, value: u64, pc: u64) -> Result<(), Trap> {
-        let unhandled = Trap { cause, pc, value };
-        if self.mode == Mode::Program {
-            return Err(unhandled);
-        }
-        let supervisor = self.privilege < Privilege::Machine && self.csrs.medeleg >> cause as u8 & 1 != 0;
-        let vector = if supervisor { self.csrs.stvec } else { self.csrs.mtvec } & !3;
-        // A handler that cannot be fetched in the mode that it is entered in traps for ever.
-        let to = if supervisor { Privilege::Supervisor } else { Privilege::Machine };
-        if matches!(cause, Cause::FetchAccess | Cause::FetchPage) && pc == vector && self.privilege == to {
-            return Err(unhandled);
-        }
-        self.vector(cause as u64, value, pc, supervisor, vector);
-        Ok(())
-    }
-
-    /// Take the interrupt that is due, if one is.
-    pub(crate) fn take_interrupt(&mut self) {
-        if self.mode == Mode::Program {
-            return;
-        }
-        if let Some((number, supervisor)) = self.csrs.interrupt(self.privilege) {
-            let tvec = if supervisor { self.csrs.stvec } else { self.csrs.mtvec };
-            let vector = (tvec & !3) + if tvec & 1 != 0 { 4 * number } else { 0 };
-            self.vector(1 << (X::BITS - 1) | number, 0, self.pc, supervisor, vector);
-        }
-    }
-
-    fn vector(&mut self, cause: u64, value: u64, pc: u64, supervisor: bool, vector: u64) {
-        let status = self.csrs.mstatus;
-        let from = self.privilege as u64;
-        if supervisor {
-            (self.csrs.scause, self.csrs.stval, self.csrs.sepc) = (cause, value, pc);
-            let was = if status & SIE != 0 { SPIE } else { 0 };
-            self.csrs.mstatus = status & !(SIE | SPIE | SPP) | was | (from & 1) << 8;
-            self.privilege = Privilege::Supervisor;
-        } else {
-            (self.csrs.mcause, self.csrs.mtval, self.csrs.mepc) = (cause, value, pc);
-            let was = if status & MIE != 0 { MPIE } else { 0 };
-            self.csrs.mstatus = status & !(MIE | MPIE | MPP) | was | from << 11;
-            self.privilege = Privilege::Machine;
-        }
-        self.pc = X::unsigned(X::word(vector));
-        self.looks_anew = true;
-    }
-
-    /// Reach memory as the registers say now; what was decoded is dropped if it might not be fetched so any more.
-    pub(crate) fn look(&mut self, env: &mut Env<'_, '_>) {
-        self.looks_anew = false;
-        let guard = self.csrs.guard::<X>(self.privilege);
-        let translates = guard.data.pages.is_some() || guard.fetch.pages.is_some();
-        let guard = (translates || !env.spans.open_to(&guard)).then_some(guard);
-        let same = match (&guard, &self.decoded_behind) {
-            (None, None) => true,
-            (Some(now), Some(then)) => now.fetches_as(then),
-            _ => false,
-        };
-        if !same {
-            self.forget_code(env);
-        }
-        self.decoded_behind.clone_from(&guard);
-        if env.spans.guard.as_deref() != guard.as_ref() {
-            env.spans.set_guard(guard);
-        }
     }
 }

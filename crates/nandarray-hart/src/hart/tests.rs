@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use super::*;
 use crate::isa::{assemble, encode};
 use crate::profile::Counter;
-use crate::streams::{Input, Output, Room};
+use crate::streams::{InputStream, OutputStream, Room};
 use crate::trap::Trap;
 use crate::xlen::{Rv32, Rv64};
 
@@ -21,7 +21,7 @@ fn program<X: Xlen>(lines: &[&str]) -> (Hart<X>, Memory<'static>) {
         let at = CODE + 4 * i as u64;
         memory.get_mut(at..at + 4).unwrap().copy_from_slice(&word.to_le_bytes());
     }
-    let mut hart = Hart::new(Mode::Program, Extensions::PROGRAM);
+    let mut hart = Hart::new(HartMode::Program, Extensions::PROGRAM);
     hart.call(CODE, END, &[]);
     (hart, memory)
 }
@@ -73,7 +73,7 @@ fn a_limit_that_is_just_enough_is_enough() {
         hart.call(CODE, END, &[0, rounds]);
         let limits = Limits { instructions: Some(count), stop: None };
         assert_eq!(hart.run(&mut memory, &mut Streams::none(), limits), Stop::Returned { code: rounds });
-        // What cannot be fetched is not reached.
+        // An address that cannot be fetched from is not reached.
         hart.call(CODE, END, &[0, rounds]);
         hart.set_x(1, 0x9000);
         assert_eq!(hart.run(&mut memory, &mut Streams::none(), limits), Stop::InstructionLimit);
@@ -159,9 +159,9 @@ fn a_program_that_waits_goes_on_where_it_stopped() {
     loop {
         let arrived = u64::from(sent) * 4;
         let mut streams = Streams::none();
-        streams.inputs.push(Input::whole(&[]));
-        streams.inputs.push(Input::resume(&ring_in, head_in, arrived, sent == 10));
-        streams.outputs.push(Output::resume(&mut ring_out, head_out, written.len() as u64, Room::Eight));
+        streams.inputs.push(InputStream::whole(&[]));
+        streams.inputs.push(InputStream::resume(&ring_in, head_in, arrived, sent == 10));
+        streams.outputs.push(OutputStream::resume(&mut ring_out, head_out, written.len() as u64, Room::Eight));
         let stop = hart.run(&mut memory, &mut streams, Limits::default());
         (head_in, head_out) = (streams.inputs[1].head(), streams.outputs[0].head());
         let parts = streams.outputs[0].waiting_at();
@@ -209,7 +209,7 @@ fn whole_arrays_are_streams() {
     let (mut hart, mut memory) = program::<Rv64>(&lines);
     hart.call(CODE, END, &[0]);
     let mut streams = Streams::none();
-    streams.inputs.push(Input::whole(&bytes));
+    streams.inputs.push(InputStream::whole(&bytes));
     let stop = hart.run(&mut memory, &mut streams, Limits::default());
     assert_eq!(stop, Stop::Returned { code: 255 * 128 });
     assert_eq!(hart.x(11), 0xffff_ffff_fffe_fdfc);
@@ -221,7 +221,7 @@ fn the_end_register_hangs_until_it_knows() {
     let (mut hart, mut memory) = program::<Rv64>(&["csrrs a0, iend0, zero", "jalr zero, 0(ra)"]);
     let ring = [0; 8];
     let mut streams = Streams::none();
-    streams.inputs.push(Input::new(&ring));
+    streams.inputs.push(InputStream::new(&ring));
     assert_eq!(hart.run(&mut memory, &mut streams, Limits::default()), Stop::WaitInput { stream: 0 });
     assert_eq!(hart.instructions(), 0);
     streams.inputs[0].close();
@@ -230,8 +230,7 @@ fn the_end_register_hangs_until_it_knows() {
 
 #[test]
 fn a_program_cannot_tell_when_its_bytes_arrived() {
-    // What can be asked of streams: waits of several lengths, looks from both ends, registers; all of it goes to an
-    // output.
+    // All reads of streams: waits of several lengths, peeks from both ends, registers; the results go to an output.
     let mut lines = vec!["addi t0, zero, 5", "addi t1, zero, -2", "addi t2, zero, 100"];
     for (ask, register) in [
         ("streamwait a0, 0, t0", "a0"),
@@ -253,7 +252,7 @@ fn a_program_cannot_tell_when_its_bytes_arrived() {
     }
     lines.push("jalr zero, 0(ra)");
     let bytes: Vec<u8> = (0..40).collect();
-    // What arrives at first and then with each wait, whether the end is known before, and the room for outputs.
+    // Bytes that arrive at first and then with each wait, whether the end is known before, and the room for outputs.
     let play = |first: usize, then: usize, known: bool, ring: usize| {
         let (mut hart, mut memory) = program::<Rv64>(&lines);
         hart.call(CODE, END, &[]);
@@ -262,8 +261,8 @@ fn a_program_cannot_tell_when_its_bytes_arrived() {
         loop {
             let mut streams = Streams::none();
             let end = (known || arrived == bytes.len()).then_some(bytes.len() as u64);
-            streams.inputs.push(Input::window(&bytes[..arrived], head).ending(end));
-            streams.outputs.push(Output::resume(&mut room, written, out.len() as u64, Room::Width).limited(1000));
+            streams.inputs.push(InputStream::window(&bytes[..arrived], head).ending(end));
+            streams.outputs.push(OutputStream::resume(&mut room, written, out.len() as u64, Room::Width).limited(1000));
             let stop = hart.run(&mut memory, &mut streams, Limits::default());
             (head, written) = (streams.inputs[0].head(), streams.outputs[0].head());
             let parts = streams.outputs[0].waiting_at();
@@ -291,7 +290,7 @@ fn a_program_cannot_tell_when_its_bytes_arrived() {
 fn bytes_that_are_left_over_are_counted() {
     let (mut hart, mut memory) = program::<Rv64>(&["streamload.d a0, 0", "jal zero, . - 4"]);
     let mut streams = Streams::none();
-    streams.inputs.push(Input::whole(&[0; 19]));
+    streams.inputs.push(InputStream::whole(&[0; 19]));
     let stop = hart.run(&mut memory, &mut streams, Limits::default());
     assert_eq!(stop, Stop::InputExhausted { stream: 0, left: 3 });
 }
@@ -308,19 +307,20 @@ fn code_that_changes_itself_is_seen() {
         let word = encode(&assemble(line, 64).unwrap());
         memory.get_mut(at..at + 4).unwrap().copy_from_slice(&word.to_le_bytes());
     }
-    let mut hart = Hart::<Rv64>::new(Mode::Program, Extensions::PROGRAM);
+    let mut hart = Hart::<Rv64>::new(HartMode::Program, Extensions::PROGRAM);
     hart.call(CODE, END, &[0, u64::from(new), CODE]);
     let stop = hart.run(&mut memory, &mut Streams::none(), Limits::default());
     assert_eq!(stop, Stop::Returned { code: 7 });
     assert_eq!(hart.instructions(), 4);
 }
 
+#[cfg(feature = "bare")]
 #[test]
 fn a_machine_that_traps_for_ever_ends_at_its_limit() {
     let mut memory = Memory::new();
     memory.add_program(0, END, 0..END, 0..END).unwrap();
     // All is zeros, the trap vector included: illegal instructions.
-    let mut hart = Hart::<Rv64>::new(Mode::Bare, Extensions::ALL);
+    let mut hart = Hart::<Rv64>::new(HartMode::Bare, Extensions::ALL);
     hart.set_pc(CODE);
     let limits = Limits { instructions: Some(10_000), stop: None };
     assert_eq!(hart.run(&mut memory, &mut Streams::none(), limits), Stop::InstructionLimit);
@@ -358,7 +358,7 @@ fn blocks_are_there_to_be_looked_at() {
 fn what_is_counted_is_what_was_executed() {
     for limit in [u64::MAX, 2000] {
         let (_, mut memory) = program::<Rv64>(LOOP);
-        let mut hart = Hart::<Rv64, _>::with_meter(Mode::Program, Extensions::PROGRAM, Counter::default());
+        let mut hart = Hart::<Rv64, _>::with_meter(HartMode::Program, Extensions::PROGRAM, Counter::default());
         hart.call(CODE, END, &[0, 1000]);
         hart.run(&mut memory, &mut Streams::none(), Limits { instructions: Some(limit), stop: None });
         let profile = hart.meter_mut().take();
@@ -373,9 +373,9 @@ fn what_is_counted_is_what_was_executed() {
         }
         assert_eq!(hart.meter_mut().take().total(), 0);
     }
-    // What trapped was not executed; what was before it was.
+    // The instruction that trapped was not executed; those before it were.
     let (_, mut memory) = program::<Rv32>(&["addi a0, zero, 8", "lw a1, 0(a0)", "addi a0, a0, 1", "jal zero, . - 4"]);
-    let mut hart = Hart::<Rv32, _>::with_meter(Mode::Program, Extensions::PROGRAM, Counter::default());
+    let mut hart = Hart::<Rv32, _>::with_meter(HartMode::Program, Extensions::PROGRAM, Counter::default());
     hart.set_pc(CODE);
     assert!(matches!(hart.run(&mut memory, &mut Streams::none(), Limits::default()), Stop::Trap(_)));
     let profile = hart.meter_mut().take();

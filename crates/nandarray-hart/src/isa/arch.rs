@@ -3,7 +3,7 @@
 
 use super::{Extension, Extensions};
 
-/// What a name in an architecture string stands for; none if nothing here has it.
+/// The extensions that a name in an architecture string stands for; `None` if it is not supported.
 fn named(name: &str) -> Option<&'static [Extension]> {
     use Extension::*;
     Some(match name {
@@ -70,7 +70,7 @@ impl Extensions {
         Ok((bits, found))
     }
 
-    /// Those of this set that are not in `other`, in the order of their declaration.
+    /// The extensions of this set that are not in `other`, in the order of their declaration.
     pub fn beyond(self, other: Self) -> impl Iterator<Item = Extension> {
         Extension::ALL.into_iter().filter(move |e| self.has(*e) && !other.has(*e))
     }

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::{Extension, Format, Op};
+use super::{Extension, Format, Instruction};
 
-/// What kind of work an instruction is.
+/// The kind of work that an instruction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     /// Addition, comparison, logic, shifts, constants.
@@ -27,7 +27,7 @@ pub enum Class {
     Float,
     /// Of a stream, or of where its head and tail are.
     Stream,
-    /// Fences, control and status registers, calls, returns from traps; and what is no instruction.
+    /// Fences, control and status registers, calls, returns from traps; and illegal instructions.
     System,
 }
 
@@ -71,8 +71,8 @@ impl fmt::Display for Class {
     }
 }
 
-impl Op {
-    /// What kind of work it is.
+impl Instruction {
+    /// The kind of work that it does.
     pub fn class(&self) -> Class {
         let row = self.row();
         match (row.format, row.extension) {

@@ -3,7 +3,7 @@
 //! Rows of name, format, match and mask, as in `table.rs`; the format also says where the immediate's bits are
 //! scattered. The first row that matches counts, so reserved and special cases stand before the general one.
 
-use super::{Code, Extension, Extensions, Op, Width};
+use super::{Code, Extension, Extensions, Instruction, Width};
 
 /// Operands of a 16-bit instruction; `p` marks the short register fields (x8 to x15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub struct CompressedRow {
     pub format: CompressedFormat,
     /// The bits that tell it from others.
     pub mask: u16,
-    /// What those bits are.
+    /// The value of those bits.
     pub bits: u16,
 }
 
@@ -124,7 +124,7 @@ rows! {
 }
 
 /// Decode a 16-bit instruction as the one that it stands for; none if there is no such instruction.
-pub fn decode16(half: u16, bits: u32, extensions: Extensions) -> Option<Op> {
+pub fn decode16(half: u16, bits: u32, extensions: Extensions) -> Option<Instruction> {
     use CompressedFormat as F;
     let row = COMPRESSED
         .iter()
@@ -178,5 +178,5 @@ pub fn decode16(half: u16, bits: u32, extensions: Extensions) -> Option<Op> {
         F::Bare => (0, 0, 0, 0),
         F::Reserved => return None,
     };
-    Some(Op { code: row.code, rd, rs1, rs2, rs3: 0, rm: 0, len: 2, imm })
+    Some(Instruction { code: row.code, rd, rs1, rs2, rs3: 0, rm: 0, len: 2, imm })
 }

@@ -1,10 +1,10 @@
-//! Bits to [`Op`] and back, by the rows of the table.
+//! Bits to [`Instruction`] and back, by the rows of the table.
 //!
 //! Decoding looks up the rows of one major opcode; it runs once an instruction, when its block is built.
 
 use std::sync::LazyLock;
 
-use super::{Code, Extension, Extensions, Format, Op, Row, TABLE, decode16};
+use super::{Code, Extension, Extensions, Format, Instruction, Row, TABLE, decode16};
 
 /// The rows of each major opcode (bits 6:2).
 static BY_OPCODE: LazyLock<[Vec<&'static Row>; 32]> = LazyLock::new(|| {
@@ -23,8 +23,8 @@ pub fn length(first: u16) -> u8 {
 
 /// Decode the instruction in the low bits of `word` for harts of `bits` (32 or 64) bits with `extensions`.
 ///
-/// What is no instruction for such a hart becomes [`Code::Illegal`].
-pub fn decode(word: u32, bits: u32, extensions: Extensions) -> Op {
+/// Bits that are no instruction for such a hart become [`Code::Illegal`].
+pub fn decode(word: u32, bits: u32, extensions: Extensions) -> Instruction {
     let op = if length(word as u16) == 4 {
         decode32(word, bits, extensions)
     } else {
@@ -33,19 +33,19 @@ pub fn decode(word: u32, bits: u32, extensions: Extensions) -> Op {
     op.unwrap_or_else(|| {
         let len = length(word as u16);
         let imm = if len == 2 { word & 0xffff } else { word };
-        Op { code: Code::Illegal, rd: 0, rs1: 0, rs2: 0, rs3: 0, rm: 0, len, imm: imm as i32 }
+        Instruction { code: Code::Illegal, rd: 0, rs1: 0, rs2: 0, rs3: 0, rm: 0, len, imm: imm as i32 }
     })
 }
 
 /// Decode a 32-bit instruction; none if there is no such instruction.
-pub fn decode32(word: u32, bits: u32, extensions: Extensions) -> Option<Op> {
+pub fn decode32(word: u32, bits: u32, extensions: Extensions) -> Option<Instruction> {
     let row = BY_OPCODE[(word >> 2 & 31) as usize]
         .iter()
         .find(|row| word & row.mask == row.bits && row.width.has(bits) && extensions.has(row.extension))?;
     let signed = word as i32;
     let field = |low: u32, width: u32| (word >> low & ((1 << width) - 1)) as u8;
     let (rd, rs1, rs2) = (field(7, 5), field(15, 5), field(20, 5));
-    let mut op = Op { code: row.code, rd: 0, rs1: 0, rs2: 0, rs3: 0, rm: 0, len: 4, imm: 0 };
+    let mut op = Instruction { code: row.code, rd: 0, rs1: 0, rs2: 0, rs3: 0, rm: 0, len: 4, imm: 0 };
     match row.format {
         Format::Register | Format::FloatRegister | Format::FloatCompare | Format::StreamRead => {
             (op.rd, op.rs1, op.rs2) = (rd, rs1, rs2);
@@ -96,7 +96,7 @@ pub fn decode32(word: u32, bits: u32, extensions: Extensions) -> Option<Op> {
 }
 
 /// The 32-bit encoding of `op`, whatever its length was. Operands that the format does not have are ignored.
-pub fn encode(op: &Op) -> u32 {
+pub fn encode(op: &Instruction) -> u32 {
     let row = op.row();
     let imm = op.imm as u32;
     let (rd, rs1, rs2) = (u32::from(op.rd) << 7, u32::from(op.rs1) << 15, u32::from(op.rs2) << 20);

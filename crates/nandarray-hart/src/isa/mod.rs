@@ -1,7 +1,7 @@
 //! The instruction set: what 32 and 16 bits mean, and how they are written down.
 //!
-//! [`table`](self) holds one row an instruction; `decode` turns bits into an [`Op`] and back, `compressed` does so for
-//! the 16-bit forms, `text` disassembles and assembles. Nothing here executes.
+//! [`table`](self) holds one row an instruction; `decode` turns bits into an [`Instruction`] and back, `compressed`
+//! does so for the 16-bit forms, `text` disassembles and assembles. Nothing here executes.
 
 mod arch;
 mod class;
@@ -18,8 +18,8 @@ pub use text::{AssembleError, assemble, disassemble};
 
 /// One decoded instruction. Registers are the encoding's numbers; which file they name follows from the [`Format`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Op {
-    /// What it does.
+pub struct Instruction {
+    /// Its operation.
     pub code: Code,
     /// Destination register, or 0.
     pub rd: u8,
@@ -37,7 +37,7 @@ pub struct Op {
     pub imm: i32,
 }
 
-impl Op {
+impl Instruction {
     /// The row of the table that describes it.
     pub fn row(&self) -> &'static Row {
         &TABLE[self.code as usize]
@@ -77,7 +77,7 @@ pub struct Row {
     pub format: Format,
     /// The bits that tell it from others.
     pub mask: u32,
-    /// What those bits are.
+    /// The value of those bits.
     pub bits: u32,
 }
 

@@ -11,7 +11,7 @@ use super::{Extension::*, Format, Row, Width::*};
 
 macro_rules! table {
     ($($code:ident $name:literal $ext:ident $width:ident $format:ident $mask:literal $match:literal;)*) => {
-        /// What an instruction is, whatever its operands: the index of its row in [`TABLE`].
+        /// The operation of an instruction without its operands: the index of its row in [`TABLE`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u16)]
         #[expect(missing_docs, reason = "each is the instruction of its name")]

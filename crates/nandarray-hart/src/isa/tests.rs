@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 /// Any operands for a row: those that its format has, in range.
-fn with_operands(row: &Row, seed: u64, bits: u32) -> Op {
+fn with_operands(row: &Row, seed: u64, bits: u32) -> Instruction {
     let word = row.bits | (seed as u32 & !row.mask);
     match decode32(word, bits, Extensions::ALL) {
         Some(op) if op.code == row.code => op,
@@ -130,8 +130,8 @@ proptest! {
         let _ = disassemble(&op);
         if op.len == 2 && op.code != Code::Illegal {
             // The instruction that it stands for exists.
-            let long = Op { len: 4, ..op };
-            prop_assert_eq!(decode32(encode(&long), bits, Extensions::ALL), Some(Op { rm: long.rm, ..long }));
+            let long = Instruction { len: 4, ..op };
+            prop_assert_eq!(decode32(encode(&long), bits, Extensions::ALL), Some(Instruction { rm: long.rm, ..long }));
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Instructions as text: a disassembler, and an assembler of single instructions that reads what it writes.
 //!
 //! The syntax is that of the usual RISC-V assemblers without pseudo-instructions; jumps and branches name their target
-//! as an offset from themselves (`. + 16`). A stream is written as its number. What has no syntax is written as data
-//! (`.4byte`).
+//! as an offset from themselves (`. + 16`). A stream is written as its number. Instructions without a syntax are
+//! written as data (`.4byte`).
 
 use std::fmt::{self, Write};
 
-use super::{Code, Format, Op, TABLE};
+use super::{Code, Format, Instruction, Row, TABLE};
 
 const X: [&str; 32] = [
     "zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "s2",
@@ -80,9 +80,9 @@ impl fmt::Display for Csr {
     }
 }
 
-struct Target(i32);
+struct BranchTarget(i32);
 
-impl fmt::Display for Target {
+impl fmt::Display for BranchTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, ". {} {}", if self.0 < 0 { '-' } else { '+' }, self.0.unsigned_abs())
     }
@@ -100,7 +100,7 @@ fn default_rounding(code: Code) -> u8 {
 }
 
 /// An instruction as text, such as `addi a0, a0, -1`.
-pub fn disassemble(op: &Op) -> String {
+pub fn disassemble(op: &Instruction) -> String {
     let row = op.row();
     let x = |number: u8| X[number as usize & 31];
     let f = |number: u8| F[number as usize & 31];
@@ -115,8 +115,8 @@ pub fn disassemble(op: &Op) -> String {
         Format::Unary => format!("{}, {}", x(rd), x(rs1)),
         Format::Load | Format::JumpRegister => format!("{}, {imm}({})", x(rd), x(rs1)),
         Format::Store => format!("{}, {imm}({})", x(rs2), x(rs1)),
-        Format::Branch => format!("{}, {}, {}", x(rs1), x(rs2), Target(imm)),
-        Format::Jump => format!("{}, {}", x(rd), Target(imm)),
+        Format::Branch => format!("{}, {}, {}", x(rs1), x(rs2), BranchTarget(imm)),
+        Format::Jump => format!("{}, {}", x(rd), BranchTarget(imm)),
         Format::Upper => format!("{}, {:#x}", x(rd), imm as u32 >> 12),
         Format::Fence if imm == FENCE_TSO => return "fence.tso".into(),
         Format::Fence if imm >> 8 == 0 => format!("{}, {}", sets(imm >> 4), sets(imm)),
@@ -230,23 +230,8 @@ fn set(text: &str) -> Parsed<i32> {
     })
 }
 
-/// Assemble one instruction for a hart of `bits` (32 or 64) bits: what [`disassemble`] writes, as a 32-bit instruction.
-///
-/// # Errors
-/// [`AssembleError`] if the name, the number of operands or an operand is wrong.
-pub fn assemble(line: &str, bits: u32) -> Parsed<Op> {
-    let line = line.trim();
-    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let mut op = Op { code: Code::Illegal, rd: 0, rs1: 0, rs2: 0, rs3: 0, rm: 0, len: 4, imm: 0 };
-    let mut operands: Vec<&str> = rest.split(',').map(str::trim).filter(|o| !o.is_empty()).collect();
-    if let (".4byte" | ".2byte", [data]) = (name, operands.as_slice()) {
-        op.imm = number(data)? as i32;
-        op.len = if name == ".2byte" { 2 } else { 4 };
-        return Ok(op);
-    }
-    if name == "fence.tso" {
-        return Ok(Op { code: Code::Fence, imm: FENCE_TSO, ..op });
-    }
+/// The row of an instruction's name, and the bits of its `aq` and `rl` suffixes.
+fn row_of(name: &str, bits: u32) -> Parsed<(&'static Row, i32)> {
     let (plain, ordering) = [(".aqrl", 3), (".aq", 2), (".rl", 1)]
         .iter()
         .find_map(|(suffix, bits)| name.strip_suffix(suffix).map(|plain| (plain, *bits)))
@@ -258,6 +243,27 @@ pub fn assemble(line: &str, bits: u32) -> Parsed<Op> {
     if ordering != 0 && !matches!(row.format, Format::LoadReserved | Format::Atomic) {
         return Err(AssembleError::Mnemonic(name.to_owned()));
     }
+    Ok((row, ordering))
+}
+
+/// Assemble one instruction for a hart of `bits` (32 or 64) bits: what [`disassemble`] writes, as a 32-bit instruction.
+///
+/// # Errors
+/// [`AssembleError`] if the name, the number of operands or an operand is wrong.
+pub fn assemble(line: &str, bits: u32) -> Parsed<Instruction> {
+    let line = line.trim();
+    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let mut op = Instruction { code: Code::Illegal, rd: 0, rs1: 0, rs2: 0, rs3: 0, rm: 0, len: 4, imm: 0 };
+    let mut operands: Vec<&str> = rest.split(',').map(str::trim).filter(|o| !o.is_empty()).collect();
+    if let (".4byte" | ".2byte", [data]) = (name, operands.as_slice()) {
+        op.imm = number(data)? as i32;
+        op.len = if name == ".2byte" { 2 } else { 4 };
+        return Ok(op);
+    }
+    if name == "fence.tso" {
+        return Ok(Instruction { code: Code::Fence, imm: FENCE_TSO, ..op });
+    }
+    let (row, ordering) = row_of(name, bits)?;
     op.code = row.code;
     if row.format.rounded() {
         op.rm = default_rounding(op.code);

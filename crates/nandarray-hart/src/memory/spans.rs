@@ -5,30 +5,35 @@
 //! (`guarded`). A memory keeps them as long as its regions stay what they are; its bytes are reached by pointers, while
 //! it is borrowed exclusively.
 
+#[cfg(feature = "bare")]
+mod guarded;
+#[cfg(not(feature = "bare"))]
+#[path = "spans/unguarded.rs"]
 mod guarded;
 
 use std::ops::Range;
 
-use super::{Memory, Region};
-use crate::protect::{Fault, Guard};
+use self::guarded::Guard;
+use super::{Memory, MemoryRegion};
+use crate::access::Fault;
 
 impl Memory<'_> {
-    /// How a hart reaches the regions: what the last run left, if they have not changed since.
-    pub(crate) fn spans(&mut self) -> &mut Spans {
+    /// The tables by which a hart reaches the regions: those of the last run, if the regions have not changed since.
+    pub(crate) fn spans(&mut self) -> &mut RegionTable {
         let (regions, watched) = (&mut self.regions, self.watched);
         self.spans.get_or_insert_with(|| {
-            let span = |r: &mut Region<'_>| {
+            let span = |r: &mut MemoryRegion<'_>| {
                 let (pointer, len, written) = r.bytes.raw();
                 let range = r.base..r.base + len as u64;
                 let writable = if written { intersect(&r.writable, &range) } else { 0..0 };
                 let executable = intersect(&r.executable, &range);
-                Span { range, pointer, writable, executable }
+                RegionSpan { range, pointer, writable, executable }
             };
-            let mut spans = Box::new(Spans {
-                load: Fast::NONE,
-                store: Fast::NONE,
-                load_near: [Fast::NONE; PARTS],
-                store_near: [Fast::NONE; PARTS],
+            let mut spans = Box::new(RegionTable {
+                load: FastRange::NONE,
+                store: FastRange::NONE,
+                load_near: [FastRange::NONE; PARTS],
+                store_near: [FastRange::NONE; PARTS],
                 all: regions.iter_mut().map(span).collect(),
                 watched,
                 code: 0..0,
@@ -50,14 +55,14 @@ fn intersect(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
 
 /// A region while a hart runs.
 #[derive(Debug)]
-struct Span {
+struct RegionSpan {
     range: Range<u64>,
     pointer: *mut u8,
     writable: Range<u64>,
     executable: Range<u64>,
 }
 
-/// Parts of the address space that [`Spans`] tells apart; windows of a program are 64 MiB apart.
+/// Parts of the address space that [`RegionTable`] tells apart; windows of a program are 64 MiB apart.
 const PARTS: usize = 64;
 
 /// The part that an address is in.
@@ -68,17 +73,17 @@ fn part(address: u64) -> usize {
 
 /// A range of addresses in which accesses of up to 8 bytes need one compare.
 #[derive(Clone, Copy, Debug)]
-struct Fast {
+struct FastRange {
     base: u64,
     /// Offsets at which 8 bytes still fit: length less 7.
     reach: u64,
     pointer: *mut u8,
 }
 
-impl Fast {
+impl FastRange {
     const NONE: Self = Self { base: 0, reach: 0, pointer: std::ptr::null_mut() };
 
-    fn new(span: &Span, range: &Range<u64>) -> Self {
+    fn new(span: &RegionSpan, range: &Range<u64>) -> Self {
         if range.end - range.start < 8 {
             return Self::NONE;
         }
@@ -98,14 +103,14 @@ impl Fast {
 
 /// The regions of a [`Memory`], reached by pointers only: usable while it is borrowed exclusively.
 #[derive(Debug)]
-pub(crate) struct Spans {
-    load: Fast,
-    store: Fast,
+pub(crate) struct RegionTable {
+    load: FastRange,
+    store: FastRange,
     /// The region, or the page, that was found last in a part of the address space, or the region that begins there.
-    load_near: [Fast; PARTS],
-    /// What of it may be written without another look.
-    store_near: [Fast; PARTS],
-    all: Vec<Span>,
+    load_near: [FastRange; PARTS],
+    /// The same for stores.
+    store_near: [FastRange; PARTS],
+    all: Vec<RegionSpan>,
     watched: Option<u64>,
     /// Addresses of which blocks were decoded.
     code: Range<u64>,
@@ -113,15 +118,15 @@ pub(crate) struct Spans {
     pub(crate) code_written: bool,
     /// A store went to the watched address.
     pub(crate) watch_hit: bool,
-    /// What stands before memory, if anything does.
+    /// Page tables and protection of memory, if any apply.
     pub(crate) guard: Option<Box<Guard>>,
-    /// What else is lent for a run, so that executing needs one pointer to reach all: whoever runs puts it here, and
-    /// knows it.
+    /// Streams and meter of a run, so that executing needs one pointer to reach all: [`Env::open`](crate::exec::Env)
+    /// puts them here, and knows their types.
     pub(crate) beside: [*mut (); 2],
 }
 
-impl Spans {
-    /// A run of a hart begins, which has decoded what is at `code`, and has not looked at its registers yet.
+impl RegionTable {
+    /// Begins a run of a hart that has decoded the instructions at `code`, and has not set a guard yet.
     pub(crate) fn begin(&mut self, code: &Range<u64>) {
         (self.code_written, self.watch_hit) = (false, false);
         let guarded = self.guard.take().is_some();
@@ -137,9 +142,9 @@ impl Spans {
 
     /// Take the program's own memory as the region that is used most, and note where the others begin.
     fn choose(&mut self) {
-        (self.load_near, self.store_near) = ([Fast::NONE; PARTS], [Fast::NONE; PARTS]);
+        (self.load_near, self.store_near) = ([FastRange::NONE; PARTS], [FastRange::NONE; PARTS]);
         if self.guard.is_some() {
-            (self.load, self.store) = (Fast::NONE, Fast::NONE);
+            (self.load, self.store) = (FastRange::NONE, FastRange::NONE);
             return;
         }
         for index in 0..self.all.len() {
@@ -147,17 +152,17 @@ impl Spans {
         }
         let size = |range: &Range<u64>| range.end - range.start;
         let main = self.all.iter().max_by_key(|s| (size(&s.executable) > 0, size(&s.range)));
-        self.load = main.map_or(Fast::NONE, |s| Fast::new(s, &s.range));
+        self.load = main.map_or(FastRange::NONE, |s| FastRange::new(s, &s.range));
         let written = self.all.iter().filter(|s| size(&s.writable) > 0);
         let main = written.max_by_key(|s| (size(&s.executable) > 0, size(&s.writable)));
-        self.store = main.map_or(Fast::NONE, |s| Fast::new(s, &self.plain(&s.writable)));
+        self.store = main.map_or(FastRange::NONE, |s| FastRange::new(s, &self.plain(&s.writable)));
     }
 
     /// Take note that a region was found at an address.
     fn found(&mut self, address: u64, index: usize) {
         let span = &self.all[index];
-        self.load_near[part(address)] = Fast::new(span, &span.range);
-        self.store_near[part(address)] = Fast::new(span, &self.plain(&span.writable));
+        self.load_near[part(address)] = FastRange::new(span, &span.range);
+        self.store_near[part(address)] = FastRange::new(span, &self.plain(&span.writable));
     }
 
     /// The largest part of `range` that holds neither decoded code nor the watched address.
@@ -201,7 +206,7 @@ impl Spans {
 
     /// The regions, for a translator.
     pub(crate) fn list(&self) -> impl Iterator<Item = (Range<u64>, Range<u64>, bool, *mut u8)> {
-        let executable = |s: &Span| s.executable.start < s.executable.end;
+        let executable = |s: &RegionSpan| s.executable.start < s.executable.end;
         self.all.iter().map(move |s| (s.range.clone(), s.writable.clone(), executable(s), s.pointer))
     }
 
@@ -257,7 +262,7 @@ impl Spans {
         true
     }
 
-    /// Read `N` bytes from what was found last in this part of the address space.
+    /// Reads `N` bytes from the region that was found last in this part of the address space.
     #[inline(always)]
     pub(crate) fn load_near<const N: usize>(&self, address: u64) -> Option<[u8; N]> {
         let from = self.load_near[part(address)].at(address)?;
@@ -265,7 +270,7 @@ impl Spans {
         Some(unsafe { from.cast::<[u8; N]>().read() })
     }
 
-    /// Write `N` bytes to what was found last in this part of the address space.
+    /// Writes `N` bytes to the region that was found last in this part of the address space.
     #[inline(always)]
     pub(crate) fn store_near<const N: usize>(&mut self, address: u64, bytes: [u8; N]) -> bool {
         let Some(to) = self.store_near[part(address)].at(address) else { return false };
@@ -287,7 +292,7 @@ impl Spans {
     fn load_plain<const N: usize>(&mut self, address: u64) -> Result<[u8; N], Fault> {
         let fault = Fault::at(address);
         let end = address.checked_add(N as u64).ok_or(fault)?;
-        let holds = |s: &Span| s.range.start <= address && end <= s.range.end;
+        let holds = |s: &RegionSpan| s.range.start <= address && end <= s.range.end;
         let index = self.all.iter().position(holds).ok_or(fault)?;
         if self.guard.is_none() {
             self.found(address, index);
@@ -307,7 +312,7 @@ impl Spans {
         }
         let fault = Fault::at(address);
         let end = address.checked_add(N as u64).ok_or(fault)?;
-        let holds = |s: &Span| s.writable.start <= address && end <= s.writable.end;
+        let holds = |s: &RegionSpan| s.writable.start <= address && end <= s.writable.end;
         let index = self.all.iter().position(holds).ok_or(fault)?;
         self.found(address, index);
         let span = &self.all[index];
@@ -317,7 +322,7 @@ impl Spans {
         Ok(())
     }
 
-    /// Take note of what a store went to.
+    /// Notes a store to decoded instructions, or to the watched address.
     fn stored(&mut self, address: u64, end: u64) {
         if address < self.code.end && self.code.start < end {
             self.code_written = true;

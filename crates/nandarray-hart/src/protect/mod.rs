@@ -1,67 +1,29 @@
-//! What stands between an address and memory in the privileged modes: page tables and physical memory protection.
+//! Page tables and physical memory protection, which apply to accesses in the privileged modes.
 //!
-//! A [`Guard`] is what the hart's registers say about that at one moment: who loads and stores, who fetches. It is made
-//! by the hart whenever they change, and asked by memory for every access that is not already known to be allowed.
-//! Where nothing is translated and everything is allowed there is none, and no access costs more. `pmp` holds the
+//! A [`Guard`] holds the rules for loads, stores and fetches that follow from the hart's registers at one moment. The
+//! hart makes it whenever these change, and memory applies it to every access that is not already known to be allowed.
+//! If nothing is translated and everything is allowed there is none, and no access costs more. `pmp` holds the
 //! protection's registers and its rules, `pages` walks the tables. Nothing here knows how registers are numbered or
 //! where bytes lie.
 
 mod pages;
 mod pmp;
 
-pub(crate) use pages::{Failure, Pages, Table, Tables};
+pub(crate) use pages::{PageTableFormat, PageTables, PageTranslation, WalkFailure};
 pub(crate) use pmp::{ENTRIES, Pmp};
 
-use crate::trap::Cause;
+use crate::access::AccessKind;
 
-/// What is done to memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// It is read as data.
-    Load,
-    /// It is written, or read and written.
-    Store,
-    /// It is executed.
-    Fetch,
-}
-
-/// An access that no region allows, or no guard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
-    /// Page tables forbid it.
-    pub(crate) page: bool,
-    /// The first address that cannot be reached so; in an access within a page, the access's.
-    pub(crate) address: u64,
-}
-
-impl Fault {
-    pub(crate) fn at(address: u64) -> Self {
-        Self { page: false, address }
-    }
-
-    /// The trap that it is.
-    pub(crate) fn cause(self, access: Access) -> Cause {
-        match (access, self.page) {
-            (Access::Load, false) => Cause::LoadAccess,
-            (Access::Store, false) => Cause::StoreAccess,
-            (Access::Fetch, false) => Cause::FetchAccess,
-            (Access::Load, true) => Cause::LoadPage,
-            (Access::Store, true) => Cause::StorePage,
-            (Access::Fetch, true) => Cause::FetchPage,
-        }
-    }
-}
-
-/// In whose name memory is reached.
+/// The mode in which memory is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Who {
     /// Machine mode, which only locked protection binds.
     pub(crate) machine: bool,
-    /// How its addresses are translated, if they are.
-    pub(crate) pages: Option<Pages>,
+    /// The page tables that translate its addresses, if any do.
+    pub(crate) pages: Option<PageTranslation>,
 }
 
-/// How memory is reached now.
+/// The rules for accesses to memory at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Guard {
     pub(crate) pmp: Pmp,
@@ -72,9 +34,9 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Who makes an access.
-    pub(crate) fn who(&self, access: Access) -> Who {
-        if access == Access::Fetch { self.fetch } else { self.data }
+    /// The mode in which an access is made.
+    pub(crate) fn who(&self, access: AccessKind) -> Who {
+        if access == AccessKind::Fetch { self.fetch } else { self.data }
     }
 
     /// Whether decoded instructions are still what would be fetched, once this takes the place of `before`.

@@ -5,7 +5,7 @@
 //! harts do unless told otherwise; a hart that left it to software would fault instead. The upper bits of an entry that
 //! no extension here uses must be zero.
 
-use super::Access;
+use super::AccessKind;
 
 const VALID: u64 = 1;
 const READ: u64 = 1 << 1;
@@ -16,19 +16,19 @@ const ACCESSED: u64 = 1 << 6;
 const DIRTY: u64 = 1 << 7;
 /// Bits of an address within a page.
 pub(crate) const PAGE_BITS: u32 = 12;
-/// What a 64-bit entry says of its page's address, and what must be zero.
+/// Bits of a 64-bit entry: its page's number, and those that must be zero.
 const NUMBER_64: u64 = (1 << 44) - 1;
 const NUMBER_32: u64 = (1 << 22) - 1;
 
 /// The kind of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Table {
+pub(crate) struct PageTableFormat {
     pub(crate) levels: u32,
     /// Bits of an address that each level takes; entries are of 4 bytes if it is 10, of 8 if it is 9.
     pub(crate) level_bits: u32,
 }
 
-impl Table {
+impl PageTableFormat {
     pub(crate) const SV32: Self = Self { levels: 2, level_bits: 10 };
 
     /// The tables that `satp` names on 64 bits: 8 for Sv39, 9 for Sv48, 10 for Sv57.
@@ -41,44 +41,49 @@ impl Table {
     }
 }
 
-/// How addresses are translated.
+/// The translation of addresses by page tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pages {
-    pub(crate) table: Table,
+pub(crate) struct PageTranslation {
+    pub(crate) table: PageTableFormat,
     /// Physical address of the first table.
     pub(crate) root: u64,
     /// For user mode.
     pub(crate) user: bool,
     /// Supervisor mode may reach user mode's pages.
     pub(crate) sum: bool,
-    /// What may be executed may be loaded.
+    /// Executable pages may be loaded from.
     pub(crate) mxr: bool,
 }
 
 /// The tables in memory. None where there is no memory, or it may not be reached.
-pub(crate) trait Tables {
+pub(crate) trait PageTables {
     fn entry(&mut self, address: u64, bytes: u64) -> Option<u64>;
     fn set_entry(&mut self, address: u64, bytes: u64, value: u64) -> Option<()>;
 }
 
 /// Why there is no translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum WalkFailure {
     /// The tables say so.
     Page,
     /// The tables cannot be reached.
     Access,
 }
 
-impl Pages {
+impl PageTranslation {
     /// The physical address behind `address`; notes in the tables that it is used.
-    pub(crate) fn translate(&self, address: u64, access: Access, tables: &mut impl Tables) -> Result<u64, Failure> {
-        let Table { levels, level_bits } = self.table;
+    pub(crate) fn translate(
+        &self,
+        address: u64,
+        access: AccessKind,
+        tables: &mut impl PageTables,
+    ) -> Result<u64, WalkFailure> {
+        let PageTableFormat { levels, level_bits } = self.table;
         let bits = levels * level_bits + PAGE_BITS;
         // On 64 bits the upper ones are copies of the highest that is translated.
         let sign = (address as i64) << (64 - bits) >> (64 - bits);
         if level_bits == 9 && sign as u64 != address {
-            return Err(Failure::Page);
+            return Err(WalkFailure::Page);
         }
         let bytes = self.table.entry_bytes();
         let mut table = self.root;
@@ -86,38 +91,38 @@ impl Pages {
             let shift = PAGE_BITS + level * level_bits;
             let index = address >> shift & ((1 << level_bits) - 1);
             let at = table.wrapping_add(index * bytes);
-            let entry = tables.entry(at, bytes).ok_or(Failure::Access)?;
+            let entry = tables.entry(at, bytes).ok_or(WalkFailure::Access)?;
             let number = if bytes == 4 { entry >> 10 & NUMBER_32 } else { entry >> 10 & NUMBER_64 };
             if entry & VALID == 0 || entry & (READ | WRITE) == WRITE || bytes == 8 && entry >> 54 != 0 {
-                return Err(Failure::Page);
+                return Err(WalkFailure::Page);
             }
             if entry & (READ | WRITE | EXECUTE) == 0 {
                 if entry & (USER | ACCESSED | DIRTY) != 0 {
-                    return Err(Failure::Page);
+                    return Err(WalkFailure::Page);
                 }
                 table = number << PAGE_BITS;
                 continue;
             }
             let within = (1 << shift) - 1;
             if !self.allows(entry, access) || (number << PAGE_BITS) & within != 0 {
-                return Err(Failure::Page);
+                return Err(WalkFailure::Page);
             }
-            let used = entry | ACCESSED | if access == Access::Store { DIRTY } else { 0 };
+            let used = entry | ACCESSED | if access == AccessKind::Store { DIRTY } else { 0 };
             if used != entry {
-                tables.set_entry(at, bytes, used).ok_or(Failure::Access)?;
+                tables.set_entry(at, bytes, used).ok_or(WalkFailure::Access)?;
             }
             return Ok(number << PAGE_BITS | address & within);
         }
-        Err(Failure::Page)
+        Err(WalkFailure::Page)
     }
 
-    fn allows(&self, entry: u64, access: Access) -> bool {
+    fn allows(&self, entry: u64, access: AccessKind) -> bool {
         let users = entry & USER != 0;
-        let mode = if self.user { users } else { !users || self.sum && access != Access::Fetch };
+        let mode = if self.user { users } else { !users || self.sum && access != AccessKind::Fetch };
         mode && match access {
-            Access::Load => entry & READ != 0 || self.mxr && entry & EXECUTE != 0,
-            Access::Store => entry & WRITE != 0,
-            Access::Fetch => entry & EXECUTE != 0,
+            AccessKind::Load => entry & READ != 0 || self.mxr && entry & EXECUTE != 0,
+            AccessKind::Store => entry & WRITE != 0,
+            AccessKind::Fetch => entry & EXECUTE != 0,
         }
     }
 }

@@ -15,7 +15,7 @@ struct Memory {
     read_only: bool,
 }
 
-impl Tables for Memory {
+impl PageTables for Memory {
     fn entry(&mut self, address: u64, _bytes: u64) -> Option<u64> {
         (address < END).then(|| self.entries.get(&address).copied().unwrap_or(0))
     }
@@ -35,7 +35,7 @@ struct Page {
 }
 
 /// Put a page into tables under `root`; whether there was room for it.
-fn map(memory: &mut Memory, table: Table, root: u64, next: &mut u64, page: Page) -> bool {
+fn map(memory: &mut Memory, table: PageTableFormat, root: u64, next: &mut u64, page: Page) -> bool {
     let bytes = table.entry_bytes();
     let mut at = root;
     for level in (page.level..table.levels).rev() {
@@ -59,21 +59,21 @@ fn map(memory: &mut Memory, table: Table, root: u64, next: &mut u64, page: Page)
     false
 }
 
-fn tables() -> impl Strategy<Value = Table> {
-    prop_oneof![Just(Table::SV32), (8u64..11).prop_map(|mode| Table::of_mode(mode).unwrap())]
+fn tables() -> impl Strategy<Value = PageTableFormat> {
+    prop_oneof![Just(PageTableFormat::SV32), (8u64..11).prop_map(|mode| PageTableFormat::of_mode(mode).unwrap())]
 }
 
-/// What the specification says of an access within a page.
-fn model(page: Option<&Page>, pages: &Pages, access: Access) -> Result<(), Failure> {
-    let flags = page.ok_or(Failure::Page)?.flags;
+/// The specification's answer to an access within a page.
+fn model(page: Option<&Page>, pages: &PageTranslation, access: AccessKind) -> Result<(), WalkFailure> {
+    let flags = page.ok_or(WalkFailure::Page)?.flags;
     let has = |flag: u64| flags & flag != 0;
-    let user = if pages.user { has(USER) } else { !has(USER) || pages.sum && access != Access::Fetch };
+    let user = if pages.user { has(USER) } else { !has(USER) || pages.sum && access != AccessKind::Fetch };
     let right = match access {
-        Access::Load => has(READ) || pages.mxr && has(EXECUTE),
-        Access::Store => has(WRITE),
-        Access::Fetch => has(EXECUTE),
+        AccessKind::Load => has(READ) || pages.mxr && has(EXECUTE),
+        AccessKind::Store => has(WRITE),
+        AccessKind::Fetch => has(EXECUTE),
     };
-    (user && right && has(VALID)).then_some(()).ok_or(Failure::Page)
+    (user && right && has(VALID)).then_some(()).ok_or(WalkFailure::Page)
 }
 
 proptest! {
@@ -103,9 +103,9 @@ proptest! {
             }
         }
         let bits = table.levels * table.level_bits + PAGE_BITS;
-        let pages = Pages { table, root, user, sum, mxr };
+        let pages = PageTranslation { table, root, user, sum, mxr };
         for (which, offset, access, outside) in tries {
-            let access = [Access::Load, Access::Store, Access::Fetch][access as usize];
+            let access = [AccessKind::Load, AccessKind::Store, AccessKind::Fetch][access as usize];
             let page = mapped[which % mapped.len()];
             let size_bits = PAGE_BITS + page.level * table.level_bits;
             let mut address = (page.number << size_bits) + (offset & ((1 << size_bits) - 1));
@@ -117,7 +117,7 @@ proptest! {
                 address >> (PAGE_BITS + p.level * table.level_bits) == p.number
             });
             let signed = ((address as i64) << (64 - bits) >> (64 - bits)) as u64;
-            let given = if table == Table::SV32 { address } else { signed };
+            let given = if table == PageTableFormat::SV32 { address } else { signed };
             let found = pages.translate(given, access, &mut memory);
             let expected = model(there, &pages, access).map(|()| {
                 let p = there.unwrap();
@@ -125,7 +125,7 @@ proptest! {
             });
             prop_assert_eq!(found, expected, "{:#x} {:?} in {:?}", given, access, there);
             if table.levels == 3 {
-                prop_assert_eq!(pages.translate(given ^ 1 << 63, access, &mut memory), Err(Failure::Page));
+                prop_assert_eq!(pages.translate(given ^ 1 << 63, access, &mut memory), Err(WalkFailure::Page));
             }
         }
     }
@@ -133,10 +133,16 @@ proptest! {
 
 /// One page of Sv39 at address 0 whose entry is `entry`; what comes of an access by supervisor mode, and the entry
 /// then.
-fn one(entry: u64, access: Access) -> (Result<u64, Failure>, u64) {
+fn one(entry: u64, access: AccessKind) -> (Result<u64, WalkFailure>, u64) {
     let mut memory = Memory::default();
     memory.entries.extend([(0x1000, 2 << 10 | VALID), (0x2000, 3 << 10 | VALID), (0x3000, entry)]);
-    let pages = Pages { table: Table::of_mode(8).unwrap(), root: 0x1000, user: false, sum: false, mxr: false };
+    let pages = PageTranslation {
+        table: PageTableFormat::of_mode(8).unwrap(),
+        root: 0x1000,
+        user: false,
+        sum: false,
+        mxr: false,
+    };
     let found = pages.translate(0x123, access, &mut memory);
     (found, memory.entries[&0x3000])
 }
@@ -144,11 +150,11 @@ fn one(entry: u64, access: Access) -> (Result<u64, Failure>, u64) {
 #[test]
 fn use_is_noted() {
     let entry = 5 << 10 | VALID | READ | WRITE | EXECUTE;
-    assert_eq!(one(entry, Access::Load), (Ok(0x5123), entry | ACCESSED));
-    assert_eq!(one(entry, Access::Fetch), (Ok(0x5123), entry | ACCESSED));
-    assert_eq!(one(entry, Access::Store), (Ok(0x5123), entry | ACCESSED | DIRTY));
+    assert_eq!(one(entry, AccessKind::Load), (Ok(0x5123), entry | ACCESSED));
+    assert_eq!(one(entry, AccessKind::Fetch), (Ok(0x5123), entry | ACCESSED));
+    assert_eq!(one(entry, AccessKind::Store), (Ok(0x5123), entry | ACCESSED | DIRTY));
     // Not by an access that is refused.
-    assert_eq!(one(entry & !WRITE, Access::Store), (Err(Failure::Page), entry & !WRITE));
+    assert_eq!(one(entry & !WRITE, AccessKind::Store), (Err(WalkFailure::Page), entry & !WRITE));
 }
 
 #[test]
@@ -156,15 +162,21 @@ fn entries_that_mean_nothing_are_refused() {
     let page = 5 << 10 | VALID | READ | WRITE | EXECUTE;
     for entry in [page & !VALID, page & !READ, page & !READ & !EXECUTE, page | 1 << 54, page | 1 << 61, page | 1 << 63]
     {
-        assert_eq!(one(entry, Access::Fetch).0, Err(Failure::Page), "{entry:#x}");
+        assert_eq!(one(entry, AccessKind::Fetch).0, Err(WalkFailure::Page), "{entry:#x}");
     }
     // The lowest level has no tables below it, and a table has no permissions.
-    assert_eq!(one(5 << 10 | VALID, Access::Load).0, Err(Failure::Page));
-    let pages = Pages { table: Table::of_mode(8).unwrap(), root: 0x1000, user: false, sum: false, mxr: false };
+    assert_eq!(one(5 << 10 | VALID, AccessKind::Load).0, Err(WalkFailure::Page));
+    let pages = PageTranslation {
+        table: PageTableFormat::of_mode(8).unwrap(),
+        root: 0x1000,
+        user: false,
+        sum: false,
+        mxr: false,
+    };
     for flag in [USER, ACCESSED, DIRTY] {
         let mut memory = Memory::default();
         memory.entries.extend([(0x1000, 2 << 10 | VALID | flag), (0x2000, 3 << 10 | VALID), (0x3000, page)]);
-        assert_eq!(pages.translate(0, Access::Load, &mut memory), Err(Failure::Page), "{flag:#x}");
+        assert_eq!(pages.translate(0, AccessKind::Load, &mut memory), Err(WalkFailure::Page), "{flag:#x}");
     }
     // A large page begins at a multiple of its size.
     let mut memory = Memory::default();
@@ -173,26 +185,26 @@ fn entries_that_mean_nothing_are_refused() {
         (0x2000, 1 << 10 | VALID | READ),
         (0x2008, 512 << 10 | VALID | READ),
     ]);
-    assert_eq!(pages.translate(0, Access::Load, &mut memory), Err(Failure::Page));
-    assert_eq!(pages.translate(0x20_1234, Access::Load, &mut memory), Ok(0x20_1234));
+    assert_eq!(pages.translate(0, AccessKind::Load, &mut memory), Err(WalkFailure::Page));
+    assert_eq!(pages.translate(0x20_1234, AccessKind::Load, &mut memory), Ok(0x20_1234));
 }
 
 #[test]
 fn tables_that_cannot_be_reached_are_access_faults() {
-    let table = Table::of_mode(8).unwrap();
-    let pages = Pages { table, root: END, user: false, sum: false, mxr: false };
-    assert_eq!(pages.translate(0, Access::Load, &mut Memory::default()), Err(Failure::Access));
+    let table = PageTableFormat::of_mode(8).unwrap();
+    let pages = PageTranslation { table, root: END, user: false, sum: false, mxr: false };
+    assert_eq!(pages.translate(0, AccessKind::Load, &mut Memory::default()), Err(WalkFailure::Access));
     let mut memory = Memory { read_only: true, ..Memory::default() };
     memory.entries.extend([(0x1000, VALID | READ), (0x1008, VALID | READ | ACCESSED)]);
-    let pages = Pages { root: 0x1000, ..pages };
-    assert_eq!(pages.translate(5, Access::Load, &mut memory), Err(Failure::Access));
-    assert_eq!(pages.translate(1 << 30, Access::Load, &mut memory), Ok(0));
+    let pages = PageTranslation { root: 0x1000, ..pages };
+    assert_eq!(pages.translate(5, AccessKind::Load, &mut memory), Err(WalkFailure::Access));
+    assert_eq!(pages.translate(1 << 30, AccessKind::Load, &mut memory), Ok(0));
 }
 
 #[test]
 fn four_byte_tables_reach_beyond_four_gibibytes() {
     let mut memory = Memory::default();
     memory.entries.insert(0x1000 + 4 * 1023, 0x3f_fc00 << 10 | VALID | READ);
-    let pages = Pages { table: Table::SV32, root: 0x1000, user: false, sum: false, mxr: false };
-    assert_eq!(pages.translate(0xffff_ffff, Access::Load, &mut memory), Ok(0x3_ffff_ffff));
+    let pages = PageTranslation { table: PageTableFormat::SV32, root: 0x1000, user: false, sum: false, mxr: false };
+    assert_eq!(pages.translate(0xffff_ffff, AccessKind::Load, &mut memory), Ok(0x3_ffff_ffff));
 }

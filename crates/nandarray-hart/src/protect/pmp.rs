@@ -1,4 +1,4 @@
-//! Physical memory protection: sixteen entries of an address and a byte that says what it means.
+//! Physical memory protection: sixteen entries of an address and a byte of settings.
 //!
 //! An entry is off, the top of a range that begins where the entry before it ends, four bytes, or a power of two that
 //! the address's low ones tell. The lowest entry that has any byte of an access decides: it must have them all, also in
@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::Access;
+use super::AccessKind;
 
 /// Entries there are.
 pub(crate) const ENTRIES: usize = 16;
@@ -43,7 +43,7 @@ impl Pmp {
         for (old, new) in self.settings.iter_mut().skip(first).zip(&bytes[..bits as usize / 8]) {
             if *old & LOCKED == 0 {
                 let new = new & (LOCKED | MATCHING | EXECUTE | WRITE | READ);
-                // What may be written may be read: the opposite means nothing.
+                // Writable memory is readable: the other combination is reserved.
                 *old = if new & READ == 0 { new & !WRITE } else { new };
             }
         }
@@ -82,16 +82,16 @@ impl Pmp {
     }
 
     /// Whether `bytes` bytes from `address` on may be reached: all of them by one entry's word.
-    pub(crate) fn allows(&self, address: u64, bytes: u64, access: Access, machine: bool) -> bool {
+    pub(crate) fn allows(&self, address: u64, bytes: u64, access: AccessKind, machine: bool) -> bool {
         let end = address.saturating_add(bytes);
         for (entry, settings) in self.settings.iter().enumerate() {
             let range = self.range(entry);
             // An empty range inside the access matches nothing.
             if !range.is_empty() && range.start < end && address < range.end {
                 let need = match access {
-                    Access::Load => READ,
-                    Access::Store => WRITE,
-                    Access::Fetch => EXECUTE,
+                    AccessKind::Load => READ,
+                    AccessKind::Store => WRITE,
+                    AccessKind::Fetch => EXECUTE,
                 };
                 let binds = !machine || settings & LOCKED != 0;
                 return range.start <= address && end <= range.end && (!binds || settings & need != 0);

@@ -21,20 +21,20 @@ fn has(pmp: &Pmp, entry: usize, byte: u64) -> bool {
 }
 
 /// The same rules, byte by byte.
-fn model(pmp: &Pmp, address: u64, bytes: u64, access: Access, machine: bool) -> bool {
+fn model(pmp: &Pmp, address: u64, bytes: u64, access: AccessKind, machine: bool) -> bool {
     let all = || address..address + bytes;
     let Some(entry) = (0..ENTRIES).find(|entry| all().any(|byte| has(pmp, *entry, byte))) else { return machine };
     let settings = pmp.settings[entry];
     let bit = match access {
-        Access::Load => READ,
-        Access::Store => WRITE,
-        Access::Fetch => EXECUTE,
+        AccessKind::Load => READ,
+        AccessKind::Store => WRITE,
+        AccessKind::Fetch => EXECUTE,
     };
     all().all(|byte| has(pmp, entry, byte)) && (machine && settings & LOCKED == 0 || settings & bit != 0)
 }
 
-fn accesses() -> impl Strategy<Value = Access> {
-    prop_oneof![Just(Access::Load), Just(Access::Store), Just(Access::Fetch)]
+fn accesses() -> impl Strategy<Value = AccessKind> {
+    prop_oneof![Just(AccessKind::Load), Just(AccessKind::Store), Just(AccessKind::Fetch)]
 }
 
 proptest! {
@@ -83,8 +83,8 @@ fn what_is_locked_stays() {
     pmp.set_address(0, 64, 1);
     pmp.set_address(1, 64, 1);
     assert_eq!((pmp.address(0), pmp.address(1)), (16, 32));
-    assert!(pmp.allows(64, 8, Access::Load, true) && !pmp.allows(64, 8, Access::Store, true));
-    assert!(pmp.allows(60, 4, Access::Store, true) && !pmp.allows(60, 8, Access::Load, true));
+    assert!(pmp.allows(64, 8, AccessKind::Load, true) && !pmp.allows(64, 8, AccessKind::Store, true));
+    assert!(pmp.allows(60, 4, AccessKind::Store, true) && !pmp.allows(60, 8, AccessKind::Load, true));
 }
 
 #[test]
@@ -92,10 +92,10 @@ fn all_ones_are_everything() {
     let mut pmp = Pmp::default();
     pmp.set_address(0, 64, u64::MAX);
     pmp.set_settings(0, 64, u64::from(NAPOT | READ));
-    assert!(pmp.allows(0, u64::MAX >> 8, Access::Load, false));
-    assert!(!pmp.allows(0, 1, Access::Fetch, false) && pmp.allows(0, 1, Access::Fetch, true));
+    assert!(pmp.allows(0, u64::MAX >> 8, AccessKind::Load, false));
+    assert!(!pmp.allows(0, 1, AccessKind::Fetch, false) && pmp.allows(0, 1, AccessKind::Fetch, true));
     let mut pmp = Pmp::default();
     pmp.set_address(0, 32, u64::MAX);
     pmp.set_settings(0, 32, u64::from(NAPOT | READ));
-    assert!(pmp.allows(0x3_ffff_fff8, 8, Access::Load, false));
+    assert!(pmp.allows(0x3_ffff_fff8, 8, AccessKind::Load, false));
 }

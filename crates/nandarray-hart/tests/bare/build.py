@@ -3,7 +3,7 @@
     python crates/nandarray-hart/tests/bare/build.py [FOLDER [OPTION ...]]
 
 With the option ``-DPORTABLE`` what the specification leaves to each machine is left out of them. Needs the ``ziglang``
-wheel. What it does not do: run them; ``tests/bare_metal.rs`` does.
+wheel. It does not run them; ``tests/bare_metal.rs`` does.
 """
 
 from __future__ import annotations

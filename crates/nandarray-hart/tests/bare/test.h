@@ -1,7 +1,7 @@
-/* What the bare-metal tests share: a trap handler that notes what happened and goes on behind, comparisons, the end.
+/* The frame of the bare-metal tests: a trap handler that notes a trap and goes on behind it, comparisons, the end.
  *
- * The handler leaves the cause in s0, the program counter in s1, the value in s2, and jumps to the address in s11, in the mode
- * that the trap came from. gp holds the number of the test that runs.
+ * The handler leaves the cause in s0, the program counter in s1, the value in s2, and jumps to the address in s11, in
+ * the mode that the trap came from. gp holds the number of the test that runs.
  */
 #if __riscv_xlen == 64
 #define SREG sd

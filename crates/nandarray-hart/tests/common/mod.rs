@@ -1,17 +1,17 @@
 //! Running a Linux program on a hart: the system calls `write` and `exit`, and no others.
 #![allow(dead_code, unreachable_pub, reason = "each test and example is a crate of its own, and takes what it needs")]
 
-use nandarray_hart::{Extensions, Hart, Limits, Mode, Program, Stop, Streams, Xlen};
+use nandarray_hart::{ElfProgram, Extensions, Hart, HartMode, Limits, Stop, Streams, Xlen};
 
 /// System call numbers.
 const WRITE: u64 = 64;
 const EXIT: u64 = 93;
 const STACK_BYTES: u64 = 1 << 20;
 
-/// What a program left behind.
+/// The result of a program.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// What it wrote.
+pub struct ProgramOutcome {
+    /// The bytes that it wrote.
     pub output: Vec<u8>,
     /// Its exit status, or why it did not come to that.
     pub status: Result<u64, Stop>,
@@ -20,11 +20,11 @@ pub struct Outcome {
 }
 
 /// Run a static ELF file of width `X`.
-pub fn run<X: Xlen>(elf: &[u8], limit: Option<u64>) -> Outcome {
-    let program = Program::from_elf(elf, Extensions::PROGRAM).expect("a program");
+pub fn run<X: Xlen>(elf: &[u8], limit: Option<u64>) -> ProgramOutcome {
+    let program = ElfProgram::from_elf(elf, Extensions::PROGRAM).expect("a program");
     assert_eq!(program.bits, X::BITS);
     let mut loaded = program.load(STACK_BYTES, None).expect("memory");
-    let mut hart = Hart::<X>::new(Mode::Program, Extensions::PROGRAM);
+    let mut hart = Hart::<X>::new(HartMode::Program, Extensions::PROGRAM);
     hart.call(program.entry, loaded.stack, &[]);
     let mut output = Vec::new();
     let status = loop {
@@ -40,5 +40,5 @@ pub fn run<X: Xlen>(elf: &[u8], limit: Option<u64>) -> Outcome {
             other => break Err(other),
         }
     };
-    Outcome { output, status, instructions: hart.instructions() }
+    ProgramOutcome { output, status, instructions: hart.instructions() }
 }

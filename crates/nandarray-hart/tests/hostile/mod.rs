@@ -1,4 +1,4 @@
-//! What any bytes may do to the hart: functions for fuzzing, and for tests with seeded inputs.
+//! Hostile bytes as programs of the hart: functions for fuzzing, and for tests with seeded inputs.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -6,8 +6,8 @@
 )]
 
 use nandarray_hart::{
-    Block, Class, Counter, DataAccess, Extensions, Go, Hart, Input, Limits, Memory, Meter, Mode, Output, Program, Room,
-    Rv32, Rv64, Stop, StreamAccess, Streams, Unmetered, Xlen, bare, isa, isa::Op,
+    BasicBlock, Class, Counter, DataAccess, ElfProgram, Extensions, Hart, HartMode, InputStream, Limits, Memory, Meter,
+    MeterAnswer, OutputStream, Room, Rv32, Rv64, Stop, StreamAccess, Streams, Unmetered, Xlen, isa, isa::Instruction,
 };
 
 const CODE: u64 = 0x1000;
@@ -21,7 +21,7 @@ pub fn decoder(data: &[u8]) {
         for bits in [32, 64] {
             let op = isa::decode(word, bits, Extensions::ALL);
             assert!(!isa::disassemble(&op).is_empty());
-            let long = isa::Op { len: 4, ..op };
+            let long = isa::Instruction { len: 4, ..op };
             if op.code != isa::Code::Illegal {
                 assert_eq!(isa::decode32(isa::encode(&long), bits, Extensions::ALL), Some(long));
             }
@@ -29,15 +29,15 @@ pub fn decoder(data: &[u8]) {
     }
 }
 
-fn execute_as<X: Xlen>(data: &[u8], mode: Mode) {
+fn execute_as<X: Xlen>(data: &[u8], mode: HartMode) {
     let mut memory = Memory::new();
     let code = &data[..data.len().min((END - CODE) as usize)];
     memory.add_program(CODE, END - CODE, CODE..END, CODE..END).unwrap();
     memory.get_mut(CODE..CODE + code.len() as u64).unwrap().copy_from_slice(code);
     let mut ring = [0; 16];
     let mut streams = Streams::none();
-    streams.inputs.push(Input::whole(data));
-    streams.outputs.push(Output::new(&mut ring, Room::Width));
+    streams.inputs.push(InputStream::whole(data));
+    streams.outputs.push(OutputStream::new(&mut ring, Room::Width));
     let mut hart = Hart::<X>::new(mode, Extensions::ALL);
     hart.call(CODE, END, &[CODE, CODE + 64, CODE + 512, 3, 5]);
     hart.run(&mut memory, &mut streams, Limits { instructions: Some(LIMIT), stop: None });
@@ -46,13 +46,18 @@ fn execute_as<X: Xlen>(data: &[u8], mode: Mode) {
 
 /// Any bytes as code, in memory that it may also write.
 pub fn execute(data: &[u8]) {
-    for mode in [Mode::Program, Mode::Bare] {
+    let modes = [
+        HartMode::Program,
+        #[cfg(feature = "bare")]
+        HartMode::Bare,
+    ];
+    for mode in modes {
         execute_as::<Rv32>(data, mode);
         execute_as::<Rv64>(data, mode);
     }
 }
 
-/// What is left of a run: the stop, registers, flags, counters, memory.
+/// The state after a run: the stop, registers, flags, counters, memory.
 type Rest = (Stop, Vec<u64>, u8, u64, u64, Vec<u8>, Vec<u8>);
 
 fn run_in_parts<X: Xlen, M: Meter>(data: &[u8], arguments: &[u16], part: u64, meter: M) -> (Rest, M) {
@@ -62,7 +67,7 @@ fn run_in_parts<X: Xlen, M: Meter>(data: &[u8], arguments: &[u16], part: u64, me
     memory.add_program(CODE, END - CODE, CODE + 1024..END, CODE..CODE + 1024).unwrap();
     memory.get_mut(CODE..CODE + code.len() as u64).unwrap().copy_from_slice(code);
     memory.lend_mut(END + 0x1000, &mut window).unwrap();
-    let mut hart = Hart::<X, M>::with_meter(Mode::Program, Extensions::PROGRAM, meter);
+    let mut hart = Hart::<X, M>::with_meter(HartMode::Program, Extensions::PROGRAM, meter);
     hart.call(CODE, END, &[]);
     // Registers point into the program's memory, into the window, and to their edges.
     for (i, value) in (5..32).zip(arguments.iter().cycle()) {
@@ -75,8 +80,8 @@ fn run_in_parts<X: Xlen, M: Meter>(data: &[u8], arguments: &[u16], part: u64, me
         let limits = Limits { instructions: Some(part.min(left)), stop: None };
         let before = hart.instructions();
         let mut streams = Streams::none();
-        streams.inputs.push(Input::resume(data, head, data.len() as u64, true));
-        streams.outputs.push(Output::resume(&mut ring, written, written, Room::Width));
+        streams.inputs.push(InputStream::resume(data, head, data.len() as u64, true));
+        streams.outputs.push(OutputStream::resume(&mut ring, written, written, Room::Width));
         let stop = hart.run(&mut memory, &mut streams, limits);
         (head, written) = (streams.inputs[0].head(), streams.outputs[0].head());
         left -= hart.instructions() - before;
@@ -91,15 +96,15 @@ fn run_in_parts<X: Xlen, M: Meter>(data: &[u8], arguments: &[u16], part: u64, me
     ((stop, registers, fcsr, pc, instructions, own, window), hart.into_meter())
 }
 
-/// Adds up what it is told, and pauses before accesses as its seed says.
+/// Adds up the events that it observes, and pauses before accesses as its seed says.
 #[derive(Debug)]
 struct Fickle {
     seed: u64,
-    /// Pauses before one in so many accesses; none if it is 0.
+    /// Pauses before one in `pauses` accesses; never if it is 0.
     pauses: u64,
-    blocks: Vec<Block>,
-    /// The last block, and whether it was told of its end.
-    last: Option<Block>,
+    blocks: Vec<BasicBlock>,
+    /// The last block, until its end was reported.
+    last: Option<BasicBlock>,
     branched: Option<bool>,
     executed: u64,
     accesses: u64,
@@ -110,8 +115,8 @@ impl Fickle {
         Self { seed, pauses, blocks: Vec::new(), last: None, branched: None, executed: 0, accesses: 0 }
     }
 
-    fn begin(&mut self, block: Block) {
-        // A branch that was told goes where it said; nothing else was executed in between.
+    fn begin(&mut self, block: BasicBlock) {
+        // A branch that was reported goes where it said; nothing else was executed in between.
         if let (Some(taken), Some(last)) = (self.branched.take(), &self.last) {
             let to = if taken { last.taken(64) } else { Some(last.next(64)) };
             assert!(to == Some(block.pc) || last.taken(32) == Some(block.pc) || last.next(32) == block.pc);
@@ -120,15 +125,15 @@ impl Fickle {
         self.last = Some(block);
     }
 
-    fn asked(&mut self, index: u32, wanted: &[Class]) -> Go {
+    fn asked(&mut self, index: u32, wanted: &[Class]) -> MeterAnswer {
         let op = self.last.as_ref().unwrap().ops[index as usize];
         assert!(wanted.contains(&op.class()), "{} is none of {wanted:?}", op.row().name);
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         if self.pauses > 0 && (self.seed >> 33).is_multiple_of(self.pauses) {
-            return Go::Pause;
+            return MeterAnswer::Pause;
         }
         self.accesses += 1;
-        Go::On
+        MeterAnswer::Proceed
     }
 }
 
@@ -138,7 +143,7 @@ impl Meter for Fickle {
     const ACCESSES: bool = true;
     const STREAMS: bool = true;
 
-    fn decoded(&mut self, unit: u32, block: &Block) {
+    fn decoded(&mut self, unit: u32, block: &BasicBlock) {
         self.blocks.truncate(unit as usize);
         self.blocks.push(block.clone());
     }
@@ -147,16 +152,16 @@ impl Meter for Fickle {
         self.begin(self.blocks[unit as usize].clone());
     }
 
-    fn part(&mut self, block: &Block) {
+    fn part(&mut self, block: &BasicBlock) {
         self.begin(block.clone());
     }
 
-    fn left(&mut self, block: &Block, index: usize) {
+    fn left(&mut self, block: &BasicBlock, index: usize) {
         assert_eq!(block.pc, self.last.as_ref().unwrap().pc);
         self.executed -= (block.ops.len() - index) as u64;
     }
 
-    fn single(&mut self, _pc: u64, _op: &Op) {
+    fn single(&mut self, _pc: u64, _op: &Instruction) {
         self.executed += 1;
     }
 
@@ -164,7 +169,7 @@ impl Meter for Fickle {
         self.branched = Some(taken);
     }
 
-    fn access(&mut self, index: u32, kind: DataAccess, _address: u64, bytes: u32) -> Go {
+    fn access(&mut self, index: u32, kind: DataAccess, _address: u64, bytes: u32) -> MeterAnswer {
         assert!(matches!(bytes, 1 | 2 | 4 | 8));
         self.asked(
             index,
@@ -176,12 +181,12 @@ impl Meter for Fickle {
         )
     }
 
-    fn stream(&mut self, index: u32, _kind: StreamAccess, _stream: u8, _position: u64, _bytes: u64) -> Go {
+    fn stream(&mut self, index: u32, _kind: StreamAccess, _stream: u8, _position: u64, _bytes: u64) -> MeterAnswer {
         self.asked(index, &[Class::Stream])
     }
 }
 
-/// The same with somebody who counts, with one who looks at everything, and with one who pauses now and then.
+/// The same with a meter that counts, with one that observes everything, and with one that pauses now and then.
 fn metered<X: Xlen>(data: &[u8], arguments: &[u16], part: u64) -> Rest {
     let (rest, mut counter) = run_in_parts::<X, _>(data, arguments, part, Counter::default());
     let profile = counter.take();
@@ -207,15 +212,17 @@ pub fn stepwise(data: &[u8], arguments: &[u16]) {
 
 /// Any bytes as an ELF file: refused, or loaded and executed.
 pub fn elf(data: &[u8]) {
-    if let Ok(program) = Program::from_elf(data, Extensions::PROGRAM) {
+    if let Ok(program) = ElfProgram::from_elf(data, Extensions::PROGRAM) {
         let _ = program.load(1 << 16, Some(1 << 24));
         let (at, end) = (program.entry, program.entry.wrapping_add(1));
         let _ = (program.symbol_at(at), program.symbol_at(end));
-        let _ = program.load_within(0x1_0000..0x11_0000);
+        #[cfg(feature = "bare")]
         let span = program.segments.iter().map(|s| s.address + s.length).max().unwrap() - program.segments[0].address;
+        #[cfg(feature = "bare")]
         if span < 1 << 22 {
             let limits = Limits { instructions: Some(LIMIT), stop: None };
-            let _ = bare::run(data, bare::BareOptions { limits, ..Default::default() });
+            let options = nandarray_hart::bare::BareOptions { limits, ..Default::default() };
+            let _ = nandarray_hart::bare::run(data, options);
         }
     }
 }

@@ -3,7 +3,7 @@
     python crates/nandarray-hart/tests/programs/build.py [FOLDER]
 
 Needs the ``ziglang`` wheel and ``qemu-riscv32`` and ``qemu-riscv64`` (Debian: ``qemu-user``). The results are kept in
-``built/``: tests run them without a compiler. What it does not do: bare-metal tests, which are in ``bare/``.
+``built/``: tests run them without a compiler. Bare-metal tests are in ``bare/``, with a script of their own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-/* Matrices in single and double precision: products, an LU solution, norms, conversions; bits are printed, and the flags. */
+/* Matrices in single and double precision: products, an LU solution, norms, conversions. It prints bits and flags. */
 #include "system.h"
 
 #define SIDE 24

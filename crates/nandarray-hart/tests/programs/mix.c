@@ -1,7 +1,7 @@
-/* A mix of what processors' benchmarks do: list processing, matrices, a state machine, CRC. Own code; it prints its checksum.
+/* A mix as in processors' benchmarks: list processing, matrices, a state machine, CRC. Own code; it prints a checksum.
  *
- * The number of rounds is the constant ROUNDS, so that one build is one workload. What it does not do: floating point, calls
- * of a library.
+ * The number of rounds is the constant ROUNDS, so that one build is one workload. It uses no floating point and no
+ * library.
  */
 #include "system.h"
 
@@ -154,7 +154,7 @@ static unsigned short matrices(unsigned short crc)
     return crc16((unsigned int)total, 16, crc);
 }
 
-/* Which kind of number is a word: a state machine over characters. */
+/* The kind of number that a word is: a state machine over characters. */
 enum { START, SIGN, DIGITS, POINT, FRACTION, EXPONENT, POWER, WRONG, KINDS };
 
 static int classify(const char **text)

@@ -1,5 +1,6 @@
-/* What a program needs of whoever runs it: start, writing, exit, by Linux's system calls, and the few functions that compilers
- * call. It runs under QEMU's user mode and in the tests' own handful of calls. What it does not do: files, memory, arguments.
+/* The environment of a test program: start, writing, exit, by Linux's system calls, and the few functions that
+ * compilers call. It runs under QEMU's user mode and in the tests' own handful of calls. It has no files, memory or
+ * arguments.
  */
 #ifndef SYSTEM_H
 #define SYSTEM_H

@@ -2,8 +2,10 @@
 #include "system.h"
 
 static const char text[] =
-    "the quick brown fox jumps over the lazy dog 12345 -678 0x1f 3.14159 the end of the line is not the end of the page "
-    "and what is written is not what is read 18446744073709551615 1e-5 the dog sleeps 42 times 7 is -0 -1 99999999999999";
+    "the quick brown fox jumps over the lazy dog 12345 -678 0x1f 3.14159 "
+    "the end of the line is not the end of the page "
+    "and what is written is not what is read 18446744073709551615 1e-5 "
+    "the dog sleeps 42 times 7 is -0 -1 99999999999999";
 
 struct entry {
     char word[16];

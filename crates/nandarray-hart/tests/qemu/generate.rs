@@ -4,9 +4,9 @@
 //! them. Every row of the tables may come up, but for jumps to addresses in registers, privileged and stream
 //! instructions.
 
-use nandarray_hart::isa::{self, Code, Extensions, Format, Op, TABLE};
+use nandarray_hart::isa::{self, Code, Extensions, Format, Instruction, TABLE};
 
-/// Which instructions.
+/// The instructions that are generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Of integers and memory.
@@ -24,11 +24,11 @@ const FRAME: u8 = 29;
 /// Points into the memory.
 pub const BASE: u8 = 29;
 
-/// What is run, and what it begins with.
+/// A program, and its initial state.
 #[derive(Debug)]
 pub struct Sequence {
     /// The instructions.
-    pub ops: Vec<Op>,
+    pub ops: Vec<Instruction>,
     /// Their encodings, two bytes or four each.
     pub words: Vec<u32>,
     /// Integer registers; the frame's are not used.
@@ -114,9 +114,9 @@ pub fn sequences(seed: u64, bits: u32, kind: Kind) -> Vec<Sequence> {
 
 fn sequence(chance: &mut Chance, bits: u32, kind: Kind) -> Sequence {
     let length = 1 + chance.below(16);
-    let mut ops: Vec<Op> = Vec::new();
+    let mut ops: Vec<Instruction> = Vec::new();
     let mut words: Vec<u32> = Vec::new();
-    // Where those that belong together begin.
+    // Beginnings of the groups of instructions that belong together.
     let mut begins = Vec::new();
     while ops.len() < length {
         begins.push(ops.len());
@@ -147,7 +147,7 @@ fn sequence(chance: &mut Chance, bits: u32, kind: Kind) -> Sequence {
 }
 
 /// One instruction, or a few that belong together.
-fn some(chance: &mut Chance, bits: u32, kind: Kind) -> Vec<(Op, u32)> {
+fn some(chance: &mut Chance, bits: u32, kind: Kind) -> Vec<(Instruction, u32)> {
     if kind != Kind::Float && chance.below(4) == 0 {
         return compressed(chance, bits);
     }
@@ -195,7 +195,7 @@ fn some(chance: &mut Chance, bits: u32, kind: Kind) -> Vec<(Op, u32)> {
             }
             // QEMU before 8.0 counts on beyond a word of zeros: set one of its bits before.
             _ if op.code == Code::Ctzw => {
-                let set = Op { code: Code::Bseti, rd: 5, rs1: op.rs1, imm: chance.below(32) as i32, ..op };
+                let set = Instruction { code: Code::Bseti, rd: 5, rs1: op.rs1, imm: chance.below(32) as i32, ..op };
                 op.rs1 = 5;
                 return [set, op].map(|op| (op, isa::encode(&op))).to_vec();
             }
@@ -215,7 +215,7 @@ fn some(chance: &mut Chance, bits: u32, kind: Kind) -> Vec<(Op, u32)> {
 }
 
 /// A 16-bit instruction, behind one that sets the address if it needs one.
-fn compressed(chance: &mut Chance, bits: u32) -> Vec<(Op, u32)> {
+fn compressed(chance: &mut Chance, bits: u32) -> Vec<(Instruction, u32)> {
     loop {
         let half = chance.bits() as u16;
         if isa::length(half) == 4 {
@@ -231,7 +231,8 @@ fn compressed(chance: &mut Chance, bits: u32) -> Vec<(Op, u32)> {
         if op.rd >= FRAME && format != Format::FloatLoad || base.is_some_and(|b| b >= FRAME) {
             continue;
         }
-        let pointer = base.map(|b| Op { code: Code::Addi, rd: b, rs1: BASE, rs2: 0, rs3: 0, rm: 0, len: 4, imm: 0 });
+        let pointer =
+            base.map(|b| Instruction { code: Code::Addi, rd: b, rs1: BASE, rs2: 0, rs3: 0, rm: 0, len: 4, imm: 0 });
         return pointer.map(|op| (op, isa::encode(&op))).into_iter().chain([(op, u32::from(half))]).collect();
     }
 }

@@ -11,7 +11,7 @@ const TEXT: u64 = 0x1_0000;
 const DATA: u64 = 0x100_0000;
 /// Bytes of an area.
 pub const AREA: usize = 2048;
-/// Where in an area the registers at the end are.
+/// Offset in an area of the registers at the end.
 const AFTER: usize = 512;
 /// Where in an area memory begins, and where the base register points.
 const MEMORY: usize = 1152;

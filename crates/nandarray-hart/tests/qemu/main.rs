@@ -124,7 +124,7 @@ fn real_programs_write_the_same() {
             if elf[4] == 1 { (32, common::run::<Rv32>(&elf, None)) } else { (64, common::run::<Rv64>(&elf, None)) };
         assert_eq!(ours.status, Ok(0), "{}", path.display());
         let ours = String::from_utf8(ours.output).unwrap();
-        // What is recorded is what QEMU wrote when the program was compiled.
+        // The record holds QEMU's output of when the program was compiled.
         let recorded = std::fs::read_to_string(path.with_extension("txt")).unwrap();
         assert_eq!(ours, recorded, "{}", path.display());
         if let Some(qemu) = qemu(bits) {

@@ -1,7 +1,7 @@
 //! Floating-point arithmetic: the host's where it is certain to give result and flags, the hart's function otherwise.
 //!
 //! Code is entered only while the dynamic rounding mode is to nearest, and a result in the normal range raises no flag
-//! but "inexact". If that flag stands already nothing more is asked; otherwise what the result lacks is computed: by an
+//! but "inexact". If that flag is set already nothing more is tested; otherwise the rounding error is computed: by an
 //! error-free transformation for sums, by a fused multiply-add or in double precision for products, quotients and
 //! roots. Whatever is in doubt is left to the function that the interpreter's results come from too, called with the
 //! registers' contents. So an inexact operation makes one such call, and sets the flag.
@@ -10,9 +10,9 @@ use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
 use nandarray_hart::float_function;
-use nandarray_hart::isa::{Code, Format, Op};
+use nandarray_hart::isa::{Code, Format, Instruction};
 
-use super::doubt::Sure;
+use super::speculate::FloatCondition;
 use super::{Emit, argument, own};
 use crate::registers::{reads_single, writes_single};
 
@@ -22,7 +22,7 @@ impl Emit<'_, '_> {
         if self.single >> r & 1 != 0 {
             return self.b.use_var(self.s[r as usize]);
         }
-        // What is not boxed in ones is the canonical NaN.
+        // A value that is not boxed in ones reads as the canonical NaN.
         let bits = self.bits(r);
         let upper = self.b.ins().ushr_imm_u(bits, 32);
         let boxed = self.b.ins().icmp_imm_u(IntCC::Equal, upper, 0xffff_ffff);
@@ -81,7 +81,7 @@ impl Emit<'_, '_> {
     }
 
     /// Call the hart's function for an instruction: the destination register's bits, or the integer.
-    fn call(&mut self, op: &Op) -> Value {
+    fn call(&mut self, op: &Instruction) -> Value {
         let format = op.row().format;
         let zero = self.b.ins().iconst(types::I64, 0);
         let from_x = matches!(format, Format::IntToFloatRounded | Format::IntToFloat);
@@ -104,8 +104,8 @@ impl Emit<'_, '_> {
         self.b.inst_results(call)[0]
     }
 
-    /// What a call gave, as the value that a fast path gives.
-    fn called(&mut self, op: &Op) -> Value {
+    /// The result of a call, in the form of a fast path's result.
+    fn called(&mut self, op: &Instruction) -> Value {
         let bits = self.call(op);
         match op.row().format {
             Format::FloatCompare | Format::FloatToIntRounded | Format::FloatToInt => self.cut(bits, self.ty),
@@ -117,7 +117,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    fn set_result(&mut self, op: &Op, value: Value) {
+    fn set_result(&mut self, op: &Instruction, value: Value) {
         match op.row().format {
             Format::FloatCompare | Format::FloatToIntRounded | Format::FloatToInt => self.set(op.rd, value),
             _ if writes_single(op) => self.set_single(op.rd, value),
@@ -125,15 +125,15 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// `fast` if it is sure, what the hart's function gives otherwise.
-    fn or_call(&mut self, op: &Op, fast: Value, sure: &[Sure]) {
-        if self.doubts(sure) {
+    /// `fast` if its conditions hold, the result of the hart's function otherwise.
+    fn or_call(&mut self, op: &Instruction, fast: Value, conditions: &[FloatCondition]) {
+        if self.collects(conditions) {
             return self.set_result(op, fast);
         }
         let ty = self.b.func.dfg.value_type(fast);
         let (done, result) = self.join(ty);
         let slow = self.cold_block();
-        let certain = self.certain(sure);
+        let certain = self.certain(conditions);
         self.b.ins().brif(certain, done, &argument(fast), slow, &[]);
         self.b.seal_block(slow);
         self.b.switch_to_block(slow);
@@ -144,16 +144,23 @@ impl Emit<'_, '_> {
         self.set_result(op, result);
     }
 
-    /// The same for what may be inexact: sure only if that flag stands, or if it is `exact`; never, if none is given.
-    fn or_inexact(&mut self, op: &Op, fast: Value, sure: &[Sure], exact: Option<&mut dyn FnMut(&mut Self) -> Value>) {
-        // Where doubts are gathered the flag stands.
-        if self.doubts(sure) {
+    /// The same for results that may be inexact: `fast` only if that flag is set already, or `exact` holds; never if
+    /// there is no `exact`.
+    fn or_inexact(
+        &mut self,
+        op: &Instruction,
+        fast: Value,
+        conditions: &[FloatCondition],
+        exact: Option<&mut dyn FnMut(&mut Self) -> Value>,
+    ) {
+        // Conditions are collected only where the flag is set already.
+        if self.collects(conditions) {
             return self.set_result(op, fast);
         }
         let ty = self.b.func.dfg.value_type(fast);
         let (done, result) = self.join(ty);
         let (ask, slow) = (self.block(), self.cold_block());
-        let certain = self.certain(sure);
+        let certain = self.certain(conditions);
         self.b.ins().brif(certain, ask, &[], slow, &[]);
         self.b.seal_block(ask);
         self.b.switch_to_block(ask);
@@ -198,7 +205,7 @@ impl Emit<'_, '_> {
         self.b.ins().fcmp(FloatCC::LessThan, magnitude, high)
     }
 
-    pub(super) fn float(&mut self, op: &Op) {
+    pub(super) fn float(&mut self, op: &Instruction) {
         use Code::*;
         let single = reads_single(op);
         let nearest = matches!(op.rm, 0 | 7);
@@ -235,7 +242,7 @@ impl Emit<'_, '_> {
             FcvtDS => {
                 let value = self.single_of(op.rs1);
                 let wide = self.b.ins().fpromote(types::F64, value);
-                self.or_call(op, wide, &[Sure::Widened(value, wide)]);
+                self.or_call(op, wide, &[FloatCondition::Widened(value, wide)]);
             }
             FcvtSD if nearest => {
                 let value = self.double(i32::from(op.rs1));
@@ -243,7 +250,7 @@ impl Emit<'_, '_> {
                 self.or_inexact(
                     op,
                     narrow,
-                    &[Sure::From([value; 3]), Sure::Normal(narrow)],
+                    &[FloatCondition::From([value; 3]), FloatCondition::Normal(narrow)],
                     Some(&mut |e| {
                         let back = e.b.ins().fpromote(types::F64, narrow);
                         e.b.ins().fcmp(FloatCC::Equal, back, value)
@@ -261,7 +268,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    fn sum(&mut self, op: &Op, single: bool) {
+    fn sum(&mut self, op: &Instruction, single: bool) {
         let (a, mut b) = (self.source(single, op.rs1), self.source(single, op.rs2));
         let from = [a, b, b];
         let fast = if matches!(op.code, Code::FsubS | Code::FsubD) {
@@ -275,9 +282,9 @@ impl Emit<'_, '_> {
         self.or_inexact(
             op,
             fast,
-            &[Sure::From(from), Sure::Finite(fast)],
+            &[FloatCondition::From(from), FloatCondition::Finite(fast)],
             Some(&mut |e| {
-                // What the sum lacks is a number itself, and this finds it if nothing overflows.
+                // The rounding error of the sum is a number itself, and this finds it if nothing overflows.
                 let part = e.b.ins().fsub(fast, a);
                 let rest = e.b.ins().fsub(fast, part);
                 let rest = e.b.ins().fsub(a, rest);
@@ -292,18 +299,18 @@ impl Emit<'_, '_> {
         );
     }
 
-    fn product(&mut self, op: &Op, single: bool) {
+    fn product(&mut self, op: &Instruction, single: bool) {
         let (a, b) = (self.source(single, op.rs1), self.source(single, op.rs2));
         let divides = matches!(op.code, Code::FdivS | Code::FdivD);
         let fast = if divides { self.b.ins().fdiv(a, b) } else { self.b.ins().fmul(a, b) };
-        let normal = [Sure::From([a, b, b]), Sure::Normal(fast)];
-        let quotient = [Sure::From([a; 3]), Sure::Normal(fast), Sure::Finite(b)];
-        let sure: &[Sure] = if divides { &quotient } else { &normal };
+        let normal = [FloatCondition::From([a, b, b]), FloatCondition::Normal(fast)];
+        let quotient = [FloatCondition::From([a; 3]), FloatCondition::Normal(fast), FloatCondition::Finite(b)];
+        let conditions: &[FloatCondition] = if divides { &quotient } else { &normal };
         // The product of two of them and the third, which it is or is not.
         let (left, right, whole) = if divides { (fast, b, a) } else { (a, b, fast) };
         let mut exact = |e: &mut Self| e.is_product(single, left, right, whole);
         let known = single || self.target.fma;
-        self.or_inexact(op, fast, sure, if known { Some(&mut exact) } else { None });
+        self.or_inexact(op, fast, conditions, if known { Some(&mut exact) } else { None });
     }
 
     /// Whether `whole` is exactly the product of `left` and `right`.
@@ -315,7 +322,7 @@ impl Emit<'_, '_> {
             let product = self.b.ins().fmul(left, right);
             return self.b.ins().fcmp(FloatCC::Equal, product, whole);
         }
-        // What the product lacks must be a number itself: keep far from where it would not be.
+        // The rounding error of the product must be a number itself: keep away from products too small for that.
         let large = self.between(false, whole, 1e-290, f64::INFINITY);
         let negative = self.b.ins().fneg(whole);
         let lacks = self.b.ins().fma(left, right, negative);
@@ -324,17 +331,17 @@ impl Emit<'_, '_> {
         self.b.ins().band(exact, large)
     }
 
-    fn root(&mut self, op: &Op, single: bool) {
+    fn root(&mut self, op: &Instruction, single: bool) {
         let a = self.source(single, op.rs1);
         let fast = self.b.ins().sqrt(a);
         // A root that is a number above zero is one of a number above zero; subnormal ones are left out.
-        let sure = [Sure::Normal(a), Sure::Numbers(fast, fast)];
+        let conditions = [FloatCondition::Normal(a), FloatCondition::Numbers(fast, fast)];
         let mut exact = |e: &mut Self| e.is_product(single, fast, fast, a);
         let known = single || self.target.fma;
-        self.or_inexact(op, fast, &sure, if known { Some(&mut exact) } else { None });
+        self.or_inexact(op, fast, &conditions, if known { Some(&mut exact) } else { None });
     }
 
-    fn fused(&mut self, op: &Op, single: bool) {
+    fn fused(&mut self, op: &Instruction, single: bool) {
         use Code::*;
         let (mut a, b) = (self.source(single, op.rs1), self.source(single, op.rs2));
         let mut c = self.source(single, op.rs3);
@@ -346,10 +353,10 @@ impl Emit<'_, '_> {
             c = self.b.ins().fneg(c);
         }
         let fast = self.b.ins().fma(a, b, c);
-        self.or_inexact(op, fast, &[Sure::From(from), Sure::Normal(fast)], None);
+        self.or_inexact(op, fast, &[FloatCondition::From(from), FloatCondition::Normal(fast)], None);
     }
 
-    fn sign(&mut self, op: &Op, single: bool) {
+    fn sign(&mut self, op: &Instruction, single: bool) {
         use Code::*;
         let (a, b) = (self.source(single, op.rs1), self.source(single, op.rs2));
         let same = op.rs1 == op.rs2;
@@ -375,8 +382,8 @@ impl Emit<'_, '_> {
         self.set_result(op, value);
     }
 
-    /// What is plain as long as no operand is a NaN.
-    fn ordered(&mut self, op: &Op, single: bool) {
+    /// Emits a comparison that is plain as long as no operand is a NaN.
+    fn ordered(&mut self, op: &Instruction, single: bool) {
         use Code::*;
         let (a, b) = (self.source(single, op.rs1), self.source(single, op.rs2));
         let relation = match op.code {
@@ -392,11 +399,11 @@ impl Emit<'_, '_> {
                 self.flag(holds)
             }
         };
-        self.or_call(op, fast, &[Sure::Numbers(a, b)]);
+        self.or_call(op, fast, &[FloatCondition::Numbers(a, b)]);
     }
 
     /// Integers that the significand holds are exact in any mode.
-    fn integer_to_float(&mut self, op: &Op) {
+    fn integer_to_float(&mut self, op: &Instruction) {
         use Code::*;
         let single = writes_single(op);
         let ty = if single { types::F32 } else { types::F64 };
@@ -421,31 +428,31 @@ impl Emit<'_, '_> {
             let shifted = self.b.ins().iadd_imm_s(value, 1 << bits);
             self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, shifted, 2 << bits)
         };
-        self.or_call(op, fast, &[Sure::Holds(small)]);
+        self.or_call(op, fast, &[FloatCondition::Holds(small)]);
     }
 
     /// Towards zero, as casts are. Half of the range is certain to fit.
-    fn float_to_integer(&mut self, op: &Op, single: bool) {
+    fn float_to_integer(&mut self, op: &Instruction, single: bool) {
         use Code::*;
         let value = self.source(single, op.rs1);
         let word = matches!(op.code, FcvtWS | FcvtWuS | FcvtWD | FcvtWuD);
         let unsigned = matches!(op.code, FcvtWuS | FcvtLuS | FcvtWuD | FcvtLuD);
         let ty = if word { types::I32 } else { types::I64 };
         let most = if word { (1u64 << 30) as f64 } else { (1u64 << 62) as f64 };
-        let mut sure = vec![Sure::Below(value, most)];
+        let mut conditions = vec![FloatCondition::Below(value, most)];
         if unsigned {
             let nothing = self.number(single, 0.0);
             let positive = self.b.ins().fcmp(FloatCC::GreaterThanOrEqual, value, nothing);
-            sure.push(Sure::Holds(positive));
+            conditions.push(FloatCondition::Holds(positive));
         }
         let cut = self.b.ins().fcvt_to_sint_sat(ty, value);
-        sure.push(Sure::Cut(value, cut));
+        conditions.push(FloatCondition::Cut(value, cut));
         let fast = if word { self.word(cut) } else { cut };
         let float = if single { types::F32 } else { types::F64 };
         self.or_inexact(
             op,
             fast,
-            &sure,
+            &conditions,
             Some(&mut |e| {
                 let back = e.b.ins().fcvt_from_sint(float, cut);
                 e.b.ins().fcmp(FloatCC::Equal, back, value)

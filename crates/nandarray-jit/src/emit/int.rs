@@ -2,13 +2,13 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
-use nandarray_hart::isa::{Code, Op};
+use nandarray_hart::isa::{Code, Instruction};
 
 use super::Emit;
 
 impl Emit<'_, '_> {
     /// Whether a branch is taken.
-    pub(super) fn branch(&mut self, op: &Op) -> Value {
+    pub(super) fn branch(&mut self, op: &Instruction) -> Value {
         let (a, b) = (self.get(op.rs1), self.get(op.rs2));
         let condition = match op.code {
             Code::Beq => IntCC::Equal,
@@ -22,7 +22,7 @@ impl Emit<'_, '_> {
     }
 
     /// Where `jalr` goes; it sets the link.
-    pub(super) fn jump_register(&mut self, op: &Op) -> Value {
+    pub(super) fn jump_register(&mut self, op: &Instruction) -> Value {
         let base = self.get(op.rs1);
         let target = self.b.ins().iadd_imm_s(base, i64::from(op.imm));
         let target = self.b.ins().band_imm_s(target, -2);
@@ -31,7 +31,7 @@ impl Emit<'_, '_> {
         target
     }
 
-    pub(super) fn integer(&mut self, op: &Op) {
+    pub(super) fn integer(&mut self, op: &Instruction) {
         let a = self.get(op.rs1);
         let value = match op.row().format {
             nandarray_hart::isa::Format::Register => {
@@ -68,22 +68,7 @@ impl Emit<'_, '_> {
             Or => self.b.ins().bor(a, b),
             And => self.b.ins().band(a, b),
             Addw | Subw | Sllw | Srlw | Sraw | Mulw | Divw | Divuw | Remw | Remuw | Rolw | Rorw => {
-                let (a, b) = (self.low(a), self.low(b));
-                let value = match code {
-                    Addw => self.b.ins().iadd(a, b),
-                    Subw => self.b.ins().isub(a, b),
-                    Sllw => self.b.ins().ishl(a, b),
-                    Srlw => self.b.ins().ushr(a, b),
-                    Sraw => self.b.ins().sshr(a, b),
-                    Mulw => self.b.ins().imul(a, b),
-                    Rolw => self.b.ins().rotl(a, b),
-                    Rorw => self.b.ins().rotr(a, b),
-                    Divw => self.divide(true, false, a, b),
-                    Divuw => self.divide(false, false, a, b),
-                    Remw => self.divide(true, true, a, b),
-                    _ => self.divide(false, true, a, b),
-                };
-                self.word(value)
+                self.words(code, a, b)
             }
             Mul => self.b.ins().imul(a, b),
             Mulh => self.b.ins().smulhi(a, b),
@@ -98,6 +83,35 @@ impl Emit<'_, '_> {
             Divu => self.divide(false, false, a, b),
             Rem => self.divide(true, true, a, b),
             Remu => self.divide(false, true, a, b),
+            _ => self.bit_registers(code, a, b),
+        }
+    }
+
+    /// Operations on the low 32 bits of two registers.
+    fn words(&mut self, code: Code, a: Value, b: Value) -> Value {
+        use Code::*;
+        let (a, b) = (self.low(a), self.low(b));
+        let value = match code {
+            Addw => self.b.ins().iadd(a, b),
+            Subw => self.b.ins().isub(a, b),
+            Sllw => self.b.ins().ishl(a, b),
+            Srlw => self.b.ins().ushr(a, b),
+            Sraw => self.b.ins().sshr(a, b),
+            Mulw => self.b.ins().imul(a, b),
+            Rolw => self.b.ins().rotl(a, b),
+            Rorw => self.b.ins().rotr(a, b),
+            Divw => self.divide(true, false, a, b),
+            Divuw => self.divide(false, false, a, b),
+            Remw => self.divide(true, true, a, b),
+            _ => self.divide(false, true, a, b),
+        };
+        self.word(value)
+    }
+
+    /// Operations of Zba, Zbb and Zbs on two registers.
+    fn bit_registers(&mut self, code: Code, a: Value, b: Value) -> Value {
+        use Code::*;
+        match code {
             Sh1add | Sh2add | Sh3add => {
                 let by = code as i64 - Sh1add as i64 + 1;
                 let a = self.b.ins().ishl_imm_u(a, by);
@@ -219,6 +233,14 @@ impl Emit<'_, '_> {
                 let low = self.b.ins().ushr_imm_u(a, shift);
                 self.b.ins().band_imm_s(low, 1)
             }
+            _ => self.unary(code, a),
+        }
+    }
+
+    /// Operations on one register.
+    fn unary(&mut self, code: Code, a: Value) -> Value {
+        use Code::*;
+        match code {
             Clz => self.b.ins().clz(a),
             Ctz => self.b.ins().ctz(a),
             Cpop => self.b.ins().popcnt(a),

@@ -1,17 +1,17 @@
 //! Loads and stores: the address is compared with the regions that the instruction is expected to reach.
 //!
-//! What instructions one after the other reach by the same register is compared once, all of it. If some is not there
-//! the function ends before the first of them, and the interpreter executes them one at a time, up to the one that
-//! fails.
+//! Addresses that consecutive instructions reach by the same register are compared once, as one range. If the range is
+//! not inside a region, the function ends before the first of them, and the interpreter executes them one at a time, up
+//! to the one that fails.
 
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Type, Value, types};
-use nandarray_hart::isa::{Code, Op};
+use nandarray_hart::isa::{Code, Instruction};
 
 use super::{Emit, Pc, argument, guest, own};
-use crate::context::{Context, Left, Slot};
+use crate::context::{CodeExit, Context, RegionSlot};
 use crate::registers;
 use crate::sites::MAIN;
 
@@ -33,7 +33,7 @@ impl Range {
 }
 
 /// The logarithm of the bytes that an instruction reaches, and whether it stores; none if it reaches none.
-fn extent(op: &Op) -> Option<(usize, bool)> {
+fn extent(op: &Instruction) -> Option<(usize, bool)> {
     use Code::*;
     Some(match op.code {
         Lb | Lbu => (0, false),
@@ -50,7 +50,7 @@ fn extent(op: &Op) -> Option<(usize, bool)> {
 
 impl Emit<'_, '_> {
     /// Pointer (and what is to be added to it) to the `1 << log` bytes that an instruction reaches.
-    fn reach(&mut self, op: &Op, log: usize, store: bool) -> (Value, i32) {
+    fn reach(&mut self, op: &Instruction, log: usize, store: bool) -> (Value, i32) {
         let base = self.get(op.rs1);
         if let Some(slot) = self.only(op, self.pc) {
             self.check(base, slot, op, log, store);
@@ -68,7 +68,7 @@ impl Emit<'_, '_> {
             let inside = self.inside(*slot, address, log, store);
             let biased = self.biased(*slot);
             if i + 1 == expected.len() {
-                self.unless_here(inside, Left::Memory);
+                self.unless_here(inside, CodeExit::Memory);
                 self.b.ins().jump(found, &argument(biased));
             } else {
                 let other = self.block();
@@ -83,7 +83,7 @@ impl Emit<'_, '_> {
     }
 
     /// The region that the instruction at `pc` is expected to reach, if it is one.
-    fn only(&self, op: &Op, pc: u64) -> Option<u8> {
+    fn only(&self, op: &Instruction, pc: u64) -> Option<u8> {
         // The stack is in the main region.
         let expected = if op.rs1 == 2 { &[MAIN] } else { self.target.sites.expected(pc) };
         if let [slot] = expected { Some(*slot) } else { None }
@@ -96,7 +96,7 @@ impl Emit<'_, '_> {
 
     /// Leave unless the memory is there: what this and following instructions reach by the same register is looked at
     /// as one.
-    fn check(&mut self, base: Value, slot: u8, op: &Op, log: usize, store: bool) {
+    fn check(&mut self, base: Value, slot: u8, op: &Instruction, log: usize, store: bool) {
         let (low, high) = (op.imm, op.imm + (1 << log));
         let covers =
             |r: &Range| r.base == base && r.slot == slot && r.low <= low && high <= r.high && (r.store || !store);
@@ -110,12 +110,12 @@ impl Emit<'_, '_> {
         }
         let address = self.address(base, low);
         let inside = self.inside(slot, address, log, store);
-        self.unless_here(inside, Left::Memory);
+        self.unless_here(inside, CodeExit::Memory);
         self.ranges.push(Range { base, slot, low, high, store });
     }
 
-    /// What this and following instructions reach by the same register, while it keeps its value.
-    fn together(&self, base: Value, slot: u8, first: &Op) -> Option<Range> {
+    /// The range that this and following instructions reach by the same register, while it keeps its value.
+    fn together(&self, base: Value, slot: u8, first: &Instruction) -> Option<Range> {
         if first.rs1 == 0 {
             return None;
         }
@@ -149,7 +149,7 @@ impl Emit<'_, '_> {
             let room = main.end - main.start - range.bytes() as u64 + 1;
             let offset = self.b.ins().iadd_imm_s(address, (main.start as i64).wrapping_neg());
             let inside = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, offset, room as i64);
-            return self.unless_here(inside, Left::Together);
+            return self.unless_here(inside, CodeExit::Together);
         }
         let room = self.room(range.slot, 0, range.store);
         let base = self.target.bases[range.slot as usize];
@@ -164,7 +164,7 @@ impl Emit<'_, '_> {
             let on = self.b.current_block();
             self.b.seal_block(out);
             self.b.switch_to_block(out);
-            self.leave(Pc::Known(self.pc), self.count - self.index, Left::Together);
+            self.leave(Pc::Known(self.pc), self.count - self.index, CodeExit::Together);
             on.into_iter().for_each(|on| self.b.switch_to_block(on));
         }
     }
@@ -174,14 +174,14 @@ impl Emit<'_, '_> {
         if slot == MAIN {
             return self.main;
         }
-        let at = offset_of!(Context, slots) + slot as usize * size_of::<Slot>() + offset_of!(Slot, biased);
+        let at = offset_of!(Context, slots) + slot as usize * size_of::<RegionSlot>() + offset_of!(RegionSlot, biased);
         self.b.ins().load(types::I64, own().with_readonly(), self.context, at as i32)
     }
 
     /// Offsets in a region at which `1 << log` bytes can be reached: below this.
     fn room(&mut self, slot: u8, log: usize, store: bool) -> Value {
-        let at = offset_of!(Context, slots) + slot as usize * size_of::<Slot>();
-        let reach = if store { offset_of!(Slot, store) } else { offset_of!(Slot, load) };
+        let at = offset_of!(Context, slots) + slot as usize * size_of::<RegionSlot>();
+        let reach = if store { offset_of!(RegionSlot, store) } else { offset_of!(RegionSlot, load) };
         self.b.ins().load(types::I64, own().with_readonly(), self.context, (at + reach + 8 * log) as i32)
     }
 
@@ -200,7 +200,7 @@ impl Emit<'_, '_> {
         self.b.ins().icmp(IntCC::UnsignedLessThan, offset, room)
     }
 
-    pub(super) fn load(&mut self, op: &Op) {
+    pub(super) fn load(&mut self, op: &Instruction) {
         let (log, ty, signed) = match op.code {
             Code::Lb => (0, types::I8, true),
             Code::Lbu => (0, types::I8, false),
@@ -230,7 +230,7 @@ impl Emit<'_, '_> {
         if self.b.func.dfg.value_type(value) == ty { value } else { self.b.ins().ireduce(ty, value) }
     }
 
-    pub(super) fn store(&mut self, op: &Op) {
+    pub(super) fn store(&mut self, op: &Instruction) {
         let (log, ty) = match op.code {
             Code::Sb => (0, types::I8),
             Code::Sh => (1, types::I16),
@@ -243,7 +243,7 @@ impl Emit<'_, '_> {
         self.b.ins().store(guest(), value, pointer, offset);
     }
 
-    pub(super) fn float_load(&mut self, op: &Op) {
+    pub(super) fn float_load(&mut self, op: &Instruction) {
         if op.code == Code::Flw {
             let (pointer, offset) = self.reach(op, 2, false);
             let value = self.b.ins().load(types::F32, guest(), pointer, offset);
@@ -255,7 +255,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    pub(super) fn float_store(&mut self, op: &Op) {
+    pub(super) fn float_store(&mut self, op: &Instruction) {
         if op.code == Code::Fsw {
             let (pointer, offset) = self.reach(op, 2, true);
             if self.single >> op.rs2 & 1 != 0 {

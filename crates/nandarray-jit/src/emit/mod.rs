@@ -5,10 +5,10 @@
 //! instruction that meets what the code does not know (a fault, memory of another region, a stream that has run dry)
 //! has no effect here: the function ends before it, and the interpreter executes it.
 
-mod doubt;
 mod float;
 mod int;
 mod mem;
+mod speculate;
 mod stream;
 
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -17,18 +17,18 @@ use cranelift_codegen::ir::{
 };
 use cranelift_codegen::isa::TargetIsa;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext, Variable};
-use nandarray_hart::isa::{Code, Format, Op};
+use nandarray_hart::isa::{Code, Format, Instruction};
 
-pub(crate) use self::doubt::weight;
-use crate::context::{Context, Layout, Left};
-use crate::region::{Edge, End, Node, Region};
+pub(crate) use self::speculate::weight;
+use crate::context::{CodeExit, Context, ContextLayout};
+use crate::region::{Edge, NodeEnd, Region, RegionNode};
 use crate::registers::{self, Knowledge, Set};
 use crate::sites::Sites;
 
-/// What the code is made for.
-pub(crate) struct Target<'t> {
+/// The host and the layout that code is made for.
+pub(crate) struct CodeTarget<'t> {
     pub(crate) bits: u32,
-    pub(crate) layout: &'t Layout,
+    pub(crate) layout: &'t ContextLayout,
     pub(crate) sites: &'t Sites,
     /// First addresses of the regions of memory beside the main one, by slot.
     pub(crate) bases: &'t [u64],
@@ -47,7 +47,7 @@ enum Pc {
 /// The function that is being made.
 pub(crate) struct Emit<'e, 'f> {
     b: FunctionBuilder<'f>,
-    target: &'e Target<'e>,
+    target: &'e CodeTarget<'e>,
     /// Type of integer registers.
     ty: Type,
     x: Vec<Variable>,
@@ -69,11 +69,11 @@ pub(crate) struct Emit<'e, 'f> {
     /// Floating-point registers that are kept as single precision.
     single: u32,
     /// The instruction at hand and those behind it that surely follow.
-    ahead: &'e [Op],
+    ahead: &'e [Instruction],
     /// Memory that is known to be there.
     ranges: Vec<mem::Range>,
-    /// Conditions gathered, and where to go instead of leaving, in the first of two copies.
-    doubts: Option<Vec<doubt::Sure>>,
+    /// In the first of two copies: the conditions collected, and the block to jump to instead of returning.
+    conditions: Option<Vec<speculate::FloatCondition>>,
     escape: Option<Block>,
     /// In the second of them.
     cold: bool,
@@ -92,7 +92,7 @@ fn guest() -> MemFlagsData {
 /// Fill `function` with the code of `region`.
 pub(crate) fn emit<'e>(
     region: &'e Region,
-    target: &'e Target<'e>,
+    target: &'e CodeTarget<'e>,
     function: &mut Function,
     builder: &mut FunctionBuilderContext,
 ) {
@@ -135,7 +135,7 @@ pub(crate) fn emit<'e>(
         single: 0,
         ahead: &[],
         ranges: Vec::new(),
-        doubts: None,
+        conditions: None,
         escape: None,
         cold: false,
     };
@@ -173,11 +173,11 @@ impl<'e> Emit<'e, '_> {
         }
         if let Some(upper) = upper {
             let boxed = self.b.ins().icmp_imm_s(IntCC::Equal, upper, -1);
-            self.unless(boxed, Pc::Known(self.pc), 0, Left::Handover);
+            self.unless(boxed, Pc::Known(self.pc), 0, CodeExit::Handover);
         }
     }
 
-    fn node(&mut self, n: usize, node: &'e Node, region: &Region, knowledge: &Knowledge, blocks: &[Block]) {
+    fn node(&mut self, n: usize, node: &'e RegionNode, region: &Region, knowledge: &Knowledge, blocks: &[Block]) {
         self.b.switch_to_block(blocks[n]);
         (self.count, self.index, self.pc) = (node.ops.len(), 0, node.pc);
         (self.dirty, self.single) = (knowledge.dirty[n], knowledge.single[n] & (knowledge.used >> 32) as u32);
@@ -185,17 +185,17 @@ impl<'e> Emit<'e, '_> {
         if node.header || n == 0 {
             // Enough for any way to the next such look.
             let enough = self.b.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, left, region.ops as i64);
-            self.unless(enough, Pc::Known(node.pc), 0, Left::Slice);
+            self.unless(enough, Pc::Known(node.pc), 0, CodeExit::Slice);
         }
         let left = self.b.ins().iadd_imm_s(left, -(node.ops.len() as i64));
         self.b.def_var(self.left, left);
-        let ends = matches!(node.end, End::Branch(..) | End::Indirect(_));
+        let ends = matches!(node.end, NodeEnd::Branch(..) | NodeEnd::Indirect(_));
         let plain = if ends { &node.ops[..node.ops.len() - 1] } else { &node.ops[..] };
         self.ranges.clear();
         let mut ops = plain;
-        for (count, doubtful) in doubt::runs(plain, self.target.fma) {
+        for (count, speculative) in speculate::runs(plain, self.target.fma) {
             let (run, rest) = ops.split_at(count);
-            if doubtful {
+            if speculative {
                 self.twice(run)
             } else {
                 self.once(run)
@@ -207,7 +207,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Emit instructions, one after the other.
-    fn once(&mut self, ops: &'e [Op]) {
+    fn once(&mut self, ops: &'e [Instruction]) {
         for (i, op) in ops.iter().enumerate() {
             self.ahead = &ops[i..];
             self.op(op);
@@ -218,7 +218,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Where what follows keeps registers as they are that are kept as single precision here, have both.
-    fn unbox(&mut self, node: &Node, knowledge: &Knowledge) {
+    fn unbox(&mut self, node: &RegionNode, knowledge: &Knowledge) {
         let needed = node.successors().iter().fold(0, |set, s| set | self.single & !knowledge.single[*s]);
         for r in (0..32).filter(|r| needed >> r & 1 != 0) {
             let value = self.double(r);
@@ -226,15 +226,15 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    fn end(&mut self, node: &Node, blocks: &[Block]) {
+    fn end(&mut self, node: &RegionNode, blocks: &[Block]) {
         match &node.end {
-            End::Next(edge) => {
+            NodeEnd::Next(edge) => {
                 let to = self.edge(*edge, blocks);
                 self.b.ins().jump(to, &[]);
                 self.fill(to, *edge);
             }
-            End::Handover => self.leave(Pc::Known(self.pc), 0, Left::Handover),
-            End::Branch(taken, next) => {
+            NodeEnd::Handover => self.leave(Pc::Known(self.pc), 0, CodeExit::Handover),
+            NodeEnd::Branch(taken, next) => {
                 let op = node.ops[node.ops.len() - 1];
                 let holds = self.branch(&op);
                 let (to, on) = (self.edge(*taken, blocks), self.edge(*next, blocks));
@@ -242,7 +242,7 @@ impl<'e> Emit<'e, '_> {
                 self.fill(to, *taken);
                 self.fill(on, *next);
             }
-            End::Indirect(known) => {
+            NodeEnd::Indirect(known) => {
                 let op = node.ops[node.ops.len() - 1];
                 let target = self.jump_register(&op);
                 self.dirty |= registers::writes(&op);
@@ -256,7 +256,7 @@ impl<'e> Emit<'e, '_> {
                     self.b.switch_to_block(other);
                 }
                 let target = self.wide(target);
-                self.leave(Pc::Value(target), 0, Left::Jump);
+                self.leave(Pc::Value(target), 0, CodeExit::Jump);
             }
         }
     }
@@ -277,12 +277,12 @@ impl<'e> Emit<'e, '_> {
         if let Edge::Outside(pc) = edge {
             self.b.seal_block(block);
             self.b.switch_to_block(block);
-            self.leave(Pc::Known(pc), 0, Left::Jump);
+            self.leave(Pc::Known(pc), 0, CodeExit::Jump);
         }
     }
 
     /// Leave the function unless a condition holds. `back` instructions of the node are not executed.
-    fn unless(&mut self, holds: Value, pc: Pc, back: usize, why: Left) {
+    fn unless(&mut self, holds: Value, pc: Pc, back: usize, why: CodeExit) {
         let (on, out) = (self.block(), self.cold_block());
         self.b.ins().brif(holds, on, &[], out, &[]);
         self.b.seal_block(on);
@@ -293,15 +293,15 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Leave the function before the instruction at hand unless a condition holds.
-    fn unless_here(&mut self, holds: Value, why: Left) {
+    fn unless_here(&mut self, holds: Value, why: CodeExit) {
         if let Some(slow) = self.escape {
             return self.or_else(holds, slow);
         }
         self.unless(holds, Pc::Known(self.pc), self.count - self.index, why);
     }
 
-    /// Write back what was changed, and return.
-    fn leave(&mut self, pc: Pc, back: usize, why: Left) {
+    /// Emits the write-back of changed registers, and the return.
+    fn leave(&mut self, pc: Pc, back: usize, why: CodeExit) {
         for r in (1..32).filter(|r| self.dirty >> r & 1 != 0) {
             let value = self.b.use_var(self.x[r as usize]);
             self.b.ins().store(own(), value, self.registers, r * self.ty.bytes() as i32);
@@ -372,7 +372,7 @@ impl<'e> Emit<'e, '_> {
         self.b.ins().uextend(self.ty, holds)
     }
 
-    fn op(&mut self, op: &Op) {
+    fn op(&mut self, op: &Instruction) {
         match op.row().format {
             Format::Load => self.load(op),
             Format::Store => self.store(op),

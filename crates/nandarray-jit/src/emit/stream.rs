@@ -4,10 +4,10 @@ use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, types};
-use nandarray_hart::isa::{Code, Op};
+use nandarray_hart::isa::{Code, Instruction};
 
 use super::{Emit, guest, own};
-use crate::context::{Context, Left, Ring};
+use crate::context::{CodeExit, Context, Ring};
 
 /// The most bytes that an output wants room for.
 const ROOM: i64 = 8;
@@ -18,7 +18,7 @@ impl Emit<'_, '_> {
         (all + stream as usize * size_of::<Ring>() + field) as i32
     }
 
-    pub(super) fn stream_load(&mut self, op: &Op) {
+    pub(super) fn stream_load(&mut self, op: &Instruction) {
         let (bytes, ty, signed) = match op.code {
             Code::StreamLoadB => (1, types::I8, true),
             Code::StreamLoadBu => (1, types::I8, false),
@@ -33,14 +33,14 @@ impl Emit<'_, '_> {
         let behind = self.b.ins().iadd_imm_s(from, bytes);
         let end = self.b.ins().load(types::I64, own(), self.context, end);
         let there = self.b.ins().icmp(IntCC::UnsignedLessThanOrEqual, behind, end);
-        self.unless_here(there, Left::Handover);
+        self.unless_here(there, CodeExit::Handover);
         let value = self.b.ins().load(ty, guest(), from, 0);
         self.b.ins().store(own(), behind, self.context, at);
         let value = self.extend(value, signed);
         self.set(op.rd, value);
     }
 
-    pub(super) fn stream_store(&mut self, op: &Op) {
+    pub(super) fn stream_store(&mut self, op: &Instruction) {
         let (bytes, ty) = match op.code {
             Code::StreamStoreB => (1, types::I8),
             Code::StreamStoreH => (2, types::I16),
@@ -53,7 +53,7 @@ impl Emit<'_, '_> {
         let wanted = self.b.ins().iadd_imm_s(to, ROOM);
         let end = self.b.ins().load(types::I64, own(), self.context, end);
         let room = self.b.ins().icmp(IntCC::UnsignedLessThanOrEqual, wanted, end);
-        self.unless_here(room, Left::Handover);
+        self.unless_here(room, CodeExit::Handover);
         let value = self.get(op.rs2);
         let value = self.cut(value, ty);
         self.b.ins().store(guest(), value, to, 0);
@@ -61,8 +61,8 @@ impl Emit<'_, '_> {
         self.b.ins().store(own(), behind, self.context, at);
     }
 
-    /// Waits for bytes. If they are there, and may be waited for, it is as many as were asked for.
-    pub(super) fn stream_wait(&mut self, op: &Op) {
+    /// Emits a wait for bytes. Inline only if all of them are in the ring; otherwise the interpreter executes it.
+    pub(super) fn stream_wait(&mut self, op: &Instruction) {
         let [at, end, ahead] = [offset_of!(Ring, at), offset_of!(Ring, end), offset_of!(Ring, ahead)].map(|field| {
             let field = self.ring(true, op.rs1, field);
             self.b.ins().load(types::I64, own(), self.context, field)
@@ -74,13 +74,13 @@ impl Emit<'_, '_> {
         // None is for the interpreter, which knows whether there is such a stream.
         let less = self.b.ins().iadd_imm_s(wanted, -1);
         let enough = self.b.ins().icmp(IntCC::UnsignedLessThan, less, most);
-        self.unless_here(enough, Left::Handover);
+        self.unless_here(enough, CodeExit::Handover);
         self.set(op.rd, value);
     }
 
-    /// Reads a stream register: a head, or whether an input is at its end. What holds bytes is there, and not at its
-    /// end, so only then it is answered here.
-    pub(super) fn stream_register(&mut self, op: &Op) {
+    /// Emits a read of a stream register: a head, or whether an input is at its end. Inline only if the ring has bytes
+    /// left, which is not the end then; otherwise the interpreter executes it.
+    pub(super) fn stream_register(&mut self, op: &Instruction) {
         let (kind, stream) = ((op.imm - 0x800) >> 5, (op.imm & 31) as u8);
         let inputs = kind != 2;
         let at = self.ring(inputs, stream, offset_of!(Ring, at));
@@ -88,7 +88,7 @@ impl Emit<'_, '_> {
         let at = self.b.ins().load(types::I64, own(), self.context, at);
         let end = self.b.ins().load(types::I64, own(), self.context, end);
         let some = self.b.ins().icmp(IntCC::UnsignedLessThan, at, end);
-        self.unless_here(some, Left::Handover);
+        self.unless_here(some, CodeExit::Handover);
         let value = if kind == 4 {
             self.b.ins().iconst(types::I64, 0)
         } else {

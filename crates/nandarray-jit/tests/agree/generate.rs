@@ -4,7 +4,7 @@
 //! Registers x26 to x31 are the frame's: x29 points into the program's memory, x30 into a window, x28 counts rounds,
 //! x27 inner rounds, x26 keeps the return address.
 
-use nandarray_hart::isa::{self, Code, Extensions, Format, Op, TABLE};
+use nandarray_hart::isa::{self, Code, Extensions, Format, Instruction, TABLE};
 
 /// The draws of one seed (SplitMix64).
 #[derive(Debug)]
@@ -30,9 +30,9 @@ impl Chance {
     }
 }
 
-/// Which instructions most are.
+/// The kind of instructions that prevails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum InstructionMix {
     /// Integers and memory.
     Integer,
     /// Floating point.
@@ -113,17 +113,17 @@ fn tame(code: Code) -> bool {
 }
 
 /// One random instruction.
-fn some(chance: &mut Chance, bits: u32, kind: Kind) -> Op {
+fn some(chance: &mut Chance, bits: u32, kind: InstructionMix) -> Instruction {
     loop {
         let row = &TABLE[chance.below(TABLE.len())];
         let float = row.format.float();
         let stream = matches!(row.format, Format::StreamLoad | Format::StreamStore | Format::StreamRead);
         let wanted = match kind {
-            Kind::Integer => !float && !stream,
-            Kind::Float => float || chance.one_in(10),
-            Kind::Ordinary => tame(row.code) || chance.one_in(100),
-            Kind::Stream => stream || chance.one_in(4),
-            Kind::Any => true,
+            InstructionMix::Integer => !float && !stream,
+            InstructionMix::Float => float || chance.one_in(10),
+            InstructionMix::Ordinary => tame(row.code) || chance.one_in(100),
+            InstructionMix::Stream => stream || chance.one_in(4),
+            InstructionMix::Any => true,
         };
         if !row.width.has(bits) || !wanted {
             continue;
@@ -133,7 +133,7 @@ fn some(chance: &mut Chance, bits: u32, kind: Kind) -> Op {
         if op.code != row.code {
             continue;
         }
-        let rare = !chance.one_in(if kind == Kind::Any { 40 } else { 4000 });
+        let rare = !chance.one_in(if kind == InstructionMix::Any { 40 } else { 4000 });
         let writes_x = !matches!(
             row.format,
             Format::FloatLoad
@@ -157,46 +157,54 @@ fn some(chance: &mut Chance, bits: u32, kind: Kind) -> Op {
                 op.rd &= 15;
             }
         }
-        let base = if chance.one_in(3) { WINDOW } else { BASE };
         match row.format {
             Format::Bare | Format::FenceVma | Format::Illegal | Format::JumpRegister if rare => continue,
             Format::Branch | Format::Jump => continue,
-            Format::Load | Format::Store | Format::FloatLoad | Format::FloatStore => {
-                op.imm = chance.below(256) as i32 - 128;
-                if rare {
-                    op.rs1 = base;
-                } else if chance.one_in(2) {
-                    (op.rs1, op.imm) = (base, 2040);
-                }
-                if float && matches!(row.format, Format::FloatStore) {
-                    op.rs2 &= 15;
-                }
-            }
-            Format::Atomic | Format::LoadReserved if rare => op.rs1 = BASE,
-            Format::StreamLoad | Format::StreamStore | Format::StreamRead => {
-                op.rs1 = if rare { chance.below(2) as u8 } else { chance.below(4) as u8 };
-                if row.format == Format::StreamRead && chance.one_in(2) {
-                    // Small numbers, most of the time.
-                    op.rs2 = 27 + chance.below(2) as u8;
-                }
-            }
-            Format::Csr | Format::CsrImmediate => {
-                op.imm = match chance.below(6) {
-                    0 => 1,
-                    1 => 3,
-                    2 if chance.one_in(4) => 2,
-                    _ => 0x800 + 32 * chance.below(5) as i32 + chance.below(2) as i32,
-                };
-                if op.imm >= 0x800 {
-                    op.rs1 = 0;
-                    op.code = Code::Csrrs;
-                } else if op.imm != 1 && rare {
-                    (op.rs1, op.code) = (0, Code::Csrrs);
-                }
-            }
-            _ => {}
+            _ => operands(chance, &mut op, rare),
         }
         return op;
+    }
+}
+
+/// Operands that reach memory and streams that are there, most of the time.
+fn operands(chance: &mut Chance, op: &mut Instruction, rare: bool) {
+    let format = op.row().format;
+    let base = if chance.one_in(3) { WINDOW } else { BASE };
+    match format {
+        Format::Load | Format::Store | Format::FloatLoad | Format::FloatStore => {
+            op.imm = chance.below(256) as i32 - 128;
+            if rare {
+                op.rs1 = base;
+            } else if chance.one_in(2) {
+                (op.rs1, op.imm) = (base, 2040);
+            }
+            if format == Format::FloatStore {
+                op.rs2 &= 15;
+            }
+        }
+        Format::Atomic | Format::LoadReserved if rare => op.rs1 = BASE,
+        Format::StreamLoad | Format::StreamStore | Format::StreamRead => {
+            op.rs1 = if rare { chance.below(2) as u8 } else { chance.below(4) as u8 };
+            if format == Format::StreamRead && chance.one_in(2) {
+                // Small numbers, most of the time.
+                op.rs2 = 27 + chance.below(2) as u8;
+            }
+        }
+        Format::Csr | Format::CsrImmediate => {
+            op.imm = match chance.below(6) {
+                0 => 1,
+                1 => 3,
+                2 if chance.one_in(4) => 2,
+                _ => 0x800 + 32 * chance.below(5) as i32 + chance.below(2) as i32,
+            };
+            if op.imm >= 0x800 {
+                op.rs1 = 0;
+                op.code = Code::Csrrs;
+            } else if op.imm != 1 && rare {
+                (op.rs1, op.code) = (0, Code::Csrrs);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -205,7 +213,7 @@ fn line(text: &str, bits: u32) -> u32 {
 }
 
 /// Loads and stores one after the other by one register, about an end of memory: some reach beyond it.
-fn at_an_edge(chance: &mut Chance, bits: u32, kind: Kind, words: &mut Vec<u32>) {
+fn at_an_edge(chance: &mut Chance, bits: u32, kind: InstructionMix, words: &mut Vec<u32>) {
     let (base, edge) = [(WINDOW, 256), (WINDOW, -256), (BASE, 2040), (BASE, -2040)][chance.below(4)];
     let near = (edge + chance.below(48) as i32 - 24).clamp(-2048, 2047);
     words.push(line(&format!("addi x25, x{base}, {near}"), bits));
@@ -230,7 +238,7 @@ fn at_an_edge(chance: &mut Chance, bits: u32, kind: Kind, words: &mut Vec<u32>) 
 }
 
 /// The words of a program that begins at its first.
-pub(crate) fn program(chance: &mut Chance, bits: u32, kind: Kind) -> Vec<u32> {
+pub(crate) fn program(chance: &mut Chance, bits: u32, kind: InstructionMix) -> Vec<u32> {
     let mut words = vec![line("addi x26, x1, 0", bits), line(&format!("addi x28, x0, {}", 1 + chance.below(12)), bits)];
     let top = words.len();
     let mut functions: Vec<usize> = Vec::new();

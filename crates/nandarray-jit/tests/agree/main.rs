@@ -2,16 +2,16 @@
 //!
 //! The same for a hart whose meter counts, and for one whose meter pauses it. Registers, flags, memory, streams, count
 //! of instructions, program counter and why it stopped are compared after random programs, at random limits, and when
-//! both go on afterwards. What fails prints its seed; `PROPTEST_CASES=n` in the environment runs more.
+//! both go on afterwards. A failure prints its seed; `PROPTEST_CASES=n` in the environment runs more.
 
 mod generate;
 
-use generate::{BASE, Chance, Kind, WINDOW, float, integer, ordinary, program};
+use generate::{BASE, Chance, InstructionMix, WINDOW, float, integer, ordinary, program};
 use nandarray_hart::{
-    Counter, DataAccess, Extensions, Go, Hart, Input, Limits, Memory, Meter, Mode, Output, Room, Rv32, Rv64, Stop,
-    StreamAccess, Streams, Unmetered, Xlen, isa,
+    Counter, DataAccess, Extensions, Hart, HartMode, InputStream, Limits, Memory, Meter, MeterAnswer, OutputStream,
+    Room, Rv32, Rv64, Stop, StreamAccess, Streams, Unmetered, Xlen, isa,
 };
-use nandarray_jit::{Costs, Settings, Translated, When};
+use nandarray_jit::{Costs, Settings, Translated, TranslationTrigger};
 use proptest::prelude::*;
 
 const CODE: u64 = 0x1_0000;
@@ -51,8 +51,8 @@ impl<X: Xlen, M: Meter> Runner<X> for Hart<X, M> {
 struct Pauses(Chance);
 
 impl Pauses {
-    fn go(&mut self) -> Go {
-        if self.0.below(3) == 0 { Go::Pause } else { Go::On }
+    fn go(&mut self) -> MeterAnswer {
+        if self.0.below(3) == 0 { MeterAnswer::Pause } else { MeterAnswer::Proceed }
     }
 }
 
@@ -62,11 +62,11 @@ impl Meter for Pauses {
     const ACCESSES: bool = true;
     const STREAMS: bool = true;
 
-    fn access(&mut self, _index: u32, _kind: DataAccess, _address: u64, _bytes: u32) -> Go {
+    fn access(&mut self, _index: u32, _kind: DataAccess, _address: u64, _bytes: u32) -> MeterAnswer {
         self.go()
     }
 
-    fn stream(&mut self, _index: u32, _kind: StreamAccess, _stream: u8, _position: u64, _bytes: u64) -> Go {
+    fn stream(&mut self, _index: u32, _kind: StreamAccess, _stream: u8, _position: u64, _bytes: u64) -> MeterAnswer {
         self.go()
     }
 }
@@ -83,7 +83,7 @@ impl<X: Xlen> Runner<X> for Translated<X> {
     }
 }
 
-/// What can be seen of a hart between two runs.
+/// The visible state of a hart between two runs.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     stop: Stop,
@@ -95,7 +95,7 @@ struct Seen {
     heads: Vec<u64>,
 }
 
-/// What a program begins with.
+/// The initial state of a program.
 #[derive(Clone)]
 struct Start {
     words: Vec<u32>,
@@ -112,10 +112,10 @@ struct Start {
     most: u64,
 }
 
-fn start(chance: &mut Chance, bits: u32, kind: Kind) -> Start {
+fn start(chance: &mut Chance, bits: u32, kind: InstructionMix) -> Start {
     let words = program(chance, bits, kind);
     let limits = (0..3).map(|_| if chance.below(3) == 0 { 0 } else { 1 + chance.below(700) as u64 }).collect();
-    let tame = kind == Kind::Ordinary;
+    let tame = kind == InstructionMix::Ordinary;
     let number = |chance: &mut Chance| if tame { ordinary(chance) } else { float(chance) };
     let bytes = |chance: &mut Chance, count: usize| -> Vec<u8> {
         let word = |chance: &mut Chance| if tame { ordinary(chance) } else { chance.bits() };
@@ -162,15 +162,20 @@ fn play<X: Xlen>(start: &Start, runner: &mut impl Runner<X>) -> (Vec<Seen>, Vec<
         let mut streams = Streams::none();
         // The first is what has arrived so far, the second an array that is all there.
         let end = Some(start.input.len() as u64).filter(|end| arrived == *end);
-        streams.inputs.push(Input::window(&start.input[..arrived as usize], head).ending(end));
-        streams.inputs.push(Input::whole(&start.input));
+        streams.inputs.push(InputStream::window(&start.input[..arrived as usize], head).ending(end));
+        streams.inputs.push(InputStream::whole(&start.input));
         let room = if run % 2 == 0 { Room::Eight } else { Room::Width };
-        streams.outputs.push(Output::resume(&mut ring, written, drained, room).limited(start.most));
+        streams.outputs.push(OutputStream::resume(&mut ring, written, drained, room).limited(start.most));
         let limit = start.limits[run % start.limits.len()];
         // Programs that do not end are stopped.
         let limit = if limit == 0 { 20_000 } else { limit };
         let stop = runner.go(&mut memory, &mut streams, Limits { instructions: Some(limit), stop: None });
-        let heads = streams.inputs.iter().map(Input::head).chain(streams.outputs.iter().map(Output::head)).collect();
+        let heads = streams
+            .inputs
+            .iter()
+            .map(InputStream::head)
+            .chain(streams.outputs.iter().map(OutputStream::head))
+            .collect();
         head = streams.inputs[0].head();
         written = streams.outputs[0].head();
         let hart = runner.hart();
@@ -202,7 +207,7 @@ fn play<X: Xlen>(start: &Start, runner: &mut impl Runner<X>) -> (Vec<Seen>, Vec<
     (seen, left)
 }
 
-/// What differs, and the program.
+/// The differences, and the program.
 fn differences(a: &Seen, b: &Seen, start: &Start) -> String {
     let end = |s: &Seen| format!("{:?} pc {:#x} {} fcsr {:#x} {:?}", s.stop, s.pc, s.instructions, s.fcsr, s.heads);
     let mut lines = vec![end(a), end(b)];
@@ -217,19 +222,23 @@ fn differences(a: &Seen, b: &Seen, start: &Start) -> String {
     lines.join("\n")
 }
 
-fn agree<X: Xlen>(seed: u64, kind: Kind) {
+fn agree<X: Xlen>(seed: u64, kind: InstructionMix) {
     let chance = &mut Chance(seed);
     let mut start = start(chance, X::BITS, kind);
     let settings = Settings {
-        when: [When::Visited(0), When::Visited(chance.below(4) as u32), When::Pays(Costs::NONE)][chance.below(3)],
+        when: [
+            TranslationTrigger::Visited(0),
+            TranslationTrigger::Visited(chance.below(4) as u32),
+            TranslationTrigger::Pays(Costs::NONE),
+        ][chance.below(3)],
         region_instructions: [12, 60, 1500][chance.below(3)],
         code_bytes: [4096, 1 << 20][chance.below(2)],
     };
     let mut executed = 0;
-    let mut interpreter = Hart::<X>::new(Mode::Program, Extensions::PROGRAM);
+    let mut interpreter = Hart::<X>::new(HartMode::Program, Extensions::PROGRAM);
     let mut translated = Translated::<X>::with_settings(Extensions::PROGRAM, settings);
-    let mut counting = Hart::<X, _>::with_meter(Mode::Program, Extensions::PROGRAM, Counter::default());
-    let mut pausing = Hart::<X, _>::with_meter(Mode::Program, Extensions::PROGRAM, Pauses(Chance(seed)));
+    let mut counting = Hart::<X, _>::with_meter(HartMode::Program, Extensions::PROGRAM, Counter::default());
+    let mut pausing = Hart::<X, _>::with_meter(HartMode::Program, Extensions::PROGRAM, Pauses(Chance(seed)));
     // The second time, code is there from the beginning.
     for round in 0..2 {
         let (ours, our_memory) = play(&start, &mut translated);
@@ -254,7 +263,7 @@ fn agree<X: Xlen>(seed: u64, kind: Kind) {
         start.x.rotate_left(3);
         start.f.rotate_left(5);
     }
-    let sure = settings.when == When::Visited(0);
+    let sure = settings.when == TranslationTrigger::Visited(0);
     assert!(translated.statistics().regions > 0 || !sure, "seed {seed}: nothing was translated");
 }
 
@@ -263,31 +272,31 @@ proptest! {
 
     #[test]
     fn integer_programs_agree(seed: u64) {
-        agree::<Rv64>(seed, Kind::Integer);
-        agree::<Rv32>(seed, Kind::Integer);
+        agree::<Rv64>(seed, InstructionMix::Integer);
+        agree::<Rv32>(seed, InstructionMix::Integer);
     }
 
     #[test]
     fn float_programs_agree(seed: u64) {
-        agree::<Rv64>(seed, Kind::Float);
-        agree::<Rv32>(seed, Kind::Float);
+        agree::<Rv64>(seed, InstructionMix::Float);
+        agree::<Rv32>(seed, InstructionMix::Float);
     }
 
     #[test]
     fn ordinary_numbers_agree(seed: u64) {
-        agree::<Rv64>(seed, Kind::Ordinary);
-        agree::<Rv32>(seed, Kind::Ordinary);
+        agree::<Rv64>(seed, InstructionMix::Ordinary);
+        agree::<Rv32>(seed, InstructionMix::Ordinary);
     }
 
     #[test]
     fn stream_programs_agree(seed: u64) {
-        agree::<Rv64>(seed, Kind::Stream);
-        agree::<Rv32>(seed, Kind::Stream);
+        agree::<Rv64>(seed, InstructionMix::Stream);
+        agree::<Rv32>(seed, InstructionMix::Stream);
     }
 
     #[test]
     fn any_programs_agree(seed: u64) {
-        agree::<Rv64>(seed, Kind::Any);
-        agree::<Rv32>(seed, Kind::Any);
+        agree::<Rv64>(seed, InstructionMix::Any);
+        agree::<Rv32>(seed, InstructionMix::Any);
     }
 }

@@ -1,17 +1,17 @@
 //! Running a Linux program by interpreter or translator: the system calls `write` and `exit`, and no others.
 #![allow(dead_code, unreachable_pub, reason = "each test and example is a crate of its own, and takes what it needs")]
 
-use nandarray_hart::{Extensions, Hart, Limits, Mode, Program, Stop, Streams, Xlen};
-use nandarray_jit::{Costs, Settings, Statistics, Translated, When};
+use nandarray_hart::{ElfProgram, Extensions, Hart, HartMode, Limits, Stop, Streams, Xlen};
+use nandarray_jit::{Costs, Settings, Statistics, Translated, TranslationTrigger};
 
 /// System call numbers.
 const WRITE: u64 = 64;
 const EXIT: u64 = 93;
 const STACK_BYTES: u64 = 1 << 20;
 
-/// Who runs it.
+/// The engine that runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ExecutionEngine {
     /// The hart itself.
     Interpreter,
     /// The translator.
@@ -20,10 +20,10 @@ pub enum Kind {
     Eager,
 }
 
-/// What a program left behind.
+/// The result of a program.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What it wrote.
+    /// The bytes that it wrote.
     pub output: Vec<u8>,
     /// Its exit status, or why it did not come to that.
     pub status: Result<u64, Stop>,
@@ -31,29 +31,31 @@ pub struct Outcome {
     pub instructions: u64,
     /// Registers at its end, integer and then floating-point ones, and the flags.
     pub registers: Vec<u64>,
-    /// What the translator did.
+    /// Counts of the translator's work.
     pub statistics: Statistics,
 }
 
 /// Run a static ELF file of width `X`.
-pub fn run<X: Xlen>(elf: &[u8], kind: Kind) -> Outcome {
-    let program = Program::from_elf(elf, Extensions::PROGRAM).expect("a program");
+pub fn run<X: Xlen>(elf: &[u8], kind: ExecutionEngine) -> Outcome {
+    let program = ElfProgram::from_elf(elf, Extensions::PROGRAM).expect("a program");
     assert_eq!(program.bits, X::BITS);
     let mut loaded = program.load(STACK_BYTES, None).expect("memory");
-    let eager = Settings { when: When::Pays(Costs::NONE), ..Settings::default() };
-    let settings = if kind == Kind::Eager { eager } else { Settings::default() };
+    let eager = Settings { when: TranslationTrigger::Pays(Costs::NONE), ..Settings::default() };
+    let settings = if kind == ExecutionEngine::Eager { eager } else { Settings::default() };
     let mut translated = Translated::<X>::with_settings(Extensions::PROGRAM, settings);
-    let mut interpreter = Hart::<X>::new(Mode::Program, Extensions::PROGRAM);
+    let mut interpreter = Hart::<X>::new(HartMode::Program, Extensions::PROGRAM);
     let mut output = Vec::new();
     let memory = &mut loaded.memory;
     interpreter.call(program.entry, loaded.stack, &[]);
     translated.hart_mut().call(program.entry, loaded.stack, &[]);
     let status = loop {
         let stop = match kind {
-            Kind::Interpreter => interpreter.run(memory, &mut Streams::none(), Limits::default()),
-            Kind::Translator | Kind::Eager => translated.run(memory, &mut Streams::none(), Limits::default()),
+            ExecutionEngine::Interpreter => interpreter.run(memory, &mut Streams::none(), Limits::default()),
+            ExecutionEngine::Translator | ExecutionEngine::Eager => {
+                translated.run(memory, &mut Streams::none(), Limits::default())
+            }
         };
-        let hart = if kind == Kind::Interpreter { &mut interpreter } else { translated.hart_mut() };
+        let hart = if kind == ExecutionEngine::Interpreter { &mut interpreter } else { translated.hart_mut() };
         match stop {
             Stop::EnvironmentCall if hart.x(17) == WRITE => {
                 let (from, length) = (hart.x(11), hart.x(12));
@@ -65,7 +67,7 @@ pub fn run<X: Xlen>(elf: &[u8], kind: Kind) -> Outcome {
         }
     };
     let statistics = translated.statistics();
-    let hart = if kind == Kind::Interpreter { &interpreter } else { translated.hart() };
+    let hart = if kind == ExecutionEngine::Interpreter { &interpreter } else { translated.hart() };
     let registers = (0..32).map(|r| hart.x(r)).chain((0..32).map(|r| hart.f(r))).chain([u64::from(hart.fcsr())]);
     Outcome { output, status, instructions: hart.instructions(), registers: registers.collect(), statistics }
 }

@@ -5,25 +5,25 @@
 
 use nandarray_model::Ps;
 use nandarray_model::describe::{Description, Spec};
-use nandarray_model::machine::{Machine, RequestEnded, Status};
+use nandarray_model::machine::{Machine, RequestEnded, RequestStatus};
 use nandarray_model::report::{Latencies, Report};
 use nandarray_model::workload::{Arrival, Generator, Pattern, Size, Synthetic};
 
-/// What a device went through before.
+/// The device's state before the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
     /// Nothing: never written.
     Empty,
     /// Every page written once, in order.
     Filled,
-    /// Filled, then so many times its capacity written at random.
+    /// Filled, then overwritten at random: this many times its capacity.
     Used(u32),
 }
 
 /// A workload and the state that it finds.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What a table calls it.
+    /// The case's name in tables.
     pub name: String,
     /// The state before.
     pub before: Before,
@@ -38,7 +38,7 @@ pub struct Case {
 pub struct Counted {
     /// Requests that ended.
     pub ended: u64,
-    /// Those that failed.
+    /// Requests that failed.
     pub failed: u64,
 }
 
@@ -64,13 +64,13 @@ impl Case {
         Self { name: name.to_owned(), before, load, warm_up: 0 }
     }
 
-    /// As many streams as queues can be busy.
+    /// Sets the number of streams, and so of queues in use.
     pub fn streams(mut self, streams: u32) -> Self {
         self.load.streams = streams;
         self
     }
 
-    /// So many requests before the figures begin.
+    /// Sets the number of requests before measuring begins.
     pub fn warm_up(mut self, requests: u64) -> Self {
         self.warm_up = requests;
         self.load.requests = self.load.requests.map(|n| n + requests);
@@ -102,12 +102,12 @@ impl Case {
         let warm_up = self.warm_up;
         let mut each = |e: &RequestEnded| {
             counted.ended += 1;
-            counted.failed += u64::from(e.status != Status::Success);
+            counted.failed += u64::from(e.status != RequestStatus::Success);
             if counted.ended == warm_up {
                 begin = e.done;
             }
             if counted.ended > warm_up && e.arrived >= begin {
-                latencies.record(e.request.op, e.request.bytes, e.arrived, e.done, e.status == Status::Success);
+                latencies.record(e.request.op, e.request.bytes, e.arrived, e.done, e.status == RequestStatus::Success);
             }
         };
         machine.drive(&mut source, &mut each, &mut |_| true).expect("a source that cannot fail");
@@ -117,15 +117,15 @@ impl Case {
     }
 }
 
-/// What a data sheet speaks of: sequential 128 KiB at depth 32, random 4 KiB at the sheet's depth, one read alone.
-/// `long` is how many requests random loads make; sequential ones make a tenth.
+/// The loads of a data sheet: sequential 128 KiB at depth 32, random 4 KiB at the sheet's depth, one read alone. `long`
+/// is the number of requests of random loads; sequential ones make a tenth.
 ///
 /// Reads find a filled device. Writes of a client drive (less than a tenth of the flash kept back) find it empty, as
 /// such sheets are measured "fresh out of the box"; those of others find it `used` times overwritten at random, as
 /// enterprise sheets demand.
 pub fn sheet(description: &Description, spec: &Spec, long: u64, used: u32) -> Vec<Case> {
     let sustained = description.ftl.over_provisioning >= 0.1;
-    // What need not be erased does not wear in.
+    // A medium that needs no erasing has no steady state to reach.
     let wears_in = sustained && description.nand.t_erase > Ps::from_us(100);
     let streams = |depth: u32| depth.min(description.host.queues).min(description.host.cores);
     let depth = spec.queue_depth;

@@ -9,7 +9,7 @@ use nandarray_model::workload::Arrival;
 
 use super::cases::{Before, Case};
 
-/// What a row says about ours.
+/// Whether a row's published figure can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// MQSim does what its configuration says, and so should everybody.

@@ -21,7 +21,7 @@ mod speed;
 mod steady;
 mod table;
 
-/// How much, and how it is printed.
+/// Length of the benchmarks, and form of their output.
 #[derive(Clone, Copy)]
 pub struct Options {
     json: bool,
@@ -31,7 +31,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// So many, or a tenth.
+    /// The full number of requests, or a tenth in a short run.
     fn many(self, full: u64) -> u64 {
         if self.short { full / 10 } else { full }
     }

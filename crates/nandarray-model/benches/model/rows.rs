@@ -110,7 +110,8 @@ pub fn run(options: Options) {
         table.note(
             "at a fixed depth the mean latency is the depth by the requests a second (Little's law): no second check",
         );
-        table.note("at depths from 256 on, MQSim's latencies have another distribution: docs/model/validation.md says what is known");
+        table
+            .note("at depths from 256 on, MQSim's latencies are distributed differently: see docs/model/validation.md");
         table.print(options.json);
     }
 }

@@ -1,7 +1,7 @@
 //! Presets beside their data sheets.
 
 use nandarray_model::describe::{self, Description};
-use nandarray_model::report::promise::{Profile, promises};
+use nandarray_model::report::promise::{WorkloadProfile, promises};
 
 use crate::Options;
 use crate::cases::sheet;
@@ -11,9 +11,9 @@ use crate::table::{Table, ratio, whole};
 /// in a minute.
 const CUT_PAGES: u64 = 16 << 20;
 
-/// A device of fewer and smaller blocks. What its planes do in a time and the shares that flash management goes by
-/// stay: a quarter of the blocks, and of those that reclaim keeps free; blocks of fewer pages, erased in as much less
-/// time.
+/// A device of fewer and smaller blocks, with the same work of its planes in a given time and the same shares for flash
+/// management: a quarter of the blocks, and of those that reclaim keeps free; blocks of fewer pages, erased in as much
+/// less time.
 fn cut(name: &str) -> Description {
     let whole = describe::preset(name).expect("a preset");
     let (g, ftl) = (&whole.geometry, &whole.ftl);
@@ -51,7 +51,7 @@ pub fn run(options: Options) {
             let d = if used { cut(name) } else { full.clone() };
             let (report, counted) = case.run(&mut case.machine(&d));
             assert_eq!(counted.failed, 0, "{name}: {}", case.name);
-            for promise in promises(&spec, Profile::of(&case.load), &report) {
+            for promise in promises(&spec, WorkloadProfile::of(&case.load), &report) {
                 let management = report.management.as_ref();
                 let row = vec![
                     name.to_owned(),
@@ -68,6 +68,8 @@ pub fn run(options: Options) {
             }
         }
     }
-    table.note("* overwritten at random before, on a device cut to fewer and smaller blocks, erased in as much less time a block");
+    table.note(
+        "* overwritten at random before, on a device cut to fewer and smaller blocks, erased in as much less time",
+    );
     table.print(options.json);
 }

@@ -1,4 +1,4 @@
-//! What simulating costs: requests a CPU second of the whole machine, and making a large device.
+//! Cost of simulating: requests a CPU second of the whole machine, and making a large device.
 
 use std::process::Command;
 
@@ -82,8 +82,8 @@ fn resident_bytes() -> u64 {
     line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
 }
 
-/// The child: makes a device with so many blocks a plane, fills it, writes so many pages at random; prints seconds and
-/// bytes.
+/// The child process: makes a device with the given blocks a plane, fills it, writes the given pages at random; prints
+/// seconds and bytes.
 pub fn set_up(arguments: &[String]) {
     let [blocks, writes] = arguments else { panic!("blocks and writes") };
     let start = ProcessTime::now();

@@ -1,10 +1,10 @@
-//! From the sheet to the description: every quantity read, every range checked, all problems at once.
+//! Turns a sheet into a description: reads every quantity, checks every range, reports all problems at once.
 //!
-//! What several keys say together is checked in `check`, once each is right by itself.
+//! Rules between several keys are checked in `check`, once each value is right by itself.
 
 use super::check;
 use super::description::*;
-use super::keys::{self, ArbitrationWord, CellWord, ComposesWord, EntriesWord, GcWord, KEYS, SchedulingWord};
+use super::keys::{self, ArbitrationWord, CellWord, ComposesWord, EntriesWord, KEYS, SchedulingWord};
 use super::problem::{Invalid, Problem};
 use super::sheet::Sheet;
 use super::value::Quantity;
@@ -14,7 +14,7 @@ impl Sheet {
     /// The description, resolved into the simulation's own units.
     ///
     /// # Errors
-    /// All that is missing, out of range, in a wrong unit or contradictory.
+    /// Every value that is missing, out of range, in a wrong unit or contradictory.
     pub fn description(&self) -> Result<Description, Invalid> {
         let mut problems = Vec::new();
         let quantities: Vec<Option<Quantity>> = KEYS
@@ -59,12 +59,12 @@ impl Sheet {
     }
 
     /// The line of an entry in this description's own text.
-    pub(super) fn line_of(&self, entry: &super::sheet::Entry) -> Option<u32> {
+    pub(super) fn line_of(&self, entry: &super::sheet::SheetEntry) -> Option<u32> {
         (entry.line > 0 && entry.origin == self.name).then_some(entry.line)
     }
 }
 
-/// All quantities, by the places of their keys: present and of their key's kind.
+/// All quantities in the order of [`KEYS`], each of its key's kind.
 struct Quantities(Vec<Option<Quantity>>);
 
 impl Quantities {
@@ -109,7 +109,7 @@ impl Quantities {
         }
     }
 
-    /// One for each of `n`; one alone holds for all.
+    /// A time for each of `n`; a single time holds for all.
     fn times(&self, path: &str, n: usize) -> Vec<Ps> {
         match self.get(path) {
             Quantity::Times(all) if all.len() == 1 => vec![all[0]; n],
@@ -139,8 +139,8 @@ impl Quantities {
         }
     }
 
-    /// An operation's energy in picojoules: of each page and of each command. A current is a die's: it lasts as long as
-    /// the command does, and all planes that take part share it.
+    /// An operation's energy in picojoules: of each page and of each command. A current is the die's for as long as the
+    /// command lasts, shared by all planes that take part.
     fn energy_pj(&self, path: &str, lasts: Ps) -> (f64, f64) {
         match self.get(path) {
             Quantity::Real(pj) => (*pj, 0.0),
@@ -149,7 +149,7 @@ impl Quantities {
         }
     }
 
-    /// The entries of a list; none for `"none"`.
+    /// The entries of a list; empty for `"none"`.
     fn list(&self, path: &str) -> &[Quantity] {
         match self.get(path) {
             Quantity::List(all) => all,
@@ -177,7 +177,7 @@ impl Quantities {
                 bytes: self.whole("dram.size"),
                 read_crossings: self.small("dram.read_crossings"),
             },
-            link: Link {
+            link: LinkSettings {
                 bytes_per_s: self.whole("link.rate"),
                 packet_payload_bytes: self.small("link.packet_payload"),
                 packet_overhead_bytes: self.small("link.packet_overhead"),
@@ -283,8 +283,8 @@ impl Quantities {
         })
     }
 
-    fn controller(&self) -> Controller {
-        Controller {
+    fn controller(&self) -> ControllerSettings {
+        ControllerSettings {
             cores: self.small("controller.cores"),
             t_command: self.time("controller.t_command"),
             t_translate: self.time("controller.t_translate"),
@@ -322,12 +322,7 @@ impl Quantities {
             striping: if dynamic { Striping::Dynamic(order) } else { Striping::Static(order) },
             map_cache_bytes: self.maybe("ftl.map_cache"),
             map_entry_bytes: self.small("ftl.map_entry_size"),
-            gc: match self.word("ftl.gc") {
-                GcWord::Greedy => GcPolicy::Greedy,
-                GcWord::DChoices => GcPolicy::DChoices(self.small("ftl.gc_choices")),
-                GcWord::CostBenefit => GcPolicy::CostBenefit,
-                GcWord::RoundRobin => GcPolicy::RoundRobin,
-            },
+            gc: GcPolicy::by_name(self.word("ftl.gc"), self.small("ftl.gc_choices")).expect("one of its names"),
             gc_threshold: self.real("ftl.gc_threshold"),
             gc_urgent_blocks: self.small("ftl.gc_urgent_blocks"),
             gc_preemptible: self.flag("ftl.gc_preemptible"),
@@ -339,12 +334,12 @@ impl Quantities {
         }
     }
 
-    fn host(&self) -> Host {
+    fn host(&self) -> HostSettings {
         let burst = self.small("host.arbitration_burst");
         let weights = self.counts("host.arbitration_weights");
         let classes = self.counts("host.queue_classes");
         let whole = |n: Option<u32>| n.expect("a list of counts has no \"none\"");
-        Host {
+        HostSettings {
             queues: self.small("host.queues"),
             queue_entries: self.small("host.queue_entries"),
             arbitration: match self.word("host.arbitration") {
@@ -370,7 +365,7 @@ impl Quantities {
     }
 
     fn energy(&self, nand: &Nand, reliability: &Reliability) -> Energy {
-        // Kinds of pages come up equally often: the mean is what a page takes.
+        // Kinds of pages come up equally often, so the mean is a page's time.
         let mean = |all: &[Ps]| Ps(all.iter().map(|t| t.0).sum::<u64>() / all.len() as u64);
         let (read_pj, read_command_pj) = self.energy_pj("energy.read", mean(&nand.t_read));
         let (program_pj, program_command_pj) = self.energy_pj("energy.program", mean(&nand.t_program));
@@ -410,7 +405,7 @@ impl Quantities {
             }
             other => panic!("an idle state of {other:?}"),
         };
-        // Lists of one length: `check` looks at that.
+        // The lists have one length: `check` makes sure.
         lists[0].iter().zip(lists[1]).zip(lists[2]).map(state).collect()
     }
 

@@ -1,5 +1,4 @@
-//! What several keys say together: geometry that cannot be, counts that contradict each other, caches larger than
-//! memory.
+//! Rules between several keys: impossible geometry, counts that contradict each other, caches larger than memory.
 
 use super::description::*;
 use super::keys::{self, KEYS};
@@ -13,7 +12,7 @@ const BYTES_MAX: u64 = 1 << 56;
 const PAGES_MAX: u64 = (1 << 32) - 3;
 /// The most dies: each has its own queue.
 const DIES_MAX: u64 = 1 << 16;
-/// Dies that share a bus: the back end keeps those that wait for it in 128 bits.
+/// The most dies on a channel: the back end keeps those that wait for the bus in 128 bits.
 const DIES_ON_CHANNEL_MAX: u32 = 128;
 
 struct Checks<'a> {
@@ -22,7 +21,7 @@ struct Checks<'a> {
 }
 
 impl Checks<'_> {
-    /// `what` is wrong with a key, unless it is `fine`.
+    /// Records the problem `what` of a key, unless it is `fine`.
     fn hold(&mut self, fine: bool, path: &str, what: impl FnOnce() -> String, allowed: impl FnOnce() -> String) {
         if fine {
             return;
@@ -39,7 +38,7 @@ impl Checks<'_> {
     }
 }
 
-/// All contradictions.
+/// Finds all contradictions of a description.
 pub(super) fn check(d: &Description, sheet: &Sheet) -> Vec<Problem> {
     let mut checks = Checks { sheet, problems: Vec::new() };
     geometry(d, &mut checks);

@@ -1,40 +1,41 @@
-//! A device's description, resolved: every number in the simulation's own integer units, in the parts that the model is
-//! cut into. How it is written in TOML, with units and sources, is the business of the files beside this one.
+//! A device's description, resolved: every number in the simulation's integer units, one struct for each part of the
+//! model. The files beside this one read and write it as TOML, with units and sources.
 
+pub use nandarray::policy::GcPolicy;
 use nandarray_sim::Ps;
 
-/// A device.
+/// A device's description.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Description {
-    /// What it is called; presets are asked for by it.
+    /// The device's name; presets are found by it.
     pub name: String,
-    /// One sentence.
+    /// A summary in one sentence.
     pub summary: String,
     /// The shape of the flash.
     pub geometry: FlashGeometry,
     /// The channel bus.
     pub bus: Bus,
-    /// What the cells take.
+    /// The cells, and abilities of a die.
     pub nand: Nand,
-    /// How cells fail and how that is mended.
+    /// Cell errors and their correction.
     pub reliability: Reliability,
     /// Firmware: cores, stages, policies.
-    pub controller: Controller,
-    /// Cores for programs; `None`: the device runs none.
+    pub controller: ControllerSettings,
+    /// Cores for programs; `None` if the device runs none.
     pub compute: Option<Compute>,
     /// Flash management of the conventional, page-mapped configuration.
     pub ftl: FtlSettings,
     /// The device's DRAM.
     pub dram: Dram,
     /// The link to the host.
-    pub link: Link,
+    pub link: LinkSettings,
     /// The host's side.
-    pub host: Host,
+    pub host: HostSettings,
     /// Energy of every part.
     pub energy: Energy,
-    /// States of rest, the lightest first; none: it never sleeps.
+    /// Idle states, the lightest first; empty if the device never sleeps.
     pub idle_states: Vec<IdleState>,
-    /// What a data sheet promises, to be printed beside what the model gives.
+    /// Figures of the data sheet, for comparison with the model's.
     pub spec: Option<Spec>,
 }
 
@@ -53,7 +54,7 @@ pub struct FlashGeometry {
     pub blocks: u32,
     /// Pages an erase block.
     pub pages: u32,
-    /// Bytes of a page, without what is spare.
+    /// Bytes of a page, without its spare bytes.
     pub page_bytes: u32,
     /// Spare bytes of a page; transferred with it if `Bus::transfers_spare`.
     pub spare_bytes: u32,
@@ -116,7 +117,7 @@ pub struct Bus {
     pub transfers_spare: bool,
 }
 
-/// Cells: bits each holds.
+/// Kind of cells, by the bits that each holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cell {
@@ -131,7 +132,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// Bits of a cell, which is how many kinds of pages there are.
+    /// Bits of a cell, which is also the number of kinds of pages.
     pub fn bits(self) -> usize {
         match self {
             Self::Slc => 1,
@@ -142,18 +143,18 @@ impl Cell {
     }
 }
 
-/// What the cells take, and what a die can do.
+/// Times of the cells, and abilities of a die.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Nand {
-    /// Cells.
+    /// Kind of cells.
     pub cell: Cell,
-    /// Sensing, by kind of page (LSB first); `cell.bits()` entries.
+    /// Time to sense a page, by kind of page (LSB first); `cell.bits()` entries.
     pub t_read: Vec<Ps>,
-    /// Programming, by kind of page; with `one_shot`, one entry: all pages of a word line at once.
+    /// Time to program a page, by kind of page; with `one_shot`, one entry: all pages of a word line at once.
     pub t_program: Vec<Ps>,
-    /// Erasing a block.
+    /// Time to erase a block.
     pub t_erase: Ps,
-    /// From the end of an array operation to the ready/busy line telling so.
+    /// From the end of an array operation to the edge of the ready/busy line.
     pub t_ready: Ps,
     /// Whether the pages of a word line are programmed together.
     pub one_shot: bool,
@@ -165,62 +166,62 @@ pub struct Nand {
     pub t_cache_read_busy: Option<Ps>,
     /// Cache program: data for the next page while this one is programmed. The time is tCBSY.
     pub t_cache_program_busy: Option<Ps>,
-    /// Suspending a program: how long until the die can read. `None` if it cannot.
+    /// Time from a program's suspension until the die can read; `None` if programs cannot be suspended.
     pub t_suspend_program: Option<Ps>,
-    /// Suspending an erase.
+    /// Time from an erase's suspension until the die can read; `None` if erases cannot be suspended.
     pub t_suspend_erase: Option<Ps>,
-    /// Going on with what was suspended.
+    /// Time to resume a suspended operation.
     pub t_resume: Ps,
-    /// How often one operation may be suspended.
+    /// Most suspensions of one operation.
     pub suspends_max: u32,
-    /// Program/erase cycles that a block is good for.
+    /// Program/erase cycles that a block endures.
     pub endurance_cycles: u32,
 }
 
-/// How cells fail and how that is mended. All rates 0 and no ECC: a device without faults.
+/// Cell errors and their correction. All rates 0 and no ECC: a device without faults.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Reliability {
     /// Raw bit-error rate of a fresh block.
     pub rber_base: f64,
     /// `rber_cycles * C^rber_cycles_exp`: wear, C in program/erase cycles.
     pub rber_cycles: f64,
-    /// Its exponent.
+    /// Exponent of `rber_cycles`.
     pub rber_cycles_exp: f64,
     /// `rber_retention * C^rber_retention_cycles_exp * days^rber_retention_days_exp`.
     pub rber_retention: f64,
-    /// Its exponent of C.
+    /// Exponent of C in `rber_retention`.
     pub rber_retention_cycles_exp: f64,
-    /// Its exponent of days.
+    /// Exponent of days in `rber_retention`.
     pub rber_retention_days_exp: f64,
     /// `rber_reads * C^rber_reads_cycles_exp * reads^rber_reads_exp`: read disturb, reads of the block since its erase.
     pub rber_reads: f64,
-    /// Its exponent of C.
+    /// Exponent of C in `rber_reads`.
     pub rber_reads_cycles_exp: f64,
-    /// Its exponent of reads.
+    /// Exponent of reads in `rber_reads`.
     pub rber_reads_exp: f64,
-    /// Days since a page was written, for the whole run.
+    /// Age of the data in days, the same for all pages and the whole run.
     pub retention_days: f64,
-    /// Cycles that every block had before the run.
+    /// Program/erase cycles of every block before the run.
     pub cycles_before: u32,
     /// Bytes that one code word protects; 0 is no ECC.
     pub ecc_codeword_bytes: u32,
     /// Bits that a code word can correct.
     pub ecc_correctable_bits: u32,
-    /// Decoding a code word.
+    /// Time to decode a code word.
     pub t_ecc_decode: Ps,
-    /// A read again at another reference voltage: what it takes beyond another sensing.
+    /// Time of a read retry at another reference voltage, beyond another sensing.
     pub t_read_retry: Ps,
     /// Retries before a page is given up.
     pub read_retries_max: u32,
-    /// By what each retry multiplies the raw bit-error rate.
+    /// Factor by which each retry multiplies the raw bit-error rate.
     pub read_retry_rber_factor: f64,
-    /// Blocks bad when made, per million.
+    /// Factory bad blocks, per million.
     pub factory_bad_ppm: u32,
     /// Erases or programs that fail, per million.
     pub grown_bad_ppm: u32,
 }
 
-/// Who issues what to the flash, when.
+/// Policy that chooses the next flash operation of a die and a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduling {
@@ -232,62 +233,62 @@ pub enum Scheduling {
     MqsimCompat,
 }
 
-/// Firmware: how many cores, what the stages take, what runs where.
+/// Firmware: number of cores, times of the stages, mapping of stages to cores.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Controller {
+pub struct ControllerSettings {
     /// Embedded cores; stages are mapped to them by `stage_cores`.
     pub cores: u32,
-    /// Command handler: decoding a command, once a command.
+    /// Command handler: time to decode a command.
     pub t_command: Ps,
-    /// Address translation, once a page of the conventional map.
+    /// Translator: time for each page of the conventional map.
     pub t_translate: Ps,
-    /// Translation of a building block: the levels of its space's tree (hardware NDS).
+    /// Translator: time for each building block, through the levels of its space's tree (hardware NDS).
     pub t_translate_block: Ps,
-    /// Allocation, once a page written.
+    /// Allocator: time for each page written.
     pub t_allocate: Ps,
-    /// Data assembler, once a run copied.
+    /// Data assembler: time for each contiguous run copied.
     pub t_assemble: Ps,
-    /// Channel handler, once a flash command.
+    /// Channel handler: time for each flash command.
     pub t_channel: Ps,
-    /// Completing a command.
+    /// Command handler: time to complete a command.
     pub t_complete: Ps,
     /// Bytes of host memory that hold the coordinates of a command that moves elements (NDS paper, 5.3.1: its second
-    /// word points to a page of them): the device fetches them before it translates. 0: they come with the command's
+    /// word points to a page of them): the device fetches them before it translates. 0 if they come with the command's
     /// entry.
     pub coordinates_bytes: u32,
-    /// Channel handlers: so many cores from the stage's own on, channels dealt to them in turn.
+    /// Number of channel handlers: cores from the stage's own on, channels dealt to them in turn.
     pub channel_handlers: u32,
     /// The core of each stage: command handler, translator, allocator and collector, assembler, channel handlers.
-    /// `None`: the stage is hardware of its own, pipelined, which never waits for a core.
+    /// `None` if the stage is pipelined hardware of its own, which never waits for a core.
     pub stage_cores: [Option<u32>; 5],
     /// Commands that the device works on at once; further ones wait in the host's queues, where arbitration chooses.
     pub command_slots: u32,
-    /// Flash scheduling.
+    /// Flash scheduling policy.
     pub scheduling: Scheduling,
-    /// Where spaces are translated and assembled: in the device (hardware NDS) or by the host (software NDS).
+    /// Whether the device translates and assembles spaces (hardware NDS); otherwise the host does (software NDS).
     pub spaces_in_device: bool,
 }
 
-/// Cores that run programs beside the data; firmware has its own ([`Controller::cores`]).
+/// Cores that run programs beside the data; firmware has its own ([`ControllerSettings::cores`]).
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Compute {
-    /// How many.
+    /// Number of cores.
     pub cores: u32,
     /// Cycles a second.
     pub clock_hz: u64,
-    /// What a core takes while it works, in microwatts.
+    /// Power of a core at work, in microwatts.
     pub core_active_uw: f64,
-    /// What it takes at rest.
+    /// Power of a core at rest, in microwatts.
     pub core_idle_uw: f64,
 }
 
-/// Which order a conventional device fills its parallel units in.
+/// Order in which a conventional device fills its parallel units.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Striping {
-    /// Page n goes where the order of the letters C (channel), W (way), D (die), P (plane) says, first fastest.
+    /// Page n goes to a fixed unit: the order of the letters C (channel), W (way), D (die), P (plane), first fastest.
     Static([StripeLevel; 4]),
-    /// The next idle plane, in that order.
+    /// Pages go to the next idle plane, searched in that order.
     Dynamic([StripeLevel; 4]),
 }
 
@@ -305,32 +306,18 @@ pub enum StripeLevel {
     Plane,
 }
 
-/// Which block reclaim takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum GcPolicy {
-    /// Fewest live pages.
-    Greedy,
-    /// Fewest live pages of d blocks drawn by chance (MQSim's RGA).
-    DChoices(u32),
-    /// Rosenblum and Ousterhout: age * (1 - u) / 2u.
-    CostBenefit,
-    /// One after the other.
-    RoundRobin,
-}
-
 /// Flash management of the conventional configuration.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct FtlSettings {
     /// Share of the flash that users do not see.
     pub over_provisioning: f64,
-    /// Order of parallel units.
+    /// Order in which parallel units are filled.
     pub striping: Striping,
-    /// Bytes of map kept in DRAM; `None` is the ideal map: all of it, at no time.
+    /// Bytes of the map kept in DRAM; `None` is the ideal map: all of it, without any access time.
     pub map_cache_bytes: Option<u64>,
     /// Bytes of a map entry.
     pub map_entry_bytes: u32,
-    /// Victim policy.
+    /// Policy by which reclaim chooses its victim.
     pub gc: GcPolicy,
     /// Reclaim begins when a plane has fewer free blocks than this share.
     pub gc_threshold: f64,
@@ -338,13 +325,13 @@ pub struct FtlSettings {
     pub gc_urgent_blocks: u32,
     /// Whether host reads and writes go before reclaim until it is urgent.
     pub gc_preemptible: bool,
-    /// Take the least worn free block next.
+    /// Whether the least worn free block is taken next.
     pub wear_dynamic: bool,
-    /// Move cold data when erase counts of a plane differ by more than this; `None` never does.
+    /// Cold data moves when erase counts of a plane differ by more than this; `None`: it never does.
     pub wear_static_threshold: Option<u32>,
-    /// Write the host's hot and cold pages to blocks of their own; what reclaim moves always has its own.
+    /// Whether the host's hot and cold pages have blocks of their own; pages moved by reclaim always do.
     pub hot_cold: bool,
-    /// Bytes of write cache; 0 is none.
+    /// Bytes of write cache; 0 if there is none.
     pub write_cache_bytes: u64,
     /// Whether a write is complete once it is in the cache (power-loss protected or volatile until flush).
     pub early_completion: bool,
@@ -353,26 +340,27 @@ pub struct FtlSettings {
 /// The device's DRAM: one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Dram {
-    /// Bytes a second; 0 is ideal: takes no time.
+    /// Bytes a second; 0 is ideal: accesses take no time.
     pub bytes_per_s: u64,
     /// Latency of an access.
     pub t_access: Ps,
-    /// Bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// How often a byte read from flash crosses it on its way to the host: 2 is into it and out of it, 0 streams past.
+    /// Number of times that a byte read from flash crosses DRAM on its way to the host: 2 is into it and out of it, 0
+    /// is past it.
     pub read_crossings: u32,
 }
 
 /// The link to the host: full duplex, one transfer at a time each way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Link {
+pub struct LinkSettings {
     /// Raw bytes a second, each way, after line coding.
     pub bytes_per_s: u64,
     /// Payload of a packet.
     pub packet_payload_bytes: u32,
-    /// What each packet takes beyond its payload.
+    /// Bytes of each packet beyond its payload.
     pub packet_overhead_bytes: u32,
-    /// One way, added to each message, pipelined.
+    /// Propagation time, one way, added to each message; pipelined.
     pub t_propagate: Ps,
     /// Bytes of a command on the link (64 for NVMe).
     pub command_bytes: u32,
@@ -382,7 +370,7 @@ pub struct Link {
     pub entries_ahead: bool,
 }
 
-/// Which queue's command the device takes next.
+/// Arbitration between submission queues.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arbitration {
@@ -397,25 +385,25 @@ pub enum Arbitration {
         burst: u32,
         /// High, medium, low.
         weights: [u32; 3],
-        /// How many queues, from queue 0 on, are urgent, high, medium and low; those beyond are medium.
+        /// Number of urgent, high, medium and low queues, from queue 0 on; those beyond are medium.
         classes: [u32; 4],
     },
 }
 
 /// The host's side.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Host {
+pub struct HostSettings {
     /// Queue pairs.
     pub queues: u32,
-    /// Commands that each may hold.
+    /// Commands that each queue pair may hold.
     pub queue_entries: u32,
-    /// Who is next.
+    /// Arbitration between the queues.
     pub arbitration: Arbitration,
     /// CPU time to build and submit a command.
     pub t_submit: Ps,
     /// CPU time to take a completion.
     pub t_complete: Ps,
-    /// From the completion to the CPU's noticing it: an interrupt; `None`: polled.
+    /// Interrupt latency, from the completion until the CPU notices it; `None` if the host polls.
     pub t_interrupt: Option<Ps>,
     /// CPU time of each run copied on the host (marshalling), beyond its bytes.
     pub t_copy_run: Ps,
@@ -432,58 +420,58 @@ pub struct Host {
     pub cores: u32,
 }
 
-/// Energy. Per operation and per byte what is dynamic, watts what is idle; all in picojoules and microwatts.
+/// Energy: dynamic energy by operation and by byte in picojoules, idle power in microwatts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Energy {
-    /// Sensing: of each page.
+    /// Sensing: energy of each page.
     pub read_pj: f64,
-    /// Sensing: of each command of a die, however many of its planes take part. Where an energy is described by a
-    /// current, as data sheets state it, it is the die's, for as long as a command lasts.
+    /// Sensing: energy of each command of a die, whatever number of its planes takes part. A current, as data sheets
+    /// state it, is the die's for as long as a command lasts.
     pub read_command_pj: f64,
-    /// Programming: of each page (a word line's share of it, with one-shot).
+    /// Programming: energy of each page (of its share of a word line, with one-shot).
     pub program_pj: f64,
     /// ... of each command.
     pub program_command_pj: f64,
-    /// Erasing: of each block.
+    /// Erasing: energy of each block.
     pub erase_pj: f64,
     /// ... of each command.
     pub erase_command_pj: f64,
-    /// A byte over a channel.
+    /// Energy of a byte over a channel.
     pub bus_pj_per_byte: f64,
-    /// A byte into or out of DRAM.
+    /// Energy of a byte into or out of DRAM.
     pub dram_pj_per_byte: f64,
-    /// A byte over the link.
+    /// Energy of a byte over the link.
     pub link_pj_per_byte: f64,
-    /// A code word decoded.
+    /// Energy to decode a code word.
     pub ecc_pj: f64,
-    /// A die that rests.
+    /// Power of a die at rest.
     pub die_idle_uw: f64,
-    /// DRAM's refresh and standby.
+    /// Power of DRAM's refresh and standby.
     pub dram_idle_uw: f64,
-    /// The link, up.
+    /// Power of the link while it is up.
     pub link_idle_uw: f64,
-    /// A core that works.
+    /// Power of a controller core at work.
     pub core_active_uw: f64,
-    /// A core that rests.
+    /// Power of a controller core at rest.
     pub core_idle_uw: f64,
-    /// Everything else of the controller.
+    /// Power of everything else of the controller.
     pub controller_idle_uw: f64,
-    /// A host core that works on I/O.
+    /// Power of a host core at work on I/O.
     pub host_core_active_uw: f64,
 }
 
 /// A state that a device enters when it has rested for a time.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct IdleState {
-    /// What the whole device takes in it, in microwatts.
+    /// Power of the whole device in this state, in microwatts.
     pub power_uw: f64,
-    /// How long the device has rested when it enters.
+    /// Rest after which the device enters this state.
     pub t_after: Ps,
     /// From the doorbell that wakes it to the first command fetched.
     pub t_exit: Ps,
 }
 
-/// What a data sheet promises.
+/// Figures of a data sheet.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Spec {
     /// Sequential read, bytes a second.
@@ -494,13 +482,13 @@ pub struct Spec {
     pub rand_read_iops: Option<u64>,
     /// Random 4 KiB writes a second.
     pub rand_write_iops: Option<u64>,
-    /// At which queue depth (all queues together) the random figures hold.
+    /// Queue depth (of all queues together) of the random figures.
     pub queue_depth: u32,
     /// Read latency of one 4 KiB read, where it is published.
     pub read_latency: Option<Ps>,
     /// Average power while busy, in microwatts, where it is published.
     pub power_uw: Option<u64>,
-    /// The most that its form factor lets it take, in microwatts.
+    /// Power limit of the form factor, in microwatts.
     pub power_limit_uw: Option<u64>,
     /// Whether the preset claims to match, to 15 %.
     pub claims_match: bool,

@@ -1,9 +1,10 @@
-//! Every key of a description: what it takes, what it means, and why its range ends where it does.
+//! Every key of a description: kind of its value, meaning, and the reason for the end of its range.
 //!
-//! One table; reading, checking, printing, the reference page and sweeps all go by it. How the quantities become a
-//! [`Description`](super::Description) is the business of `build`.
+//! One table; reading, checking, printing, the reference page and sweeps all go by it. `build` makes a
+//! [`Description`](super::Description) of the quantities.
 
-use super::value::Kind;
+use super::value::ValueKind;
+use nandarray::policy::GcPolicy;
 use nandarray_sim::Ps;
 
 /// A key of a description.
@@ -11,11 +12,11 @@ use nandarray_sim::Ps;
 pub struct Key {
     /// Section and name, dotted.
     pub path: &'static str,
-    /// What it takes.
-    pub kind: Kind,
-    /// What it means, in a few words.
+    /// Kind and range of its value.
+    pub kind: ValueKind,
+    /// Its meaning, in a few words.
     pub meaning: &'static str,
-    /// Why the range ends where it does, where that is not plain.
+    /// The reason for the end of its range, where it is not obvious; else empty.
     pub bound: &'static str,
 }
 
@@ -31,7 +32,7 @@ impl Key {
     }
 }
 
-/// The words that a key takes, as an enum: a reader matches all of them, or does not compile.
+/// Declares the words of a key as an enum, so that code that reads them handles all or does not compile.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -41,12 +42,12 @@ macro_rules! words {
         }
 
         impl $name {
-            /// As descriptions write them.
+            /// The words as descriptions write them.
             pub(super) const WORDS: &'static [&'static str] = &[$($word),+];
         }
 
         impl From<&'static str> for $name {
-            /// From one of `WORDS`, which is all that reading a key of these words gives.
+            /// From one of `WORDS`, the only results of reading a key of these words.
             fn from(word: &'static str) -> Self {
                 match word {
                     $($word => Self::$variant,)+
@@ -66,65 +67,56 @@ words!(
     CellWord { Slc = "slc", Mlc = "mlc", Tlc = "tlc", Qlc = "qlc" }
 );
 words!(
-    /// The names of victim policies.
-    GcWord {
-        Greedy = "greedy",
-        DChoices = "d-choices",
-        CostBenefit = "cost-benefit",
-        RoundRobin = "round-robin",
-    }
-);
-words!(
     /// The names of queue arbitrations.
     ArbitrationWord { RoundRobin = "round-robin", Weighted = "weighted" }
 );
 words!(
-    /// Where entries go on the link.
+    /// Order of queue entries and data on the link.
     EntriesWord { InOrder = "in order", Ahead = "ahead" }
 );
 words!(
-    /// What software composes before it programs.
+    /// Unit that software composes before it programs.
     ComposesWord { Block = "block", Command = "command" }
 );
 
-const fn key(path: &'static str, kind: Kind, meaning: &'static str) -> Key {
+const fn key(path: &'static str, kind: ValueKind, meaning: &'static str) -> Key {
     Key { path, kind, meaning, bound: "" }
 }
 
-const fn bounded(path: &'static str, kind: Kind, meaning: &'static str, bound: &'static str) -> Key {
+const fn bounded(path: &'static str, kind: ValueKind, meaning: &'static str, bound: &'static str) -> Key {
     Key { path, kind, meaning, bound }
 }
 
 const KIB: u64 = 1 << 10;
 const TIB: u64 = 1 << 40;
-/// A stage of firmware, or a command on a bus: from nothing up to a millisecond.
-const SHORT: Kind = Kind::Time(Ps::ZERO, Ps::from_ms(1));
-const COEFFICIENT: Kind = Kind::Real(0.0, 1.0);
-const EXPONENT: Kind = Kind::Real(0.0, 10.0);
-const PPM: Kind = Kind::Count(0, 500_000);
-const OPERATION: Kind = Kind::Energy(0.0, 1e12);
-const PER_BYTE: Kind = Kind::EnergyPerByte(0.0, 1e6);
-const POWER: Kind = Kind::Power(0.0, 1e9);
-/// How long a device rests, and takes to wake: up to an hour.
-const LONG: Kind = Kind::Time(Ps::ZERO, Ps::from_ms(3_600_000));
+/// Time of a firmware stage or of a command on a bus: up to a millisecond.
+const SHORT: ValueKind = ValueKind::Time(Ps::ZERO, Ps::from_ms(1));
+const COEFFICIENT: ValueKind = ValueKind::Real(0.0, 1.0);
+const EXPONENT: ValueKind = ValueKind::Real(0.0, 10.0);
+const PPM: ValueKind = ValueKind::Count(0, 500_000);
+const OPERATION: ValueKind = ValueKind::Energy(0.0, 1e12);
+const PER_BYTE: ValueKind = ValueKind::EnergyPerByte(0.0, 1e6);
+const POWER: ValueKind = ValueKind::Power(0.0, 1e9);
+/// Time that a device rests, or takes to wake: up to an hour.
+const LONG: ValueKind = ValueKind::Time(Ps::ZERO, Ps::from_ms(3_600_000));
 const IDLE_STATES_MAX: usize = 32;
 const A_CURRENT: &str = "a current is the die's for as long as a command lasts, shared by its planes";
-const SPEC_RATE: Kind = Kind::RateOr("none", 1_000_000, 256_000_000_000);
-const SPEC_COUNT: Kind = Kind::CountOrNone(1, 1_000_000_000);
+const SPEC_RATE: ValueKind = ValueKind::RateOr("none", 1_000_000, 256_000_000_000);
+const SPEC_COUNT: ValueKind = ValueKind::CountOrNone(1, 1_000_000_000);
 
 /// All keys, in the order in which they are printed.
 pub const KEYS: &[Key] = &[
-    key("geometry.channels", Kind::Count(1, 256), "channels"),
-    key("geometry.ways", Kind::Count(1, 64), "chips (packages) behind a channel"),
-    key("geometry.dies", Kind::Count(1, 64), "dies of a chip"),
-    key("geometry.planes", Kind::Count(1, 16), "planes of a die"),
-    key("geometry.blocks", Kind::Count(4, 1 << 20), "erase blocks of a plane"),
-    bounded("geometry.pages", Kind::Count(1, 65_535), "pages of an erase block", "page numbers have 16 bits"),
-    key("geometry.page_size", Kind::Size(512, 256 * KIB), "bytes of a page, without what is spare"),
-    key("geometry.spare_size", Kind::Size(0, 64 * KIB), "spare bytes of a page, for parity and its owner"),
+    key("geometry.channels", ValueKind::Count(1, 256), "channels"),
+    key("geometry.ways", ValueKind::Count(1, 64), "chips (packages) behind a channel"),
+    key("geometry.dies", ValueKind::Count(1, 64), "dies of a chip"),
+    key("geometry.planes", ValueKind::Count(1, 16), "planes of a die"),
+    key("geometry.blocks", ValueKind::Count(4, 1 << 20), "erase blocks of a plane"),
+    bounded("geometry.pages", ValueKind::Count(1, 65_535), "pages of an erase block", "page numbers have 16 bits"),
+    key("geometry.page_size", ValueKind::Size(512, 256 * KIB), "bytes of a page, without what is spare"),
+    key("geometry.spare_size", ValueKind::Size(0, 64 * KIB), "spare bytes of a page, for parity and its owner"),
     bounded(
         "bus.rate",
-        Kind::Rate(1_000_000, 9_600_000_000),
+        ValueKind::Rate(1_000_000, 9_600_000_000),
         "what a channel moves while it moves data",
         "the fastest bus specified is JESD230G's 4,800 MT/s; 16 lines of it make 9.6 GB/s",
     ),
@@ -136,30 +128,42 @@ pub const KEYS: &[Key] = &[
     key("bus.t_erase_further_plane", SHORT, "... of a multi-plane erase"),
     key("bus.t_data_out_command", SHORT, "cycles before the data of a finished read may leave"),
     key("bus.t_suspend_command", SHORT, "a suspend or a resume command"),
-    key("bus.transfers_spare", Kind::Flag, "whether the spare bytes cross the bus with their page"),
-    key("nand.cell", Kind::Word(CellWord::WORDS), "bits of a cell"),
-    key("nand.t_read", Kind::Times(Ps::from_ns(100), Ps::from_ms(10)), "sensing a page, by kind of page, LSB first"),
+    key("bus.transfers_spare", ValueKind::Flag, "whether the spare bytes cross the bus with their page"),
+    key("nand.cell", ValueKind::Word(CellWord::WORDS), "bits of a cell"),
+    key(
+        "nand.t_read",
+        ValueKind::Times(Ps::from_ns(100), Ps::from_ms(10)),
+        "sensing a page, by kind of page, LSB first",
+    ),
     key(
         "nand.t_program",
-        Kind::Times(Ps::from_ns(100), Ps::from_ms(100)),
+        ValueKind::Times(Ps::from_ns(100), Ps::from_ms(100)),
         "programming, by kind of page; with one_shot once for all pages of a word line",
     ),
-    key("nand.t_erase", Kind::Time(Ps::from_ns(100), Ps::from_ms(1_000)), "erasing a block"),
+    key("nand.t_erase", ValueKind::Time(Ps::from_ns(100), Ps::from_ms(1_000)), "erasing a block"),
     key("nand.t_ready", SHORT, "from the end of an array operation to the ready/busy line telling so"),
-    key("nand.one_shot", Kind::Flag, "whether the pages of a word line are programmed together"),
-    key("nand.multi_plane", Kind::Flag, "whether the planes of a die take one command together"),
-    key("nand.independent_planes", Kind::Flag, "whether a multi-plane read may read different pages of its planes"),
-    key("nand.t_cache_read_busy", Kind::TimeOrNone(Ps::ZERO, Ps::from_ms(1)), "cache read: tRCBSY; none: it has none"),
-    key("nand.t_cache_program_busy", Kind::TimeOrNone(Ps::ZERO, Ps::from_ms(1)), "cache program: tCBSY"),
+    key("nand.one_shot", ValueKind::Flag, "whether the pages of a word line are programmed together"),
+    key("nand.multi_plane", ValueKind::Flag, "whether the planes of a die take one command together"),
+    key(
+        "nand.independent_planes",
+        ValueKind::Flag,
+        "whether a multi-plane read may read different pages of its planes",
+    ),
+    key(
+        "nand.t_cache_read_busy",
+        ValueKind::TimeOrNone(Ps::ZERO, Ps::from_ms(1)),
+        "cache read: tRCBSY; none: it has none",
+    ),
+    key("nand.t_cache_program_busy", ValueKind::TimeOrNone(Ps::ZERO, Ps::from_ms(1)), "cache program: tCBSY"),
     key(
         "nand.t_suspend_program",
-        Kind::TimeOrNone(Ps::ZERO, Ps::from_ms(10)),
+        ValueKind::TimeOrNone(Ps::ZERO, Ps::from_ms(10)),
         "until a suspended program lets the die read; none: it cannot",
     ),
-    key("nand.t_suspend_erase", Kind::TimeOrNone(Ps::ZERO, Ps::from_ms(10)), "... a suspended erase"),
+    key("nand.t_suspend_erase", ValueKind::TimeOrNone(Ps::ZERO, Ps::from_ms(10)), "... a suspended erase"),
     key("nand.t_resume", SHORT, "going on with what was suspended"),
-    key("nand.suspends_max", Kind::Count(0, 10_000), "how often one operation may be suspended"),
-    key("nand.endurance_cycles", Kind::Count(1, 1_000_000_000), "program/erase cycles that a block is good for"),
+    key("nand.suspends_max", ValueKind::Count(0, 10_000), "how often one operation may be suspended"),
+    key("nand.endurance_cycles", ValueKind::Count(1, 1_000_000_000), "program/erase cycles that a block is good for"),
     key("reliability.rber_base", COEFFICIENT, "raw bit-error rate of a fresh block"),
     key("reliability.rber_cycles", COEFFICIENT, "wear: this * C^exp, C in program/erase cycles"),
     key("reliability.rber_cycles_exp", EXPONENT, "its exponent"),
@@ -169,21 +173,25 @@ pub const KEYS: &[Key] = &[
     key("reliability.rber_reads", COEFFICIENT, "read disturb: this * C^exp * reads^exp, reads since the block's erase"),
     key("reliability.rber_reads_cycles_exp", EXPONENT, "its exponent of C"),
     key("reliability.rber_reads_exp", EXPONENT, "its exponent of reads"),
-    key("reliability.retention_days", Kind::Real(0.0, 36_500.0), "days since a page was written, for the whole run"),
-    key("reliability.cycles_before", Kind::Count(0, 100_000_000), "cycles that every block had before the run"),
+    key(
+        "reliability.retention_days",
+        ValueKind::Real(0.0, 36_500.0),
+        "days since a page was written, for the whole run",
+    ),
+    key("reliability.cycles_before", ValueKind::Count(0, 100_000_000), "cycles that every block had before the run"),
     key(
         "reliability.ecc_codeword_size",
-        Kind::SizeOr("none", 64, 64 * KIB),
+        ValueKind::SizeOr("none", 64, 64 * KIB),
         "what one code word protects; none: no ECC",
     ),
-    key("reliability.ecc_correctable_bits", Kind::Count(0, 65_536), "bits that a code word can correct"),
+    key("reliability.ecc_correctable_bits", ValueKind::Count(0, 65_536), "bits that a code word can correct"),
     key("reliability.t_ecc_decode", SHORT, "decoding a code word"),
     key("reliability.t_read_retry", SHORT, "reading again at another reference voltage, beyond another sensing"),
-    key("reliability.read_retries_max", Kind::Count(0, 1_000), "retries before a page is given up"),
+    key("reliability.read_retries_max", ValueKind::Count(0, 1_000), "retries before a page is given up"),
     key("reliability.read_retry_rber_factor", COEFFICIENT, "by what each retry multiplies the raw bit-error rate"),
     key("reliability.factory_bad_ppm", PPM, "blocks bad when made, per million"),
     key("reliability.grown_bad_ppm", PPM, "erases or programs that fail, per million"),
-    key("controller.cores", Kind::Count(1, 256), "embedded cores"),
+    key("controller.cores", ValueKind::Count(1, 256), "embedded cores"),
     key("controller.t_command", SHORT, "decoding a command"),
     key("controller.t_translate", SHORT, "translating a page of the conventional map"),
     key("controller.t_translate_block", SHORT, "translating a building block, where the device translates spaces"),
@@ -193,103 +201,122 @@ pub const KEYS: &[Key] = &[
     key("controller.t_complete", SHORT, "completing a command"),
     key(
         "controller.coordinates_size",
-        Kind::Size(0, 64 * KIB),
+        ValueKind::Size(0, 64 * KIB),
         "host memory that holds a command's coordinates, fetched where the device translates spaces",
     ),
     key(
         "controller.channel_handlers",
-        Kind::Count(1, 256),
+        ValueKind::Count(1, 256),
         "cores from the channel handlers' on, channels dealt to them",
     ),
     key(
         "controller.stage_cores",
-        Kind::Cores(5),
-        "core of command handler, translator, allocator and collector, assembler, channel handlers; none: hardware of its own",
+        ValueKind::Cores(5),
+        "core of command handler, translator, allocator and collector, assembler, channel handlers; none: hardware of \
+         its own",
     ),
     key(
         "controller.command_slots",
-        Kind::Count(1, 1 << 20),
+        ValueKind::Count(1, 1 << 20),
         "commands that the device works on at once; further ones wait in the host's queues",
     ),
-    key("controller.scheduling", Kind::Word(SchedulingWord::WORDS), "who issues what to the flash, when"),
+    key("controller.scheduling", ValueKind::Word(SchedulingWord::WORDS), "who issues what to the flash, when"),
     key(
         "controller.spaces_in_device",
-        Kind::Flag,
+        ValueKind::Flag,
         "whether the device (or else the host) translates and assembles spaces",
     ),
-    key("compute.cores", Kind::CountOrNone(1, 4_096), "cores that run programs; none: the device runs none"),
+    key("compute.cores", ValueKind::CountOrNone(1, 4_096), "cores that run programs; none: the device runs none"),
     bounded(
         "compute.clock",
-        Kind::Frequency(1_000_000, 10_000_000_000),
+        ValueKind::Frequency(1_000_000, 10_000_000_000),
         "cycles a second of each",
         "no processor sold runs at 10 GHz",
     ),
     key("compute.core_active", POWER, "a core that runs a program"),
     key("compute.core_idle", POWER, "a core that waits for one, or for its data"),
-    key("ftl.over_provisioning", Kind::Share(0.0, 0.9), "share of the flash that users do not see"),
-    key("ftl.striping", Kind::Striping, "order of channel, way, die, plane in which pages are placed, first fastest"),
-    key("ftl.map_cache", Kind::SizeOr("ideal", 4 * KIB, TIB), "map kept in DRAM; ideal: all of it, at no time"),
-    key("ftl.map_entry_size", Kind::Size(1, 64), "a map entry"),
-    key("ftl.gc", Kind::Word(GcWord::WORDS), "which block reclaim takes"),
-    key("ftl.gc_choices", Kind::Count(1, 65_536), "d of d-choices"),
-    key("ftl.gc_threshold", Kind::Share(0.0, 0.5), "reclaim begins when a plane has fewer free blocks than this share"),
-    key("ftl.gc_urgent_blocks", Kind::Count(1, 10_000), "writes wait for reclaim when it has fewer than this many"),
-    key("ftl.gc_preemptible", Kind::Flag, "whether host requests go before reclaim until it is urgent"),
-    key("ftl.wear_dynamic", Kind::Flag, "whether the least worn free block is taken next"),
+    key("ftl.over_provisioning", ValueKind::Share(0.0, 0.9), "share of the flash that users do not see"),
+    key(
+        "ftl.striping",
+        ValueKind::Striping,
+        "order of channel, way, die, plane in which pages are placed, first fastest",
+    ),
+    key("ftl.map_cache", ValueKind::SizeOr("ideal", 4 * KIB, TIB), "map kept in DRAM; ideal: all of it, at no time"),
+    key("ftl.map_entry_size", ValueKind::Size(1, 64), "a map entry"),
+    key("ftl.gc", ValueKind::Word(GcPolicy::NAMES), "which block reclaim takes"),
+    key("ftl.gc_choices", ValueKind::Count(1, 65_536), "d of d-choices, w of windowed-greedy"),
+    key(
+        "ftl.gc_threshold",
+        ValueKind::Share(0.0, 0.5),
+        "reclaim begins when a plane has fewer free blocks than this share",
+    ),
+    key(
+        "ftl.gc_urgent_blocks",
+        ValueKind::Count(1, 10_000),
+        "writes wait for reclaim when it has fewer than this many",
+    ),
+    key("ftl.gc_preemptible", ValueKind::Flag, "whether host requests go before reclaim until it is urgent"),
+    key("ftl.wear_dynamic", ValueKind::Flag, "whether the least worn free block is taken next"),
     key(
         "ftl.wear_static_threshold",
-        Kind::CountOrNone(1, 1_000_000_000),
+        ValueKind::CountOrNone(1, 1_000_000_000),
         "cold data moves when erase counts of a plane differ by more",
     ),
-    key("ftl.hot_cold", Kind::Flag, "whether hot, cold and reclaimed pages have blocks of their own"),
-    key("ftl.write_cache", Kind::SizeOr("none", 512, TIB), "write cache"),
-    key("ftl.early_completion", Kind::Flag, "whether a write is complete once it is in the cache"),
+    key("ftl.hot_cold", ValueKind::Flag, "whether hot, cold and reclaimed pages have blocks of their own"),
+    key("ftl.write_cache", ValueKind::SizeOr("none", 512, TIB), "write cache"),
+    key("ftl.early_completion", ValueKind::Flag, "whether a write is complete once it is in the cache"),
     bounded(
         "dram.rate",
-        Kind::RateOr("ideal", 1_000_000, 2_000_000_000_000),
+        ValueKind::RateOr("ideal", 1_000_000, 2_000_000_000_000),
         "bandwidth of the device's DRAM; ideal: takes no time",
         "an HBM4 stack moves 2 TB/s",
     ),
     key("dram.t_access", SHORT, "latency of an access"),
-    key("dram.size", Kind::Size(0, 4 * TIB), "its size"),
+    key("dram.size", ValueKind::Size(0, 4 * TIB), "its size"),
     key(
         "dram.read_crossings",
-        Kind::Count(0, 2),
-        "how often a byte read from flash crosses it on its way to the host: 2 is into it and out of it, 0 streams past",
+        ValueKind::Count(0, 2),
+        "how often a byte read from flash crosses it on its way to the host: 2 is into it and out of it, 0 streams \
+         past",
     ),
     bounded(
         "link.rate",
-        Kind::Rate(1_000_000, 236_000_000_000),
+        ValueKind::Rate(1_000_000, 236_000_000_000),
         "raw rate each way, after line coding",
         "the fastest link specified is PCIe 7.0 x16: 128 GT/s a lane leave 236 GB/s each way",
     ),
-    key("link.packet_payload", Kind::Size(16, 64 * KIB), "payload of a packet"),
-    key("link.packet_overhead", Kind::Size(0, 4 * KIB), "what a packet takes beyond its payload"),
-    key("link.t_propagate", Kind::Time(Ps::ZERO, Ps::from_ms(1_000)), "one way, added to each message, pipelined"),
-    key("link.command_size", Kind::Size(0, 64 * KIB), "a command on the link"),
-    key("link.completion_size", Kind::Size(0, 64 * KIB), "a completion"),
+    key("link.packet_payload", ValueKind::Size(16, 64 * KIB), "payload of a packet"),
+    key("link.packet_overhead", ValueKind::Size(0, 4 * KIB), "what a packet takes beyond its payload"),
+    key("link.t_propagate", ValueKind::Time(Ps::ZERO, Ps::from_ms(1_000)), "one way, added to each message, pipelined"),
+    key("link.command_size", ValueKind::Size(0, 64 * KIB), "a command on the link"),
+    key("link.completion_size", ValueKind::Size(0, 64 * KIB), "a completion"),
     key(
         "link.entries",
-        Kind::Word(EntriesWord::WORDS),
+        ValueKind::Word(EntriesWord::WORDS),
         "where entries of queues go beside data that waits for the link",
     ),
-    bounded("host.queues", Kind::Count(1, 65_535), "queue pairs", "NVMe has 65,535 I/O queues"),
+    bounded("host.queues", ValueKind::Count(1, 65_535), "queue pairs", "NVMe has 65,535 I/O queues"),
     bounded(
         "host.queue_entries",
-        Kind::Count(2, 65_536),
+        ValueKind::Count(2, 65_536),
         "commands that each may hold",
         "an NVMe queue has 65,536 entries",
     ),
-    key("host.arbitration", Kind::Word(ArbitrationWord::WORDS), "whose command the device takes next"),
-    bounded("host.arbitration_burst", Kind::Count(1, 128), "commands a turn", "NVMe writes it as a power of 2 up to 7"),
+    key("host.arbitration", ValueKind::Word(ArbitrationWord::WORDS), "whose command the device takes next"),
+    bounded(
+        "host.arbitration_burst",
+        ValueKind::Count(1, 128),
+        "commands a turn",
+        "NVMe writes it as a power of 2 up to 7",
+    ),
     key(
         "host.arbitration_weights",
-        Kind::Counts(3, 1, 256),
+        ValueKind::Counts(3, 1, 256),
         "weighted: commands of high, medium and low queues in a round",
     ),
     bounded(
         "host.queue_classes",
-        Kind::Counts(4, 0, 65_535),
+        ValueKind::Counts(4, 0, 65_535),
         "how many queues, from queue 0 on, are urgent, high, medium and low; those beyond are medium",
         "there are at most 65,535 queues",
     ),
@@ -297,11 +324,11 @@ pub const KEYS: &[Key] = &[
     key("host.t_complete", SHORT, "CPU time to take a completion"),
     key(
         "host.t_interrupt",
-        Kind::TimeOrNone(Ps::ZERO, Ps::from_ms(10)),
+        ValueKind::TimeOrNone(Ps::ZERO, Ps::from_ms(10)),
         "until the CPU notices a completion; none: polled",
     ),
     key("host.t_copy_run", SHORT, "CPU time of each run copied on the host, beyond its bytes"),
-    key("host.copy_rate", Kind::Rate(1_000_000, 1_000_000_000_000), "what one host core copies"),
+    key("host.copy_rate", ValueKind::Rate(1_000_000, 1_000_000_000_000), "what one host core copies"),
     key(
         "host.t_translate",
         SHORT,
@@ -309,11 +336,11 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "host.composes",
-        Kind::Word(ComposesWord::WORDS),
+        ValueKind::Word(ComposesWord::WORDS),
         "where the host translates spaces: what it composes before it programs any of it",
     ),
-    key("host.transfer_max", Kind::Size(4 * KIB, 1 << 31), "the most bytes that one command moves (MDTS)"),
-    key("host.cores", Kind::Count(1, 1_024), "host cores that submit, take completions and copy"),
+    key("host.transfer_max", ValueKind::Size(4 * KIB, 1 << 31), "the most bytes that one command moves (MDTS)"),
+    key("host.cores", ValueKind::Count(1, 1_024), "host cores that submit, take completions and copy"),
     bounded("energy.read", OPERATION, "sensing a page", A_CURRENT),
     bounded("energy.program", OPERATION, "programming a page; with one_shot a word line's share of it", A_CURRENT),
     bounded("energy.erase", OPERATION, "erasing a block", A_CURRENT),
@@ -322,7 +349,7 @@ pub const KEYS: &[Key] = &[
     key("energy.link_byte", PER_BYTE, "a byte over the link"),
     key("energy.ecc", OPERATION, "a code word decoded; a current lasts for t_ecc_decode"),
     key("energy.die_idle", POWER, "a die that rests"),
-    key("energy.dram_idle", Kind::PowerOr("by size", 0.0, 1e9), "refresh and standby of DRAM"),
+    key("energy.dram_idle", ValueKind::PowerOr("by size", 0.0, 1e9), "refresh and standby of DRAM"),
     key("energy.dram_idle_gib", POWER, "... of a GiB of it, where dram_idle goes by dram.size"),
     key("energy.link_idle", POWER, "the link, up"),
     key("energy.core_active", POWER, "an embedded core that works"),
@@ -331,28 +358,36 @@ pub const KEYS: &[Key] = &[
     key("energy.host_core_active", POWER, "a host core that works on I/O"),
     key(
         "power.idle",
-        Kind::List(&POWER, IDLE_STATES_MAX),
+        ValueKind::List(&POWER, IDLE_STATES_MAX),
         "what the whole device takes in each of its idle states, the lightest first",
     ),
-    key("power.idle_after", Kind::List(&LONG, IDLE_STATES_MAX), "how long it has rested when it enters each"),
-    key("power.exit", Kind::List(&LONG, IDLE_STATES_MAX), "what waking from each adds to the command that wakes it"),
+    key("power.idle_after", ValueKind::List(&LONG, IDLE_STATES_MAX), "how long it has rested when it enters each"),
+    key(
+        "power.exit",
+        ValueKind::List(&LONG, IDLE_STATES_MAX),
+        "what waking from each adds to the command that wakes it",
+    ),
     key("spec.seq_read", SPEC_RATE, "data sheet: sequential read"),
     key("spec.seq_write", SPEC_RATE, "data sheet: sequential write"),
     key("spec.rand_read_iops", SPEC_COUNT, "data sheet: random 4 KiB reads a second"),
     key("spec.rand_write_iops", SPEC_COUNT, "data sheet: random 4 KiB writes a second"),
-    key("spec.queue_depth", Kind::Count(1, 1 << 20), "queue depth, of all queues, of the random figures"),
-    key("spec.read_latency", Kind::TimeOrNone(Ps::ZERO, Ps::from_ms(100)), "data sheet: latency of one 4 KiB read"),
-    key("spec.power", Kind::Power(0.0, 1e9), "data sheet: average power while busy"),
-    key("spec.power_limit", Kind::Power(0.0, 1e9), "the most that its form factor lets it take; 0: not stated"),
-    key("spec.claims_match", Kind::Flag, "whether the preset claims to match, to 15 %"),
+    key("spec.queue_depth", ValueKind::Count(1, 1 << 20), "queue depth, of all queues, of the random figures"),
+    key(
+        "spec.read_latency",
+        ValueKind::TimeOrNone(Ps::ZERO, Ps::from_ms(100)),
+        "data sheet: latency of one 4 KiB read",
+    ),
+    key("spec.power", ValueKind::Power(0.0, 1e9), "data sheet: average power while busy"),
+    key("spec.power_limit", ValueKind::Power(0.0, 1e9), "the most that its form factor lets it take; 0: not stated"),
+    key("spec.claims_match", ValueKind::Flag, "whether the preset claims to match, to 15 %"),
 ];
 
-/// The place of a key in [`KEYS`].
+/// Index of a key in [`KEYS`].
 pub(super) fn index(path: &str) -> Option<usize> {
     KEYS.iter().position(|k| k.path == path)
 }
 
-/// The name most like `name` of `names`, if any is like it at all.
+/// The most similar of `names`, if any is similar enough to suggest.
 pub(super) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names
         .map(|n| (strsim::jaro_winkler(name, n), n))

@@ -3,14 +3,14 @@
 //! | module | one idea |
 //! | --- | --- |
 //! | `description` | the resolved description, in the simulation's own units |
-//! | `value` | values as written, and the quantities they say |
-//! | `keys` | every key: what it takes, what it means |
-//! | `sheet` | a description as written: values, sources, what it builds on |
-//! | `build`, `check` | from one to the other, and what keys say together |
-//! | `problem` | what is wrong, all at once |
-//! | `presets` | the descriptions that come along |
-//! | `summary` | what follows without simulating |
-//! | `write` | TOML and JSON of a description |
+//! | `value` | values as written, and the quantities they stand for |
+//! | `keys` | every key: allowed values, meaning |
+//! | `sheet` | a description as written: values, sources, base |
+//! | `build`, `check` | from a sheet to a description; rules between keys |
+//! | `problem` | problems of a description, all at once |
+//! | `presets` | descriptions that come with the product |
+//! | `summary` | figures that follow without simulating |
+//! | `write` | a description as TOML and JSON |
 //! | `mqsim` | descriptions from configurations of MQSim |
 
 mod build;
@@ -29,9 +29,9 @@ pub use description::*;
 pub use keys::{KEYS, Key};
 pub use presets::{find as preset_text, names as presets};
 pub use problem::{Invalid, Problem};
-pub use sheet::{Entry, Sheet};
+pub use sheet::{Sheet, SheetEntry};
 pub use summary::Summary;
-pub use value::{Kind, Value};
+pub use value::{Value, ValueKind};
 pub use write::keys_json;
 
 /// A preset, resolved.
@@ -54,7 +54,7 @@ pub fn preset_with(name: &str, overrides: &[(&str, &str)]) -> Result<Description
 /// A description from its text.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// Every problem of the text.
 pub fn parse(toml_text: &str) -> Result<Description, Invalid> {
     Sheet::parse(toml_text)?.description()
 }
@@ -76,10 +76,10 @@ mod tests {
     #[test]
     fn every_word_of_a_key_means_something_else() {
         for key in keys::KEYS {
-            let value::Kind::Word(words) = key.kind else { continue };
+            let value::ValueKind::Word(words) = key.kind else { continue };
             let mut seen: Vec<Description> = Vec::new();
             for word in words {
-                // One time holds for all kinds of pages, so that every cell fits.
+                // A single time holds for all kinds of pages, so that every kind of cell fits.
                 let times = [("nand.t_read", "25 us"), ("nand.t_program", "200 us"), (key.path, *word)];
                 let d = preset_with("tiny", &times).unwrap_or_else(|e| panic!("{} = {word}: {e}", key.path));
                 assert!(!seen.contains(&d), "{} = {word} is the same as a word before it", key.path);

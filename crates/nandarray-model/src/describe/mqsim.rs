@@ -1,8 +1,8 @@
 //! Descriptions from configurations of MQSim (`ssdconfig.xml`).
 //!
-//! What the configuration says is taken at its word: rates are the rates that are written, where MQSim rounds 400 MT/s
-//! to 500 and takes any bus above 1,000 MT/s to be free. What has no counterpart here, and what MQSim itself would do
-//! otherwise, is told in notes. What the configuration leaves out is as in the preset `mqsim-default`.
+//! Values are taken as written, also where MQSim itself would round: it makes 500 MT/s of 400, and any bus above 1,000
+//! MT/s free. Notes list elements without a counterpart here and differences from MQSim's behaviour. Missing elements
+//! are as in the preset `mqsim-default`.
 
 use std::collections::BTreeMap;
 
@@ -11,26 +11,26 @@ use quick_xml::events::Event;
 
 use super::keys;
 use super::problem::{Invalid, Problem};
-use super::sheet::{Entry, Sheet};
+use super::sheet::{Sheet, SheetEntry};
 use super::value::Value;
 
-/// Something that a configuration says and a description does not, or not so.
+/// An element of a configuration that the description lacks or treats differently.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Note {
     /// The name of the XML element.
     pub key: String,
-    /// What it says.
+    /// The element's value.
     pub value: String,
-    /// What became of it.
+    /// Its treatment here, or the reason why it is ignored.
     pub what: String,
 }
 
-/// A configuration imported.
+/// An imported configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Imported {
     /// The description as written; [`Sheet::description`] checks it.
     pub sheet: Sheet,
-    /// What is not in it.
+    /// Elements that the sheet lacks or treats differently.
     pub notes: Vec<Note>,
 }
 
@@ -41,10 +41,10 @@ const SILENT: &[&str] =
 /// The deepest nesting of elements that is followed.
 const DEPTH_MAX: usize = 32;
 
-/// Takes a description from a configuration; `name` is what the device will be called.
+/// Makes a description of a configuration; `name` is the device's name.
 ///
 /// # Errors
-/// If the text is no XML, is no configuration of MQSim, or a value is not what its element takes.
+/// If the text is no XML, is no configuration of MQSim, or a value does not suit its element.
 pub fn import(xml: &str, name: &str) -> Result<Imported, Invalid> {
     let (elements, mut problems) = elements(xml);
     if problems.is_empty() && !elements.contains_key("Flash_Channel_Count") {
@@ -73,19 +73,19 @@ fn problem(line: Option<u32>, key: &str, value: &str, what: &str) -> Problem {
     Problem { line, key: key.to_owned(), value: value.to_owned(), what: what.to_owned(), allowed: String::new() }
 }
 
-/// An element that holds a text.
-struct Element {
+/// The text of an XML element, with its line.
+struct XmlElement {
     text: String,
     line: u32,
 }
 
-/// All elements that hold texts, whatever they stand in; what is no XML is a problem.
-fn elements(xml: &str) -> (BTreeMap<String, Element>, Vec<Problem>) {
+/// All elements that hold texts, at any depth; malformed XML is a problem.
+fn elements(xml: &str) -> (BTreeMap<String, XmlElement>, Vec<Problem>) {
     let line = |at: u64| {
         let before = &xml.as_bytes()[..usize::try_from(at).map_or(xml.len(), |at| at.min(xml.len()))];
         before.iter().filter(|b| **b == b'\n').count() as u32 + 1
     };
-    let (mut found, mut problems): (BTreeMap<String, Element>, _) = (BTreeMap::new(), Vec::new());
+    let (mut found, mut problems): (BTreeMap<String, XmlElement>, _) = (BTreeMap::new(), Vec::new());
     let mut open: Vec<String> = Vec::new();
     let mut text = String::new();
     let mut reader = Reader::from_str(xml);
@@ -103,7 +103,7 @@ fn elements(xml: &str) -> (BTreeMap<String, Element>, Vec<Problem>) {
             Ok(Event::End(_)) => {
                 let name = open.pop().unwrap_or_default();
                 if !text.trim().is_empty() {
-                    let element = Element { text: text.trim().to_owned(), line: line(reader.buffer_position()) };
+                    let element = XmlElement { text: text.trim().to_owned(), line: line(reader.buffer_position()) };
                     found.insert(name, element);
                 }
                 text.clear();
@@ -126,7 +126,7 @@ fn elements(xml: &str) -> (BTreeMap<String, Element>, Vec<Problem>) {
 }
 
 struct Import {
-    elements: BTreeMap<String, Element>,
+    elements: BTreeMap<String, XmlElement>,
     problems: Vec<Problem>,
     notes: Vec<Note>,
     used: Vec<&'static str>,
@@ -162,7 +162,7 @@ impl Import {
     }
 
     fn flag(&mut self, element: &'static str) -> Option<bool> {
-        // As MQSim reads it: whatever is not "false" is true.
+        // As MQSim reads it: every text but "false" is true.
         Some(!self.text(element)?.eq_ignore_ascii_case("false"))
     }
 
@@ -170,7 +170,7 @@ impl Import {
         let at = keys::index(path).unwrap_or_else(|| panic!("{path} is in the table of keys"));
         let source = format!("MQSim configuration: {element}");
         let origin = self.sheet.name.clone();
-        self.sheet.entries[at] = Some(Entry { value: value.into(), source, origin, line: 0 });
+        self.sheet.entries[at] = Some(SheetEntry { value: value.into(), source, origin, line: 0 });
     }
 
     fn note(&mut self, element: &str, what: impl Into<String>) {
@@ -178,14 +178,14 @@ impl Import {
         self.notes.push(Note { key: element.to_owned(), value, what: what.into() });
     }
 
-    /// A whole number goes to a key as it is.
+    /// Sets a key to an element's whole number.
     fn count(&mut self, path: &str, element: &'static str) {
         if let Some(n) = self.whole(element) {
             self.set(path, n, element);
         }
     }
 
-    /// A number goes to a key with a unit behind it.
+    /// Sets a key to an element's number with a unit.
     fn with_unit(&mut self, path: &str, element: &'static str, unit: &str) {
         if let Some(x) = self.number(element) {
             self.set(path, format!("{x} {unit}").as_str(), element);
@@ -236,7 +236,7 @@ impl Import {
         let rate = self.number("Data_Cache_DRAM_Data_Rate");
         let burst = self.number("Data_Cache_DRAM_Data_Busrt_Size");
         if rate.is_some() || burst.is_some() {
-            // MQSim moves two bursts at what it calls the data rate.
+            // MQSim moves two bursts in a cycle of its "data rate".
             let mb = 2.0 * rate.unwrap_or(100.0) * burst.unwrap_or(1.0);
             let of = "2 x Data_Cache_DRAM_Data_Rate x Data_Cache_DRAM_Data_Busrt_Size";
             self.set("dram.rate", format!("{mb} MB/s").as_str(), of);
@@ -420,7 +420,7 @@ impl Import {
         }
     }
 
-    /// What belongs to a run, and what nobody knows.
+    /// Notes elements that belong to a run, and unknown ones.
     fn rest(&mut self) {
         if self.text("Memory_Type").is_some_and(|m| !m.eq_ignore_ascii_case("FLASH")) {
             self.note("Memory_Type", "the memory is flash here");
@@ -483,7 +483,7 @@ mod tests {
         assert!(import("<a><b>1</b>", "mine").unwrap_err().to_string().contains("not closed"));
         let deep = "<a>".repeat(100);
         assert!(import(&deep, "mine").unwrap_err().to_string().contains("too deeply"));
-        // A value that its element takes and no device has is told when the description is asked for.
+        // A value of the right type but out of a device's range is an error of the description.
         let imported = import(&XML.replace(">16384<", ">100<"), "mine").unwrap();
         assert!(imported.sheet.description().unwrap_err().to_string().contains("geometry.page_size"));
     }

@@ -3,7 +3,7 @@
 use super::keys::nearest;
 use super::problem::Invalid;
 
-/// What nearly all devices share; every description without a `base` builds on it.
+/// Values that nearly all devices share: the base of every description without a `base`.
 pub(super) const DEFAULTS: &str = include_str!("presets/defaults.toml");
 
 macro_rules! presets {
@@ -28,12 +28,12 @@ presets![
     "tiny",
 ];
 
-/// Their names.
+/// The names of all presets.
 pub fn names() -> &'static [&'static str] {
     NAMES
 }
 
-/// The text of one.
+/// The text of a preset.
 ///
 /// # Errors
 /// If there is none of that name.
@@ -46,7 +46,7 @@ pub fn find(name: &str) -> Result<&'static str, Invalid> {
     })
 }
 
-/// The text of one, if there is one.
+/// The text of a preset, if there is one of that name.
 pub(super) fn text(name: &str) -> Option<&'static str> {
     PRESETS.iter().find(|p| p.0 == name).map(|p| p.1)
 }

@@ -1,19 +1,19 @@
-//! What is wrong with a description: every problem at once, each with its key, its value and what is allowed.
+//! Problems of a description, all reported at once, each with its key, its value and the allowed values.
 
 use std::fmt;
 
-/// One thing that is wrong.
+/// One problem of a description.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Problem {
-    /// Where: the line in the text, from 1; `None` for values that did not come from one.
+    /// Line of the text, from 1; `None` for values that came from elsewhere.
     pub line: Option<u32>,
     /// The key, dotted; empty where it concerns the text as a whole.
     pub key: String,
     /// The value as it is written; empty where there is none.
     pub value: String,
-    /// What is wrong.
+    /// Description of the problem.
     pub what: String,
-    /// What is allowed, or what to do.
+    /// Allowed values, or a remedy.
     pub allowed: String,
 }
 
@@ -35,17 +35,17 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A description that is none: all that is wrong with it.
+/// The error of an invalid description, with all of its problems.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Invalid {
-    /// What was described: the name of the preset or the file, as far as it is known.
+    /// Name of the preset or the file, as far as it is known.
     pub subject: String,
-    /// What is wrong, in the order of the text; at least one.
+    /// All problems, in the order of the text; at least one.
     pub problems: Vec<Problem>,
 }
 
 impl Invalid {
-    /// With one problem, of a value.
+    /// An error with one problem, of one value.
     pub fn one(subject: &str, key: &str, value: &str, what: &str) -> Self {
         let [key, value, what] = [key, value, what].map(str::to_owned);
         let problem = Problem { line: None, key, value, what, allowed: String::new() };

@@ -1,43 +1,42 @@
-//! A description as it is written: values with their sources, taken from a text and from the description that it builds
-//! on.
+//! A description as written: values with their sources, from a text and from the description that it builds on.
 //!
 //! Every number has a source: `source` of its section in the same text, or `sources.KEY`. A description that names a
-//! `base` starts from that preset's values, a description without one from `defaults.toml`, which has what nearly all
-//! devices share and nothing of flash. Nothing here knows what a key means.
+//! `base` starts from that preset's values, a description without one from `defaults.toml`, which has the values that
+//! nearly all devices share and nothing of flash. Nothing here knows what a key means.
 
 use super::keys::{self, KEYS, nearest};
 use super::presets;
 use super::problem::{Invalid, Problem};
 use super::value::Value;
 
-/// A value and where it is from.
+/// A value with its source.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
-    /// As written.
+pub struct SheetEntry {
+    /// The value as written.
     pub value: Value,
-    /// Data sheet, paper, measurement or assumption.
+    /// Its source: data sheet, paper, measurement or assumption.
     pub source: String,
-    /// The description whose text has it.
+    /// Name of the description whose text has it.
     pub origin: String,
-    /// The line of that text, from 1; 0 for values set from elsewhere.
+    /// Line of that text, from 1; 0 for values set from elsewhere.
     pub line: u32,
 }
 
-/// A description as it is written.
+/// A description as written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sheet {
     pub(super) name: String,
     pub(super) summary: String,
     pub(super) bases: Vec<String>,
-    /// One for each of [`KEYS`].
-    pub(super) entries: Vec<Option<Entry>>,
+    /// One entry for each of [`KEYS`].
+    pub(super) entries: Vec<Option<SheetEntry>>,
 }
 
-/// How deep `base` may go: what is deeper is a circle.
+/// The deepest chain of bases; a deeper one is a circle.
 const BASES_MAX: usize = 16;
 
 impl Sheet {
-    /// A preset's.
+    /// The sheet of a preset.
     ///
     /// # Errors
     /// If there is none of that name.
@@ -45,17 +44,17 @@ impl Sheet {
         Self::read(presets::find(name)?, name, 0)
     }
 
-    /// From a text.
+    /// Reads a sheet from a text.
     ///
     /// # Errors
-    /// All that is wrong with its form: what is no TOML, unknown keys, missing sources. Values are looked at by
-    /// [`description`](Self::description).
+    /// Every problem of its form: malformed TOML, unknown keys, missing sources. [`description`](Self::description)
+    /// checks values.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         Self::read(text, "", 0)
     }
 
     fn read(text: &str, subject: &str, depth: usize) -> Result<Self, Invalid> {
-        Reader { text, problems: Vec::new() }.read(subject, depth)
+        SheetReader { text, problems: Vec::new() }.read(subject, depth)
     }
 
     /// The same with some values changed: keys are dotted, the source is that the caller set them.
@@ -71,7 +70,7 @@ impl Sheet {
                 ("summary", _, Value::Text(text)) => sheet.summary.clone_from(text),
                 (_, Some(at), _) => {
                     let (source, origin) = ("set by the caller".to_owned(), "caller".to_owned());
-                    sheet.entries[at] = Some(Entry { value, source, origin, line: 0 });
+                    sheet.entries[at] = Some(SheetEntry { value, source, origin, line: 0 });
                 }
                 (_, None, _) => problems.push(unknown(path, None)),
             }
@@ -79,37 +78,32 @@ impl Sheet {
         if problems.is_empty() { Ok(sheet) } else { Err(Invalid { subject: self.name.clone(), problems }) }
     }
 
-    /// What it is called.
+    /// The device's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// One sentence.
-    pub fn summary(&self) -> &str {
-        &self.summary
-    }
-
-    /// The descriptions that it builds on, the nearest first.
+    /// Names of the presets that it builds on, the nearest first.
     pub fn bases(&self) -> &[String] {
         &self.bases
     }
 
     /// The value of a key, if it has one.
-    pub fn get(&self, path: &str) -> Option<&Entry> {
+    pub fn get(&self, path: &str) -> Option<&SheetEntry> {
         self.entries[keys::index(path)?].as_ref()
     }
 
-    /// All keys that have a value, in their order.
-    pub fn entries(&self) -> impl Iterator<Item = (&'static keys::Key, &Entry)> {
+    /// All keys that have a value, in the order of [`KEYS`].
+    pub fn entries(&self) -> impl Iterator<Item = (&'static keys::Key, &SheetEntry)> {
         KEYS.iter().zip(&self.entries).filter_map(|(k, e)| e.as_ref().map(|e| (k, e)))
     }
 }
 
-/// A problem of a key that is none.
+/// The problem of an unknown key.
 fn unknown(path: &str, line: Option<u32>) -> Problem {
     let (section, name) = path.split_once('.').unwrap_or(("", path));
     let known = KEYS.iter().any(|k| k.section() == section);
-    // Within a known section its own names come first; a section misspelt is looked for with the whole path.
+    // In a known section its own names are suggested first; for a misspelt section the whole path is compared.
     let near = known
         .then(|| nearest(name, KEYS.iter().filter(|k| k.section() == section).map(keys::Key::name)))
         .flatten()
@@ -127,7 +121,7 @@ fn unknown(path: &str, line: Option<u32>) -> Problem {
     }
 }
 
-/// The names of a section's keys, or the sections.
+/// The names of a section's keys, or of all sections.
 fn names_of(section: &str) -> String {
     let mut names: Vec<&str> = match KEYS.iter().any(|k| k.section() == section) {
         true => KEYS.iter().filter(|k| k.section() == section).map(keys::Key::name).collect(),
@@ -137,15 +131,15 @@ fn names_of(section: &str) -> String {
     names.join(", ")
 }
 
-type Table<'i> = toml::de::DeTable<'i>;
+type TomlTable<'i> = toml::de::DeTable<'i>;
 type Spanned<T> = toml::Spanned<T>;
 
-struct Reader<'t> {
+struct SheetReader<'t> {
     text: &'t str,
     problems: Vec<Problem>,
 }
 
-impl Reader<'_> {
+impl SheetReader<'_> {
     fn line(&self, at: usize) -> u32 {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         before.iter().filter(|b| **b == b'\n').count() as u32 + 1
@@ -158,7 +152,7 @@ impl Reader<'_> {
     }
 
     fn read(mut self, subject: &str, depth: usize) -> Result<Sheet, Invalid> {
-        let (table, errors) = Table::parse_recoverable(self.text);
+        let (table, errors) = TomlTable::parse_recoverable(self.text);
         for error in errors {
             let at = error.span().map_or(0, |s| s.start);
             self.problem(at, "", "", error.message(), "");
@@ -167,7 +161,7 @@ impl Reader<'_> {
         let name = self.top(&table, "name").unwrap_or_default();
         let subject = if name.is_empty() { subject.to_owned() } else { name.clone() };
         if !self.problems.is_empty() {
-            // What is no TOML cannot be told from what is missing.
+            // Malformed TOML cannot be distinguished from missing values.
             return Err(Invalid { subject, problems: self.problems });
         }
         if name.is_empty() {
@@ -202,8 +196,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A text of the top level.
-    fn top(&mut self, table: &Table<'_>, name: &str) -> Option<String> {
+    /// A text at the top level.
+    fn top(&mut self, table: &TomlTable<'_>, name: &str) -> Option<String> {
         let value = table.get(name)?;
         let text = value.get_ref().as_str();
         if text.is_none_or(|t| t.trim().is_empty()) {
@@ -212,15 +206,15 @@ impl Reader<'_> {
         text.map(str::to_owned)
     }
 
-    /// What the description builds on.
-    fn base(&mut self, table: &Table<'_>, depth: usize) -> Sheet {
+    /// The values of the base that the description builds on.
+    fn base(&mut self, table: &TomlTable<'_>, depth: usize) -> Sheet {
         let empty =
             Sheet { name: String::new(), summary: String::new(), bases: Vec::new(), entries: vec![None; KEYS.len()] };
         let at = table.get("base").map_or(0, |b| b.span().start);
         let base = match self.top(table, "base") {
             Some(base) => base,
             None if depth == BASES_MAX => return empty,
-            // The defaults themselves build on nothing.
+            // The defaults have no base.
             None if self.text == presets::DEFAULTS => return empty,
             None => {
                 return Sheet::read(presets::DEFAULTS, "defaults", BASES_MAX).expect("the defaults are well-formed");
@@ -241,7 +235,7 @@ impl Reader<'_> {
         sheet
     }
 
-    fn section(&mut self, section: &str, table: &Table<'_>, subject: &str, sheet: &mut Sheet) {
+    fn section(&mut self, section: &str, table: &TomlTable<'_>, subject: &str, sheet: &mut Sheet) {
         let all = self.source_of(section, table);
         let own = table.get("sources").and_then(|s| s.get_ref().as_table());
         if let Some(sources) = table.get("sources") {
@@ -274,12 +268,12 @@ impl Reader<'_> {
             }
             let source = source.unwrap_or("choice").to_owned();
             let line = self.line(at);
-            sheet.entries[index] = Some(Entry { value: read, source, origin: subject.to_owned(), line });
+            sheet.entries[index] = Some(SheetEntry { value: read, source, origin: subject.to_owned(), line });
         }
     }
 
     /// The source of a whole section.
-    fn source_of(&mut self, section: &str, table: &Table<'_>) -> Option<String> {
+    fn source_of(&mut self, section: &str, table: &TomlTable<'_>) -> Option<String> {
         let source = table.get("source")?;
         match source.get_ref().as_str().map(str::trim) {
             Some(text) if !text.is_empty() => Some(text.to_owned()),
@@ -290,8 +284,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether every single source is a text and belongs to a key of the same section that is there.
-    fn sources(&mut self, section: &str, sources: &Spanned<toml::de::DeValue<'_>>, table: &Table<'_>) {
+    /// Checks that every entry of `sources` is a text and belongs to a key that the same section sets.
+    fn sources(&mut self, section: &str, sources: &Spanned<toml::de::DeValue<'_>>, table: &TomlTable<'_>) {
         let Some(inner) = sources.get_ref().as_table() else {
             self.problem(sources.span().start, &format!("{section}.sources"), "", "is no table", "");
             return;

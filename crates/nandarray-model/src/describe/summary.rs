@@ -1,38 +1,40 @@
-//! What follows from a description without simulating: capacity, bandwidths of the parts, latency of a lone request.
+//! Figures that follow from a description without simulating: capacity, bandwidths of the parts, latency of a lone
+//! request.
 //!
-//! Closed forms, for printing and for checking the simulation against. Sequential rates take each die to work as its
-//! timing allows, sensing overlapped with the transfers of other dies, and are bounded by the channels; requests that
-//! wait for each other, reclaim, caches and retries are not in them.
+//! These closed forms are printed, and the simulation is checked against them. Sequential rates assume that each die
+//! works as its timing allows, sensing overlapped with the transfers of other dies, bounded by the channels; waiting
+//! between requests, reclaim, caches and retries are left out.
 
 use super::description::{Cell, Description, StripeLevel, Striping};
 use nandarray_sim::Ps;
 
-/// What follows from a description.
+/// Figures that follow from a description.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Summary {
     /// Bytes of all pages.
     pub raw_bytes: u64,
-    /// Bytes that users see.
+    /// Bytes that requests can address.
     pub user_bytes: u64,
-    /// Dies.
+    /// Number of dies.
     pub dies: u32,
-    /// Planes.
+    /// Number of planes.
     pub planes: u32,
-    /// Cells.
+    /// Kind of cells.
     pub cell: Cell,
-    /// All channels together, while they move data.
+    /// Rate of all channels together, while they move data.
     pub bus_bytes_per_s: u64,
-    /// Whole pages read one after the other: what dies give and channels carry.
+    /// Rate of reading whole pages in sequence, bound by dies and channels.
     pub read_bytes_per_s: u64,
-    /// Whole pages programmed.
+    /// Rate of programming whole pages in sequence, bound by dies and channels.
     pub program_bytes_per_s: u64,
-    /// Data over the link, its packets' overhead taken off.
+    /// Rate of data over the link, without its packets' overhead.
     pub link_bytes_per_s: u64,
-    /// A read of 4 KiB on an idle device, from submission to completion; the mean over kinds of pages.
+    /// Latency of a read of 4 KiB on an idle device, from submission to completion; the mean over kinds of pages.
     pub read_4k_ps: Ps,
-    /// A page written on an idle device without a cache, until it is programmed.
+    /// Latency of a page written on an idle device without a cache, until it is programmed.
     pub write_page_ps: Ps,
-    /// A page written on an idle device, until it is complete: with a cache that completes early, in the cache.
+    /// Latency of a page written on an idle device, until it is complete for the host: with early completion, in the
+    /// cache.
     pub write_page_seen_ps: Ps,
 }
 
@@ -40,7 +42,7 @@ fn mean(all: &[Ps]) -> Ps {
     Ps(all.iter().map(|t| t.0).sum::<u64>() / all.len() as u64)
 }
 
-/// Bytes a second of `bytes` every `every`; no bound if that is no time.
+/// The rate, in bytes a second, of `bytes` every `every`; the largest number if `every` is zero.
 fn rate(bytes: u64, every: Ps) -> u64 {
     if every == Ps::ZERO {
         return u64::MAX;
@@ -49,7 +51,7 @@ fn rate(bytes: u64, every: Ps) -> u64 {
 }
 
 impl Description {
-    /// What follows from it.
+    /// Works out the figures.
     pub fn summarise(&self) -> Summary {
         let g = &self.geometry;
         let raw_bytes = g.bytes();
@@ -69,25 +71,25 @@ impl Description {
         }
     }
 
-    /// A page's bytes, its spare ones where they cross the bus, over the bus.
+    /// Time of bytes of a page on the bus, with their share of the spare bytes where those cross it.
     fn on_bus(&self, bytes: u64) -> Ps {
         let (page, spare) = (u64::from(self.geometry.page_bytes), u64::from(self.geometry.spare_bytes));
         let spare = if self.bus.transfers_spare { (bytes * spare).div_ceil(page) } else { 0 };
         Ps::of_bytes(bytes + spare, self.bus.bytes_per_s)
     }
 
-    /// Planes that work together.
+    /// Planes that take one command together.
     fn together(&self) -> u64 {
         if self.nand.multi_plane { u64::from(self.geometry.planes) } else { 1 }
     }
 
-    /// A rate of all channels: dies of `cycle` each, on a bus that is taken for `bus` each time.
+    /// The rate of all channels, whose dies move `bytes` in each `cycle` and take the bus for `bus` of it.
     fn channels_rate(&self, bytes: u64, bus: Ps, cycle: Ps) -> u64 {
         let dies = u64::from(self.geometry.ways) * u64::from(self.geometry.dies);
         rate(bytes, bus).min(rate(bytes * dies, cycle)).saturating_mul(u64::from(self.geometry.channels))
     }
 
-    /// The most that a command of 1 to all planes gives.
+    /// The best rate over commands of 1 to all planes.
     fn read_rate(&self) -> u64 {
         (1..=self.together()).map(|planes| self.read_rate_of(planes)).max().unwrap_or(0)
     }
@@ -128,13 +130,13 @@ impl Description {
         u64::try_from(share).expect("less than the raw rate")
     }
 
-    /// A message of so many bytes on the link.
+    /// Time of a message of `bytes` on the link.
     fn message(&self, bytes: u64) -> Ps {
         let packets = bytes.div_ceil(u64::from(self.link.packet_payload_bytes)).max(1);
         Ps::of_bytes(bytes + packets * u64::from(self.link.packet_overhead_bytes), self.link.bytes_per_s)
     }
 
-    /// What host, link and firmware take for any command, apart from data.
+    /// Time of host, link and firmware for any command, apart from data.
     fn command_alone(&self) -> Ps {
         let host = self.host.t_submit + self.host.t_complete + self.host.t_interrupt.unwrap_or_default();
         let link = self.message(self.link.command_bytes.into()) + self.message(self.link.completion_bytes.into());
@@ -144,7 +146,7 @@ impl Description {
     fn read_alone(&self, bytes: u64) -> Ps {
         let page = u64::from(self.geometry.page_bytes);
         let pages = bytes.div_ceil(page);
-        // Neighbouring pages are on other channels, or behind one another on one.
+        // Neighbouring pages are on different channels, or one behind the other on the same.
         let first = match &self.ftl.striping {
             Striping::Static(order) | Striping::Dynamic(order) => order[0],
         };

@@ -1,19 +1,19 @@
-//! Values as they are written, and the quantities that they say: numbers with units, exact to the model's own integer
+//! Values as written, and the quantities that they stand for: numbers with units, converted to the model's integer
 //! units.
 //!
-//! A value is what TOML holds (or what a sweep puts in its place); a [`Kind`] says which quantity a key takes, in which
-//! range, and reads one from the other. Which keys there are is the business of `keys`. No arithmetic in texts; the few
-//! compound forms are those that data sheets print: `333 MT/s x8`, `PCIe 4 x4`, `25 mA at 3.3 V`.
+//! A value comes from TOML or from a sweep; a [`ValueKind`] is a quantity with its range, and reads it from a value.
+//! `keys` lists the keys. Texts hold no arithmetic; the few compound forms are those that data sheets print: `333 MT/s
+//! x8`, `PCIe 4 x4`, `25 mA at 3.3 V`.
 
 use std::fmt;
 
 use nandarray_sim::Ps;
 
-/// What stands behind the equals sign.
+/// A value as written behind the equals sign.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// true, false
+    /// `true` or `false`.
     Flag(bool),
     /// A whole number.
     Whole(i64),
@@ -21,7 +21,7 @@ pub enum Value {
     Real(f64),
     /// A text: a number with its unit, or a word.
     Text(String),
-    /// Several.
+    /// A list of values.
     List(Vec<Value>),
 }
 
@@ -38,7 +38,24 @@ impl Value {
         }
     }
 
-    /// From what the TOML parser gives; otherwise what it is instead of a value.
+    /// The text, if it is one.
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is one without a unit.
+    fn number(&self) -> Option<f64> {
+        match self {
+            Self::Whole(n) => Some(*n as f64),
+            Self::Real(x) => Some(*x),
+            _ => None,
+        }
+    }
+
+    /// From the TOML parser's value; the error says what it is instead.
     pub(super) fn from_toml(value: &toml::de::DeValue<'_>) -> Result<Self, &'static str> {
         use toml::de::DeValue;
         Ok(match value {
@@ -88,7 +105,7 @@ impl<T: Into<Value>> From<Vec<T>> for Value {
 }
 
 impl fmt::Display for Value {
-    /// As TOML writes it.
+    /// Writes the value as TOML.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flag(flag) => write!(f, "{flag}"),
@@ -117,9 +134,9 @@ impl fmt::Display for Value {
     }
 }
 
-/// What a key takes: a kind of quantity, and its range, both ends included.
+/// The kind of a key's quantity, with its range, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A plain count.
     Count(u64, u64),
     /// A plain count, or `"none"`.
@@ -132,11 +149,11 @@ pub enum Kind {
     Time(Ps, Ps),
     /// `"75 us"`, or `"none"`.
     TimeOrNone(Ps, Ps),
-    /// `"75 us"`, or a list with one for each kind of page.
+    /// `"75 us"`, or a list with a time for each kind of page.
     Times(Ps, Ps),
     /// `"8 KiB"`.
     Size(u64, u64),
-    /// `"8 KiB"`, or this word.
+    /// A size, or this word.
     SizeOr(&'static str, u64, u64),
     /// `"1 GHz"`.
     Frequency(u64, u64),
@@ -144,7 +161,8 @@ pub enum Kind {
     Rate(u64, u64),
     /// A rate, or this word.
     RateOr(&'static str, u64, u64),
-    /// Of one operation: `"4.1 uJ"`, or the current while it lasts, `"25 mA at 3.3 V"`; the range is in picojoules.
+    /// Energy of one operation: `"4.1 uJ"`, or the current while it lasts, `"25 mA at 3.3 V"`; the range is in
+    /// picojoules.
     Energy(f64, f64),
     /// `"60 pJ/B"`, `"7.5 pJ/bit"`; the range is in picojoules.
     EnergyPerByte(f64, f64),
@@ -152,21 +170,21 @@ pub enum Kind {
     Power(f64, f64),
     /// A power, or this word.
     PowerOr(&'static str, f64, f64),
-    /// Up to so many of a kind, one alone without brackets, or `"none"`.
-    List(&'static Kind, usize),
-    /// true or false.
+    /// A list of values of one kind, with its greatest length; a single value needs no brackets; or `"none"`.
+    List(&'static ValueKind, usize),
+    /// `true` or `false`.
     Flag,
-    /// One of these.
+    /// One of these words.
     Word(&'static [&'static str]),
     /// `"static CWDP"` or `"dynamic CWDP"`.
     Striping,
-    /// This many counts.
+    /// A list of counts: its length, and the range of each.
     Counts(usize, u64, u64),
-    /// This many cores, each its number or `"none"`.
+    /// A list of this many cores, each a number or `"none"`.
     Cores(usize),
 }
 
-/// A quantity read.
+/// A quantity read from a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Quantity {
     /// A count, a size in bytes, a rate in bytes a second or a frequency in hertz.
@@ -181,24 +199,24 @@ pub(super) enum Quantity {
     WattsWhile(f64),
     /// `"none"`, or the word that the key has for it.
     Nothing,
-    /// true or false.
+    /// `true` or `false`.
     Flag(bool),
-    /// One of the words.
+    /// One of the key's words.
     Word(&'static str),
-    /// Whether dynamic, and the letters.
+    /// Whether the striping is dynamic, and its letters.
     Striping(bool, [u8; 4]),
     /// Counts; `None` is `"none"`.
     Counts(Vec<Option<u64>>),
-    /// Several of a kind.
+    /// A list of quantities of one kind.
     List(Vec<Quantity>),
 }
 
-/// What is wrong with a value, and what would be right.
+/// A problem of a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wrong {
-    /// What is wrong.
+    /// Description of the problem.
     pub(super) what: String,
-    /// What is allowed.
+    /// The allowed values.
     pub(super) allowed: String,
 }
 
@@ -242,7 +260,7 @@ const TRANSFERS: &[(&str, f64)] = &[("MT/s", 1e6), ("GT/s", 1e9)];
 const PCIE_LANE_BYTES_PER_S: [u64; 7] =
     [250_000_000, 500_000_000, 984_615_385, 1_969_230_769, 3_938_461_538, 7_375_000_000, 14_750_000_000];
 
-/// `12.5 us` as 12.5 and `us`; the space may be missing.
+/// Splits `12.5 us` into 12.5 and `us`; the space may be missing.
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let mut end = 0;
@@ -260,7 +278,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
     Some((number, text[end..].trim()))
 }
 
-/// A number in one of these units, in the unit whose factor is 1.
+/// Reads a number in one of these units; the result is in the unit whose factor is 1.
 fn in_units(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let (number, unit) = split(text)?;
     units.iter().find(|u| u.0 == unit).map(|u| number * u.1)
@@ -289,7 +307,7 @@ fn list(units: &[(&str, f64)]) -> String {
     units.iter().map(|u| u.0).filter(|u| u.is_ascii()).collect::<Vec<_>>().join(", ")
 }
 
-/// A size in the largest unit that divides it.
+/// Writes a size in the largest unit that divides it.
 pub(super) fn show_size(bytes: u64) -> String {
     for (unit, factor) in [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
         if bytes >= factor && bytes.is_multiple_of(factor) {
@@ -299,7 +317,7 @@ pub(super) fn show_size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-/// A number in the largest unit, of thousands, that leaves a digit before the point.
+/// Writes a number in the largest of these units, a factor of 1000 apart, that leaves a digit before the point.
 pub(super) fn show_decimal(x: f64, units: &[&str]) -> String {
     let mut x = x;
     let mut unit = 0;
@@ -310,18 +328,18 @@ pub(super) fn show_decimal(x: f64, units: &[&str]) -> String {
     format!("{} {}", (x * 1e6).round() / 1e6, units[unit])
 }
 
-/// A rate.
+/// Writes a rate.
 pub(super) fn show_rate(bytes_per_s: u64) -> String {
     show_decimal(bytes_per_s as f64, &["B/s", "kB/s", "MB/s", "GB/s", "TB/s"])
 }
 
-impl Kind {
-    /// Whether it is a number, so that somebody has to say where it is from.
+impl ValueKind {
+    /// Whether it is a number, which needs a source.
     pub fn is_number(&self) -> bool {
         !matches!(self, Self::Flag | Self::Word(_) | Self::Striping | Self::Cores(_))
     }
 
-    /// What it takes, in words: the range, and how it is written.
+    /// The allowed values in words: the range, and the form in which they are written.
     pub fn allowed(&self) -> String {
         const PJ: &[&str] = &["pJ", "nJ", "uJ", "mJ", "J"];
         const HZ: &[&str] = &["Hz", "kHz", "MHz", "GHz"];
@@ -385,7 +403,7 @@ impl Kind {
         }
     }
 
-    /// The same without its word.
+    /// The same kind without its word.
     fn or_less(&self) -> Self {
         match *self {
             Self::CountOrNone(min, max) => Self::Count(min, max),
@@ -397,14 +415,34 @@ impl Kind {
         }
     }
 
-    /// Reads a quantity.
+    /// Reads a quantity from a value.
     pub(super) fn read(&self, value: &Value) -> Result<Quantity, Wrong> {
-        let wrong = |what: &str| Wrong { what: what.to_owned(), allowed: self.allowed() };
-        let text = match value {
-            Value::Text(text) => Some(text.as_str()),
-            _ => None,
-        };
-        let word = |expected: &str| text.map(str::trim) == Some(expected);
+        let is_word = |word: &str| value.text().map(str::trim) == Some(word);
+        match *self {
+            Self::CountOrNone(..) | Self::TimeOrNone(..) if is_word("none") => Ok(Quantity::Nothing),
+            Self::SizeOr(word, ..) | Self::RateOr(word, ..) | Self::PowerOr(word, ..) if is_word(word) => {
+                Ok(Quantity::Nothing)
+            }
+            Self::CountOrNone(..) | Self::TimeOrNone(..) | Self::SizeOr(..) | Self::RateOr(..) | Self::PowerOr(..) => {
+                self.or_less().read(value).map_err(|w| Wrong { allowed: self.allowed(), ..w })
+            }
+            Self::List(..) | Self::Times(..) | Self::Counts(..) | Self::Cores(_) => self.read_list(value),
+            Self::Time(..)
+            | Self::Size(..)
+            | Self::Frequency(..)
+            | Self::Rate(..)
+            | Self::Energy(..)
+            | Self::EnergyPerByte(..)
+            | Self::Power(..) => self.read_with_unit(value),
+            Self::Count(..) | Self::Real(..) | Self::Share(..) | Self::Flag | Self::Word(_) | Self::Striping => {
+                self.read_plain(value)
+            }
+        }
+    }
+
+    /// Reads a number without a unit, a flag or a word.
+    fn read_plain(&self, value: &Value) -> Result<Quantity, Wrong> {
+        let wrong = |what: &str| self.wrong(what);
         match *self {
             Self::Count(min, max) => match value {
                 Value::Whole(n) => match u64::try_from(*n) {
@@ -414,49 +452,32 @@ impl Kind {
                 Value::Text(_) => Err(wrong("has a unit or is a text, where a plain count is meant")),
                 _ => Err(wrong("is no whole number")),
             },
-            Self::CountOrNone(..) | Self::TimeOrNone(..) if word("none") => Ok(Quantity::Nothing),
-            Self::SizeOr(expected, ..) | Self::RateOr(expected, ..) | Self::PowerOr(expected, ..) if word(expected) => {
-                Ok(Quantity::Nothing)
+            Self::Real(min, max) => {
+                let x = value.number().ok_or_else(|| wrong("is no plain number"))?;
+                self.in_range(x, min, max)
             }
-            Self::CountOrNone(..) | Self::TimeOrNone(..) | Self::SizeOr(..) | Self::RateOr(..) | Self::PowerOr(..) => {
-                self.or_less().read(value).map_err(|w| Wrong { allowed: self.allowed(), ..w })
-            }
-            Self::List(..) if word("none") => Ok(Quantity::List(Vec::new())),
-            Self::List(kind, n) => {
-                let all = match value {
-                    Value::List(all) if all.len() > n => return Err(wrong("has too many entries")),
-                    Value::List(all) => all.as_slice(),
-                    one => std::slice::from_ref(one),
-                };
-                let all: Result<Vec<_>, _> = all.iter().map(|one| kind.read(one)).collect();
-                all.map(Quantity::List).map_err(|w| Wrong { allowed: self.allowed(), ..w })
-            }
-            Self::Real(min, max) => match value {
-                Value::Whole(n) => in_range(*n as f64, min, max).ok_or_else(|| wrong("is out of range")),
-                Value::Real(x) => in_range(*x, min, max).ok_or_else(|| wrong("is out of range")),
-                _ => Err(wrong("is no plain number")),
-            },
             Self::Share(min, max) => {
-                let share = match value {
-                    Value::Whole(n) => *n as f64,
-                    Value::Real(x) => *x,
-                    Value::Text(text) => match in_units(text, &[("%", 1.0)]) {
-                        Some(percent) => percent / 100.0,
-                        None => return Err(wrong("is no share")),
-                    },
-                    _ => return Err(wrong("is no share")),
-                };
-                in_range(share, min, max).ok_or_else(|| wrong("is out of range"))
+                let percent = || Some(in_units(value.text()?, &[("%", 1.0)])? / 100.0);
+                let share = value.number().or_else(percent).ok_or_else(|| wrong("is no share"))?;
+                self.in_range(share, min, max)
             }
-            Self::Time(min, max) => self.time(value, min, max).map(Quantity::Time),
-            Self::Times(min, max) => match value {
-                Value::List(all) if all.is_empty() => Err(wrong("is empty")),
-                Value::List(all) => {
-                    let all: Result<Vec<Ps>, Wrong> = all.iter().map(|one| self.time(one, min, max)).collect();
-                    all.map(Quantity::Times)
-                }
-                one => self.time(one, min, max).map(|t| Quantity::Times(vec![t])),
+            Self::Flag => match value {
+                Value::Flag(flag) => Ok(Quantity::Flag(*flag)),
+                _ => Err(wrong("is neither true nor false")),
             },
+            Self::Word(words) => {
+                let found = words.iter().find(|word| value.text().map(str::trim) == Some(**word));
+                found.map(|word| Quantity::Word(word)).ok_or_else(|| wrong("is none of the words"))
+            }
+            Self::Striping => striping(value.text().unwrap_or("")).ok_or_else(|| wrong("is no striping order")),
+            _ => unreachable!("{self:?} is read elsewhere"),
+        }
+    }
+
+    /// Reads a number with a unit.
+    fn read_with_unit(&self, value: &Value) -> Result<Quantity, Wrong> {
+        match *self {
+            Self::Time(min, max) => self.time(value, min, max).map(Quantity::Time),
             Self::Size(min, max) => {
                 let bytes = self.number(value, "size", SIZES, |t| in_units(t, SIZES))?;
                 self.whole(bytes, min, max)
@@ -470,34 +491,49 @@ impl Kind {
                 self.whole(bytes_per_s.round(), min, max)
             }
             Self::Energy(min, max) => {
-                if let Some(watts) = text.and_then(watts) {
-                    return in_range(watts, 0.0, 1e3)
-                        .map(|_| Quantity::WattsWhile(watts))
-                        .ok_or_else(|| wrong("is out of range"));
+                if let Some(watts) = value.text().and_then(watts) {
+                    return self.in_range(watts, 0.0, 1e3).map(|_| Quantity::WattsWhile(watts));
                 }
                 let pj = self.number(value, "energy", ENERGIES, |t| in_units(t, ENERGIES))?;
-                in_range(pj, min, max).ok_or_else(|| wrong("is out of range"))
+                self.in_range(pj, min, max)
             }
             Self::EnergyPerByte(min, max) => {
                 let pj = self.number(value, "energy a byte", ENERGIES_PER_BYTE, |t| in_units(t, ENERGIES_PER_BYTE))?;
-                in_range(pj, min, max).ok_or_else(|| wrong("is out of range"))
+                self.in_range(pj, min, max)
             }
             Self::Power(min, max) => {
-                let uw = match text.and_then(watts) {
+                let uw = match value.text().and_then(watts) {
                     Some(watts) => watts * 1e6,
                     None => self.number(value, "power", POWERS, |t| in_units(t, POWERS))?,
                 };
-                in_range(uw, min, max).ok_or_else(|| wrong("is out of range"))
+                self.in_range(uw, min, max)
             }
-            Self::Flag => match value {
-                Value::Flag(flag) => Ok(Quantity::Flag(*flag)),
-                _ => Err(wrong("is neither true nor false")),
-            },
-            Self::Word(words) => match words.iter().find(|w| word(w)) {
-                Some(found) => Ok(Quantity::Word(found)),
-                None => Err(wrong("is none of the words")),
-            },
-            Self::Striping => striping(text.unwrap_or("")).ok_or_else(|| wrong("is no striping order")),
+            _ => unreachable!("{self:?} is read elsewhere"),
+        }
+    }
+
+    /// Reads a list of quantities.
+    fn read_list(&self, value: &Value) -> Result<Quantity, Wrong> {
+        let wrong = |what: &str| self.wrong(what);
+        match *self {
+            Self::List(..) if value.text().map(str::trim) == Some("none") => Ok(Quantity::List(Vec::new())),
+            Self::List(kind, n) => {
+                let all = match value {
+                    Value::List(all) if all.len() > n => return Err(wrong("has too many entries")),
+                    Value::List(all) => all.as_slice(),
+                    one => std::slice::from_ref(one),
+                };
+                let all: Result<Vec<_>, _> = all.iter().map(|one| kind.read(one)).collect();
+                all.map(Quantity::List).map_err(|w| Wrong { allowed: self.allowed(), ..w })
+            }
+            Self::Times(min, max) => {
+                let all = match value {
+                    Value::List(all) if all.is_empty() => return Err(wrong("is empty")),
+                    Value::List(all) => all.as_slice(),
+                    one => std::slice::from_ref(one),
+                };
+                all.iter().map(|one| self.time(one, min, max)).collect::<Result<_, _>>().map(Quantity::Times)
+            }
             Self::Counts(n, min, max) => {
                 let all = entries(value, n).ok_or_else(|| wrong("is not a list of that length"))?;
                 let counts = all.iter().map(|one| match Self::Count(min, max).read(one) {
@@ -515,7 +551,16 @@ impl Kind {
                 });
                 cores.collect::<Result<_, _>>().map(Quantity::Counts)
             }
+            _ => unreachable!("{self:?} is read elsewhere"),
         }
+    }
+
+    fn wrong(&self, what: &str) -> Wrong {
+        Wrong { what: what.to_owned(), allowed: self.allowed() }
+    }
+
+    fn in_range(&self, x: f64, min: f64, max: f64) -> Result<Quantity, Wrong> {
+        if (min..=max).contains(&x) { Ok(Quantity::Real(x)) } else { Err(self.wrong("is out of range")) }
     }
 
     fn time(&self, value: &Value, min: Ps, max: Ps) -> Result<Ps, Wrong> {
@@ -523,12 +568,12 @@ impl Kind {
         if (min.0 as f64..=max.0 as f64).contains(&ps.round()) {
             Ok(Ps(ps.round() as u64))
         } else {
-            Err(Wrong { what: "is out of range".to_owned(), allowed: self.allowed() })
+            Err(self.wrong("is out of range"))
         }
     }
 
-    /// A number with a unit, by `read`; otherwise whether it lacks its unit, has another quantity's, or is nothing at
-    /// all.
+    /// Reads a number with a unit by `read`; the error says whether it lacks a unit, has another quantity's, or is no
+    /// number.
     fn number(
         &self,
         value: &Value,
@@ -553,19 +598,14 @@ impl Kind {
     }
 
     fn whole(&self, x: f64, min: u64, max: u64) -> Result<Quantity, Wrong> {
-        let wrong = |what: &str| Err(Wrong { what: what.to_owned(), allowed: self.allowed() });
         if !(min as f64..=max as f64).contains(&x) {
-            return wrong("is out of range");
+            return Err(self.wrong("is out of range"));
         }
         if x.fract() != 0.0 {
-            return wrong("is no whole number of bytes");
+            return Err(self.wrong("is no whole number of bytes"));
         }
         Ok(Quantity::Whole(x as u64))
     }
-}
-
-fn in_range(x: f64, min: f64, max: f64) -> Option<Quantity> {
-    (min..=max).contains(&x).then_some(Quantity::Real(x))
 }
 
 fn entries(value: &Value, n: usize) -> Option<&[Value]> {

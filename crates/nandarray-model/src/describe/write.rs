@@ -1,4 +1,4 @@
-//! A description in writing: TOML that says all of it, with every source; JSON for programs.
+//! Writes descriptions: complete TOML with every source, and JSON for programs.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,12 +7,12 @@ use serde_json::{Map, Value as Json, json};
 
 use super::keys::KEYS;
 use super::problem::Invalid;
-use super::sheet::{Entry, Sheet};
+use super::sheet::{Sheet, SheetEntry};
 use super::value::Value;
 
 impl Sheet {
-    /// The whole description as one text that needs no other: what is said most often of a section is its source, what
-    /// is not stands in its `sources`.
+    /// The whole description as one text without a base: the most frequent source of a section is its `source`, the
+    /// others stand in its `sources`.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         let quoted = |t: &str| Value::Text(t.to_owned()).to_string();
@@ -35,11 +35,11 @@ impl Sheet {
         text
     }
 
-    /// For programs: what is written with its sources (`values`), the numbers in the simulation's units (`resolved`:
-    /// times in ps, energies in pJ, powers in uW) and what follows from them (`effective`).
+    /// The description for programs: values as written with their sources (`values`), numbers in the simulation's units
+    /// (`resolved`: times in ps, energies in pJ, powers in uW) and derived figures (`effective`).
     ///
     /// # Errors
-    /// If the description is none.
+    /// If the description is invalid.
     pub fn to_json(&self) -> Result<Json, Invalid> {
         let description = self.description()?;
         let mut values = Map::new();
@@ -60,8 +60,8 @@ impl Sheet {
         }))
     }
 
-    /// Sections in their order, each with its keys that have a value.
-    fn sections(&self) -> Vec<(&'static str, Vec<(&'static str, &Entry)>)> {
+    /// Sections in order, each with its keys that have a value.
+    fn sections(&self) -> Vec<(&'static str, Vec<(&'static str, &SheetEntry)>)> {
         let mut sections: Vec<(&'static str, Vec<_>)> = Vec::new();
         for (key, entry) in self.entries() {
             match sections.last_mut() {
@@ -73,7 +73,7 @@ impl Sheet {
     }
 }
 
-/// All keys for programs: what each takes and means.
+/// All keys for programs: allowed values and meaning of each.
 pub fn keys_json() -> Json {
     let all = KEYS.iter().map(|k| {
         json!({"key": k.path, "meaning": k.meaning, "allowed": k.kind.allowed(), "bound": k.bound,
@@ -82,8 +82,8 @@ pub fn keys_json() -> Json {
     Json::Array(all.collect())
 }
 
-/// The source that most entries have; of those equally often, the first in alphabet.
-fn usual_source<'a>(entries: &[(&str, &'a Entry)]) -> &'a str {
+/// The most frequent source; among equals, the first in alphabetical order.
+fn usual_source<'a>(entries: &[(&str, &'a SheetEntry)]) -> &'a str {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, entry) in entries {
         *counts.entry(&entry.source).or_default() += 1;

@@ -1,43 +1,43 @@
-//! What the flash did: counts, bytes, busy time, energy; and that it all adds up.
+//! Account of the flash: counts, bytes, busy time, energy; and the check that they add up.
 
-use super::operation::{Cause, Op, Operation, Outcome};
+use super::operation::{FlashOp, OpCause, OpKind, OpOutcome};
 use crate::describe::Energy;
 use nandarray_sim::Ps;
 
-/// By cause, in the order of [`Cause::ALL`].
-pub type ByCause<T> = [T; 4];
+/// By cause, in the order of [`OpCause::ALL`].
+pub type PerCause<T> = [T; 4];
 
-/// What is counted while it happens.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct FlashCounts {
     /// Operations taken.
     pub submitted: u64,
-    /// Operations ended, by kind ([`Op`]) and cause.
-    pub ended: [ByCause<u64>; 3],
+    /// Operations ended, by kind ([`OpKind`]) and cause.
+    pub ended: [PerCause<u64>; 3],
     /// Pages sensed, retries included.
-    pub senses: ByCause<u64>,
+    pub senses: PerCause<u64>,
     /// Pages programmed.
-    pub programs: ByCause<u64>,
+    pub programs: PerCause<u64>,
     /// Blocks erased.
-    pub erases: ByCause<u64>,
+    pub erases: PerCause<u64>,
     /// Commands that sensed, whatever number of planes took part; for whom the first of their pages was.
-    pub sense_commands: ByCause<u64>,
+    pub sense_commands: PerCause<u64>,
     /// ... that programmed.
-    pub program_commands: ByCause<u64>,
+    pub program_commands: PerCause<u64>,
     /// ... that erased.
-    pub erase_commands: ByCause<u64>,
+    pub erase_commands: PerCause<u64>,
     /// Bytes asked for and delivered, by reads; what retries deliver again is not in it.
-    pub read_bytes: ByCause<u64>,
+    pub read_bytes: PerCause<u64>,
     /// Bytes brought by programs.
-    pub program_bytes: ByCause<u64>,
+    pub program_bytes: PerCause<u64>,
     /// Bytes that sensed pages had to send, spare ones and retries included.
-    pub sensed_bus_bytes: ByCause<u64>,
+    pub sensed_bus_bytes: PerCause<u64>,
     /// Bytes that left dies over their channel.
-    pub out_bus_bytes: ByCause<u64>,
+    pub out_bus_bytes: PerCause<u64>,
     /// Bytes that came to dies over their channel.
-    pub in_bus_bytes: ByCause<u64>,
+    pub in_bus_bytes: PerCause<u64>,
     /// Code words decoded.
-    pub codewords: ByCause<u64>,
+    pub codewords: PerCause<u64>,
     /// Commands for more than one plane.
     pub multi_plane: u64,
     /// Cache reads.
@@ -50,7 +50,7 @@ pub struct Counts {
     pub program_suspends: u64,
     /// Erases interrupted.
     pub erase_suspends: u64,
-    /// What was interrupted and went on.
+    /// Suspended operations that were resumed.
     pub resumes: u64,
     /// Pages sensed again.
     pub retries: u64,
@@ -113,8 +113,8 @@ pub struct FlashEnergy {
     pub ecc_pj: f64,
     /// Dies that rest.
     pub idle_pj: f64,
-    /// What was done for each cause: everything but what resting takes.
-    pub by_cause_pj: ByCause<f64>,
+    /// Energy of the operations of each cause; all but the energy of idle parts.
+    pub by_cause_pj: PerCause<f64>,
 }
 
 impl FlashEnergy {
@@ -126,11 +126,11 @@ impl FlashEnergy {
 
 /// Everything, at a moment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Account {
-    /// How long it went.
+pub struct FlashAccount {
+    /// Elapsed time.
     pub elapsed: Ps,
     /// Counts.
-    pub counts: Counts,
+    pub counts: FlashCounts,
     /// Operations taken and not ended.
     pub in_flight: u64,
     /// Busy time of channels.
@@ -141,7 +141,7 @@ pub struct Account {
     pub energy: FlashEnergy,
 }
 
-/// What does not add up.
+/// A part of the account that does not add up.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Imbalance {
     /// An operation was lost or invented.
@@ -171,7 +171,7 @@ pub enum Imbalance {
         what: &'static str,
         /// Which.
         number: usize,
-        /// How long.
+        /// Its busy time.
         busy: Ps,
         /// Of how long.
         elapsed: Ps,
@@ -186,32 +186,33 @@ pub enum Imbalance {
     },
 }
 
-impl Counts {
+impl FlashCounts {
     pub(super) fn took(&mut self) {
         self.submitted += 1;
     }
 
-    pub(super) fn ended(&mut self, operation: &Operation, outcome: Outcome) {
+    pub(super) fn ended(&mut self, operation: &FlashOp, outcome: OpOutcome) {
         let cause = operation.cause as usize;
         self.ended[operation.op as usize][cause] += 1;
+        debug_assert!(self.ended.iter().flatten().sum::<u64>() <= self.submitted, "{operation:?} ended twice");
         match operation.op {
-            Op::Read => self.read_bytes[cause] += u64::from(operation.bytes),
-            Op::Program => self.program_bytes[cause] += u64::from(operation.bytes),
-            Op::Erase => {}
+            OpKind::Read => self.read_bytes[cause] += u64::from(operation.bytes),
+            OpKind::Program => self.program_bytes[cause] += u64::from(operation.bytes),
+            OpKind::Erase => {}
         }
         match outcome {
-            Outcome::Done => {}
-            Outcome::Uncorrectable => self.uncorrectable += 1,
-            Outcome::Failed => self.failed += 1,
+            OpOutcome::Done => {}
+            OpOutcome::Uncorrectable => self.uncorrectable += 1,
+            OpOutcome::Failed => self.failed += 1,
         }
     }
 
     /// Energy of what was counted, and of `idle` die time.
     pub(super) fn energy(&self, of: &Energy, idle: Ps) -> FlashEnergy {
         let mut energy = FlashEnergy::default();
-        for cause in Cause::ALL {
+        for cause in OpCause::ALL {
             let i = cause as usize;
-            let took = |n: ByCause<u64>, each_pj: f64, commands: ByCause<u64>, command_pj: f64| {
+            let took = |n: PerCause<u64>, each_pj: f64, commands: PerCause<u64>, command_pj: f64| {
                 n[i] as f64 * each_pj + commands[i] as f64 * command_pj
             };
             let sense_pj = took(self.senses, of.read_pj, self.sense_commands, of.read_command_pj);
@@ -232,7 +233,7 @@ impl Counts {
     }
 }
 
-impl Account {
+impl FlashAccount {
     /// That nothing was lost, invented, or busy for longer than it existed.
     pub fn check(&self) -> Result<(), Imbalance> {
         let counts = &self.counts;

@@ -1,29 +1,29 @@
-//! The back end: takes operations, tells when they end.
+//! The back end: takes operations, reports when they end.
 //!
-//! Whoever runs the clock calls [`Backend::submit`] and, for every event that it asked for, [`Backend::handle`].
+//! The owner of the clock calls [`Backend::submit`] and, for every event that the back end pushed, [`Backend::handle`].
 //! Operations submitted at one moment are all seen before any of them is begun, so they may join one command.
 //!
-//! A read takes two events: cells sensed, data gone. The bus needs no event of its own while nobody waits for it; and
-//! what follows a command on it is decided together with the command, so a die may start up to a few commands (290 ns
-//! each) earlier than it could have been overtaken.
+//! A read takes two events: cells sensed, data gone. The bus needs no event of its own while no die waits for it; and
+//! the next use of the bus is decided together with a command, so a die may start up to a few commands (290 ns each)
+//! earlier than it could have been overtaken.
 //!
-//! Who asks keeps order where cells need it: a page is not read before its program ended. What the back end keeps
-//! itself: programs of a block stay in their order, an erase waits for what was asked of its block before.
+//! The caller does not read a page before its program has ended. The back end keeps the rest of the order that cells
+//! need: programs of a block stay in their order, an erase waits for earlier operations on its block.
 
-use super::account::{Account, BusTime, Counts, DieTime, Imbalance};
+use super::account::{BusTime, DieTime, FlashAccount, FlashCounts, Imbalance};
 use super::cells::{Cells, NandCells};
 use super::channel::{Channel, Use};
 use super::die::{Array, Die, Wish};
-use super::operation::{Ended, Op, Operation, Outcome};
+use super::operation::{FlashOp, OpEnded, OpKind, OpOutcome};
 use super::policy::{self, Grant};
-use super::slab::{CLASSES, Class, List, NONE, Slab};
+use super::slab::{CLASSES, NONE, OpClass, Slab, SlotList};
 use super::times::Times;
 use crate::describe::{Description, Energy, FlashGeometry, Scheduling};
-use crate::spans::{Span, Spans, Track};
+use crate::spans::{DeviceSpan, DeviceSpanSink, Track};
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
-/// What the back end waits for.
+/// An event of the back end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlashEvent {
     /// Operations were submitted to a channel whose bus is free.
@@ -47,16 +47,16 @@ pub struct Backend {
     pub(super) times: Times,
     pub(super) slab: Slab,
     /// Queues by die, plane, class.
-    pub(super) queues: Vec<List>,
+    pub(super) queues: Vec<SlotList>,
     pub(super) dies: Vec<Die>,
     pub(super) channels: Vec<Channel>,
     pub(super) cells: Box<dyn Cells>,
-    pub(super) counts: Counts,
+    pub(super) counts: FlashCounts,
     dies_per_channel: u32,
     t_ecc_decode: Ps,
     energy: Energy,
     seq: u64,
-    spans: Option<Box<dyn Spans>>,
+    spans: Option<Box<dyn DeviceSpanSink>>,
 }
 
 impl Backend {
@@ -64,7 +64,7 @@ impl Backend {
     ///
     /// # Panics
     /// If a channel has more than 128 dies, or the description has no times.
-    pub fn new(description: &Description, seed: u64, spans: Option<Box<dyn Spans>>) -> Self {
+    pub fn new(description: &Description, seed: u64, spans: Option<Box<dyn DeviceSpanSink>>) -> Self {
         Self::with_cells(description, Box::new(NandCells::new(description, seed)), spans)
     }
 
@@ -72,7 +72,11 @@ impl Backend {
     ///
     /// # Panics
     /// As [`Backend::new`].
-    pub fn with_cells(description: &Description, cells: Box<dyn Cells>, spans: Option<Box<dyn Spans>>) -> Self {
+    pub fn with_cells(
+        description: &Description,
+        cells: Box<dyn Cells>,
+        spans: Option<Box<dyn DeviceSpanSink>>,
+    ) -> Self {
         let geometry = description.geometry;
         let dies_per_channel = geometry.ways * geometry.dies;
         assert!(dies_per_channel <= 128, "{dies_per_channel} dies on a channel, 128 are modelled");
@@ -82,11 +86,11 @@ impl Backend {
             scheduling: description.controller.scheduling,
             times: Times::new(description),
             slab: Slab::default(),
-            queues: vec![List::EMPTY; geometry.planes_total() as usize * CLASSES],
+            queues: vec![SlotList::EMPTY; geometry.planes_total() as usize * CLASSES],
             dies: (0..dies).map(|d| Die::new(geometry.channel_of(d), geometry.chip_of(d))).collect(),
             channels: vec![Channel::new(); geometry.channels as usize],
             cells,
-            counts: Counts::default(),
+            counts: FlashCounts::default(),
             dies_per_channel,
             t_ecc_decode: description.reliability.t_ecc_decode,
             energy: description.energy,
@@ -99,7 +103,7 @@ impl Backend {
     ///
     /// # Panics
     /// If its place is not one of the device.
-    pub fn submit<E: Copy + From<FlashEvent>>(&mut self, now: Ps, operation: Operation, events: &mut Events<E>) {
+    pub fn submit<E: Copy + From<FlashEvent>>(&mut self, now: Ps, operation: FlashOp, events: &mut Events<E>) {
         let place = operation.place;
         let g = &self.geometry;
         assert!(
@@ -140,11 +144,12 @@ impl Backend {
         now: Ps,
         event: FlashEvent,
         events: &mut Events<E>,
-        ended: &mut Vec<Ended>,
+        ended: &mut Vec<OpEnded>,
     ) {
         match event {
             FlashEvent::BusFree(c) => {
                 let channel = &mut self.channels[c as usize];
+                assert!(channel.pending && channel.free_at <= now, "bus {c} is taken until {}", channel.free_at);
                 channel.pending = false;
                 let leaving = std::mem::replace(&mut channel.leaving, NONE);
                 if leaving != NONE {
@@ -162,7 +167,8 @@ impl Backend {
                 self.poke(d, now, events);
             }
             FlashEvent::Kick(c) => {
-                self.channels[c as usize].kicked = false;
+                let kicked = std::mem::replace(&mut self.channels[c as usize].kicked, false);
+                assert!(kicked, "bus {c} was not kicked");
                 self.grant(c, now, events);
             }
             FlashEvent::CacheReady(d) => {
@@ -187,7 +193,7 @@ impl Backend {
         die.mask == 0 && die.rests()
     }
 
-    /// How many operations wait for a die, besides those that it works on.
+    /// Number of operations that wait for a die, without those that it executes.
     pub fn queued(&self, die: u32) -> u32 {
         self.dies[die as usize].queued()
     }
@@ -207,13 +213,13 @@ impl Backend {
         self.cells.is_factory_bad(die, plane, block)
     }
 
-    /// What was counted so far.
-    pub fn counts(&self) -> &Counts {
+    /// The counts so far.
+    pub fn counts(&self) -> &FlashCounts {
         &self.counts
     }
 
     /// The account at a moment, which is not before the last event.
-    pub fn account(&self, elapsed: Ps) -> Account {
+    pub fn account(&self, elapsed: Ps) -> FlashAccount {
         let channels = self.channels.iter().map(|c| {
             let [command, data_in, data_out] = c.busy_until(elapsed);
             BusTime { command, data_in, data_out }
@@ -233,7 +239,7 @@ impl Backend {
             })
             .collect();
         let idle = dies.iter().map(|t| elapsed.since(t.total())).sum();
-        Account {
+        FlashAccount {
             elapsed,
             counts: self.counts,
             in_flight: self.in_flight(),
@@ -243,7 +249,7 @@ impl Backend {
         }
     }
 
-    /// That everything adds up ([`Account::check`]).
+    /// That everything adds up ([`FlashAccount::check`]).
     pub fn check(&self, elapsed: Ps) -> Result<(), Imbalance> {
         self.account(elapsed).check()
     }
@@ -259,13 +265,13 @@ impl Backend {
         (die as usize * self.geometry.planes as usize + plane as usize) * CLASSES + class
     }
 
-    /// The class that an operation waits in. Programs of one block stay in one queue, whoever asks for them: pages of a
+    /// The class that an operation waits in. Programs of one block stay in one queue, whatever their causes: pages of a
     /// block are programmed in order.
-    fn class_of(&self, operation: &Operation) -> Class {
-        let class = Class::of(operation.op, operation.cause);
+    fn class_of(&self, operation: &FlashOp) -> OpClass {
+        let class = OpClass::of(operation.op, operation.cause);
         let other = match class {
-            Class::ProgramFront => Class::ProgramBack,
-            Class::ProgramBack => Class::ProgramFront,
+            OpClass::ProgramFront => OpClass::ProgramBack,
+            OpClass::ProgramBack => OpClass::ProgramFront,
             _ => return class,
         };
         let place = operation.place;
@@ -330,7 +336,7 @@ impl Backend {
         }
     }
 
-    /// Grants the bus, if it is free, until it is taken by data or nobody wants it.
+    /// Grants the bus, if it is free, until data takes it or no die wants it.
     fn grant<E: Copy + From<FlashEvent>>(&mut self, c: u32, now: Ps, events: &mut Events<E>) {
         let compat = self.scheduling == Scheduling::MqsimCompat;
         let channel = &mut self.channels[c as usize];
@@ -384,6 +390,7 @@ impl Backend {
         let channel = &mut self.channels[c as usize];
         let i = self.slab.pop_front(&mut channel.out[list]).expect("data waits");
         let slot = &self.slab[i];
+        assert!(slot.op == OpKind::Read && channel.leaving == NONE, "bus {c} has two transfers");
         let t = self.times.transfer(self.times.bus_bytes(slot.bytes));
         let end = start + self.times.t_data_out_command + t;
         let channel = &mut self.channels[c as usize];
@@ -398,7 +405,7 @@ impl Backend {
         i: u32,
         now: Ps,
         events: &mut Events<E>,
-        ended: &mut Vec<Ended>,
+        ended: &mut Vec<OpEnded>,
     ) {
         let slot = self.slab[i];
         let d = slot.place.die;
@@ -407,10 +414,13 @@ impl Backend {
         self.counts.out_bus_bytes[cause] += bus_bytes;
         let die = &mut self.dies[d as usize];
         if slot.cached {
+            assert!(die.cache_left > 0, "more data left die {d} than its cache register held");
             die.cache_left -= 1;
         } else {
+            assert!(die.left > 0, "more data left die {d} than its page register held");
             die.left -= 1;
             if die.left == 0 {
+                assert_eq!(die.array, Array::Holding, "die {d}");
                 die.array = Array::Idle;
                 die.group = NONE;
             }
@@ -432,9 +442,16 @@ impl Backend {
     }
 
     /// A read's data is decoded: it has ended, or it is sensed again.
-    fn decoded<E: Copy + From<FlashEvent>>(&mut self, i: u32, now: Ps, events: &mut Events<E>, ended: &mut Vec<Ended>) {
+    fn decoded<E: Copy + From<FlashEvent>>(
+        &mut self,
+        i: u32,
+        now: Ps,
+        events: &mut Events<E>,
+        ended: &mut Vec<OpEnded>,
+    ) {
         let slot = &mut self.slab[i];
         let d = slot.place.die;
+        assert_eq!(slot.op, OpKind::Read, "data of {:?}", slot.place);
         if slot.retries < slot.retries_needed {
             slot.retries += 1;
             slot.cached = false;
@@ -444,34 +461,34 @@ impl Backend {
             self.slab.push_front(&mut self.queues[queue], i);
             self.dies[d as usize].came(class);
         } else {
-            let outcome = if slot.lost { Outcome::Uncorrectable } else { Outcome::Done };
+            let outcome = if slot.lost { OpOutcome::Uncorrectable } else { OpOutcome::Done };
             self.end(i, outcome, ended);
         }
         self.refresh(d, now, events);
     }
 
     /// An operation has ended.
-    pub(super) fn end(&mut self, i: u32, outcome: Outcome, ended: &mut Vec<Ended>) {
+    pub(super) fn end(&mut self, i: u32, outcome: OpOutcome, ended: &mut Vec<OpEnded>) {
         let slot = &self.slab[i];
         let operation =
-            Operation { op: slot.op, cause: slot.cause, place: slot.place, bytes: slot.bytes, token: slot.token };
+            FlashOp { op: slot.op, cause: slot.cause, place: slot.place, bytes: slot.bytes, token: slot.token };
         self.counts.ended(&operation, outcome);
-        let Operation { op, place, token, .. } = operation;
-        ended.push(Ended { token, op, place, outcome });
+        let FlashOp { op, place, token, .. } = operation;
+        ended.push(OpEnded { token, op, place, outcome });
         self.slab.give_back(i);
     }
 
-    /// Tells whoever wants to know that a track was busy for an operation.
+    /// Reports to the trace, if there is one, that a track was busy for an operation.
     pub(super) fn span(&mut self, track: Track, what: &'static str, start: Ps, end: Ps, i: u32) {
         if let Some(spans) = &mut self.spans {
             let slot = &self.slab[i];
             let detail = match slot.op {
-                Op::Erase => u64::from(slot.place.block),
-                Op::Read | Op::Program => {
+                OpKind::Erase => u64::from(slot.place.block),
+                OpKind::Read | OpKind::Program => {
                     u64::from(slot.place.block) * u64::from(self.geometry.pages) + u64::from(slot.place.page)
                 }
             };
-            spans.span(Span { track, start, end, what, cause: slot.cause, detail });
+            spans.span(DeviceSpan { track, start, end, what, cause: slot.cause, detail });
         }
     }
 }

@@ -1,13 +1,13 @@
-//! How long the cells take and whether they fail: the trait behind which every die stands, and cells as described.
+//! Cells: the trait that gives the times of a die's cells and their failures, and cells as a description has them.
 //!
 //! Faults (`fault`) are wrappers of this trait; the back end knows no others.
 
-use super::operation::Place;
+use super::operation::PageAddress;
 use super::reliability::{Failures, is_factory_bad};
 use crate::describe::{Cell, Description, FlashGeometry};
 use nandarray_sim::Ps;
 
-/// How a page that was sensed turns out.
+/// Result of sensing a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Sensings that fail, each followed by another one.
@@ -24,20 +24,20 @@ impl Verdict {
 /// Cells: time and failures.
 pub trait Cells: Send {
     /// Sensing a page; `retry` is 0 for the first time.
-    fn t_sense(&mut self, now: Ps, place: Place, retry: u8) -> Ps;
+    fn t_sense(&mut self, now: Ps, place: PageAddress, retry: u8) -> Ps;
     /// Programming a page, or the word line it begins.
-    fn t_program(&mut self, now: Ps, place: Place) -> Ps;
+    fn t_program(&mut self, now: Ps, place: PageAddress) -> Ps;
     /// Erasing a block.
-    fn t_erase(&mut self, now: Ps, place: Place) -> Ps;
+    fn t_erase(&mut self, now: Ps, place: PageAddress) -> Ps;
     /// How `bytes` of a page turn out; asked once a read.
-    fn read(&mut self, now: Ps, place: Place, bytes: u32) -> Verdict;
+    fn read(&mut self, now: Ps, place: PageAddress, bytes: u32) -> Verdict;
     /// Whether a page was programmed.
-    fn programmed(&mut self, now: Ps, place: Place) -> bool;
+    fn programmed(&mut self, now: Ps, place: PageAddress) -> bool;
     /// Whether a block was erased.
-    fn erased(&mut self, now: Ps, place: Place) -> bool;
+    fn erased(&mut self, now: Ps, place: PageAddress) -> bool;
     /// Whether a block was bad when made.
     fn is_factory_bad(&self, die: u32, plane: u32, block: u32) -> bool;
-    /// Code words in so many bytes; 0 without error correction.
+    /// Code words in this number of bytes; 0 without error correction.
     fn codewords(&self, bytes: u32) -> u32;
 }
 
@@ -76,13 +76,13 @@ impl NandCells {
         }
     }
 
-    fn block_index(&self, place: Place) -> usize {
+    fn block_index(&self, place: PageAddress) -> usize {
         let plane = place.die as usize * self.geometry.planes as usize + usize::from(place.plane);
         plane * self.geometry.blocks as usize + place.block as usize
     }
 }
 
-/// Which of its word line's pages a page is, 0 for LSB: which of the times by kind of page holds for it.
+/// The kind of a page within its word line, 0 for LSB, by which times are chosen.
 ///
 /// Pages of a word line that is programmed at once follow each other. Otherwise the order of TLC pages is the one of
 /// MQSim, SimpleSSD and FEMU (Yaakobi et al., ICNC 2012): eight pages to begin with, then LSB, CSB, MSB in pairs. QLC
@@ -107,20 +107,20 @@ pub fn kind_of_page(cell: Cell, one_shot: bool, page: u16) -> usize {
 }
 
 impl Cells for NandCells {
-    fn t_sense(&mut self, _now: Ps, place: Place, retry: u8) -> Ps {
+    fn t_sense(&mut self, _now: Ps, place: PageAddress, retry: u8) -> Ps {
         let t = self.t_read[kind_of_page(self.cell, self.one_shot, place.page)];
         if retry == 0 { t } else { t + self.t_read_retry }
     }
 
-    fn t_program(&mut self, _now: Ps, place: Place) -> Ps {
+    fn t_program(&mut self, _now: Ps, place: PageAddress) -> Ps {
         self.t_program[if self.one_shot { 0 } else { kind_of_page(self.cell, false, place.page) }]
     }
 
-    fn t_erase(&mut self, _now: Ps, _place: Place) -> Ps {
+    fn t_erase(&mut self, _now: Ps, _place: PageAddress) -> Ps {
         self.t_erase
     }
 
-    fn read(&mut self, _now: Ps, place: Place, bytes: u32) -> Verdict {
+    fn read(&mut self, _now: Ps, place: PageAddress, bytes: u32) -> Verdict {
         let block = self.block_index(place);
         match self.failures.read(block, bytes) {
             Some(retries) => Verdict { retries, lost: false },
@@ -128,18 +128,18 @@ impl Cells for NandCells {
         }
     }
 
-    fn programmed(&mut self, _now: Ps, _place: Place) -> bool {
+    fn programmed(&mut self, _now: Ps, _place: PageAddress) -> bool {
         !self.failures.grows_bad()
     }
 
-    fn erased(&mut self, _now: Ps, place: Place) -> bool {
+    fn erased(&mut self, _now: Ps, place: PageAddress) -> bool {
         let block = self.block_index(place);
         let lasts = self.failures.erased(block);
         lasts && !self.failures.grows_bad()
     }
 
     fn is_factory_bad(&self, die: u32, plane: u32, block: u32) -> bool {
-        let place = Place { die, block, page: 0, plane: plane as u16 };
+        let place = PageAddress { die, block, page: 0, plane: plane as u16 };
         is_factory_bad(self.seed, self.factory_bad_ppm, self.block_index(place) as u64)
     }
 

@@ -1,9 +1,9 @@
-//! What a channel's bus is doing, and who waits for it.
+//! A channel's bus: its use at the moment, and the dies that wait for it.
 
-use super::slab::{List, NONE};
+use super::slab::{NONE, SlotList};
 use nandarray_sim::Ps;
 
-/// What the bus is used for.
+/// Use of the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     /// Command and address cycles.
@@ -29,16 +29,16 @@ pub(super) struct Channel {
     pub(super) short: u128,
     /// Dies that wait with a page to be programmed.
     pub(super) long: u128,
-    /// Whose turn it is, of dies or, in `policy::mqsim_compat`, of chips.
+    /// Next in turn: a die or, in `policy::mqsim_compat`, a chip.
     pub(super) turn: u32,
-    /// Whose turn it is to be given a page.
+    /// Die that is next in turn for a page to program.
     pub(super) program_turn: u32,
     /// Reads that left while a program waited.
     pub(super) programs_passed: u32,
     /// Reads that left while one of the background waited.
     pub(super) back_passed: u32,
     /// Reads whose data waits for the bus: of the map, of the host, of the background.
-    pub(super) out: [List; 3],
+    pub(super) out: [SlotList; 3],
     /// Until when the channel's decoder is taken.
     pub(super) decoder_free: Ps,
     pub(super) busy_command: Ps,
@@ -60,7 +60,7 @@ impl Channel {
             program_turn: 0,
             programs_passed: 0,
             back_passed: 0,
-            out: [List::EMPTY; 3],
+            out: [SlotList::EMPTY; 3],
             decoder_free: Ps::ZERO,
             busy_command: Ps::ZERO,
             busy_in: Ps::ZERO,
@@ -81,7 +81,7 @@ impl Channel {
 
     /// Takes the bus.
     pub(super) fn occupy(&mut self, what: Use, start: Ps, end: Ps) {
-        debug_assert!(start >= self.free_at, "the bus is taken until {}", self.free_at);
+        assert!(start >= self.free_at && end >= start, "the bus is taken until {}", self.free_at);
         let t = end - start;
         match what {
             Use::Command => self.busy_command += t,

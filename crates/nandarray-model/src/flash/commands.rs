@@ -1,23 +1,23 @@
-//! What a die wants of the bus, what a grant of the bus does to it, what follows when its array is done.
+//! Commands of a die: its requests for the bus, the effect of a grant, the next step when its array is done.
 //!
 //! A cache read is decided when cells have been sensed: a read that comes later waits until that data has left, as it
-//! would without a cache register. A page that was loaded by a cache program stays in its register while what runs is
-//! interrupted.
+//! would without a cache register. A page that was loaded by a cache program stays in its register while the program
+//! before it is suspended.
 
 use super::backend::{Backend, FlashEvent};
 use super::channel::Use;
 use super::die::{Array, Paused, Wish};
-use super::gather::Gathered;
-use super::operation::{Ended, Op, Outcome};
+use super::gather::CommandOps;
+use super::operation::{OpEnded, OpKind, OpOutcome};
 use super::policy;
-use super::slab::{Class, ERASES, FRONT_READS, NONE, PROGRAMS, READS};
+use super::slab::{ERASES, FRONT_READS, NONE, OpClass, PROGRAMS, READS};
 use crate::describe::Scheduling;
 use crate::spans::Track;
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
 impl Backend {
-    /// What a die would do with the bus.
+    /// The command that a die would send if it got the bus.
     pub(super) fn wish(&self, d: u32, now: Ps) -> Wish {
         let die = &self.dies[d as usize];
         match die.array {
@@ -104,7 +104,7 @@ impl Backend {
 
     fn read<E: Copy + From<FlashEvent>>(&mut self, d: u32, cache: bool, t: Ps, events: &mut Events<E>) {
         let mask = if self.dies[d as usize].paused.is_some() { FRONT_READS } else { READS };
-        let Gathered { group, planes, .. } = self.gather(d, mask, t).expect("a read waits");
+        let CommandOps { group, planes, .. } = self.gather(d, mask, t).expect("a read waits");
         let t_command = self.times.t_read_command + self.times.t_read_further_plane * u64::from(planes - 1);
         let start = self.take_bus(d, Use::Command, "read command", t, t_command, group);
         let mut t_sense = Ps::ZERO;
@@ -115,8 +115,10 @@ impl Backend {
             i = slot.next;
         }
         let die = &mut self.dies[d as usize];
+        assert_eq!(die.array, if cache { Array::Holding } else { Array::Idle }, "a read of die {d}");
         let mut end = start + t_sense + self.times.t_ready;
         if cache {
+            assert!(die.cache_left == 0 && die.group != NONE, "the cache register of die {d} holds data");
             let ready = start + self.times.t_cache_read_busy.expect("a die that reads through its cache");
             end += ready - start;
             die.cache_group = die.group;
@@ -132,7 +134,7 @@ impl Backend {
     }
 
     fn program<E: Copy + From<FlashEvent>>(&mut self, d: u32, cache: bool, t: Ps, events: &mut Events<E>) {
-        let Gathered { group, planes, pages } = self.gather(d, PROGRAMS, t).expect("a program waits");
+        let CommandOps { group, planes, pages } = self.gather(d, PROGRAMS, t).expect("a program waits");
         let mut t_bus = self.times.t_program_command + self.times.t_program_further_plane * u64::from(planes - 1);
         let mut i = group;
         while i != NONE {
@@ -149,6 +151,7 @@ impl Backend {
         if cache {
             self.counts.cache_programs += 1;
             let die = &mut self.dies[d as usize];
+            assert!(die.array == Array::Programming && die.loaded == NONE, "die {d} has a page loaded");
             die.loaded = group;
             die.loaded_at = end;
         } else {
@@ -168,7 +171,7 @@ impl Backend {
     }
 
     fn erase<E: Copy + From<FlashEvent>>(&mut self, d: u32, t: Ps, events: &mut Events<E>) {
-        let Gathered { group, planes, .. } = self.gather(d, ERASES, t).expect("an erase waits");
+        let CommandOps { group, planes, .. } = self.gather(d, ERASES, t).expect("an erase waits");
         let t_command = self.times.t_erase_command + self.times.t_erase_further_plane * u64::from(planes - 1);
         let start = self.take_bus(d, Use::Command, "erase command", t, t_command, group);
         let mut t_erase = Ps::ZERO;
@@ -190,6 +193,7 @@ impl Backend {
         events: &mut Events<E>,
     ) {
         let die = &mut self.dies[d as usize];
+        assert!(die.array == Array::Idle && group != NONE, "die {d} begins {array:?} while it is {:?}", die.array);
         die.array = array;
         die.group = group;
         die.suspends = 0;
@@ -202,12 +206,13 @@ impl Backend {
         let group = self.dies[d as usize].group;
         let told = self.take_bus(d, Use::Command, "suspend", t, self.times.t_suspend_command, group);
         let die = &mut self.dies[d as usize];
+        assert!(matches!(die.array, Array::Programming | Array::Erasing) && die.paused.is_none(), "die {d}");
         let (op, t_suspend, what) = if die.array == Array::Programming {
             self.counts.program_suspends += 1;
-            (Op::Program, self.times.t_suspend_program, "program")
+            (OpKind::Program, self.times.t_suspend_program, "program")
         } else {
             self.counts.erase_suspends += 1;
-            (Op::Erase, self.times.t_suspend_erase, "erase")
+            (OpKind::Erase, self.times.t_suspend_erase, "erase")
         };
         let start = die.start;
         die.book(told);
@@ -224,7 +229,8 @@ impl Backend {
         let paused = self.dies[d as usize].paused.take().expect("something was interrupted");
         let told = self.take_bus(d, Use::Command, "resume", t, self.times.t_suspend_command, paused.group);
         let die = &mut self.dies[d as usize];
-        die.array = if paused.op == Op::Program { Array::Programming } else { Array::Erasing };
+        assert_eq!(die.array, Array::Idle, "die {d} resumes");
+        die.array = if paused.op == OpKind::Program { Array::Programming } else { Array::Erasing };
         die.group = paused.group;
         die.start = told;
         die.end = told + self.times.t_resume + paused.remaining;
@@ -247,10 +253,11 @@ impl Backend {
         d: u32,
         now: Ps,
         events: &mut Events<E>,
-        ended: &mut Vec<Ended>,
+        ended: &mut Vec<OpEnded>,
     ) {
         let die = &mut self.dies[d as usize];
         let (array, group, start) = (die.array, die.group, die.start);
+        assert!(start <= now, "die {d} ends {array:?} at {now}, before its start at {start}");
         die.book(now);
         match array {
             Array::Sensing => {
@@ -295,6 +302,7 @@ impl Backend {
                 slot.retries_needed = verdict.retries;
                 slot.lost = verdict.lost;
             }
+            assert!(slot.retries <= slot.retries_needed, "{:?} was sensed too often", slot.place);
             let cause = slot.cause as usize;
             self.counts.senses[cause] += 1;
             self.counts.sensed_bus_bytes[cause] += self.times.bus_bytes(slot.bytes);
@@ -303,23 +311,28 @@ impl Backend {
     }
 
     /// Pages were programmed, or blocks erased: their operations end.
-    fn worked(&mut self, group: u32, now: Ps, ended: &mut Vec<Ended>) {
-        let first = &self.slab[group];
-        let commands =
-            if first.op == Op::Program { &mut self.counts.program_commands } else { &mut self.counts.erase_commands };
+    fn worked(&mut self, group: u32, now: Ps, ended: &mut Vec<OpEnded>) {
+        let first = self.slab[group];
+        assert_ne!(first.op, OpKind::Read);
+        let commands = if first.op == OpKind::Program {
+            &mut self.counts.program_commands
+        } else {
+            &mut self.counts.erase_commands
+        };
         commands[first.cause as usize] += 1;
         let mut i = group;
         while i != NONE {
             let slot = self.slab[i];
+            assert_eq!(slot.op, first.op, "operations of one command");
             let cause = slot.cause as usize;
-            let good = if slot.op == Op::Program {
+            let good = if slot.op == OpKind::Program {
                 self.counts.programs[cause] += 1;
                 self.cells.programmed(now, slot.place)
             } else {
                 self.counts.erases[cause] += 1;
                 self.cells.erased(now, slot.place)
             };
-            self.end(i, if good { Outcome::Done } else { Outcome::Failed }, ended);
+            self.end(i, if good { OpOutcome::Done } else { OpOutcome::Failed }, ended);
             i = slot.next;
         }
     }
@@ -335,31 +348,35 @@ impl Backend {
         }
     }
 
-    /// What is in the page register waits for the bus from now on.
+    /// Queues the data of the page register for the bus.
     pub(super) fn offer(&mut self, d: u32) {
         let group = std::mem::replace(&mut self.dies[d as usize].group, NONE);
+        assert!(self.dies[d as usize].left == 0, "the page register of die {d} is on its way");
         let pages = self.queue_for_bus(d, group, false);
         self.dies[d as usize].left = pages;
     }
 
-    /// What is in the cache register waits for the bus from now on.
+    /// Queues the data of the cache register for the bus.
     pub(super) fn cache_ready(&mut self, d: u32) {
         let group = std::mem::replace(&mut self.dies[d as usize].cache_group, NONE);
-        self.queue_for_bus(d, group, true);
+        let pages = self.queue_for_bus(d, group, true);
+        assert_eq!(pages, self.dies[d as usize].cache_left, "pages in the cache register of die {d}");
     }
 
     fn queue_for_bus(&mut self, d: u32, group: u32, cached: bool) -> u32 {
+        assert!(group != NONE, "die {d} has no data");
         let die = &self.dies[d as usize];
         let channel = &mut self.channels[die.channel as usize];
         let mut n = 0;
         let mut i = group;
         while i != NONE {
             let slot = &mut self.slab[i];
+            debug_assert_eq!((slot.op, slot.place.die), (OpKind::Read, d));
             slot.cached = cached;
             let next = slot.next;
             let list = match slot.class {
-                Class::ReadMap => 0,
-                Class::ReadBack if !die.urgent => 2,
+                OpClass::ReadMap => 0,
+                OpClass::ReadBack if !die.urgent => 2,
                 _ => 1,
             };
             self.slab.push_back(&mut channel.out[list], i);
@@ -370,15 +387,15 @@ impl Backend {
     }
 
     /// The order of what waits: see `policy`.
-    pub(super) fn key(&self, d: u32, slot: &super::slab::Slot) -> u64 {
+    pub(super) fn key(&self, d: u32, slot: &super::slab::OpSlot) -> u64 {
         policy::key(self.scheduling, &self.times, self.dies[d as usize].urgent, slot)
     }
 }
 
-fn wish_of(class: Class) -> Wish {
+fn wish_of(class: OpClass) -> Wish {
     match class {
-        Class::ReadMap | Class::ReadHost | Class::ReadBack => Wish::Read,
-        Class::ProgramFront | Class::ProgramBack => Wish::Program,
-        Class::Erase => Wish::Erase,
+        OpClass::ReadMap | OpClass::ReadHost | OpClass::ReadBack => Wish::Read,
+        OpClass::ProgramFront | OpClass::ProgramBack => Wish::Program,
+        OpClass::Erase => Wish::Erase,
     }
 }

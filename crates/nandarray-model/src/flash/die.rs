@@ -1,6 +1,6 @@
-//! What a die is doing, and what it would do next if it got the bus.
+//! A die: the state of its array, and the command that it would send if it got the bus.
 
-use super::operation::Op;
+use super::operation::OpKind;
 use super::slab::{CLASSES, NONE};
 use nandarray_sim::Ps;
 
@@ -21,34 +21,34 @@ pub(super) enum Array {
     Pausing,
 }
 
-/// What a die wants the bus for.
+/// A command for which a die requests the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     /// Nothing.
     Nothing,
-    /// To be told to read.
+    /// A read.
     Read,
-    /// To be told to read while what it holds moves to the cache register.
+    /// A read while the sensed data moves to the cache register.
     CacheRead,
-    /// To be given a page and told to program it.
+    /// A page and its program.
     Program,
-    /// To be given a page while it programs another.
+    /// A page while the die programs another.
     CacheProgram,
-    /// To be told to erase.
+    /// An erase.
     Erase,
-    /// To be told to interrupt what it does, for a read.
+    /// Suspension of the running program or erase, for a read.
     Suspend,
-    /// To be told to go on with what was interrupted.
+    /// Resumption of the suspended operation.
     Resume,
 }
 
 /// A program or erase that was interrupted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paused {
-    pub(super) op: Op,
+    pub(super) op: OpKind,
     /// Its operations.
     pub(super) group: u32,
-    /// What is left of it.
+    /// Remaining time.
     pub(super) remaining: Ps,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Die {
     pub(super) mask: u8,
     /// Whether background work counts as the host's.
     pub(super) urgent: bool,
-    /// How often the operation at hand was suspended.
+    /// Number of times that the current operation was suspended.
     pub(super) suspends: u32,
     /// Operations in a plane's queue, by class.
     pub(super) count: [u32; CLASSES],
@@ -135,31 +135,33 @@ impl Die {
 
     /// Whether it is at work, or can be at once, on operations of a kind, whose classes are given: whether it will soon
     /// take its share of the bus for them.
-    pub(super) fn uses_bus_for(&self, op: Op, classes: u8) -> bool {
+    pub(super) fn uses_bus_for(&self, op: OpKind, classes: u8) -> bool {
         match (op, self.array) {
             (_, Array::Idle) => self.paused.is_none() && self.mask & classes != 0,
-            (Op::Read, Array::Sensing | Array::Holding) | (Op::Program, Array::Programming) => true,
+            (OpKind::Read, Array::Sensing | Array::Holding) | (OpKind::Program, Array::Programming) => true,
             _ => false,
         }
     }
 
     pub(super) fn came(&mut self, class: usize) {
+        debug_assert_eq!(self.mask >> class & 1 != 0, self.count[class] > 0, "class {class}");
         self.count[class] += 1;
         self.mask |= 1 << class;
     }
 
     pub(super) fn went(&mut self, class: usize) {
+        assert!(self.count[class] > 0, "no operation of class {class} waits");
         self.count[class] -= 1;
         if self.count[class] == 0 {
             self.mask &= !(1 << class);
         }
     }
 
-    /// Books up to a moment, for an account. An interruption is booked when it is told, which may be a moment ahead.
+    /// Books busy time up to a moment, for an account. A suspension is booked when its command is, which may be ahead.
     pub(super) fn book_until(&mut self, now: Ps) {
         let ahead = self.start.since(now);
         if let (Array::Pausing, Some(paused)) = (self.array, self.paused) {
-            let busy = if paused.op == Op::Program { &mut self.busy_program } else { &mut self.busy_erase };
+            let busy = if paused.op == OpKind::Program { &mut self.busy_program } else { &mut self.busy_erase };
             *busy = *busy - ahead.min(*busy);
         }
         self.book(now);

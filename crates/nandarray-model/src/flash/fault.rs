@@ -1,10 +1,10 @@
 //! Faults of dies, as wrappers of the cells: a slow die, a dead die, bit errors. They nest.
 
 use super::cells::{Cells, Verdict};
-use super::operation::Place;
+use super::operation::PageAddress;
 use nandarray_sim::Ps;
 
-/// What a wrapper that changes nothing would do: each writes only what it changes.
+/// Methods of a wrapper that changes nothing; each fault overrides those that it changes.
 macro_rules! as_within {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
         $(fn $name(&mut self, $($arg: $ty),*) -> $ret {
@@ -33,28 +33,28 @@ impl<C: Cells> SlowDie<C> {
         Self { within, die, from, percent }
     }
 
-    fn slowed(&self, now: Ps, place: Place, t: Ps) -> Ps {
+    fn slowed(&self, now: Ps, place: PageAddress, t: Ps) -> Ps {
         if place.die == self.die && now >= self.from { Ps((t * self.percent).0 / 100) } else { t }
     }
 }
 
 impl<C: Cells> Cells for SlowDie<C> {
-    fn t_sense(&mut self, now: Ps, place: Place, retry: u8) -> Ps {
+    fn t_sense(&mut self, now: Ps, place: PageAddress, retry: u8) -> Ps {
         let t = self.within.t_sense(now, place, retry);
         self.slowed(now, place, t)
     }
-    fn t_program(&mut self, now: Ps, place: Place) -> Ps {
+    fn t_program(&mut self, now: Ps, place: PageAddress) -> Ps {
         let t = self.within.t_program(now, place);
         self.slowed(now, place, t)
     }
-    fn t_erase(&mut self, now: Ps, place: Place) -> Ps {
+    fn t_erase(&mut self, now: Ps, place: PageAddress) -> Ps {
         let t = self.within.t_erase(now, place);
         self.slowed(now, place, t)
     }
     as_within! {
-        read(now: Ps, place: Place, bytes: u32) -> Verdict;
-        programmed(now: Ps, place: Place) -> bool;
-        erased(now: Ps, place: Place) -> bool;
+        read(now: Ps, place: PageAddress, bytes: u32) -> Verdict;
+        programmed(now: Ps, place: PageAddress) -> bool;
+        erased(now: Ps, place: PageAddress) -> bool;
     }
 }
 
@@ -71,48 +71,48 @@ impl<C: Cells> DeadDie<C> {
         Self { within, die, from }
     }
 
-    fn dead(&self, now: Ps, place: Place) -> bool {
+    fn dead(&self, now: Ps, place: PageAddress) -> bool {
         place.die == self.die && now >= self.from
     }
 }
 
 impl<C: Cells> Cells for DeadDie<C> {
-    fn read(&mut self, now: Ps, place: Place, bytes: u32) -> Verdict {
-        // A die that is gone fails the check of its status: nobody tries other voltages.
+    fn read(&mut self, now: Ps, place: PageAddress, bytes: u32) -> Verdict {
+        // A dead die fails its status check: no read is retried with other voltages.
         if self.dead(now, place) {
             return Verdict { retries: 0, lost: true };
         }
         self.within.read(now, place, bytes)
     }
-    fn programmed(&mut self, now: Ps, place: Place) -> bool {
+    fn programmed(&mut self, now: Ps, place: PageAddress) -> bool {
         !self.dead(now, place) && self.within.programmed(now, place)
     }
-    fn erased(&mut self, now: Ps, place: Place) -> bool {
+    fn erased(&mut self, now: Ps, place: PageAddress) -> bool {
         !self.dead(now, place) && self.within.erased(now, place)
     }
     as_within! {
-        t_sense(now: Ps, place: Place, retry: u8) -> Ps;
-        t_program(now: Ps, place: Place) -> Ps;
-        t_erase(now: Ps, place: Place) -> Ps;
+        t_sense(now: Ps, place: PageAddress, retry: u8) -> Ps;
+        t_program(now: Ps, place: PageAddress) -> Ps;
+        t_erase(now: Ps, place: PageAddress) -> Ps;
     }
 }
 
 /// Pages of one block that need retries, or cannot be read at all, whatever their wear.
 pub struct BitErrors<C> {
     within: C,
-    block: Place,
+    block: PageAddress,
     verdict: Verdict,
 }
 
 impl<C: Cells> BitErrors<C> {
     /// Gives every page of `block` (whose `page` does not matter) this verdict.
-    pub fn new(within: C, block: Place, verdict: Verdict) -> Self {
+    pub fn new(within: C, block: PageAddress, verdict: Verdict) -> Self {
         Self { within, block, verdict }
     }
 }
 
 impl<C: Cells> Cells for BitErrors<C> {
-    fn read(&mut self, now: Ps, place: Place, bytes: u32) -> Verdict {
+    fn read(&mut self, now: Ps, place: PageAddress, bytes: u32) -> Verdict {
         let own = self.within.read(now, place, bytes);
         if (place.die, place.plane, place.block) != (self.block.die, self.block.plane, self.block.block) {
             return own;
@@ -120,31 +120,31 @@ impl<C: Cells> Cells for BitErrors<C> {
         Verdict { retries: own.retries.max(self.verdict.retries), lost: own.lost || self.verdict.lost }
     }
     as_within! {
-        t_sense(now: Ps, place: Place, retry: u8) -> Ps;
-        t_program(now: Ps, place: Place) -> Ps;
-        t_erase(now: Ps, place: Place) -> Ps;
-        programmed(now: Ps, place: Place) -> bool;
-        erased(now: Ps, place: Place) -> bool;
+        t_sense(now: Ps, place: PageAddress, retry: u8) -> Ps;
+        t_program(now: Ps, place: PageAddress) -> Ps;
+        t_erase(now: Ps, place: PageAddress) -> Ps;
+        programmed(now: Ps, place: PageAddress) -> bool;
+        erased(now: Ps, place: PageAddress) -> bool;
     }
 }
 
 impl<C: Cells + ?Sized> Cells for Box<C> {
-    fn t_sense(&mut self, now: Ps, place: Place, retry: u8) -> Ps {
+    fn t_sense(&mut self, now: Ps, place: PageAddress, retry: u8) -> Ps {
         (**self).t_sense(now, place, retry)
     }
-    fn t_program(&mut self, now: Ps, place: Place) -> Ps {
+    fn t_program(&mut self, now: Ps, place: PageAddress) -> Ps {
         (**self).t_program(now, place)
     }
-    fn t_erase(&mut self, now: Ps, place: Place) -> Ps {
+    fn t_erase(&mut self, now: Ps, place: PageAddress) -> Ps {
         (**self).t_erase(now, place)
     }
-    fn read(&mut self, now: Ps, place: Place, bytes: u32) -> Verdict {
+    fn read(&mut self, now: Ps, place: PageAddress, bytes: u32) -> Verdict {
         (**self).read(now, place, bytes)
     }
-    fn programmed(&mut self, now: Ps, place: Place) -> bool {
+    fn programmed(&mut self, now: Ps, place: PageAddress) -> bool {
         (**self).programmed(now, place)
     }
-    fn erased(&mut self, now: Ps, place: Place) -> bool {
+    fn erased(&mut self, now: Ps, place: PageAddress) -> bool {
         (**self).erased(now, place)
     }
     fn is_factory_bad(&self, die: u32, plane: u32, block: u32) -> bool {

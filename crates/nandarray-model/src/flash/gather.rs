@@ -1,23 +1,25 @@
-//! What goes into one command: the operation whose turn it is, and what may join it on other planes and of its word
-//! line.
+//! The operations of one command: the one that is next in turn, and those that may join it on other planes and of its
+//! word line.
 
 use super::backend::{Backend, FlashEvent};
 use super::die::Die;
-use super::operation::Op;
-use super::slab::{CLASSES, Class, ERASES, List, NONE, PROGRAMS, READS, Slot};
+use super::operation::OpKind;
+use super::slab::{CLASSES, ERASES, NONE, OpClass, OpSlot, PROGRAMS, READS, SlotList};
 use crate::describe::Scheduling;
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
-/// How far a plane's queue is searched for a read that may join: a stream that fell out of step by a page or two finds
-/// its step again, and a queue of thousands costs no more than one of four. With one-shot programming, word lines.
+/// Depth to which a plane's queue is searched for a read that may join: a stream that fell out of step by a page or two
+/// finds its step again, and a queue of thousands costs no more than one of four. With one-shot programming, word
+/// lines.
 const JOIN_DEPTH: u32 = 4;
-/// How far a queue is searched for the pages of a word line: those of two streams, four pages each, with room to spare.
+/// Depth to which a queue is searched for the pages of a word line: two streams with four pages each, and as many to
+/// spare.
 const WORD_LINE_DEPTH: u32 = 16;
 
 /// The operations of one command.
-pub(super) struct Gathered {
-    /// The first; the others follow by `Slot::next`.
+pub(super) struct CommandOps {
+    /// The first; the others follow by `OpSlot::next`.
     pub(super) group: u32,
     /// Planes that take part.
     pub(super) planes: u32,
@@ -27,12 +29,12 @@ pub(super) struct Gathered {
 
 impl Backend {
     /// The class and plane whose turn it is, among those of `mask`.
-    pub(super) fn pick(&self, d: u32, mask: u8, now: Ps) -> Option<(Class, u32)> {
+    pub(super) fn pick(&self, d: u32, mask: u8, now: Ps) -> Option<(OpClass, u32)> {
         let mut waiting = mask & self.dies[d as usize].mask;
         let mut best = None;
         let mut best_key = (u64::MAX, u64::MAX);
         while waiting != 0 {
-            let class = Class::ALL[waiting.trailing_zeros() as usize];
+            let class = OpClass::ALL[waiting.trailing_zeros() as usize];
             waiting &= waiting - 1;
             for plane in 0..self.geometry.planes {
                 let head = self.queues[self.queue(d, plane, class as usize)].head;
@@ -51,11 +53,11 @@ impl Backend {
     }
 
     /// Takes what goes into the next command of the classes of `mask` out of the queues.
-    pub(super) fn gather(&mut self, d: u32, mask: u8, now: Ps) -> Option<Gathered> {
+    pub(super) fn gather(&mut self, d: u32, mask: u8, now: Ps) -> Option<CommandOps> {
         let (class, plane) = self.pick(d, mask, now)?;
         let head = self.queues[self.queue(d, plane, class as usize)].head;
         let first = self.slab[head];
-        let mut group = List::EMPTY;
+        let mut group = SlotList::EMPTY;
         let mut pages = self.take(&mut group, d, plane, class, NONE, head);
         let mut planes = 1;
         if self.times.multi_plane && self.geometry.planes > 1 {
@@ -87,24 +89,24 @@ impl Backend {
                 }
             }
         }
+        assert!(planes <= self.geometry.planes && pages >= planes, "{pages} pages on {planes} planes");
         self.counts.multi_plane += u64::from(planes > 1);
-        Some(Gathered { group: group.head, planes, pages })
+        Some(CommandOps { group: group.head, planes, pages })
     }
 
-    /// How many planes a command does best to take: as many as give the most on a channel where so many dies are at
-    /// work.
+    /// Number of planes in a command that gives the most throughput on a channel with this number of busy dies.
     ///
     /// A plane that joins spares the die a sensing or a program of its own; but where its cycles take longer than those
     /// of a command, it costs the bus. On a channel whose dies would keep the bus busy one plane at a time, nothing is
     /// gained. That counts only dies with two rounds of their planes to do: of a burst that is soon over, the first to
     /// finish matters more.
-    fn planes_that_gain(&self, d: u32, first: &Slot) -> u32 {
+    fn planes_that_gain(&self, d: u32, first: &OpSlot) -> u32 {
         let planes = self.geometry.planes;
         if self.scheduling == Scheduling::MqsimCompat || !self.times.joining_costs(first.op) {
             return planes;
         }
         let classes = mask_of(first.op);
-        let word_line = if first.op == Op::Program { u32::from(self.times.word_line_pages) } else { 1 };
+        let word_line = if first.op == OpKind::Program { u32::from(self.times.word_line_pages) } else { 1 };
         let is_deep = |die: &Die| die.waiting_in(classes) + 1 >= 2 * planes * word_line;
         if !is_deep(&self.dies[d as usize]) {
             return planes;
@@ -118,22 +120,22 @@ impl Backend {
         self.times.best_planes(first.op, self.times.bus_bytes(first.bytes), planes, dies)
     }
 
-    /// What of a plane may join a command: its class, what is before it in the queue, itself.
-    fn partner(&self, d: u32, plane: u32, mask: u8, op: Op, page: u16, now: Ps) -> Option<(Class, u32, u32)> {
+    /// The operation of a plane that may join a command: its class, the slot before it in the queue, its slot.
+    fn partner(&self, d: u32, plane: u32, mask: u8, op: OpKind, page: u16, now: Ps) -> Option<(OpClass, u32, u32)> {
         let mut waiting = mask & self.dies[d as usize].mask;
         let depth = match self.scheduling {
             Scheduling::MqsimCompat => u32::MAX,
             _ => JOIN_DEPTH * u32::from(self.times.word_line_pages),
         };
         while waiting != 0 {
-            let class = Class::ALL[waiting.trailing_zeros() as usize];
+            let class = OpClass::ALL[waiting.trailing_zeros() as usize];
             waiting &= waiting - 1;
             let mut before = NONE;
             let mut i = self.queues[self.queue(d, plane, class as usize)].head;
             let mut looked = 0;
             while i != NONE && looked < depth {
                 let joins = self.joins(op, page, i) && self.eligible(d, plane, i, now);
-                if joins && (op != Op::Program || self.is_first_of_block(d, plane, class, i)) {
+                if joins && (op != OpKind::Program || self.is_first_of_block(d, plane, class, i)) {
                     return Some((class, before, i));
                 }
                 before = i;
@@ -145,7 +147,7 @@ impl Backend {
     }
 
     /// Whether nothing of its block is before it in its queue: pages of a block are programmed in order.
-    fn is_first_of_block(&self, d: u32, plane: u32, class: Class, i: u32) -> bool {
+    fn is_first_of_block(&self, d: u32, plane: u32, class: OpClass, i: u32) -> bool {
         let block = self.slab[i].place.block;
         let mut j = self.queues[self.queue(d, plane, class as usize)].head;
         while j != i && self.slab[j].place.block != block {
@@ -155,8 +157,8 @@ impl Backend {
     }
 
     /// Whether planes take this one together with one of that page.
-    fn joins(&self, op: Op, page: u16, i: u32) -> bool {
-        self.slab[i].place.page == page || (op == Op::Read && self.times.independent_planes)
+    fn joins(&self, op: OpKind, page: u16, i: u32) -> bool {
+        self.slab[i].place.page == page || (op == OpKind::Read && self.times.independent_planes)
     }
 
     /// Whether an operation may be begun: a word line is complete or has waited long enough, an erase has nothing of
@@ -164,14 +166,14 @@ impl Backend {
     fn eligible(&self, d: u32, plane: u32, i: u32, now: Ps) -> bool {
         let slot = &self.slab[i];
         match slot.op {
-            Op::Read => true,
-            Op::Program => {
+            OpKind::Read => true,
+            OpKind::Program => {
                 self.times.word_line_pages == 1
                     || slot.submitted + self.times.t_hold <= now
                     || (self.word_line(d, plane, slot.class, i) == self.word_line_missing(slot.place.page)
                         && !self.others_gather(d, plane, i))
             }
-            Op::Erase => {
+            OpKind::Erase => {
                 let earlier = |class: usize| {
                     let mut j = self.queues[self.queue(d, plane, class)].head;
                     while j != NONE {
@@ -216,8 +218,8 @@ impl Backend {
         u32::from(end - page)
     }
 
-    /// How many pages of the word line that slot `i` begins (or goes on with) wait in its queue, it included.
-    fn word_line(&self, d: u32, plane: u32, class: Class, i: u32) -> u32 {
+    /// Number of pages in the queue of slot `i`, itself included, that belong to the word line it begins or continues.
+    fn word_line(&self, d: u32, plane: u32, class: OpClass, i: u32) -> u32 {
         debug_assert_eq!(self.slab[i].class, class, "a queue holds one class, of {d}.{plane}");
         let first = self.slab[i].place;
         let mut found = 0;
@@ -231,19 +233,19 @@ impl Backend {
         found
     }
 
-    fn same_word_line(&self, first: super::operation::Place, j: u32) -> bool {
+    fn same_word_line(&self, first: super::operation::PageAddress, j: u32) -> bool {
         let pages = self.times.word_line_pages;
         let place = self.slab[j].place;
         place.block == first.block && place.page / pages == first.page / pages
     }
 
     /// Takes slot `i`, and the rest of its word line, out of its queue to the end of `group`; how many pages.
-    fn take(&mut self, group: &mut List, d: u32, plane: u32, class: Class, before: u32, i: u32) -> u32 {
+    fn take(&mut self, group: &mut SlotList, d: u32, plane: u32, class: OpClass, before: u32, i: u32) -> u32 {
         let queue = self.queue(d, plane, class as usize);
         let first = self.slab[i];
         let mut pages = 0;
         let (mut before, mut j, mut looked) = (before, i, 0);
-        let depth = if first.op == Op::Program && self.times.word_line_pages > 1 { WORD_LINE_DEPTH } else { 1 };
+        let depth = if first.op == OpKind::Program && self.times.word_line_pages > 1 { WORD_LINE_DEPTH } else { 1 };
         while j != NONE && looked < depth {
             let next = self.slab[j].next;
             if j == i || self.same_word_line(first.place, j) {
@@ -263,7 +265,7 @@ impl Backend {
     /// Asks for an event when the first incomplete word line has waited long enough.
     pub(super) fn hold<E: Copy + From<FlashEvent>>(&mut self, d: u32, now: Ps, events: &mut Events<E>) {
         let mut until = Ps::MAX;
-        for class in [Class::ProgramFront, Class::ProgramBack] {
+        for class in [OpClass::ProgramFront, OpClass::ProgramBack] {
             for plane in 0..self.geometry.planes {
                 let head = self.queues[self.queue(d, plane, class as usize)].head;
                 if head != NONE {
@@ -302,10 +304,10 @@ impl Backend {
     }
 }
 
-fn mask_of(op: Op) -> u8 {
+fn mask_of(op: OpKind) -> u8 {
     match op {
-        Op::Read => READS,
-        Op::Program => PROGRAMS,
-        Op::Erase => ERASES,
+        OpKind::Read => READS,
+        OpKind::Program => PROGRAMS,
+        OpKind::Erase => ERASES,
     }
 }

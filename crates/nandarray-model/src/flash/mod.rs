@@ -1,16 +1,16 @@
-//! The flash back end under the clock: channels, chips, dies, planes; what they are asked for and when they are done.
+//! The flash back end under the clock: channels, chips, dies, planes; their operations and when these end.
 //!
 //! | file | one idea |
 //! | --- | --- |
-//! | `operation` | what is asked for |
-//! | `slab` | where operations wait: slots and intrusive queues, no allocation once grown |
+//! | `operation` | operations on physical pages and blocks |
+//! | `slab` | queues of waiting operations: slots and intrusive links, no allocation once grown |
 //! | `times` | a description's times, ready to be added up |
-//! | `die`, `channel` | what a die and a bus are doing |
-//! | `policy/` | who goes next: one small file each |
+//! | `die`, `channel` | states of a die and a bus |
+//! | `policy/` | the next operation of a die, the next grant of a bus: one small file a policy |
 //! | `backend` | `submit` and `handle`: the phases of an operation, joined |
-//! | `gather` | which operations go into one command |
-//! | `commands` | what a grant of the bus does to a die |
-//! | `cells`, `reliability` | how long cells take, when they fail |
+//! | `gather` | the operations of one command |
+//! | `commands` | the effect of a bus grant on a die |
+//! | `cells`, `reliability` | times and failures of cells |
 //! | `fault` | slow and dead dies, bit errors, as wrappers of `cells` |
 //! | `account` | bytes, counts, busy time, energy; and that they add up |
 
@@ -31,7 +31,7 @@ mod times;
 #[cfg(test)]
 mod tests;
 
-pub use account::{Account, BusTime, DieTime, FlashEnergy};
+pub use account::{BusTime, DieTime, FlashAccount, FlashEnergy};
 pub use backend::{Backend, FlashEvent};
 pub use cells::{Cells, NandCells, Verdict};
 pub use operation::*;

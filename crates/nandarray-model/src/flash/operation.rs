@@ -1,11 +1,11 @@
-//! What the flash is asked for: one page read, one page programmed, one block erased; by whom and for whom.
+//! Flash operations: a page read, a page programmed, a block erased, each with its cause.
 //!
-//! Whoever asks (flash management, conventional or the store's own) names physical places; the back end decides when,
-//! and joins what it may join (planes of a die, pages that follow each other) into one command.
+//! Flash management (conventional or the store's own) names physical addresses; the back end decides when, and joins
+//! operations (planes of a die, pages that follow each other) into one command.
 
-/// What is done to a place.
+/// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Op {
+pub enum OpKind {
     /// Senses a page and moves bytes of it to the controller.
     Read,
     /// Moves a page to the die and programs it.
@@ -14,10 +14,10 @@ pub enum Op {
     Erase,
 }
 
-/// For whom, which is also what energy and bytes are booked to.
+/// Cause of an operation, to which its energy and bytes are booked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Cause {
+pub enum OpCause {
     /// A host's command.
     Host,
     /// The map: translation pages, journal, checkpoints.
@@ -28,7 +28,7 @@ pub enum Cause {
     Wear,
 }
 
-impl Cause {
+impl OpCause {
     /// All of them, in order of their numbers.
     pub const ALL: [Self; 4] = [Self::Host, Self::Map, Self::Gc, Self::Wear];
 }
@@ -36,7 +36,7 @@ impl Cause {
 /// A physical page: the die's number in the whole device (`FlashGeometry::die_index`), plane, block, page within the
 /// block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct PageAddress {
     /// Die, of the whole device.
     pub die: u32,
     /// Block within its plane.
@@ -47,26 +47,26 @@ pub struct Place {
     pub plane: u16,
 }
 
-/// One thing asked of the flash.
+/// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Operation {
-    /// What.
-    pub op: Op,
-    /// For whom.
-    pub cause: Cause,
-    /// Where.
-    pub place: Place,
+pub struct FlashOp {
+    /// Its kind.
+    pub op: OpKind,
+    /// Its cause.
+    pub cause: OpCause,
+    /// Address of the page or block.
+    pub place: PageAddress,
     /// Bytes that cross the channel (spare bytes are the back end's business); a part of a page for reads, a page for
     /// programs.
     pub bytes: u32,
-    /// Comes back with the outcome; the back end never looks at it.
+    /// The caller's value, returned with the outcome.
     pub token: u64,
 }
 
-/// How an operation ended.
+/// Outcome of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// As it should.
+pub enum OpOutcome {
+    /// Success.
     Done,
     /// A page that could not be corrected after all retries.
     Uncorrectable,
@@ -76,13 +76,13 @@ pub enum Outcome {
 
 /// An operation that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// As asked for.
+pub struct OpEnded {
+    /// The caller's value.
     pub token: u64,
-    /// What was done.
-    pub op: Op,
-    /// Where.
-    pub place: Place,
-    /// How.
-    pub outcome: Outcome,
+    /// Its kind.
+    pub op: OpKind,
+    /// Address of the page or block.
+    pub place: PageAddress,
+    /// Its outcome.
+    pub outcome: OpOutcome,
 }

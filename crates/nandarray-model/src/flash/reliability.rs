@@ -1,10 +1,10 @@
-//! How cells fail and what error correction makes of it: raw bit-error rate, code words, retries, grown bad blocks.
+//! Reliability of cells, after error correction: raw bit-error rate, code words, retries, grown bad blocks.
 //!
 //! The raw bit-error rate is a sum of a base, of wear, of retention and of read disturb (the form that SimpleSSD 2.1
 //! takes from 2y-nm MLC measurements). A code word fails if more bits of it are wrong than can be corrected: the tail
 //! of a binomial distribution, tabulated once over the rate in steps of an eighth of an octave, for every retry. One
-//! number is drawn for a page that is read, none while the rate is 0: the page needs as many retries as its draw lies
-//! below the chances of failure of so many attempts, for retries of one page fail together or not at all.
+//! number is drawn for a page that is read, none while the rate is 0: the page needs n retries if the draw lies below
+//! the chance that n attempts fail, since retries of one page fail together or not at all.
 //!
 //! A block that has been erased as often as it is good for fails its next erase; others fail with a small chance.
 //!
@@ -14,7 +14,7 @@ use crate::describe::{Description, Reliability};
 
 /// Buckets an octave of the raw bit-error rate.
 const STEPS: f64 = 8.0;
-/// The least rate that is told from 0: 2^-44, a wrong bit in 2 TiB.
+/// Exponent of the lowest rate that is not taken for 0: 2^-44, a wrong bit in 2 TiB.
 const LEAST_EXPONENT: f64 = -44.0;
 /// Buckets from there up to a half.
 const BUCKETS: usize = 43 * STEPS as usize + 1;
@@ -67,9 +67,9 @@ pub fn codeword_failure(bits: u64, correctable: u32, rber: f64) -> f64 {
     above.min(1.0)
 }
 
-/// What a block has been through.
+/// History of a block.
 #[derive(Clone, Copy, Debug)]
-struct Block {
+struct BlockHistory {
     cycles: u32,
     reads: u32,
     /// The reads at which the bucket is worked out anew.
@@ -87,7 +87,7 @@ pub(super) struct Failures {
     /// Chance that a code word fails, by bucket and attempt.
     chances: Vec<f64>,
     /// Blocks of the device, made when the first is erased, or read if reads wear it.
-    blocks: Vec<Block>,
+    blocks: Vec<BlockHistory>,
     blocks_total: usize,
     /// The bucket of every block, where neither wear nor reads matter.
     constant: Option<u16>,
@@ -131,7 +131,7 @@ impl Failures {
         }
     }
 
-    /// Code words that hold so many bytes; 0 if there is no error correction.
+    /// Code words that hold this number of bytes; 0 without error correction.
     pub(super) fn codewords(&self, bytes: u32) -> u32 {
         if self.of.ecc_codeword_bytes == 0 { 0 } else { bytes.div_ceil(self.of.ecc_codeword_bytes) }
     }
@@ -186,7 +186,7 @@ impl Failures {
 
     fn make_blocks(&mut self) {
         if self.blocks.is_empty() {
-            let fresh = Block { cycles: self.of.cycles_before, reads: 0, next_at: 0, bucket: NEVER };
+            let fresh = BlockHistory { cycles: self.of.cycles_before, reads: 0, next_at: 0, bucket: NEVER };
             self.blocks = vec![fresh; self.blocks_total];
         }
     }

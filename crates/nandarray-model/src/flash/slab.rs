@@ -1,20 +1,22 @@
-//! Where operations are while they are in flight: slots in a slab, joined to queues by the numbers of their slots.
+//! Slab of operations in flight: slots, linked into queues by their numbers.
 //!
 //! A slot is in at most one queue at a time (of a die's plane, of a command, of a channel's data that waits to leave),
 //! so one link is enough. Nothing is allocated once the slab has grown to the most operations that were in flight at
 //! once.
 
-use super::operation::{Cause, Op, Operation, Place};
+use super::operation::{FlashOp, OpCause, OpKind, PageAddress};
 use nandarray_sim::Ps;
 
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
+/// The link of a free slot.
+const FREE: u32 = NONE - 1;
 
-/// What an operation waits as: kinds that are chosen between. Their order is the one `policy::normal` prefers at equal
-/// age.
+/// Class of a waiting operation; policies choose between classes. Their order is the one that `policy::normal` prefers
+/// at equal age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Class {
+pub(super) enum OpClass {
     /// A read that a host's command cannot go on without: of the map.
     ReadMap = 0,
     /// A host's read.
@@ -29,7 +31,7 @@ pub(super) enum Class {
     Erase = 5,
 }
 
-/// How many classes there are.
+/// Number of classes.
 pub(super) const CLASSES: usize = 6;
 /// Bits of the classes that someone waits for, reads.
 pub(super) const FRONT_READS: u8 = 0b00_0011;
@@ -40,20 +42,20 @@ pub(super) const PROGRAMS: u8 = 0b01_1000;
 /// Bit of erases.
 pub(super) const ERASES: u8 = 0b10_0000;
 
-impl Class {
+impl OpClass {
     /// All of them, by their numbers.
     pub(super) const ALL: [Self; CLASSES] =
         [Self::ReadMap, Self::ReadHost, Self::ReadBack, Self::ProgramFront, Self::ProgramBack, Self::Erase];
 
-    /// The class of what is asked for.
-    pub(super) fn of(op: Op, cause: Cause) -> Self {
+    /// The class of an operation.
+    pub(super) fn of(op: OpKind, cause: OpCause) -> Self {
         match (op, cause) {
-            (Op::Read, Cause::Map) => Self::ReadMap,
-            (Op::Read, Cause::Host) => Self::ReadHost,
-            (Op::Read, Cause::Gc | Cause::Wear) => Self::ReadBack,
-            (Op::Program, Cause::Host) => Self::ProgramFront,
-            (Op::Program, _) => Self::ProgramBack,
-            (Op::Erase, _) => Self::Erase,
+            (OpKind::Read, OpCause::Map) => Self::ReadMap,
+            (OpKind::Read, OpCause::Host) => Self::ReadHost,
+            (OpKind::Read, OpCause::Gc | OpCause::Wear) => Self::ReadBack,
+            (OpKind::Program, OpCause::Host) => Self::ProgramFront,
+            (OpKind::Program, _) => Self::ProgramBack,
+            (OpKind::Erase, _) => Self::Erase,
         }
     }
 
@@ -65,18 +67,18 @@ impl Class {
 
 /// An operation in flight.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slot {
+pub(super) struct OpSlot {
     pub(super) token: u64,
     /// Order of arrival.
     pub(super) seq: u64,
     pub(super) submitted: Ps,
-    pub(super) place: Place,
+    pub(super) place: PageAddress,
     pub(super) bytes: u32,
     /// The next slot of the queue that it is in.
     pub(super) next: u32,
-    pub(super) op: Op,
-    pub(super) cause: Cause,
-    pub(super) class: Class,
+    pub(super) op: OpKind,
+    pub(super) cause: OpCause,
+    pub(super) class: OpClass,
     /// Sensings that failed so far.
     pub(super) retries: u8,
     /// Sensings that will fail before it can be corrected, or before it is given up.
@@ -89,12 +91,12 @@ pub(super) struct Slot {
 
 /// A first-in, first-out queue of slots.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct List {
+pub(super) struct SlotList {
     pub(super) head: u32,
     tail: u32,
 }
 
-impl List {
+impl SlotList {
     pub(super) const EMPTY: Self = Self { head: NONE, tail: NONE };
 
     pub(super) fn is_empty(self) -> bool {
@@ -105,13 +107,13 @@ impl List {
 /// All slots.
 #[derive(Debug, Default)]
 pub(super) struct Slab {
-    slots: Vec<Slot>,
+    slots: Vec<OpSlot>,
     free: Vec<u32>,
 }
 
 impl Slab {
-    pub(super) fn take(&mut self, operation: &Operation, class: Class, seq: u64, now: Ps) -> u32 {
-        let slot = Slot {
+    pub(super) fn take(&mut self, operation: &FlashOp, class: OpClass, seq: u64, now: Ps) -> u32 {
+        let slot = OpSlot {
             token: operation.token,
             seq,
             submitted: now,
@@ -127,16 +129,20 @@ impl Slab {
             cached: false,
         };
         if let Some(i) = self.free.pop() {
-            self.slots[i as usize] = slot;
+            let before = std::mem::replace(&mut self.slots[i as usize], slot);
+            assert!(before.next == FREE, "slot {i} is in use");
             i
         } else {
             let i = u32::try_from(self.slots.len()).expect("fewer than 2^32 operations in flight");
+            assert!(i < FREE, "{i} operations in flight");
             self.slots.push(slot);
             i
         }
     }
 
     pub(super) fn give_back(&mut self, i: u32) {
+        let before = std::mem::replace(&mut self[i].next, FREE);
+        assert!(before != FREE, "slot {i} is given back twice");
         self.free.push(i);
     }
 
@@ -144,7 +150,7 @@ impl Slab {
         (self.slots.len() - self.free.len()) as u64
     }
 
-    /// How many slots are joined to this one, itself included.
+    /// Number of slots linked behind this one, itself included.
     pub(super) fn length(&self, mut i: u32) -> u32 {
         let mut n = 0;
         while i != NONE {
@@ -154,7 +160,8 @@ impl Slab {
         n
     }
 
-    pub(super) fn push_back(&mut self, list: &mut List, i: u32) {
+    pub(super) fn push_back(&mut self, list: &mut SlotList, i: u32) {
+        debug_assert!(self[i].next != FREE && list.tail != i, "slot {i} is free, or last already");
         self[i].next = NONE;
         if list.tail == NONE {
             list.head = i;
@@ -164,7 +171,8 @@ impl Slab {
         list.tail = i;
     }
 
-    pub(super) fn push_front(&mut self, list: &mut List, i: u32) {
+    pub(super) fn push_front(&mut self, list: &mut SlotList, i: u32) {
+        debug_assert!(self[i].next != FREE && list.head != i, "slot {i} is free, or first already");
         self[i].next = list.head;
         if list.head == NONE {
             list.tail = i;
@@ -172,7 +180,7 @@ impl Slab {
         list.head = i;
     }
 
-    pub(super) fn pop_front(&mut self, list: &mut List) -> Option<u32> {
+    pub(super) fn pop_front(&mut self, list: &mut SlotList) -> Option<u32> {
         let i = list.head;
         if i == NONE {
             return None;
@@ -185,7 +193,7 @@ impl Slab {
     }
 
     /// Takes a slot out of the middle; `before` is the one before it, `NONE` if it is the first.
-    pub(super) fn remove(&mut self, list: &mut List, before: u32, i: u32) {
+    pub(super) fn remove(&mut self, list: &mut SlotList, before: u32, i: u32) {
         if before == NONE {
             let first = self.pop_front(list);
             debug_assert_eq!(first, Some(i));
@@ -201,14 +209,14 @@ impl Slab {
 }
 
 impl std::ops::Index<u32> for Slab {
-    type Output = Slot;
-    fn index(&self, i: u32) -> &Slot {
+    type Output = OpSlot;
+    fn index(&self, i: u32) -> &OpSlot {
         &self.slots[i as usize]
     }
 }
 
 impl std::ops::IndexMut<u32> for Slab {
-    fn index_mut(&mut self, i: u32) -> &mut Slot {
+    fn index_mut(&mut self, i: u32) -> &mut OpSlot {
         &mut self.slots[i as usize]
     }
 }

@@ -3,8 +3,8 @@
 use crate::describe::{Description, Scheduling};
 use nandarray_sim::Ps;
 
-use super::operation::Op;
-use super::slab::{CLASSES, Class};
+use super::operation::OpKind;
+use super::slab::{CLASSES, OpClass};
 
 /// Times and abilities of the back end.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub(super) struct Times {
     page_bytes: u32,
     /// Bytes that cross the bus with `page_bytes` bytes of a page, beyond them.
     spare_bytes: u32,
-    /// The last transfer that was asked for: nearly all of a run are of one or two lengths.
+    /// Bytes and time of the last transfer: nearly all of a run have one or two lengths.
     last: (u64, Ps),
     pub(super) t_read_command: Ps,
     pub(super) t_read_further_plane: Ps,
@@ -37,15 +37,15 @@ pub(super) struct Times {
     pub(super) independent_planes: bool,
     /// Pages that are programmed together; 1 without one-shot programming.
     pub(super) word_line_pages: u16,
-    /// How long an incomplete word line waits for the rest of its pages.
+    /// Time that an incomplete word line waits for the rest of its pages.
     pub(super) t_hold: Ps,
-    /// How much older than a host's read an operation of each class has to be to go before it.
+    /// Age beyond a host's read from which an operation of each class goes before it.
     pub(super) patience: [Ps; CLASSES],
 }
 
 /// Programs (and background work) that have waited this many program times go before younger reads.
 const PATIENCE_PROGRAMS: u64 = 8;
-/// By which part of its time a die may be late for its turn at the bus, when planes are told whether to join.
+/// Part of its own time by which a die may be late for its turn at the bus, in the decision whether planes join.
 const OUT_OF_STEP: u64 = 4;
 /// Erases that have waited this many erase times go before younger reads and programs.
 const PATIENCE_ERASES: u64 = 8;
@@ -62,10 +62,10 @@ impl Times {
         let plain = compat || description.controller.scheduling == Scheduling::Fifo;
         let t_program = nand.t_program.iter().copied().max().unwrap_or(Ps::ZERO);
         let mut patience = [Ps::ZERO; CLASSES];
-        patience[Class::ReadBack as usize] = t_program * PATIENCE_PROGRAMS;
-        patience[Class::ProgramFront as usize] = t_program * PATIENCE_PROGRAMS;
-        patience[Class::ProgramBack as usize] = t_program * (2 * PATIENCE_PROGRAMS);
-        patience[Class::Erase as usize] = t_program * PATIENCE_PROGRAMS + nand.t_erase * PATIENCE_ERASES;
+        patience[OpClass::ReadBack as usize] = t_program * PATIENCE_PROGRAMS;
+        patience[OpClass::ProgramFront as usize] = t_program * PATIENCE_PROGRAMS;
+        patience[OpClass::ProgramBack as usize] = t_program * (2 * PATIENCE_PROGRAMS);
+        patience[OpClass::Erase as usize] = t_program * PATIENCE_PROGRAMS + nand.t_erase * PATIENCE_ERASES;
         Self {
             bytes_per_s: bus.bytes_per_s,
             page_bytes: geometry.page_bytes,
@@ -106,21 +106,21 @@ impl Times {
     }
 
     /// Whether a plane that joins a command takes the bus for longer than a command of its own would.
-    pub(super) fn joining_costs(&self, op: Op) -> bool {
+    pub(super) fn joining_costs(&self, op: OpKind) -> bool {
         match op {
-            Op::Read => self.t_read_further_plane > self.t_read_command,
-            Op::Program => self.t_program_further_plane > self.t_program_command,
+            OpKind::Read => self.t_read_further_plane > self.t_read_command,
+            OpKind::Program => self.t_program_further_plane > self.t_program_command,
             // No data follows: the bus is not what erases wait for.
-            Op::Erase => false,
+            OpKind::Erase => false,
         }
     }
 
     /// Of 1 to `planes` planes a command, how many give the most where `dies` share the bus: the least time a page,
     /// bound by the bus or by the dies; of those that give the same, the most.
-    pub(super) fn best_planes(&self, op: Op, bus_bytes: u64, planes: u32, dies: u64) -> u32 {
+    pub(super) fn best_planes(&self, op: OpKind, bus_bytes: u64, planes: u32, dies: u64) -> u32 {
         let transfer = Ps::of_bytes(bus_bytes, self.bytes_per_s);
         let (command, further, data, array, cache_busy) = match op {
-            Op::Read => {
+            OpKind::Read => {
                 let data = self.t_data_out_command + transfer;
                 (self.t_read_command, self.t_read_further_plane, data, self.t_sense_mean, self.t_cache_read_busy)
             }
@@ -136,7 +136,7 @@ impl Times {
             let bus = commands + data * n;
             let cycle = match (cache_busy, op) {
                 (None, _) => bus + array,
-                (Some(busy), Op::Read) => commands + (array + busy).max(data * n),
+                (Some(busy), OpKind::Read) => commands + (array + busy).max(data * n),
                 (Some(busy), _) => bus.max(array + busy),
             };
             // Of `dies` commands. Dies fall out of step, so the bus is the bound only where it would be with slower
@@ -150,7 +150,7 @@ impl Times {
         best as u32
     }
 
-    /// The time that so many bytes take on the bus.
+    /// Time of a transfer of this many bytes on the bus.
     pub(super) fn transfer(&mut self, bus_bytes: u64) -> Ps {
         if self.last.0 != bus_bytes {
             self.last = (bus_bytes, Ps::of_bytes(bus_bytes, self.bytes_per_s));

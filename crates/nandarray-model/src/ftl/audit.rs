@@ -1,8 +1,8 @@
-//! Whether all of it fits together: every logical page lies in one place, every place holds one page, every count is
-//! right.
+//! Audit of all state: every logical page lies in one physical page, every physical page holds one logical page, every
+//! count is right.
 
 use super::PageMapped;
-use super::blocks::State;
+use super::blocks::BlockState;
 use super::map::NOWHERE;
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ impl PageMapped {
     /// Looks at every page and block.
     ///
     /// # Panics
-    /// If anything does not fit, with what it is.
+    /// If state or counts disagree, with the numbers.
     pub fn audit(&self) {
         let pages = self.geometry.pages;
         let mut live: BTreeMap<u32, u32> = BTreeMap::new();
@@ -29,7 +29,7 @@ impl PageMapped {
                     b.next
                 );
                 assert!(
-                    !matches!(b.state, State::Free | State::Erasing | State::Bad),
+                    !matches!(b.state, BlockState::Free | BlockState::Erasing | BlockState::Bad),
                     "{owner} in {block}: {:?}",
                     b.state
                 );
@@ -46,16 +46,17 @@ impl PageMapped {
                 let given = (0..u32::from(b.next)).filter(|&page| self.blocks.is_live(block, page)).count();
                 assert!(given == counted as usize, "block {block}: {given} pages not dead, {counted} live");
                 live_here += counted;
-                free += u32::from(b.state == State::Free);
-                good += u32::from(!matches!(b.state, State::Retiring | State::Bad));
+                free += u32::from(b.state == BlockState::Free);
+                good += u32::from(!matches!(b.state, BlockState::Retiring | BlockState::Bad));
                 let open = p.open.iter().filter(|&&o| o == block).count();
-                assert!(open == usize::from(b.state == State::Open), "block {block}: {:?}, open {open} times", b.state);
-                assert!(b.state != State::Closed || u32::from(b.next) == pages, "block {block} closed at {}", b.next);
+                let (state, full) = (b.state, u32::from(b.next) == pages);
+                assert!(open == usize::from(state == BlockState::Open), "block {block}: {state:?}, open {open} times");
+                assert!(state != BlockState::Closed || full, "block {block} closed at page {}", b.next);
                 let job = self.jobs[plane].block == block;
-                let leaving = matches!(b.state, State::Leaving | State::Erasing);
+                let leaving = matches!(b.state, BlockState::Leaving | BlockState::Erasing);
                 assert!(job || !leaving, "block {block} is {:?} without a job", b.state);
                 let waits = p.retiring.iter().filter(|&&r| r == block).count();
-                let expected = usize::from(b.state == State::Retiring && !job);
+                let expected = usize::from(b.state == BlockState::Retiring && !job);
                 assert!(waits == expected, "block {block}: {:?}, waits {waits} times to retire", b.state);
             }
             assert!(free == p.free, "plane {plane}: {free} free blocks, counted {}", p.free);

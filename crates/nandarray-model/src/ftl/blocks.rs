@@ -1,13 +1,14 @@
-//! Erase blocks: what each one is, which are free, which are open for whom, and which owner each page was given.
+//! Erase blocks: their states, the free ones, the open ones of each stream, and the owner of each page.
 //!
-//! A plane has one open block a stream. Which free block is opened next is either the least worn or the one that has
-//! waited longest; blocks that were never used stand before both as a running number. Owners of pages are kept in rows
-//! that a block gets when it is opened and gives back when it is erased.
+//! A plane has one open block a stream. The free block opened next is the least worn or the one that was freed first;
+//! blocks that were never used come before both, in order of their numbers. Owners of pages are kept in rows that a
+//! block gets when it is opened and returns when it is erased.
 
 use super::divide::Divisor;
 use super::fill::Fill;
 use super::map::NOWHERE;
 use super::scatter::Scatter;
+use nandarray::policy::WearLevelling;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
@@ -21,29 +22,29 @@ pub(super) enum Stream {
     Hot,
     /// The map.
     Map,
-    /// What reclaim and wear levelling move, and pages whose program failed.
+    /// Pages that reclaim and wear levelling move, and pages whose program failed.
     Moved,
 }
 
-/// How many there are.
+/// Number of streams.
 pub(super) const STREAMS: usize = 4;
 
 /// Free blocks that only [`Stream::Moved`] may open: one to empty a victim into, one for a block that fails meanwhile.
 pub(super) const KEPT_BLOCKS: u32 = 2;
 
-/// What a block is.
+/// State of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum State {
+pub(super) enum BlockState {
     /// Erased or never used; waits to be opened.
     Free,
-    /// Pages of it are given out, in order, to one stream.
+    /// Its pages are given out, in order, to one stream.
     Open,
-    /// All its pages were given out; a candidate for reclaim.
+    /// All its pages were given out; it is a candidate for reclaim.
     Closed,
     /// Reclaim or wear levelling moves its live pages out.
     Leaving,
-    /// Nothing of it is live and its erase was asked for.
+    /// None of its pages is live and its erase was requested.
     Erasing,
     /// A program in it failed; its live pages are to be moved or are being moved, then it is bad.
     Retiring,
@@ -53,17 +54,17 @@ pub(super) enum State {
 
 /// A block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Block {
+pub(super) struct EraseBlock {
     /// Pages that the map points to.
     pub(super) live: u16,
     /// Pages that were given out.
     pub(super) next: u16,
-    /// How often it was erased.
+    /// Erase count.
     pub(super) erases: u32,
     /// Its owners' row; [`NOWHERE`] for a free block, and for one that was filled by formula.
     row: u32,
-    /// What it is.
-    pub(super) state: State,
+    /// Its state.
+    pub(super) state: BlockState,
 }
 
 /// A plane.
@@ -92,21 +93,20 @@ pub(super) struct Plane {
     unused: u32,
     /// Free blocks that were used: erase count or number of freeing, and block.
     used: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Good blocks by erase count; only kept for static wear levelling.
+    /// Number of good blocks by erase count; only kept for static wear levelling.
     by_erases: BTreeMap<u32, u32>,
 }
 
 /// All of them.
 #[derive(Clone, Debug)]
-pub(super) struct Blocks {
+pub(super) struct EraseBlocks {
     /// Blocks a plane.
     pub(super) per_plane: u32,
     /// Pages a block.
     pub(super) pages: u32,
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<EraseBlock>,
     pub(super) planes: Vec<Plane>,
-    /// A bit for each page: given out, and dead since. 32 times denser than asking the map, and untouched where all is
-    /// live.
+    /// A bit for each page: given out, and dead since. 32 times denser than the map, and untouched where all is live.
     dead: Vec<u64>,
     /// Words of `dead` a block.
     words: u32,
@@ -115,20 +115,18 @@ pub(super) struct Blocks {
     by_pages: Divisor,
     rows: Vec<Box<[u32]>>,
     rows_free: Vec<u32>,
-    least_worn_next: bool,
-    wear_threshold: Option<u32>,
+    pub(super) levelling: WearLevelling,
     freed: u64,
 }
 
-impl Blocks {
+impl EraseBlocks {
     /// Fresh blocks; `bad` names those that are so from the factory, by plane and block.
     pub(super) fn new(
         (planes, per_plane, pages): (u32, u32, u32),
-        least_worn_next: bool,
-        wear_threshold: Option<u32>,
+        levelling: WearLevelling,
         bad: impl Fn(u32, u32) -> bool,
     ) -> Self {
-        let fresh = Block { live: 0, next: 0, erases: 0, row: NOWHERE, state: State::Free };
+        let fresh = EraseBlock { live: 0, next: 0, erases: 0, row: NOWHERE, state: BlockState::Free };
         let mut blocks = vec![fresh; planes as usize * per_plane as usize];
         let words = pages.div_ceil(64);
         let dead = vec![0; blocks.len() * words as usize];
@@ -137,7 +135,7 @@ impl Blocks {
                 let mut good = 0;
                 for block in 0..per_plane {
                     if bad(plane, block) {
-                        blocks[(plane * per_plane + block) as usize].state = State::Bad;
+                        blocks[(plane * per_plane + block) as usize].state = BlockState::Bad;
                     } else {
                         good += 1;
                     }
@@ -169,8 +167,7 @@ impl Blocks {
             by_pages: Divisor::new(pages),
             rows: Vec::new(),
             rows_free: Vec::new(),
-            least_worn_next,
-            wear_threshold,
+            levelling,
             freed: 0,
         }
     }
@@ -201,7 +198,7 @@ impl Blocks {
         p.open[stream as usize] != NOWHERE || p.free >= if stream == Stream::Moved { 1 } else { p.floor }
     }
 
-    /// How far a stream is in a plane, in pages.
+    /// Pages given to a stream in a plane; modulo the pages of a block, the page that it writes next.
     pub(super) fn given(&self, plane: u32, stream: Stream) -> u64 {
         self.planes[plane as usize].given[stream as usize]
     }
@@ -220,7 +217,7 @@ impl Blocks {
     /// block's last one.
     ///
     /// # Panics
-    /// If there is no such page; ask [`Blocks::has_page`] first.
+    /// If there is no such page; ask [`EraseBlocks::has_page`] first.
     pub(super) fn take(&mut self, plane: u32, stream: Stream, owner: u32) -> (u32, bool) {
         let mut block = self.planes[plane as usize].open[stream as usize];
         if block == NOWHERE {
@@ -233,13 +230,15 @@ impl Blocks {
         p.given[stream as usize] += 1;
         let b = &mut self.blocks[block as usize];
         let page = u32::from(b.next);
+        assert!(b.state == BlockState::Open && page < self.pages, "block {block} is {:?}, page {page}", b.state);
         self.rows[b.row as usize][page as usize] = owner;
         b.next += 1;
         b.live += 1;
         p.live += 1;
+        assert!(b.live <= b.next, "block {block}: {} live pages of {} given out", b.live, b.next);
         let last = u32::from(b.next) == self.pages;
         if last {
-            b.state = State::Closed;
+            b.state = BlockState::Closed;
             p.open[stream as usize] = NOWHERE;
         }
         (block * self.pages + page, last)
@@ -248,7 +247,7 @@ impl Blocks {
     fn open(&mut self, plane: u32) -> u32 {
         let first = plane * self.per_plane;
         let p = &mut self.planes[plane as usize];
-        while p.unused < self.per_plane && self.blocks[(first + p.unused) as usize].state != State::Free {
+        while p.unused < self.per_plane && self.blocks[(first + p.unused) as usize].state != BlockState::Free {
             p.unused += 1;
         }
         let block = if p.unused < self.per_plane {
@@ -257,11 +256,12 @@ impl Blocks {
         } else {
             p.used.pop().expect("a free block").0.1
         };
+        assert!(p.free > 0, "plane {plane} has no free block");
         p.free -= 1;
         let row = self.row();
         let b = &mut self.blocks[block as usize];
-        debug_assert!(b.state == State::Free && b.next == 0 && b.live == 0);
-        b.state = State::Open;
+        assert!(b.state == BlockState::Free && b.next == 0 && b.live == 0, "block {block} is opened: {b:?}");
+        b.state = BlockState::Open;
         b.row = row;
         block
     }
@@ -307,11 +307,14 @@ impl Blocks {
     }
 
     /// A page is no longer live; its block's live pages are returned.
-    pub(super) fn forget(&mut self, page: u32) -> (u32, u16, State) {
+    pub(super) fn forget(&mut self, page: u32) -> (u32, u16, BlockState) {
         let (block, in_block) = self.split(page);
         let plane = self.plane_of(block);
-        self.dead[(block * self.words + in_block / 64) as usize] |= 1 << (in_block % 64);
+        let (word, bit) = (&mut self.dead[(block * self.words + in_block / 64) as usize], 1 << (in_block % 64));
+        assert!(*word & bit == 0, "page {in_block} of block {block} dies twice");
+        *word |= bit;
         let b = &mut self.blocks[block as usize];
+        assert!(in_block < u32::from(b.next) && b.live > 0, "page {in_block} of block {block} dies: {b:?}");
         b.live -= 1;
         self.planes[plane as usize].live -= 1;
         (block, b.live, b.state)
@@ -323,25 +326,28 @@ impl Blocks {
         let plane = self.plane_of(block);
         let p = &mut self.planes[plane as usize];
         let b = &mut self.blocks[block as usize];
-        assert!(b.state == State::Erasing && b.live == 0, "an erase of block {block}, which is {:?}", b.state);
-        b.state = State::Free;
+        assert!(b.state == BlockState::Erasing && b.live == 0, "an erase of block {block}, which is {:?}", b.state);
+        b.state = BlockState::Free;
         b.next = 0;
         b.erases += 1;
         p.free += 1;
         self.freed += 1;
-        p.used.push(Reverse((if self.least_worn_next { u64::from(b.erases) } else { self.freed }, block)));
-        if let Some(threshold) = self.wear_threshold {
+        p.used.push(Reverse((self.levelling.rank(b.erases, self.freed), block)));
+        if self.levelling.threshold.is_some() {
             count_down(&mut p.by_erases, b.erases - 1);
             *p.by_erases.entry(b.erases).or_insert(0) += 1;
-            p.wear_due = spread(&p.by_erases) > threshold;
+            let (least, most) = (p.by_erases.first_key_value(), p.by_erases.last_key_value());
+            p.wear_due = least.zip(most).is_some_and(|((&least, _), (&most, _))| self.levelling.is_due(least, most));
         }
     }
 
     /// A block is good no more; what was live in it stays so until it is moved.
-    pub(super) fn retire(&mut self, block: u32, state: State) {
+    pub(super) fn retire(&mut self, block: u32, state: BlockState) {
         let plane = self.plane_of(block);
         let p = &mut self.planes[plane as usize];
         let b = &mut self.blocks[block as usize];
+        let good = matches!(b.state, BlockState::Open | BlockState::Closed | BlockState::Leaving | BlockState::Erasing);
+        assert!(good && p.good > 0, "block {block} is retired: {b:?}");
         for open in &mut p.open {
             if *open == block {
                 *open = NOWHERE;
@@ -349,7 +355,7 @@ impl Blocks {
         }
         b.state = state;
         p.good -= 1;
-        if self.wear_threshold.is_some() {
+        if self.levelling.threshold.is_some() {
             count_down(&mut p.by_erases, b.erases);
         }
     }
@@ -358,9 +364,9 @@ impl Blocks {
     pub(super) fn bad(&mut self, block: u32) {
         self.give_back_row(block);
         let b = &mut self.blocks[block as usize];
-        debug_assert!(b.live == 0);
+        assert!(b.live == 0 && b.state == BlockState::Retiring, "block {block} is bad: {b:?}");
         b.next = 0;
-        b.state = State::Bad;
+        b.state = BlockState::Bad;
     }
 
     /// A block holds nothing: neither owners nor dead pages.
@@ -372,25 +378,9 @@ impl Blocks {
         }
     }
 
-    /// The closed block of a plane with the fewest live pages, if any of its pages are dead.
-    pub(super) fn emptiest(&self, plane: u32) -> Option<u32> {
-        self.closed(plane).filter(|&(_, b)| u32::from(b.live) < self.pages).min_by_key(|&(_, b)| b.live).map(|(i, _)| i)
-    }
-
-    /// The closed block of a plane that was erased least.
-    pub(super) fn least_worn(&self, plane: u32) -> Option<u32> {
-        self.closed(plane).min_by_key(|&(_, b)| b.erases).map(|(i, _)| i)
-    }
-
     /// The most erases of a plane's good blocks; kept only for static wear levelling.
     pub(super) fn most_erases(&self, plane: u32) -> u32 {
         self.planes[plane as usize].by_erases.last_key_value().map_or(0, |(&erases, _)| erases)
-    }
-
-    fn closed(&self, plane: u32) -> impl Iterator<Item = (u32, &Block)> {
-        let first = plane * self.per_plane;
-        let all = &self.blocks[first as usize..(first + self.per_plane) as usize];
-        (first..).zip(all).filter(|(_, b)| b.state == State::Closed)
     }
 
     /// Whether nothing was ever given out.
@@ -405,10 +395,11 @@ impl Blocks {
         let first = plane * self.per_plane;
         for nth in 0..full {
             let b = &mut self.blocks[(first + fill.nth_good(plane, nth)) as usize];
-            debug_assert!(b.state == State::Free);
-            (b.state, b.live, b.next) = (State::Closed, self.pages as u16, self.pages as u16);
+            assert_eq!(b.state, BlockState::Free);
+            (b.state, b.live, b.next) = (BlockState::Closed, self.pages as u16, self.pages as u16);
         }
         let p = &mut self.planes[plane as usize];
+        assert!(full <= p.free, "plane {plane}: {rows} pages in {} free blocks", p.free);
         p.free -= full;
         p.live += rows;
         p.unused = if full == 0 { 0 } else { fill.nth_good(plane, full - 1) + 1 };
@@ -439,15 +430,15 @@ pub(super) struct LaidOut {
     pub(super) live: u32,
 }
 
-impl Blocks {
+impl EraseBlocks {
     /// Puts blocks of an untouched plane into the state that they have after long use; its other good blocks are free,
-    /// in the order of `free`. Which pages are live is told by [`Blocks::lay_out_pages`].
+    /// in the order of `free`. [`EraseBlocks::lay_out_pages`] marks the dead pages.
     pub(super) fn lay_out(&mut self, plane: u32, blocks: &[LaidOut], free: &[u32]) {
         for laid in blocks {
             let b = &mut self.blocks[laid.block as usize];
-            debug_assert!(b.state == State::Free && laid.live <= laid.next && laid.next <= self.pages);
+            assert!(b.state == BlockState::Free && laid.live <= laid.next && laid.next <= self.pages, "{laid:?}");
             (b.live, b.next) = (laid.live as u16, laid.next as u16);
-            b.state = if laid.open.is_some() { State::Open } else { State::Closed };
+            b.state = if laid.open.is_some() { BlockState::Open } else { BlockState::Closed };
             self.planes[plane as usize].live += laid.live;
             if let Some(stream) = laid.open {
                 let p = &mut self.planes[plane as usize];
@@ -460,21 +451,21 @@ impl Blocks {
         p.free = free.len() as u32;
         for &block in free {
             self.freed += 1;
-            p.used.push(Reverse((if self.least_worn_next { 0 } else { self.freed }, block)));
+            p.used.push(Reverse((self.levelling.rank(0, self.freed), block)));
         }
     }
 
     /// Marks the pages of laid out blocks that are dead, and gives open blocks rows of owners.
     pub(super) fn lay_out_pages(&mut self, scatter: &Scatter, fill: &Fill) {
         for block in 0..self.blocks.len() as u32 {
-            let Block { live, next, state, .. } = self.blocks[block as usize];
-            if !matches!(state, State::Open | State::Closed) {
+            let EraseBlock { live, next, state, .. } = self.blocks[block as usize];
+            if !matches!(state, BlockState::Open | BlockState::Closed) {
                 continue;
             }
             for page in scatter.pages_of(block).skip(usize::from(live)).filter(|&page| page < u32::from(next)) {
                 self.dead[(block * self.words + page / 64) as usize] |= 1 << (page % 64);
             }
-            if state == State::Open {
+            if state == BlockState::Open {
                 let row = self.row();
                 for page in 0..u32::from(next) {
                     self.rows[row as usize][page as usize] = scatter.lpa_at(block, page, fill);
@@ -491,12 +482,5 @@ fn count_down(counts: &mut BTreeMap<u32, u32>, key: u32) {
         if *count == 0 {
             counts.remove(&key);
         }
-    }
-}
-
-fn spread(counts: &BTreeMap<u32, u32>) -> u32 {
-    match (counts.first_key_value(), counts.last_key_value()) {
-        (Some((least, _)), Some((most, _))) => most - least,
-        _ => 0,
     }
 }

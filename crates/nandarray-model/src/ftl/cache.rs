@@ -10,7 +10,7 @@ use super::lru::Lru;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// Which page is drained, or dropped, first.
+/// Order in which pages are drained, and dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheOrder {
     /// The one used longest ago; reads and writes are uses.
@@ -19,7 +19,7 @@ pub enum CacheOrder {
     Fifo,
 }
 
-/// What the cache says to a write.
+/// The cache's answer to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
     /// It has it.
@@ -28,7 +28,7 @@ pub enum Put {
     Full,
 }
 
-/// What the cache has of a read.
+/// Share of a read that the cache holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hit {
     /// All.
@@ -50,11 +50,11 @@ pub struct Drain {
     pub bytes: u32,
 }
 
-/// What was there at the time of a flush.
+/// The state of the cache at the time of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlushTicket(u64);
 
-/// What was counted.
+/// Counts of the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounts {
     /// Writes taken.
@@ -71,7 +71,7 @@ pub struct CacheCounts {
 
 /// A page.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct CachedPage {
     /// Sectors that are there, a bit each.
     sectors: u128,
     /// When it became dirty, counted from 1; 0 for a page that was trimmed while it is drained; no meaning for a clean
@@ -91,9 +91,9 @@ pub struct WriteCache {
     sector_bytes: u32,
     whole: u128,
     order: CacheOrder,
-    clean: Lru<Held, u64>,
-    dirty: Lru<Held, u64>,
-    draining: FxHashMap<u64, Held>,
+    clean: Lru<CachedPage, u64>,
+    dirty: Lru<CachedPage, u64>,
+    draining: FxHashMap<u64, CachedPage>,
     /// Numbers of becoming dirty with their pages, in order; those that no longer hold are dropped when they come to
     /// the front.
     unsafe_since: VecDeque<(u64, u64)>,
@@ -101,11 +101,11 @@ pub struct WriteCache {
     counts: CacheCounts,
 }
 
-/// Bits that sectors are told apart by.
+/// Most sectors of a page: one bit each.
 const SECTORS_MAX: u32 = u128::BITS;
 
 impl WriteCache {
-    /// A cache of so many bytes; `None` if they do not hold a page.
+    /// A cache of this size; `None` if it is smaller than a page.
     pub fn new(capacity_bytes: u64, page_bytes: u32, order: CacheOrder) -> Option<Self> {
         let capacity_pages = usize::try_from(capacity_bytes.checked_div(u64::from(page_bytes))?).ok()?;
         let sector_bytes = 512.max(page_bytes.div_ceil(SECTORS_MAX));
@@ -134,7 +134,7 @@ impl WriteCache {
         self.clean.len() + self.dirty.len() + self.draining.len()
     }
 
-    /// Pages that nobody has begun to drain.
+    /// Dirty pages whose draining has not begun.
     pub fn dirty_pages(&self) -> usize {
         self.dirty.len()
     }
@@ -144,7 +144,7 @@ impl WriteCache {
         self.draining.len()
     }
 
-    /// What was counted.
+    /// The counts.
     pub fn counts(&self) -> CacheCounts {
         self.counts
     }
@@ -186,9 +186,10 @@ impl WriteCache {
             };
             self.clock += 1;
             self.unsafe_since.push_back((self.clock, lpa));
-            let held = Held { sectors: there | sectors, since: self.clock, again: None, dropped: false };
+            let held = CachedPage { sectors: there | sectors, since: self.clock, again: None, dropped: false };
             self.dirty.insert(lpa, held);
         }
+        assert!(self.pages() <= self.capacity_pages, "{} pages of {}", self.pages(), self.capacity_pages);
         self.counts.writes += 1;
         Put::Taken
     }
@@ -197,10 +198,12 @@ impl WriteCache {
         if self.pages() < self.capacity_pages {
             return true;
         }
-        self.clean.oldest().is_some_and(|oldest| self.clean.remove(oldest).is_some())
+        let dropped = self.clean.oldest().is_some_and(|oldest| self.clean.remove(oldest).is_some());
+        assert!(!dropped || self.pages() < self.capacity_pages, "{} pages are too many", self.pages());
+        dropped
     }
 
-    /// What there is of `bytes` from byte `from` of a page on.
+    /// Looks up `bytes` from byte `from` of a page on.
     pub fn read(&mut self, lpa: u64, from: u32, bytes: u32) -> Hit {
         let there = if let Some(held) = self.dirty.get(lpa) {
             held.sectors
@@ -240,7 +243,8 @@ impl WriteCache {
 
     fn drain_page(&mut self, lpa: u64) -> Drain {
         let held = self.dirty.remove(lpa).expect("a dirty page");
-        self.draining.insert(lpa, held);
+        assert!(held.again.is_none() && !held.dropped, "page {lpa} is drained twice");
+        assert!(self.draining.insert(lpa, held).is_none(), "page {lpa} is being drained");
         let bytes = (held.sectors.count_ones() * self.sector_bytes).min(self.page_bytes);
         Drain { lpa, whole: held.sectors == self.whole, bytes }
     }
@@ -259,12 +263,13 @@ impl WriteCache {
         self.counts.drained += 1;
         match held.again {
             Some((since, sectors)) => {
-                let held = Held { sectors: held.sectors | sectors, since, again: None, dropped: false };
+                let held = CachedPage { sectors: held.sectors | sectors, since, again: None, dropped: false };
                 self.dirty.insert(lpa, held);
             }
             None if held.dropped => {}
             None => self.clean.insert(lpa, held),
         }
+        assert!(self.pages() <= self.capacity_pages, "{} pages of {}", self.pages(), self.capacity_pages);
         self.forget_safe();
     }
 
@@ -277,7 +282,7 @@ impl WriteCache {
         if !held.dropped {
             let (again, sectors) = held.again.unwrap_or((0, 0));
             let since = if held.since == 0 { again } else { held.since };
-            self.dirty.insert(lpa, Held { sectors: held.sectors | sectors, since, again: None, dropped: false });
+            self.dirty.insert(lpa, CachedPage { sectors: held.sectors | sectors, since, again: None, dropped: false });
         }
         self.forget_safe();
     }
@@ -289,16 +294,18 @@ impl WriteCache {
         if let Some(held) = self.draining.get_mut(&lpa) {
             (held.dropped, held.again, held.since) = (true, None, 0);
         }
+        debug_assert!(!self.is_wanted(lpa) && self.dirty.get(lpa).is_none(), "page {lpa} was trimmed");
         self.forget_safe();
     }
 
-    /// What is dirty or being drained now has to be in flash before a flush that begins now is complete.
+    /// Begins a flush: pages that are dirty or being drained now have to be in flash before it is complete.
     pub fn flush(&self) -> FlushTicket {
         FlushTicket(self.clock)
     }
 
     /// Whether what a flush waited for is in flash.
     pub fn is_flushed(&self, ticket: FlushTicket) -> bool {
+        assert!(ticket.0 <= self.clock, "a flush of another cache");
         self.unsafe_since.front().is_none_or(|&(since, _)| since > ticket.0)
     }
 
@@ -306,7 +313,7 @@ impl WriteCache {
     fn forget_safe(&mut self) {
         while let Some(&(since, lpa)) = self.unsafe_since.front() {
             let holds =
-                |held: &Held| (!held.dropped && held.since == since) || held.again.is_some_and(|a| a.0 == since);
+                |held: &CachedPage| (!held.dropped && held.since == since) || held.again.is_some_and(|a| a.0 == since);
             if self.dirty.get(lpa).is_some_and(holds) || self.draining.get(&lpa).is_some_and(holds) {
                 return;
             }
@@ -380,6 +387,25 @@ mod tests {
         Clean,
     }
 
+    /// Ends the draining of a page, if it is being drained: it is in flash, or could not be written.
+    fn end_drain(cache: &mut WriteCache, model: &mut BTreeMap<u64, Is>, lpa: u64, in_flash: bool) {
+        let next = match model.get(&lpa) {
+            Some(Is::Draining) if in_flash => Some(Is::Clean),
+            Some(Is::Draining | Is::DrainingAgain) => Some(Is::Dirty),
+            Some(Is::Dropped) => None,
+            _ => return,
+        };
+        if in_flash {
+            cache.drained(lpa);
+        } else {
+            cache.put_back(lpa);
+        }
+        match next {
+            Some(is) => model.insert(lpa, is),
+            None => model.remove(&lpa),
+        };
+    }
+
     proptest! {
         /// Against a table of pages and what they are: nothing dirty is forgotten, room is never exceeded, a flush is
         /// complete when all that was written before it is in flash.
@@ -403,8 +429,8 @@ mod tests {
                         prop_assert_eq!(taken, room);
                         if taken {
                             if is.is_none() && model.len() == 5 {
-                                let gone = model.iter().find(|&(&l, &i)| i == Is::Clean && cache.clean.get(l).is_none());
-                                let gone = *gone.unwrap().0;
+                                let dropped = |l: u64| cache.clean.get(l).is_none();
+                                let gone = *model.iter().find(|&(&l, &i)| i == Is::Clean && dropped(l)).unwrap().0;
                                 model.remove(&gone);
                             }
                             let draining = matches!(is, Some(Is::Draining | Is::DrainingAgain | Is::Dropped));
@@ -416,17 +442,7 @@ mod tests {
                     } else {
                         prop_assert!(!model.values().any(|&i| i == Is::Dirty));
                     },
-                    3 => match is {
-                        Some(Is::Draining) => { cache.drained(lpa); model.insert(lpa, Is::Clean); }
-                        Some(Is::DrainingAgain) => { cache.drained(lpa); model.insert(lpa, Is::Dirty); }
-                        Some(Is::Dropped) => { cache.drained(lpa); model.remove(&lpa); }
-                        _ => {}
-                    },
-                    4 => match is {
-                        Some(Is::Draining | Is::DrainingAgain) => { cache.put_back(lpa); model.insert(lpa, Is::Dirty); }
-                        Some(Is::Dropped) => { cache.put_back(lpa); model.remove(&lpa); }
-                        _ => {}
-                    },
+                    3 | 4 => end_drain(&mut cache, &mut model, lpa, what == 3),
                     5 => {
                         cache.trim(lpa);
                         match is {
@@ -438,7 +454,8 @@ mod tests {
                         }
                     }
                     _ => {
-                        let waits = model.iter().filter(|(_, i)| !matches!(i, Is::Clean | Is::Dropped)).map(|(&l, _)| l);
+                        let dirty = model.iter().filter(|(_, i)| !matches!(i, Is::Clean | Is::Dropped));
+                        let waits = dirty.map(|(&l, _)| l);
                         flushes.push((cache.flush(), waits.collect()));
                     }
                 }

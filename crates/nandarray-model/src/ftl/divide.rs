@@ -4,7 +4,7 @@
 //! A page's number is taken apart into die, plane, block and page several times a request, by numbers that need not be
 //! powers of two.
 
-/// What is divided by.
+/// A divisor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Divisor {
     by: u32,
@@ -37,7 +37,8 @@ mod tests {
     proptest! {
         #[test]
         fn is_division(n in any::<u32>(), by in prop_oneof![1..=u32::MAX, 1u32..5_000]) {
-            let edges = [n, 0, by - 1, by, u32::MAX, u32::MAX - by + 1, (n / by) * by, ((n / by) * by).saturating_sub(1)];
+            let multiple = (n / by) * by;
+            let edges = [n, 0, by - 1, by, u32::MAX, u32::MAX - by + 1, multiple, multiple.saturating_sub(1)];
             for n in edges {
                 prop_assert_eq!(Divisor::new(by).divide(n), (n / by, n % by));
             }

@@ -6,12 +6,12 @@
 
 use super::divide::Divisor;
 use super::scatter::Scatter;
-use super::striping::Order;
+use super::striping::StripeOrder;
 
 /// The formula.
 #[derive(Clone, Debug)]
 pub(super) struct Fill {
-    order: Order,
+    order: StripeOrder,
     planes: u32,
     blocks: u32,
     pages: u32,
@@ -25,7 +25,7 @@ pub(super) struct Fill {
 
 impl Fill {
     /// With the blocks of each plane that are left out, in order.
-    pub(super) fn new(order: Order, blocks: u32, pages: u32, bad: Vec<Vec<u32>>) -> Self {
+    pub(super) fn new(order: StripeOrder, blocks: u32, pages: u32, bad: Vec<Vec<u32>>) -> Self {
         let (by_planes, by_pages) = (Divisor::new(order.planes()), Divisor::new(pages));
         Self { planes: order.planes(), order, blocks, pages, by_planes, by_pages, bad, scatter: None }
     }
@@ -35,7 +35,7 @@ impl Fill {
         Self { scatter: Some(Box::new(scatter)), ..self }
     }
 
-    /// Which of its plane's logical pages one is, and the plane that it has by its number.
+    /// The number of a logical page among those of its plane, and the plane, which follow from its address.
     pub(super) fn row_and_plane(&self, lpa: u32) -> (u32, u32) {
         let (row, position) = self.by_planes.divide(lpa);
         (row, self.order.plane_at[position as usize])
@@ -46,7 +46,7 @@ impl Fill {
         row * self.planes + self.order.position_of[plane as usize]
     }
 
-    /// Where a logical page lies.
+    /// Physical page of a logical page.
     pub(super) fn page_of(&self, lpa: u32) -> u32 {
         if let Some(scatter) = &self.scatter {
             return scatter.page_of(lpa, self);
@@ -56,7 +56,7 @@ impl Fill {
         (plane * self.blocks + self.nth_good(plane, nth)) * self.pages + page
     }
 
-    /// Which logical page lies at page `page` of block `block` (of the plane).
+    /// Logical page in page `page` of block `block` (of the plane).
     pub(super) fn lpa_at(&self, plane: u32, block: u32, page: u32) -> u32 {
         if let Some(scatter) = &self.scatter {
             return scatter.lpa_at(plane * self.blocks + block, page, self);
@@ -66,7 +66,7 @@ impl Fill {
         self.lpa_of(row, plane)
     }
 
-    /// How many of the first `lpas` logical pages lie in a plane.
+    /// Number of the first `lpas` logical pages that lie in a plane.
     pub(super) fn rows_of(&self, plane: u32, lpas: u32) -> u32 {
         let position = self.order.position_of[plane as usize];
         lpas / self.planes + u32::from(position < lpas % self.planes)

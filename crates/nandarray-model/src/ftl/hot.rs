@@ -1,8 +1,7 @@
-//! Which pages are written often: small counters behind two hash functions (Hsieh, Kuo, Chang, ACM TOS 2006).
+//! Hot pages, those written often: small counters behind two hash functions (Hsieh, Kuo, Chang, ACM TOS 2006).
 //!
 //! A write counts up both of its page's 4-bit counters; a page is hot if both have reached a quarter of their range.
-//! All counters are halved, a few a write, once in as many writes as 5/4 of the counters, so that what was hot cools
-//! down.
+//! All counters are halved, a few a write, once in as many writes as 5/4 of the counters, so that hot pages cool down.
 
 /// A counter's most.
 const MOST: u8 = 15;
@@ -18,10 +17,11 @@ pub(super) struct HotData {
 }
 
 impl HotData {
-    /// For a device of so many logical pages: a counter for 16 of them, at least 4,096 as in the paper, at most a
+    /// Counters for a device of `lpas` logical pages: one for 16 of them, at least 4,096 as in the paper, at most a
     /// million.
     pub(super) fn new(lpas: u32) -> Self {
         let counters = (lpas as usize / 16).next_power_of_two().clamp(1 << 12, 1 << 20);
+        assert!(counters.is_power_of_two(), "hashes are masked to {counters} counters");
         Self { counts: vec![0; counters], cooled: 0, writes: 0 }
     }
 

@@ -1,34 +1,34 @@
 //! A device as after long random overwrites, laid out instead of written.
 //!
-//! How full the closed blocks of each plane are is worked out (`stationary`), which logical pages are live in them is a
+//! The number of live pages in each closed block is worked out (`stationary`), the logical pages that they hold are a
 //! permutation (`scatter`), and blocks, lists of victims and the counters of hot pages are put into the state that goes
 //! with it. Two differences remain to a device that was really overwritten: no block is worn, and the blocks of a plane
-//! are as full as they are on average, not by chance. The time is that of marking dead pages, the memory a few bytes a
-//! block; a page that is written afterwards takes what it takes on every device.
+//! have the average numbers of live pages, not random ones. It costs the time to mark dead pages and a few bytes of
+//! memory a block; later writes cost the same as on any device.
 
-use super::blocks::{LaidOut, State, Stream};
+use super::blocks::{BlockState, LaidOut, Stream};
 use super::scatter::Scatter;
 use super::stationary::{Solver, normal};
 use super::{LayOutError, PageMapped};
 use crate::describe::GcPolicy;
 
-/// One of so many pages of closed blocks has to be dead: beyond that, reclaim would program hundreds of pages for each
-/// of the host's.
+/// Pages of closed blocks of which at least one has to be dead: with fewer dead pages, reclaim would program hundreds
+/// of pages for each of the host's.
 const DEAD_ONE_OF: u64 = 200;
-/// Logical pages that are looked at to see how many are taken for hot.
+/// Logical pages that are sampled for the share of hot ones.
 const SAMPLE: u32 = 1 << 12;
 
 /// A stream that has an open block.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenStream {
     stream: Stream,
-    /// Of the host's writes; `None` for what reclaim moves.
+    /// Share of the host's writes; `None` for the stream of moved pages.
     share: Option<f64>,
     /// Pages of it that were given out.
     next: u32,
 }
 
-/// How one plane was laid out.
+/// A plane as it was laid out.
 struct PlaneInUse {
     laid: Vec<LaidOut>,
     free: Vec<u32>,
@@ -50,10 +50,13 @@ impl PageMapped {
         if self.map_cache.is_some() {
             return Err(LayOutError::CachedMap);
         }
+        if let GcPolicy::WindowedGreedy(_) = self.victims.policy() {
+            return Err(LayOutError::Policy { name: self.victims.policy().name() });
+        }
         let mut chance = fastrand::Rng::with_seed(seed);
         let live = self.live_by_plane(&mut chance)?;
         let hot = self.hot_in_use(&mut chance);
-        let mut solver = Solver::new(self.victims.kind(), self.geometry.pages);
+        let mut solver = Solver::new(self.victims.policy(), self.geometry.pages);
         let mut planes: Vec<PlaneInUse> = Vec::new();
         let mut streams = Vec::new();
         for plane in 0..self.planes() {
@@ -81,7 +84,7 @@ impl PageMapped {
         let lives = self.blocks.blocks.iter().map(|b| u32::from(b.live));
         let mut scatter = Scatter::new(shape, !self.order.dynamic, lives, &mut chance);
         for laid in planes.iter().flat_map(|plane| &plane.laid).filter(|laid| laid.open.is_some()) {
-            // What was written first is dead first.
+            // Pages that were written first are dead first.
             scatter.in_order(laid.block, laid.next - laid.live);
         }
         self.blocks.lay_out_pages(&scatter, &self.map.fill);
@@ -128,8 +131,8 @@ impl PageMapped {
         Some(found as f64 / f64::from(SAMPLE))
     }
 
-    /// Streams with open blocks, and how far they are.
-    fn open_streams(&self, hot: Option<f64>, chance: &mut fastrand::Rng) -> Vec<Open> {
+    /// Streams with open blocks, and the pages written to each.
+    fn open_streams(&self, hot: Option<f64>, chance: &mut fastrand::Rng) -> Vec<OpenStream> {
         let pages = self.geometry.pages;
         if pages < 2 {
             return Vec::new();
@@ -138,22 +141,22 @@ impl PageMapped {
         [(Stream::Host, Some(1.0 - hot)), (Stream::Hot, Some(hot)), (Stream::Moved, None)]
             .into_iter()
             .filter(|(_, share)| *share != Some(0.0))
-            .map(|(stream, share)| Open { stream, share, next: chance.u32(1..pages) })
+            .map(|(stream, share)| OpenStream { stream, share, next: chance.u32(1..pages) })
             .collect()
     }
 
-    /// One plane with so many live pages.
+    /// Lays out one plane with `live` live pages.
     fn plane_in_use(
         &mut self,
         plane: u32,
         live: u64,
-        streams: &[Open],
+        streams: &[OpenStream],
         solver: &mut Solver,
         chance: &mut fastrand::Rng,
     ) -> Result<PlaneInUse, LayOutError> {
         let (pages, per_plane) = (self.geometry.pages, self.geometry.blocks);
         let p = &self.blocks.planes[plane as usize];
-        // Reclaim goes on until so many are free, and begins again with the next block that is opened.
+        // Reclaim stops at this number of free blocks, and begins again with the next block that is opened.
         let free = p.floor.max(self.threshold_blocks);
         let closed = p.good.saturating_sub(free + streams.len() as u32);
         let room = u64::from(closed) * u64::from(pages);
@@ -162,10 +165,10 @@ impl PageMapped {
         }
         let amplification = solver.amplification(live as f64 / f64::from(closed));
         let first = plane * per_plane;
-        let good = |b: &u32| self.blocks.blocks[*b as usize].state != State::Bad;
+        let good = |b: &u32| self.blocks.blocks[*b as usize].state != BlockState::Bad;
         let mut blocks: Vec<u32> = (first..first + per_plane).filter(good).collect();
-        if self.victims.kind() == GcPolicy::RoundRobin {
-            // From where it goes on: the oldest; at last those that were just erased.
+        if self.victims.policy() == GcPolicy::RoundRobin {
+            // From the block at which it goes on, the oldest, to those that were just erased.
             let begin = chance.usize(0..blocks.len());
             blocks.rotate_left(begin);
             self.victims.go_on_at(plane, blocks[0] - first);

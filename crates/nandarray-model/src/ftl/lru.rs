@@ -7,7 +7,7 @@ use std::hash::Hash;
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
-struct Slot<V, K> {
+struct LruSlot<V, K> {
     key: K,
     newer: u32,
     older: u32,
@@ -18,7 +18,7 @@ struct Slot<V, K> {
 #[derive(Clone, Debug)]
 pub(super) struct Lru<V, K = u32> {
     slot_of: FxHashMap<K, u32>,
-    slots: Vec<Slot<V, K>>,
+    slots: Vec<LruSlot<V, K>>,
     free: Vec<u32>,
     newest: u32,
     oldest: u32,
@@ -58,7 +58,7 @@ impl<V: Copy, K: Copy + Eq + Hash + Debug> Lru<V, K> {
     /// # Panics
     /// If it is there already.
     pub(super) fn insert(&mut self, key: K, value: V) {
-        let new = Slot { key, newer: NONE, older: NONE, value };
+        let new = LruSlot { key, newer: NONE, older: NONE, value };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = new;
@@ -70,6 +70,7 @@ impl<V: Copy, K: Copy + Eq + Hash + Debug> Lru<V, K> {
             }
         };
         assert!(self.slot_of.insert(key, slot).is_none(), "key {key:?} twice");
+        assert_eq!(self.slot_of.len() + self.free.len(), self.slots.len(), "slots are used or free");
         self.link_newest(slot);
     }
 
@@ -77,6 +78,7 @@ impl<V: Copy, K: Copy + Eq + Hash + Debug> Lru<V, K> {
         let slot = self.slot_of.remove(&key)?;
         self.unlink(slot);
         self.free.push(slot);
+        assert_eq!(self.slot_of.len() + self.free.len(), self.slots.len(), "slots are used or free");
         Some(self.slots[slot as usize].value)
     }
 
@@ -97,6 +99,8 @@ impl<V: Copy, K: Copy + Eq + Hash + Debug> Lru<V, K> {
 
     fn unlink(&mut self, slot: u32) {
         let (newer, older) = (self.slots[slot as usize].newer, self.slots[slot as usize].older);
+        debug_assert!(newer != NONE || self.newest == slot, "slot {slot} is not linked");
+        debug_assert!(older != NONE || self.oldest == slot, "slot {slot} is not linked");
         match newer {
             NONE => self.newest = older,
             newer => self.slots[newer as usize].older = older,
@@ -108,6 +112,7 @@ impl<V: Copy, K: Copy + Eq + Hash + Debug> Lru<V, K> {
     }
 
     fn link_newest(&mut self, slot: u32) {
+        debug_assert!(slot != self.newest, "slot {slot} is linked already");
         (self.slots[slot as usize].newer, self.slots[slot as usize].older) = (NONE, self.newest);
         match self.newest {
             NONE => self.oldest = slot,

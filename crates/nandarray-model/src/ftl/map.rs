@@ -58,6 +58,7 @@ impl Map {
     pub(super) fn set(&mut self, owner: u32, page: u32) {
         let chunk = self.chunks[owner as usize / CHUNK]
             .get_or_insert_with(|| vec![0; CHUNK].into_boxed_slice().try_into().expect("a chunk of its size"));
+        debug_assert!(page == NOWHERE || u64::from(page) < PAGES_MAX, "owner {owner} at page {page}");
         chunk[owner as usize % CHUNK] = if page == NOWHERE { u32::MAX } else { page + 1 };
     }
 }

@@ -1,13 +1,13 @@
 //! A map that does not fit into DRAM: entries in use are cached, the map itself lies in flash, in pages of its own
 //! (DFTL: Gupta, Kim, Urgaonkar, ASPLOS 2009).
 //!
-//! The cache holds entries, least recently used out first. An entry that is not there costs a read of its map page;
-//! entries of the same page that the same request needs come with it. A changed entry that has to go costs a read (of
-//! what is there) and a program of its map page, which takes all changed entries of that page with it.
+//! The cache holds entries, evicted in LRU order. A missing entry costs a read of its map page; entries of the same
+//! page that the same request needs come with it. Evicting a changed entry costs a read and a program of its map page,
+//! which writes back all changed entries of that page.
 //!
-//! What reclaim moves is entered as changed without a read (the page's own spare bytes name its owner) and without
-//! making room: while reclaim works the cache may hold more than it should, and the host's next requests pay. That way
-//! reclaim never waits for map writes, which could wait for reclaim.
+//! Pages that reclaim moves are entered as changed without a read (the page's own spare bytes name its owner) and
+//! without an eviction: while reclaim works the cache may exceed its size, and the host's next requests pay. So reclaim
+//! never waits for map writes, which could wait for reclaim.
 
 use super::lru::Lru;
 use rustc_hash::FxHashMap;
@@ -16,19 +16,19 @@ const NONE: u32 = u32::MAX;
 
 /// An entry: whether it was changed, and the next of the changed entries of its map page.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct MapCacheEntry {
     changed: bool,
     behind: u32,
 }
 
-const CLEAN: Entry = Entry { changed: false, behind: NONE };
+const CLEAN: MapCacheEntry = MapCacheEntry { changed: false, behind: NONE };
 
 /// The cache.
 #[derive(Clone, Debug)]
 pub(super) struct MapCache {
     entries_max: usize,
     entries_a_page: u32,
-    entries: Lru<Entry>,
+    entries: Lru<MapCacheEntry>,
     /// First changed entry of each map page that has one.
     changed: FxHashMap<u32, u32>,
 }
@@ -69,7 +69,8 @@ impl MapCache {
         }
         let page = self.page_of(lpa);
         let behind = self.changed.insert(page, lpa).unwrap_or(NONE);
-        *self.entries.get_mut(lpa).expect("was loaded") = Entry { changed: true, behind };
+        assert_ne!(behind, lpa, "entry {lpa} is in the list of its map page already");
+        *self.entries.get_mut(lpa).expect("was loaded") = MapCacheEntry { changed: true, behind };
     }
 
     /// Drops unchanged entries until there is room. If a changed one is in the way: its map page, which is to be
@@ -82,6 +83,7 @@ impl MapCache {
             }
             self.entries.remove(oldest);
         }
+        assert!(self.entries.len() <= self.entries_max);
         None
     }
 
@@ -89,6 +91,7 @@ impl MapCache {
     pub(super) fn written(&mut self, page: u32) {
         let mut at = self.changed.remove(&page).unwrap_or(NONE);
         while let Some(entry) = self.entries.get_mut(at) {
+            assert!(entry.changed, "entry {at} of map page {page} is in its list and was not changed");
             at = entry.behind;
             *entry = CLEAN;
         }

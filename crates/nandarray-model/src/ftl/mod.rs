@@ -1,30 +1,30 @@
 //! Conventional flash management under the clock: a page map, reclaim, wear, bad blocks, a write cache.
 //!
-//! [`PageMapped`] is a pure state machine: it says which flash operations a request needs and where, the caller issues
-//! them when its clock allows and says how they ended. It knows no time, owns no bytes, and draws chance from its seed
-//! only.
+//! [`PageMapped`] is a pure state machine: it returns the flash operations of a request and their addresses; the caller
+//! issues them when its clock allows and reports how they ended. It knows no time, owns no bytes, and draws chance from
+//! its seed only.
 //!
 //! | file | one idea |
 //! | --- | --- |
 //! | `page_mapped` | the parts joined: read, write, trim |
-//! | `reclaim` | jobs: move what is live, erase; failed programs and erases |
+//! | `reclaim` | jobs: move live pages, erase; failed programs and erases |
 //! | `map`, `fill` | logical to physical, lazily; a sequentially full device by formula |
 //! | `map_cache`, `lru` | a map that does not fit into DRAM |
-//! | `blocks` | what each erase block is, free blocks, open blocks, owners of pages |
-//! | `divide` | division by what a geometry fixes |
-//! | `striping` | which plane a page goes to |
-//! | `victim/` | which block reclaim takes, a policy a file |
-//! | `hot` | which pages are written often |
-//! | `cache` | the write cache, a part of its own in front of it all |
+//! | `blocks` | states of erase blocks, free blocks, open blocks, owners of pages |
+//! | `divide` | division by constants of a geometry |
+//! | `striping` | the plane that a page goes to |
+//! | `victims`, `live_lists` | victims of reclaim, by the policies that the store has, too |
+//! | `hot` | pages that are written often |
+//! | `cache` | the write cache, a part of its own in front of the others |
 //! | `precondition` | a used device without the modelled time that using it takes |
 //! | `layout` | a used device without writing it: the state of the long run |
-//! | `stationary`, `scatter` | how full blocks are then; which pages lie in them, by formula |
-//! | `report`, `audit` | what was counted; whether all of it fits together |
+//! | `stationary`, `scatter` | the live pages of blocks in that state: their number, and by formula their addresses |
+//! | `report`, `audit` | counts; a check of all state |
 //!
-//! What it does not do: order operations. A page is mapped to its new place from the moment of `write`; a caller that
-//! reads it before its program has ended has the data still in the controller, and a block's programs have to be issued
-//! in the order in which their places were given out. An operation that was given a place may still be under way when
-//! the block of that place is asked to be erased: reads that were issued before go first.
+//! It does not order operations. A page is mapped to its new address from the moment of `write`: if it is read before
+//! its program has ended, the caller still has the data in the controller. Programs of a block have to be issued in the
+//! order of their addresses. Operations on a block may be in flight when its erase is requested: reads that were issued
+//! before it go first.
 
 mod audit;
 mod blocks;
@@ -33,6 +33,7 @@ mod divide;
 mod fill;
 mod hot;
 mod layout;
+mod live_lists;
 mod lru;
 mod map;
 mod map_cache;
@@ -45,15 +46,15 @@ mod stationary;
 mod striping;
 #[cfg(test)]
 mod tests;
-mod victim;
+mod victims;
 
 pub use page_mapped::PageMapped;
-pub use reclaim::{Move, Moved, Renewed, Step};
+pub use reclaim::{Move, Moved, ReclaimStep, Renewed};
 pub use report::{FtlReport, Wear};
 
-use crate::flash::Place;
+use crate::flash::PageAddress;
 
-/// What a physical page holds.
+/// Owner of a physical page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
     /// A logical page.
@@ -62,54 +63,55 @@ pub enum Owner {
     Map(u32),
 }
 
-/// How much a plane needs reclaim.
+/// Urgency of reclaim in a plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Urgency {
     /// Not at all.
     None,
-    /// Whenever nothing else is to be done, or beside it.
+    /// When the plane is idle, or beside other work.
     Background,
     /// Now: the next write to the plane may have to wait for it.
     Urgent,
 }
 
-/// A flash operation for the map, to be done, in order, before what it was returned with. Its cause is `Cause::Map`.
+/// A flash operation for the map, to be done, in order, before the request that it was returned with; of cause
+/// `OpCause::Map`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MapOp {
     /// Read a page of the map.
-    Read(Place),
+    Read(PageAddress),
     /// Program one.
-    Program(Place),
+    Program(PageAddress),
 }
 
-/// Where a written page goes.
+/// The new address of a written page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// To be programmed, whole.
-    pub place: Place,
+    pub place: PageAddress,
     /// To be read first, because only a part of the page was written; `None` if nothing has to be.
-    pub read_first: Option<Place>,
+    pub read_first: Option<PageAddress>,
     /// The plane of `place`, `die * planes + plane`.
     pub plane: u32,
     /// Whether that plane needs reclaim now.
     pub reclaim: Urgency,
 }
 
-/// What a request cannot have. The state is as it was before.
+/// A request that is refused. The state is as it was before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FtlError {
     /// There is no such page.
     #[error("logical page {lpa} of {capacity_pages}")]
     OutOfRange {
-        /// Asked for.
+        /// The requested page.
         lpa: u64,
-        /// What there is.
+        /// Logical pages of the device.
         capacity_pages: u64,
     },
     /// The write has to wait until reclaim of a plane went on: call `step` on it, then try again.
     #[error("plane {plane} has no page to write to before it is reclaimed")]
     NotNow {
-        /// Which.
+        /// The plane.
         plane: u32,
     },
     /// Too few good blocks are left for what is stored.
@@ -117,7 +119,7 @@ pub enum FtlError {
         "no space for page {lpa}: {live_pages} of {usable_pages} usable pages are live, {bad_blocks} blocks are bad"
     )]
     NoSpace {
-        /// What was to be written.
+        /// The page to be written.
         lpa: u64,
         /// Pages that are live, those of the map included.
         live_pages: u64,
@@ -134,13 +136,19 @@ pub enum LayOutError {
     /// Pages of the map are written more often than others, in a way that is not worked out.
     #[error("the steady state of a device whose map is cached in part (ftl.map_cache) is not known in advance")]
     CachedMap,
-    /// Reclaim could not keep as many blocks free as it is told to.
+    /// The share of live pages that a victim policy leads to is not worked out.
+    #[error("the steady state of a device that reclaims by {name} (ftl.gc) is not known in advance")]
+    Policy {
+        /// The policy's name.
+        name: &'static str,
+    },
+    /// Reclaim could not keep as many blocks free as the description says.
     #[error(
-        "plane {plane} has {live} live pages for {closed} blocks of {pages} beside {free} free ones: too few dead pages \
-         for reclaim to come to rest"
+        "plane {plane} has {live} live pages for {closed} blocks of {pages} beside {free} free ones: too few dead \
+         pages for reclaim to come to rest"
     )]
     NoSpare {
-        /// Which.
+        /// The plane.
         plane: u32,
         /// Its live pages.
         live: u64,
@@ -154,7 +162,7 @@ pub enum LayOutError {
     /// Pages of one plane lie in others.
     #[error("plane {plane} has {live} logical pages and, with its bad blocks, room for {room}")]
     BadBlocks {
-        /// Which.
+        /// The plane.
         plane: u32,
         /// Logical pages that are its own.
         live: u64,
@@ -182,10 +190,10 @@ pub enum FtlSetupError {
         /// Most.
         max: u32,
     },
-    /// A share that is none.
+    /// A setting that is no share.
     #[error("{what} is {value}; it has to be at least 0 and less than 1")]
     NotAShare {
-        /// Which setting.
+        /// The setting.
         what: &'static str,
         /// Its value.
         value: f64,

@@ -3,19 +3,20 @@
 //! Map first, then the write: a page is given out and mapped at once, the page that it replaces is dead at once.
 //! Nothing is changed by a request that is refused.
 
-use super::blocks::{Blocks, STREAMS, State, Stream};
+use super::blocks::{BlockState, EraseBlocks, STREAMS, Stream};
 use super::divide::Divisor;
 use super::fill::Fill;
 use super::hot::HotData;
 use super::map::{Map, NOWHERE, PAGES_MAX};
 use super::map_cache::MapCache;
-use super::reclaim::Job;
-use super::report::Counts;
-use super::striping::Order;
-use super::victim::Victims;
+use super::reclaim::ReclaimJob;
+use super::report::FtlCounts;
+use super::striping::StripeOrder;
+use super::victims::Victims;
 use super::{FtlError, FtlSetupError, MapOp, Owner, Urgency, Written};
 use crate::describe::{Description, FlashGeometry};
-use crate::flash::{Cause, Place};
+use crate::flash::{OpCause, PageAddress};
+use nandarray::policy::WearLevelling;
 
 /// Map pages that one request writes at most to make room in the map's cache.
 const MAP_WRITES_MAX: usize = 4;
@@ -39,22 +40,21 @@ pub struct PageMapped {
     pub(super) owners: u32,
     /// Logical pages that the over-provisioning alone would leave.
     pub(super) lpas_asked: u64,
-    pub(super) order: Order,
+    pub(super) order: StripeOrder,
     pub(super) map: Map,
-    pub(super) blocks: Blocks,
+    pub(super) blocks: EraseBlocks,
     pub(super) victims: Victims,
     pub(super) map_cache: Option<MapCache>,
     pub(super) hot: Option<HotData>,
-    pub(super) jobs: Vec<Job>,
-    pub(super) counts: Counts,
-    pub(super) wear_threshold: Option<u32>,
+    pub(super) jobs: Vec<ReclaimJob>,
+    pub(super) counts: FtlCounts,
     /// Free blocks of a plane below which reclaim begins.
     pub(super) threshold_blocks: u32,
     urgent_blocks: u32,
     streams: u32,
     /// Where dynamic striping, and the map's, looks first.
     cursor: u32,
-    /// What dynamic striping fills at the moment, by stream.
+    /// Planes that dynamic striping fills at the moment, by stream.
     filling: [Filling; STREAMS],
     /// Pages that are programmed together in a plane; 1 without one-shot programming.
     word_line_pages: u32,
@@ -69,8 +69,8 @@ impl PageMapped {
     /// An empty device. `seed` is for policies that draw; `factory_bad` tells which blocks are bad when made, by die
     /// (of the device), plane (of the die) and block.
     ///
-    /// What users see is the flash less `over_provisioning`, or what the good blocks can hold beside those that reclaim
-    /// cannot do without, whichever is less.
+    /// The capacity is the flash less `over_provisioning`, or the good blocks less those that reclaim needs, whichever
+    /// is less.
     ///
     /// # Errors
     /// If the description's geometry or settings leave nothing to manage.
@@ -79,29 +79,17 @@ impl PageMapped {
         seed: u64,
         factory_bad: &dyn Fn(u32, u16, u32) -> bool,
     ) -> Result<Self, FtlSetupError> {
+        check(description)?;
         let (g, s) = (description.geometry, &description.ftl);
-        if g.pages_total() > PAGES_MAX {
-            return Err(FtlSetupError::TooManyPages { pages: g.pages_total(), max: PAGES_MAX });
-        }
-        if g.pages > u32::from(u16::MAX) {
-            return Err(FtlSetupError::TooManyPagesABlock { pages: g.pages, max: u32::from(u16::MAX) });
-        }
-        for (what, value) in [("over_provisioning", s.over_provisioning), ("gc_threshold", s.gc_threshold)] {
-            if !(0.0..1.0).contains(&value) {
-                return Err(FtlSetupError::NotAShare { what, value });
-            }
-        }
-        if s.map_entry_bytes == 0 || s.map_entry_bytes > g.page_bytes {
-            return Err(FtlSetupError::MapEntry { entry_bytes: s.map_entry_bytes, page_bytes: g.page_bytes });
-        }
-        let order = Order::new(&g, &s.striping)?;
+        let order = StripeOrder::new(&g, &s.striping)?;
         let shape = (g.planes_total(), g.blocks, g.pages);
         let victims = Victims::new(s.gc, shape, seed)?;
-        let blocks = Blocks::new(shape, s.wear_dynamic, s.wear_static_threshold, |plane, block| {
+        let levelling = WearLevelling { least_worn_first: s.wear_dynamic, threshold: s.wear_static_threshold };
+        let blocks = EraseBlocks::new(shape, levelling, |plane, block| {
             factory_bad(plane / g.planes, (plane % g.planes) as u16, block)
         });
         let bad = (0..shape.0).map(|plane| {
-            let of = |b: &u32| blocks.blocks[(plane * g.blocks + b) as usize].state == State::Bad;
+            let of = |b: &u32| blocks.blocks[(plane * g.blocks + b) as usize].state == BlockState::Bad;
             (0..g.blocks).filter(of).collect()
         });
         let fill = Fill::new(order.clone(), g.blocks, g.pages, bad.collect());
@@ -119,9 +107,8 @@ impl PageMapped {
             victims,
             map_cache,
             hot: None,
-            jobs: vec![Job::NONE; shape.0 as usize],
-            counts: Counts::default(),
-            wear_threshold: s.wear_static_threshold,
+            jobs: vec![ReclaimJob::NONE; shape.0 as usize],
+            counts: FtlCounts::default(),
             threshold_blocks: (s.gc_threshold * f64::from(g.blocks)).ceil() as u32,
             urgent_blocks: s.gc_urgent_blocks,
             streams: 2 + u32::from(s.hot_cold) + u32::from(s.map_cache_bytes.is_some()),
@@ -139,6 +126,7 @@ impl PageMapped {
         let usable = ftl.usable_pages();
         let map_pages = if ftl.map_cache.is_some() { usable.div_ceil(u64::from(entries_a_page) + 1) } else { 0 };
         ftl.lpas = ftl.lpas_asked.min(usable - map_pages) as u32;
+        assert!(u64::from(ftl.lpas) + map_pages <= usable, "{} pages and their map in {usable}", ftl.lpas);
         if ftl.lpas == 0 {
             let reserved = ftl.streams + super::blocks::KEPT_BLOCKS;
             return Err(FtlSetupError::TooFewBlocks { good_blocks: good, planes: shape.0, reserved });
@@ -170,14 +158,14 @@ impl PageMapped {
         self.endurance_cycles
     }
 
-    /// Where a logical page is to be read; `None` if it was never written, or trimmed: then the flash is not asked.
+    /// Physical page of a logical page; `None` if it was never written, or trimmed: then the flash is not read.
     ///
     /// `ahead` pages behind it belong to the same request: their map entries come along. Flash operations for the map
     /// are appended to `map_ops`.
     ///
     /// # Errors
     /// For a page beyond the capacity.
-    pub fn read(&mut self, lpa: u64, ahead: u32, map_ops: &mut Vec<MapOp>) -> Result<Option<Place>, FtlError> {
+    pub fn read(&mut self, lpa: u64, ahead: u32, map_ops: &mut Vec<MapOp>) -> Result<Option<PageAddress>, FtlError> {
         let owner = self.owner_of(lpa)?;
         if self.map_cache.is_some() {
             self.look_up(owner, ahead, map_ops);
@@ -186,7 +174,7 @@ impl PageMapped {
         if page == NOWHERE {
             return Ok(None);
         }
-        self.counts.reads[Cause::Host as usize] += 1;
+        self.counts.reads[OpCause::Host as usize] += 1;
         Ok(Some(self.place(page)))
     }
 
@@ -194,14 +182,14 @@ impl PageMapped {
     ///
     /// # Errors
     /// For a page beyond the capacity.
-    pub fn place_of(&self, lpa: u64) -> Result<Option<Place>, FtlError> {
+    pub fn place_of(&self, lpa: u64) -> Result<Option<PageAddress>, FtlError> {
         let page = self.map.get(self.owner_of(lpa)?);
         Ok((page != NOWHERE).then(|| self.place(page)))
     }
 
-    /// Where a logical page is to be written. `whole`: all of it; otherwise what is there has to be read first, and
-    /// `read_first` says where. `ahead`, `map_ops`: as in [`PageMapped::read`]. `load` tells how busy a die of the
-    /// device is; only dynamic striping asks.
+    /// Maps a logical page to a new physical page. Unless all of it is written (`whole`), its old content has to be
+    /// read first, from `read_first`. `ahead`, `map_ops`: as in [`PageMapped::read`]. `load` returns the load of a die
+    /// of the device, for dynamic striping.
     ///
     /// # Errors
     /// `OutOfRange`; `NotNow` while reclaim has to go on first; `NoSpace`. Nothing has changed then.
@@ -221,12 +209,13 @@ impl PageMapped {
         };
         let plane = self.plane_for(owner, old, stream, load)?;
         let page = self.put(plane, stream, owner, old);
+        debug_assert_eq!(self.map.get(owner), page, "logical page {lpa}");
         if let Some(hot) = &mut self.hot {
             hot.written(owner);
         }
-        self.counts.programs[Cause::Host as usize] += 1;
+        self.counts.programs[OpCause::Host as usize] += 1;
         let read_first = (!whole && old != NOWHERE).then(|| self.place(old));
-        self.counts.reads[Cause::Host as usize] += u64::from(read_first.is_some());
+        self.counts.reads[OpCause::Host as usize] += u64::from(read_first.is_some());
         if self.map_cache.is_some() {
             self.look_up(owner, ahead, map_ops);
             self.map_cache.as_mut().expect("there is one").change(owner);
@@ -258,6 +247,7 @@ impl PageMapped {
                 self.map_cache.as_mut().expect("there is one").change(owner);
             }
         }
+        assert!(trimmed <= pages, "{trimmed} of {pages} pages were trimmed");
         self.counts.trimmed += trimmed;
         Ok(trimmed)
     }
@@ -269,7 +259,7 @@ impl PageMapped {
         self.write_map_page(page, map_ops)
     }
 
-    /// How much a plane needs reclaim.
+    /// Urgency of reclaim in a plane.
     pub fn urgency(&self, plane: u32) -> Urgency {
         let p = &self.blocks.planes[plane as usize];
         if p.free < p.floor {
@@ -299,23 +289,23 @@ impl PageMapped {
     }
 
     /// A page's place.
-    pub(super) fn place(&self, page: u32) -> Place {
+    pub(super) fn place(&self, page: u32) -> PageAddress {
         let (block, in_block) = self.blocks.split(page);
         self.place_in(block, in_block)
     }
 
     /// The place of a page of a block of the device.
-    pub(super) fn place_in(&self, block: u32, page: u32) -> Place {
+    pub(super) fn place_in(&self, block: u32, page: u32) -> PageAddress {
         let (plane, block) = self.blocks.split_block(block);
         let (die, plane) = self.by_planes.divide(plane);
-        Place { die, block, page: page as u16, plane: plane as u16 }
+        PageAddress { die, block, page: page as u16, plane: plane as u16 }
     }
 
     /// A place's page.
     ///
     /// # Panics
     /// If the device has no such place.
-    pub(super) fn page(&self, place: Place) -> u32 {
+    pub(super) fn page(&self, place: PageAddress) -> u32 {
         let g = &self.geometry;
         let within = u32::from(place.plane) < g.planes && place.block < g.blocks && u32::from(place.page) < g.pages;
         assert!(within && place.die < g.dies_total(), "{place:?} is no place of the device");
@@ -342,7 +332,7 @@ impl PageMapped {
     /// A page is dead.
     fn forget(&mut self, page: u32) {
         let (block, live, state) = self.blocks.forget(page);
-        if state == State::Closed {
+        if state == BlockState::Closed {
             self.victims.less(block, live);
         }
     }
@@ -359,6 +349,7 @@ impl PageMapped {
         let spare = p.good.saturating_sub(share + self.streams - 1);
         p.floor = self.urgent_blocks.clamp(least, spare.max(least));
         p.live_max = p.good.saturating_sub(p.floor + self.streams - 1) * self.geometry.pages;
+        assert!(p.floor > super::blocks::KEPT_BLOCKS, "reclaim of plane {plane} has no block to move into");
     }
 
     /// Live pages that all planes together may have.
@@ -505,7 +496,7 @@ impl PageMapped {
         Err(self.no_space(owner))
     }
 
-    /// What a page that finds no room is told.
+    /// The error for a page that finds no room.
     pub(super) fn no_space(&self, owner: u32) -> FtlError {
         FtlError::NoSpace {
             lpa: u64::from(owner),
@@ -522,7 +513,7 @@ impl PageMapped {
             || (p.live == p.live_max && old != NOWHERE && self.blocks.plane_of(self.blocks.block_of(old)) == plane)
     }
 
-    /// What a cached map costs to find an entry, and to make room for it.
+    /// Looks an entry of a cached map up, and makes room for it; `map_ops` gets the flash operations that this costs.
     fn look_up(&mut self, owner: u32, ahead: u32, map_ops: &mut Vec<MapOp>) {
         let Some(cache) = &mut self.map_cache else { return };
         if cache.touch(owner) {
@@ -538,7 +529,7 @@ impl PageMapped {
             }
             let at = self.map.get(self.lpas + page);
             if at != NOWHERE {
-                self.counts.reads[Cause::Map as usize] += 1;
+                self.counts.reads[OpCause::Map as usize] += 1;
                 map_ops.push(MapOp::Read(self.place(at)));
             }
         }
@@ -553,6 +544,7 @@ impl PageMapped {
     /// Reads and programs a map page; `false` if no plane has a page for it without reclaim.
     pub(super) fn write_map_page(&mut self, page: u32, map_ops: &mut Vec<MapOp>) -> bool {
         let owner = self.lpas + page;
+        assert!(owner < self.owners, "map page {page} of {}", self.owners - self.lpas);
         let old = self.map.get(owner);
         let planes = self.order.planes();
         let found = (0..planes).map(|n| (self.map_cursor + n) % planes).find(|&position| {
@@ -562,17 +554,37 @@ impl PageMapped {
         let Some(position) = found else { return false };
         self.map_cursor = (position + 1) % planes;
         if old != NOWHERE {
-            self.counts.reads[Cause::Map as usize] += 1;
+            self.counts.reads[OpCause::Map as usize] += 1;
             map_ops.push(MapOp::Read(self.place(old)));
         }
         let new = self.put(self.order.plane_at[position as usize], Stream::Map, owner, old);
-        self.counts.programs[Cause::Map as usize] += 1;
+        self.counts.programs[OpCause::Map as usize] += 1;
         map_ops.push(MapOp::Program(self.place(new)));
         if let Some(cache) = &mut self.map_cache {
             cache.written(page);
         }
         true
     }
+}
+
+/// Checks that geometry and settings are within what this flash management counts.
+fn check(description: &Description) -> Result<(), FtlSetupError> {
+    let (g, s) = (description.geometry, &description.ftl);
+    if g.pages_total() > PAGES_MAX {
+        return Err(FtlSetupError::TooManyPages { pages: g.pages_total(), max: PAGES_MAX });
+    }
+    if g.pages > u32::from(u16::MAX) {
+        return Err(FtlSetupError::TooManyPagesABlock { pages: g.pages, max: u32::from(u16::MAX) });
+    }
+    for (what, value) in [("over_provisioning", s.over_provisioning), ("gc_threshold", s.gc_threshold)] {
+        if !(0.0..1.0).contains(&value) {
+            return Err(FtlSetupError::NotAShare { what, value });
+        }
+    }
+    if s.map_entry_bytes == 0 || s.map_entry_bytes > g.page_bytes {
+        return Err(FtlSetupError::MapEntry { entry_bytes: s.map_entry_bytes, page_bytes: g.page_bytes });
+    }
+    Ok(())
 }
 
 const _: () = assert!(STREAMS == Stream::Moved as usize + 1);

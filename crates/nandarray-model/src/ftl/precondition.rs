@@ -1,7 +1,7 @@
 //! A used device without the time that using it takes: filled in order by formula, or written at random with reclaim at
 //! once.
 
-use super::{FtlError, PageMapped, Step, Urgency};
+use super::{FtlError, PageMapped, ReclaimStep, Urgency};
 
 impl PageMapped {
     /// Writes every logical page that is not mapped, in order. On a device that was never written this is a formula and
@@ -38,7 +38,7 @@ impl PageMapped {
             }
         }
         let given = self.counts.given;
-        self.counts = super::report::Counts { given, grown_bad: self.counts.grown_bad, ..counts };
+        self.counts = super::report::FtlCounts { given, grown_bad: self.counts.grown_bad, ..counts };
         Ok(())
     }
 
@@ -85,15 +85,15 @@ impl PageMapped {
         let mut worked = false;
         loop {
             match self.step(plane) {
-                Step::Move(moved) => {
+                ReclaimStep::Move(moved) => {
                     self.relocate(&moved)?;
                     worked = true;
                 }
-                Step::Erase { place, .. } => {
+                ReclaimStep::Erase { place, .. } => {
                     self.erased(place);
                     return Ok(true);
                 }
-                Step::Wait | Step::Idle => return Ok(worked),
+                ReclaimStep::Wait | ReclaimStep::Idle => return Ok(worked),
             }
         }
     }

@@ -1,77 +1,77 @@
 //! Reclaim as jobs that the caller pulls through: read this page, write it there, erase that block.
 //!
 //! A plane has one job at a time: a victim of garbage collection, a cold block for wear levelling, or a block that
-//! failed. The caller asks [`PageMapped::step`] for the next thing to do, does it when it likes, and answers each move
-//! with [`PageMapped::relocate`] and each erase with [`PageMapped::erased`] or [`PageMapped::erase_failed`]. Between
-//! steps the host may read, write and trim anything, pages under way included; several moves may be under way at once.
-//! Not calling `step` is all that pre-emption takes.
+//! failed. The caller gets the next operation from [`PageMapped::step`], performs it when it likes, and completes each
+//! move with [`PageMapped::relocate`] and each erase with [`PageMapped::erased`] or [`PageMapped::erase_failed`].
+//! Between steps the host may read, write and trim anything, pages in flight included; several moves may be in flight.
+//! Reclaim is pre-empted by not calling `step`.
 //!
 //! Room: free blocks up to `KEPT_BLOCKS` are opened for moved pages only, and a victim has fewer live pages than a
 //! block, so a job leaves at least the room that it found. A block that fails takes room away; then pages move to other
 //! planes, and if no plane has room, the job is given up: its pages stay readable where they are.
 
-use super::blocks::{KEPT_BLOCKS, State, Stream};
+use super::blocks::{BlockState, EraseBlock, KEPT_BLOCKS, Stream};
 use super::map::NOWHERE;
 use super::{FtlError, Owner, PageMapped};
-use crate::flash::{Cause, Place};
+use crate::flash::{OpCause, PageAddress};
 
-/// What a plane works at.
+/// A job of reclaim or wear levelling in a plane.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Job {
+pub(super) struct ReclaimJob {
     /// The block, [`NOWHERE`] if there is no job.
     pub(super) block: u32,
-    /// Pages of it that were looked at.
+    /// Pages of it that were visited.
     next: u16,
-    /// Moves handed out and not answered.
+    /// Moves handed out and not completed.
     pub(super) under_way: u16,
-    cause: Cause,
-    /// Whether there was no room for a move: once the others are answered the job is given up.
+    cause: OpCause,
+    /// Whether there was no room for a move: once the others are completed the job is given up.
     stuck: bool,
     /// Whether a program in the block failed after all its pages were dead: it must not be used again once it is
     /// erased.
     doomed: bool,
 }
 
-impl Job {
+impl ReclaimJob {
     pub(super) const NONE: Self =
-        Self { block: NOWHERE, next: 0, under_way: 0, cause: Cause::Gc, stuck: false, doomed: false };
+        Self { block: NOWHERE, next: 0, under_way: 0, cause: OpCause::Gc, stuck: false, doomed: false };
 }
 
 /// A page to be moved: to be read, then relocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     /// To be read, whole.
-    pub from: Place,
-    /// What it holds.
+    pub from: PageAddress,
+    /// Its owner.
     pub owner: Owner,
     /// Reclaim or wear levelling.
-    pub cause: Cause,
+    pub cause: OpCause,
 }
 
-/// Where a moved page goes.
+/// The new address of a moved page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
     /// To be programmed there.
-    To(Place),
+    To(PageAddress),
     /// Nowhere: it was overwritten or trimmed while it was under way.
     Overwritten,
 }
 
-/// What is to be done next for a plane.
+/// The next step of reclaim in a plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ReclaimStep {
     /// Read a page, then [`PageMapped::relocate`] it.
     Move(Move),
     /// Erase a block, then say [`PageMapped::erased`] or [`PageMapped::erase_failed`].
     Erase {
         /// Its first page.
-        place: Place,
+        place: PageAddress,
         /// Reclaim or wear levelling.
-        cause: Cause,
+        cause: OpCause,
     },
-    /// Nothing before what is under way has been answered.
+    /// None before the moves in flight have been completed.
     Wait,
-    /// Nothing.
+    /// None.
     Idle,
 }
 
@@ -79,49 +79,50 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renewed {
     /// To be programmed there.
-    pub place: Place,
-    /// What it holds.
+    pub place: PageAddress,
+    /// Its owner.
     pub owner: Owner,
 }
 
 impl PageMapped {
-    /// The next thing to do for reclaim in a plane; begins a job if there is none and one is due.
-    pub fn step(&mut self, plane: u32) -> Step {
+    /// The next operation of reclaim in a plane; begins a job if there is none and one is due.
+    pub fn step(&mut self, plane: u32) -> ReclaimStep {
         loop {
             let job = self.jobs[plane as usize];
             if job.block == NOWHERE {
                 if self.begin(plane) {
                     continue;
                 }
-                return Step::Idle;
+                return ReclaimStep::Idle;
             }
             let block = self.blocks.blocks[job.block as usize];
-            if block.state == State::Erasing {
-                return Step::Wait;
+            if block.state == BlockState::Erasing {
+                return ReclaimStep::Wait;
             }
             if job.stuck {
                 if job.under_way > 0 {
-                    return Step::Wait;
+                    return ReclaimStep::Wait;
                 }
                 self.give_up(plane);
-                return Step::Idle;
+                return ReclaimStep::Idle;
             }
             if block.live == 0 {
                 if job.under_way > 0 {
-                    return Step::Wait;
+                    return ReclaimStep::Wait;
                 }
-                if block.state == State::Retiring {
+                if block.state == BlockState::Retiring {
                     self.blocks.bad(job.block);
-                    self.jobs[plane as usize] = Job::NONE;
+                    self.jobs[plane as usize] = ReclaimJob::NONE;
                     continue;
                 }
-                self.blocks.blocks[job.block as usize].state = State::Erasing;
+                assert_eq!(block.state, BlockState::Leaving, "an erase of block {}", job.block);
+                self.blocks.blocks[job.block as usize].state = BlockState::Erasing;
                 self.counts.erases[job.cause as usize] += 1;
-                return Step::Erase { place: self.place_in(job.block, 0), cause: job.cause };
+                return ReclaimStep::Erase { place: self.place_in(job.block, 0), cause: job.cause };
             }
             let Some(page) = self.blocks.next_live(job.block, u32::from(job.next)) else {
-                debug_assert!(job.under_way > 0, "live pages that no move was asked for");
-                return Step::Wait;
+                assert!(job.under_way > 0, "live pages of block {} that are not being moved", job.block);
+                return ReclaimStep::Wait;
             };
             let job = &mut self.jobs[plane as usize];
             job.next = page as u16 + 1;
@@ -130,7 +131,7 @@ impl PageMapped {
             let (block, cause) = (job.block, job.cause);
             let from = self.place_in(block, page);
             let owner = self.blocks.owner_in(block, page, &self.map.fill);
-            return Step::Move(Move { from, owner: self.owner(owner), cause });
+            return ReclaimStep::Move(Move { from, owner: self.owner(owner), cause });
         }
     }
 
@@ -169,17 +170,17 @@ impl PageMapped {
     ///
     /// # Panics
     /// If its erase was not asked for.
-    pub fn erased(&mut self, place: Place) {
+    pub fn erased(&mut self, place: PageAddress) {
         let block = self.blocks.block_of(self.page(place));
         let plane = self.blocks.plane_of(block);
-        let job = std::mem::replace(&mut self.jobs[plane as usize], Job::NONE);
+        let job = std::mem::replace(&mut self.jobs[plane as usize], ReclaimJob::NONE);
         assert!(job.block == block, "an erase of {place:?} that was not asked for");
         if job.doomed {
             self.retire_empty(plane, block);
             return;
         }
         self.blocks.erased(block);
-        if job.cause == Cause::Wear {
+        if job.cause == OpCause::Wear {
             // One cold block for one erase of reclaim: levelling never takes the flash for itself.
             self.blocks.planes[plane as usize].wear_due = false;
         }
@@ -189,17 +190,17 @@ impl PageMapped {
     ///
     /// # Panics
     /// If its erase was not asked for.
-    pub fn erase_failed(&mut self, place: Place) {
+    pub fn erase_failed(&mut self, place: PageAddress) {
         let block = self.blocks.block_of(self.page(place));
         let plane = self.blocks.plane_of(block);
-        let job = std::mem::replace(&mut self.jobs[plane as usize], Job::NONE);
+        let job = std::mem::replace(&mut self.jobs[plane as usize], ReclaimJob::NONE);
         let state = self.blocks.blocks[block as usize].state;
-        assert!(job.block == block && state == State::Erasing, "an erase of {place:?} that was not asked for");
+        assert!(job.block == block && state == BlockState::Erasing, "an erase of {place:?} that was not asked for");
         self.retire_empty(plane, block);
     }
 
     fn retire_empty(&mut self, plane: u32, block: u32) {
-        self.blocks.retire(block, State::Retiring);
+        self.blocks.retire(block, BlockState::Retiring);
         self.blocks.bad(block);
         self.counts.grown_bad += 1;
         self.set_limits(plane);
@@ -211,25 +212,26 @@ impl PageMapped {
     /// # Errors
     /// `NoSpace` if no plane has room. The page stays mapped to where it failed: its data has to be kept, and this may
     /// be called again later.
-    pub fn program_failed(&mut self, place: Place, cause: Cause) -> Result<Option<Renewed>, FtlError> {
+    pub fn program_failed(&mut self, place: PageAddress, cause: OpCause) -> Result<Option<Renewed>, FtlError> {
         let page = self.page(place);
         let block = self.blocks.block_of(page);
         let plane = self.blocks.plane_of(block);
         let b = self.blocks.blocks[block as usize];
         match b.state {
-            State::Open | State::Closed | State::Leaving => {
-                if b.state == State::Closed {
+            BlockState::Open | BlockState::Closed | BlockState::Leaving => {
+                if b.state == BlockState::Closed {
                     self.victims.gone(block, b.live);
                 }
-                self.blocks.retire(block, State::Retiring);
+                self.blocks.retire(block, BlockState::Retiring);
                 self.counts.grown_bad += 1;
                 self.set_limits(plane);
+                debug_assert!(!self.blocks.planes[plane as usize].retiring.contains(&block));
                 if self.jobs[plane as usize].block != block {
                     self.blocks.planes[plane as usize].retiring.push_back(block);
                 }
             }
-            State::Erasing => self.jobs[plane as usize].doomed = true,
-            State::Retiring | State::Free | State::Bad => {}
+            BlockState::Erasing => self.jobs[plane as usize].doomed = true,
+            BlockState::Retiring | BlockState::Free | BlockState::Bad => {}
         }
         if u32::from(place.page) >= u32::from(b.next) || b.live == 0 {
             return Ok(None);
@@ -247,7 +249,8 @@ impl PageMapped {
     /// Whether stepping through reclaim of a plane will give it free pages.
     pub(super) fn can_reclaim(&self, plane: u32) -> bool {
         let job = self.jobs[plane as usize];
-        (job.block != NOWHERE && !job.stuck) || self.blocks.emptiest(plane).is_some_and(|b| self.can_empty(b))
+        let emptiest = || self.victims.emptiest(plane, &self.blocks);
+        (job.block != NOWHERE && !job.stuck) || emptiest().is_some_and(|b| self.can_empty(b))
     }
 
     /// Whether the live pages of a block find room, as far as one can tell before.
@@ -257,23 +260,25 @@ impl PageMapped {
         live <= self.blocks.room(plane) || self.elsewhere(plane).is_some()
     }
 
-    /// Begins what is most needed; `false` if nothing is, or nothing can be done.
+    /// Begins the most urgent job; `false` if none is due or possible.
     fn begin(&mut self, plane: u32) -> bool {
         let p = &self.blocks.planes[plane as usize];
         let urgent = p.free < p.floor;
         if urgent {
             let picked = self.victims.pick(plane, &self.blocks, self.counts.given);
             let victim = picked.filter(|&b| self.can_empty(b));
-            // A policy that draws may have drawn nothing; what is needed now is whatever there is.
-            if let Some(block) = victim.or_else(|| self.blocks.emptiest(plane).filter(|&b| self.can_empty(b))) {
-                return self.leave(plane, block, Cause::Gc);
+            // A policy that draws may have drawn none; any victim is good enough now.
+            let emptiest = || self.victims.emptiest(plane, &self.blocks).filter(|&b| self.can_empty(b));
+            if let Some(block) = victim.or_else(emptiest) {
+                return self.leave(plane, block, OpCause::Gc);
             }
         }
         if let Some(&block) = self.blocks.planes[plane as usize].retiring.front() {
-            let live = self.blocks.blocks[block as usize].live;
+            let EraseBlock { live, state, .. } = self.blocks.blocks[block as usize];
+            assert_eq!(state, BlockState::Retiring, "block {block}");
             if live == 0 || self.spot(plane).is_some() {
                 self.blocks.planes[plane as usize].retiring.pop_front();
-                self.jobs[plane as usize] = Job { block, ..Job::NONE };
+                self.jobs[plane as usize] = ReclaimJob { block, ..ReclaimJob::NONE };
                 return true;
             }
         }
@@ -281,39 +286,35 @@ impl PageMapped {
             return false;
         }
         if self.blocks.planes[plane as usize].wear_due {
-            let threshold = self.wear_threshold.unwrap_or(u32::MAX);
-            let cold = self.blocks.least_worn(plane).filter(|&b| {
-                let erases = self.blocks.blocks[b as usize].erases;
-                self.blocks.most_erases(plane) - erases > threshold
-            });
-            match cold {
-                Some(block) => return self.leave(plane, block, Cause::Wear),
+            match self.victims.cold(plane, &self.blocks) {
+                Some(block) => return self.leave(plane, block, OpCause::Wear),
                 None => self.blocks.planes[plane as usize].wear_due = false,
             }
         }
         if self.below_threshold(plane) {
             if let Some(block) = self.victims.pick(plane, &self.blocks, self.counts.given) {
-                return self.leave(plane, block, Cause::Gc);
+                return self.leave(plane, block, OpCause::Gc);
             }
         }
         false
     }
 
-    fn leave(&mut self, plane: u32, block: u32, cause: Cause) -> bool {
+    fn leave(&mut self, plane: u32, block: u32, cause: OpCause) -> bool {
         let b = &mut self.blocks.blocks[block as usize];
-        debug_assert!(b.state == State::Closed);
-        b.state = State::Leaving;
+        assert_eq!((b.state, self.jobs[plane as usize].block), (BlockState::Closed, NOWHERE), "block {block}");
+        b.state = BlockState::Leaving;
         self.victims.gone(block, b.live);
-        self.jobs[plane as usize] = Job { block, cause, ..Job::NONE };
+        self.jobs[plane as usize] = ReclaimJob { block, cause, ..ReclaimJob::NONE };
         true
     }
 
     /// Ends a job that found no room; its block is what it was before.
     fn give_up(&mut self, plane: u32) {
-        let job = std::mem::replace(&mut self.jobs[plane as usize], Job::NONE);
+        let job = std::mem::replace(&mut self.jobs[plane as usize], ReclaimJob::NONE);
         let b = &mut self.blocks.blocks[job.block as usize];
-        if b.state == State::Leaving {
-            b.state = State::Closed;
+        assert!(job.stuck && job.under_way == 0 && b.live > 0, "{job:?} is given up");
+        if b.state == BlockState::Leaving {
+            b.state = BlockState::Closed;
             self.victims.closed(job.block, b.live, self.counts.given);
         } else {
             self.blocks.planes[plane as usize].retiring.push_back(job.block);
@@ -332,7 +333,7 @@ impl PageMapped {
             .max_by_key(|&p| (self.blocks.planes[p as usize].free, std::cmp::Reverse(p)))
     }
 
-    fn put_moved(&mut self, plane: u32, owner: u32, from: u32) -> Place {
+    fn put_moved(&mut self, plane: u32, owner: u32, from: u32) -> PageAddress {
         let page = self.put(plane, Stream::Moved, owner, from);
         if owner < self.lpas {
             if let Some(cache) = &mut self.map_cache {

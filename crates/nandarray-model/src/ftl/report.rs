@@ -1,13 +1,13 @@
-//! What was counted: operations by cause, write amplification, wear, blocks.
+//! Counts of flash management: operations by cause, write amplification, wear, blocks.
 
 use super::PageMapped;
-use super::blocks::State;
-use crate::flash::Cause;
+use super::blocks::BlockState;
+use crate::flash::OpCause;
 use std::collections::BTreeMap;
 
 /// Running numbers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct FtlCounts {
     pub(super) reads: [u64; 4],
     pub(super) programs: [u64; 4],
     pub(super) erases: [u64; 4],
@@ -19,7 +19,7 @@ pub(super) struct Counts {
     pub(super) given: u64,
 }
 
-/// How often blocks were erased.
+/// Erase counts of blocks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wear {
     /// Least of all good blocks.
@@ -34,7 +34,7 @@ pub struct Wear {
     pub beyond_endurance: u64,
 }
 
-/// What conventional flash management did since it was made or last told to forget.
+/// Counts of conventional flash management, since it was made or since the counts were reset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FtlReport {
     /// Logical pages.
@@ -43,7 +43,7 @@ pub struct FtlReport {
     pub asked_pages: u64,
     /// Bytes of a page.
     pub page_bytes: u32,
-    /// Pages read, by cause in the order of `Cause::ALL`.
+    /// Pages read, by cause in the order of `OpCause::ALL`.
     pub reads: [u64; 4],
     /// Pages programmed, by cause; the host's are those that it wrote.
     pub programs: [u64; 4],
@@ -76,13 +76,13 @@ pub struct FtlReport {
 }
 
 impl PageMapped {
-    /// What happened until now.
+    /// The counts until now.
     pub fn report(&self) -> FtlReport {
         let c = &self.counts;
         let planes = &self.blocks.planes;
-        let host = c.programs[Cause::Host as usize];
+        let host = c.programs[OpCause::Host as usize];
         let all: u64 = c.programs.iter().sum();
-        let retiring = self.blocks.blocks.iter().filter(|b| b.state == State::Retiring).count();
+        let retiring = self.blocks.blocks.iter().filter(|b| b.state == BlockState::Retiring).count();
         FtlReport {
             capacity_pages: self.capacity_pages(),
             asked_pages: self.lpas_asked,
@@ -109,14 +109,14 @@ impl PageMapped {
     ///
     /// # Panics
     /// If the device has no such place.
-    pub fn erases_of(&self, place: crate::flash::Place) -> u32 {
+    pub fn erases_of(&self, place: crate::flash::PageAddress) -> u32 {
         self.blocks.blocks[self.blocks.block_of(self.page(place)) as usize].erases
     }
 
     fn wear(&self) -> Wear {
         let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
         for block in &self.blocks.blocks {
-            if !matches!(block.state, State::Bad | State::Retiring) {
+            if !matches!(block.state, BlockState::Bad | BlockState::Retiring) {
                 *counts.entry(block.erases).or_insert(0) += 1;
             }
         }
@@ -134,6 +134,6 @@ impl PageMapped {
     /// Begins to count operations anew, after preconditioning; wear and bad blocks stay.
     pub fn forget_counts(&mut self) {
         let (given, grown_bad) = (self.counts.given, self.counts.grown_bad);
-        self.counts = Counts { given, grown_bad, ..Counts::default() };
+        self.counts = FtlCounts { given, grown_bad, ..FtlCounts::default() };
     }
 }

@@ -9,11 +9,11 @@
 
 use super::fill::Fill;
 
-/// How the live pages of a block lie in it.
+/// Arrangement of a block's live pages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spread {
     shift: u16,
-    /// Which of the steps.
+    /// Index of its step.
     step: u8,
 }
 
@@ -82,7 +82,7 @@ pub(super) struct Scatter {
 }
 
 impl Scatter {
-    /// For blocks of so many pages; `own`: each logical page lies in the plane that it has by its number.
+    /// A permutation over blocks of a device; with `own` each logical page stays in the plane of its address.
     pub(super) fn new(
         (planes, per_plane, pages): (u32, u32, u32),
         own: bool,
@@ -136,7 +136,7 @@ impl Scatter {
         })
     }
 
-    /// Where a logical page lies.
+    /// Physical page of a logical page.
     pub(super) fn page_of(&self, lpa: u32, fill: &Fill) -> u32 {
         let at = if self.permutations.len() > 1 {
             let (row, plane) = fill.row_and_plane(lpa);
@@ -151,8 +151,8 @@ impl Scatter {
         block as u32 * self.pages + (on % u64::from(self.pages)) as u32
     }
 
-    /// Which logical page lies at page `page` of block `block` (of the device). Of a page that was dead from the
-    /// beginning, some page that does not lie there.
+    /// Logical page in page `page` of block `block` (of the device). For a page that was dead from the beginning, some
+    /// page that does not lie there.
     pub(super) fn lpa_at(&self, block: u32, page: u32, fill: &Fill) -> u32 {
         let Spread { shift, step } = self.spreads[block as usize];
         let on = u64::from(page + self.pages - u32::from(shift)) * u64::from(self.steps[usize::from(step)].1);

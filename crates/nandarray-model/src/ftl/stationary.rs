@@ -1,10 +1,10 @@
-//! How full the closed blocks of a plane are after long uniform random overwrites, without writing them: mean-field
-//! fixed points of the victim policies.
+//! Live pages of closed blocks after long uniform random overwrites, without writing them: mean-field fixed points of
+//! the victim policies.
 //!
 //! One plane: `M` closed blocks of `b` pages, `L` of their pages live. A host write kills one of the `L` pages, each as
 //! likely as any other, so a block that has `i` live pages loses one at rate `i / L` a host write. Reclaim turns over
 //! `g` blocks a host write; each comes back wholly live. With `x_i` the share of closed blocks that have `i` live pages
-//! and `k = g L / M`, what crosses from `i` to `i - 1` is balanced by the victims that are taken below `i`:
+//! and `k = g L / M`, the flow from `i` to `i - 1` is balanced by the victims that are taken below `i`:
 //!
 //! ```text
 //! i x_i = k (1 - P(victim has at least i))       sum x_i = 1,   sum i x_i = L / M       write amplification b k M / L
@@ -16,11 +16,12 @@
 //!   SIGMETRICS 2013)
 //! - round-robin: victims are of one age `T`, `L / (M b) = (1 - e^-T) / T` (Menon, 1995; Desnoyers, SYSTOR 2012: first
 //!   in, first out)
-//! - cost-benefit: whichever block reaches the score `age (b - i) / i = s` leaves (Rosenblum and Ousterhout, SOSP 1991,
+//! - cost-benefit: a block leaves when it reaches the score `age (b - i) / i = s` (Rosenblum and Ousterhout, SOSP 1991,
 //!   for the score); deaths and departures of one generation are integrated
 //!
-//! Exact as blocks become many; planes of some hundred blocks agree within a few percent (`tests/layout.rs`). What it
-//! does not do: skewed or sequential writes, pages of a cached map, wear. The time unit of ages is `L` host writes.
+//! Exact as blocks become many; planes of some hundred blocks agree within a few percent (`tests/layout.rs`). Not
+//! covered: windowed greedy, skewed or sequential writes, pages of a cached map, wear. The time unit of ages is `L`
+//! host writes.
 
 use crate::describe::GcPolicy;
 use std::collections::BTreeMap;
@@ -51,7 +52,7 @@ pub(super) struct Solver {
     solved: BTreeMap<u64, Solution>,
 }
 
-/// Means are solved for in steps of a page by this; what is lost by rounding is spread over blocks afterwards.
+/// Means are solved for in steps of a page by this; the rounding error is spread over blocks afterwards.
 const STEPS_A_PAGE: f64 = 8.0;
 
 impl Solver {
@@ -115,6 +116,7 @@ impl Solver {
             GcPolicy::DChoices(d) => d_choices(pages, mean, d),
             GcPolicy::RoundRobin => round_robin(pages, mean),
             GcPolicy::CostBenefit => cost_benefit(pages, mean),
+            GcPolicy::WindowedGreedy(_) => unreachable!("a device that reclaims by {} is not laid out", policy.name()),
         })
     }
 }
@@ -137,7 +139,7 @@ fn level(live: u32) -> Aged {
     Aged { live, age: 0.0 }
 }
 
-/// Levels from the lowest `m` on: `x_i = k / i` above it, what is left in it.
+/// Levels from the lowest `m` on: `x_i = k / i` above it, the rest in it.
 fn greedy(pages: u32, mean: f64) -> Solution {
     let b = f64::from(pages);
     let mut harmonic = 0.0;

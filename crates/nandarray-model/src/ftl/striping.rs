@@ -1,4 +1,4 @@
-//! Which plane a logical page goes to: positions in an order of channels, ways, dies and planes.
+//! Striping, the choice of a plane for a logical page: positions in an order of channels, ways, dies and planes.
 //!
 //! Statically, page n goes to position n modulo their number; dynamically, to the position that is least busy, looked
 //! for from the one after the last. Where an order begins with the planes, a dynamic one chooses the least busy die and
@@ -10,7 +10,7 @@ use crate::describe::{FlashGeometry, StripeLevel, Striping};
 
 /// An order of planes, both ways.
 #[derive(Clone, Debug)]
-pub(super) struct Order {
+pub(super) struct StripeOrder {
     /// The plane (`die * planes + plane`) at each position.
     pub(super) plane_at: Vec<u32>,
     /// The position of each plane.
@@ -22,7 +22,7 @@ pub(super) struct Order {
     by_planes: Divisor,
 }
 
-impl Order {
+impl StripeOrder {
     /// The order that a description asks for.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl Order {
         self.plane_at[self.by_planes.divide(owner).1 as usize]
     }
 
-    /// How many planes there are.
+    /// Number of planes.
     pub(super) fn planes(&self) -> u32 {
         self.plane_at.len() as u32
     }
@@ -97,7 +97,7 @@ mod tests {
             for b in letters {
                 for c in letters {
                     for d in letters {
-                        let Ok(order) = Order::new(&g, &Striping::Static([a, b, c, d])) else { continue };
+                        let Ok(order) = StripeOrder::new(&g, &Striping::Static([a, b, c, d])) else { continue };
                         orders += 1;
                         let mut planes = order.plane_at.clone();
                         planes.sort_unstable();

@@ -1,17 +1,16 @@
-//! What I/O costs the host's processor: building and taking commands, noticing completions, copying runs of bytes
-//! together.
+//! Cost of I/O for the host's processor: building commands, noticing and taking completions, copying runs of bytes.
 //!
-//! Cores are booked (`Resource`); a queue pair belongs to one core. With interrupts a core works only while it does one
-//! of these; with polling it also spins from the first command on its way to the last completion, which is energy, not
-//! waiting: what it is asked for meanwhile begins at once.
+//! Cores are booked (`DeviceResource`); a queue pair belongs to one core. With interrupts a core works only while it
+//! does one of these; with polling it also spins from the first command in flight to the last completion, which costs
+//! energy and delays nothing: other work begins at once.
 
 use crate::describe;
-use crate::flash::Cause;
-use crate::host::Resource;
-use crate::spans::{Span, Track};
+use crate::flash::OpCause;
+use crate::host::DeviceResource;
+use crate::spans::{DeviceSpan, Track};
 use nandarray_sim::{Booked, Ps, energy_pj};
 
-/// A core that polls: how much is on its way, since when, and how long that was before.
+/// A core that polls: its commands in flight, the beginning of its present spin, and the time of earlier ones.
 #[derive(Clone, Copy, Debug, Default)]
 struct Polling {
     outstanding: u32,
@@ -22,7 +21,7 @@ struct Polling {
 /// The host's cores, as far as I/O uses them.
 #[derive(Clone, Debug)]
 pub struct HostCpu {
-    cores: Resource,
+    cores: DeviceResource,
     polling: Vec<Polling>,
     t_submit: Ps,
     t_complete: Ps,
@@ -30,18 +29,16 @@ pub struct HostCpu {
     t_copy_run: Ps,
     copy_bytes_per_s: u64,
     active_uw: f64,
-    copied_bytes: u64,
-    copied_runs: u64,
 }
 
 impl HostCpu {
-    /// Cores at rest.
+    /// Cores without bookings.
     ///
     /// # Panics
     /// If there are none.
-    pub fn new(host: &describe::Host, energy: &describe::Energy) -> Self {
+    pub fn new(host: &describe::HostSettings, energy: &describe::Energy) -> Self {
         Self {
-            cores: Resource::new(host.cores, Track::HostCore),
+            cores: DeviceResource::new(host.cores, Track::HostCore),
             polling: vec![Polling::default(); host.cores as usize],
             t_submit: host.t_submit,
             t_complete: host.t_complete,
@@ -49,8 +46,6 @@ impl HostCpu {
             t_copy_run: host.t_copy_run,
             copy_bytes_per_s: host.copy_bytes_per_s,
             active_uw: energy.host_core_active_uw,
-            copied_bytes: 0,
-            copied_runs: 0,
         }
     }
 
@@ -59,7 +54,7 @@ impl HostCpu {
         queue % self.cores.servers()
     }
 
-    /// Builds a command and rings the doorbell; the end is when it has rung.
+    /// Books the building of a command, which ends with the doorbell.
     pub fn submit(&mut self, now: Ps, core: u32) -> Booked {
         let booked = self.cores.book_on(core, now, self.t_submit);
         let polling = &mut self.polling[core as usize];
@@ -70,15 +65,15 @@ impl HostCpu {
         booked
     }
 
-    /// When a core notices a completion that is in memory now: after an interrupt, or at once.
+    /// Time at which a core notices a completion that is in memory now: after an interrupt, or at once.
     pub fn notices(&self, now: Ps) -> Ps {
         now + self.t_interrupt.unwrap_or(Ps::ZERO)
     }
 
-    /// Takes a completion that was noticed now; the end is when the caller has its answer.
+    /// Books the taking of a completion that was noticed now; at its end the caller has its answer.
     ///
     /// # Panics
-    /// If the core has submitted nothing that is still on its way.
+    /// If the core has no command in flight.
     pub fn complete(&mut self, now: Ps, core: u32) -> Booked {
         let booked = self.cores.book_on(core, now, self.t_complete);
         let polling = &mut self.polling[core as usize];
@@ -90,10 +85,8 @@ impl HostCpu {
         booked
     }
 
-    /// Copies bytes that lie in so many runs, on one core or on whichever is free first.
+    /// Books the copying of `bytes` in `runs` contiguous runs, on the given core or on the one that is free first.
     pub fn copy(&mut self, now: Ps, core: Option<u32>, runs: u64, bytes: u64) -> Booked {
-        self.copied_bytes += bytes;
-        self.copied_runs += runs;
         let lasts = self.copy_time(runs, bytes);
         match core {
             Some(core) => self.cores.book_on(core, now, lasts),
@@ -101,32 +94,22 @@ impl HostCpu {
         }
     }
 
-    /// Works on something else for a while: translating an address.
+    /// Books other work on a core: translating an address.
     pub fn work(&mut self, now: Ps, core: u32, lasts: Ps) -> Booked {
         self.cores.book_on(core, now, lasts)
     }
 
-    /// How long one core takes to copy bytes that lie in so many runs.
+    /// Time of one core to copy `bytes` in `runs` contiguous runs.
     pub fn copy_time(&self, runs: u64, bytes: u64) -> Ps {
         self.t_copy_run * runs + Ps::of_bytes(bytes, self.copy_bytes_per_s)
     }
 
-    /// Bytes copied.
-    pub fn copied_bytes(&self) -> u64 {
-        self.copied_bytes
-    }
-
-    /// Runs copied.
-    pub fn copied_runs(&self) -> u64 {
-        self.copied_runs
-    }
-
     /// The cores' bookings.
-    pub fn cores(&self) -> &Resource {
+    pub fn cores(&self) -> &DeviceResource {
         &self.cores
     }
 
-    /// How long each core drew active power until `now`: working, and spinning if it polls.
+    /// Time until `now` that each core drew active power: at work, and spinning if it polls.
     pub fn active_until(&self, now: Ps) -> impl Iterator<Item = Ps> + '_ {
         let polled = self.t_interrupt.is_none();
         self.cores.busy_until(now).zip(&self.polling).map(move |(busy, polling)| {
@@ -134,19 +117,19 @@ impl HostCpu {
                 return busy;
             }
             let spins = if polling.outstanding > 0 { now.since(polling.since) } else { Ps::ZERO };
-            // Copies are made outside of spinning too; submissions and completions lie within it.
+            // Submissions and completions lie within the spins; copies may lie outside.
             (polling.spun + spins).max(busy)
         })
     }
 
-    /// Energy of the time that the cores were active, in picojoules.
+    /// Energy of the cores' active time, in picojoules.
     pub fn energy_pj(&self, now: Ps) -> f64 {
         energy_pj(self.active_uw, self.active_until(now).sum())
     }
 
-    /// What a booking looks like on a timeline.
-    pub fn span(&self, booked: Booked, what: &'static str, detail: u64) -> Span {
-        self.cores.span(booked, what, Cause::Host, detail)
+    /// The span of a booking, for a timeline.
+    pub fn span(&self, booked: Booked, what: &'static str, detail: u64) -> DeviceSpan {
+        self.cores.span(booked, what, OpCause::Host, detail)
     }
 }
 
@@ -154,8 +137,8 @@ impl HostCpu {
 mod tests {
     use super::*;
 
-    fn host(t_interrupt: Option<Ps>) -> describe::Host {
-        describe::Host {
+    fn host(t_interrupt: Option<Ps>) -> describe::HostSettings {
+        describe::HostSettings {
             queues: 2,
             queue_entries: 64,
             arbitration: describe::Arbitration::RoundRobin { burst: 1 },
@@ -194,7 +177,7 @@ mod tests {
         cpu.submit(Ps(0), 0);
         assert_eq!(cpu.notices(Ps(500)), Ps(500));
         cpu.complete(Ps(500), 0);
-        assert_eq!(cpu.active_until(Ps(900)).next(), Some(Ps(900)), "one is still on its way");
+        assert_eq!(cpu.active_until(Ps(900)).next(), Some(Ps(900)), "one is still in flight");
         cpu.complete(Ps(1_000), 0);
         assert_eq!(cpu.active_until(Ps(9_000)).next(), Some(Ps(1_050)));
     }
@@ -205,6 +188,5 @@ mod tests {
         assert_eq!(cpu.copy(Ps(0), None, 8, 4096).end, Ps(8 * 10 + 4096));
         assert_eq!(cpu.copy(Ps(0), None, 1, 4096).server, 1, "the other core is free");
         assert_eq!(cpu.copy(Ps(0), Some(1), 1, 0).start, Ps(4106));
-        assert_eq!((cpu.copied_runs(), cpu.copied_bytes()), (10, 8192));
     }
 }

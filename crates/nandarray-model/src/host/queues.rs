@@ -1,10 +1,10 @@
-//! NVMe queue pairs: what the host has submitted, what the device has seen of it, and which it takes next.
+//! NVMe queue pairs: commands submitted by the host, commands visible to the device, and the arbitration between
+//! queues.
 //!
 //! A pair is a submission and a completion queue of the same number of entries. The host puts commands in and rings the
-//! doorbell, which makes them visible; the device fetches visible ones, one at a time, as the arbitration says, and
-//! posts completions, which the host reaps. A command holds its place from `submit` to `reap`, so neither queue can
-//! overrun. What any of this takes in time is the business of the caller, who knows link and cores; nothing here has a
-//! clock.
+//! doorbell, which makes them visible; the device fetches visible ones, one at a time, by the arbitration, and posts
+//! completions, which the host reaps. A command holds its entry from `submit` to `reap`, so neither queue can overrun.
+//! There is no clock here: the caller books link and cores.
 //!
 //! Arbitration is that of the NVMe base specification, 3.4.4: round robin with an arbitration burst, or urgent queues
 //! first and then weighted round robin among high, medium and low, round robin with the burst within each.
@@ -13,14 +13,14 @@ use std::collections::VecDeque;
 
 use crate::describe::Arbitration;
 
-/// The class of a submission queue under weighted round robin; round robin does not look at it.
+/// The class of a submission queue under weighted round robin; plain round robin ignores it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Class {
-    /// Before all others, for as long as there is anything.
+pub enum QueueClass {
+    /// Served before all others.
     Urgent,
     /// Weight 0 of `Arbitration::Weighted`.
     High,
-    /// Weight 1; what a queue is that was not told otherwise.
+    /// Weight 1; the default.
     #[default]
     Medium,
     /// Weight 2.
@@ -31,18 +31,18 @@ pub enum Class {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("queue {queue} holds {entries} commands already")]
 pub struct QueueFull {
-    /// Which.
+    /// The queue's number.
     pub queue: u32,
-    /// How many it has.
+    /// Number of its entries.
     pub entries: u32,
 }
 
-/// A command that the device took.
+/// A command that the device has fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fetched<C> {
-    /// From which queue.
+pub struct FetchedCommand<C> {
+    /// Its queue.
     pub queue: u32,
-    /// What.
+    /// The command.
     pub command: C,
 }
 
@@ -52,10 +52,10 @@ struct Pair<C> {
     visible: u32,
     completed: VecDeque<C>,
     held: u32,
-    class: Class,
+    class: QueueClass,
 }
 
-/// Queues of one class: which have something visible, and whose turn it is.
+/// The queues of one class: a bit for each that has visible commands, and the turn.
 #[derive(Clone, Debug)]
 struct Turns {
     ready: Vec<u64>,
@@ -70,12 +70,9 @@ pub struct Queues<C> {
     pairs: Vec<Pair<C>>,
     entries: u32,
     burst: u32,
-    /// Commands that each class may still send in this round, and in every round; `None`: plain round robin.
+    /// Commands that each class may still send in this round, and in a whole round; `None` for plain round robin.
     credits: Option<([u32; 3], [u32; 3])>,
     turns: [Turns; 4],
-    fetched: u64,
-    doorbells: u64,
-    deepest: u32,
 }
 
 impl<C: Copy> Queues<C> {
@@ -90,10 +87,10 @@ impl<C: Copy> Queues<C> {
             Arbitration::Weighted { burst, weights, classes } => (burst, Some(weights.map(|w| w.max(1))), classes),
         };
         let pair = |class| Pair { submitted: VecDeque::new(), visible: 0, completed: VecDeque::new(), held: 0, class };
-        // From queue 0 on, so many of each class; those beyond are medium.
-        let each = [Class::Urgent, Class::High, Class::Medium, Class::Low].into_iter().zip(classes);
+        // From queue 0 on, the given number of each class; those beyond are medium.
+        let each = [QueueClass::Urgent, QueueClass::High, QueueClass::Medium, QueueClass::Low].into_iter().zip(classes);
         let classes = each.flat_map(|(class, n)| std::iter::repeat_n(class, n as usize));
-        let classes = classes.chain(std::iter::repeat(Class::default())).take(queues as usize);
+        let classes = classes.chain(std::iter::repeat(QueueClass::default())).take(queues as usize);
         let turns = || Turns { ready: vec![0; queues.div_ceil(64) as usize], waiting: 0, queue: queues - 1, left: 0 };
         Self {
             pairs: classes.map(pair).collect(),
@@ -101,28 +98,15 @@ impl<C: Copy> Queues<C> {
             burst: burst.max(1),
             credits: credits.map(|c| (c, c)),
             turns: [turns(), turns(), turns(), turns()],
-            fetched: 0,
-            doorbells: 0,
-            deepest: 0,
         }
     }
 
-    /// How many queue pairs there are.
-    pub fn count(&self) -> u32 {
-        self.pairs.len() as u32
-    }
-
-    /// How many more commands a queue takes.
+    /// Number of free entries of a queue.
     pub fn room(&self, queue: u32) -> u32 {
         self.entries - self.pairs[queue as usize].held
     }
 
-    /// How many commands of a queue are on their way: submitted and not reaped.
-    pub fn held(&self, queue: u32) -> u32 {
-        self.pairs[queue as usize].held
-    }
-
-    /// The host puts a command into a queue; the device does not see it yet.
+    /// Submits a command to a queue; it is visible to the device only after the doorbell.
     ///
     /// # Errors
     /// If the queue is full.
@@ -132,21 +116,18 @@ impl<C: Copy> Queues<C> {
             return Err(QueueFull { queue, entries: self.entries });
         }
         pair.held += 1;
-        self.deepest = self.deepest.max(pair.held);
         pair.submitted.push_back(command);
         Ok(())
     }
 
-    /// The doorbell of a queue reaches the device: all that was submitted is visible. Returns how many are that were
-    /// not.
+    /// The doorbell of a queue reaches the device: all submitted commands become visible. Returns the number of new
+    /// ones.
     pub fn ring(&mut self, queue: u32) -> u32 {
         self.show(queue, u32::MAX)
     }
 
-    /// The doorbell of a queue reaches the device with the tail as it was some commands ago: at most `commands` more
-    /// are visible.
+    /// The doorbell of a queue reaches the device with an older tail: at most `commands` more become visible.
     pub fn show(&mut self, queue: u32, commands: u32) -> u32 {
-        self.doorbells += 1;
         let pair = &mut self.pairs[queue as usize];
         let new = (pair.submitted.len() as u32 - pair.visible).min(commands);
         if new > 0 {
@@ -158,29 +139,29 @@ impl<C: Copy> Queues<C> {
         new
     }
 
-    /// How many commands the device could fetch.
+    /// Number of commands that the device could fetch.
     pub fn visible(&self) -> u32 {
         self.turns.iter().map(|t| t.waiting).sum()
     }
 
-    /// The device takes the next command.
-    pub fn fetch(&mut self) -> Option<Fetched<C>> {
+    /// Fetches the next command, by the arbitration.
+    pub fn fetch(&mut self) -> Option<FetchedCommand<C>> {
         let class = self.next_class()?;
         let turns = &mut self.turns[class];
         let queue = turns.next_queue(self.burst);
         let pair = &mut self.pairs[queue as usize];
         let command = pair.submitted.pop_front().expect("a ready queue has commands");
+        assert!(pair.visible > 0 && turns.waiting > 0, "queue {queue} is fetched from without a doorbell");
         pair.visible -= 1;
         turns.waiting -= 1;
         if pair.visible == 0 {
             turns.ready[queue as usize / 64] &= !(1 << (queue % 64));
             turns.left = 0;
         }
-        self.fetched += 1;
-        Some(Fetched { queue, command })
+        Some(FetchedCommand { queue, command })
     }
 
-    /// The class that may send now, and pays for it.
+    /// The class whose turn it is, with one credit taken from it.
     fn next_class(&mut self) -> Option<usize> {
         let Some((left, weights)) = &mut self.credits else {
             return (self.turns[0].waiting > 0).then_some(0);
@@ -195,16 +176,16 @@ impl<C: Copy> Queues<C> {
                     return Some(class);
                 }
             }
-            // Nobody who has something has credit: a new round, if there is anybody at all.
+            // No waiting class has credit left: a new round begins, if any class waits at all.
             *left = *weights;
         }
         None
     }
 
-    /// The device posts a completion.
+    /// Posts a completion.
     ///
     /// # Panics
-    /// If more is completed than was fetched.
+    /// If a queue has more completions than fetched commands.
     pub fn post(&mut self, queue: u32, command: C) {
         let pair = &mut self.pairs[queue as usize];
         let on_their_way = pair.held as usize - pair.submitted.len() - pair.completed.len();
@@ -212,32 +193,19 @@ impl<C: Copy> Queues<C> {
         pair.completed.push_back(command);
     }
 
-    /// The host takes the oldest completion of a queue; its command's place is free again.
+    /// Takes the oldest completion of a queue, and frees its command's entry.
     pub fn reap(&mut self, queue: u32) -> Option<C> {
         let pair = &mut self.pairs[queue as usize];
         let command = pair.completed.pop_front()?;
+        assert!(pair.held > 0, "queue {queue} holds no command and completes one");
         pair.held -= 1;
         Some(command)
-    }
-
-    /// Commands that the device has fetched since it was made.
-    pub fn fetched(&self) -> u64 {
-        self.fetched
-    }
-
-    /// How often a submission doorbell rang.
-    pub fn doorbells(&self) -> u64 {
-        self.doorbells
-    }
-
-    /// The most commands that any one queue held at once.
-    pub fn deepest(&self) -> u32 {
-        self.deepest
     }
 }
 
 impl Turns {
-    /// Whose turn it is: the same queue until its burst is used up or it has nothing, then the next that has something.
+    /// The queue whose turn it is: the same until its burst is used up or it is empty, then the next that has a
+    /// command.
     fn next_queue(&mut self, burst: u32) -> u32 {
         let mine = self.ready[self.queue as usize / 64] >> (self.queue % 64) & 1 == 1;
         if self.left == 0 || !mine {
@@ -248,7 +216,7 @@ impl Turns {
         self.queue
     }
 
-    /// The first ready queue behind one, in a circle that ends with that one itself.
+    /// The first ready queue behind `queue`, in a circle that ends with `queue` itself.
     fn after(&self, queue: u32) -> u32 {
         let words = self.ready.len();
         let from = (queue as usize + 1) % (words * 64);
@@ -294,13 +262,13 @@ mod tests {
         assert_eq!(all.submit(1, 9), Err(QueueFull { queue: 1, entries: 2 }));
         assert_eq!(all.fetch(), None);
         assert_eq!((all.show(1, 1), all.visible()), (1, 1));
-        assert_eq!(all.fetch(), Some(Fetched { queue: 1, command: 7 }));
+        assert_eq!(all.fetch(), Some(FetchedCommand { queue: 1, command: 7 }));
         assert_eq!(all.fetch(), None);
         assert_eq!((all.ring(1), all.ring(1)), (1, 0));
         assert_eq!(all.room(1), 0);
         all.post(1, 7);
         assert_eq!((all.room(1), all.reap(1), all.room(1), all.reap(1)), (0, Some(7), 1, None));
-        assert_eq!((all.fetched(), all.doorbells(), all.deepest(), all.held(1)), (1, 3, 2, 1));
+        assert_eq!(all.room(1), 1, "one of two is in flight");
     }
 
     #[test]
@@ -341,8 +309,8 @@ mod tests {
         assert_eq!(all.visible(), 0);
     }
 
-    /// As plainly as can be said: every queue a list, every turn a search.
-    struct Model {
+    /// The plainest implementation: every queue a list, every turn a search.
+    struct SimpleQueues {
         queues: Vec<(usize, VecDeque<u32>)>,
         burst: u32,
         weights: Option<[u32; 3]>,
@@ -350,7 +318,7 @@ mod tests {
         turn: [(usize, u32); 4],
     }
 
-    impl Model {
+    impl SimpleQueues {
         fn has(&self, class: usize) -> bool {
             self.queues.iter().any(|(c, q)| *c == class && !q.is_empty())
         }
@@ -409,7 +377,7 @@ mod tests {
                 .chain(std::iter::repeat_n(2, beyond as usize))
                 .collect();
             let mut all = Queues::new(classes.len() as u32, 1024, &arbitration);
-            let mut model = Model {
+            let mut model = SimpleQueues {
                 queues: classes.iter().map(|&c| (if weights.is_some() { c } else { 0 }, VecDeque::new())).collect(),
                 burst, weights, credit: weights.unwrap_or_default(), turn: [(classes.len() - 1, 0); 4],
             };

@@ -1,55 +1,56 @@
-//! What came out of a machine, and that it adds up.
+//! Results of a machine, and the checks that they add up.
 
-use super::{JobDone, JobKind, Machine};
-use crate::flash::Account;
-use crate::host::{Direction, HostCpu, HostLink, Port};
-use crate::report::{CoreTimes, Latencies, Parts, Report, Slept};
+use super::{Machine, SpaceJobDone, SpaceJobKind};
+use crate::flash::FlashAccount;
+use crate::host::Direction;
+use crate::report::{CoreTimes, Latencies, MachineParts, Report, Slept};
 use nandarray_sim::energy_pj;
 
 /// Counts of one machine.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Ios given to the device.
+    /// Commands submitted on the link.
     pub submitted: u64,
-    /// Ios whose answer the host has.
+    /// Commands that the host has reaped.
     pub completed: u64,
     /// Pages that could not be read.
     pub uncorrectable: u64,
     /// Programs and erases that failed.
     pub failed: u64,
-    /// Bytes that the user read.
+    /// Bytes of elements read by the host.
     pub read_bytes: u64,
-    /// Bytes that the user wrote.
+    /// Bytes of elements written by the host.
     pub written_bytes: u64,
 }
 
 impl Totals {
-    pub(super) fn job(&mut self, done: &JobDone) {
+    pub(super) fn job(&mut self, done: &SpaceJobDone) {
+        assert!(done.done >= done.submitted, "{:?} is done at {}, submitted at {}", done.id, done.done, done.submitted);
         match done.kind {
-            JobKind::Read => self.read_bytes += done.bytes,
-            JobKind::Write => self.written_bytes += done.bytes,
-            JobKind::Other | JobKind::Input | JobKind::Output => {}
+            SpaceJobKind::Read => self.read_bytes += done.bytes,
+            SpaceJobKind::Write => self.written_bytes += done.bytes,
+            SpaceJobKind::Other | SpaceJobKind::Input | SpaceJobKind::Output => {}
         }
     }
 }
 
 impl Machine {
-    /// Controller cores: how long each was busy until now, and the energy of all, working and resting, in picojoules.
+    /// Controller cores: busy time of each until now, and the energy of all, at work and at rest, in picojoules.
     pub fn cores(&self) -> (Vec<crate::Ps>, (f64, f64)) {
         let now = self.now();
         (self.fabric.stages.cores().busy_until(now).collect(), self.fabric.stages.energy_pj(now, self.asleep()))
     }
 
-    /// Cores that run programs: times and energy until now; none if there are no such cores.
+    /// Times and energy until now of the cores that run programs; `None` if there are no such cores.
     pub fn core_times(&self) -> Option<CoreTimes> {
         let cores = self.clients.cores.as_ref()?;
         Some(cores.times(self.now(), self.asleep()))
     }
 
-    /// What the flash did until now.
-    pub fn flash(&self) -> Account {
+    /// Counts, times and energy of the flash until now.
+    pub fn flash(&self) -> FlashAccount {
         let mut account = self.fabric.flash.account(self.now());
-        // Dies take nothing of their own while the device is asleep.
+        // Dies have no idle power of their own while the device is asleep.
         let asleep = self.asleep() * u64::from(self.fabric.description.geometry.dies_total());
         let asleep_pj = energy_pj(self.fabric.description.energy.die_idle_uw, asleep);
         let awake_pj = account.energy.idle_pj - asleep_pj;
@@ -62,41 +63,21 @@ impl Machine {
         account
     }
 
-    /// How the device slept until now, by idle state.
+    /// Time until now in each idle state.
     pub fn slept(&self) -> Vec<Slept> {
         self.io.slept_until(self.now())
     }
 
-    /// How long the device was in any idle state until now.
+    /// Time until now in any idle state.
     fn asleep(&self) -> crate::Ps {
         self.slept().iter().map(|state| state.lasted).sum()
     }
 
-    /// The link.
-    pub fn link(&self) -> &HostLink {
-        &self.fabric.link
-    }
-
-    /// The host's cores.
-    pub fn cpu(&self) -> &HostCpu {
-        &self.fabric.cpu
-    }
-
-    /// The DRAM port.
-    pub fn dram(&self) -> &Port {
-        &self.fabric.dram
-    }
-
-    /// The seed of all chance in the device.
-    pub fn seed(&self) -> u64 {
-        self.seed
-    }
-
-    /// What came out until now, with the latencies of what was asked for.
+    /// The report until now, with the given latencies of requests.
     pub fn report(&self, latencies: &Latencies) -> Report {
         let (cores, cores_pj) = self.cores();
         let (flash, ftl) = (self.flash(), self.clients.block.as_ref().map(|b| b.ftl().report()));
-        let parts = Parts {
+        let parts = MachineParts {
             device: &self.fabric.description.name,
             energy: &self.fabric.description.energy,
             seed: self.seed,
@@ -115,17 +96,16 @@ impl Machine {
         Report::new(&parts, latencies)
     }
 
-    /// What a machine at rest must be able to show: everything given was answered, bytes that left dies crossed
-    /// channels and went to those who asked, nothing was busy for longer than it existed, energy by part and by cause
-    /// is the same.
+    /// Checks a machine at rest: every command was answered, bytes that left dies crossed channels and reached their
+    /// requesters, nothing was busy for longer than it existed, energy by part and by cause is the same.
     ///
     /// # Panics
-    /// If it cannot: the model is wrong.
+    /// If a check fails: the model is wrong.
     pub fn check(&self) {
         assert!(self.fabric.events.is_empty(), "a machine is checked at rest");
         self.io.check_at_rest();
         let Totals { submitted, completed, .. } = self.fabric.totals;
-        assert_eq!(submitted, completed, "commands given and commands answered");
+        assert_eq!(submitted, completed, "commands submitted and commands reaped");
         self.clients.check_at_rest();
         if let Err(imbalance) = self.fabric.flash.check(self.now()) {
             panic!("the flash does not add up: {imbalance}");
@@ -137,15 +117,5 @@ impl Machine {
             let busy = self.fabric.link.busy_until(direction, self.now());
             assert!(busy <= self.now(), "the link was busy for {busy} of {}", self.now());
         }
-    }
-
-    /// How long each firmware stage worked, by name.
-    pub fn stage_times(&self) -> Vec<(&'static str, crate::Ps)> {
-        self.fabric.stages.by_stage().collect()
-    }
-
-    /// Counts so far.
-    pub fn totals(&self) -> &Totals {
-        &self.fabric.totals
     }
 }

@@ -1,70 +1,70 @@
-//! The clients of a machine: parts that do something with the fabric, each with events, waiting operations and commands
-//! of its own.
+//! The clients of a machine: parts that use the fabric, each with events, flash operations and commands of its own.
 //!
-//! A client is one file (or folder) with a type that implements [`Client`], and one line in the list below, from which
-//! its variants of events, of tokens of flash operations and of commands' owners follow. A platform is a list of such
-//! parts ([`super::Part`]). Clients do not call each other: one that needs something of another leaves it to the
-//! machine, or pushes an event.
+//! A client is one file (or folder) with a type that implements [`Client`], and one line in the list below, which
+//! generates its variants of events, of waiters for flash operations and of requesters of commands. A platform is a
+//! list of such parts ([`super::PlatformPart`]). Clients do not call each other: one that needs another leaves it to
+//! the machine, or pushes an event.
 
 use std::fmt::Debug;
 
-use super::block::Block;
-use super::cores::Cores;
-use super::fabric::Lent;
-use super::space::Spaces;
-use crate::flash::{Op, Outcome};
+use super::block::BlockClient;
+use super::cores::CoreClient;
+use super::fabric::ClientContext;
+use super::space::SpaceClient;
+use crate::flash::{OpKind, OpOutcome};
 use nandarray_sim::Ps;
 
-/// A number of a kind, packed where a type would not fit: in the token of a flash operation.
+/// A small enum with one number that packs into the token of a flash operation.
 pub(crate) trait Packed: Copy + Debug {
-    /// Kind, below 16, and number.
+    /// The kind, below 16, and the number.
     fn pack(self) -> (u8, u32);
-    /// The same unpacked.
+    /// The value of a kind and a number.
     fn unpack(kind: u8, number: u32) -> Self;
 }
 
 /// A flash operation that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OperationEnded {
-    pub(super) op: Op,
+    pub(super) op: OpKind,
     pub(super) bytes: u32,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: OpOutcome,
 }
 
-/// A part of a machine that is told of its events and works with what is lent to it.
+/// A part of a machine that handles its events with the fabric and the link that are lent to it.
 pub(crate) trait Client {
     /// Its events.
     type Event: Copy + Debug;
-    /// The part of it that waits for a flash operation.
-    type Waiting: Packed;
-    /// The part of it that asked for a command on the link.
-    type Asker: Copy + Debug;
+    /// The part of the client that waits for a flash operation.
+    type Waiter: Packed;
+    /// The part of the client that requested a command on the link.
+    type Requester: Copy + Debug;
 
-    /// An event of its own.
-    fn happened(&mut self, lent: &mut Lent<'_>, now: Ps, event: Self::Event);
+    /// Handles an event of this client.
+    fn handle(&mut self, ctx: &mut ClientContext<'_>, now: Ps, event: Self::Event);
 
-    /// A flash operation that it issued has ended.
-    fn operation_ended(&mut self, lent: &mut Lent<'_>, now: Ps, waiting: Self::Waiting, ended: OperationEnded);
+    /// Handles the end of a flash operation that this client issued.
+    fn operation_ended(&mut self, ctx: &mut ClientContext<'_>, now: Ps, waiter: Self::Waiter, ended: OperationEnded);
 
-    /// All that has ended in the flash at this event was told.
-    fn flash_moved(&mut self, _lent: &mut Lent<'_>, _now: Ps) {}
+    /// Called after all flash operations that ended at this event were handled.
+    fn flash_moved(&mut self, _ctx: &mut ClientContext<'_>, _now: Ps) {}
 
-    /// A command of its own was decoded by the device.
-    fn decoded(&mut self, lent: &mut Lent<'_>, now: Ps, io: u32, asker: Self::Asker);
+    /// The device has decoded a command that this client requested.
+    fn decoded(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32, requester: Self::Requester);
 
-    /// The host has the answer to a command of its own.
-    fn answered(&mut self, lent: &mut Lent<'_>, now: Ps, asker: Self::Asker);
+    /// The host has reaped a command that this client requested.
+    fn reaped(&mut self, ctx: &mut ClientContext<'_>, now: Ps, requester: Self::Requester);
 
-    /// Whether the device has nothing to do for it.
+    /// Whether the device has nothing to do for this client.
     fn is_still(&self) -> bool;
 
-    /// That nothing was left on its way.
+    /// Checks that nothing was left in flight.
     ///
     /// # Panics
     /// If something was: the model is wrong.
     fn check_at_rest(&self);
 
-    /// A number of the event for the hash of the run: a kind of its own in all the machine, and whom it is for.
+    /// The event's number for the hash of the run: a kind that is unique in the machine, and the number that the event
+    /// carries.
     fn code(event: Self::Event) -> (u64, u32);
 }
 
@@ -76,24 +76,24 @@ macro_rules! clients {
             $($(#[$doc])* pub(super) $field: Option<Box<$client>>,)+
         }
 
-        /// An event of one client.
+        /// An event of a client.
         #[derive(Clone, Copy, Debug)]
         pub(crate) enum ClientEvent {
             $($client(<$client as Client>::Event),)+
         }
 
-        /// For whom a flash operation is.
+        /// The client, and the part of it, that waits for a flash operation.
         #[derive(Clone, Copy, Debug)]
         #[allow(dead_code, reason = "not every client issues operations")]
-        pub(crate) enum Waiting {
-            $($client(<$client as Client>::Waiting),)+
+        pub(crate) enum Waiter {
+            $($client(<$client as Client>::Waiter),)+
         }
 
-        /// The asker of a command on the link.
+        /// The client, and the part of it, that requested a command on the link.
         #[derive(Clone, Copy, Debug)]
-        #[allow(dead_code, reason = "not every client asks for commands")]
-        pub(crate) enum Asker {
-            $($client(<$client as Client>::Asker),)+
+        #[allow(dead_code, reason = "not every client requests commands")]
+        pub(crate) enum Requester {
+            $($client(<$client as Client>::Requester),)+
         }
 
         $(impl From<<$client as Client>::Event> for ClientEvent {
@@ -108,49 +108,56 @@ macro_rules! clients {
             }
         }
 
-        impl Waiting {
-            /// As the token of an operation that moves so many bytes.
+        impl Waiter {
+            /// The token of an operation that moves `bytes` bytes.
             pub(super) fn token(self, bytes: u32) -> u64 {
                 debug_assert!(bytes < 1 << 24);
-                let (client, (kind, number)) = match self { $(Self::$client(waiting) => ($index, waiting.pack()),)+ };
+                let (client, (kind, number)) = match self { $(Self::$client(waiter) => ($index, waiter.pack()),)+ };
                 client << 60 | u64::from(kind) << 56 | u64::from(bytes) << 32 | u64::from(number)
             }
         }
 
         impl Clients {
-            pub(super) fn happened(&mut self, lent: &mut Lent<'_>, now: Ps, event: ClientEvent) {
+            pub(super) fn handle(&mut self, ctx: &mut ClientContext<'_>, now: Ps, event: ClientEvent) {
                 match event {
-                    $(ClientEvent::$client(event) => here(&mut self.$field).happened(lent, now, event),)+
+                    $(ClientEvent::$client(event) => present(&mut self.$field).handle(ctx, now, event),)+
                 }
             }
 
-            pub(super) fn operation_ended(&mut self, lent: &mut Lent<'_>, now: Ps, token: u64, op: Op, outcome: Outcome) {
+            pub(super) fn operation_ended(
+                &mut self,
+                ctx: &mut ClientContext<'_>,
+                now: Ps,
+                token: u64,
+                op: OpKind,
+                outcome: OpOutcome,
+            ) {
                 let (kind, number) = ((token >> 56) as u8 & 0xf, token as u32);
                 let ended = OperationEnded { op, bytes: (token >> 32) as u32 & 0xff_ffff, outcome };
                 match token >> 60 {
                     $($index => {
-                        let waiting = <$client as Client>::Waiting::unpack(kind, number);
-                        here(&mut self.$field).operation_ended(lent, now, waiting, ended);
+                        let waiter = <$client as Client>::Waiter::unpack(kind, number);
+                        present(&mut self.$field).operation_ended(ctx, now, waiter, ended);
                     })+
                     other => panic!("a token of client {other}"),
                 }
             }
 
-            pub(super) fn flash_moved(&mut self, lent: &mut Lent<'_>, now: Ps) {
+            pub(super) fn flash_moved(&mut self, ctx: &mut ClientContext<'_>, now: Ps) {
                 $(if let Some(client) = &mut self.$field {
-                    client.flash_moved(lent, now);
+                    client.flash_moved(ctx, now);
                 })+
             }
 
-            pub(super) fn decoded(&mut self, lent: &mut Lent<'_>, now: Ps, io: u32, asker: Asker) {
-                match asker {
-                    $(Asker::$client(asker) => here(&mut self.$field).decoded(lent, now, io, asker),)+
+            pub(super) fn decoded(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32, requester: Requester) {
+                match requester {
+                    $(Requester::$client(requester) => present(&mut self.$field).decoded(ctx, now, io, requester),)+
                 }
             }
 
-            pub(super) fn answered(&mut self, lent: &mut Lent<'_>, now: Ps, asker: Asker) {
-                match asker {
-                    $(Asker::$client(asker) => here(&mut self.$field).answered(lent, now, asker),)+
+            pub(super) fn reaped(&mut self, ctx: &mut ClientContext<'_>, now: Ps, requester: Requester) {
+                match requester {
+                    $(Requester::$client(requester) => present(&mut self.$field).reaped(ctx, now, requester),)+
                 }
             }
 
@@ -169,13 +176,13 @@ macro_rules! clients {
 
 clients! {
     /// Conventional requests through page-mapped flash management.
-    block: Block = 0,
+    block: BlockClient = 0,
     /// Commands of the array store.
-    spaces: Spaces = 1,
+    spaces: SpaceClient = 1,
     /// Cores that run programs.
-    cores: Cores = 2,
+    cores: CoreClient = 2,
 }
 
-fn here<C>(client: &mut Option<Box<C>>) -> &mut C {
-    client.as_mut().expect("a client that something is told to is on the machine")
+fn present<C>(client: &mut Option<Box<C>>) -> &mut C {
+    client.as_mut().expect("the client of an event is on the machine")
 }

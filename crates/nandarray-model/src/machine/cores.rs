@@ -1,13 +1,13 @@
-//! Cores that run programs beside the data: how long each works, when it is free again, and what it takes.
+//! Cores that run programs beside the data: their busy times and energy.
 //!
-//! An executor (`store::executor`) decides what a core does: it books work on a core that is free, and hears when that
-//! is over. While a core has a program and no work booked it waits, for its data or for the executor; that is told
-//! apart from rest by [`Cores::occupy`]. This client issues nothing and asks for no command on the link.
+//! An executor (`store::executor`) decides what a core does: it books work on a free core and gets an event at its end.
+//! A core with a program and without work waits, for its data or for the executor; [`CoreClient::occupy`] distinguishes
+//! that from rest. This client issues no flash operations and requests no command on the link.
 
 use std::collections::VecDeque;
 
 use super::clients::{Client, OperationEnded, Packed};
-use super::fabric::Lent;
+use super::fabric::ClientContext;
 use crate::describe::Compute;
 use crate::report::CoreTimes;
 use nandarray_sim::{Ps, energy_pj};
@@ -15,17 +15,17 @@ use nandarray_sim::{Ps, energy_pj};
 /// An event of a core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CoreEvent {
-    /// The work that was booked on it is over.
+    /// The work booked on a core is over.
     Free(u32),
 }
 
-/// No operation, and no command on the link, is a core's own.
+/// Cores wait for no flash operation and request no command on the link.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Nothing;
+pub(crate) struct NoOperation;
 
-const NOTHING: &str = "cores wait for no operation of the flash and ask for no command on the link";
+const NOTHING: &str = "cores wait for no flash operation and request no command on the link";
 
-impl Packed for Nothing {
+impl Packed for NoOperation {
     fn pack(self) -> (u8, u32) {
         (0, 0)
     }
@@ -35,64 +35,66 @@ impl Packed for Nothing {
     }
 }
 
-/// One core.
+/// The state of one core.
 #[derive(Clone, Copy, Debug, Default)]
-struct Core {
+struct ComputeCore {
     works: bool,
     worked: Ps,
-    /// Since when it has a program, and for how long it had one before.
+    /// Time at which it got its present program, if it has one.
     occupied: Option<Ps>,
     had_program: Ps,
 }
 
 /// The cores of a device.
 #[derive(Debug)]
-pub(crate) struct Cores {
+pub(crate) struct CoreClient {
     compute: Compute,
-    cores: Vec<Core>,
+    cores: Vec<ComputeCore>,
     free: VecDeque<u32>,
 }
 
-impl Cores {
+impl CoreClient {
     pub(super) fn new(compute: &Compute) -> Self {
-        let cores = vec![Core::default(); compute.cores as usize];
+        let cores = vec![ComputeCore::default(); compute.cores as usize];
         Self { compute: *compute, cores, free: VecDeque::new() }
     }
 
-    /// Books work on a core, from now on.
+    /// Books work on a core, beginning now.
     ///
     /// # Panics
     /// If it works already.
-    pub(super) fn work(&mut self, lent: &mut Lent<'_>, now: Ps, core: u32, time: Ps) {
+    pub(super) fn work(&mut self, ctx: &mut ClientContext<'_>, now: Ps, core: u32, time: Ps) {
         let one = &mut self.cores[core as usize];
-        assert!(!std::mem::replace(&mut one.works, true), "core {core} is given work while it works");
+        assert!(one.occupied.is_some(), "core {core} is to work without a program");
+        assert!(!std::mem::replace(&mut one.works, true), "core {core} gets work while it works");
         one.worked += time;
-        lent.push(now + time, CoreEvent::Free(core));
+        ctx.push(now + time, CoreEvent::Free(core));
     }
 
-    /// A core gets a program, or gives it back.
+    /// A core gets a program, or returns it.
     pub(super) fn occupy(&mut self, now: Ps, core: u32, has_program: bool) {
         let one = &mut self.cores[core as usize];
         match (has_program, one.occupied) {
             (true, None) => one.occupied = Some(now),
             (false, Some(since)) => {
+                assert!(!one.works, "core {core} returns its program at {now} while it works");
                 one.had_program += now.since(since);
                 one.occupied = None;
             }
-            _ => panic!("core {core} is given a program while it has one, or gives back none"),
+            _ => panic!("core {core} gets a program while it has one, or returns none"),
         }
     }
 
-    /// The next core whose work is over and that was not asked for yet.
+    /// The next core whose work is over and that was not returned yet.
     pub(super) fn take_free(&mut self) -> Option<u32> {
         self.free.pop_front()
     }
 
-    /// Times until now, of which the device slept `asleep`.
+    /// Times and energy until `now`, of which the device slept `asleep`.
     pub(super) fn times(&self, now: Ps, asleep: Ps) -> CoreTimes {
-        // Work that is booked and not over counts as far as it is.
+        // Work that is booked beyond `now` counts up to `now`.
         let worked: Vec<Ps> = self.cores.iter().map(|core| core.worked.min(now)).collect();
-        let had = |core: &Core| core.had_program + core.occupied.map_or(Ps::ZERO, |since| now.since(since));
+        let had = |core: &ComputeCore| core.had_program + core.occupied.map_or(Ps::ZERO, |since| now.since(since));
         let waited = self.cores.iter().map(|core| had(core).since(core.worked.min(had(core)))).collect();
         let at_work: Ps = worked.iter().copied().sum();
         let awake = now.since(asleep) * u64::from(self.compute.cores);
@@ -103,26 +105,33 @@ impl Cores {
     }
 }
 
-impl Client for Cores {
+impl Client for CoreClient {
     type Event = CoreEvent;
-    type Waiting = Nothing;
-    type Asker = Nothing;
+    type Waiter = NoOperation;
+    type Requester = NoOperation;
 
-    fn happened(&mut self, _lent: &mut Lent<'_>, _now: Ps, event: CoreEvent) {
+    fn handle(&mut self, _ctx: &mut ClientContext<'_>, _now: Ps, event: CoreEvent) {
         let CoreEvent::Free(core) = event;
-        self.cores[core as usize].works = false;
+        let worked = std::mem::replace(&mut self.cores[core as usize].works, false);
+        assert!(worked, "core {core} ends work that it did not begin");
         self.free.push_back(core);
     }
 
-    fn operation_ended(&mut self, _lent: &mut Lent<'_>, _now: Ps, _waiting: Nothing, _ended: OperationEnded) {
+    fn operation_ended(
+        &mut self,
+        _ctx: &mut ClientContext<'_>,
+        _now: Ps,
+        _waiter: NoOperation,
+        _ended: OperationEnded,
+    ) {
         unreachable!("{NOTHING}")
     }
 
-    fn decoded(&mut self, _lent: &mut Lent<'_>, _now: Ps, _io: u32, _asker: Nothing) {
+    fn decoded(&mut self, _ctx: &mut ClientContext<'_>, _now: Ps, _io: u32, _requester: NoOperation) {
         unreachable!("{NOTHING}")
     }
 
-    fn answered(&mut self, _lent: &mut Lent<'_>, _now: Ps, _asker: Nothing) {
+    fn reaped(&mut self, _ctx: &mut ClientContext<'_>, _now: Ps, _requester: NoOperation) {
         unreachable!("{NOTHING}")
     }
 

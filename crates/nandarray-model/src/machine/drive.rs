@@ -1,48 +1,50 @@
-//! Runs a source of requests to its end: as many on their way as a closed loop keeps, or as they arrive.
+//! Runs a source of requests to its end: with the queue depth of a closed loop, or as they arrive.
 
 use super::fabric::Event;
 use super::{Machine, RequestEnded};
-use crate::workload::{Request, Source, WorkloadError};
+use crate::workload::{IoRequest, RequestSource, WorkloadError};
 use nandarray_sim::Ps;
 
-/// How far a run is, told now and then.
+/// Progress of a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct DriveProgress {
     /// Requests that have ended.
     pub requests: u64,
-    /// Bytes that they moved.
+    /// Bytes that these moved.
     pub bytes: u64,
     /// Modelled time.
     pub now: Ps,
-    /// Share of the source that was given, where it can tell.
+    /// Share of the source that was submitted, where it is known.
     pub share: Option<f64>,
 }
 
-/// Requests between two tellings.
-const TELL_EVERY: u64 = 1 << 14;
+/// Requests between two reports of progress.
+const PROGRESS_EVERY: u64 = 1 << 14;
 
 impl Machine {
-    /// Gives all requests of a source and lets them end; `each` sees every one as it does, `tell` now and then how far
-    /// it is and may end the run by returning `false` (what is on its way then still ends).
+    /// Submits all requests of a source and lets them end. `on_end` is called for every request that ends,
+    /// `on_progress` now and then with the progress; it may end the run by returning `false` (requests in flight then
+    /// still end).
     ///
     /// # Errors
-    /// What the source says; requests on their way end first.
+    /// The error of the source; requests in flight end first.
     ///
     /// # Panics
     /// If no flash management is attached.
     pub fn drive(
         &mut self,
-        source: &mut dyn Source,
-        each: &mut dyn FnMut(&RequestEnded),
-        tell: &mut dyn FnMut(Progress) -> bool,
+        source: &mut dyn RequestSource,
+        on_end: &mut dyn FnMut(&RequestEnded),
+        on_progress: &mut dyn FnMut(DriveProgress) -> bool,
     ) -> Result<(), WorkloadError> {
         let began = self.now();
         let depth = source.depth();
         let (mut open, mut over, mut failed) = (0u32, false, None);
         let (mut requests, mut bytes) = (0u64, 0u64);
-        let (mut next, mut alarm): (Option<Request>, Option<Ps>) = (None, None);
+        let (mut next, mut alarm): (Option<IoRequest>, Option<Ps>) = (None, None);
         loop {
-            // Closed loop: fill up to the depth. Open loop: whatever has arrived; the next arrival is an event.
+            // Closed loop: fill up to the depth. Open loop: submit all requests that have arrived; the next arrival is
+            // an event.
             while !over && depth.is_none_or(|depth| open < depth) {
                 let request = match next.take() {
                     Some(request) => request,
@@ -58,7 +60,7 @@ impl Machine {
                         }
                     },
                 };
-                // In a closed loop too: a request that comes after a pause.
+                // A request of a closed loop has a time if it comes after a pause.
                 let at = request.at.map_or(Ps::ZERO, |at| began + at);
                 if at > self.now() {
                     next = Some(request);
@@ -69,17 +71,18 @@ impl Machine {
                     break;
                 }
                 open += 1;
-                self.give(self.now(), request);
+                self.submit_request(self.now(), request);
             }
             let more = self.step();
             while let Some(ended) = self.take_ended() {
+                assert!(open > 0, "a request ended that was not submitted: {ended:?}");
                 open -= 1;
                 requests += 1;
                 bytes += ended.request.bytes;
-                each(&ended);
-                if requests % TELL_EVERY == 0 {
+                on_end(&ended);
+                if requests % PROGRESS_EVERY == 0 {
                     let now = self.now().since(began);
-                    over |= !tell(Progress { requests, bytes, now, share: source.progress(now) });
+                    over |= !on_progress(DriveProgress { requests, bytes, now, share: source.progress(now) });
                 }
             }
             assert!(more || open == 0, "{open} requests never end: {}", self.block().waiting());
@@ -87,7 +90,7 @@ impl Machine {
                 break;
             }
         }
-        assert_eq!(open, 0, "every request that was given has ended");
+        assert_eq!(open, 0, "every submitted request has ended");
         self.check();
         failed.map_or(Ok(()), Err)
     }

@@ -2,8 +2,8 @@
 //! and the spans.
 //!
 //! The fabric is lent to clients ([`super::clients`]): they book its resources, issue flash operations and push events,
-//! and the fabric knows none of them. An operation carries a token that says which client waits for it; when it ends,
-//! the machine hands it back to that client.
+//! and the fabric knows none of them. An operation carries a token that names the client that waits for it; when it
+//! ends, the machine notifies that client.
 
 use std::sync::Arc;
 
@@ -11,37 +11,37 @@ use parking_lot::Mutex;
 use slab::Slab;
 
 use super::account::Totals;
-use super::clients::{ClientEvent, Waiting};
+use super::clients::{ClientEvent, Waiter};
 use super::host_io::{HostIo, IoEvent};
-use super::stages::{Stage, Stages};
+use super::stages::{FirmwareStage, FirmwareStages};
 use crate::describe::Description;
-use crate::flash::{Backend, Cause, Cells, Ended, FlashEvent, Op, Operation, Outcome, Place};
-use crate::host::{Booked, Direction, HostCpu, HostLink, Port, Sent};
-use crate::spans::{Span, Spans, Track};
+use crate::flash::{Backend, OpCause, Cells, OpEnded, FlashEvent, OpKind, FlashOp, OpOutcome, PageAddress};
+use crate::host::{Booked, DevicePort, Direction, HostCpu, HostLink, Sent};
+use crate::spans::{DeviceSpan, DeviceSpanSink, Track};
 use nandarray_sim::Ps;
 
-/// The next thing that happens: an event of one of the machine's parts.
+/// An event of one of the machine's parts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// Of the fabric itself.
+    /// An event of the fabric itself.
     Fabric(FabricEvent),
-    /// Of a command on the link.
+    /// An event of a command on the link.
     Io(IoEvent),
-    /// Of a client.
+    /// An event of a client.
     Client(ClientEvent),
-    /// The driver of the machine asked to be told of this time.
+    /// The next request of an open loop arrives.
     Alarm,
 }
 
-// With its key an entry of the event queue is 32 bytes: two of them are a cache line.
+// With its key, an event of the queue has 32 bytes: two of them are a cache line.
 const _: () = assert!(size_of::<Event>() <= 16);
 
 /// An event of the fabric.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FabricEvent {
-    /// Something in the flash.
+    /// An event of the flash.
     Flash(FlashEvent),
-    /// A channel handler issues an operation.
+    /// A channel handler is done with an operation, which is submitted to the flash.
     Issue(u32),
 }
 
@@ -58,7 +58,7 @@ impl From<IoEvent> for Event {
 }
 
 impl Event {
-    /// A number for the hash of the run: the kind in the upper, the event's number in the lower bits.
+    /// The event's number for the hash of the run: the kind in the upper, the number that it carries in the lower bits.
     pub(crate) fn code(self) -> u64 {
         let (kind, number) = match self {
             Self::Fabric(FabricEvent::Issue(n)) => (6, n),
@@ -78,12 +78,12 @@ impl Event {
     }
 }
 
-/// One taker of spans for all parts.
+/// A sink of spans that all parts share.
 #[derive(Clone)]
-pub(crate) struct Shared(Arc<Mutex<Box<dyn Spans>>>);
+pub(crate) struct SharedSpanSink(Arc<Mutex<Box<dyn DeviceSpanSink>>>);
 
-impl nandarray_sim::Spans<Span> for Shared {
-    fn span(&mut self, span: Span) {
+impl nandarray_sim::SpanSink<DeviceSpan> for SharedSpanSink {
+    fn span(&mut self, span: DeviceSpan) {
         self.0.lock().span(span);
     }
 }
@@ -95,24 +95,24 @@ pub(crate) struct Fabric {
     pub(super) flash: Backend,
     pub(super) cpu: HostCpu,
     pub(super) link: HostLink,
-    pub(super) stages: Stages,
-    pub(super) dram: Port,
+    pub(super) stages: FirmwareStages,
+    pub(super) dram: DevicePort,
     pub(super) totals: Totals,
-    issued: Slab<Operation>,
-    spans: Option<Shared>,
+    issued: Slab<FlashOp>,
+    spans: Option<SharedSpanSink>,
 }
 
 impl Fabric {
-    /// Everything at rest, at time 0.
-    pub(super) fn new(d: &Description, spans: Option<Box<dyn Spans>>, cells: Box<dyn Cells>) -> Self {
-        let spans = spans.map(|spans| Shared(Arc::new(Mutex::new(spans))));
+    /// A fabric at rest, at time 0.
+    pub(super) fn new(d: &Description, spans: Option<Box<dyn DeviceSpanSink>>, cells: Box<dyn Cells>) -> Self {
+        let spans = spans.map(|spans| SharedSpanSink(Arc::new(Mutex::new(spans))));
         Self {
             events: nandarray_sim::Events::default(),
-            flash: Backend::with_cells(d, cells, spans.clone().map(|s| Box::new(s) as Box<dyn Spans>)),
+            flash: Backend::with_cells(d, cells, spans.clone().map(|s| Box::new(s) as Box<dyn DeviceSpanSink>)),
             cpu: HostCpu::new(&d.host, &d.energy),
             link: HostLink::new(&d.link, &d.energy),
-            stages: Stages::new(&d.controller, &d.energy),
-            dram: Port::new(|_| Track::Dram, d.dram.bytes_per_s, d.dram.t_access, d.energy.dram_pj_per_byte),
+            stages: FirmwareStages::new(&d.controller, &d.energy),
+            dram: DevicePort::new(|_| Track::Dram, d.dram.bytes_per_s, d.dram.t_access, d.energy.dram_pj_per_byte),
             totals: Totals::default(),
             issued: Slab::new(),
             spans,
@@ -120,13 +120,13 @@ impl Fabric {
         }
     }
 
-    /// Lets an event happen.
+    /// Schedules an event.
     pub(super) fn push(&mut self, at: Ps, event: impl Into<Event>) {
         self.events.push(at, event.into());
     }
 
-    /// Handles an event of the fabric; what has ended in the flash is added to `ended`.
-    pub(super) fn happened(&mut self, now: Ps, event: FabricEvent, ended: &mut Vec<Ended>) {
+    /// Handles an event of the fabric; flash operations that ended are added to `ended`.
+    pub(super) fn handle(&mut self, now: Ps, event: FabricEvent, ended: &mut Vec<OpEnded>) {
         match event {
             FabricEvent::Flash(event) => self.flash.handle(now, event, &mut self.events, ended),
             FabricEvent::Issue(slot) => {
@@ -136,12 +136,16 @@ impl Fabric {
         }
     }
 
-    /// Hands an operation to its channel handler, and by it to the flash; `waiting` is told when it has ended.
-    pub(super) fn issue(&mut self, now: Ps, op: Op, cause: Cause, place: Place, bytes: u32, waiting: Waiting) {
-        let operation = Operation { op, cause, place, bytes, token: waiting.token(bytes) };
+    /// Submits an operation to its channel handler, which passes it to the flash; `waiter` is notified of its end.
+    pub(super) fn issue(&mut self, now: Ps, op: OpKind, cause: OpCause, place: PageAddress, bytes: u32, waiter: Waiter) {
+        let geometry = &self.description.geometry;
+        let is_there = place.die < geometry.dies_total() && place.block < geometry.blocks;
+        assert!(is_there && bytes <= geometry.page_bytes, "{op:?} of {bytes} bytes at {place:?}, of {geometry:?}");
+        let operation = FlashOp { op, cause, place, bytes, token: waiter.token(bytes) };
         let t_channel = self.description.controller.t_channel;
         let channel = self.description.geometry.channel_of(place.die);
         let at = self.stages.handle_channel(channel, now, t_channel, cause, &mut self.spans);
+        assert!(at >= now, "a channel handler is done at {at}, before {now}");
         if at == now {
             self.flash.submit(now, operation, &mut self.events);
         } else {
@@ -150,28 +154,29 @@ impl Fabric {
         }
     }
 
-    /// Counts how an operation ended.
-    pub(super) fn count(&mut self, outcome: Outcome) {
+    /// Counts an operation's outcome.
+    pub(super) fn count(&mut self, outcome: OpOutcome) {
         match outcome {
-            Outcome::Done => {}
-            Outcome::Uncorrectable => self.totals.uncorrectable += 1,
-            Outcome::Failed => self.totals.failed += 1,
+            OpOutcome::Done => {}
+            OpOutcome::Uncorrectable => self.totals.uncorrectable += 1,
+            OpOutcome::Failed => self.totals.failed += 1,
         }
     }
 
-    /// Whether no flash operation is on its way.
+    /// Whether no flash operation is in flight.
     pub(super) fn is_still(&self) -> bool {
         self.issued.is_empty() && self.flash.in_flight() == 0
     }
 
-    /// Runs a firmware stage on what is there now; returns when it is done.
-    pub(super) fn run_stage(&mut self, stage: Stage, now: Ps, lasts: Ps) -> Ps {
-        self.stages.run(stage, now, lasts, Cause::Host, &mut self.spans)
+    /// Books a firmware stage for work that arrives now; returns its end.
+    pub(super) fn run_stage(&mut self, stage: FirmwareStage, now: Ps, lasts: Ps) -> Ps {
+        self.stages.run(stage, now, lasts, OpCause::Host, &mut self.spans)
     }
 
-    /// Moves bytes through DRAM; returns when they are there.
-    pub(super) fn through_dram(&mut self, now: Ps, bytes: u64, what: &'static str, cause: Cause) -> Ps {
+    /// Books the movement of bytes through DRAM; returns its end.
+    pub(super) fn through_dram(&mut self, now: Ps, bytes: u64, what: &'static str, cause: OpCause) -> Ps {
         let booked = self.dram.transfer(now, bytes);
+        assert!(booked.start >= now && booked.end >= booked.start, "DRAM is booked for {booked:?} at {now}");
         if let Some(spans) = &mut self.spans {
             if booked.end > booked.start {
                 spans.0.lock().span(self.dram.span(booked, what, cause, 0));
@@ -180,26 +185,27 @@ impl Fabric {
         booked.end
     }
 
-    /// Sends an entry of a queue, or a request for host memory.
+    /// Sends a queue entry or a request for host memory over the link.
     pub(super) fn send_entry(&mut self, now: Ps, direction: Direction, bytes: u64, what: &'static str) -> Sent {
         let sent = self.link.send_entry(now, direction, bytes);
-        self.tell_sent(sent, direction, what)
+        self.report_sent(sent, direction, what)
     }
 
     /// Sends bytes over the link.
     pub(super) fn send(&mut self, now: Ps, direction: Direction, bytes: u64, what: &'static str) -> Sent {
         let sent = self.link.send(now, direction, bytes);
-        self.tell_sent(sent, direction, what)
+        self.report_sent(sent, direction, what)
     }
 
-    fn tell_sent(&mut self, sent: Sent, direction: Direction, what: &'static str) -> Sent {
+    fn report_sent(&mut self, sent: Sent, direction: Direction, what: &'static str) -> Sent {
+        assert!(sent.start <= sent.left && sent.left <= sent.end, "{what} {direction:?} was sent as {sent:?}");
         if let Some(spans) = &self.spans {
-            spans.0.lock().span(self.link.span(sent, direction, what, Cause::Host, 0));
+            spans.0.lock().span(self.link.span(sent, direction, what, OpCause::Host, 0));
         }
         sent
     }
 
-    /// Tells a timeline what a host core was booked for.
+    /// Reports a booking of a host core to the timeline.
     pub(super) fn host_span(&mut self, booked: Booked, what: &'static str, detail: u64) {
         if let Some(spans) = &self.spans {
             if booked.end > booked.start {
@@ -208,28 +214,29 @@ impl Fabric {
         }
     }
 
-    /// Tells a timeline of a command from its submission to its answer.
+    /// Reports a command to the timeline, from submission to completion.
     pub(super) fn io_span(&mut self, queue: u32, start: Ps, end: Ps, what: &'static str, io: u32) {
+        assert!(start <= end, "{what} {io} was submitted at {start} and reaped at {end}");
         if let Some(spans) = &self.spans {
             let (track, detail) = (Track::Request(queue), u64::from(io));
-            spans.0.lock().span(Span { track, start, end, what, cause: Cause::Host, detail });
+            spans.0.lock().span(DeviceSpan { track, start, end, what, cause: OpCause::Host, detail });
         }
     }
 }
 
-/// The fabric and the commands on the link, lent to a client while it handles something.
-pub(crate) struct Lent<'a> {
+/// The fabric and the commands on the link, lent to a client while it handles an event.
+pub(crate) struct ClientContext<'a> {
     pub(super) fabric: &'a mut Fabric,
     pub(super) io: &'a mut HostIo,
 }
 
-impl Lent<'_> {
-    /// Lets an event of a client happen.
+impl ClientContext<'_> {
+    /// Schedules an event of a client.
     pub(super) fn push<E: Into<ClientEvent>>(&mut self, at: Ps, event: E) {
         self.fabric.push(at, Event::Client(event.into()));
     }
 
-    /// Tells a command on the link that one thing less is to be waited for.
+    /// Ends one of the parts that a command on the link waits for.
     pub(super) fn io_progress(&mut self, now: Ps, io: u32) {
         self.io.progress(self.fabric, now, io);
     }

@@ -1,50 +1,52 @@
-//! The callers' side of a machine: giving requests and commands, taking completions, letting time pass, looking at its
-//! clients.
+//! The interface of a machine: submitting requests and commands, taking completions, letting time pass.
 
-use super::fabric::Lent;
+use super::fabric::ClientContext;
 use super::power::Power;
-use super::{JobDone, JobId, JobKind, Machine, Part, Programmed, RequestEnded, block, cores, space};
+use super::{
+    Machine, PlatformPart, Programmed, RequestEnded, SpaceJobDone, SpaceJobId, SpaceJobKind, block, cores, space,
+};
 use crate::describe::Description;
-use crate::footprint::{Footprint, Places};
+use crate::flash_trace::FlashTrace;
 use crate::ftl::{FtlSetupError, PageMapped};
-use crate::workload::Request;
+use crate::workload::IoRequest;
 use nandarray_sim::Ps;
 
-/// Something that an executor of programs waits for.
+/// An event that an executor of programs waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happening {
+pub enum Notification {
     /// A command, or an input or output of programs, is done.
-    Done(JobDone),
-    /// A block of an input of programs is in the device's memory: the input, and the block's place in it.
-    Arrived(JobId, usize),
+    Done(SpaceJobDone),
+    /// A block of an input of programs is in the device's memory: the input, and the block's index in it.
+    Arrived(SpaceJobId, usize),
     /// A core's work is over.
     CoreFree(u32),
 }
 
 impl Machine {
-    /// The description that the machine was made from.
+    /// The description of the machine's device.
     pub fn description(&self) -> &Description {
         &self.fabric.description
     }
 
-    /// Modelled time: that of the last event.
+    /// The modelled time: that of the last event.
     pub fn now(&self) -> Ps {
         self.fabric.events.now()
     }
 
-    /// Events that have happened or wait.
+    /// Number of events so far, pending ones included.
     pub fn events(&self) -> u64 {
         self.fabric.events.pushed()
     }
 
-    /// Two runs with the same hash did the same things at the same times.
+    /// The hash of all events so far: two runs with the same hash did the same things at the same times.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// Lets the power fail when so many more events have happened. Time goes on, for whoever wants to know what would
-    /// have been; [`Machine::power_failed`] tells what was in the flash then.
+    /// Lets the power fail after `events` more events. Simulation continues as if it had not; [`Machine::power_failed`]
+    /// has the contents of the flash at that moment.
     pub fn fail_power_after(&mut self, events: u64) {
+        assert!(self.power.is_none(), "the power of a machine fails once");
         self.power = Some(Power::fails_after(events));
     }
 
@@ -56,12 +58,12 @@ impl Machine {
     // Conventional requests
     // -----------------------------------------------------------------------------------------------
 
-    /// Gives the device page-mapped flash management ([`Part::Blocks`]).
+    /// Adds page-mapped flash management ([`PlatformPart::Blocks`]) to the device.
     ///
     /// # Errors
-    /// If the description leaves nothing to manage.
+    /// If the description leaves no flash to manage.
     pub fn attach_blocks(&mut self, seed: u64) -> Result<(), FtlSetupError> {
-        self.add([Part::Blocks { seed }])
+        self.add([PlatformPart::Blocks { seed }])
     }
 
     /// Page-mapped flash management, for preconditioning and reports.
@@ -80,17 +82,17 @@ impl Machine {
         self.block().capacity_bytes()
     }
 
-    pub(super) fn block(&mut self) -> &mut block::Block {
+    pub(super) fn block(&mut self) -> &mut block::BlockClient {
         self.clients.block.as_mut().expect("a device with page-mapped flash management")
     }
 
-    /// The host gives a request, now.
-    pub(super) fn give(&mut self, now: Ps, request: Request) {
+    /// The host submits a request, now.
+    pub(super) fn submit_request(&mut self, now: Ps, request: IoRequest) {
         let block = self.clients.block.as_mut().expect("a device with page-mapped flash management");
-        block.give(&mut Lent { fabric: &mut self.fabric, io: &mut self.io }, now, request);
+        block.submit(&mut ClientContext { fabric: &mut self.fabric, io: &mut self.io }, now, request);
     }
 
-    /// The next request that has ended and was not asked for yet.
+    /// The next request that has ended and was not returned yet.
     pub(super) fn take_ended(&mut self) -> Option<RequestEnded> {
         self.block().take_ended()
     }
@@ -98,29 +100,24 @@ impl Machine {
     // Commands of the store
     // -----------------------------------------------------------------------------------------------
 
-    /// Says where the store's pages lie; before its first command ([`Part::Spaces`]).
-    pub fn attach_store(&mut self, places: Places) {
-        self.add([Part::Spaces(places)]).expect("only flash management can be refused");
-    }
-
-    fn spaces(&mut self) -> &mut space::Spaces {
+    fn spaces(&mut self) -> &mut space::SpaceClient {
         self.clients.spaces.as_mut().expect("a machine with an attached store")
     }
 
-    /// The host gives a command that asked for this, at a time, on a queue; any number may be in flight.
+    /// The host submits a command with its flash trace, at a time, on a queue; any number may be in flight.
     ///
     /// # Panics
-    /// If no store is attached, or the time is over.
-    pub fn submit_job(&mut self, at: Ps, kind: JobKind, queue: u32, footprint: Footprint) -> JobId {
+    /// If no store is attached, or the time has passed.
+    pub fn submit_job(&mut self, at: Ps, kind: SpaceJobKind, queue: u32, trace: FlashTrace) -> SpaceJobId {
         let spaces = self.clients.spaces.as_mut().expect("a machine with an attached store");
-        spaces.submit(&mut self.fabric, at, kind, queue, footprint)
+        spaces.submit(&mut self.fabric, at, kind, queue, trace)
     }
 
     /// Lets time pass until a command is done.
     ///
     /// # Panics
-    /// If it never is: nothing waits that could end it.
-    pub fn run_job(&mut self, id: JobId) -> JobDone {
+    /// If it never is: no event is pending that could end it.
+    pub fn run_job(&mut self, id: SpaceJobId) -> SpaceJobDone {
         loop {
             if let Some(done) = self.spaces().take_done_of(id) {
                 return done;
@@ -129,15 +126,15 @@ impl Machine {
         }
     }
 
-    /// The command that was done first among those not asked for yet, letting time pass until there is one; `None` when
-    /// nothing is on its way.
-    pub fn next_job(&mut self) -> Option<JobDone> {
+    /// The first completion that was not returned yet, letting time pass until there is one; `None` when nothing is in
+    /// flight.
+    pub fn next_job(&mut self) -> Option<SpaceJobDone> {
         self.next_job_until(Ps::MAX)
     }
 
-    /// The same, but lets nothing happen that is later than `until`: `None` when no command is done by then. A command
-    /// may be submitted at `until` afterwards.
-    pub fn next_job_until(&mut self, until: Ps) -> Option<JobDone> {
+    /// The same, but without handling events later than `until`: `None` when no command is done by then. A command may
+    /// be submitted at `until` afterwards.
+    pub fn next_job_until(&mut self, until: Ps) -> Option<SpaceJobDone> {
         loop {
             if let Some(done) = self.spaces().take_done() {
                 return Some(done);
@@ -149,18 +146,18 @@ impl Machine {
         }
     }
 
-    /// The next happening of commands or cores, letting time pass until there is one; `None` when nothing is on its
-    /// way. Of one event blocks come first, then cores, then commands.
-    pub fn next_happening(&mut self) -> Option<Happening> {
+    /// The next happening of commands or cores, letting time pass until there is one; `None` when nothing is in flight.
+    /// Of several at one event, blocks come first, then cores, then commands.
+    pub fn next_notification(&mut self) -> Option<Notification> {
         loop {
             if let Some((job, piece)) = self.spaces().take_arrived() {
-                return Some(Happening::Arrived(job, piece));
+                return Some(Notification::Arrived(job, piece));
             }
             if let Some(core) = self.clients.cores.as_mut().and_then(|cores| cores.take_free()) {
-                return Some(Happening::CoreFree(core));
+                return Some(Notification::CoreFree(core));
             }
             if let Some(done) = self.spaces().take_done() {
-                return Some(Happening::Done(done));
+                return Some(Notification::Done(done));
             }
             if !self.step() {
                 return None;
@@ -168,22 +165,22 @@ impl Machine {
         }
     }
 
-    fn compute(&mut self) -> (&mut cores::Cores, Lent<'_>) {
+    fn compute(&mut self) -> (&mut cores::CoreClient, ClientContext<'_>) {
         let cores = self.clients.cores.as_mut().expect("a machine with cores for programs");
-        (cores, Lent { fabric: &mut self.fabric, io: &mut self.io })
+        (cores, ClientContext { fabric: &mut self.fabric, io: &mut self.io })
     }
 
-    /// A core works for a time, from now on; [`Happening::CoreFree`] tells of its end.
+    /// Lets a core work for a time, beginning now; [`Notification::CoreFree`] is its end.
     ///
     /// # Panics
-    /// If there is no such core, or it works.
+    /// If there is no such core, or it is at work.
     pub fn work(&mut self, core: u32, time: Ps) {
         let now = self.now();
-        let (cores, mut lent) = self.compute();
-        cores.work(&mut lent, now, core, time);
+        let (cores, mut ctx) = self.compute();
+        cores.work(&mut ctx, now, core, time);
     }
 
-    /// A core gets a program, or gives it back: in between it works or waits.
+    /// A core gets a program, or returns it: in between it works or waits.
     ///
     /// # Panics
     /// If there is no such core, or it has one already, or none.
@@ -192,7 +189,7 @@ impl Machine {
         self.compute().0.occupy(now, core, has_program);
     }
 
-    /// Lets everything end that is on its way, in the background too.
+    /// Lets everything in flight end, in the background too.
     pub fn settle(&mut self) {
         while self.step() {}
         self.check();

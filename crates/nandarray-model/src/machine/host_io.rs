@@ -5,26 +5,27 @@
 //! ... parts done -> command handler -> completion crosses the link -> interrupt or poll -> host core: reap -> answered
 //! ```
 //!
-//! Clients submit ios and tell their progress; they are told when an io is decoded and when the host has its answer
-//! ([`IoDone`]). Doorbells and the device's asking for an entry are messages without payload: they are part of what
-//! fetching an entry takes. A sleeping device ([`Sleep`]) fetches once it is awake.
+//! Clients submit ios and report their progress; they are notified when an io is decoded and when the host has reaped
+//! it ([`IoDone`]). Doorbells and the device's requests for entries are messages without payload: the time of fetching
+//! an entry includes them. A sleeping device ([`Sleep`]) fetches once it is awake.
 
 use std::collections::VecDeque;
 
 use slab::Slab;
 
-use super::clients::Asker;
+use super::account::Totals;
+use super::clients::Requester;
 use super::fabric::Fabric;
 use super::sleep::Sleep;
-use super::stages::Stage;
+use super::stages::FirmwareStage;
 use crate::describe::Description;
 use crate::host::{Direction, Queues};
 use crate::report::Slept;
 use nandarray_sim::Ps;
 
-/// Which way an io's data goes.
+/// Direction of an io's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum IoDirection {
     /// To the host.
     Read,
     /// To the device.
@@ -36,11 +37,11 @@ pub(super) enum Way {
 /// A command on the link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Io {
-    pub(super) asker: Asker,
-    pub(super) way: Way,
+    pub(super) requester: Requester,
+    pub(super) direction: IoDirection,
     pub(super) queue: u32,
     pub(super) submitted: Ps,
-    /// Parts that are not done, plus one while more are to come.
+    /// Parts that are not done, plus one while more may be added.
     pub(super) parts_left: u32,
 }
 
@@ -53,17 +54,17 @@ pub(crate) enum IoEvent {
     Arrived(u32),
     /// The command handler has decoded an io.
     Decoded(u32),
-    /// One thing less to wait for before an io is finished.
+    /// One of the parts that an io waits for is done.
     Progress(u32),
-    /// An io is through with everything but telling so.
+    /// An io has nothing left to do but its completion.
     Finished(u32),
     /// A completion's entry is in the host's memory.
     Completed(u32),
-    /// A host core takes a completion.
+    /// A host core notices a completion.
     Noticed(u32),
-    /// The host has its answer.
+    /// A host core has reaped a completion.
     Reaped(u32),
-    /// The device is awake for what woke it.
+    /// The device has woken up.
     Awake,
 }
 
@@ -83,16 +84,16 @@ impl IoEvent {
     }
 }
 
-/// The news of an io for the client that asked for it.
+/// A notification of an io for the client that requested it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum IoDone {
     /// The device has decoded it.
-    Decoded(u32, Asker),
-    /// The host has its answer; the io is gone.
-    Answered(Asker),
+    Decoded(u32, Requester),
+    /// The host has reaped it; the io is gone.
+    Reaped(Requester),
 }
 
-/// The commands on the link, and the queues that they pass.
+/// The commands on the link, with their queues.
 pub(crate) struct HostIo {
     ios: Slab<Io>,
     queues: Queues<u32>,
@@ -103,7 +104,7 @@ pub(crate) struct HostIo {
 }
 
 impl HostIo {
-    /// No command on its way, the device at rest.
+    /// No command in flight, the device at rest.
     pub(super) fn new(d: &Description) -> Self {
         Self {
             ios: Slab::new(),
@@ -114,12 +115,12 @@ impl HostIo {
         }
     }
 
-    /// Handles an event; at most one client is to be told of it, after everything else that the event sets off.
-    pub(super) fn happened(&mut self, fabric: &mut Fabric, now: Ps, event: IoEvent) -> Option<IoDone> {
+    /// Handles an event; at most one client is to be notified of it, after everything else that follows from the event.
+    pub(super) fn handle(&mut self, fabric: &mut Fabric, now: Ps, event: IoEvent) -> Option<IoDone> {
         match event {
             IoEvent::Doorbell(queue) => self.doorbell(fabric, now, queue),
             IoEvent::Arrived(io) => {
-                let at = fabric.run_stage(Stage::Command, now, fabric.description.controller.t_command);
+                let at = fabric.run_stage(FirmwareStage::Command, now, fabric.description.controller.t_command);
                 if at == now {
                     return Some(self.decoded(io));
                 }
@@ -136,8 +137,9 @@ impl HostIo {
         None
     }
 
-    /// The host builds a command; it waits on the host while its queue is full.
+    /// The host submits a command; it waits on the host while its queue is full.
     pub(super) fn submit(&mut self, fabric: &mut Fabric, now: Ps, io: Io) -> u32 {
+        assert!(io.parts_left > 0, "an io without parts never ends: {io:?}");
         let queue = io.queue;
         let io = self.ios.insert(Io { submitted: now, ..io }) as u32;
         fabric.totals.submitted += 1;
@@ -149,22 +151,23 @@ impl HostIo {
         io
     }
 
-    /// The asker of an io.
-    pub(super) fn asker(&self, io: u32) -> Asker {
-        self.ios[io as usize].asker
+    /// The requester of an io.
+    pub(super) fn requester(&self, io: u32) -> Requester {
+        self.ios[io as usize].requester
     }
 
-    /// Which way its data goes.
-    pub(super) fn way(&self, io: u32) -> Way {
-        self.ios[io as usize].way
+    /// The direction of an io's data.
+    pub(super) fn direction(&self, io: u32) -> IoDirection {
+        self.ios[io as usize].direction
     }
 
-    /// Adds parts that are to be waited for.
+    /// Adds parts that an io waits for.
     pub(super) fn add_parts(&mut self, io: u32, parts: u32) {
+        assert!(self.parts_left(io) > 0, "io {io} is finished and gets {parts} parts");
         self.ios[io as usize].parts_left += parts;
     }
 
-    /// Parts that are still to be waited for.
+    /// Number of parts that an io still waits for.
     pub(super) fn parts_left(&self, io: u32) -> u32 {
         self.ios[io as usize].parts_left
     }
@@ -182,18 +185,23 @@ impl HostIo {
         }
     }
 
-    /// A doorbell: commands are fetched now, or when the device is awake.
+    /// A doorbell reaches the device: commands are fetched now, or when the device is awake.
     fn doorbell(&mut self, fabric: &mut Fabric, now: Ps, queue: u32) {
-        self.queues.show(queue, 1);
+        let shown = self.queues.show(queue, 1);
+        assert_eq!(shown, 1, "a doorbell of queue {queue} is that of one command");
         let awake = self.sleep.wakes(now);
         if awake > now { fabric.push(awake, IoEvent::Awake) } else { self.fetch(fabric, now) }
     }
 
-    /// The device takes commands while it has slots for them.
+    /// The device fetches commands while it has free slots.
     fn fetch(&mut self, fabric: &mut Fabric, now: Ps) {
         while self.in_device < fabric.description.controller.command_slots {
             let Some(fetched) = self.queues.fetch() else { return };
             self.in_device += 1;
+            assert!(
+                self.queues.room(fetched.queue) < fabric.description.host.queue_entries,
+                "{fetched:?} has no entry"
+            );
             let entry = u64::from(fabric.description.link.command_bytes);
             let sent = fabric.send_entry(now, Direction::Down, entry, "command");
             fabric.push(sent.end, IoEvent::Arrived(fetched.command));
@@ -201,27 +209,29 @@ impl HostIo {
     }
 
     fn decoded(&self, io: u32) -> IoDone {
-        IoDone::Decoded(io, self.asker(io))
+        IoDone::Decoded(io, self.requester(io))
     }
 
-    /// One thing less to wait for before an io is finished.
+    /// One of the parts that an io waits for is done; after the last, the io is finished.
     pub(super) fn progress(&mut self, fabric: &mut Fabric, now: Ps, io: u32) {
         let one = &mut self.ios[io as usize];
         assert!(one.parts_left > 0, "an io that was finished makes progress");
         one.parts_left -= 1;
         if one.parts_left == 0 {
-            let at = fabric.run_stage(Stage::Command, now, fabric.description.controller.t_complete);
+            let at = fabric.run_stage(FirmwareStage::Command, now, fabric.description.controller.t_complete);
             if at == now { self.finished(fabric, now, io) } else { fabric.push(at, IoEvent::Finished(io)) }
         }
     }
 
-    /// The last part of an io has just left for the host: its completion goes right behind.
+    /// The last part of an io has just left for the host: its completion follows at once.
     pub(super) fn finished_with_data(&mut self, fabric: &mut Fabric, now: Ps, io: u32) {
-        self.ios[io as usize].parts_left = 0;
+        let parts = std::mem::replace(&mut self.ios[io as usize].parts_left, 0);
+        assert_eq!(parts, 1, "io {io} ends with its last part");
         self.finished(fabric, now, io);
     }
 
     fn finished(&mut self, fabric: &mut Fabric, now: Ps, io: u32) {
+        assert_eq!(self.parts_left(io), 0, "io {io} is finished with parts left");
         let entry = u64::from(fabric.description.link.completion_bytes);
         let sent = fabric.send_entry(now, Direction::Up, entry, "completion");
         fabric.push(sent.end, IoEvent::Completed(io));
@@ -229,6 +239,7 @@ impl HostIo {
 
     fn completed(&mut self, fabric: &mut Fabric, now: Ps, io: u32) -> Option<IoDone> {
         self.queues.post(self.ios[io as usize].queue, io);
+        assert!(self.in_device > 0, "io {io} completes, and none is in the device");
         self.in_device -= 1;
         self.fetch(fabric, now);
         let at = fabric.cpu.notices(now);
@@ -253,41 +264,44 @@ impl HostIo {
     fn reaped(&mut self, fabric: &mut Fabric, now: Ps, io: u32) -> IoDone {
         let one = self.ios.remove(io as usize);
         let oldest = self.queues.reap(one.queue);
-        debug_assert_eq!(oldest, Some(io), "completions are taken in order");
+        assert_eq!(oldest, Some(io), "completions are reaped in order");
         fabric.totals.completed += 1;
-        let what = match one.way {
-            Way::Read => "read",
-            Way::Write => "write",
-            Way::Neither => "command",
+        let Totals { submitted, completed, .. } = fabric.totals;
+        assert!(completed <= submitted, "{completed} commands are reaped of {submitted} submitted");
+        let what = match one.direction {
+            IoDirection::Read => "read",
+            IoDirection::Write => "write",
+            IoDirection::Neither => "command",
         };
         fabric.io_span(one.queue, one.submitted, now, what, io);
         if let Some(next) = self.backlog[one.queue as usize].pop_front() {
             self.enqueue(fabric, now, next);
         }
-        IoDone::Answered(one.asker)
+        IoDone::Reaped(one.requester)
     }
 
-    /// Whether the device could come to rest now, as far as commands on the link go: asked of a device that has idle
-    /// states and does not rest already.
+    /// Whether the device could come to rest now, as far as commands on the link go; `false` if it rests already or has
+    /// no idle states.
     pub(super) fn may_rest(&self, now: Ps) -> bool {
         self.sleep.is_up(now) && self.in_device == 0 && self.queues.visible() == 0
     }
 
     /// The device rests from now on.
     pub(super) fn rest(&mut self, now: Ps) {
+        assert!(self.may_rest(now), "the device rests at {now} with {} commands", self.in_device);
         self.sleep.rests(now);
     }
 
-    /// How the device slept until now, by idle state.
+    /// Time until `now` in each idle state.
     pub(super) fn slept_until(&self, now: Ps) -> Vec<Slept> {
         self.sleep.slept_until(now)
     }
 
-    /// That no command was left on its way.
+    /// Checks that no command was left in flight.
     ///
     /// # Panics
     /// If one was: the model is wrong.
     pub(super) fn check_at_rest(&self) {
-        assert!(self.ios.is_empty(), "a command was left on the link");
+        assert!(self.ios.is_empty(), "a command was left in flight on the link");
     }
 }

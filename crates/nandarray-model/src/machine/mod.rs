@@ -7,26 +7,27 @@
 //!       fabric flash, DRAM, link, firmware stages, host cores, the event queue
 //! ```
 //!
-//! Calls only go down. A part returns what has happened, and the machine tells the client that waits for it. A platform
-//! is a list of parts ([`Part`]); its device, link and host are a description's. **A new client** is a file with its
-//! type and its [`clients::Client`], a line in `clients`, and a variant of [`Part`].
+//! Calls only go down. A part returns what has happened, and the machine notifies the client that waits for it. A
+//! platform is a list of parts ([`PlatformPart`]); its device, link and host are a description's. **A new client** is a
+//! file with its type and its [`clients::Client`], a line in `clients`, and a variant of [`PlatformPart`].
 //!
 //! # Commands in flight
 //!
-//! A command of the store is submitted at any time that is not over ([`Machine::submit_job`], whose [`JobId`] is the
-//! ticket), whatever else is in flight. Time passes only while a caller waits for something:
+//! A command of the store is submitted at any time that has not passed ([`Machine::submit_job`] returns its
+//! [`SpaceJobId`]), whatever else is in flight. Time passes only while a caller waits for something:
 //!
 //! | wait for | call |
 //! | --- | --- |
 //! | one command | [`Machine::run_job`] |
-//! | whichever is done next | [`Machine::next_job`] |
-//! | the same, but not beyond a time | [`Machine::next_job_until`] |
-//! | whatever concerns commands or cores next | [`Machine::next_happening`] |
+//! | the next completion | [`Machine::next_job`] |
+//! | the next completion, up to a time | [`Machine::next_job_until`] |
+//! | the next event of commands or cores | [`Machine::next_happening`] |
 //! | everything, background work included | [`Machine::settle`] |
 //!
-//! Completions are handed out once each, in order of (time, order of their events); those that nobody asked for yet are
-//! kept. A caller that keeps N commands in flight submits the next at the time of the completion that made room. A
-//! command that must not begin before another is done is submitted once that one is: the machine knows no dependencies.
+//! Completions are returned once each, in order of time and, at one time, of their events; others are kept until they
+//! are requested. A caller that keeps N commands in flight submits the next at the time of the completion that made
+//! room. A command that must not begin before another is done is submitted after its completion: the machine knows no
+//! dependencies.
 //!
 //! # Determinism
 //!
@@ -50,35 +51,35 @@ mod stages;
 mod tests;
 
 use crate::describe::Description;
-use crate::flash::{Cells, Ended, NandCells, Op};
-use crate::footprint::Places;
+use crate::flash::{Cells, OpEnded, NandCells, OpKind};
+use crate::flash_trace::StoreLayout;
 use crate::ftl::FtlSetupError;
-use crate::spans::Spans;
+use crate::spans::DeviceSpanSink;
 use nandarray_sim::Ps;
 
 pub use account::Totals;
-pub use block::{Ended as RequestEnded, Status};
-pub use drive::Progress;
-pub use front::Happening;
+pub use block::{RequestEnded, RequestStatus};
+pub use drive::DriveProgress;
+pub use front::Notification;
 pub use power::Programmed;
-pub use space::{JobDone, JobId, JobKind};
-pub use stages::Stage;
+pub use space::{SpaceJobDone, SpaceJobId, SpaceJobKind};
+pub use stages::FirmwareStage;
 
 use clients::Clients;
-use fabric::{Event, Fabric, Lent};
+use fabric::{ClientContext, Event, Fabric};
 use host_io::{HostIo, IoDone};
 use power::Power;
 
 /// A part of a platform, beside the device, link and host that a description gives.
 #[derive(Clone, Copy, Debug)]
-pub enum Part {
+pub enum PlatformPart {
     /// Page-mapped flash management for conventional requests, empty at first.
     Blocks {
-        /// Of its chances.
+        /// Seed of its chance.
         seed: u64,
     },
-    /// Commands of an array store whose pages lie there.
-    Spaces(Places),
+    /// Commands of an array store with this layout.
+    Spaces(StoreLayout),
     /// Cores that run programs, as the description has them; none if it has none.
     Cores,
 }
@@ -88,7 +89,7 @@ pub struct Machine {
     fabric: Fabric,
     io: HostIo,
     clients: Clients,
-    ended: Vec<Ended>,
+    ended: Vec<OpEnded>,
     power: Option<Power>,
     seed: u64,
     hash: u64,
@@ -102,20 +103,25 @@ impl std::fmt::Debug for Machine {
 }
 
 /// The fabric and the link of a machine, to be lent to one of its clients.
-macro_rules! lent {
+macro_rules! ctx {
     ($machine:ident) => {
-        &mut Lent { fabric: &mut $machine.fabric, io: &mut $machine.io }
+        &mut ClientContext { fabric: &mut $machine.fabric, io: &mut $machine.io }
     };
 }
 
 impl Machine {
-    /// A device at rest, at time 0, without clients. Busy times are told to `spans`.
-    pub fn new(description: &Description, seed: u64, spans: Option<Box<dyn Spans>>) -> Self {
+    /// A device at rest, at time 0, without clients. Busy times are reported to `spans`.
+    pub fn new(description: &Description, seed: u64, spans: Option<Box<dyn DeviceSpanSink>>) -> Self {
         Self::with_cells(description, seed, spans, Box::new(NandCells::new(description, seed)))
     }
 
-    /// The same over other cells: faults ([`crate::flash::fault`]) around those of the description.
-    pub fn with_cells(d: &Description, seed: u64, spans: Option<Box<dyn Spans>>, cells: Box<dyn Cells>) -> Self {
+    /// The same with other cells: the description's, or those with faults around them ([`crate::flash::fault`]).
+    pub fn with_cells(
+        d: &Description,
+        seed: u64,
+        spans: Option<Box<dyn DeviceSpanSink>>,
+        cells: Box<dyn Cells>,
+    ) -> Self {
         Self {
             fabric: Fabric::new(d, spans, cells),
             io: HostIo::new(d),
@@ -130,22 +136,24 @@ impl Machine {
     /// Adds parts to the platform, before the first request to each.
     ///
     /// # Errors
-    /// If the description leaves no flash to manage for [`Part::Blocks`].
-    pub fn add(&mut self, parts: impl IntoIterator<Item = Part>) -> Result<(), FtlSetupError> {
+    /// If the description leaves no flash to manage for [`PlatformPart::Blocks`].
+    pub fn add(&mut self, parts: impl IntoIterator<Item = PlatformPart>) -> Result<(), FtlSetupError> {
         for part in parts {
             match part {
-                Part::Blocks { seed } => self.clients.block = Some(Box::new(block::Block::new(&self.fabric, seed)?)),
-                Part::Spaces(places) => self.clients.spaces = Some(Box::new(space::Spaces::new(places))),
-                Part::Cores => {
+                PlatformPart::Blocks { seed } => {
+                    self.clients.block = Some(Box::new(block::BlockClient::new(&self.fabric, seed)?))
+                }
+                PlatformPart::Spaces(layout) => self.clients.spaces = Some(Box::new(space::SpaceClient::new(layout))),
+                PlatformPart::Cores => {
                     let compute = self.fabric.description.compute.as_ref();
-                    self.clients.cores = compute.map(|compute| Box::new(cores::Cores::new(compute)));
+                    self.clients.cores = compute.map(|compute| Box::new(cores::CoreClient::new(compute)));
                 }
             }
         }
         Ok(())
     }
 
-    /// Lets the next thing happen; `false` if nothing waits.
+    /// Handles the next event; `false` if none is pending.
     pub(crate) fn step(&mut self) -> bool {
         let Some((now, event)) = self.fabric.events.pop() else { return false };
         if let Some(power) = &mut self.power {
@@ -156,19 +164,19 @@ impl Machine {
         match event {
             Event::Fabric(event) => {
                 let mut ended = std::mem::take(&mut self.ended);
-                self.fabric.happened(now, event, &mut ended);
+                self.fabric.handle(now, event, &mut ended);
                 for one in ended.drain(..) {
                     self.operation_ended(now, one);
                 }
                 self.ended = ended;
-                self.clients.flash_moved(lent!(self), now);
+                self.clients.flash_moved(ctx!(self), now);
             }
-            Event::Io(event) => match self.io.happened(&mut self.fabric, now, event) {
-                Some(IoDone::Decoded(io, asker)) => self.clients.decoded(lent!(self), now, io, asker),
-                Some(IoDone::Answered(asker)) => self.clients.answered(lent!(self), now, asker),
+            Event::Io(event) => match self.io.handle(&mut self.fabric, now, event) {
+                Some(IoDone::Decoded(io, requester)) => self.clients.decoded(ctx!(self), now, io, requester),
+                Some(IoDone::Reaped(requester)) => self.clients.reaped(ctx!(self), now, requester),
                 None => {}
             },
-            Event::Client(event) => self.clients.happened(lent!(self), now, event),
+            Event::Client(event) => self.clients.handle(ctx!(self), now, event),
             Event::Alarm => {}
         }
         if self.io.may_rest(now) && self.fabric.is_still() && self.clients.is_still() {
@@ -177,11 +185,11 @@ impl Machine {
         true
     }
 
-    fn operation_ended(&mut self, now: Ps, ended: Ended) {
-        if let (Some(power), Op::Program) = (&mut self.power, ended.op) {
+    fn operation_ended(&mut self, now: Ps, ended: OpEnded) {
+        if let (Some(power), OpKind::Program) = (&mut self.power, ended.op) {
             power.programmed(ended.place);
         }
         self.fabric.count(ended.outcome);
-        self.clients.operation_ended(lent!(self), now, ended.token, ended.op, ended.outcome);
+        self.clients.operation_ended(ctx!(self), now, ended.token, ended.op, ended.outcome);
     }
 }

@@ -1,16 +1,16 @@
-//! A moment at which the power fails, and what was in the flash then.
+//! Power failure at a chosen event, and the contents of the flash at that moment.
 
 use std::collections::BTreeMap;
 
-use crate::flash::Place;
+use crate::flash::PageAddress;
 use nandarray_sim::Ps;
 
 /// The contents of the flash when the power failed.
 #[derive(Clone, Debug, Default)]
 pub struct Programmed {
-    /// Programs of each page that had ended.
-    pub ended: BTreeMap<Place, u32>,
-    /// Modelled time.
+    /// Ended programs of each page.
+    pub ended: BTreeMap<PageAddress, u32>,
+    /// Modelled time of the failure.
     pub at: Ps,
 }
 
@@ -23,13 +23,14 @@ pub(super) struct Power {
 }
 
 impl Power {
-    /// It fails when so many more events have happened.
+    /// A power failure after `events` more events.
     pub(super) fn fails_after(events: u64) -> Self {
         Self { events_left: events, ..Self::default() }
     }
 
-    /// Another event happens.
+    /// Counts an event.
     pub(super) fn tick(&mut self, now: Ps) {
+        assert!(self.failed.as_ref().is_none_or(|failed| failed.at <= now), "{now} is before the failure");
         if self.failed.is_none() {
             if self.events_left == 0 {
                 self.failed = Some(Programmed { at: now, ..self.now.clone() });
@@ -39,8 +40,8 @@ impl Power {
         }
     }
 
-    /// A page is programmed.
-    pub(super) fn programmed(&mut self, place: Place) {
+    /// Counts the end of a page's program.
+    pub(super) fn programmed(&mut self, place: PageAddress) {
         *self.now.ended.entry(place).or_default() += 1;
     }
 

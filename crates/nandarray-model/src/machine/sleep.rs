@@ -1,30 +1,30 @@
-//! Idle states: when the device has nothing to do for long enough it sleeps, takes less, and is later for who wakes it.
+//! Idle states: a device without work for long enough sleeps, draws less power, and takes time to wake.
 //!
-//! It rests from when its last command was answered and its flash is still; a doorbell ends that. How it slept in
-//! between is worked out then: no event is needed to fall asleep. While it wakes it takes what it takes awake. Deeper
-//! states are entered one after the other and left at once, with the exit latency of the deepest. What such a state
-//! needs before it is entered (a write buffer emptied, a map saved) is not modelled, and the description's host asks
-//! for none: the device decides alone.
+//! It rests from the completion of its last command and its last flash operation until the next doorbell. Its time in
+//! idle states is computed then, without events for falling asleep. While it wakes it draws the power of an awake
+//! device. Deeper states are entered one after the other and left at once, with the exit latency of the deepest. Work
+//! before entering a state (emptying a write buffer, saving a map) is not modelled, and neither are states that the
+//! host requests: the device decides alone.
 
 use crate::describe::IdleState;
 use crate::report::Slept;
 use nandarray_sim::Ps;
 
-/// A device's rest.
+/// The rest and the sleep of a device.
 #[derive(Clone, Debug)]
 pub(super) struct Sleep {
     states: Vec<IdleState>,
-    /// Since when it rests; `None` while it works.
+    /// Begin of the present rest; `None` while the device works.
     rests_since: Option<Ps>,
-    /// When it is awake, or was.
+    /// Time at which it is awake, or was.
     awake_at: Ps,
-    /// How long it was in each state, up to the last time it woke.
+    /// Time in each state, up to the last time it woke.
     slept: Vec<Ps>,
     entered: Vec<u64>,
 }
 
 impl Sleep {
-    /// At rest from time 0.
+    /// A device at rest from time 0.
     pub(super) fn new(states: &[IdleState]) -> Self {
         Self {
             states: states.to_vec(),
@@ -35,7 +35,7 @@ impl Sleep {
         }
     }
 
-    /// How long each state lasts within a rest.
+    /// Time in each state within a rest of the given length.
     fn within(&self, rest: Ps) -> impl Iterator<Item = Ps> + '_ {
         self.states.iter().enumerate().map(move |(i, state)| {
             let end = self.states.get(i + 1).map_or(rest, |next| next.t_after.min(rest));
@@ -43,7 +43,7 @@ impl Sleep {
         })
     }
 
-    /// There is something to do: when the device is awake for it.
+    /// Wakes the device for new work; returns the time at which it is awake.
     pub(super) fn wakes(&mut self, now: Ps) -> Ps {
         if self.states.is_empty() {
             return now;
@@ -51,6 +51,8 @@ impl Sleep {
         if let Some(since) = self.rests_since.take() {
             let rest = now.since(since);
             let within: Vec<Ps> = self.within(rest).collect();
+            let asleep: Ps = within.iter().copied().sum();
+            assert!(since <= now && asleep <= rest, "asleep for {asleep} of {rest}, from {since} to {now}");
             for (i, lasted) in within.into_iter().enumerate() {
                 self.slept[i] += lasted;
                 if lasted > Ps::ZERO {
@@ -62,17 +64,18 @@ impl Sleep {
         self.awake_at.max(now)
     }
 
-    /// Whether it works, and is not on its way out of an idle state; a device without such states never rests.
+    /// Whether it works and is awake; `false` for a device without idle states, which never rests.
     pub(super) fn is_up(&self, now: Ps) -> bool {
         !self.states.is_empty() && self.rests_since.is_none() && now >= self.awake_at
     }
 
-    /// It has nothing more to do.
+    /// The device begins to rest.
     pub(super) fn rests(&mut self, now: Ps) {
+        assert!(self.is_up(now), "the device rests at {now}: it rests already, or wakes until {}", self.awake_at);
         self.rests_since = Some(now);
     }
 
-    /// How it slept until `now`, state by state.
+    /// Time until `now` in each state.
     pub(super) fn slept_until(&self, now: Ps) -> Vec<Slept> {
         let rest = self.rests_since.map_or(Ps::ZERO, |since| now.since(since));
         let states = self.states.iter().zip(self.within(rest)).zip(self.slept.iter().zip(&self.entered));
@@ -98,7 +101,7 @@ mod tests {
             t_exit: Ps::from_us(exit_us),
         };
         let mut sleep = Sleep::new(&[state(50_000.0, 100, 10), state(5_000.0, 500, 1_000)]);
-        // At once: it has not slept.
+        // Awake at once, since it has not slept.
         assert_eq!(sleep.wakes(Ps::ZERO), Ps::ZERO);
         sleep.rests_since = Some(Ps::from_ms(1));
         assert_eq!(sleep.wakes(Ps::from_ms(301)), Ps::from_ms(301) + Ps::from_us(10));

@@ -1,5 +1,5 @@
-//! Conventional requests through the whole machine: whatever is asked for, each request ends once, the newest write is
-//! what is kept, and the machine at rest adds up; faults reach those who asked.
+//! Conventional requests through the whole machine: each request ends once, the newest write is kept, the machine at
+//! rest adds up, and faults reach the requests that they concern.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -8,13 +8,14 @@ use std::rc::Rc;
 use proptest::prelude::*;
 
 use nandarray::file_format::Ppa;
+use nandarray::policy::GcPolicy;
 
-use super::{JobDone, JobId, JobKind, Machine, Part, RequestEnded, Status};
+use super::{Machine, PlatformPart, RequestEnded, RequestStatus, SpaceJobDone, SpaceJobId, SpaceJobKind};
 use crate::describe::{self, Description};
 use crate::flash::fault::{BitErrors, DeadDie, SlowDie};
-use crate::flash::{Cause, Cells, NandCells, Op, Place, Verdict};
-use crate::footprint::{Footprint, Piece, Places, Step};
-use crate::workload::{Listed, Request, RequestOp};
+use crate::flash::{OpCause, Cells, NandCells, OpKind, PageAddress, Verdict};
+use crate::flash_trace::{BlockOps, ExtentOp, FlashTrace, StoreLayout};
+use crate::workload::{IoRequest, RequestList, RequestOp};
 use nandarray_sim::Ps;
 
 const PAGE: u64 = 4096;
@@ -23,8 +24,8 @@ fn tiny(overrides: &[(&str, &str)]) -> Description {
     describe::preset_with("tiny", overrides).unwrap()
 }
 
-fn request(op: RequestOp, offset_bytes: u64, bytes: u64) -> Request {
-    Request { at: None, op, stream: 0, offset_bytes, bytes }
+fn request(op: RequestOp, offset_bytes: u64, bytes: u64) -> IoRequest {
+    IoRequest { at: None, op, stream: 0, offset_bytes, bytes }
 }
 
 fn with_blocks(mut machine: Machine) -> Machine {
@@ -32,9 +33,9 @@ fn with_blocks(mut machine: Machine) -> Machine {
     machine
 }
 
-fn run(machine: &mut Machine, requests: impl IntoIterator<Item = Request>, depth: Option<u32>) -> Vec<RequestEnded> {
+fn run(machine: &mut Machine, requests: impl IntoIterator<Item = IoRequest>, depth: Option<u32>) -> Vec<RequestEnded> {
     let mut ended = Vec::new();
-    machine.drive(&mut Listed::new(requests, depth), &mut |e| ended.push(*e), &mut |_| true).unwrap();
+    machine.drive(&mut RequestList::new(requests, depth), &mut |e| ended.push(*e), &mut |_| true).unwrap();
     machine.ftl().audit();
     ended
 }
@@ -42,7 +43,7 @@ fn run(machine: &mut Machine, requests: impl IntoIterator<Item = Request>, depth
 #[derive(Clone, Debug)]
 struct Case {
     overrides: Vec<(&'static str, String)>,
-    requests: Vec<Request>,
+    requests: Vec<IoRequest>,
     depth: Option<u32>,
     filled: bool,
 }
@@ -61,7 +62,7 @@ impl Case {
 fn case() -> impl Strategy<Value = Case> {
     let words = |of: &'static [&'static str]| prop::sample::select(of).prop_map(str::to_owned);
     let settings = (
-        words(&["greedy", "d-choices", "cost-benefit", "round-robin"]),
+        words(GcPolicy::NAMES),
         words(&["ideal", "4 KiB", "32 KiB"]),
         words(&["none", "4 KiB", "32 KiB", "512 KiB"]),
         words(&["static CWDP", "static PDWC", "dynamic CWDP"]),
@@ -79,7 +80,7 @@ fn case() -> impl Strategy<Value = Case> {
         (op, 0u64..1_000_000, prop_oneof![Just(0u64), 1u64..600, Just(PAGE), 1u64..5 * PAGE], any::<bool>(), 0u32..6);
     let requests = prop::collection::vec(one, 1..700);
     let depth = prop_oneof![Just(None), (1u32..70).prop_map(Some)];
-    (settings, requests, depth, any::<bool>(), any::<bool>()).prop_map(|(s, asked, depth, filled, beyond)| {
+    (settings, requests, depth, any::<bool>(), any::<bool>()).prop_map(|(s, requests_made, depth, filled, beyond)| {
         let early = if s.2 == "none" { "false".to_owned() } else { s.6 };
         let overrides = vec![
             ("ftl.gc", s.0),
@@ -102,28 +103,28 @@ fn case() -> impl Strategy<Value = Case> {
         let mut machine = with_blocks(Machine::new(&case.description(), 1, None));
         let capacity = machine.capacity_bytes();
         let mut at = Ps::ZERO;
-        for (op, place, bytes, aligned, stream) in asked {
+        for (op, place, bytes, aligned, stream) in requests_made {
             at += Ps::from_us(place % 90);
             let bytes = if op == RequestOp::Flush { 0 } else { bytes };
             let last = if beyond { capacity + 1 } else { capacity - bytes + 1 };
             let offset = (place * 7919) % last;
             let offset_bytes = if aligned { offset / PAGE * PAGE } else { offset };
-            case.requests.push(Request { at: depth.is_none().then_some(at), op, stream, offset_bytes, bytes });
+            case.requests.push(IoRequest { at: depth.is_none().then_some(at), op, stream, offset_bytes, bytes });
         }
         case
     })
 }
 
 /// Runs a case; the statuses and times of its requests by number, and the hash.
-fn outcome(case: &Case) -> (Vec<(Status, Ps, Ps)>, u64) {
+fn outcome(case: &Case) -> (Vec<(RequestStatus, Ps, Ps)>, u64) {
     let mut machine = with_blocks(Machine::new(&case.description(), 1, None));
     if case.filled {
         machine.ftl().fill_sequential().unwrap();
     }
     let (open, most) = (Rc::new(Cell::new(0u32)), Rc::new(Cell::new(0u32)));
-    // Requests that are the same are told apart by how often they were given.
+    // Equal requests are distinguished by their order.
     let mut numbers: HashMap<(u8, u64, u64, u32), VecDeque<usize>> = HashMap::new();
-    let key = |r: &Request| (r.op as u8, r.offset_bytes, r.bytes, r.stream);
+    let key = |r: &IoRequest| (r.op as u8, r.offset_bytes, r.bytes, r.stream);
     for (i, r) in case.requests.iter().enumerate() {
         numbers.entry(key(r)).or_default().push_back(i);
     }
@@ -131,12 +132,12 @@ fn outcome(case: &Case) -> (Vec<(Status, Ps, Ps)>, u64) {
     let (given, seen) = (open.clone(), most.clone());
     machine
         .drive(
-            &mut Listed::new(case.requests.iter().copied(), case.depth),
+            &mut RequestList::new(case.requests.iter().copied(), case.depth),
             &mut |e| {
                 let i = numbers
                     .get_mut(&key(&e.request))
                     .and_then(VecDeque::pop_front)
-                    .expect("ended more often than given");
+                    .expect("ended more often than submitted");
                 assert!(all[i].replace((e.status, e.arrived, e.done)).is_none());
                 given.set(given.get() + 1);
                 seen.set(seen.get().max(given.get()));
@@ -152,7 +153,7 @@ fn outcome(case: &Case) -> (Vec<(Status, Ps, Ps)>, u64) {
 proptest! {
 
     /// Every request ends exactly once, with a status that it can have; the machine adds up; the same run has the same
-    /// hash; no more requests are on their way than the loop keeps.
+    /// hash; never more requests are in flight than the loop keeps.
     #[test]
     fn every_request_ends_once(case in case()) {
         let (all, hash) = outcome(&case);
@@ -161,9 +162,10 @@ proptest! {
         for (r, &(status, arrived, done)) in case.requests.iter().zip(&all) {
             prop_assert!(done >= arrived);
             let beyond = r.offset_bytes + r.bytes > capacity;
-            prop_assert_eq!(status == Status::OutOfRange, beyond, "{:?}", r);
-            prop_assert!(faults || beyond || status == Status::Success, "{:?}: {:?}", r, status);
-            prop_assert!(status != Status::Unreadable && (status != Status::NoSpace || r.op != RequestOp::Read));
+            prop_assert_eq!(status == RequestStatus::OutOfRange, beyond, "{:?}", r);
+            prop_assert!(faults || beyond || status == RequestStatus::Success, "{:?}: {:?}", r, status);
+            prop_assert!(status != RequestStatus::Unreadable);
+            prop_assert!(status != RequestStatus::NoSpace || r.op != RequestOp::Read);
         }
         if let Some(depth) = case.depth {
             let mut moments: Vec<(Ps, i32)> = all.iter().flat_map(|&(_, a, d)| [(a, 1), (d, -1)]).collect();
@@ -171,7 +173,7 @@ proptest! {
             let mut open = 0;
             for (_, change) in moments {
                 open += change;
-                prop_assert!(open <= depth as i32, "{} on their way of {}", open, depth);
+                prop_assert!(open <= depth as i32, "{} in flight of {}", open, depth);
             }
         }
         prop_assert_eq!(outcome(&case).1, hash);
@@ -199,7 +201,8 @@ proptest! {
         let faults = case.overrides.iter().any(|(k, v)| *k == "reliability.grown_bad_ppm" && v != "0");
         for (r, &(status, arrived, done)) in case.requests.iter().zip(&all) {
             prop_assert!(done >= arrived);
-            prop_assert!(faults || matches!(status, Status::Success | Status::OutOfRange), "{:?}: {:?}", r, status);
+            let fine = matches!(status, RequestStatus::Success | RequestStatus::OutOfRange);
+            prop_assert!(faults || fine, "{:?}: {:?}", r, status);
         }
         prop_assert_eq!(outcome(&case).1, hash);
     }
@@ -217,7 +220,7 @@ fn a_write_is_told_when_the_cache_has_it_and_read_from_there() {
     let ended = run(&mut machine, [request(RequestOp::Flush, 0, 0)], Some(1));
     assert!(ended[0].done - ended[0].arrived > Ps::from_us(100));
     let report = machine.ftl().report();
-    assert_eq!((report.programs[0], report.reads[0]), (2, 0), "two gathered pages, read from nowhere");
+    assert_eq!((report.programs[0], report.reads[0]), (2, 0), "two buffered pages, read from nowhere");
     // Without early completion the host waits for the program.
     let base = [("ftl.write_cache", "1 MiB"), ("ftl.early_completion", "false")];
     let mut machine = with_blocks(Machine::new(&tiny(&base), 1, None));
@@ -249,16 +252,16 @@ fn a_dead_die_fails_its_reads_and_holds_up_nobody() {
         machine.ftl().fill_sequential().unwrap();
         let pages = machine.capacity_bytes() / PAGE;
         let ended = run(&mut machine, (0..pages).map(|i| request(RequestOp::Read, i * PAGE, PAGE)), Some(32));
-        let lost = ended.iter().filter(|e| e.status == Status::Unreadable).count() as u64;
+        let lost = ended.iter().filter(|e| e.status == RequestStatus::Unreadable).count() as u64;
         assert!(lost.abs_diff(pages / 8) <= 2, "{lost} of {pages}: one die of eight");
-        // Writes move elsewhere, as long as there is room; then they are told so.
+        // Writes move elsewhere as long as there is room; then they fail.
         let writes = (0..3 * pages).map(|i| request(RequestOp::Write, i * 7 % pages * PAGE, PAGE));
         let ended = run(&mut machine, writes, Some(32));
-        let refused = ended.iter().filter(|e| e.status != Status::Success).count() as u64;
+        let refused = ended.iter().filter(|e| e.status != RequestStatus::Success).count() as u64;
         assert!(refused < 3 * pages / 4, "{refused} of {}", 3 * pages);
         let reads = (0..pages).map(|i| request(RequestOp::Read, i * PAGE, PAGE));
         let ended = run(&mut machine, reads, Some(32));
-        let lost_now = ended.iter().filter(|e| e.status == Status::Unreadable).count() as u64;
+        let lost_now = ended.iter().filter(|e| e.status == RequestStatus::Unreadable).count() as u64;
         assert!(lost_now <= refused, "{lost_now} unreadable after all was written anew, {refused} writes refused");
     }
 }
@@ -272,7 +275,7 @@ fn retries_and_a_slow_die_take_what_they_should() {
         ("reliability.t_read_retry", "5 us"),
         ("reliability.read_retries_max", "5"),
     ]);
-    let read = |wrap: &dyn Fn(Box<dyn Cells>, Place) -> Box<dyn Cells>| {
+    let read = |wrap: &dyn Fn(Box<dyn Cells>, PageAddress) -> Box<dyn Cells>| {
         let place = {
             let mut machine = with_blocks(Machine::new(&d, 1, None));
             machine.ftl().fill_sequential().unwrap();
@@ -292,9 +295,9 @@ fn retries_and_a_slow_die_take_what_they_should() {
     // more.
     let round = Ps::from_ns(290 + 25_000 + 20 + 30) + Ps(4_096_000);
     let (least, most) = (round * 3, (round + Ps::from_us(9)) * 3);
-    assert!(status == Status::Success && retried - plain > least && retried - plain < most, "{plain} {retried}");
+    assert!(status == RequestStatus::Success && retried - plain > least && retried - plain < most, "{plain} {retried}");
     let (_, status) = read(&|cells, place| Box::new(BitErrors::new(cells, place, verdict(5, true))));
-    assert_eq!(status, Status::Unreadable);
+    assert_eq!(status, RequestStatus::Unreadable);
     let (slow, _) = read(&|cells, place| Box::new(SlowDie::new(cells, place.die, Ps::ZERO, 400)));
     assert_eq!(slow - plain, Ps::from_us(60), "sensing of 20 us takes 80");
 }
@@ -306,18 +309,18 @@ fn flushes_end_while_writes_go_on() {
         let mut machine = with_blocks(Machine::new(&d, 1, None));
         machine.ftl().fill_sequential().unwrap();
         let pages = machine.capacity_bytes() / PAGE;
-        let asked = (0..20_000u64).map(|i| {
+        let requests_made = (0..20_000u64).map(|i| {
             if i % 100 == 99 {
                 request(RequestOp::Flush, 0, 0)
             } else {
                 request(RequestOp::Write, i * 7919 % pages * PAGE, 512)
             }
         });
-        let ended = run(&mut machine, asked, Some(16));
+        let ended = run(&mut machine, requests_made, Some(16));
         let worst =
             ended.iter().filter(|e| e.request.op == RequestOp::Flush).map(|e| e.done - e.arrived).max().unwrap();
         assert!(worst < Ps::from_ms(200), "a flush took {worst}");
-        assert!(ended.iter().all(|e| e.status == Status::Success));
+        assert!(ended.iter().all(|e| e.status == RequestStatus::Success));
     }
 }
 
@@ -327,15 +330,15 @@ fn urgent_reclaim_goes_before_reads_and_ends() {
     let mut machine = with_blocks(Machine::new(&d, 1, None));
     machine.ftl().fill_sequential().unwrap();
     let pages = machine.capacity_bytes() / PAGE;
-    let asked = (0..30_000u64).map(|i| {
+    let requests_made = (0..30_000u64).map(|i| {
         let op = if i % 3 == 0 { RequestOp::Read } else { RequestOp::Write };
         request(op, i * 7919 % pages * PAGE, PAGE)
     });
-    run(&mut machine, asked, Some(32));
-    let urgent = machine.block().told_urgent().to_vec();
+    run(&mut machine, requests_made, Some(32));
+    let urgent = machine.block().urgent_planes().to_vec();
     let now: Vec<bool> =
         (0..machine.ftl().planes()).map(|p| machine.ftl().urgency(p) == crate::ftl::Urgency::Urgent).collect();
-    assert_eq!(urgent, now, "what the flash was told last is what holds");
+    assert_eq!(urgent, now, "the flash has the newest urgency");
 }
 
 /// Ten million requests of steady reclaim on a small device: run with `--ignored`.
@@ -350,14 +353,14 @@ fn steady_reclaim_for_ten_million_requests() {
     let pages = machine.capacity_bytes() / PAGE;
     let mut chance = fastrand::Rng::with_seed(5);
     for _ in 0..100 {
-        let asked: Vec<Request> = (0..100_000)
+        let requests_made: Vec<IoRequest> = (0..100_000)
             .map(|_| {
                 let op = if chance.u8(..) < 128 { RequestOp::Read } else { RequestOp::Write };
                 request(op, chance.u64(0..pages) * PAGE, PAGE)
             })
             .collect();
-        let ended = run(&mut machine, asked, Some(64));
-        assert!(ended.len() == 100_000 && ended.iter().all(|e| e.status == Status::Success));
+        let ended = run(&mut machine, requests_made, Some(64));
+        assert!(ended.len() == 100_000 && ended.iter().all(|e| e.status == RequestStatus::Success));
     }
 }
 
@@ -366,7 +369,7 @@ fn a_device_that_slept_is_later_and_took_less() {
     let states =
         [("power.idle", "[50 mW, 5 mW]"), ("power.idle_after", "[10 ms, 100 ms]"), ("power.exit", "[10 us, 1 ms]")];
     let requests =
-        [0u64, 50, 1_000].map(|ms| Request { at: Some(Ps::from_ms(ms)), ..request(RequestOp::Read, 0, PAGE) });
+        [0u64, 50, 1_000].map(|ms| IoRequest { at: Some(Ps::from_ms(ms)), ..request(RequestOp::Read, 0, PAGE) });
     let [asleep, awake] = [&states[..], &[]].map(|with| {
         let mut machine = with_blocks(Machine::new(&tiny(with), 1, None));
         machine.ftl().fill_sequential().unwrap();
@@ -388,17 +391,17 @@ fn a_device_that_slept_is_later_and_took_less() {
     assert!(awake.1.idle_states.is_empty() && awake.1.energy.asleep_j == 0.0);
 }
 
-/// A store's machine, and the footprint of a command that reads one page of the n-th plane.
-fn store_machine() -> (Machine, impl Fn(u64) -> Footprint) {
+/// A store's machine, and the trace of a command that reads one page of the n-th plane.
+fn store_machine() -> (Machine, impl Fn(u64) -> FlashTrace) {
     let d = tiny(&[("controller.spaces_in_device", "true")]);
-    let places = Places::new(d.geometry).unwrap();
+    let layout = StoreLayout::new(d.geometry).unwrap();
     let mut machine = Machine::new(&d, 1, None);
-    machine.add([Part::Spaces(places)]).unwrap();
-    let page = places.store().page_bytes;
-    let read = move |n: u64| Footprint {
-        steps: vec![Step { op: Op::Read, cause: Cause::Host, first: Ppa(n), pages: 1, last_bytes: page }],
-        pieces: vec![Piece { steps_end: 1, runs: 1, bytes: u64::from(page) }],
-        ..Footprint::default()
+    machine.add([PlatformPart::Spaces(layout)]).unwrap();
+    let page = layout.store().page_bytes;
+    let read = move |n: u64| FlashTrace {
+        ops: vec![ExtentOp { op: OpKind::Read, cause: OpCause::Host, first: Ppa(n), pages: 1, last_bytes: page }],
+        blocks: vec![BlockOps { ops_end: 1, runs: 1, bytes: u64::from(page) }],
+        ..FlashTrace::default()
     };
     (machine, read)
 }
@@ -407,15 +410,15 @@ fn store_machine() -> (Machine, impl Fn(u64) -> Footprint) {
 fn commands_are_submitted_while_others_are_in_flight() {
     let alone = {
         let (mut machine, read) = store_machine();
-        let id = machine.submit_job(Ps::ZERO, JobKind::Read, 0, read(0));
+        let id = machine.submit_job(Ps::ZERO, SpaceJobKind::Read, 0, read(0));
         machine.run_job(id).done
     };
     let half = Ps(alone.0 / 2);
     let (mut machine, read) = store_machine();
-    let first = machine.submit_job(Ps::ZERO, JobKind::Read, 0, read(0));
+    let first = machine.submit_job(Ps::ZERO, SpaceJobKind::Read, 0, read(0));
     assert_eq!(machine.next_job_until(half), None, "nothing is done by half its time");
     assert!(machine.now() <= half);
-    let second = machine.submit_job(half, JobKind::Read, 0, read(1));
+    let second = machine.submit_job(half, SpaceJobKind::Read, 0, read(1));
     let (one, two) = (machine.next_job().unwrap(), machine.next_job().unwrap());
     assert_eq!((one.id, one.done), (first, alone));
     assert_eq!((two.id, two.submitted, two.done), (second, half, half + alone), "another plane, at its own time");
@@ -426,11 +429,11 @@ fn commands_are_submitted_while_others_are_in_flight() {
 #[test]
 fn completions_are_kept_until_they_are_asked_for() {
     let (mut machine, read) = store_machine();
-    let ids: Vec<JobId> =
-        (0..6).map(|n| machine.submit_job(Ps::ZERO, JobKind::Read, n, read(u64::from(n % 2)))).collect();
+    let ids: Vec<SpaceJobId> =
+        (0..6).map(|n| machine.submit_job(Ps::ZERO, SpaceJobKind::Read, n, read(u64::from(n % 2)))).collect();
     // The last one waits behind two others of its plane.
     let last = machine.run_job(ids[5]);
-    let mut others: Vec<JobDone> = std::iter::from_fn(|| machine.next_job()).collect();
+    let mut others: Vec<SpaceJobDone> = std::iter::from_fn(|| machine.next_job()).collect();
     assert_eq!(others.len(), 5);
     assert!(others.is_sorted_by_key(|done| done.done) && others.iter().all(|done| done.id != last.id));
     others.push(last);
@@ -452,7 +455,7 @@ fn shares_of_queues_follow_the_weights_of_their_classes() {
         let mut machine = with_blocks(Machine::new(&d, 1, None));
         machine.ftl().fill_sequential().unwrap();
         // All are there at the beginning, and the device takes one at a time.
-        let all = (0..4 * 200u64).map(|i| Request {
+        let all = (0..4 * 200u64).map(|i| IoRequest {
             at: Some(Ps::ZERO),
             stream: (i % 4) as u32,
             ..request(RequestOp::Read, i * PAGE, PAGE)

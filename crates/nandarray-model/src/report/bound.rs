@@ -1,23 +1,23 @@
-//! Whether the host, not the device, was the bound of a run: what one does not see in throughput and latencies.
+//! Tells whether the host, not the device, bounded a run, which throughput and latencies do not show.
 //!
 //! A host core that submits and completes all the time holds back a device that could do more. Polling is no work: a
-//! core that spins while it waits is not the bound. Told only where no part of the device is busy all the time; what
-//! else may bound a run (few requests on their way, a chain of latencies) keeps nothing busy, and is not looked for.
+//! core that spins while it waits is not the bound. The note appears only where no part of the device is busy all the
+//! time. Other bounds (few requests in flight, a chain of latencies) keep nothing busy and are not detected.
 
-use super::{Parts, Utilisation};
+use super::{MachineParts, Utilisation};
 use nandarray_sim::Ps;
 
-/// A share from which on something is busy all the time: a run has a beginning and an end.
+/// Share of the time from which a part counts as always busy: less than 1, since a run has a beginning and an end.
 const BUSY: f64 = 0.95;
 
-/// A sentence, if a host core was the bound of a run that lasted for `elapsed` and had so many requests.
-pub(super) fn note(parts: &Parts<'_>, busy: &Utilisation, elapsed: Ps, requests: u64) -> Option<String> {
+/// A sentence, if a host core was the bound of a run that lasted for `elapsed` and had `requests` requests.
+pub(super) fn note(parts: &MachineParts<'_>, busy: &Utilisation, elapsed: Ps, requests: u64) -> Option<String> {
     if elapsed == Ps::ZERO || requests == 0 {
         return None;
     }
     let works: Vec<Ps> = parts.cpu.cores().busy_until(parts.now).collect();
     let (core, most) = (0..).zip(&works).max_by_key(|&(core, work)| (*work, std::cmp::Reverse::<usize>(core)))?;
-    // Latencies may be of a part of a run only.
+    // Latencies may cover only a part of a run.
     let elapsed = if *most > elapsed { parts.now } else { elapsed };
     let share = most.0 as f64 / elapsed.0 as f64;
     let (what, device) = busy.device().max_by(|a, b| a.1.total_cmp(&b.1))?;
@@ -31,8 +31,8 @@ pub(super) fn note(parts: &Parts<'_>, busy: &Utilisation, elapsed: Ps, requests:
         many => format!("{many} host cores were the bound"),
     };
     Some(format!(
-        "{cores}: {:.1} % busy at {each_us:.2} us a request (host.t_submit, host.t_complete), while no part of the device was busy \
-         for more than {:.1} % of the time ({what}); more streams use more host cores",
+        "{cores}: {:.1} % busy at {each_us:.2} us a request (host.t_submit, host.t_complete), while no part of the \
+         device was busy for more than {:.1} % of the time ({what}); more streams use more host cores",
         share * 100.0,
         device * 100.0,
     ))

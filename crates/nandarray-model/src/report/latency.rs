@@ -1,8 +1,8 @@
-//! How long requests took: counts, bytes and latencies by operation, to percentiles of one in ten thousand.
+//! Latencies of requests: counts, bytes and percentiles by operation, up to the 99.99th.
 //!
 //! Latencies are kept in histograms of three significant digits (HdrHistogram) from a picosecond to 11 days: a
-//! percentile is at most 0.1 % above what sorting all of them would give, and memory does not grow with requests. Mean,
-//! least and most are exact.
+//! percentile is at most 0.1 % above the exact one, and memory does not grow with requests. Mean, least and most are
+//! exact.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::workload::RequestOp;
 use nandarray_sim::Ps;
 
-/// The longest latency that is told apart: 11.5 days.
+/// The longest latency that histograms distinguish: 11.5 days.
 const LONGEST_PS: u64 = 1_000_000_000_000_000_000;
 
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ impl OfOp {
     }
 }
 
-/// Takes requests as they end.
+/// Collects requests as they end.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     ops: [OfOp; 4],
@@ -45,7 +45,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// A request that arrived and that the host had its answer to. One that failed counts as such and is in no latency.
+    /// Records a request with its arrival and its completion. A failed one is counted and is in no latency.
     pub fn record(&mut self, op: RequestOp, bytes: u64, arrived: Ps, done: Ps, succeeded: bool) {
         self.first = self.first.min(arrived);
         self.last = self.last.max(done);
@@ -67,12 +67,12 @@ impl Latencies {
         self.last.since(self.first)
     }
 
-    /// What is known of one operation.
+    /// The figures of one operation.
     pub fn of(&self, op: RequestOp) -> OpReport {
         OpReport::new(&self.ops[op as usize], self.elapsed())
     }
 
-    /// What is known of all operations together.
+    /// The figures of all operations together.
     pub fn all(&self) -> OpReport {
         let mut all = OfOp::new();
         for of in &self.ops {
@@ -121,7 +121,7 @@ pub struct OpReport {
     pub iops: f64,
     /// Bytes a second.
     pub bytes_per_s: f64,
-    /// How long they took, from arrival to answer; `None` if there were none.
+    /// Latencies from arrival to completion; `None` if there were no requests.
     pub latency: Option<Latency>,
 }
 
@@ -222,7 +222,8 @@ mod tests {
                                 (0.999, got.p99_9_us), (0.9999, got.p99_99_us)] {
                 let rank = ((share * took.len() as f64).ceil() as usize).max(1) - 1;
                 let want = took[rank] as f64 / 1e6;
-                prop_assert!(us >= want * (1.0 - 1e-12) && us <= want * 1.001 + 1e-6, "{} is {}, not {}", share, us, want);
+                let fits = us >= want * (1.0 - 1e-12) && us <= want * 1.001 + 1e-6;
+                prop_assert!(fits, "{} is {}, not {}", share, us, want);
             }
             prop_assert_eq!(got.min_us, took[0] as f64 / 1e6);
             prop_assert_eq!(got.max_us, *took.last().unwrap() as f64 / 1e6);

@@ -1,9 +1,9 @@
-//! What came out of a run: time, throughput, percentiles, energy by part, write amplification, utilisation, wear.
+//! Reports of runs: time, throughput, percentiles, energy by part, write amplification, utilisation, wear.
 //!
 //! A report is plain numbers with units in their names, and serialises as it stands: its JSON is described in
 //! docs/reference/replay-report.md, and `schema` grows when a field changes its meaning or goes. `latency` collects
-//! requests while they end, `promise` compares with data sheets, `table` prints. What the parts counted is given in
-//! [`Parts`].
+//! requests while they end, `promise` compares with data sheets, `table` prints. [`MachineParts`] has the counts of a
+//! machine's parts.
 
 mod bound;
 pub mod latency;
@@ -12,33 +12,33 @@ mod table;
 
 use serde::Serialize;
 
-use crate::flash::{Account, Cause};
+use crate::flash::{FlashAccount, OpCause};
 use crate::ftl::FtlReport;
-use crate::host::{Direction, HostCpu, HostLink, Port};
+use crate::host::{DevicePort, Direction, HostCpu, HostLink};
 use crate::workload::RequestOp;
 use nandarray_sim::Ps;
 use nandarray_sim::energy_pj;
 
 pub use latency::{Latencies, Latency, OpReport};
-pub use promise::{Profile, Promise};
+pub use promise::{Promise, WorkloadProfile};
 
-/// Of the JSON.
+/// Version of the JSON.
 pub const SCHEMA: u32 = 1;
 
-/// Everything that is told of a run.
+/// The results of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// Of this structure, as JSON.
+    /// Version of this structure as JSON.
     pub schema: u32,
     /// The device's name.
     pub device: String,
-    /// Of all chance in the device.
+    /// Seed of all chance in the device.
     pub seed: u64,
-    /// Of everything that happened, in hexadecimal: two runs with the same did the same at the same times.
+    /// Hash of all events, in hexadecimal: two runs with the same hash did the same at the same times.
     pub hash: String,
-    /// From the first arrival to the last answer.
+    /// Seconds from the first arrival to the last completion.
     pub elapsed_s: f64,
-    /// Modelled time until the device was at rest.
+    /// Seconds of modelled time until the device was at rest.
     pub until_rest_s: f64,
     /// All operations.
     pub all: OpReport,
@@ -50,28 +50,28 @@ pub struct Report {
     pub trim: OpReport,
     /// Flushes.
     pub flush: OpReport,
-    /// What the flash did.
+    /// Operations of the flash.
     pub flash: FlashReport,
     /// Flash management; `None` where the host or the store manages the flash.
     pub management: Option<ManagementReport>,
-    /// Busy shares.
+    /// Busy shares of all parts.
     pub utilisation: Utilisation,
     /// Energy.
     pub energy: EnergyReport,
     /// Idle states of the description, the lightest first.
     pub idle_states: Vec<IdleReport>,
-    /// What a data sheet promises for such a workload, beside what came out.
+    /// Figures of the data sheet for such a workload, beside the measured ones.
     pub promises: Vec<Promise>,
     /// Programs that ran on the device's cores, if any did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub programs: Option<ProgramsReport>,
-    /// What was assumed or changed, a sentence each.
+    /// Assumptions and changes, a sentence each.
     pub notes: Vec<String>,
 }
 
 /// A number for each cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct ByCause {
+pub struct CauseCounts {
     /// For the host.
     pub host: u64,
     /// For the map.
@@ -82,37 +82,37 @@ pub struct ByCause {
     pub wear: u64,
 }
 
-impl From<[u64; 4]> for ByCause {
+impl From<[u64; 4]> for CauseCounts {
     fn from(by: [u64; 4]) -> Self {
-        let of = |cause: Cause| by[cause as usize];
-        Self { host: of(Cause::Host), map: of(Cause::Map), gc: of(Cause::Gc), wear: of(Cause::Wear) }
+        let of = |cause: OpCause| by[cause as usize];
+        Self { host: of(OpCause::Host), map: of(OpCause::Map), gc: of(OpCause::Gc), wear: of(OpCause::Wear) }
     }
 }
 
-/// What the flash did.
+/// Operations of the flash.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FlashReport {
     /// Pages sensed, retries included.
-    pub senses: ByCause,
+    pub senses: CauseCounts,
     /// Pages programmed.
-    pub programs: ByCause,
+    pub programs: CauseCounts,
     /// Blocks erased.
-    pub erases: ByCause,
-    /// Bytes asked for by reads.
-    pub read_bytes: ByCause,
-    /// Bytes brought by programs.
-    pub program_bytes: ByCause,
+    pub erases: CauseCounts,
+    /// Bytes requested by reads.
+    pub read_bytes: CauseCounts,
+    /// Bytes programmed.
+    pub program_bytes: CauseCounts,
     /// Commands for more than one plane.
     pub multi_plane: u64,
     /// Cache reads.
     pub cache_reads: u64,
     /// Cache programs.
     pub cache_programs: u64,
-    /// Programs interrupted.
+    /// Suspensions of programs.
     pub program_suspends: u64,
-    /// Erases interrupted.
+    /// Suspensions of erases.
     pub erase_suspends: u64,
-    /// Pages sensed again.
+    /// Read retries.
     pub retries: u64,
     /// Pages that could not be corrected.
     pub uncorrectable: u64,
@@ -120,12 +120,12 @@ pub struct FlashReport {
     pub failed: u64,
 }
 
-/// What conventional flash management did.
+/// Counts of flash management.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ManagementReport {
     /// Bytes that requests can address.
     pub capacity_bytes: u64,
-    /// Pages programmed for each that the host wrote; `None` if it wrote none.
+    /// Pages programmed for each page that the host wrote; `None` if it wrote none.
     pub write_amplification: Option<f64>,
     /// Logical pages trimmed.
     pub trimmed_pages: u64,
@@ -137,29 +137,29 @@ pub struct ManagementReport {
     pub live_pages: u64,
     /// Blocks that are free at the end.
     pub free_blocks: u64,
-    /// Blocks bad when made.
+    /// Factory bad blocks.
     pub factory_bad_blocks: u64,
-    /// Blocks that failed since.
+    /// Blocks that have failed since.
     pub grown_bad_blocks: u64,
-    /// Erases a good block, over the device's life.
+    /// Erases of each good block, over the device's life.
     pub wear: WearReport,
 }
 
-/// How often blocks were erased.
+/// Erase counts of blocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct WearReport {
-    /// Least.
+    /// The least of all.
     pub min: u32,
-    /// On average.
+    /// The average.
     pub mean: f64,
-    /// Most.
+    /// The most of all.
     pub max: u32,
-    /// Blocks beyond what the cells are good for.
+    /// Blocks erased more often than the cells endure.
     pub beyond_endurance: u64,
 }
 
-/// Shares of the time until rest that each was busy, from 0 to 1. Pipelined stages and DRAM without a bandwidth are
-/// never busy.
+/// Busy shares of parts, from 0 to 1, of the time until the device was at rest. Pipelined stages and DRAM without a
+/// bandwidth are never busy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Utilisation {
     /// Channel buses.
@@ -225,36 +225,36 @@ pub struct EnergyReport {
     pub device_j_per_byte: Option<f64>,
 }
 
-/// How a device slept in one idle state.
+/// Time that a device spent in one idle state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slept {
-    /// What it takes there, in microwatts.
+    /// Power of the device in this state, in microwatts.
     pub power_uw: f64,
-    /// How long it was there.
+    /// Time in this state.
     pub lasted: Ps,
-    /// How often.
+    /// Number of times that it was entered.
     pub entered: u64,
 }
 
-/// An idle state.
+/// Time in one idle state, as reported.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IdleReport {
-    /// What the whole device takes in it, in watts.
+    /// Power of the whole device in this state, in watts.
     pub power_w: f64,
-    /// How long it was in it.
+    /// Seconds in this state.
     pub asleep_s: f64,
-    /// How often it was entered.
+    /// Number of times that it was entered.
     pub entered: u64,
 }
 
-/// What programs did that ran on the device's cores.
+/// Counts of programs that ran on the device's cores.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ProgramsReport {
     /// Programs that were run in interpreted form.
     pub interpreted: u64,
-    /// Programs that were run in translated form. What is counted is the same.
+    /// Programs that were run in translated form; other counts do not depend on the form.
     pub translated: u64,
-    /// Their tasks.
+    /// Tasks of these programs.
     pub tasks: u64,
     /// Instructions that the cores executed, one a cycle.
     pub instructions: u64,
@@ -273,43 +273,43 @@ pub struct ProgramsReport {
 }
 
 impl ProgramsReport {
-    /// One sentence on what was assumed.
+    /// One sentence on the programs and the assumptions about them.
     pub fn note(&self) -> String {
         let programs = self.interpreted + self.translated;
         let ran = if programs == 1 { "1 program ran" } else { &format!("{programs} programs ran") };
         format!(
-            "{ran} on the device's cores ({} interpreted, {} translated), at one instruction a cycle of the described clock: \
-             {} instructions in {} tasks.",
+            "{ran} on the device's cores ({} interpreted, {} translated), at one instruction a cycle of the described \
+             clock: {} instructions in {} tasks.",
             self.interpreted, self.translated, self.instructions, self.tasks
         )
     }
 }
 
-/// How long cores that run programs worked and waited, and what they took.
+/// Times and energy of the cores that run programs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CoreTimes {
-    /// Work of each.
+    /// Time of each core at work.
     pub worked: Vec<Ps>,
-    /// How long each had a program and no data to go on with.
+    /// Time of each core with a program that waited for data.
     pub waited: Vec<Ps>,
     /// Energy at work, and at rest or waiting, in picojoules.
     pub energy_pj: (f64, f64),
 }
 
-/// What the parts of a machine counted.
-pub struct Parts<'a> {
+/// The counts of a machine's parts, for a report.
+pub struct MachineParts<'a> {
     /// The description's name.
     pub device: &'a str,
     /// Powers at rest.
     pub energy: &'a crate::describe::Energy,
-    /// Of all chance in the device.
+    /// Seed of all chance in the device.
     pub seed: u64,
-    /// Of everything that happened.
+    /// Hash of all events.
     pub hash: u64,
     /// Modelled time at rest.
     pub now: Ps,
     /// The flash.
-    pub flash: &'a Account,
+    pub flash: &'a FlashAccount,
     /// Flash management.
     pub ftl: Option<&'a FtlReport>,
     /// The link.
@@ -317,20 +317,20 @@ pub struct Parts<'a> {
     /// Host cores.
     pub cpu: &'a HostCpu,
     /// DRAM.
-    pub dram: &'a Port,
+    pub dram: &'a DevicePort,
     /// Busy times of controller cores until now.
     pub cores: Vec<Ps>,
     /// Energy of controller cores, working and resting, in picojoules.
     pub cores_pj: (f64, f64),
     /// Cores that run programs, if there are any.
     pub compute: Option<CoreTimes>,
-    /// How it slept, by idle state.
+    /// Times in idle states, by state.
     pub slept: Vec<Slept>,
 }
 
 impl Report {
-    /// Puts together what the parts counted and how long requests took.
-    pub fn new(parts: &Parts<'_>, latencies: &Latencies) -> Self {
+    /// Puts a report together from the counts of parts and the latencies of requests.
+    pub fn new(parts: &MachineParts<'_>, latencies: &Latencies) -> Self {
         let all = latencies.all();
         let utilisation = Utilisation::new(parts);
         let bound = bound::note(parts, &utilisation, latencies.elapsed(), all.requests);
@@ -370,7 +370,7 @@ impl IdleReport {
 }
 
 impl FlashReport {
-    fn new(account: &Account) -> Self {
+    fn new(account: &FlashAccount) -> Self {
         let c = &account.counts;
         Self {
             senses: c.senses.into(),
@@ -394,7 +394,7 @@ impl ManagementReport {
     fn new(ftl: &FtlReport) -> Self {
         Self {
             capacity_bytes: ftl.capacity_pages * u64::from(ftl.page_bytes),
-            write_amplification: (ftl.programs[Cause::Host as usize] > 0).then_some(ftl.write_amplification),
+            write_amplification: (ftl.programs[OpCause::Host as usize] > 0).then_some(ftl.write_amplification),
             trimmed_pages: ftl.trimmed,
             map_hits: ftl.map_hits,
             map_misses: ftl.map_misses,
@@ -413,7 +413,7 @@ impl ManagementReport {
 }
 
 impl Utilisation {
-    fn new(parts: &Parts<'_>) -> Self {
+    fn new(parts: &MachineParts<'_>) -> Self {
         let now = parts.now;
         let share = |busy: Ps| if now == Ps::ZERO { 0.0 } else { busy.0 as f64 / now.0 as f64 };
         Self {
@@ -444,7 +444,7 @@ impl Utilisation {
 }
 
 impl EnergyReport {
-    fn new(parts: &Parts<'_>, bytes: u64) -> Self {
+    fn new(parts: &MachineParts<'_>, bytes: u64) -> Self {
         let j = |pj: f64| pj * 1e-12;
         let flash = &parts.flash.energy;
         let asleep: Ps = parts.slept.iter().map(|state| state.lasted).sum();
@@ -498,18 +498,18 @@ impl EnergyReport {
     }
 }
 
-/// What does not add up in a report.
+/// An imbalance in a report.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReportImbalance {
-    /// Something was busy for longer than it existed.
+    /// A part was busy for longer than it existed.
     #[error("a {what} was busy for {share} of the time")]
     Busy {
-        /// Which kind.
+        /// Kind of the part.
         what: &'static str,
-        /// Of the time.
+        /// Its busy share of the time.
         share: f64,
     },
-    /// Energy of parts and of the device.
+    /// The parts' energy does not add up to the device's.
     #[error("parts took {parts_j} J, the device {device_j} J")]
     Energy {
         /// Sum of parts.
@@ -517,7 +517,7 @@ pub enum ReportImbalance {
         /// The device.
         device_j: f64,
     },
-    /// Operations and all of them.
+    /// Requests by operation do not add up to all.
     #[error("{by_op} requests by operation, {all} in all")]
     Requests {
         /// Sum of operations.
@@ -528,10 +528,10 @@ pub enum ReportImbalance {
 }
 
 impl Report {
-    /// That the numbers add up.
+    /// Checks that the numbers add up.
     ///
     /// # Errors
-    /// The first thing that does not.
+    /// The first imbalance.
     pub fn check(&self) -> Result<(), ReportImbalance> {
         if let Some((what, share)) = self.utilisation.all().find(|&(_, s)| !(0.0..=1.0 + 1e-9).contains(&s)) {
             return Err(ReportImbalance::Busy { what, share });

@@ -1,5 +1,5 @@
-//! What a data sheet promises, beside what came out. A promise holds for one kind of workload; only the fitting ones
-//! are compared.
+//! Compares a data sheet's figures with measured ones. A figure holds for one kind of workload; only fitting ones are
+//! compared.
 
 use serde::Serialize;
 
@@ -7,29 +7,29 @@ use super::Report;
 use crate::describe::Spec;
 use crate::workload::{Arrival, Pattern, Skew, Synthetic};
 
-/// What kind of a workload ran, as far as promises tell kinds apart.
+/// The kind of a workload, as far as data sheets distinguish kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Profile {
-    /// Large, one after the other, all reads.
+pub enum WorkloadProfile {
+    /// Large reads in sequence.
     SequentialRead,
-    /// Large, one after the other, all writes.
+    /// Large writes in sequence.
     SequentialWrite,
-    /// 4 KiB reads anywhere, so many at once.
+    /// Random reads of 4 KiB.
     RandomRead {
-        /// Of all queues together.
+        /// Requests in flight, of all queues together.
         depth: u32,
     },
-    /// 4 KiB writes anywhere, so many at once.
+    /// Random writes of 4 KiB.
     RandomWrite {
-        /// Of all queues together.
+        /// Requests in flight, of all queues together.
         depth: u32,
     },
-    /// Something that no data sheet speaks of.
+    /// A workload that no data sheet has a figure for.
     Other,
 }
 
-impl Profile {
-    /// Of a workload that was made up.
+impl WorkloadProfile {
+    /// The kind of a generated workload.
     pub fn of(synthetic: &Synthetic) -> Self {
         let Arrival::Closed { depth } = synthetic.arrival else { return Self::Other };
         let reads = synthetic.read_share >= 1.0;
@@ -48,16 +48,16 @@ impl Profile {
     }
 }
 
-/// A promise, and what became of it.
+/// A figure of a data sheet, with the measured one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Promise {
-    /// Of what.
+    /// Name of the figure.
     pub what: &'static str,
-    /// In which unit.
+    /// Unit of the figure.
     pub unit: &'static str,
-    /// What the data sheet says.
+    /// The data sheet's figure.
     pub promised: f64,
-    /// What came out.
+    /// The measured figure.
     pub measured: f64,
     /// Measured / promised.
     pub ratio: f64,
@@ -65,8 +65,8 @@ pub struct Promise {
     pub claimed: bool,
 }
 
-/// The promises of a data sheet that speak of such a workload.
-pub fn promises(spec: &Spec, profile: Profile, report: &Report) -> Vec<Promise> {
+/// Compares the figures of a data sheet that hold for such a workload.
+pub fn promises(spec: &Spec, profile: WorkloadProfile, report: &Report) -> Vec<Promise> {
     let mut found = Vec::new();
     let mut compare = |what, unit, promised: Option<f64>, measured: f64| {
         if let Some(promised) = promised.filter(|&p| p > 0.0) {
@@ -77,25 +77,25 @@ pub fn promises(spec: &Spec, profile: Profile, report: &Report) -> Vec<Promise> 
     let number = |n: Option<u64>| n.map(|n| n as f64);
     let (read, write) = (&report.read, &report.write);
     match profile {
-        Profile::SequentialRead => {
+        WorkloadProfile::SequentialRead => {
             compare("sequential read", "B/s", number(spec.seq_read_bytes_per_s), read.bytes_per_s);
         }
-        Profile::SequentialWrite => {
+        WorkloadProfile::SequentialWrite => {
             compare("sequential write", "B/s", number(spec.seq_write_bytes_per_s), write.bytes_per_s);
         }
-        Profile::RandomRead { depth } => {
+        WorkloadProfile::RandomRead { depth } => {
             let deep = depth >= spec.queue_depth;
             compare("random 4 KiB read", "IOPS", number(spec.rand_read_iops.filter(|_| deep)), read.iops);
             let alone = spec.read_latency.filter(|_| depth == 1).map(|t| t.us());
             compare("4 KiB read alone", "us", alone, read.latency.as_ref().map_or(0.0, |l| l.mean_us));
         }
-        Profile::RandomWrite { depth } => {
+        WorkloadProfile::RandomWrite { depth } => {
             let deep = depth >= spec.queue_depth;
             compare("random 4 KiB write", "IOPS", number(spec.rand_write_iops.filter(|_| deep)), write.iops);
         }
-        Profile::Other => {}
+        WorkloadProfile::Other => {}
     }
-    if matches!(profile, Profile::SequentialRead | Profile::SequentialWrite) {
+    if matches!(profile, WorkloadProfile::SequentialRead | WorkloadProfile::SequentialWrite) {
         compare("power while busy", "W", number(spec.power_uw).map(|uw| uw * 1e-6), report.energy.device_w);
     }
     found

@@ -1,4 +1,4 @@
-//! A report as a text for terminals: the numbers that one looks at first.
+//! A report as a text for terminals, with the most important numbers.
 
 use std::fmt;
 

@@ -12,7 +12,7 @@ fn report() -> Report {
     let now = Ps::from_ms(10);
     let mut link = HostLink::new(&description.link, &energy);
     link.send(Ps::ZERO, Direction::Up, 4 << 20);
-    let mut dram = Port::new(|_| Track::Dram, 8_000_000_000, description.dram.t_access, energy.dram_pj_per_byte);
+    let mut dram = DevicePort::new(|_| Track::Dram, 8_000_000_000, description.dram.t_access, energy.dram_pj_per_byte);
     dram.transfer(Ps::ZERO, 4 << 20);
     let mut cpu = HostCpu::new(&description.host, &energy);
     cpu.submit(Ps::ZERO, 0);
@@ -22,7 +22,7 @@ fn report() -> Report {
         latencies.record(RequestOp::Read, 4096, Ps::from_us(n), Ps::from_us(n + 90), true);
         latencies.record(RequestOp::Write, 4096, Ps::from_us(n), Ps::from_us(n + 20), n != 7);
     }
-    let flash = Account {
+    let flash = FlashAccount {
         elapsed: now,
         counts: Default::default(),
         in_flight: 0,
@@ -30,7 +30,7 @@ fn report() -> Report {
         dies: vec![DieTime { sense: Ps::from_ms(5), ..Default::default() }; 64],
         energy: FlashEnergy { sense_pj: 1e9, idle_pj: 2e9, ..Default::default() },
     };
-    let parts = Parts {
+    let parts = MachineParts {
         device: &description.name,
         energy: &energy,
         seed: 1,
@@ -129,7 +129,7 @@ fn only_promises_of_such_a_workload_are_compared() {
         ..Spec::default()
     };
     let whats = |synthetic: &Synthetic| -> Vec<&str> {
-        promise::promises(&spec, Profile::of(synthetic), &report).iter().map(|p| p.what).collect()
+        promise::promises(&spec, WorkloadProfile::of(synthetic), &report).iter().map(|p| p.what).collect()
     };
     let random = Synthetic::default();
     assert_eq!(whats(&random), ["random 4 KiB read"]);
@@ -140,7 +140,7 @@ fn only_promises_of_such_a_workload_are_compared() {
     assert_eq!(whats(&Synthetic { read_share: 0.0, ..sequential }), ["power while busy"], "no promise of writes here");
     assert!(whats(&Synthetic { skew: Skew::Zipf { theta: 1.0 }, ..random.clone() }).is_empty());
     assert!(whats(&Synthetic { arrival: Arrival::Constant { per_s: 1.0 }, ..random.clone() }).is_empty());
-    let alone = &promise::promises(&spec, Profile::RandomRead { depth: 1 }, &report)[0];
+    let alone = &promise::promises(&spec, WorkloadProfile::RandomRead { depth: 1 }, &report)[0];
     assert_eq!((alone.measured, alone.ratio, alone.claimed), (90.0, 0.9, true));
 }
 

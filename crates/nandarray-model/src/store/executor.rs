@@ -1,29 +1,30 @@
-//! Programs on the cores of a modelled device: an executor of the runtime that lets modelled time pass.
+//! Programs on the cores of a modelled device: an executor of the runtime, under the modelled clock.
 //!
 //! ```text
 //! pick a job -> fetch: pages from the flash to the device's memory   (blocks arrive one by one)
-//!            -> call: the core executes until it needs a byte that has not arrived, waits, is woken by the block that brings it
+//!            -> call: the core executes until it needs a byte that has not arrived; the block that brings it wakes it
 //!            -> deliver: results over the link, or into the flash
 //! ```
 //!
-//! The agenda decides what is done next, the machine decides when. A core takes one instruction a cycle. Bytes are
-//! fetched from the engine when a task begins; the program gets them as their blocks arrive. A block that is one run of
-//! the stream lets the program go on up to its end; where the elements of blocks lie mixed in the stream (a box of
-//! several dimensions) all of an input must have arrived. A program cannot tell when its bytes came, so what it gives
-//! is the same on any executor.
+//! The agenda decides which job is next, the machine decides when it is done. A core takes one instruction a cycle.
+//! Bytes are fetched from the engine when a task begins; the program gets them as their blocks arrive. A block that is
+//! one run of the stream lets the program go on up to its end; where the elements of blocks lie mixed in the stream (a
+//! box of several dimensions) all of an input must have arrived. A program cannot observe when its bytes arrived, so
+//! its outputs are the same on any executor.
 //!
-//! Not here: which instructions take longer, caches, scratchpads, how much of a stream a core can hold.
+//! Not modelled: different times of instructions, caches, scratchpads, limits on the bytes of a stream that a core
+//! holds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nandarray_cores::{Advance, Call, RunError};
-use nandarray_runtime::{Agenda, Delivery, Executor, Fetched, Job, JobKind as Kind, Next, Sink, Step};
+use nandarray_runtime::{Agenda, Delivery, Executor, InputLocation, Job, JobKind, JobStep, Next, OutputSink};
 
 use super::Clock;
 use crate::describe::Compute;
-use crate::footprint::{Footprint, Piece};
-use crate::machine::{Happening, JobId, JobKind};
+use crate::flash_trace::{BlockOps, FlashTrace};
+use crate::machine::{Notification, SpaceJobId, SpaceJobKind};
 use nandarray_sim::Ps;
 
 /// The cores of a modelled device.
@@ -60,86 +61,85 @@ impl Executor for Modelled {
         true
     }
 
-    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink) {
+    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn OutputSink) {
         let cores = (0..self.compute.cores).map(|_| None).collect();
         let occupied = vec![(false, false); self.workers()];
-        let mut run = Run { executor: self, agenda, sink, cores, moving: BTreeMap::new(), occupied };
+        let mut run = ModelRun { executor: self, agenda, sink, cores, moving: BTreeMap::new(), occupied };
         // Flash operations so far belong to the command itself.
         let before = self.clock.recorder.take();
         run.command(before);
         run.all();
-        // The host goes on when the last of it is there.
+        // The host goes on when the run's last output has arrived.
         self.clock.with(|state| state.host = state.host.max(state.machine.now()));
     }
 }
 
 /// The purpose of a job of the machine.
 #[derive(Clone, Copy, Debug)]
-enum Moving {
-    /// Blocks of the store for a core's job.
+enum MovePurpose {
+    /// It brings blocks of the store for a core's job.
     Stored(usize),
-    /// The caller's bytes for a core's job.
+    /// It brings the caller's bytes for a core's job.
     Host(usize),
-    /// An output, or the command: only the end of the run waits for it.
+    /// It moves an output, or is the command: only the end of the run waits for it.
     Out,
 }
 
 /// An input of a task as it arrives.
 #[derive(Clone, Debug)]
-struct Arriving {
-    /// Bytes of it.
+struct ArrivingInput {
+    /// Size of the input in bytes.
     bytes: u64,
-    /// Bytes that the program was given.
+    /// Bytes that the program has got.
     pushed: u64,
-    /// Its blocks among those of its job: the first, and the one behind the last.
-    pieces: (usize, usize),
+    /// Its range of blocks among those of its job: the first, and the one behind the last.
+    blocks: (usize, usize),
     /// Whether the caller's bytes are still on the link.
     on_link: bool,
 }
 
 /// A job on a core.
-struct OnCore<'s, 'p> {
+struct CoreJob<'s, 'p> {
     job: Job<'s, 'p>,
     call: Option<Call<'p>>,
     /// The outcome of the call, once the work for it is over.
     over: Option<Result<Vec<u64>, RunError>>,
     works: bool,
-    inputs: Vec<Arriving>,
-    pieces: Vec<Piece>,
+    inputs: Vec<ArrivingInput>,
+    blocks: Vec<BlockOps>,
     arrived: Vec<bool>,
-    /// Jobs of the machine that bring something for it.
+    /// Number of the machine's jobs in flight that bring data for it.
     pending: u32,
-    /// The outcome of the job, while something for it is still on its way.
+    /// The outcome of the job, while data for it is still in flight.
     ended: Option<Result<(), RunError>>,
 }
 
 /// The state of a job after all steps that are possible now.
-enum Stands {
-    /// It waits for its data, or works.
+enum JobProgress {
+    /// The job waits for its data, or works.
     Waits,
-    /// It is over.
+    /// The job is over.
     Over(Result<(), RunError>),
 }
 
-struct Run<'r, 's, 'p> {
+struct ModelRun<'r, 's, 'p> {
     executor: &'r Modelled,
     agenda: &'r mut Agenda<'s, 'p>,
-    sink: &'r mut dyn Sink,
-    cores: Vec<Option<OnCore<'s, 'p>>>,
-    moving: BTreeMap<JobId, Moving>,
-    /// Which cores have a program, and which work.
+    sink: &'r mut dyn OutputSink,
+    cores: Vec<Option<CoreJob<'s, 'p>>>,
+    moving: BTreeMap<SpaceJobId, MovePurpose>,
+    /// For each core, whether it has a program and whether it works.
     occupied: Vec<(bool, bool)>,
 }
 
-impl Drop for Run<'_, '_, '_> {
-    /// A run that ended by a panic leaves the machine at rest: what was under way comes to its end, and cores are given
-    /// back.
+impl Drop for ModelRun<'_, '_, '_> {
+    /// A run that ended by a panic leaves the machine at rest: jobs in flight end, and cores are returned.
     fn drop(&mut self) {
         while !self.moving.is_empty() || self.occupied.iter().any(|&(_, works)| works) {
-            match self.clock().next_happening() {
-                Some(Happening::Done(done)) => drop(self.moving.remove(&done.id)),
-                Some(Happening::CoreFree(core)) => self.occupied[core as usize].1 = false,
-                Some(Happening::Arrived(..)) => {}
+            match self.clock().next_notification() {
+                Some(Notification::Done(done)) => drop(self.moving.remove(&done.id)),
+                Some(Notification::CoreFree(core)) => self.occupied[core as usize].1 = false,
+                Some(Notification::Arrived(..)) => {}
                 None => return,
             }
         }
@@ -151,73 +151,73 @@ impl Drop for Run<'_, '_, '_> {
     }
 }
 
-impl Arriving {
-    /// Bytes that the program may have now.
-    fn available(&self, pieces: &[Piece], arrived: &[bool]) -> u64 {
+impl ArrivingInput {
+    /// Number of bytes, from the beginning of the input, that the program may have now.
+    fn available(&self, blocks: &[BlockOps], arrived: &[bool]) -> u64 {
         if self.on_link {
             return 0;
         }
-        let range = self.pieces.0..self.pieces.1;
-        let in_order = pieces[range.clone()].iter().all(|piece| piece.runs <= 1);
+        let range = self.blocks.0..self.blocks.1;
+        let in_order = blocks[range.clone()].iter().all(|block| block.runs <= 1);
         if !in_order {
             return if arrived[range].iter().all(|&there| there) { self.bytes } else { 0 };
         }
-        let there = pieces[range.clone()].iter().zip(&arrived[range.clone()]).take_while(|(_, there)| **there);
-        let (count, bytes) = there.fold((0, 0), |(count, bytes), (piece, _)| (count + 1, bytes + piece.bytes));
-        // Bytes that no block tells of come with the last: fill, which lies nowhere.
+        let there = blocks[range.clone()].iter().zip(&arrived[range.clone()]).take_while(|(_, there)| **there);
+        let (count, bytes) = there.fold((0, 0), |(count, bytes), (block, _)| (count + 1, bytes + block.bytes));
+        // Bytes of no block (fill, which is not stored) arrive with the last block.
         if count == range.len() { self.bytes } else { bytes.min(self.bytes) }
     }
 }
 
-impl<'s, 'p> Run<'_, 's, 'p> {
+impl<'s, 'p> ModelRun<'_, 's, 'p> {
     fn clock(&self) -> &Clock {
         &self.executor.clock
     }
 
-    /// The command that asks for the run crosses the link.
-    fn command(&mut self, before: Footprint) {
-        self.submit(JobKind::Other, before, Moving::Out);
+    /// Submits the command of the run itself, which crosses the link.
+    fn command(&mut self, before: FlashTrace) {
+        self.submit(SpaceJobKind::Other, before, MovePurpose::Out);
     }
 
-    fn submit(&mut self, kind: JobKind, footprint: Footprint, why: Moving) {
+    fn submit(&mut self, kind: SpaceJobKind, trace: FlashTrace, why: MovePurpose) {
         let id = self.clock().with(|state| {
             let at = state.host.max(state.machine.now());
-            state.machine.submit_job(at, kind, 0, footprint)
+            state.machine.submit_job(at, kind, 0, trace)
         });
         self.moving.insert(id, why);
     }
 
-    /// Does all jobs.
+    /// Executes all jobs.
     fn all(&mut self) {
         loop {
             let over = self.fill();
             if over && self.moving.is_empty() && self.cores.iter().all(Option::is_none) {
                 return;
             }
-            match self.clock().next_happening() {
-                Some(Happening::CoreFree(core)) => {
+            match self.clock().next_notification() {
+                Some(Notification::CoreFree(core)) => {
                     let core = core as usize;
                     self.occupied[core].1 = false;
                     self.cores[core].as_mut().expect("a core that worked has a job").works = false;
                     self.go_on(core);
                 }
-                Some(Happening::Arrived(id, piece)) => {
-                    if let Some(&Moving::Stored(core)) = self.moving.get(&id) {
-                        self.on(core).arrived[piece] = true;
+                Some(Notification::Arrived(id, block)) => {
+                    if let Some(&MovePurpose::Stored(core)) = self.moving.get(&id) {
+                        self.on(core).arrived[block] = true;
                         self.wake(core);
                     }
                 }
-                Some(Happening::Done(done)) => {
+                Some(Notification::Done(done)) => {
                     let why = self.moving.remove(&done.id).expect("a job of this run");
                     match why {
-                        Moving::Out => {}
-                        Moving::Stored(core) => {
+                        MovePurpose::Out => {}
+                        MovePurpose::Stored(core) => {
                             let on = self.on(core);
                             on.pending -= 1;
                             on.arrived.fill(true);
                             self.wake(core);
                         }
-                        Moving::Host(core) => {
+                        MovePurpose::Host(core) => {
                             let on = self.on(core);
                             on.pending -= 1;
                             on.inputs.iter_mut().for_each(|input| input.on_link = false);
@@ -233,11 +233,11 @@ impl<'s, 'p> Run<'_, 's, 'p> {
         }
     }
 
-    fn on(&mut self, core: usize) -> &mut OnCore<'s, 'p> {
+    fn on(&mut self, core: usize) -> &mut CoreJob<'s, 'p> {
         self.cores[core].as_mut().expect("what arrives is for a job on its core")
     }
 
-    /// Gives jobs to cores that have none; tells whether there will be no more.
+    /// Assigns jobs to free cores; returns whether there are no more jobs.
     fn fill(&mut self) -> bool {
         while let Some(core) = self.cores.iter().position(Option::is_none) {
             match self.agenda.pick() {
@@ -246,13 +246,13 @@ impl<'s, 'p> Run<'_, 's, 'p> {
                 Next::Job(job) => {
                     self.occupied[core].0 = true;
                     self.clock().with(|state| {
-                        state.programs.tasks += u64::from(matches!(job.kind(), Kind::Task { .. }));
+                        state.programs.tasks += u64::from(matches!(job.kind(), JobKind::Task { .. }));
                         state.machine.occupy(core as u32, true);
                     });
                     let (call, over, works) = (None, None, false);
-                    let (inputs, pieces, arrived) = (vec![], vec![], vec![]);
+                    let (inputs, blocks, arrived) = (vec![], vec![], vec![]);
                     self.cores[core] =
-                        Some(OnCore { job, call, over, works, inputs, pieces, arrived, pending: 0, ended: None });
+                        Some(CoreJob { job, call, over, works, inputs, blocks, arrived, pending: 0, ended: None });
                     self.go_on(core);
                 }
             }
@@ -266,17 +266,17 @@ impl<'s, 'p> Run<'_, 's, 'p> {
         }
     }
 
-    /// Does of a core's job what can be done now.
+    /// Executes a core's job as far as possible now.
     fn go_on(&mut self, core: usize) {
         let mut on = self.cores[core].take().expect("a core with a job");
         match self.steps(core, &mut on) {
-            Stands::Waits => self.cores[core] = Some(on),
-            Stands::Over(done) if on.pending > 0 => {
-                // The core is kept until all that was asked for has arrived.
+            JobProgress::Waits => self.cores[core] = Some(on),
+            JobProgress::Over(done) if on.pending > 0 => {
+                // The core is kept until all data in flight for it has arrived.
                 on.ended = Some(done);
                 self.cores[core] = Some(on);
             }
-            Stands::Over(done) => {
+            JobProgress::Over(done) => {
                 self.occupied[core].0 = false;
                 self.clock().with(|state| state.machine.occupy(core as u32, false));
                 match done {
@@ -287,23 +287,23 @@ impl<'s, 'p> Run<'_, 's, 'p> {
         }
     }
 
-    fn steps(&mut self, core: usize, on: &mut OnCore<'s, 'p>) -> Stands {
+    fn steps(&mut self, core: usize, on: &mut CoreJob<'s, 'p>) -> JobProgress {
         if let Some(done) = on.ended.take() {
-            return Stands::Over(done);
+            return JobProgress::Over(done);
         }
         loop {
             let done = if on.call.is_some() {
                 match self.call(core, on) {
-                    Ok(true) => return Stands::Waits,
+                    Ok(true) => return JobProgress::Waits,
                     Ok(false) => Ok(()),
                     Err(error) => Err(error),
                 }
             } else {
                 match on.job.step() {
-                    Step::Done => return Stands::Over(Ok(())),
-                    Step::Fetch => self.fetch(core, on),
-                    Step::Deliver => self.deliver(on),
-                    Step::Call => match on.job.begin_call() {
+                    JobStep::Done => return JobProgress::Over(Ok(())),
+                    JobStep::Fetch => self.fetch(core, on),
+                    JobStep::Deliver => self.deliver(on),
+                    JobStep::Call => match on.job.begin_call() {
                         Ok(Some(call)) => {
                             on.call = Some(call);
                             Ok(())
@@ -314,7 +314,7 @@ impl<'s, 'p> Run<'_, 's, 'p> {
                             let executed = on.job.instructions() - before;
                             if done.is_ok() && executed > 0 {
                                 self.work(core, on, executed);
-                                return Stands::Waits;
+                                return JobProgress::Waits;
                             }
                             done
                         }
@@ -323,13 +323,14 @@ impl<'s, 'p> Run<'_, 's, 'p> {
                 }
             };
             if let Err(error) = done {
-                return Stands::Over(Err(error));
+                return JobProgress::Over(Err(error));
             }
         }
     }
 
-    /// Books the work of so many instructions, one a cycle.
-    fn work(&mut self, core: usize, on: &mut OnCore<'s, 'p>, instructions: u64) {
+    /// Books the work of a number of instructions, one a cycle.
+    fn work(&mut self, core: usize, on: &mut CoreJob<'s, 'p>, instructions: u64) {
+        assert!(instructions > 0 && !on.works, "core {core} works on {instructions} instructions");
         on.works = true;
         self.occupied[core].1 = true;
         let hz = u128::from(self.executor.compute.clock_hz);
@@ -340,15 +341,15 @@ impl<'s, 'p> Run<'_, 's, 'p> {
         });
     }
 
-    /// Goes on with the call that is under way. Tells whether the core works or waits then; if not, the call is over.
-    fn call(&mut self, core: usize, on: &mut OnCore<'s, 'p>) -> Result<bool, RunError> {
+    /// Goes on with the present call. Returns whether the core then works or waits; if not, the call is over.
+    fn call(&mut self, core: usize, on: &mut CoreJob<'s, 'p>) -> Result<bool, RunError> {
         if let Some(result) = on.over.take() {
             let call = on.call.take().expect("a call that is over was under way");
             return on.job.end_call(call, result).map(|()| false);
         }
         let call = on.call.as_mut().expect("a call that is under way");
         for (number, input) in on.inputs.iter_mut().enumerate() {
-            let available = input.available(&on.pieces, &on.arrived);
+            let available = input.available(&on.blocks, &on.arrived);
             if available > input.pushed {
                 let bytes = &on.job.input(number)[input.pushed as usize..available as usize];
                 input.pushed += call.input_mut(number).push(bytes) as u64;
@@ -366,7 +367,7 @@ impl<'s, 'p> Run<'_, 's, 'p> {
                 return Ok(true);
             }
             Advance::WaitOutput { output } => {
-                return Err(RunError::Worker(format!("output {output} waits for room, and all of its room was given")));
+                return Err(RunError::Worker(format!("output {output} waits for room, and has got all of it")));
             }
             Advance::WaitInput { .. } | Advance::OutOfBudget | Advance::Paused => {}
         }
@@ -377,71 +378,71 @@ impl<'s, 'p> Run<'_, 's, 'p> {
         self.call(core, on)
     }
 
-    /// Reads what a job needs from the engine, and lets it arrive.
-    fn fetch(&mut self, core: usize, on: &mut OnCore<'s, 'p>) -> Result<(), RunError> {
+    /// Reads a job's inputs from the engine, and submits the jobs that bring them.
+    fn fetch(&mut self, core: usize, on: &mut CoreJob<'s, 'p>) -> Result<(), RunError> {
         let read = on.job.fetch();
-        let footprint = self.clock().recorder.take();
+        let trace = self.clock().recorder.take();
         let external = read?;
         let inputs = on.job.inputs();
-        let host: u64 = inputs.iter().map(|input| if let Fetched::Host(bytes) = input { *bytes } else { 0 }).sum();
-        on.pieces.clone_from(&footprint.pieces);
-        on.arrived = vec![false; footprint.pieces.len()];
-        on.inputs = arriving(&inputs, &footprint.pieces);
+        let host: u64 = inputs.iter().map(|input| if let InputLocation::Host(bytes) = input { *bytes } else { 0 }).sum();
+        on.blocks.clone_from(&trace.blocks);
+        on.arrived = vec![false; trace.blocks.len()];
+        on.inputs = arriving(&inputs, &trace.blocks);
         self.clock().with(|state| {
             state.programs.stored_bytes += external - host;
             state.programs.host_bytes += host;
         });
-        if footprint != Footprint::default() {
+        if trace != FlashTrace::default() {
             on.pending += 1;
-            self.submit(JobKind::Input, footprint, Moving::Stored(core));
+            self.submit(SpaceJobKind::Input, trace, MovePurpose::Stored(core));
         }
         if host > 0 {
             on.pending += 1;
-            let pieces = vec![Piece { steps_end: 0, runs: 1, bytes: host }];
-            self.submit(JobKind::Write, Footprint { pieces, ..Footprint::default() }, Moving::Host(core));
+            let blocks = vec![BlockOps { ops_end: 0, runs: 1, bytes: host }];
+            self.submit(SpaceJobKind::Write, FlashTrace { blocks, ..FlashTrace::default() }, MovePurpose::Host(core));
         }
         Ok(())
     }
 
-    /// Gives on an output: over the link, or into the flash.
-    fn deliver(&mut self, on: &mut OnCore<'s, 'p>) -> Result<(), RunError> {
+    /// Delivers an output: over the link, or into the flash.
+    fn deliver(&mut self, on: &mut CoreJob<'s, 'p>) -> Result<(), RunError> {
         let delivered = on.job.deliver(self.sink);
-        let footprint = self.clock().recorder.take();
+        let trace = self.clock().recorder.take();
         let Delivery { sink, is_stored, bytes, .. } = delivered?;
         if sink.is_some() && !is_stored && bytes > 0 {
             self.clock().with(|state| state.programs.result_bytes += bytes);
-            let pieces = vec![Piece { steps_end: 0, runs: 1, bytes }];
-            self.submit(JobKind::Read, Footprint { pieces, ..Footprint::default() }, Moving::Out);
+            let blocks = vec![BlockOps { ops_end: 0, runs: 1, bytes }];
+            self.submit(SpaceJobKind::Read, FlashTrace { blocks, ..FlashTrace::default() }, MovePurpose::Out);
         }
         if is_stored {
             self.clock().with(|state| state.programs.written_bytes += bytes);
         }
-        // Small outputs are buffered: those that follow, or the end of the command, write them.
-        if footprint != Footprint::default() {
-            self.submit(JobKind::Output, footprint, Moving::Out);
+        // Small outputs are buffered, and written with later ones or at the end of the command.
+        if trace != FlashTrace::default() {
+            self.submit(SpaceJobKind::Output, trace, MovePurpose::Out);
         }
         Ok(())
     }
 }
 
-/// Which blocks bring which input: they come in the order in which inputs are read.
-fn arriving(inputs: &[Fetched], pieces: &[Piece]) -> Vec<Arriving> {
+/// Assigns blocks to inputs: they come in the order in which inputs are read.
+fn arriving(inputs: &[InputLocation], blocks: &[BlockOps]) -> Vec<ArrivingInput> {
     let mut next = 0;
     let all = inputs.iter().map(|input| {
         let first = next;
         let (bytes, on_link) = match *input {
-            Fetched::Here(bytes) => (bytes, false),
-            Fetched::Host(bytes) => (bytes, true),
-            Fetched::Stored(bytes) => {
+            InputLocation::Here(bytes) => (bytes, false),
+            InputLocation::Host(bytes) => (bytes, true),
+            InputLocation::Stored(bytes) => {
                 let mut left = bytes;
-                while next < pieces.len() && pieces[next].bytes <= left && left > 0 {
-                    left -= pieces[next].bytes;
+                while next < blocks.len() && blocks[next].bytes <= left && left > 0 {
+                    left -= blocks[next].bytes;
                     next += 1;
                 }
                 (bytes, false)
             }
         };
-        Arriving { bytes, pushed: 0, pieces: (first, next), on_link }
+        ArrivingInput { bytes, pushed: 0, blocks: (first, next), on_link }
     });
     all.collect()
 }

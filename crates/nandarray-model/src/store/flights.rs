@@ -1,8 +1,8 @@
-//! Commands in flight under the modelled clock: which may begin, which wait, and for whom.
+//! Commands in flight under the modelled clock: decides which may begin and which wait.
 //!
-//! Commands are numbered as they are given. One begins (its first half happens) when its [`Order`] lets it, looked at
-//! in the order of numbers whenever a command was given or has ended, so the same history of commands begins in the
-//! same order everywhere. The machine decides when one ends. Nothing here blocks, and nothing here knows time.
+//! Commands are numbered in order of submission. One begins (its first half is executed) when its [`Order`] allows it,
+//! checked in order of numbers whenever a command was submitted or has ended, so the same history of commands begins in
+//! the same order everywhere. The machine decides when one ends. Nothing here blocks, and nothing here knows time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,21 +14,21 @@ use nandarray_sim::Ps;
 /// Commands that may be in flight at once: NVMe's longest queue.
 pub const IN_FLIGHT_MAX: usize = 1 << 16;
 
-/// A command that its caller waits for within one call, which keeps it.
+/// The halves of a command whose caller waits for it within one call and owns them.
 pub(super) struct Borrowed(*mut dyn Halves);
 
 // SAFETY: `Halves` are `Send`, and the thread that owns it waits in `Clock::run` until it is taken out of the table.
 unsafe impl Send for Borrowed {}
 
 /// The halves of a command in flight.
-pub(super) enum Held {
-    /// The caller's.
+pub(super) enum FlightHalves {
+    /// Halves owned by the caller.
     Borrowed(Borrowed),
-    /// The clock's own, until they are delivered.
+    /// Halves owned by the clock until they are delivered.
     Owned(Box<dyn Halves>),
 }
 
-impl Held {
+impl FlightHalves {
     /// # Safety
     /// The halves must stay where they are, and be left alone, until they were removed from the table.
     pub(super) unsafe fn borrowed(halves: &mut dyn Halves) -> Self {
@@ -46,33 +46,33 @@ impl Held {
     }
 }
 
-impl Flight {
-    /// Where its halves are: they stay there until it is removed.
+impl TimedFlight {
+    /// The address of its halves, which stay there until the command is removed.
     pub(super) fn halves(&mut self) -> *mut (dyn Halves + 'static) {
         match &mut self.held {
-            Held::Borrowed(Borrowed(halves)) => *halves,
-            Held::Owned(halves) => std::ptr::from_mut(&mut **halves),
+            FlightHalves::Borrowed(Borrowed(halves)) => *halves,
+            FlightHalves::Owned(halves) => std::ptr::from_mut(&mut **halves),
         }
     }
 }
 
-/// How far a command in flight is.
+/// The state of a command in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// It was given; whatever changes names or shapes before it is not over, so it has requested nothing.
+    /// Submitted; an earlier command that changes names or shapes is not over, so this one has requested no blocks yet.
     Given,
-    /// It has requested its blocks, and waits for them or for earlier commands.
+    /// Its blocks are requested; it waits for them or for earlier commands.
     Waiting,
-    /// Its first half is over.
+    /// Its first half was executed.
     Begun,
 }
 
 /// A command in flight.
-pub(super) struct Flight {
-    pub(super) held: Held,
+pub(super) struct TimedFlight {
+    pub(super) held: FlightHalves,
     pub(super) order: Order,
     pub(super) admission: Admission,
-    /// When the host gave it.
+    /// Time of its submission.
     pub(super) submitted: Ps,
 }
 
@@ -80,10 +80,10 @@ pub(super) struct Flight {
 #[derive(Default)]
 pub(super) struct Flights {
     next: FlightId,
-    table: BTreeMap<FlightId, Flight>,
+    table: BTreeMap<FlightId, TimedFlight>,
     /// Commands that have not begun.
     waiting: BTreeSet<FlightId>,
-    /// One that has begun and that later ones wait for.
+    /// A command that has begun and that all later ones wait for.
     alone: Option<FlightId>,
 }
 
@@ -102,24 +102,24 @@ impl Flights {
         self.table.contains_key(&id)
     }
 
-    /// Takes a command in; it has not begun.
-    pub(super) fn give(&mut self, mut held: Held, submitted: Ps) -> FlightId {
+    /// Adds a command, which has not begun.
+    pub(super) fn submit(&mut self, mut held: FlightHalves, submitted: Ps) -> FlightId {
         self.next += 1;
         let order = held.halves().order();
-        self.table.insert(self.next, Flight { held, order, admission: Admission::Given, submitted });
-        self.waiting.insert(self.next);
+        self.table.insert(self.next, TimedFlight { held, order, admission: Admission::Given, submitted });
+        assert!(self.waiting.insert(self.next), "command {} is submitted once", self.next);
         self.next
     }
 
-    /// Takes a command out.
-    pub(super) fn remove(&mut self, id: FlightId) -> Option<Flight> {
+    /// Removes a command.
+    pub(super) fn remove(&mut self, id: FlightId) -> Option<TimedFlight> {
         let gone = self.table.remove(&id)?;
         self.waiting.remove(&id);
         self.alone.take_if(|alone| *alone == id);
         Some(gone)
     }
 
-    /// The first command in order of numbers that may begin now; it counts as begun from here on.
+    /// The first command, in order of numbers, that may begin now; it counts as begun from here on.
     pub(super) fn next_to_begin(&mut self) -> Option<FlightId> {
         let first = *self.table.first_key_value()?.0;
         let none_has_begun = self.waiting.len() == self.table.len();
@@ -145,21 +145,22 @@ impl Flights {
             is_held_back |= flight.order == Order::Alone;
         }
         let (id, order) = found?;
-        self.waiting.remove(&id);
+        assert!(self.waiting.remove(&id), "command {id} begins once");
         if order == Order::Alone {
+            assert_eq!(self.alone, None, "command {id} begins alone");
             self.alone = Some(id);
         }
         Some(id)
     }
 
-    pub(super) fn get(&mut self, id: FlightId) -> &mut Flight {
+    pub(super) fn get(&mut self, id: FlightId) -> &mut TimedFlight {
         self.table.get_mut(&id).expect("a command in flight")
     }
 
-    /// Which command to refuse when nothing in flight can go on and this one is waited for: this one, if it waits for
-    /// blocks itself; else the first that does, which is what it waits for.
+    /// The command to refuse when nothing in flight can go on and `id` is awaited: `id`, if it waits for blocks itself;
+    /// else the first that does, which `id` waits for.
     pub(super) fn stuck_for(&mut self, id: FlightId) -> FlightId {
-        let is_blocked = |flight: &mut Flight| flight.order == Order::Blocks && !flight.held.halves().is_granted();
+        let is_blocked = |flight: &mut TimedFlight| flight.order == Order::Blocks && !flight.held.halves().is_granted();
         if is_blocked(self.get(id)) {
             return id;
         }
@@ -173,16 +174,16 @@ impl Flights {
     }
 }
 
-/// The error of a command that nothing in flight can ever let begin.
+/// The error of a command that can never begin, whatever ends.
 pub(super) fn stuck() -> Error {
     Error::Busy(
-        "the command waits for blocks that no command in flight will release: a transaction holds them, and on a modelled \
-         device nothing else can happen until it is applied or aborted"
+        "the command waits for blocks that no command in flight will release: a transaction holds them, and on a \
+         modelled device nothing else can happen until it is applied or aborted"
             .to_owned(),
     )
 }
 
-/// The error of a command too many.
+/// The error of a command beyond [`IN_FLIGHT_MAX`].
 pub(super) fn too_many() -> Error {
     Error::Busy(format!("{IN_FLIGHT_MAX} commands are in flight, and no more may be; let some end first"))
 }

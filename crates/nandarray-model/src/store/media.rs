@@ -1,14 +1,12 @@
-//! The medium of a modelled store: passes everything on to a real medium, and tells the [`Recorder`] which pages that
-//! were.
+//! The medium of a modelled store: passes every access on to a real medium, and reports its pages to the [`Recorder`].
 //!
-//! What of a medium's bytes is flash, and costs what: pages cost what pages cost. A page's out-of-band record crosses
-//! with the page, in its spare bytes. A whole segment's records at once (recovery, reclaim) are read as the pages that
-//! they would fill, from the segment's first on. Superblocks and a segment's header are kept by the controller
-//! (battery-backed memory or a few blocks of their own) and cost nothing; a segment's blocks are erased when what they
-//! held is known to be dead.
+//! Pages of data are pages of flash. A page's out-of-band record crosses with the page, in its spare bytes. A whole
+//! segment's records at once (recovery, reclaim) are read as the pages that they would fill, from the segment's first
+//! on. Superblocks and a segment's header are kept by the controller (battery-backed memory or a few blocks of their
+//! own) and cost nothing; a segment's blocks are erased when all of their pages are known to be dead.
 //!
-//! A medium without bytes keeps what the engine reads back to know its own state (head, log, 32 bytes of record a page)
-//! and forgets the data: what is read then are zeroes.
+//! A medium without bytes keeps the engine's own state (head, log, 32 bytes of record a page) and forgets the data,
+//! which reads as zeroes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,27 +15,26 @@ use nandarray::file_format::{Area, OOB_BYTES, SEGMENT_HEADER_BYTES, Segment, Seg
 use nandarray::{Geometry, Media, Result};
 use parking_lot::{Mutex, RwLock};
 
-use super::power::{WriteLog, Written};
-use crate::flash::Op;
-use crate::footprint::{Places, Recorder};
+use super::power::{LoggedWrite, WriteLog};
+use crate::flash::OpKind;
+use crate::flash_trace::{Recorder, StoreLayout};
 
 /// A medium under the modelled clock.
 #[derive(Debug)]
 pub struct ModelMedia {
     below: Arc<dyn Media>,
     recorder: Arc<Recorder>,
-    /// The recorder's, with the layout of the store that is there.
+    /// The recorder's geometry, with the layout of the store on the medium.
     geometry: Geometry,
-    /// Whether segments belong to the journal or to a checkpoint; of those that were not asked for yet, the header
-    /// knows.
+    /// Whether a segment belongs to the journal or to a checkpoint, by segment; filled from its header on first use.
     log: RwLock<BTreeMap<Segment, bool>>,
     keeps_data: bool,
-    /// Every write, with what it takes to know where its pages are: for losing power.
-    writes: Option<(Arc<Mutex<WriteLog>>, Places)>,
+    /// The log of every write, for lost power, with the layout that finds their pages.
+    writes: Option<(Arc<Mutex<WriteLog>>, StoreLayout)>,
 }
 
 impl ModelMedia {
-    /// Over a medium, of a store that works for this recorder.
+    /// Wraps a medium of a store whose accesses this recorder records.
     pub fn new(below: Arc<dyn Media>, recorder: Arc<Recorder>, keeps_data: bool) -> Self {
         let shape = recorder.geometry();
         let found = read_slots(below.as_ref(), "the store").ok();
@@ -45,28 +42,28 @@ impl ModelMedia {
         Self { below, recorder, geometry, log: RwLock::default(), keeps_data, writes: None }
     }
 
-    /// Keeps every write from now on.
-    pub fn logged(self, writes: Arc<Mutex<WriteLog>>, places: Places) -> Self {
-        Self { writes: Some((writes, places)), ..self }
+    /// Logs every write from now on.
+    pub fn logged(self, writes: Arc<Mutex<WriteLog>>, layout: StoreLayout) -> Self {
+        Self { writes: Some((writes, layout)), ..self }
     }
 
-    fn note(&self, offset: u64, bytes: &[u8]) {
-        let Some((log, places)) = &self.writes else { return };
+    fn log_write(&self, offset: u64, bytes: &[u8]) {
+        let Some((log, layout)) = &self.writes else { return };
         let geometry = self.geometry;
         let page = u64::from(geometry.page_bytes);
-        let place = |segment, n: u64| places.place(geometry.ppa(segment, n as u32));
+        let place = |segment, n: u64| layout.place(geometry.ppa(segment, n as u32));
         let bytes = bytes.to_vec();
         let written = match self.geometry.area_at(offset) {
-            Area::None => Written::Head(offset, bytes),
-            Area::Header(_) => Written::Own(offset, bytes),
+            Area::None => LoggedWrite::Head(offset, bytes),
+            Area::Header(_) => LoggedWrite::Own(offset, bytes),
             Area::Pages(segment, at) => {
                 let places = (at / page..(at + bytes.len() as u64).div_ceil(page)).map(|n| place(segment, n)).collect();
-                Written::Pages { offset, within: (at % page) as usize, bytes, places }
+                LoggedWrite::Pages { offset, within: (at % page) as usize, bytes, places }
             }
             Area::Records(segment, at) => {
                 let first = at / OOB_BYTES;
                 let places = (first..first + bytes.len() as u64 / OOB_BYTES).map(|n| place(segment, n)).collect();
-                Written::Records(offset, bytes, places)
+                LoggedWrite::Records(offset, bytes, places)
             }
         };
         log.lock().writes.push(written);
@@ -91,7 +88,7 @@ impl Media for ModelMedia {
 
     fn set_len(&self, bytes: u64) -> Result<()> {
         if let Some((log, _)) = &self.writes {
-            log.lock().writes.push(Written::Length(bytes));
+            log.lock().writes.push(LoggedWrite::Length(bytes));
         }
         self.below.set_len(bytes)
     }
@@ -104,13 +101,13 @@ impl Media for ModelMedia {
         let geometry = self.geometry;
         match self.geometry.area_at(offset) {
             Area::Pages(segment, at) => {
-                self.recorder.pages(Op::Read, self.is_log(segment), segment, at, out.len() as u64);
+                self.recorder.pages(OpKind::Read, self.is_log(segment), segment, at, out.len() as u64);
             }
             Area::Records(segment, _) => {
                 let all = u64::from(geometry.pages_per_segment()) * OOB_BYTES;
-                // Fewer come with their pages, which are read anyhow.
+                // Fewer records come with their pages, which are read anyway.
                 if out.len() as u64 == all {
-                    self.recorder.pages(Op::Read, true, segment, 0, all.min(geometry.segment_data_bytes()));
+                    self.recorder.pages(OpKind::Read, true, segment, 0, all.min(geometry.segment_data_bytes()));
                 }
             }
             Area::None | Area::Header(_) => {}
@@ -119,11 +116,11 @@ impl Media for ModelMedia {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.note(offset, bytes);
+        self.log_write(offset, bytes);
         match self.geometry.area_at(offset) {
             Area::Pages(segment, at) => {
                 let log = self.is_log(segment);
-                self.recorder.pages(Op::Program, log, segment, at, bytes.len() as u64);
+                self.recorder.pages(OpKind::Program, log, segment, at, bytes.len() as u64);
                 if !self.keeps_data && !log {
                     return Ok(());
                 }
@@ -142,7 +139,7 @@ impl Media for ModelMedia {
         let Area::Pages(segment, at) = self.geometry.area_at(offset) else {
             unreachable!("commands in flight read pages of data");
         };
-        self.recorder.pages(Op::Read, self.is_log(segment), segment, at, len);
+        self.recorder.pages(OpKind::Read, self.is_log(segment), segment, at, len);
     }
 
     fn sync(&self) -> Result<()> {
@@ -151,7 +148,7 @@ impl Media for ModelMedia {
     }
 
     fn slice(&self, _offset: u64, _len: usize) -> Option<&[u8]> {
-        // Every page must be asked for by name, so that it can be timed.
+        // Every access must pass through here, so that it can be timed.
         None
     }
 

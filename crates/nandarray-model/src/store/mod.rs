@@ -1,26 +1,26 @@
-//! The array store under the modelled clock: the same commands, the same bytes, and what they take on a described
+//! The array store under the modelled clock: the same commands and bytes, with the time and energy of a described
 //! device.
 //!
-//! The [`Clock`] is the engine's probe, and calls the two halves of every command ([`Halves`]): the first tells what is
-//! asked of the flash, which a [`Recorder`] and a [`media::ModelMedia`] below the engine write down; the [`Machine`]
-//! then lets modelled time pass for that, and for all other commands in flight; when it is done with it, the second
-//! half completes the command for its caller. Every door works unchanged: it has a [`Device`] like any other, whose
-//! commands take modelled time.
+//! The [`Clock`] is the engine's probe, and calls the two halves of every command ([`Halves`]): the first accesses the
+//! flash, which a [`Recorder`] and a [`media::ModelMedia`] below the engine record; the [`Machine`] then lets modelled
+//! time pass for this trace, and for all other commands in flight; when the trace is done, the second half completes
+//! the command for its caller. Every door works unchanged: its [`Device`] is like any other, but its commands take
+//! modelled time.
 //!
-//! Any number of commands can be in flight ([`Device::submit`]). Time passes only while somebody waits: for a command
+//! Any number of commands can be in flight ([`Device::submit`]). Time passes only while a caller waits: for a command
 //! of its own ([`Device::execute`]), for one that was submitted, or for the next that ends ([`Device::drive`]). So one
-//! history of calls gives one trace, whatever the machine that it runs on does. One thread at a time is inside the
-//! clock; commands that end are delivered outside of it, at their modelled time, and may give further commands.
+//! history of calls gives one trace, on any machine. One thread at a time is inside the clock; commands that end are
+//! delivered outside of it, at their modelled time, and may submit further commands.
 //!
-//! [`Clock::batch`] is for callers that want values at once: both halves happen in the call, and time passes for all
-//! commands of the batch at its end, so many of them in flight.
+//! [`Clock::batch`] is for callers that need results at once: both halves are executed in the call, and time passes for
+//! all commands of the batch at its end, with a number of them in flight.
 //!
 //! | file | one idea |
 //! | --- | --- |
-//! | `flights` | commands in flight: which may begin |
+//! | `flights` | commands in flight, and the order in which they begin |
 //! | `executor` | programs on the device's cores |
-//! | `media` | which pages a command reads and programs |
-//! | `power` | what is left when the power fails |
+//! | `media` | the medium that records a command's pages |
+//! | `power` | the medium that survives lost power |
 
 pub mod executor;
 mod flights;
@@ -38,63 +38,63 @@ use nandarray::{Device, Error, Geometry, Media, Mode, Options, Result, SparseMed
 use parking_lot::{Condvar, Mutex, ReentrantMutex, ReentrantMutexGuard};
 
 use crate::describe::Description;
-use crate::footprint::{Footprint, Places, Recorder};
-use crate::machine::{Happening, JobDone, JobId, JobKind, Machine, Part};
+use crate::flash_trace::{FlashTrace, Recorder, StoreLayout};
+use crate::machine::{Machine, Notification, PlatformPart, SpaceJobDone, SpaceJobId, SpaceJobKind};
 use crate::report::{Latencies, ManagementReport, ProgramsReport, Report, WearReport};
-use crate::spans::Spans;
+use crate::spans::DeviceSpanSink;
 use crate::workload::RequestOp;
-use flights::{Admission, Flights, Held, stuck, too_many};
+use flights::{Admission, FlightHalves, Flights, stuck, too_many};
 use media::ModelMedia;
 use nandarray_sim::Ps;
 use power::WriteLog;
 
 pub use flights::IN_FLIGHT_MAX;
 
-/// Where the bytes of a modelled device are.
+/// The backing of a modelled device's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bytes {
-    /// In memory, zeroes taking none; lost when the store is dropped.
+pub enum Backing {
+    /// In memory, where zeroes take no space; lost when the store is dropped.
     Memory,
     /// In a file, which is a store like any other.
     File(PathBuf),
-    /// Nowhere: what is read are zeroes. For times only.
+    /// Nowhere: data reads as zeroes. For times only.
     Nowhere,
 }
 
 #[derive(Debug)]
-struct State {
+struct ClockState {
     machine: Machine,
-    /// When the host gives its next command at the earliest.
+    /// Earliest time of the host's next command.
     host: Ps,
     flights: Flights,
-    /// Which command in flight a job of the machine is.
-    jobs: BTreeMap<JobId, FlightId>,
-    /// Commands given to the machine beside others: they go to its queues in turn.
-    given: u32,
-    /// Commands of a batch, not timed yet.
-    gathered: Option<Vec<(JobKind, Footprint)>>,
+    /// The command in flight of each job of the machine.
+    jobs: BTreeMap<SpaceJobId, FlightId>,
+    /// Number of commands submitted while others may be in flight: these go to the queues in turn.
+    submitted: u32,
+    /// Commands of a batch that are not timed yet; `None` outside of batches.
+    batched: Option<Vec<(SpaceJobKind, FlashTrace)>>,
     /// Happenings that an executor of programs has not taken yet.
-    happened: VecDeque<Happening>,
+    notifications: VecDeque<Notification>,
     /// Counts of programs.
     programs: ProgramsReport,
     latencies: Latencies,
     mount: Ps,
-    /// Set while modelled time passes, and left so by a panic: what the machine holds is unknown then, and it is not
-    /// run again.
+    /// Set while modelled time passes, and left so by a panic: the machine's state is unknown then, and it is not run
+    /// again.
     running: bool,
 }
 
-/// Commands that have ended and are to be delivered, once the clock is let go of.
-type Ended = Vec<(FlightId, Box<dyn Halves>)>;
+/// Commands that have ended and are to be delivered, once the clock is released.
+type EndedCommands = Vec<(FlightId, Box<dyn Halves>)>;
 
 /// The modelled clock of one store.
 #[derive(Debug)]
 pub struct Clock {
     recorder: Arc<Recorder>,
-    /// Made when the store is open. A thread that holds this is inside the clock; it may enter again, since programs
-    /// run inside of a command.
-    state: ReentrantMutex<RefCell<Option<State>>>,
-    /// Commands that have ended and are being delivered, which others may wait for, and the thread that does it.
+    /// `None` until the store is open. A thread that holds the lock is inside the clock; it may enter again, since
+    /// programs run inside of a command.
+    state: ReentrantMutex<RefCell<Option<ClockState>>>,
+    /// Commands that have ended and are being delivered, each with the thread that does it; others may wait for them.
     delivering: Mutex<BTreeMap<FlightId, ThreadId>>,
     delivered: Condvar,
 }
@@ -103,7 +103,7 @@ impl Probe for Clock {
     fn run(&self, command: &mut dyn Halves) {
         let mut guard = self.state.lock();
         if guard.borrow().is_none() {
-            // Opening: timed as one, by `open`.
+            // The store is being opened, which `open` times as one command.
             drop(guard);
             command.plan();
             command.complete();
@@ -111,11 +111,11 @@ impl Probe for Clock {
         }
         self.assert_alive();
         // SAFETY: this call goes on until the command was taken out of the table, or panics with the clock stopped for
-        // good while it was inside: then nobody looks into the table again.
-        let held = unsafe { Held::borrowed(command) };
-        let id = self.with(|state| state.give(held));
+        // good while it was inside: then no thread uses the table again.
+        let held = unsafe { FlightHalves::borrowed(command) };
+        let id = self.with(|state| state.submit(held));
         loop {
-            let mut ended = Ended::new();
+            let mut ended = EndedCommands::new();
             self.begin_all(&mut ended);
             let goes_on = self.with(|state| !state.flights.contains(id)) || self.advance(&mut ended);
             if !goes_on {
@@ -141,8 +141,8 @@ impl Probe for Clock {
             command.deliver();
             return None;
         }
-        let id = self.with(|state| state.give(Held::Owned(command)));
-        let mut ended = Ended::new();
+        let id = self.with(|state| state.submit(FlightHalves::Owned(command)));
+        let mut ended = EndedCommands::new();
         self.begin_all(&mut ended);
         let in_flight = self.with(|state| state.flights.contains(id));
         self.announce(&ended);
@@ -164,7 +164,7 @@ impl Probe for Clock {
                 drop(guard);
                 return self.wait_for_delivery(flight, any);
             }
-            let mut ended = Ended::new();
+            let mut ended = EndedCommands::new();
             if !self.advance(&mut ended) {
                 self.with(|state| {
                     let id = flight.or(state.flights.first_waiting()).expect("what cannot go on has not begun");
@@ -181,7 +181,7 @@ impl Probe for Clock {
 
     fn cancel(&self, flight: FlightId) -> bool {
         let guard = self.state.lock();
-        let mut ended = Ended::new();
+        let mut ended = EndedCommands::new();
         let waits = self.with(|state| {
             let waits = !state.running
                 && state.flights.contains(flight)
@@ -224,36 +224,35 @@ impl Probe for Clock {
     }
 }
 
-/// Opens a store on a described device. What the description fixes (geometry, capacity) is taken from it; one thread
-/// works.
+/// Opens a store on a described device, with the description's geometry and capacity and a single thread.
 ///
 /// # Errors
 /// As [`Device::open_file`]; [`Error::Invalid`] if the device cannot hold a store, or the file is one of another
 /// device.
 pub fn open(
-    bytes: &Bytes,
+    bytes: &Backing,
     mode: Mode,
     options: &Options,
     description: &Description,
-    spans: Option<Box<dyn Spans>>,
+    spans: Option<Box<dyn DeviceSpanSink>>,
 ) -> Result<(Device, Arc<Clock>)> {
     open_logged(bytes, mode, options, description, spans, None)
 }
 
-/// The same, with every write kept: what [`power::WriteLog::survives`] needs.
+/// The same, with a log of every write for [`power::WriteLog::survives`].
 ///
 /// # Errors
 /// As [`open`].
 pub fn open_logged(
-    bytes: &Bytes,
+    bytes: &Backing,
     mode: Mode,
     options: &Options,
     description: &Description,
-    spans: Option<Box<dyn Spans>>,
+    spans: Option<Box<dyn DeviceSpanSink>>,
     writes: Option<Arc<Mutex<WriteLog>>>,
 ) -> Result<(Device, Arc<Clock>)> {
-    let places = Places::new(description.geometry)?;
-    let recorder = Recorder::new(places.store());
+    let layout = StoreLayout::new(description.geometry)?;
+    let recorder = Recorder::new(layout.store());
     let clock = Arc::new(Clock {
         recorder: recorder.clone(),
         state: ReentrantMutex::new(RefCell::new(None)),
@@ -261,49 +260,49 @@ pub fn open_logged(
         delivered: Condvar::new(),
     });
     let options = Options {
-        geometry: places.store(),
+        geometry: layout.store(),
         exact_geometry: true,
-        capacity_bytes: Some(places.capacity_bytes()),
+        capacity_bytes: Some(layout.capacity_bytes()),
         threads: Some(1),
         map: false,
-        verify: if *bytes == Bytes::Nowhere { Verify::Never } else { options.verify },
+        verify: if *bytes == Backing::Nowhere { Verify::Never } else { options.verify },
         probe: Some(clock.clone()),
         ..options.clone()
     };
     let wrap = |below: Arc<dyn Media>| -> Arc<dyn Media> {
-        let media = ModelMedia::new(below, recorder.clone(), *bytes != Bytes::Nowhere);
+        let media = ModelMedia::new(below, recorder.clone(), *bytes != Backing::Nowhere);
         match writes {
-            Some(writes) => Arc::new(media.logged(writes, places)),
+            Some(writes) => Arc::new(media.logged(writes, layout)),
             None => Arc::new(media),
         }
     };
     let device = match bytes {
-        Bytes::File(path) => Device::open_file_through(path, mode, &options, wrap)?,
-        Bytes::Memory => Device::open(wrap(Arc::new(SparseMedia::default())), "memory", mode, &options)?,
-        Bytes::Nowhere => Device::open(wrap(Arc::new(SparseMedia::default())), "nowhere", mode, &options)?,
+        Backing::File(path) => Device::open_file_through(path, mode, &options, wrap)?,
+        Backing::Memory => Device::open(wrap(Arc::new(SparseMedia::default())), "memory", mode, &options)?,
+        Backing::Nowhere => Device::open(wrap(Arc::new(SparseMedia::default())), "nowhere", mode, &options)?,
     };
-    // Stores of either layout of the medium have the same pages.
-    if device.geometry() != (Geometry { layout: device.geometry().layout, ..places.store() }) {
+    // A store of any layout of the medium has the same pages.
+    if device.geometry() != (Geometry { layout: device.geometry().layout, ..layout.store() }) {
         return Err(Error::invalid(format!(
             "the store was made with {:?}; device {:?} has {:?}",
             device.geometry(),
             description.name,
-            places.store()
+            layout.store()
         )));
     }
     let mut machine = Machine::new(description, options.seed, spans);
-    machine.add([Part::Spaces(places), Part::Cores]).expect("only flash management can be refused");
-    let id = machine.submit_job(Ps::ZERO, JobKind::Other, 0, recorder.take());
+    machine.add([PlatformPart::Spaces(layout), PlatformPart::Cores]).expect("only flash management can be refused");
+    let id = machine.submit_job(Ps::ZERO, SpaceJobKind::Other, 0, recorder.take());
     let mount = machine.run_job(id).done;
     let latencies = Latencies::default();
-    *clock.state.lock().borrow_mut() = Some(State {
+    *clock.state.lock().borrow_mut() = Some(ClockState {
         machine,
         host: mount,
         flights: Flights::default(),
         jobs: BTreeMap::new(),
-        given: 0,
-        gathered: None,
-        happened: VecDeque::new(),
+        submitted: 0,
+        batched: None,
+        notifications: VecDeque::new(),
         programs: ProgramsReport::default(),
         latencies,
         mount,
@@ -313,21 +312,21 @@ pub fn open_logged(
 }
 
 impl Clock {
-    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+    fn with<T>(&self, f: impl FnOnce(&mut ClockState) -> T) -> T {
         f(self.state.lock().borrow_mut().as_mut().expect("the clock runs once the store is open"))
     }
 
-    /// Says which commands are about to be delivered, while the clock is still held.
-    fn announce(&self, ended: &Ended) {
+    /// Registers commands that are about to be delivered, while the clock is still held.
+    fn announce(&self, ended: &EndedCommands) {
         if !ended.is_empty() {
             let own = std::thread::current().id();
             self.delivering.lock().extend(ended.iter().map(|(id, _)| (*id, own)));
         }
     }
 
-    /// Gives the results of commands to whom they belong, in the order of their ends.
-    fn deliver(&self, ended: Ended) {
-        /// Takes a command out of the table, also if its callback panics: nobody waits for it then.
+    /// Delivers the results of commands, in the order of their ends.
+    fn deliver(&self, ended: EndedCommands) {
+        /// Removes a command from the table of deliveries, also if its callback panics, so that no thread waits for it.
         struct Delivered<'c>(&'c Clock, FlightId);
         impl Drop for Delivered<'_> {
             fn drop(&mut self) {
@@ -342,8 +341,8 @@ impl Clock {
         }
     }
 
-    /// Waits until a command, or for none the first of any, was delivered that another thread is delivering. A callback
-    /// that asks does not wait for what its own thread delivers. Gives whether there was one to wait for, or `any`.
+    /// Waits until a command that another thread is delivering (`None`: any one of them) was delivered. A callback does
+    /// not wait for its own thread's deliveries. Returns whether there was one to wait for, or `any`.
     fn wait_for_delivery(&self, flight: Option<FlightId>, any: bool) -> bool {
         let own = std::thread::current().id();
         let mut delivering = self.delivering.lock();
@@ -361,43 +360,44 @@ impl Clock {
         true
     }
 
-    /// A clock that a panic stopped must not give times. The entrance of the store makes an error of this panic.
+    /// Panics if a panic has stopped the clock, which must not give times then. The entrance of the store makes an
+    /// error of this panic.
     fn assert_alive(&self) {
         assert!(!self.with(|state| state.running), "the modelled clock was stopped by an earlier panic");
     }
 
-    /// Begins every command that may: its first half happens, and what it asked for goes to the machine.
-    fn begin_all(&self, ended: &mut Ended) {
-        let next = |state: &mut State| {
+    /// Begins every command that may: executes its first half, and submits its trace to the machine.
+    fn begin_all(&self, ended: &mut EndedCommands) {
+        let next = |state: &mut ClockState| {
             let id = if state.running { None } else { state.flights.next_to_begin() }?;
             Some((id, state.flights.get(id).halves()))
         };
         while let Some((id, halves)) = self.with(next) {
             // SAFETY: the halves lie behind a pointer, whatever happens to the table; they stay until `begun` or a
-            // later call ends the command, and nobody else looks at those of a command that has just begun. The state
+            // later call ends the command, and no other thread uses those of a command that has just begun. The state
             // is not borrowed meanwhile: programs let time pass in their command's first half.
             let moves = unsafe { (*halves).plan() };
-            let footprint = self.recorder.take();
-            self.with(|state| state.run(|state| state.begun(id, moves, footprint, &self.recorder, ended)));
+            let trace = self.recorder.take();
+            self.with(|state| state.run(|state| state.begun(id, moves, trace, &self.recorder, ended)));
         }
     }
 
-    /// Lets time pass until something happens, and begins the commands that waited for it. `false` if nothing is on its
-    /// way.
-    fn advance(&self, ended: &mut Ended) -> bool {
+    /// Lets time pass until the next happening, and begins the commands that waited for it. `false` if nothing is in
+    /// flight.
+    fn advance(&self, ended: &mut EndedCommands) -> bool {
         let goes_on = self.with(|state| state.run(|state| state.advance(&self.recorder, ended)));
         self.begin_all(ended);
         goes_on
     }
 
     /// The next happening for an executor of programs; commands in flight that end meanwhile are delivered. `None` if
-    /// nothing is on its way.
-    fn next_happening(&self) -> Option<Happening> {
+    /// nothing is in flight.
+    fn next_notification(&self) -> Option<Notification> {
         loop {
-            if let Some(happening) = self.with(|state| state.happened.pop_front()) {
-                return Some(happening);
+            if let Some(notification) = self.with(|state| state.notifications.pop_front()) {
+                return Some(notification);
             }
-            let mut ended = Ended::new();
+            let mut ended = EndedCommands::new();
             let goes_on = self.advance(&mut ended);
             self.announce(&ended);
             self.deliver(ended);
@@ -407,32 +407,32 @@ impl Clock {
         }
     }
 
-    /// Lets everything end that is in flight.
+    /// Lets all commands in flight end.
     fn drain(&self) {
         while self.drive(None) {}
     }
 
-    /// Gathers commands from now on: both halves of them happen at once, and they are timed together when the batch
-    /// ends. What is in flight ends first.
+    /// Begins a batch: both halves of its commands are executed at once, and they are timed together when it ends.
+    /// Commands in flight end first.
     pub fn batch(&self) {
         self.drain();
         self.with(|state| {
-            state.gathered.get_or_insert_default();
+            state.batched.get_or_insert_default();
         });
     }
 
-    /// Ends a batch: its commands as a host gives them that keeps `depth` of them on their way, spread over its queues.
-    /// Returns when each began and ended, in order of their ends.
-    pub fn end_batch(&self, depth: usize) -> Vec<JobDone> {
+    /// Ends a batch: times its commands as those of a host that keeps `depth` of them in flight, spread over its
+    /// queues. Returns their completions, in order.
+    pub fn end_batch(&self, depth: usize) -> Vec<SpaceJobDone> {
         self.with(|state| state.run(|state| state.end_batch(depth)))
     }
 
-    /// Lets the host do something else for a time.
+    /// Delays the host's next command by a time.
     pub fn think(&self, time: Ps) {
         self.with(|state| state.host += time);
     }
 
-    /// Lets everything end that is in flight, or goes on in the background.
+    /// Lets everything end that is in flight or in the background.
     pub fn settle(&self) {
         self.drain();
         self.with(|state| {
@@ -443,22 +443,22 @@ impl Clock {
         });
     }
 
-    /// When the host could give its next command.
+    /// Earliest time of the host's next command.
     pub fn now(&self) -> Ps {
         self.with(|state| state.host)
     }
 
-    /// How long opening took: reading the newest checkpoint and journal, or making them.
+    /// Time of opening: reading the newest checkpoint and journal, or making them.
     pub fn mount_time(&self) -> Ps {
         self.with(|state| state.mount)
     }
 
-    /// Looks at the machine.
+    /// Calls `f` with the machine.
     pub fn machine<T>(&self, f: impl FnOnce(&mut Machine) -> T) -> T {
         self.with(|state| f(&mut state.machine))
     }
 
-    /// What came out since opening. Commands other than reads and writes (flush, create, ...) are its "flush".
+    /// The report since opening, where commands other than reads and writes (flush, create, ...) count as "flush".
     /// `numbers` are the store's own ([`command::Stat`]).
     pub fn report(&self, numbers: &[(&'static str, u64)]) -> Report {
         self.with(|state| {
@@ -483,8 +483,12 @@ impl Clock {
     }
 }
 
-/// What the store's own flash management did, as a conventional one's is reported.
-fn management(numbers: &[(&'static str, u64)], d: &Description, programs: &crate::report::ByCause) -> ManagementReport {
+/// Counts of the store's own flash management, in the form of a conventional one's.
+fn management(
+    numbers: &[(&'static str, u64)],
+    d: &Description,
+    programs: &crate::report::CauseCounts,
+) -> ManagementReport {
     let of = |name: &str| numbers.iter().find(|n| n.0 == name).map_or(0, |n| n.1);
     let written = of("bytes_written") as f64 / f64::from(d.geometry.page_bytes);
     let pages = programs.host + programs.map + programs.gc + programs.wear;
@@ -505,7 +509,7 @@ fn management(numbers: &[(&'static str, u64)], d: &Description, programs: &crate
     }
 }
 
-impl State {
+impl ClockState {
     /// Lets modelled time pass, unless a panic has stopped the machine: time stands still from then on.
     fn run<T: Default>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
         if std::mem::replace(&mut self.running, true) {
@@ -516,106 +520,110 @@ impl State {
         done
     }
 
-    /// Takes a command in, at the host's time.
-    fn give(&mut self, held: Held) -> FlightId {
+    /// Adds a command, at the host's time.
+    fn submit(&mut self, held: FlightHalves) -> FlightId {
         let at = self.host.max(self.machine.now());
-        self.flights.give(held, at)
+        self.flights.submit(held, at)
     }
 
-    /// The first half of a command has happened, and asked for this.
+    /// Submits a command, whose first half recorded this trace, to the machine.
     fn begun(
         &mut self,
         id: FlightId,
         moves: Option<Moves>,
-        footprint: Footprint,
+        trace: FlashTrace,
         recorder: &Recorder,
-        ended: &mut Ended,
+        ended: &mut EndedCommands,
     ) {
         let kind = match moves {
-            Some(Moves::Out) => JobKind::Read,
-            Some(Moves::In) => JobKind::Write,
-            Some(Moves::Nothing) if footprint != Footprint::default() => JobKind::Other,
-            // Looking numbers or names up is no command of a device; nor is one that panicked.
+            Some(Moves::Out) => SpaceJobKind::Read,
+            Some(Moves::In) => SpaceJobKind::Write,
+            Some(Moves::Nothing) if trace != FlashTrace::default() => SpaceJobKind::Other,
+            // A lookup of numbers or names is no command of a device; nor is a command that panicked.
             Some(Moves::Nothing) | None => return self.end(id, recorder, ended),
         };
-        if let Some(gathered) = &mut self.gathered {
-            gathered.push((kind, footprint));
+        if let Some(batched) = &mut self.batched {
+            batched.push((kind, trace));
             return self.end(id, recorder, ended);
         }
-        let owned = matches!(self.flights.get(id).held, Held::Owned(_));
-        let queue = if owned { self.given % self.machine.description().host.queues } else { 0 };
-        self.given = self.given.wrapping_add(u32::from(owned));
+        let owned = matches!(self.flights.get(id).held, FlightHalves::Owned(_));
+        let queue = if owned { self.submitted % self.machine.description().host.queues } else { 0 };
+        self.submitted = self.submitted.wrapping_add(u32::from(owned));
         let at = self.host.max(self.machine.now());
-        let job = self.machine.submit_job(at, kind, queue, footprint);
-        self.jobs.insert(job, id);
+        let job = self.machine.submit_job(at, kind, queue, trace);
+        let other = self.jobs.insert(job, id);
+        assert_eq!(other, None, "{job:?} of the machine is one command's");
     }
 
-    /// Lets time pass until a command ends, or something happens that a program waits for. `false` if nothing is on its
-    /// way.
-    fn advance(&mut self, recorder: &Recorder, ended: &mut Ended) -> bool {
-        let Some(happening) = self.machine.next_happening() else { return false };
-        let command = match happening {
-            Happening::Done(done) => self.jobs.remove(&done.id).map(|id| (id, done)),
-            Happening::Arrived(..) | Happening::CoreFree(_) => None,
+    /// Lets time pass until a command ends, or until a happening that a program may wait for. `false` if nothing is in
+    /// flight.
+    fn advance(&mut self, recorder: &Recorder, ended: &mut EndedCommands) -> bool {
+        let Some(notification) = self.machine.next_notification() else { return false };
+        let command = match notification {
+            Notification::Done(done) => self.jobs.remove(&done.id).map(|id| (id, done)),
+            Notification::Arrived(..) | Notification::CoreFree(_) => None,
         };
         match command {
             Some((id, done)) => {
                 let submitted = self.flights.get(id).submitted;
-                self.took(&JobDone { submitted, ..done });
+                self.record(&SpaceJobDone { submitted, ..done });
                 self.end(id, recorder, ended);
             }
-            None => self.happened.push_back(happening),
+            None => self.notifications.push_back(notification),
         }
         true
     }
 
-    /// The second half of a command.
-    fn end(&mut self, id: FlightId, recorder: &Recorder, ended: &mut Ended) {
-        recorder.silently(|| self.flights.get(id).held.halves().complete());
-        if let Some(Held::Owned(halves)) = self.flights.remove(id).map(|flight| flight.held) {
+    /// Executes the second half of a command.
+    fn end(&mut self, id: FlightId, recorder: &Recorder, ended: &mut EndedCommands) {
+        assert_eq!(self.flights.get(id).admission, Admission::Begun, "command {id} ends");
+        recorder.unrecorded(|| self.flights.get(id).held.halves().complete());
+        if let Some(FlightHalves::Owned(halves)) = self.flights.remove(id).map(|flight| flight.held) {
             ended.push((id, halves));
         }
     }
 
-    /// Nothing in flight can go on, and this command is waited for: ends the one that keeps it.
-    fn refuse_stuck(&mut self, id: FlightId, ended: &mut Ended) {
+    /// Nothing in flight can go on, and this command is awaited: refuses the one that blocks it.
+    fn refuse_stuck(&mut self, id: FlightId, ended: &mut EndedCommands) {
         let stuck_one = self.flights.stuck_for(id);
         self.refuse(stuck_one, stuck(), ended);
     }
 
     /// Ends a command that has not begun by an error.
-    fn refuse(&mut self, id: FlightId, why: Error, ended: &mut Ended) {
+    fn refuse(&mut self, id: FlightId, why: Error, ended: &mut EndedCommands) {
         let mut flight = self.flights.remove(id).expect("a command in flight");
+        assert_ne!(flight.admission, Admission::Begun, "command {id} has begun and is refused: {why}");
         flight.held.halves().refuse(why);
-        if let Held::Owned(halves) = flight.held {
+        if let FlightHalves::Owned(halves) = flight.held {
             ended.push((id, halves));
         }
     }
 
-    fn took(&mut self, done: &JobDone) {
+    fn record(&mut self, done: &SpaceJobDone) {
+        assert!(done.done >= done.submitted, "{done:?} is done before it is submitted");
         self.host = self.host.max(done.done);
         let op = match done.kind {
-            JobKind::Read => RequestOp::Read,
-            JobKind::Write => RequestOp::Write,
-            JobKind::Other => RequestOp::Flush,
-            JobKind::Input | JobKind::Output => unreachable!("no command of a host"),
+            SpaceJobKind::Read => RequestOp::Read,
+            SpaceJobKind::Write => RequestOp::Write,
+            SpaceJobKind::Other => RequestOp::Flush,
+            SpaceJobKind::Input | SpaceJobKind::Output => unreachable!("no command of a host"),
         };
         self.latencies.record(op, done.bytes, done.submitted, done.done, !done.failed);
     }
 
-    fn end_batch(&mut self, depth: usize) -> Vec<JobDone> {
-        let mut waiting = self.gathered.take().unwrap_or_default().into_iter();
+    fn end_batch(&mut self, depth: usize) -> Vec<SpaceJobDone> {
+        let mut waiting = self.batched.take().unwrap_or_default().into_iter();
         let queues = self.machine.description().host.queues;
-        let (mut given, mut ended) = (0, Vec::new());
+        let (mut submitted, mut ended) = (0, Vec::new());
         let mut give = |machine: &mut Machine, at: Ps, n: usize| {
-            for (kind, footprint) in waiting.by_ref().take(n) {
-                machine.submit_job(at.max(machine.now()), kind, given % queues, footprint);
-                given += 1;
+            for (kind, trace) in waiting.by_ref().take(n) {
+                machine.submit_job(at.max(machine.now()), kind, submitted % queues, trace);
+                submitted += 1;
             }
         };
         give(&mut self.machine, self.host, depth.max(1));
         while let Some(done) = self.machine.next_job() {
-            self.took(&done);
+            self.record(&done);
             ended.push(done);
             give(&mut self.machine, done.done, 1);
         }

@@ -1,41 +1,41 @@
-//! Lost power under the modelled clock: what of the medium was in the flash at that moment.
+//! Lost power under the modelled clock: the contents of the flash at that moment.
 //!
 //! The engine is ahead of the modelled clock by the command that it executes: its writes are on the medium before their
 //! programs have ended. A [`WriteLog`] keeps every write; with the programs that had ended when the power failed it
-//! tells which bytes a real device would still have: a page (and the record beside it) if its program had ended; a
+//! gives the bytes that a real device would still have: a page (and the record beside it) if its program had ended; a
 //! superblock, which the controller writes behind a barrier, if every program before it had; lengths and segment
-//! headers, which are the controller's own, if they were written at all. A page whose program was under way keeps what
-//! it had.
+//! headers, which are the controller's own, if they were written at all. A page whose program was in flight keeps its
+//! old content.
 
 use std::collections::BTreeMap;
 
 use nandarray::{Media, Result, SparseMedia};
 
-use crate::flash::Place;
+use crate::flash::PageAddress;
 
 /// A write of the engine.
 #[derive(Clone, Debug)]
-pub(super) enum Written {
-    /// The medium was given a length.
+pub(super) enum LoggedWrite {
+    /// A new length of the medium.
     Length(u64),
-    /// A superblock, or something else in the head.
+    /// A write to the head: a superblock, for example.
     Head(u64, Vec<u8>),
-    /// The controller's own: a segment's header and empty records.
+    /// A write to the controller's own memory: a segment's header and empty records.
     Own(u64, Vec<u8>),
-    /// Pages from an offset on, the first from byte `within` of it; the place of each.
-    Pages { offset: u64, within: usize, bytes: Vec<u8>, places: Vec<Place> },
-    /// Records of pages, each with the place of its page; bytes of one record.
-    Records(u64, Vec<u8>, Vec<Place>),
+    /// A write to pages from an offset on, which begins at byte `within` of the first; with the address of each page.
+    Pages { offset: u64, within: usize, bytes: Vec<u8>, places: Vec<PageAddress> },
+    /// A write of out-of-band records, with the address of each one's page.
+    Records(u64, Vec<u8>, Vec<PageAddress>),
 }
 
-/// Every write since a medium was made.
+/// A log of every write since a medium was made.
 #[derive(Debug, Default)]
 pub struct WriteLog {
-    pub(super) writes: Vec<Written>,
+    pub(super) writes: Vec<LoggedWrite>,
 }
 
 impl WriteLog {
-    /// How many writes there were.
+    /// Number of writes.
     pub fn len(&self) -> usize {
         self.writes.len()
     }
@@ -49,22 +49,23 @@ impl WriteLog {
         &self,
         before: usize,
         writes: usize,
-        ended: &BTreeMap<Place, u32>,
+        ended: &BTreeMap<PageAddress, u32>,
         page_bytes: usize,
     ) -> Result<SparseMedia> {
+        assert!(before <= writes && writes <= self.len(), "{before}, {writes} of {} writes", self.len());
         let medium = SparseMedia::default();
-        let mut issued: BTreeMap<Place, u32> = BTreeMap::new();
+        let mut issued: BTreeMap<PageAddress, u32> = BTreeMap::new();
         let mut all_ended = true;
         for (n, write) in self.writes[..writes].iter().enumerate() {
             match write {
-                Written::Pages { offset, bytes, .. } | Written::Records(offset, bytes, _) if n < before => {
+                LoggedWrite::Pages { offset, bytes, .. } | LoggedWrite::Records(offset, bytes, _) if n < before => {
                     medium.write_at(*offset, bytes)?;
                 }
-                Written::Length(bytes) => medium.set_len(*bytes)?,
-                Written::Own(offset, bytes) => medium.write_at(*offset, bytes)?,
-                Written::Head(offset, bytes) if all_ended => medium.write_at(*offset, bytes)?,
-                Written::Head(..) => {}
-                Written::Pages { offset, within, bytes, places } => {
+                LoggedWrite::Length(bytes) => medium.set_len(*bytes)?,
+                LoggedWrite::Own(offset, bytes) => medium.write_at(*offset, bytes)?,
+                LoggedWrite::Head(offset, bytes) if all_ended => medium.write_at(*offset, bytes)?,
+                LoggedWrite::Head(..) => {}
+                LoggedWrite::Pages { offset, within, bytes, places } => {
                     let mut from = 0;
                     for (i, place) in places.iter().enumerate() {
                         let end = ((i + 1) * page_bytes - within).min(bytes.len());
@@ -78,7 +79,7 @@ impl WriteLog {
                         from = end;
                     }
                 }
-                Written::Records(offset, bytes, places) => {
+                LoggedWrite::Records(offset, bytes, places) => {
                     let each = bytes.len() / places.len();
                     for (i, place) in places.iter().enumerate() {
                         let count = issued.get(place).copied().unwrap_or(0);

@@ -1,12 +1,12 @@
-//! Timelines: writes what was busy when as a trace that Perfetto opens (ui.perfetto.dev, `.pftrace`).
+//! Timelines: writes busy spans as a trace that Perfetto opens (ui.perfetto.dev, `.pftrace`).
 //!
 //! A run's device is a process; under it are tracks for host, link, controller, and for every channel its bus and its
-//! dies. A track is made when it is first busy. Things that overlap on one track (requests, pipelined stages) lie in as
-//! many lanes as they need, which Perfetto draws as one. Perfetto counts nanoseconds: times are rounded down to them,
-//! so what follows something in picoseconds does so there.
+//! dies. A track is made when it is first busy. Spans that overlap on one track (requests, pipelined stages) lie in
+//! several lanes, which Perfetto draws as one track. Perfetto counts nanoseconds: times are rounded down, which keeps
+//! their order.
 //!
-//! The file is written as the run goes; in memory are the lanes alone. `proto` has the messages, of which only those
-//! fields exist here that are written.
+//! The file is written during the run; only the lanes are in memory. `proto` has the messages, with only those fields
+//! that are written.
 
 pub mod proto;
 
@@ -18,29 +18,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prost::Message;
 
 use crate::describe::FlashGeometry;
-use crate::flash::Cause;
-use crate::spans::{Span, Spans, Track};
+use crate::flash::OpCause;
+use crate::spans::{DeviceSpan, DeviceSpanSink, Track};
 use nandarray_sim::Ps;
 use proto::{
     DebugAnnotation, EventCategory, EventName, InternedData, ProcessDescriptor, SliceType, TracePacket,
     TrackDescriptor, TrackEvent,
 };
 
-/// Lanes of one track; what overlaps more than this is left out and counted.
+/// The most lanes of one track; spans beyond are left out and counted.
 const LANES_MAX: usize = 4096;
-/// Of the process, and above which tracks are numbered.
+/// The uuid of the process; those of tracks follow.
 const ROOT: u64 = 1;
-/// The one sequence of packets.
+/// The id of the only sequence of packets.
 const SEQUENCE: u32 = 1;
 
-/// What to put into a timeline.
+/// Limits of a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimelineOptions {
-    /// At most so many spans; about 50 bytes each.
+    /// The most spans that are written; about 50 bytes each.
     pub spans_max: u64,
-    /// Nothing that ends before.
+    /// Spans that end before this time are left out.
     pub from: Ps,
-    /// Nothing that begins at or after.
+    /// Spans that begin at or after this time are left out.
     pub until: Ps,
 }
 
@@ -51,19 +51,19 @@ impl Default for TimelineOptions {
     }
 }
 
-/// What came of a timeline.
+/// Counts of a finished timeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimelineEnd {
     /// Spans written.
     pub written: u64,
-    /// Spans left out: too many, or too many at once.
+    /// Spans left out: beyond `spans_max`, or too many at once on a track.
     pub left_out: u64,
     /// Bytes of the file.
     pub bytes: u64,
 }
 
 /// A timeline that is being written.
-pub struct Timeline(Arc<Mutex<Writer>>);
+pub struct Timeline(Arc<Mutex<TimelineWriter>>);
 
 impl std::fmt::Debug for Timeline {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Timeline {
 }
 
 impl Timeline {
-    /// Makes a file, over one that is there, for a device called `name`.
+    /// Creates a file, or replaces it, for a device of this name.
     ///
     /// # Errors
     /// If the file cannot be made or written.
@@ -81,7 +81,7 @@ impl Timeline {
         Self::new(Box::new(BufWriter::with_capacity(1 << 20, file)), name, geometry, options)
     }
 
-    /// Writes to anything.
+    /// Writes a timeline to any writer.
     ///
     /// # Errors
     /// If it cannot be written to.
@@ -91,7 +91,7 @@ impl Timeline {
         geometry: &FlashGeometry,
         options: TimelineOptions,
     ) -> io::Result<Self> {
-        let mut writer = Writer {
+        let mut writer = TimelineWriter {
             out,
             error: None,
             packet: Vec::new(),
@@ -107,7 +107,7 @@ impl Timeline {
         };
         let process = ProcessDescriptor { pid: Some(1), process_name: Some(name.to_owned()) };
         writer.write(&TracePacket {
-            // Names are numbered from here on.
+            // Names are numbered from this packet on.
             sequence_flags: Some(proto::INCREMENTAL_STATE_CLEARED),
             trusted_packet_sequence_id: Some(SEQUENCE),
             first_packet_on_sequence: Some(true),
@@ -129,12 +129,12 @@ impl Timeline {
         }
     }
 
-    /// Takes spans for it; any number of takers may be out.
-    pub fn spans(&self) -> Box<dyn Spans> {
-        Box::new(Taker(self.0.clone()))
+    /// A sink of spans for this timeline; there may be several.
+    pub fn spans(&self) -> Box<dyn DeviceSpanSink> {
+        Box::new(TimelineSpans(self.0.clone()))
     }
 
-    /// Writes what is buffered. Spans that come later are left out.
+    /// Writes all buffered bytes. Later spans are left out.
     ///
     /// # Errors
     /// The first that occurred while writing; the file then ends there.
@@ -149,17 +149,17 @@ impl Timeline {
     }
 }
 
-struct Taker(Arc<Mutex<Writer>>);
+struct TimelineSpans(Arc<Mutex<TimelineWriter>>);
 
-impl nandarray_sim::Spans<Span> for Taker {
-    fn span(&mut self, span: Span) {
+impl nandarray_sim::SpanSink<DeviceSpan> for TimelineSpans {
+    fn span(&mut self, span: DeviceSpan) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).span(span);
     }
 }
 
-/// Tracks are drawn in groups, in this order.
+/// A group of tracks; groups are drawn in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Group {
+enum TrackGroup {
     Requests,
     Host,
     Link,
@@ -167,15 +167,15 @@ enum Group {
     Channel(u32),
 }
 
-/// A track's lanes: until when each is taken.
-struct Lanes {
+/// A track with its lanes: the uuid of each, and the time until which it is taken.
+struct TrackLanes {
     name: String,
     parent: u64,
     rank: i32,
     lanes: Vec<(u64, Ps)>,
 }
 
-struct Writer {
+struct TimelineWriter {
     out: Box<dyn Write + Send>,
     error: Option<io::Error>,
     packet: Vec<u8>,
@@ -183,15 +183,15 @@ struct Writer {
     options: TimelineOptions,
     dies_per_channel: u32,
     dies_per_chip: u32,
-    groups: BTreeMap<Group, u64>,
-    tracks: BTreeMap<Track, Lanes>,
+    groups: BTreeMap<TrackGroup, u64>,
+    tracks: BTreeMap<Track, TrackLanes>,
     uuids: u64,
     names: Vec<&'static str>,
-    /// Which causes were named, a bit each.
+    /// A bit for each cause whose name was written.
     causes: u8,
 }
 
-impl Writer {
+impl TimelineWriter {
     /// Appends a packet: field 1 of the file's message, with its length.
     fn write(&mut self, packet: &TracePacket) {
         if self.error.is_some() {
@@ -206,7 +206,7 @@ impl Writer {
         }
     }
 
-    fn span(&mut self, span: Span) {
+    fn span(&mut self, span: DeviceSpan) {
         if span.end < self.options.from || span.start >= self.options.until {
             return;
         }
@@ -244,8 +244,8 @@ impl Writer {
         self.write(&packet(span.end, end));
     }
 
-    /// Numbers of the span's name and cause, and what must be said about them the first time.
-    fn names(&mut self, span: &Span) -> (u64, u64, Option<InternedData>) {
+    /// The numbers of a span's name and cause, and the message that names them on first use.
+    fn names(&mut self, span: &DeviceSpan) -> (u64, u64, Option<InternedData>) {
         let mut interned = InternedData::default();
         let known = self.names.iter().position(|&name| name == span.what);
         let name = known.unwrap_or_else(|| {
@@ -269,12 +269,12 @@ impl Writer {
         self.uuids
     }
 
-    /// The lane that a span goes to, made if there is none free.
-    fn lane(&mut self, span: &Span) -> Option<u64> {
+    /// The lane of a span: a free one of its track, or a new one; `None` if there are too many.
+    fn lane(&mut self, span: &DeviceSpan) -> Option<u64> {
         if !self.tracks.contains_key(&span.track) {
             let (group, rank, name) = self.place(span.track);
             let parent = self.group(group);
-            self.tracks.insert(span.track, Lanes { name, parent, rank, lanes: Vec::new() });
+            self.tracks.insert(span.track, TrackLanes { name, parent, rank, lanes: Vec::new() });
         }
         let lanes = self.tracks.get_mut(&span.track).expect("it was made");
         if let Some(lane) = lanes.lanes.iter_mut().find(|lane| lane.1 <= span.start) {
@@ -306,17 +306,17 @@ impl Writer {
         });
     }
 
-    fn group(&mut self, group: Group) -> u64 {
+    fn group(&mut self, group: TrackGroup) -> u64 {
         if let Some(&uuid) = self.groups.get(&group) {
             return uuid;
         }
         let uuid = self.uuid();
         let (rank, name) = match group {
-            Group::Requests => (0, "requests".to_owned()),
-            Group::Host => (1, "host".to_owned()),
-            Group::Link => (2, "link".to_owned()),
-            Group::Controller => (3, "controller".to_owned()),
-            Group::Channel(n) => (4 + n as i32, format!("channel {n}")),
+            TrackGroup::Requests => (0, "requests".to_owned()),
+            TrackGroup::Host => (1, "host".to_owned()),
+            TrackGroup::Link => (2, "link".to_owned()),
+            TrackGroup::Controller => (3, "controller".to_owned()),
+            TrackGroup::Channel(n) => (4 + n as i32, format!("channel {n}")),
         };
         self.groups.insert(group, uuid);
         self.describe(TrackDescriptor {
@@ -330,37 +330,37 @@ impl Writer {
         uuid
     }
 
-    /// Where a track belongs, its place there, and what it is called.
-    fn place(&self, track: Track) -> (Group, i32, String) {
+    /// A track's group, its rank within the group, and its name.
+    fn place(&self, track: Track) -> (TrackGroup, i32, String) {
         match track {
-            Track::Request(n) => (Group::Requests, n as i32, format!("queue {n}")),
-            Track::HostCore(n) => (Group::Host, n as i32, format!("host core {n}")),
-            Track::LinkDown => (Group::Link, 0, "to the device".into()),
-            Track::LinkUp => (Group::Link, 1, "to the host".into()),
-            Track::Core(n) => (Group::Controller, n as i32, format!("core {n}")),
+            Track::Request(n) => (TrackGroup::Requests, n as i32, format!("queue {n}")),
+            Track::HostCore(n) => (TrackGroup::Host, n as i32, format!("host core {n}")),
+            Track::LinkDown => (TrackGroup::Link, 0, "to the device".into()),
+            Track::LinkUp => (TrackGroup::Link, 1, "to the host".into()),
+            Track::Core(n) => (TrackGroup::Controller, n as i32, format!("core {n}")),
             Track::Stage(n) => {
                 let stage = ["command handler", "translator", "allocator", "assembler", "channel handlers"];
                 let name = stage.get(n as usize).map_or_else(|| format!("stage {n}"), |&name| name.to_owned());
-                (Group::Controller, 1_000 + n as i32, name)
+                (TrackGroup::Controller, 1_000 + n as i32, name)
             }
-            Track::Dram => (Group::Controller, 2_000, "DRAM".into()),
-            Track::Channel(n) => (Group::Channel(n), 0, "bus".into()),
+            Track::Dram => (TrackGroup::Controller, 2_000, "DRAM".into()),
+            Track::Channel(n) => (TrackGroup::Channel(n), 0, "bus".into()),
             Track::Die(n) => {
                 let within = n % self.dies_per_channel;
                 let (way, die) = (within / self.dies_per_chip, within % self.dies_per_chip);
-                (Group::Channel(n / self.dies_per_channel), 1 + within as i32, format!("way {way} die {die}"))
+                (TrackGroup::Channel(n / self.dies_per_channel), 1 + within as i32, format!("way {way} die {die}"))
             }
         }
     }
 }
 
-/// A cause, in a word.
-fn cause_name(cause: Cause) -> &'static str {
+/// The name of a cause.
+fn cause_name(cause: OpCause) -> &'static str {
     match cause {
-        Cause::Host => "host",
-        Cause::Map => "map",
-        Cause::Gc => "gc",
-        Cause::Wear => "wear",
+        OpCause::Host => "host",
+        OpCause::Map => "map",
+        OpCause::Gc => "gc",
+        OpCause::Wear => "wear",
     }
 }
 

@@ -1,16 +1,29 @@
-//! What blkparse prints by default from a blktrace (blkparse(1), "DEFAULT OUTPUT"):
-//! `major,minor cpu sequence seconds.nanoseconds pid action RWBS sector + sectors [process]`.
+//! The default output of blkparse for a blktrace (blkparse(1), "DEFAULT OUTPUT"): `major,minor cpu sequence
+//! seconds.nanoseconds pid action RWBS sector + sectors [process]`.
 //!
-//! One action is taken for the request (`BlktraceEvent`), the others are passed over; a merged, split or remapped
-//! request would else count twice. Sectors have 512 bytes. A request that asks to flush first (RWBS begins with F) is a
+//! One action stands for the request (`BlktraceEvent`), the others are ignored; otherwise a merged, split or remapped
+//! request would count twice. Sectors have 512 bytes. A request that asks to flush first (RWBS begins with F) is a
 //! flush and then the request. The CPU is the stream, as Linux has a queue for each. The summary behind the events ends
 //! the trace.
 
 use std::collections::VecDeque;
 
-use super::trace::{BlktraceEvent, Expected, Go, Record, When, number};
+use serde::{Deserialize, Serialize};
+
+use super::record::{AfterLine, Expected, LineParser, RecordTime, TraceRecord, number};
 use super::{RequestOp, SECTOR_BYTES};
 use nandarray_sim::Ps;
+
+/// The events of a blktrace that count as requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BlktraceEvent {
+    /// Q: as submitted by the file system or the program, before merging; fio replays the same.
+    #[default]
+    Queued,
+    /// D: as issued to the driver, merged, at the pace of the traced device.
+    Issued,
+}
 
 #[derive(Debug)]
 pub(super) struct Blktrace {
@@ -26,12 +39,14 @@ impl Blktrace {
         };
         Self { action, first: None }
     }
+}
 
-    pub(super) fn line(&mut self, text: &str, out: &mut VecDeque<Record>) -> Result<Go, Expected> {
+impl LineParser for Blktrace {
+    fn line(&mut self, text: &str, out: &mut VecDeque<TraceRecord>) -> Result<AfterLine, Expected> {
         let mut fields = text.split_ascii_whitespace();
         let device = fields.next().unwrap_or("");
         if device.starts_with("CPU") || device == "Total" {
-            return Ok(Go::Done);
+            return Ok(AfterLine::End);
         }
         let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
         if !device.split_once(',').is_some_and(|(major, minor)| digits(major) && digits(minor)) {
@@ -43,21 +58,21 @@ impl Blktrace {
         number(fields.next(), "a process id")?;
         let action = fields.next().ok_or("an action")?;
         if action != self.action {
-            return Ok(Go::On);
+            return Ok(AfterLine::More);
         }
         let rwbs = fields.next().ok_or("an RWBS field")?;
         let mut flags = rwbs.bytes().peekable();
-        // A leading F asks for a flush before the request; alone, or before another F or N, it is all there is.
+        // A leading F means a flush before the request; alone, or before another F or N, there is only the flush.
         let flushes = flags.next_if_eq(&b'F').is_some();
         let op = match flags.next() {
             Some(b'R') => Some(RequestOp::Read),
             Some(b'W') => Some(RequestOp::Write),
             Some(b'D') => Some(RequestOp::Trim),
-            // Erasing securely, resets and other commands move no data.
+            // Secure erases, resets and other commands move no data.
             Some(b'F' | b'N' | b'E' | b'Z' | b'S' | b'M' | b'A') | None => None,
             Some(_) => return Err("an RWBS field like R, WS, D or FWS".into()),
         };
-        // Commands of another kind (N) show other things here, and requests without data only the process.
+        // Commands of another kind (N) have other fields here, and requests without data only the process.
         let (mut sector, mut sectors) = (0, 0);
         if op.is_some() {
             let field = fields.next();
@@ -70,8 +85,8 @@ impl Blktrace {
             }
         }
         let stream = u32::try_from(cpu).map_err(|_| "a CPU below 4,294,967,296")?;
-        let when = When::At(time.since(*self.first.get_or_insert(time)));
-        let record = |op, offset_bytes, bytes| Record { when, op, stream, file: 0, offset_bytes, bytes };
+        let when = RecordTime::At(time.since(*self.first.get_or_insert(time)));
+        let record = |op, offset_bytes, bytes| TraceRecord { when, op, stream, file: 0, offset_bytes, bytes };
         if flushes {
             out.push_back(record(RequestOp::Flush, 0, 0));
         }
@@ -79,11 +94,11 @@ impl Blktrace {
             let bytes = |n: u64| n.checked_mul(SECTOR_BYTES).ok_or("a sector below 2^55");
             out.push_back(record(op, bytes(sector)?, bytes(sectors)?));
         }
-        Ok(Go::On)
+        Ok(AfterLine::More)
     }
 }
 
-/// `12.003456789`, at most nine digits behind the point.
+/// Parses `12.003456789`, at most nine digits behind the point.
 fn seconds(field: Option<&str>) -> Result<Ps, Expected> {
     let expected = "a time as seconds.nanoseconds, within 115 days";
     let parse = || {

@@ -1,21 +1,22 @@
-//! Boxes of an array that lies row by row on a conventional device: what a program without spaces has to ask for.
+//! Requests for boxes of an array that is stored row by row on a conventional device: those of a program without
+//! spaces.
 //!
-//! An array of elements begins at a byte of the device, its last dimension lying together (turn shape and boxes around
-//! for one stored column by column). A box of it is as many contiguous runs as its outer coordinates; trailing
-//! dimensions that it takes whole join into longer runs. Each run is one request, or several of at most
-//! `request_bytes_max`; requests are rounded out to sectors. Boxes follow one another without a pause, always `depth`
-//! requests on their way, from one queue pair: one thread.
+//! An array of elements begins at a byte of the device, its last dimension contiguous (reverse shape and boxes for one
+//! stored column by column). A box of it has a contiguous run for each of its outer coordinates; trailing dimensions
+//! that it takes whole join into longer runs. Each run is one request, or several of at most `request_bytes_max`;
+//! requests are rounded out to sectors. Boxes follow one another without a pause, always with `depth` requests in
+//! flight, from one queue pair: one thread.
 
 use serde::{Deserialize, Serialize};
 
 use super::synthetic::SECTOR_BYTES;
-use super::{Request, RequestOp, Source, WorkloadError};
+use super::{IoRequest, RequestOp, RequestSource, WorkloadError};
 use nandarray_sim::Ps;
 
 /// A box of an array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Part {
+pub struct ArrayBox {
     /// First element along each dimension.
     pub start: Vec<u64>,
     /// Elements along each dimension, at least 1.
@@ -29,18 +30,18 @@ pub struct Boxes {
     /// Whether they are written.
     #[serde(default)]
     pub write: bool,
-    /// Elements along each dimension, the last of which lies together.
+    /// Elements along each dimension, of which the last is contiguous.
     pub shape: Vec<u64>,
     /// Bytes of an element.
     pub item_bytes: u64,
     /// Byte of the device at which the array begins.
     #[serde(default)]
     pub offset_bytes: u64,
-    /// Which, in order.
-    pub boxes: Vec<Part>,
+    /// The boxes, in order.
+    pub boxes: Vec<ArrayBox>,
     /// The most bytes of a request, a multiple of a sector.
     pub request_bytes_max: u64,
-    /// Requests on their way at all times.
+    /// Requests in flight at all times.
     pub depth: u32,
 }
 
@@ -49,20 +50,20 @@ pub struct Boxes {
 struct Runs {
     /// First byte of the first run.
     from: u64,
-    /// (steps left over, steps, bytes between steps) of the dimensions around a run, slowest first.
+    /// (present step, steps, bytes between steps) of the dimensions around a run, slowest first.
     outer: Vec<(u64, u64, u64)>,
     bytes: u64,
     over: bool,
 }
 
 impl Runs {
-    fn new(all: &Boxes, part: &Part) -> Self {
+    fn new(all: &Boxes, part: &ArrayBox) -> Self {
         let n = all.shape.len();
         let mut strides = vec![all.item_bytes; n];
         for i in (0..n - 1).rev() {
             strides[i] = strides[i + 1] * all.shape[i + 1];
         }
-        // The run: the last dimension, and those before it while all behind them are taken whole.
+        // A run has the last dimension, and those before it while all behind them are taken whole.
         let mut first = n - 1;
         while first > 0 && part.count[first] == all.shape[first] {
             first -= 1;
@@ -92,15 +93,15 @@ impl Runs {
     }
 }
 
-/// Gives the requests of boxes.
+/// The source of the requests of boxes.
 #[derive(Clone, Debug)]
 pub struct BoxRequests {
     settings: Boxes,
     next_box: usize,
     runs: Option<Runs>,
-    /// What is left of the run that is being asked for: (first byte, end).
+    /// The rest of the present run: (first byte, end).
     left: (u64, u64),
-    given: u64,
+    requested_bytes: u64,
     total: u64,
 }
 
@@ -109,10 +110,10 @@ fn wrong<T>(text: String) -> Result<T, WorkloadError> {
 }
 
 impl BoxRequests {
-    /// For a device of so many bytes.
+    /// The requests of boxes on a device of `device_bytes`.
     ///
     /// # Errors
-    /// If the array does not fit the device, a box not the array, or a setting is out of range.
+    /// If the array exceeds the device, a box exceeds the array, or a setting is out of range.
     pub fn new(settings: Boxes, device_bytes: u64) -> Result<Self, WorkloadError> {
         let s = &settings;
         let bytes = s.shape.iter().try_fold(s.item_bytes, |v, &d| v.checked_mul(d)).unwrap_or(u64::MAX);
@@ -140,12 +141,12 @@ impl BoxRequests {
             }
         }
         let total = s.boxes.iter().map(|p| p.count.iter().product::<u64>() * s.item_bytes).sum();
-        Ok(Self { settings, next_box: 0, runs: None, left: (0, 0), given: 0, total })
+        Ok(Self { settings, next_box: 0, runs: None, left: (0, 0), requested_bytes: 0, total })
     }
 }
 
-impl Source for BoxRequests {
-    fn next(&mut self, _now: Ps) -> Result<Option<Request>, WorkloadError> {
+impl RequestSource for BoxRequests {
+    fn next(&mut self, _now: Ps) -> Result<Option<IoRequest>, WorkloadError> {
         while self.left.0 >= self.left.1 {
             match self.runs.as_mut().and_then(|runs| Some((runs.next()?, runs.bytes))) {
                 Some((at, bytes)) => {
@@ -161,9 +162,9 @@ impl Source for BoxRequests {
         let (from, end) = self.left;
         let bytes = (end - from).min(self.settings.request_bytes_max);
         self.left.0 += bytes;
-        self.given += bytes;
+        self.requested_bytes += bytes;
         let op = if self.settings.write { RequestOp::Write } else { RequestOp::Read };
-        Ok(Some(Request { at: None, op, stream: 0, offset_bytes: from, bytes }))
+        Ok(Some(IoRequest { at: None, op, stream: 0, offset_bytes: from, bytes }))
     }
 
     fn depth(&self) -> Option<u32> {
@@ -171,7 +172,7 @@ impl Source for BoxRequests {
     }
 
     fn progress(&self, _now: Ps) -> Option<f64> {
-        Some((self.given as f64 / self.total.max(1) as f64).min(1.0))
+        Some((self.requested_bytes as f64 / self.total.max(1) as f64).min(1.0))
     }
 }
 
@@ -186,7 +187,7 @@ mod tests {
             shape: shape.to_vec(),
             item_bytes: 8,
             offset_bytes: 0,
-            boxes: vec![Part { start: start.to_vec(), count: count.to_vec() }],
+            boxes: vec![ArrayBox { start: start.to_vec(), count: count.to_vec() }],
             request_bytes_max: 1 << 21,
             depth: 2,
         }

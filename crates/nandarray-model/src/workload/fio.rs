@@ -1,16 +1,16 @@
 //! fio iologs, versions 2 and 3 (fio's HOWTO, "Trace file format").
 //!
 //! After `fio version 2 iolog`: `file action`, or `file action offset length`. Version 3 puts a time in microseconds in
-//! front. Version 2 has no times, only pauses (`wait`, in microseconds, each counted from the one before), and fio
-//! replays it in a closed loop; so do we. Each file has offsets of its own and is a stream of its own.
+//! front. Version 2 has no times, only pauses (`wait`, in microseconds, each counted from the one before), and is
+//! replayed in a closed loop, as by fio. Each file has offsets of its own and is a stream of its own.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::RequestOp;
-use super::trace::{Expected, Go, Record, When, number};
+use super::record::{AfterLine, Expected, LineParser, RecordTime, TraceRecord, number};
 use nandarray_sim::Ps;
 
-/// Most files of one trace; a file's name is kept.
+/// The most files of one trace; each file's name is kept in memory.
 const FILES_MAX: usize = 65_536;
 
 #[derive(Debug, Default)]
@@ -21,8 +21,8 @@ pub(super) struct Fio {
     pause: Ps,
 }
 
-impl Fio {
-    pub(super) fn line(&mut self, text: &str, out: &mut VecDeque<Record>) -> Result<Go, Expected> {
+impl LineParser for Fio {
+    fn line(&mut self, text: &str, out: &mut VecDeque<TraceRecord>) -> Result<AfterLine, Expected> {
         let mut fields = text.split_ascii_whitespace();
         if self.version == 0 {
             self.version = match text {
@@ -30,26 +30,26 @@ impl Fio {
                 "fio version 3 iolog" => 3,
                 _ => return Err("\"fio version 2 iolog\" or \"fio version 3 iolog\"".into()),
             };
-            return Ok(Go::On);
+            return Ok(AfterLine::More);
         }
-        let mut when = When::After(self.pause);
+        let mut when = RecordTime::After(self.pause);
         if self.version == 3 {
             let us = number(fields.next(), "a time in microseconds")?;
-            when = When::At(Ps(us.saturating_mul(1_000_000)));
+            when = RecordTime::At(Ps(us.saturating_mul(1_000_000)));
         }
         let file = fields.next().ok_or("a file name")?;
         let action = fields.next().ok_or("an action")?;
         let op = match action {
-            "add" | "open" | "close" | "unlink" => return no_more(fields.next()).map(|()| Go::On),
+            "add" | "open" | "close" | "unlink" => return no_more(fields.next()).map(|()| AfterLine::More),
             "read" => RequestOp::Read,
             "write" => RequestOp::Write,
             "trim" => RequestOp::Trim,
             "sync" | "datasync" | "sync_file_range" | "syncfs" => RequestOp::Flush,
             "wait" if self.version == 2 => {
                 let us = number(fields.next(), "microseconds to wait")?;
-                // A length follows, which means nothing.
+                // A length follows, which has no meaning.
                 self.pause = Ps(self.pause.0.saturating_add(us.saturating_mul(1_000_000)));
-                return Ok(Go::On);
+                return Ok(AfterLine::More);
             }
             _ => {
                 return Err(format!(
@@ -69,10 +69,13 @@ impl Fio {
         }
         let file = self.file(file)?;
         self.pause = Ps::ZERO;
-        out.push_back(Record { when, op, stream: file, file, offset_bytes, bytes });
-        Ok(Go::On)
+        out.push_back(TraceRecord { when, op, stream: file, file, offset_bytes, bytes });
+        Ok(AfterLine::More)
     }
+}
 
+impl Fio {
+    /// The number of a file, given on its first use.
     fn file(&mut self, name: &str) -> Result<u32, Expected> {
         if let Some(&file) = self.files.get(name) {
             return Ok(file);

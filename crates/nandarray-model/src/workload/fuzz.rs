@@ -2,14 +2,15 @@
 
 use std::io::Cursor;
 
-use super::trace::{BlktraceEvent, Trace, TraceSettings};
-use super::{RequestOp, SECTOR_BYTES, Source, WorkloadError};
+use super::blktrace::BlktraceEvent;
+use super::trace::{Trace, TraceSettings};
+use super::{RequestOp, RequestSource, SECTOR_BYTES, WorkloadError};
 use nandarray_sim::Ps;
 
 /// Reads any bytes as a trace of any format, for devices of several sizes.
 ///
 /// # Panics
-/// If what comes out is not what a device may be asked.
+/// If a request is not one that a device accepts.
 pub fn trace(bytes: &[u8]) {
     for (device_bytes, blktrace_event) in [(SECTOR_BYTES, BlktraceEvent::Queued), (1 << 40, BlktraceEvent::Issued)] {
         let settings = TraceSettings { blktrace_event, ..TraceSettings::default() };

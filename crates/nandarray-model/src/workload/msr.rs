@@ -1,13 +1,13 @@
 //! CSV as of the MSR Cambridge traces (Narayanan et al., "Write Off-Loading", FAST 2008; the format is in their
 //! README): `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`.
 //!
-//! Times are Windows file times, units of 100 ns; the first is the beginning. Offset and size are bytes; the response
-//! time of the disk of then is not used and may be missing. The disk is the stream. A heading line is passed over.
+//! Times are Windows file times, units of 100 ns; the first is the beginning. Offset and size are bytes; the recorded
+//! response time is not used and may be missing. The disk is the stream. A heading line is ignored.
 
 use std::collections::VecDeque;
 
 use super::RequestOp;
-use super::trace::{Expected, Go, Record, When, number};
+use super::record::{AfterLine, Expected, LineParser, RecordTime, TraceRecord, number};
 use nandarray_sim::Ps;
 
 #[derive(Debug, Default)]
@@ -16,13 +16,13 @@ pub(super) struct Msr {
     lines: u64,
 }
 
-impl Msr {
-    pub(super) fn line(&mut self, text: &str, out: &mut VecDeque<Record>) -> Result<Go, Expected> {
+impl LineParser for Msr {
+    fn line(&mut self, text: &str, out: &mut VecDeque<TraceRecord>) -> Result<AfterLine, Expected> {
         self.lines += 1;
         let mut fields = text.split(',').map(str::trim);
         let time = fields.next();
         if self.lines == 1 && time.is_some_and(|t| t.eq_ignore_ascii_case("timestamp")) {
-            return Ok(Go::On);
+            return Ok(AfterLine::More);
         }
         let time = number(time, "a Windows file time")?;
         fields.next().ok_or("a host name")?;
@@ -44,9 +44,9 @@ impl Msr {
             return Err("at most 7 fields".into());
         }
         let ticks = time.saturating_sub(*self.first.get_or_insert(time));
-        let when = When::At(Ps(ticks.saturating_mul(100_000)));
+        let when = RecordTime::At(Ps(ticks.saturating_mul(100_000)));
         let stream = u32::try_from(disk).map_err(|_| "a disk number below 4,294,967,296")?;
-        out.push_back(Record { when, op, stream, file: 0, offset_bytes, bytes });
-        Ok(Go::On)
+        out.push_back(TraceRecord { when, op, stream, file: 0, offset_bytes, bytes });
+        Ok(AfterLine::More)
     }
 }

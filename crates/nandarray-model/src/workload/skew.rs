@@ -1,19 +1,18 @@
-//! Which places are asked for how often: uniform, Zipf, hot and cold.
+//! Skew of random places: uniform, Zipf, hot and cold.
 //!
-//! A skew first draws a rank (0 is the hottest) and then says which place has it, by a fixed mixing of the numbers, so
-//! that hot places lie all over the working set and not at its beginning. Nothing is kept per place: a working set may
-//! be any size. Logarithms and powers come from `libm`, not from the machine, so that a seed gives the same places
-//! everywhere.
+//! A skew first draws a rank (0 is the hottest) and then maps it to a place by a fixed permutation, so that hot places
+//! lie all over the working set and not at its beginning. Nothing is kept per place: a working set may be any size.
+//! Logarithms and powers come from `libm`, not from the machine, so that a seed gives the same places everywhere.
 
 use serde::{Deserialize, Serialize};
 
 use crate::workload::WorkloadError;
 
-/// How requests are spread over the working set.
+/// The distribution of requests over the working set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Skew {
-    /// Every place alike.
+    /// All places equally often.
     #[default]
     Uniform,
     /// The place of rank r (from 1) in proportion to 1 / r^theta.
@@ -21,7 +20,8 @@ pub enum Skew {
         /// Above 0 and at most 5; 0.99 is YCSB's.
         theta: f64,
     },
-    /// A share of the space, hot, gets a share of the requests; within either, every place alike.
+    /// A share of the places, the hot ones, gets a share of the requests; within hot and cold ones, all places equally
+    /// often.
     HotCold {
         /// Share of the space that is hot, above 0 and below 1.
         space: f64,
@@ -31,7 +31,7 @@ pub enum Skew {
 }
 
 impl Skew {
-    /// Whether its numbers are within their ranges.
+    /// Checks that its numbers are within their ranges.
     ///
     /// # Errors
     /// Names the number and its range.
@@ -54,41 +54,41 @@ impl Skew {
     }
 }
 
-/// Draws places out of a number of them.
+/// Draws places at random.
 #[derive(Clone, Debug)]
-pub(crate) struct Places {
+pub(crate) struct PlaceSampler {
     count: u64,
-    how: How,
+    how: Distribution,
 }
 
 #[derive(Clone, Debug)]
-enum How {
+enum Distribution {
     Uniform,
     Zipf(Zipf),
     HotCold { hot: u64, requests: f64 },
 }
 
-impl Places {
-    /// Of `count` places, which must not be 0, with a skew that was checked.
+impl PlaceSampler {
+    /// A sampler of `count` places, not 0, with a checked skew.
     pub(crate) fn new(count: u64, skew: Skew) -> Self {
         let how = match skew {
-            Skew::Uniform => How::Uniform,
-            Skew::Zipf { theta } => How::Zipf(Zipf::new(count, theta)),
+            Skew::Uniform => Distribution::Uniform,
+            Skew::Zipf { theta } => Distribution::Zipf(Zipf::new(count, theta)),
             // At least one place on either side, if there are two at all.
             Skew::HotCold { space, requests } => {
                 let hot = ((count as f64 * space).round() as u64).clamp(1, (count - 1).max(1));
-                How::HotCold { hot, requests }
+                Distribution::HotCold { hot, requests }
             }
         };
         Self { count, how }
     }
 
-    /// One place, from 0.
+    /// Draws a place, from 0.
     pub(crate) fn draw(&self, chance: &mut fastrand::Rng) -> u64 {
         let rank = match &self.how {
-            How::Uniform => return chance.u64(..self.count),
-            How::Zipf(zipf) => zipf.draw(chance) - 1,
-            How::HotCold { hot, requests } => {
+            Distribution::Uniform => return chance.u64(..self.count),
+            Distribution::Zipf(zipf) => zipf.draw(chance) - 1,
+            Distribution::HotCold { hot, requests } => {
                 if *hot == self.count || chance.f64() < *requests {
                     chance.u64(..*hot)
                 } else {
@@ -100,8 +100,8 @@ impl Places {
     }
 }
 
-/// A fixed one-to-one mapping of 0..n onto itself that leaves no order: steps that are each invertible on as many bits
-/// as n needs, repeated until the number lies below n again (fewer than two rounds on average).
+/// A fixed pseudo-random permutation of 0..n: invertible steps on as many bits as n needs, repeated until the number
+/// lies below n again (fewer than two rounds on average).
 fn scatter(rank: u64, n: u64) -> u64 {
     let bits = 64 - (n - 1).leading_zeros();
     if bits < 2 {
@@ -123,7 +123,7 @@ fn scatter(rank: u64, n: u64) -> u64 {
 }
 
 /// Zipf by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone
-/// discrete distributions", 1996): constant time a draw, nothing to set up.
+/// discrete distributions", 1996): constant time a draw, no tables.
 #[derive(Clone, Debug)]
 struct Zipf {
     n: f64,
@@ -143,7 +143,7 @@ impl Zipf {
         zipf
     }
 
-    /// From 1 to n.
+    /// Draws a rank from 1 to n.
     fn draw(&self, chance: &mut fastrand::Rng) -> u64 {
         loop {
             let u = self.h_last + chance.f64() * (self.h_first - self.h_last);
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn hot_places_get_their_share() {
-        let places = Places::new(1000, Skew::HotCold { space: 0.2, requests: 0.8 });
+        let places = PlaceSampler::new(1000, Skew::HotCold { space: 0.2, requests: 0.8 });
         let mut chance = fastrand::Rng::with_seed(2);
         let hot: std::collections::HashSet<u64> = (0..200).map(|r| scatter(r, 1000)).collect();
         let hits = (0..100_000).filter(|_| hot.contains(&places.draw(&mut chance))).count();
@@ -244,7 +244,7 @@ mod tests {
         fn every_draw_is_a_place(count in 1u64..1 << 40, theta in 0.01f64..5.0, space in 0.001f64..0.999, seed: u64) {
             let mut chance = fastrand::Rng::with_seed(seed);
             for skew in [Skew::Uniform, Skew::Zipf { theta }, Skew::HotCold { space, requests: 0.9 }] {
-                let places = Places::new(count, skew);
+                let places = PlaceSampler::new(count, skew);
                 for _ in 0..50 {
                     prop_assert!(places.draw(&mut chance) < count);
                 }

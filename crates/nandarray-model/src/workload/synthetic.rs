@@ -1,21 +1,21 @@
-//! Requests made up: which operations, of what size, where, how many at once or how often, from one seed.
+//! Synthetic requests: operations, sizes, places and rates from settings and one seed.
 //!
-//! The settings are what a user writes (JSON from Python and the command line); [`Generator`] is the source. Random
-//! places come from `skew`; a sequential stream walks a part of the working set of its own, round and round.
+//! Users write the settings (JSON from Python and the command line); [`Generator`] is the source. Random places come
+//! from `skew`; a sequential stream walks through its own part of the working set, again and again.
 
 use serde::{Deserialize, Serialize};
 
-use super::skew::{Places, Skew};
-use super::{Request, RequestOp, Source, WorkloadError};
+use super::skew::{PlaceSampler, Skew};
+use super::{IoRequest, RequestOp, RequestSource, WorkloadError};
 use nandarray_sim::Ps;
 
-/// A size of request, and how often it comes beside the others.
+/// A size of requests, with its frequency.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Size {
     /// Bytes of a request.
     pub bytes: u64,
-    /// In proportion to this.
+    /// Weight of the size: its frequency in proportion to others.
     #[serde(default = "one")]
     pub weight: f64,
 }
@@ -24,39 +24,39 @@ fn one() -> f64 {
     1.0
 }
 
-/// Where requests go.
+/// The pattern of requests' places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// As the skew says.
+    /// Random places, distributed by the skew.
     #[default]
     Random,
-    /// Each stream from the beginning of its part of the working set to its end, and again.
+    /// Each stream walks from the beginning of its part of the working set to its end, and again.
     Sequential,
 }
 
-/// When requests come.
+/// The arrival of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Arrival {
-    /// So many are always on their way.
+    /// Closed loop: a fixed number of requests is always in flight.
     Closed {
-        /// All streams together; from 1 to 65,536.
+        /// Requests in flight, of all streams together; from 1 to 65,536.
         depth: u32,
     },
-    /// So many a second, evenly.
+    /// Open loop: requests at a constant rate.
     Constant {
         /// Requests a second.
         per_s: f64,
     },
-    /// So many a second on average, independent of each other.
+    /// Open loop: requests at random times, independent of each other.
     Poisson {
         /// Requests a second.
         per_s: f64,
     },
 }
 
-/// What to make up. The defaults are 4 KiB random reads over the whole device at queue depth 32.
+/// Settings of a generator. The defaults are 4 KiB random reads over the whole device at queue depth 32.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Synthetic {
@@ -64,31 +64,31 @@ pub struct Synthetic {
     pub read_share: f64,
     /// Share of requests that trim.
     pub trim_share: f64,
-    /// A flush after so many writes; 0 is never.
+    /// Number of writes before each flush; 0 is no flushes.
     pub flush_every: u64,
-    /// Sizes; each request has one of them by chance.
+    /// Sizes of requests, chosen at random by their weights.
     pub sizes: Vec<Size>,
-    /// Where.
+    /// The pattern of places.
     pub pattern: Pattern,
-    /// How random places are spread.
+    /// The skew of random places.
     pub skew: Skew,
-    /// When.
+    /// The arrival of requests.
     pub arrival: Arrival,
-    /// Offsets are multiples of this; `None`: of the request's own size.
+    /// Alignment of offsets; `None`: the request's own size.
     pub align_bytes: Option<u64>,
-    /// Where the working set begins.
+    /// First byte of the working set.
     pub offset_bytes: u64,
-    /// Its size; `None`: from there to the end of the device.
+    /// Size of the working set; `None`: up to the end of the device.
     pub working_set_bytes: Option<u64>,
-    /// Streams: sequential walks, and whom random requests are dealt to in turn.
+    /// Number of streams: sequential walks, or random requests dealt to them in turn.
     pub streams: u32,
-    /// Ends after so many requests,
+    /// Number of requests after which the workload ends.
     pub requests: Option<u64>,
-    /// or when so many bytes have been asked for,
+    /// Number of requested bytes after which it ends.
     pub bytes: Option<u64>,
-    /// or after so many seconds of modelled time, whichever comes first.
+    /// Seconds of modelled time after which it ends; the first of the three limits counts.
     pub seconds: Option<f64>,
-    /// Of all chance in it.
+    /// Seed of all chance in the generator.
     pub seed: u64,
 }
 
@@ -114,41 +114,41 @@ impl Default for Synthetic {
     }
 }
 
-/// Bytes of a sector: what offsets and sizes are multiples of.
+/// Bytes of a sector; offsets and sizes are multiples of it.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// A size, made ready.
+/// A size, prepared for drawing.
 #[derive(Clone, Copy, Debug)]
-struct Ready {
+struct SizeChoice {
     bytes: u64,
     align_bytes: u64,
-    /// Up to where the drawn weight means this size, of all weights together 1.
+    /// Upper end of the drawn numbers that mean this size; all weights together are 1.
     until: f64,
     /// Places where a request of this size may begin, `align_bytes` apart.
     places: u64,
 }
 
-/// A sequential walk.
+/// The sequential walk of a stream.
 #[derive(Clone, Copy, Debug)]
-struct Walk {
+struct SequentialWalk {
     from: u64,
     bytes: u64,
     next: u64,
 }
 
-/// Makes requests up.
+/// A source of synthetic requests.
 #[derive(Clone, Debug)]
 pub struct Generator {
     settings: Synthetic,
-    sizes: Vec<Ready>,
-    /// The finest grid of places; `None` if all places are alike.
-    skewed: Option<(Places, u64)>,
-    walks: Vec<Walk>,
+    sizes: Vec<SizeChoice>,
+    /// The sampler of places and the grid's step in bytes; `None` for a uniform skew.
+    skewed: Option<(PlaceSampler, u64)>,
+    walks: Vec<SequentialWalk>,
     until: Option<Ps>,
     chance: fastrand::Rng,
     at: f64,
-    given: u64,
-    given_bytes: u64,
+    issued: u64,
+    issued_bytes: u64,
     writes: u64,
     flush_is_due: bool,
 }
@@ -158,7 +158,7 @@ fn wrong<T>(text: String) -> Result<T, WorkloadError> {
 }
 
 impl Generator {
-    /// For a device of so many bytes.
+    /// A generator for a device of `device_bytes`.
     ///
     /// # Errors
     /// If a setting is out of range, does not fit the device, or nothing says when to end.
@@ -196,7 +196,7 @@ impl Generator {
         let sizes = Self::ready(s, set)?;
         let grid = sizes.iter().map(|r| r.align_bytes).min().expect("at least one size");
         // All sizes are drawn on the finest grid, so that the same bytes are hot for each of them.
-        let skewed = (s.skew != Skew::Uniform).then(|| (Places::new((set / grid).max(1), s.skew), grid));
+        let skewed = (s.skew != Skew::Uniform).then(|| (PlaceSampler::new((set / grid).max(1), s.skew), grid));
         let walks = match s.pattern {
             Pattern::Random => Vec::new(),
             Pattern::Sequential => Self::walks(s, set, &sizes)?,
@@ -209,14 +209,14 @@ impl Generator {
             skewed,
             walks,
             at: 0.0,
-            given: 0,
-            given_bytes: 0,
+            issued: 0,
+            issued_bytes: 0,
             writes: 0,
             flush_is_due: false,
         })
     }
 
-    fn ready(s: &Synthetic, set: u64) -> Result<Vec<Ready>, WorkloadError> {
+    fn ready(s: &Synthetic, set: u64) -> Result<Vec<SizeChoice>, WorkloadError> {
         if s.sizes.is_empty() || s.sizes.len() > 1024 {
             return wrong(format!("{} sizes; it must be from 1 to 1,024", s.sizes.len()));
         }
@@ -238,14 +238,14 @@ impl Generator {
                 return wrong(format!("a size of {bytes} B in a working set of {set} B"));
             }
             until += weight / all;
-            sizes.push(Ready { bytes, align_bytes, until, places: (set - bytes) / align_bytes + 1 });
+            sizes.push(SizeChoice { bytes, align_bytes, until, places: (set - bytes) / align_bytes + 1 });
         }
-        // Rounding must leave no weight that means no size.
+        // Rounding must leave no drawn number without a size.
         sizes.last_mut().expect("not empty").until = f64::INFINITY;
         Ok(sizes)
     }
 
-    fn walks(s: &Synthetic, set: u64, sizes: &[Ready]) -> Result<Vec<Walk>, WorkloadError> {
+    fn walks(s: &Synthetic, set: u64, sizes: &[SizeChoice]) -> Result<Vec<SequentialWalk>, WorkloadError> {
         let largest = sizes.iter().map(|r| r.bytes).max().expect("at least one size");
         let align = sizes.iter().map(|r| r.align_bytes).max().expect("at least one size");
         let bytes = set / u64::from(s.streams) / align * align;
@@ -255,11 +255,11 @@ impl Generator {
                 s.streams
             ));
         }
-        let walk = |n| Walk { from: s.offset_bytes + n * bytes, bytes, next: 0 };
+        let walk = |n| SequentialWalk { from: s.offset_bytes + n * bytes, bytes, next: 0 };
         Ok((0..u64::from(s.streams)).map(walk).collect())
     }
 
-    fn size(&mut self) -> Ready {
+    fn size(&mut self) -> SizeChoice {
         let mut at = 0;
         if self.sizes.len() > 1 {
             let drawn = self.chance.f64();
@@ -284,7 +284,7 @@ impl Generator {
         }
     }
 
-    fn offset(&mut self, stream: u32, size: &Ready) -> u64 {
+    fn offset(&mut self, stream: u32, size: &SizeChoice) -> u64 {
         if self.settings.pattern == Pattern::Sequential {
             let walk = &mut self.walks[stream as usize];
             let mut start = walk.next.next_multiple_of(size.align_bytes);
@@ -301,12 +301,12 @@ impl Generator {
         self.settings.offset_bytes + place * size.align_bytes
     }
 
-    /// When the next request arrives.
+    /// Time of the next request's arrival.
     fn arrival(&mut self) -> Option<Ps> {
         let step = match self.settings.arrival {
             Arrival::Closed { .. } => return None,
-            // From the running number, so that rounding does not add up.
-            Arrival::Constant { per_s } => return Some(Ps((self.given as f64 * (1e12 / per_s)).round() as u64)),
+            // Computed from the running number, so that rounding errors do not add up.
+            Arrival::Constant { per_s } => return Some(Ps((self.issued as f64 * (1e12 / per_s)).round() as u64)),
             Arrival::Poisson { per_s } => -libm::log1p(-self.chance.f64()) * (1e12 / per_s),
         };
         self.at += step;
@@ -314,30 +314,30 @@ impl Generator {
     }
 }
 
-impl Source for Generator {
-    fn next(&mut self, now: Ps) -> Result<Option<Request>, WorkloadError> {
-        let over = |limit: Option<u64>, given| limit.is_some_and(|limit| given >= limit);
-        if over(self.settings.requests, self.given) || over(self.settings.bytes, self.given_bytes) {
+impl RequestSource for Generator {
+    fn next(&mut self, now: Ps) -> Result<Option<IoRequest>, WorkloadError> {
+        let over = |limit: Option<u64>, issued| limit.is_some_and(|limit| issued >= limit);
+        if over(self.settings.requests, self.issued) || over(self.settings.bytes, self.issued_bytes) {
             return Ok(None);
         }
         let at = self.arrival();
         if self.until.is_some_and(|until| at.unwrap_or(now) >= until) {
             return Ok(None);
         }
-        let stream = (self.given % u64::from(self.settings.streams)) as u32;
-        self.given += 1;
+        let stream = (self.issued % u64::from(self.settings.streams)) as u32;
+        self.issued += 1;
         if std::mem::take(&mut self.flush_is_due) {
-            return Ok(Some(Request { at, op: RequestOp::Flush, stream, offset_bytes: 0, bytes: 0 }));
+            return Ok(Some(IoRequest { at, op: RequestOp::Flush, stream, offset_bytes: 0, bytes: 0 }));
         }
         let op = self.op();
         let size = self.size();
         let offset_bytes = self.offset(stream, &size);
-        self.given_bytes += size.bytes;
+        self.issued_bytes += size.bytes;
         if op == RequestOp::Write && self.settings.flush_every > 0 {
             self.writes += 1;
             self.flush_is_due = self.writes.is_multiple_of(self.settings.flush_every);
         }
-        Ok(Some(Request { at, op, stream, offset_bytes, bytes: size.bytes }))
+        Ok(Some(IoRequest { at, op, stream, offset_bytes, bytes: size.bytes }))
     }
 
     fn depth(&self) -> Option<u32> {
@@ -348,9 +348,9 @@ impl Source for Generator {
     }
 
     fn progress(&self, now: Ps) -> Option<f64> {
-        let share = |given: u64, limit: Option<u64>| limit.map_or(0.0, |limit| given as f64 / limit.max(1) as f64);
+        let share = |issued: u64, limit: Option<u64>| limit.map_or(0.0, |limit| issued as f64 / limit.max(1) as f64);
         let time = self.until.map_or(0.0, |until| now.0 as f64 / until.0.max(1) as f64);
-        let most = share(self.given, self.settings.requests).max(share(self.given_bytes, self.settings.bytes));
+        let most = share(self.issued, self.settings.requests).max(share(self.issued_bytes, self.settings.bytes));
         Some(most.max(time).min(1.0))
     }
 }

@@ -1,11 +1,11 @@
-//! What is made up keeps its shares, its rates and its bounds; what cannot be is refused.
+//! Generated requests keep their shares, rates and bounds; impossible settings are refused.
 
 use super::*;
 use proptest::prelude::*;
 
 const GIB: u64 = 1 << 30;
 
-fn all(settings: Synthetic, device_bytes: u64) -> Vec<Request> {
+fn all(settings: Synthetic, device_bytes: u64) -> Vec<IoRequest> {
     let mut generator = Generator::new(settings, device_bytes).unwrap();
     std::iter::from_fn(|| generator.next(Ps::ZERO).unwrap()).collect()
 }
@@ -165,7 +165,8 @@ fn what_cannot_be_is_refused_with_its_numbers() {
 
 #[test]
 fn settings_are_json() {
-    let text = r#"{"read_share": 0.7, "sizes": [{"bytes": 16384}], "skew": {"kind": "hot-cold", "space": 0.2, "requests": 0.8},
+    let text = r#"{"read_share": 0.7, "sizes": [{"bytes": 16384}],
+        "skew": {"kind": "hot-cold", "space": 0.2, "requests": 0.8},
         "arrival": {"kind": "poisson", "per_s": 1000}, "pattern": "random", "requests": 5}"#;
     let settings: Synthetic = serde_json::from_str(text).unwrap();
     assert_eq!(settings.skew, Skew::HotCold { space: 0.2, requests: 0.8 });

@@ -2,8 +2,8 @@
 //! wrapped into the device.
 //!
 //! Only the line at hand is in memory, so a trace may be any size; gzip is unpacked on the way. The parsers (`fio`,
-//! `blktrace`, `msr`) each know one format and nothing of devices. Fuzzed: any bytes are requests or an error that
-//! names the line.
+//! `blktrace`, `msr`) each know one format and nothing of devices. Fuzzing holds that any bytes are requests or an
+//! error that names the line.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,21 +14,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use super::blktrace::Blktrace;
+use super::blktrace::{Blktrace, BlktraceEvent};
 use super::fio::Fio;
 use super::msr::Msr;
-use super::{Request, RequestOp, SECTOR_BYTES, Source, WorkloadError};
+use super::record::{AfterLine, Expected, LineParser, RecordTime, TraceRecord};
+use super::{IoRequest, RequestOp, RequestSource, SECTOR_BYTES, WorkloadError};
 use nandarray_sim::Ps;
 
-/// The longest line that is read; beyond it something is wrong with the file.
+/// The longest line that is accepted.
 const LINE_BYTES_MAX: usize = 64 << 10;
-/// The latest arrival, 115 days: leaves the clock room behind it.
+/// The latest time of arrival, 115 days, which leaves the clock room behind it.
 const AT_MAX: u64 = 10_000_000_000_000_000_000;
 
-/// Which format a trace has.
+/// The format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Format {
+pub enum TraceFormat {
     /// fio's `write_iolog`, version 2 or 3.
     Fio,
     /// The text that blkparse prints by default.
@@ -37,8 +38,8 @@ pub enum Format {
     Msr,
 }
 
-impl Format {
-    /// What it is called in errors.
+impl TraceFormat {
+    /// The name of the format in errors.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fio => "an fio iolog",
@@ -47,7 +48,7 @@ impl Format {
         }
     }
 
-    /// By its first line.
+    /// Detects the format by a trace's first line.
     pub fn of_line(line: &str) -> Option<Self> {
         let first = line.split_whitespace().next().unwrap_or("");
         let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
@@ -63,30 +64,19 @@ impl Format {
     }
 }
 
-/// Which events of a blktrace are requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum BlktraceEvent {
-    /// Q: as the file system or the program asked, before merging; what fio replays too.
-    #[default]
-    Queued,
-    /// D: as the driver was given them, merged, at the pace of the traced device.
-    Issued,
-}
-
-/// How a trace is replayed.
+/// Settings for replaying a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TraceSettings {
-    /// Its format; `None`: told by its first line.
-    pub format: Option<Format>,
-    /// Arrivals times this: 0.5 is twice as fast as recorded.
+    /// Its format; `None`: detected by its first line.
+    pub format: Option<TraceFormat>,
+    /// Factor of all times: 0.5 is twice as fast as recorded.
     pub time_scale: f64,
-    /// So many on their way at all times, whatever times were recorded; `None`: as recorded.
+    /// Number of requests in flight at all times, without the recorded times; `None`: as recorded.
     pub depth: Option<u32>,
-    /// At most so many requests.
+    /// The most requests that are replayed.
     pub requests: Option<u64>,
-    /// Which events of a blktrace.
+    /// The events of a blktrace that count as requests.
     pub blktrace_event: BlktraceEvent,
 }
 
@@ -96,76 +86,16 @@ impl Default for TraceSettings {
     }
 }
 
-/// When a line's request comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum When {
-    /// Then, counted from the beginning of the trace.
-    At(Ps),
-    /// As soon as what went before is done, but not before so long after the last pause began to count.
-    After(Ps),
-}
-
-/// What a line asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Record {
-    pub(super) when: When,
-    pub(super) op: RequestOp,
-    pub(super) stream: u32,
-    /// Which of the trace's files, each with offsets of its own; 0 for traces of one device.
-    pub(super) file: u32,
-    pub(super) offset_bytes: u64,
-    pub(super) bytes: u64,
-}
-
-/// Whether there may be more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Go {
-    On,
-    /// What follows is a summary and holds no requests.
-    Done,
-}
-
-/// What should stand there instead.
-pub(super) type Expected = String;
-
-/// A whole number, or what was expected.
-pub(super) fn number(field: Option<&str>, what: &str) -> Result<u64, Expected> {
-    field.and_then(|f| f.parse().ok()).ok_or_else(|| format!("{what}, a whole number"))
-}
-
-enum Parser {
-    Fio(Fio),
-    Blktrace(Blktrace),
-    Msr(Msr),
-}
-
-impl Parser {
-    fn new(format: Format, event: BlktraceEvent) -> Self {
-        match format {
-            Format::Fio => Self::Fio(Fio::default()),
-            Format::Blktrace => Self::Blktrace(Blktrace::new(event)),
-            Format::Msr => Self::Msr(Msr::default()),
-        }
-    }
-
-    fn format(&self) -> Format {
-        match self {
-            Self::Fio(_) => Format::Fio,
-            Self::Blktrace(_) => Format::Blktrace,
-            Self::Msr(_) => Format::Msr,
-        }
-    }
-
-    fn line(&mut self, text: &str, out: &mut VecDeque<Record>) -> Result<Go, Expected> {
-        match self {
-            Self::Fio(fio) => fio.line(text, out),
-            Self::Blktrace(blktrace) => blktrace.line(text, out),
-            Self::Msr(msr) => msr.line(text, out),
-        }
+/// The parser of a format.
+fn parser(format: TraceFormat, event: BlktraceEvent) -> Box<dyn LineParser> {
+    match format {
+        TraceFormat::Fio => Box::new(Fio::default()),
+        TraceFormat::Blktrace => Box::new(Blktrace::new(event)),
+        TraceFormat::Msr => Box::new(Msr::default()),
     }
 }
 
-/// Counts what went through.
+/// Counts the bytes read through it.
 struct Counted<R> {
     inner: R,
     count: Arc<AtomicU64>,
@@ -184,14 +114,14 @@ pub struct Trace {
     lines: BufReader<Box<dyn Read + Send>>,
     line: Vec<u8>,
     line_number: u64,
-    parser: Option<Parser>,
+    parser: Option<(TraceFormat, Box<dyn LineParser>)>,
     settings: TraceSettings,
     capacity_bytes: u64,
-    waiting: VecDeque<Record>,
+    waiting: VecDeque<TraceRecord>,
     ended: bool,
     read: Arc<AtomicU64>,
     total_bytes: Option<u64>,
-    given: u64,
+    issued: u64,
     latest: Ps,
     pause_from: Ps,
     closed: bool,
@@ -202,12 +132,12 @@ pub struct Trace {
 
 impl std::fmt::Debug for Trace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Trace").field("line", &self.line_number).field("given", &self.given).finish_non_exhaustive()
+        f.debug_struct("Trace").field("line", &self.line_number).field("given", &self.issued).finish_non_exhaustive()
     }
 }
 
 impl Trace {
-    /// Opens a trace file, gzipped or not, for a device of so many bytes.
+    /// Opens a trace file, gzipped or not, for a device of `device_bytes`.
     ///
     /// # Errors
     /// If the file cannot be read, a setting is out of range, or the first line is of no known format.
@@ -218,7 +148,7 @@ impl Trace {
         Self::new(Box::new(file), total, settings, device_bytes)
     }
 
-    /// Reads a trace from anywhere; `total_bytes`, if known, is what progress is measured by.
+    /// Reads a trace from any reader; progress is measured by `total_bytes`, if known.
     ///
     /// # Errors
     /// If it cannot be read, a setting is out of range, or the first line is of no known format.
@@ -248,14 +178,14 @@ impl Trace {
             lines: BufReader::with_capacity(1 << 16, plain),
             line: Vec::new(),
             line_number: 0,
-            parser: settings.format.map(|f| Parser::new(f, settings.blktrace_event)),
+            parser: settings.format.map(|format| (format, parser(format, settings.blktrace_event))),
             settings,
             capacity_bytes: device_bytes / SECTOR_BYTES * SECTOR_BYTES,
             waiting: VecDeque::new(),
             ended: false,
             read,
             total_bytes,
-            given: 0,
+            issued: 0,
             latest: Ps::ZERO,
             pause_from: Ps::ZERO,
             closed: settings.depth.is_some(),
@@ -263,15 +193,15 @@ impl Trace {
             cut: 0,
             reordered: 0,
         };
-        // The first request is read ahead, so that what kind of a trace it is is known from here on.
+        // The first request is read at once, to know whether the trace has times.
         trace.fill()?;
-        trace.closed |= matches!(trace.waiting.front(), Some(Record { when: When::After(_), .. }));
+        trace.closed |= matches!(trace.waiting.front(), Some(TraceRecord { when: RecordTime::After(_), .. }));
         Ok(trace)
     }
 
-    /// Its format; `None` only for a trace without a line.
-    pub fn format(&self) -> Option<Format> {
-        self.parser.as_ref().map(Parser::format)
+    /// The trace's format; `None` only for a trace without a line.
+    pub fn format(&self) -> Option<TraceFormat> {
+        self.parser.as_ref().map(|(format, _)| *format)
     }
 
     fn wrong_line(&self, format: &'static str, expected: Expected) -> WorkloadError {
@@ -292,7 +222,7 @@ impl Trace {
                 self.ended = true;
                 break;
             }
-            let name = self.parser.as_ref().map_or("a trace", |p| p.format().name());
+            let name = self.format().map_or("a trace", TraceFormat::name);
             if n == LINE_BYTES_MAX && !self.line.ends_with(b"\n") {
                 return Err(self.wrong_line(name, format!("a line of less than {LINE_BYTES_MAX} bytes")));
             }
@@ -302,20 +232,20 @@ impl Trace {
                 continue;
             }
             if self.parser.is_none() {
-                let Some(format) = Format::of_line(text) else {
+                let Some(format) = TraceFormat::of_line(text) else {
                     let expected = "the first line of an fio iolog (\"fio version 3 iolog\"), of blkparse \
                                     (\"8,0 1 1 0.000000000 697 Q R 223490 + 8\") or of an MSR Cambridge CSV \
                                     (\"128166372003061629,usr,0,Read,7014609920,24576,41286\")";
                     return Err(self.wrong_line("a trace", expected.into()));
                 };
-                self.parser = Some(Parser::new(format, self.settings.blktrace_event));
+                self.parser = Some((format, parser(format, self.settings.blktrace_event)));
             }
-            let parser = self.parser.as_mut().expect("there is one now");
+            let (format, parser) = self.parser.as_mut().expect("there is one now");
             match parser.line(text, &mut self.waiting) {
-                Ok(Go::On) => {}
-                Ok(Go::Done) => self.ended = true,
+                Ok(AfterLine::More) => {}
+                Ok(AfterLine::End) => self.ended = true,
                 Err(expected) => {
-                    let name = parser.format().name();
+                    let name = format.name();
                     return Err(self.wrong_line(name, expected));
                 }
             }
@@ -327,14 +257,15 @@ impl Trace {
         let scale = self.settings.time_scale;
         let ps = if scale == 1.0 { time.0 } else { (time.0 as f64 * scale) as u64 };
         if ps > AT_MAX {
-            let name = self.parser.as_ref().map_or("a trace", |p| p.format().name());
+            let name = self.format().map_or("a trace", TraceFormat::name);
             return Err(self.wrong_line(name, "a time within 115 days of the first".into()));
         }
         Ok(Ps(ps))
     }
 
-    /// Into the device: whole sectors, from where the file lies, modulo the device's size, no request across its end.
-    fn place(&mut self, record: &Record) -> (u64, u64) {
+    /// Maps a record into the device: whole sectors, from its file's base, modulo the device's size, no request across
+    /// its end.
+    fn place(&mut self, record: &TraceRecord) -> (u64, u64) {
         let capacity = self.capacity_bytes;
         if record.op == RequestOp::Flush {
             return (0, 0);
@@ -346,7 +277,7 @@ impl Trace {
             bytes = capacity;
             self.cut += 1;
         }
-        // Files of a trace lie apart by the golden ratio: evenly, however many there turn out to be.
+        // Bases of files are apart by the golden ratio: evenly, whatever their number.
         let base = (f64::from(record.file) * 0.618_033_988_749_894_8).fract() * capacity as f64;
         let base = base as u64 / (1 << 20) * (1 << 20);
         let offset = (u128::from(base) + u128::from(begin)) % u128::from(capacity);
@@ -358,9 +289,9 @@ impl Trace {
     }
 }
 
-impl Source for Trace {
-    fn next(&mut self, now: Ps) -> Result<Option<Request>, WorkloadError> {
-        if self.settings.requests.is_some_and(|most| self.given >= most) {
+impl RequestSource for Trace {
+    fn next(&mut self, now: Ps) -> Result<Option<IoRequest>, WorkloadError> {
+        if self.settings.requests.is_some_and(|most| self.issued >= most) {
             return Ok(None);
         }
         self.fill()?;
@@ -368,23 +299,23 @@ impl Source for Trace {
             return Ok(None);
         };
         let at = match record.when {
-            When::At(_) if self.closed => None,
-            When::At(at) => {
+            RecordTime::At(_) if self.closed => None,
+            RecordTime::At(at) => {
                 let at = self.scaled(at)?;
                 self.reordered += u64::from(at < self.latest);
                 self.latest = at.max(self.latest);
                 Some(self.latest)
             }
-            When::After(Ps::ZERO) => None,
-            When::After(pause) => {
+            RecordTime::After(Ps::ZERO) => None,
+            RecordTime::After(pause) => {
                 self.pause_from =
                     self.scaled(Ps(self.pause_from.0.saturating_add(self.scaled(pause)?.0).min(AT_MAX)))?;
                 Some(self.pause_from).filter(|&until| until > now)
             }
         };
-        self.given += 1;
+        self.issued += 1;
         let (offset_bytes, bytes) = self.place(&record);
-        Ok(Some(Request { at, op: record.op, stream: record.stream, offset_bytes, bytes }))
+        Ok(Some(IoRequest { at, op: record.op, stream: record.stream, offset_bytes, bytes }))
     }
 
     fn depth(&self) -> Option<u32> {
@@ -393,8 +324,8 @@ impl Source for Trace {
 
     fn progress(&self, _now: Ps) -> Option<f64> {
         let read = self.total_bytes.map(|total| self.read.load(Ordering::Relaxed) as f64 / total.max(1) as f64);
-        let given = self.settings.requests.map(|most| self.given as f64 / most.max(1) as f64);
-        match (read, given) {
+        let issued = self.settings.requests.map(|most| self.issued as f64 / most.max(1) as f64);
+        match (read, issued) {
             (Some(a), Some(b)) => Some(a.max(b).min(1.0)),
             (a, b) => a.or(b).map(|share| share.min(1.0)),
         }

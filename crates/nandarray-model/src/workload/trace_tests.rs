@@ -10,7 +10,7 @@ fn open(text: &str, settings: TraceSettings) -> Result<Trace, WorkloadError> {
     Trace::new(Box::new(Cursor::new(text.as_bytes().to_vec())), Some(text.len() as u64), settings, GIB)
 }
 
-fn all(text: &str, settings: TraceSettings) -> Result<Vec<Request>, WorkloadError> {
+fn all(text: &str, settings: TraceSettings) -> Result<Vec<IoRequest>, WorkloadError> {
     let mut trace = open(text, settings)?;
     let mut requests = Vec::new();
     while let Some(request) = trace.next(Ps::ZERO)? {
@@ -82,7 +82,7 @@ fn fio_version_3() {
 #[test]
 fn fio_version_2_is_a_closed_loop_with_pauses() {
     let mut trace = open(FIO2, TraceSettings::default()).unwrap();
-    assert_eq!((trace.format(), trace.depth()), (Some(Format::Fio), Some(1)));
+    assert_eq!((trace.format(), trace.depth()), (Some(TraceFormat::Fio), Some(1)));
     let next = |trace: &mut Trace, us| trace.next(Ps::from_us(us)).unwrap().unwrap();
     let (first, second) = (next(&mut trace, 0), next(&mut trace, 100));
     assert_eq!((first.at, first.stream, first.offset_bytes), (None, 0, 0));
@@ -152,7 +152,7 @@ fn times_scale_and_depth_replaces_them() {
     let mut trace = open(MSR, closed).unwrap();
     assert_eq!((trace.depth(), trace.next(Ps(5)).unwrap().unwrap().at), (Some(8), None));
     trace.next(Ps::ZERO).unwrap().unwrap();
-    assert_eq!(trace.next(Ps::ZERO).unwrap(), None, "two requests were asked for");
+    assert_eq!(trace.next(Ps::ZERO).unwrap(), None, "two requests were wanted");
 }
 
 #[test]
@@ -247,14 +247,17 @@ fn a_trace_is_streamed() {
         assert_eq!(trace.next(Ps::ZERO).unwrap().unwrap().at, Some(Ps(n * 100_000)));
     }
     assert_eq!(trace.progress(Ps::ZERO), None);
-    assert!(trace.read.load(Ordering::Relaxed) < 5_000_000, "no more is read than was asked for");
+    assert!(trace.read.load(Ordering::Relaxed) < 5_000_000, "no more is read than requested");
 }
 
 proptest! {
     /// Samples with bytes changed, cut and joined: requests within the device in order of time, or an error with a
     /// line.
     #[test]
-    fn hostile_lines(sample in 0usize..4, changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..4), 0..12)) {
+    fn hostile_lines(
+        sample in 0usize..4,
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0u8..4), 0..12),
+    ) {
         let mut bytes = [FIO2, FIO3, BLKPARSE, MSR][sample].as_bytes().to_vec();
         for (at, byte, how) in changes {
             let at = at.index(bytes.len().max(1));
@@ -270,7 +273,9 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read(requests in prop::collection::vec((0u64..1 << 40, 0u64..2, 0u64..1 << 20, 1u64..256), 1..50)) {
+    fn what_is_written_is_read(
+        requests in prop::collection::vec((0u64..1 << 40, 0u64..2, 0u64..1 << 20, 1u64..256), 1..50),
+    ) {
         let mut text = String::new();
         let mut at = 0;
         let mut want = Vec::new();
@@ -279,7 +284,8 @@ proptest! {
             let (name, op) = [("R", R), ("W", W)][write as usize];
             let (s, ns) = (at / 1_000_000_000, at % 1_000_000_000);
             text += &format!("259,0 {} {} {s}.{ns:09} 1 Q {name} {sector} + {sectors} [x]\n", n % 4, n + 1);
-            want.push(Request { at: Some(Ps::from_ns(at)), op, stream: n as u32 % 4, offset_bytes: sector * 512, bytes: sectors * 512 });
+            let (offset_bytes, bytes) = (sector * 512, sectors * 512);
+            want.push(IoRequest { at: Some(Ps::from_ns(at)), op, stream: n as u32 % 4, offset_bytes, bytes });
         }
         let got = all(&text, TraceSettings::default()).unwrap();
         for (got, want) in got.iter().zip(&want).filter(|(_, w)| w.offset_bytes + w.bytes <= GIB) {

@@ -1,4 +1,4 @@
-//! What fuzzing calls: any bytes through the entrances that take texts from outside. Panics are findings.
+//! The entrances for fuzzing: any bytes through every parser of texts from outside. Panics are findings.
 
 use nandarray_model::describe::{Sheet, Value, mqsim};
 

@@ -22,8 +22,8 @@ use smallvec::SmallVec;
 
 use crate::errors;
 
-/// One entry for each dimension, rarely more than eight.
-pub(crate) type Dims<T> = SmallVec<[T; 8]>;
+/// One entry for each dimension. Few are kept inline, since a selection is moved where one element is read.
+pub(crate) type PerDimension<T> = SmallVec<[T; 4]>;
 
 /// An index expression that is wrong.
 pub(crate) enum BadIndex {

@@ -1,9 +1,9 @@
 //! NumPy's rules: terms compared with a shape give a selection, or what is wrong with them.
 //!
 //! A selection has for each axis of the array a run of coordinates or a list of them, and for each dimension of the
-//! result its origin. It is one of three things, cheapest first: a box (runs alone), an outer selection (runs, and lists
-//! that share no dimension of the result: one list, `numpy.ix_`, `oindex`), or points (lists that walk together, times a
-//! box of runs). Sizes and coordinates have 64 bits; Python's integers are compared with them in 128.
+//! result its origin. It is one of three kinds, cheapest first: a box (runs alone), an outer selection (runs, and
+//! lists that share no dimension of the result: one list, `numpy.ix_`, `oindex`), or points (lists that walk together,
+//! times a box of runs). Sizes and coordinates have 64 bits; Python's integers are compared with them in 128.
 //!
 //! No Python code runs here. Moving elements is the business of `get` and of `nandarray.index.transfer`.
 
@@ -12,9 +12,9 @@ use smallvec::smallvec;
 
 use super::numpy::{array, gather, shape_of, truths};
 use super::terms::Term;
-use super::{BadIndex, Dims};
+use super::{BadIndex, PerDimension};
 
-/// How index arrays combine.
+/// The rule by which index arrays combine.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Combination {
     /// By NumPy's rules.
@@ -36,12 +36,12 @@ pub(crate) enum ResultDim {
     New,
 }
 
-/// Places that an index array names.
-pub(crate) struct Places {
+/// Coordinates that an index array names.
+pub(crate) struct IndexList {
     /// The axis; `None` for a boolean without dimensions, which takes none.
     pub(crate) axis: Option<usize>,
     /// The shape that they are written in.
-    pub(crate) shape: Dims<u64>,
+    pub(crate) shape: PerDimension<u64>,
     /// The coordinates in C order; none while they stand in the mask.
     pub(crate) coordinates: Vec<u64>,
     /// The term that is their mask of two or more dimensions, and the dimension of it.
@@ -52,30 +52,30 @@ pub(crate) struct Places {
 #[derive(Default)]
 pub(crate) struct Selected {
     /// Shape of the result.
-    pub(crate) shape: Dims<u64>,
+    pub(crate) shape: PerDimension<u64>,
     /// Origin of each of its dimensions.
-    pub(crate) origins: Dims<ResultDim>,
+    pub(crate) origins: PerDimension<ResultDim>,
     /// First coordinate of each axis's run; 0 for an axis with a list.
-    pub(crate) start: Dims<u64>,
+    pub(crate) start: PerDimension<u64>,
     /// Distance of the coordinates of each run; 1 for a single one.
-    pub(crate) step: Dims<u64>,
+    pub(crate) step: PerDimension<u64>,
     /// Elements along each axis.
-    pub(crate) count: Dims<u64>,
+    pub(crate) count: PerDimension<u64>,
     /// Whether the result has the elements of a run in reverse.
-    pub(crate) backwards: Dims<bool>,
+    pub(crate) backwards: PerDimension<bool>,
     /// Index arrays, in the order of the expression.
-    pub(crate) lists: Vec<Places>,
+    pub(crate) lists: Vec<IndexList>,
     /// The shape over which index arrays walk together, if they do.
-    pub(crate) points: Option<Dims<u64>>,
+    pub(crate) points: Option<PerDimension<u64>>,
     /// The term with the mask that stands for all index arrays, which would be larger.
     pub(crate) mask: Option<usize>,
     /// Whether the result is an element, not an array.
     pub(crate) scalar: bool,
 }
 
-/// A term behind the comparison with its axis: its part in the shape of the result.
+/// A term after the comparison with its axis: its part in the shape of the result.
 #[derive(Clone, Copy)]
-enum Slot {
+enum ComparedTerm {
     Run(usize),
     Integer,
     List(usize),
@@ -110,7 +110,7 @@ fn run(start: Option<i128>, stop: Option<i128>, step: i128, size: u64) -> (u64, 
 }
 
 /// The shape of a list that is written in one dimension.
-fn flat(coordinates: &[u64]) -> Dims<u64> {
+fn flat(coordinates: &[u64]) -> PerDimension<u64> {
     smallvec![coordinates.len() as u64]
 }
 
@@ -133,22 +133,22 @@ impl Selected {
             return Err(BadIndex::TooMany { dimensions: shape.len(), taken });
         }
         let mut s = Self::default();
-        let mut slots = Dims::new();
+        let mut slots = PerDimension::new();
         for (number, term) in terms.iter().enumerate() {
             s.compare(py, number, term, shape, shape.len() - taken, &mut slots)?;
         }
         for axis in s.start.len()..shape.len() {
             s.whole(shape[axis], &mut slots);
         }
-        s.scalar = ellipses == 0 && slots.iter().all(|slot| matches!(slot, Slot::Integer));
+        s.scalar = ellipses == 0 && slots.iter().all(|slot| matches!(slot, ComparedTerm::Integer));
         if !s.lists.is_empty() {
             s.combine(terms, &slots, combination, outer)?;
             return Ok(s);
         }
         for slot in slots {
             match slot {
-                Slot::Run(axis) => s.dimension(s.count[axis], ResultDim::Axis(axis)),
-                Slot::New => s.dimension(1, ResultDim::New),
+                ComparedTerm::Run(axis) => s.dimension(s.count[axis], ResultDim::Axis(axis)),
+                ComparedTerm::New => s.dimension(1, ResultDim::New),
                 _ => {}
             }
         }
@@ -179,25 +179,25 @@ impl Selected {
         term: &Term<'_>,
         shape: &[u64],
         rest: usize,
-        slots: &mut Dims<Slot>,
+        slots: &mut PerDimension<ComparedTerm>,
     ) -> Result<(), BadIndex> {
         let axis = self.start.len();
         match term {
-            Term::NewAxis => slots.push(Slot::New),
+            Term::NewAxis => slots.push(ComparedTerm::New),
             Term::Ellipsis => {
-                slots.push(Slot::Gap);
+                slots.push(ComparedTerm::Gap);
                 shape[axis..axis + rest].iter().for_each(|&size| self.whole(size, slots));
             }
             Term::Integer(index) => {
                 let out = BadIndex::OutOfBounds { index: *index, axis, size: shape[axis] };
                 let at = place(*index, shape[axis]).ok_or(out)?;
                 self.axis(at, 1, 1, false);
-                slots.push(Slot::Integer);
+                slots.push(ComparedTerm::Integer);
             }
             &Term::Slice { start, stop, step } => {
                 let (start, step, count, backwards) = run(start, stop, step, shape[axis]);
                 self.axis(start, step, count, backwards);
-                slots.push(Slot::Run(axis));
+                slots.push(ComparedTerm::Run(axis));
             }
             Term::List(written, indices) => {
                 let size = shape[axis];
@@ -223,7 +223,7 @@ impl Selected {
         number: usize,
         mask: &Bound<'_, PyAny>,
         shape: &[u64],
-        slots: &mut Dims<Slot>,
+        slots: &mut PerDimension<ComparedTerm>,
     ) -> Result<(), BadIndex> {
         let fields = array(mask).expect("an array, as its term says");
         let (axis, truths) = (self.start.len(), truths(fields));
@@ -235,8 +235,8 @@ impl Selected {
         match fields.nd as usize {
             0 => {
                 let coordinates = vec![0; usize::from(truths[0] != 0)];
-                slots.push(Slot::List(self.lists.len()));
-                self.lists.push(Places { axis: None, shape: flat(&coordinates), coordinates, mask: None });
+                slots.push(ComparedTerm::List(self.lists.len()));
+                self.lists.push(IndexList { axis: None, shape: flat(&coordinates), coordinates, mask: None });
             }
             1 => {
                 let found: Vec<u64> = (0..).zip(truths).filter(|(_, truth)| **truth != 0).map(|(at, _)| at).collect();
@@ -262,16 +262,16 @@ impl Selected {
         self.backwards.push(backwards);
     }
 
-    fn whole(&mut self, size: u64, slots: &mut Dims<Slot>) {
-        slots.push(Slot::Run(self.start.len()));
+    fn whole(&mut self, size: u64, slots: &mut PerDimension<ComparedTerm>) {
+        slots.push(ComparedTerm::Run(self.start.len()));
         self.axis(0, 1, size, false);
     }
 
-    fn list(&mut self, shape: Dims<u64>, coordinates: Vec<u64>, slots: &mut Dims<Slot>) {
-        slots.push(Slot::List(self.lists.len()));
+    fn list(&mut self, shape: PerDimension<u64>, coordinates: Vec<u64>, slots: &mut PerDimension<ComparedTerm>) {
+        slots.push(ComparedTerm::List(self.lists.len()));
         let axis = Some(self.start.len());
         self.axis(0, 1, shape.iter().product(), false);
-        self.lists.push(Places { axis, shape, coordinates, mask: None });
+        self.lists.push(IndexList { axis, shape, coordinates, mask: None });
     }
 
     fn dimension(&mut self, len: u64, origin: ResultDim) {
@@ -283,7 +283,7 @@ impl Selected {
     fn combine(
         &mut self,
         terms: &[Term<'_>],
-        slots: &[Slot],
+        slots: &[ComparedTerm],
         combination: Combination,
         outer: bool,
     ) -> Result<(), BadIndex> {
@@ -293,7 +293,7 @@ impl Selected {
         }
         // Dimensions over which index arrays walk, and those of them that each spans alone.
         let points = if each { self.lists.iter().map(|l| l.shape[0]).collect() } else { self.broadcast()? };
-        let spans: Vec<Dims<usize>> = (0..self.lists.len())
+        let spans: Vec<PerDimension<usize>> = (0..self.lists.len())
             .map(|number| {
                 let list = &self.lists[number].shape;
                 let from = if each { number } else { points.len() - list.len() };
@@ -303,7 +303,7 @@ impl Selected {
         let point_dims = self.shape_with(slots, &points, combination);
         let in_place = self.lists.iter().zip(&spans).filter(|(list, _)| list.axis.is_some());
         let spanned: usize = in_place.clone().map(|(_, span)| span.len()).sum();
-        let mut own: Dims<usize> = in_place.flat_map(|(_, span)| span.iter().copied()).collect();
+        let mut own: PerDimension<usize> = in_place.flat_map(|(_, span)| span.iter().copied()).collect();
         own.sort_unstable();
         own.dedup();
         let mask = self.lists.iter().find_map(|list| list.mask);
@@ -336,13 +336,13 @@ impl Selected {
     }
 
     /// Makes the shape of the result; gives the place of each dimension of the points in it.
-    fn shape_with(&mut self, slots: &[Slot], points: &[u64], combination: Combination) -> Dims<usize> {
-        let is_index = |slot: &Slot| matches!(slot, Slot::List(_) | Slot::Integer);
+    fn shape_with(&mut self, slots: &[ComparedTerm], points: &[u64], combination: Combination) -> PerDimension<usize> {
+        let is_index = |slot: &ComparedTerm| matches!(slot, ComparedTerm::List(_) | ComparedTerm::Integer);
         let first = slots.iter().position(is_index).expect("there is an index array");
         let last = slots.iter().rposition(is_index).expect("there is an index array");
         let together = combination == Combination::NumPy && slots[first..=last].iter().all(is_index);
         let position = if together { first } else { 0 };
-        let mut places = Dims::new();
+        let mut places = PerDimension::new();
         for (i, slot) in slots.iter().enumerate() {
             if i == position && combination != Combination::Outer {
                 for &len in points {
@@ -351,22 +351,22 @@ impl Selected {
                 }
             }
             match *slot {
-                Slot::Run(axis) => self.dimension(self.count[axis], ResultDim::Axis(axis)),
-                Slot::New => self.dimension(1, ResultDim::New),
-                Slot::List(number) if combination == Combination::Outer => {
+                ComparedTerm::Run(axis) => self.dimension(self.count[axis], ResultDim::Axis(axis)),
+                ComparedTerm::New => self.dimension(1, ResultDim::New),
+                ComparedTerm::List(number) if combination == Combination::Outer => {
                     places.push(self.shape.len());
                     self.dimension(points[number], ResultDim::Points);
                 }
-                Slot::List(_) | Slot::Integer | Slot::Gap => {}
+                ComparedTerm::List(_) | ComparedTerm::Integer | ComparedTerm::Gap => {}
             }
         }
         places
     }
 
     /// The shape that all index arrays are stretched to.
-    fn broadcast(&self) -> Result<Dims<u64>, BadIndex> {
+    fn broadcast(&self) -> Result<PerDimension<u64>, BadIndex> {
         let dimensions = self.lists.iter().map(|list| list.shape.len()).max().unwrap_or(0);
-        let mut points: Dims<u64> = smallvec![1; dimensions];
+        let mut points: PerDimension<u64> = smallvec![1; dimensions];
         for list in &self.lists {
             let from = dimensions - list.shape.len();
             for (to, &len) in points[from..].iter_mut().zip(&list.shape) {

@@ -4,7 +4,7 @@ use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::Dims;
+use super::PerDimension;
 use super::rules::{Combination, ResultDim, Selected};
 use super::terms::{Term, terms};
 use crate::errors;
@@ -90,7 +90,7 @@ impl PySelection {
     #[getter]
     fn reverse<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let s = &self.selected;
-        let mut reverse: Dims<bool> = Dims::new();
+        let mut reverse: PerDimension<bool> = PerDimension::new();
         if s.backwards.contains(&true) {
             match &s.points {
                 None => reverse.extend_from_slice(&s.backwards),
@@ -157,7 +157,7 @@ impl PySelection {
         match &s.points {
             None => PyTuple::new(py, &s.count),
             Some(points) => {
-                let mut counts: Dims<u64> = Dims::new();
+                let mut counts: PerDimension<u64> = PerDimension::new();
                 counts.push(points.iter().product());
                 counts.extend(s.runs().map(|axis| s.count[axis]));
                 PyTuple::new(py, &counts)

@@ -10,7 +10,7 @@ use pyo3::{ffi, intern};
 use smallvec::SmallVec;
 
 use super::numpy::{array, dtype_of, is_readable, len_of, shape_of};
-use super::{BadIndex, Dims};
+use super::{BadIndex, PerDimension};
 
 /// Bounds of slices are cut to this many either way, which is beyond every axis.
 const BEYOND: i128 = 1 << 70;
@@ -23,11 +23,11 @@ pub(crate) enum Term<'py> {
         stop: Option<i128>,
         step: i128,
     },
-    /// As many whole axes as the other terms leave.
+    /// All axes that the other terms leave, whole.
     Ellipsis,
     NewAxis,
     /// Indices of an axis as Python's integers, with the shape that they are written in.
-    List(Dims<u64>, Vec<i128>),
+    List(PerDimension<u64>, Vec<i128>),
     /// Indices of an axis as an array that `numpy::gather` reads.
     Array(Bound<'py, PyAny>),
     /// Truth values over as many axes as the array has dimensions: a contiguous array of booleans.

@@ -1,12 +1,14 @@
-//! What any bytes may do to programs and cores: functions for fuzzing, and for tests with seeded inputs.
+//! Hostile bytes as programs and as metadata: functions for fuzzing, and for tests with seeded inputs.
 #![allow(
     dead_code,
     unreachable_pub,
     reason = "each test and fuzz target is a crate of its own, and takes what it needs"
 )]
 
-use nandarray_cores::{Core, Metadata, Phase, Program};
-use nandarray_runtime::{Failure, HOLD_BYTES, Origin, Progress, Sink, Source, Stage, Threads, pipeline};
+use nandarray_cores::{Core, Metadata, OutputPhase, Program};
+use nandarray_runtime::{
+    HOLD_BYTES, InputSource, Origin, OutputSink, Progress, Stage, Threads, TransferError, pipeline,
+};
 
 /// Instructions of one call.
 const LIMIT: u64 = 2000;
@@ -15,12 +17,12 @@ const MEMORY_MAX: u64 = 8 << 20;
 
 struct Bytes<'b>(&'b [u8]);
 
-impl Source for Bytes<'_> {
+impl InputSource for Bytes<'_> {
     fn bytes(&self, _input: usize) -> u64 {
         self.0.len() as u64
     }
 
-    fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), Failure> {
+    fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), TransferError> {
         into.copy_from_slice(&self.0[offset as usize..][..into.len()]);
         Ok(())
     }
@@ -28,8 +30,8 @@ impl Source for Bytes<'_> {
 
 struct Nowhere;
 
-impl Sink for Nowhere {
-    fn take(&mut self, _output: usize, _task: u64, _bytes: Vec<u8>) -> Result<(), Failure> {
+impl OutputSink for Nowhere {
+    fn take(&mut self, _output: usize, _task: u64, _bytes: Vec<u8>) -> Result<(), TransferError> {
         Ok(())
     }
 }
@@ -41,13 +43,13 @@ pub fn metadata(data: &[u8]) {
     assert!(!found.inputs[0].whole);
     assert!(found.inputs.iter().all(|port| (1..=64 << 20).contains(&port.record_bytes) && port.item_bytes > 0));
     assert!(found.outputs.iter().all(|port| (1..=64 << 20).contains(&port.record_bytes) && port.item_bytes > 0));
-    // Two states and what is asked for besides fit.
+    // Two states and the scratchpad that is requested besides fit.
     assert!(
         found.scratchpad() <= 256 << 20 && found.state_bytes.checked_mul(2).is_some_and(|b| b <= found.scratchpad())
     );
     for port in &found.outputs {
         let (task, end) = (port.bound.room(1 << 20, 1 << 20), port.bound.room(0, 0));
-        assert!(end <= task, "{:?} at {:?}", port.bound, port.phase == Phase::End);
+        assert!(end <= task, "{:?} at {:?}", port.bound, port.phase == OutputPhase::End);
     }
 }
 

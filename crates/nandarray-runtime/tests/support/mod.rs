@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use nandarray_cores::RunError;
-use nandarray_runtime::{Agenda, Executor, Failure, Job, Next, Sink, Source, Step};
+use nandarray_runtime::{Agenda, Executor, InputSource, Job, JobStep, Next, OutputSink, TransferError};
 
 /// Numbers by chance, from a seed (splitmix64).
 #[derive(Clone, Debug)]
@@ -20,8 +20,8 @@ impl Chance {
     }
 }
 
-/// One thread with many jobs under way: which one does its next step is chance, and so is how long a job that is done
-/// is kept before the agenda is told.
+/// One thread with many jobs in flight: the job that does its next step is drawn by chance, and a job that is done goes
+/// back to the agenda after a random delay.
 #[derive(Debug)]
 pub struct Scrambled {
     pub seed: u64,
@@ -34,7 +34,7 @@ impl Executor for Scrambled {
         self.jobs
     }
 
-    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink) {
+    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn OutputSink) {
         let mut chance = Chance(self.seed);
         let mut under_way: Vec<(Job<'_, '_>, usize)> = Vec::new();
         loop {
@@ -48,14 +48,14 @@ impl Executor for Scrambled {
             let at = chance.below(under_way.len());
             let (job, delay) = &mut under_way[at];
             let done = match job.step() {
-                Step::Fetch => job.fetch().map(drop),
-                Step::Call => job.call(),
-                Step::Deliver => job.deliver(sink).map(drop),
-                Step::Done if *delay > 0 => {
+                JobStep::Fetch => job.fetch().map(drop),
+                JobStep::Call => job.call(),
+                JobStep::Deliver => job.deliver(sink).map(drop),
+                JobStep::Done if *delay > 0 => {
                     *delay -= 1;
                     Ok(())
                 }
-                Step::Done => {
+                JobStep::Done => {
                     agenda.done(under_way.swap_remove(at).0);
                     Ok(())
                 }
@@ -67,7 +67,7 @@ impl Executor for Scrambled {
     }
 }
 
-/// Does so many jobs on the caller's thread, and dies in the next one's first step.
+/// Does a number of jobs on the caller's thread, and dies in the next one's first step.
 #[derive(Debug)]
 pub struct Dying {
     pub after: usize,
@@ -78,7 +78,7 @@ impl Executor for Dying {
         1
     }
 
-    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn Sink) {
+    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn OutputSink) {
         let mut jobs = 0;
         while let Next::Job(mut job) = agenda.pick() {
             assert!(jobs < self.after, "dying on purpose");
@@ -86,10 +86,10 @@ impl Executor for Dying {
             let mut steps = || -> Result<(), RunError> {
                 loop {
                     match job.step() {
-                        Step::Fetch => drop(job.fetch()?),
-                        Step::Call => job.call()?,
-                        Step::Deliver => drop(job.deliver(sink)?),
-                        Step::Done => return Ok(()),
+                        JobStep::Fetch => drop(job.fetch()?),
+                        JobStep::Call => job.call()?,
+                        JobStep::Deliver => drop(job.deliver(sink)?),
+                        JobStep::Done => return Ok(()),
                     }
                 }
             };
@@ -119,19 +119,19 @@ pub fn bytes(items: &[u64]) -> Vec<u8> {
     items.iter().flat_map(|item| item.to_le_bytes()).collect()
 }
 
-impl Source for Items {
+impl InputSource for Items {
     fn bytes(&self, _input: usize) -> u64 {
         self.bytes.len() as u64
     }
 
-    fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), Failure> {
+    fn read(&self, _input: usize, offset: u64, into: &mut [u8]) -> Result<(), TransferError> {
         assert!(self.panics_in.fetch_sub(1, Ordering::Relaxed) > 0, "dying on purpose");
         into.copy_from_slice(&self.bytes[offset as usize..][..into.len()]);
         Ok(())
     }
 }
 
-/// What each output got.
+/// The bytes of each output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Gathered {
     pub outputs: Vec<Vec<u8>>,
@@ -139,8 +139,8 @@ pub struct Gathered {
     pub panics_at: Option<usize>,
 }
 
-impl Sink for Gathered {
-    fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> Result<(), Failure> {
+impl OutputSink for Gathered {
+    fn take(&mut self, output: usize, _task: u64, bytes: Vec<u8>) -> Result<(), TransferError> {
         assert!(self.panics_at != Some(output), "dying on purpose");
         if self.outputs.len() <= output {
             self.outputs.resize(output + 1, Vec::new());

@@ -36,7 +36,7 @@ const CHECK_DOMAIN: &[u8] = b"nandarray key check 1\0";
 /// The frame number of the head's nonce; frames count from zero and never get here.
 const HEAD_NUMBER: u32 = u32::MAX;
 
-/// What is wrong with a key.
+/// An unusable key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -131,12 +131,12 @@ impl KeyCheck {
     /// # Errors
     /// [`KeyError::Wrong`].
     pub fn verify(self, key: &CipherKey) -> Result<(), KeyError> {
-        // Both sides are public to whoever has the store, so comparing in constant time would protect nothing.
+        // Both sides are public to any reader of the store, so comparing in constant time would protect nothing.
         if Self::new(key) == self { Ok(()) } else { Err(KeyError::Wrong) }
     }
 }
 
-/// Which building block a payload is of. Nothing here is secret.
+/// The building block of a payload. Nothing here is secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockContext<'a> {
     /// The space's identifier within its store.

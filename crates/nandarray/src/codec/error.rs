@@ -1,8 +1,8 @@
-//! What can go wrong when a building block is encoded or its payload decoded.
+//! Errors of encoding a building block and of decoding its payload.
 //!
-//! A payload is untrusted: whatever its bytes, decoding gives a [`CodecError`] or bytes, never a panic, and allocates
-//! no more than the spec's own sizes. Without encryption a damaged frame may decode to wrong bytes of the right length;
-//! the store's page checksum (CRC-32C) is what notices that.
+//! A payload is untrusted: for any bytes, decoding returns a [`CodecError`] or bytes, never panics, and allocates no
+//! more than the spec's own sizes. Without encryption a damaged frame may decode to wrong bytes of the right length;
+//! the store's page checksum (CRC-32C) detects that.
 
 use thiserror::Error;
 
@@ -45,9 +45,9 @@ pub enum CodecError {
     Head {
         /// The field's name.
         field: &'static str,
-        /// What the payload says.
+        /// The payload's value.
         found: u64,
-        /// What the spec says.
+        /// The spec's value.
         expected: u64,
     },
     /// A frame's end makes the frame empty, longer than its raw bytes, or of a wrong stored size.

@@ -8,7 +8,7 @@
 //!            frames, back to back
 //! ```
 //! Numbers are little-endian. Every length but the frames' own follows from the spec, so a reader knows before reading
-//! anything how many bytes the head takes ([`Layout::head_bytes`]). Bytes after the last frame (the rest
+//! anything how many bytes the head takes ([`FrameLayout::head_bytes`]). Bytes after the last frame (the rest
 //! of the last page) are ignored.
 //!
 //! Parsing follows smoltcp's rule: bytes, then a checked [`FrameTable`], after which no offset can be wrong.
@@ -29,7 +29,7 @@ const MAGIC: [u8; 4] = *b"nafr";
 /// Top bit of a frame end: the frame is stored raw.
 const STORED: u32 = 1 << 31;
 
-/// Where the fields of the fixed head lie.
+/// Offsets of the fixed head's fields.
 mod field {
     use std::ops::Range;
     pub(super) const MAGIC: Range<usize> = 0..4;
@@ -56,14 +56,14 @@ const _: () = assert!(
 
 /// Sizes that follow from a spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct FrameLayout {
     pub(super) block_bytes: usize,
     pub(super) frame_bytes: usize,
     pub(super) frame_count: usize,
     pub(super) encrypted: bool,
 }
 
-impl Layout {
+impl FrameLayout {
     /// Of a validated spec.
     pub(super) fn new(spec: &CodecSpec) -> Self {
         let block_bytes = usize::try_from(spec.block_bytes).expect("a block of at most 256 MiB");
@@ -101,7 +101,7 @@ impl Layout {
 }
 
 /// The fixed head that a payload of this spec has.
-pub(super) fn fixed_head(spec: &CodecSpec, layout: &Layout, sequence: u64) -> [u8; FIXED_BYTES] {
+pub(super) fn fixed_head(spec: &CodecSpec, layout: &FrameLayout, sequence: u64) -> [u8; FIXED_BYTES] {
     let number = |value: usize| u32::try_from(value).expect("sizes of a validated spec fit 32 bits").to_le_bytes();
     let mut head = [0; FIXED_BYTES];
     head[field::MAGIC].copy_from_slice(&MAGIC);
@@ -127,13 +127,13 @@ pub(super) fn fixed_head(spec: &CodecSpec, layout: &Layout, sequence: u64) -> [u
 
 /// Writes a payload's head as its frames become known.
 pub(super) struct HeadWriter<'a> {
-    layout: &'a Layout,
+    layout: &'a FrameLayout,
     head: &'a mut [u8],
 }
 
 impl<'a> HeadWriter<'a> {
-    /// `head` is the first [`Layout::head_bytes`] of a payload, the fixed head already there.
-    pub(super) fn new(layout: &'a Layout, head: &'a mut [u8]) -> Self {
+    /// `head` is the first [`FrameLayout::head_bytes`] of a payload, the fixed head already there.
+    pub(super) fn new(layout: &'a FrameLayout, head: &'a mut [u8]) -> Self {
         assert_eq!(head.len(), layout.head_bytes());
         Self { layout, head }
     }
@@ -161,7 +161,7 @@ impl<'a> HeadWriter<'a> {
 
 /// One frame's place in a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Entry {
+struct FrameEntry {
     /// Payload offset one past the frame.
     end: u32,
     stored: bool,
@@ -171,18 +171,18 @@ struct Entry {
 /// so a store may keep it to read more of a block later.
 #[derive(Debug, Clone)]
 pub struct FrameTable {
-    pub(super) layout: Layout,
+    pub(super) layout: FrameLayout,
     pub(super) sequence: u64,
     /// See [`super::crypt::FrameCipher::payload_aad`]; empty when not encrypted.
     pub(super) payload_aad: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<FrameEntry>,
     /// All frame tags; empty when not encrypted.
     tags: Vec<[u8; TAG_BYTES]>,
 }
 
 impl FrameTable {
     /// Checks the fixed head against the spec, then every frame end.
-    pub(super) fn parse(spec: &CodecSpec, layout: Layout, head: &[u8]) -> Result<Self, CodecError> {
+    pub(super) fn parse(spec: &CodecSpec, layout: FrameLayout, head: &[u8]) -> Result<Self, CodecError> {
         let needed = layout.head_bytes();
         let Some(head) = head.get(..needed) else {
             return Err(CodecError::Truncated {
@@ -291,14 +291,14 @@ fn check_fixed(head: &[u8], expected: &[u8; FIXED_BYTES]) -> Result<(), CodecErr
     Ok(())
 }
 
-fn parse_entries(layout: &Layout, bytes: &[u8]) -> Result<Vec<Entry>, CodecError> {
+fn parse_entries(layout: &FrameLayout, bytes: &[u8]) -> Result<Vec<FrameEntry>, CodecError> {
     let mut start = layout.head_bytes();
     let (words, rest) = bytes.as_chunks::<4>();
     assert!(words.len() == layout.frame_count && rest.is_empty());
     let mut entries = Vec::with_capacity(layout.frame_count);
     for (frame, word) in words.iter().enumerate() {
         let word = u32::from_le_bytes(*word);
-        let entry = Entry { end: word & !STORED, stored: word & STORED != 0 };
+        let entry = FrameEntry { end: word & !STORED, stored: word & STORED != 0 };
         let end = entry.end as usize;
         let raw = layout.raw_range(frame).len();
         let good = match end.checked_sub(start) {

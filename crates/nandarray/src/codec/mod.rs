@@ -51,13 +51,13 @@ pub use spec::{CodecSpec, Compression, Framing, SpecError};
 
 use crypt::{FrameCipher, FrameId};
 use frame::Scratch;
-use head::{HeadWriter, Layout};
+use head::{FrameLayout, HeadWriter};
 
 /// Encoder and decoder of the building blocks of one space.
 #[derive(Debug)]
 pub struct Codec {
     spec: CodecSpec,
-    layout: Layout,
+    layout: FrameLayout,
     /// Present exactly when `spec.encrypted`.
     cipher: Option<FrameCipher>,
 }
@@ -75,7 +75,7 @@ impl Codec {
             (true, None) => return Err(SpecError::KeyMissing),
             (false, Some(_)) => return Err(SpecError::KeyUnexpected),
         };
-        Ok(Self { spec, layout: Layout::new(&spec), cipher })
+        Ok(Self { spec, layout: FrameLayout::new(&spec), cipher })
     }
 
     /// The spec this was built from.

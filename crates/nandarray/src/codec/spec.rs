@@ -1,4 +1,4 @@
-//! What a space says about the bytes of its building blocks: compression, filter, encryption, sizes.
+//! A space's codec, by which its building blocks become payloads: compression, filter, encryption, sizes.
 //!
 //! A [`CodecSpec`] fixes the payload format of every building block of a space and is kept in the array's metadata;
 //! [`Compression`] is the part a person writes, as text: `lz4`, `zstd`, `zstd:7`, each with an optional `+shuffle` or
@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// How blocks are cut into frames; a store says which by its format version, and keeps to it.
+/// Frames that blocks are cut into; fixed for a store by its format version.
 ///
 /// A partial read decodes up to a frame more than it asked for on either side, so small frames are good for it. They
 /// cost LZ4 2 % of the ratio and no time (a frame and its filtered copy stay in the first cache: 8 KiB decode 6 %
@@ -61,7 +61,7 @@ pub const ZSTD_LEVELS: std::ops::RangeInclusive<i32> = 1..=22;
 /// The level of a plain `zstd`, which is also the zstd library's own default.
 pub const ZSTD_LEVEL_DEFAULT: i32 = 3;
 
-/// What is wrong with a codec's description.
+/// An invalid codec description.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SpecError {
@@ -136,7 +136,7 @@ pub enum Filter {
 pub struct Compression {
     /// The compressor.
     pub algorithm: Algorithm,
-    /// What runs before it.
+    /// Filter that runs before the compressor.
     pub filter: Filter,
 }
 
@@ -199,7 +199,7 @@ pub struct CodecSpec {
     pub element_bytes: u32,
     /// Raw size of one building block, 1 to [`BLOCK_BYTES_MAX`] bytes. Need not be a multiple of the element.
     pub block_bytes: u64,
-    /// How blocks are cut into frames.
+    /// Frames that blocks are cut into.
     pub framing: Framing,
 }
 

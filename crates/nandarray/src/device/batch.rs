@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::Device;
 use super::catalog::check_name;
 use super::command::Change;
-use super::wire::Op;
+use super::wire::JournalOp;
 use crate::error::{Error, Result};
 use crate::ftl::Reservation;
 use crate::stl::space::{Space, SpaceId};
@@ -95,6 +95,7 @@ impl Device {
     }
 
     pub(super) fn change_all(&self, changes: &[Change<'_>], spaces: &[Arc<Space>]) {
+        assert_eq!(changes.len(), spaces.len(), "each change has its space");
         let mut dead = Vec::new();
         let mut ops = Vec::with_capacity(changes.len());
         for (change, space) in changes.iter().zip(spaces) {
@@ -102,15 +103,15 @@ impl Device {
             ops.push(match *change {
                 Change::Delete { .. } => {
                     dead.extend(self.empty_space(space, &mut inner));
-                    Op::Delete(space.id)
+                    JournalOp::Delete(space.id)
                 }
                 Change::Rename { to, .. } => {
                     to.clone_into(&mut inner.record.name);
-                    Op::Rename(space.id, to.to_owned())
+                    JournalOp::Rename(space.id, to.to_owned())
                 }
                 Change::SetAttrs { attrs, .. } => {
                     attrs.clone_into(&mut inner.record.attrs);
-                    Op::Attrs(space.id, attrs.to_owned())
+                    JournalOp::Attrs(space.id, attrs.to_owned())
                 }
             });
         }
@@ -129,6 +130,7 @@ impl Device {
                 Change::SetAttrs { .. } => {}
             }
         }
+        catalog.check();
         log.queue(ops);
         drop((catalog, log));
         self.ftl.release(dead.into_iter());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::wire::Op;
+use super::wire::JournalOp;
 use super::{Device, NewSpace};
 use crate::codec::{CipherKey, Framing, KeyCheck};
 use crate::error::{Error, Result};
@@ -47,12 +47,15 @@ impl Device {
         let encryption = new.key.map(|key| self.encryption(key)).transpose()?;
         let _pages = self.reserve_metadata(new.attrs.len())?;
         let _epoch = self.epoch.read();
-        // The log is locked before the catalog, and both are held until the change is queued: otherwise a change to this
-        // space could be logged ahead of its creation.
+        // The log is locked before the catalog, and both are held until the change is queued: otherwise a change to
+        // this space could be logged ahead of its creation.
         let mut log = self.log.lock();
         let mut catalog = self.catalog.write();
         if catalog.by_name.contains_key(new.name) {
             return Err(Error::Exists { name: new.name.to_owned() });
+        }
+        if catalog.by_id.contains_key(&catalog.next) {
+            return Err(Error::corrupt("no number is left for another array"));
         }
         let record = SpaceRecord {
             id: catalog.next,
@@ -74,7 +77,8 @@ impl Device {
         catalog.next += 1;
         catalog.by_name.insert(new.name.to_owned(), record.id);
         catalog.by_id.insert(record.id, space.clone());
-        log.queue([Op::Create(record)]);
+        catalog.check();
+        log.queue([JournalOp::Create(record)]);
         drop((catalog, log, _epoch));
         self.after_write();
         Ok(space)
@@ -140,7 +144,8 @@ impl Device {
             }
             catalog.by_name.remove(name);
             catalog.by_id.remove(&space.id);
-            log.queue([Op::Delete(space.id)]);
+            catalog.check();
+            log.queue([JournalOp::Delete(space.id)]);
             drop((catalog, log));
             let dead = self.empty_space(&space, &mut inner);
             self.ftl.release(dead.into_iter());
@@ -158,6 +163,7 @@ impl Device {
         }
         inner.write_buffer.clear();
         *inner.index_mut() = Index::new(space.shape.block.len());
+        assert!(!inner.deleted, "space {} is deleted once", space.id);
         inner.deleted = true;
         dead
     }
@@ -173,7 +179,7 @@ impl Device {
                 return Err(Error::Closed(format!("array {:?} was deleted", inner.record.name)));
             }
             attrs.clone_into(&mut inner.record.attrs);
-            self.log.lock().queue([Op::Attrs(id, attrs.to_owned())]);
+            self.log.lock().queue([JournalOp::Attrs(id, attrs.to_owned())]);
         }
         self.after_write();
         Ok(())
@@ -198,7 +204,7 @@ impl Device {
             ("segment_bytes", geometry.segment_bytes()),
             ("segments", usage.segments),
             ("segments_free", usage.free),
-            ("segments_waiting", usage.dying),
+            ("segments_waiting", usage.pending_free),
             ("segments_metadata", usage.chain),
             ("segments_bad", usage.bad),
             ("pages_live", usage.live_pages),

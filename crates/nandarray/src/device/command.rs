@@ -1,10 +1,10 @@
 //! The engine's only entrance: typed commands.
 //!
-//! A command is a struct that borrows what it needs; its type fixes the type of the reply ([`super::Command`]). Commands
-//! follow the NDS paper's interface (section 5.1 and the command set of 5.3.1): create, open, resize and delete a space;
-//! move one sub-block of a space or of a view by one command; flush, deallocate, read numbers. Dimensions are in
-//! elements, slowest-varying first; strides in bytes. A view is named in the command, not opened first: translating
-//! costs less than looking up a handle.
+//! A command is a struct that borrows what it needs; its type fixes the type of the reply ([`super::Command`]).
+//! Commands follow the NDS paper's interface (section 5.1 and the command set of 5.3.1): create, open, resize and
+//! delete a space; move one sub-block of a space or of a view by one command; flush, deallocate, read numbers.
+//! Dimensions are in elements, slowest-varying first; strides in bytes. A view is named in the command, not opened
+//! first: translating costs less than looking up a handle.
 
 use super::transaction::TransactionId;
 use crate::stl::plan::Axis;

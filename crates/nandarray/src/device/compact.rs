@@ -27,8 +27,8 @@ impl Device {
     pub(super) fn compact(&self) -> Result<u64> {
         self.sound()?;
         let before = self.ftl.media().len();
-        // Moving takes room before it gives any: a full disk gets the room of dead pages first, and again whenever it is
-        // full.
+        // Moving takes room before it gives any: a full disk gets the room of dead pages first, and again whenever it
+        // is full.
         self.give_dead_room()?;
         let mut packed = self.pack();
         for _ in 0..TRIES_ON_A_FULL_DISK {
@@ -38,7 +38,7 @@ impl Device {
             packed = self.pack();
         }
         self.truncate()?;
-        self.ftl.give_room_back()?;
+        self.ftl.discard_free()?;
         let freed = before.saturating_sub(self.ftl.media().len());
         match packed {
             Err(Error::Full { .. }) if freed > 0 => Ok(freed),
@@ -51,7 +51,7 @@ impl Device {
         if !self.ftl.is_tight() {
             return Ok(false);
         }
-        let mut some = self.ftl.give_room_back()?;
+        let mut some = self.ftl.discard_free()?;
         // Each dead page is given once, so this ends.
         while self.make_room()? {
             some = true;
@@ -104,8 +104,8 @@ impl Device {
     /// Whether nothing was written since the store was compacted, or made.
     fn is_as_compaction_left_it(&self) -> bool {
         let nothing_new = self.log.lock().is_as_checkpointed();
-        let dying = self.ftl.with_segments(|s| s.dying());
-        nothing_new && dying == 0 && self.buffered_bytes() == 0 && self.has_least_metadata()
+        let pending_free = self.ftl.with_segments(|s| s.pending_free());
+        nothing_new && pending_free == 0 && self.buffered_bytes() == 0 && self.has_least_metadata()
     }
 
     /// Whether packing would not make the medium shorter.
@@ -149,11 +149,7 @@ impl Device {
         self.ftl.close_open();
         self.commit_and_free()?;
         for _ in 0..64 {
-            let victims: Vec<Segment> = self.ftl.with_segments(|s| {
-                let mut some = s.candidates();
-                some.sort_by_key(|c| c.live);
-                some.iter().map(|c| c.segment).collect()
-            });
+            let victims = self.ftl.with_segments(|s| s.emptiest_first());
             if victims.len() < 2 {
                 break;
             }

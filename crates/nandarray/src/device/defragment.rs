@@ -9,14 +9,14 @@
 //! moves pages without asking for ranges.
 
 use super::Device;
-use super::wire::{Op, Update};
+use super::wire::{JournalOp, Update};
 use crate::error::{Error, Result};
 use crate::flash::{Owner, Run};
 use crate::ftl::UnitWrite;
 use crate::sim::{Purpose, count};
 use crate::stl::index::BlockMap;
 use crate::stl::plan::BlockAt;
-use crate::stl::space::{Space, to_wire};
+use crate::stl::space::Space;
 use crate::stl::write::{Gone, remap};
 
 /// Average size from which on extents are left as they are: a disk loses nothing by going from one to the next.
@@ -144,14 +144,19 @@ impl Device {
         let gone = Gone::Units(map.runs().map(|r| r.unit..r.end()).collect());
         let dead = remap(&mut inner, at, &gone, &runs);
         self.ftl.adopt(&runs);
-        let update =
-            Update { space: space.id, seq, at: at.to_vec(), gone: Update::wire_gone(&gone), runs: to_wire(&runs) };
+        assert_eq!(pages_of(&dead), pages_of(&runs), "as many pages die as are written, block {at:?}");
+        let update = Update::new(space.id, seq, at, &gone, &runs);
         let mut log = self.log.lock();
-        log.queue([Op::Update(update)]);
+        log.queue([JournalOp::Update(update)]);
         self.ftl.release(dead.into_iter());
         count(&self.counters.pages_moved, units.len() as u64);
         Ok(units.len() as u64)
     }
+}
+
+/// Number of pages of these runs.
+pub(super) fn pages_of(runs: &[Run]) -> u64 {
+    runs.iter().map(|run| u64::from(run.count)).sum()
 }
 
 /// Number of extents that these runs, in order of units, form on the medium.

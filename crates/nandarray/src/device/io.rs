@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use super::wire::{Op, Update};
+use super::wire::{JournalOp, Update};
 use super::{Device, Target};
 use crate::error::{Error, Result, Shape};
 use crate::media::EXTENT_BYTES;
@@ -13,10 +13,10 @@ use crate::sim::count;
 use crate::stl::plan::{Axis, BlockAt, Plan, Selection, StridedBox};
 use crate::stl::prefetch::readahead::ElementBox;
 use crate::stl::read::{BufferMut, Reader};
-use crate::stl::space::{Inner, Space, SpaceId, to_wire};
+use crate::stl::space::{Inner, Space, SpaceId};
 use crate::stl::translate::{check_view, translate};
 use crate::stl::work::{Work, Workers};
-use crate::stl::write::{Source, Staged, Successor, Writer, apply};
+use crate::stl::write::{Applied, Source, Staged, Successor, Writer, apply};
 
 /// Selections of a view in one batch: bounds the memory that a badly aligned view takes.
 const SELECTIONS_AT_ONCE: usize = 4096;
@@ -438,11 +438,9 @@ impl Device {
             let applied = apply(inner, one);
             self.account_buffered(before, space.buffered(inner, &at));
             self.ftl.adopt(&applied.runs);
-            let gone = Update::wire_gone(&applied.gone);
             if !applied.runs.is_empty() || !applied.dead.is_empty() {
-                let runs = to_wire(&applied.runs);
-                let seq = applied.seq;
-                ops.push(Op::Update(Update { space: space.id, seq, at: applied.at.to_vec(), gone, runs }));
+                let Applied { seq, ref at, ref gone, ref runs, .. } = applied;
+                ops.push(JournalOp::Update(Update::new(space.id, seq, at, gone, runs)));
             }
             dead.extend(applied.dead);
         }
@@ -453,7 +451,7 @@ impl Device {
                 inner.record.shape.len()
             );
             inner.record.shape = shape.to_vec();
-            ops.push(Op::Resize(space.id, shape.to_vec()));
+            ops.push(JournalOp::Resize(space.id, shape.to_vec()));
         }
         let mut log = self.log.lock();
         log.queue(ops);

@@ -70,9 +70,10 @@ pub use transaction::TransactionId;
 
 use crate::error::{Error, Holder, Result};
 use crate::flash::Geometry;
+use crate::ftl::policy::wear_levelling::WearLevelling;
 use crate::ftl::{Ftl, Verify};
 use crate::media::Media;
-use crate::media::file::{Access, FileMedia};
+use crate::media::file::{FileAccess, FileMedia};
 use crate::sim::panics::caught;
 use crate::sim::process::{Inside, ProcessScope};
 use crate::sim::{Counters, Moves, Order, Probe, Purpose};
@@ -129,6 +130,8 @@ pub struct Options {
     pub placement: Option<String>,
     /// Victim policy by name; `None` keeps the store's, or takes `greedy`.
     pub victim: Option<String>,
+    /// Wear levelling; none by default, since an SSD below the file levels its own.
+    pub wear_levelling: WearLevelling,
     /// When pages are compared with their checksum.
     pub verify: Verify,
     /// Whether files are mapped for reading.
@@ -166,6 +169,7 @@ impl Default for Options {
             capacity_bytes: None,
             placement: None,
             victim: None,
+            wear_levelling: WearLevelling::default(),
             verify: Verify::Once,
             map: true,
             threads: None,
@@ -183,6 +187,13 @@ struct Catalog {
     by_name: BTreeMap<String, SpaceId>,
     by_id: HashMap<SpaceId, Arc<Space>>,
     next: SpaceId,
+}
+
+impl Catalog {
+    /// Checks what every change of names must keep: each space has one name.
+    fn check(&self) {
+        assert_eq!(self.by_name.len(), self.by_id.len(), "each space has one name");
+    }
 }
 
 /// The medium's error after which a store takes no more writes, to be raised again.
@@ -266,10 +277,10 @@ impl Device {
     ) -> Result<Self> {
         options.validate()?;
         let access = match mode {
-            Mode::Read => Access::Read,
-            Mode::ReadWrite => Access::Write,
-            Mode::Append | Mode::Truncate => Access::Create,
-            Mode::Exclusive => Access::CreateNew,
+            Mode::Read => FileAccess::Read,
+            Mode::ReadWrite => FileAccess::Write,
+            Mode::Append | Mode::Truncate => FileAccess::Create,
+            Mode::Exclusive => FileAccess::CreateNew,
         };
         let media = FileMedia::open(path, access, options.map)?;
         if mode == Mode::Truncate && !media.is_empty() {
@@ -460,8 +471,8 @@ impl Device {
         if self.scope.was_left_inside() {
             // Its locks are held for good.
             return Err(Error::Closed(
-                "this process was forked while another thread was in a command of the store; `refresh` it here, or open \
-                 it again"
+                "this process was forked while another thread was in a command of the store; `refresh` it here, or \
+                 open it again"
                     .to_owned(),
             ));
         }

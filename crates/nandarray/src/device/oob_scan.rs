@@ -54,8 +54,8 @@ pub(super) fn scan(
         if ftl.header_of(segment)?.is_some_and(|h| h.kind() != Some(SegmentKind::Data)) {
             continue;
         }
-        // A segment without live pages holds only superseded data: its intact pages count as copies, its damaged ones are
-        // ignored.
+        // A segment without live pages holds only superseded data: its intact pages count as copies, its damaged ones
+        // are ignored.
         let live = live(segment);
         if live {
             found.unreadable += ftl.unreadable_records_of(segment)?;

@@ -1,15 +1,15 @@
 //! Journal records that opening a store left out, for `check` and for callers of `open`.
 //!
 //! A loss of power leaves journal records that no flush had promised; opening drops those from the first that is not
-//! whole. Records that were durable are dropped only by a salvage, and that is damage. `recover` decides; this file only
-//! describes.
+//! whole. Records that were durable are dropped only by a salvage, and that is damage. `recover` decides; this file
+//! only describes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::Catalog;
 use super::salvage::Rebuilt;
-use super::wire::{Op, RecordBody};
+use super::wire::{JournalOp, RecordBody};
 use crate::stl::space::SpaceId;
 
 /// Findings of opening, beside the store itself.
@@ -72,13 +72,16 @@ impl Dropped {
         for body in bodies.filter_map(|payload| postcard::from_bytes::<RecordBody>(payload).ok()) {
             for op in body.ops {
                 let id = match op {
-                    Op::Create(record) => {
+                    JournalOp::Create(record) => {
                         made.insert(record.id, record.name);
                         record.id
                     }
-                    Op::Delete(id) | Op::Resize(id, _) | Op::Attrs(id, _) | Op::Rename(id, _) => id,
-                    Op::Update(update) => update.space,
-                    Op::Switch { .. } => continue,
+                    JournalOp::Delete(id)
+                    | JournalOp::Resize(id, _)
+                    | JournalOp::Attrs(id, _)
+                    | JournalOp::Rename(id, _) => id,
+                    JournalOp::Update(update) => update.space,
+                    JournalOp::Switch { .. } => continue,
                 };
                 let known = || catalog.by_id.get(&id).map(|space| space.peek().record.name.clone());
                 names.insert(made.get(&id).cloned().or_else(known).unwrap_or_else(|| format!("number {id}")));
@@ -125,8 +128,8 @@ mod tests {
         let many = Dropped { first: 4, last: 7, durable: true, arrays, pages_taken: 13, pages_lost: 2 };
         assert_eq!(
             many.to_string(),
-            "the journal was damaged: 4 records (4 to 7) lost; changed 2 arrays: [\"a\", \"number 3\"]; newer pages: 13 \
-             taken, 2 lost"
+            "the journal was damaged: 4 records (4 to 7) lost; changed 2 arrays: [\"a\", \"number 3\"]; newer pages: \
+             13 taken, 2 lost"
         );
     }
 }

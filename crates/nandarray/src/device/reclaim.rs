@@ -15,14 +15,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use super::Device;
-use super::wire::{Op, Update};
+use super::defragment::pages_of;
+use super::wire::{JournalOp, Update};
 use crate::error::{Error, Result};
 use crate::flash::{Owner, Ppa, Run, Segment};
 use crate::ftl::Reservation;
 use crate::ftl::segments::SegmentState;
 use crate::sim::{Purpose, count};
 use crate::stl::plan::BlockAt;
-use crate::stl::space::{Space, SpaceId, owner_space, to_wire, unpack};
+use crate::stl::space::{Space, SpaceId, owner_space, unpack};
 use crate::stl::write::{Gone, RUN_JOURNAL_BYTES, Staged, remap};
 
 /// Victims taken when reclaim is due after a command: bounds the time that one command pays.
@@ -54,7 +55,7 @@ impl Device {
             };
             let _reclaim = self.reclaim.lock();
             let usage = self.ftl.usage();
-            let state = (usage.free, usage.garbage_pages, usage.dying);
+            let state = (usage.free, usage.garbage_pages, usage.pending_free);
             if last == Some(state) {
                 if std::mem::replace(&mut journal_is_short, true) {
                     return Err(full);
@@ -72,8 +73,8 @@ impl Device {
         }
     }
 
-    /// Promises pages and stages the blocks that take them. The disk may have less room than was promised: garbage is collected
-    /// then, and staging tried again for as long as that frees anything.
+    /// Promises pages and stages the blocks that take them. The disk may have less room than was promised: garbage is
+    /// collected then, and staging tried again for as long as that frees anything.
     pub(super) fn stage_in(&self, pages: u64, stage: &mut dyn FnMut() -> Result<Vec<Staged>>) -> Result<Vec<Staged>> {
         let _pages = self.reserve(pages)?;
         loop {
@@ -246,6 +247,7 @@ impl Device {
     }
 
     fn move_group(&self, space: &Space, at: &BlockAt, seq: u64, group: &BlockPages, to: MoveTo) -> Result<()> {
+        assert!(!group.is_empty() && group.is_sorted_by(|a, b| a.0 < b.0), "pages of block {at:?}: {group:?}");
         let page = self.geometry().page_bytes as usize;
         let last = group.last().map_or(0, |g| g.0) as usize;
         let mut block = vec![0; (last + 1) * page];
@@ -278,10 +280,10 @@ impl Device {
         let gone = Gone::Units(group.iter().map(|&(unit, _)| unit..unit + 1).collect());
         let dead = remap(&mut inner, at, &gone, &runs);
         self.ftl.adopt(&runs);
-        let update =
-            Update { space: space.id, seq, at: at.to_vec(), gone: Update::wire_gone(&gone), runs: to_wire(&runs) };
+        assert_eq!(pages_of(&dead), pages_of(&runs), "as many pages die as are moved, block {at:?}");
+        let update = Update::new(space.id, seq, at, &gone, &runs);
         let mut log = self.log.lock();
-        log.queue([Op::Update(update)]);
+        log.queue([JournalOp::Update(update)]);
         self.ftl.release(dead.into_iter());
         count(&self.counters.pages_moved, group.len() as u64);
         Ok(())

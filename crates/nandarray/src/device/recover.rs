@@ -1,8 +1,8 @@
 //! Making a store, opening one, and replaying its journal.
 //!
 //! Opening reads a superblock, the checkpoint's directory (not the indexes: those are read when a space is touched),
-//! then the journal (`replay`). Nothing is written while a store is only read. A store that was not closed properly gets
-//! a new checkpoint, so that dropped records can never come back; `opening` reports them.
+//! then the journal (`replay`). Nothing is written while a store is only read. A store that was not closed properly
+//! gets a new checkpoint, so that dropped records can never come back; `opening` reports them.
 //!
 //! Beside a writer, a reader takes the marks first, then the superblocks, then the length, then the journal: each names
 //! only things that are there by the time that the next is read.
@@ -27,8 +27,8 @@ use crate::flash::{Geometry, Segment, crc32c};
 use crate::ftl::chain::Chain;
 use crate::ftl::journal;
 use crate::ftl::mark::{Mark, marked, next_place, read_marks};
-use crate::ftl::superblock::{ChainStart, LSN_MAX, OpenSegment, Superblock, is_blank as slot_is_blank, read_slots};
-use crate::ftl::victim::Victim;
+use crate::ftl::policy::GcPolicy;
+use crate::ftl::superblock::{ChainStart, LSN_MAX, ResumePoint, Superblock, is_blank as slot_is_blank, read_slots};
 use crate::ftl::wear::OpenedSince;
 use crate::ftl::{Ftl, placement};
 use crate::media::Media;
@@ -139,9 +139,12 @@ fn blank_or_else(e: Error, media: &dyn Media, options: &Options) -> Error {
     }
 }
 
-fn policies(options: &Options, placed: &str, taken: &str) -> Result<(Box<dyn placement::Placement>, Victim)> {
+/// Blocks that `d-choices` draws, and the window of `windowed-greedy`.
+const GC_CHOICES: u32 = 10;
+
+fn policies(options: &Options, placed: &str, taken: &str) -> Result<(Box<dyn placement::Placement>, GcPolicy)> {
     let policy = placement::by_name(options.placement.as_deref().unwrap_or(placed))?;
-    Ok((policy, Victim::by_name(options.victim.as_deref().unwrap_or(taken))?))
+    Ok((policy, GcPolicy::by_name(options.victim.as_deref().unwrap_or(taken), GC_CHOICES)?))
 }
 
 fn workers(options: &Options) -> Result<Workers> {
@@ -214,6 +217,7 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
         capacity_bytes,
         chance.below(u64::MAX),
     )
+    .with_wear_levelling(options.wear_levelling)
     .with_probe(options.probe.clone());
     let nowhere = ChainStart { first: 0, nonce: 0 };
     let superblock = Superblock {
@@ -329,7 +333,7 @@ fn load(
     let superblock_damaged = only.is_some() && !unfinished;
     let opening = Opening { dropped, superblock_damaged, unfinished, rebuilt, ..Opening::default() };
     let mut device = device(ftl, counters, (log, opening), catalog, seq, read_only, options)?;
-    device.keep_back(&device.log.lock());
+    device.reserve_segments(&device.log.lock());
     if read_only {
         device.look_at_open(clean, last)?;
     } else {
@@ -433,8 +437,8 @@ fn next_lsn_of(superblock: &Superblock, dropped: &Option<Dropped>, applied: u64,
     Ok(next_lsn)
 }
 
-/// Takes the segments of the checkpoint, the journal and the generation before for metadata. `previous` keeps those that
-/// are in use by it alone.
+/// Takes the segments of the checkpoint, the journal and the generation before for metadata. `previous` keeps those
+/// that are in use by it alone.
 fn take_metadata(
     ftl: &Ftl,
     checkpoint: &[Segment],
@@ -494,6 +498,7 @@ fn catalog_of(directory: &Directory, stream: &Arc<CheckpointStream>, superblock:
     let mut catalog = Catalog { by_name: BTreeMap::new(), by_id: HashMap::new(), next: directory.next_space };
     for entry in &directory.spaces {
         let (name, id) = (entry.record.name.clone(), entry.record.id);
+        catalog.next = catalog.next.max(id.saturating_add(1));
         let blob = CheckpointIndex {
             stream: stream.clone(),
             place: entry.index,
@@ -512,7 +517,7 @@ fn catalog_of(directory: &Directory, stream: &Arc<CheckpointStream>, superblock:
 impl Device {
     /// A reader counts rows that never took a page as free, not as garbage: in the segment that a clean close left
     /// open, or, beside a writer, in the one that took pages last.
-    fn look_at_open(&self, clean: Option<(u64, Option<OpenSegment>)>, last: Option<Segment>) -> Result<()> {
+    fn look_at_open(&self, clean: Option<(u64, Option<ResumePoint>)>, last: Option<Segment>) -> Result<()> {
         match clean {
             Some((_, Some(open))) => self.ftl.resume(open.segment, Some(open.crc)),
             Some((_, None)) => Ok(()),
@@ -522,7 +527,7 @@ impl Device {
 
     /// The first writing after opening: go on where a clean close stopped, or make sure that nothing dropped comes
     /// back, by a new checkpoint. Gives whether there is one.
-    fn take_up(&self, clean: Option<(u64, Option<OpenSegment>)>, salvaged: bool) -> Result<bool> {
+    fn take_up(&self, clean: Option<(u64, Option<ResumePoint>)>, salvaged: bool) -> Result<bool> {
         match clean {
             Some((_, open)) if !salvaged => {
                 if let Some(open) = open {

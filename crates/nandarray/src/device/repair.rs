@@ -1,9 +1,9 @@
 //! Mending what a check found, as far as the records allow.
 //!
 //! An index that cannot be read is taken from the generation before and the journals since; only if these are gone,
-//! too, it is rebuilt from pages: every unit gets the newest page whose record names it (content that was overwritten by
-//! fill may come back then, which the report says). A mapped page that is damaged is replaced by another copy of the same
-//! content that reclaim left behind, known by the number of its command.
+//! too, it is rebuilt from pages: every unit gets the newest page whose record names it (content that was overwritten
+//! by fill may come back then, which the report says). A mapped page that is damaged is replaced by another copy of the
+//! same content that reclaim left behind, known by the number of its command.
 //!
 //! Where the newest content of a unit is damaged and no copy is left, the unit is given up: it stays mapped to the
 //! damaged page, so that reading it is an error that names the place. Neither fill nor older content takes its place
@@ -61,8 +61,8 @@ impl Device {
         }
         if found.unreadable > 0 && !forgotten.is_empty() {
             let what = format!(
-                "{} out-of-band records cannot be read; units whose newest page they tell of have older content now, or \
-                 none",
+                "{} out-of-band records cannot be read; units whose newest page they tell of have older content now, \
+                 or none",
                 found.unreadable
             );
             let finding = report.add(Some(&forgotten[0].0.peek().record.name.clone()), what);

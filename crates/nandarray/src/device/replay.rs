@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::wire::{Op, RecordBody, Update};
+use super::wire::{JournalOp, RecordBody, Update};
 use super::{Catalog, Dropped};
 use crate::codec::Framing;
 use crate::error::{Error, Result};
@@ -48,7 +48,7 @@ pub(super) fn read_journals(media: &dyn Media, superblock: &Superblock) -> Resul
         all.extend(records);
         let switch = all.last().and_then(|r| postcard::from_bytes::<RecordBody>(&r.payload).ok()).and_then(|body| {
             match body.ops[..] {
-                [Op::Switch { first, nonce }] => Some(ChainStart { first, nonce }),
+                [JournalOp::Switch { first, nonce }] => Some(ChainStart { first, nonce }),
                 _ => None,
             }
         });
@@ -103,8 +103,8 @@ pub(super) fn replay_all(
     let damaged = is_damaged(journals, superblock, known);
     if damaged && !replay.salvage {
         return Err(Error::corrupt(format!(
-            "the journal is damaged behind record {last}: record {durable} was durable; `nandarray check --repair` rebuilds what \
-             pages tell"
+            "the journal is damaged behind record {last}: record {durable} was durable; `nandarray check --repair` \
+             rebuilds what pages tell"
         )));
     }
     let mut applied = 0;
@@ -112,11 +112,12 @@ pub(super) fn replay_all(
         let body: RecordBody = postcard::from_bytes(&record.payload)
             .map_err(|e| Error::corrupt(format!("journal record {} cannot be read: {e}", record.lsn)))?;
         if record.lsn > durable {
-            replay.ftl.with_segments(Segments::be_unsure);
+            replay.ftl.with_segments(Segments::expect_uncertain);
             if !replay.pages_arrived(&body)? {
                 break;
             }
         }
+        assert_eq!(record.lsn, superblock.journal_lsn + applied, "a journal is read in the order of its records");
         replay.seq = replay.seq.max(body.seq);
         for op in body.ops {
             replay.op(op).map_err(|e| Error::corrupt(format!("journal record {}: {e}", record.lsn)))?;
@@ -129,7 +130,7 @@ pub(super) fn replay_all(
     let mut dropped = Dropped { first, durable: damaged, ..Dropped::default() };
     dropped.last = there.fold(if damaged { known } else { 0 }, u64::max);
     if damaged {
-        replay.ftl.with_segments(Segments::be_unsure);
+        replay.ftl.with_segments(Segments::expect_uncertain);
         (dropped.pages_taken, dropped.pages_lost) = replay.roll_forward()?;
     }
     dropped.name_arrays(records[applied as usize..].iter().chain(behind).map(|r| &r.payload[..]), &replay.catalog);
@@ -157,7 +158,7 @@ impl Replay<'_> {
         let have = self.ftl.geometry().segments_within(self.ftl.media().len());
         let mut bytes = vec![0; page];
         for op in &body.ops {
-            let Op::Update(update) = op else { continue };
+            let JournalOp::Update(update) = op else { continue };
             for run in update.runs()? {
                 if !self.ftl.geometry().has_run(run, have) {
                     return Ok(false);
@@ -183,9 +184,9 @@ impl Replay<'_> {
         self.catalog.by_id.get(&id).ok_or_else(|| Error::corrupt(format!("it names space {id}, which is not there")))
     }
 
-    fn op(&mut self, op: Op) -> Result<()> {
+    fn op(&mut self, op: JournalOp) -> Result<()> {
         match op {
-            Op::Create(record) => {
+            JournalOp::Create(record) => {
                 let (name, id) = (record.name.clone(), record.id);
                 let dimensions = record.shape.len().max(1);
                 let page_bytes = self.ftl.geometry().page_bytes;
@@ -196,7 +197,7 @@ impl Replay<'_> {
                     return Err(Error::corrupt(format!("space {id} is made twice")));
                 }
             }
-            Op::Delete(id) => {
+            JournalOp::Delete(id) => {
                 let space = self.space(id)?.clone();
                 let name = space.peek().record.name.clone();
                 let mut dead = Vec::new();
@@ -205,7 +206,7 @@ impl Replay<'_> {
                 self.catalog.by_name.remove(&name);
                 self.catalog.by_id.remove(&id);
             }
-            Op::Resize(id, shape) => {
+            JournalOp::Resize(id, shape) => {
                 let space = self.space(id)?;
                 let mut inner = space.peek_mut();
                 if shape.len() != inner.record.shape.len() {
@@ -213,8 +214,8 @@ impl Replay<'_> {
                 }
                 inner.record.shape = shape;
             }
-            Op::Attrs(id, attrs) => self.space(id)?.peek_mut().record.attrs = attrs,
-            Op::Rename(id, name) => {
+            JournalOp::Attrs(id, attrs) => self.space(id)?.peek_mut().record.attrs = attrs,
+            JournalOp::Rename(id, name) => {
                 let old = {
                     let mut inner = self.space(id)?.peek_mut();
                     std::mem::replace(&mut inner.record.name, name.clone())
@@ -224,8 +225,8 @@ impl Replay<'_> {
                     return Err(Error::corrupt("it gives a name that is taken"));
                 }
             }
-            Op::Update(update) => self.update(&update)?,
-            Op::Switch { .. } => {}
+            JournalOp::Update(update) => self.update(&update)?,
+            JournalOp::Switch { .. } => {}
         }
         Ok(())
     }

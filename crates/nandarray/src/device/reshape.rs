@@ -51,6 +51,7 @@ impl Device {
             let index = u128::from(from[axis]) + u128::from(counts[axis]) - 1;
             Error::OutOfRange { axis, index, size: u64::MAX }
         })?;
+        assert!(to[axis] > from[axis], "an append grows: {from:?} to {to:?}");
         let item = space.shape.item_bytes as u64;
         let mut start = vec![0; from.len()];
         start[axis] = from[axis];
@@ -92,8 +93,8 @@ impl Device {
         if from == to {
             return Ok(());
         }
-        // A part that is cut off must read as fill when it grows back. Blocks wholly outside lose their pages; of blocks
-        // that the new edge crosses the part outside is overwritten with fill.
+        // A part that is cut off must read as fill when it grows back. Blocks wholly outside lose their pages; of
+        // blocks that the new edge crosses the part outside is overwritten with fill.
         let mut staged = Vec::new();
         let crossing = self.stage_cut(&space, &from, to, &mut staged);
         if let Err(e) = crossing {

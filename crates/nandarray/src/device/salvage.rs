@@ -146,7 +146,7 @@ pub(super) fn reconcile(ftl: &Ftl, catalog: &Catalog, metadata: &[Segment], have
                 for unit in run.unit..run.end() {
                     let one = Run { unit, count: 1, ppa: run.page_of(unit) };
                     let owner = Owner { unit: unit as u16, ..owner };
-                    let gone = if there { ftl.was_given_up(one.ppa, owner) } else { Ok(true) };
+                    let gone = if there { ftl.was_reused(one.ppa, owner) } else { Ok(true) };
                     match gone {
                         Ok(true) => lost.push((at.into(), unit)),
                         Ok(false) => match live.last_mut() {

@@ -54,7 +54,9 @@ impl Staging {
     /// Sets the shape that the space gets, which is nowhere smaller. The caller holds all blocks and has written no
     /// part yet.
     pub(super) fn grow(&mut self, shape: &[u64]) {
-        debug_assert!(self.staged.is_empty(), "the edge blocks of the new shape are composed by it");
+        assert!(self.staged.is_empty(), "the edge blocks of the new shape are composed by it");
+        let grows = shape.len() == self.shape.len() && shape.iter().zip(&self.shape).all(|(to, from)| to >= from);
+        assert!(grows, "shape {:?} grows to {shape:?}", self.shape);
         self.shape = shape.to_vec();
     }
 

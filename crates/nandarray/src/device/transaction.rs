@@ -1,9 +1,9 @@
 //! Transactions: writes to several spaces, over as many commands as it takes, applied as one.
 //!
 //! `Begin` holds whole spaces, in the order of their numbers, and says which shapes they will have. `Stage` writes
-//! elements, as a staged write does: pages are appended, no index knows them, and readers see the spaces as they were. `Apply`
-//! changes shapes, indexes, names and attributes while no other command is applied and no cut is taken, so that one
-//! journal record tells all of it. That is how the variables of a data set grow together along a dimension, though
+//! elements, as a staged write does: pages are appended, no index knows them, and readers see the spaces as they were.
+//! `Apply` changes shapes, indexes, names and attributes while no other command is applied and no cut is taken, so that
+//! one journal record tells all of it. That is how the variables of a data set grow together along a dimension, though
 //! their elements do not fit into memory.
 //!
 //! A transaction that is never ended is over when the store is closed, or with its process. It spans no two stores, and
@@ -70,6 +70,7 @@ impl Device {
             staging.grow(&grown(&space, to)?);
             parts.insert(id, (space, staging));
         }
+        assert_eq!(parts.len(), spaces.len(), "each space is staged by itself");
         let mut transactions = self.transactions.lock();
         transactions.next += 1;
         let id = transactions.next;

@@ -1,7 +1,7 @@
-//! What the journal and the checkpoint's directory say, in Postcard (docs/reference/file-format.md).
+//! The wire format of journal records and of a checkpoint's directory and indexes, in Postcard
+//! (docs/reference/file-format.md).
 //!
-//! Types here are the format: changing one changes the file format's version. Fields are little more than the state
-//! they restore; nothing is computed here.
+//! Types here are the format: changing one changes the file format's version. Fields are the state that they restore.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,12 +9,12 @@ use crate::error::{Error, Result};
 use crate::flash::geometry::SEGMENTS_MAX;
 use crate::flash::{Geometry, Ppa, Run};
 use crate::stl::index::{BlockMap, Builder, Index};
-use crate::stl::space::{SpaceId, SpaceRecord, WireRuns};
+use crate::stl::space::{SpaceId, SpaceRecord, WireRuns, to_wire};
 use crate::stl::write::Gone;
 
 /// One change, as a journal record tells it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Op {
+pub(super) enum JournalOp {
     /// A space was made.
     Create(SpaceRecord),
     /// A space was deleted, with all its pages.
@@ -52,6 +52,16 @@ pub(super) struct Update {
 }
 
 impl Update {
+    /// The change of a block that gives up units and gets these runs. Replay refuses what is asserted here.
+    pub(super) fn new(space: SpaceId, seq: u64, at: &[u64], gone: &Gone, runs: &[Run]) -> Self {
+        for run in runs {
+            let replaced = gone.has(run.unit) && gone.has(run.end() - 1);
+            assert!(run.count > 0 && replaced, "{run:?} of space {space}, block {at:?}, maps units twice: {gone:?} go");
+        }
+        assert!(runs.is_sorted_by(|a, b| a.end() <= b.unit), "runs of space {space}, block {at:?}: {runs:?}");
+        Self { space, seq, at: at.to_vec(), gone: Self::wire_gone(gone), runs: to_wire(runs) }
+    }
+
     /// The units that lose their page.
     pub(super) fn gone(&self) -> Gone {
         match &self.gone {
@@ -61,7 +71,7 @@ impl Update {
     }
 
     /// From what a write gives up.
-    pub(super) fn wire_gone(gone: &Gone) -> Option<Vec<(u32, u32)>> {
+    fn wire_gone(gone: &Gone) -> Option<Vec<(u32, u32)>> {
         match gone {
             Gone::All => None,
             Gone::Units(ranges) => Some(ranges.iter().map(|r| (r.start, r.end)).collect()),
@@ -100,7 +110,7 @@ pub(super) struct RecordBody {
     /// The highest command number given out when the record was written.
     pub(super) seq: u64,
     /// The changes, in order.
-    pub(super) ops: Vec<Op>,
+    pub(super) ops: Vec<JournalOp>,
 }
 
 /// A segment, as the directory tells it.
@@ -155,6 +165,7 @@ pub(super) fn encode_index(index: &Index) -> Vec<u8> {
     let mut last: Vec<u64> = Vec::new();
     let mut next_ppa = 0u64;
     index.for_each(&mut |at, map| {
+        assert!(last.is_empty() || last.as_slice() < at, "an index gives blocks in order: {last:?}, then {at:?}");
         let shared = at.iter().zip(&last).take_while(|(a, b)| a == b).count();
         let mut put = |v: u64| out = postcard::to_extend(&v, std::mem::take(&mut out)).expect("a Vec takes any byte");
         put(shared as u64);
@@ -254,6 +265,8 @@ pub(super) fn decode_index(mut bytes: &[u8], dimensions: usize, geometry: &Geome
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -276,9 +289,15 @@ mod tests {
         }
     }
 
+    /// Blocks by coordinate: units, place, and whether their pages lie apart.
+    fn blocks() -> impl Strategy<Value = BTreeMap<Vec<u64>, (u32, u64, bool)>> {
+        let at = prop::collection::vec(prop_oneof![0u64..4, Just(u64::MAX)], 3);
+        prop::collection::btree_map(at, (1u32..60, 0u64..1 << 40, any::<bool>()), 0..40)
+    }
+
     proptest! {
         #[test]
-        fn an_index_round_trips(blocks in prop::collection::btree_map(prop::collection::vec(prop_oneof![0u64..4, Just(u64::MAX)], 3), (1u32..60, 0u64..1 << 40, any::<bool>()), 0..40)) {
+        fn an_index_round_trips(blocks in blocks()) {
             let mut index = Index::new(3);
             for (at, (count, ppa, split)) in &blocks {
                 let ppa = WIDE.ppa((ppa >> 16) as u32, *ppa as u32 & 0xffff);

@@ -9,7 +9,7 @@
 //! page i   of a segment lies on channel i % channels, bank i / channels % banks, row i / (channels * banks)
 //! ```
 //!
-//! Where segments lie on the medium is in `layout.rs`. This file knows no states and no timing: it is arithmetic,
+//! The offsets of segments on the medium are in `layout.rs`. This file knows no states and no timing: it is arithmetic,
 //! checked once in [`Geometry::validate`].
 
 use super::Layout;
@@ -40,7 +40,7 @@ pub struct Ppa(pub u64);
 pub struct Run {
     /// First access unit.
     pub unit: u32,
-    /// How many units, at least 1.
+    /// Number of units, at least 1.
     pub count: u32,
     /// The page of the first unit; the others follow.
     pub ppa: Ppa,
@@ -82,7 +82,7 @@ pub struct Geometry {
     pub banks: u32,
     /// Pages of an erase block (one lane's share of a segment).
     pub pages_per_block: u32,
-    /// Where segments lie on the medium.
+    /// Layout of segments on the medium.
     pub layout: Layout,
 }
 
@@ -193,6 +193,7 @@ impl Geometry {
 
     /// The page of a segment in this row of this lane.
     pub fn page_at(&self, lane: usize, row: u32) -> u32 {
+        debug_assert!(row < self.pages_per_block && lane < self.lanes() as usize, "row {row} of lane {lane}");
         row * self.lanes() + lane as u32
     }
 

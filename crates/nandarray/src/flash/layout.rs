@@ -1,4 +1,4 @@
-//! Where each segment's pages and records lie on the medium: two layouts, by the format's version.
+//! Layout of the medium: the offsets of each segment's pages and records, in one of two layouts by format version.
 //!
 //! ```text
 //! interleaved  | head | pages 0 | records 0 | pages 1 | records 1 | ...             (versions 1 and 2)
@@ -8,7 +8,7 @@
 //!
 //! "Records" are a segment's header and its out-of-band records, alike in both. In the grouped layout pages begin at a
 //! multiple of 2 MiB if the segment's size allows it, so that a page cache can hold and map them in the largest pieces
-//! (docs/design/008-aligned-data.md); what pads is never written, and takes no disk.
+//! (docs/design/008-aligned-data.md); the padding is never written, and takes no disk.
 //!
 //! This is arithmetic on a [`Geometry`] that was checked; the shape itself is in `geometry.rs`.
 
@@ -22,7 +22,7 @@ const PAGES_ALIGN_MAX: u64 = 2 << 20;
 /// Grouped: a segment's records begin at a multiple of it, so that no sector has records of two.
 const RECORDS_ALIGN: u64 = crate::media::SECTOR_BYTES as u64;
 
-/// How segments are laid out on the medium.
+/// Layout of segments on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// Each segment's records behind its pages: format versions 1 and 2.
@@ -49,7 +49,7 @@ impl Layout {
     }
 }
 
-/// What lies at a place of the medium.
+/// Content of the medium at an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Area {
     /// No segment's: the head, or padding.
@@ -70,7 +70,7 @@ struct Groups {
     records: u64,
     /// Bytes of a segment's pages.
     pages: u64,
-    /// Where the pages of the first group begin.
+    /// Offset of the first group's pages.
     first: u64,
     /// From the pages of a group to those of the next.
     stride: u64,
@@ -145,7 +145,7 @@ impl Geometry {
         }
     }
 
-    /// The bytes of the least medium that has so many segments.
+    /// Bytes of the smallest medium that has this number of segments.
     pub fn medium_bytes(&self, segments: u64) -> u64 {
         match (self.layout, segments.checked_sub(1)) {
             (_, None) => HEAD_BYTES,
@@ -154,7 +154,7 @@ impl Geometry {
         }
     }
 
-    /// How many whole segments a medium of this size holds.
+    /// Number of whole segments on a medium of this size.
     pub fn segments_within(&self, medium_bytes: u64) -> u64 {
         match self.layout {
             Layout::Interleaved => medium_bytes.saturating_sub(HEAD_BYTES) / self.segment_bytes(),
@@ -167,7 +167,7 @@ impl Geometry {
         }
     }
 
-    /// Where a segment's pages begin on the medium.
+    /// Offset of a segment's pages on the medium.
     pub fn pages_offset(&self, segment: Segment) -> u64 {
         match self.layout {
             Layout::Interleaved => HEAD_BYTES + u64::from(segment) * self.segment_bytes(),
@@ -175,7 +175,7 @@ impl Geometry {
         }
     }
 
-    /// Where a segment's header lies on the medium.
+    /// Offset of a segment's header on the medium.
     pub fn header_offset(&self, segment: Segment) -> u64 {
         match self.layout {
             Layout::Interleaved => self.pages_offset(segment) + self.segment_data_bytes(),
@@ -183,7 +183,7 @@ impl Geometry {
         }
     }
 
-    /// What lies at a place of the medium.
+    /// Content of the medium at an offset.
     pub fn area_at(&self, offset: u64) -> Area {
         if offset < HEAD_BYTES {
             return Area::None;
@@ -215,12 +215,12 @@ impl Geometry {
         }
     }
 
-    /// Where a page's bytes lie on the medium.
+    /// Offset of a page's bytes on the medium.
     pub fn page_offset(&self, ppa: Ppa) -> u64 {
         self.pages_offset(self.segment_of(ppa)) + u64::from(self.page_in_segment(ppa)) * u64::from(self.page_bytes)
     }
 
-    /// Where a page's out-of-band record lies on the medium.
+    /// Offset of a page's out-of-band record on the medium.
     pub fn oob_offset(&self, ppa: Ppa) -> u64 {
         self.header_offset(self.segment_of(ppa))
             + SEGMENT_HEADER_BYTES
@@ -281,7 +281,8 @@ mod tests {
         #[test]
         fn areas_do_not_overlap_and_are_found_again(g in geometries(), first in 0u32..1000) {
             let mut all: Vec<_> = (first..first + 20).flat_map(|s| areas(&g, s)).collect();
-            for (segment, [pages, records]) in (first..).zip(all.chunks_exact(2).map(|a| [a[0].clone(), a[1].clone()])) {
+            let pairs = all.chunks_exact(2).map(|a| [a[0].clone(), a[1].clone()]);
+            for (segment, [pages, records]) in (first..).zip(pairs) {
                 let size = pages.end - pages.start;
                 for at in [0, 1, size / 2, size - 1] {
                     prop_assert_eq!(g.area_at(pages.start + at), Area::Pages(segment, at));
@@ -304,7 +305,9 @@ mod tests {
         }
 
         #[test]
-        fn media_hold_the_segments_that_they_are_made_for(g in geometries(), segments in 0u64..1000, more in 0u64..1 << 24) {
+        fn media_hold_the_segments_that_they_are_made_for(
+            g in geometries(), segments in 0u64..1000, more in 0u64..1 << 24,
+        ) {
             let bytes = g.medium_bytes(segments);
             prop_assert_eq!(g.segments_within(bytes), segments);
             prop_assert!(segments == 0 || g.segments_within(bytes - 1) == segments - 1);

@@ -1,4 +1,4 @@
-//! What stands beside the data: the out-of-band record of a page and the header of a segment.
+//! Records beside the data: the out-of-band record of a page and the header of a segment.
 //!
 //! A page's record names its owner so that reclaim can move the page and recovery can rebuild every index by scanning
 //! (NDS paper, section 4.2: the reverse look-up kept in the spare area), and carries the CRC-32C (Castagnoli, RFC 3720
@@ -17,7 +17,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// Who a page belongs to, as far as flash and FTL are concerned.
+/// Owner of a page, as flash and FTL know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// The space.
@@ -84,7 +84,7 @@ impl OobRecord {
     }
 }
 
-/// What a segment is used for.
+/// Use of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SegmentKind {
@@ -138,7 +138,7 @@ impl SegmentHeader {
         (header.magic == SEGMENT_MAGIC && header.crc.get() == crc32c(&header.as_bytes()[12..])).then_some(header)
     }
 
-    /// What the segment is used for; `None` for a kind of a later version.
+    /// Use of the segment; `None` for a kind of a later version.
     pub fn kind(&self) -> Option<SegmentKind> {
         match self.kind {
             1 => Some(SegmentKind::Data),
@@ -153,7 +153,7 @@ impl SegmentHeader {
         self.segment.get()
     }
 
-    /// How often the segment was opened before.
+    /// The segment's erase count, this opening included.
     pub fn erases(&self) -> u32 {
         self.erases.get()
     }

@@ -18,7 +18,7 @@ use crate::media::Media;
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct Link {
+struct ChainLink {
     magic: [u8; 8],
     nonce: U64,
     next: U32,
@@ -26,11 +26,11 @@ struct Link {
     _reserved: [u8; 8],
 }
 
-const LINK_BYTES: u64 = size_of::<Link>() as u64;
+const LINK_BYTES: u64 = size_of::<ChainLink>() as u64;
 const _: () = assert!(LINK_BYTES == 32);
 const LINK_MAGIC: [u8; 8] = *b"NANDLINK";
 
-impl Link {
+impl ChainLink {
     fn new(nonce: u64, next: Segment) -> Self {
         let mut link = Self {
             magic: LINK_MAGIC,
@@ -64,7 +64,7 @@ impl Chain {
         Self { geometry, nonce: start.nonce, segments: vec![start.first] }
     }
 
-    /// Where the chain begins.
+    /// The beginning of the chain.
     pub fn start(&self) -> ChainStart {
         ChainStart { first: self.segments[0], nonce: self.nonce }
     }
@@ -96,7 +96,8 @@ impl Chain {
     /// Adds a segment, which the caller opened, at the end of the chain, by `write` (offset, bytes).
     pub fn extend(&mut self, write: impl FnOnce(u64, &[u8]) -> Result<()>, segment: Segment) -> Result<()> {
         let last = *self.segments.last().expect("a chain has a segment");
-        write(self.geometry.pages_offset(last) + self.payload_bytes(), Link::new(self.nonce, segment).as_bytes())?;
+        debug_assert!(!self.segments.contains(&segment), "segment {segment} is in the chain already");
+        write(self.geometry.pages_offset(last) + self.payload_bytes(), ChainLink::new(self.nonce, segment).as_bytes())?;
         self.segments.push(segment);
         Ok(())
     }
@@ -156,7 +157,7 @@ impl Chain {
             return Ok(false);
         }
         media.read_at(self.geometry.pages_offset(last) + self.payload_bytes(), &mut bytes)?;
-        let link = Link::read_from_bytes(&bytes).expect("the link has its size");
+        let link = ChainLink::read_from_bytes(&bytes).expect("the link has its size");
         match link.next(self.nonce) {
             // A chain that names a segment twice, or one that is not there, is damaged: it ends here.
             Some(next) if u64::from(next) < within && !self.segments.contains(&next) => {

@@ -39,7 +39,7 @@ const MAGIC: [u8; 4] = *b"NREC";
 /// No record is longer: a damaged length must not ask for the machine's memory.
 const RECORD_BYTES_MAX: u32 = 1 << 30;
 
-/// What is looked through at once: a chain's segments may be larger than the machine's memory.
+/// Bytes of a chain that are read at once: its segments may be larger than the machine's memory.
 const LOOK_BYTES: usize = 1 << 20;
 
 /// One record, read back.
@@ -86,7 +86,7 @@ pub fn encode(lsn: u64, nonce: u64, durable: u64, before: u32, payload: &[u8]) -
     (bytes, crc)
 }
 
-/// What lies behind a journal's end and was part of it.
+/// Remains of a journal behind the place where it ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Behind {
     /// Whether the record that would come next is there in part.
@@ -95,7 +95,7 @@ pub struct Behind {
     pub records: Vec<Record>,
 }
 
-/// How a journal ended.
+/// The end of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// Behind the last record there is nothing that was ever part of this journal.
@@ -107,7 +107,7 @@ pub enum End {
 }
 
 impl End {
-    /// What lies behind the end.
+    /// Remains of the journal behind its end.
     pub fn behind(&self) -> Option<&Behind> {
         match self {
             Self::Proper => None,
@@ -143,7 +143,7 @@ pub fn read_all(
             return Ok((records, at, End::Proper));
         }
         match looked {
-            // What was missing is still missing.
+            // The record is still missing.
             Some(end) if next == start => return Ok((records, at, end)),
             _ => {}
         }

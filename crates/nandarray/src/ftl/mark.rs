@@ -27,7 +27,7 @@ use crate::media::{Media, SECTOR_BYTES};
 
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct Wire {
+struct MarkWire {
     magic: [u8; 8],
     crc: U32,
     _padding: U32,
@@ -37,14 +37,14 @@ struct Wire {
     _reserved: [u8; 16],
 }
 
-const MARK_BYTES: usize = size_of::<Wire>();
+const MARK_BYTES: usize = size_of::<MarkWire>();
 const _: () = assert!(MARK_BYTES == 64 && MARK_BYTES <= SECTOR_BYTES);
 const MAGIC: [u8; 8] = *b"NANDMARK";
 
-/// Where either mark lies: behind the superblocks, in pages of their own.
+/// Offsets of the two marks: behind the superblocks, in pages of their own.
 const PLACES: [u64; 2] = [2 * SUPERBLOCK_BYTES, 3 * SUPERBLOCK_BYTES];
 
-/// What a mark says.
+/// Content of a mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The store's.
@@ -58,7 +58,7 @@ pub struct Mark {
 impl Mark {
     /// Writes the mark to one of the places, 0 or 1.
     pub fn write(&self, media: &dyn Media, place: usize) -> Result<()> {
-        let mut wire = Wire {
+        let mut wire = MarkWire {
             magic: MAGIC,
             crc: U32::new(0),
             _padding: U32::new(0),
@@ -72,7 +72,7 @@ impl Mark {
     }
 
     fn parse(bytes: &[u8; MARK_BYTES]) -> Option<Self> {
-        let wire = Wire::read_from_bytes(bytes).expect("the mark has its size");
+        let wire = MarkWire::read_from_bytes(bytes).expect("the mark has its size");
         let mark = Self { uuid: wire.uuid, generation: wire.generation.get(), lsn: wire.lsn.get() };
         let intact = wire.magic == MAGIC && wire.crc.get() == crc32c(&bytes[12..]);
         (intact && mark.generation < NUMBER_MAX && mark.lsn < NUMBER_MAX).then_some(mark)
@@ -97,8 +97,7 @@ pub fn read_marks(media: &dyn Media) -> Result<[Option<Mark>; 2]> {
     Ok(marks)
 }
 
-/// What the marks say beside the newest superblock that is intact: records up to this number are durable; 0 if they say
-/// nothing.
+/// The newest LSN that the marks show to be durable, beside the newest intact superblock; 0 if they show none.
 pub fn marked(marks: &[Option<Mark>; 2], newest: &Superblock) -> u64 {
     let counts = |m: &&Mark| m.uuid == newest.uuid && m.generation >= newest.generation;
     marks.iter().flatten().filter(counts).map(|m| m.lsn).max().unwrap_or(0)

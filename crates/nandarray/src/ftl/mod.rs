@@ -15,21 +15,21 @@
 //! | `segments` | states of segments, pages handed out |
 //! | `room` | opening segments; disks that are full, places that are worn out; giving room back |
 //! | `placement/` | where a unit goes |
-//! | `victim` | what reclaim takes |
+//! | `policy/` | rules that the model shares: victims of reclaim, wear levelling |
 //! | `chain`, `journal`, `superblock` | streams of segments; records; where reading begins |
 //! | `mark` | how far the journal is durable |
 //! | `verified` | which pages were compared since opening |
-//! | `wear` | how often segments were opened |
+//! | `wear` | erase counts of segments, kept across openings |
 
 pub mod chain;
 pub mod journal;
 pub mod mark;
 pub mod placement;
+pub mod policy;
 pub mod room;
 pub mod segments;
 pub mod superblock;
 pub mod verified;
-pub mod victim;
 pub mod wear;
 
 use std::collections::BTreeMap;
@@ -44,10 +44,11 @@ use crate::flash::geometry::{LOST_SEGMENT, OOB_BYTES, SEGMENT_HEADER_BYTES, SEGM
 use crate::flash::{Geometry, OobRecord, Owner, Ppa, Run, Segment, SegmentHeader, SegmentKind, crc32c};
 use crate::media::Media;
 use crate::sim::{Chance, Counters, Probe, count};
-use placement::{BlockUse, Lanes, Placement};
+use placement::{BlockUse, OpenLanes, Placement};
+use policy::wear_levelling::WearLevelling;
+use policy::{GcPolicy, ReclaimView};
 use segments::{OpenSegment, SegmentState, Segments};
 use verified::Verified;
-use victim::Victim;
 
 /// When pages are compared with their checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,15 +64,15 @@ pub enum Verify {
 /// A page that is not what its record says.
 #[derive(Clone, Debug)]
 pub struct BadPage {
-    /// The access unit, as asked for.
+    /// The access unit, as the caller numbers it.
     pub unit: u32,
-    /// Where it lies on the medium.
+    /// Its offset on the medium.
     pub offset: u64,
-    /// Which comparison failed.
+    /// The comparison that failed.
     pub what: &'static str,
 }
 
-/// Why pages cannot be had.
+/// The reason why pages cannot be read.
 #[derive(Debug)]
 pub enum FetchError {
     /// A page is damaged.
@@ -90,18 +91,22 @@ impl From<Error> for FetchError {
 pub type UnitWrite = (u32, Option<Ppa>);
 
 #[derive(Debug)]
-struct State {
+struct FtlState {
     segments: Segments,
-    policy: Box<dyn Placement>,
+    placement: Box<dyn Placement>,
+    /// The segment behind the last victim, where round-robin goes on.
+    behind_last_victim: Segment,
+    /// Segments that had been opened when a cold one was emptied last.
+    levelled_at: u64,
     chance: Chance,
     /// The number of the next journal record: what dies now is dead for good once that one is durable.
     next_lsn: u64,
     /// Pages promised to commands that run.
     reserved: u64,
-    /// Pages promised to what gathers in memory.
+    /// Pages promised to write buffers.
     promised: u64,
-    /// Segments that were opened since the checkpoint that was read, whose headers know their wear better; until they
-    /// are read. How often, as far as that was counted.
+    /// Segments opened since the checkpoint that recovery began from, with the number of openings that the journal
+    /// shows. Their headers have the exact erase counts; a segment leaves this table when its header is read.
     opened_since: BTreeMap<Segment, u32>,
     /// Segments that commands may not take: reclaim needs one to move into, journal and checkpoint theirs.
     kept: u64,
@@ -115,7 +120,8 @@ pub struct Ftl {
     geometry: Geometry,
     counters: Arc<Counters>,
     verify: Verify,
-    victim: Victim,
+    gc: GcPolicy,
+    wear_levelling: WearLevelling,
     verified: Verified,
     /// Whether the disk refused room since the store was opened: it is used sparingly from then on.
     tight: AtomicBool,
@@ -123,13 +129,33 @@ pub struct Ftl {
     segments_max: u64,
     capacity_bytes: u64,
     probe: Option<Arc<dyn Probe>>,
-    state: Mutex<State>,
+    state: Mutex<FtlState>,
+}
+
+/// Closed segments as a policy sees them.
+struct ClosedSegments<'a> {
+    segments: &'a Segments,
+    behind_last: Segment,
+}
+
+impl ReclaimView for ClosedSegments<'_> {
+    fn count(&self) -> u32 {
+        self.segments.len() as u32
+    }
+
+    fn closed(&self, block: u32) -> Option<policy::ClosedBlock> {
+        self.segments.closed(block)
+    }
+
+    fn behind_last(&self) -> u32 {
+        self.behind_last
+    }
 }
 
 /// Of the segments kept back, those for reclaim: one to move into, and one that the open segment's rest does not fill.
 const SEGMENTS_FOR_RECLAIM: u64 = 2;
 
-/// Promises count every block that a command may touch; the medium grows for no more than this before one begins.
+/// Most bytes that the medium grows by before a command begins; a promise counts every block that it may touch.
 const GROWN_AHEAD_BYTES: u64 = 256 << 20;
 
 /// A promise of pages, kept until it is dropped.
@@ -141,11 +167,13 @@ pub struct Reservation<'a> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.ftl.state.lock().reserved -= self.pages;
+        let s = &mut *self.ftl.state.lock();
+        assert!(s.reserved >= self.pages, "{} pages of {} reserved are returned", self.pages, s.reserved);
+        s.reserved -= self.pages;
     }
 }
 
-/// How full the flash is.
+/// Use of the flash.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// Segments on the medium.
@@ -153,17 +181,17 @@ pub struct Usage {
     /// Of them free.
     pub free: u64,
     /// Of them waiting for a barrier.
-    pub dying: u64,
+    pub pending_free: u64,
     /// Of them in journal and checkpoints.
     pub chain: u64,
     /// Of them retired after a failed write.
     pub bad: u64,
     /// Live pages.
     pub live_pages: u64,
-    /// Pages in closed segments that nobody needs.
+    /// Dead pages in closed segments.
     pub garbage_pages: u64,
-    /// The fewest and the most times that a segment was opened, and the sum; under a capacity with those that were cut
-    /// off.
+    /// The lowest and the highest erase count of a segment, and the sum of all; under a capacity, of segments that were
+    /// cut off, too.
     pub erases: (u64, u64, u64),
 }
 
@@ -174,7 +202,7 @@ impl Ftl {
         geometry: Geometry,
         counters: Arc<Counters>,
         verify: Verify,
-        (policy, victim): (Box<dyn Placement>, Victim),
+        (placement, gc): (Box<dyn Placement>, GcPolicy),
         capacity_bytes: u64,
         seed: u64,
     ) -> Self {
@@ -191,15 +219,18 @@ impl Ftl {
             geometry,
             counters,
             verify,
-            victim,
+            gc,
+            wear_levelling: WearLevelling::default(),
             verified: Verified::new(geometry),
             tight: AtomicBool::new(false),
             segments_max,
             capacity_bytes,
             probe: None,
-            state: Mutex::new(State {
+            state: Mutex::new(FtlState {
                 segments,
-                policy,
+                placement,
+                behind_last_victim: 0,
+                levelled_at: 0,
                 chance: Chance::seeded(seed),
                 next_lsn: 1,
                 reserved: 0,
@@ -211,13 +242,19 @@ impl Ftl {
         }
     }
 
-    /// Lets somebody look on.
+    /// Levels wear by these rules; without this, erase counts are kept and not levelled.
+    pub fn with_wear_levelling(mut self, rules: WearLevelling) -> Self {
+        self.wear_levelling = rules;
+        self
+    }
+
+    /// Reports to this probe.
     pub fn with_probe(mut self, probe: Option<Arc<dyn Probe>>) -> Self {
         self.probe = probe;
         self
     }
 
-    /// Who looks on.
+    /// The probe.
     pub fn probe(&self) -> Option<&dyn Probe> {
         self.probe.as_deref()
     }
@@ -234,7 +271,7 @@ impl Ftl {
 
     /// Names of the policies: placement, victim.
     pub fn policies(&self) -> (String, String) {
-        (self.state.lock().policy.name().to_owned(), self.victim.name().to_owned())
+        (self.state.lock().placement.name().to_owned(), self.gc.name().to_owned())
     }
 
     /// A number drawn by chance.
@@ -247,12 +284,12 @@ impl Ftl {
         f(&mut self.state.lock().segments)
     }
 
-    /// Tells the number of the next journal record.
+    /// Sets the number of the next journal record.
     pub fn set_next_lsn(&self, lsn: u64) {
         self.state.lock().next_lsn = lsn;
     }
 
-    /// How full the flash is.
+    /// Use of the flash at present.
     pub fn usage(&self) -> Usage {
         let s = self.state.lock();
         let of =
@@ -260,7 +297,7 @@ impl Ftl {
         Usage {
             segments: s.segments.len() as u64,
             free: s.segments.free().len() as u64,
-            dying: s.segments.dying() as u64,
+            pending_free: s.segments.pending_free() as u64,
             chain: of(|s| matches!(s, SegmentState::Chain)),
             bad: of(|s| matches!(s, SegmentState::Bad)),
             live_pages: s.segments.live(),
@@ -269,37 +306,38 @@ impl Ftl {
         }
     }
 
-    fn full(&self, s: &State, what: String) -> Error {
+    fn full(&self, s: &FtlState, what: String) -> Error {
         let capacity_bytes = if self.capacity_bytes == 0 { self.media.len() } else { self.capacity_bytes };
         Error::Full { what, capacity_bytes, live_bytes: s.segments.live() * u64::from(self.geometry.page_bytes) }
     }
 
     /// Pages that commands may still take, given what is promised to others.
-    fn available(&self, s: &State) -> u64 {
+    fn available(&self, s: &FtlState) -> u64 {
         let per_segment = u64::from(self.geometry.pages_per_segment());
         let growable = self.segments_max.saturating_sub(s.segments.len() as u64);
         (s.segments.free_pages() + growable.saturating_mul(per_segment))
             .saturating_sub(s.kept * per_segment + s.reserved + s.promised)
     }
 
-    /// Keeps so many segments back for journal and checkpoint.
-    pub fn keep_back(&self, segments: u64) {
+    /// Reserves this number of segments for journal and checkpoint.
+    pub fn reserve_segments(&self, segments: u64) {
         self.state.lock().kept = SEGMENTS_FOR_RECLAIM + segments;
     }
 
-    /// Pages promised to what gathers in memory.
+    /// Pages promised to write buffers.
     pub fn promised(&self) -> u64 {
         self.state.lock().promised
     }
 
-    /// Promises pages to what gathers in memory: `after` instead of `before`.
+    /// Changes the promise to a write buffer from `before` pages to `after`.
     pub fn promise(&self, before: u64, after: u64) {
         let s = &mut *self.state.lock();
+        assert!(s.promised >= before, "{before} pages of {} promised are returned", s.promised);
         s.promised = s.promised + after - before;
     }
 
-    /// Promises pages for a command. With `urgent` the segments kept back count, too: for reclaim and for what was
-    /// accepted.
+    /// Promises pages for a command. With `urgent`, reserved segments count as available: for reclaim, and for data
+    /// that was accepted earlier.
     ///
     /// # Errors
     /// [`Error::Full`].
@@ -314,7 +352,7 @@ impl Ftl {
             let soon = pages.min(GROWN_AHEAD_BYTES / u64::from(self.geometry.page_bytes));
             let needed =
                 (s.kept * per_segment + s.reserved + s.promised + soon).saturating_sub(s.segments.free_pages());
-            // One that refused room already is noticed in any case, and length alone gains nothing there.
+            // A disk that refused room before fails early in any case, and length alone gains nothing there.
             if !self.tight.load(Ordering::Relaxed) {
                 self.grow(s, needed.div_ceil(per_segment))?;
             }
@@ -338,14 +376,15 @@ impl Ftl {
         self.available(&s) < self.segments_max * per_segment / 10
     }
 
-    /// Whether so many dead segments wait for a barrier that one is worth its cost.
+    /// Whether enough segments wait for a barrier to be free that one is worth its cost.
     pub fn wants_barrier(&self) -> bool {
         let s = self.state.lock();
-        let dying = s.segments.dying() as u64;
+        let pending_free = s.segments.pending_free() as u64;
         if self.capacity_bytes == 0 {
-            dying > 64 + s.segments.len() as u64 / 4
+            pending_free > 64 + s.segments.len() as u64 / 4
         } else {
-            dying > 0 && self.available(&s) < self.segments_max * u64::from(self.geometry.pages_per_segment()) / 20
+            pending_free > 0
+                && self.available(&s) < self.segments_max * u64::from(self.geometry.pages_per_segment()) / 20
         }
     }
 
@@ -374,6 +413,7 @@ impl Ftl {
             return Err(e);
         }
         runs.sort_unstable_by_key(|r| r.unit);
+        assert_eq!(runs.iter().map(|r| r.count as usize).sum::<usize>(), units.len(), "a page for each unit");
         count(&self.counters.pages_appended, units.len() as u64);
         Ok(runs)
     }
@@ -393,7 +433,7 @@ impl Ftl {
             let done = match self.hand_out(units, usage, &mut new) {
                 Ok(done) => done,
                 Err(e) => {
-                    self.acquit(&suspects);
+                    self.unretire(&suspects);
                     return Err(e);
                 }
             };
@@ -409,13 +449,13 @@ impl Ftl {
                     self.state.lock().segments.retire(self.geometry.segment_of(run.ppa));
                     self.abandon(&new);
                     if suspects.len() == room::SEGMENTS_TRIED {
-                        self.acquit(&suspects);
+                        self.unretire(&suspects);
                         return Err(e);
                     }
                 }
                 Some((_, e)) => {
                     runs.append(&mut new);
-                    self.acquit(&suspects);
+                    self.unretire(&suspects);
                     return Err(self.full_if_no_room(e));
                 }
             }
@@ -426,18 +466,20 @@ impl Ftl {
     fn hand_out(&self, units: &[UnitWrite], usage: &mut BlockUse, runs: &mut Vec<Run>) -> Result<usize> {
         let s = &mut *self.state.lock();
         loop {
-            let done = s.segments.hand_out(units, usage, s.policy.as_mut(), &mut s.chance, runs);
+            let done = s.segments.hand_out(units, usage, s.placement.as_mut(), &mut s.chance, runs);
             if done > 0 {
                 return Ok(done);
             }
-            self.tell_freed(s.segments.close_open(s.next_lsn).as_slice());
+            self.report_freed(s.segments.close_open(s.next_lsn).as_slice());
+            assert!(s.segments.open.is_none(), "the open segment was closed");
             let segment = self.open_segment(s, SegmentKind::Data)?;
-            s.segments.open = Some(OpenSegment { segment, lanes: Lanes::empty(&self.geometry) });
+            s.segments.open = Some(OpenSegment { segment, lanes: OpenLanes::empty(&self.geometry) });
         }
     }
 
     fn write_run(&self, owner: Owner, seq: u64, block: &[u8], run: Run) -> Result<()> {
         let page = self.geometry.page_bytes as usize;
+        assert!(run.count > 0 && run.end() <= 1 << 16, "the record of a page has 16 bits for its unit: {run:?}");
         let bytes = &block[run.unit as usize * page..run.end() as usize * page];
         let records: Vec<OobRecord> = bytes
             .chunks_exact(page)
@@ -448,25 +490,25 @@ impl Ftl {
         self.write(self.geometry.oob_offset(run.ppa), records.as_bytes())
     }
 
-    /// Staged pages become live: their command is applied.
+    /// Makes staged pages live: their command is applied.
     pub fn adopt(&self, runs: &[Run]) {
         self.state.lock().segments.adopt(runs);
     }
 
-    /// Staged pages are dropped: their command failed. Their records are wiped, so that no scan takes them for live.
+    /// Drops staged pages: their command failed. Their records are wiped, so that no scan takes them for live.
     pub fn abandon(&self, runs: &[Run]) {
         for run in runs {
             let wipe = vec![0; run.count as usize * OOB_BYTES as usize];
             // On a medium that fails, recovery still knows by the journal that no command owns these pages.
             let _ = self.media.write_at(self.geometry.oob_offset(run.ppa), &wipe);
         }
-        let discarded = self.discard_abandoned(runs);
+        let discarded = self.discard_if_tight(runs);
         let s = &mut *self.state.lock();
         let freed = s.segments.abandon(runs, discarded, s.next_lsn);
-        self.tell_freed(&freed);
+        self.report_freed(&freed);
     }
 
-    /// Live pages are superseded.
+    /// Marks live pages as dead: they were superseded.
     pub fn release(&self, runs: impl Iterator<Item = Run>) {
         let s = &mut *self.state.lock();
         for run in runs {
@@ -474,25 +516,39 @@ impl Ftl {
         }
     }
 
-    /// Frees what died in records up to `durable_lsn`, unless somebody may still read it.
-    pub fn bury(&self, durable_lsn: u64) -> Result<()> {
-        if !self.state.lock().segments.has_dead_before(durable_lsn) {
+    /// Frees segments whose freeing record is durable (up to `durable_lsn`), unless another process may still read
+    /// them.
+    pub fn free_durable(&self, durable_lsn: u64) -> Result<()> {
+        if !self.state.lock().segments.has_frees_by(durable_lsn) {
             return Ok(());
         }
         let mut freed = Vec::new();
         self.media.if_no_readers(&mut || {
-            freed = self.state.lock().segments.bury(durable_lsn);
+            freed = self.state.lock().segments.free_durable(durable_lsn);
             Ok(())
         })?;
-        self.tell_freed(&freed);
+        self.report_freed(&freed);
         Ok(())
     }
 
-    /// The segment that reclaim should take next.
+    /// The segment that reclaim should take next: a cold one if wear levelling is due, otherwise by the victim policy.
     pub fn victim(&self) -> Option<Segment> {
-        let s = &mut *self.state.lock();
-        let candidates = s.segments.candidates();
-        self.victim.choose(&candidates, &mut s.chance)
+        let FtlState { segments, chance, behind_last_victim, levelled_at, .. } = &mut *self.state.lock();
+        *behind_last_victim = (*behind_last_victim).min(segments.len() as Segment);
+        let view = ClosedSegments { segments, behind_last: *behind_last_victim };
+        // One cold segment for two that were opened: its pages take one, and levelling alone frees nothing.
+        if segments.opened() > *levelled_at + 1 {
+            if let Some(cold) = self.wear_levelling.cold(&view, segments.most_erases()) {
+                *levelled_at = segments.opened();
+                return Some(cold);
+            }
+        }
+        let picked = self.gc.pick(&view, &mut |n| chance.below(n.into()) as u32);
+        // A policy that draws may have drawn none; a store is full only if there is none.
+        let victim = picked.or_else(|| view.emptiest())?;
+        assert_eq!(segments.info(victim).state, SegmentState::Closed);
+        *behind_last_victim = victim + 1;
+        Some(victim)
     }
 
     /// Bytes of consecutive pages in place, where the medium shows them; not verified.
@@ -552,6 +608,7 @@ impl Ftl {
 
     /// Copies the pages of a run, verified.
     pub fn fetch(&self, run: Run, owner: Owner, out: &mut [u8]) -> std::result::Result<(), FetchError> {
+        assert_eq!(out.len(), run.count as usize * self.geometry.page_bytes as usize, "{run:?}");
         match self.view(run.ppa, run.count) {
             Some(bytes) => {
                 self.verify(run, owner, bytes)?;
@@ -569,7 +626,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Says that the pages of a run will be read, as [`Self::fetch`] would.
+    /// Announces that the pages of a run will be read, as [`Self::fetch`] would read them.
     pub fn locate(&self, run: Run) {
         let bytes = u64::from(run.count) * u64::from(self.geometry.page_bytes);
         self.media.will_read(self.geometry.page_offset(run.ppa), bytes);
@@ -582,9 +639,9 @@ impl Ftl {
         Ok(OobRecord::parse(&bytes))
     }
 
-    /// Whether a page's record tells that it is no page of this unit any more: its segment was erased since, or took
-    /// another unit's page there. A record that cannot be read tells nothing.
-    pub fn was_given_up(&self, ppa: Ppa, owner: Owner) -> Result<bool> {
+    /// Whether a page's record shows that the page is this unit's no longer: its segment was erased, or another unit's
+    /// page was written there. A record that cannot be parsed shows nothing.
+    pub fn was_reused(&self, ppa: Ppa, owner: Owner) -> Result<bool> {
         let mut bytes = [0; OOB_BYTES as usize];
         self.media.read_at(self.geometry.oob_offset(ppa), &mut bytes)?;
         Ok(OobRecord::parse(&bytes).map_or(bytes.iter().all(|&b| b == 0), |record| record.owner() != owner))
@@ -595,7 +652,7 @@ impl Ftl {
         Ok(self.records_of(segment)?.chunks_exact(OOB_BYTES as usize).map(OobRecord::parse).collect())
     }
 
-    /// How many out-of-band records of a segment are there and cannot be read.
+    /// Number of out-of-band records of a segment that were written and cannot be parsed.
     pub fn unreadable_records_of(&self, segment: Segment) -> Result<u64> {
         let unreadable = |r: &&[u8]| OobRecord::parse(r).is_none() && r.iter().any(|&b| b != 0);
         Ok(self.records_of(segment)?.chunks_exact(OOB_BYTES as usize).filter(unreadable).count() as u64)
@@ -608,9 +665,9 @@ impl Ftl {
         Ok(SegmentHeader::parse(&bytes).filter(|h| h.segment() == segment))
     }
 
-    /// Takes up the segment that was open when the store was closed: rows behind the last record of each lane are free.
-    /// If its records are not what they were then, nobody knows that, and it stays closed. To be told how full the
-    /// store is, a reader does without that comparison: it takes no page.
+    /// Reopens the segment that was open when the store was closed; rows behind the last record of each lane are free.
+    /// It stays closed if its records have changed since (`crc`). A reader, which takes no page and only reports how
+    /// full the store is, passes no `crc`.
     pub fn resume(&self, segment: Segment, crc: Option<u32>) -> Result<()> {
         use SegmentState::{Closed, Free};
         let usable = |s: &mut Segments| (segment as usize) < s.len() && matches!(s.info(segment).state, Closed | Free);
@@ -621,7 +678,7 @@ impl Ftl {
         if crc.is_some_and(|crc| crc32c(&bytes) != crc) {
             return Ok(());
         }
-        let mut lanes = Lanes::empty(&self.geometry);
+        let mut lanes = OpenLanes::empty(&self.geometry);
         for (page, record) in bytes.chunks_exact(OOB_BYTES as usize).enumerate() {
             if record.iter().any(|&b| b != 0) {
                 let lane = page % self.geometry.lanes() as usize;
@@ -633,9 +690,9 @@ impl Ftl {
     }
 
     /// The segment that takes pages at present.
-    pub fn open_now(&self) -> Result<Option<superblock::OpenSegment>> {
+    pub fn open_now(&self) -> Result<Option<superblock::ResumePoint>> {
         let open = self.state.lock().segments.open.as_ref().map(|o| o.segment);
-        open.map(|segment| Ok(superblock::OpenSegment { segment, crc: crc32c(&self.records_of(segment)?) })).transpose()
+        open.map(|segment| Ok(superblock::ResumePoint { segment, crc: crc32c(&self.records_of(segment)?) })).transpose()
     }
 
     /// The bytes of a segment's out-of-band records.
@@ -645,10 +702,10 @@ impl Ftl {
         Ok(bytes)
     }
 
-    /// Closes the open segment, so that what it holds may be reclaimed.
+    /// Closes the open segment, so that it may be reclaimed.
     pub fn close_open(&self) {
         let s = &mut *self.state.lock();
-        self.tell_freed(s.segments.close_open(s.next_lsn).as_slice());
+        self.report_freed(s.segments.close_open(s.next_lsn).as_slice());
     }
 
     /// Makes everything written so far durable.
@@ -658,12 +715,13 @@ impl Ftl {
     }
 }
 
-/// What a page fault maps at once, by its address, of a file whose pages are in memory: so much on Linux.
+/// Bytes that a page fault maps at once ("fault-around"), aligned, of a file whose pages are in memory: Linux's
+/// default.
 const FAULT_BYTES: usize = 64 << 10;
 
-/// Looks at a byte of every stretch that a page fault maps, so that pages which are about to be compared, all of them,
-/// are mapped then. A checksum that begins right behind a fault takes two to three times as long as one that begins a
-/// few faults later (measured in docs/benchmarks.md, "First looks").
+/// Reads a byte of every stretch that a page fault maps, so that all pages are mapped before they are compared. A
+/// checksum that begins right behind a fault takes two to three times as long as one that begins a few faults later
+/// (measured in docs/lab-notes/first-reads.md).
 pub fn map_in(bytes: &[u8]) {
     let mut at = 0;
     while at < bytes.len() {
@@ -672,10 +730,10 @@ pub fn map_in(bytes: &[u8]) {
     }
 }
 
-/// What is wrong with a unit that is mapped to [`LOST_SEGMENT`].
+/// The error's text for a unit that is mapped to [`LOST_SEGMENT`].
 pub const LOST: &str = "its content was lost when the damaged store was salvaged";
 
-/// What does not fit between a page, its record and whom it should belong to.
+/// The mismatch between a page, its record and the owner that the index names, if there is one.
 fn what_is_wrong(record: &[u8], owner: Owner, bytes: &[u8]) -> Option<&'static str> {
     match OobRecord::parse(record) {
         None => Some("its out-of-band record is damaged"),

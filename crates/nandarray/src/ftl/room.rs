@@ -9,16 +9,16 @@
 //! and where the journal goes on in another segment, or a record is longer than that, it takes the *spare*: disk blocks
 //! of a part of the head that is never written. Nothing is added to a store that does not hold both.
 //!
-//! A place that refuses a write otherwise (EIO) wore out, and its segment is retired, but only if another segment takes
-//! the write: where [`SEGMENTS_TRIED`] refuse it one after the other, it is the disk that fails, no segment is to
-//! blame, and the caller gets the medium's error.
+//! A segment that refuses a write for another reason (EIO) wore out and is retired, but only if another segment takes
+//! the write: if [`SEGMENTS_TRIED`] refuse it one after the other, the disk fails, no segment is to blame, and the
+//! caller gets the medium's error.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use zerocopy::IntoBytes;
 
-use super::{Ftl, State};
+use super::{Ftl, FtlState};
 use crate::error::{Error, Result};
 use crate::flash::geometry::{HEAD_BYTES, OOB_BYTES, SEGMENT_HEADER_BYTES, SUPERBLOCK_BYTES};
 use crate::flash::{Run, Segment, SegmentHeader, SegmentKind};
@@ -33,7 +33,7 @@ const _: () = assert!(SPARE.end < HEAD_BYTES);
 /// Whether the spare has its disk blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spare {
-    /// They were not asked for since the store was opened.
+    /// They were not allocated since the store was opened.
     Unknown,
     Held,
     GivenUp,
@@ -47,7 +47,7 @@ pub(super) fn worn_out(e: &Error) -> bool {
     e.os_error() == Some(libc::EIO)
 }
 
-/// Whether an error is a refused barrier: nobody knows then what of the writes before it is on the medium.
+/// Whether an error is a refused barrier: which of the writes before it are on the medium is unknown then.
 pub fn refused_barrier(e: &Error) -> bool {
     matches!(e, Error::Media { op: "sync", .. })
 }
@@ -58,8 +58,8 @@ fn no_room(e: &Error) -> bool {
 }
 
 impl Ftl {
-    /// Grows the medium by at least so many segments, as far as it may.
-    pub(super) fn grow(&self, s: &mut State, segments: u64) -> Result<()> {
+    /// Grows the medium by at least this number of segments, within its limit.
+    pub(super) fn grow(&self, s: &mut FtlState, segments: u64) -> Result<()> {
         let have = s.segments.len() as u64;
         if segments == 0 || have >= self.segments_max {
             return Ok(());
@@ -71,11 +71,12 @@ impl Ftl {
             self.media.set_len(grown).map_err(|e| self.disk_full(s, e))?;
         }
         s.segments.grow(step as usize);
+        assert!(s.segments.len() as u64 <= self.segments_max, "{} segments", s.segments.len());
         Ok(())
     }
 
     /// Opens a free segment, growing the medium if there is none and it may.
-    pub(super) fn open_segment(&self, s: &mut State, kind: SegmentKind) -> Result<Segment> {
+    pub(super) fn open_segment(&self, s: &mut FtlState, kind: SegmentKind) -> Result<Segment> {
         let mut refused = Vec::new();
         let opened = self.open_any(s, kind, &mut refused);
         for (segment, before) in refused {
@@ -87,10 +88,10 @@ impl Ftl {
         opened
     }
 
-    /// The same; segments that are left out because they refused the write are added to `refused`.
+    /// The same; segments that refused the write are added to `refused`.
     fn open_any(
         &self,
-        s: &mut State,
+        s: &mut FtlState,
         kind: SegmentKind,
         refused: &mut Vec<(Segment, super::segments::SegmentInfo)>,
     ) -> Result<Segment> {
@@ -101,7 +102,7 @@ impl Ftl {
                 self.grow(s, 1)?;
             }
             let tight = self.tight.load(Ordering::Relaxed);
-            let Some(segment) = s.segments.next_free(tight) else {
+            let Some(segment) = s.segments.next_free(tight, self.wear_levelling) else {
                 return Err(error.unwrap_or_else(|| self.full(s, "no segment is free".to_owned())));
             };
             self.wear_from_header(s, segment);
@@ -123,7 +124,7 @@ impl Ftl {
                     s.segments.put_back(segment, before, false);
                     // Segments with disk blocks are taken first from now on; without any, dead pages elsewhere give
                     // theirs.
-                    if !no_room(&e) || self.tight.swap(true, Ordering::Relaxed) && !self.take_room(s) {
+                    if !no_room(&e) || self.tight.swap(true, Ordering::Relaxed) && !self.discard_one(s) {
                         return Err(self.disk_full(s, e));
                     }
                 }
@@ -131,9 +132,10 @@ impl Ftl {
         }
     }
 
-    /// The header, and no records: what was written here before must not be found by a scan.
-    fn write_header(&self, s: &State, segment: Segment, kind: SegmentKind) -> Result<()> {
+    /// Writes a segment's header and wipes its records: a scan must not find those of its earlier life.
+    fn write_header(&self, s: &FtlState, segment: Segment, kind: SegmentKind) -> Result<()> {
         let info = s.segments.info(segment);
+        assert!(info.erases > 0 && matches!(info.state, SegmentState::Open | SegmentState::Chain), "{info:?}");
         let oob_bytes = SEGMENT_HEADER_BYTES + u64::from(self.geometry.pages_per_segment()) * OOB_BYTES;
         let mut head = vec![0; oob_bytes as usize];
         head[..SEGMENT_HEADER_BYTES as usize]
@@ -151,13 +153,13 @@ impl Ftl {
         self.media.write_at(at, &head)
     }
 
-    /// Writes; where the disk has no room, with what free segments have of it.
+    /// Writes; if the disk has no room, with the disk blocks of free segments.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         loop {
             match self.media.write_at(offset, bytes) {
                 Err(e) if no_room(&e) => {
                     self.tight.store(true, Ordering::Relaxed);
-                    if !self.take_room(&mut self.state.lock()) {
+                    if !self.discard_one(&mut self.state.lock()) {
                         return Err(e);
                     }
                 }
@@ -174,10 +176,10 @@ impl Ftl {
         self.hold_in(&mut self.state.lock(), offset, len)
     }
 
-    fn hold_in(&self, s: &mut State, offset: u64, len: u64) -> Result<()> {
+    fn hold_in(&self, s: &mut FtlState, offset: u64, len: u64) -> Result<()> {
         while !self.media.allocate(offset, len) {
             self.tight.store(true, Ordering::Relaxed);
-            if !self.take_room(s) {
+            if !self.discard_one(s) {
                 let source = std::io::Error::from_raw_os_error(libc::ENOSPC);
                 return Err(self.disk_full(s, Error::Media { op: "allocating", offset, len, source }));
             }
@@ -189,7 +191,7 @@ impl Ftl {
     ///
     /// # Errors
     /// [`Error::Full`].
-    pub fn hold_spare(&self) -> Result<()> {
+    pub fn allocate_spare(&self) -> Result<()> {
         let s = &mut *self.state.lock();
         if s.spare != Spare::Held {
             self.hold_in(s, SPARE.start, SPARE.end - SPARE.start)?;
@@ -198,8 +200,8 @@ impl Ftl {
         Ok(())
     }
 
-    /// Gives the spare to a record that found no room, if that is what the error means; whether there was any.
-    pub fn give_up_spare(&self, e: &Error) -> bool {
+    /// Gives the spare up for a record that found no room, if the error means that; whether there was a spare.
+    pub fn release_spare(&self, e: &Error) -> bool {
         let s = &mut *self.state.lock();
         if s.spare == Spare::GivenUp || !(no_room(e) || matches!(e, Error::Full { .. })) {
             return false;
@@ -209,10 +211,11 @@ impl Ftl {
         true
     }
 
-    /// Gives the disk what a free segment has of it; whether there was one. Nobody opens the segment meanwhile.
-    fn take_room(&self, s: &mut State) -> bool {
+    /// Discards the disk blocks of a free segment; `false` if none has any. The lock keeps the segment from being
+    /// opened.
+    fn discard_one(&self, s: &mut FtlState) -> bool {
         let mut some = false;
-        while let Some(segment) = s.segments.take_room() {
+        while let Some(segment) = s.segments.discard_one() {
             some = true;
             self.media.discard(self.geometry.pages_offset(segment), self.geometry.segment_data_bytes());
             // Others were never opened, as far as is known, and have none.
@@ -228,12 +231,12 @@ impl Ftl {
         self.tight.load(Ordering::Relaxed)
     }
 
-    /// Gives the disk what all free segments have of it, unless somebody else reads the medium; whether any had some.
-    pub fn give_room_back(&self) -> Result<bool> {
+    /// Discards the disk blocks of all free segments, unless another process reads the medium; whether there were any.
+    pub fn discard_free(&self) -> Result<bool> {
         let mut some = false;
         self.media.if_no_readers(&mut || {
             let s = &mut *self.state.lock();
-            while self.take_room(s) {
+            while self.discard_one(s) {
                 some = true;
             }
             Ok(())
@@ -241,8 +244,8 @@ impl Ftl {
         Ok(some)
     }
 
-    /// Gives the disk what pages of a command that failed have of it, where it needs that; whether it does.
-    pub(super) fn discard_abandoned(&self, runs: &[Run]) -> bool {
+    /// Discards the disk blocks of a failed command's pages if the disk is tight; whether it is.
+    pub(super) fn discard_if_tight(&self, runs: &[Run]) -> bool {
         let tight = self.tight.load(Ordering::Relaxed);
         if tight {
             runs.iter().for_each(|run| self.discard_pages(*run));
@@ -255,9 +258,8 @@ impl Ftl {
         self.media.discard(self.geometry.page_offset(run.ppa), bytes);
     }
 
-    /// Gives the disk what these pages of closed segments have of it, which are dead by records that are known to be
-    /// durable; they are all that is dead in their segments. Whether that was done: it is not while somebody else reads
-    /// the medium.
+    /// Discards the disk blocks of these pages: all the dead ones of their closed segments, dead by durable records.
+    /// `false` if nothing was done because another process reads the medium.
     pub fn discard_dead(&self, dead: &[(Segment, Vec<Run>)]) -> Result<bool> {
         self.media.if_no_readers(&mut || {
             let runs = || dead.iter().flat_map(|(_, runs)| runs);
@@ -273,7 +275,7 @@ impl Ftl {
         })
     }
 
-    /// From the medium's error that it has no room to the one that says how full the store is; others as they are.
+    /// Turns the medium's "no room" into the error that says how full the store is; leaves other errors as they are.
     pub fn full_if_no_room(&self, e: Error) -> Error {
         self.disk_full(&self.state.lock(), e)
     }
@@ -286,15 +288,15 @@ impl Ftl {
         }
     }
 
-    fn disk_full(&self, s: &State, e: Error) -> Error {
+    fn disk_full(&self, s: &FtlState, e: Error) -> Error {
         if no_room(&e) { self.full(s, format!("the disk has no room: {e}")) } else { e }
     }
 
-    /// Segments that were retired take writes again: others refuse them, too.
-    pub fn acquit(&self, segments: &[Segment]) {
+    /// Brings retired segments back: others refuse writes, too, so the disk is to blame.
+    pub fn unretire(&self, segments: &[Segment]) {
         let s = &mut *self.state.lock();
-        let freed = s.segments.acquit(segments, s.next_lsn);
-        self.tell_freed(&freed);
+        let freed = s.segments.unretire(segments, s.next_lsn);
+        self.report_freed(&freed);
     }
 
     /// Opens a segment as a link of a chain.
@@ -305,10 +307,10 @@ impl Ftl {
     /// Links of a chain that was not finished, and that nothing names, are free again.
     pub fn free_chain(&self, segments: &[Segment]) {
         let freed = self.state.lock().segments.free_chain(segments);
-        self.tell_freed(&freed);
+        self.report_freed(&freed);
     }
 
-    pub(super) fn tell_freed(&self, freed: &[Segment]) {
+    pub(super) fn report_freed(&self, freed: &[Segment]) {
         if let Some(probe) = self.probe() {
             freed.iter().for_each(|&segment| probe.freed(segment));
         }
@@ -322,7 +324,7 @@ impl Ftl {
         let mut wiped = false;
         for at in segments.map(|segment| self.geometry.header_offset(segment)).take_while(|&at| at < cut) {
             self.media.read_at(at, &mut bytes)?;
-            // What was never written takes no room on the disk, and a full one has none for zeroes.
+            // Records that were never written have no disk blocks, and a full disk has none for zeroes.
             if bytes.iter().any(|&b| b != 0) {
                 bytes.fill(0);
                 self.media.write_at(at, &bytes)?;
@@ -334,12 +336,13 @@ impl Ftl {
         if wiped { self.sync() } else { Ok(()) }
     }
 
-    /// Cuts free segments off the end of the medium, if nobody else reads it.
+    /// Cuts free segments off the end of the medium, unless another process reads it.
     pub fn truncate(&self) -> Result<()> {
         self.media.if_no_readers(&mut || {
             let mut s = self.state.lock();
             let had = s.segments.len() as Segment;
             let left = s.segments.shrink() as Segment;
+            assert!(left <= had, "{had} segments became {left}");
             let bytes = self.geometry.medium_bytes(left.into());
             if bytes >= self.media.len() {
                 return Ok(());

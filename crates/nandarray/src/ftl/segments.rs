@@ -1,28 +1,29 @@
 //! The state of every segment, and the pages handed out of the open one.
 //!
 //! A page is *staged* from when it is handed out until its command is applied (it becomes *live*) or fails (*dead*). A
-//! segment none of whose pages is live or staged dies, but is free only when the journal record that says so is
-//! durable, and nobody else may be reading it. The table is plain state behind one lock; it writes nothing.
+//! closed segment without live or staged pages is *pending free*: it is free only when the journal record that says so
+//! is durable, and no other process may be reading it. The table is plain state behind one lock; it writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::placement::{BlockUse, Lanes, Placement};
-use super::victim::Candidate;
+use super::placement::{BlockUse, OpenLanes, Placement};
+use super::policy::ClosedBlock;
+use super::policy::wear_levelling::WearLevelling;
 use crate::flash::geometry::{LOST_SEGMENT, SEGMENTS_MAX};
 use crate::flash::{Geometry, Ppa, Run, Segment};
 use crate::sim::Chance;
 
-/// What a segment is at present.
+/// State of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentState {
-    /// It holds nothing that anybody needs; it may be opened.
+    /// It holds nothing of value and may be opened.
     Free,
     /// It takes pages.
     Open,
     /// It takes no more pages; some of them are live.
     Closed,
-    /// None of its pages is live, and it is free once the record with this number is durable.
-    Dying(u64),
+    /// None of its pages is live; it is free once the record with this number is durable.
+    PendingFree(u64),
     /// It is a link of the journal or of a checkpoint.
     Chain,
     /// A write to it failed: it takes no more pages and is never opened again.
@@ -32,24 +33,23 @@ pub enum SegmentState {
 /// One segment.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentInfo {
-    /// What it is.
+    /// Its state.
     pub state: SegmentState,
     /// Live pages.
     pub live: u32,
     /// Pages handed out to commands that are not applied yet.
     pub staged: u32,
-    /// How often it was opened: its wear.
+    /// Erase count: the number of times that it was opened.
     pub erases: u32,
-    /// When it was opened, in segments opened before it.
+    /// Number of segments that were opened before it.
     pub opened: u64,
-    /// Whether a page of it was live since it was opened. If none was, no record names it, and it needs no barrier to
-    /// be free.
+    /// Whether a page of it was live since it was opened. If not, no record names it, and it is free without a barrier.
     named: bool,
-    /// Whether its pages were discarded since it was opened last: they have no room on the disk.
+    /// Whether its pages were discarded since it was opened last: they have no disk blocks.
     discarded: bool,
-    /// Pages that nobody needs and that were discarded one by one since it was opened.
+    /// Dead pages that were discarded one by one since it was opened.
     discarded_pages: u32,
-    /// Whether the last write to it failed, though it was not retired: others are taken before it.
+    /// Whether the last write to it failed, though it was not retired: other segments are opened before it.
     suspect: bool,
 }
 
@@ -66,8 +66,8 @@ impl SegmentInfo {
         suspect: false,
     };
 
-    /// Whether its pages have room on the disk, as far as is known.
-    pub fn has_room(&self) -> bool {
+    /// Whether its pages may have disk blocks.
+    pub fn may_have_blocks(&self) -> bool {
         self.erases > 0 && !self.discarded
     }
 }
@@ -75,10 +75,10 @@ impl SegmentInfo {
 /// The open segment.
 #[derive(Debug)]
 pub struct OpenSegment {
-    /// Which.
+    /// Its number.
     pub segment: Segment,
-    /// What its lanes have left.
-    pub lanes: Lanes,
+    /// The rest of its lanes.
+    pub lanes: OpenLanes,
 }
 
 /// All segments.
@@ -87,22 +87,20 @@ pub struct Segments {
     geometry: Geometry,
     infos: Vec<SegmentInfo>,
     free: BTreeSet<Segment>,
-    dying: Vec<Segment>,
-    /// How many segments became free that were not.
+    pending_free: Vec<Segment>,
+    /// Number of times that a segment became free.
     freed: u64,
     /// The segment that takes pages.
     pub open: Option<OpenSegment>,
     opened: u64,
     live: u64,
-    /// While a store is opened: segments that died in records of which nobody knows whether they are durable.
-    unsure: Option<BTreeSet<Segment>>,
-    /// While a store is opened: live pages of segments that the medium does not have. They died later, or it was cut
-    /// short.
+    /// During recovery: segments that became unused in records that may not be durable.
+    uncertain: Option<BTreeSet<Segment>>,
+    /// During recovery: live pages of segments that the medium does not have. They died later, or it was cut short.
     beyond: Option<BTreeMap<Segment, u32>>,
-    /// How often segments were opened that were cut off the medium, where they come back as they were: under a
-    /// capacity.
+    /// Under a capacity: erase counts of segments that were cut off the medium, and come back when it grows.
     cut: Option<BTreeMap<Segment, u32>>,
-    /// Whether any of this was read from a medium, and may be wrong.
+    /// Whether the table was read from a medium, whose bytes may be wrong.
     restored: bool,
 }
 
@@ -113,19 +111,19 @@ impl Segments {
             geometry,
             infos: Vec::new(),
             free: BTreeSet::new(),
-            dying: Vec::new(),
+            pending_free: Vec::new(),
             freed: 0,
             open: None,
             opened: 0,
             live: 0,
-            unsure: None,
+            uncertain: None,
             beyond: Some(BTreeMap::new()),
             cut: fixed.then(BTreeMap::new),
             restored: false,
         }
     }
 
-    /// How many segments the medium has.
+    /// Number of segments on the medium.
     pub fn len(&self) -> usize {
         self.infos.len()
     }
@@ -150,20 +148,20 @@ impl Segments {
         &self.free
     }
 
-    /// Segments that wait for a barrier.
-    pub fn dying(&self) -> usize {
-        self.dying.len()
+    /// Number of segments that are free once a record is durable.
+    pub fn pending_free(&self) -> usize {
+        self.pending_free.len()
     }
 
-    /// How many segments became free since the table was made.
+    /// Number of times that a segment became free since the table was made.
     pub fn freed(&self) -> u64 {
         self.freed
     }
 
-    /// Record `lsn` will not tell what was said to die in it: the one behind it will.
-    pub fn die_later(&mut self, lsn: u64) {
-        for &segment in &self.dying {
-            if let SegmentState::Dying(in_record) = &mut self.infos[segment as usize].state {
+    /// Moves frees that were to be recorded in record `lsn` to the record behind it.
+    pub fn postpone_frees(&mut self, lsn: u64) {
+        for &segment in &self.pending_free {
+            if let SegmentState::PendingFree(in_record) = &mut self.infos[segment as usize].state {
                 *in_record += u64::from(*in_record == lsn);
             }
         }
@@ -177,6 +175,7 @@ impl Segments {
             let erases = self.cut.as_mut().and_then(|c| c.remove(&segment)).unwrap_or(0);
             self.infos.push(SegmentInfo { erases, ..SegmentInfo::NEW });
         }
+        assert!(self.infos.len() as u64 <= SEGMENTS_MAX, "{} segments of {SEGMENTS_MAX}", self.infos.len());
     }
 
     /// Forgets free segments at the end of the medium; returns how many segments are left.
@@ -184,6 +183,7 @@ impl Segments {
         while self.infos.last().is_some_and(|i| i.state == SegmentState::Free) {
             self.cut_last();
         }
+        assert!(self.free.last().is_none_or(|&s| (s as usize) < self.infos.len()), "a free segment was cut off");
         self.infos.len()
     }
 
@@ -194,7 +194,7 @@ impl Segments {
         self.wear_beyond(segment, info.erases);
     }
 
-    /// A segment that the medium does not have at present was opened so many more times.
+    /// Adds to the erase count of a segment that the medium does not have at present.
     pub fn wear_beyond(&mut self, segment: Segment, times: u32) {
         if let Some(cut) = self.cut.as_mut().filter(|_| times > 0) {
             let erases = cut.entry(segment).or_default();
@@ -202,8 +202,7 @@ impl Segments {
         }
     }
 
-    /// What a checkpoint tells of every segment: live pages, wear, whether it is bad. Of those cut off, too, where they
-    /// come back.
+    /// Live pages, erase count and badness of every segment, for a checkpoint; under a capacity, of those cut off, too.
     pub fn table(&self) -> Vec<(u32, u32, bool)> {
         let here = self.infos.iter().map(|i| (i.live, i.erases, i.state == SegmentState::Bad));
         let behind = self.cut.iter().flat_map(BTreeMap::keys).next_back().map_or(0, |&last| last + 1);
@@ -212,7 +211,7 @@ impl Segments {
         here.chain(cut).collect()
     }
 
-    /// The fewest and the most times that a segment was opened, and the sum; the fewest of those on the medium.
+    /// The lowest erase count (of segments on the medium), the highest, and the sum of all.
     pub fn wear(&self) -> (u64, u64, u64) {
         let here = self.infos.iter().map(|i| u64::from(i.erases));
         let cut = self.cut.iter().flat_map(BTreeMap::values).map(|&n| u64::from(n));
@@ -220,7 +219,7 @@ impl Segments {
         (here.min().unwrap_or(0), all.clone().max().unwrap_or(0), all.sum())
     }
 
-    /// Sets a segment as a checkpoint tells it, before the journal is replayed; the medium may not have it.
+    /// Restores a segment from a checkpoint, before the journal is replayed; the medium may not have it.
     pub fn restore(&mut self, segment: Segment, live: u32, erases: u32, bad: bool) {
         let pages = self.geometry.pages_per_segment();
         assert!(live <= pages, "segment {segment} has {live} live pages of {pages}");
@@ -244,8 +243,7 @@ impl Segments {
         self.free.remove(&segment);
     }
 
-    /// Sets how often a segment was opened, where its header knows of more than the checkpoint did; `false` if it does
-    /// not.
+    /// Raises a segment's erase count to its header's; `false` if the checkpoint had it already.
     pub fn restore_wear(&mut self, segment: Segment, erases: u32) -> bool {
         let info = &mut self.infos[segment as usize];
         let more = erases > info.erases;
@@ -259,7 +257,7 @@ impl Segments {
         self.infos[segment as usize].state = SegmentState::Chain;
     }
 
-    /// After replay: as many segments as the medium has; gives one of those beyond that has live pages.
+    /// Ends replay: fits the table to the medium's segments; returns a segment beyond its end that has live pages.
     pub fn cut_to(&mut self, segments: usize) -> Option<Segment> {
         // Another process may have made it grow since.
         self.grow(segments.saturating_sub(self.infos.len()));
@@ -281,41 +279,42 @@ impl Segments {
         None
     }
 
-    /// Records replayed from now on may not be durable: what dies in them must outlive another loss of power.
-    pub fn be_unsure(&mut self) {
-        self.unsure.get_or_insert_default();
+    /// Records replayed from now on may not be durable: pages that die in them must outlive another loss of power.
+    pub fn expect_uncertain(&mut self) {
+        self.uncertain.get_or_insert_default();
     }
 
-    /// After replay: whatever has nothing live is free, or is once record `lsn`, the last, is known to be durable.
+    /// Ends replay: frees closed segments without live pages; uncertain ones become free once record `lsn` is durable.
     pub fn settle(&mut self, lsn: u64) {
         self.restored = true;
-        let unsure = self.unsure.take().unwrap_or_default();
-        self.dying.clear();
+        let uncertain = self.uncertain.take().unwrap_or_default();
+        self.pending_free.clear();
         for (i, info) in self.infos.iter_mut().enumerate() {
             info.named = info.state != SegmentState::Free;
             if info.state != SegmentState::Closed || info.live > 0 {
                 continue;
             }
-            if unsure.contains(&(i as Segment)) {
-                info.state = SegmentState::Dying(lsn);
-                self.dying.push(i as Segment);
+            if uncertain.contains(&(i as Segment)) {
+                info.state = SegmentState::PendingFree(lsn);
+                self.pending_free.push(i as Segment);
             } else {
                 info.state = SegmentState::Free;
                 self.free.insert(i as Segment);
             }
         }
+        debug_assert!(self.free.iter().all(|&s| self.infos[s as usize].state == SegmentState::Free));
     }
 
-    /// The free segment to open next: the lowest; of all but those that failed last. With `tight` one that has room on
-    /// the disk.
-    pub fn next_free(&self, tight: bool) -> Option<Segment> {
+    /// The free segment to open next: one whose last write did not fail, with `tight` one that has blocks on the disk;
+    /// of those the lowest, or the least worn.
+    pub fn next_free(&self, tight: bool, levelling: WearLevelling) -> Option<Segment> {
         let rank = |segment: Segment| {
             let info = self.info(segment);
-            (info.suspect, tight && !info.has_room())
+            (info.suspect, tight && !info.may_have_blocks(), levelling.rank(info.erases, segment.into()))
         };
         // Nearly always it is the first.
         let first = *self.free.first()?;
-        if rank(first) == (false, false) {
+        if !levelling.least_worn_first && rank(first) == (false, false, first.into()) {
             return Some(first);
         }
         self.free.iter().copied().min_by_key(|&segment| (rank(segment), segment))
@@ -326,32 +325,32 @@ impl Segments {
         assert!(matches!(state, SegmentState::Open | SegmentState::Chain));
         let info = &mut self.infos[segment as usize];
         assert_eq!((info.state, info.live, info.staged), (SegmentState::Free, 0, 0));
-        self.free.remove(&segment);
+        assert!(self.free.remove(&segment), "segment {segment} is not in the free list");
         *info = SegmentInfo { state, erases: info.erases.saturating_add(1), opened: self.opened, ..SegmentInfo::NEW };
         self.opened += 1;
     }
 
-    /// Gives a segment back as it was before it was taken: its header could not be written.
+    /// Returns a segment to the free list as it was: its header could not be written.
     pub fn put_back(&mut self, segment: Segment, before: SegmentInfo, suspect: bool) {
         assert_eq!(before.state, SegmentState::Free);
         self.infos[segment as usize] = SegmentInfo { suspect, ..before };
-        self.free.insert(segment);
+        assert!(self.free.insert(segment), "segment {segment} is in the free list already");
     }
 
-    /// Retired segments are none: it is the disk that fails. Gives those that are free.
-    pub fn acquit(&mut self, segments: &[Segment], lsn: u64) -> Vec<Segment> {
+    /// Brings retired segments back, since the disk is to blame. Returns those that are free.
+    pub fn unretire(&mut self, segments: &[Segment], lsn: u64) -> Vec<Segment> {
         let mut freed = Vec::new();
         for &segment in segments {
             let info = &mut self.infos[segment as usize];
             if info.state == SegmentState::Bad {
                 (info.state, info.suspect) = (SegmentState::Closed, true);
-                freed.extend(self.maybe_dies(segment, lsn));
+                freed.extend(self.free_if_unused(segment, lsn));
             }
         }
         freed
     }
 
-    /// Links of a chain that nothing names are free at once; gives them.
+    /// Frees links of a chain that no record names, at once; returns them.
     pub fn free_chain(&mut self, segments: &[Segment]) -> Vec<Segment> {
         let mut freed = Vec::new();
         for &segment in segments {
@@ -360,20 +359,22 @@ impl Segments {
                 continue;
             }
             info.state = SegmentState::Closed;
-            freed.extend(self.maybe_dies(segment, 0));
+            freed.extend(self.free_if_unused(segment, 0));
         }
         freed
     }
 
-    /// The last free segment whose pages were not discarded since it was opened; they are from now on.
-    pub fn take_room(&mut self) -> Option<Segment> {
+    /// Marks the last free segment that may have disk blocks as discarded, and returns it.
+    pub fn discard_one(&mut self) -> Option<Segment> {
         let segment = *self.free.iter().rev().find(|&&s| !self.infos[s as usize].discarded)?;
-        self.infos[segment as usize].discarded = true;
+        let info = &mut self.infos[segment as usize];
+        assert_eq!((info.state, info.live, info.staged), (SegmentState::Free, 0, 0));
+        info.discarded = true;
         Some(segment)
     }
 
-    /// Opens a closed segment again where a clean close left room in it.
-    pub fn reopen(&mut self, segment: Segment, lanes: Lanes) {
+    /// Opens a closed segment again that had room left when the store was closed.
+    pub fn reopen(&mut self, segment: Segment, lanes: OpenLanes) {
         let info = &mut self.infos[segment as usize];
         assert!(self.open.is_none() && matches!(info.state, SegmentState::Closed | SegmentState::Free));
         (info.state, info.named) = (SegmentState::Open, true);
@@ -381,22 +382,23 @@ impl Segments {
         self.open = Some(OpenSegment { segment, lanes });
     }
 
-    /// Closes the open segment; `lsn` is the number of the next journal record. Gives the segment if it is free now.
+    /// Closes the open segment; `lsn` is the number of the next journal record. Returns the segment if it is free now.
     pub fn close_open(&mut self, lsn: u64) -> Option<Segment> {
         let open = self.open.take()?;
         let info = &mut self.infos[open.segment as usize];
         assert_eq!(info.state, SegmentState::Open);
         info.state = SegmentState::Closed;
-        self.maybe_dies(open.segment, lsn)
+        self.free_if_unused(open.segment, lsn)
     }
 
-    /// A write failed: the segment takes nothing more.
+    /// Retires a segment after a failed write: it takes no more pages.
     pub fn retire(&mut self, segment: Segment) {
         if self.open.as_ref().is_some_and(|o| o.segment == segment) {
             self.open = None;
         }
         self.free.remove(&segment);
         self.infos[segment as usize].state = SegmentState::Bad;
+        debug_assert!(!self.free.contains(&segment) && self.open.as_ref().is_none_or(|o| o.segment != segment));
     }
 
     /// Hands out pages of the open segment for as many units as fit, in the order given; returns the runs and how many
@@ -431,11 +433,14 @@ impl Segments {
                 _ => runs.push(Run { unit, count: 1, ppa }),
             }
         }
-        self.infos[open.segment as usize].staged += done as u32;
+        let info = &mut self.infos[open.segment as usize];
+        info.staged += done as u32;
+        let pages = self.geometry.pages_per_segment();
+        assert!(self.restored || info.live + info.staged <= pages, "{info:?} of {pages} pages");
         done
     }
 
-    /// Staged pages become live.
+    /// Makes staged pages live.
     pub fn adopt(&mut self, runs: &[Run]) {
         for run in runs {
             let info = &mut self.infos[self.geometry.segment_of(run.ppa) as usize];
@@ -447,8 +452,8 @@ impl Segments {
         }
     }
 
-    /// Staged pages of a command that failed are dead, and their room on the disk is gone already if they were
-    /// `discarded`. Gives the segments that are free now.
+    /// Marks staged pages of a failed command as dead; `discarded` says that they have no disk blocks any more. Returns
+    /// the segments that are free now.
     pub fn abandon(&mut self, runs: &[Run], discarded: bool, lsn: u64) -> Vec<Segment> {
         let mut freed = Vec::new();
         for run in runs {
@@ -457,7 +462,7 @@ impl Segments {
             assert!(info.staged >= run.count, "abandoning pages that were not staged: {run:?}");
             info.staged -= run.count;
             info.discarded_pages += if discarded { run.count } else { 0 };
-            freed.extend(self.maybe_dies(segment, lsn));
+            freed.extend(self.free_if_unused(segment, lsn));
         }
         freed
     }
@@ -468,7 +473,7 @@ impl Segments {
             && self.live_of(self.geometry.segment_of(run.ppa)).is_some_and(|n| *n > 0)
     }
 
-    /// Live pages of a segment that the medium has or, while a store is opened, had.
+    /// Live pages of a segment that the medium has or, during recovery, had.
     fn live_of(&mut self, segment: Segment) -> Option<&mut u32> {
         match self.infos.get_mut(segment as usize) {
             Some(info) => Some(&mut info.live),
@@ -476,7 +481,7 @@ impl Segments {
         }
     }
 
-    /// Pages are live that a replayed record maps; `false` if they cannot be.
+    /// Marks pages as live that a replayed record maps; `false` if they cannot be.
     #[must_use]
     pub fn revive(&mut self, run: Run) -> bool {
         if !self.geometry.has_run(run, SEGMENTS_MAX) {
@@ -500,23 +505,22 @@ impl Segments {
                 self.free.remove(&segment);
             }
             // A repair found something in it that is needed after all.
-            SegmentState::Dying(_) => {
+            SegmentState::PendingFree(_) => {
                 info.state = SegmentState::Closed;
-                self.dying.retain(|&d| d != segment);
+                self.pending_free.retain(|&d| d != segment);
             }
             _ => {}
         }
         true
     }
 
-    /// Forgets which pages are live, before they are counted anew.
+    /// Sets all counts of live pages to 0, before they are counted anew.
     pub fn forget_live(&mut self) {
         self.infos.iter_mut().for_each(|i| i.live = 0);
         self.live = 0;
     }
 
-    /// While a damaged store is opened: of the segments that the medium has, these pages are live, whatever was
-    /// counted.
+    /// During recovery of a damaged store: replaces all counts of live pages by these runs.
     pub fn count_anew(&mut self, segments: usize, runs: &[Run]) {
         self.beyond = Some(BTreeMap::new());
         while self.infos.len() > segments {
@@ -527,16 +531,15 @@ impl Segments {
             (0..).zip(&self.infos).filter(|(_, info)| info.live > 0).map(|(segment, _)| segment).collect();
         self.forget_live();
         for &run in runs {
-            // A page is mapped twice only by bytes that were made up; `release` expects to find fewer pages live than
-            // are mapped.
+            // Only forged bytes map a page twice; `release` allows for fewer live pages than are mapped.
             let _ = self.revive(run);
         }
-        // What the damaged state needs must outlive a loss of power before the next checkpoint is durable.
+        // Pages that the damaged state needs must outlive a loss of power before the next checkpoint is durable.
         let none_left = had.into_iter().filter(|&segment| self.infos[segment as usize].live == 0);
-        self.unsure.get_or_insert_default().extend(none_left);
+        self.uncertain.get_or_insert_default().extend(none_left);
     }
 
-    /// Pages are dead that a replayed record takes; `false` if they were not live.
+    /// Marks pages as dead that a replayed record takes; `false` if they were not live.
     #[must_use]
     pub fn unrevive(&mut self, run: Run) -> bool {
         if !self.geometry.has_run(run, SEGMENTS_MAX) {
@@ -550,14 +553,14 @@ impl Segments {
         *live -= run.count;
         let empty = *live == 0;
         self.live -= u64::from(run.count);
-        if let Some(unsure) = self.unsure.as_mut().filter(|_| empty) {
-            unsure.insert(segment);
+        if let Some(uncertain) = self.uncertain.as_mut().filter(|_| empty) {
+            uncertain.insert(segment);
         }
         true
     }
 
-    /// Live pages are dead. An index that was read from a medium may map pages that are not: nobody knows then what is
-    /// live in that segment, and it is never opened again.
+    /// Marks live pages as dead. An index that was read from a damaged medium may map pages that are not live: which
+    /// pages of that segment are live is unknown then, and it is never opened again.
     pub fn release(&mut self, run: Run, lsn: u64) {
         if self.restored && !self.geometry.has_run(run, self.infos.len() as u64) {
             return;
@@ -574,27 +577,29 @@ impl Segments {
         assert!(info.live >= run.count, "releasing pages that are not live: {run:?}, segment {info:?}");
         info.live -= run.count;
         self.live -= u64::from(run.count);
-        self.maybe_dies(segment, lsn);
+        self.free_if_unused(segment, lsn);
     }
 
-    /// A segment with nothing live or staged dies. Gives it if it is free at once: no record names it.
-    fn maybe_dies(&mut self, segment: Segment, lsn: u64) -> Option<Segment> {
+    /// Makes a closed segment without live or staged pages pending free; returns it if it is free at once, because no
+    /// record names it.
+    fn free_if_unused(&mut self, segment: Segment, lsn: u64) -> Option<Segment> {
         let info = &mut self.infos[segment as usize];
         if info.state != SegmentState::Closed || info.live > 0 || info.staged > 0 {
             return None;
         }
         if !info.named {
             info.state = SegmentState::Free;
-            self.free.insert(segment);
+            assert!(self.free.insert(segment), "segment {segment} is in the free list already");
             self.freed += 1;
             return Some(segment);
         }
-        info.state = SegmentState::Dying(lsn);
-        self.dying.push(segment);
+        info.state = SegmentState::PendingFree(lsn);
+        debug_assert!(!self.pending_free.contains(&segment), "segment {segment} is pending free already");
+        self.pending_free.push(segment);
         None
     }
 
-    /// Links of a chain that is no longer needed die like other segments.
+    /// Makes links of a chain that is no longer needed pending free.
     pub fn release_chain(&mut self, segments: &[Segment], lsn: u64) {
         for &segment in segments {
             let info = &mut self.infos[segment as usize];
@@ -605,48 +610,68 @@ impl Segments {
                 info.state = SegmentState::Closed;
                 continue;
             }
-            info.state = SegmentState::Dying(lsn);
-            self.dying.push(segment);
+            info.state = SegmentState::PendingFree(lsn);
+            self.pending_free.push(segment);
         }
     }
 
-    /// Whether a barrier up to this record would free anything.
-    pub fn has_dead_before(&self, durable_lsn: u64) -> bool {
-        self.dying.iter().any(|&s| matches!(self.infos[s as usize].state, SegmentState::Dying(l) if l <= durable_lsn))
+    /// Whether a barrier up to this record frees a segment.
+    pub fn has_frees_by(&self, durable_lsn: u64) -> bool {
+        self.pending_free
+            .iter()
+            .any(|&s| matches!(self.infos[s as usize].state, SegmentState::PendingFree(l) if l <= durable_lsn))
     }
 
-    /// Frees what died in records up to this one, which are durable. Returns the segments freed.
-    pub fn bury(&mut self, durable_lsn: u64) -> Vec<Segment> {
+    /// Frees segments whose freeing records are durable, up to this one. Returns them.
+    pub fn free_durable(&mut self, durable_lsn: u64) -> Vec<Segment> {
         let mut freed = Vec::new();
-        self.dying.retain(|&s| {
-            let dead = matches!(self.infos[s as usize].state, SegmentState::Dying(l) if l <= durable_lsn);
+        self.pending_free.retain(|&s| {
+            let dead = matches!(self.infos[s as usize].state, SegmentState::PendingFree(l) if l <= durable_lsn);
             if dead {
                 freed.push(s);
             }
-            // Retired meanwhile: it waits for nothing any more.
+            // A segment that was retired meanwhile is not freed.
             !dead && self.infos[s as usize].state != SegmentState::Bad
         });
         self.freed += freed.len() as u64;
         for &s in &freed {
             self.infos[s as usize].state = SegmentState::Free;
-            self.free.insert(s);
+            assert!(self.free.insert(s), "segment {s} is in the free list already");
         }
         freed
     }
 
-    /// Segments that reclaim may take, in order.
-    pub fn candidates(&self) -> Vec<Candidate> {
-        let pages = self.geometry.pages_per_segment();
-        self.infos
-            .iter()
-            .enumerate()
-            .filter(|(_, i)| i.state == SegmentState::Closed && i.staged == 0 && i.live < pages)
-            .map(|(s, i)| Candidate { segment: s as Segment, live: i.live, pages, age: self.opened - i.opened })
-            .collect()
+    /// The segment as victim policies see it, if it is closed and none of its pages is staged.
+    pub fn closed(&self, segment: Segment) -> Option<ClosedBlock> {
+        let info = self.infos.get(segment as usize)?;
+        (info.state == SegmentState::Closed && info.staged == 0).then(|| ClosedBlock {
+            live: info.live,
+            pages: self.geometry.pages_per_segment(),
+            age: self.opened - info.opened,
+            erases: info.erases,
+        })
     }
 
-    /// Closed segments with live pages whose dead ones have room on the disk, as far as is known: how many pages that
-    /// are, and the segment; those with the most first.
+    /// Closed segments with a dead page and none staged, those with the fewest live pages first.
+    pub fn emptiest_first(&self) -> Vec<Segment> {
+        let closed = (0..self.len() as Segment).filter_map(|segment| Some((self.closed(segment)?, segment)));
+        let mut some: Vec<_> = closed.filter(|(b, _)| b.dead() > 0).collect();
+        some.sort_by_key(|(b, _)| b.live);
+        some.into_iter().map(|(_, segment)| segment).collect()
+    }
+
+    /// Segments opened since the table was made.
+    pub fn opened(&self) -> u64 {
+        self.opened
+    }
+
+    /// The highest erase count of the medium's segments.
+    pub fn most_erases(&self) -> u32 {
+        self.infos.iter().map(|i| i.erases).max().unwrap_or(0)
+    }
+
+    /// Closed segments with dead pages that may have disk blocks: the number of those pages and the segment, the most
+    /// first.
     pub fn with_dead_room(&self) -> Vec<(u32, Segment)> {
         let pages = self.geometry.pages_per_segment();
         let mut some: Vec<(u32, Segment)> = (0..)
@@ -659,19 +684,20 @@ impl Segments {
         some
     }
 
-    /// The dead pages of a closed segment have no room on the disk from now on, or none that can be had.
+    /// Notes that the dead pages of a closed segment have no disk blocks any more, or none that can be discarded.
     pub fn discard_dead(&mut self, segment: Segment) {
         let info = &mut self.infos[segment as usize];
+        assert_eq!(info.staged, 0, "a discard in segment {segment}, which has staged pages");
         info.discarded_pages = self.geometry.pages_per_segment() - info.live;
     }
 
-    /// Pages that could be handed out now without growing.
+    /// Pages that can be handed out without growing the medium.
     pub fn free_pages(&self) -> u64 {
         self.free.len() as u64 * u64::from(self.geometry.pages_per_segment())
             + self.open.as_ref().map_or(0, |o| o.lanes.room())
     }
 
-    /// Pages in closed segments that nobody needs.
+    /// Dead pages in closed segments.
     pub fn garbage(&self) -> u64 {
         let pages = self.geometry.pages_per_segment();
         self.infos
@@ -692,9 +718,9 @@ mod tests {
         let g = Geometry::TINY;
         let mut s = Segments::new(g, true);
         s.grow(2);
-        let open = s.next_free(false).unwrap();
+        let open = s.next_free(false, WearLevelling::default()).unwrap();
         s.take_free(open, SegmentState::Open);
-        s.open = Some(OpenSegment { segment: open, lanes: Lanes::empty(&g) });
+        s.open = Some(OpenSegment { segment: open, lanes: OpenLanes::empty(&g) });
         let units: Vec<(u32, Option<Ppa>)> = (0..40).map(|u| (u, None)).collect();
         let mut block = BlockUse { used: vec![0; 8], last: None };
         let mut runs = Vec::new();
@@ -705,11 +731,11 @@ mod tests {
         s.close_open(7);
         assert_eq!(s.info(open).state, SegmentState::Closed);
         s.release(Run { unit: 0, count: 31, ppa: Ppa(0) }, 8);
-        assert_eq!((s.garbage(), s.candidates().len()), (31, 1));
+        assert_eq!((s.garbage(), s.closed(open).unwrap().live), (31, 1));
         s.release(Run { unit: 31, count: 1, ppa: Ppa(31) }, 9);
-        assert_eq!(s.info(open).state, SegmentState::Dying(9));
-        assert!(s.bury(8).is_empty());
-        assert_eq!(s.bury(9), [open]);
+        assert_eq!(s.info(open).state, SegmentState::PendingFree(9));
+        assert!(s.free_durable(8).is_empty());
+        assert_eq!(s.free_durable(9), [open]);
         assert_eq!((s.wear(), s.shrink(), s.wear()), ((0, 1, 1), 0, (0, 1, 1)));
         assert_eq!(s.table(), [(0, 1, false)], "what is cut off is not forgotten");
         s.grow(2);

@@ -23,7 +23,7 @@ pub const LSN_MAX: u64 = NUMBER_MAX / 2;
 
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct Wire {
+struct SuperblockWire {
     magic: [u8; 8],
     version: U32,
     crc: U32,
@@ -52,9 +52,9 @@ struct Wire {
     _reserved: [u8; 3916],
 }
 
-const _: () = assert!(size_of::<Wire>() as u64 == SUPERBLOCK_BYTES);
+const _: () = assert!(size_of::<SuperblockWire>() as u64 == SUPERBLOCK_BYTES);
 
-/// What a superblock says.
+/// Content of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// Names the store, for good.
@@ -72,7 +72,7 @@ pub struct Superblock {
     pub checkpoint: ChainStart,
     /// Bytes of the checkpoint's stream.
     pub checkpoint_bytes: u64,
-    /// Where in the checkpoint's stream either copy of the directory begins.
+    /// Offsets of the two copies of the directory in the checkpoint's stream.
     pub directory_at: [u64; 2],
     /// Bytes of the directory.
     pub directory_bytes: u64,
@@ -83,7 +83,7 @@ pub struct Superblock {
     /// Number of the first record of that journal.
     pub journal_lsn: u64,
     /// The number of the last record when the store was closed properly, and the segment that was open then.
-    pub clean: Option<(u64, Option<OpenSegment>)>,
+    pub clean: Option<(u64, Option<ResumePoint>)>,
     /// Name of the placement policy.
     pub placement: String,
     /// Name of the victim policy.
@@ -92,7 +92,7 @@ pub struct Superblock {
 
 /// A segment that has room for more pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenSegment {
+pub struct ResumePoint {
     /// Which.
     pub segment: Segment,
     /// CRC-32C of its out-of-band records: only while they are what they were is it known which pages are free.
@@ -108,7 +108,7 @@ pub struct ChainStart {
     pub nonce: u64,
 }
 
-impl Wire {
+impl SuperblockWire {
     /// The CRC of everything but itself and the magic number. Magic, version and CRC stay where they are in every
     /// version.
     fn crc_of_rest(&self) -> u32 {
@@ -129,13 +129,13 @@ fn name_of(bytes: &[u8]) -> String {
 }
 
 impl Superblock {
-    fn to_wire(&self) -> Wire {
-        let none = OpenSegment { segment: u32::MAX, crc: 0 };
+    fn to_wire(&self) -> SuperblockWire {
+        let none = ResumePoint { segment: u32::MAX, crc: 0 };
         let (clean, clean_lsn, open) = match self.clean {
             Some((lsn, open)) => (1, lsn, open.unwrap_or(none)),
             None => (0, 0, none),
         };
-        let mut wire = Wire {
+        let mut wire = SuperblockWire {
             magic: MAGIC,
             version: U32::new(self.version),
             crc: U32::new(0),
@@ -167,7 +167,7 @@ impl Superblock {
         wire
     }
 
-    fn from_wire(wire: &Wire) -> Result<Self> {
+    fn from_wire(wire: &SuperblockWire) -> Result<Self> {
         let geometry = Geometry {
             page_bytes: wire.page_bytes.get(),
             channels: wire.channels.get(),
@@ -176,7 +176,7 @@ impl Superblock {
             layout: Layout::of_format(wire.version.get()),
         };
         geometry.validate().map_err(|e| Error::corrupt(format!("in a superblock, {e}")))?;
-        let open = OpenSegment { segment: wire.open_segment.get(), crc: wire.open_crc.get() };
+        let open = ResumePoint { segment: wire.open_segment.get(), crc: wire.open_crc.get() };
         let open = (open.segment != u32::MAX).then_some(open);
         let numbers = [
             ("generation", wire.generation.get(), 0..NUMBER_MAX),
@@ -219,7 +219,7 @@ impl Superblock {
     }
 }
 
-/// What both slots hold: those that can be read, newest first, each with its slot.
+/// The superblocks that can be read, the newest first, each with its slot.
 ///
 /// # Errors
 /// [`Error::NotAStore`] if no slot was ever written by us, [`Error::Version`] for a newer format, [`Error::Corrupt`] if
@@ -234,7 +234,7 @@ pub fn read_slots(media: &dyn Media, name: &str) -> Result<Vec<(usize, Superbloc
     for slot in 0..2 {
         let mut bytes = vec![0; SUPERBLOCK_BYTES as usize];
         media.read_at(slot as u64 * SUPERBLOCK_BYTES, &mut bytes)?;
-        let wire = Wire::read_from_bytes(&bytes).expect("the slot has the size of the struct");
+        let wire = SuperblockWire::read_from_bytes(&bytes).expect("the slot has the size of the struct");
         if wire.magic != MAGIC {
             continue;
         }
@@ -288,7 +288,7 @@ mod tests {
             directory_crc: 6,
             journal: ChainStart { first: 7, nonce: 8 },
             journal_lsn: 9,
-            clean: Some((10, Some(OpenSegment { segment: 11, crc: 12 }))),
+            clean: Some((10, Some(ResumePoint { segment: 11, crc: 12 }))),
             placement: "nds".into(),
             victim: "greedy".into(),
         }

@@ -1,4 +1,4 @@
-//! Which pages were compared with their checksum since the store was opened.
+//! Verified pages: those that were compared with their checksum since the store was opened.
 //!
 //! A page is immutable from when it is mapped until its segment is opened again, so once is enough. One bit a page, in
 //! tables made when a segment is first looked at; reading and setting take no lock.
@@ -74,9 +74,10 @@ impl Verified {
         let bits = self.bits(self.geometry.segment_of(ppa));
         let first = self.geometry.page_in_segment(ppa);
         let (mut at, end) = (first + pages.start, first + pages.end);
+        debug_assert!(end <= self.geometry.pages_per_segment(), "{pages:?} from page {first} on leave the segment");
         while at < end {
             let n = (64 - at % 64).min(end - at);
-            // Relaxed: the bits order nothing; whoever does not see them compares once more.
+            // Relaxed: the bits order nothing; a reader that does not see them compares once more.
             bits[at as usize / 64].fetch_or((u64::MAX >> (64 - n)) << (at % 64), Relaxed);
             at += n;
         }

@@ -1,23 +1,24 @@
-//! Wear: how often each segment was opened, across openings of the store.
+//! Wear: erase counts of segments, kept across openings of the store. An erase is counted when a segment is opened.
 //!
-//! The checkpoint tells what was known then. What came since is told by the headers of the segments that records name,
-//! and of the lowest free ones, which were opened for what was never committed. Under a capacity the medium is a device
-//! of a fixed size: a segment that is cut off its end is opened again when it grows. Its header goes with it, so how
-//! often it was opened since the checkpoint is counted from the pages that records name: one that is named again was
-//! erased in between. That misses openings whose pages no record tells of. Without a capacity what is cut off is the
-//! file system's, and its wear is forgotten.
+//! The checkpoint has the counts of its time. Later ones are in the headers of the segments that journal records name,
+//! and of the lowest free ones, which were opened for commands that were never committed. Under a capacity the medium
+//! is a device of a fixed size: a segment that is cut off its end comes back when it grows, without its header. Its
+//! erases since the checkpoint are counted from the journal: a page that is named a second time was erased in between.
+//! Erases whose pages no record names are missed. Without a capacity, segments that are cut off belong to the file
+//! system, and their wear is forgotten.
 
 use std::collections::BTreeMap;
 
-use super::{Ftl, State};
+use super::{Ftl, FtlState};
 use crate::flash::{Geometry, Run, Segment};
 
-/// Segments that were opened since a checkpoint, as far as the records behind it tell.
+/// Segments opened since a checkpoint, according to the journal records behind it.
 #[derive(Debug, Default)]
 pub struct OpenedSince {
-    /// Segments, and how often each was opened by what is counted.
+    /// Erases of each segment that were counted.
     times: BTreeMap<Segment, u32>,
-    /// Pages named since their segment was opened, where they are counted: the first, and the one behind the last.
+    /// If erases are counted: runs of pages named since their segment was opened, from the first page to behind the
+    /// last.
     pages: Option<BTreeMap<u64, u64>>,
     last: Option<Segment>,
 }
@@ -33,7 +34,7 @@ impl OpenedSince {
         self.last
     }
 
-    /// A record names a run of pages; whether its segment had live pages before.
+    /// Notes that a record names a run of pages; `was_live` says whether its segment had live pages before.
     pub fn name(&mut self, geometry: &Geometry, run: Run, was_live: bool) {
         let segment = geometry.segment_of(run.ppa);
         let again = self.last.replace(segment) == Some(segment);
@@ -63,7 +64,7 @@ impl OpenedSince {
         }
     }
 
-    /// Names segments whose headers tell how often they were opened.
+    /// Adds segments whose headers have their erase counts.
     pub fn extend(&mut self, segments: impl Iterator<Item = Segment>) {
         segments.for_each(|segment| {
             self.times.entry(segment).or_default();
@@ -72,7 +73,7 @@ impl OpenedSince {
 }
 
 impl Ftl {
-    /// Tells which segments were opened since the checkpoint that the table of segments comes from.
+    /// Takes over the segments that were opened since the checkpoint of the segment table.
     pub fn wear_is_older(&self, opened: OpenedSince) {
         let s = &mut *self.state.lock();
         let mut within = opened.times;
@@ -81,8 +82,8 @@ impl Ftl {
         s.opened_since = within;
     }
 
-    /// Reads the wear of segments that were opened since the checkpoint from their headers. Opening a store does
-    /// without: a segment's header is read before it is opened again in any case.
+    /// Reads the erase counts of segments that were opened since the checkpoint from their headers. Opening a store
+    /// does without, since a segment's header is read before it is opened again.
     pub fn learn_wear(&self) {
         let s = &mut *self.state.lock();
         let named: Vec<Segment> = s.opened_since.keys().copied().collect();
@@ -103,9 +104,9 @@ impl Ftl {
         }
     }
 
-    /// Whether a segment's header knew of more wear than the table. Where there is none, the segment was cut off and
-    /// came back, or its header is damaged: what records tell counts.
-    pub(super) fn wear_from_header(&self, s: &mut State, segment: Segment) -> bool {
+    /// Takes a segment's erase count from its header; `false` if the table had it already. Without an intact header
+    /// (the segment was cut off and came back, or the header is damaged) the journal's count is added instead.
+    pub(super) fn wear_from_header(&self, s: &mut FtlState, segment: Segment) -> bool {
         let counted = s.opened_since.remove(&segment).unwrap_or(0);
         let erases = match self.header_of(segment).ok().flatten() {
             Some(header) => header.erases(),

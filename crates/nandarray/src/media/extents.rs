@@ -1,15 +1,15 @@
-//! Whole extents of a file, brought into the page cache as large pages: what a scan wants, read at a disk's speed.
+//! Prefetch of whole extents of a file into the page cache, as large pages: a scan then reads at the disk's speed.
 //!
-//! Pages that are asked for by `posix_fadvise` come one by one (4 KiB each, anywhere in memory), and a request for a
+//! Pages that `posix_fadvise` requests come one by one (4 KiB each, anywhere in memory), and a request for a
 //! disk is a list of them. A fault in a mapping that is advised "huge" brings an aligned extent of 2 MiB as one piece
 //! of memory by one request: twice the speed on the machine of design note 7, for a quarter of the processor's time. So
 //! the file is mapped a second time, and a few threads populate the extents that are queued here, one after the other.
 //! Nothing stays mapped.
 //!
-//! Who needs bytes of an extent that is queued brings it himself ([`Extents::wait`]): a single page that is read in
-//! between would keep the extent from being one piece. Where a kernel or a file system has no large pages, asking is
-//! refused ([`Extents::ask`]), and the caller asks page by page; now and then one is tried again ([`Attempts`]).
-//! Everything here is a hint: what fails is read later, or fails then.
+//! A reader that needs bytes of a queued extent populates it itself ([`Extents::wait`]): a single page that is read in
+//! between would keep the extent from being one piece. Where a kernel or a file system has no large pages, requests are
+//! refused ([`Extents::ask`]), and the caller prefetches page by page; now and then one is tried again ([`Attempts`]).
+//! Everything here is a hint: a read that fails is repeated later, and may fail then.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -30,13 +30,13 @@ use crate::sim::process::Home;
 const THREADS: usize = 4;
 /// Extents that may be queued: 128 MiB.
 const QUEUED: usize = 64;
-/// How long a thread stays without work.
+/// Time after which a thread without work ends.
 const IDLE: Duration = Duration::from_millis(200);
-/// How long to wait for an extent that another thread reads, at most: it is only a hint.
+/// Longest wait for an extent that another thread reads: prefetch is only a hint.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Extents in a row that did not come as large pages, after which none is asked for, for a while.
+/// Extents in a row that did not come as large pages before requests are refused for a while.
 const FAILURES: u32 = 4;
-/// Extents that are refused then, at first, before one is tried; each time that it fails, twice as many, up to so many.
+/// Extents that are refused before one is tried again, at first; doubled with each failure, up to `REFUSED_MAX`.
 const REFUSED: u32 = 64;
 const REFUSED_MAX: u32 = 1 << 14;
 
@@ -55,7 +55,7 @@ struct Shared {
     news: Condvar,
     /// Extents queued or being read: nothing to wait for at a look.
     pending: AtomicUsize,
-    /// The process that the threads are of: one forked from it has the list and nobody who works it off.
+    /// The process that owns the threads: one forked from it has the queue but no threads.
     home: Home,
 }
 
@@ -78,11 +78,11 @@ struct Attempts {
     failures: u32,
     /// Extents still to be refused.
     refuse: u32,
-    /// How many were to be refused last.
+    /// Extents to refuse after the last failure.
     refused: u32,
 }
 
-/// What became of an extent.
+/// Result of populating an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// It came as a large page.
@@ -94,7 +94,7 @@ enum Outcome {
 }
 
 impl Attempts {
-    /// Whether another is asked for.
+    /// Whether to request another extent.
     fn next(&mut self) -> bool {
         let ask = self.refuse == 0;
         self.refuse = self.refuse.saturating_sub(1);
@@ -182,7 +182,7 @@ impl Extents {
                 shared.read(extent, &mut queue);
             } else if queue.reading.iter().any(|e| mine.contains(e)) {
                 if shared.news.wait_for(&mut queue, PATIENCE).timed_out() {
-                    // Given up for good: whoever comes next does not wait again.
+                    // These are given up: later readers do not wait for them again.
                     shared.forget(&mut queue, |e| mine.contains(&e));
                     return;
                 }
@@ -202,14 +202,14 @@ impl Drop for Extents {
         queue.closed = true;
         queue.waiting.clear();
         self.shared.news.notify_all();
-        // The medium is closed when nobody reads of it any more.
+        // The medium may close once no thread reads from it.
         while !queue.reading.is_empty() && !self.shared.news.wait_for(&mut queue, PATIENCE).timed_out() {}
     }
 }
 
 impl Shared {
-    /// Whether this is a process forked from the one that the threads are of. Nothing is locked then: whoever held it
-    /// is not here.
+    /// Whether this process was forked from the one that owns the threads. It takes no locks: their holders do not
+    /// exist here.
     fn is_forked(&self) -> bool {
         !self.home.is_here()
     }
@@ -259,7 +259,7 @@ impl Shared {
         // One page brings them all, where they come as one.
         let page = page_bytes() as usize;
         let done = map.advise_range(Advice::PopulateRead, at, page).is_ok();
-        // SAFETY: nobody has a reference into this mapping, and its pages are the file's: they are only unmapped.
+        // SAFETY: there is no reference into this mapping, and its pages are the file's: they are only unmapped.
         let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, at, bytes) };
         if done && is_resident(map, at + bytes - page, page) {
             return Outcome::Whole;

@@ -25,10 +25,10 @@ enum Pending {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// What the program sees.
+struct FaultState {
+    /// The bytes that the program sees.
     live: Vec<u8>,
-    /// What survives a loss of power for certain.
+    /// The bytes that certainly survive a loss of power.
     durable: Vec<u8>,
     pending: Vec<Pending>,
     writes: u64,
@@ -42,13 +42,13 @@ struct State {
 /// Memory that fails on demand, deterministically.
 #[derive(Debug, Default)]
 pub struct FaultMedia {
-    state: Mutex<State>,
+    state: Mutex<FaultState>,
 }
 
 impl FaultMedia {
     /// A medium whose content is durable.
     pub fn with_bytes(bytes: Vec<u8>) -> Self {
-        Self { state: Mutex::new(State { live: bytes.clone(), durable: bytes, ..State::default() }) }
+        Self { state: Mutex::new(FaultState { live: bytes.clone(), durable: bytes, ..FaultState::default() }) }
     }
 
     /// The power fails in the middle of the `n`-th write or change of length from now, counted from 1.
@@ -77,12 +77,12 @@ impl FaultMedia {
         self.state.lock().writes
     }
 
-    /// What a killed process leaves: everything that it wrote.
+    /// The bytes that a killed process leaves: everything that it wrote.
     pub fn after_kill(&self) -> Vec<u8> {
         self.state.lock().live.clone()
     }
 
-    /// What a loss of power now leaves: what was synced, and of each pending write a seeded choice.
+    /// The bytes that a loss of power leaves now: all that was synced, and of each pending write a seeded choice.
     pub fn after_crash(&self, seed: u64) -> Vec<u8> {
         let s = self.state.lock();
         let mut chance = Chance::seeded(seed);
@@ -123,7 +123,7 @@ fn land(bytes: &mut Vec<u8>, offset: usize, new: &[u8]) {
     bytes[offset..offset + new.len()].copy_from_slice(new);
 }
 
-impl State {
+impl FaultState {
     fn alive(&self, op: &'static str, offset: u64, len: usize) -> Result<()> {
         if self.crashed {
             return Err(failed(op, offset, len, io::Error::other("the power has failed")));

@@ -3,15 +3,15 @@
 //!
 //! Reading: the file is mapped in windows of [`WINDOW_BYTES`], each mapped whole on first use even where the file is
 //! still shorter, so that growing never moves a mapping; accesses are checked against the file's length. The mapping is
-//! advised "random" because the kernel's guess at sequential access would read megabytes around every element; what
-//! will be read is asked for by [`Media::prefetch`] instead, which keeps many requests in flight: large pages where
-//! most of an extent is wanted (`extents`), single ones elsewhere, and nothing where the page cache has it
-//! (`presence`). With `map: false` nothing is mapped and every read is a system call (file systems without coherent
-//! mappings; errors instead of a signal when a disk fails).
+//! advised "random" because the kernel's guess at sequential access would read megabytes around every element; coming
+//! reads are announced by [`Media::prefetch`] instead, which keeps many requests in flight: large pages where most of
+//! an extent is wanted (`extents`), single ones elsewhere, and none for pages that are resident (`presence`). With
+//! `map: false` nothing is mapped and every read is a system call (file systems without coherent mappings; errors
+//! instead of a signal when a disk fails).
 //!
 //! Locks are advisory byte-range locks of the open file description (`F_OFD_SETLK`), in the head of the file: one byte
-//! for the single writer, one shared by all readers. The writer does not wait for readers: it only may not reuse what
-//! they may look at ([`Media::if_no_readers`]).
+//! for the single writer, one shared by all readers. The writer does not wait for readers: it only may not reuse pages
+//! that they may read ([`Media::if_no_readers`]).
 //!
 //! It does not create parent folders, and does not survive another program cutting the file short while it is mapped.
 
@@ -36,8 +36,8 @@ use crate::sim::process::Home;
 const WINDOW_BYTES: u64 = 1 << 36;
 /// Windows: 64 GiB x 4096 is 256 TiB, beyond any file system here.
 const WINDOWS: usize = 4096;
-/// An extent is read whole if so many bytes of it are wanted: at most a third more than was asked for. From half on it
-/// was no faster (design note 7).
+/// Bytes of an extent from which it is read whole: a third more than requested, at most. A threshold of one half was no
+/// faster (design note 7).
 const WHOLE_FROM: u64 = EXTENT_BYTES / 4 * 3;
 /// A file fits in memory if it has no more than this part of it: others want some, too.
 const FITS_SHARE: u64 = 4;
@@ -45,9 +45,9 @@ const FITS_SHARE: u64 = 4;
 const LOCK_WRITER: i64 = HEAD_BYTES as i64 - 2;
 const LOCK_READERS: i64 = HEAD_BYTES as i64 - 1;
 
-/// What a file is opened for.
+/// FileAccess that a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum FileAccess {
     /// Only reading, beside other readers and one writer.
     Read,
     /// Reading and writing an existing file.
@@ -83,23 +83,23 @@ impl FileMedia {
     /// # Errors
     /// [`Error::Locked`] if another writer has it; [`Error::FileExists`]; [`Error::NotAStore`] of what is no file;
     /// [`Error::Media`] with the system's error.
-    pub fn open(path: &Path, access: Access, map: bool) -> Result<Self> {
+    pub fn open(path: &Path, access: FileAccess, map: bool) -> Result<Self> {
         let named = || path.display().to_string();
         let mut options = OpenOptions::new();
-        // Without O_NONBLOCK opening a FIFO waits for somebody at its other end.
+        // Without O_NONBLOCK opening a FIFO waits for another process at its other end.
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
-        options.read(true).write(access != Access::Read).custom_flags(flags);
+        options.read(true).write(access != FileAccess::Read).custom_flags(flags);
         match access {
-            Access::Read | Access::Write => {}
-            Access::CreateNew => {
+            FileAccess::Read | FileAccess::Write => {}
+            FileAccess::CreateNew => {
                 options.create_new(true);
             }
-            Access::Create => {
+            FileAccess::Create => {
                 options.create(true).truncate(false);
             }
         }
         let file = options.open(path).map_err(|source| match (access, source.kind()) {
-            (Access::CreateNew, io::ErrorKind::AlreadyExists) => Error::FileExists { path: named() },
+            (FileAccess::CreateNew, io::ErrorKind::AlreadyExists) => Error::FileExists { path: named() },
             (_, io::ErrorKind::NotFound) => Error::FileMissing { path: named() },
             (_, io::ErrorKind::IsADirectory) => no_file(path, "directory"),
             _ if source.raw_os_error() == Some(libc::ENXIO) => no_file(path, "socket, a FIFO or a device"),
@@ -116,7 +116,7 @@ impl FileMedia {
         if let Some((_, what)) = kinds.into_iter().find(|(is, _)| *is) {
             return Err(no_file(path, what));
         }
-        let got = if access == Access::Read {
+        let got = if access == FileAccess::Read {
             lock(&file, LOCK_READERS, libc::F_RDLCK as i16, true)
         } else {
             lock(&file, LOCK_WRITER, libc::F_WRLCK as i16, false)
@@ -132,7 +132,7 @@ impl FileMedia {
             windows: (0..WINDOWS).map(|_| OnceLock::new()).collect(),
             extents: OnceLock::new(),
             cache: PageCache::default(),
-            writes: access != Access::Read,
+            writes: access != FileAccess::Read,
             home: Home::here(),
         };
         // Behind the lock: from now on no writer cuts the file under a reader.
@@ -155,8 +155,8 @@ impl FileMedia {
             return Some(map);
         }
         // SAFETY: the file is ours by the writer's lock, or only read beside a writer that appends and never changes
-        // what an index maps; `slice` hands out only ranges within the length, whose bytes nobody writes while they are
-        // used.
+        // what an index maps; `slice` hands out only ranges within the length, whose bytes are not written while they
+        // are used.
         let map = unsafe {
             MmapOptions::new().offset(index as u64 * WINDOW_BYTES).len(WINDOW_BYTES as usize).map(&self.file).ok()?
         };
@@ -165,8 +165,8 @@ impl FileMedia {
         Some(cell.get_or_init(|| map))
     }
 
-    /// Whether nothing is left to be asked for of an extent, of which so many bytes are wanted between these two
-    /// places: they are in memory, or it is on its way as a whole.
+    /// Whether an extent needs no request, of which `wanted` bytes between `from` and `to` are wanted: they are
+    /// resident, or the whole extent is queued.
     fn is_here_or_asked_for(&self, extent: u64, wanted: u64, (from, to): (u64, u64)) -> bool {
         let extents = self.extents.get();
         if let Some(Some(extents)) = extents {
@@ -188,7 +188,7 @@ impl FileMedia {
         whole && extents().as_ref().is_some_and(|extents| extents.ask(extent))
     }
 
-    /// How much of a range is in memory; what lies behind the end needs no reading.
+    /// Residency of a range; bytes behind the file's end count as resident.
     fn presence(&self, offset: u64, len: u64) -> Presence {
         let end = (offset + len.max(1)).min(self.len.load(Ordering::Acquire));
         if offset >= end {
@@ -196,7 +196,7 @@ impl FileMedia {
         }
         self.cache.of(&self.file, offset, end - offset, |from, bytes| {
             let at = (from % WINDOW_BYTES) as usize;
-            // Across the end of a window nobody is asked.
+            // A range across the end of a window is not tested.
             let seen = self.map && at as u64 + bytes <= WINDOW_BYTES;
             Some((self.window((from / WINDOW_BYTES) as usize).filter(|_| seen)?, at))
         })
@@ -230,7 +230,7 @@ fn media_error(op: &'static str, offset: u64, len: usize, source: io::Error) -> 
     Error::Media { op, offset, len: len as u64, source }
 }
 
-/// Takes or releases a lock on one byte; `false` if somebody else has it.
+/// Takes or releases a lock on one byte; `false` if another process has it.
 fn lock(file: &File, byte: i64, kind: i16, wait: bool) -> io::Result<bool> {
     // SAFETY: `flock` is a plain C struct of integers, for which all-zero is a valid value.
     let mut request: libc::flock = unsafe { std::mem::zeroed() };
@@ -309,7 +309,7 @@ impl Media for FileMedia {
     }
 
     fn prefetch(&self, ranges: &[(u64, u64)]) {
-        // What is asked for page by page, joined across extents.
+        // The range to prefetch page by page, joined across extents.
         let mut pages = (0, 0);
         let mut some = |(from, to): (u64, u64)| {
             if from != pages.1 {
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn reads_what_was_written_through_both_paths() {
         let dir = tempfile::tempdir().unwrap();
-        let m = FileMedia::open(&dir.path().join("a"), Access::CreateNew, true).unwrap();
+        let m = FileMedia::open(&dir.path().join("a"), FileAccess::CreateNew, true).unwrap();
         m.set_len(8192).unwrap();
         m.write_at(100, b"hello").unwrap();
         assert_eq!(m.slice(100, 5).unwrap(), b"hello");
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn what_was_written_is_in_memory() {
         let dir = tempfile::tempdir().unwrap();
-        let m = FileMedia::open(&dir.path().join("a"), Access::CreateNew, true).unwrap();
+        let m = FileMedia::open(&dir.path().join("a"), FileAccess::CreateNew, true).unwrap();
         m.set_len(8 << 20).unwrap();
         m.write_at(0, &vec![1; 8 << 20]).unwrap();
         assert!(m.is_resident(0, 8 << 20), "more pages than are asked for at once");
@@ -398,9 +398,9 @@ mod tests {
         assert!(m.is_resident(8 << 20, 1), "nothing lies there to wait for");
     }
 
-    /// A file of so many bytes that are on the disk and, where the system does as it is asked, not in memory.
+    /// A file of this size on the disk, and not in memory if the system follows the advice.
     fn cold(dir: &Path, bytes: u64) -> (FileMedia, Vec<u8>) {
-        let m = FileMedia::open(&dir.join("a"), Access::CreateNew, true).unwrap();
+        let m = FileMedia::open(&dir.join("a"), FileAccess::CreateNew, true).unwrap();
         m.set_len(bytes).unwrap();
         let content: Vec<u8> = (0..bytes).map(|i| (i / 4096 * 7 + i % 251) as u8).collect();
         m.write_at(0, &content).unwrap();
@@ -442,7 +442,7 @@ mod tests {
             assert_eq!(m.slice(at, 1).unwrap(), &content[at as usize..][..1]);
         }
         m.prefetch(&[(4096, 2 * EXTENT_BYTES), (2 * EXTENT_BYTES + 4096, 2 * EXTENT_BYTES + 90_000)]);
-        // On its way counts, but an extent may still be queued: whoever wants it waits for it.
+        // Pages on their way count as resident, but an extent may still be queued: a reader waits for it.
         let _ = m.slice(0, 3 * EXTENT_BYTES as usize);
         assert!(m.is_resident(4096, 2 * EXTENT_BYTES - 4096));
         assert!(m.is_resident(2 * EXTENT_BYTES + 4096, 80_000));
@@ -457,7 +457,7 @@ mod tests {
         let (m, _) = cold(dir.path(), 32 * EXTENT_BYTES);
         m.prefetch(&[(0, 32 * EXTENT_BYTES)]);
         drop(m);
-        FileMedia::open(&dir.path().join("a"), Access::Write, true).expect("no lock is left");
+        FileMedia::open(&dir.path().join("a"), FileAccess::Write, true).expect("no lock is left");
     }
 
     #[test]
@@ -470,7 +470,7 @@ mod tests {
         let socket = dir.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         for path in [dir.path(), &fifo, &socket, Path::new("/dev/null")] {
-            for access in [Access::Read, Access::Write, Access::Create] {
+            for access in [FileAccess::Read, FileAccess::Write, FileAccess::Create] {
                 match FileMedia::open(path, access, true) {
                     Err(Error::NotAStore { .. }) => {}
                     other => panic!("{} for {access:?}: {other:?}", path.display()),
@@ -483,7 +483,7 @@ mod tests {
     fn discarded_bytes_have_no_room_and_allocated_ones_have() {
         use std::os::unix::fs::MetadataExt;
         let dir = tempfile::tempdir().unwrap();
-        let m = FileMedia::open(&dir.path().join("a"), Access::CreateNew, true).unwrap();
+        let m = FileMedia::open(&dir.path().join("a"), FileAccess::CreateNew, true).unwrap();
         m.set_len(4 << 20).unwrap();
         m.write_at(0, &vec![1; 1 << 20]).unwrap();
         m.file.sync_all().unwrap();
@@ -504,15 +504,15 @@ mod tests {
     fn one_writer_many_readers() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
-        let writer = FileMedia::open(&path, Access::Create, true).unwrap();
-        assert!(matches!(FileMedia::open(&path, Access::Write, true), Err(Error::Locked { .. })));
+        let writer = FileMedia::open(&path, FileAccess::Create, true).unwrap();
+        assert!(matches!(FileMedia::open(&path, FileAccess::Write, true), Err(Error::Locked { .. })));
         assert!(writer.if_no_readers(&mut || Ok(())).unwrap());
-        let one = FileMedia::open(&path, Access::Read, true).unwrap();
-        let two = FileMedia::open(&path, Access::Read, true).unwrap();
+        let one = FileMedia::open(&path, FileAccess::Read, true).unwrap();
+        let two = FileMedia::open(&path, FileAccess::Read, true).unwrap();
         assert!(!writer.if_no_readers(&mut || Ok(())).unwrap());
         drop((one, two));
         assert!(writer.if_no_readers(&mut || Ok(())).unwrap());
         drop(writer);
-        FileMedia::open(&path, Access::Write, true).unwrap();
+        FileMedia::open(&path, FileAccess::Write, true).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! Where the bytes live: a file, memory, or either behind a fault wrapper.
+//! Media, which hold the bytes: a file, memory, or either behind a fault wrapper.
 //!
 //! A medium is a growable array of bytes with three promises: a write is seen by every later read; [`Media::sync`]
 //! makes every write before it durable; a write that was not synced may, after a loss of power, be there, be missing or
@@ -16,7 +16,7 @@ pub mod sparse;
 
 use crate::error::Result;
 
-/// What a torn write is torn at: the least that any disk writes as one.
+/// Unit at which a write may be torn: the least that any disk writes as one.
 pub const SECTOR_BYTES: usize = 512;
 
 /// Bytes at the start of a medium that no segment uses: superblocks, and the bytes that advisory locks are taken on.
@@ -55,13 +55,13 @@ pub trait Media: Send + Sync + std::fmt::Debug {
 
     /// The bytes in place, where the medium can show them; `None` where it can only be read.
     ///
-    /// The caller promises to ask only for ranges that nobody writes while the slice lives: pages are immutable from
-    /// when they are mapped by an index until their segment is erased.
+    /// The caller promises that the range is not written while the slice lives: pages are immutable from when they are
+    /// mapped by an index until their segment is erased.
     fn slice(&self, offset: u64, len: usize) -> Option<&[u8]>;
 
     /// A hint that these ranges (first byte, and the one behind the last; in order, apart) will be read soon; returns
-    /// at once. Those of one extent ([`EXTENT_BYTES`]) are best told together. What is in memory already costs little
-    /// more than the call.
+    /// at once. Ranges of one extent ([`EXTENT_BYTES`]) are best passed together. Resident pages cost little more than
+    /// the call.
     fn prefetch(&self, _ranges: &[(u64, u64)]) {}
 
     /// Says that a command in flight will read these bytes, once the time has passed that this takes: for media with a

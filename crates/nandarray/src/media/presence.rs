@@ -1,12 +1,12 @@
-//! What the page cache has of a file, asked of the kernel: all of a range, nothing, or a part.
+//! Residency of a file's range in the page cache, as the kernel reports it: all of it, none, or a part.
 //!
-//! A part is not rare: a kernel that needs memory takes pages here and there, some kernels take those that nobody
-//! touched for a while. `cachestat` (Linux 6.5) answers for a range of any length by one short call, which counts large
-//! pages, not single ones; pages that are on their way count. Where it is refused (older kernels, files of others)
-//! `mincore` is asked of a mapping instead: of a few pages of a range, since it looks at them one by one, and of all of
-//! them only before "nothing".
+//! A part is not rare: a kernel that needs memory evicts pages here and there, and some kernels evict pages that were
+//! not touched for a while. `cachestat` (Linux 6.5) covers a range of any length with one short call, which counts
+//! large pages, not single ones; pages that are on their way count as resident. Where it is refused (older kernels,
+//! files of other users) `mincore` tests a mapping instead: a few pages of a range, since it visits them one by one,
+//! and all of them only before the answer is "none".
 //!
-//! An answer is old when it is given: everything here serves hints.
+//! An answer is old when it arrives: everything here serves hints.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use memmap2::Mmap;
 
-/// How much of a range is in memory, or on its way.
+/// Residency of a range: in memory, or on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     /// No page is.
@@ -34,8 +34,8 @@ pub(super) struct PageCache {
 }
 
 impl PageCache {
-    /// What is in memory of these bytes, which lie within the file; `mapping` shows whole pages from a page's
-    /// beginning, by where in it they are, and is asked for only where `cachestat` is refused.
+    /// Residency of these bytes, which lie within the file. `mapping` gives the mapped pages of the range and the
+    /// offset of the range in them; it is called only if `cachestat` is refused.
     pub(super) fn of<'m>(
         &self,
         file: &File,
@@ -60,14 +60,14 @@ impl PageCache {
 /// Bytes of a page of this system.
 pub(super) fn page_bytes() -> u64 {
     static BYTES: OnceLock<u64> = OnceLock::new();
-    // SAFETY: a constant of the system is asked for.
+    // SAFETY: it reads a constant of the system.
     *BYTES.get_or_init(|| u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(512))
 }
 
 /// Bytes of memory that this system has; 0 if it does not say.
 pub(super) fn memory_bytes() -> u64 {
     static BYTES: OnceLock<u64> = OnceLock::new();
-    // SAFETY: a constant of the system is asked for.
+    // SAFETY: it reads a constant of the system.
     *BYTES.get_or_init(|| u64::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).unwrap_or(0) * page_bytes())
 }
 
@@ -86,9 +86,9 @@ fn cachestat(file: &File, offset: u64, len: u64) -> Option<u64> {
     (done == 0).then_some(told[0])
 }
 
-/// Pages that are asked for by themselves, of a range that `mincore` is asked about.
+/// Pages of a range that `mincore` tests one by one.
 const PAGES_TRIED: usize = 8;
-/// Pages that are asked for at once, at most.
+/// Most pages that one call of `mincore` tests.
 const PAGES_ASKED: usize = 512;
 
 /// The same by a mapping.
@@ -147,7 +147,7 @@ mod tests {
         file.sync_all().unwrap();
         // SAFETY: plain integers and an open descriptor.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-        // SAFETY: nobody else has this file.
+        // SAFETY: no other process has this file.
         let map = unsafe { MmapOptions::new().map(&file).unwrap() };
         map.advise(memmap2::Advice::Random).unwrap();
         for at in (MIB..2 * MIB).step_by(page_bytes() as usize) {

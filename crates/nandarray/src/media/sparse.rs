@@ -16,7 +16,7 @@ use crate::error::Result;
 const CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Default)]
-struct State {
+struct SparseState {
     len: u64,
     chunks: BTreeMap<u64, Box<[u8]>>,
 }
@@ -24,7 +24,7 @@ struct State {
 /// A growable array of bytes, mostly zeroes.
 #[derive(Debug, Default)]
 pub struct SparseMedia {
-    state: RwLock<State>,
+    state: RwLock<SparseState>,
 }
 
 /// The chunks that a range touches: which, where in the chunk, where in the range.
@@ -57,7 +57,7 @@ impl Media for SparseMedia {
     fn set_len(&self, bytes: u64) -> Result<()> {
         let state = &mut *self.state.write();
         if bytes < state.len {
-            // What is cut off must be zero when it grows back.
+            // Bytes that are cut off must be zero when the medium grows back.
             let (chunk, within) = (bytes / CHUNK_BYTES as u64, (bytes % CHUNK_BYTES as u64) as usize);
             state.chunks.split_off(&(chunk + u64::from(within > 0)));
             if let Some(last) = state.chunks.get_mut(&chunk) {
@@ -117,7 +117,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn holds_what_memory_holds(steps in prop::collection::vec((0u8..3, 0u64..400_000, 0usize..150_000, any::<u8>()), 1..40)) {
+        fn holds_what_memory_holds(
+            steps in prop::collection::vec((0u8..3, 0u64..400_000, 0usize..150_000, any::<u8>()), 1..40),
+        ) {
             let (sparse, memory) = (SparseMedia::default(), MemoryMedia::default());
             for (what, at, len, byte) in steps {
                 match what {

@@ -55,26 +55,26 @@ pub struct Blocks {
     pub slba: u64,
     /// Logical blocks, counted from zero.
     pub nlb_z: u16,
-    /// Force unit access: what is written is durable when the command is done.
+    /// Force unit access: the data is durable when the command is done.
     pub fua: bool,
     /// Limited retry.
     pub lr: bool,
 }
 
-/// What open space does before it opens.
+/// The step that open space takes before it opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenAction {
-    /// Nothing: the space with this identifier is opened.
+    /// None: the space with this identifier is opened.
     Open = 0,
-    /// Nothing: the space with the page's name is opened.
+    /// None: the space with the page's name is opened.
     OpenByName = 1,
-    /// The space that the page describes is made.
+    /// The space that the page describes is created.
     Create = 2,
-    /// The space with this identifier takes the page's dimensionality.
+    /// The space with this identifier is resized to the page's dimensionality.
     Resize = 3,
 }
 
-/// What a coordinate counts.
+/// The unit of a coordinate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Partitions of the sub-dimensionality's size, as in the paper (equation 5).
@@ -83,7 +83,7 @@ pub enum Unit {
     Element = 1,
 }
 
-/// Where the coordinates of an N-D command are.
+/// The place of the coordinates of an N-D command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coordinates {
     /// In the entry: up to three dimensions, those behind `ndim` not used.
@@ -107,11 +107,11 @@ pub struct NdBox {
     pub dsid: u32,
     /// Dimensions of the view.
     pub ndim: u8,
-    /// What coordinates count.
+    /// Unit of the coordinates.
     pub unit: Unit,
     /// Force unit access.
     pub fua: bool,
-    /// Where they are.
+    /// Place of the coordinates.
     pub coordinates: Coordinates,
 }
 
@@ -146,7 +146,7 @@ impl NdBox {
 /// An I/O command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NvmeCommand {
-    /// Makes what was written durable.
+    /// Makes all earlier writes durable.
     Flush {
         /// Namespace, or all of them ([`super::NSID_ALL`]); the store is flushed as a whole.
         nsid: u32,
@@ -173,7 +173,7 @@ pub enum NvmeCommand {
         /// Attribute: deallocate. The others are hints.
         ad: bool,
     },
-    /// Copies ranges to where the first block of the destination is named, one behind the other.
+    /// Copies ranges to a destination, one behind the other.
     Copy {
         /// Namespace.
         nsid: u32,
@@ -187,7 +187,7 @@ pub enum NvmeCommand {
     /// Opens a view of a space, which it may make or resize before. Gives the dynamic space identifier in dword 0 and
     /// the space's identifier in dword 1.
     OpenSpace {
-        /// What is done before.
+        /// The step before.
         action: OpenAction,
         /// Identifier of the space; not used by name and create.
         space: u64,
@@ -486,7 +486,7 @@ mod tests {
             entry.opcode = opcode;
             entry.flags &= 0x40;
             if let Ok(command) = NvmeCommand::decode(&entry) {
-                // What is decoded is all that is meant: its own entry says the same.
+                // Decoding lost nothing: the entry of the decoded command decodes to the same command.
                 prop_assert_eq!(NvmeCommand::decode(&command.encode(1)), Ok(command));
             }
         }

@@ -1,12 +1,12 @@
-//! The entrance: from a command to who executes it.
+//! The entrance: from a command to the function that executes it.
 //!
 //! [`Controller::submit`] answers when the command is over. [`Controller::submit_later`] answers by a callback, so that
 //! a transport or a ring in shared memory can have many commands in flight: on a modelled device they end in the order
 //! that modelled time has; on the wall clock each is over when the call returns.
 //!
-//! A controller keeps nothing but the views that are open. It does not keep its store open either: after the store was
+//! A controller keeps only the views that are open. It does not keep its store open either: after the store was
 //! closed every command ends with "namespace not ready". Any number of threads may submit at once; commands are as
-//! atomic as the engine's, which is what identify tells (AWUN of FFFFh: a write is whole or absent, whatever its
+//! atomic as the engine's, which identify reports (AWUN of FFFFh: a write is whole or absent, whatever its
 //! length).
 
 use std::sync::{Arc, Weak};
@@ -14,18 +14,18 @@ use std::sync::{Arc, Weak};
 use parking_lot::RwLock;
 
 use super::command::NvmeCommand;
+use super::data_buffer::DataBuffer;
 use super::entry::{CompletionEntry, SubmissionEntry};
-use super::lent::Lent;
-use super::spaces::Views;
 use super::status::Status;
+use super::views::Views;
 use crate::device::{self, Device, OwnedCommand, command};
 
-/// What a command gives.
+/// The result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// How it ended.
+    /// Its status.
     pub status: Status,
-    /// Dword 0: a dynamic space identifier, where one was asked for.
+    /// Dword 0: the dynamic space identifier of open space.
     pub dw0: u32,
     /// Dword 1: the identifier of its space.
     pub dw1: u32,
@@ -79,9 +79,9 @@ impl Controller {
     }
 
     /// Decodes and executes an entry.
-    pub fn submit(&self, entry: &SubmissionEntry, lent: Lent<'_>) -> CompletionEntry {
+    pub fn submit(&self, entry: &SubmissionEntry, buffer: DataBuffer<'_>) -> CompletionEntry {
         let done = match NvmeCommand::decode(entry) {
-            Ok(command) => self.execute(&command, lent),
+            Ok(command) => self.execute(&command, buffer),
             Err(status) => Err(status).into(),
         };
         done.encode(entry.cid.get())
@@ -93,18 +93,18 @@ impl Controller {
     /// wait for every command submitted before. All other commands are over when this returns.
     ///
     /// # Safety
-    /// The buffers lent must stay, and be used by nobody else, until `done` was called.
+    /// The buffers must stay, and must not be used otherwise, until `done` was called.
     pub unsafe fn submit_later(
         &self,
         entry: &SubmissionEntry,
-        lent: Lent<'_>,
+        buffer: DataBuffer<'_>,
         done: impl FnOnce(CompletionEntry) + Send + 'static,
     ) {
         let cid = entry.cid.get();
-        let begun = NvmeCommand::decode(entry).and_then(|command| self.in_flight(&command, &lent));
+        let begun = NvmeCommand::decode(entry).and_then(|command| self.in_flight(&command, &buffer));
         let (device, command, fua) = match begun {
             Ok(Some(begun)) => begun,
-            Ok(None) => return done(self.submit(entry, lent)),
+            Ok(None) => return done(self.submit(entry, buffer)),
             Err(status) => return done(Completion::from(Err(status)).encode(cid)),
         };
         let answer = move |result: Result<(), Status>| done(Completion::from(result).encode(cid));
@@ -123,49 +123,49 @@ impl Controller {
     fn in_flight(
         &self,
         command: &NvmeCommand,
-        lent: &Lent<'_>,
+        buffer: &DataBuffer<'_>,
     ) -> Result<Option<(Arc<Device>, OwnedCommand, bool)>, Status> {
         Ok(match *command {
             NvmeCommand::Flush { nsid } => {
-                self.flush_command(nsid, lent)?.map(|device| (device, OwnedCommand::Flush, false))
+                self.flush_command(nsid, buffer)?.map(|device| (device, OwnedCommand::Flush, false))
             }
-            NvmeCommand::Read(blocks) => Some(self.read_command(&blocks, lent)?),
-            NvmeCommand::Write(blocks) => Some(self.write_command(&blocks, lent)?),
+            NvmeCommand::Read(blocks) => Some(self.read_command(&blocks, buffer)?),
+            NvmeCommand::Write(blocks) => Some(self.write_command(&blocks, buffer)?),
             _ => None,
         })
     }
 
     /// As [`Self::submit`], for a host that has the entries as bytes.
-    pub fn submit_bytes(&self, entry: &[u8; 64], lent: Lent<'_>) -> [u8; 16] {
-        zerocopy::transmute!(self.submit(zerocopy::transmute_ref!(entry), lent))
+    pub fn submit_bytes(&self, entry: &[u8; 64], buffer: DataBuffer<'_>) -> [u8; 16] {
+        zerocopy::transmute!(self.submit(zerocopy::transmute_ref!(entry), buffer))
     }
 
-    /// Executes a command with the buffers lent to it.
-    pub fn execute(&self, command: &NvmeCommand, lent: Lent<'_>) -> Completion {
+    /// Executes a command with its buffers.
+    pub fn execute(&self, command: &NvmeCommand, buffer: DataBuffer<'_>) -> Completion {
         match *command {
-            NvmeCommand::Flush { nsid } => self.flush(nsid, &lent),
-            NvmeCommand::Write(blocks) => self.write(&blocks, &lent),
-            NvmeCommand::Read(blocks) => self.read(&blocks, &lent),
-            NvmeCommand::Compare(blocks) => self.compare(&blocks, &lent),
-            NvmeCommand::WriteZeroes { blocks, .. } => self.write_zeroes(&blocks, &lent),
-            NvmeCommand::DatasetManagement { nsid, nr_z, ad } => self.dataset_management(nsid, nr_z, ad, &lent),
-            NvmeCommand::Copy { nsid, sdlba, nr_z, fua } => self.copy(nsid, sdlba, nr_z, fua, &lent),
+            NvmeCommand::Flush { nsid } => self.flush(nsid, &buffer),
+            NvmeCommand::Write(blocks) => self.write(&blocks, &buffer),
+            NvmeCommand::Read(blocks) => self.read(&blocks, &buffer),
+            NvmeCommand::Compare(blocks) => self.compare(&blocks, &buffer),
+            NvmeCommand::WriteZeroes { blocks, .. } => self.write_zeroes(&blocks, &buffer),
+            NvmeCommand::DatasetManagement { nsid, nr_z, ad } => self.dataset_management(nsid, nr_z, ad, &buffer),
+            NvmeCommand::Copy { nsid, sdlba, nr_z, fua } => self.copy(nsid, sdlba, nr_z, fua, &buffer),
             NvmeCommand::OpenSpace { action, space } => {
-                return match self.open_space(action, space, &lent) {
+                return match self.open_space(action, space, &buffer) {
                     Ok((dsid, space)) => Completion { status: Status::SUCCESS, dw0: dsid, dw1: space },
                     Err(status) => Err(status).into(),
                 };
             }
-            NvmeCommand::SpaceInformation { dsid } => self.space_information(dsid, &lent),
-            NvmeCommand::CloseSpace { dsid } => self.close_space(dsid, &lent),
-            NvmeCommand::DeleteSpace { space } => self.delete_space(space, &lent),
-            NvmeCommand::NdRead(nd) => self.nd_read(&nd, &lent),
-            NvmeCommand::NdWrite(nd) => self.nd_write(&nd, &lent),
+            NvmeCommand::SpaceInformation { dsid } => self.space_information(dsid, &buffer),
+            NvmeCommand::CloseSpace { dsid } => self.close_space(dsid, &buffer),
+            NvmeCommand::DeleteSpace { space } => self.delete_space(space, &buffer),
+            NvmeCommand::NdRead(nd) => self.nd_read(&nd, &buffer),
+            NvmeCommand::NdWrite(nd) => self.nd_write(&nd, &buffer),
         }
         .into()
     }
 
-    /// What force unit access asks for after a write.
+    /// Flushes after a write with force unit access.
     pub(super) fn after_write(device: &Device, fua: bool) -> Result<(), Status> {
         if fua { run(device, command::Flush) } else { Ok(()) }
     }

@@ -15,17 +15,17 @@ pub struct SubmissionEntry {
     pub opcode: u8,
     /// FUSE in bits 1:0, PSDT in bits 7:6 (CDW0 bits 15:8).
     pub flags: u8,
-    /// NvmeCommand identifier (CDW0 bits 31:16).
+    /// Command identifier (CDW0 bits 31:16).
     pub cid: U16,
     /// Namespace identifier.
     pub nsid: U32,
-    /// NvmeCommand dwords 2 and 3.
+    /// Command dwords 2 and 3.
     pub cdw2: [U32; 2],
     /// Metadata pointer.
     pub mptr: U64,
     /// Data pointer: two PRP entries or one SGL descriptor; a transport's business.
     pub dptr: [U64; 2],
-    /// NvmeCommand dwords 10 to 15.
+    /// Command dwords 10 to 15.
     pub cdw10: [U32; 6],
 }
 
@@ -67,22 +67,22 @@ impl SubmissionEntry {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct CompletionEntry {
-    /// What the command gives, lower half.
+    /// The command's result, lower half.
     pub dw0: U32,
-    /// What the command gives, upper half.
+    /// The command's result, upper half.
     pub dw1: U32,
     /// Submission queue head pointer; a transport fills it in.
     pub sqhd: U16,
     /// Submission queue identifier; a transport fills it in.
     pub sqid: U16,
-    /// NvmeCommand identifier.
+    /// Command identifier.
     pub cid: U16,
     /// Phase tag in bit 0, which a transport fills in; the status in bits 15:1.
     pub status_phase: U16,
 }
 
 impl CompletionEntry {
-    /// How the command ended.
+    /// The command's status.
     pub fn status(&self) -> Status {
         Status::from_bits(self.status_phase.get() >> 1)
     }

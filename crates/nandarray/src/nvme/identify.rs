@@ -1,9 +1,8 @@
-//! What a controller tells of itself and of its namespaces: the data of the identify command.
+//! Identify: the data structures that describe a controller and its namespaces.
 //!
 //! Base specification 2.0, figure 275 (controller), and NVM command set 1.0, figure 97 (namespace). Fields that a host
-//! of ours would look at have names; all others are zero, which is what the specification wants of what is not
-//! supported. Transports set what is theirs (MDTS, the fabrics fields). What says that the N-D commands are there is in
-//! the vendor's part.
+//! of ours would look at have names; all others are zero, as the specification wants for features that are not
+//! supported. Transports set their own fields (MDTS, fabrics). The vendor's part announces the N-D commands.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -11,8 +10,8 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 use super::controller::{Controller, run};
 use super::namespace::NSID_ALL;
 use super::pages::from_text;
-use super::spaces::VIEWS_MAX;
 use super::status::Status;
+use super::views::VIEWS_MAX;
 use crate::device::command;
 use crate::stl::block_size::DIMENSIONS_MAX;
 
@@ -33,7 +32,7 @@ const NSFEAT: u8 = 1 | 1 << 4;
 const NIDT_NGUID: u8 = 2;
 const NIDT_CSI: u8 = 4;
 
-/// What says that the N-D commands are there: the vendor specific bytes 3103:3072 of [`IdentifyController`].
+/// The announcement of the N-D commands: the vendor specific bytes 3103:3072 of [`IdentifyController`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct NdCapabilities {
@@ -248,7 +247,7 @@ impl Controller {
                 let nguid = self.identify_namespace(nsid)?.nguid;
                 bytes[..2].copy_from_slice(&[NIDT_NGUID, 16]);
                 bytes[4..20].copy_from_slice(&nguid);
-                // NvmeCommand set 0: NVM.
+                // Command set 0: NVM.
                 bytes[20..22].copy_from_slice(&[NIDT_CSI, 1]);
             }
             _ => return Err(Status::INVALID_FIELD),

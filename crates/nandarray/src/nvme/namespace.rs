@@ -2,8 +2,8 @@
 //!
 //! A namespace is the one-dimensional space named `ns/` and its number, whose elements are its logical blocks: the flat
 //! case of the one mapping mechanism. It is found by that name anew for every command, so that it may come and go
-//! through any door. What was never written, was deallocated or zeroed reads as zeroes and takes no space, up to the
-//! building blocks' borders.
+//! through any door. Blocks that were never written, were deallocated or zeroed read as zeroes and take no space, up to
+//! the building blocks' borders.
 //!
 //! Read, write, write zeroes and deallocate are a command of the engine each. Compare reads a cache's worth at a time
 //! while it keeps writers out of the range; copy reads its sources into one buffer and writes that by one command, so
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::command::Blocks;
 use super::controller::{Controller, run};
-use super::lent::Lent;
+use super::data_buffer::DataBuffer;
 use super::pages::{CopyRange, DsmRange};
 use super::status::Status;
 use crate::device::{Device, NewSpace, OwnedCommand, OwnedTarget, Target, command};
@@ -23,16 +23,16 @@ use crate::stl::space::Space;
 use crate::stl::write::Source;
 use zerocopy::FromBytes;
 
-/// Names all namespaces in a flush.
+/// The identifier of all namespaces, in a flush.
 pub const NSID_ALL: u32 = u32::MAX;
-/// The most bytes that one copy command moves: what it holds in memory.
+/// The most bytes that one copy command moves: it holds them in memory.
 pub const COPY_BYTES_MAX: u64 = 64 << 20;
-/// What a compare reads at a time: half of a core's cache.
+/// Bytes that a compare reads at a time: half of a core's cache.
 const COMPARE_BYTES: u64 = 256 << 10;
 /// Logical block sizes, as powers of two: from the smallest that NVMe has to the largest element.
 const LBADS: std::ops::RangeInclusive<u32> = 9..=16;
 
-/// A namespace to make.
+/// The description of a namespace to create.
 #[derive(Clone, Debug)]
 pub struct NewNamespace<'a> {
     /// Its identifier: from 1, below [`NSID_ALL`].
@@ -175,15 +175,15 @@ impl Controller {
         Ok(found)
     }
 
-    pub(super) fn flush(&self, nsid: u32, lent: &Lent<'_>) -> Result<(), Status> {
+    pub(super) fn flush(&self, nsid: u32, buffer: &DataBuffer<'_>) -> Result<(), Status> {
         // In a store that is read only nothing can be waiting.
-        let Some(device) = self.flush_command(nsid, lent)? else { return Ok(()) };
+        let Some(device) = self.flush_command(nsid, buffer)? else { return Ok(()) };
         run(&device, command::Flush)
     }
 
     /// The device that a flush in flight goes to; `None` if it has nothing to do.
-    pub(super) fn flush_command(&self, nsid: u32, lent: &Lent<'_>) -> Result<Option<Arc<Device>>, Status> {
-        lent.none()?;
+    pub(super) fn flush_command(&self, nsid: u32, buffer: &DataBuffer<'_>) -> Result<Option<Arc<Device>>, Status> {
+        buffer.none()?;
         let device = if nsid == NSID_ALL { self.device()? } else { self.namespace(nsid)?.device };
         Ok((!device.read_only()).then_some(device))
     }
@@ -192,11 +192,11 @@ impl Controller {
     pub(super) fn read_command(
         &self,
         blocks: &Blocks,
-        lent: &Lent<'_>,
+        buffer: &DataBuffer<'_>,
     ) -> Result<(Arc<Device>, OwnedCommand, bool), Status> {
         let ns = self.namespace(blocks.nsid)?;
         ns.check(blocks.slba, blocks.nlb())?;
-        let out = lent.out(blocks.nlb() * ns.lba_bytes)?;
+        let out = buffer.out(blocks.nlb() * ns.lba_bytes)?;
         let command = OwnedCommand::Read { space: ns.space.id, target: ns.target(blocks), out };
         Ok((ns.device, command, false))
     }
@@ -205,34 +205,34 @@ impl Controller {
     pub(super) fn write_command(
         &self,
         blocks: &Blocks,
-        lent: &Lent<'_>,
+        buffer: &DataBuffer<'_>,
     ) -> Result<(Arc<Device>, OwnedCommand, bool), Status> {
         let ns = self.namespace(blocks.nsid)?;
         ns.check(blocks.slba, blocks.nlb())?;
-        let source = lent.source(blocks.nlb() * ns.lba_bytes)?;
+        let source = buffer.source(blocks.nlb() * ns.lba_bytes)?;
         let command = OwnedCommand::Write { space: ns.space.id, target: ns.target(blocks), source };
         Ok((ns.device, command, blocks.fua))
     }
 
-    pub(super) fn read(&self, blocks: &Blocks, lent: &Lent<'_>) -> Result<(), Status> {
+    pub(super) fn read(&self, blocks: &Blocks, buffer: &DataBuffer<'_>) -> Result<(), Status> {
         let ns = self.namespace(blocks.nsid)?;
         ns.check(blocks.slba, blocks.nlb())?;
-        ns.read(blocks.slba, blocks.nlb(), lent.out(blocks.nlb() * ns.lba_bytes)?)
+        ns.read(blocks.slba, blocks.nlb(), buffer.out(blocks.nlb() * ns.lba_bytes)?)
     }
 
-    pub(super) fn write(&self, blocks: &Blocks, lent: &Lent<'_>) -> Result<(), Status> {
+    pub(super) fn write(&self, blocks: &Blocks, buffer: &DataBuffer<'_>) -> Result<(), Status> {
         let ns = self.namespace(blocks.nsid)?;
         ns.check(blocks.slba, blocks.nlb())?;
-        ns.write(blocks.slba, blocks.nlb(), lent.source(blocks.nlb() * ns.lba_bytes)?)?;
+        ns.write(blocks.slba, blocks.nlb(), buffer.source(blocks.nlb() * ns.lba_bytes)?)?;
         Self::after_write(&ns.device, blocks.fua)
     }
 
-    pub(super) fn compare(&self, blocks: &Blocks, lent: &Lent<'_>) -> Result<(), Status> {
+    pub(super) fn compare(&self, blocks: &Blocks, buffer: &DataBuffer<'_>) -> Result<(), Status> {
         let ns = self.namespace(blocks.nsid)?;
         ns.check(blocks.slba, blocks.nlb())?;
-        let wanted = lent.bytes(blocks.nlb() * ns.lba_bytes)?;
-        // Nobody writes to these building blocks meanwhile: what is compared was there at one time. On a modelled
-        // clock, where time passes between two reads and a writer may have its turn, it is compared by one.
+        let wanted = buffer.bytes(blocks.nlb() * ns.lba_bytes)?;
+        // Writers are excluded from these building blocks, so that all parts are of one moment. On a modelled clock,
+        // where time passes between two reads and a writer may have its turn, one read compares all of it.
         let side = ns.space.shape.block[0];
         let last = blocks.slba + u64::from(blocks.nlb_z);
         let in_one = ns.device.has_clock();
@@ -242,7 +242,7 @@ impl Controller {
         let mut slba = blocks.slba;
         for part in wanted.chunks(found.len()) {
             let nlb = part.len() as u64 / ns.lba_bytes;
-            // SAFETY: the buffer has room for as many blocks as a part has, and nobody else has it.
+            // SAFETY: the buffer has room for as many blocks as a part has, and no other reference to it exists.
             ns.read(slba, nlb, unsafe { BufferMut::from_raw(found.as_mut_ptr()) })?;
             if found[..part.len()] != *part {
                 return Err(Status::COMPARE_FAILURE);
@@ -252,17 +252,23 @@ impl Controller {
         Ok(())
     }
 
-    pub(super) fn write_zeroes(&self, blocks: &Blocks, lent: &Lent<'_>) -> Result<(), Status> {
-        lent.none()?;
+    pub(super) fn write_zeroes(&self, blocks: &Blocks, buffer: &DataBuffer<'_>) -> Result<(), Status> {
+        buffer.none()?;
         let ns = self.namespace(blocks.nsid)?;
         ns.check(blocks.slba, blocks.nlb())?;
         ns.deallocate(blocks.slba, blocks.nlb())?;
         Self::after_write(&ns.device, blocks.fua)
     }
 
-    pub(super) fn dataset_management(&self, nsid: u32, nr_z: u8, ad: bool, lent: &Lent<'_>) -> Result<(), Status> {
+    pub(super) fn dataset_management(
+        &self,
+        nsid: u32,
+        nr_z: u8,
+        ad: bool,
+        buffer: &DataBuffer<'_>,
+    ) -> Result<(), Status> {
         let ns = self.namespace(nsid)?;
-        let bytes = lent.bytes((u64::from(nr_z) + 1) * size_of::<DsmRange>() as u64)?;
+        let bytes = buffer.bytes((u64::from(nr_z) + 1) * size_of::<DsmRange>() as u64)?;
         let ranges = <[DsmRange]>::ref_from_bytes(bytes).expect("ranges have no alignment");
         for range in ranges {
             ns.check(range.slba.get(), u64::from(range.nlb.get()))?;
@@ -275,9 +281,16 @@ impl Controller {
         Ok(())
     }
 
-    pub(super) fn copy(&self, nsid: u32, sdlba: u64, nr_z: u8, fua: bool, lent: &Lent<'_>) -> Result<(), Status> {
+    pub(super) fn copy(
+        &self,
+        nsid: u32,
+        sdlba: u64,
+        nr_z: u8,
+        fua: bool,
+        buffer: &DataBuffer<'_>,
+    ) -> Result<(), Status> {
         let ns = self.namespace(nsid)?;
-        let bytes = lent.bytes((u64::from(nr_z) + 1) * size_of::<CopyRange>() as u64)?;
+        let bytes = buffer.bytes((u64::from(nr_z) + 1) * size_of::<CopyRange>() as u64)?;
         let ranges = <[CopyRange]>::ref_from_bytes(bytes).expect("ranges have no alignment");
         let mut total = 0;
         for range in ranges {
@@ -293,7 +306,7 @@ impl Controller {
         let mut at = 0;
         for range in ranges {
             let nlb = u64::from(range.nlb_z.get()) + 1;
-            // SAFETY: `moved` has room for all ranges, and nobody else has it.
+            // SAFETY: `moved` has room for all ranges, and no other reference to it exists.
             ns.read(range.slba.get(), nlb, unsafe { BufferMut::from_raw(moved[at..].as_mut_ptr()) })?;
             at += (nlb * ns.lba_bytes) as usize;
         }

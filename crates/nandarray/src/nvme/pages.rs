@@ -1,8 +1,8 @@
-//! What a command's data says where the data is part of the command: ranges, coordinates, descriptions of spaces.
+//! Data that is part of a command: ranges, coordinates, descriptions of spaces.
 //!
-//! All are little-endian and any bytes are one; what they say is checked by who uses them. Ranges are those of the NVM
-//! command set specification; the pages of N-D commands are the memory pages of the NDS paper (section 5.3.1), whose
-//! layout it leaves open. Dimensions are in elements, slowest-varying first.
+//! All are little-endian, and any bytes are valid; the commands that use them check their values. Ranges are those of
+//! the NVM command set specification; the pages of N-D commands are the memory pages of the NDS paper (section 5.3.1),
+//! whose layout it leaves open. Dimensions are in elements, slowest-varying first.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -50,7 +50,7 @@ impl CopyRange {
     }
 }
 
-/// Where an N-D command reads or writes: 512 bytes.
+/// The box of an N-D command: 512 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct BoxPage {
@@ -165,7 +165,7 @@ impl SpacePage {
         numbers(&self.dims, self.ndim)
     }
 
-    /// The building block, if one is asked for.
+    /// The building block, if one is requested.
     ///
     /// # Errors
     /// As [`Self::dims`].

@@ -1,11 +1,8 @@
 //! Dynamic space ids, and the N-D commands (NDS paper, section 5.3.1).
 //!
-//! A dynamic space id names a view: a space under a dimensionality of equal volume, from open space to close space. It
-//! names it for this controller and as long as that lives; nothing of it is stored. Ids count up and are not used again
-//! until the count has gone around, so that a stale one is noticed. The space behind a view may be resized, or deleted,
-//! at any time: what a command finds then is what it answers.
+//! A dynamic space id names a view (`views`): a space under a dimensionality of equal volume, from open space to close
+//! space. The space behind a view may be resized, or deleted, at any time: a command answers for its present state.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -13,63 +10,33 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::command::{Coordinates, NdBox, OpenAction, Unit};
 use super::controller::{Controller, run};
-use super::lent::Lent;
+use super::data_buffer::DataBuffer;
 use super::pages::{BoxPage, SpaceFlags, SpacePage, from_text, text};
 use super::status::Status;
+use super::views::View;
 use crate::device::{Device, NewSpace, Target, command};
 use crate::stl::block_size::DIMENSIONS_MAX;
 use crate::stl::space::{Space, SpaceId};
 use crate::stl::translate::check_view;
 
-/// The most views that are open at once.
-pub const VIEWS_MAX: usize = 1 << 16;
 /// The most bytes of an element, as the engine has it.
 const ITEM_BYTES_MAX: u32 = 1 << 16;
 /// Distances between the elements of a box.
 const ONES: [u64; DIMENSIONS_MAX] = [1; DIMENSIONS_MAX];
 
-#[derive(Debug)]
-struct View {
-    space: SpaceId,
-    /// Its dimensionality; none is the space's own, whatever that is at the time.
-    dims: Option<Vec<u64>>,
-}
-
-/// The open views of a controller.
-#[derive(Debug, Default)]
-pub(super) struct Views {
-    open: BTreeMap<u32, Arc<View>>,
-    last: u32,
-}
-
-impl Views {
-    fn add(&mut self, view: View) -> Result<u32, Status> {
-        if self.open.len() >= VIEWS_MAX {
-            return Err(Status::TOO_MANY_VIEWS);
-        }
-        loop {
-            self.last = self.last.wrapping_add(1);
-            if self.last != 0 && !self.open.contains_key(&self.last) {
-                self.open.insert(self.last, Arc::new(view));
-                return Ok(self.last);
-            }
-        }
-    }
-}
-
-type Dims = SmallVec<[u64; 4]>;
+type NdSize = SmallVec<[u64; 4]>;
 
 /// A view's box, checked against the view as it is when its command begins.
-struct Found {
+struct CheckedBox {
     device: Arc<Device>,
     view: Arc<View>,
-    start: Dims,
-    count: Dims,
+    start: NdSize,
+    count: NdSize,
     strides: SmallVec<[isize; 4]>,
     bytes: u64,
 }
 
-impl Found {
+impl CheckedBox {
     fn target(&self) -> Target<'_> {
         Target::Box {
             start: &self.start,
@@ -93,19 +60,22 @@ fn by_id(device: &Device, space: u64) -> Result<Arc<Space>, Status> {
 impl Controller {
     fn view(&self, dsid: u32) -> Result<(Arc<Device>, Arc<View>, Arc<Space>), Status> {
         let device = self.device()?;
-        let view = self.views.read().open.get(&dsid).cloned().ok_or(Status::INVALID_DSID)?;
+        let view = self.views.read().get(dsid)?;
         let space = by_id(&device, view.space.into()).map_err(|_| Status::INVALID_DSID)?;
         Ok((device, view, space))
     }
 
-    pub(super) fn open_space(&self, action: OpenAction, space: u64, lent: &Lent<'_>) -> Result<(u32, u32), Status> {
-        let bytes = lent.bytes(size_of::<SpacePage>() as u64)?;
+    pub(super) fn open_space(
+        &self,
+        action: OpenAction,
+        space: u64,
+        buffer: &DataBuffer<'_>,
+    ) -> Result<(u32, u32), Status> {
+        let bytes = buffer.bytes(size_of::<SpacePage>() as u64)?;
         let page = SpacePage::ref_from_bytes(bytes).expect("a page of this size has no alignment");
         let device = self.device()?;
         let dims = page.dims()?;
-        if self.views.read().open.len() >= VIEWS_MAX {
-            return Err(Status::TOO_MANY_VIEWS);
-        }
+        self.views.read().check_room()?;
         let space = match action {
             OpenAction::Create => create(&device, page, &dims)?,
             OpenAction::OpenByName => device.describe(page.name()?).map_err(Status::from)?,
@@ -130,23 +100,23 @@ impl Controller {
         Ok((dsid, space.id))
     }
 
-    pub(super) fn close_space(&self, dsid: u32, lent: &Lent<'_>) -> Result<(), Status> {
-        lent.none()?;
+    pub(super) fn close_space(&self, dsid: u32, buffer: &DataBuffer<'_>) -> Result<(), Status> {
+        buffer.none()?;
         self.device()?;
-        self.views.write().open.remove(&dsid).map(drop).ok_or(Status::INVALID_DSID)
+        self.views.write().remove(dsid)
     }
 
-    pub(super) fn delete_space(&self, space: u64, lent: &Lent<'_>) -> Result<(), Status> {
-        lent.none()?;
+    pub(super) fn delete_space(&self, space: u64, buffer: &DataBuffer<'_>) -> Result<(), Status> {
+        buffer.none()?;
         let device = self.device()?;
         let space = by_id(&device, space)?;
         let name = space.peek().record.name.clone();
         run(&device, command::Delete { name: &name })?;
-        self.views.write().open.retain(|_, view| view.space != space.id);
+        self.views.write().remove_all_of(space.id);
         Ok(())
     }
 
-    pub(super) fn space_information(&self, dsid: u32, lent: &Lent<'_>) -> Result<(), Status> {
+    pub(super) fn space_information(&self, dsid: u32, buffer: &DataBuffer<'_>) -> Result<(), Status> {
         let (_, view, space) = self.view(dsid)?;
         let record = space.peek().record.clone();
         let mut page = SpacePage::new(&record.name, view.dims.as_deref().unwrap_or(record.shape()));
@@ -159,34 +129,34 @@ impl Controller {
         page.space.set(record.id.into());
         page.sdim = record.shape().len() as u8;
         page.shape.iter_mut().zip(record.shape()).for_each(|(to, &from)| to.set(from));
-        lent.give(page.as_bytes())
+        buffer.give(page.as_bytes())
     }
 
-    pub(super) fn nd_read(&self, nd: &NdBox, lent: &Lent<'_>) -> Result<(), Status> {
-        let found = self.find(nd, lent)?;
-        let out = lent.out(found.bytes)?;
+    pub(super) fn nd_read(&self, nd: &NdBox, buffer: &DataBuffer<'_>) -> Result<(), Status> {
+        let found = self.find(nd, buffer)?;
+        let out = buffer.out(found.bytes)?;
         let command = command::Read { space: found.view.space, target: found.target(), out };
-        run(&found.device, command).map(drop)
+        run(&found.device, command)
     }
 
-    pub(super) fn nd_write(&self, nd: &NdBox, lent: &Lent<'_>) -> Result<(), Status> {
-        let found = self.find(nd, lent)?;
-        let source = lent.source(found.bytes)?;
+    pub(super) fn nd_write(&self, nd: &NdBox, buffer: &DataBuffer<'_>) -> Result<(), Status> {
+        let found = self.find(nd, buffer)?;
+        let source = buffer.source(found.bytes)?;
         let command = command::Write { space: found.view.space, target: found.target(), source };
         run(&found.device, command)?;
         Self::after_write(&found.device, nd.fua)
     }
 
-    fn find(&self, nd: &NdBox, lent: &Lent<'_>) -> Result<Found, Status> {
+    fn find(&self, nd: &NdBox, buffer: &DataBuffer<'_>) -> Result<CheckedBox, Status> {
         let (device, view, space) = self.view(nd.dsid)?;
         let n = usize::from(nd.ndim);
-        let (coordinate, count): (Dims, Dims) = match nd.coordinates {
+        let (coordinate, count): (NdSize, NdSize) = match nd.coordinates {
             Coordinates::Inline { coordinate, sub } => {
                 let part = |of: &[u32; 3]| of.get(..n).map(|s| s.iter().map(|&v| v.into()).collect());
                 part(&coordinate).zip(part(&sub)).ok_or(Status::INVALID_FIELD)?
             }
             Coordinates::Page { .. } => {
-                let page = BoxPage::ref_from_bytes(lent.page()).map_err(|_| Status::DATA_LENGTH_INVALID)?;
+                let page = BoxPage::ref_from_bytes(buffer.page()).map_err(|_| Status::DATA_LENGTH_INVALID)?;
                 let part =
                     |of: &[zerocopy::little_endian::U64; 32]| of.get(..n).map(|s| s.iter().map(|v| v.get()).collect());
                 part(&page.coordinate).zip(part(&page.sub)).ok_or(Status::INVALID_FIELD)?
@@ -204,16 +174,16 @@ impl Controller {
             strides[i] = stride;
             stride *= count[i] as isize; // at most `bytes`, which are an isize
         }
-        Ok(Found { device, view, start, count, strides, bytes })
+        Ok(CheckedBox { device, view, start, count, strides, bytes })
     }
 }
 
-/// Where a box begins, in elements, and how many bytes it has.
-fn inside(dims: &[u64], unit: Unit, coordinate: &[u64], count: &[u64], item: u64) -> Result<(Dims, u64), Status> {
+/// The first coordinate of a box, in elements, and its bytes.
+fn inside(dims: &[u64], unit: Unit, coordinate: &[u64], count: &[u64], item: u64) -> Result<(NdSize, u64), Status> {
     if dims.len() != count.len() || count.contains(&0) {
         return Err(Status::INVALID_FIELD);
     }
-    let mut start = Dims::new();
+    let mut start = NdSize::new();
     for i in 0..dims.len() {
         let first = match unit {
             Unit::Element => Some(coordinate[i]),
@@ -249,7 +219,7 @@ fn create(device: &Device, page: &SpacePage, dims: &[u64]) -> Result<Arc<Space>,
         fill: None,
         attrs: "{}",
     };
-    Ok(run(device, command::Create(new))?)
+    run(device, command::Create(new))
 }
 
 /// Takes the key of an encrypted space, unless the engine has it.
@@ -264,16 +234,6 @@ fn unlock(device: &Device, space: &Space, key: Option<&[u8]>) -> Result<(), Stat
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ids_count_up_and_around() {
-        let mut views = Views { last: u32::MAX - 1, ..Views::default() };
-        let view = || View { space: 1, dims: None };
-        assert_eq!(views.add(view()), Ok(u32::MAX));
-        assert_eq!(views.add(view()), Ok(1), "0 is no id");
-        views.open.remove(&1);
-        assert_eq!(views.add(view()), Ok(2), "not used again at once");
-    }
 
     #[test]
     fn partitions_and_elements() {

@@ -1,4 +1,4 @@
-//! Status codes, and which error of the engine becomes which.
+//! Status codes, and their mapping from the engine's errors.
 //!
 //! A status is the completion entry's status field without its phase tag: SC in bits 7:0, SCT in 10:8, DNR ("do not
 //! retry") in bit 14 (NVMe base 2.0, figures 93 to 99). The constants carry the DNR bit that they are answered with: it
@@ -11,7 +11,7 @@ use crate::error::Error;
 
 const DNR: u16 = 1 << 14;
 
-/// How a command ended.
+/// Status of a completed command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Status(u16);
 
@@ -30,13 +30,13 @@ statuses! {
     /// Done.
     SUCCESS = 0, 0x00, false, "Successful Completion";
     /// No such command.
-    INVALID_OPCODE = 0, 0x01, true, "Invalid NvmeCommand Opcode";
+    INVALID_OPCODE = 0, 0x01, true, "Invalid Command Opcode";
     /// A field has a value that is reserved or not supported.
-    INVALID_FIELD = 0, 0x02, true, "Invalid Field in NvmeCommand";
+    INVALID_FIELD = 0, 0x02, true, "Invalid Field in Command";
     /// The engine is in a state that it should not be in.
     INTERNAL_ERROR = 0, 0x06, true, "Internal Error";
     /// The command was cancelled before it began.
-    ABORTED = 0, 0x07, false, "NvmeCommand Abort Requested";
+    ABORTED = 0, 0x07, false, "Command Abort Requested";
     /// No namespace has this id.
     INVALID_NAMESPACE = 0, 0x0b, true, "Invalid Namespace or Format";
     /// The lent buffer has another length or direction than the command.
@@ -44,7 +44,7 @@ statuses! {
     /// The store is open for reading only.
     WRITE_PROTECTED = 0, 0x20, true, "Namespace is Write Protected";
     /// Too many commands are in flight, or it would wait for ever for others.
-    INTERRUPTED = 0, 0x21, false, "NvmeCommand Interrupted";
+    INTERRUPTED = 0, 0x21, false, "Command Interrupted";
     /// A logical block, or an element of a view, lies outside.
     LBA_OUT_OF_RANGE = 0, 0x80, true, "LBA Out of Range";
     /// Capacity or disk used up.
@@ -52,7 +52,7 @@ statuses! {
     /// The store is closed, or takes no writes since a flush failed.
     NOT_READY = 0, 0x82, true, "Namespace Not Ready";
     /// A copy is longer, or has more ranges, than the namespace says.
-    SIZE_LIMIT_EXCEEDED = 1, 0x83, true, "NvmeCommand Size Limit Exceeded";
+    SIZE_LIMIT_EXCEEDED = 1, 0x83, true, "Command Size Limit Exceeded";
     /// No space has this identifier or name.
     SPACE_NOT_FOUND = 1, 0xc0, true, "Space Not Found";
     /// The name of a space to create is taken.
@@ -61,7 +61,7 @@ statuses! {
     VOLUME_MISMATCH = 1, 0xc2, true, "View Volume Mismatch";
     /// No open view has this dynamic space id, or its space was deleted.
     INVALID_DSID = 1, 0xc3, true, "Invalid Dynamic Space Identifier";
-    /// As many views are open as may be.
+    /// The limit of open views is reached.
     TOO_MANY_VIEWS = 1, 0xc4, false, "Too Many Open Views";
     /// The medium did not take a write.
     WRITE_FAULT = 2, 0x80, false, "Write Fault";

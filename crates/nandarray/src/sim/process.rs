@@ -2,8 +2,9 @@
 //! it.
 //!
 //! Every thread records the scope that it is inside of (a store's command) in a slot of its own, which costs two plain
-//! stores a command. A forked process has a copy of the slots: those of threads that stayed behind name the scopes whose
-//! locks are held for good. A handler (`pthread_atfork`) counts forks, so the test for one is a look at a counter.
+//! stores a command. A forked process has a copy of the slots: those of threads that stayed behind name the scopes
+//! whose locks are held for good. A handler (`pthread_atfork`) counts forks, so the test for one is a look at a
+//! counter.
 //!
 //! The only file of the engine that looks at its surroundings; nothing that it finds decides what a store contains.
 

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 /// Bytes of a block; a page of the tiny geometry.
 const BLOCK_BYTES: u64 = 512;
 
-/// What is asked of a disk.
+/// An operation of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Write,
@@ -42,7 +42,7 @@ fn failed(op: &'static str, offset: u64, len: u64, errno: i32) -> Error {
 }
 
 impl State {
-    /// Counts an operation; fails it if that is asked for.
+    /// Counts an operation; fails it if that was arranged.
     fn begin(&mut self, kind: Kind, op: &'static str, offset: u64, len: u64) -> Result<()> {
         let number = self.done[kind as usize];
         self.done[kind as usize] += 1;
@@ -72,7 +72,7 @@ impl Disk {
         Self(Mutex::new(State { bytes, taken, ..State::default() }))
     }
 
-    /// The disk has no more than so many bytes.
+    /// Limits the disk to this many bytes.
     pub(crate) fn limit(&self, bytes: Option<u64>) {
         self.0.lock().blocks = bytes.map(|b| b / BLOCK_BYTES);
     }
@@ -87,7 +87,7 @@ impl Disk {
         self.0.lock().done[kind as usize]
     }
 
-    /// From the `after`-th operation of a kind from now on, 0 is the next, so many fail.
+    /// Fails `count` operations of a kind, from the `after`-th from now on; 0 is the next.
     pub(crate) fn fail(&self, kind: Kind, after: u64, count: u64, errno: i32) {
         let s = &mut *self.0.lock();
         let first = s.done[kind as usize] + after;

@@ -1,4 +1,4 @@
-//! What the tests of the engine share: a model of a store in plain vectors, commands that act on both, and a generator.
+//! Shared by the tests of the engine: a model of a store in plain vectors, commands that act on both, and a generator.
 //!
 //! A [`Model`] is what a store should hold: arrays as bytes in row-major order. An [`Op`] is one command, applied to a
 //! device by [`Op::run`] and to a model by [`Op::tell`]; [`draw`] makes one that fits a model from a single number, so
@@ -36,7 +36,7 @@ pub(crate) struct Array {
 /// A store as it should be.
 pub(crate) type Model = BTreeMap<String, Array>;
 
-/// Which elements, in the order of the buffer.
+/// A selection of elements, in the order of the buffer.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     Box {
@@ -107,7 +107,7 @@ pub(crate) enum Op {
         more: u64,
         salt: u64,
     },
-    Together(Vec<Step>),
+    Batch(Vec<Step>),
     Delete {
         name: String,
     },
@@ -329,7 +329,7 @@ pub(crate) fn assert_holds(device: &Device, model: &Model, context: &dyn Fn() ->
     }
 }
 
-/// Where two stores differ.
+/// The first difference between two stores, in words.
 pub(crate) fn difference(found: &Model, expected: &Model) -> Option<String> {
     let names = |m: &Model| m.keys().cloned().collect::<Vec<_>>();
     if names(found) != names(expected) {
@@ -395,7 +395,7 @@ impl Op {
                 let bytes = content(*salt, volume(&count), &fill);
                 append(device, name, *axis, &count, &strides(&count, item), &bytes)?;
             }
-            Self::Together(steps) => {
+            Self::Batch(steps) => {
                 let changes: Vec<Change<'_>> = steps.iter().map(Step::change).collect();
                 device.execute(command::Batch { changes: &changes })?;
             }
@@ -451,7 +451,7 @@ impl Op {
                 Self::Resize { name: name.clone(), shape: grown }.tell(model);
                 Self::Write { name: name.clone(), part: Part::boxed(&start, &count), salt: *salt }.tell(model);
             }
-            Self::Together(steps) => {
+            Self::Batch(steps) => {
                 for step in steps {
                     match step.clone() {
                         Step::Delete(name) => Self::Delete { name },
@@ -616,6 +616,46 @@ fn draw_shape(rng: &mut Rng, dimensions: usize, elements: u64) -> Vec<u64> {
     shape
 }
 
+/// Creates an array under one of these names.
+fn draw_create(rng: &mut Rng, fresh: &[String], taste: &Taste) -> Op {
+    let item = [1, 2, 3, 4, 5, 7, 8, 12, 16, 17][rng.usize(..10)];
+    let dimensions = rng.usize(0..4);
+    let elements = rng.usize(1..=taste.array_bytes / item) as u64;
+    let shape = draw_shape(rng, dimensions, elements);
+    let coded = taste.coded && rng.u8(..3) == 0;
+    let compression = coded.then(|| ["lz4", "zstd:1", "lz4+shuffle", "zstd:3+bitshuffle"][rng.usize(..4)]);
+    Op::Create {
+        name: fresh[rng.usize(..fresh.len())].clone(),
+        block: (rng.u8(..3) == 0).then(|| shape.iter().map(|&n| rng.u64(1..=n.min(40))).collect()),
+        shape,
+        item,
+        compression,
+        key: taste.coded && rng.u8(..6) == 0,
+        fill: if rng.u8(..4) == 0 { 0x5a } else { 0 },
+    }
+}
+
+/// Changes of these arrays, while these names are free.
+fn draw_batch(rng: &mut Rng, mut left: Vec<String>, mut free: Vec<String>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for _ in 0..rng.u8(1..5) {
+        let i = rng.usize(..left.len());
+        match rng.u8(..4) {
+            0 if left.len() > 1 => {
+                steps.push(Step::Delete(left[i].clone()));
+                free.push(left.swap_remove(i));
+            }
+            1..=2 if !free.is_empty() => {
+                let to = free.swap_remove(rng.usize(..free.len()));
+                steps.push(Step::Rename(left[i].clone(), to.clone()));
+                free.push(std::mem::replace(&mut left[i], to));
+            }
+            _ => steps.push(Step::Attrs(left[i].clone(), format!("{{\"m\":{}}}", rng.u8(..)))),
+        }
+    }
+    steps
+}
+
 /// A command that fits the model, made from one number.
 pub(crate) fn draw(number: u64, model: &Model, taste: &Taste) -> Op {
     let rng = &mut Rng::with_seed(number);
@@ -624,21 +664,7 @@ pub(crate) fn draw(number: u64, model: &Model, taste: &Taste) -> Op {
     let some = |rng: &mut Rng| model.keys().nth(rng.usize(..model.len())).expect("within").clone();
     let kind = rng.u8(..32);
     if model.is_empty() || (!fresh.is_empty() && kind < 3) {
-        let item = [1, 2, 3, 4, 5, 7, 8, 12, 16, 17][rng.usize(..10)];
-        let dimensions = rng.usize(0..4);
-        let elements = rng.usize(1..=taste.array_bytes / item) as u64;
-        let shape = draw_shape(rng, dimensions, elements);
-        let coded = taste.coded && rng.u8(..3) == 0;
-        let compression = coded.then(|| ["lz4", "zstd:1", "lz4+shuffle", "zstd:3+bitshuffle"][rng.usize(..4)]);
-        return Op::Create {
-            name: fresh[rng.usize(..fresh.len())].clone(),
-            block: (rng.u8(..3) == 0).then(|| shape.iter().map(|&n| rng.u64(1..=n.min(40))).collect()),
-            shape,
-            item,
-            compression,
-            key: taste.coded && rng.u8(..6) == 0,
-            fill: if rng.u8(..4) == 0 { 0x5a } else { 0 },
-        };
+        return draw_create(rng, &fresh, taste);
     }
     let name = some(rng);
     let shape = model[&name].shape.clone();
@@ -666,27 +692,7 @@ pub(crate) fn draw(number: u64, model: &Model, taste: &Taste) -> Op {
             let more = rng.u64(0..=most.saturating_sub(shape[axis]).min(shape[axis] + 20));
             Op::Append { name, axis, more, salt: rng.u64(..) }
         }
-        18 => {
-            let mut left: Vec<String> = model.keys().cloned().collect();
-            let mut free = fresh;
-            let mut steps = Vec::new();
-            for _ in 0..rng.u8(1..5) {
-                let i = rng.usize(..left.len());
-                match rng.u8(..4) {
-                    0 if left.len() > 1 => {
-                        steps.push(Step::Delete(left[i].clone()));
-                        free.push(left.swap_remove(i));
-                    }
-                    1..=2 if !free.is_empty() => {
-                        let to = free.swap_remove(rng.usize(..free.len()));
-                        steps.push(Step::Rename(left[i].clone(), to.clone()));
-                        free.push(std::mem::replace(&mut left[i], to));
-                    }
-                    _ => steps.push(Step::Attrs(left[i].clone(), format!("{{\"m\":{}}}", rng.u8(..)))),
-                }
-            }
-            Op::Together(steps)
-        }
+        18 => Op::Batch(draw_batch(rng, model.keys().cloned().collect(), fresh)),
         14 if !shape.is_empty() && !empty => {
             let r: Vec<_> = shape.iter().map(|&n| range(rng, n, false)).collect();
             Op::Clear { name, start: r.iter().map(|x| x.0).collect(), count: r.iter().map(|x| x.2).collect() }
@@ -714,12 +720,12 @@ pub(crate) fn is_full(error: &Error) -> bool {
     matches!(error, Error::Full { .. })
 }
 
-/// More rounds where somebody asks for them: `NANDARRAY_DEEP=1`.
+/// Number of rounds: more of them with `NANDARRAY_DEEP=1`.
 pub(crate) fn rounds(usual: u64, deep: u64) -> u64 {
     if std::env::var_os("NANDARRAY_DEEP").is_some() { deep } else { usual }
 }
 
-/// Property tests that look at the same examples on every run, and at new ones where somebody asks for more.
+/// Property tests that look at the same examples on every run, and at new ones with `NANDARRAY_DEEP=1`.
 pub(crate) fn config(cases: u32) -> proptest::test_runner::Config {
     use proptest::test_runner::{Config, RngSeed};
     let deep = std::env::var_os("NANDARRAY_DEEP").is_some();

@@ -1,5 +1,5 @@
-//! Checkpoints whose checksums are right and whose content nobody wrote: directories and indexes with other numbers in
-//! them.
+//! Checkpoints whose checksums are right and whose content no writer wrote: directories and indexes with other numbers
+//! in them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,7 @@ use nandarray::{Device, Geometry, Media, MemoryMedia, Mode, NewSpace, Options, S
 
 use crate::hostile::{KEY, image};
 
-/// Where an index is: offset in the stream, bytes, CRC, blocks.
+/// The place of an index: offset in the stream, bytes, CRC, blocks.
 type Blob = (u64, u64, u32, u64);
 /// A directory: seq, the next space, segments (live, erases, bad), spaces.
 type Directory = (u64, u32, Vec<(u32, u32, bool)>, Vec<(SpaceRecord, Blob)>);

@@ -1,4 +1,4 @@
-//! What hostile bytes are given to: shared by the fuzz targets (`fuzz/`, coverage-guided, nightly) and
+//! Entrances for hostile bytes: shared by the fuzz targets (`fuzz/`, coverage-guided, nightly) and
 //! `tests/hostile_bytes.rs` (seeded, stable). Each function takes any bytes and must return: no panic, no hang, no
 //! memory beyond what the bytes justify.
 //!
@@ -196,7 +196,7 @@ pub(crate) fn patched_image(data: &[u8]) {
             1 => bytes[at] = bytes[at].wrapping_add(value % 7).wrapping_sub(3),
             2 => bytes[at] ^= 1 << (value % 8),
             3 => {
-                // What a varint of the largest numbers looks like.
+                // The bytes of a varint of the largest numbers.
                 let n = (value as usize % 9).min(range.end - at);
                 bytes[at..at + n].fill(0xff);
             }
@@ -225,7 +225,7 @@ fn u64_at(bytes: &[u8], at: usize) -> usize {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes")) as usize
 }
 
-/// Where the golden image's metadata lies: both superblocks, directory and indexes, journal, out-of-band areas,
+/// The places of the golden image's metadata: both superblocks, directory and indexes, journal, out-of-band areas,
 /// everything.
 fn places(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let media = MemoryMedia::with_bytes(bytes.to_vec());

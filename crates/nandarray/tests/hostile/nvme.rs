@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use nandarray::nvme::{
-    BoxPage, Controller, CopyRange, DsmRange, Lent, NewNamespace, NvmeCommand, Opcode, OpenAction, SpacePage, Status,
-    SubmissionEntry,
+    BoxPage, Controller, CopyRange, DataBuffer, DsmRange, NewNamespace, NvmeCommand, Opcode, OpenAction, SpacePage,
+    Status, SubmissionEntry,
 };
 use nandarray::{Device, Geometry, MemoryMedia, Mode, Options};
 use zerocopy::{FromBytes, IntoBytes};
@@ -71,7 +71,7 @@ fn lengths(entry: &SubmissionEntry, page: &BoxPage) -> [usize; 8] {
     .map(|n| n.min(BUFFER_BYTES))
 }
 
-/// What the host's memory holds: the host's choice, too. Nearly right where `how` asks for that.
+/// Content of the host's memory, which is the host's choice, too; nearly right for some values of `how`.
 fn fill(buffer: &mut [u8], entry: &SubmissionEntry, how: u8, from: &[u8]) {
     for to in buffer.chunks_mut(from.len()).take(64) {
         to.copy_from_slice(&from[..to.len()]);
@@ -95,7 +95,7 @@ fn fill(buffer: &mut [u8], entry: &SubmissionEntry, how: u8, from: &[u8]) {
             let mut page = SpacePage::new(["a", "b", "space", "ns/1"][some(2) as usize % 4], &dims);
             page.item_bytes.set(some(3) as u32 % 9);
             let bytes = page.as_mut_bytes();
-            // And one byte that nobody expects.
+            // And one unexpected byte.
             bytes[some(4) as usize * 4 + some(5) as usize % 4] ^= from[6];
             buffer[..bytes.len()].copy_from_slice(bytes);
         }
@@ -115,10 +115,10 @@ pub(crate) fn entries(data: &[u8]) {
     let mut page = SpacePage::new("space", &[6, 6]);
     page.item_bytes.set(4);
     let create = NvmeCommand::OpenSpace { action: OpenAction::Create, space: 0 };
-    assert_eq!(controller.execute(&create, Lent::to_controller(page.as_bytes())).status, Status::SUCCESS);
+    assert_eq!(controller.execute(&create, DataBuffer::to_controller(page.as_bytes())).status, Status::SUCCESS);
     let view = SpacePage::new("", &[2, 18]);
     let open = NvmeCommand::OpenSpace { action: OpenAction::Open, space: 2 };
-    assert_eq!(controller.execute(&open, Lent::to_controller(view.as_bytes())).status, Status::SUCCESS);
+    assert_eq!(controller.execute(&open, DataBuffer::to_controller(view.as_bytes())).status, Status::SUCCESS);
 
     let mut buffer = vec![0u8; BUFFER_BYTES];
     for chunk in data.chunks_exact(65).take(200) {
@@ -129,7 +129,8 @@ pub(crate) fn entries(data: &[u8]) {
         let page = BoxPage::new(&small[..32], &small[32..]);
         for n in lengths(&entry, &page) {
             for out in [false, true] {
-                let lent = if out { Lent::to_host(&mut buffer[..n]) } else { Lent::to_controller(&buffer[..n]) };
+                let lent =
+                    if out { DataBuffer::to_host(&mut buffer[..n]) } else { DataBuffer::to_controller(&buffer[..n]) };
                 let lent = if chunk[0] & 8 != 0 { lent.with_page(page.as_bytes()) } else { lent };
                 let done = controller.submit(&entry, lent);
                 assert_eq!(done.cid, entry.cid);

@@ -32,7 +32,7 @@ __all__ = ["app"]
 
 _SAMPLE_RECORDS = 65536
 
-app = typer.Typer(help="Compile programs that run beside the data, look into them, run them.", no_args_is_help=True)
+app = typer.Typer(help="Compile, inspect and run programs beside the data.", no_args_is_help=True)
 
 Source = Annotated[
     str,
@@ -65,7 +65,7 @@ Sizes = Annotated[
 def _loaded(
     source: str, target: str, flags: list[str] | None, dtype: str | None, sizes: list[str] | None, *, stream: bool
 ) -> Program:
-    """Get a program that is looked into; its scalars are nobody's business here."""
+    """Return a program to inspect; only the numbers that shape it are taken."""
     numbers = cli_program_run.scalars_of(sizes or [])
     made, left = cli_program_source.make(source, numbers, dtype=dtype, stream=stream, target=target, flags=flags)
     if left:
@@ -98,7 +98,11 @@ def build(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="ELF", help="Where to; beside the source if left out.", show_default=False
+            "--output",
+            "-o",
+            metavar="ELF",
+            help="The file to write; beside the source if left out.",
+            show_default=False,
         ),
     ] = None,
     target: Target = "rv64",
@@ -133,7 +137,7 @@ def info(
     stream: Stream = False,
     as_json: Json = False,
 ) -> None:
-    """Say what a program takes and gives, and what is in its ELF."""
+    """Describe a program: inputs, outputs, numbers, and its ELF."""
     made = _loaded(source, target, flags, dtype, scalar, stream=stream)
     if as_json:
         listed = [vars(one) for one in made.symbols] if symbols else None
@@ -219,7 +223,7 @@ Then = Annotated[
     typer.Option(
         "--then",
         metavar="SOURCE",
-        help="Another program, which takes what the one before gives; may be repeated.",
+        help="Another program, which takes the output of the one before; may be repeated.",
         autocompletion=complete_source,
         show_default=False,
     ),
@@ -227,8 +231,54 @@ Then = Annotated[
 Threads = Annotated[int | None, typer.Option(min=1, help="Cores; all of the machine if left out.", show_default=False)]
 Most = Annotated[
     int | None,
-    typer.Option("--max-instructions", min=1, metavar="N", help="End it after so many a task.", show_default=False),
+    typer.Option(
+        "--max-instructions",
+        min=1,
+        metavar="N",
+        help="Most instructions of a task; more are an error.",
+        show_default=False,
+    ),
 ]
+
+
+Out = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="[OUTPUT=]WHERE",
+        help="Destination of an output that is not to be printed: STORE:/NAME, a part of one, or a .npy file.",
+        show_default=False,
+    ),
+]
+Form = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FORM",
+        help="Way of execution: interpreted, translated or native; the fastest if left out.",
+        autocompletion=complete_form,
+        show_default=False,
+    ),
+]
+Trust = Annotated[bool, typer.Option("--trust", help="Of C: it may be executed as a part of this process.")]
+TaskBytes = Annotated[str, typer.Option(metavar="SIZE", help="Bytes of the first input for a task.")]
+HoldBytes = Annotated[str, typer.Option(metavar="SIZE", help="Of a pipeline: the most bytes held between programs.")]
+Bare = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Run a bare-metal test instead: an ELF file.", show_default=False),
+]
+Signature = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Of a test: the file for its signature.", show_default=False)
+]
+Granularity = Annotated[int, typer.Option(metavar="4|8", help="Of a test: bytes in a line of the signature.")]
+Isa = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ISA", help="Of a test: the hart's extensions, like rv64imac; all if left out.", show_default=False
+    ),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace .npy files of --out.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no account.")]
 
 
 @app.command()
@@ -237,55 +287,26 @@ def run(
     source: RunSource = None,
     inputs: Inputs = None,
     scalar: Scalars = None,
-    out: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="[OUTPUT=]WHERE",
-            help="Where an output goes, instead of being printed: STORE:/NAME, a part of one, or a .npy file.",
-            show_default=False,
-        ),
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace .npy files of --out.")] = False,
+    out: Out = None,
+    overwrite: Overwrite = False,
     pipeline: Pipeline = None,
     then: Then = None,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FORM",
-            help="How it is executed: interpreted, translated or native; the fastest if left out.",
-            autocompletion=complete_form,
-            show_default=False,
-        ),
-    ] = None,
-    trust: Annotated[bool, typer.Option("--trust", help="Of C: it may be executed as a part of this process.")] = False,
+    form: Form = None,
+    trust: Trust = False,
     threads: Threads = None,
-    task_bytes: Annotated[str, typer.Option(metavar="SIZE", help="Bytes of the first input for a task.")] = "1MiB",
-    hold_bytes: Annotated[
-        str, typer.Option(metavar="SIZE", help="Of a pipeline: the most bytes held between programs.")
-    ] = "1GiB",
+    task_bytes: TaskBytes = "1MiB",
+    hold_bytes: HoldBytes = "1GiB",
     max_instructions: Most = None,
     dtype: Dtype = None,
     stream: Stream = False,
     target: Target = "rv64",
     flags: Flags = None,
-    bare: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Run a bare-metal test instead: an ELF file.", show_default=False),
-    ] = None,
-    signature: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Of a test: where its signature goes.", show_default=False)
-    ] = None,
-    signature_granularity: Annotated[int, typer.Option(metavar="4|8", help="Of a test: bytes of a line of it.")] = 4,
-    isa: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ISA", help="Of a test: what the hart has, like rv64imac; all if left out.", show_default=False
-        ),
-    ] = None,
+    bare: Bare = None,
+    signature: Signature = None,
+    signature_granularity: Granularity = 4,
+    isa: Isa = None,
     key_file: KeyFile = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no account.")] = False,
+    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Run a program beside arrays, or several that feed each other, or a bare-metal test.
@@ -349,7 +370,7 @@ def profile(
         typer.Option(
             min=1,
             metavar="RECORDS",
-            help="Without inputs: how many records to make up; 65536 if left out.",
+            help="Without inputs: number of records to generate; 65536 if left out.",
             show_default=False,
         ),
     ] = None,
@@ -363,7 +384,7 @@ def profile(
     key_file: KeyFile = None,
     as_json: Json = False,
 ) -> None:
-    """Say where a program's instructions go: by function, source line, class and block."""
+    """Count a program's instructions by function, source line, class and block."""
     import nandarray
 
     if source is None:
@@ -385,7 +406,7 @@ def profile(
 
 
 def _dtype_of(given: Any) -> Any:
-    """Give the dtype of an input."""
+    """Return the dtype of an input."""
     from nandarray.programs import ports
 
     return ports.dtype_of(given)
@@ -428,12 +449,12 @@ class _Given:
         self.single = pipeline is None and not then
 
     def outs(self, known: Sequence[str], words: Sequence[str]) -> dict[str, str]:
-        """Say where outputs go: as the file says, or as the command line does."""
+        """Return the destinations of outputs: the file's, or those of the command line."""
         found = cli_program_run.out_names(known, words, "the program" if self.single else "the pipeline")
         return {**self.spec.targets, **found}
 
     def stores(self, words: Sequence[str]) -> set[Path]:
-        """Give the stores that may be written."""
+        """Return the stores that may be written."""
         return cli_program_run.out_stores([*words, *(f"={where}" for where in self.spec.targets.values())])
 
     def steps(self, opened: cli_program_run.Opened, **common: Any) -> tuple[dict[str, Step], dict[str, Output]]:

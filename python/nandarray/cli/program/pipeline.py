@@ -195,7 +195,7 @@ def _spec(said: Any, path: Path) -> Spec:
 
 
 def _beside(folder: Path, word: str) -> str:
-    """Give a word with its path as seen from the current directory."""
+    """Return a word with its path as seen from the current directory."""
     return str(folder / word)
 
 
@@ -205,7 +205,7 @@ def _source(folder: Path, word: str) -> str:
 
 
 def _refers(word: str, steps: Mapping[str, Any]) -> bool:
-    """Say whether a word names a step, or an output of one, and not a file."""
+    """Return whether a word names a step, or an output of one, and not a file."""
     name, _, output = word.partition(".")
     return name in steps and output != "npy" and ":" not in word
 
@@ -388,7 +388,7 @@ def _output(made: Mapping[str, Step], word: str, source: Callable[[Any], Output]
 
 
 def _order(spec: Spec) -> list[str]:
-    """Give the steps, those first that others take."""
+    """Return the steps, those first that others take."""
     needs = {
         name: {one.partition(".")[0] for one in step.inputs if one not in spec.inputs and _refers(one, spec.steps)}
         for name, step in spec.steps.items()

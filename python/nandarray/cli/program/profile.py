@@ -63,7 +63,7 @@ def sample(program: Program, records: int) -> list[np.ndarray[Any, Any]]:
 
 @contextmanager
 def sampled(program: Program, records: int) -> Iterator[list[Any]]:
-    """Give made-up inputs in a store of their own, for as long as this lasts."""
+    """Yield generated inputs in a store of their own, which is removed afterwards."""
     import nandarray
 
     arrays = sample(program, records)

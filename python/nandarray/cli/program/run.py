@@ -1,9 +1,8 @@
 """``nandarray program run``: programs over arrays of stores, and bare-metal tests.
 
-An input is ``STORE:/NAME@SHAPE[SLICE]``, shape and slice as needed, or a ``.npy`` file. What programs give is printed,
-or goes into arrays of a store or into ``.npy`` files; progress and the account are on standard error. Running is the
-work of :func:`nandarray.offload`; ``profile`` is in :mod:`nandarray.cli.program.profile`, what several programs are to
-do together in :mod:`nandarray.cli.program.pipeline`.
+An input is ``STORE:/NAME@SHAPE[SLICE]``, shape and slice as needed, or a ``.npy`` file. Outputs are printed, or go into
+arrays of a store or into ``.npy`` files; progress and the account are on standard error. :func:`nandarray.offload` runs
+programs; ``profile`` is in :mod:`nandarray.cli.program.profile`, pipelines in :mod:`nandarray.cli.program.pipeline`.
 """
 
 from __future__ import annotations
@@ -59,11 +58,11 @@ class Operand:
     full: str = ""
 
     def literal(self, store: Any) -> Operand:
-        """Give the array of this very name, if there is one."""
+        """Return the array of this very name, if there is one."""
         return replace(self, name=self.full, view=None) if self.view is not None and self.full in store else self
 
     def of(self, array: Any) -> Any:
-        """Give the part that is meant."""
+        """Return the selected part."""
         from nandarray import Box
 
         whole = array if self.view is None else array.view(self.view)
@@ -164,7 +163,7 @@ class Opened:
         return self._stores[where]
 
     def input(self, text: str) -> Any:
-        """Give an input: part of an array of a store, or what a ``.npy`` file holds."""
+        """Return an input: part of an array of a store, or what a ``.npy`` file holds."""
         if text.endswith(".npy") and not _TEXT.match(text):
             return np.load(text, allow_pickle=False)
         asked = operand(text)
@@ -174,7 +173,7 @@ class Opened:
 
 
 def numpy_dtype(described: Any) -> Any:
-    """Give the dtype of a port's elements."""
+    """Return the dtype of a port's elements."""
     from nandarray.programs import abi
 
     made = abi.record(described, "an input")
@@ -205,7 +204,7 @@ def complete_array_word(incomplete: str) -> list[str]:
 
 @contextmanager
 def _shown(*, quiet: bool) -> Generator[Callable[[int, int, int], None] | None]:
-    """Show how far a run is, on standard error and only where somebody looks."""
+    """Show the progress of a run on standard error if that is a terminal."""
     out = console(stderr=True)
     if quiet or not out.is_terminal:
         yield None
@@ -319,7 +318,7 @@ def run_over(
 
 
 def _home(steps: Sequence[Step]) -> Any:
-    """Give the store that the inputs are in; None if none is of a store."""
+    """Return the store that the inputs are in; None if none is of a store."""
     from nandarray.programs import ports
 
     stored = (given for step in steps for given in step.inputs if ports.is_stored(given))
@@ -327,7 +326,7 @@ def _home(steps: Sequence[Step]) -> Any:
 
 
 def _target(output: Output, asked: Operand, opened: Opened, home: Any) -> Any:
-    """Give the box that an output goes into; None if the array has to be made of what comes out."""
+    """Return the box that an output goes into; None if an array has to be created from the output."""
     store = opened.store(asked.store)
     if asked.name in store:
         if home is not None and store is not home:
@@ -344,7 +343,7 @@ def _target(output: Output, asked: Operand, opened: Opened, home: Any) -> Any:
     shape = shape_of(output)
     if not shape or (home is not None and store is not home):
         return None
-    # As many elements as the input has: the array is made first, and filled piece by piece.
+    # The output has the input's number of elements: the array is created first and filled task by task.
     return store.create(asked.name, shape, np.dtype(numpy_dtype(output.port["dtype"])))
 
 
@@ -429,7 +428,7 @@ def run_bare(
 
 
 def _line(elf: bytes, pc: int) -> str:
-    """Give the line of the source, if the file has notes of lines; a bare-metal test need not be a program."""
+    """Return the line of the source, if the file has notes of lines; a bare-metal test need not be a program."""
     from nandarray.programs.elf import lines_of
 
     found = lines_of(elf, pc)
@@ -478,6 +477,6 @@ def out_names(known: Sequence[str], words: Sequence[str], what: str = "the progr
 
 
 def out_stores(words: Sequence[str]) -> set[Path]:
-    """Give the stores that ``[OUTPUT=]WHERE`` would write to."""
+    """Return the stores that ``[OUTPUT=]WHERE`` would write to."""
     wheres = [word.partition("=")[2] or word for word in words]
     return {operand(where).store for where in wheres if not where.endswith(".npy")}

@@ -1,7 +1,7 @@
-"""What a SOURCE of the command line means: a C file, a Python file with programs, an ELF, a ready-made program's name.
+"""SOURCE of the command line: a C file, a Python file with programs, an ELF, or the name of a ready-made program.
 
-Here one becomes a :class:`nandarray.Program`, and what is typed of one is completed. Inputs and outputs are
-:mod:`nandarray.cli.program.run`'s business.
+Here a SOURCE becomes a :class:`nandarray.Program`, and shells get its completions. Inputs and outputs are in
+:mod:`nandarray.cli.program.run`.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def complete_target(incomplete: str) -> list[str]:
 
 
 def is_ready_made(source: str) -> bool:
-    """Say whether this names a ready-made program; a file of that name comes first."""
+    """Return whether this names a ready-made program; a file of that name comes first."""
     from nandarray import programs
 
     return source in programs.names() and not Path(source).exists()
 
 
 def step_name(source: str) -> str:
-    """Give a short name to a program that has none yet: that of its function or its file."""
+    """Name a program that has no name yet after its function or its file."""
     path, _, name = source.partition(".py:")
     return name or Path(path).stem
 

@@ -62,7 +62,7 @@ def encode(attrs: Mapping[Any, Any], *, skipped: list[str] | None = None) -> dic
 
 
 def decode(attrs: Mapping[str, Any], *, drop: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Give the attributes back with the types they came with, less :data:`TYPES` and ``drop``."""
+    """Return the attributes with their original types, less :data:`TYPES` and ``drop``."""
     types = attrs.get(TYPES, {})
     return {
         key: _decode(value, types[key]) if key in types else value
@@ -72,7 +72,7 @@ def decode(attrs: Mapping[str, Any], *, drop: tuple[str, ...] = ()) -> dict[str,
 
 
 def dimension_names(attrs: Mapping[str, Any], ndim: int) -> tuple[str, ...] | None:
-    """Give an array's dimension names, or None where it has none that fit."""
+    """Return an array's dimension names, or None where it has none that fit."""
     names = attrs.get(DIMENSIONS)
     if not isinstance(names, list | tuple) or len(names) != ndim or not all(isinstance(n, str) for n in names):
         return None
@@ -80,7 +80,7 @@ def dimension_names(attrs: Mapping[str, Any], ndim: int) -> tuple[str, ...] | No
 
 
 def fill_to_zarr(attrs: Mapping[str, Any], dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Give the attributes with ``_FillValue`` as xarray wants it in Zarr format 3: a float as base64 of a double."""
+    """Return the attributes with ``_FillValue`` as xarray wants it in Zarr format 3: a float as base64 of a double."""
     fill = attrs.get("_FillValue")
     if dtype.kind == "f" and isinstance(fill, int | float):
         return {**attrs, "_FillValue": base64.standard_b64encode(struct.pack("<d", fill)).decode()}
@@ -120,7 +120,7 @@ def _encode(value: Any) -> tuple[Any, str | None]:
 
 
 def _listed(array: np.ndarray[Any, Any]) -> Any:
-    """Give an array as nested lists of JSON values; the dtype kept beside them leads back."""
+    """Return an array as nested lists of JSON values; the dtype kept beside them leads back."""
     if array.dtype.kind == "c":
         array = array.astype(np.str_)
     elif array.dtype.kind == "M":
@@ -133,7 +133,7 @@ def _listed(array: np.ndarray[Any, Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Give a JSON value of a Python one; types inside containers are not kept."""
+    """Return a JSON value of a Python one; types inside containers are not kept."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, Mapping):

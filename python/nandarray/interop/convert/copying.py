@@ -29,6 +29,7 @@ from numpy.typing import DTypeLike
 
 from nandarray.array.attributes import to_json
 from nandarray.array.group import MARKER, UNFINISHED, Group, is_unfinished, make_marker
+from nandarray.array.listing import groups_below, open_array
 from nandarray.array.opening import open as open_store
 from nandarray.array.parts import Part, stored
 from nandarray.errors import ExistsError, InvalidError, StoreExistsError
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from nandarray.array.store import Store
     from nandarray.array.view import View
 
-__all__ = ["FORMATS", "Progress", "export", "groups_below", "import_", "open_array"]
+__all__ = ["FORMATS", "Progress", "export", "import_"]
 
 #: Called as ``progress(name, bytes_done, bytes_total)`` for the array being copied.
 Progress = Callable[[str, int, int], None]
@@ -339,7 +340,7 @@ def _open_target(store: Any, stack: ExitStack) -> Store:
 
 
 def _above(name: str) -> Iterator[str]:
-    """Give the names of the groups that a name lies in."""
+    """Return the names of the groups that a name lies in."""
     while name := name.rpartition("/")[0]:
         yield name
 
@@ -361,7 +362,7 @@ def _group_prefix(source: Source, name: str | None) -> str:
 def _destinations(
     source: Source, store: Store, name: str | None, path: Path, member: str | None
 ) -> list[tuple[Member, str]]:
-    """Say what each array of the source will be called; a name that is taken is refused before anything is copied."""
+    """Choose the names of the source's arrays; a taken name is refused before anything is copied."""
     if not source.members and not source.groups:
         raise InvalidError(f"{path} holds no arrays")
     prefix = _group_prefix(source, name)
@@ -468,27 +469,10 @@ def _format(path: Path, told: str | None) -> str:
     raise InvalidError(f"cannot tell the format of {str(path)!r} by its name: give format=, one of {known}")
 
 
-def open_array(store: Store, name: str, key: bytes | None) -> Array:
-    """Open an array by its full name, with the key if it is an encrypted one."""
-    encrypted = bool(store._engine.describe(name)["encrypted"]) if name in store._engine else False
-    return store.open_array(name, encryption_key=key if encrypted else None)
-
-
-def groups_below(group: Group) -> list[str]:
-    """Give the names of all groups below ``group``, relative to it, parents first."""
-    found: set[str] = set()
-    for name in group._below():  # with the hidden arrays that keep empty groups
-        parent = name.rpartition("/")[0]
-        while parent and parent not in found:
-            found.add(parent)
-            parent = parent.rpartition("/")[0]
-    return sorted(found)
-
-
 def _gather(
     source: Array | View | Field | Group | Store, key: bytes | None
 ) -> tuple[list[tuple[str, dict[str, Any]]], Sequence[tuple[str, Array | Part]], bool]:
-    """Give the groups with their attributes, the arrays, and whether it is one array alone."""
+    """Return the groups with their attributes, the arrays, and whether it is one array alone."""
     if not isinstance(source, Group):
         one = stored(source, "export")
         return [], [(one.name.rpartition("/")[2], one)], True

@@ -1,7 +1,7 @@
 """HDF5 files as sources of an import: where a link leads, what reads other files, what is stored of a dataset.
 
-An HDF5 file can name other files: external links, external raw data, virtual datasets. Whoever imports a file from
-elsewhere would copy what those name, so :func:`leads_out` and :func:`reads_elsewhere` find them. :func:`stored_boxes`
+An HDF5 file can name other files: external links, external raw data, virtual datasets. An import of an untrusted file
+would copy these files' contents, so :func:`leads_out` and :func:`reads_elsewhere` find them. :func:`stored_boxes`
 gives the chunks that exist, so that the others cost nothing however large the shape is, and compares what each unpacks
 to with the memory that an import may use (:mod:`nandarray.interop.convert.limits`).
 
@@ -22,7 +22,7 @@ from nandarray.interop.convert.limits import HEAD_BYTES, deflated_fits, head_bou
 
 __all__ = ["leads_out", "reads_elsewhere", "refuse_links", "stored_boxes", "too_large"]
 
-#: How many links a path may go through, as in the HDF5 library.
+#: Most links that a path may go through, as in the HDF5 library.
 _LINKS_MOST = 16
 #: Places in an index that can be walked within seconds, whether anything is there or not.
 _PLACES_MOST = 200_000_000
@@ -30,7 +30,7 @@ _PLACES_MOST = 200_000_000
 _LAYOUT_OF_PLACES = 4
 _TREE = 5
 _UNDEFINED = 2**64 - 1
-#: What a chunk may have stored beyond its elements.
+#: Bytes that a stored chunk may have beyond its elements.
 _SLACK = 64 << 10
 _FLETCHER, _NBIT, _SCALE_OFFSET, _BITSHUFFLE = 3, 5, 6, 32008
 #: Filters whose output is not larger than the chunk: shuffle, and those whose parameters are looked at.
@@ -39,7 +39,7 @@ _REFUSED = "is followed only if the source is trusted (trusted=True, --trusted)"
 
 
 def leads_out(h5py: Any, group: Any, path: str, links: int = 0) -> str | None:
-    """Say why a path may not be opened: a link on the way leads to another file, or in a circle.
+    """Return why a path may not be opened: a link on the way leads to another file, or in a circle.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def leads_out(h5py: Any, group: Any, path: str, links: int = 0) -> str | None:
 
 
 def reads_elsewhere(item: Any) -> str | None:
-    """Say why a dataset may not be read: its elements are in other files, or put together from other datasets."""
+    """Return why a dataset may not be read: its elements are in other files, or put together from other datasets."""
     properties = item.id.get_create_plist()
     if properties.get_external_count():
         name = properties.get_external(0)[0]
@@ -125,14 +125,14 @@ def refuse_links(h5py: Any, file: Any) -> None:
 
 
 def too_large(item: Any, limit: int) -> str | None:
-    """Say why a dataset's chunks cannot be decoded: one takes more memory than an import may use."""
+    """Return why a dataset's chunks cannot be decoded: one takes more memory than an import may use."""
     if item.chunks is None or (need := _chunk_bytes(item)) <= limit:
         return None
     return f"{item.name} has chunks of {need} bytes, more than {limit}; a larger budget reads them"
 
 
 def stored_boxes(item: Any, limit: int, *, trusted: bool) -> Iterator[Box] | None:
-    """Give the boxes of a dataset that something is stored for; None if that may be all of it.
+    """Return the boxes of a dataset that something is stored for; None if that may be all of it.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def _chunks(item: Any, most: int, *, trusted: bool) -> Iterator[Box]:
 
 
 def _filter_check(item: Any, most: int) -> tuple[int, float, Callable[[bytes], bool]] | None:
-    """Say how to find out whether a chunk unpacks to too much; None if it cannot.
+    """Return a check of whether a chunk unpacks to too much; None if there is none.
 
     The library unpacks however much there is, and compares that with the chunk's size afterwards.
 
@@ -256,7 +256,7 @@ _PACKING: dict[int, tuple[float, Callable[[bytes, int], int]]] = {
 
 
 def _index_kind(item: Any) -> str:
-    """Say how the chunks of a dataset are found, which the library does not tell.
+    """Return the kind of index of a dataset's chunks, which the library does not report.
 
     Returns
     -------
@@ -285,7 +285,7 @@ def _index_kind(item: Any) -> str:
 
 
 def _messages(file: Any, address: int, base: int) -> Iterator[tuple[int, bytes]]:
-    """Give the messages of an object header, with those of its continuations."""
+    """Return the messages of an object header, with those of its continuations."""
     file.seek(address)
     head = file.read(64)
     new = head[:4] == b"OHDR"

@@ -1,4 +1,4 @@
-"""How much a foreign file may cost: the most that one chunk may unpack to, and how that is known beforehand.
+"""Limits for foreign files: the most that one chunk may unpack to, known before it is unpacked.
 
 A file from elsewhere may say anything. A few hundred bytes can unpack to gigabytes, and the libraries that decode
 chunks ask for the memory first. So every stored chunk is looked at before such a library sees it: :func:`check_chunk`
@@ -65,12 +65,12 @@ _ZSTD_SKIPPABLE = 0x184D2A50
 
 
 def chunk_limit(budget: int) -> int:
-    """Give the most bytes that a chunk may take, packed or unpacked."""
+    """Return the most bytes that a chunk may take, packed or unpacked."""
     return max(budget, CHUNK_MIN_BYTES)
 
 
 def head_bound(names: Sequence[str], head: bytes, stored: int) -> int | None:
-    """Give the most bytes that a chunk unpacks to, if its first bytes and its size are enough to know.
+    """Return the most bytes that a chunk unpacks to, if its first bytes and its size are enough to know.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def check_chunk(what: str, raw: bytes, stages: Sequence[Stage], limit: int) -> N
 
 
 def _unpacked(name: str, config: Mapping[str, Any], data: Any, limit: int) -> int:
-    """Give the bytes that a codec makes of ``data``, or some number above ``limit``."""
+    """Return the bytes that a codec makes of ``data``, or some number above ``limit``."""
     if name in {"gzip", "zlib"}:
         return len(data) if deflated_fits(data, limit, wbits=47) else limit + 1
     if name == "zstd":
@@ -151,7 +151,7 @@ def _unpacked(name: str, config: Mapping[str, Any], data: Any, limit: int) -> in
 
 
 def deflated_fits(data: Any, limit: int, *, wbits: int) -> bool:
-    """Say whether deflated bytes, with any of their headers, unpack to at most ``limit`` bytes."""
+    """Return whether deflated bytes, with any of their headers, unpack to at most ``limit`` bytes."""
     if len(data) * _DEFLATE_RATIO <= limit:
         return True
     return _streamed(lambda: _Inflate(wbits), data, limit) <= limit

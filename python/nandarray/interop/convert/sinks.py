@@ -1,9 +1,9 @@
-"""What an export writes to: each format as groups and arrays that take boxes.
+"""Sinks of an export: each format as groups and arrays that take boxes.
 
-A sink is opened on a path that is not there yet (the caller gives a temporary one and moves it), is told of each group
-and array in turn, and hands back for an array a function that writes one box. One class a format; an array arrives as
-:class:`Spec`, so a sink does not know what a store is. Which dtypes fit is each format's own business: what one cannot
-hold is an :class:`~nandarray.errors.InvalidError` that names the array and the dtype.
+A sink is opened on a path that does not exist yet (the caller passes a temporary one and moves it). It gets each group
+and array in turn, and returns for an array a function that writes one box. One class a format; an array arrives as
+:class:`Spec`, so a sink does not know what a store is. A dtype that the format cannot hold is an
+:class:`~nandarray.errors.InvalidError` that names the array and the dtype.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Spec:
 
 
 class Sink(Protocol):
-    """Where an export goes."""
+    """The destination of an export."""
 
     single: bool  # one array and nothing else
     stream: bool  # boxes must come in order, as runs of the C-ordered elements
@@ -269,7 +269,7 @@ def _hdf5_chunks(spec: Spec) -> tuple[int, ...] | None:
 
 
 def _typed(attrs: Mapping[str, Any], *, netcdf: bool) -> dict[str, Any]:
-    """Give attributes as HDF5 can hold them: what has no HDF5 type becomes JSON text."""
+    """Convert attributes for HDF5: values without an HDF5 type become JSON text."""
     typed: dict[str, Any] = {}
     for key, value in decode(attrs, drop=(DIMENSIONS,)).items():
         if isinstance(value, list) and value:
@@ -405,7 +405,7 @@ _TIME_UNITS = {
 
 
 def _netcdf_type(spec: Spec) -> tuple[Any, Callable[[Any], Any] | None, dict[str, Any], int]:
-    """Give a dtype that NetCDF has, how to get there, the attributes that tell a CF reader the way back, and letters.
+    """Return a dtype that NetCDF has, how to get there, the attributes that tell a CF reader the way back, and letters.
 
     Letters is the width of byte strings that become single characters; else 0.
     """

@@ -1,4 +1,4 @@
-"""Which boxes to copy, one after another, so that a copy of any size needs a bounded amount of memory.
+"""Choice of the boxes of a copy, so that a copy of any size needs a bounded amount of memory.
 
 Between two stores of an array, each cut its own way, the boxes ("slabs") should be multiples of the destination's
 blocks, so that no block is written twice; multiples of the source's chunks, so that none is decoded twice; and as large
@@ -22,7 +22,7 @@ from nandarray.index.shapes import Box, box_shape
 
 __all__ = ["pump", "slab_shape", "stored_slabs"]
 
-#: An array is sparse where less than one in so many of its elements is stored; a slab of it has so many chunks' places.
+#: An array is sparse if less than one in `_DENSE` of its elements is stored; its slabs have `_PLACES` places of chunks.
 _DENSE = 4
 _PLACES = 64
 
@@ -87,7 +87,7 @@ def stored_slabs(
 ) -> Iterator[Box]:
     """Cut ``shape`` into slabs, and give those that something is stored in.
 
-    Whoever reads a slab visits every place of a chunk in it. Where few of the places have one, slabs are small.
+    Reading a slab visits every place of a chunk in it. If few of the places have one, slabs are small.
 
     Parameters
     ----------

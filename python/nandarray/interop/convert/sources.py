@@ -50,7 +50,7 @@ _NOT_A_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
 #: Elements of text to look at at once, and the most if that is one chunk.
 _SCAN = 1 << 16
 _SCAN_CHUNK = 1 << 22
-#: Elements of text have a fixed width of at most so many characters: 65,536 bytes.
+#: Most characters of an element of text, whose width is fixed: 65,536 bytes.
 _TEXT_MOST = 1 << 14
 #: The most that the text in front of a .npy file may be; NumPy reads 10,000 characters.
 _HEADER_MOST = 1 << 16
@@ -106,7 +106,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """What an import is told about its source beyond its path."""
+    """Options of an import for its source, beside the path."""
 
     member: str | None = None
     shape: tuple[int, ...] | None = None
@@ -119,7 +119,7 @@ class SourceOptions:
 
 @contextmanager
 def foreign_errors(path: Path) -> Generator[None]:
-    """Give what goes wrong in a source, or in a library that reads it, as an error of this package."""
+    """Turn errors of a source, or of a library that reads it, into errors of this package."""
     try:
         yield
     except (NandarrayError, ImportError):
@@ -214,7 +214,7 @@ def _mapped(path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: in
 
     def read(box: Box) -> np.ndarray[Any, Any]:
         # A fresh mapping a box: pages of a mapping that lives on would count as this process's memory.
-        mapped: Any = np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order)  # type: ignore[call-overload]
+        mapped: Any = np.memmap(path, dtype, "r", offset, shape, order)  # type: ignore[call-overload]
         return np.asarray(mapped[(*box, ...)])
 
     return Source([Member(name="", shape=shape, dtype=dtype, read=read, order=order)])

@@ -69,7 +69,7 @@ def codecs_unbounded(array: Any) -> list[str]:
 
 
 def stored_boxes(array: Any, folder: Path, name: str, limit: int) -> Iterator[Box]:
-    """Give the boxes of an array that something is stored for, each compared with the memory it would take.
+    """Return the boxes of an array that something is stored for, each compared with the memory it would take.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def _check(file: Any, offset: int, size: int, *, label: str, stages: Sequence[St
 
 
 def _chunk_files(array: Any, folder: Path) -> Iterator[tuple[tuple[int, ...], str]]:
-    """Give the chunks that exist: where each is in the grid, and its file."""
+    """Return the chunks that exist: where each is in the grid, and its file."""
     metadata = array.metadata
     ndim = len(array.shape)
     if metadata.zarr_format == 2:  # noqa: PLR2004
@@ -213,14 +213,14 @@ def _endian(codec: Any) -> str:
 
 
 def _shard(array: Any) -> Any:
-    """Give the codec of shards, if the array has them."""
+    """Return the codec of shards, if the array has them."""
     if array.metadata.zarr_format == 2:  # noqa: PLR2004
         return None
     return next((codec for codec in array.metadata.codecs if _name(codec) == "sharding_indexed"), None)
 
 
 def _stages(array: Any, shard: Any) -> list[Stage]:
-    """Give the codecs of a chunk in the order in which they decode."""
+    """Return the codecs of a chunk in the order in which they decode."""
     metadata = array.metadata
     if metadata.zarr_format == 2:  # noqa: PLR2004
         codecs = [*(metadata.filters or ()), *((metadata.compressor,) if metadata.compressor else ())]

@@ -26,23 +26,23 @@ try:
 except ImportError as error:
     raise ImportError("this needs xarray, which is not installed: pip install 'nandarray[xarray]'") from error
 
-import nandarray
+from nandarray.array.array import Array
 from nandarray.array.attributes import DIMENSIONS
 from nandarray.array.lazy import Field
+from nandarray.array.listing import groups_below, open_array
+from nandarray.array.opening import open as open_store
 from nandarray.array.parts import Part
+from nandarray.array.store import Store
 from nandarray.array.view import View
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.index.shapes import aligned_chunks
 from nandarray.interop.convert.attributes import decode, dimension_names
-from nandarray.interop.convert.copying import groups_below, open_array
 from nandarray.interop.dask import CHUNK_BYTES
 
 if TYPE_CHECKING:
     from xarray import DataArray
 
-    from nandarray.array.array import Array
     from nandarray.array.group import Group
-    from nandarray.array.store import Store
 
 __all__ = ["NandarrayBackendEntrypoint", "to_xarray"]
 
@@ -66,7 +66,7 @@ class _OpenStore(FileManager["Store"]):
 
 
 def _manager(path: str) -> CachingFileManager[Any]:
-    return CachingFileManager(nandarray.open, path, mode="r", lock=False)
+    return CachingFileManager(open_store, path, mode="r", lock=False)
 
 
 class _LazyArray(BackendArray):
@@ -177,10 +177,10 @@ class NandarrayBackendEntrypoint(BackendEntrypoint):
     supports_groups = True
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Say whether this looks like a store: a path that ends in ``.nand``, or an open store."""
+        """Return whether this looks like a store: a path that ends in ``.nand``, or an open store."""
         if isinstance(filename_or_obj, str | os.PathLike):
             return os.path.splitext(os.fsdecode(filename_or_obj))[1] == ".nand"
-        return isinstance(filename_or_obj, nandarray.Store)
+        return isinstance(filename_or_obj, Store)
 
     def open_dataset(
         self,
@@ -272,7 +272,7 @@ class _PartStore(_GroupStore):
 
 
 def to_xarray(source: Array | View | Field | Group | Store, **options: Any) -> Dataset | DataArray:
-    """Give a lazy xarray view of something in an open store.
+    """Return a lazy xarray view of something in an open store.
 
     Parameters
     ----------
@@ -294,16 +294,16 @@ def to_xarray(source: Array | View | Field | Group | Store, **options: Any) -> D
         found = xarray.open_dataset(_PartStore(part), **options)[part.name.rpartition("/")[2]]
         return found.rename(source.name) if isinstance(source, Field) and isinstance(source.name, str) else found
     options = {"engine": "nandarray" if _registered() else NandarrayBackendEntrypoint, **options}
-    if isinstance(source, nandarray.Array):
+    if isinstance(source, Array):
         group, _, base = source.name.rpartition("/")
         return xarray.open_dataset(source.store, group=group, **options)[base]  # type: ignore[arg-type]
-    if isinstance(source, nandarray.Store):
+    if isinstance(source, Store):
         return xarray.open_dataset(source, **options)  # type: ignore[arg-type]
     return xarray.open_dataset(source.store, group=source.name, **options)  # type: ignore[arg-type]
 
 
 def _manager_of(filename_or_obj: Any) -> Any:
-    if isinstance(filename_or_obj, nandarray.Store):
+    if isinstance(filename_or_obj, Store):
         return _OpenStore(filename_or_obj)
     return _manager(os.path.abspath(os.fspath(filename_or_obj)))
 

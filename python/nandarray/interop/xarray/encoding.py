@@ -29,7 +29,7 @@ from nandarray.interop.convert.attributes import decode
 
 __all__ = ["check_values", "encode_as_stored", "fixed_size", "same_value", "split"]
 
-#: What xarray's coders obey.
+#: Keys of ``encoding=`` that xarray's coders read.
 _CODING = (
     "dtype",
     "_FillValue",
@@ -44,7 +44,7 @@ _CODING = (
 )
 #: What ``store.create`` obeys, under its own names.
 _CREATE = ("building_block", "compression", "encryption_key", "fill_value")
-#: What is translated for ``store.create``.
+#: Keys of ``encoding=`` that are translated for ``store.create``.
 _TRANSLATED = (
     "chunks",
     "chunksizes",
@@ -119,7 +119,7 @@ def _listed(value: Any) -> tuple[Any, ...]:
 
 
 def _of_netcdf(name: str, wishes: Mapping[str, Any]) -> str | None:
-    """Give NetCDF's deflate as zstd: lossless, with levels, too. There, shuffling is on unless switched off."""
+    """Translate NetCDF's deflate to zstd: lossless, with levels, too. There, shuffling is on unless switched off."""
     if not wishes.get("zlib"):
         if wishes.get("shuffle") or (wishes.get("complevel") and "zlib" not in wishes):
             raise InvalidError(f"encoding of {name!r} has shuffle or complevel, and nothing that compresses: zlib=True")
@@ -131,7 +131,7 @@ def _of_netcdf(name: str, wishes: Mapping[str, Any]) -> str | None:
 
 
 def _of_zarr(name: str, asked: Any) -> str | None:
-    """Give a Zarr compressor (of numcodecs, or a codec of format 3) as the same method here."""
+    """Return a Zarr compressor (of numcodecs, or a codec of format 3) as the same method here."""
     codecs = _listed(asked)
     if not codecs:
         return None
@@ -377,7 +377,7 @@ def same_value(one: Any, other: Any) -> bool:
 
 
 def _as_stored(name: str, encoded: Variable, stored: Variable) -> Variable:
-    """Give an encoded variable the stored dtype, if that changes nothing."""
+    """Cast an encoded variable to the stored dtype, if that changes no value."""
     attrs = decode(dict(stored.attrs), drop=(DIMENSIONS,))
     units, calendar = (encoded.attrs.get(key) for key in ("units", "calendar"))
     if units != attrs.get("units") and units is not None and "units" in attrs and "since" in str(units):

@@ -1,8 +1,8 @@
-"""What writing a dataset into a group of a store comes to: what is new, what grows, and where everything goes.
+"""The plan for writing a dataset into a group of a store: new arrays, growing ones, and the place of each variable.
 
-Arrays that are there keep their encoding, dimensions and labels. What does not fit, or would leave two arrays of a
+Existing arrays keep their encoding, dimensions and labels. A variable that does not fit, or would leave two arrays of a
 group with different lengths of one dimension, is refused here, before anything is written, by the names of variable
-and dimension. Nothing here changes the store; ``_xarray_write`` does what was planned.
+and dimension. Nothing here changes the store; :mod:`.write` carries out the plan.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import pandas as pd
 from xarray import Dataset, Variable, conventions
 
 from nandarray.array.group import MARKER, UNFINISHED
+from nandarray.array.listing import open_array
 from nandarray.errors import ExistsError, InvalidError
 from nandarray.index.shapes import Box, boxes
 from nandarray.interop.convert.attributes import dimension_names, encode
-from nandarray.interop.convert.copying import open_array
 from nandarray.interop.convert.slabs import slab_shape
 from nandarray.interop.xarray.backend import _GroupStore, _OpenStore
 from nandarray.interop.xarray.encoding import check_values, encode_as_stored, fixed_size, split
@@ -38,7 +38,7 @@ SLAB_BYTES = 128 << 20
 
 @dataclass(frozen=True)
 class How:
-    """What is to become of what is there."""
+    """The way of writing to existing arrays: mode, dimension to append along, region."""
 
     mode: str
     append_dim: str | None
@@ -57,7 +57,7 @@ class How:
         encoding: Mapping[str, Mapping[str, Any]],
         create: Mapping[str, Any],
     ) -> How:
-        """Settle what was asked for, or refuse it."""
+        """Check the arguments and settle their defaults."""
         if region is not None and region != "auto" and not isinstance(region, Mapping):
             raise InvalidError(f"region is a mapping from dimensions to slices, or 'auto', not {region!r}")
         known = ("w", "w-", "x", "a", "a-", "r+")
@@ -96,7 +96,7 @@ class There:
 
 @dataclass
 class Plan:
-    """What one dataset makes of one group."""
+    """The changes that one dataset makes to one group."""
 
     new: list[New] = field(default_factory=list)
     there: list[There] = field(default_factory=list)

@@ -2,12 +2,12 @@
 
 One call of :func:`from_xarray` is one change, whole or absent, however many variables it has and whatever becomes of
 the process. A call has three steps. It *plans*: what is new, what grows, where everything goes; dimensions, labels
-and encodings that do not fit are refused here. It *writes*: new arrays under a hidden name, elements of arrays that
-are there into a transaction of the engine, which nobody sees. It *applies*: one command makes shapes, elements and
-names what they are to be. Dask arrays are written chunk by chunk, from as many threads as the scheduler has, wherever
+and encodings that do not fit are refused here. It *writes*: new arrays under a hidden name, elements of existing
+arrays into a transaction of the engine, which no reader sees. It *applies*: one command makes shapes, elements and
+names visible. Dask arrays are written chunk by chunk, from as many threads as the scheduler has, wherever
 chunks and building blocks end: the engine composes a block of whatever parts it gets.
 
-What values become is ``_xarray_encoding``'s; reading is ``_xarray``'s.
+:mod:`.encoding` encodes values; :mod:`.backend` reads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from xarray import Dataset, DataTree, Variable
 
-import nandarray
 from nandarray import dtypes
 from nandarray._nandarray import Transaction
 from nandarray.array.array import Array
@@ -31,6 +30,7 @@ from nandarray.array.attributes import DIMENSIONS, to_json
 from nandarray.array.creation import check_key, fill_bytes
 from nandarray.array.fork import StoreLock
 from nandarray.array.group import MARKER, UNFINISHED, is_unfinished, make_marker
+from nandarray.array.opening import open as open_store
 from nandarray.errors import ExistsError, InvalidError, NotFoundError, StoreExistsError
 from nandarray.index.shapes import Box, boxes, check_shape
 from nandarray.interop.convert.attributes import encode
@@ -49,7 +49,7 @@ __all__ = ["from_xarray"]
 
 Mode = Literal["w", "w-", "x", "a", "a-", "r+"]
 
-#: Held from reading shapes until the arrays are held by a transaction: two appends must not plan the same place.
+#: Locked from reading shapes until a transaction holds the arrays: two appends must not plan the same place.
 _planning: WeakKeyDictionary[Any, StoreLock] = WeakKeyDictionary()
 
 
@@ -92,8 +92,8 @@ def from_xarray(
         Coordinates that index a dimension are compared with the store and not written.
     encoding : mapping, optional
         Per new variable, xarray's encoding (``dtype``, ``scale_factor``, ``units``, ...) and ``store.create`` options
-        (``building_block`` or ``chunks``, ``compression`` or ``zlib`` or ``compressor``, ...). What is there keeps its
-        encoding, and values are encoded by it.
+        (``building_block`` or ``chunks``, ``compression`` or ``zlib`` or ``compressor``, ...). Existing arrays keep
+        their encoding, and values are encoded by it.
     **create
         The same ``store.create`` options for every new variable.
 
@@ -132,10 +132,10 @@ def _open(store: Any, how: How, stack: ExitStack) -> Store:
     path = os.fspath(store)
     if how.mode != "r+" and not os.path.exists(path):
         with contextlib.suppress(StoreExistsError):  # another process was faster
-            made = nandarray.open(path, "x")
+            made = open_store(path, "x")
             stack.push(lambda kind, error, trace: os.unlink(path) if kind else None)
             return stack.enter_context(made)
-    return stack.enter_context(nandarray.open(path, "r+"))
+    return stack.enter_context(open_store(path, "r+"))
 
 
 # --- Writing ----------------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ def _planned(parts: list[tuple[str, Dataset]], store: Store, how: How) -> tuple[
                 held = Transaction(store._engine, [(one.array._space, one.after) for one in plan.there])
                 if all(one.array.shape == one.before for one in plan.there):
                     return plan, held
-                held.abort()  # what is planned is no longer so: somebody else's append came first
+                held.abort()  # the plan is stale: another append came first
             except BaseException as error:
                 if held is not None:
                     held.abort()
@@ -200,7 +200,7 @@ def _planned(parts: list[tuple[str, Dataset]], store: Store, how: How) -> tuple[
 
 
 def _shapes(store: Store, parts: list[tuple[str, Dataset]]) -> dict[str, Any]:
-    """Give the shapes of what is there of the datasets."""
+    """Return the shapes of existing arrays of the datasets."""
     engine, shapes = store._engine, {}
     for group, part in parts:
         for base in part.variables:
@@ -232,7 +232,7 @@ def _write_new(new: list[New], store: Store, temporary: str) -> dict[str, str]:
 
 
 def _create(store: Store, name: str, variable: Variable, attrs: dict[str, Any], options: dict[str, Any]) -> Array:
-    """Create an array as ``store.create`` does, under a name that nobody else takes."""
+    """Create an array as ``store.create`` does, under a hidden name that no user takes."""
     element = dtypes.check(variable.dtype)
     block = options.get("building_block")
     space = store._engine.create(

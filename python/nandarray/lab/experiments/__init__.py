@@ -1,1 +1,1 @@
-"""The experiments that come along, a module each; ``nandarray lab list`` finds them here."""
+"""The bundled experiments, a module each; ``nandarray lab list`` finds them here."""

@@ -6,8 +6,8 @@ a sub-block of equal sides. A shape's score is the geometric mean of the bandwid
 because it moves more. The paper (section 4.1) chooses by size alone: one access unit of every channel (equation 1), and
 of every bank for three dimensions (equation 3), rounded up to equal sides that are powers of two (equations 2 and 4).
 
-Bytes are kept nowhere, so reads give zeroes and only times are real; compression and zero blocks play no part. What is
-not here: several fetches in flight, writing, the host's side of software NDS.
+No bytes are kept, so reads give zeroes and only times are real; compression and zero blocks play no part. Not covered:
+several fetches in flight, writing, the host's side of software NDS.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Shape = tuple[int, ...]
 
 
 def by_equations(described: Mapping[str, Any], ndim: int, item_bytes: int) -> Shape:
-    """Give the shape of the paper's equations 1 to 4.
+    """Return the shape of the paper's equations 1 to 4.
 
     Equation 4 is damaged in print: its exponent has the minimum of equation 1, its text that of equation 3. The text is
     followed: with the minimum of equation 1 a 3-D block would not reach the banks that equation 3 counts.
@@ -59,7 +59,7 @@ def by_equations(described: Mapping[str, Any], ndim: int, item_bytes: int) -> Sh
 
 
 def shapes(ndim: int, smallest: int, largest: int, longest: int, spread: int) -> Iterator[Shape]:
-    """Give all shapes of powers of two within bounds.
+    """Return all shapes of powers of two within bounds.
 
     Parameters
     ----------
@@ -91,7 +91,9 @@ def _fetches(side: int, ndim: int, thick: Sequence[int], cube: int) -> Iterator[
     yield f"sub-block of {cube}", (cube,) * ndim
 
 
-def measure(device: str, side: int, block: Shape | None, thick: Sequence[int], cube: int, ndim: int) -> list[Row]:  # noqa: PLR0917
+def measure(  # noqa: PLR0917
+    device: str, side: int, block: Shape | None, thick: Sequence[int], cube: int, ndim: int
+) -> list[Row]:
     """Read every kind of fetch from an array with building blocks of one shape.
 
     Parameters

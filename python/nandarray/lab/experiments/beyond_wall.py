@@ -5,7 +5,7 @@ a fetch, one fetch at a time. Time in the fetches and time in the kernel are tak
 are repeated alone: warm (the file is in the page cache, and this process has read it before) and cold (page cache
 emptied, place opened anew before each pass). Results of all places must be equal.
 
-The answer is about this machine, so it differs from run to run; only its inputs are reproducible. What is not here: the
+The answer is about this machine, so it differs from run to run; only its inputs are reproducible. Not covered: the
 model, and the paper's own system.
 """
 
@@ -104,7 +104,7 @@ def _write(workload: Workload, kinds: Sequence[str], folder: Path) -> None:
 
 
 def _pass(workload: Workload) -> list[Fetch]:
-    """Give what is fetched when fetches are timed alone: one pass, of GEMM one row panel of the product."""
+    """Return the fetches to be timed alone: one pass, of GEMM one row panel of the product."""
     fetches = list(workload.fetches())
     return fetches[: len(fetches) // workload.blocks[0]] if workload.name == "GEMM" else fetches
 

@@ -1,4 +1,4 @@
-"""How a device scales over its channels: large reads in order, and small ones at random.
+"""Scaling of a device over its channels: large reads in order, and small ones at random.
 
 Twice the channels give twice the bandwidth until the link or the controller is the narrower part. The reports show
 which that is.
@@ -20,7 +20,7 @@ PATTERNS = {"large": (1 << 20, "sequential", 16), "small": (4096, "random", 256)
 
 
 def measure(parameters: Mapping[str, Any], channels: int, pattern: str, seed: int) -> dict[str, Any]:
-    """Replay reads on a device with so many channels.
+    """Replay reads on a device with a given number of channels.
 
     Parameters
     ----------

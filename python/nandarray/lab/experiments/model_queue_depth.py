@@ -1,4 +1,4 @@
-"""What a device gives for more requests at once: bandwidth and latency over the queue depth.
+"""Bandwidth and latency of a device over the queue depth.
 
 Little's law ties the three: requests on their way = requests a second x seconds of each. It is an answer to no paper's
 claim; it is the first thing to ask of a device.

@@ -138,7 +138,7 @@ def access(case: Case) -> float:
 
 
 def pcie5(context: Context) -> Result:
-    """Give the device faster links and faster channels."""
+    """Return the device with faster links and channels."""
     links = {"RDMA, 40 Gb/s": {}, **{f"PCIe {g} x4": _pcie(g) for g in (3, 4, 5)}}
     cases = [
         Case(

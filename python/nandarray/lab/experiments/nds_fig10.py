@@ -7,7 +7,7 @@ constants are those of Figure 9; none is of a workload.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ __all__ = ["EXPERIMENT", "Variant", "geometric", "measure", "run", "sized"]
 
 
 def sized(name: str, divide: int) -> Workload:
-    """Give a workload of Table 1, smaller by a factor along each dimension.
+    """Return a workload of Table 1, smaller by a factor along each dimension.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def sized(name: str, divide: int) -> Workload:
 
 
 def geometric(values: Sequence[float]) -> float:
-    """Give the geometric mean."""
+    """Return the geometric mean."""
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
@@ -114,50 +114,65 @@ def run(context: Context, variant: Variant = Variant()) -> Result:  # noqa: B008
     found = context.map(measure, [(case,) for case in cases], "workloads")
     by = {(case.name, case.system, case.rule): ran for case, (ran, _) in zip(cases, found, strict=True)}
     fetches = [row for _, some in found for row in some]
-    rows, means, idle = [], [], {}
-    for rule in ("sieving", "runs"):
-        of_rule: dict[str, dict[str, float]] = {}
-        for name in names:
-            base = by[name, "baseline", rule]
-            for system in SYSTEMS:
-                one = base if system == "baseline" else by[name, system, "sieving"]
-                speedup = base.seconds / one.seconds
-                less_idle = 1 - one.idle / base.idle if base.idle else 0.0
-                rows.append(
-                    {
-                        "workload": name,
-                        "system": system,
-                        "rule": rule,
-                        "seconds": one.seconds,
-                        "speedup": speedup,
-                        "fetch_busy_s": one.busy[0],
-                        "restructure_busy_s": one.busy[1],
-                        "copy_busy_s": one.busy[2],
-                        "kernel_busy_s": one.busy[3],
-                        "kernel_idle_s": one.idle,
-                        "idle_removed": less_idle,
-                    }
-                )
-                of_rule.setdefault(system, {})[name] = speedup
-                idle[rule, system, name] = less_idle
-        for system in SYSTEMS[1:]:
-            speedups = list(of_rule[system].values())
-            means.append(
-                {
-                    "rule": rule,
-                    "system": system,
-                    "geometric_mean": geometric(speedups),
-                    "arithmetic_mean": sum(speedups) / len(speedups),
-                    "median": sorted(speedups)[len(speedups) // 2],
-                    "idle_removed": sum(idle[rule, system, name] for name in names) / len(names),
-                }
-            )
-
-    def mean(rule: str, system: str) -> dict[str, Any]:
-        return next(row for row in means if (row["rule"], row["system"]) == (rule, system))
-
-    soft, hard, oracle = (mean("sieving", s) for s in ("software NDS", "hardware NDS", "oracle"))
+    rows = [row for rule in ("sieving", "runs") for row in _rows(by, names, rule)]
+    means = [_mean(rows, rule, system) for rule in ("sieving", "runs") for system in SYSTEMS[1:]]
     seconds = {key: one.seconds for key, one in by.items()}
+    bars = [row for row in rows if row["rule"] == "sieving" and row["system"] != "baseline"]
+    return Result(
+        tables={"fig10": bars, "all": rows, "means": means, "fetches": fetches},
+        answers=[_of_variant(answer, variant) for answer in _answers(means, seconds, names)],
+        figures=_FIGURES,
+        assumptions=[
+            *calibration.ASSUMPTIONS,
+            *ASSUMPTIONS,
+            *(text for name in names for text in TABLE_1[name].assumptions),
+            *_ASSUMPTIONS,
+        ],
+        misfits=_misfits(means, seconds, names),
+    )
+
+
+def _rows(by: dict[tuple[str, str, str], Ran], names: Sequence[str], rule: str) -> Iterator[dict[str, Any]]:
+    """Compare every workload and system with the baseline under one rule."""
+    for name in names:
+        base = by[name, "baseline", rule]
+        for system in SYSTEMS:
+            one = base if system == "baseline" else by[name, system, "sieving"]
+            yield {
+                "workload": name,
+                "system": system,
+                "rule": rule,
+                "seconds": one.seconds,
+                "speedup": base.seconds / one.seconds,
+                "fetch_busy_s": one.busy[0],
+                "restructure_busy_s": one.busy[1],
+                "copy_busy_s": one.busy[2],
+                "kernel_busy_s": one.busy[3],
+                "kernel_idle_s": one.idle,
+                "idle_removed": 1 - one.idle / base.idle if base.idle else 0.0,
+            }
+
+
+def _mean(rows: Sequence[dict[str, Any]], rule: str, system: str) -> dict[str, Any]:
+    of = [row for row in rows if (row["rule"], row["system"]) == (rule, system)]
+    speedups = [row["speedup"] for row in of]
+    return {
+        "rule": rule,
+        "system": system,
+        "geometric_mean": geometric(speedups),
+        "arithmetic_mean": sum(speedups) / len(speedups),
+        "median": sorted(speedups)[len(speedups) // 2],
+        "idle_removed": sum(row["idle_removed"] for row in of) / len(of),
+    }
+
+
+def _answers(
+    means: Sequence[dict[str, Any]], seconds: dict[tuple[str, str, str], float], names: Sequence[str]
+) -> list[Answer]:
+    def mean(system: str) -> dict[str, Any]:
+        return next(row for row in means if (row["rule"], row["system"]) == ("sieving", system))
+
+    soft, hard, oracle = (mean(system) for system in ("software NDS", "hardware NDS", "oracle"))
     over = [seconds[n, "software NDS", "sieving"] / seconds[n, "hardware NDS", "sieving"] for n in names]
     answers = [
         Answer(
@@ -197,56 +212,51 @@ def run(context: Context, variant: Variant = Variant()) -> Result:  # noqa: B008
                 note="section 6.2: the baseline's KMeans takes up to 40 minutes",
             )
         )
-    bars = [row for row in rows if row["rule"] == "sieving" and row["system"] != "baseline"]
-    return Result(
-        tables={"fig10": bars, "all": rows, "means": means, "fetches": fetches},
-        answers=[_of_variant(answer, variant) for answer in answers],
-        figures=[
-            Figure(
-                id="fig10a",
-                title="Figure 10(a): speed-up of end-to-end latency over the baseline SSD",
-                kind="bar",
-                table="fig10",
-                x="workload",
-                y="speedup",
-                series="system",
-                y_label="times",
-                y_log=True,
-                points=[PaperPoint("software NDS", "BFS", 1.0, "7.2", "about")],
-            ),
-            Figure(
-                id="fig10b",
-                title="Figure 10(b): idle time before compute kernels that is gone",
-                kind="bar",
-                table="fig10",
-                x="workload",
-                y="idle_removed",
-                series="system",
-                y_label="share",
-            ),
-            Figure(
-                id="means",
-                title="How the mean depends on the baseline's rule",
-                kind="bar",
-                table="means",
-                x="rule",
-                y="arithmetic_mean",
-                series="system",
-                y_label="arithmetic mean of the speed-ups",
-            ),
-        ],
-        assumptions=[
-            *calibration.ASSUMPTIONS,
-            *ASSUMPTIONS,
-            *(text for name in names for text in TABLE_1[name].assumptions),
-            "The baseline partitions its I/O by one rule: the runs of the kernel's sub-block, each straight to its "
-            "place, or everything between first and last element of its inner dimensions, copied from there, whichever "
-            "stage is shorter (rule 'sieving'); rule 'runs' is without the latter.",
-            "One buffer between two stages, as the published code has; kernels take a roofline's time at peak rates.",
-            "The oracle stores every sub-block in one piece, and takes no time on the host.",
-        ],
-        misfits=_misfits(means, seconds, names),
-    )
+    return answers
+
+
+_FIGURES = [
+    Figure(
+        id="fig10a",
+        title="Figure 10(a): speed-up of end-to-end latency over the baseline SSD",
+        kind="bar",
+        table="fig10",
+        x="workload",
+        y="speedup",
+        series="system",
+        y_label="times",
+        y_log=True,
+        points=[PaperPoint("software NDS", "BFS", 1.0, "7.2", "about")],
+    ),
+    Figure(
+        id="fig10b",
+        title="Figure 10(b): idle time removed before compute kernels",
+        kind="bar",
+        table="fig10",
+        x="workload",
+        y="idle_removed",
+        series="system",
+        y_label="share",
+    ),
+    Figure(
+        id="means",
+        title="How the mean depends on the baseline's rule",
+        kind="bar",
+        table="means",
+        x="rule",
+        y="arithmetic_mean",
+        series="system",
+        y_label="arithmetic mean of the speed-ups",
+    ),
+]
+
+_ASSUMPTIONS = [
+    "The baseline partitions its I/O by one rule: the runs of the kernel's sub-block, each straight to its place, or "
+    "everything between first and last element of its inner dimensions, copied from there, whichever stage is shorter "
+    "(rule 'sieving'); rule 'runs' is without the latter.",
+    "One buffer between two stages, as the published code has; kernels take a roofline's time at peak rates.",
+    "The oracle stores every sub-block in one piece, and takes no time on the host.",
+]
 
 
 def _of_variant(answer: Answer, variant: Variant) -> Answer:
@@ -285,7 +295,7 @@ def _misfits(
 
 
 def _common_cause(seconds: dict[tuple[str, str, str], float], names: Sequence[str]) -> str:
-    """Say what the means would be if the baseline's KMeans took the paper's time."""
+    """Describe the means that would follow if the baseline's KMeans took the paper's time."""
     found = []
     for system in ("software NDS", "hardware NDS"):
         times = [seconds[name, "baseline", "sieving"] for name in names]

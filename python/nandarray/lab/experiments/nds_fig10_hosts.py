@@ -158,34 +158,7 @@ def _scan(context: Context) -> Result:
     least = min((row["depth"] for row in requests if row["of_link"] >= 0.66), default=None)
     return Result(
         tables={"scan": rows, "requests": requests},
-        figures=[
-            Figure(
-                id="scan",
-                title="The baseline's KMeans over requests on their way and the time to sense a page",
-                kind="line",
-                table="scan",
-                x="depth",
-                y="kmeans_minutes",
-                series="series",
-                x_label="requests on their way",
-                y_label="minutes",
-                x_log=True,
-                y_log=True,
-                caption="More requests wait for the same few dies.",
-            ),
-            Figure(
-                id="requests",
-                title="Requests of 32 KB over how many are on their way",
-                kind="line",
-                table="requests",
-                x="depth",
-                y="of_link",
-                x_label="requests on their way",
-                y_label="share of the link's bandwidth",
-                x_log=True,
-                points=[PaperPoint("", depths[-1], 0.66, "2.1")],
-            ),
-        ],
+        figures=_scan_figures(depths[-1]),
         assumptions=[*calibration.ASSUMPTIONS, "A page takes the same time to sense whatever its kind."],
         misfits=[
             f"A column of 8 KB of rows of 512 KB lies on {rows[0]['kmeans_dies']} of {dies} dies, under static "
@@ -199,6 +172,37 @@ def _scan(context: Context) -> Result:
             f"{requests[0]['depth']}, and 66 % from depth {least} on. Figure 9(b) was calibrated with 2.",
         ],
     )
+
+
+def _scan_figures(deepest: int) -> list[Figure]:
+    return [
+        Figure(
+            id="scan",
+            title="The baseline's KMeans over requests on their way and the time to sense a page",
+            kind="line",
+            table="scan",
+            x="depth",
+            y="kmeans_minutes",
+            series="series",
+            x_label="requests on their way",
+            y_label="minutes",
+            x_log=True,
+            y_log=True,
+            caption="More requests wait for the same few dies.",
+        ),
+        Figure(
+            id="requests",
+            title="Requests of 32 KB over how many are on their way",
+            kind="line",
+            table="requests",
+            x="depth",
+            y="of_link",
+            x_label="requests on their way",
+            y_label="share of the link's bandwidth",
+            x_log=True,
+            points=[PaperPoint("", deepest, 0.66, "2.1")],
+        ),
+    ]
 
 
 def _experiment(variant: Variant, run: Callable[[Context], Result]) -> Experiment:

@@ -1,8 +1,8 @@
 """Figure 9 of the NDS paper: fetching rows, columns and sub-matrices of a matrix, and writing it.
 
 A matrix of 32,768 x 32,768 doubles (8 GiB) on the prototype's device; baseline SSD row by row and column by column,
-software NDS, hardware NDS. What of it was calibrated is marked; Figures 2, 3, 10 and section 7.3 are predicted with the
-same constants (:mod:`nandarray.lab.nds.calibration`).
+software NDS, hardware NDS. Calibrated figures are marked; Figures 2, 3, 10 and section 7.3 are predicted with the same
+constants (:mod:`nandarray.lab.nds.calibration`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ITEM = 8
 
 
 def boxes_of(access: str, n: int, size: int, count: int) -> list[Box]:
-    """Give the sub-blocks that an access takes.
+    """Return the sub-blocks that an access takes.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def boxes_of(access: str, n: int, size: int, count: int) -> list[Box]:
     size : int
         Rows, columns, or side of the square.
     count : int
-        At most so many, one after the other.
+        Most boxes, one after the other.
 
     Returns
     -------
@@ -154,6 +154,23 @@ def run(context: Context) -> Result:
         if case.size == max(context["bands"]) or (part == "c" and case.size == max(context["squares"]))
     } | {f"9d {system}": moved.report for system, moved in zip(SYSTEMS, wrote, strict=True)}
 
+    tables: dict[str, Any] = {f"fig9{p}": [row for row in rows if row["part"] == p] for p in "abc"}
+    return Result(
+        tables={**tables, "fig9d": writes},
+        answers=_answers(context, rows, writes),
+        figures=_figures(context),
+        reports=reports,
+        assumptions=[
+            *calibration.ASSUMPTIONS,
+            f"A write to NDS is {calibration.PREFERRED.write_bytes >> 20} MiB, whole building blocks side by side, and "
+            "waited for (calibrated on Figure 9(d)); software NDS composes all of it before it programs any. A write "
+            "to the baseline is a request of 2 MiB, and waited for.",
+            "Sides of the squares of Figure 9(c) are not in the text: 512 to 8192.",
+        ],
+    )
+
+
+def _answers(context: Context, rows: Sequence[dict[str, Any]], writes: Sequence[dict[str, Any]]) -> list[Answer]:
     def of(part: str, system: str) -> dict[int, float]:
         return {row["size"]: row["GBps"] for row in rows if (row["part"], row["system"]) == (part, system)}
 
@@ -169,7 +186,7 @@ def run(context: Context) -> Result:
     )
     written = {row["system"]: row["MBps"] for row in writes}
     one = written["baseline row store"]
-    answers = [
+    return [
         Answer("nds.fig9a.row.hw_vs_baseline", mean([hard[s] / base[s] for s in hard])),
         Answer(
             "nds.fig9a.row.hw_vs_baseline#baseline_GBps",
@@ -199,6 +216,9 @@ def run(context: Context) -> Result:
         ),
         Answer("nds.fig9d.write.hw_loss", written["hardware NDS"] / one, calibrated=True, note="bytes of a write"),
     ]
+
+
+def _figures(context: Context) -> list[Figure]:
     label = {"a": "rows of the matrix", "b": "columns of the matrix", "c": "side of the square"}
     points = {
         "a": [
@@ -243,20 +263,7 @@ def run(context: Context) -> Result:
             caption="Blocks begin in a bank drawn by chance (rule 1): some dies have more to program than others.",
         )
     )
-    tables: dict[str, Any] = {f"fig9{p}": [row for row in rows if row["part"] == p] for p in "abc"}
-    return Result(
-        tables={**tables, "fig9d": writes},
-        answers=answers,
-        figures=figures,
-        reports=reports,
-        assumptions=[
-            *calibration.ASSUMPTIONS,
-            f"A write to NDS is {calibration.PREFERRED.write_bytes >> 20} MiB, whole building blocks side by side, and "
-            "waited for (calibrated on Figure 9(d)); software NDS composes all of it before it programs any. A write "
-            "to the baseline is a request of 2 MiB, and waited for.",
-            "Sides of the squares of Figure 9(c) are not in the text: 512 to 8192.",
-        ],
-    )
+    return figures
 
 
 EXPERIMENT = Experiment(

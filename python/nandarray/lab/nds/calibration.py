@@ -1,8 +1,8 @@
-"""What the text of the NDS paper leaves open, in one place: each constant with its source.
+"""Constants that the text of the NDS paper leaves open, in one place and each with its source.
 
-What the text states is in the preset ``nds-prototype`` (``nandarray device show nds-prototype`` prints every value with
-its source). The constants here were set by Figure 9, and by nothing else; what is answered by a figure that set one is
-marked as calibrated. Everything else (Figures 2, 3 and 10, section 7.3) is predicted with the same numbers.
+Values that the text states are in the preset ``nds-prototype`` (``nandarray device show nds-prototype`` prints each
+with its source). The constants here were set by Figure 9, and by nothing else; answers by a figure that set one are
+marked as calibrated. All others (Figures 2, 3 and 10, section 7.3) are predicted with the same numbers.
 
 Not here: constants that differ between workloads. There are none.
 """
@@ -39,7 +39,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Settings:
-    """How programs use the device: no properties of the device itself.
+    """The use of the device by programs: no properties of the device itself.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ ASSUMPTIONS = (
 
 
 def device(preset: str | Description = "nds-prototype", changes: Mapping[str, Any] | None = None) -> Description:
-    """Give a device with the calibrated constants.
+    """Return a device with the calibrated constants.
 
     Parameters
     ----------

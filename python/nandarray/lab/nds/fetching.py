@@ -1,4 +1,4 @@
-"""How long the fetches of a workload take in each configuration, and the workload with them.
+"""Times of a workload's fetches in each configuration, and of the workload with them.
 
 Fetches of one shape take the same time wherever they are, but for a few in a thousand: a few of each shape are
 simulated whole and stand for all. The baseline partitions its I/O as section 6.2 says, "to minimize end-to-end
@@ -35,7 +35,7 @@ Kind = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Fetched:
-    """What one fetch takes.
+    """The time of one fetch, by stage.
 
     Parameters
     ----------
@@ -56,14 +56,14 @@ class Fetched:
 
 
 def shapes(workload: Workload, samples: int) -> dict[Kind, list[Fetch]]:
-    """Give the first fetches of each shape.
+    """Return the first fetches of each shape.
 
     Parameters
     ----------
     workload : Workload
         At any size.
     samples : int
-        At most so many of each shape.
+        Most fetches of each shape.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def shapes(workload: Workload, samples: int) -> dict[Kind, list[Fetch]]:
 
 
 def copy_seconds(device: Description, runs: int, nbytes: int) -> float:
-    """Give the time in which one host thread copies runs of bytes together.
+    """Return the time in which one host thread copies runs of bytes together.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def copy_seconds(device: Description, runs: int, nbytes: int) -> float:
 
 
 def plans(box: Box, shape: Sequence[int]) -> list[tuple[str, Box]]:
-    """Give what a program may read of a row-major array to get a box.
+    """Return the ranges that a program may read of a row-major array to get a box.
 
     Its own runs, each straight to its place; or, for any dimension, everything between the first and the last element
     behind it, of which the rest is thrown away (data sieving).

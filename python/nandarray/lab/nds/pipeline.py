@@ -17,7 +17,7 @@ __all__ = ["Ran", "pipelined"]
 
 @dataclass(frozen=True)
 class Ran:
-    """What a pipeline took.
+    """The times of a pipeline.
 
     Parameters
     ----------

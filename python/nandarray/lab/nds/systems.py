@@ -27,13 +27,13 @@ __all__ = ["Baseline", "Box", "Moved", "Nds", "Oracle", "nowhere"]
 
 Box = Sequence[slice]
 
-#: Up to so many elements an array is a real one.
+#: Most elements of an array that has real bytes.
 REAL_ELEMENTS = 1 << 20
 
 
 @dataclass(frozen=True)
 class Moved:
-    """What some commands took.
+    """The time and the bytes of some commands.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Moved:
 
 
 def nowhere(shape: Sequence[int], dtype: Any) -> np.ndarray[Any, Any]:
-    """Give an array of a shape that takes the memory of its last dimension if it is large: all rows are one.
+    """Return an array of a shape that takes the memory of its last dimension if it is large: all rows are one.
 
     Its rows are never contiguous, so that a sub-block of one building block's width has a run for each of them; small
     arrays are real.
@@ -186,7 +186,7 @@ class Oracle:
         self.seed = seed
 
     def read(self, sizes: Sequence[int], depth: int | None = None) -> Moved:
-        """Read sub-blocks of so many bytes.
+        """Read sub-blocks of given sizes in bytes.
 
         Parameters
         ----------
@@ -242,7 +242,7 @@ class Nds:
         self.shape = tuple(shape)
 
     def __enter__(self) -> Nds:
-        """Give itself."""
+        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:

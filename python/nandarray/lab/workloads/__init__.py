@@ -45,7 +45,7 @@ TABLE_1: Mapping[str, Workload] = MappingProxyType(
     {w.name: w for w in (Bfs(), Sssp(), Gemm(), Hotspot(), KMeans(), Knn(), PageRank(), Conv2d(), Ttv(), Tc())}
 )
 
-#: What is taken where the paper leaves it open, common to all; each workload has its own besides.
+#: Assumptions where the paper leaves a choice open, common to all; each workload has its own besides.
 ASSUMPTIONS = (
     "elements are 8 bytes wide (doubles; graphs: integers): the paper says that every data set exceeds the host's 32 "
     "GB, Figure 9 uses doubles, and so does the published code",

@@ -1,4 +1,4 @@
-"""Random graphs as dense adjacency matrices of 8-byte integers; 0 is no edge. What is not here: algorithms on them."""
+"""Random graphs as dense adjacency matrices of 8-byte integers; 0 is no edge."""
 
 from __future__ import annotations
 

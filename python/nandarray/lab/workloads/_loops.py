@@ -1,6 +1,6 @@
 """The loops that NumPy has no expression for, compiled by Numba. Blocks are C-contiguous, [rows, columns].
 
-What is not here: anything that one NumPy or BLAS call does.
+Operations of one NumPy or BLAS call are not here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNREACHED = np.iinfo(np.int64).max
 
 @njit(nogil=True)
 def expand(rows: Array, first: int, frontier: Array, level: Array, depth: int) -> bool:
-    """Give a level to those neighbours of the frontier (in rows ``first``...) that have none; tell if one got it."""
+    """Set the level of the frontier's neighbours (in rows ``first``...) that have none; return whether any was set."""
     found = False
     for i in range(rows.shape[0]):
         if frontier[first + i]:

@@ -1,8 +1,8 @@
 """Stencils over aligned blocks: each block is read once, without its surroundings.
 
-What a stencil of radius ``margin`` needs from beyond a block's edge is kept in memory: of every inner edge between
-blocks, the lines within ``2 * margin`` of it. A block's inside is computed when it arrives; what lies within ``margin``
-of an inner edge, at the end, from the kept lines. The result is that of the whole array.
+Values that a stencil of radius ``margin`` needs from beyond a block's edge are kept in memory: of every inner edge
+between blocks, the lines within ``2 * margin`` of it. A block's inside is computed when it arrives; elements within
+``margin`` of an inner edge are computed at the end, from the kept lines. The result is that of the whole array.
 
 At the paper's size the kept lines take 0.5 GB for a radius of 8, and 63 MB for each of Hotspot's two inputs.
 """

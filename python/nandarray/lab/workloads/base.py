@@ -1,4 +1,4 @@
-"""What a workload is: a data set, the sub-blocks that its kernel takes, what they cost, and the kernel itself.
+"""The base of workloads: a data set, the sub-blocks that its kernel takes, their cost, and the kernel itself.
 
 The ten workloads are those of Table 1 of the NDS paper (Liu, Tseng: NDS, MICRO 2021). One :class:`Workload` object is
 one size. Two kinds of caller use it:
@@ -9,7 +9,7 @@ one size. Two kinds of caller use it:
 
 ``run`` asks for the fetches of ``fetches()``, in that order, once a pass. It never sees the data but through them.
 
-What is not here: storage, time, and the roofline (:mod:`nandarray.lab.workloads.roofline`).
+Storage, time and the roofline (:mod:`nandarray.lab.workloads.roofline`) are elsewhere.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Fetch:
     operand: int = 0
 
     def box(self, shape: Sequence[int]) -> tuple[slice, ...]:
-        """Give the elements as slices of the view.
+        """Return the elements as slices of the view.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class Fetch:
         )
 
     def count(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Give the shape of what is read: ``sub_shape``, cut at the edge.
+        """Return the shape of what is read: ``sub_shape``, cut at the edge.
 
         Parameters
         ----------
@@ -109,7 +109,7 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a GPU does for one sub-block.
+    """The work of a GPU for one sub-block.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class Cost:
     launches: int = 1
 
 
-#: How a workload gets its data: the elements of a fetch, of shape ``fetch.count(view)``, C-contiguous or not.
+#: Reads the elements of a fetch, of shape ``fetch.count(view)``, C-contiguous or not.
 Read = Callable[[Fetch], Array]
 
 
@@ -235,7 +235,7 @@ class Workload(ABC):
         return tuple(-(-n // k) for n, k in zip(self.view, self.kernel_shape, strict=True))
 
     def at(self, shape: Sequence[int], kernel_shape: Sequence[int] | None = None) -> Self:
-        """Give the same workload at another size.
+        """Return the same workload at another size.
 
         Parameters
         ----------
@@ -252,7 +252,7 @@ class Workload(ABC):
         return type(self)(shape, kernel_shape, seed=self.seed)
 
     def fetches(self) -> Iterator[Fetch]:
-        """Give one pass over the data, in the order in which the kernel consumes it.
+        """Return one pass over the data, in the order in which the kernel consumes it.
 
         Yields
         ------
@@ -295,7 +295,7 @@ class Workload(ABC):
 
     @abstractmethod
     def kernel_cost(self, fetch: Fetch) -> Cost:
-        """Give what the GPU does once a fetch is there.
+        """Return the GPU's work for a fetch.
 
         Parameters
         ----------
@@ -317,7 +317,7 @@ class Workload(ABC):
         read : callable
             Gives the elements of a :class:`Fetch`.
         rounds : int, optional
-            At most so many passes over the data (of GEMM: row panels of the product); by default until it is done.
+            Most passes over the data (of GEMM: row panels of the product); by default until it is done.
 
         Returns
         -------
@@ -358,7 +358,7 @@ class Workload(ABC):
         return self.random(operand).random(self.shape, self.dataset.dtype)  # type: ignore[call-overload,no-any-return]
 
     def random(self, stream: int) -> np.random.Generator:
-        """Give a source of random numbers that depends on the seed, the data set and a number only.
+        """Return a source of random numbers that depends on the seed, the data set and a number only.
 
         Parameters
         ----------

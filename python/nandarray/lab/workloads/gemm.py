@@ -5,7 +5,7 @@ would fit into the GPU's memory. Ratios between systems do not depend on it.
 
 Cost for blocks of b x b doubles: conversion to half precision reads 8 and writes 2 bytes an element of A and of B;
 the product has 2 b^3 operations on tensor cores with accumulation in single precision, reads 2 bytes an element of A
-and of B, and reads and writes 4 bytes an element of C. What belongs to both blocks is counted with B's. C leaves the
+and of B, and reads and writes 4 bytes an element of C. Work on both blocks is counted with B's. C leaves the
 GPU after the last k, 4 bytes an element.
 """
 

@@ -5,7 +5,7 @@ a fixed time (Williams, Waterman, Patterson: Roofline, CACM 2009). A copy over P
 and is given apart. The roofline is a lower bound of the time: real kernels reach a part of the peak, which
 ``efficiency`` can say; 1 by default, so that nothing is tuned.
 
-What is not here: caches, occupancy, clock throttling, overlap of stages.
+Caches, occupancy, clock throttling and overlap of stages are not modelled.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Gpu:
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def kernel_ns(self, cost: Cost) -> int:
-        """Give the time of a kernel whose data are on the GPU.
+        """Return the time of a kernel whose data are on the GPU.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class Gpu:
         return math.ceil(max(arithmetic_ns, memory_ns) / self.efficiency + cost.launches * self.launch_us * 1e3)
 
     def copy_ns(self, cost: Cost) -> int:
-        """Give the time of the copies over PCIe; both directions at a time.
+        """Return the time of the copies over PCIe; both directions at a time.
 
         Parameters
         ----------

@@ -1,11 +1,11 @@
-"""Where the workloads' data can be on this machine: a store, a row-major file read in two ways, Zarr.
+"""Places of the workloads' data on this machine: a store, a row-major file read in two ways, Zarr.
 
 Each :class:`Place` is read the way its own documentation calls fast, into the caller's buffer where it can. A row-major
 file is read through a memory map (``numpy.memmap``, one copy), or with ``preadv`` calls of a thread for each core: one
 for a contiguous fetch's share, else one for each contiguous piece, straight into the buffer. A place is written once
 and read by :class:`Place` objects of its own; what it costs to write is not looked at.
 
-:func:`make_cold` empties the page cache between readings. What is not here: timing, workloads.
+:func:`make_cold` empties the page cache between readings. Timing and workloads are elsewhere.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ PLACES: dict[str, type[Place]] = {p.name: p for p in (Nandarray, MemoryMap, Prea
 
 
 def _pieces(fetch: Fetch, dataset: Dataset) -> tuple[list[int], int]:
-    """Give the byte offsets of a fetch's contiguous pieces in a row-major file, and their common length."""
+    """Return the byte offsets of a fetch's contiguous pieces in a row-major file, and their common length."""
     box = fetch.box(dataset.shape)
     item = np.dtype(dataset.dtype).itemsize
     # The last dimensions that are taken whole join the one before them.

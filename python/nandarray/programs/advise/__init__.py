@@ -37,7 +37,7 @@ _Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Bandwidths:
-    """What a device moves and computes, in bytes and instructions a second.
+    """Rates of a device, in bytes and instructions a second.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Bandwidths:
 
 @dataclass(frozen=True)
 class Advice:
-    """What was measured of a program, and what follows for a device.
+    """The measurements of a program, and the advice for a device.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Advice:
     direction : {"read", "write", "within", "around"}
         The path, from ``flows``: see :func:`nandarray.programs.advise.flows.path_of`.
     stated : bool
-        Whether somebody said the path, so that the sample was run that way.
+        Whether the caller stated the path, so that the sample was run that way.
     vectorises : {"easily", "moderately", "hardly", "unknown"}
         Easily: 1.5 times as fast, or Clang makes a vector loop of every loop that it looks at. Moderately: 1.1 times,
         or it makes one of some, and the program is not slower by it. Hardly: neither.
@@ -137,16 +137,16 @@ class Advice:
 
     @property
     def speedup(self) -> float:
-        """How many times sooner it is done when the device's scalar cores compute."""
+        """The host's time divided by that of the device's scalar cores."""
         return self.seconds_host / self.seconds_device
 
     @property
     def in_paper(self) -> str | None:
-        """Which of the dissertation's functions it is, if it is a ready-made program and one of them."""
+        """The dissertation's name of the function, if this is a ready-made program for one of them."""
         return paper.FUNCTIONS.get(self.name)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give all of it as JSON has it."""
+        """Return all of it as JSON has it."""
         return {**asdict(self), "speedup": self.speedup, "in_paper": self.in_paper}
 
     def __str__(self) -> str:
@@ -164,7 +164,7 @@ def advise(
     core_hz: float | None = None,
     times: bool = True,
 ) -> Advice:
-    """Say whether a program should run beside the data, and why.
+    """Return whether a program should run beside the data, and why.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ def advise(
 
 
 def advise_all(**options: Any) -> tuple[list[Advice], dict[str, str]]:
-    """Give advice on every ready-made program, on its sample; and on those without a sample why they have none."""
+    """Return advice on every ready-made program with a sample, and the reasons why others have none."""
     _bandwidths(options.get("device", "assasin"), options.get("core_hz"))  # an error of the device's is not a program's
     found, without = [], dict[str, str]()
     for name in programs.names():
@@ -268,7 +268,7 @@ def advise_all(**options: Any) -> tuple[list[Advice], dict[str, str]]:
 def _use(
     known: str | None, made: Program, data: Sequence[Any], *, to_store: bool | Iterable[str], direction: str | None
 ) -> Use:
-    """Say how the sample is run: as the caller says, as the data lie, or as a ready-made program is used."""
+    """Choose the use for a run: the caller's, that of the data's places, or a ready-made program's."""
     inputs = [port["name"] for port in made.inputs]
     outputs = frozenset(port["name"] for port in made.outputs)
     stored = frozenset(name for name, one in zip(inputs, data, strict=False) if ports.is_stored(one))
@@ -386,11 +386,11 @@ def _verdict(saved: float, speedup: float, bound: str, of: Bandwidths, core_rate
     link = f"{of.device}'s link of {of.link / 1e9:.1f} GB/s"
     cores = f"{of.cores} cores of {of.instructions / 1e9:g} GHz take in {core_rate / 1e9:.2f} GB/s at most"
     if saved <= _SAME:
-        more = f"{-saved:.0%} more" if saved < -_SAME else "as many"
-        return "keep on the host", f"{more} bytes would cross {link}, so the host computes as well."
+        more = f"{-saved:.0%} more" if saved < -_SAME else "just as many"
+        return "keep on the host", f"{more} bytes would cross {link}, so the host may as well compute it."
     said = f"{saved:.1%} of the bytes need not cross {link}"
     if speedup >= 1 + _SAME:
-        return "offload", f"{said}; it is done {speedup:.1f} times as soon, bound by the {bound} ({cores})."
+        return "offload", f"{said}; it is {speedup:.1f} times faster, bound by the {bound} ({cores})."
     if speedup >= 1 - _SAME:
         return "offload for traffic", f"{said}; it takes as long, bound by the {bound} ({cores})."
     return "needs faster cores", f"{said}, but {cores}: it would take {1 / speedup:.1f} times as long."

@@ -97,7 +97,7 @@ def figure_svg(found: Sequence[Advice]) -> str:
 
 
 def _flow(listed: Sequence[Advice]) -> tuple[list[tuple[Advice, float, int, float]], int]:
-    """Give each name a place in its cell, line by line, candidates first; and how many lines there are."""
+    """Lay out the names of a cell line by line, candidates first; return their places and the number of lines."""
     made, x, row = [], float(_PAD), 0
     for one in sorted(listed, key=lambda one: not one.candidate):
         wide = len(one.name) * _CHAR + 12

@@ -3,8 +3,8 @@
 A run is set up as the program is used: inputs lie in arrays of a store or are given by the host, outputs go to arrays
 or back to the host (:class:`Use`). The engine runs it on the interpreter and counts
 (:class:`nandarray.programs.run.Traffic`); what is written to the store beside the outputs is counted, too. From these
-counts alone follow the path (:func:`path_of`) and what crosses the link to the host. How a program is used is what the
-caller says, or the ready-made programs' samples; this file takes no name of a program.
+counts alone follow the path (:func:`path_of`) and the bytes that cross the link to the host. The caller, or the sample
+of a ready-made program, says how a program is used; this file takes no name of a program.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Use:
-    """How a program is used.
+    """The use of a program: the sides that its inputs come from and its outputs go to.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Flows:
 
 
 def path_of(flows: Flows) -> str:
-    """Say on which path a run was.
+    """Return the path of a run.
 
     Parameters
     ----------
@@ -95,8 +95,8 @@ def path_of(flows: Flows) -> str:
     Returns
     -------
     {"read", "write", "within", "around"}
-        Whoever gets more of what comes out takes the data. Read: the host takes, and something came from the store.
-        Write: the store takes, and something came from the host. Within: the store takes, all from itself. Around: the
+        The side that gets more of the output takes the data. Read: the host takes, and some data came from the store.
+        Write: the store takes, and some data came from the host. Within: the store takes, all from itself. Around: the
         host takes, all from itself.
     """
     if flows.to_host >= flows.to_store:
@@ -156,7 +156,7 @@ def measure(made: Program, inputs: Sequence[_Array], scalars: Mapping[str, Any],
 
 
 def _room(made: Program, port: Mapping[str, Any], inputs: Sequence[_Array]) -> int:
-    """Give the bytes that an output has at most, over all tasks."""
+    """Return the bytes that an output has at most, over all tasks."""
     bound, first = port["bound"], inputs[0].nbytes
     records = -(-first // max(made.inputs[0]["record_bytes"], 1))
     taken = sum(one.nbytes for one, of in zip(inputs, made.inputs, strict=True) if not of.get("whole"))

@@ -1,4 +1,4 @@
-"""What the dissertation says of functions that were offloaded before, and which ready-made program is which of them.
+"""The dissertation's functions that were offloaded before, and the ready-made programs for them.
 
 Zou, "High-Performance Architectures for Data Center Computational Storage" (Chicago, 2023), chapter 6: its section 6.2
 gives each function of Table 6.1 a place in Figure 6.1, by size, direction and how hard it is to vectorise. The places
@@ -17,7 +17,7 @@ __all__ = ["BECAUSE", "FUNCTIONS", "PAPER", "Place"]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a function is in Figure 6.1.
+    """The place of a function in Figure 6.1.
 
     Attributes
     ----------

@@ -89,12 +89,12 @@ class NoSampleError(InvalidError):
 
 
 def has_sample(name: str) -> bool:
-    """Say whether there are data made for a program; others get general ones, on which it may fail."""
+    """Return whether there are data made for a program; others get general ones, on which it may fail."""
     return name in _MAKERS
 
 
 def _missing(name: str) -> str | None:
-    """Say what a program takes that general data do not have; None if they do."""
+    """Return the reason why general data do not fit a program; None if they do."""
     made = programs.get(name)
     given = {"factor"} if name == "multi" else set()
     scalars = [one["name"] for one in made.metadata["scalars"] if "default" not in one and one["name"] not in given]
@@ -228,7 +228,7 @@ def _deduplicate(rng: _Rng) -> Sample:
 
 
 def _all(inputs: Mapping[str, _Array], _outputs: Mapping[str, _Array]) -> list[_Array]:
-    """What parities, digests and checksums are beside."""
+    """Return the data that parities, digests and checksums are stored beside."""
     return list(inputs.values())
 
 
@@ -242,8 +242,8 @@ def _written(*stored: str, host: str = "data", kept: Any = None) -> Use:
     return Use(frozenset(host.split()), frozenset(stored), kept)
 
 
-#: How programs are used that do not only take arrays of a store and give to the host: what the host gives, what is
-#: stored, what is stored beside. Whole inputs that are a query's (centroids, a vector, a kernel) are the host's.
+#: Uses of programs that do not only take arrays of a store and give to the host: inputs of the host, stored outputs,
+#: data stored beside. Whole inputs that belong to a query (centroids, a vector, a kernel) are the host's.
 _USES: Mapping[str, Use] = {
     "raid4_encode": _written("parity", host="d0 d1 d2 d3", kept=_all),
     "raid5_encode": _written("disk0", "disk1", "disk2", "disk3"),
@@ -263,7 +263,7 @@ _USES: Mapping[str, Use] = {
 
 
 def use_of(name: str) -> Use:
-    """Say how a ready-made program is used.
+    """Return the use of a ready-made program.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How much a program gains from vector instructions: compiled for this machine with and without them, and timed.
+"""The gain of a program from vector instructions: compiled for this machine with and without them, and timed.
 
 Clang compiles the program's source twice, as its native form and with loop and superword vectorisation off (vectors
 that are written out with it, and memory functions that go word by word). Both run on one thread, over the same data in
@@ -40,7 +40,7 @@ _REMARKS = ("-Rpass=loop-vectorize", "-Rpass-missed=loop-vectorize")
 _ROUNDS, _ROUND_S = 5, 0.02
 _Array = np.ndarray[Any, Any]
 
-# What the process's memory functions do with vectors, without.
+# The memory functions, which the process has with vectors, without.
 _MEMORY = """
 #include <stddef.h>
 typedef unsigned long word __attribute__((may_alias, aligned(1)));
@@ -83,14 +83,14 @@ class Loops:
 
 @dataclass(frozen=True)
 class Times:
-    """What one pass over the data takes on one thread of this machine, in seconds."""
+    """Seconds of one pass over the data on one thread of this machine."""
 
     vector_s: float
     scalar_s: float
 
     @property
     def gain(self) -> float:
-        """How many times faster with vector instructions."""
+        """The time without vector instructions divided by that with them."""
         return self.scalar_s / self.vector_s
 
 

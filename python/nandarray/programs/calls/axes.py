@@ -1,8 +1,8 @@
 """Folding along one axis: a box becomes a box without it.
 
-What lies behind the axis in C order is a row. If the axis is the box's first, records are rows and a state has one; the
-axis is then as long as it likes. Else records are all rows of the axis, each of which folds by itself; where these do
-not fit a task, the places before the axis are run through one by one.
+The elements behind the axis in C order are a row. If the axis is the box's first, records are rows and a state has one;
+the axis may then have any length. Else a record has all rows of the axis, and folds by itself; if it does not fit a
+task, the places before the axis are run one by one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ROW_BYTES = 8 << 20  # a state is kept by every core, and by every run of tasks
 
 
 def add(x: Any, y: Any) -> Any:
-    """Give the sum of two values."""
+    """Return the sum of two values."""
     return x + y
 
 

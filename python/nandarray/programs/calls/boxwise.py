@@ -1,8 +1,8 @@
 """A function over boxes: run block by block, each with its shape, as one run over the box's tiles.
 
-Each tile is a task, so that the function sees it whole, in C order, as an array of its dimensions. Tiles lie as the
-array's building blocks do if it is asked for, so that each is one extent of the store; at the edges of the box they are
-smaller. The engine cuts and puts together; here tiles are chosen, and what is in memory is put into their order.
+Each tile is a task, so that the function sees it whole, in C order, as an array of its dimensions. With ``block=True``
+tiles lie as the array's building blocks do, so that each is one extent of the store; at the edges of the box they are
+smaller. The engine cuts and assembles; tiles are chosen here, and arrays in memory are put into their order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nandarray.programs.program import Program, PythonProgram
 __all__ = ["map_boxes"]
 
 _TASK_BYTES = 1 << 26  # a task's window
-_DIMENSIONS = 4  # that a program is told of
+_DIMENSIONS = 4  # that the argument block has room for
 
 
 def map_boxes(
@@ -125,7 +125,7 @@ def map_boxes(
 
 
 def _records(one: Any) -> tuple[Any, str | None]:
-    """Give the box of records that a field is of, and the field; anything else as it is."""
+    """Return the box of records that a field is of, and the field; anything else as it is."""
     if not ports.is_field(one):
         return one, None
     box = one if isinstance(one, run.Box) else run.Box(one)
@@ -136,7 +136,7 @@ def _records(one: Any) -> tuple[Any, str | None]:
 
 
 def _output(program: Program, taken: np.dtype[Any], dtype: Any) -> np.dtype[Any]:
-    """Give the dtype of a program's only output, which has an element for each one of the input."""
+    """Return the dtype of a program's only output, which has an element for each one of the input."""
     if dtype is not None:
         raise InvalidError("dtype is for functions that are compiled now; a program has the dtype of its output")
     if len(program.outputs) != 1 or not abi.one_for_one(program.outputs[0]):
@@ -167,7 +167,7 @@ def _blocks(grid: Any, block: Any, box: ports.Boxed, shape: tuple[int, ...]) -> 
 
 
 def _cut(shape: tuple[int, ...], sizes: tuple[int, ...], first: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """Give the tiles of a box, the last dimension fastest."""
+    """Return the tiles of a box, the last dimension fastest."""
     axes = []
     for length, size, begin in zip(shape, sizes, first, strict=True):
         edges = [0, *range(begin, length, size), length] if length else [0]

@@ -174,7 +174,7 @@ def select(grid: Operand, columns: Sequence[Any], *, key: Any, options: _Options
 
 
 def _flat(found: Any) -> Any:
-    """Give elements without the shape that a box has of which all were kept."""
+    """Return elements as a flat array, without the box's shape."""
     return found.reshape(-1) if isinstance(found, np.ndarray) else found
 
 
@@ -220,7 +220,7 @@ def _created(grid: Operand, name: str, made: Program, key: Any) -> Any:
 
 
 def _boxes(grid: Operand, key: Any, others: Sequence[Any]) -> list[Any]:
-    """Give shape and dtype of each input."""
+    """Return shape and dtype of each input."""
     found: list[Any] = [ports.Boxed(run.Box(grid, key))]
     for one in others:
         found.append(ports.Boxed(one) if ports.is_stored(one) else np.asarray(one))
@@ -248,7 +248,7 @@ def _kinds(scalars: _Options) -> dict[str, np.dtype[Any]]:
 
 
 def _settings(options: _Options) -> dict[str, Any]:
-    """Take what compiling a function is told."""
+    """Return the options for compiling a function."""
     return {name: options[name] for name in COMPILED if options.get(name) is not None}
 
 

@@ -4,12 +4,12 @@ One file an entry: a line of JSON (checksum of the rest, the files that the comp
 written to a file of its own name and renamed, so writers never meet; one whose checksum is wrong, or whose files
 changed, counts as absent and is written anew. Objects that programs are linked with are kept beside them, each with
 its checksum behind it, where linkers do not look. The folder is ``$NANDARRAY_CACHE``, or ``nandarray`` in the user's
-cache folder (``$XDG_CACHE_HOME``, ``~/.cache``). What was used longest ago goes when there are too many. Where nothing
-can be written, nothing is kept, and programs are compiled every time; objects are then there as long as the process.
+cache folder (``$XDG_CACHE_HOME``, ``~/.cache``). The least recently used entries go when there are too many. If the
+folder cannot be written, programs are compiled every time, and objects last as long as the process.
 
-What is kept is executed, so the checksum in an entry is no reason to believe it: whoever can write the entry can write
-the checksum. A folder that another user owns or can write to, or that lies in one, is not used but for a folder of this
-process alone, with a warning; nor is a file of another user, or one that others can write to.
+Kept programs are executed, and the checksum in an entry does not protect it: a user who can write the entry can write
+the checksum. A folder that another user owns or can write to, or that lies in one, is replaced by a folder of this
+process alone, with a warning; a file of another user, or one that others can write to, is not read.
 
 This module knows bytes and keys, not compilers.
 """
@@ -35,12 +35,12 @@ __all__ = ["Cache", "digest", "folder", "installed", "keep", "kept", "make_folde
 _ENTRIES_MAX = 2000
 _SUFFIX = ".program"
 _NEW = ".new-"
-#: Seconds after which a file that is being written is nobody's any more.
+#: Seconds after which an unfinished file is stale.
 _STALE = 3600.0
 
 
 def folder() -> Path:
-    """Give the folder where compiled programs are kept; it need not exist, and nobody else can write to it."""
+    """Return the folder of compiled programs; it need not exist, and no other user can write to it."""
     wanted = _wanted()
     why = _open_to_others(wanted)
     if why is None:
@@ -63,7 +63,7 @@ def _wanted() -> Path:
 
 
 def _open_to_others(wanted: Path) -> str | None:
-    """Say why another user could change what a folder holds; None if none could."""
+    """Return why another user could change a folder's contents; None if no one could."""
     own = os.path.abspath(wanted)
     for top in dict.fromkeys((own, os.path.realpath(own))):
         place = Path(top)
@@ -75,7 +75,7 @@ def _open_to_others(wanted: Path) -> str | None:
                 continue  # it is not there, or nothing can be read from it
             if facts.st_uid != os.geteuid() and (facts.st_uid != 0 or path in ours):
                 return f"{path} belongs to user {facts.st_uid}"
-            # In a folder with the sticky bit, as /tmp, nobody can rename or remove what is another's.
+            # In a folder with the sticky bit, as /tmp, a user cannot rename or remove another's files.
             sticky = facts.st_mode & stat.S_ISVTX and path not in ours
             if stat.S_ISDIR(facts.st_mode) and not sticky and _writable_by_others(facts):
                 return f"other users can write to {path} (mode {stat.S_IMODE(facts.st_mode):o})"
@@ -90,7 +90,7 @@ def _writable_by_others(facts: os.stat_result) -> bool:
 
 @cache
 def _group_of_one(gid: int) -> bool:
-    """Say whether a group is its user's own, as many systems make one for each user."""
+    """Return whether a group is its user's own, as many systems make one for each user."""
     import grp
     import pwd
 
@@ -103,7 +103,7 @@ def _group_of_one(gid: int) -> bool:
 
 
 def _read_own(path: Path) -> bytes:
-    """Read a file that is this user's, and that nobody else can write to.
+    """Read a file that this user owns and no other user can write to.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def make_folder(path: Path) -> None:
 
 
 def digest(parts: Iterable[object]) -> str:
-    """Give the SHA-256 of some values, each set off from the next.
+    """Return the SHA-256 of some values, each set off from the next.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def digest(parts: Iterable[object]) -> str:
 
 
 def installed(package: str) -> str:
-    """Say which version of a package is installed, without importing it.
+    """Return the installed version of a package, without importing it.
 
     Parameters
     ----------
@@ -304,7 +304,7 @@ def keep(path: Path, data: bytes) -> Path:
 
 
 def kept(path: Path) -> Path | None:
-    """Say where an object is kept, if it is and is whole.
+    """Return the path of a kept object, if it is whole.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""What a Python function is, as a digest: its code, and all it refers to, as far as compiling it looks.
+"""A Python function as a digest: its code, and all that compiling it reads.
 
 Two functions with one fingerprint compile to the same program. Numba takes globals and closures as constants, so their
-values belong to it. What cannot be told apart by value (an open file, an object of some class) has no fingerprint, and
-a function that uses it is compiled every time. Needs no compiler.
+values belong to it. An object that cannot be compared by value (an open file, an instance of some class) has no
+fingerprint, and a function that uses it is compiled every time. Needs no compiler.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _NoValueError(Exception):
 
 
 def fingerprint(*values: Any) -> str | None:
-    """Give the digest of functions and other values.
+    """Return the digest of functions and other values.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class _Walk:
 
 
 def names_of(code: types.CodeType) -> set[str]:
-    """Give the names that a function, and those inside it, look up: globals, attributes, modules."""
+    """Return the names that a function, and those inside it, look up: globals, attributes, modules."""
     found = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):

@@ -97,7 +97,7 @@ def build(form: Form) -> tuple[bytes, dict[str, Any]]:
 
 def _ahead(form: Form, target: zig.Target) -> None:
     """Compile what the function will be linked with while Numba is imported and types it."""
-    # Whatever goes wrong goes wrong again where it is needed.
+    # An error here is raised again by the build that needs the result.
     with contextlib.suppress(CompileError, ImportError, OSError):
         zig.runtime(target)
         names = set[str]()
@@ -107,9 +107,9 @@ def _ahead(form: Form, target: zig.Target) -> None:
 
 
 def typed(form: Form) -> tuple[str | None, Callable[[], str]]:
-    """Give a program's key, if it has one, and how to make LLVM's intermediate representation of it.
+    """Return a program's key, if it has one, and how to make LLVM's intermediate representation of it.
 
-    Typing takes most of the time of compiling; the last text is kept for whoever asks again.
+    Typing takes most of the time of compiling; the last result is kept for the next call.
     """
     key = _key(form)
 
@@ -209,7 +209,7 @@ def _outputs(form: Form) -> list[tuple[str, np.dtype[Any]]]:
 
 
 def _decided(form: Form, dtype: np.dtype[Any] | None, found: Any) -> np.dtype[Any]:
-    """Choose the dtype of an output: what was asked for, or what the function returns."""
+    """Choose the dtype of an output: the requested one, or the function's."""
     if dtype is not None:
         return dtype
     if isinstance(found, list) and found and all(isinstance(one, np.dtype) for one in found):
@@ -315,7 +315,7 @@ def _explained(form: Form, error: Exception) -> CompileError:
 
 
 def _unlinked(error: CompileError) -> str:
-    """Say what it means that a function of Python's or Numba's own is not there."""
+    """Explain why a function of Python's or Numba's own is missing."""
     names = set(re.findall(r"undefined (?:\w+ )?symbol: (\S+)", error.output))
     python = sorted(name for name in names if name.startswith(("Py", "_Py", "numba_gil", "numba_unpickle")))
     if python:

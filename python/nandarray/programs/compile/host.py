@@ -23,7 +23,7 @@ from nandarray.programs.compile.cache import digest
 
 __all__ = ["Host", "link", "retarget", "target"]
 
-#: What a library may take from the process that opens it.
+#: Functions that a library may take from the process that opens it.
 _PROCESS = {"memcpy", "memmove", "memset", "memcmp", "strlen", "_setjmp", "longjmp", "__tls_get_addr"}
 _LAYOUTS = {
     "x86_64": "e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128",
@@ -50,24 +50,24 @@ class Host(zig.Target):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """How Clang is told of it."""
+        """Clang's options for this processor."""
         mine = "-mcpu=native" if self.isa == "aarch64" else "-march=native"
         return ("-target", self.triple, mine, "-fPIC", "-ftls-model=local-dynamic", "-DND_NATIVE=1")
 
     @property
     def machine(self) -> str:
-        """What musl calls it."""
+        """The processor's name in musl."""
         return self.isa
 
     @property
     def general(self) -> tuple[str, ...]:
-        """What Zig is told of it beside the processor."""
+        """Zig's options beside the processor's name."""
         return ("-fPIC",)
 
 
 @cache
 def target() -> Host | None:
-    """Give this machine as a target; None where libraries cannot be made for it."""
+    """Return this machine as a target; None where libraries cannot be made for it."""
     machine = platform.machine().lower()
     machine = _NAMES.get(machine, machine)
     if sys.platform != "linux" or machine not in _LAYOUTS or sys.maxsize < 2**32:

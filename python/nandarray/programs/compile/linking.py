@@ -52,8 +52,8 @@ def link(objects: Sequence[Path], output: Path, target: zig.Target) -> None:
 def _of_program(called: str, said: str, link_again: Callable[[list[str]], tuple[int, str]]) -> str:
     """Reduce what the linker said to what the program itself calls.
 
-    A function that the support libraries have, but that calls what nothing defines (``malloc`` calls ``mmap``), is told
-    instead of what it calls. To find it the program is linked once for each name, all others being defined.
+    A function of the support libraries may call one that is defined nowhere (``malloc`` calls ``mmap``); the error then
+    names the former. To find it, the program is linked once for each name with all others defined.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """The loops around a user's functions: text of Python that is compiled with them.
 
-For each style of :class:`~nandarray.programs.forms.Form` but those over blocks and streams, what an entry point does.
-The functions are called by their names with an underscore in front; names that end with one are the loop's own. What
-arguments a loop gets is said in :func:`nandarray.programs.compile.functions`.
+Each style of :class:`~nandarray.programs.forms.Form` but those over blocks and streams has the loops of its entry
+points here. A loop calls the functions by their names with an underscore in front; names that end with one are the
+loop's own. :mod:`nandarray.programs.compile.functions` chooses a loop's arguments.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["calling", "ending", "folded", "folding", "loop", "options"]
 
 
 def options(form: Form) -> dict[str, Any]:
-    """Give what Numba takes of a form's options: indices are checked unless the form says otherwise."""
+    """Return Numba's options for a form: indices are checked unless the form says otherwise."""
     given = {"boundscheck": True, **form.options}
     return {key: given[key] for key in OPTIONS if given.get(key)}
 
@@ -42,19 +42,7 @@ def loop(form: Form) -> Any:
     at_i = {name: f"{name}[i_]" for name in ins} | {name: name for name, _ in form.scalars}
     taken = ", ".join(ins)
     if form.style == "reduce":
-        if "block" in form.functions:
-            given = ", ".join(parameters(form.functions["block"])[1:])
-            return _written(form, "loop_", f"def loop_(state, {taken}{numbers}):\n    _block(state, {given})")
-        given = ", ".join(at_i[name] for name in parameters(form.functions["step"])[1:])
-        return _written(
-            form,
-            "loop_",
-            f"""
-            def loop_(state, {taken}{numbers}):
-                for i_ in range(len({ins[0]})):
-                    _step(state, {given})
-            """,
-        )
+        return _reducing(form, taken, numbers, at_i)
     if form.style in ("columns", "slab"):
         return _rows(form)
     if form.style == "boxes":
@@ -105,6 +93,23 @@ def loop(form: Form) -> Any:
                     out_[n_] = {ins[0]}[i_]
                     n_ += 1
             return n_
+        """,
+    )
+
+
+def _reducing(form: Form, taken: str, numbers: str, at_i: dict[str, str]) -> Any:
+    """Step a class of functions over a block, or give it the whole block."""
+    if "block" in form.functions:
+        given = ", ".join(parameters(form.functions["block"])[1:])
+        return _written(form, "loop_", f"def loop_(state, {taken}{numbers}):\n    _block(state, {given})")
+    given = ", ".join(at_i[name] for name in parameters(form.functions["step"])[1:])
+    return _written(
+        form,
+        "loop_",
+        f"""
+        def loop_(state, {taken}{numbers}):
+            for i_ in range(len({form.inputs[0][0]})):
+                _step(state, {given})
         """,
     )
 
@@ -184,7 +189,7 @@ def folding(form: Form) -> Any:
 
 
 def folded(form: Form) -> Any:
-    """Give the value, if there was an element."""
+    """Return the value, if there was an element."""
     if form.style == "columns":
         inner = form.inputs[0][1].shape[0]
         text = f"""

@@ -1,9 +1,10 @@
 """Functions of ``<math.h>`` for programs, one by one: only what a program calls is compiled, at first use, and kept.
 
 The sources are those in the ``ziglang`` wheel: musl's in C, and what Zig has of a C library and of the compiler's own
-arithmetic. All of them together take seconds to build (:func:`.zig.support`), a file of musl's some
-hundredths, a part of Zig's some tenths: Zig would parse all of its standard library at its start, and is shown what
-mathematics uses. What is found here is what those libraries have, in their order; what is not found is left to them.
+arithmetic. All of them together take seconds to build (:func:`.zig.support`), a file of musl some hundredths, a part of
+Zig's library some tenths: Zig would parse all of its standard library at its start, and sees only the parts that
+mathematics uses. Definitions are found in the order in which those libraries are linked; functions that are not found
+here are left to the libraries.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _TARGET = 'struct { pub const target = @import("zig/target.zig"); }'
 
 
 def needed(names: Iterable[str], target: Target, known: Sequence[Path] = ()) -> list[Path]:
-    """Give objects that define some of these names, compiled now or before.
+    """Return objects that define some of these names, compiled now or before.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ def needed(names: Iterable[str], target: Target, known: Sequence[Path] = ()) -> 
 
 @cache
 def _musl(target: Target) -> dict[str, Path]:
-    """Which file defines what."""
+    """Return the files of musl by the functions that they define."""
     found: dict[str, Path] = {}
     for path in zig.musl_sources(target):
         text = path.read_text()

@@ -23,7 +23,6 @@ from nandarray.errors import CompileError, InvalidError
 from nandarray.programs import abi
 from nandarray.programs.compile import host, scratch, zig
 from nandarray.programs.compile.cache import Cache, digest
-from nandarray.programs.compile.functions import typed
 
 if TYPE_CHECKING:
     from nandarray.programs.forms import Form
@@ -31,18 +30,18 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMS", "Recipe", "choose"]
 
-#: How a program can be executed.
+#: Ways to execute a program.
 FORMS = ("interpreted", "translated", "native")
 
 _OPENED: dict[tuple[bytes, Recipe | None], Entries] = {}
 _LOCK = threading.Lock()
-# What the C library keeps for itself, of which no program sees anything.
+# Variables of the C library that no program uses.
 _KNOWN_VARIABLES = {"signgam", "__signgam"}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a program in C was compiled from.
+    """The source and the options that a program in C was compiled from.
 
     Attributes
     ----------
@@ -78,7 +77,7 @@ def choose(program: Program, form: str | None, *, counted: bool = False) -> tupl
     program : Program
         The program.
     form : str or None
-        What was asked for; None is the fastest form that the program may be executed in here.
+        The requested form; None is the fastest in which the program may be executed here.
     counted : bool
         Whether its instructions are limited, which those of a library cannot be.
 
@@ -139,7 +138,7 @@ def entries(program: Program) -> Entries:
 
 
 def _from_c(recipe: Recipe, machine: host.Host) -> tuple[bytes, list[str]]:
-    """Give a library, and the names of variables that its cores would share."""
+    """Return a library, and the names of variables that its cores would share."""
     where = "" if recipe.inline else recipe.path.resolve().parent
     ours = [file.read_bytes() for file in sorted(zig.INCLUDE.iterdir())]
     said = [zig.version(), abi.ABI, machine, *ours, zig.OPTIONS, recipe.text, recipe.path.name, where, *recipe.flags]
@@ -166,6 +165,8 @@ def _from_c(recipe: Recipe, machine: host.Host) -> tuple[bytes, list[str]]:
 
 
 def _from_python(form: Form, machine: host.Host) -> tuple[bytes, list[str]]:
+    from nandarray.programs.compile.functions import typed
+
     key, text = typed(form)
     key, cache = key and digest(["native python 2", machine, key]), Cache()
     found = cache.get(key) if key else None
@@ -223,7 +224,7 @@ def _dlopen(name: str, raw: bytes) -> ctypes.CDLL:
 
 
 def _variables(raw: bytes) -> list[str]:
-    """Give the names of variables that all threads would share."""
+    """Return the names of variables that all threads would share."""
     from io import BytesIO
 
     from elftools.elf.elffile import ELFFile

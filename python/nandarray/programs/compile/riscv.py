@@ -44,7 +44,7 @@ _STATE, _OTHER_STATE, _INPUTS, _BUFFER_WORDS, _SCALARS = 6, 8, 11, 8, 11 + 16 * 
 _OUTPUTS = _INPUTS + 8 * _BUFFER_WORDS
 _SHAPE = 4  # in an input
 
-#: What is said of code that would allocate.
+#: The error for code that would allocate.
 NO_HEAP = "it makes an array or another object that needs memory while it runs; write into an argument instead"
 #: Status of a function that says it wrote more records than there is room for.
 TOO_MANY = -2
@@ -150,7 +150,7 @@ class _Context(cpu.CPUContext):
         return _CallConv(self)
 
     def load_additional_registries(self) -> None:
-        # What these import registers itself; strings, lists, sets, dictionaries, random numbers are left out.
+        # These modules register themselves; strings, lists, sets, dictionaries and random numbers are left out.
         from numba.core import inline_closurecall, optional  # noqa: F401
         from numba.cpython import (  # noqa: F401  # noqa: F401
             builtins,
@@ -183,7 +183,7 @@ class _Context(cpu.CPUContext):
 
     def get_executable(self, library: Any, _fndesc: Any, _env: Any) -> Any:
         library._ensure_finalized()
-        return object().__reduce__  # a callable that is not another's: overloads are told apart by it
+        return object().__reduce__  # a callable of its own: it identifies the overload
 
 
 _FLAT = (
@@ -268,7 +268,7 @@ _CHECKS = [False]
 
 
 def _taken_over(host: Any) -> Any:
-    """Give our own dispatcher of a function under ``@numba.njit``; it checks indices as the program does."""
+    """Return our own dispatcher of a function under ``@numba.njit``, which checks indices as the program does."""
     key = id(host), _CHECKS[0]
     if key not in _TAKEN_OVER:
         options = _plain(host.targetoptions)
@@ -297,7 +297,7 @@ targets.jit_registry[_Riscv] = _jit
 
 @dataclass(frozen=True)
 class Parameter:
-    """What an argument of a compiled function is, and where in the argument block it comes from."""
+    """An argument of a compiled function: its role, and its place in the argument block."""
 
     role: str  # "block", "out", "scalar", "stream", "out-stream", "state", "other", "extent" (of the first input)
     index: int
@@ -334,14 +334,14 @@ class Entry:
 
 
 def element_type(dtype: np.dtype[Any]) -> Any:
-    """Give Numba's type of one record, as indexing a block gives it."""
+    """Return Numba's type of one record, as indexing a block returns it."""
     base, shape = dtype.subdtype or (dtype, ())
     element = numpy_support.from_dtype(base)
     return types.Array(element, len(shape), "C", readonly=True) if shape else element
 
 
 def result_type(function: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """Give the type that a function returns for some types of arguments: None, a dtype, or a list of these.
+    """Return the type that a function returns for some types of arguments: None, a dtype, or a list of these.
 
     Raises
     ------
@@ -474,7 +474,7 @@ class _Block:
         return self.builder.load(self._at(index))
 
     def value(self, one: Parameter) -> Any:
-        """Give the LLVM value of an argument."""
+        """Return the LLVM value of an argument."""
         if one.role in {"stream", "out-stream"}:
             return self.context.get_dummy_value()
         if one.role == "scalar":

@@ -1,4 +1,4 @@
-"""Folders for what a compiler writes and nobody keeps: in memory where the machine has such a place.
+"""Temporary folders for compilers: in memory where the machine has such a place.
 
 Zig writes a hundred small files to parse its library, which many file systems take longer to make and to remove than
 Zig takes to compile. So a folder is made in ``/dev/shm`` where that has room, unless ``$TMPDIR`` names a place; what a
@@ -18,11 +18,11 @@ from pathlib import Path
 
 __all__ = ["folder"]
 
-_MEMORY = "/dev/shm"  # noqa: S108 (mkdtemp makes the folder, of a name nobody knows)
+_MEMORY = "/dev/shm"  # noqa: S108 (mkdtemp makes the folder, with a name that cannot be guessed)
 _PREFIX = "nandarray-"
 #: Bytes that must be free there; a compilation writes 10 MB, and 40 MB if all of Zig's library is parsed.
 _ROOM = 256 << 20
-#: Seconds after which a folder there belongs to nobody: no compilation takes as long.
+#: Seconds after which a folder there is stale: no compilation takes as long.
 _STALE = 3600.0
 
 

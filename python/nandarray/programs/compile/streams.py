@@ -1,9 +1,8 @@
 """Streams as Numba sees them: a type, and what loads, stores and tests become.
 
 The instructions have the stream's number in them, so the number is part of the type and a stream is no value at all.
-What is lowered to are calls of functions whose names say what they do; :func:`definitions` has them in assembly. A
-native form has them in C instead (``runtime.c``). Registered in registries of their own, which only the target of
-:mod:`nandarray.programs.compile.riscv` reads.
+Operations are lowered to calls of functions; :func:`definitions` defines them in assembly, ``runtime.c`` for the native
+form. They are registered apart from Numba's own, and only the target of :mod:`.riscv` reads them.
 """
 
 from __future__ import annotations

@@ -58,22 +58,22 @@ class Target:
 
     @property
     def triple(self) -> str:
-        """What LLVM calls it."""
+        """LLVM's name of the target."""
         return f"riscv{self.bits}-unknown-elf"
 
     @property
     def words(self) -> tuple[str, ...]:
-        """How Clang is told of it."""
+        """Clang's options for this processor."""
         return ("-target", self.triple, f"-march={self.isa}", f"-mabi={self.abi}", "-mcmodel=medany", "-fno-pic")
 
     @property
     def machine(self) -> str:
-        """What musl calls it."""
+        """The processor's name in musl."""
         return f"riscv{self.bits}"
 
     @property
     def general(self) -> tuple[str, ...]:
-        """What Zig is told of it beside the processor."""
+        """Zig's options beside the processor's name."""
         return ()
 
 
@@ -87,13 +87,13 @@ _CODE = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-ffunction-sections", "
 _PLAIN = ("-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-fno-ident")
 
 _NOTES = ("-std=gnu11", "-gline-tables-only", "-fdebug-compilation-dir=.", "-Wall", "-fno-color-diagnostics")
-#: What every program is compiled with; part of what it follows from.
+#: Options of all compilations; part of a program's key in the cache.
 OPTIONS = (*_CODE, *_PLAIN, *_NOTES)
 
 
 @cache
 def home() -> Path:
-    """Give the folder of the package ``ziglang``."""
+    """Return the folder of the package ``ziglang``."""
     found = importlib.util.find_spec("ziglang")
     if found is None or not found.submodule_search_locations:
         raise ImportError("this needs ziglang, which is not installed: pip install 'nandarray[programs]'")
@@ -102,7 +102,7 @@ def home() -> Path:
 
 @cache
 def version() -> str:
-    """Give the compiler's version; part of what a compiled program follows from.
+    """Return the compiler's version; part of what a compiled program follows from.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def compile_ir(source: Path, output: Path, target: Target, *, flags: Sequence[st
 
 
 def runtime(target: Target) -> Path:
-    """Give the object that programs from Python are linked with: memory functions, Numba's helpers.
+    """Return the object that programs from Python are linked with: memory functions, Numba's helpers.
 
     Raises
     ------
@@ -226,7 +226,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def support(target: Target) -> list[Path]:
-    """Give the libraries for what programs call and do not define: ``<math.h>``, and the compiler's own arithmetic.
+    """Return the support libraries: ``<math.h>``, and the compiler's own arithmetic.
 
     They are built whole from the sources in the wheel (musl's, Zig's), in some seconds, and kept beside the compiled
     programs; only if :mod:`nandarray.programs.compile.mathematics` did not know what was missing.
@@ -281,12 +281,12 @@ def _build_support(target: Target, scratch: Path) -> None:
 
 
 def support_key(target: Target) -> str:
-    """Say in a few digits what the support libraries follow from."""
+    """Return a short digest of the inputs of the support libraries."""
     return digest([version(), target, _CODE])[:16]
 
 
 def musl_sources(target: Target) -> list[Path]:
-    """Give the files of musl's mathematics for a processor."""
+    """Return the files of musl's mathematics for a processor."""
     own = home() / "lib" / "libc" / "musl" / "src" / "math"
     sources = {path.stem: path for path in sorted(own.glob("*.c"))}
     if target.machine.startswith("riscv"):  # single instructions; elsewhere they may differ in zeros and NaNs
@@ -296,7 +296,7 @@ def musl_sources(target: Target) -> list[Path]:
 
 
 def musl_words(target: Target) -> list[str | Path]:
-    """Give the words of a command that compiles files of musl's to objects."""
+    """Return the words of a command that compiles files of musl's to objects."""
     musl = home() / "lib" / "libc" / "musl"
     words: list[str | Path] = ["clang", *target.words, "-target", f"{target.machine}-unknown-linux-musl"]
     words += ["-std=c99", "-w", "-D_XOPEN_SOURCE=700", *_CODE, *_PLAIN, "-nostdinc"]
@@ -305,7 +305,7 @@ def musl_words(target: Target) -> list[str | Path]:
 
 
 def zig_words(root: str, target: Target) -> list[str | Path]:
-    """Give the words behind those that name a library in Zig."""
+    """Return the words behind those that name a library in Zig."""
     words: list[str | Path] = [f"-mcpu={target.zig_cpu}", "-OReleaseFast", "-fstrip"]
     words += ["-ffunction-sections", "-fdata-sections", *target.general]
     if root == "c.zig":
@@ -331,7 +331,7 @@ def _diagnostics(said: str) -> list[dict[str, object]]:
 
 
 def undefined(said: str) -> set[str]:
-    """Give the names that the linker said nothing defines."""
+    """Return the names that the linker said nothing defines."""
     return set(UNDEFINED.findall(said))
 
 

@@ -29,7 +29,7 @@ _SOURCES = Path(__file__).parent / "c"
 
 
 def names() -> list[str]:
-    """Give the names of all ready-made programs.
+    """Return the names of all ready-made programs.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def names() -> list[str]:
 
 
 def describe(name: str) -> ReadyMade:
-    """Say what there is of a program: dtypes, kinds, parameters with their ranges.
+    """Describe a program: dtypes, kinds, parameters with their ranges.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def get(name: str, *, dtype: Any = None, kind: str = "block", target: str = "rv6
 
 
 def twin(name: str, *, dtype: Any = None, **parameters: Any) -> Callable[..., tuple[np.ndarray[Any, Any], ...]]:
-    """Give the function that does in NumPy what a program does.
+    """Return the function that does in NumPy what a program does.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def twin(name: str, *, dtype: Any = None, **parameters: Any) -> Callable[..., tu
 
 
 def key_scalars(raw: bytes) -> tuple[int, int]:
-    """Give the scalars for a key, or a counter's start value, of 16 bytes.
+    """Return the scalars for a key, or a counter's start value, of 16 bytes.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The table of ready-made programs: for each its C file, and what it can be made for.
 
 A program is made for a dtype, a kind, and *parameters*: sizes that shape its records, so that they are constants to the
-compiler. What changes from run to run are scalars instead, and no business of this table. Nothing is compiled here.
+compiler. Values that change from run to run are scalars instead, and not in this table. Nothing is compiled here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Parameter:
     what: str = ""
 
     def check(self, program: str, name: str, value: Any) -> Any:
-        """Give the value back, as an int; lists and text are checked where they are used."""
+        """Return the value as an int; lists and text are checked where they are used."""
         if not isinstance(self.default, int):
             return value
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -116,9 +116,11 @@ def _op(name: str, summary: str, *, inputs: int = 1) -> ReadyMade:
 
 PROGRAMS: dict[str, ReadyMade] = {
     "sum": _statistic("sum.c", "the sum of all elements", twin="sum_", by_task=True),
-    "mean": _statistic("sum.c", "their mean", defines=lambda _d, _v: {"MEAN": 1}, twin="mean", by_task=True),
+    "mean": _statistic(
+        "sum.c", "the mean of all elements", defines=lambda _d, _v: {"MEAN": 1}, twin="mean", by_task=True
+    ),
     "minmax": _statistic("minmax.c", "the least and the greatest element", twin="minmax"),
-    "variance": _statistic("variance.c", "their variance", twin="variance", by_task=True),
+    "variance": _statistic("variance.c", "the variance of all elements", twin="variance", by_task=True),
     "histogram": _statistic(
         "histogram.c",
         "how many elements are in each of equal bins",

@@ -1,4 +1,4 @@
-"""How the parameters of ready-made programs become definitions for the C preprocessor: record sizes, lists, port names.
+"""Definitions for the C preprocessor from the parameters of ready-made programs: record sizes, lists, port names.
 
 Each function takes the dtype and checked parameters; what does not fit together is an
 :class:`~nandarray.InvalidError`. It knows names of macros, not where files are.
@@ -75,7 +75,7 @@ def _field(text: str) -> tuple[str, int]:
 
 
 def row_dtype(fields: Sequence[str]) -> np.dtype[Any]:
-    """Give the dtype of the rows that ``parse`` makes.
+    """Return the dtype of the rows that ``parse`` makes.
 
     Parameters
     ----------

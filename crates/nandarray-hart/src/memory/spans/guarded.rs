@@ -4,15 +4,17 @@
 //! regions are where nothing guards them, if all of it is allowed and in one region. An access that crosses a page is
 //! made when both parts may be.
 
-use super::{Fast, Spans, part};
-use crate::protect::{Access, Failure, Fault, Guard, Tables};
+use super::{FastRange, RegionTable, part};
+use crate::access::{AccessKind, Fault};
+pub(crate) use crate::protect::Guard;
+use crate::protect::{PageTables, WalkFailure};
 
 const PAGE: u64 = 1 << 12;
 
-/// Where the bytes of an access are: those of its first page, and those of the next.
-type Parts = [(u64, usize); 2];
+/// Physical address and length of an access's bytes in its first page, and in the next.
+type AccessParts = [(u64, usize); 2];
 
-impl Spans {
+impl RegionTable {
     /// From now on reach memory as `guard` says.
     pub(crate) fn set_guard(&mut self, guard: Option<Guard>) {
         self.guard = guard.map(Box::new);
@@ -25,23 +27,23 @@ impl Spans {
             let allows = |access| {
                 guard.pmp.allows(s.range.start, s.range.end - s.range.start, access, guard.who(access).machine)
             };
-            s.range.is_empty() || [Access::Load, Access::Store, Access::Fetch].into_iter().all(allows)
+            s.range.is_empty() || [AccessKind::Load, AccessKind::Store, AccessKind::Fetch].into_iter().all(allows)
         })
     }
 
-    /// Forget what is kept of page tables.
+    /// Forgets pages that were translated.
     pub(crate) fn forget_pages(&mut self) {
         self.choose();
     }
 
     /// Where the physical `address` lies, if one region has `bytes` bytes there for such an access.
-    fn place(&self, address: u64, bytes: u64, access: Access) -> Option<*mut u8> {
+    fn place(&self, address: u64, bytes: u64, access: AccessKind) -> Option<*mut u8> {
         let end = address.checked_add(bytes)?;
         let span = self.all.iter().find(|s| {
             let range = match access {
-                Access::Load => &s.range,
-                Access::Store => &s.writable,
-                Access::Fetch => &s.executable,
+                AccessKind::Load => &s.range,
+                AccessKind::Store => &s.writable,
+                AccessKind::Fetch => &s.executable,
             };
             range.start <= address && end <= range.end
         })?;
@@ -50,13 +52,13 @@ impl Spans {
     }
 
     /// The physical address of what `bytes` bytes at `address`, all in one page, are for such an access.
-    fn physical(&mut self, address: u64, bytes: u64, access: Access) -> Result<u64, Fault> {
+    fn physical(&mut self, address: u64, bytes: u64, access: AccessKind) -> Result<u64, Fault> {
         let Some(guard) = self.guard.take() else { return Ok(address) };
         let who = guard.who(access);
         let physical = match who.pages {
             Some(pages) => {
                 let translated = pages.translate(address, access, &mut InMemory { spans: self, guard: &guard });
-                translated.map_err(|failure| Fault { page: failure == Failure::Page, address })
+                translated.map_err(|failure| Fault { page: failure == WalkFailure::Page, address })
             }
             None => Ok(address),
         };
@@ -67,7 +69,7 @@ impl Spans {
     }
 
     /// The parts of an access.
-    fn parts(&mut self, address: u64, bytes: usize, access: Access) -> Result<Parts, Fault> {
+    fn parts(&mut self, address: u64, bytes: usize, access: AccessKind) -> Result<AccessParts, Fault> {
         let left = (PAGE - address % PAGE).min(bytes as u64);
         let first = self.physical(address, left, access)?;
         self.place(first, left, access).ok_or(Fault::at(address))?;
@@ -81,28 +83,28 @@ impl Spans {
     }
 
     /// The page around `address` as a fast range, if all of it may be reached so.
-    fn page(&mut self, address: u64, physical: u64, access: Access) -> Fast {
-        let Some(guard) = &self.guard else { return Fast::NONE };
+    fn page(&mut self, address: u64, physical: u64, access: AccessKind) -> FastRange {
+        let Some(guard) = &self.guard else { return FastRange::NONE };
         let (base, at) = (address & !(PAGE - 1), physical & !(PAGE - 1));
         let meets = |from: u64, to: u64| from < at + PAGE && at < to;
-        let special = access == Access::Store
+        let special = access == AccessKind::Store
             && (meets(self.code.start, self.code.end) || self.watched.is_some_and(|w| meets(w, w.saturating_add(8))));
         let allowed = guard.pmp.allows(at, PAGE, access, guard.who(access).machine);
         match self.place(at, PAGE, access) {
-            Some(pointer) if allowed && !special => Fast { base, reach: PAGE - 7, pointer },
-            _ => Fast::NONE,
+            Some(pointer) if allowed && !special => FastRange { base, reach: PAGE - 7, pointer },
+            _ => FastRange::NONE,
         }
     }
 
     #[cold]
     pub(super) fn load_guarded<const N: usize>(&mut self, address: u64) -> Result<[u8; N], Fault> {
-        let parts = self.parts(address, N, Access::Load)?;
-        self.load_near[part(address)] = self.page(address, parts[0].0, Access::Load);
+        let parts = self.parts(address, N, AccessKind::Load)?;
+        self.load_near[part(address)] = self.page(address, parts[0].0, AccessKind::Load);
         let mut bytes = [0; N];
         let mut from = 0;
         for (at, length) in parts {
-            // What `parts` gives is there; a part without bytes is nowhere.
-            if let Some(pointer) = self.place(at, length as u64, Access::Load).filter(|_| length > 0) {
+            // `parts` checked that both are there; a part without bytes has no address.
+            if let Some(pointer) = self.place(at, length as u64, AccessKind::Load).filter(|_| length > 0) {
                 // SAFETY: `place` found `length` bytes, and the parts have `N` together.
                 unsafe { std::ptr::copy_nonoverlapping(pointer, bytes[from..].as_mut_ptr(), length) };
             }
@@ -113,24 +115,24 @@ impl Spans {
 
     #[cold]
     pub(super) fn store_guarded<const N: usize>(&mut self, address: u64, bytes: [u8; N]) -> Result<(), Fault> {
-        let parts = self.parts(address, N, Access::Store)?;
+        let parts = self.parts(address, N, AccessKind::Store)?;
         let mut from = 0;
         for (at, length) in parts {
-            if let Some(pointer) = self.place(at, length as u64, Access::Store).filter(|_| length > 0) {
+            if let Some(pointer) = self.place(at, length as u64, AccessKind::Store).filter(|_| length > 0) {
                 // SAFETY: as above.
                 unsafe { std::ptr::copy_nonoverlapping(bytes[from..].as_ptr(), pointer, length) };
                 self.stored(at, at + length as u64);
             }
             from += length;
         }
-        self.store_near[part(address)] = self.page(address, parts[0].0, Access::Store);
+        self.store_near[part(address)] = self.page(address, parts[0].0, AccessKind::Store);
         Ok(())
     }
 
     /// Whether `bytes` bytes at `address` may be read and written; where nothing guards memory, the access itself
     /// tells.
     pub(crate) fn may_store(&mut self, address: u64, bytes: usize) -> Result<(), Fault> {
-        if self.guard.is_none() { Ok(()) } else { self.parts(address, bytes, Access::Store).map(|_| ()) }
+        if self.guard.is_none() { Ok(()) } else { self.parts(address, bytes, AccessKind::Store).map(|_| ()) }
     }
 
     /// Two or four bytes of code at `address`.
@@ -147,8 +149,8 @@ impl Spans {
     }
 
     fn fetch_half(&mut self, address: u64) -> Result<u16, Fault> {
-        let physical = self.physical(address, 2, Access::Fetch)?;
-        let pointer = self.place(physical, 2, Access::Fetch).ok_or(Fault::at(address))?;
+        let physical = self.physical(address, 2, AccessKind::Fetch)?;
+        let pointer = self.place(physical, 2, AccessKind::Fetch).ok_or(Fault::at(address))?;
         // SAFETY: `place` found two bytes; an array of bytes has no alignment.
         Ok(u16::from_le_bytes(unsafe { pointer.cast::<[u8; 2]>().read() }))
     }
@@ -165,7 +167,7 @@ impl Spans {
         }
         let left = (PAGE - pc % PAGE).min(bytes);
         for (from, length) in [(pc, left), (pc.wrapping_add(left), bytes - left)] {
-            if let (Ok(at), true) = (self.physical(from, 2.min(length), Access::Fetch), length > 0) {
+            if let (Ok(at), true) = (self.physical(from, 2.min(length), AccessKind::Fetch), length > 0) {
                 self.decoded(at..at + length);
             }
         }
@@ -174,20 +176,20 @@ impl Spans {
 
 /// Page tables, which are reached as supervisor mode reaches memory.
 struct InMemory<'s, 'g> {
-    spans: &'s mut Spans,
+    spans: &'s mut RegionTable,
     guard: &'g Guard,
 }
 
 impl InMemory<'_, '_> {
-    fn place(&self, address: u64, bytes: u64, access: Access) -> Option<*mut u8> {
+    fn place(&self, address: u64, bytes: u64, access: AccessKind) -> Option<*mut u8> {
         let allowed = self.guard.pmp.allows(address, bytes, access, false);
         self.spans.place(address, bytes, access).filter(|_| allowed)
     }
 }
 
-impl Tables for InMemory<'_, '_> {
+impl PageTables for InMemory<'_, '_> {
     fn entry(&mut self, address: u64, bytes: u64) -> Option<u64> {
-        let from = self.place(address, bytes, Access::Load)?;
+        let from = self.place(address, bytes, AccessKind::Load)?;
         let mut all = [0; 8];
         // SAFETY: `place` found `bytes` bytes, 4 or 8.
         unsafe { std::ptr::copy_nonoverlapping(from, all.as_mut_ptr(), bytes as usize) };
@@ -195,7 +197,7 @@ impl Tables for InMemory<'_, '_> {
     }
 
     fn set_entry(&mut self, address: u64, bytes: u64, value: u64) -> Option<()> {
-        let to = self.place(address, bytes, Access::Store)?;
+        let to = self.place(address, bytes, AccessKind::Store)?;
         // SAFETY: as above.
         unsafe { std::ptr::copy_nonoverlapping(value.to_le_bytes().as_ptr(), to, bytes as usize) };
         self.spans.stored(address, address + bytes);

@@ -1,17 +1,17 @@
-//! Who goes next: within a die by a key, on the bus by a grant. Each policy is one small file.
+//! Scheduling: the next operation of a die by a key, the next use of the bus by a grant. Each policy is one small file.
 
 pub(super) mod fifo;
 pub(super) mod mqsim_compat;
 pub(super) mod normal;
 
-use super::slab::Slot;
+use super::slab::OpSlot;
 use super::times::Times;
 use crate::describe::Scheduling;
 
-/// Who gets the bus.
+/// Grant of the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grant {
-    /// Nobody wants it.
+    /// No die wants it.
     Nothing,
     /// A die of the channel (a chip of it, in `mqsim_compat`), for a command.
     Command(u32),
@@ -20,7 +20,7 @@ pub(super) enum Grant {
 }
 
 /// Of what waits at a die, what has the least key goes first; at one key, what came first.
-pub(super) fn key(by: Scheduling, times: &Times, urgent: bool, slot: &Slot) -> u64 {
+pub(super) fn key(by: Scheduling, times: &Times, urgent: bool, slot: &OpSlot) -> u64 {
     match by {
         Scheduling::Normal => normal::key(times, urgent, slot),
         Scheduling::Fifo => fifo::key(slot),

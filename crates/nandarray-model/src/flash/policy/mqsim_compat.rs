@@ -8,28 +8,28 @@
 //! - nothing is ever suspended.
 
 use super::super::channel::{Channel, next_in_turn};
-use super::super::slab::{Class, Slot};
+use super::super::slab::{OpClass, OpSlot};
 use super::Grant;
 
 /// Order of classes at a chip; while reclaim is urgent there, its own work goes before the host's.
-pub(super) fn key(urgent: bool, slot: &Slot) -> u64 {
+pub(super) fn key(urgent: bool, slot: &OpSlot) -> u64 {
     let rank = match (slot.class, urgent) {
-        (Class::ReadMap, _) => 0,
-        (Class::ReadHost, false) => 1,
-        (Class::ProgramFront, false) => 2,
-        (Class::ReadBack, false) => 3,
-        (Class::ProgramBack, false) => 4,
-        (Class::Erase, false) => 5,
-        (Class::ReadBack, true) => 1,
-        (Class::ProgramBack, true) => 2,
-        (Class::Erase, true) => 3,
-        (Class::ReadHost, true) => 4,
-        (Class::ProgramFront, true) => 5,
+        (OpClass::ReadMap, _) => 0,
+        (OpClass::ReadHost, false) => 1,
+        (OpClass::ProgramFront, false) => 2,
+        (OpClass::ReadBack, false) => 3,
+        (OpClass::ProgramBack, false) => 4,
+        (OpClass::Erase, false) => 5,
+        (OpClass::ReadBack, true) => 1,
+        (OpClass::ProgramBack, true) => 2,
+        (OpClass::Erase, true) => 3,
+        (OpClass::ReadHost, true) => 4,
+        (OpClass::ProgramFront, true) => 5,
     };
     rank << 56 | slot.seq
 }
 
-/// Who gets the bus; a command is granted to a chip.
+/// Grants the bus; commands to chips.
 pub(in super::super) fn grant(channel: &mut Channel, ways: u32) -> Grant {
     if let Some(out) = (0..3).find(|&i| !channel.out[i].is_empty()) {
         return Grant::DataOut(out);

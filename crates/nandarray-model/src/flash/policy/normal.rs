@@ -10,23 +10,23 @@
 //! waits.
 
 use super::super::channel::{Channel, next_in_turn};
-use super::super::slab::{Class, Slot};
+use super::super::slab::{OpClass, OpSlot};
 use super::super::times::Times;
 use super::Grant;
 
-/// How often one who waits for the bus is passed over.
+/// Times that a waiting program is passed over before it gets the bus.
 const PASSES: u32 = 8;
 
-pub(super) fn key(times: &Times, urgent: bool, slot: &Slot) -> u64 {
+pub(super) fn key(times: &Times, urgent: bool, slot: &OpSlot) -> u64 {
     let class = match slot.class {
-        Class::ReadBack if urgent => Class::ReadHost,
-        Class::ProgramBack if urgent => Class::ProgramFront,
+        OpClass::ReadBack if urgent => OpClass::ReadHost,
+        OpClass::ProgramBack if urgent => OpClass::ProgramFront,
         class => class,
     };
     slot.submitted.0 + times.patience[class as usize].0
 }
 
-/// Who gets the bus.
+/// Grants the bus.
 pub(in super::super) fn grant(channel: &mut Channel) -> Grant {
     if channel.short != 0 {
         let die = next_in_turn(channel.short, channel.turn);
@@ -40,12 +40,12 @@ pub(in super::super) fn grant(channel: &mut Channel) -> Grant {
         channel.programs_passed = 0;
         return Grant::Command(die);
     }
-    // Only who goes in front of somebody is counted: one turn passes over one of the others.
+    // A grant counts as passing over only if a program waits: one turn passes over one of the others.
     channel.programs_passed += u32::from(program_waits);
     data_out(channel).map_or(Grant::Nothing, Grant::DataOut)
 }
 
-/// Which data leaves next: the map's, the host's, the background's.
+/// Index of the data that leaves next: the map's, then the host's, then the background's.
 fn data_out(channel: &mut Channel) -> Option<usize> {
     let front = (0..2).find(|&i| !channel.out[i].is_empty());
     if channel.out[2].is_empty() {
@@ -61,7 +61,7 @@ fn data_out(channel: &mut Channel) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::operation::{Cause, Op, Operation, Place};
+    use super::super::super::operation::{FlashOp, OpCause, OpKind, PageAddress};
     use super::super::super::slab::Slab;
     use super::*;
     use nandarray_sim::Ps;
@@ -70,10 +70,10 @@ mod tests {
     fn waiting(slab: &mut Slab, n: u32) -> Channel {
         let mut channel = Channel::new();
         for _ in 0..n {
-            for (list, cause) in [(1, Cause::Host), (2, Cause::Gc)] {
-                let place = Place { die: 0, block: 0, page: 0, plane: 0 };
-                let operation = Operation { op: Op::Read, cause, place, bytes: 512, token: 0 };
-                let i = slab.take(&operation, Class::of(Op::Read, cause), 0, Ps::ZERO);
+            for (list, cause) in [(1, OpCause::Host), (2, OpCause::Gc)] {
+                let place = PageAddress { die: 0, block: 0, page: 0, plane: 0 };
+                let operation = FlashOp { op: OpKind::Read, cause, place, bytes: 512, token: 0 };
+                let i = slab.take(&operation, OpClass::of(OpKind::Read, cause), 0, Ps::ZERO);
                 slab.push_back(&mut channel.out[list], i);
             }
         }

@@ -3,7 +3,7 @@
 //! programming 750,020.
 
 use super::{Rig, at, device};
-use crate::flash::{Cause, Op, Outcome};
+use crate::flash::{OpCause, OpKind, OpOutcome};
 use nandarray_sim::Ps;
 
 const READ: u64 = 290;
@@ -113,7 +113,7 @@ fn a_read_that_cannot_interrupt_waits() {
 #[test]
 fn an_erase_is_interrupted_no_more_than_it_may_be() {
     let mut rig = Rig::new(&device(&[("nand.suspends_max", "2"), ("nand.t_suspend_erase", "200 us")]));
-    rig.submit(Op::Erase, Cause::Gc, at(0, 0, 0, 0), 0);
+    rig.submit(OpKind::Erase, OpCause::Gc, at(0, 0, 0, 0), 0);
     let mut reads = 0;
     let mut erased = false;
     let mut at_us = 10;
@@ -157,11 +157,14 @@ fn nothing_starves_on_a_channel_that_is_full_of_reads() {
         for n in 0..16 {
             rig.read(at(die, n % 2, 0, n), 8_192);
         }
-        for (op, cause) in
-            [(Op::Read, Cause::Gc), (Op::Program, Cause::Host), (Op::Program, Cause::Wear), (Op::Erase, Cause::Gc)]
-        {
-            let block = 5 + u32::from(op == Op::Erase) + cause as u32 * 2;
-            let bytes = if op == Op::Erase { 0 } else { 8_192 };
+        for (op, cause) in [
+            (OpKind::Read, OpCause::Gc),
+            (OpKind::Program, OpCause::Host),
+            (OpKind::Program, OpCause::Wear),
+            (OpKind::Erase, OpCause::Gc),
+        ] {
+            let block = 5 + u32::from(op == OpKind::Erase) + cause as u32 * 2;
+            let bytes = if op == OpKind::Erase { 0 } else { 8_192 };
             others.push(rig.submit(op, cause, at(die, 0, block, 0), bytes));
         }
     }
@@ -189,7 +192,7 @@ fn the_background_waits_for_the_host_unless_it_is_urgent() {
         rig.flash.set_urgent(0, urgent);
         rig.read(at(0, 0, 0, 0), 4_096);
         rig.until(Ps::from_us(1));
-        rig.submit(Op::Read, Cause::Gc, at(0, 0, 0, 1), 8_192);
+        rig.submit(OpKind::Read, OpCause::Gc, at(0, 0, 0, 1), 8_192);
         rig.until(Ps::from_us(2));
         rig.read(at(0, 0, 0, 2), 4_096);
         let times = rig.finish();
@@ -225,8 +228,8 @@ fn planes_join_a_command_for_the_same_page() {
     rig.program(at(0, 1, 4, 7));
     assert_eq!(ns(&rig.finish()), [IN + 816 + 24_576 + PROGRAM; 2]);
     let mut rig = Rig::new(&device(&[]));
-    rig.submit(Op::Erase, Cause::Gc, at(0, 0, 3, 0), 0);
-    rig.submit(Op::Erase, Cause::Gc, at(0, 1, 4, 0), 0);
+    rig.submit(OpKind::Erase, OpCause::Gc, at(0, 0, 3, 0), 0);
+    rig.submit(OpKind::Erase, OpCause::Gc, at(0, 1, 4, 0), 0);
     assert_eq!(ns(&rig.finish()), [220 + 700 + 3_800_020; 2]);
 }
 
@@ -281,8 +284,8 @@ fn an_erase_waits_for_what_was_asked_of_its_block() {
     let mut rig = Rig::new(&device(&[]));
     rig.flash.set_urgent(0, true);
     rig.program(at(0, 0, 3, 0));
-    let erase = rig.submit(Op::Erase, Cause::Gc, at(0, 0, 3, 0), 0);
-    let again = rig.submit(Op::Program, Cause::Gc, at(0, 0, 4, 0), 8_192);
+    let erase = rig.submit(OpKind::Erase, OpCause::Gc, at(0, 0, 3, 0), 0);
+    let again = rig.submit(OpKind::Program, OpCause::Gc, at(0, 0, 4, 0), 8_192);
     let times = rig.finish();
     assert!(times[erase as usize] > times[0] && times[again as usize] < times[erase as usize]);
 }
@@ -300,7 +303,7 @@ fn decoding_follows_the_transfer() {
     let mut rig = Rig::new(&device(&ecc("2 us")));
     rig.read(at(0, 0, 0, 0), 8_192);
     assert_eq!(ns(&rig.finish()), [READ + SENSE + OUT + 2_000]);
-    assert_eq!(rig.flash.counts().codewords[Cause::Host as usize], 8);
+    assert_eq!(rig.flash.counts().codewords[OpCause::Host as usize], 8);
     // One of 5 us is the bottleneck: eight of them from when the first has come.
     let mut rig = Rig::new(&device(&ecc("5 us")));
     rig.read(at(0, 0, 0, 0), 8_192);
@@ -338,7 +341,7 @@ fn energy_is_what_was_done_times_what_it_takes() {
     d.energy.die_idle_uw = 100.0;
     let mut rig = Rig::new(&d);
     rig.read(at(0, 0, 0, 0), 4_096);
-    rig.submit(Op::Program, Cause::Gc, at(1, 0, 0, 0), 8_192);
+    rig.submit(OpKind::Program, OpCause::Gc, at(1, 0, 0, 0), 8_192);
     rig.finish();
     let now = rig.events.now();
     let energy = rig.flash.account(now).energy;
@@ -355,10 +358,10 @@ fn a_current_is_the_dies_and_shared_by_its_planes() {
         ("energy.program", "40 mA at 3 V"),
         ("energy.erase", "10 mA at 3 V"),
     ]);
-    let energy = |op: Op, planes: u16| {
+    let energy = |op: OpKind, planes: u16| {
         let mut rig = Rig::new(&d);
         for plane in 0..planes {
-            rig.submit(op, Cause::Host, at(0, plane, 0, 0), if op == Op::Erase { 0 } else { 8_192 });
+            rig.submit(op, OpCause::Host, at(0, plane, 0, 0), if op == OpKind::Erase { 0 } else { 8_192 });
         }
         rig.finish();
         let energy = rig.flash.account(rig.events.now()).energy;
@@ -366,7 +369,7 @@ fn a_current_is_the_dies_and_shared_by_its_planes() {
     };
     for planes in [1, 2] {
         // 60 mW for 75 us, 120 mW for 750 us, 30 mW for 3.8 ms.
-        for (op, pj) in [(Op::Read, 4.5e6), (Op::Program, 9e7), (Op::Erase, 1.14e8)] {
+        for (op, pj) in [(OpKind::Read, 4.5e6), (OpKind::Program, 9e7), (OpKind::Erase, 1.14e8)] {
             let got = energy(op, planes);
             assert!((got / pj - 1.0).abs() < 1e-9, "{op:?} of {planes} planes: {got} pJ instead of {pj}");
         }
@@ -404,7 +407,7 @@ impl Rig {
             if ended.is_empty() {
                 break;
             }
-            assert!(ended.iter().all(|(_, e)| e.outcome == Outcome::Done));
+            assert!(ended.iter().all(|(_, e)| e.outcome == OpOutcome::Done));
         }
         assert_eq!(self.flash.in_flight(), 0);
         self.flash.check(self.events.now()).unwrap_or_else(|e| panic!("{e}"));

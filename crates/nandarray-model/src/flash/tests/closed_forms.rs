@@ -1,7 +1,7 @@
-//! What can be worked out by hand for MQSim's default geometry: it and we must agree to 1 %.
+//! Times worked out by hand for MQSim's default geometry: the back end must agree to 1 %.
 
 use super::{Rig, at, device};
-use crate::flash::{Cause, Op};
+use crate::flash::{OpCause, OpKind};
 use nandarray_sim::Ps;
 
 fn within(what: &str, got: Ps, want_us: f64, percent: f64) {
@@ -47,7 +47,7 @@ fn one_at_a_time() {
         rig.program(at(13, 1, 7, 3));
         within("16 KiB write", rig.finish()[1], 750.020 + 0.361 + 24.576, 0.1);
         let mut rig = Rig::new(&d);
-        rig.submit(Op::Erase, Cause::Gc, at(5, 1, 7, 0), 0);
+        rig.submit(OpKind::Erase, OpCause::Gc, at(5, 1, 7, 0), 0);
         within("erase", rig.finish()[0], 3_800.020 + 0.220, 0.1);
     }
 }
@@ -118,7 +118,7 @@ fn fast(ways: &'static str, t_read: &'static str) -> Vec<(&'static str, &'static
 #[test]
 fn joining_planes_never_loses() {
     let (transfer, out) = (8_192.0 / 2_400.0, 0.030);
-    // So many planes of a die at once, on a channel of so many dies, in microseconds a page.
+    // `n` planes of a die at once, on a channel of `dies` dies, in microseconds a page.
     let page_us = |n: f64, dies: f64, t_read: f64| {
         let bus = 0.290 + 0.650 * (n - 1.0) + n * (transfer + out);
         (bus * dies).max(bus + t_read + 0.020) / (n * dies)

@@ -4,7 +4,7 @@ use super::{Rig, at, device};
 use crate::describe::{Description, Reliability};
 use crate::flash::fault::{BitErrors, DeadDie, SlowDie};
 use crate::flash::reliability::{codeword_failure, rber};
-use crate::flash::{Cause, NandCells, Op, Outcome, Verdict};
+use crate::flash::{NandCells, OpCause, OpKind, OpOutcome, Verdict};
 use nandarray_sim::Ps;
 
 #[test]
@@ -81,7 +81,7 @@ fn pages_fail_as_often_as_their_code_words_say() {
         if ended.is_empty() {
             break;
         }
-        lost += ended.iter().filter(|(_, e)| e.outcome == Outcome::Uncorrectable).count();
+        lost += ended.iter().filter(|(_, e)| e.outcome == OpOutcome::Uncorrectable).count();
     }
     // The table has eight rates an octave: between the chances of the neighbouring ones.
     let page = |rate: f64| 1.0 - (1.0 - codeword_failure(8_192, 40, rate)).powi(8);
@@ -107,8 +107,8 @@ fn a_retry_senses_and_transfers_again() {
     let mut rig = Rig::with_cells(&d, Box::new(cells));
     rig.read(at(0, 0, 7, 5), 8_192);
     rig.read(at(0, 0, 8, 5), 8_192);
-    assert_eq!(rig.step()[0].1.outcome, Outcome::Uncorrectable);
-    assert_eq!(rig.step()[0].1.outcome, Outcome::Done);
+    assert_eq!(rig.step()[0].1.outcome, OpOutcome::Uncorrectable);
+    assert_eq!(rig.step()[0].1.outcome, OpOutcome::Done);
 }
 
 #[test]
@@ -129,13 +129,13 @@ fn reads_wear_a_block_until_it_is_erased() {
         let mut lost = 0;
         for _ in 0..reads {
             rig.read(at(0, 0, 0, 0), 4_096);
-            lost += u32::from(rig.step()[0].1.outcome != Outcome::Done);
+            lost += u32::from(rig.step()[0].1.outcome != OpOutcome::Done);
         }
         lost
     };
     assert_eq!(lost_of(&mut rig, 100), 0);
     assert!(lost_of(&mut rig, 20_000) > 5_000);
-    rig.submit(Op::Erase, Cause::Gc, at(0, 0, 0, 0), 0);
+    rig.submit(OpKind::Erase, OpCause::Gc, at(0, 0, 0, 0), 0);
     rig.step();
     assert_eq!(lost_of(&mut rig, 100), 0);
 }
@@ -169,7 +169,7 @@ fn blocks_go_bad_as_often_as_described() {
         if ended.is_empty() {
             break;
         }
-        failed += ended.iter().filter(|(_, e)| e.outcome == Outcome::Failed).count();
+        failed += ended.iter().filter(|(_, e)| e.outcome == OpOutcome::Failed).count();
     }
     assert!((420..580).contains(&failed), "{failed} of 5,000 failed, asked for 10 %");
 }
@@ -179,10 +179,10 @@ fn a_block_lasts_as_long_as_described() {
     let mut rig = Rig::new(&device(&[("nand.endurance_cycles", "5"), ("reliability.cycles_before", "2")]));
     let mut outcomes = Vec::new();
     for _ in 0..4 {
-        rig.submit(Op::Erase, Cause::Gc, at(0, 0, 9, 0), 0);
+        rig.submit(OpKind::Erase, OpCause::Gc, at(0, 0, 9, 0), 0);
         outcomes.push(rig.step()[0].1.outcome);
     }
-    assert_eq!(outcomes, [Outcome::Done, Outcome::Done, Outcome::Done, Outcome::Failed]);
+    assert_eq!(outcomes, [OpOutcome::Done, OpOutcome::Done, OpOutcome::Done, OpOutcome::Failed]);
 }
 
 #[test]
@@ -198,9 +198,9 @@ fn a_slow_die_is_slow_and_a_dead_one_fails() {
     rig.read(at(3, 0, 0, 0), 4_096);
     assert_eq!(rig.step()[0].0, Ps::from_us(600) + fast + Ps::from_us(150));
     rig.read(at(4, 0, 0, 0), 4_096);
-    assert_eq!(rig.step()[0].1.outcome, Outcome::Uncorrectable);
+    assert_eq!(rig.step()[0].1.outcome, OpOutcome::Uncorrectable);
     rig.program(at(4, 0, 0, 0));
-    assert_eq!(rig.step()[0].1.outcome, Outcome::Failed);
-    rig.submit(Op::Erase, Cause::Gc, at(4, 0, 0, 0), 0);
-    assert_eq!(rig.step()[0].1.outcome, Outcome::Failed);
+    assert_eq!(rig.step()[0].1.outcome, OpOutcome::Failed);
+    rig.submit(OpKind::Erase, OpCause::Gc, at(4, 0, 0, 0), 0);
+    assert_eq!(rig.step()[0].1.outcome, OpOutcome::Failed);
 }

@@ -1,5 +1,5 @@
-//! What holds for any operations on any device: each ends once, nothing does two things at a time, cells' order is
-//! kept, it all adds up, and the same seed gives the same run.
+//! Invariants of any operations on any device: each ends once, no part does two things at a time, the order that cells
+//! need is kept, the account adds up, and the same seed gives the same run.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -8,16 +8,16 @@ use proptest::prelude::*;
 
 use super::{at, device};
 use crate::describe::Description;
-use crate::flash::{Backend, Cause, Cells, Ended, FlashEvent, NandCells, Op, Operation, Place, Verdict};
-use crate::spans::{Span, Track};
+use crate::flash::{Backend, OpCause, Cells, OpEnded, FlashEvent, NandCells, OpKind, FlashOp, PageAddress, Verdict};
+use crate::spans::{DeviceSpan, Track};
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
 #[derive(Clone, Default)]
-struct Seen(Arc<Mutex<Vec<Span>>>);
+struct Seen(Arc<Mutex<Vec<DeviceSpan>>>);
 
-impl nandarray_sim::Spans<Span> for Seen {
-    fn span(&mut self, span: Span) {
+impl nandarray_sim::SpanSink<DeviceSpan> for Seen {
+    fn span(&mut self, span: DeviceSpan) {
         self.0.lock().expect("nobody panicked").push(span);
     }
 }
@@ -25,29 +25,29 @@ impl nandarray_sim::Spans<Span> for Seen {
 /// Remembers in which order cells were used.
 struct Watched {
     within: NandCells,
-    done: Arc<Mutex<Vec<(Op, Place)>>>,
+    done: Arc<Mutex<Vec<(OpKind, PageAddress)>>>,
 }
 
 impl Cells for Watched {
-    fn t_sense(&mut self, now: Ps, place: Place, retry: u8) -> Ps {
+    fn t_sense(&mut self, now: Ps, place: PageAddress, retry: u8) -> Ps {
         self.within.t_sense(now, place, retry)
     }
-    fn t_program(&mut self, now: Ps, place: Place) -> Ps {
+    fn t_program(&mut self, now: Ps, place: PageAddress) -> Ps {
         self.within.t_program(now, place)
     }
-    fn t_erase(&mut self, now: Ps, place: Place) -> Ps {
+    fn t_erase(&mut self, now: Ps, place: PageAddress) -> Ps {
         self.within.t_erase(now, place)
     }
-    fn read(&mut self, now: Ps, place: Place, bytes: u32) -> Verdict {
-        self.done.lock().expect("nobody panicked").push((Op::Read, place));
+    fn read(&mut self, now: Ps, place: PageAddress, bytes: u32) -> Verdict {
+        self.done.lock().expect("nobody panicked").push((OpKind::Read, place));
         self.within.read(now, place, bytes)
     }
-    fn programmed(&mut self, now: Ps, place: Place) -> bool {
-        self.done.lock().expect("nobody panicked").push((Op::Program, place));
+    fn programmed(&mut self, now: Ps, place: PageAddress) -> bool {
+        self.done.lock().expect("nobody panicked").push((OpKind::Program, place));
         self.within.programmed(now, place)
     }
-    fn erased(&mut self, now: Ps, place: Place) -> bool {
-        self.done.lock().expect("nobody panicked").push((Op::Erase, place));
+    fn erased(&mut self, now: Ps, place: PageAddress) -> bool {
+        self.done.lock().expect("nobody panicked").push((OpKind::Erase, place));
         self.within.erased(now, place)
     }
     fn is_factory_bad(&self, die: u32, plane: u32, block: u32) -> bool {
@@ -63,7 +63,7 @@ impl Cells for Watched {
 struct Ask {
     wait_us: u64,
     kind: u8,
-    cause: Cause,
+    cause: OpCause,
     die: u32,
     plane: u16,
     block: u32,
@@ -73,8 +73,7 @@ struct Ask {
 
 fn asks() -> impl Strategy<Value = Vec<Ask>> {
     let wait = prop_oneof![4 => Just(0u64), 2 => 0u64..30, 1 => 0u64..2_000];
-    let cause =
-        prop_oneof![3 => Just(Cause::Host), 1 => Just(Cause::Map), 1 => Just(Cause::Gc), 1 => Just(Cause::Wear)];
+    let cause = prop_oneof![3 => Just(OpCause::Host), 3 => prop::sample::select(&OpCause::ALL[1..])];
     let ask = (wait, 0u8..20, cause, 0u32..8, 0u16..2, 0u32..3, 0u16..12, any::<bool>()).prop_map(
         |(wait_us, kind, cause, die, plane, block, page, half)| Ask {
             wait_us,
@@ -141,12 +140,12 @@ fn devices() -> impl Strategy<Value = Description> {
     })
 }
 
-/// What came of a run.
+/// Outcomes of a run.
 struct Outcomes {
-    ended: Vec<(Ps, Ended)>,
-    spans: Vec<Span>,
-    done: Vec<(Op, Place)>,
-    asked: Vec<Operation>,
+    ended: Vec<(Ps, OpEnded)>,
+    spans: Vec<DeviceSpan>,
+    done: Vec<(OpKind, PageAddress)>,
+    asked: Vec<FlashOp>,
 }
 
 fn run(description: &Description, asks: &[Ask]) -> Outcomes {
@@ -170,16 +169,16 @@ fn run(description: &Description, asks: &[Ask]) -> Outcomes {
             flash.check(now).unwrap_or_else(|e| panic!("at {now}: {e}"));
         }
         let (op, place, bytes) = match ask.kind {
-            0..=9 => (Op::Read, at(ask.die, ask.plane, ask.block, ask.page), if ask.half { 4_096 } else { 8_192 }),
+            0..=9 => (OpKind::Read, at(ask.die, ask.plane, ask.block, ask.page), if ask.half { 4_096 } else { 8_192 }),
             10..=18 => {
                 let next = pages.entry((ask.die, ask.plane, ask.block)).or_insert(0);
                 let page = *next % 48;
                 *next += 1;
-                (Op::Program, at(ask.die, ask.plane, ask.block, page), 8_192)
+                (OpKind::Program, at(ask.die, ask.plane, ask.block, page), 8_192)
             }
-            _ => (Op::Erase, at(ask.die, ask.plane, ask.block + 3, 0), 0),
+            _ => (OpKind::Erase, at(ask.die, ask.plane, ask.block + 3, 0), 0),
         };
-        let operation = Operation { op, cause: ask.cause, place, bytes, token: token as u64 };
+        let operation = FlashOp { op, cause: ask.cause, place, bytes, token: token as u64 };
         asked.push(operation);
         flash.submit(now, operation, &mut events);
         flash.set_urgent(ask.die, ask.half && ask.kind == 3);
@@ -216,7 +215,7 @@ proptest! {
         tokens.sort_unstable();
         prop_assert_eq!(tokens, (0..asks.len() as u64).collect::<Vec<_>>());
         // Nothing does two things at a time.
-        let mut by_track: HashMap<Track, Vec<Span>> = HashMap::new();
+        let mut by_track: HashMap<Track, Vec<DeviceSpan>> = HashMap::new();
         for span in &first.spans {
             prop_assert!(span.start <= span.end);
             by_track.entry(span.track).or_default().push(*span);
@@ -224,13 +223,14 @@ proptest! {
         for (track, mut spans) in by_track {
             spans.sort_by_key(|s| (s.start, s.end));
             for pair in spans.windows(2) {
-                prop_assert!(pair[0].end <= pair[1].start, "{:?} is busy twice: {:?} and {:?}", track, pair[0], pair[1]);
+                let [one, next] = [&pair[0], &pair[1]];
+                prop_assert!(one.end <= next.start, "{track:?} is busy twice: {one:?} and {next:?}");
             }
         }
-        // Pages of a block are programmed in the order in which they were asked for.
-        let of = |op, place: &Place| (op, place.die, place.plane, place.block);
+// Pages of a block are programmed in the order in which they were submitted.
+        let of = |op, place: &PageAddress| (op, place.die, place.plane, place.block);
         let mut order: HashMap<_, Vec<u16>> = HashMap::new();
-        for (op, place) in first.done.iter().filter(|(op, _)| *op == Op::Program) {
+        for (op, place) in first.done.iter().filter(|(op, _)| *op == OpKind::Program) {
             order.entry(of(*op, place)).or_default().push(place.page);
         }
         for (key, pages) in order {
@@ -251,9 +251,12 @@ proptest! {
         for (t, e) in &first.ended {
             let o = &first.asked[e.token as usize];
             let least = match o.op {
-                Op::Read => g.bus.t_read_command + g.nand.t_read[0] + Ps::of_bytes(u64::from(o.bytes), g.bus.bytes_per_s),
-                Op::Program => g.bus.t_program_command + g.nand.t_program[0],
-                Op::Erase => g.bus.t_erase_command + g.nand.t_erase,
+                OpKind::Read => {
+                    let transfer = Ps::of_bytes(u64::from(o.bytes), g.bus.bytes_per_s);
+                    g.bus.t_read_command + g.nand.t_read[0] + transfer
+                }
+                OpKind::Program => g.bus.t_program_command + g.nand.t_program[0],
+                OpKind::Erase => g.bus.t_erase_command + g.nand.t_erase,
             };
             prop_assert!(*t - submitted[e.token as usize] >= least);
         }
@@ -270,7 +273,7 @@ fn what_is_no_page_is_a_bug_of_the_caller() {
     let place = at(64, 0, 0, 0);
     let asked = std::panic::catch_unwind(|| {
         let mut flash = Backend::new(&description, 1, None);
-        let operation = Operation { op: Op::Read, cause: Cause::Host, place, bytes: 0, token: 0 };
+        let operation = FlashOp { op: OpKind::Read, cause: OpCause::Host, place, bytes: 0, token: 0 };
         flash.submit(Ps::ZERO, operation, &mut Events::<FlashEvent>::default());
     });
     assert!(asked.is_err());

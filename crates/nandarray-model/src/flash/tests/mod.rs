@@ -8,7 +8,7 @@ mod invariants;
 mod mqsim_rows;
 
 use crate::describe::{Description, preset_with};
-use crate::flash::{Backend, Cause, Cells, Ended, FlashEvent, Op, Operation, Outcome, Place};
+use crate::flash::{Backend, Cells, FlashEvent, FlashOp, OpCause, OpEnded, OpKind, OpOutcome, PageAddress};
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
@@ -21,7 +21,7 @@ pub(crate) fn device(overrides: &[(&str, &str)]) -> Description {
 pub(crate) struct Rig {
     pub(crate) flash: Backend,
     pub(crate) events: Events<FlashEvent>,
-    ended: Vec<Ended>,
+    ended: Vec<OpEnded>,
     token: u64,
 }
 
@@ -35,27 +35,27 @@ impl Rig {
     }
 
     /// Submits now; its token.
-    pub(crate) fn submit(&mut self, op: Op, cause: Cause, place: Place, bytes: u32) -> u64 {
+    pub(crate) fn submit(&mut self, op: OpKind, cause: OpCause, place: PageAddress, bytes: u32) -> u64 {
         let token = self.token;
         self.token += 1;
         let now = self.events.now();
-        self.flash.submit(now, Operation { op, cause, place, bytes, token }, &mut self.events);
+        self.flash.submit(now, FlashOp { op, cause, place, bytes, token }, &mut self.events);
         token
     }
 
     /// A host's read.
-    pub(crate) fn read(&mut self, place: Place, bytes: u32) -> u64 {
-        self.submit(Op::Read, Cause::Host, place, bytes)
+    pub(crate) fn read(&mut self, place: PageAddress, bytes: u32) -> u64 {
+        self.submit(OpKind::Read, OpCause::Host, place, bytes)
     }
 
     /// A host's program of a whole page.
-    pub(crate) fn program(&mut self, place: Place) -> u64 {
+    pub(crate) fn program(&mut self, place: PageAddress) -> u64 {
         let bytes = self.flash.geometry.page_bytes;
-        self.submit(Op::Program, Cause::Host, place, bytes)
+        self.submit(OpKind::Program, OpCause::Host, place, bytes)
     }
 
     /// Goes on until something ends, or nothing happens any more.
-    pub(crate) fn step(&mut self) -> Vec<(Ps, Ended)> {
+    pub(crate) fn step(&mut self) -> Vec<(Ps, OpEnded)> {
         while let Some((now, event)) = self.events.pop() {
             self.flash.handle(now, event, &mut self.events, &mut self.ended);
             if !self.ended.is_empty() {
@@ -66,9 +66,9 @@ impl Rig {
     }
 
     /// Goes on until a moment, whatever happens; then it is that moment.
-    pub(crate) fn until(&mut self, at: Ps) -> Vec<(Ps, Ended)> {
+    pub(crate) fn until(&mut self, at: Ps) -> Vec<(Ps, OpEnded)> {
         let mut all = Vec::new();
-        // An event of ours that nobody else handles moves the clock.
+        // An event that only this test handles moves the clock.
         self.events.push(at, FlashEvent::HoldOver(0));
         while self.events.next_at().is_some_and(|t| t <= at) {
             let (now, event) = self.events.pop().expect("there is a next");
@@ -87,7 +87,7 @@ impl Rig {
                 break;
             }
             for (now, e) in ended {
-                assert_eq!(e.outcome, Outcome::Done);
+                assert_eq!(e.outcome, OpOutcome::Done);
                 at[e.token as usize] = now;
             }
         }
@@ -98,6 +98,6 @@ impl Rig {
 }
 
 /// A place.
-pub(crate) fn at(die: u32, plane: u16, block: u32, page: u16) -> Place {
-    Place { die, block, page, plane }
+pub(crate) fn at(die: u32, plane: u16, block: u32, page: u16) -> PageAddress {
+    PageAddress { die, block, page, plane }
 }

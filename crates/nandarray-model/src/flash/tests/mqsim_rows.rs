@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 
 use super::{at, device};
 use crate::describe::FlashGeometry;
-use crate::flash::{Backend, Cause, FlashEvent, Op, Operation, Place};
+use crate::flash::{Backend, FlashEvent, FlashOp, OpCause, OpKind, PageAddress};
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
-/// What happens to the host.
+/// An event of the host.
 #[derive(Clone, Copy)]
 enum Event {
     Flash(FlashEvent),
@@ -55,7 +55,7 @@ struct Request {
 struct Host {
     load: Load,
     geometry: FlashGeometry,
-    /// Where the next program of a plane goes.
+    /// Pages written in each plane: the address of its next program.
     written: Vec<u64>,
     requests: Vec<Request>,
     free: VecDeque<u32>,
@@ -109,7 +109,7 @@ impl Host {
         events.push(at, Event::Begin(i));
     }
 
-    fn place(&self, page: u64) -> (u64, Place) {
+    fn place(&self, page: u64) -> (u64, PageAddress) {
         let g = &self.geometry;
         let (c, w, d, p) = (u64::from(g.channels), u64::from(g.ways), u64::from(g.dies), u64::from(g.planes));
         let (channel, way, die, plane) = (page % c, page / c % w, page / c / w % d, page / c / w / d % p);
@@ -117,6 +117,26 @@ impl Host {
         let index = g.die_index(channel as u32, way as u32, die as u32);
         let unit = u64::from(index) * p + plane;
         (unit, at(index, plane as u16, (within / u64::from(g.pages)) as u32, (within % u64::from(g.pages)) as u16))
+    }
+
+    /// The operations of a request that begins: a page each.
+    fn operations(&mut self, i: u32) -> Vec<FlashOp> {
+        let pages = self.pages();
+        let request = &mut self.requests[i as usize];
+        request.left = pages as u32;
+        let (first, write, bytes) = (request.page, request.write, self.load.bytes.min(PAGE) as u32);
+        let op = if write { OpKind::Program } else { OpKind::Read };
+        let each = (0..pages).map(|n| {
+            let (unit, mut place) = self.place(first + n);
+            if write {
+                let to = &mut self.written[unit as usize];
+                place.block = (*to / 256 % 2_048) as u32;
+                place.page = (*to % 256) as u16;
+                *to += 1;
+            }
+            FlashOp { op, cause: OpCause::Host, place, bytes, token: u64::from(i) }
+        });
+        each.collect()
     }
 }
 
@@ -144,7 +164,6 @@ fn run(scheduling: &str, load: Load) -> (f64, Ps) {
         (0..load.depth).for_each(|_| host.begin(Ps::ZERO, &mut events));
     }
     let (mut ended, mut total, mut done) = (Vec::new(), 0u128, 0u32);
-    let page_bytes = load.bytes.min(PAGE) as u32;
     while let Some((now, event)) = events.pop() {
         match event {
             Event::Arrive => {
@@ -156,22 +175,8 @@ fn run(scheduling: &str, load: Load) -> (f64, Ps) {
                 }
             }
             Event::Begin(i) => {
-                let pages = host.pages();
-                host.requests[i as usize].left = pages as u32;
-                for n in 0..pages {
-                    let request = &host.requests[i as usize];
-                    let (unit, mut place) = host.place(request.page + n);
-                    let mut op = Op::Read;
-                    let token = u64::from(i);
-                    if request.write {
-                        let to = &mut host.written[unit as usize];
-                        place.block = (*to / 256 % 2_048) as u32;
-                        place.page = (*to % 256) as u16;
-                        *to += 1;
-                        op = Op::Program;
-                    }
-                    let bytes = page_bytes;
-                    flash.submit(now, Operation { op, cause: Cause::Host, place, bytes, token }, &mut events);
+                for operation in host.operations(i) {
+                    flash.submit(now, operation, &mut events);
                 }
             }
             Event::Flash(event) => {

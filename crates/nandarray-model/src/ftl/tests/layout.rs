@@ -4,7 +4,7 @@ use super::{POLICIES, description, device};
 use crate::describe::{Description, GcPolicy, StripeLevel, Striping};
 use crate::ftl::{LayOutError, PageMapped};
 
-/// Write amplification of so many random writes.
+/// Write amplification of a number of random writes.
 fn amplification(ftl: &mut PageMapped, writes: u64) -> f64 {
     // Other addresses for another length: repeating them would be another workload.
     let (pages, mut chance, mut ops) = (ftl.capacity_pages(), fastrand::Rng::with_seed(writes), Vec::new());
@@ -25,7 +25,7 @@ fn laid_out(d: &Description, seed: u64) -> PageMapped {
 #[test]
 fn what_was_laid_out_fits_together_and_is_the_same_for_the_same_seed() {
     use StripeLevel::{Channel, Die, Plane, Way};
-    for gc in POLICIES {
+    for &gc in &POLICIES[..4] {
         for (striping, hot) in [
             (Striping::Static([Channel, Way, Die, Plane]), false),
             (Striping::Dynamic([Plane, Channel, Die, Way]), true),

@@ -1,10 +1,11 @@
-//! What holds for all of flash management together.
+//! Tests of flash management as a whole.
 
 mod layout;
 mod model;
+mod policies;
 mod steady;
 
-use super::{PageMapped, Step};
+use super::{PageMapped, ReclaimStep};
 use crate::describe::{self, Description, GcPolicy, StripeLevel, Striping};
 
 /// An ideal map, greedy, no threshold but need, on a flash of channels x ways x dies x planes, blocks, pages.
@@ -25,7 +26,8 @@ fn device(d: &Description) -> PageMapped {
     PageMapped::new(d, 1, &|_, _, _| false).unwrap()
 }
 
-const POLICIES: [GcPolicy; 4] = [GcPolicy::Greedy, GcPolicy::DChoices(8), GcPolicy::CostBenefit, GcPolicy::RoundRobin];
+const POLICIES: [GcPolicy; 5] =
+    [GcPolicy::Greedy, GcPolicy::DChoices(8), GcPolicy::CostBenefit, GcPolicy::RoundRobin, GcPolicy::WindowedGreedy(8)];
 
 #[test]
 fn pages_are_striped_and_read_where_they_were_written() {
@@ -98,19 +100,19 @@ fn what_is_live_is_moved_and_what_was_overwritten_meanwhile_is_not() {
     for lpa in [0, 1, 2, 3, 0, 4, 5, 6] {
         ftl.write(lpa, true, 0, |_| 0, &mut ops).unwrap();
     }
-    let Step::Move(one) = ftl.step(0) else { panic!("nothing to move") };
-    let Step::Move(two) = ftl.step(0) else { panic!("nothing to move") };
-    let Step::Move(three) = ftl.step(0) else { panic!("nothing to move") };
-    assert_eq!(ftl.step(0), Step::Wait);
+    let ReclaimStep::Move(one) = ftl.step(0) else { panic!("nothing to move") };
+    let ReclaimStep::Move(two) = ftl.step(0) else { panic!("nothing to move") };
+    let ReclaimStep::Move(three) = ftl.step(0) else { panic!("nothing to move") };
+    assert_eq!(ftl.step(0), ReclaimStep::Wait);
     assert_eq!(two.owner, super::Owner::Page(2));
     ftl.write(2, true, 0, |_| 0, &mut ops).unwrap();
     assert!(matches!(ftl.relocate(&one), Ok(super::Moved::To(_))));
     assert_eq!(ftl.relocate(&two), Ok(super::Moved::Overwritten));
-    assert_eq!(ftl.step(0), Step::Wait);
+    assert_eq!(ftl.step(0), ReclaimStep::Wait);
     assert!(matches!(ftl.relocate(&three), Ok(super::Moved::To(_))));
-    let Step::Erase { place, .. } = ftl.step(0) else { panic!("not empty") };
+    let ReclaimStep::Erase { place, .. } = ftl.step(0) else { panic!("not empty") };
     assert_eq!(place.block, 0);
-    assert_eq!(ftl.step(0), Step::Wait);
+    assert_eq!(ftl.step(0), ReclaimStep::Wait);
     ftl.erased(place);
     ftl.audit();
     assert_eq!(ftl.report().erases[2], 1);

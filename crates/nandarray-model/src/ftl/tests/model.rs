@@ -3,18 +3,18 @@
 
 use super::description;
 use crate::describe::{Description, GcPolicy, StripeLevel, Striping};
-use crate::flash::{Cause, Place};
-use crate::ftl::{FtlError, MapOp, Move, Moved, Owner, PageMapped, Step};
+use crate::flash::{OpCause, PageAddress};
+use crate::ftl::{FtlError, MapOp, Move, Moved, Owner, PageMapped, ReclaimStep};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 
-/// What happens next; numbers choose among what there is.
+/// The next event; its numbers select among the pages, moves and erases that there are.
 #[derive(Clone, Debug)]
 enum Action {
     Write { lpa: u16, part: bool },
     Writes { lpa: u16, count: u8 },
     Trim { lpa: u16, pages: u8 },
-    Step { plane: u8 },
+    ReclaimStep { plane: u8 },
     Answer { which: u8 },
     EraseEnds { which: u8, fails: u8 },
     ProgramFails { which: u8 },
@@ -26,7 +26,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
         8 => (any::<u16>(), any::<bool>()).prop_map(|(lpa, part)| Action::Write { lpa, part }),
         6 => (any::<u16>(), 1u8..60).prop_map(|(lpa, count)| Action::Writes { lpa, count }),
         1 => (any::<u16>(), 0u8..20).prop_map(|(lpa, pages)| Action::Trim { lpa, pages }),
-        8 => any::<u8>().prop_map(|plane| Action::Step { plane }),
+        8 => any::<u8>().prop_map(|plane| Action::ReclaimStep { plane }),
         8 => any::<u8>().prop_map(|which| Action::Answer { which }),
         3 => (any::<u8>(), any::<u8>()).prop_map(|(which, fails)| Action::EraseEnds { which, fails }),
         1 => any::<u8>().prop_map(|which| Action::ProgramFails { which }),
@@ -42,7 +42,8 @@ fn devices() -> impl Strategy<Value = (Description, u8, bool)> {
         Just(GcPolicy::Greedy),
         (1u32..6).prop_map(GcPolicy::DChoices),
         Just(GcPolicy::CostBenefit),
-        Just(GcPolicy::RoundRobin)
+        Just(GcPolicy::RoundRobin),
+        (1u32..6).prop_map(GcPolicy::WindowedGreedy)
     ];
     let settings = (gc, 0.0..0.4, 0u32..5, any::<bool>(), prop::option::of(1u64..9), any::<bool>());
     let wear = (any::<bool>(), prop::option::of(1u32..4));
@@ -69,8 +70,8 @@ fn devices() -> impl Strategy<Value = (Description, u8, bool)> {
     )
 }
 
-/// What a place holds: whose, and which version.
-type Held = (Option<u64>, u64);
+/// Content of a physical page: its logical page, and the version.
+type PageContent = (Option<u64>, u64);
 
 struct Rig {
     ftl: PageMapped,
@@ -79,12 +80,12 @@ struct Rig {
     versions: u64,
     /// Last version of each logical page.
     wanted: HashMap<u64, u64>,
-    flash: BTreeMap<Place, Held>,
+    flash: BTreeMap<PageAddress, PageContent>,
     /// Moves that were read and not answered, with what was read.
-    moves: Vec<(Move, Held)>,
-    erases: Vec<Place>,
+    moves: Vec<(Move, PageContent)>,
+    erases: Vec<PageAddress>,
     /// Programs that may still fail.
-    recent: Vec<(Place, Cause)>,
+    recent: Vec<(PageAddress, OpCause)>,
     full: bool,
 }
 
@@ -112,10 +113,10 @@ impl Rig {
         u64::from(n) % self.ftl.capacity_pages()
     }
 
-    fn program(&mut self, place: Place, held: Held, cause: Cause) {
+    fn program(&mut self, place: PageAddress, held: PageContent, cause: OpCause) {
         assert!(self.flash.insert(place, held).is_none(), "{place:?} programmed twice");
         for page in 0..place.page {
-            assert!(self.flash.contains_key(&Place { page, ..place }), "{place:?} programmed before page {page}");
+            assert!(self.flash.contains_key(&PageAddress { page, ..place }), "{place:?} programmed before page {page}");
         }
         self.recent.push((place, cause));
         if self.recent.len() > 20 {
@@ -129,7 +130,7 @@ impl Rig {
                 MapOp::Read(place) => {
                     assert!(self.flash.get(&place).is_some_and(|h| h.0.is_none()), "no map at {place:?}")
                 }
-                MapOp::Program(place) => self.program(place, (None, 0), Cause::Map),
+                MapOp::Program(place) => self.program(place, (None, 0), OpCause::Map),
             }
         }
     }
@@ -148,7 +149,7 @@ impl Rig {
                     self.versions += 1;
                     self.wanted.insert(lpa, self.versions);
                     self.map_ops(&ops);
-                    self.program(to.place, (Some(lpa), self.versions), Cause::Host);
+                    self.program(to.place, (Some(lpa), self.versions), OpCause::Host);
                     return;
                 }
                 Err(FtlError::NotNow { plane }) => self.go_on(plane),
@@ -177,7 +178,7 @@ impl Rig {
         }
     }
 
-    fn plane(&self, place: Place) -> u32 {
+    fn plane(&self, place: PageAddress) -> u32 {
         place.die * (self.ftl.planes() / self.dies()) + u32::from(place.plane)
     }
 
@@ -187,7 +188,7 @@ impl Rig {
 
     fn step(&mut self, plane: u32) -> bool {
         match self.ftl.step(plane) {
-            Step::Move(m) => {
+            ReclaimStep::Move(m) => {
                 let held = self.flash[&m.from];
                 assert_eq!(matches!(m.owner, Owner::Map(_)), held.0.is_none());
                 if let Owner::Page(lpa) = m.owner {
@@ -195,10 +196,10 @@ impl Rig {
                 }
                 self.moves.push((m, held));
             }
-            Step::Erase { place, .. } => self.erases.push(place),
-            Step::Wait => return false,
-            // A job that found no room was given up; the write is told by and by.
-            Step::Idle => return self.full || self.fails,
+            ReclaimStep::Erase { place, .. } => self.erases.push(place),
+            ReclaimStep::Wait => return false,
+            // A job that found no room was given up; the write gets the error later.
+            ReclaimStep::Idle => return self.full || self.fails,
         }
         true
     }
@@ -225,7 +226,7 @@ impl Rig {
 
     fn erase_ends(&mut self, at: usize, fails: bool) {
         let place = self.erases.remove(at);
-        let gone: Vec<Place> = (0..self.pages).map(|page| Place { page, ..place }).collect();
+        let gone: Vec<PageAddress> = (0..self.pages).map(|page| PageAddress { page, ..place }).collect();
         for at in &gone {
             self.flash.remove(at);
         }
@@ -253,7 +254,7 @@ impl Rig {
                 assert_eq!(self.ftl.trim(lpa, pages, &mut ops), Ok(there));
                 self.map_ops(&ops);
             }
-            Action::Step { plane } => {
+            Action::ReclaimStep { plane } => {
                 self.step(u32::from(plane) % self.ftl.planes());
             }
             Action::Answer { which } if !self.moves.is_empty() => {
@@ -317,7 +318,7 @@ proptest! {
             }
         }
         rig.check();
-        // What is under way ends, and the whole device can still be written.
+// All moves in flight end, and the whole device can still be written.
         while !rig.moves.is_empty() {
             rig.answer(0);
         }

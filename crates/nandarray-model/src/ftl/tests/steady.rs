@@ -3,7 +3,7 @@
 
 use super::{POLICIES, description, device};
 use crate::describe::{self, GcPolicy};
-use crate::flash::Cause;
+use crate::flash::OpCause;
 use crate::ftl::{FtlError, PageMapped, Urgency};
 
 /// Write amplification of greedy reclaim under uniform random writes, for blocks of many pages: 1 / (1 - u), where u is
@@ -75,8 +75,9 @@ fn policies_rank_as_published() {
         ftl.audit();
         ftl.report().write_amplification
     };
-    let [greedy, choices, benefit, robin] = POLICIES.map(|gc| amplification(gc, false, false));
+    let [greedy, choices, benefit, robin, windowed] = POLICIES.map(|gc| amplification(gc, false, false));
     assert!(greedy < choices && choices < robin, "uniform: {greedy:.2}, {choices:.2}, {robin:.2}");
+    assert!(greedy < windowed && windowed < robin, "uniform: {greedy:.2}, {windowed:.2}, {robin:.2}");
     assert!(benefit < 1.1 * greedy, "uniform: {benefit:.2} against {greedy:.2}");
     let greedy = amplification(GcPolicy::Greedy, true, false);
     let benefit = amplification(GcPolicy::CostBenefit, true, false);
@@ -130,7 +131,7 @@ fn a_cached_map_costs_reads_and_programs() {
         ftl.read(chance.u64(0..pages), 0, &mut ops).unwrap();
     }
     let r = ftl.report();
-    assert_eq!(r.map_misses, r.reads[Cause::Map as usize]);
+    assert_eq!(r.map_misses, r.reads[OpCause::Map as usize]);
     let misses = r.map_misses as f64 / 50_000.0;
     let expected = 1.0 - 1_000.0 / pages as f64;
     assert!((misses - expected).abs() < 0.02, "{misses} of reads missed, {expected} expected");
@@ -173,6 +174,6 @@ fn ten_million_overwrites_lose_nothing_under_any_policy() {
         }
         ftl.audit();
         assert_eq!(ftl.report().live_pages, pages);
-        assert_eq!(ftl.report().programs[Cause::Host as usize], 10_000_000);
+        assert_eq!(ftl.report().programs[OpCause::Host as usize], 10_000_000);
     }
 }

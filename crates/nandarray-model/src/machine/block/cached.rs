@@ -1,17 +1,17 @@
-//! The write cache and the parts that wait for it: writes are offered to it, pages drain from it, flushes empty it. It
-//! knows no clock; it says what is to be done next ([`Next`]), and the client does that.
+//! The write cache and the pages that wait for it: writes are offered to it, pages drain from it, flushes empty it. It
+//! knows no clock; it returns the next action ([`CacheAction`]), which the client executes.
 //!
-//! With early completion a write is done for its host once the cache has it, otherwise once the flash has what the
-//! cache had then; small writes gather either way. Draining begins when three quarters of the cache are dirty and ends
-//! at one half; it goes on for a write that finds no room, for a flush, and always without early completion. A page on
-//! its way to flash stays in the cache and is read from there; what is written to it meanwhile goes the same way again.
+//! With early completion a write is complete for the host once the cache has it, otherwise once that content is in
+//! flash; small writes are merged in the cache either way. Draining begins when three quarters of the cache are dirty
+//! and ends at one half; it goes on for a write that finds no room, for a flush, and always without early completion. A
+//! page on its way to flash stays in the cache and is read from there; data written to it meanwhile drains again later.
 //!
 //! Where cells are programmed a word line at once, pages leave the cache by whole word lines of a die's planes: as many
-//! as flash management puts there before it turns to another die. Fewer go only for a flush, without early completion,
-//! or when the cache is full and nothing else is on its way.
+//! as flash management puts there before it turns to another die. Fewer leave only for a flush, without early
+//! completion, or when the cache is full and nothing else drains.
 //!
-//! When no plane has room for any dirty page the cache is stuck: writes that do not fit fail, flushes fail, what is in
-//! it stays and can be read, until reclaim or a trim makes room.
+//! When no plane has room for any dirty page the cache is stuck: writes that do not fit fail, flushes fail, its content
+//! stays and can be read, until reclaim or a trim makes room.
 
 use std::collections::VecDeque;
 
@@ -20,70 +20,70 @@ use rustc_hash::FxHashMap;
 use crate::describe::Description;
 use crate::ftl::cache::{CacheOrder, Drain, Put, WriteCache};
 
-/// Pages (word lines, where they are programmed at once) that are on their way to each plane at once, on average:
-/// enough that no plane rests while others have work.
+/// Pages (word lines, where these are programmed at once) that drain to each plane at once, on average: enough that no
+/// plane rests while others have work.
 const DRAINS_A_PLANE: usize = 4;
 
 /// Writes that wait for a page to reach the flash.
 #[derive(Debug, Default)]
 struct Waiters {
-    /// For the drain under way.
+    /// Waiters for the drain in flight.
     this: Vec<u32>,
-    /// For the one after it.
+    /// Waiters for the drain after it.
     next: Vec<u32>,
 }
 
-/// The bytes of a logical page that a part writes.
+/// The range of bytes that a write covers in a logical page.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bytes {
+pub(super) struct PageBytes {
     pub(super) lpa: u64,
     pub(super) from: u32,
     pub(super) bytes: u32,
 }
 
-/// Whether the cache took a page.
+/// Whether the cache took a write to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Taken {
-    /// It did, and the part is done.
+enum CacheOffer {
+    /// It did, and the write is done.
     Done,
-    /// It did; the part waits for the flash.
+    /// It did; the write waits for the flash.
     Waits,
     /// It has no room.
     No,
 }
 
-/// What is to be done next for the cache.
+/// The next action of the client for the cache.
 #[derive(Debug)]
-pub(super) enum Next {
-    /// A part is done.
+pub(super) enum CacheAction {
+    /// Complete a page of a write.
     Done(u32),
-    /// Parts fail, for there is no space.
+    /// Fail pages of writes: there is no space.
     Refused(Vec<u32>),
-    /// A page leaves for the flash.
+    /// Write a page to flash.
     Drain(Drain),
-    /// Nothing for now; flushes may see what became of it.
+    /// Nothing for now; flushes may go on.
     Nothing,
 }
 
-/// The cache and who waits for it.
+/// The write cache, and the pages that wait for it.
 #[derive(Debug)]
 pub(super) struct Cached {
     pub(super) cache: WriteCache,
     early: bool,
-    /// Dirty pages above which draining begins, and at which it ends.
+    /// Dirty pages above which draining begins (`high`), and at which it ends (`low`).
     high: usize,
     low: usize,
     at_once: usize,
-    /// Pages that leave together, and how many of them are to come.
+    /// Pages that leave together (`unit`), and the number of them still to come.
     unit: usize,
     unit_left: usize,
     draining: bool,
     /// Pages of writes that found no room, in order.
     waiting: VecDeque<u32>,
     waiters: FxHashMap<u64, Waiters>,
-    /// Drains one after the other that found no place in flash.
+    /// Consecutive drains that found no page in flash.
     refused: usize,
-    /// Whether drains are being handed out: what they set off does not hand out more.
+    /// Whether actions are being returned: their consequences do not start another round.
     busy: bool,
 }
 
@@ -118,22 +118,22 @@ impl Cached {
         self.cache.is_wanted(lpa)
     }
 
-    /// Whether nothing that is dirty finds a place in flash.
+    /// Whether no dirty page finds room in flash.
     pub(super) fn is_stuck(&self) -> bool {
         let dirty = self.cache.dirty_pages();
         dirty > 0 && self.refused >= dirty && self.cache.draining_pages() == 0
     }
 
-    /// Room was made in flash: what was refused may be tried again.
+    /// Room was made in flash: refused pages may be tried again.
     pub(super) fn there_may_be_room(&mut self) {
         self.refused = 0;
     }
 
-    /// Whether another page should be on its way to flash.
+    /// Whether another page should drain to flash.
     fn drains(&mut self, flushing: bool) -> bool {
         let dirty = self.cache.dirty_pages();
-        // A word line takes so long to program that most of the cache is on its way to flash while all dies are at
-        // work: there, what is on its way counts as dirty.
+        // A word line takes so long to program that most of the cache drains while all dies are at work: in this case
+        // draining pages count as dirty.
         let held = if self.unit > 1 { dirty + self.cache.draining_pages() } else { dirty };
         self.draining = held > if self.draining { self.low } else { self.high };
         if dirty == 0 {
@@ -141,15 +141,16 @@ impl Cached {
         }
         let now = flushing || !self.early;
         let room = self.draining || !self.waiting.is_empty();
-        // A full cache from which nothing leaves would wait for ever.
+        // A full cache from which nothing drains would wait for ever.
         let whole = dirty >= self.unit || self.cache.draining_pages() == 0;
         let wanted = now || self.unit_left > 0 || (room && whole);
         wanted && dirty > 0 && self.refused < dirty && self.cache.draining_pages() < self.at_once
     }
 
-    /// A page is about to leave the cache; the first of a unit says how many are to follow. `to_fill`: pages until the
-    /// word lines that flash management is at are full, which holds as long as nothing is on its way there.
+    /// A page is about to leave the cache; the first of a unit sets the number that is to follow. `to_fill`: pages
+    /// until flash management's open word lines are full, which is exact only while nothing drains.
     fn leaves(&mut self, flushing: bool, to_fill: usize) {
+        assert!(self.cache.dirty_pages() > 0, "a page leaves a clean cache");
         if flushing || !self.early {
             self.unit_left = 0;
         } else if self.unit_left > 0 {
@@ -160,7 +161,7 @@ impl Cached {
         }
     }
 
-    /// Writes that wait for pages to reach the flash, if the cache is stuck.
+    /// Takes the writes that wait for pages to reach the flash, if the cache is stuck.
     fn give_up_waiters(&mut self) -> Vec<u32> {
         if self.waiters.is_empty() || !self.is_stuck() {
             return Vec::new();
@@ -170,17 +171,16 @@ impl Cached {
         parts
     }
 
-    /// A page of a write comes, to bytes of a logical page; it waits behind others that found no room. Says whether its
-    /// part is done.
-    pub(super) fn offer(&mut self, part: u32, of: Bytes) -> bool {
+    /// Offers a page of a write to the cache; it waits behind others that found no room. Returns whether it is done.
+    pub(super) fn offer(&mut self, part: u32, of: PageBytes) -> bool {
         if !self.waiting.is_empty() {
             self.waiting.push_back(part);
             return false;
         }
         match self.take(part, of) {
-            Taken::Done => true,
-            Taken::Waits => false,
-            Taken::No => {
+            CacheOffer::Done => true,
+            CacheOffer::Waits => false,
+            CacheOffer::No => {
                 self.waiting.push_back(part);
                 false
             }
@@ -188,65 +188,67 @@ impl Cached {
     }
 
     /// The cache takes a page, if it has room.
-    fn take(&mut self, part: u32, of: Bytes) -> Taken {
+    fn take(&mut self, part: u32, of: PageBytes) -> CacheOffer {
         if self.cache.write(of.lpa, of.from, of.bytes) == Put::Full {
-            return Taken::No;
+            return CacheOffer::No;
         }
         if self.early {
-            return Taken::Done;
+            return CacheOffer::Done;
         }
         self.waiters.entry(of.lpa).or_default().next.push(part);
-        Taken::Waits
+        CacheOffer::Waits
     }
 
-    /// Begins to hand out what is to be done; `false` if that is going on already.
+    /// Begins a round of actions; `false` if one is going on already.
     pub(super) fn begin(&mut self) -> bool {
         !std::mem::replace(&mut self.busy, true)
     }
 
-    /// The next thing to be done, to be asked until it is `Nothing`. `bytes_of` tells what a part writes.
+    /// The next action, to be called until it is `Nothing`. `bytes_of` returns the range that a page of a write covers.
     pub(super) fn next(
         &mut self,
         flushing: bool,
-        bytes_of: impl Fn(u32) -> Bytes,
+        bytes_of: impl Fn(u32) -> PageBytes,
         to_fill: impl FnOnce() -> usize,
-    ) -> Next {
+    ) -> CacheAction {
+        assert!(self.busy, "actions of the cache are taken in a round");
         while let Some(&part) = self.waiting.front() {
             match self.take(part, bytes_of(part)) {
-                taken @ (Taken::Done | Taken::Waits) => {
+                taken @ (CacheOffer::Done | CacheOffer::Waits) => {
                     self.waiting.pop_front();
-                    if taken == Taken::Done {
-                        return Next::Done(part);
+                    if taken == CacheOffer::Done {
+                        return CacheAction::Done(part);
                     }
                 }
-                Taken::No if self.is_stuck() => {
+                CacheOffer::No if self.is_stuck() => {
                     self.waiting.pop_front();
-                    return Next::Refused(vec![part]);
+                    return CacheAction::Refused(vec![part]);
                 }
-                Taken::No => break,
+                CacheOffer::No => break,
             }
         }
         if !self.drains(flushing) {
             let refused = self.give_up_waiters();
             if refused.is_empty() {
                 self.busy = false;
-                return Next::Nothing;
+                return CacheAction::Nothing;
             }
-            return Next::Refused(refused);
+            return CacheAction::Refused(refused);
         }
         self.leaves(flushing, to_fill());
-        // What was refused is put back behind the others: by order of use all get their turn.
+        // Refused pages go back behind the others: by order of use all get their turn.
         let in_order = flushing && self.refused == 0;
         let drain = if in_order { self.cache.drain_for_flush() } else { self.cache.drain() };
         let drain = drain.expect("a page is dirty");
         if let Some(waiters) = self.waiters.get_mut(&drain.lpa) {
             std::mem::swap(&mut waiters.this, &mut waiters.next);
         }
-        Next::Drain(drain)
+        CacheAction::Drain(drain)
     }
 
-    /// A page's way to flash has ended, or found no place there; returns the parts that waited for it.
+    /// A page has reached the flash, or found no room there; returns the writes that waited for it.
     pub(super) fn drained(&mut self, lpa: u64, no_space: bool) -> Vec<u32> {
+        assert!(self.cache.draining_pages() > 0, "page {lpa} was drained, and none was draining");
         if no_space {
             self.cache.put_back(lpa);
             self.refused += 1;
@@ -267,7 +269,7 @@ impl Cached {
         done
     }
 
-    /// Pages are wanted no more; returns the parts that waited for them to reach the flash.
+    /// Forgets trimmed pages; returns the writes that waited for them to reach the flash.
     pub(super) fn trim(&mut self, first: u64, end: u64) -> Vec<u32> {
         let mut done = Vec::new();
         for lpa in first..end {
@@ -284,6 +286,6 @@ impl Cached {
 
     pub(super) fn check_at_rest(&self) {
         assert!(self.waiting.is_empty() && self.waiters.is_empty(), "a write was left waiting for the cache");
-        assert!(self.cache.draining_pages() == 0 && !self.busy, "a page was left on its way from the cache");
+        assert!(self.cache.draining_pages() == 0 && !self.busy, "a page was left draining from the cache");
     }
 }

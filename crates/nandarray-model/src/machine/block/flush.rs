@@ -1,61 +1,62 @@
-//! What a flush waits for: what was in the write cache when it came, then the changed pages of a cached map, then every
-//! program that had begun by then ([`super::programs::Epochs`]).
+//! Flushes. A flush waits for the content of the write cache at its arrival, then for the changed pages of a cached
+//! map, then for every program that had begun by then ([`super::programs::Epochs`]).
 
 use std::collections::VecDeque;
 
-use super::Status;
+use super::RequestStatus;
 use super::cached::Cached;
-use super::programs::Programs;
+use super::programs::PagePrograms;
 use crate::ftl::cache::FlushTicket;
 use crate::machine::fabric::Fabric;
 use nandarray_sim::Ps;
 
-/// Where a flush stands.
+/// The stage of a flush.
 #[derive(Clone, Copy, Debug)]
-enum Stage {
-    /// The cache writes what was dirty at that time.
+enum FlushStage {
+    /// The cache writes the pages that were dirty when the flush arrived.
     Draining(Option<FlushTicket>),
-    /// Programs up to that epoch end.
+    /// Programs up to this epoch end.
     Programming(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Flush {
     io: u32,
-    stage: Stage,
-    status: Status,
+    stage: FlushStage,
+    status: RequestStatus,
 }
 
 /// A flush that is done.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flushed {
-    /// Its command on the link.
+    /// Its command on the link (an io).
     pub(super) io: u32,
-    /// How it ended.
-    pub(super) status: Status,
+    /// Its outcome.
+    pub(super) status: RequestStatus,
 }
 
-/// Flushes under way, in order.
+/// Flushes in flight, in order.
 #[derive(Debug, Default)]
 pub(super) struct Flushes {
     waiting: VecDeque<Flush>,
 }
 
 impl Flushes {
-    /// A flush begins: the cache writes what `ticket` stands for.
+    /// Begins a flush; `ticket` stands for the dirty pages of the cache.
     pub(super) fn begin(&mut self, io: u32, ticket: Option<FlushTicket>) {
-        self.waiting.push_back(Flush { io, stage: Stage::Draining(ticket), status: Status::Success });
+        assert!(self.waiting.iter().all(|flush| flush.io != io), "flush {io} begins twice");
+        self.waiting.push_back(Flush { io, stage: FlushStage::Draining(ticket), status: RequestStatus::Success });
     }
 
-    /// Whether the cache has to be emptied for a flush.
+    /// Whether a flush needs the cache to drain.
     pub(super) fn drains(&self) -> bool {
-        self.waiting.back().is_some_and(|flush| matches!(flush.stage, Stage::Draining(_)))
+        self.waiting.back().is_some_and(|flush| matches!(flush.stage, FlushStage::Draining(_)))
     }
 
-    /// Lets the first flush go on; returns it once it is done, to be called again then.
+    /// Lets the first flush go on; returns it once it is done. Call again for the next one.
     pub(super) fn go_on(
         &mut self,
-        programs: &mut Programs,
+        programs: &mut PagePrograms,
         cached: Option<&Cached>,
         fabric: &mut Fabric,
         now: Ps,
@@ -63,22 +64,22 @@ impl Flushes {
         loop {
             let flush = self.waiting.front_mut()?;
             match flush.stage {
-                Stage::Draining(ticket) => {
+                FlushStage::Draining(ticket) => {
                     if let (Some(cached), Some(ticket)) = (cached, ticket) {
                         if !cached.cache.is_flushed(ticket) {
                             if !cached.is_stuck() {
                                 return None;
                             }
-                            flush.status = Status::NoSpace;
+                            flush.status = RequestStatus::NoSpace;
                         }
                     }
                     programs.write_map(fabric, now);
-                    if programs.has_homeless() {
-                        flush.status = Status::NoSpace;
+                    if programs.has_unplaced() {
+                        flush.status = RequestStatus::NoSpace;
                     }
-                    flush.stage = Stage::Programming(programs.epochs.next());
+                    flush.stage = FlushStage::Programming(programs.epochs.next());
                 }
-                Stage::Programming(epoch) => {
+                FlushStage::Programming(epoch) => {
                     if !programs.epochs.is_over(epoch) {
                         return None;
                     }
@@ -90,6 +91,6 @@ impl Flushes {
     }
 
     pub(super) fn check_at_rest(&self) {
-        assert!(self.waiting.is_empty(), "a flush was left on its way");
+        assert!(self.waiting.is_empty(), "a flush was left in flight");
     }
 }

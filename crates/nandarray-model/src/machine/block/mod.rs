@@ -8,48 +8,51 @@
 //! trim    forgets whole pages; flush: `flush`
 //! ```
 //!
-//! A page that is written is in the controller's memory until its program has ended, and read from there. A write that
-//! finds no free page waits for reclaim of its plane; one for which there will never be a page fails, and changes
-//! nothing, unless a program of it had begun. A part of a page that is written over what cannot be read fails too: the
-//! rest would be made up.
+//! A written page is in the controller's memory until its program has ended, and is read from there. A write that finds
+//! no free page waits for reclaim of its plane; one for which there will never be a page fails, and changes nothing
+//! unless a program of it had begun. A write of a part of an unreadable page fails too, since the rest of the page is
+//! lost.
 //!
 //! | file | one idea |
 //! | --- | --- |
-//! | `mod` | the client: requests, their pages, and what follows from what |
+//! | `mod` | the client: requests and the states of their pages |
 //! | `cached` | the write cache in front |
-//! | `flush` | what a flush waits for |
+//! | `flush` | flushes: the cache, the map, programs |
 //! | `reclaim` | moving pages in the background |
-//! | `programs` | programs of pages: done, failed, done elsewhere |
+//! | `page` | a page of a request, and its states |
+//! | `programs` | programs of pages: ended, failed, repeated elsewhere |
 //!
 //! The files below `mod` do not call it: they return what has happened, and the client acts on it.
 
 mod cached;
 mod flush;
+mod page;
 mod programs;
 mod reclaim;
 
 use std::collections::VecDeque;
 
-use cached::{Bytes, Cached, Next};
+use cached::{CacheAction, Cached, PageBytes};
 use flush::{Flushed, Flushes};
-use programs::Programs;
-use reclaim::{Reclaim, Room};
+use page::{PageRequester, PageState, RequestPage};
+use programs::PagePrograms;
+use reclaim::{Reclaim, RoomChange};
 
-use super::clients::{Asker, Client, OperationEnded, Packed};
-use super::fabric::{Fabric, Lent};
-use super::host_io::{Io, IoEvent, Way};
-use super::stages::Stage;
-use crate::flash::{Cause, Outcome, Place};
+use super::clients::{Client, OperationEnded, Packed, Requester};
+use super::fabric::{ClientContext, Fabric};
+use super::host_io::{Io, IoDirection, IoEvent};
+use super::stages::FirmwareStage;
+use crate::flash::{OpCause, OpOutcome};
 use crate::ftl::cache::Hit;
 use crate::ftl::{FtlError, FtlSetupError, MapOp, PageMapped, Urgency};
 use crate::host::Direction;
-use crate::workload::{Request, RequestOp};
+use crate::workload::{IoRequest, RequestOp};
 use nandarray_sim::Ps;
 
-/// How a request ended.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// As it should.
+pub enum RequestStatus {
+    /// The request has succeeded.
     Success,
     /// It reached beyond the device (NVMe: LBA Out of Range).
     OutOfRange,
@@ -61,38 +64,38 @@ pub enum Status {
 
 /// A request that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// What was asked for.
-    pub request: Request,
-    /// When it was there, whether or not a queue had room.
+pub struct RequestEnded {
+    /// The request.
+    pub request: IoRequest,
+    /// Time of its arrival, whether or not a queue had room.
     pub arrived: Ps,
-    /// When the host had its answer.
+    /// Time at which the host had its completion.
     pub done: Ps,
-    /// How it ended.
-    pub status: Status,
+    /// Its outcome.
+    pub status: RequestStatus,
 }
 
 /// An event of a conventional request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BlockEvent {
-    /// All data of a written request is in the device.
+    /// All data of a write request has crossed the link.
     RequestData(u32),
-    /// It is in DRAM, to be cut into pages.
+    /// All data of a write request is in DRAM, to be cut into pages.
     RequestCut(u32),
-    /// A page's turn at the translator is over.
+    /// The translator, and the allocator for writes, are done with a page.
     Page(u32),
     /// A page that was read is in DRAM.
     PageUp(u32),
-    /// It is with the host.
+    /// A page that was read is with the host.
     PageDone(u32),
 }
 
-/// What waits for a flash operation.
+/// The part of the client that waits for a flash operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
+pub(crate) enum BlockWaiter {
     /// A page of a request.
     Page(u32),
-    /// A program, which knows what waits for it.
+    /// A program of a page, which knows its own waiter.
     Program(u32),
     /// A page that reclaim reads.
     Move(u32),
@@ -100,11 +103,11 @@ pub(crate) enum Wait {
     MoveTo(u32),
     /// A block that reclaim erases, by its plane.
     Erase(u32),
-    /// Nothing.
-    Nobody,
+    /// No part of the client.
+    None,
 }
 
-impl Packed for Wait {
+impl Packed for BlockWaiter {
     fn pack(self) -> (u8, u32) {
         match self {
             Self::Page(n) => (0, n),
@@ -112,7 +115,7 @@ impl Packed for Wait {
             Self::Move(n) => (2, n),
             Self::MoveTo(n) => (3, n),
             Self::Erase(n) => (4, n),
-            Self::Nobody => (5, 0),
+            Self::None => (5, 0),
         }
     }
 
@@ -123,146 +126,78 @@ impl Packed for Wait {
             2 => Self::Move(number),
             3 => Self::MoveTo(number),
             4 => Self::Erase(number),
-            5 => Self::Nobody,
+            5 => Self::None,
             other => panic!("an operation of kind {other}"),
         }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Asked {
-    request: Request,
+struct SubmittedRequest {
+    request: IoRequest,
     arrived: Ps,
-    status: Status,
-}
-
-/// What a page waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
-    /// The translator, then for what the map needs.
-    Translating,
-    /// What a cached map needs for it.
-    Mapping,
-    /// A page of flash, to be read for the host.
-    Reading,
-    /// Room in the write cache, or, without early completion, its way from there into flash.
-    Caching,
-    /// Its old content, of which a part stays.
-    Merging,
-    /// A free page.
-    Stalled,
-    /// Its program.
-    Programming,
-}
-
-/// Who is told when a page is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PageOf {
-    /// An io whose host waits.
-    Io(u32),
-    /// The write cache, which writes it to flash.
-    Cache,
-}
-
-/// A logical page's share of a request, or a page on its way from the cache.
-#[derive(Debug)]
-struct Page {
-    of: PageOf,
-    lpa: u64,
-    /// First byte within the page.
-    from: u32,
-    bytes: u32,
-    ahead: u32,
-    write: bool,
-    whole: bool,
-    at: At,
-    /// How its way from the cache ended.
-    status: Status,
-    /// Operations under way.
-    left: u32,
-    /// Where it is read; of a write, where what it is merged with lay.
-    place: Option<Place>,
-    /// Map operations still to be done first, last one first.
-    map_ops: Vec<MapOp>,
-}
-
-impl Page {
-    fn new(of: PageOf, lpa: u64, from: u32, bytes: u32) -> Self {
-        Self {
-            of,
-            lpa,
-            from,
-            bytes,
-            ahead: 0,
-            write: false,
-            whole: false,
-            at: At::Translating,
-            status: Status::Success,
-            left: 0,
-            place: None,
-            map_ops: Vec::new(),
-        }
-    }
+    status: RequestStatus,
 }
 
 /// Conventional requests of one device.
 #[derive(Debug)]
-pub(crate) struct Block {
-    programs: Programs,
+pub(crate) struct BlockClient {
+    programs: PagePrograms,
     reclaim: Reclaim,
     flushes: Flushes,
     cached: Option<Cached>,
-    asked: slab::Slab<Asked>,
-    pages: slab::Slab<Page>,
+    requests: slab::Slab<SubmittedRequest>,
+    pages: slab::Slab<RequestPage>,
     stalled: VecDeque<u32>,
-    ended: VecDeque<Ended>,
+    ended: VecDeque<RequestEnded>,
 }
 
-impl Client for Block {
+impl Client for BlockClient {
     type Event = BlockEvent;
-    type Waiting = Wait;
-    /// A request.
-    type Asker = u32;
+    type Waiter = BlockWaiter;
+    /// A request's index.
+    type Requester = u32;
 
-    fn happened(&mut self, lent: &mut Lent<'_>, now: Ps, event: BlockEvent) {
+    fn handle(&mut self, ctx: &mut ClientContext<'_>, now: Ps, event: BlockEvent) {
         match event {
-            BlockEvent::RequestData(io) => self.request_data(lent, now, io),
-            BlockEvent::RequestCut(io) => self.request_cut(lent, now, io),
-            BlockEvent::Page(part) => self.page_translated(lent, now, part),
-            BlockEvent::PageUp(part) => self.page_leaves(lent, now, part),
-            BlockEvent::PageDone(part) => self.page_done(lent, now, part),
+            BlockEvent::RequestData(io) => self.request_data(ctx, now, io),
+            BlockEvent::RequestCut(io) => self.request_cut(ctx, now, io),
+            BlockEvent::Page(part) => self.page_translated(ctx, now, part),
+            BlockEvent::PageUp(part) => self.page_leaves(ctx, now, part),
+            BlockEvent::PageDone(part) => self.page_done(ctx, now, part),
         }
     }
 
-    fn operation_ended(&mut self, lent: &mut Lent<'_>, now: Ps, waiting: Wait, ended: OperationEnded) {
-        match waiting {
-            Wait::Page(part) => self.page_operation_ended(lent, now, part, ended.outcome),
-            Wait::Program(program) => self.program_over(lent, now, program, ended.outcome),
-            Wait::Move(slot) => {
-                if let Some(plane) = self.reclaim.read_over(&mut self.programs, lent.fabric, now, slot, ended.outcome) {
-                    self.move_over(lent, now, plane);
+    fn operation_ended(&mut self, ctx: &mut ClientContext<'_>, now: Ps, waiter: BlockWaiter, ended: OperationEnded) {
+        match waiter {
+            BlockWaiter::Page(part) => self.page_operation_ended(ctx, now, part, ended.outcome),
+            BlockWaiter::Program(program) => self.program_over(ctx, now, program, ended.outcome),
+            BlockWaiter::Move(slot) => {
+                if let Some(plane) = self.reclaim.read_over(&mut self.programs, ctx.fabric, now, slot, ended.outcome) {
+                    self.move_over(ctx, now, plane);
                 }
             }
-            Wait::Erase(plane) => self.block_erased(lent, now, plane, ended.outcome),
-            Wait::MoveTo(_) | Wait::Nobody => {}
+            BlockWaiter::Erase(plane) => self.block_erased(ctx, now, plane, ended.outcome),
+            BlockWaiter::MoveTo(_) | BlockWaiter::None => {}
         }
     }
 
-    /// Planes whose reclaim gave way go on if nothing waits for their dies any more.
-    fn flash_moved(&mut self, lent: &mut Lent<'_>, now: Ps) {
+    /// Planes whose reclaim gave way go on if no operation waits for their dies any more.
+    fn flash_moved(&mut self, ctx: &mut ClientContext<'_>, now: Ps) {
         let mut i = 0;
-        while let Some(plane) = self.reclaim.resumes(lent.fabric, &mut i) {
-            self.go_on_reclaiming(lent, now, plane);
+        while let Some(plane) = self.reclaim.resumes(ctx.fabric, &mut i) {
+            self.go_on_reclaiming(ctx, now, plane);
         }
     }
 
-    fn decoded(&mut self, lent: &mut Lent<'_>, now: Ps, io: u32, asked: u32) {
-        self.request_decoded(lent, now, io, asked);
+    fn decoded(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32, request_id: u32) {
+        self.request_decoded(ctx, now, io, request_id);
     }
 
-    fn answered(&mut self, _lent: &mut Lent<'_>, now: Ps, asked: u32) {
-        let Asked { request, arrived, status } = self.asked.remove(asked as usize);
-        self.ended.push_back(Ended { request, arrived, done: now, status });
+    fn reaped(&mut self, _ctx: &mut ClientContext<'_>, now: Ps, request_id: u32) {
+        let SubmittedRequest { request, arrived, status } = self.requests.remove(request_id as usize);
+        assert!(arrived <= now, "{request:?} arrived at {arrived} and was reaped at {now}");
+        self.ended.push_back(RequestEnded { request, arrived, done: now, status });
     }
 
     fn is_still(&self) -> bool {
@@ -270,7 +205,7 @@ impl Client for Block {
     }
 
     fn check_at_rest(&self) {
-        assert!(self.asked.is_empty() && self.pages.is_empty(), "a request was left on its way");
+        assert!(self.requests.is_empty() && self.pages.is_empty(), "a request was left in flight");
         assert!(self.stalled.is_empty(), "something still waits for reclaim");
         self.programs.check_at_rest();
         self.reclaim.check_at_rest();
@@ -291,20 +226,20 @@ impl Client for Block {
     }
 }
 
-impl Block {
-    /// Page-mapped flash management, empty; requests may come then.
+impl BlockClient {
+    /// A client with empty page-mapped flash management.
     ///
     /// # Errors
-    /// If the description leaves nothing to manage.
+    /// If the description leaves no flash to manage.
     pub(super) fn new(fabric: &Fabric, seed: u64) -> Result<Self, FtlSetupError> {
         let bad = |die, plane: u16, block| fabric.flash.is_factory_bad(die, u32::from(plane), block);
         let ftl = PageMapped::new(&fabric.description, seed, &bad)?;
         Ok(Self {
             reclaim: Reclaim::new(ftl.planes() as usize),
-            programs: Programs::new(ftl),
+            programs: PagePrograms::new(ftl),
             flushes: Flushes::default(),
             cached: Cached::new(&fabric.description),
-            asked: slab::Slab::new(),
+            requests: slab::Slab::new(),
             pages: slab::Slab::new(),
             stalled: VecDeque::new(),
             ended: VecDeque::new(),
@@ -316,7 +251,7 @@ impl Block {
         &self.programs.ftl
     }
 
-    /// The same, to be preconditioned.
+    /// Page-mapped flash management, to be preconditioned.
     pub(super) fn ftl_mut(&mut self) -> &mut PageMapped {
         &mut self.programs.ftl
     }
@@ -326,363 +261,386 @@ impl Block {
         self.ftl().capacity_pages() * u64::from(self.ftl().page_bytes())
     }
 
-    /// Whether each plane's reclaim is urgent, as the flash was told.
+    /// Whether each plane's reclaim is urgent, as set in the flash.
     #[cfg(test)]
-    pub(super) fn told_urgent(&self) -> &[bool] {
-        self.reclaim.told_urgent()
+    pub(super) fn urgent_planes(&self) -> &[bool] {
+        self.reclaim.urgent_planes()
     }
 
-    /// What waits, and for what, for a reader who looks for what never ends.
+    /// The pages that wait with their states, for messages about requests that never end.
     pub(super) fn waiting(&self) -> String {
         let pages: Vec<_> = self.pages.iter().map(|(_, p)| (p.lpa, p.at, p.of)).collect();
         let (stalled, flushes, reclaim) = (&self.stalled, &self.flushes, self.reclaim.waiting());
         format!("pages {pages:?}, stalled {stalled:?}, {reclaim}, {flushes:?}")
     }
 
-    /// The next request that has ended and was not asked for yet.
-    pub(super) fn take_ended(&mut self) -> Option<Ended> {
+    /// The next request that has ended and was not returned yet.
+    pub(super) fn take_ended(&mut self) -> Option<RequestEnded> {
         self.ended.pop_front()
     }
 
-    /// The host gives a request, now.
-    pub(super) fn give(&mut self, lent: &mut Lent<'_>, now: Ps, request: Request) {
-        let asked = self.asked.insert(Asked { request, arrived: now, status: Status::Success }) as u32;
-        let way = match request.op {
-            RequestOp::Read => Way::Read,
-            RequestOp::Write => Way::Write,
-            RequestOp::Trim | RequestOp::Flush => Way::Neither,
+    /// The host submits a request, now.
+    pub(super) fn submit(&mut self, ctx: &mut ClientContext<'_>, now: Ps, request: IoRequest) {
+        let request_id =
+            self.requests.insert(SubmittedRequest { request, arrived: now, status: RequestStatus::Success }) as u32;
+        let direction = match request.op {
+            RequestOp::Read => IoDirection::Read,
+            RequestOp::Write => IoDirection::Write,
+            RequestOp::Trim | RequestOp::Flush => IoDirection::Neither,
         };
-        let queue = request.stream % lent.fabric.description.host.queues;
-        lent.io.submit(lent.fabric, now, Io { asker: Asker::Block(asked), way, queue, submitted: now, parts_left: 1 });
+        let queue = request.stream % ctx.fabric.description.host.queues;
+        ctx.io.submit(
+            ctx.fabric,
+            now,
+            Io { requester: Requester::BlockClient(request_id), direction, queue, submitted: now, parts_left: 1 },
+        );
     }
 
-    fn request_decoded(&mut self, lent: &mut Lent<'_>, now: Ps, io: u32, asked: u32) {
-        let request = self.asked[asked as usize].request;
+    fn request_decoded(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32, request_id: u32) {
+        let request = self.requests[request_id as usize].request;
         let capacity = self.capacity_bytes();
         if request.offset_bytes.checked_add(request.bytes).is_none_or(|end| end > capacity) {
-            self.asked[asked as usize].status = Status::OutOfRange;
-            return lent.io_progress(now, io);
+            self.requests[request_id as usize].status = RequestStatus::OutOfRange;
+            return ctx.io_progress(now, io);
         }
         match request.op {
-            RequestOp::Read => self.cut(lent, now, io, &request),
+            RequestOp::Read => self.cut(ctx, now, io, &request),
             RequestOp::Write => {
-                let sent = lent.fabric.send(now, Direction::Down, request.bytes, "data");
-                lent.push(sent.end, BlockEvent::RequestData(io));
+                let sent = ctx.fabric.send(now, Direction::Down, request.bytes, "data");
+                ctx.push(sent.end, BlockEvent::RequestData(io));
             }
             RequestOp::Trim => {
-                let page = u64::from(lent.fabric.description.geometry.page_bytes);
+                let page = u64::from(ctx.fabric.description.geometry.page_bytes);
                 let (first, end) = (request.offset_bytes.div_ceil(page), (request.offset_bytes + request.bytes) / page);
                 if first < end {
-                    self.trim_pages(lent, now, first, end);
+                    self.trim_pages(ctx, now, first, end);
                 }
-                let t_translate = lent.fabric.description.controller.t_translate;
-                let at = lent.fabric.run_stage(Stage::Translate, now, t_translate);
-                if at == now { lent.io_progress(now, io) } else { lent.fabric.push(at, IoEvent::Progress(io)) }
+                let t_translate = ctx.fabric.description.controller.t_translate;
+                let at = ctx.fabric.run_stage(FirmwareStage::Translate, now, t_translate);
+                if at == now { ctx.io_progress(now, io) } else { ctx.fabric.push(at, IoEvent::Progress(io)) }
             }
             RequestOp::Flush => {
                 let ticket = self.cached.as_ref().map(|c| c.cache.flush());
                 self.flushes.begin(io, ticket);
-                self.go_on_draining(lent, now);
-                self.go_on_flushing(lent, now);
+                self.go_on_draining(ctx, now);
+                self.go_on_flushing(ctx, now);
             }
         }
     }
 
-    fn trim_pages(&mut self, lent: &mut Lent<'_>, now: Ps, first: u64, end: u64) {
+    fn trim_pages(&mut self, ctx: &mut ClientContext<'_>, now: Ps, first: u64, end: u64) {
         if let Some(cached) = &mut self.cached {
             for part in cached.trim(first, end) {
-                self.page_done(lent, now, part);
+                self.page_done(ctx, now, part);
             }
         }
         let mut map_ops = std::mem::take(&mut self.programs.map_ops);
         let trimmed = self.programs.ftl.trim(first, end - first, &mut map_ops);
-        debug_assert!(trimmed.is_ok(), "the range was looked at");
+        assert!(trimmed.is_ok(), "pages {first} to {end} are within the device: {trimmed:?}");
         if !self.programs.lost.is_empty() {
             for lpa in first..end {
                 self.programs.lost.remove(&lpa);
             }
         }
         for &op in &map_ops {
-            self.programs.issue_map(lent.fabric, now, op, Wait::Nobody);
+            self.programs.issue_map(ctx.fabric, now, op, BlockWaiter::None);
         }
         map_ops.clear();
         self.programs.map_ops = map_ops;
-        // There may be room now for what found none.
-        self.retry_stalled(lent, now);
+        // There may be free pages now for writes that found none.
+        self.retry_stalled(ctx, now);
     }
 
-    fn request_of(&self, lent: &Lent<'_>, io: u32) -> u32 {
-        let Asker::Block(asked) = lent.io.asker(io) else { unreachable!("a request's io") };
-        asked
+    fn request_of(&self, ctx: &ClientContext<'_>, io: u32) -> u32 {
+        let Requester::BlockClient(request_id) = ctx.io.requester(io) else { unreachable!("a request's io") };
+        request_id
     }
 
-    /// All data of a write is with the device.
-    fn request_data(&mut self, lent: &mut Lent<'_>, now: Ps, io: u32) {
-        let request = self.asked[self.request_of(lent, io) as usize].request;
-        let there = lent.fabric.through_dram(now, request.bytes, "data in", Cause::Host);
+    /// All data of a write has crossed the link.
+    fn request_data(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32) {
+        let request = self.requests[self.request_of(ctx, io) as usize].request;
+        let there = ctx.fabric.through_dram(now, request.bytes, "data in", OpCause::Host);
         if there == now {
-            self.cut(lent, now, io, &request);
+            self.cut(ctx, now, io, &request);
         } else {
-            lent.push(there, BlockEvent::RequestCut(io));
+            ctx.push(there, BlockEvent::RequestCut(io));
         }
     }
 
-    fn request_cut(&mut self, lent: &mut Lent<'_>, now: Ps, io: u32) {
-        let request = self.asked[self.request_of(lent, io) as usize].request;
-        self.cut(lent, now, io, &request);
+    fn request_cut(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32) {
+        let request = self.requests[self.request_of(ctx, io) as usize].request;
+        self.cut(ctx, now, io, &request);
     }
 
     /// Cuts a request into its pages.
-    fn cut(&mut self, lent: &mut Lent<'_>, now: Ps, io: u32, request: &Request) {
-        let page = u64::from(lent.fabric.description.geometry.page_bytes);
+    fn cut(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32, request: &IoRequest) {
+        let page = u64::from(ctx.fabric.description.geometry.page_bytes);
         let (start, end) = (request.offset_bytes, request.offset_bytes + request.bytes);
         let (first, last) = (start / page, if request.bytes == 0 { start / page } else { end.div_ceil(page) });
         let write = request.op == RequestOp::Write;
-        lent.io.add_parts(io, (last - first) as u32);
+        ctx.io.add_parts(io, (last - first) as u32);
+        let mut cut_bytes = 0;
         for lpa in first..last {
             let from = (start.max(lpa * page) - lpa * page) as u32;
             let bytes = (end.min((lpa + 1) * page) - lpa * page) as u32 - from;
+            cut_bytes += u64::from(bytes);
             let ahead = (last - lpa - 1) as u32;
-            let of = Page::new(PageOf::Io(io), lpa, from, bytes);
-            let part = Page { ahead, write, whole: u64::from(bytes) == page, ..of };
+            let of = RequestPage::new(PageRequester::Io(io), lpa, from, bytes);
+            let part = RequestPage { ahead, write, whole: u64::from(bytes) == page, ..of };
             let part = self.pages.insert(part) as u32;
-            let page_bytes = Bytes { lpa, from, bytes };
+            let page_bytes = PageBytes { lpa, from, bytes };
             match &mut self.cached {
-                None => self.translate(lent, now, part, now),
+                None => self.translate(ctx, now, part, now),
                 Some(cached) if write => {
-                    self.pages[part as usize].at = At::Caching;
+                    self.pages[part as usize].at = PageState::Caching;
                     if cached.offer(part, page_bytes) {
-                        self.page_done(lent, now, part);
+                        self.page_done(ctx, now, part);
                     }
                 }
                 Some(cached) => match cached.cache.read(lpa, from, bytes) {
-                    Hit::All => self.page_up(lent, now, part, 1),
-                    _ => self.translate(lent, now, part, now),
+                    Hit::All => self.page_up(ctx, now, part, 1),
+                    _ => self.translate(ctx, now, part, now),
                 },
             }
         }
-        lent.io_progress(now, io);
+        assert_eq!(cut_bytes, request.bytes, "pages {first} to {last} are all of {request:?}");
+        ctx.io_progress(now, io);
         if write {
-            self.go_on_draining(lent, now);
+            self.go_on_draining(ctx, now);
         }
     }
 
-    /// A page comes to the translator, and one that is written to the allocator; it goes on when they and what else it
-    /// waits for are done.
-    fn translate(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, ready: Ps) {
+    /// Books the translator for a page, and the allocator for a written one; it goes on when they are done, but not
+    /// before `ready`.
+    fn translate(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, ready: Ps) {
         let write = self.pages[part as usize].write;
-        let c = &lent.fabric.description.controller;
+        let c = &ctx.fabric.description.controller;
         let (t_translate, t_allocate) = (c.t_translate, c.t_allocate);
-        let mut at = lent.fabric.run_stage(Stage::Translate, now, t_translate);
+        let mut at = ctx.fabric.run_stage(FirmwareStage::Translate, now, t_translate);
         if write {
-            at = lent.fabric.run_stage(Stage::Allocate, at, t_allocate);
+            at = ctx.fabric.run_stage(FirmwareStage::Allocate, at, t_allocate);
         }
         let at = at.max(ready);
-        if at == now { self.page_translated(lent, now, part) } else { lent.push(at, BlockEvent::Page(part)) }
+        if at == now { self.page_translated(ctx, now, part) } else { ctx.push(at, BlockEvent::Page(part)) }
     }
 
-    fn page_translated(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
+    fn page_translated(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = &mut self.pages[part as usize];
+        assert!(matches!(p.at, PageState::Translating | PageState::Caching), "page {} is at {:?}", p.lpa, p.at);
         if p.write {
-            return self.merge(lent, now, part);
+            return self.merge(ctx, now, part);
         }
         let mut map_ops = std::mem::take(&mut self.programs.map_ops);
-        p.place = self.programs.ftl.read(p.lpa, p.ahead, &mut map_ops).expect("the range was looked at");
-        p.at = At::Mapping;
+        p.place = self.programs.ftl.read(p.lpa, p.ahead, &mut map_ops).expect("the page is within the device");
+        p.at = PageState::Mapping;
         p.map_ops.extend(map_ops.iter().rev().filter(|op| matches!(op, MapOp::Read(_))));
-        // Pages of a block are programmed in the order in which they were given out: at once.
+        // Map pages are programmed at once, since pages of a block are programmed in the order in which they were
+        // allocated.
         for op in map_ops.drain(..).filter(|op| matches!(op, MapOp::Program(_))) {
             p.left += 1;
-            self.programs.issue_map(lent.fabric, now, op, Wait::Page(part));
+            self.programs.issue_map(ctx.fabric, now, op, BlockWaiter::Page(part));
         }
         let left = p.left;
         self.programs.map_ops = map_ops;
         if left == 0 {
-            self.read_next(lent, now, part);
+            self.read_next(ctx, now, part);
         }
     }
 
-    /// A page that is written comes to what it has to be merged with.
-    fn merge(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
+    /// Reads the old content of a page that is written in part.
+    fn merge(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = &mut self.pages[part as usize];
+        assert!(p.write && p.left == 0, "page {} has {} operations in flight before it is merged", p.lpa, p.left);
         if p.whole {
-            return self.write_page(lent, now, part);
+            return self.write_page(ctx, now, part);
         }
-        if p.of != PageOf::Cache && self.programs.is_lost(p.lpa) {
-            self.fail(lent, part, Status::Unreadable);
-            return self.page_done(lent, now, part);
+        if p.of != PageRequester::Cache && self.programs.is_lost(p.lpa) {
+            self.fail(ctx, part, RequestStatus::Unreadable);
+            return self.page_done(ctx, now, part);
         }
-        p.place = self.programs.ftl.place_of(p.lpa).expect("the range was looked at");
+        p.place = self.programs.ftl.place_of(p.lpa).expect("the page is within the device");
         match p.place {
             Some(place) if !self.programs.is_in_memory(place) => {
-                (p.at, p.left) = (At::Merging, 1);
-                let bytes = lent.fabric.description.geometry.page_bytes;
-                self.programs.read(lent.fabric, now, Cause::Host, place, bytes, Wait::Page(part));
+                (p.at, p.left) = (PageState::Merging, 1);
+                let bytes = ctx.fabric.description.geometry.page_bytes;
+                self.programs.read(ctx.fabric, now, OpCause::Host, place, bytes, BlockWaiter::Page(part));
             }
-            _ => self.write_page(lent, now, part),
+            _ => self.write_page(ctx, now, part),
         }
     }
 
-    /// The next thing for a page to be read: what the map needs, one after the other, then the page itself.
-    fn read_next(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
+    /// Reads the next page of the map that a read needs, one after the other, then the page itself.
+    fn read_next(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = &mut self.pages[part as usize];
+        assert!(!p.write && p.left == 0, "page {} has {} operations in flight before it is read", p.lpa, p.left);
         if let Some(op) = p.map_ops.pop() {
             p.left = 1;
-            return self.programs.issue_map(lent.fabric, now, op, Wait::Page(part));
+            return self.programs.issue_map(ctx.fabric, now, op, BlockWaiter::Page(part));
         }
         let (place, bytes, lpa) = (p.place.take(), p.bytes, p.lpa);
         if self.programs.is_lost(lpa) {
-            self.fail(lent, part, Status::Unreadable);
+            self.fail(ctx, part, RequestStatus::Unreadable);
         }
         match place {
             Some(place) if !self.programs.is_in_memory(place) => {
                 let p = &mut self.pages[part as usize];
-                (p.left, p.at) = (1, At::Reading);
-                self.programs.read(lent.fabric, now, Cause::Host, place, bytes, Wait::Page(part));
+                (p.left, p.at) = (1, PageState::Reading);
+                self.programs.read(ctx.fabric, now, OpCause::Host, place, bytes, BlockWaiter::Page(part));
             }
-            // Never written, or still in the controller's memory.
-            _ => self.page_up(lent, now, part, 1),
+            // The page was never written, or is still in the controller's memory.
+            _ => self.page_up(ctx, now, part, 1),
         }
     }
 
-    /// Finds a page for what is written.
-    fn write_page(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
+    /// Allocates a page for a write, and programs it.
+    fn write_page(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = &mut self.pages[part as usize];
+        assert!(p.write && p.left == 0, "page {} has {} operations in flight before it is written", p.lpa, p.left);
         let (lpa, ahead, whole) = (p.lpa, p.ahead, p.whole);
-        if p.of == PageOf::Cache && self.cached.as_ref().is_some_and(|c| !c.is_wanted(lpa)) {
-            // Trimmed on its way.
-            return self.page_done(lent, now, part);
+        if p.of == PageRequester::Cache && self.cached.as_ref().is_some_and(|c| !c.is_wanted(lpa)) {
+            // It was trimmed on its way.
+            return self.page_done(ctx, now, part);
         }
         let programs = &mut self.programs;
         if !whole {
-            let old = programs.ftl.place_of(lpa).expect("the range was looked at");
+            let old = programs.ftl.place_of(lpa).expect("the page is within the device");
             if old != p.place && old.is_some_and(|place| !programs.is_in_memory(place)) {
-                // Another write to the page, or reclaim, was faster: what it left has to be merged.
-                return self.merge(lent, now, part);
+                // Another write to the page, or reclaim, was faster: its content has to be merged.
+                return self.merge(ctx, now, part);
             }
         }
         let mut map_ops = std::mem::take(&mut programs.map_ops);
-        let flash = &lent.fabric.flash;
+        let flash = &ctx.fabric.flash;
         let written = programs.ftl.write(lpa, true, ahead, |die| u64::from(flash.queued(die)), &mut map_ops);
         match written {
             Ok(written) => {
-                p.at = At::Programming;
+                p.at = PageState::Programming;
                 p.left = 1 + map_ops.len() as u32;
                 if whole && !programs.lost.is_empty() {
                     programs.lost.remove(&lpa);
                 }
                 for &op in &map_ops {
-                    programs.issue_map(lent.fabric, now, op, Wait::Page(part));
+                    programs.issue_map(ctx.fabric, now, op, BlockWaiter::Page(part));
                 }
-                programs.program(lent.fabric, now, Cause::Host, written.place, Wait::Page(part));
+                programs.program(ctx.fabric, now, OpCause::Host, written.place, BlockWaiter::Page(part));
                 if written.reclaim != Urgency::None {
-                    self.go_on_reclaiming(lent, now, written.plane);
+                    self.go_on_reclaiming(ctx, now, written.plane);
                 }
             }
             Err(FtlError::NotNow { plane }) => {
-                p.at = At::Stalled;
+                p.at = PageState::Stalled;
                 self.stalled.push_back(part);
-                self.go_on_reclaiming(lent, now, plane);
+                self.go_on_reclaiming(ctx, now, plane);
             }
             Err(e) => {
-                debug_assert!(matches!(e, FtlError::NoSpace { .. }), "the range was looked at: {e}");
-                self.fail(lent, part, Status::NoSpace);
-                self.page_done(lent, now, part);
+                assert!(matches!(e, FtlError::NoSpace { .. }), "page {lpa} is within the device: {e}");
+                self.fail(ctx, part, RequestStatus::NoSpace);
+                self.page_done(ctx, now, part);
             }
         }
         map_ops.clear();
         self.programs.map_ops = map_ops;
     }
 
-    /// Tries again what found no free page.
-    fn retry_stalled(&mut self, lent: &mut Lent<'_>, now: Ps) {
-        self.programs.retry_homeless(lent.fabric, now);
+    /// Tries again the writes that found no free page.
+    fn retry_stalled(&mut self, ctx: &mut ClientContext<'_>, now: Ps) {
+        self.programs.retry_unplaced(ctx.fabric, now);
         if let Some(cached) = &mut self.cached {
             cached.there_may_be_room();
         }
         for _ in 0..self.stalled.len() {
             let Some(part) = self.stalled.pop_front() else { break };
-            self.write_page(lent, now, part);
+            assert_eq!(self.pages[part as usize].at, PageState::Stalled, "a page that waits for room");
+            self.write_page(ctx, now, part);
         }
-        self.go_on_draining(lent, now);
+        self.go_on_draining(ctx, now);
     }
 
-    fn fail(&mut self, lent: &Lent<'_>, part: u32, status: Status) {
+    fn fail(&mut self, ctx: &ClientContext<'_>, part: u32, status: RequestStatus) {
+        assert_ne!(status, RequestStatus::Success, "a page fails for a reason");
         let p = &mut self.pages[part as usize];
         p.status = status;
-        if let PageOf::Io(io) = p.of {
-            let asked = self.request_of(lent, io);
-            self.asked[asked as usize].status = status;
+        if let PageRequester::Io(io) = p.of {
+            let request_id = self.request_of(ctx, io);
+            self.requests[request_id as usize].status = status;
         }
     }
 
-    fn page_operation_ended(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, outcome: Outcome) {
+    fn page_operation_ended(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, outcome: OpOutcome) {
         let p = &mut self.pages[part as usize];
+        assert!(p.left > 0, "page {} has no operation in flight at {:?}", p.lpa, p.at);
         p.left -= 1;
         let (at, of, left, lpa) = (p.at, p.of, p.left, p.lpa);
-        let unreadable = outcome == Outcome::Uncorrectable && matches!(at, At::Mapping | At::Reading | At::Merging);
+        let unreadable = outcome == OpOutcome::Uncorrectable
+            && matches!(at, PageState::Mapping | PageState::Reading | PageState::Merging);
         if unreadable {
-            if at == At::Merging && of == PageOf::Cache {
-                // Its host may know already that it is written: what there is of it is kept.
+            if at == PageState::Merging && of == PageRequester::Cache {
+                // Its write may be complete for the host already: the known part of the page is kept.
                 self.programs.lost.insert(lpa);
             }
-            self.fail(lent, part, Status::Unreadable);
+            self.fail(ctx, part, RequestStatus::Unreadable);
         }
         if left > 0 {
             return;
         }
         match at {
-            At::Mapping => self.read_next(lent, now, part),
-            At::Reading => {
-                let crossings = u64::from(lent.fabric.description.dram.read_crossings);
-                self.page_up(lent, now, part, crossings);
+            PageState::Mapping => self.read_next(ctx, now, part),
+            PageState::Reading => {
+                let crossings = u64::from(ctx.fabric.description.dram.read_crossings);
+                self.page_up(ctx, now, part, crossings);
             }
-            At::Merging if unreadable && of != PageOf::Cache => self.page_done(lent, now, part),
-            At::Merging => {
-                let bytes = u64::from(lent.fabric.description.geometry.page_bytes);
-                lent.fabric.through_dram(now, bytes, "old page", Cause::Host);
-                self.write_page(lent, now, part);
+            PageState::Merging if unreadable && of != PageRequester::Cache => self.page_done(ctx, now, part),
+            PageState::Merging => {
+                let bytes = u64::from(ctx.fabric.description.geometry.page_bytes);
+                ctx.fabric.through_dram(now, bytes, "old page", OpCause::Host);
+                self.write_page(ctx, now, part);
             }
-            At::Programming => self.page_done(lent, now, part),
-            At::Translating | At::Caching | At::Stalled => unreachable!("nothing is under way for such a page"),
+            PageState::Programming => self.page_done(ctx, now, part),
+            PageState::Translating | PageState::Caching | PageState::Stalled => {
+                unreachable!("nothing is under way for such a page")
+            }
         }
     }
 
-    /// A page's bytes go to the host, `crossings` times through DRAM: in from the flash, out to the link, or past it.
-    fn page_up(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, crossings: u64) {
+    /// Sends a page's bytes to the host, `crossings` times through DRAM: in from the flash and out to the link, or past
+    /// it.
+    fn page_up(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, crossings: u64) {
         if crossings == 0 {
-            return self.page_leaves(lent, now, part);
+            return self.page_leaves(ctx, now, part);
         }
         let bytes = u64::from(self.pages[part as usize].bytes);
-        let there = lent.fabric.through_dram(now, bytes * crossings, "page", Cause::Host);
-        if there == now { self.page_leaves(lent, now, part) } else { lent.push(there, BlockEvent::PageUp(part)) }
+        let there = ctx.fabric.through_dram(now, bytes * crossings, "page", OpCause::Host);
+        if there == now { self.page_leaves(ctx, now, part) } else { ctx.push(there, BlockEvent::PageUp(part)) }
     }
 
-    fn page_leaves(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
+    fn page_leaves(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = &self.pages[part as usize];
-        let (PageOf::Io(io), bytes) = (p.of, u64::from(p.bytes)) else { unreachable!("what is read is for the host") };
-        let sent = lent.fabric.send(now, Direction::Up, bytes, "data");
-        if lent.io.parts_left(io) == 1 && lent.fabric.description.controller.t_complete == Ps::ZERO {
-            // The last one: the completion goes right behind it.
+        let (PageRequester::Io(io), bytes) = (p.of, u64::from(p.bytes)) else {
+            unreachable!("what is read is for the host")
+        };
+        let sent = ctx.fabric.send(now, Direction::Up, bytes, "data");
+        if ctx.io.parts_left(io) == 1 && ctx.fabric.description.controller.t_complete == Ps::ZERO {
+            // The last page of the request: the completion follows at once.
             self.pages.remove(part as usize);
-            return lent.io.finished_with_data(lent.fabric, now, io);
+            return ctx.io.finished_with_data(ctx.fabric, now, io);
         }
-        lent.push(sent.end, BlockEvent::PageDone(part));
+        ctx.push(sent.end, BlockEvent::PageDone(part));
     }
 
-    fn page_done(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
+    fn page_done(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let page = self.pages.remove(part as usize);
+        assert_eq!(page.left, 0, "page {} is done with operations in flight, at {:?}", page.lpa, page.at);
         match page.of {
-            PageOf::Io(io) => lent.io_progress(now, io),
-            PageOf::Cache => self.drained(lent, now, page.lpa, page.status),
+            PageRequester::Io(io) => ctx.io_progress(now, io),
+            PageRequester::Cache => self.drained(ctx, now, page.lpa, page.status),
         }
     }
 
     // The write cache and flushes
     // ---------------------------------------------------------------------------------------
 
-    /// Lets the cache drain, take what waits for room, and flushes see what became of it.
-    fn go_on_draining(&mut self, lent: &mut Lent<'_>, now: Ps) {
+    /// Lets the cache drain and take writes that wait for room, then lets flushes go on.
+    fn go_on_draining(&mut self, ctx: &mut ClientContext<'_>, now: Ps) {
         if !self.cached.as_mut().is_some_and(Cached::begin) {
             return;
         }
@@ -691,94 +649,94 @@ impl Block {
             let (pages, ftl) = (&self.pages, &self.programs.ftl);
             let bytes_of = |part: u32| {
                 let p = &pages[part as usize];
-                Bytes { lpa: p.lpa, from: p.from, bytes: p.bytes }
+                PageBytes { lpa: p.lpa, from: p.from, bytes: p.bytes }
             };
             let cached = self.cached.as_mut().expect("it was there");
             match cached.next(flushing, bytes_of, || ftl.word_lines_to_fill() as usize) {
-                Next::Done(part) => self.page_done(lent, now, part),
-                Next::Refused(parts) => {
+                CacheAction::Done(part) => self.page_done(ctx, now, part),
+                CacheAction::Refused(parts) => {
                     for part in parts {
-                        self.fail(lent, part, Status::NoSpace);
-                        self.page_done(lent, now, part);
+                        self.fail(ctx, part, RequestStatus::NoSpace);
+                        self.page_done(ctx, now, part);
                     }
                 }
-                Next::Drain(drain) => {
-                    let page_bytes = lent.fabric.description.geometry.page_bytes;
-                    let page = Page::new(PageOf::Cache, drain.lpa, 0, page_bytes);
-                    let part = self.pages.insert(Page { write: true, whole: drain.whole, ..page }) as u32;
+                CacheAction::Drain(drain) => {
+                    let page_bytes = ctx.fabric.description.geometry.page_bytes;
+                    let page = RequestPage::new(PageRequester::Cache, drain.lpa, 0, page_bytes);
+                    let part = self.pages.insert(RequestPage { write: true, whole: drain.whole, ..page }) as u32;
                     let bytes = u64::from(drain.bytes);
-                    let there = lent.fabric.through_dram(now, bytes, "cached page", Cause::Host);
-                    self.translate(lent, now, part, there);
+                    let there = ctx.fabric.through_dram(now, bytes, "cached page", OpCause::Host);
+                    self.translate(ctx, now, part, there);
                 }
-                Next::Nothing => break,
+                CacheAction::Nothing => break,
             }
         }
-        self.go_on_flushing(lent, now);
+        self.go_on_flushing(ctx, now);
     }
 
     /// A page's way from the cache to flash has ended.
-    fn drained(&mut self, lent: &mut Lent<'_>, now: Ps, lpa: u64, status: Status) {
+    fn drained(&mut self, ctx: &mut ClientContext<'_>, now: Ps, lpa: u64, status: RequestStatus) {
         let cached = self.cached.as_mut().expect("a page from the cache");
-        for part in cached.drained(lpa, status == Status::NoSpace) {
-            if status != Status::Success {
-                self.fail(lent, part, status);
+        for part in cached.drained(lpa, status == RequestStatus::NoSpace) {
+            if status != RequestStatus::Success {
+                self.fail(ctx, part, status);
             }
-            self.page_done(lent, now, part);
+            self.page_done(ctx, now, part);
         }
-        self.go_on_draining(lent, now);
+        self.go_on_draining(ctx, now);
     }
 
-    /// Lets flushes go on, in order.
-    fn go_on_flushing(&mut self, lent: &mut Lent<'_>, now: Ps) {
+    /// Lets flushes go on, in order, and completes those that are done.
+    fn go_on_flushing(&mut self, ctx: &mut ClientContext<'_>, now: Ps) {
         while let Some(Flushed { io, status }) =
-            self.flushes.go_on(&mut self.programs, self.cached.as_ref(), lent.fabric, now)
+            self.flushes.go_on(&mut self.programs, self.cached.as_ref(), ctx.fabric, now)
         {
-            let asked = self.request_of(lent, io);
-            self.asked[asked as usize].status = status;
-            lent.io_progress(now, io);
+            let request_id = self.request_of(ctx, io);
+            self.requests[request_id as usize].status = status;
+            ctx.io_progress(now, io);
         }
     }
 
     // Programs and reclaim
     // ------------------------------------------------------------------------------------------------
 
-    fn program_over(&mut self, lent: &mut Lent<'_>, now: Ps, program: u32, outcome: Outcome) {
-        let over = self.programs.over(lent.fabric, now, program, outcome);
-        if let Some(part) = over.homeless {
-            self.fail(lent, part, Status::NoSpace);
+    fn program_over(&mut self, ctx: &mut ClientContext<'_>, now: Ps, program: u32, outcome: OpOutcome) {
+        let over = self.programs.over(ctx.fabric, now, program, outcome);
+        if let Some(part) = over.unplaced {
+            self.fail(ctx, part, RequestStatus::NoSpace);
         }
         if let Some(plane) = over.failed_plane {
-            self.go_on_reclaiming(lent, now, plane);
+            self.go_on_reclaiming(ctx, now, plane);
         }
-        match over.waiting {
-            Some(Wait::Page(part)) => self.page_operation_ended(lent, now, part, Outcome::Done),
-            Some(Wait::MoveTo(plane)) => self.move_over(lent, now, plane),
+        match over.waiter {
+            Some(BlockWaiter::Page(part)) => self.page_operation_ended(ctx, now, part, OpOutcome::Done),
+            Some(BlockWaiter::MoveTo(plane)) => self.move_over(ctx, now, plane),
             _ => {}
         }
         self.programs.epochs.ended(over.epoch);
-        self.go_on_flushing(lent, now);
+        self.go_on_flushing(ctx, now);
     }
 
     /// Lets reclaim of a plane go on as far as it may.
-    fn go_on_reclaiming(&mut self, lent: &mut Lent<'_>, now: Ps, plane: u32) {
-        while self.reclaim.go_on(&mut self.programs, lent.fabric, now, plane) == Room::Perhaps {
-            self.retry_stalled(lent, now);
+    fn go_on_reclaiming(&mut self, ctx: &mut ClientContext<'_>, now: Ps, plane: u32) {
+        while self.reclaim.go_on(&mut self.programs, ctx.fabric, now, plane) == RoomChange::Perhaps {
+            self.retry_stalled(ctx, now);
         }
     }
 
-    /// A moved page is where it should be, or stays where it is.
-    fn move_over(&mut self, lent: &mut Lent<'_>, now: Ps, plane: u32) {
+    /// A page that reclaim moves is programmed elsewhere, or stays where it is.
+    fn move_over(&mut self, ctx: &mut ClientContext<'_>, now: Ps, plane: u32) {
         self.reclaim.move_over(plane);
-        self.go_on_reclaiming(lent, now, plane);
-        self.retry_stalled(lent, now);
+        self.go_on_reclaiming(ctx, now, plane);
+        self.retry_stalled(ctx, now);
     }
 
     /// A victim was erased, or is bad.
-    fn block_erased(&mut self, lent: &mut Lent<'_>, now: Ps, plane: u32, outcome: Outcome) {
-        self.reclaim.erased(&mut self.programs, lent.fabric, plane, outcome);
-        self.retry_stalled(lent, now);
+    fn block_erased(&mut self, ctx: &mut ClientContext<'_>, now: Ps, plane: u32, outcome: OpOutcome) {
+        self.reclaim.erased(&mut self.programs, ctx.fabric, plane, outcome);
+        self.retry_stalled(ctx, now);
         if self.programs.ftl.urgency(plane) != Urgency::None {
-            self.go_on_reclaiming(lent, now, plane);
+            self.go_on_reclaiming(ctx, now, plane);
         }
     }
 }

@@ -1,46 +1,46 @@
-//! Programs of conventional flash management: issued, ended, done elsewhere when they failed; and what the map asks
-//! for.
+//! Page programs of conventional flash management: issued, ended, repeated elsewhere after failures; and operations of
+//! the map.
 //!
-//! A page is in the controller's memory until its program has ended. One that failed and for which no plane has room
-//! stays there until reclaim, or a trim, makes room; whoever waited for it is told that there is no space. Programs are
-//! counted by epochs: a flush ends the running one and waits until nothing is left of it and those before, so that
-//! writes and reclaim that go on do not hold it up.
+//! A page is in the controller's memory until its program has ended. One whose program failed and for which no plane
+//! has room stays there until reclaim or a trim makes room; its write fails for lack of space. Programs are counted by
+//! epochs: a flush ends the current one and waits for all programs of it and of earlier ones, so that later writes and
+//! reclaim do not hold it up.
 
 use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Wait;
-use crate::flash::{Cause, Op, Outcome, Place};
+use super::BlockWaiter;
+use crate::flash::{OpCause, OpKind, OpOutcome, PageAddress};
 use crate::ftl::{MapOp, PageMapped};
-use crate::machine::clients::Waiting;
+use crate::machine::clients::Waiter;
 use crate::machine::fabric::Fabric;
 use nandarray_sim::Ps;
 
-/// A program under way.
+/// A program in flight.
 #[derive(Clone, Copy, Debug)]
-struct Program {
-    place: Place,
-    cause: Cause,
-    waiting: Wait,
-    /// Which flushes wait for it.
+struct PageProgram {
+    place: PageAddress,
+    cause: OpCause,
+    waiter: BlockWaiter,
+    /// Its epoch, which decides whether a flush waits for it.
     epoch: u64,
 }
 
 /// A program that has ended, for the client to act on in this order.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Over {
-    /// The part that is told that nothing has room for its page.
-    pub(super) homeless: Option<u32>,
-    /// The plane of a block that failed and is to be emptied.
+pub(super) struct ProgramEnd {
+    /// The page of a write that fails since nothing has room for it.
+    pub(super) unplaced: Option<u32>,
+    /// The plane of a failed block, which is to be emptied.
     pub(super) failed_plane: Option<u32>,
-    /// Who waited for it; `None` if it is done again elsewhere.
-    pub(super) waiting: Option<Wait>,
-    /// Its epoch, to be ended with [`Epochs::ended`] last.
+    /// Its waiter; `None` if the program is repeated elsewhere.
+    pub(super) waiter: Option<BlockWaiter>,
+    /// Its epoch, to be passed to [`Epochs::ended`] last.
     pub(super) epoch: u64,
 }
 
-/// How many programs are under way, by epoch; the last one runs.
+/// Numbers of programs in flight, by epoch; the last epoch is the current one.
 #[derive(Debug)]
 pub(super) struct Epochs {
     programs: VecDeque<u64>,
@@ -53,9 +53,12 @@ impl Epochs {
         self.first + self.programs.len() as u64 - 1
     }
 
-    /// A program of that epoch has ended.
+    /// Counts the end of a program of an epoch.
     pub(super) fn ended(&mut self, epoch: u64) {
-        self.programs[(epoch - self.first) as usize] -= 1;
+        assert!(epoch >= self.first, "a program of epoch {epoch} ends behind epoch {}", self.first);
+        let left = &mut self.programs[(epoch - self.first) as usize];
+        assert!(*left > 0, "a program of epoch {epoch} ends that did not begin");
+        *left -= 1;
         self.forget();
     }
 
@@ -66,7 +69,7 @@ impl Epochs {
         }
     }
 
-    /// Begins another epoch; says which one ran.
+    /// Begins another epoch; returns the one that was current.
     pub(super) fn next(&mut self) -> u64 {
         let epoch = self.first + self.programs.len() as u64 - 1;
         self.programs.push_back(0);
@@ -80,29 +83,29 @@ impl Epochs {
     }
 }
 
-/// Page-mapped flash management, and its programs under way.
+/// Page-mapped flash management, and its programs in flight.
 #[derive(Debug)]
-pub(crate) struct Programs {
+pub(crate) struct PagePrograms {
     pub(super) ftl: PageMapped,
-    under_way: slab::Slab<Program>,
-    /// Pages whose data is in the controller until their programs end; how many programs each waits for.
-    writing: FxHashMap<Place, u32>,
-    /// Programs that failed and for which there was no other place: their data stays in the controller.
-    homeless: Vec<(Place, Cause)>,
-    /// Logical pages whose content was lost when it was moved or merged; they cannot be read until they are written
+    in_flight: slab::Slab<PageProgram>,
+    /// Pages whose data is in the controller until their programs end, each with the number of its programs.
+    writing: FxHashMap<PageAddress, u32>,
+    /// Failed programs for which there was no other page: their data stays in the controller.
+    unplaced: Vec<(PageAddress, OpCause)>,
+    /// Logical pages whose content was lost when they were moved or merged; they are unreadable until they are written
     /// whole.
     pub(super) lost: FxHashSet<u64>,
     pub(super) epochs: Epochs,
     pub(super) map_ops: Vec<MapOp>,
 }
 
-impl Programs {
+impl PagePrograms {
     pub(super) fn new(ftl: PageMapped) -> Self {
         Self {
             ftl,
-            under_way: slab::Slab::new(),
+            in_flight: slab::Slab::new(),
             writing: FxHashMap::default(),
-            homeless: Vec::new(),
+            unplaced: Vec::new(),
             lost: FxHashSet::default(),
             epochs: Epochs { programs: VecDeque::from([0]), first: 0 },
             map_ops: Vec::new(),
@@ -110,108 +113,118 @@ impl Programs {
     }
 
     /// Whether a page's data is still in the controller.
-    pub(super) fn is_in_memory(&self, place: Place) -> bool {
+    pub(super) fn is_in_memory(&self, place: PageAddress) -> bool {
         self.writing.contains_key(&place)
     }
 
-    /// Whether a logical page was lost.
+    /// Whether a logical page's content was lost.
     pub(super) fn is_lost(&self, lpa: u64) -> bool {
         !self.lost.is_empty() && self.lost.contains(&lpa)
     }
 
-    /// Whether a page has no place in flash.
-    pub(super) fn has_homeless(&self) -> bool {
-        !self.homeless.is_empty()
+    /// Whether some page found no room in flash.
+    pub(super) fn has_unplaced(&self) -> bool {
+        !self.unplaced.is_empty()
     }
 
-    /// Whether nothing is being programmed.
+    /// Whether no program is in flight.
     pub(super) fn is_still(&self) -> bool {
-        self.under_way.is_empty()
+        self.in_flight.is_empty()
     }
 
-    /// Reads a page; `waiting` is told when that has ended.
-    pub(super) fn read(&self, fabric: &mut Fabric, now: Ps, cause: Cause, place: Place, bytes: u32, waiting: Wait) {
-        fabric.issue(now, Op::Read, cause, place, bytes, Waiting::Block(waiting));
+    /// Issues a page read; `waiter` is notified of its end.
+    pub(super) fn read(
+        &self,
+        fabric: &mut Fabric,
+        now: Ps,
+        cause: OpCause,
+        place: PageAddress,
+        bytes: u32,
+        waiter: BlockWaiter,
+    ) {
+        fabric.issue(now, OpKind::Read, cause, place, bytes, Waiter::BlockClient(waiter));
     }
 
-    /// Programs a page; `waiting` is told when that has ended, here or, if it failed here, elsewhere.
-    pub(super) fn program(&mut self, fabric: &mut Fabric, now: Ps, cause: Cause, place: Place, waiting: Wait) {
+    /// Issues a page program; `waiter` is notified of its end, here or, after a failure, elsewhere.
+    pub(super) fn program(&mut self, fabric: &mut Fabric, now: Ps, cause: OpCause, place: PageAddress, waiter: BlockWaiter) {
         let epoch = self.epochs.begins();
         *self.writing.entry(place).or_default() += 1;
-        let program = self.under_way.insert(Program { place, cause, waiting, epoch }) as u32;
+        let program = self.in_flight.insert(PageProgram { place, cause, waiter, epoch }) as u32;
         let bytes = fabric.description.geometry.page_bytes;
-        fabric.issue(now, Op::Program, cause, place, bytes, Waiting::Block(Wait::Program(program)));
+        fabric.issue(now, OpKind::Program, cause, place, bytes, Waiter::BlockClient(BlockWaiter::Program(program)));
     }
 
-    /// Does what the map asks for.
-    pub(super) fn issue_map(&mut self, fabric: &mut Fabric, now: Ps, op: MapOp, waiting: Wait) {
+    /// Issues an operation of the map.
+    pub(super) fn issue_map(&mut self, fabric: &mut Fabric, now: Ps, op: MapOp, waiter: BlockWaiter) {
         let bytes = fabric.description.geometry.page_bytes;
         match op {
-            MapOp::Read(place) => self.read(fabric, now, Cause::Map, place, bytes, waiting),
-            MapOp::Program(place) => self.program(fabric, now, Cause::Map, place, waiting),
+            MapOp::Read(place) => self.read(fabric, now, OpCause::Map, place, bytes, waiter),
+            MapOp::Program(place) => self.program(fabric, now, OpCause::Map, place, waiter),
         }
     }
 
-    fn leaves_memory(&mut self, place: Place) {
+    fn leaves_memory(&mut self, place: PageAddress) {
         let left = self.writing.get_mut(&place).expect("a page in memory is being written");
+        assert!(*left > 0, "{place:?} leaves memory without a program");
         *left -= 1;
         if *left == 0 {
             self.writing.remove(&place);
         }
     }
 
-    /// A program has ended.
-    pub(super) fn over(&mut self, fabric: &mut Fabric, now: Ps, program: u32, outcome: Outcome) -> Over {
-        let Program { place, cause, waiting, epoch } = self.under_way.remove(program as usize);
+    /// Handles the end of a program.
+    pub(super) fn over(&mut self, fabric: &mut Fabric, now: Ps, program: u32, outcome: OpOutcome) -> ProgramEnd {
+        let PageProgram { place, cause, waiter, epoch } = self.in_flight.remove(program as usize);
+        assert_ne!(outcome, OpOutcome::Uncorrectable, "a program of {place:?} reads nothing");
         let renewed = match outcome {
-            Outcome::Failed => self.ftl.program_failed(place, cause),
+            OpOutcome::Failed => self.ftl.program_failed(place, cause),
             _ => Ok(None),
         };
         let planes = fabric.description.geometry.planes;
-        let mut homeless = None;
+        let mut unplaced = None;
         match renewed {
             Ok(None) => self.leaves_memory(place),
             Ok(Some(renewed)) => {
-                self.program(fabric, now, cause, renewed.place, waiting);
+                self.program(fabric, now, cause, renewed.place, waiter);
                 self.leaves_memory(place);
             }
             Err(_) => {
-                self.homeless.push((place, cause));
-                if let Wait::Page(part) = waiting {
-                    homeless = Some(part);
+                self.unplaced.push((place, cause));
+                if let BlockWaiter::Page(part) = waiter {
+                    unplaced = Some(part);
                 }
             }
         }
-        let failed_plane = (outcome == Outcome::Failed).then(|| place.die * planes + u32::from(place.plane));
-        let waiting = if matches!(renewed, Ok(Some(_))) { None } else { Some(waiting) };
-        Over { homeless, failed_plane, waiting, epoch }
+        let failed_plane = (outcome == OpOutcome::Failed).then(|| place.die * planes + u32::from(place.plane));
+        let waiter = if matches!(renewed, Ok(Some(_))) { None } else { Some(waiter) };
+        ProgramEnd { unplaced, failed_plane, waiter, epoch }
     }
 
-    /// Looks for places anew for pages whose programs failed.
-    pub(super) fn retry_homeless(&mut self, fabric: &mut Fabric, now: Ps) {
-        if self.homeless.is_empty() {
+    /// Tries again to find pages for data whose programs failed.
+    pub(super) fn retry_unplaced(&mut self, fabric: &mut Fabric, now: Ps) {
+        if self.unplaced.is_empty() {
             return;
         }
-        for (place, cause) in std::mem::take(&mut self.homeless) {
+        for (place, cause) in std::mem::take(&mut self.unplaced) {
             match self.ftl.program_failed(place, cause) {
-                // Moved, overwritten or trimmed meanwhile.
+                // It was moved, overwritten or trimmed meanwhile.
                 Ok(None) => self.leaves_memory(place),
                 Ok(Some(renewed)) => {
-                    self.program(fabric, now, cause, renewed.place, Wait::Nobody);
+                    self.program(fabric, now, cause, renewed.place, BlockWaiter::None);
                     self.leaves_memory(place);
                 }
-                Err(_) => self.homeless.push((place, cause)),
+                Err(_) => self.unplaced.push((place, cause)),
             }
         }
     }
 
-    /// Writes the changed pages of a cached map, as many as find room; what is not written is found again from the
-    /// pages themselves, which name their owners.
+    /// Writes the changed pages of a cached map, as many as find room; recovery would find the others again from data
+    /// pages, which name their owners.
     pub(super) fn write_map(&mut self, fabric: &mut Fabric, now: Ps) {
         let mut map_ops = std::mem::take(&mut self.map_ops);
         while self.ftl.flush_map(&mut map_ops) {
             for op in map_ops.drain(..) {
-                self.issue_map(fabric, now, op, Wait::Nobody);
+                self.issue_map(fabric, now, op, BlockWaiter::None);
             }
         }
         map_ops.clear();
@@ -219,8 +232,8 @@ impl Programs {
     }
 
     pub(super) fn check_at_rest(&self) {
-        assert!(self.under_way.is_empty(), "a program was left on its way");
-        assert_eq!(self.writing.len(), self.homeless.len(), "pages in memory and programs that found no place");
-        assert_eq!(self.epochs.programs, [0], "a program was left on its way");
+        assert!(self.in_flight.is_empty(), "a program was left in flight");
+        assert_eq!(self.writing.len(), self.unplaced.len(), "pages in memory and programs that found no place");
+        assert_eq!(self.epochs.programs, [0], "a program was left in flight");
     }
 }

@@ -1,50 +1,50 @@
-//! Reclaim, wear levelling and failed blocks of conventional requests: what flash management asks for, done in the
-//! background.
+//! Background work of conventional flash management: reclaim, wear levelling, emptying of failed blocks.
 //!
-//! A plane's job is pulled step by step (`crate::ftl`, reclaim): a page is read, found a new place, programmed; at the
-//! end its block is erased. Some moves are under way at once. Where reclaim is pre-emptible and not urgent, it takes
-//! its next step only when nothing waits for its die; it is looked at again whenever something else of that die has
+//! A plane's job is executed step by step (`crate::ftl`, reclaim): a page is read, relocated, programmed; at the end
+//! its block is erased. Some moves are in flight at once. Where reclaim is pre-emptible and not urgent, it takes its
+//! next step only when no operation waits for its die; it is tried again whenever another operation of that die has
 //! ended.
 //!
-//! Reclaim tells the client when a move or an erase may have made room; the client then tries again what found none.
+//! Reclaim returns whether a move or an erase may have made room; the client then tries again the writes that found
+//! none.
 
-use super::Wait;
-use super::programs::Programs;
-use crate::flash::{Op, Outcome, Place};
-use crate::ftl::{Move, Moved, Owner, Step, Urgency};
-use crate::machine::clients::Waiting;
+use super::BlockWaiter;
+use super::programs::PagePrograms;
+use crate::flash::{OpKind, OpOutcome, PageAddress};
+use crate::ftl::{Move, Moved, Owner, ReclaimStep, Urgency};
+use crate::machine::clients::Waiter;
 use crate::machine::fabric::Fabric;
 use nandarray_sim::Ps;
 
-/// Moves of a plane under way at once: one page is read while others are programmed.
+/// Moves of a plane in flight at once: one page is read while others are programmed.
 const MOVES_AT_ONCE: u16 = 4;
 
-/// A move under way.
+/// A move in flight.
 #[derive(Clone, Copy, Debug)]
-struct UnderWay {
+struct MoveInFlight {
     plane: u32,
     moved: Move,
 }
 
 /// Whether room may have been made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
-    /// As it was.
-    Same,
-    /// There may be some: what found none is to be tried again, then reclaim of the plane goes on.
+pub(super) enum RoomChange {
+    /// No room was made.
+    Unchanged,
+    /// There may be room: writes that found none are to be tried again, then reclaim of the plane goes on.
     Perhaps,
 }
 
-/// Reclaim under way, plane by plane.
+/// Reclaim in flight, plane by plane.
 #[derive(Debug)]
 pub(super) struct Reclaim {
-    moves: slab::Slab<UnderWay>,
+    moves: slab::Slab<MoveInFlight>,
     moving: Vec<u16>,
-    erasing: Vec<Option<Place>>,
-    /// Planes whose reclaim gave way, and whether each is among them.
+    erasing: Vec<Option<PageAddress>>,
+    /// Planes whose reclaim gave way to other operations; `is_postponed` has the same by plane.
     postponed: Vec<u32>,
     is_postponed: Vec<bool>,
-    /// Whether a plane's reclaim is urgent, as the flash was told.
+    /// Whether a plane's reclaim is urgent, as set in the flash.
     is_urgent: Vec<bool>,
 }
 
@@ -60,33 +60,39 @@ impl Reclaim {
         }
     }
 
-    /// What is under way and what gave way, for a reader who looks for what never ends.
+    /// Moves in flight and planes that gave way, for messages about requests that never end.
     pub(super) fn waiting(&self) -> String {
         let moving: Vec<_> = self.moving.iter().enumerate().filter(|m| *m.1 > 0).collect();
         format!("postponed {:?}, moving {moving:?}", self.postponed)
     }
 
-    /// Whether each plane's reclaim is urgent, as the flash was told.
+    /// Whether each plane's reclaim is urgent, as set in the flash.
     #[cfg(test)]
-    pub(super) fn told_urgent(&self) -> &[bool] {
+    pub(super) fn urgent_planes(&self) -> &[bool] {
         &self.is_urgent
     }
 
-    /// Whether nothing is being moved.
+    /// Whether no move is in flight.
     pub(super) fn is_still(&self) -> bool {
         self.moves.is_empty()
     }
 
     /// Lets reclaim of a plane go on as far as it may.
-    pub(super) fn go_on(&mut self, programs: &mut Programs, fabric: &mut Fabric, now: Ps, plane: u32) -> Room {
-        self.tell_urgency(programs, fabric, plane);
+    pub(super) fn go_on(
+        &mut self,
+        programs: &mut PagePrograms,
+        fabric: &mut Fabric,
+        now: Ps,
+        plane: u32,
+    ) -> RoomChange {
+        self.set_urgency(programs, fabric, plane);
         let room = self.steps(programs, fabric, now, plane);
-        self.tell_urgency(programs, fabric, plane);
+        self.set_urgency(programs, fabric, plane);
         room
     }
 
-    /// Tells the flash whether a die's background work goes before or behind the host's.
-    fn tell_urgency(&mut self, programs: &Programs, fabric: &mut Fabric, plane: u32) {
+    /// Sets in the flash whether a die's background work goes before the host's: when it is urgent.
+    fn set_urgency(&mut self, programs: &PagePrograms, fabric: &mut Fabric, plane: u32) {
         let planes = fabric.description.geometry.planes;
         let urgent = programs.ftl.urgency(plane) == Urgency::Urgent;
         if std::mem::replace(&mut self.is_urgent[plane as usize], urgent) != urgent {
@@ -96,11 +102,11 @@ impl Reclaim {
         }
     }
 
-    fn steps(&mut self, programs: &mut Programs, fabric: &mut Fabric, now: Ps, plane: u32) -> Room {
+    fn steps(&mut self, programs: &mut PagePrograms, fabric: &mut Fabric, now: Ps, plane: u32) -> RoomChange {
         let planes = fabric.description.geometry.planes;
         let preemptible = fabric.description.ftl.gc_preemptible;
         let at = plane as usize;
-        let mut room = Room::Same;
+        let mut room = RoomChange::Unchanged;
         loop {
             let waits = fabric.flash.queued(plane / planes) > 0;
             if self.moving[at] >= MOVES_AT_ONCE {
@@ -114,31 +120,33 @@ impl Reclaim {
                 return room;
             }
             match programs.ftl.step(plane) {
-                Step::Move(moved) => {
+                ReclaimStep::Move(moved) => {
                     self.moving[at] += 1;
                     let in_memory = programs.is_in_memory(moved.from);
-                    let slot = self.moves.insert(UnderWay { plane, moved }) as u32;
+                    let slot = self.moves.insert(MoveInFlight { plane, moved }) as u32;
                     if in_memory {
-                        if let Some(plane) = self.read_over(programs, fabric, now, slot, Outcome::Done) {
+                        if let Some(plane) = self.read_over(programs, fabric, now, slot, OpOutcome::Done) {
                             self.moving[plane as usize] -= 1;
-                            room = Room::Perhaps;
+                            room = RoomChange::Perhaps;
                         }
                     } else {
-                        let (bytes, wait) = (fabric.description.geometry.page_bytes, Wait::Move(slot));
+                        let (bytes, wait) = (fabric.description.geometry.page_bytes, BlockWaiter::Move(slot));
                         programs.read(fabric, now, moved.cause, moved.from, bytes, wait);
                     }
                 }
-                Step::Erase { place, cause } => {
+                ReclaimStep::Erase { place, cause } => {
+                    let is_read = self.moves.iter().any(|(_, one)| one.plane == plane);
+                    assert!(!is_read && self.erasing[at].is_none(), "{place:?} is erased while it is read or erased");
                     self.erasing[at] = Some(place);
-                    fabric.issue(now, Op::Erase, cause, place, 0, Waiting::Block(Wait::Erase(plane)));
+                    fabric.issue(now, OpKind::Erase, cause, place, 0, Waiter::BlockClient(BlockWaiter::Erase(plane)));
                     return room;
                 }
-                Step::Wait | Step::Idle => return room,
+                ReclaimStep::Wait | ReclaimStep::Idle => return room,
             }
         }
     }
 
-    /// The next plane from `i` on whose reclaim gave way and for whose die nothing waits any more.
+    /// The next plane, from index `i` on, whose reclaim gave way and for whose die no operation waits any more.
     pub(super) fn resumes(&mut self, fabric: &Fabric, i: &mut usize) -> Option<u32> {
         let planes = fabric.description.geometry.planes;
         while let Some(&plane) = self.postponed.get(*i) {
@@ -147,58 +155,61 @@ impl Reclaim {
                 continue;
             }
             self.postponed.swap_remove(*i);
+            assert!(self.is_postponed[plane as usize], "plane {plane} goes on without having been postponed");
             self.is_postponed[plane as usize] = false;
             return Some(plane);
         }
         None
     }
 
-    /// A page of a victim was read: it goes where there is room. Returns its plane if it goes nowhere, for then the
+    /// A page of a victim was read: it is programmed where there is room. Returns its plane if it stays, for then the
     /// move is over.
     ///
-    /// One that could not be read goes too, for its block is erased; it is remembered as lost. A page of the map that
-    /// is lost is made anew from what pages say of themselves.
+    /// An unreadable page moves too, since its block is erased; its content is recorded as lost. An unreadable page of
+    /// the map is made anew from the data pages, which name their owners.
     pub(super) fn read_over(
         &mut self,
-        programs: &mut Programs,
+        programs: &mut PagePrograms,
         fabric: &mut Fabric,
         now: Ps,
         slot: u32,
-        outcome: Outcome,
+        outcome: OpOutcome,
     ) -> Option<u32> {
-        let UnderWay { plane, moved } = self.moves.remove(slot as usize);
+        let MoveInFlight { plane, moved } = self.moves.remove(slot as usize);
+        assert!(self.moving[plane as usize] > 0, "plane {plane} has no move in flight: {moved:?}");
         match programs.ftl.relocate(&moved) {
             Ok(Moved::To(place)) => {
-                if let (Outcome::Uncorrectable, Owner::Page(lpa)) = (outcome, moved.owner) {
+                if let (OpOutcome::Uncorrectable, Owner::Page(lpa)) = (outcome, moved.owner) {
                     programs.lost.insert(lpa);
                 }
                 let bytes = fabric.description.geometry.page_bytes;
                 fabric.through_dram(now, 2 * u64::from(bytes), "moved page", moved.cause);
-                programs.program(fabric, now, moved.cause, place, Wait::MoveTo(plane));
+                programs.program(fabric, now, moved.cause, place, BlockWaiter::MoveTo(plane));
                 None
             }
-            // Overwritten meanwhile, or no room anywhere: then it stays where it is.
+            // It was overwritten meanwhile, or there is no room anywhere: it stays where it is.
             Ok(Moved::Overwritten) | Err(_) => Some(plane),
         }
     }
 
-    /// A move of a plane is over.
+    /// Counts the end of a move of a plane.
     pub(super) fn move_over(&mut self, plane: u32) {
+        assert!(self.moving[plane as usize] > 0, "plane {plane} ends a move that it did not begin");
         self.moving[plane as usize] -= 1;
     }
 
     /// A victim was erased, or is bad.
-    pub(super) fn erased(&mut self, programs: &mut Programs, fabric: &mut Fabric, plane: u32, outcome: Outcome) {
+    pub(super) fn erased(&mut self, programs: &mut PagePrograms, fabric: &mut Fabric, plane: u32, outcome: OpOutcome) {
         let place = self.erasing[plane as usize].take().expect("an erase under way has a place");
         match outcome {
-            Outcome::Failed => programs.ftl.erase_failed(place),
+            OpOutcome::Failed => programs.ftl.erase_failed(place),
             _ => programs.ftl.erased(place),
         }
-        self.tell_urgency(programs, fabric, plane);
+        self.set_urgency(programs, fabric, plane);
     }
 
     pub(super) fn check_at_rest(&self) {
         assert!(self.postponed.is_empty(), "something still waits for reclaim");
-        assert!(self.moves.is_empty(), "a move was left on its way");
+        assert!(self.moves.is_empty(), "a move was left in flight");
     }
 }

@@ -1,65 +1,66 @@
-//! The store's pages in the flash: issued by steps of a footprint, programs counted, segments erased in order, and what
-//! reclaim of the store moved, chunk by chunk.
+//! The store's pages in the flash: issues the operations of a trace, counts programs, erases segments in order, and
+//! moves the pages of the store's reclaim, chunk by chunk.
 //!
 //! A program into a segment that is being erased waits for the erase; an erase of a segment whose last erase has not
-//! ended waits behind the programs that came in between. This file knows no commands: it returns whose chunk is over.
+//! ended waits behind the programs that came in between. This file knows no commands: it returns the job whose chunk is
+//! over.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::Wait;
-use crate::flash::{Cause, Op, Place};
-use crate::footprint::{Places, Step};
-use crate::machine::clients::Waiting;
+use super::SpaceWaiter;
+use crate::flash::{OpCause, OpKind, PageAddress};
+use crate::flash_trace::{ExtentOp, StoreLayout};
+use crate::machine::clients::Waiter;
 use crate::machine::fabric::Fabric;
 use nandarray_sim::Ps;
 
 /// An operation that waits for an erase.
 #[derive(Clone, Copy, Debug)]
-struct Held {
-    op: Op,
-    cause: Cause,
-    place: Place,
+struct HeldOp {
+    op: OpKind,
+    cause: OpCause,
+    place: PageAddress,
     bytes: u32,
-    wait: Wait,
+    wait: SpaceWaiter,
 }
 
-/// Pages that are read, then programmed elsewhere, in the background of a command.
+/// A chunk of reclaim: pages that are read, then programmed elsewhere, in the background of a command.
 #[derive(Debug)]
-struct Chunk {
+struct ReclaimChunk {
     job: u32,
-    /// The job's number among all: how old it is.
+    /// The job's age: its number among all.
     age: u64,
-    steps: Vec<Step>,
+    ops: Vec<ExtentOp>,
     left: u32,
     programming: bool,
 }
 
-/// An operation of a chunk that has ended.
+/// The effect of the end of a chunk's operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChunkProgress {
-    /// The job whose chunk is over with it.
+    /// The job whose chunk is over.
     pub(super) over: Option<u32>,
-    /// If it was a program: of a job of this age.
+    /// The age of the job, if the operation was a program.
     pub(super) programmed: Option<u64>,
 }
 
 /// The flash as the store sees it.
 #[derive(Debug)]
 pub(super) struct StoreFlash {
-    places: Places,
-    /// Programs under way, by the age of their job.
+    layout: StoreLayout,
+    /// Programs in flight, by the age of their job.
     programs: BTreeMap<u64, u64>,
-    /// Blocks of a segment that are still to be erased.
+    /// Blocks that are still to be erased, by segment.
     erasing: BTreeMap<u32, u32>,
-    held: Vec<Held>,
-    chunks: slab::Slab<Chunk>,
+    held: Vec<HeldOp>,
+    chunks: slab::Slab<ReclaimChunk>,
 }
 
 impl StoreFlash {
-    pub(super) fn new(places: Places) -> Self {
+    pub(super) fn new(layout: StoreLayout) -> Self {
         Self {
-            places,
+            layout,
             programs: BTreeMap::new(),
             erasing: BTreeMap::new(),
             held: Vec::new(),
@@ -69,36 +70,41 @@ impl StoreFlash {
 
     /// Bytes of a page of the store.
     pub(super) fn page_bytes(&self) -> u32 {
-        self.places.store().page_bytes
+        self.layout.store().page_bytes
     }
 
-    /// Whether no program of this job or of an older one is on its way.
+    /// Whether no program of the job of this age, or of an older one, is in flight.
     pub(super) fn is_settled(&self, age: u64) -> bool {
         self.programs.first_key_value().is_none_or(|(&oldest, _)| oldest > age)
     }
 
-    /// Reads or programs the pages of some steps of a job of this age.
-    pub(super) fn issue(&mut self, fabric: &mut Fabric, now: Ps, age: u64, steps: &[Step], wait: Wait) {
+    /// Issues reads and programs for a job of this age.
+    pub(super) fn issue(&mut self, fabric: &mut Fabric, now: Ps, age: u64, ops: &[ExtentOp], wait: SpaceWaiter) {
         let page = self.page_bytes();
-        for step in steps {
-            for i in 0..step.pages {
-                let place = self.places.place(nandarray::file_format::Ppa(step.first.0 + u64::from(i)));
-                let bytes = if i + 1 == step.pages { step.last_bytes } else { page };
-                if step.op == Op::Program {
+        for extent in ops {
+            assert!(
+                extent.pages > 0 && extent.last_bytes <= page && extent.op != OpKind::Erase,
+                "of job {age}: {extent:?}"
+            );
+            for i in 0..extent.pages {
+                let place = self.layout.place(nandarray::file_format::Ppa(extent.first.0 + u64::from(i)));
+                let bytes = if i + 1 == extent.pages { extent.last_bytes } else { page };
+                if extent.op == OpKind::Program {
                     *self.programs.entry(age).or_default() += 1;
                     if self.erasing.contains_key(&place.block) {
-                        self.held.push(Held { op: step.op, cause: step.cause, place, bytes, wait });
+                        self.held.push(HeldOp { op: extent.op, cause: extent.cause, place, bytes, wait });
                         continue;
                     }
                 }
-                fabric.issue(now, step.op, step.cause, place, bytes, Waiting::Spaces(wait));
+                fabric.issue(now, extent.op, extent.cause, place, bytes, Waiter::SpaceClient(wait));
             }
         }
     }
 
-    /// A program of a job of this age has ended; `true` if it was the job's last one under way.
+    /// Counts the end of a program of a job of this age; `true` if it was the job's last one in flight.
     pub(super) fn program_ended(&mut self, age: u64) -> bool {
         let left = self.programs.get_mut(&age).expect("a program that ends was counted");
+        assert!(*left > 0, "a program of job {age} ends that was not issued");
         *left -= 1;
         let last = *left == 0;
         if last {
@@ -107,41 +113,43 @@ impl StoreFlash {
         last
     }
 
-    /// Begins with a chunk of a job: its reads, then its programs. `true` if it is over at once, having neither.
+    /// Starts a chunk of a job: its reads, then its programs. `true` if it is over at once, having neither.
     pub(super) fn start_chunk(
         &mut self,
         fabric: &mut Fabric,
         now: Ps,
         (job, age): (u32, u64),
-        steps: Vec<Step>,
+        ops: Vec<ExtentOp>,
     ) -> bool {
-        let chunk = self.chunks.insert(Chunk { job, age, steps, left: 0, programming: false }) as u32;
-        self.chunk_next(fabric, now, chunk, Op::Read).is_some()
+        let chunk = self.chunks.insert(ReclaimChunk { job, age, ops, left: 0, programming: false }) as u32;
+        self.chunk_next(fabric, now, chunk, OpKind::Read).is_some()
     }
 
-    fn chunk_next(&mut self, fabric: &mut Fabric, now: Ps, chunk: u32, op: Op) -> Option<u32> {
+    fn chunk_next(&mut self, fabric: &mut Fabric, now: Ps, chunk: u32, op: OpKind) -> Option<u32> {
         let c = &mut self.chunks[chunk as usize];
-        c.programming = op == Op::Program;
-        let steps: Vec<Step> = c.steps.iter().filter(|s| s.op == op).copied().collect();
-        c.left = steps.iter().map(|s| s.pages).sum();
+        c.programming = op == OpKind::Program;
+        let ops: Vec<ExtentOp> = c.ops.iter().filter(|s| s.op == op).copied().collect();
+        c.left = ops.iter().map(|s| s.pages).sum();
         if c.left == 0 {
             return self.chunk_stage_over(fabric, now, chunk);
         }
         let age = c.age;
-        self.issue(fabric, now, age, &steps, Wait::Chunk(chunk));
+        self.issue(fabric, now, age, &ops, SpaceWaiter::Chunk(chunk));
         None
     }
 
     fn chunk_stage_over(&mut self, fabric: &mut Fabric, now: Ps, chunk: u32) -> Option<u32> {
+        assert_eq!(self.chunks[chunk as usize].left, 0, "a stage of a chunk is over");
         if !self.chunks[chunk as usize].programming {
-            return self.chunk_next(fabric, now, chunk, Op::Program);
+            return self.chunk_next(fabric, now, chunk, OpKind::Program);
         }
         Some(self.chunks.remove(chunk as usize).job)
     }
 
-    /// An operation of a chunk has ended.
+    /// Handles the end of a chunk's operation.
     pub(super) fn chunk_operation_ended(&mut self, fabric: &mut Fabric, now: Ps, chunk: u32) -> ChunkProgress {
         let c = &mut self.chunks[chunk as usize];
+        assert!(c.left > 0, "a chunk of job {} has no operation in flight", c.age);
         c.left -= 1;
         let (stage_over, programmed) = (c.left == 0, c.programming.then_some(c.age));
         let over = if stage_over { self.chunk_stage_over(fabric, now, chunk) } else { None };
@@ -154,41 +162,42 @@ impl StoreFlash {
         let waits = match self.erasing.entry(segment) {
             Entry::Occupied(_) => true,
             Entry::Vacant(free) => {
-                free.insert(self.places.planes());
+                free.insert(self.layout.planes());
                 false
             }
         };
-        for lane in 0..self.places.planes() {
-            let (place, wait) = (self.places.block(segment, lane), Wait::Erase(segment));
+        for lane in 0..self.layout.planes() {
+            let (place, wait) = (self.layout.block(segment, lane), SpaceWaiter::Erase(segment));
             if waits {
-                self.held.push(Held { op: Op::Erase, cause: Cause::Gc, place, bytes: 0, wait });
+                self.held.push(HeldOp { op: OpKind::Erase, cause: OpCause::Gc, place, bytes: 0, wait });
             } else {
-                fabric.issue(now, Op::Erase, Cause::Gc, place, 0, Waiting::Spaces(wait));
+                fabric.issue(now, OpKind::Erase, OpCause::Gc, place, 0, Waiter::SpaceClient(wait));
             }
         }
     }
 
-    /// A block of a segment was erased; behind the last one goes what waited for that.
+    /// Handles the end of a block's erase; after the segment's last one, issues the operations that waited for it.
     pub(super) fn erase_ended(&mut self, fabric: &mut Fabric, now: Ps, segment: u32) {
         let left = self.erasing.get_mut(&segment).expect("an erase of a segment that is being erased");
+        assert!((1..=self.layout.planes()).contains(left), "{left} blocks of segment {segment} are still to be erased");
         *left -= 1;
         if *left > 0 {
             return;
         }
         self.erasing.remove(&segment);
-        // Programs that waited go first; the next erase of the segment, if there is one, holds back what came behind
+        // Programs that waited go first; the segment's next erase, if there is one, holds back the operations behind
         // it.
-        let planes = self.places.planes();
+        let planes = self.layout.planes();
         let mut erases = 0;
         for held in std::mem::take(&mut self.held) {
-            let erase = held.op == Op::Erase;
+            let erase = held.op == OpKind::Erase;
             let goes = held.place.block == segment && if erase { erases < planes } else { erases == 0 };
             if !goes {
                 self.held.push(held);
                 continue;
             }
             erases += u32::from(erase);
-            fabric.issue(now, held.op, held.cause, held.place, held.bytes, Waiting::Spaces(held.wait));
+            fabric.issue(now, held.op, held.cause, held.place, held.bytes, Waiter::SpaceClient(held.wait));
         }
         assert!(erases == 0 || erases == planes, "{erases} of {planes} blocks of segment {segment} are erased again");
         if erases > 0 {

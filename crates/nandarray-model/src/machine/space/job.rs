@@ -1,35 +1,35 @@
-//! A command of the store on its way: what it asked of the flash, sorted into blocks, log and background; and how far
-//! it is.
+//! Commands of the store in flight: the operations of a command's trace, sorted into blocks, log and background, and
+//! its state.
 
 use std::collections::VecDeque;
 
-use crate::flash::{Cause, Op};
-use crate::footprint::{Footprint, Piece, Step};
-use crate::machine::host_io::Way;
+use crate::flash::{OpCause, OpKind};
+use crate::flash_trace::{BlockOps, ExtentOp, FlashTrace};
+use crate::machine::host_io::IoDirection;
 use nandarray_sim::Ps;
 
-/// A command of the store on its way.
+/// The number of a command of the store in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct JobId(pub(super) u64);
+pub struct SpaceJobId(pub(super) u64);
 
-/// What a command of the store moves.
+/// The kind of a command of the store, by the data that it moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JobKind {
+pub enum SpaceJobKind {
     /// Elements to the host.
     Read,
     /// Elements to the device.
     Write,
-    /// None: flush, create, and so on.
+    /// No elements: flush, create, and so on.
     Other,
-    /// Elements into the device's memory, for a program that runs there. No command on the link: the program's own
-    /// asked for it.
+    /// Elements into the device's memory, for a program that runs there. There is no command on the link: it belongs to
+    /// the program's own.
     Input,
     /// An output of such a program, from the device's memory into the flash.
     Output,
 }
 
-impl JobKind {
-    /// Whether it is a program's, and crosses no link.
+impl SpaceJobKind {
+    /// Whether it is an input or output of a program, which crosses no link.
     pub fn is_programs(self) -> bool {
         matches!(self, Self::Input | Self::Output)
     }
@@ -37,129 +37,135 @@ impl JobKind {
 
 /// A command of the store that is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JobDone {
-    /// Which.
-    pub id: JobId,
-    /// What it moved.
-    pub kind: JobKind,
+pub struct SpaceJobDone {
+    /// Its number.
+    pub id: SpaceJobId,
+    /// Its kind.
+    pub kind: SpaceJobKind,
     /// Bytes of elements moved.
     pub bytes: u64,
-    /// When the host gave it.
+    /// Time of its submission.
     pub submitted: Ps,
-    /// When the host had its answer.
+    /// Time at which the host had its completion.
     pub done: Ps,
     /// Whether a page could not be read.
     pub failed: bool,
 }
 
-/// Something in the background of a job, in order.
+/// A piece of background work of a job.
 #[derive(Clone, Debug)]
 pub(super) enum Background {
-    /// Pages read, then programmed elsewhere.
-    Chunk(Vec<Step>),
-    /// A segment to erase, once all before is done.
+    /// Pages that are read, then programmed elsewhere.
+    Chunk(Vec<ExtentOp>),
+    /// A segment to erase, after all work before it.
     Erase(u32),
 }
 
-/// Where a job stands.
+/// The phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// Blocks are on their way.
+pub(super) enum JobPhase {
+    /// Blocks are in flight.
     Moving,
-    /// All programs of the device must end before the log is written.
+    /// Waits for the programs that must end before the log is written.
     Settling,
-    /// Pages of the log are programmed.
+    /// Pages of the log are in flight.
     Logging,
-    /// The host has its answer; the background may go on.
+    /// The host has its completion; background work may go on.
     Done,
 }
 
-/// A command, and how far it is.
+/// A command and its state.
 #[derive(Debug)]
-pub(super) struct Job {
-    pub(super) id: JobId,
-    pub(super) kind: JobKind,
+pub(super) struct SpaceJob {
+    pub(super) id: SpaceJobId,
+    pub(super) kind: SpaceJobKind,
     pub(super) queue: u32,
     pub(super) submitted: Ps,
-    pub(super) steps: Vec<Step>,
-    pub(super) pieces: Vec<Piece>,
-    pub(super) log: Vec<Step>,
+    pub(super) ops: Vec<ExtentOp>,
+    pub(super) blocks: Vec<BlockOps>,
+    pub(super) log: Vec<ExtentOp>,
     pub(super) settle: bool,
     pub(super) background: VecDeque<Background>,
     pub(super) chunks_left: u32,
-    pub(super) phase: Phase,
+    pub(super) phase: JobPhase,
     pub(super) next: usize,
-    /// Parts that take room in the device.
+    /// Number of blocks that take room in the device.
     pub(super) open: u32,
     pub(super) open_bytes: u64,
-    /// Parts that the host waits for.
+    /// Number of blocks that the host waits for.
     pub(super) waiting: u32,
     pub(super) log_left: u32,
     pub(super) bytes: u64,
     pub(super) io: Option<u32>,
     pub(super) failed: bool,
-    /// Blocks that the host has composed and not programmed, until it has composed all of the command.
+    /// Blocks that the host has composed and not programmed yet: it first composes all of the command.
     pub(super) composed: Vec<u32>,
 }
 
-impl Job {
-    /// Which way some of its steps go.
-    pub(super) fn way(&self, from: usize, to: usize) -> Way {
-        let programs = self.steps[from..to].iter().any(|s| s.op == Op::Program);
-        if matches!(self.kind, JobKind::Write | JobKind::Output) || programs { Way::Write } else { Way::Read }
+impl SpaceJob {
+    /// The direction of a block with these operations.
+    pub(super) fn direction(&self, from: usize, to: usize) -> IoDirection {
+        let programs = self.ops[from..to].iter().any(|s| s.op == OpKind::Program);
+        if matches!(self.kind, SpaceJobKind::Write | SpaceJobKind::Output) || programs {
+            IoDirection::Write
+        } else {
+            IoDirection::Read
+        }
     }
 
-    /// Sorts what a command asked for: blocks, what reclaim moved, the log.
-    pub(super) fn new(id: JobId, kind: JobKind, queue: u32, now: Ps, footprint: Footprint) -> Self {
-        let (mut steps, mut pieces, mut log) = (Vec::new(), Vec::new(), Vec::new());
+    /// Sorts a trace into blocks, background work and the log.
+    pub(super) fn new(id: SpaceJobId, kind: SpaceJobKind, queue: u32, now: Ps, trace: FlashTrace) -> Self {
+        let (mut ops, mut blocks, mut log) = (Vec::new(), Vec::new(), Vec::new());
         let mut background: VecDeque<Background> = VecDeque::new();
-        let mut ends = footprint.pieces.iter().copied().peekable();
-        let mut freed = footprint.freed.iter().copied().peekable();
-        let mut see = |before: usize, steps: &Vec<Step>, background: &mut VecDeque<Background>| {
-            while let Some(piece) = ends.next_if(|p| p.steps_end <= before) {
-                pieces.push(Piece { steps_end: steps.len(), ..piece });
+        let mut ends = trace.blocks.iter().copied().peekable();
+        let mut freed = trace.freed.iter().copied().peekable();
+        let mut see = |before: usize, ops: &Vec<ExtentOp>, background: &mut VecDeque<Background>| {
+            while let Some(block) = ends.next_if(|p| p.ops_end <= before) {
+                blocks.push(BlockOps { ops_end: ops.len(), ..block });
             }
             while let Some((_, segment)) = freed.next_if(|(at, _)| *at <= before) {
                 background.push_back(Background::Erase(segment));
             }
         };
-        let last_piece = footprint.pieces.last().map_or(0, |p| p.steps_end);
+        let last_block = trace.blocks.last().map_or(0, |p| p.ops_end);
         let mut rest = Vec::new();
-        for (i, &step) in footprint.steps.iter().enumerate() {
-            see(i, &steps, &mut background);
-            match step.cause {
-                Cause::Map => log.push(step),
-                Cause::Gc | Cause::Wear => match background.back_mut() {
+        for (i, &extent) in trace.ops.iter().enumerate() {
+            see(i, &ops, &mut background);
+            match extent.cause {
+                OpCause::Map => log.push(extent),
+                OpCause::Gc | OpCause::Wear => match background.back_mut() {
                     Some(Background::Chunk(chunk))
-                        if step.op == Op::Program || chunk.last().is_some_and(|s| s.op == Op::Read) =>
+                        if extent.op == OpKind::Program || chunk.last().is_some_and(|s| s.op == OpKind::Read) =>
                     {
-                        chunk.push(step);
+                        chunk.push(extent);
                     }
-                    _ => background.push_back(Background::Chunk(vec![step])),
+                    _ => background.push_back(Background::Chunk(vec![extent])),
                 },
-                Cause::Host if i < last_piece => steps.push(step),
-                // Units that had gathered, written by a flush: blocks of their own, whose bytes came before.
-                Cause::Host => rest.push(step),
+                OpCause::Host if i < last_block => ops.push(extent),
+                // Pages of the write buffer, written by a flush: blocks of their own, whose bytes came with earlier
+                // commands.
+                OpCause::Host => rest.push(extent),
             }
         }
-        see(footprint.steps.len(), &steps, &mut background);
-        for step in rest {
-            steps.push(step);
-            pieces.push(Piece { steps_end: steps.len(), runs: 0, bytes: 0 });
+        see(trace.ops.len(), &ops, &mut background);
+        for extent in rest {
+            ops.push(extent);
+            blocks.push(BlockOps { ops_end: ops.len(), runs: 0, bytes: 0 });
         }
-        let bytes = pieces.iter().map(|p| p.bytes).sum();
+        assert_eq!(blocks.last().map_or(0, |b| b.ops_end), ops.len(), "each operation of {kind:?} {id:?} is a block's");
+        let bytes = blocks.iter().map(|p| p.bytes).sum();
         Self {
             id,
             kind,
             queue,
             submitted: now,
-            steps,
-            pieces,
-            settle: footprint.barriers > 0,
+            ops,
+            blocks,
+            settle: trace.barriers > 0,
             log,
             background,
             chunks_left: 0,
-            phase: Phase::Moving,
+            phase: JobPhase::Moving,
             next: 0,
             open: 0,
             open_bytes: 0,

@@ -2,8 +2,8 @@
 //!
 //! Hardware NDS (paper, section 5.3): one io a command; the device translates block by block, reads or programs its
 //! pages, assembles in DRAM, and sends one block while the next is read. Software NDS (section 5.2): the host
-//! translates, asks for each extent of a block by an io of its own, whole pages cross the link, and a host core copies
-//! the runs. Either way:
+//! translates, reads or writes each extent of a block by an io of its own, whole pages cross the link, and a host core
+//! copies the runs. Either way:
 //!
 //! ```text
 //! read    translate -> flash reads -> DRAM -> assemble -> link up            (one part a block, pipelined)
@@ -11,14 +11,14 @@
 //! log     once everything programmed so far is in the flash: the journal's pages, or the checkpoint's
 //! ```
 //!
-//! What reclaim moved goes on in the background, a few chunks (reads, then programs) at a time; segments that hold
-//! nothing any more are erased behind it, and programs into them wait for that. What the log writes is charged whole
-//! pages.
+//! Reclaim's moves go on in the background, a few chunks (reads, then programs) at a time; segments that became empty
+//! are erased behind them, and programs into these wait for that. Writes of the log are charged whole pages.
 //!
 //! | file | one idea |
 //! | --- | --- |
-//! | `mod` | the client: jobs, their blocks from station to station, and what follows from what |
-//! | `job` | what a command asked for, and how far it is |
+//! | `mod` | the client: jobs, and the stages of their blocks |
+//! | `job` | a command's operations and state |
+//! | `part` | a block's share of a command, from stage to stage |
 //! | `software` | the host's share, where it translates |
 //! | `flash` | pages and segments of the store: programs counted, erases in order, chunks of reclaim |
 //!
@@ -26,55 +26,57 @@
 
 mod flash;
 mod job;
+mod part;
 mod software;
 
 use std::collections::{BTreeSet, VecDeque};
 
 use flash::StoreFlash;
-use job::{Background, Job, Phase};
-pub use job::{JobDone, JobId, JobKind};
+use job::{Background, JobPhase, SpaceJob};
+pub use job::{SpaceJobDone, SpaceJobId, SpaceJobKind};
+use part::{PartOps, PartStage, SpacePart};
 
-use super::clients::{Asker, Client, OperationEnded, Packed};
-use super::fabric::{Fabric, Lent};
-use super::host_io::{Io, Way};
-use super::stages::Stage;
-use crate::flash::{Cause, Op, Outcome};
-use crate::footprint::{Footprint, Places, Step};
+use super::clients::{Client, OperationEnded, Packed, Requester};
+use super::fabric::{ClientContext, Fabric};
+use super::host_io::{Io, IoDirection};
+use super::stages::FirmwareStage;
+use crate::flash::{OpCause, OpKind, OpOutcome};
+use crate::flash_trace::{ExtentOp, FlashTrace, StoreLayout};
 use crate::host::Direction;
 use nandarray_sim::Ps;
 
-/// Chunks of reclaim that are on their way at once.
+/// Chunks of reclaim of one job in flight at once.
 const CHUNKS_AT_ONCE: u32 = 8;
-/// Blocks of a command that are on their way at once, if DRAM has room for them.
+/// Blocks of a command in flight at once, if DRAM has room for them.
 const PARTS_AT_ONCE: u32 = 64;
 
 /// An event of a command of the store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SpaceEvent {
-    /// The host begins with a job.
-    Given(u32),
+    /// The host submits a job.
+    Submitted(u32),
     /// The device's request for a command's coordinates reaches the host's memory.
     CoordinatesAsked(u32),
-    /// They are in the device.
+    /// A command's coordinates are in the device.
     CoordinatesThere(u32),
-    /// The command handler is done with a job that it took up again.
+    /// The command handler is done with a job whose coordinates it has.
     Translating(u32),
     /// A part's data is in the device.
     DataDown(u32),
-    /// A part's turn at a stage is over; the part knows which.
+    /// A part's present stage is over.
     Staged(u32),
     /// A part's bytes are with the host, or safe in the device.
     Delivered(u32),
-    /// A host core may take up a job's next block.
+    /// A host core is free for a job's next block.
     HostWork(u32),
     /// A host core has translated or copied a block.
-    HostPiece(u32),
+    HostBlock(u32),
 }
 
-/// What waits for a flash operation.
+/// The part of the client that waits for a flash operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
-    /// A part.
+pub(crate) enum SpaceWaiter {
+    /// A part of a command.
     Part(u32),
     /// A chunk of reclaim.
     Chunk(u32),
@@ -86,7 +88,7 @@ pub(crate) enum Wait {
     Erase(u32),
 }
 
-impl Packed for Wait {
+impl Packed for SpaceWaiter {
     fn pack(self) -> (u8, u32) {
         match self {
             Self::Part(n) => (0, n),
@@ -109,199 +111,130 @@ impl Packed for Wait {
     }
 }
 
-/// What of the store asked for a command on the link.
+/// The part of the client that requested a command on the link.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum For {
+pub(crate) enum SpaceRequester {
     /// A job that the device translates.
     Job(u32),
-    /// Some consecutive pages for a block of a job that the host translates.
+    /// An extent of a block of a job that the host translates.
     Extent {
-        /// The part that the host made for the block.
-        whole: u32,
+        /// The part of the whole block.
+        parent: u32,
         /// The pages.
-        step: Step,
+        extent: ExtentOp,
     },
-}
-
-/// Where a part stands; each is left for the next when its time is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
-    /// Its data crosses the link to the device.
-    Down,
-    /// Its data moves into DRAM, to be written.
-    Landed,
-    /// The assembler scatters its runs into pages.
-    Scattered,
-    /// The translator finds its pages.
-    Translated,
-    /// The allocator finds pages for it.
-    Allocated,
-    /// Pages are read.
-    Reading,
-    /// Pages are programmed.
-    Programming,
-    /// What was read is in DRAM; the assembler gathers its runs.
-    Gathered,
-    /// It leaves DRAM for the link.
-    Leaving,
-    /// It is with the host, or safe in the flash.
-    Delivered,
-}
-
-/// Which steps a part is made of.
-#[derive(Clone, Copy, Debug)]
-enum Steps {
-    /// Some of its job's.
-    Of { from: usize, to: usize },
-    /// One extent.
-    One(Step),
-    /// None of its own: a piece whose extents are ios (software NDS).
-    Extents { from: usize, to: usize },
-}
-
-/// A building block's share of a command, or an extent of it.
-#[derive(Clone, Copy, Debug)]
-struct Part {
-    /// Its job, which may be over before an extent that went into the write cache is programmed.
-    job: u32,
-    /// The age of its job ([`Spaces::age`]), which outlives the job.
-    age: u64,
-    /// Its block's place in the job.
-    number: usize,
-    io: Option<u32>,
-    way: Way,
-    steps: Steps,
-    runs: u64,
-    bytes: u64,
-    at: At,
-    left: u32,
-    /// When the last page is in DRAM.
-    ready: Ps,
-    /// The io knows already that it is done (early completion).
-    told: bool,
-    /// It is the log, which the host writes (software NDS).
-    log: bool,
-    failed: bool,
-}
-
-impl Part {
-    fn new(job: u32, age: u64) -> Self {
-        Self {
-            job,
-            age,
-            number: 0,
-            io: None,
-            way: Way::Read,
-            steps: Steps::Of { from: 0, to: 0 },
-            runs: 0,
-            bytes: 0,
-            at: At::Translated,
-            left: 0,
-            ready: Ps::ZERO,
-            told: false,
-            log: false,
-            failed: false,
-        }
-    }
 }
 
 /// Commands of one store.
 #[derive(Debug)]
-pub(crate) struct Spaces {
+pub(crate) struct SpaceClient {
     flash: StoreFlash,
-    jobs: slab::Slab<Job>,
-    parts: slab::Slab<Part>,
-    given: u64,
-    /// Jobs that write their log once they may ([`Self::may_log`]).
+    jobs: slab::Slab<SpaceJob>,
+    parts: slab::Slab<SpacePart>,
+    submitted: u64,
+    /// Jobs that wait to write their log, until [`Self::may_log`].
     settling: VecDeque<u32>,
-    /// Ages of jobs that make something durable, and have not done so yet.
+    /// Ages of jobs with a barrier, until their logs are written.
     barriers: BTreeSet<u64>,
     dirty_bytes: u64,
-    done: VecDeque<JobDone>,
-    /// Blocks of inputs of programs that are in the device's memory and were not asked for yet.
-    arrived: VecDeque<(JobId, usize)>,
+    done: VecDeque<SpaceJobDone>,
+    /// Blocks of inputs of programs that are in the device's memory and were not returned yet.
+    arrived: VecDeque<(SpaceJobId, usize)>,
 }
 
-impl Client for Spaces {
+impl Client for SpaceClient {
     type Event = SpaceEvent;
-    type Waiting = Wait;
-    type Asker = For;
+    type Waiter = SpaceWaiter;
+    type Requester = SpaceRequester;
 
-    fn happened(&mut self, lent: &mut Lent<'_>, now: Ps, event: SpaceEvent) {
+    fn handle(&mut self, ctx: &mut ClientContext<'_>, now: Ps, event: SpaceEvent) {
         match event {
-            SpaceEvent::Given(job) => self.given(lent, now, job),
+            SpaceEvent::Submitted(job) => self.submitted(ctx, now, job),
             SpaceEvent::CoordinatesAsked(io) => {
-                let bytes = u64::from(lent.fabric.description.controller.coordinates_bytes);
-                let sent = lent.fabric.send_entry(now, Direction::Down, bytes, "coordinates");
-                lent.push(sent.end, SpaceEvent::CoordinatesThere(io));
+                let bytes = u64::from(ctx.fabric.description.controller.coordinates_bytes);
+                let sent = ctx.fabric.send_entry(now, Direction::Down, bytes, "coordinates");
+                ctx.push(sent.end, SpaceEvent::CoordinatesThere(io));
             }
-            SpaceEvent::CoordinatesThere(io) => self.coordinates_there(lent, now, io),
-            SpaceEvent::Translating(job) => self.job_decoded(lent, now, job),
-            SpaceEvent::DataDown(part) => self.enter(lent, now, part, At::Landed),
-            SpaceEvent::Staged(part) => self.leave(lent, now, part),
-            SpaceEvent::Delivered(part) => self.delivered(lent, now, part),
-            SpaceEvent::HostWork(job) => self.host_work(lent, now, job),
-            SpaceEvent::HostPiece(part) => self.host_piece(lent, now, part),
+            SpaceEvent::CoordinatesThere(io) => self.coordinates_there(ctx, now, io),
+            SpaceEvent::Translating(job) => self.job_decoded(ctx, now, job),
+            SpaceEvent::DataDown(part) => self.enter(ctx, now, part, PartStage::Landed),
+            SpaceEvent::Staged(part) => self.leave(ctx, now, part),
+            SpaceEvent::Delivered(part) => self.delivered(ctx, now, part),
+            SpaceEvent::HostWork(job) => self.host_work(ctx, now, job),
+            SpaceEvent::HostBlock(part) => self.host_block(ctx, now, part),
         }
     }
 
-    fn operation_ended(&mut self, lent: &mut Lent<'_>, now: Ps, waiting: Wait, ended: OperationEnded) {
-        match waiting {
-            Wait::Part(part) => self.part_operation_ended(lent, now, part, ended),
-            Wait::Chunk(chunk) => {
-                let progress = self.flash.chunk_operation_ended(lent.fabric, now, chunk);
+    fn operation_ended(&mut self, ctx: &mut ClientContext<'_>, now: Ps, waiter: SpaceWaiter, ended: OperationEnded) {
+        match waiter {
+            SpaceWaiter::Part(part) => self.part_operation_ended(ctx, now, part, ended),
+            SpaceWaiter::Chunk(chunk) => {
+                let progress = self.flash.chunk_operation_ended(ctx.fabric, now, chunk);
                 if let Some(job) = progress.over {
-                    self.jobs[job as usize].chunks_left -= 1;
-                    self.background(lent, now, job);
+                    let j = &mut self.jobs[job as usize];
+                    assert!(j.chunks_left > 0, "{:?} has no chunk in flight", j.id);
+                    j.chunks_left -= 1;
+                    self.background(ctx, now, job);
                     self.forget(job);
                 }
                 if let Some(age) = progress.programmed {
-                    self.program_ended(lent, now, age);
+                    self.program_ended(ctx, now, age);
                 }
             }
-            Wait::Log(job) | Wait::LogRead(job) => {
-                if ended.op == Op::Program {
+            SpaceWaiter::Log(job) | SpaceWaiter::LogRead(job) => {
+                if ended.op == OpKind::Program {
                     let age = self.age(job);
-                    self.program_ended(lent, now, age);
+                    self.program_ended(ctx, now, age);
                 }
                 let j = &mut self.jobs[job as usize];
+                assert!(
+                    j.log_left > 0 && j.phase == JobPhase::Logging,
+                    "a page of the log of {:?}: {:?}",
+                    j.id,
+                    j.phase
+                );
                 j.log_left -= 1;
                 if j.log_left == 0 {
-                    self.logged(lent, now, job);
+                    self.logged(ctx, now, job);
                 }
             }
-            Wait::Erase(segment) => self.flash.erase_ended(lent.fabric, now, segment),
+            SpaceWaiter::Erase(segment) => self.flash.erase_ended(ctx.fabric, now, segment),
         }
     }
 
-    fn decoded(&mut self, lent: &mut Lent<'_>, now: Ps, io: u32, asker: For) {
-        let coordinates = lent.fabric.description.controller.coordinates_bytes > 0;
-        match asker {
-            For::Job(_) if coordinates && lent.io.way(io) != Way::Neither => {
-                // A request without payload: what a read of host memory begins with.
-                let sent = lent.fabric.send_entry(now, Direction::Up, 0, "coordinates");
-                lent.push(sent.end, SpaceEvent::CoordinatesAsked(io));
+    fn decoded(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32, requester: SpaceRequester) {
+        let coordinates = ctx.fabric.description.controller.coordinates_bytes > 0;
+        match requester {
+            SpaceRequester::Job(_) if coordinates && ctx.io.direction(io) != IoDirection::Neither => {
+                // A read of host memory begins with a request without payload.
+                let sent = ctx.fabric.send_entry(now, Direction::Up, 0, "coordinates");
+                ctx.push(sent.end, SpaceEvent::CoordinatesAsked(io));
             }
-            For::Job(job) => self.job_decoded(lent, now, job),
-            For::Extent { whole, step } => {
-                let way = lent.io.way(io);
-                let at = if way == Way::Write { At::Down } else { At::Translated };
-                let bytes = u64::from(step.pages) * u64::from(self.flash.page_bytes());
-                let Part { job, age, .. } = self.parts[whole as usize];
-                let part = Part::new(job, age);
-                self.start_part(lent, now, Part { io: Some(io), way, steps: Steps::One(step), bytes, at, ..part });
+            SpaceRequester::Job(job) => self.job_decoded(ctx, now, job),
+            SpaceRequester::Extent { parent, extent } => {
+                let direction = ctx.io.direction(io);
+                let at = if direction == IoDirection::Write { PartStage::Down } else { PartStage::Translated };
+                let bytes = u64::from(extent.pages) * u64::from(self.flash.page_bytes());
+                let SpacePart { job, age, .. } = self.parts[parent as usize];
+                let part = SpacePart::new(job, age);
+                self.start_part(
+                    ctx,
+                    now,
+                    SpacePart { io: Some(io), direction, ops: PartOps::One(extent), bytes, at, ..part },
+                );
             }
         }
     }
 
-    fn answered(&mut self, lent: &mut Lent<'_>, now: Ps, asker: For) {
-        match asker {
-            For::Job(job) => self.job_done(lent, now, job),
-            For::Extent { whole, .. } => {
-                let p = &mut self.parts[whole as usize];
+    fn reaped(&mut self, ctx: &mut ClientContext<'_>, now: Ps, requester: SpaceRequester) {
+        match requester {
+            SpaceRequester::Job(job) => self.job_done(ctx, now, job),
+            SpaceRequester::Extent { parent, .. } => {
+                let p = &mut self.parts[parent as usize];
+                assert!(p.left > 0, "an extent too many was reaped: {p:?}");
                 p.left -= 1;
                 if p.left == 0 {
-                    self.host_piece(lent, now, whole);
+                    self.host_block(ctx, now, parent);
                 }
             }
         }
@@ -312,7 +245,7 @@ impl Client for Spaces {
     }
 
     fn check_at_rest(&self) {
-        assert!(self.jobs.is_empty() && self.parts.is_empty(), "a command of the store was left on its way");
+        assert!(self.jobs.is_empty() && self.parts.is_empty(), "a command of the store was left in flight");
         assert!(self.settling.is_empty() && self.dirty_bytes == 0, "a log was left to write, or a write to end");
     }
 
@@ -322,8 +255,8 @@ impl Client for Spaces {
             SpaceEvent::Staged(part) => (5, part),
             SpaceEvent::Delivered(part) => (7, part),
             SpaceEvent::HostWork(job) => (12, job),
-            SpaceEvent::HostPiece(part) => (13, part),
-            SpaceEvent::Given(job) => (14, job),
+            SpaceEvent::HostBlock(part) => (13, part),
+            SpaceEvent::Submitted(job) => (14, job),
             SpaceEvent::CoordinatesAsked(io) => (22, io),
             SpaceEvent::CoordinatesThere(io) => (23, io),
             SpaceEvent::Translating(job) => (24, job),
@@ -331,14 +264,14 @@ impl Client for Spaces {
     }
 }
 
-impl Spaces {
-    /// No command on its way; the store's pages lie at `places`.
-    pub(super) fn new(places: Places) -> Self {
+impl SpaceClient {
+    /// A client without commands, for a store with this layout.
+    pub(super) fn new(layout: StoreLayout) -> Self {
         Self {
-            flash: StoreFlash::new(places),
+            flash: StoreFlash::new(layout),
             jobs: slab::Slab::new(),
             parts: slab::Slab::new(),
-            given: 0,
+            submitted: 0,
             settling: VecDeque::new(),
             dirty_bytes: 0,
             done: VecDeque::new(),
@@ -347,401 +280,420 @@ impl Spaces {
         }
     }
 
-    /// The next block of an input of programs that arrived and was not asked for yet.
-    pub(super) fn take_arrived(&mut self) -> Option<(JobId, usize)> {
+    /// The next block of an input of programs that has arrived and was not returned yet.
+    pub(super) fn take_arrived(&mut self) -> Option<(SpaceJobId, usize)> {
         self.arrived.pop_front()
     }
 
-    /// The host gives a command that asked for this, at a time to come.
+    /// The host submits a command with its flash trace, at a time to come.
     pub(super) fn submit(
         &mut self,
         fabric: &mut Fabric,
         at: Ps,
-        kind: JobKind,
+        kind: SpaceJobKind,
         queue: u32,
-        footprint: Footprint,
-    ) -> JobId {
-        self.given += 1;
-        let id = JobId(self.given);
-        let job = Job::new(id, kind, queue % fabric.description.host.queues, at, footprint);
+        trace: FlashTrace,
+    ) -> SpaceJobId {
+        self.submitted += 1;
+        let id = SpaceJobId(self.submitted);
+        let job = SpaceJob::new(id, kind, queue % fabric.description.host.queues, at, trace);
         if job.settle {
             self.barriers.insert(id.0);
         }
         let job = self.jobs.insert(job) as u32;
-        fabric.push(at, super::Event::Client(SpaceEvent::Given(job).into()));
+        fabric.push(at, super::Event::Client(SpaceEvent::Submitted(job).into()));
         id
     }
 
-    /// The next command that was done and not asked for yet.
-    pub(super) fn take_done(&mut self) -> Option<JobDone> {
+    /// The next completion that was not returned yet.
+    pub(super) fn take_done(&mut self) -> Option<SpaceJobDone> {
         self.done.pop_front()
     }
 
-    /// The same of one command.
-    pub(super) fn take_done_of(&mut self, id: JobId) -> Option<JobDone> {
+    /// The completion of one command, if it is done.
+    pub(super) fn take_done_of(&mut self, id: SpaceJobId) -> Option<SpaceJobDone> {
         let at = self.done.iter().position(|done| done.id == id)?;
         self.done.remove(at)
     }
 
-    /// The host begins with a command.
-    fn given(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) {
-        self.background(lent, now, job);
+    /// The host submits a command: its blocks start here, or with its io.
+    fn submitted(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
         let j = &self.jobs[job as usize];
-        let (parts, queue) = (j.pieces.len() as u32, j.queue);
-        let way = match j.kind {
-            JobKind::Read => Way::Read,
-            JobKind::Write => Way::Write,
-            JobKind::Other => Way::Neither,
-            JobKind::Input | JobKind::Output => return self.job_decoded(lent, now, job),
+        assert!(j.submitted == now && j.next == 0, "{:?} is submitted at {now}, not at {}", j.id, j.submitted);
+        self.background(ctx, now, job);
+        let j = &self.jobs[job as usize];
+        let (parts, queue) = (j.blocks.len() as u32, j.queue);
+        let direction = match j.kind {
+            SpaceJobKind::Read => IoDirection::Read,
+            SpaceJobKind::Write => IoDirection::Write,
+            SpaceJobKind::Other => IoDirection::Neither,
+            SpaceJobKind::Input | SpaceJobKind::Output => return self.job_decoded(ctx, now, job),
         };
-        if !lent.fabric.description.controller.spaces_in_device {
-            return self.host_work(lent, now, job);
+        if !ctx.fabric.description.controller.spaces_in_device {
+            return self.host_work(ctx, now, job);
         }
-        // One more than there are parts: the log, or its absence.
-        let asker = Asker::Spaces(For::Job(job));
-        let io = Io { asker, way, queue, submitted: now, parts_left: parts + 1 };
-        // Nothing of the job happens before its entry has crossed the link: it may learn of its io afterwards.
-        let io = lent.io.submit(lent.fabric, now, io);
+        // One more than the number of blocks: the log, even if it is empty.
+        let requester = Requester::SpaceClient(SpaceRequester::Job(job));
+        let io = Io { requester, direction, queue, submitted: now, parts_left: parts + 1 };
+        // No event of the job happens before its entry has crossed the link, so its io can be set afterwards.
+        let io = ctx.io.submit(ctx.fabric, now, io);
         self.jobs[job as usize].io = Some(io);
     }
 
     // The device's side of a command (hardware NDS) -------------------------------------------------------------------
 
-    /// The command handler takes the command up again, with its coordinates.
-    fn coordinates_there(&mut self, lent: &mut Lent<'_>, now: Ps, io: u32) {
-        let Asker::Spaces(For::Job(job)) = lent.io.asker(io) else { unreachable!("only jobs have coordinates") };
-        let t_command = lent.fabric.description.controller.t_command;
-        let at = lent.fabric.run_stage(Stage::Command, now, t_command);
-        if at == now { self.job_decoded(lent, now, job) } else { lent.push(at, SpaceEvent::Translating(job)) }
+    /// The coordinates of a command are in the device: books the command handler again.
+    fn coordinates_there(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32) {
+        let Requester::SpaceClient(SpaceRequester::Job(job)) = ctx.io.requester(io) else {
+            unreachable!("only jobs have coordinates")
+        };
+        let t_command = ctx.fabric.description.controller.t_command;
+        let at = ctx.fabric.run_stage(FirmwareStage::Command, now, t_command);
+        if at == now { self.job_decoded(ctx, now, job) } else { ctx.push(at, SpaceEvent::Translating(job)) }
     }
 
-    fn job_decoded(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) {
-        self.start_parts(lent, now, job);
-        self.pieces_progress(lent, now, job);
+    fn job_decoded(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
+        self.start_parts(ctx, now, job);
+        self.blocks_progress(ctx, now, job);
     }
 
-    /// Starts as many blocks as may be on their way.
-    fn start_parts(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) {
-        let room = match lent.fabric.description.dram.bytes {
+    /// Starts blocks of a job, as many as may be in flight.
+    fn start_parts(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
+        let room = match ctx.fabric.description.dram.bytes {
             0 => u64::MAX,
             bytes => bytes / 4,
         };
         loop {
             let j = &mut self.jobs[job as usize];
-            if j.next == j.pieces.len() || j.open >= PARTS_AT_ONCE || (j.open > 0 && j.open_bytes >= room) {
+            if j.next == j.blocks.len() || j.open >= PARTS_AT_ONCE || (j.open > 0 && j.open_bytes >= room) {
                 return;
             }
-            let (piece, from) = (j.pieces[j.next], j.next.checked_sub(1).map_or(0, |i| j.pieces[i].steps_end));
+            let (block, from) = (j.blocks[j.next], j.next.checked_sub(1).map_or(0, |i| j.blocks[i].ops_end));
             j.next += 1;
             j.open += 1;
-            j.open_bytes += piece.bytes;
+            j.open_bytes += block.bytes;
             j.waiting += 1;
-            let way = j.way(from, piece.steps_end);
-            // What a flush writes is in the device already.
+            let direction = j.direction(from, block.ops_end);
+            // Pages that a flush writes are in the device already.
             let at = match j.kind {
-                JobKind::Write => At::Down,
-                JobKind::Output => At::Scattered,
-                JobKind::Read | JobKind::Other | JobKind::Input => At::Translated,
+                SpaceJobKind::Write => PartStage::Down,
+                SpaceJobKind::Output => PartStage::Scattered,
+                SpaceJobKind::Read | SpaceJobKind::Other | SpaceJobKind::Input => PartStage::Translated,
             };
             let (io, number) = (j.io, j.next - 1);
-            let steps = Steps::Of { from, to: piece.steps_end };
-            let part = Part {
+            let ops = PartOps::Of { from, to: block.ops_end };
+            let part = SpacePart {
                 io,
                 number,
-                way,
-                steps,
-                runs: piece.runs,
-                bytes: piece.bytes,
+                direction,
+                ops,
+                runs: block.runs,
+                bytes: block.bytes,
                 at,
-                ..Part::new(job, self.age(job))
+                ..SpacePart::new(job, self.age(job))
             };
-            self.start_part(lent, now, part);
+            self.start_part(ctx, now, part);
         }
     }
 
-    fn start_part(&mut self, lent: &mut Lent<'_>, now: Ps, part: Part) {
+    fn start_part(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: SpacePart) {
         let index = self.parts.insert(part) as u32;
-        if part.at == At::Down {
-            let sent = lent.fabric.send(now, Direction::Down, part.bytes, "data");
-            lent.push(sent.end, SpaceEvent::DataDown(index));
+        if part.at == PartStage::Down {
+            let sent = ctx.fabric.send(now, Direction::Down, part.bytes, "data");
+            ctx.push(sent.end, SpaceEvent::DataDown(index));
         } else {
-            self.enter(lent, now, index, part.at);
+            self.enter(ctx, now, index, part.at);
         }
     }
 
-    /// A part comes to a station: when it will leave it is booked now.
-    fn enter(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, at: At) {
+    /// A part enters a stage, whose end is booked now.
+    fn enter(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, at: PartStage) {
+        let (left, before) = (self.parts[part as usize].left, self.parts[part as usize].at);
+        assert!(
+            left == 0 && before != PartStage::Delivered,
+            "from {before:?} to {at:?} with {left} operations in flight"
+        );
         self.parts[part as usize].at = at;
         let p = self.parts[part as usize];
-        let fabric = &mut *lent.fabric;
+        let fabric = &mut *ctx.fabric;
         let c = &fabric.description.controller;
         let (t_assemble, t_translate, t_allocate) = (c.t_assemble * p.runs, c.t_translate_block, c.t_allocate);
         let leaves = match at {
-            At::Down => unreachable!("the link tells when data is down"),
-            At::Landed => fabric.through_dram(now, p.bytes, "data in", Cause::Host),
-            At::Scattered | At::Gathered => fabric.run_stage(Stage::Assemble, now, t_assemble),
-            At::Translated => fabric.run_stage(Stage::Translate, now, t_translate),
-            At::Allocated => {
-                let pages = self.count(&p, Op::Program);
-                fabric.run_stage(Stage::Allocate, now, t_allocate * pages)
+            PartStage::Down => unreachable!("the link has an event for the arrival of data"),
+            PartStage::Landed => fabric.through_dram(now, p.bytes, "data in", OpCause::Host),
+            PartStage::Scattered | PartStage::Gathered => fabric.run_stage(FirmwareStage::Assemble, now, t_assemble),
+            PartStage::Translated => fabric.run_stage(FirmwareStage::Translate, now, t_translate),
+            PartStage::Allocated => {
+                let pages = self.count(&p, OpKind::Program);
+                fabric.run_stage(FirmwareStage::Allocate, now, t_allocate * pages)
             }
-            At::Reading => return self.issue_part(lent, now, part, Op::Read),
-            At::Programming => return self.issue_part(lent, now, part, Op::Program),
-            At::Leaving if !c.spaces_in_device && fabric.description.dram.read_crossings == 0 => {
-                return self.leave(lent, now, part);
+            PartStage::Reading => return self.issue_part(ctx, now, part, OpKind::Read),
+            PartStage::Programming => return self.issue_part(ctx, now, part, OpKind::Program),
+            PartStage::Leaving if !c.spaces_in_device && fabric.description.dram.read_crossings == 0 => {
+                return self.leave(ctx, now, part);
             }
-            At::Leaving => fabric.through_dram(now, p.bytes, "data out", Cause::Host),
-            At::Delivered => return self.delivered(lent, now, part),
+            PartStage::Leaving => fabric.through_dram(now, p.bytes, "data out", OpCause::Host),
+            PartStage::Delivered => return self.delivered(ctx, now, part),
         };
-        if leaves == now { self.leave(lent, now, part) } else { lent.push(leaves, SpaceEvent::Staged(part)) }
+        if leaves == now { self.leave(ctx, now, part) } else { ctx.push(leaves, SpaceEvent::Staged(part)) }
     }
 
-    /// A part leaves a station for the next.
-    fn leave(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
+    /// A part leaves its stage for the next.
+    fn leave(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = self.parts[part as usize];
-        let next = match (p.at, p.way) {
-            (At::Landed, _) => {
-                self.tell_early(lent, now, part);
-                At::Scattered
-            }
-            (At::Scattered, _) => At::Translated,
-            (At::Translated, Way::Write) => At::Allocated,
-            (At::Translated | At::Allocated, _) => At::Reading,
-            (At::Reading, Way::Write) => At::Programming,
-            (At::Reading, _) => At::Gathered,
-            (At::Gathered, _) if self.jobs[p.job as usize].kind == JobKind::Input => At::Delivered,
-            (At::Gathered, _) => At::Leaving,
-            (At::Leaving, _) => {
-                self.parts[part as usize].at = At::Delivered;
-                if p.bytes == 0 {
-                    return self.delivered(lent, now, part);
-                }
-                let sent = lent.fabric.send(now, Direction::Up, p.bytes, "data");
-                lent.push(sent.end, SpaceEvent::Delivered(part));
-                return;
-            }
-            (At::Programming, _) => At::Delivered,
-            (At::Down | At::Delivered, _) => unreachable!("a part that is not at a station leaves it: {p:?}"),
-        };
-        self.enter(lent, now, part, next);
+        if p.at == PartStage::Landed {
+            self.complete_early(ctx, now, part);
+        }
+        let to_core = p.at == PartStage::Gathered && self.jobs[p.job as usize].kind == SpaceJobKind::Input;
+        let next = p.next_stage(to_core);
+        if p.at == PartStage::Leaving && p.bytes > 0 {
+            self.parts[part as usize].at = next;
+            let sent = ctx.fabric.send(now, Direction::Up, p.bytes, "data");
+            return ctx.push(sent.end, SpaceEvent::Delivered(part));
+        }
+        self.enter(ctx, now, part, next);
     }
 
-    /// A write is complete for the host once it is in the device's write cache, if there is one and it has room.
-    fn tell_early(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
-        let ftl = &lent.fabric.description.ftl;
+    /// Completes a write early, once it is in the device's write cache, if there is one and it has room.
+    fn complete_early(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
+        assert!(
+            !self.parts[part as usize].completed_early,
+            "a part is completed once: {:?}",
+            self.parts[part as usize]
+        );
+        let ftl = &ctx.fabric.description.ftl;
         let bytes = self.parts[part as usize].bytes;
         if ftl.early_completion && self.dirty_bytes + bytes <= ftl.write_cache_bytes {
             self.dirty_bytes += bytes;
-            self.parts[part as usize].told = true;
+            self.parts[part as usize].completed_early = true;
             let p = self.parts[part as usize];
             if let Some(io) = p.io {
-                lent.io_progress(now, io);
+                ctx.io_progress(now, io);
             }
-            if !matches!(p.steps, Steps::One(_)) {
-                self.jobs[p.job as usize].waiting -= 1;
-                self.pieces_progress(lent, now, p.job);
+            if !matches!(p.ops, PartOps::One(_)) {
+                let j = &mut self.jobs[p.job as usize];
+                assert!(j.waiting > 0, "{:?} waits for no part, and one is complete: {p:?}", j.id);
+                j.waiting -= 1;
+                self.blocks_progress(ctx, now, p.job);
             }
         }
     }
 
-    fn steps_of(&self, part: &Part) -> Vec<Step> {
-        match part.steps {
-            Steps::Of { from, to } | Steps::Extents { from, to } => {
-                self.jobs[part.job as usize].steps[from..to].to_vec()
+    fn ops_of(&self, part: &SpacePart) -> Vec<ExtentOp> {
+        match part.ops {
+            PartOps::Of { from, to } | PartOps::Extents { from, to } => {
+                self.jobs[part.job as usize].ops[from..to].to_vec()
             }
-            Steps::One(step) => vec![step],
+            PartOps::One(extent) => vec![extent],
         }
     }
 
-    fn count(&self, part: &Part, op: Op) -> u64 {
-        self.steps_of(part).iter().filter(|s| s.op == op).map(|s| u64::from(s.pages)).sum()
+    fn count(&self, part: &SpacePart, op: OpKind) -> u64 {
+        self.ops_of(part).iter().filter(|s| s.op == op).map(|s| u64::from(s.pages)).sum()
     }
 
-    fn issue_part(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, op: Op) {
-        let steps = self.steps_of(&self.parts[part as usize]);
-        let wanted: Vec<Step> = steps.into_iter().filter(|s| s.op == op).collect();
+    fn issue_part(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, op: OpKind) {
+        let ops = self.ops_of(&self.parts[part as usize]);
+        let wanted: Vec<ExtentOp> = ops.into_iter().filter(|s| s.op == op).collect();
         let pages: u32 = wanted.iter().map(|s| s.pages).sum();
         self.parts[part as usize].left = pages;
         self.parts[part as usize].ready = now;
         if pages == 0 {
-            return self.leave(lent, now, part);
+            return self.leave(ctx, now, part);
         }
         let age = self.parts[part as usize].age;
-        self.flash.issue(lent.fabric, now, age, &wanted, Wait::Part(part));
+        self.flash.issue(ctx.fabric, now, age, &wanted, SpaceWaiter::Part(part));
     }
 
-    /// How old a job is: its number among all.
+    /// The age of a job: its number among all.
     fn age(&self, job: u32) -> u64 {
         self.jobs[job as usize].id.0
     }
 
-    /// A program of a job of this age has ended: logs may be written that waited for it. Programs of younger jobs hold
-    /// no log back, so that a stream of writes does not keep a flush from its end.
-    fn program_ended(&mut self, lent: &mut Lent<'_>, now: Ps, age: u64) {
+    /// A program of a job of this age has ended: writes the logs that waited for it. Programs of younger jobs hold no
+    /// log back, so that a stream of writes does not keep a flush from its end.
+    fn program_ended(&mut self, ctx: &mut ClientContext<'_>, now: Ps, age: u64) {
         if self.flash.program_ended(age) {
-            self.write_logs(lent, now);
+            self.write_logs(ctx, now);
         }
     }
 
-    /// Whether a job's log may be written: what is to be durable comes behind all programs of this job and of older
-    /// ones, and no younger log before it, since records tell what was durable when they were made.
+    /// Whether a job's log may be written: a barrier waits for all programs of its job and of older ones, and for older
+    /// barriers, since a record states which pages were durable when it was made.
     fn may_log(&self, job: u32) -> bool {
         let j = &self.jobs[job as usize];
         let is_next = j.log.is_empty() || self.barriers.first().is_none_or(|&oldest| oldest >= j.id.0);
         is_next && (!j.settle || self.flash.is_settled(j.id.0))
     }
 
-    /// Writes the logs that have waited long enough.
-    fn write_logs(&mut self, lent: &mut Lent<'_>, now: Ps) {
+    /// Writes the logs that need not wait any longer.
+    fn write_logs(&mut self, ctx: &mut ClientContext<'_>, now: Ps) {
         for job in std::mem::take(&mut self.settling) {
             if self.may_log(job) {
-                self.write_log(lent, now, job);
+                self.write_log(ctx, now, job);
             } else {
                 self.settling.push_back(job);
             }
         }
     }
 
-    fn part_operation_ended(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, ended: OperationEnded) {
-        let reads = self.parts[part as usize].at == At::Reading;
+    fn part_operation_ended(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, ended: OperationEnded) {
+        let reads = self.parts[part as usize].at == PartStage::Reading;
         let age = self.parts[part as usize].age;
         if reads {
-            // What the device assembles lies in its DRAM; pages for a host that assembles them itself may stream past.
-            let d = &lent.fabric.description;
+            // Data that the device assembles lies in its DRAM; pages for a host that assembles them itself may stream
+            // past it.
+            let d = &ctx.fabric.description;
             let crosses = d.controller.spaces_in_device || d.dram.read_crossings == 2;
             let bytes = u64::from(ended.bytes);
-            let there = if crosses { lent.fabric.through_dram(now, bytes, "page", Cause::Host) } else { now };
+            let there = if crosses { ctx.fabric.through_dram(now, bytes, "page", OpCause::Host) } else { now };
             let p = &mut self.parts[part as usize];
             p.ready = p.ready.max(there);
-            p.failed |= ended.outcome == Outcome::Uncorrectable;
+            p.failed |= ended.outcome == OpOutcome::Uncorrectable;
         }
         let p = &mut self.parts[part as usize];
+        let is_issued = p.left > 0 && matches!(p.at, PartStage::Reading | PartStage::Programming);
+        assert!(is_issued, "an operation ended of {p:?}");
         p.left -= 1;
         let (last, ready) = (p.left == 0, p.ready.max(now));
         if last {
-            if ready == now { self.leave(lent, now, part) } else { lent.push(ready, SpaceEvent::Staged(part)) }
+            if ready == now { self.leave(ctx, now, part) } else { ctx.push(ready, SpaceEvent::Staged(part)) }
         }
         if !reads {
-            self.program_ended(lent, now, age);
+            self.program_ended(ctx, now, age);
         }
     }
 
-    fn delivered(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
+    fn delivered(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = self.parts.remove(part as usize);
-        if p.told {
+        assert_eq!(p.left, 0, "delivered with operations in flight: {p:?}");
+        if p.completed_early {
+            assert!(self.dirty_bytes >= p.bytes, "{} bytes in the write cache, without {p:?}", self.dirty_bytes);
             self.dirty_bytes -= p.bytes;
         }
-        if let (Some(io), false) = (p.io, p.told) {
+        if let (Some(io), false) = (p.io, p.completed_early) {
             if p.failed {
-                if let Asker::Spaces(For::Extent { whole, .. }) = lent.io.asker(io) {
-                    self.parts[whole as usize].failed = true;
+                if let Requester::SpaceClient(SpaceRequester::Extent { parent, .. }) = ctx.io.requester(io) {
+                    self.parts[parent as usize].failed = true;
                 }
             }
-            lent.io_progress(now, io);
+            ctx.io_progress(now, io);
         }
-        if matches!(p.steps, Steps::One(_)) {
-            // An extent: the host sees what it makes whole when its io is done.
+        if matches!(p.ops, PartOps::One(_)) {
+            // The part of the whole block goes on when the extent's io is reaped.
             return;
         }
         let job = p.job;
         let j = &mut self.jobs[job as usize];
-        if j.kind == JobKind::Input {
+        if j.kind == SpaceJobKind::Input {
             self.arrived.push_back((j.id, p.number));
         }
         j.failed |= p.failed;
         if p.log {
-            return self.logged(lent, now, job);
+            return self.logged(ctx, now, job);
         }
+        assert!(j.open > 0 && j.open_bytes >= p.bytes, "{:?} has {} parts of {} bytes", j.id, j.open, j.open_bytes);
+        assert!(p.completed_early || j.waiting > 0, "{:?} waits for no part, and one is delivered: {p:?}", j.id);
         j.open -= 1;
         j.open_bytes -= p.bytes;
-        j.waiting -= u32::from(!p.told);
-        if j.kind.is_programs() || lent.fabric.description.controller.spaces_in_device {
-            self.start_parts(lent, now, job);
+        j.waiting -= u32::from(!p.completed_early);
+        if j.kind.is_programs() || ctx.fabric.description.controller.spaces_in_device {
+            self.start_parts(ctx, now, job);
         }
-        self.pieces_progress(lent, now, job);
+        self.blocks_progress(ctx, now, job);
         self.forget(job);
     }
 
-    /// When all blocks are done: the log, once everything before it is safe.
-    fn pieces_progress(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) {
+    /// Once all blocks are done: writes the log, as soon as it may be written.
+    fn blocks_progress(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
         let j = &mut self.jobs[job as usize];
         let left = if j.settle { j.open } else { j.waiting };
-        if j.phase != Phase::Moving || j.next < j.pieces.len() || left > 0 {
+        if j.phase != JobPhase::Moving || j.next < j.blocks.len() || left > 0 {
             return;
         }
-        j.phase = Phase::Settling;
+        j.phase = JobPhase::Settling;
         if self.may_log(job) {
-            self.write_log(lent, now, job);
+            self.write_log(ctx, now, job);
         } else {
             self.settling.push_back(job);
         }
     }
 
-    fn write_log(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) {
+    fn write_log(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
         let j = &mut self.jobs[job as usize];
-        assert_eq!(j.phase, Phase::Settling, "the log is written once");
-        j.phase = Phase::Logging;
+        assert_eq!(j.phase, JobPhase::Settling, "the log is written once");
+        j.phase = JobPhase::Logging;
         let log = std::mem::take(&mut j.log);
         j.log_left = log.iter().map(|s| s.pages).sum();
         if j.log_left == 0 {
-            return self.logged(lent, now, job);
+            return self.logged(ctx, now, job);
         }
-        if !lent.fabric.description.controller.spaces_in_device {
-            // The host reads and writes the log as it does blocks, whose runs are none.
-            let from = j.steps.len();
-            j.steps.extend(log);
-            let (way, steps) = (Way::Write, Steps::Extents { from, to: j.steps.len() });
-            let whole = self.parts.insert(Part { way, steps, log: true, ..Part::new(job, self.age(job)) }) as u32;
-            return self.host_reads(lent, now, whole);
+        if !ctx.fabric.description.controller.spaces_in_device {
+            // The host reads and writes the log like a block without runs.
+            let from = j.ops.len();
+            j.ops.extend(log);
+            let (direction, ops) = (IoDirection::Write, PartOps::Extents { from, to: j.ops.len() });
+            let parent =
+                self.parts.insert(SpacePart { direction, ops, log: true, ..SpacePart::new(job, self.age(job)) }) as u32;
+            return self.host_reads(ctx, now, parent);
         }
-        let (reads, programs): (Vec<_>, Vec<_>) = log.into_iter().partition(|s| s.op == Op::Read);
+        let (reads, programs): (Vec<_>, Vec<_>) = log.into_iter().partition(|s| s.op == OpKind::Read);
         let age = self.age(job);
-        self.flash.issue(lent.fabric, now, age, &reads, Wait::LogRead(job));
-        self.flash.issue(lent.fabric, now, age, &programs, Wait::Log(job));
+        self.flash.issue(ctx.fabric, now, age, &reads, SpaceWaiter::LogRead(job));
+        self.flash.issue(ctx.fabric, now, age, &programs, SpaceWaiter::Log(job));
     }
 
-    fn logged(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) {
+    fn logged(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
+        assert_eq!(self.jobs[job as usize].phase, JobPhase::Logging, "a log is written once");
         if self.barriers.remove(&self.age(job)) {
-            self.write_logs(lent, now);
+            self.write_logs(ctx, now);
         }
         match self.jobs[job as usize].io {
-            Some(io) => lent.io_progress(now, io),
-            None => self.job_done(lent, now, job),
+            Some(io) => ctx.io_progress(now, io),
+            None => self.job_done(ctx, now, job),
         }
     }
 
-    fn job_done(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) {
+    fn job_done(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
         let j = &mut self.jobs[job as usize];
-        j.phase = Phase::Done;
-        let done =
-            JobDone { id: j.id, kind: j.kind, bytes: j.bytes, submitted: j.submitted, done: now, failed: j.failed };
-        lent.fabric.totals.job(&done);
+        assert_eq!(j.phase, JobPhase::Logging, "{:?} is done once", j.id);
+        j.phase = JobPhase::Done;
+        let done = SpaceJobDone {
+            id: j.id,
+            kind: j.kind,
+            bytes: j.bytes,
+            submitted: j.submitted,
+            done: now,
+            failed: j.failed,
+        };
+        ctx.fabric.totals.job(&done);
         self.done.push_back(done);
         self.forget(job);
     }
 
     fn forget(&mut self, job: u32) {
         let Some(j) = self.jobs.get(job as usize) else { return };
-        if j.phase == Phase::Done && j.background.is_empty() && j.chunks_left == 0 && j.open == 0 {
+        assert!(j.chunks_left <= CHUNKS_AT_ONCE && j.next <= j.blocks.len(), "{:?}: {} chunks", j.id, j.chunks_left);
+        if j.phase == JobPhase::Done && j.background.is_empty() && j.chunks_left == 0 && j.open == 0 {
             self.jobs.remove(job as usize);
         }
     }
 
-    /// The background of a command goes on: chunks of reclaim, then erases of what they emptied.
-    fn background(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) {
+    /// Lets the background work of a command go on: chunks of reclaim, then erases of the segments that they emptied.
+    fn background(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
         loop {
             let j = &mut self.jobs[job as usize];
             match j.background.front() {
                 Some(Background::Chunk(_)) if j.chunks_left < CHUNKS_AT_ONCE => {
-                    let Some(Background::Chunk(steps)) = j.background.pop_front() else { unreachable!() };
+                    let Some(Background::Chunk(ops)) = j.background.pop_front() else { unreachable!() };
                     let age = j.id.0;
-                    if !self.flash.start_chunk(lent.fabric, now, (job, age), steps) {
+                    if !self.flash.start_chunk(ctx.fabric, now, (job, age), ops) {
                         self.jobs[job as usize].chunks_left += 1;
                     }
                 }
                 Some(&Background::Erase(segment)) if j.chunks_left == 0 => {
                     j.background.pop_front();
-                    self.flash.erase(lent.fabric, now, segment);
+                    self.flash.erase(ctx.fabric, now, segment);
                 }
                 _ => return,
             }
@@ -751,31 +703,32 @@ impl Spaces {
     // The host's side (software NDS)
     // --------------------------------------------------------------------------------------
 
-    /// The host takes up the next block of a job.
-    fn host_work(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) {
-        if !self.host_translates(lent, now, job) {
-            self.pieces_progress(lent, now, job);
+    /// The host translates the next block of a job, or is done with translating.
+    fn host_work(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
+        if !self.host_translates(ctx, now, job) {
+            self.blocks_progress(ctx, now, job);
         }
     }
 
-    /// A block is translated, copied, or with the device: what is next for it.
-    fn host_piece(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
+    /// Starts the next step of a block that the host has translated or copied, or that is with the device.
+    fn host_block(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         match self.parts[part as usize].at {
-            At::Translated => self.host_reads(lent, now, part),
-            At::Reading => self.host_copies(lent, now, part),
-            At::Scattered => self.composed(lent, now, part),
-            _ => self.delivered(lent, now, part),
+            PartStage::Translated => self.host_reads(ctx, now, part),
+            PartStage::Reading => self.host_copies(ctx, now, part),
+            PartStage::Scattered => self.composed(ctx, now, part),
+            _ => self.delivered(ctx, now, part),
         }
     }
 
-    /// A block is composed: programmed now, or once all of its command are.
-    fn composed(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
+    /// The host has composed a block: programs it now, or once all blocks of its command are composed.
+    fn composed(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = self.parts[part as usize];
         let j = &mut self.jobs[p.job as usize];
-        let together = !p.log && j.kind == JobKind::Write && lent.fabric.description.host.composes_commands;
+        let together = !p.log && j.kind == SpaceJobKind::Write && ctx.fabric.description.host.composes_commands;
         let ready = if together {
             j.composed.push(part);
-            if j.composed.len() < j.pieces.len() {
+            assert!(j.composed.len() <= j.blocks.len(), "{} blocks of {:?} are composed", j.composed.len(), j.id);
+            if j.composed.len() < j.blocks.len() {
                 return;
             }
             std::mem::take(&mut j.composed)
@@ -783,8 +736,8 @@ impl Spaces {
             vec![part]
         };
         for part in ready {
-            if !self.host_programs(lent, now, part) {
-                self.delivered(lent, now, part);
+            if !self.host_programs(ctx, now, part) {
+                self.delivered(ctx, now, part);
             }
         }
     }

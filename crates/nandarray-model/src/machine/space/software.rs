@@ -1,87 +1,92 @@
-//! The host's side of a command of the store (software NDS; paper, section 5.2): it translates block by block, asks for
-//! the extents of each by ios of their own, and copies runs between pages and the caller's memory.
+//! The host's side of a command of the store (software NDS; paper, section 5.2): it translates block by block, reads
+//! and writes the extents of each by ios of their own, and copies runs between pages and the caller's memory.
 //!
-//! Each step ends with ios or an event on their way, or says that it had nothing to do; what comes next is the client's
-//! to say.
+//! Each function leaves ios or an event in flight, or returns that there was nothing to do; the client decides on the
+//! next step.
 
-use super::{At, For, Part, SpaceEvent, Spaces, Steps};
-use crate::flash::Op;
-use crate::footprint::Step;
-use crate::machine::clients::Asker;
-use crate::machine::fabric::Lent;
-use crate::machine::host_io::{Io, Way};
+use super::part::{PartOps, PartStage, SpacePart};
+use super::{SpaceClient, SpaceEvent, SpaceRequester};
+use crate::flash::OpKind;
+use crate::flash_trace::ExtentOp;
+use crate::machine::clients::Requester;
+use crate::machine::fabric::ClientContext;
+use crate::machine::host_io::{Io, IoDirection};
 use nandarray_sim::Ps;
 
-impl Spaces {
-    /// The host translates the next block of a job, one after the other; `false` if there is none.
-    pub(super) fn host_translates(&mut self, lent: &mut Lent<'_>, now: Ps, job: u32) -> bool {
+impl SpaceClient {
+    /// Books the translation of a job's next block; `false` if there is none.
+    pub(super) fn host_translates(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) -> bool {
         let j = &mut self.jobs[job as usize];
-        if j.next == j.pieces.len() {
+        if j.next == j.blocks.len() {
             return false;
         }
-        let (piece, from) = (j.pieces[j.next], j.next.checked_sub(1).map_or(0, |i| j.pieces[i].steps_end));
+        let (block, from) = (j.blocks[j.next], j.next.checked_sub(1).map_or(0, |i| j.blocks[i].ops_end));
         j.next += 1;
         j.open += 1;
-        j.open_bytes += piece.bytes;
+        j.open_bytes += block.bytes;
         j.waiting += 1;
-        let way = j.way(from, piece.steps_end);
-        let steps = Steps::Extents { from, to: piece.steps_end };
-        let core = lent.fabric.cpu.core_of(j.queue);
-        let part = Part { way, steps, runs: piece.runs, bytes: piece.bytes, ..Part::new(job, self.age(job)) };
+        let direction = j.direction(from, block.ops_end);
+        let ops = PartOps::Extents { from, to: block.ops_end };
+        let core = ctx.fabric.cpu.core_of(j.queue);
+        let part =
+            SpacePart { direction, ops, runs: block.runs, bytes: block.bytes, ..SpacePart::new(job, self.age(job)) };
         let part = self.parts.insert(part) as u32;
-        let booked = lent.fabric.cpu.work(now, core, lent.fabric.description.host.t_translate);
-        lent.fabric.host_span(booked, "translate", u64::from(part));
-        lent.push(booked.end, SpaceEvent::HostPiece(part));
-        lent.push(booked.end, SpaceEvent::HostWork(job));
+        let booked = ctx.fabric.cpu.work(now, core, ctx.fabric.description.host.t_translate);
+        ctx.fabric.host_span(booked, "translate", u64::from(part));
+        ctx.push(booked.end, SpaceEvent::HostBlock(part));
+        ctx.push(booked.end, SpaceEvent::HostWork(job));
         true
     }
 
-    /// The host asks for the pages of a block; without any it copies at once.
-    pub(super) fn host_reads(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
-        if !self.ask_extents(lent, now, part, At::Reading, Op::Read) {
-            self.host_copies(lent, now, part);
+    /// Submits reads of a block's pages; without any, the host copies at once.
+    pub(super) fn host_reads(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
+        if !self.submit_extents(ctx, now, part, PartStage::Reading, OpKind::Read) {
+            self.host_copies(ctx, now, part);
         }
     }
 
-    /// All of a block is in host memory: a core copies its runs, to the caller or into pages.
-    pub(super) fn host_copies(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) {
+    /// All of a block is in host memory: books a core that copies its runs, to the caller or into pages.
+    pub(super) fn host_copies(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = &mut self.parts[part as usize];
-        p.at = if p.way == Way::Write { At::Scattered } else { At::Gathered };
-        let core = lent.fabric.cpu.core_of(self.jobs[p.job as usize].queue);
-        let booked = lent.fabric.cpu.copy(now, Some(core), p.runs, p.bytes);
-        lent.fabric.host_span(booked, "copy", u64::from(part));
-        lent.push(booked.end, SpaceEvent::HostPiece(part));
+        assert_eq!(p.left, 0, "copied with extents in flight: {p:?}");
+        p.at = if p.direction == IoDirection::Write { PartStage::Scattered } else { PartStage::Gathered };
+        let core = ctx.fabric.cpu.core_of(self.jobs[p.job as usize].queue);
+        let booked = ctx.fabric.cpu.copy(now, Some(core), p.runs, p.bytes);
+        ctx.fabric.host_span(booked, "copy", u64::from(part));
+        ctx.push(booked.end, SpaceEvent::HostBlock(part));
     }
 
-    /// The host writes the pages of a block; `false` if there are none.
-    pub(super) fn host_programs(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32) -> bool {
-        self.ask_extents(lent, now, part, At::Programming, Op::Program)
+    /// Submits writes of a block's pages; `false` if there are none.
+    pub(super) fn host_programs(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) -> bool {
+        self.submit_extents(ctx, now, part, PartStage::Programming, OpKind::Program)
     }
 
-    fn ask_extents(&mut self, lent: &mut Lent<'_>, now: Ps, part: u32, at: At, op: Op) -> bool {
+    fn submit_extents(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, at: PartStage, op: OpKind) -> bool {
         let p = self.parts[part as usize];
         let page = self.flash.page_bytes();
-        let most = (lent.fabric.description.host.transfer_max_bytes / page).max(1);
+        let most = (ctx.fabric.description.host.transfer_max_bytes / page).max(1);
         let queue = self.jobs[p.job as usize].queue;
         let mut extents = Vec::new();
-        for step in self.steps_of(&p).into_iter().filter(|s| s.op == op) {
+        for extent in self.ops_of(&p).into_iter().filter(|s| s.op == op) {
             let mut done = 0;
-            while done < step.pages {
-                let pages = most.min(step.pages - done);
-                let first = nandarray::file_format::Ppa(step.first.0 + u64::from(done));
-                // A host asks for whole pages.
-                extents.push(Step { first, pages, last_bytes: page, ..step });
+            while done < extent.pages {
+                let pages = most.min(extent.pages - done);
+                let first = nandarray::file_format::Ppa(extent.first.0 + u64::from(done));
+                // A host reads whole pages.
+                extents.push(ExtentOp { first, pages, last_bytes: page, ..extent });
                 done += pages;
             }
         }
+        let extent_pages: u32 = extents.iter().map(|extent| extent.pages).sum();
+        assert_eq!(u64::from(extent_pages), self.count(&p, op), "pages of the extents of {p:?}");
         self.parts[part as usize].at = at;
         self.parts[part as usize].left = extents.len() as u32;
-        let asks = !extents.is_empty();
-        let way = if op == Op::Program { Way::Write } else { Way::Read };
-        for step in extents {
-            let asker = Asker::Spaces(For::Extent { whole: part, step });
-            lent.io.submit(lent.fabric, now, Io { asker, way, queue, submitted: now, parts_left: 1 });
+        let any = !extents.is_empty();
+        let direction = if op == OpKind::Program { IoDirection::Write } else { IoDirection::Read };
+        for extent in extents {
+            let requester = Requester::SpaceClient(SpaceRequester::Extent { parent: part, extent });
+            ctx.io.submit(ctx.fabric, now, Io { requester, direction, queue, submitted: now, parts_left: 1 });
         }
-        asks
+        any
     }
 }

@@ -1,15 +1,15 @@
 //! Checkpoints: a new generation of metadata, written beside the one that counts.
 //!
 //! All indexes and the directory go to a new chain, a new journal begins, and the superblock in the other slot names
-//! both once they are durable. The generation before is kept until the next checkpoint, so that damage to the newest one
-//! leaves a store. A checkpoint that fails changes nothing: the journal goes on.
+//! both once they are durable. The generation before is kept until the next checkpoint, so that damage to the newest
+//! one leaves a store. A checkpoint that fails changes nothing: the journal goes on.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 
-use super::super::wire::{Directory, IndexPlace, Op, RecordBody, SegmentEntry, SpaceEntry, encode_index};
+use super::super::wire::{Directory, IndexPlace, JournalOp, RecordBody, SegmentEntry, SpaceEntry, encode_index};
 use super::super::{Device, Refusal};
 use super::{CheckpointIndex, CheckpointStream, Log};
 use crate::error::{Error, Result};
@@ -80,7 +80,7 @@ impl Device {
                     suspects.push(segment);
                 }
                 _ => {
-                    self.ftl.acquit(&suspects);
+                    self.ftl.unretire(&suspects);
                     return Err(e);
                 }
             }
@@ -187,14 +187,14 @@ impl Device {
             // Should this superblock ever be damaged, the old journal leads on to the new one. Two barriers ended it.
             log.durable_lsn = log.last_lsn();
             let start = journal.start();
-            let ops = vec![Op::Switch { first: start.first, nonce: start.nonce }];
+            let ops = vec![JournalOp::Switch { first: start.first, nonce: start.nonce }];
             // If it cannot be written (the old journal's segment wore out) the store does without this second way.
             let _ = self.append_record(log, &RecordBody { seq: self.seq.load(Ordering::Relaxed), ops });
         }
         let dead = log.begin_generation(superblock, slot, checkpoint.segments().to_vec(), journal);
         let lsn = log.last_lsn();
         let _ = self.allocate_journal(log, 0);
-        self.keep_back(log);
+        self.reserve_segments(log);
         self.ftl.set_next_lsn(log.next_lsn);
         let stream = Arc::new(CheckpointStream { media: self.ftl.media().clone(), chain: Mutex::new(checkpoint) });
         for (space, place) in places {
@@ -207,7 +207,7 @@ impl Device {
             }
         }
         self.ftl.with_segments(|s| s.release_chain(&dead, lsn));
-        self.ftl.bury(log.confirmed_durable_lsn)
+        self.ftl.free_durable(log.confirmed_durable_lsn)
     }
 
     /// Begins a new journal and releases both generations before it: both superblocks are equal then, as in a new
@@ -225,7 +225,7 @@ impl Device {
         self.sync()?;
         let dead = std::mem::take(&mut log.previous);
         self.ftl.with_segments(|s| s.release_chain(&dead, log.last_lsn()));
-        self.keep_back(&log);
-        self.ftl.bury(log.confirmed_durable_lsn)
+        self.reserve_segments(&log);
+        self.ftl.free_durable(log.confirmed_durable_lsn)
     }
 }

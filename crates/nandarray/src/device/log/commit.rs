@@ -11,7 +11,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::super::wire::{Op, RecordBody, Update};
+use super::super::wire::{JournalOp, RecordBody, Update};
 use super::super::{Device, Refusal};
 use super::Log;
 use crate::error::{Error, Result};
@@ -23,7 +23,7 @@ use crate::ftl::superblock::Superblock;
 use crate::sim::count;
 use crate::stl::copy::is_fill;
 use crate::stl::plan::BlockAt;
-use crate::stl::space::{BufferedBlock, Inner, Space, to_wire};
+use crate::stl::space::{BufferedBlock, Inner, Space};
 use crate::stl::write::{Gone, Staged, Writer, apply};
 
 /// A shorter journal is kept when the store is closed: replaying it costs less than a checkpoint.
@@ -72,7 +72,7 @@ impl Device {
         if self.behind.load(Ordering::Relaxed) {
             self.commit_with_room(false)?;
         }
-        self.ftl.hold_spare()?;
+        self.ftl.allocate_spare()?;
         self.hold_journal(0)
     }
 
@@ -102,7 +102,7 @@ impl Device {
     /// Records which records are durable, so that pages that died in them may be reused, and nothing else: it takes no
     /// more room than a record without changes. Returns whether a segment became free.
     fn free_dying(&self) -> Result<bool> {
-        let waiting = || self.ftl.with_segments(|s| s.dying());
+        let waiting = || self.ftl.with_segments(|s| s.pending_free());
         let before = waiting();
         if before == 0 {
             return Ok(false);
@@ -115,7 +115,7 @@ impl Device {
                 self.whole()?;
                 let mut log = self.log.lock();
                 // Changes that are still pending get a later record number, so segments that die by them die later.
-                self.ftl.with_segments(|s| s.die_later(log.next_lsn));
+                self.ftl.with_segments(|s| s.postpone_frees(log.next_lsn));
                 let body = RecordBody { seq: self.seq.load(Ordering::Relaxed), ops: vec![] };
                 self.append_record(&mut log, &body)?;
                 log.last_lsn()
@@ -136,7 +136,7 @@ impl Device {
         self.commit_with_room(true)?;
         let waits = {
             let durable = self.log.lock().durable_lsn;
-            self.ftl.with_segments(|s| s.has_dead_before(durable))
+            self.ftl.with_segments(|s| s.has_frees_by(durable))
         };
         if waits { self.commit_record(true, true) } else { Ok(()) }
     }
@@ -183,7 +183,7 @@ impl Device {
     }
 
     /// Reserves, in flash management, the segments that journals and checkpoints may need beyond those that they have.
-    pub(in crate::device) fn keep_back(&self, log: &Log) {
+    pub(in crate::device) fn reserve_segments(&self, log: &Log) {
         let segments = |bytes: u64| bytes.div_ceil(self.geometry().segment_data_bytes() - 32);
         // A checkpoint holds what the last one and the journal since then hold: arrays twice, blocks once.
         let journal_bytes = if self.capacity_bytes == 0 { log.at } else { log.at.max(self.journal_due(log)) };
@@ -199,7 +199,7 @@ impl Device {
                 next.max((3 * checkpoint + 2 * journal + 1).saturating_sub(log.metadata_segments() as u64))
             }
         };
-        self.ftl.keep_back(most);
+        self.ftl.reserve_segments(most);
     }
 
     pub(in crate::device) fn barrier(&self, lsn: u64) -> Result<()> {
@@ -207,7 +207,7 @@ impl Device {
         let mut log = self.log.lock();
         log.note_durable(lsn);
         self.mark_durable(&mut log);
-        self.ftl.bury(log.confirmed_durable_lsn)
+        self.ftl.free_durable(log.confirmed_durable_lsn)
     }
 
     /// Writes the number of the newest durable record to a mark, without making the mark durable. Called behind a
@@ -264,16 +264,12 @@ impl Device {
                 self.account_buffered(before, (0, 0));
                 self.ftl.adopt(&applied.runs);
                 let mut log = self.log.lock();
-                log.pending.push(Op::Update(Update {
-                    space: space.id,
-                    seq: applied.seq,
-                    at: applied.at.to_vec(),
-                    gone: Update::wire_gone(&applied.gone),
-                    runs: to_wire(&applied.runs),
-                }));
+                let update = Update::new(space.id, applied.seq, &applied.at, &applied.gone, &applied.runs);
+                log.queue([JournalOp::Update(update)]);
                 self.ftl.release(applied.dead.into_iter());
             }
         }
+        debug_assert_eq!(self.buffered_bytes(), 0, "the write buffer is empty at a cut");
         Ok(())
     }
 
@@ -281,7 +277,9 @@ impl Device {
     /// pages is promised until they are written.
     pub(in crate::device) fn account_buffered(&self, before: (usize, u64), after: (usize, u64)) {
         // Wrapping: the sum of differences is right even when one is negative.
-        self.buffered_bytes.fetch_add(after.0.wrapping_sub(before.0), Ordering::Relaxed);
+        let change = after.0.wrapping_sub(before.0);
+        let total = self.buffered_bytes.fetch_add(change, Ordering::Relaxed).wrapping_add(change);
+        assert!(isize::try_from(total).is_ok(), "the write buffer has {} bytes less than none", total.wrapping_neg());
         self.ftl.promise(before.1, after.1);
     }
 
@@ -324,6 +322,7 @@ impl Device {
         }
         let body = RecordBody { seq: self.seq.load(Ordering::Relaxed), ops: std::mem::take(&mut log.pending) };
         let written = self.append_record(log, &body);
+        assert!(log.pending.is_empty(), "the caller holds the log: nothing is queued meanwhile");
         if written.is_err() {
             // Nothing is lost: the next commit writes it again, in the same place.
             log.pending = body.ops;
@@ -348,7 +347,7 @@ impl Device {
         let (bytes, crc) = journal::encode(log.next_lsn, chain.start().nonce, log.durable_lsn, log.last_crc, &payload);
         let written = loop {
             match self.put(&mut chain, SegmentKind::Journal, log.at, &bytes) {
-                Err(e) if self.ftl.give_up_spare(&e) => {}
+                Err(e) if self.ftl.release_spare(&e) => {}
                 written => break written,
             }
         };
@@ -357,7 +356,7 @@ impl Device {
         log.note_record(bytes.len() as u64, crc);
         // Without room nothing is added until there is some (`ready`).
         let _ = self.allocate_journal(log, 0);
-        self.keep_back(log);
+        self.reserve_segments(log);
         self.ftl.set_next_lsn(log.next_lsn);
         count(&self.counters.journal_bytes, bytes.len() as u64);
         Ok(())
@@ -372,6 +371,7 @@ impl Device {
         let end = log.at + chain.room_from(log.at);
         if log.allocated_to < end.min(log.at + known + ahead / 2) {
             let to = end.min(log.at + known + ahead);
+            assert!(log.at <= to && to <= end, "room from {} to {to} of a journal that ends at {end}", log.at);
             chain.next_bytes(log.at, to - log.at).try_for_each(|(offset, len)| self.ftl.hold(offset, len))?;
             log.allocated_to = to;
         }

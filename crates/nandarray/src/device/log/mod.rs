@@ -15,7 +15,7 @@ mod stored;
 
 pub(super) use stored::{CheckpointIndex, CheckpointStream};
 
-use super::wire::Op;
+use super::wire::JournalOp;
 use crate::flash::Segment;
 use crate::ftl::chain::Chain;
 use crate::ftl::superblock::Superblock;
@@ -26,7 +26,7 @@ use crate::ftl::superblock::Superblock;
 #[derive(Debug)]
 pub(super) struct Log {
     /// Changes applied since the last record.
-    pending: Vec<Op>,
+    pending: Vec<JournalOp>,
     /// The journal's chain; none while the store is made, or only read.
     chain: Option<Chain>,
     /// Offset of the next record in the chain.
@@ -129,7 +129,7 @@ impl Log {
     }
 
     /// Queues changes for the next record.
-    pub(super) fn queue(&mut self, changes: impl IntoIterator<Item = Op>) {
+    pub(super) fn queue(&mut self, changes: impl IntoIterator<Item = JournalOp>) {
         self.pending.extend(changes);
     }
 

@@ -4,21 +4,27 @@
 //! keeps everything that is written one after the other in one extent; gives up the rule that an overwritten unit stays
 //! on its lane.
 
-use super::{BlockUse, Lanes, Placement};
+use super::{BlockUse, OpenLanes, Placement};
 use crate::sim::Chance;
 
 /// Append in the order of the medium.
 #[derive(Debug, Default)]
-pub struct Log {
+pub struct MediumOrder {
     next: usize,
 }
 
-impl Placement for Log {
+impl Placement for MediumOrder {
     fn name(&self) -> &'static str {
         "log"
     }
 
-    fn choose(&mut self, lanes: &Lanes, _block: &BlockUse, _overwrites: Option<usize>, _chance: &mut Chance) -> usize {
+    fn choose(
+        &mut self,
+        lanes: &OpenLanes,
+        _block: &BlockUse,
+        _overwrites: Option<usize>,
+        _chance: &mut Chance,
+    ) -> usize {
         let n = lanes.next_row.len();
         if lanes.next_row.iter().all(|&r| r == 0) {
             self.next = 0; // a fresh segment begins at its beginning

@@ -1,4 +1,4 @@
-//! Where the next access unit of a building block goes: one small policy a file.
+//! Placement policies: the lane of the next access unit of a building block, one policy a file.
 //!
 //! A policy sees the lanes of the open segment (how many rows each has left) and how the building block at hand uses
 //! them; it names a lane with room. It does not know other blocks, other segments or time.
@@ -6,7 +6,7 @@
 mod log;
 mod nds;
 
-pub use log::Log;
+pub use log::MediumOrder;
 pub use nds::Nds;
 
 use crate::error::{Error, Result};
@@ -15,7 +15,7 @@ use crate::sim::Chance;
 
 /// The lanes of the open segment: the next free row of each.
 #[derive(Debug, Clone)]
-pub struct Lanes {
+pub struct OpenLanes {
     /// Next free row, a lane; `rows` when the lane is full.
     pub next_row: Vec<u32>,
     /// Rows of a lane.
@@ -24,7 +24,7 @@ pub struct Lanes {
     pub channels: usize,
 }
 
-impl Lanes {
+impl OpenLanes {
     /// The lanes of a segment that nothing was written to.
     pub fn empty(geometry: &Geometry) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Lanes {
     }
 }
 
-/// How the building block at hand uses the lanes.
+/// The lanes that the building block at hand uses.
 #[derive(Debug)]
 pub struct BlockUse {
     /// Units of the block on each lane.
@@ -65,7 +65,7 @@ pub trait Placement: Send + std::fmt::Debug {
 
     /// A lane with room for the next unit; `overwrites` is the lane of the page that the unit had before.
     /// The caller promises that some lane has room.
-    fn choose(&mut self, lanes: &Lanes, block: &BlockUse, overwrites: Option<usize>, chance: &mut Chance) -> usize;
+    fn choose(&mut self, lanes: &OpenLanes, block: &BlockUse, overwrites: Option<usize>, chance: &mut Chance) -> usize;
 }
 
 /// The policy with this name: `nds` or `log`.
@@ -75,7 +75,7 @@ pub trait Placement: Send + std::fmt::Debug {
 pub fn by_name(name: &str) -> Result<Box<dyn Placement>> {
     match name {
         "nds" => Ok(Box::new(Nds)),
-        "log" => Ok(Box::new(Log::default())),
+        "log" => Ok(Box::new(MediumOrder::default())),
         _ => Err(Error::invalid(format!("unknown placement policy {name:?}; there are \"nds\" and \"log\""))),
     }
 }
@@ -86,7 +86,7 @@ mod tests {
     use crate::flash::Layout;
 
     /// Places `units` new units of one block; gives their lanes.
-    fn place(policy: &mut dyn Placement, lanes: &mut Lanes, units: usize, chance: &mut Chance) -> Vec<usize> {
+    fn place(policy: &mut dyn Placement, lanes: &mut OpenLanes, units: usize, chance: &mut Chance) -> Vec<usize> {
         let mut block = BlockUse { used: vec![0; lanes.next_row.len()], last: None };
         (0..units)
             .map(|_| {
@@ -105,7 +105,7 @@ mod tests {
         let g = Geometry { page_bytes: 512, channels: 4, banks: 3, pages_per_block: 8, layout: Layout::NEWEST };
         for name in ["nds", "log"] {
             let mut policy = by_name(name).unwrap();
-            let (mut lanes, mut chance) = (Lanes::empty(&g), Chance::seeded(1));
+            let (mut lanes, mut chance) = (OpenLanes::empty(&g), Chance::seeded(1));
             for _ in 0..8 {
                 let got = place(policy.as_mut(), &mut lanes, 12, &mut chance);
                 for bank in got.chunks(4) {
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn an_overwritten_unit_keeps_its_lane_under_the_papers_rules() {
         let g = Geometry { page_bytes: 512, channels: 4, banks: 2, pages_per_block: 8, layout: Layout::NEWEST };
-        let lanes = Lanes::empty(&g);
+        let lanes = OpenLanes::empty(&g);
         let block = BlockUse { used: vec![1; 8], last: Some(2) };
         let lane = by_name("nds").unwrap().choose(&lanes, &block, Some(5), &mut Chance::seeded(0));
         assert_eq!(lane, 5);
@@ -137,7 +137,7 @@ mod tests {
         let g = Geometry { page_bytes: 512, channels: 8, banks: 1, pages_per_block: 64, layout: Layout::NEWEST };
         for name in ["nds", "log"] {
             let mut policy = by_name(name).unwrap();
-            let (mut lanes, mut chance) = (Lanes::empty(&g), Chance::seeded(1));
+            let (mut lanes, mut chance) = (OpenLanes::empty(&g), Chance::seeded(1));
             for units in [3, 20, 9, 1, 17, 8, 30] {
                 let before = lanes.next_row.clone();
                 let got = place(policy.as_mut(), &mut lanes, units, &mut chance);
@@ -158,7 +158,7 @@ mod tests {
     fn full_lanes_are_passed_over() {
         let g = Geometry { page_bytes: 512, channels: 2, banks: 2, pages_per_block: 2, layout: Layout::NEWEST };
         for name in ["nds", "log"] {
-            let mut lanes = Lanes::empty(&g);
+            let mut lanes = OpenLanes::empty(&g);
             lanes.next_row = vec![2, 2, 2, 1];
             let mut policy = by_name(name).unwrap();
             assert_eq!(place(policy.as_mut(), &mut lanes, 1, &mut Chance::seeded(3)), [3], "{name}");

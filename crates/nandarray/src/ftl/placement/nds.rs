@@ -6,7 +6,7 @@
 //! unit on every channel of that bank, to the bank it uses least. (4) With every bank in use, around again. A unit that
 //! is overwritten stays on its channel and bank. A lane without room in the open segment is passed over.
 
-use super::{BlockUse, Lanes, Placement};
+use super::{BlockUse, OpenLanes, Placement};
 use crate::sim::Chance;
 
 /// The paper's placement rules.
@@ -18,7 +18,7 @@ impl Placement for Nds {
         "nds"
     }
 
-    fn choose(&mut self, lanes: &Lanes, block: &BlockUse, overwrites: Option<usize>, chance: &mut Chance) -> usize {
+    fn choose(&mut self, lanes: &OpenLanes, block: &BlockUse, overwrites: Option<usize>, chance: &mut Chance) -> usize {
         if let Some(lane) = overwrites.filter(|&l| lanes.has_room(l)) {
             return lane;
         }
@@ -45,7 +45,7 @@ impl Placement for Nds {
 }
 
 /// Rule 1.
-fn first(lanes: &Lanes, chance: &mut Chance) -> usize {
+fn first(lanes: &OpenLanes, chance: &mut Chance) -> usize {
     let banks: Vec<usize> =
         (0..lanes.banks()).filter(|b| (0..lanes.channels).any(|c| lanes.has_room(b * lanes.channels + c))).collect();
     let bank = banks[chance.below(banks.len() as u64) as usize];
@@ -56,7 +56,7 @@ fn first(lanes: &Lanes, chance: &mut Chance) -> usize {
 }
 
 /// The lane with room that the block uses least in this bank, from this channel on and around.
-fn least_used(lanes: &Lanes, block: &BlockUse, bank: usize, from: usize) -> Option<usize> {
+fn least_used(lanes: &OpenLanes, block: &BlockUse, bank: usize, from: usize) -> Option<usize> {
     (0..lanes.channels)
         .map(|i| bank * lanes.channels + (from + i) % lanes.channels)
         .filter(|&l| lanes.has_room(l))

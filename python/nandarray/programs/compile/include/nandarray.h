@@ -1,8 +1,9 @@
-/* nandarray.h: what a near-data program in C needs; binary interface, version 1.
+/* nandarray.h: the interface of near-data programs in C; binary interface, version 1.
  *
- * A program defines `nd_block` or `nd_stream`, and `nd_begin`, `nd_merge`, `nd_end` if it has use for them, and says once
- * what it takes and gives, with ND_PROGRAM. There is no operating system and no C library; <math.h> works, and the memory
- * functions that compilers call are at the end of this file. docs/reference/program-abi.md has the whole interface.
+ * A program defines `nd_block` or `nd_stream`, and `nd_begin`, `nd_merge`, `nd_end` if it has use for them, and says
+ * once what it takes and gives, with ND_PROGRAM. There is no operating system and no C library; <math.h> works, and
+ * the memory functions that compilers call are at the end of this file. docs/reference/program-abi.md has the whole
+ * interface.
  *
  * Parts: arguments, metadata, streams, memory functions. Needs GCC's or Clang's extensions of C11.
  */
@@ -23,7 +24,7 @@
 /* Bytes that a program may look at from a stream's head on, or back from it, and the most that it can wait for. */
 #define ND_REACH 65536
 
-/* ---- arguments ------------------------------------------------------------------------------------------------------ */
+/* ---- arguments ------------------------------------------------------------------------------------------------- */
 
 /* An input or an output of a task. Every field has 64 bits, on RV32 too. */
 typedef struct nd_buffer {
@@ -34,7 +35,7 @@ typedef struct nd_buffer {
     uint64_t shape[4]; /* in records: how many, or the box's extents; shape[ndim] and the following are 1 */
 } nd_buffer;
 
-/* What an entry point is called with. 1240 bytes. */
+/* The arguments of an entry point. 1240 bytes. */
 typedef struct nd_args {
     uint64_t abi; /* ND_ABI_VERSION */
     uint64_t n_inputs;
@@ -91,7 +92,7 @@ static inline float nd_scalar_f32(const nd_args *args, unsigned i) {
     return value;
 }
 
-/* ---- metadata ------------------------------------------------------------------------------------------------------- */
+/* ---- metadata -------------------------------------------------------------------------------------------------- */
 
 /* Once a program, at file scope: the members of a JSON object, without its braces.
  *
@@ -104,10 +105,10 @@ static inline float nd_scalar_f32(const nd_args *args, unsigned i) {
     __attribute__((used, retain, aligned(1), section(".nandarray.program"))) static const char nd_program_metadata[] = \
         "{\"abi\": 1, " #__VA_ARGS__ "}";
 
-/* ---- streams -------------------------------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------------------------- */
 
-/* The stream number S is a constant from 0 to 7. A load waits until there is an element, a store until there is room. A load
- * from a stream that has ended ends the task, as if the entry point had returned 0. */
+/* The stream number S is a constant from 0 to 7. A load waits until there is an element, a store until there is
+ * room. A load from a stream that has ended ends the task, as if the entry point had returned 0. */
 
 #ifdef ND_NATIVE
 #include <nandarray_native.h>
@@ -174,18 +175,18 @@ static inline float nd_scalar_f32(const nd_args *args, unsigned i) {
     })
 #endif
 
-/* StreamWait: waits until input stream S has BYTES more bytes (ND_REACH at most), or its end is there; gives how many of them
- * can be loaded before its end. */
+/* StreamWait: waits until input stream S has BYTES more bytes (ND_REACH at most), or its end is there; gives how
+ * many of them can be loaded before its end. */
 #define nd_wait(s, bytes) ((size_t)ND_INSN_READ_(0x5b, 0, s, 7, bytes, uintptr_t))
 
-/* PeekIStream: the element AHEAD bytes behind the next one of input stream S (before it if AHEAD is negative), without taking
- * it; waits for it. It has to lie before the end, which nd_wait() tells. */
+/* PeekIStream: the element AHEAD bytes behind the next one of input stream S (before it if AHEAD is negative),
+ * without taking it; waits for it. It has to lie before the end, which nd_wait() tells. */
 #define nd_peek_u8(s, ahead) ND_INSN_READ_(0x5b, 1, s, 4, ahead, uint8_t)
 #define nd_peek_u16(s, ahead) ND_INSN_READ_(0x5b, 1, s, 5, ahead, uint16_t)
 #define nd_peek_i32(s, ahead) ND_INSN_READ_(0x5b, 1, s, 2, ahead, int32_t)
 
-/* ReadIStream: the element BACK bytes before the end of input stream S, without taking it; waits for it, and for the end to be
- * known. */
+/* ReadIStream: the element BACK bytes before the end of input stream S, without taking it; waits for it, and for the
+ * end to be known. */
 #define nd_read_input_u8(s, back) ND_INSN_READ_(0x5b, 0, s, 4, back, uint8_t)
 #define nd_read_input_u16(s, back) ND_INSN_READ_(0x5b, 0, s, 5, back, uint16_t)
 #define nd_read_input_i32(s, back) ND_INSN_READ_(0x5b, 0, s, 2, back, int32_t)
@@ -200,8 +201,8 @@ static inline float nd_scalar_f32(const nd_args *args, unsigned i) {
 #define nd_read_output_u64(s, back) ND_INSN_READ_(0x7b, 0, s, 3, back, uint64_t)
 #endif
 
-/* Where a stream stands, and where it ends: bytes since the task began (on RV32 their lower 32 bits). None of them tells how
- * far the bytes of an input have arrived, or those of an output were taken: a program waits, it does not look. */
+/* Position and end of a stream: bytes since the task began (on RV32 their lower 32 bits). None of them shows how far
+ * the bytes of an input have arrived, or those of an output were drained: a program waits for them. */
 #define nd_input_head(s) ND_CSR_(0x800 + (s))  /* taken by the program */
 #define nd_input_tail(s) ND_CSR_(0x820 + (s))  /* the end; waits until it is known */
 #define nd_output_head(s) ND_CSR_(0x840 + (s)) /* stored by the program */
@@ -222,7 +223,8 @@ static inline float nd_scalar_f32(const nd_args *args, unsigned i) {
 #define nd_read_input_u32(s, back) ((uint32_t)nd_read_input_i32(s, back))
 #define nd_read_output_u32(s, back) ((uint32_t)nd_read_output_i32(s, back))
 #define nd_peek_u32(s, ahead) ((uint32_t)nd_peek_i32(s, ahead))
-/* Bytes of input stream S up to its end; waits until that is known. Bytes that may still be stored to output stream S. */
+/* Bytes of input stream S up to its end; waits until that is known. Bytes that may still be stored to output stream
+ * S. */
 #define nd_left(s) (nd_input_tail(s) - nd_input_head(s))
 #define nd_room(s) (nd_output_tail(s) - nd_output_head(s))
 
@@ -250,9 +252,9 @@ static inline uint64_t nd_bits_of_f64_(double value) {
     return bits;
 }
 
-/* ---- memory functions ----------------------------------------------------------------------------------------------- */
+/* ---- memory functions ------------------------------------------------------------------------------------------ */
 
-/* Compilers make calls of these by themselves. Weak: a program may have its own. What is not called is not linked. */
+/* Compilers make calls of these by themselves. Weak: a program may have its own. Unused ones are not linked. */
 #ifndef ND_NATIVE
 #ifdef __clang__
 #define ND_RUNTIME_ __attribute__((weak, no_builtin))

@@ -1,10 +1,12 @@
-/* nandarray_native.h: what a program in C needs where it is compiled for the host, as part of the process that runs it.
+/* nandarray_native.h: the streams of a program in C that is compiled for the host, as part of the process that runs it.
  *
- * nandarray.h includes this in place of the stream instructions, where ND_NATIVE is defined. A stream is the input or
- * output itself, which lies in memory whole, and how far the program got with it. What a hart does by stopping, the end of a
- * task within a load, is a jump out of the program here. Positions are a thread's own: several run one program at once.
+ * nandarray.h includes this in place of the stream instructions if ND_NATIVE is defined. A stream is the input or
+ * output itself, which lies in memory whole, and the program's position in it. The end of a task within a load, at
+ * which a hart stops, is a jump out of the program here. Positions are a thread's own: several run one program at
+ * once.
  *
- * Not checked is what a hart checks: nd_read_input, nd_read_output, nd_peek beyond what there is, or farther than ND_REACH.
+ * Unlike on a hart, nd_read_input, nd_read_output and nd_peek are not checked for bytes that do not exist or are
+ * farther away than ND_REACH.
  */
 #ifndef NANDARRAY_NATIVE_H
 #define NANDARRAY_NATIVE_H

@@ -1,5 +1,5 @@
-/* What programs from Python are linked with: the memory functions of nandarray.h, and those helpers that Numba calls by
- * name where the C library has the function under another. What is not called is not linked.
+/* Functions that programs from Python are linked with: the memory functions of nandarray.h, and helpers that Numba
+ * calls by names other than the C library's. Unused ones are not linked.
  */
 #include <math.h>
 #include <nandarray.h>
@@ -21,7 +21,8 @@ float numba_frexpf(float x, int *exponent) {
     return isfinite(x) ? frexpf(x, exponent) : x;
 }
 
-/* Can an array take another shape where it lies? Only if its elements are in the order of C, without gaps or with equal ones. */
+/* Can an array take another shape where it lies? Only if its elements are in the order of C, without gaps or with
+ * equal ones. */
 int numba_attempt_nocopy_reshape(intptr_t ndim, const intptr_t *dims, const intptr_t *strides, intptr_t new_ndim,
                                  const intptr_t *new_dims, intptr_t *new_strides, intptr_t itemsize,
                                  int fortran_order) {

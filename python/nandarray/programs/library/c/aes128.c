@@ -1,10 +1,10 @@
-/* aes128.c: AES with a key of 128 bits (FIPS 197): -DMODE=0 encrypts, 1 decrypts, each block of 16 bytes by itself; 2 is
- * counter mode (SP 800-38A, 6.5), which encrypts and decrypts.
+/* aes128.c: AES with a key of 128 bits (FIPS 197): -DMODE=0 encrypts, 1 decrypts, each block of 16 bytes by itself;
+ * 2 is counter mode (SP 800-38A, 6.5), which encrypts and decrypts.
  *
- * By itself the block cipher shows which blocks are equal: for data use counter mode, and a start value only once with a key.
- * The counter of a block is the start value, a number of 128 bits with its highest byte first, plus the block's number in the
- * whole input. Tables and the key schedule are made in the scratchpad, task by task. Tables make the time depend on key and
- * data: this resists nobody who can measure the core.
+ * By itself the block cipher shows which blocks are equal: for data use counter mode, and a start value only once
+ * with a key. The counter of a block is the start value, a number of 128 bits with its highest byte first, plus the
+ * block's number in the whole input. Tables and the key schedule are made in the scratchpad, task by task. Tables
+ * make the time depend on key and data: this is no protection from an attacker who can measure the core.
  */
 #include "common.h"
 
@@ -94,8 +94,8 @@ static void make_key(cipher *c, uint64_t low, uint64_t high) {
         uint32_t word = key[i - 1];
         if (i % 4 == 0) {
             word = left(word, 24);
-            word = c->box[BYTE(word, 0)] | (uint32_t)c->box[BYTE(word, 1)] << 8 | (uint32_t)c->box[BYTE(word, 2)] << 16 |
-                   (uint32_t)c->box[BYTE(word, 3)] << 24;
+            word = c->box[BYTE(word, 0)] | (uint32_t)c->box[BYTE(word, 1)] << 8 |
+                   (uint32_t)c->box[BYTE(word, 2)] << 16 | (uint32_t)c->box[BYTE(word, 3)] << 24;
             word ^= round;
             round = twice(round);
         }
@@ -109,7 +109,7 @@ static void make_key(cipher *c, uint64_t low, uint64_t high) {
         }
 }
 
-/* Which column row R of column C comes from. */
+/* The column that row R of column C comes from. */
 #define FROM(c, r) (((c) + (MODE == 1 ? 4 - (r) : (r))) % 4)
 /* The number of round R's key, from the first that is used. */
 #define KEY(r) (4 * (MODE == 1 ? ROUNDS - (r) : (r)))
@@ -120,12 +120,14 @@ static inline __attribute__((always_inline)) void crypt(const cipher *restrict c
     for (int round = 1; round < ROUNDS; round++) {
         UNROLL_ALL for (int i = 0; i < 4; i++)
             next[i] = c->table[0][BYTE(state[i], 0)] ^ c->table[1][BYTE(state[FROM(i, 1)], 1)] ^
-                      c->table[2][BYTE(state[FROM(i, 2)], 2)] ^ c->table[3][BYTE(state[FROM(i, 3)], 3)] ^ c->key[KEY(round) + i];
+                      c->table[2][BYTE(state[FROM(i, 2)], 2)] ^ c->table[3][BYTE(state[FROM(i, 3)], 3)] ^
+                      c->key[KEY(round) + i];
         for (int i = 0; i < 4; i++) state[i] = next[i];
     }
     UNROLL_ALL for (int i = 0; i < 4; i++)
         block[i] = (c->last[BYTE(state[i], 0)] | (uint32_t)c->last[BYTE(state[FROM(i, 1)], 1)] << 8 |
-                    (uint32_t)c->last[BYTE(state[FROM(i, 2)], 2)] << 16 | (uint32_t)c->last[BYTE(state[FROM(i, 3)], 3)] << 24) ^
+                    (uint32_t)c->last[BYTE(state[FROM(i, 2)], 2)] << 16 |
+                    (uint32_t)c->last[BYTE(state[FROM(i, 3)], 3)] << 24) ^
                    c->key[KEY(ROUNDS) + i];
 }
 

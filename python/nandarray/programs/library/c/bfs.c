@@ -1,7 +1,7 @@
 /* bfs.c: one level of a breadth-first search: where the edges from vertices of a level lead that has none yet.
  *
- * An edge is two uint32, from and to. Levels are a uint32 a vertex, 0xffffffff for none. The result has the vertex once for
- * each such edge, in the order of edges. Bad input: an edge of a vertex that is not there.
+ * An edge is two uint32, from and to. Levels are a uint32 a vertex, 0xffffffff for none. The result has the vertex
+ * once for each such edge, in the order of edges. Bad input: an edge of a vertex that is not there.
  */
 #include "common.h"
 

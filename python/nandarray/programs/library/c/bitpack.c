@@ -1,7 +1,8 @@
-/* bitpack.c: of each unsigned element only the lowest -DWIDTH bits, one behind the other; what is above them is dropped.
+/* bitpack.c: of each unsigned element only the lowest -DWIDTH bits, one behind the other; what is above them is
+ * dropped.
  *
- * Bits fill bytes from the lowest one: element i has the bits from i * WIDTH of the result as one little-endian number. A
- * record is 32 elements, that is 4 * WIDTH bytes; a last record with fewer ends with zeros up to a byte.
+ * Bits fill bytes from the lowest one: element i has the bits from i * WIDTH of the result as one little-endian
+ * number. A record is 32 elements, that is 4 * WIDTH bytes; a last record with fewer ends with zeros up to a byte.
  */
 #ifndef DTYPE
 #define DTYPE uint8

@@ -1,7 +1,7 @@
 /* bitunpack.c: what bitpack.c packed: unsigned elements from -DWIDTH bits each.
  *
- * A record is 4 * WIDTH bytes, that is 32 elements. A last record that is shorter gives the elements that are whole in it; as
- * the zeros at its end may look like some, the scalar count says how many there are in the whole input.
+ * A record is 4 * WIDTH bytes, that is 32 elements. A last record that is shorter gives the elements that are whole
+ * in it; as the zeros at its end may look like some, the scalar count says how many there are in the whole input.
  */
 #ifndef DTYPE
 #define DTYPE uint8
@@ -22,7 +22,7 @@ PROGRAM("name": "bitunpack", "kind": KIND, "inputs": [{"name": "packed", "dtype"
 
 #define MASK (0xffffffffu >> (32 - WIDTH))
 
-/* How many elements this task may give. */
+/* The most elements that this task may give. */
 static inline uint64_t allowed(const nd_args *args) {
     uint64_t count = nd_scalar_u64(args, 0), before = 32 * args->first_record;
     return count > before ? count - before : 0;

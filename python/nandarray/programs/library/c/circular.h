@@ -1,5 +1,6 @@
-/* circular.h: sine, cosine, arc tangent. Errors are below 0.6 units in the last place of a double (arc tangents: 0.51), as a
- * test checks, for arguments of every size; results for infinities, zeros and NaN are those of C's Annex F.
+/* circular.h: sine, cosine, arc tangent. Errors are below 0.6 units in the last place of a double (arc tangents:
+ * 0.51), as a test checks, for arguments of every size; results for infinities, zeros and NaN are those of C's Annex
+ * F.
  */
 #ifndef PROGRAMS_CIRCULAR_H
 #define PROGRAMS_CIRCULAR_H
@@ -9,7 +10,7 @@
 static const pair half_pi = {0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54};
 static const pair pi = {0x1.921fb54442d18p+1, 0x1.1a62633145c07p-53};
 
-/* ---- reduction by pi / 2 (M. Payne, R. Hanek, 1983) ----------------------------------------------------------------- */
+/* ---- reduction by pi / 2 (M. Payne, R. Hanek, 1983) ------------------------------------------------------------ */
 
 /* 64 zeros, then the binary digits of 2 / pi. */
 static const uint64_t two_by_pi[20] = {
@@ -41,8 +42,8 @@ static inline pair reduced(double x, unsigned *quarter) {
     if (absolute(x) <= 0x1.921fb54442d18p-1) return (pair){x, 0};
     uint64_t bits = nd_bits_of_f64_(x), m = (bits & 0xfffffffffffff) | 1ull << 52;
     int exponent = (int)(bits >> 52 & 0x7ff) - 1075; /* |x| = m 2^exponent */
-    /* Digits of 2 / pi that make multiples of 4 do not matter; those from here on give x * 2 / pi modulo 4, with 190 behind the
-     * point. */
+    /* Digits of 2 / pi that make multiples of 4 do not matter; those from here on give x * 2 / pi modulo 4, with 190
+     * behind the point. */
     unsigned at = (unsigned)(64 + exponent - 2);
     uint64_t w2 = digits_at(at), w1 = digits_at(at + 64), w0 = digits_at(at + 128);
     uint64_t r0 = m * w0, r1 = m * w1, r2 = m * w2 + upper_product(m, w1), carry = upper_product(m, w0);
@@ -89,8 +90,8 @@ static inline double cosine(pair r) {
     pair square = product_of(x, x), whole = ordered_sum(1, -0.5 * square.high);
     double z = square.high;
     double more = z * z *
-                  POLYNOMIAL(z, 1 / 2432902008176640000., 1 / -6402373705728000., 1 / 20922789888000., 1 / -87178291200.,
-                             1 / 479001600., 1 / -3628800., 1 / 40320., 1 / -720., 1 / 24.);
+                  POLYNOMIAL(z, 1 / 2432902008176640000., 1 / -6402373705728000., 1 / 20922789888000.,
+                             1 / -87178291200., 1 / 479001600., 1 / -3628800., 1 / 40320., 1 / -720., 1 / 24.);
     return whole.high + (whole.low + (more - 0.5 * square.low - x * r.low));
 }
 
@@ -111,7 +112,7 @@ static inline double cos64(double x) {
     return (quarter + 1) & 2 ? -size : size;
 }
 
-/* ---- arc tangent ---------------------------------------------------------------------------------------------------- */
+/* ---- arc tangent ----------------------------------------------------------------------------------------------- */
 
 static const pair arc_of_eighth[9] = {{0x0.0p+0, 0x0.0p+0},
                                       {0x1.fd5ba9aac2f6ep-4, -0x1.cd37686760c17p-59},

@@ -1,15 +1,16 @@
 /* common.h: what the ready-made programs share: element types, error codes, arithmetic in a fixed order.
  *
  * A program is compiled for one element type, -DDTYPE=float64, and for one kind, -DSTREAM=1 for the form with stream
- * instructions. Sizes that shape a record (-DROW_BYTES=...) are constants, too, so that inner loops know them. Each file
- * has defaults, and compiles as it is.
+ * instructions. Sizes that shape a record (-DROW_BYTES=...) are constants, too, so that inner loops know them. Each
+ * file has defaults, and compiles as it is.
  */
 #ifndef PROGRAMS_COMMON_H
 #define PROGRAMS_COMMON_H
 
 #include <nandarray.h>
 
-/* Whether native forms have vectors written out. `nandarray advise` compiles them without, too, to see what that gains. */
+/* Whether native forms have vectors written out. `nandarray advise` compiles them without, too, to see what that
+ * gains. */
 #if defined(ND_NATIVE) && !defined(ND_NO_VECTORS)
 #define NATIVE_VECTORS 1
 #else
@@ -34,7 +35,7 @@
 #define KIND "block"
 #endif
 
-/* ---- element types -------------------------------------------------------------------------------------------------- */
+/* ---- element types --------------------------------------------------------------------------------------------- */
 
 #define CODE_int8 1
 #define CODE_int16 2
@@ -144,13 +145,13 @@ static inline T t_scalar(const nd_args *args, unsigned i) {
 #endif
 }
 
-/* ---- errors --------------------------------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------------------------- */
 
 #define BAD_SCALAR (-1)  /* a scalar has a value that makes no sense */
 #define BAD_INPUT (-2)   /* an input's bytes are not what they should be, or inputs do not fit each other */
 #define OUTPUT_FULL (-3) /* the result is larger than its room */
 
-/* ---- words ---------------------------------------------------------------------------------------------------------- */
+/* ---- words ----------------------------------------------------------------------------------------------------- */
 
 typedef uint64_t __attribute__((may_alias)) word64;
 
@@ -170,8 +171,8 @@ static inline uint64_t load_u64(const void *from) {
 #define UNROLL(n) _Pragma(TEXT(clang loop unroll_count(n)))
 #define UNROLL_ALL _Pragma("clang loop unroll(full)")
 
-/* Copy so many bytes, known at compile time, between places whose distances from 8-byte addresses are multiples of step;
- * with step 8 or 4 or 2 by units of that, otherwise byte by byte. */
+/* Copies BYTES bytes, a constant, between places whose distances from 8-byte addresses are multiples of STEP; with
+ * STEP 8 or 4 or 2 by units of that, otherwise byte by byte. */
 static inline __attribute__((always_inline)) void copy_fixed(void *to, const void *from, size_t bytes, size_t step) {
     if ((step | bytes) % 8 == 0)
         __builtin_memcpy(__builtin_assume_aligned(to, 8), __builtin_assume_aligned(from, 8), bytes);
@@ -183,7 +184,7 @@ static inline __attribute__((always_inline)) void copy_fixed(void *to, const voi
         __builtin_memcpy(to, from, bytes);
 }
 
-/* ---- streams -------------------------------------------------------------------------------------------------------- */
+/* ---- streams --------------------------------------------------------------------------------------------------- */
 
 /* Bytes of a stream that are waited for together: few enough for a stream buffer, enough for asking to cost nothing. */
 #define AT_A_TIME 16384
@@ -198,10 +199,10 @@ static inline __attribute__((always_inline)) void copy_fixed(void *to, const voi
     while (!nd_at_end(s))       \
         UNROLL(4) for (size_t ready_ = READY(s, type); ready_; ready_--)
 
-/* ---- sums in a fixed order ------------------------------------------------------------------------------------------ */
+/* ---- sums in a fixed order ------------------------------------------------------------------------------------- */
 
-/* A sum of floats runs over chunks of CHUNK elements, counted from the task's first element; within a chunk, element i is
- * added to lane i mod LANES, and lanes are added up as a tree. */
+/* A sum of floats runs over chunks of CHUNK elements, counted from the task's first element; within a chunk, element
+ * i is added to lane i mod LANES, and lanes are added up as a tree. */
 #define LANES 8
 #define CHUNK 4096
 

@@ -1,7 +1,8 @@
 /* conv2d.c: images of -DHEIGHT x -DWIDTH elements under a kernel of -DKERNEL_HEIGHT x -DKERNEL_WIDTH.
  *
- * "Valid" cross-correlation, as neural networks mean convolution: result[y, x] = sum of image[y + i, x + j] * kernel[i, j], as large
- * as the kernel fits. Terms are added row by row of the kernel in the elements' type; integers wrap.
+ * "Valid" cross-correlation, as neural networks mean convolution: result[y, x] = sum of image[y + i, x + j] *
+ * kernel[i, j], as large as the kernel fits. Terms are added row by row of the kernel in the elements' type;
+ * integers wrap.
  */
 #include "common.h"
 

@@ -1,6 +1,8 @@
-/* crc32c.h: the CRC with Castagnoli's polynomial (0x1edc6f41, reflected 0x82f63b78), as in iSCSI (RFC 3720, appendix B.4).
+/* crc32c.h: the CRC with Castagnoli's polynomial (0x1edc6f41, reflected 0x82f63b78), as in iSCSI (RFC 3720, appendix
+ * B.4).
  *
- * Eight bytes a step, with eight tables (M. E. Kounavis, F. L. Berry, 2008) that are made in the scratchpad, task by task.
+ * Eight bytes a step, with eight tables (M. E. Kounavis, F. L. Berry, 2008) that are made in the scratchpad, task by
+ * task.
  */
 #ifndef PROGRAMS_CRC32C_H
 #define PROGRAMS_CRC32C_H
@@ -27,8 +29,9 @@ static inline uint32_t crc32c(const crc_tables *restrict t, const unsigned char 
     uint32_t crc = 0xffffffff;
     for (; bytes >= 8; bytes -= 8, data += 8) {
         uint64_t word = *(const word64 *)data ^ crc;
-        crc = t->of[7][word & 0xff] ^ t->of[6][word >> 8 & 0xff] ^ t->of[5][word >> 16 & 0xff] ^ t->of[4][word >> 24 & 0xff] ^
-              t->of[3][word >> 32 & 0xff] ^ t->of[2][word >> 40 & 0xff] ^ t->of[1][word >> 48 & 0xff] ^ t->of[0][word >> 56];
+        crc = t->of[7][word & 0xff] ^ t->of[6][word >> 8 & 0xff] ^ t->of[5][word >> 16 & 0xff] ^
+              t->of[4][word >> 24 & 0xff] ^ t->of[3][word >> 32 & 0xff] ^ t->of[2][word >> 40 & 0xff] ^
+              t->of[1][word >> 48 & 0xff] ^ t->of[0][word >> 56];
     }
     for (; bytes; bytes--) crc = crc >> 8 ^ t->of[0][(crc ^ *data++) & 0xff];
     return ~crc;

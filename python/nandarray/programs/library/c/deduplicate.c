@@ -1,7 +1,8 @@
-/* deduplicate.c: a hash of 64 bits of each block of -DBLOCK_BYTES, so that equal blocks can be found without moving them.
+/* deduplicate.c: a hash of 64 bits of each block of -DBLOCK_BYTES, so that equal blocks can be found without moving
+ * them.
  *
- * The hash is XXH64 with seed 0 (Y. Collet's specification of xxHash). It is not made to withstand those who want a collision:
- * compare blocks before one of them goes, or use sha256.
+ * The hash is XXH64 with seed 0 (Y. Collet's specification of xxHash). It is not made to withstand those who want a
+ * collision: compare blocks before one of them goes, or use sha256.
  */
 #include "common.h"
 

@@ -1,8 +1,8 @@
 /* elementwise.c: the twenty kernels of CoDEN (Zhang et al., table 1), one element at a time: -DOP=add ... sqrt.
  *
- * Arithmetic, recip, sqrt and scan are exact or rounded once (IEEE 754). The other ones are in exponential.h and circular.h, with
- * errors that docs/reference/programs.md has and a test bounds; for float32 they are computed in double, and rounded once
- * more. atan2 is the angle of the point (b, a). -DARITY=2 for operations on two arrays.
+ * Arithmetic, recip, sqrt and scan are exact or rounded once (IEEE 754). The other ones are in exponential.h and
+ * circular.h, with errors that docs/reference/programs.md has and a test bounds; for float32 they are computed in
+ * double, and rounded once more. atan2 is the angle of the point (b, a). -DARITY=2 for operations on two arrays.
  */
 #include "common.h"
 
@@ -43,7 +43,8 @@
 #endif
 
 #if ARITY == 2
-PROGRAM("name": OP_NAME, "kind": "block", "inputs": [{"name": "a", "dtype": DTYPE_NAME}, {"name": "b", "dtype": DTYPE_NAME}],
+PROGRAM("name": OP_NAME, "kind": "block",
+        "inputs": [{"name": "a", "dtype": DTYPE_NAME}, {"name": "b", "dtype": DTYPE_NAME}],
         "outputs": [{"name": "result", "dtype": RESULT_NAME}])
 #else
 PROGRAM("name": OP_NAME, "kind": "block", "inputs": [{"name": "a", "dtype": DTYPE_NAME}],
@@ -55,7 +56,8 @@ PROGRAM("name": OP_NAME, "kind": "block", "inputs": [{"name": "a", "dtype": DTYP
 #elif ID_OF(OP) == ID_sin
 #include "circular.h"
 #elif ID_OF(OP) == ID_rsqrt
-/* 1 / sqrt(x), with the rounding errors of both steps put right to first order: r = x - s * s and e = 1 - s * y are exact. */
+/* 1 / sqrt(x), with the rounding errors of both steps put right to first order: r = x - s * s and e = 1 - s * y are
+ * exact. */
 static inline double rsqrt64(double x) {
     double by = 1;
     if (x < 0x1p-900 && x > 0) x *= 0x1p200, by = 0x1p100;

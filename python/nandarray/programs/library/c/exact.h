@@ -1,8 +1,8 @@
 /* exact.h: sums of doubles without rounding, so that neither the order nor the number of workers matters.
  *
- * A fixed-point number of 68 limbs of 32 bits, each in 64 bits so that carries can wait; bit 0 of limb 0 is 2^-1074. It is
- * used once a chunk, not once an element. The idea is Kulisch's; the form follows R. M. Neal, "Fast exact summation using
- * small and large superaccumulators" (2015).
+ * A fixed-point number of 68 limbs of 32 bits, each in 64 bits so that carries can wait; bit 0 of limb 0 is 2^-1074.
+ * It is used once a chunk, not once an element. The idea is Kulisch's; the form follows R. M. Neal, "Fast exact
+ * summation using small and large superaccumulators" (2015).
  */
 #ifndef PROGRAMS_EXACT_H
 #define PROGRAMS_EXACT_H

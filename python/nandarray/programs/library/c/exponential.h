@@ -1,8 +1,8 @@
-/* exponential.h: powers and logarithms. Errors are below 0.53 units in the last place of a double, as a test checks; results
- * for infinities, zeros and NaN are those of C's Annex F.
+/* exponential.h: powers and logarithms. Errors are below 0.53 units in the last place of a double, as a test checks;
+ * results for infinities, zeros and NaN are those of C's Annex F.
  *
- * Powers: the argument less a multiple of ln 2, then Taylor's polynomial. Logarithms: a number within a factor of sqrt 2 of 1,
- * then the series of atanh((m - 1) / (m + 1)).
+ * Powers: the argument less a multiple of ln 2, then Taylor's polynomial. Logarithms: a number within a factor of
+ * sqrt 2 of 1, then the series of atanh((m - 1) / (m + 1)).
  */
 #ifndef PROGRAMS_EXPONENTIAL_H
 #define PROGRAMS_EXPONENTIAL_H
@@ -69,7 +69,7 @@ static inline double exp10_64(double x) {
     return exponential(less_ln2(times((pair){x, 0}, ln10), k), k);
 }
 
-/* ---- logarithms ----------------------------------------------------------------------------------------------------- */
+/* ---- logarithms ------------------------------------------------------------------------------------------------ */
 
 typedef struct {
     pair mantissa; /* ln m, m from sqrt(1/2) to sqrt(2) */
@@ -130,7 +130,7 @@ static inline double log10_64(double x) {
     return value.high + value.low;
 }
 
-/* ---- x to the power of y -------------------------------------------------------------------------------------------- */
+/* ---- x to the power of y --------------------------------------------------------------------------------------- */
 
 /* 0: y is no integer, 1: an odd one, 2: an even one. Infinities are even. */
 static inline int parity(double y) {

@@ -1,7 +1,7 @@
 /* filter.c: keep the elements x with low <= x <= high, in their order; a NaN is not kept.
  *
- * With -DWANT=1 the results are their numbers in the whole input instead. low = high asks for one value; the nearest value
- * beside a limit (numpy.nextafter) excludes it.
+ * With -DWANT=1 the results are their numbers in the whole input instead. low = high asks for one value; the nearest
+ * value beside a limit (numpy.nextafter) excludes it.
  */
 #include "common.h"
 
@@ -46,9 +46,10 @@ enum { AT_ONCE = 0 };
 #define keep_vector(kept, x, low, high) 0
 #endif
 
-/* Where there are no vectors float32 are compared by their bits, as integers are: those between two limits are one range of
- * unsigned integers, or two if there are numbers of both signs (or zeros) between them, and no NaN is in either. It takes more
- * instructions than comparing floats, but translated code need not look for NaNs; float64 gain nothing by it. */
+/* Where there are no vectors float32 are compared by their bits, as integers are: those between two limits are one
+ * range of unsigned integers, or two if there are numbers of both signs (or zeros) between them, and no NaN is in
+ * either. It takes more instructions than comparing floats, but translated code need not look for NaNs; float64 gain
+ * nothing by it. */
 #if DTYPE_CODE == CODE_float32 && !defined(ND_NATIVE) && !STREAM
 #define BY_BITS 1
 typedef uint32_t bits;

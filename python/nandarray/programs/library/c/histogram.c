@@ -27,9 +27,9 @@ PROGRAM("name": "histogram", "kind": KIND, "inputs": [{"name": "x", "dtype": DTY
         "state_bytes": STATE_BYTES)
 
 #if !defined(ND_NATIVE) && !STREAM
-/* Some elements at a time, counted in two tables in turn so that equal neighbours do not wait for each other. Where all of
- * them come to bins that are neither the first nor the last, they are inside; otherwise each is compared, without a branch.
- * Rounding cannot lead further than to a neighbouring bin, and from high to BINS at most. */
+/* Some elements at a time, counted in two tables in turn so that equal neighbours do not wait for each other. Where
+ * all of them come to bins that are neither the first nor the last, they are inside; otherwise each is compared,
+ * without a branch. Rounding cannot lead further than to a neighbouring bin, and from high to BINS at most. */
 enum { AT_ONCE = 16, HIGH = BINS, OUTSIDE, PLACES };
 
 /* Towards zero; what does not fit, and NaN, comes to an end of the range: C leaves that open. */
@@ -89,8 +89,8 @@ int64_t nd_block(nd_args *args) {
     double scale = (double)BINS / (high - low);
     if (!(low < high) || high - low == __builtin_inf() || scale == __builtin_inf()) return BAD_SCALAR;
 #if defined(ND_NATIVE) && !STREAM
-    /* Bins first, by vectors, then counts: the second loop has nothing but a load and a store for each. It leaves memory
-     * idle, so it asks for what comes next. */
+    /* Bins first, by vectors, then counts: the second loop has nothing but a load and a store for each. It leaves
+     * memory idle, so it asks for what comes next. */
     enum { TOGETHER = 1024 };
     uint16_t bin[TOGETHER];
     for (size_t i = 0; i < n; i += TOGETHER) {

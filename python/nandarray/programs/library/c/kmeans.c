@@ -1,7 +1,8 @@
 /* kmeans.c: for each point of -DDIMS coordinates the number of the nearest centroid.
  *
- * Squared distances are added in float64 from the first coordinate to the last; of equal ones the first centroid wins. A
- * distance that is NaN is never nearer; a point with no other gets 0, and so does every point if there is no centroid.
+ * Squared distances are added in float64 from the first coordinate to the last; of equal ones the first centroid
+ * wins. A distance that is NaN is never nearer; a point with no other gets 0, and so does every point if there is no
+ * centroid.
  */
 #include "common.h"
 

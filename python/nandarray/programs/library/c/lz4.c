@@ -1,8 +1,9 @@
 /* lz4.c: decompress blocks of LZ4 (its block format), each by itself.
  *
- * The input is one block behind the other, each with its bytes before it (uint32; with the highest bit set, the block is not
- * compressed), as in the data blocks of an LZ4 frame. Results stand one behind the other. Bad input: a length, an offset or
- * a sequence that leads outside its block. -DEXPANSION bounds the result's room; data can be shorter by 255 times at most.
+ * The input is one block behind the other, each with its bytes before it (uint32; with the highest bit set, the
+ * block is not compressed), as in the data blocks of an LZ4 frame. Results stand one behind the other. Bad input: a
+ * length, an offset or a sequence that leads outside its block. -DEXPANSION bounds the result's room; data can be
+ * shorter by 255 times at most.
  */
 #include "common.h"
 

@@ -11,8 +11,9 @@
 #define DISKS 4
 #endif
 #ifndef PORTS
-#define PORTS {"name": "d0", "dtype": "uint8", "record_bytes": 8}, {"name": "d1", "dtype": "uint8", "record_bytes": 8}, \
-              {"name": "d2", "dtype": "uint8", "record_bytes": 8}, {"name": "d3", "dtype": "uint8", "record_bytes": 8}
+#define PORTS \
+    {"name": "d0", "dtype": "uint8", "record_bytes": 8}, {"name": "d1", "dtype": "uint8", "record_bytes": 8}, \
+    {"name": "d2", "dtype": "uint8", "record_bytes": 8}, {"name": "d3", "dtype": "uint8", "record_bytes": 8}
 #endif
 _Static_assert(DISKS >= 1 && DISKS <= 8, "there are 8 inputs");
 

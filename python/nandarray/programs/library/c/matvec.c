@@ -1,7 +1,7 @@
 /* matvec.c: each row of -DCOLUMNS elements times a vector.
  *
- * Products of floats have the elements' type and are added in it: column j to lane j mod 8, lanes as a tree (common.h). Those of
- * integers are int64, and wrap.
+ * Products of floats have the elements' type and are added in it: column j to lane j mod 8, lanes as a tree
+ * (common.h). Products of integers are int64, and wrap.
  */
 #include "common.h"
 
@@ -29,7 +29,8 @@ static inline sum_type row_times(const T *restrict row, const T *restrict vector
     size_t j = 0;
     for (; j + LANES <= COLUMNS; j += LANES)
         UNROLL_ALL for (int l = 0; l < LANES; l++) lane[l] += (sum_type)row[j + l] * (sum_type)vector[j + l];
-    UNROLL_ALL for (int l = 0; l < (int)(COLUMNS % LANES); l++) lane[l] += (sum_type)row[j + l] * (sum_type)vector[j + l];
+    UNROLL_ALL for (int l = 0; l < (int)(COLUMNS % LANES); l++)
+        lane[l] += (sum_type)row[j + l] * (sum_type)vector[j + l];
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 

@@ -1,7 +1,8 @@
 /* minmax.c: the least and the greatest element.
  *
- * Floats: -0 is less than +0; a NaN anywhere makes both results NaN. Of nothing, the results are the ends of the type: least =
- * its maximum (+infinity), greatest = its minimum (-infinity), so that results of parts can be combined.
+ * Floats: -0 is less than +0; a NaN anywhere makes both results NaN. Of nothing, the results are the ends of the
+ * type: least = its maximum (+infinity), greatest = its minimum (-infinity), so that results of parts can be
+ * combined.
  */
 #include "common.h"
 
@@ -17,9 +18,10 @@ PROGRAM("name": "minmax", "kind": KIND, "inputs": [{"name": "x", "dtype": DTYPE_
         "outputs": [{"name": "least", "dtype": DTYPE_NAME, "phase": "end"},
                     {"name": "greatest", "dtype": DTYPE_NAME, "phase": "end"}], "state_bytes": STATE_BYTES)
 
-/* Floats are compared by their bits. As integers those below zero (-0 among them) have the opposite order, so the greatest
- * float is the greatest signed integer if that is not below zero, the least float the greatest unsigned integer if there is
- * one below zero, and otherwise both are the least unsigned integer. NaNs are beyond infinity of either sign. */
+/* Floats are compared by their bits. As integers those below zero (-0 among them) have the opposite order, so the
+ * greatest float is the greatest signed integer if that is not below zero, the least float the greatest unsigned
+ * integer if there is one below zero, and otherwise both are the least unsigned integer. NaNs are beyond infinity of
+ * either sign. */
 #if T_FLOAT
 #if DTYPE_CODE == CODE_float64
 typedef int64_t bits;
@@ -53,7 +55,7 @@ static inline T of_bits(bits found) {
     return value;
 }
 
-/* What was seen of elements: their greatest signed and unsigned integer, and their least unsigned one. */
+/* The extremes of elements so far: the greatest signed and unsigned integer, and the least unsigned one. */
 typedef struct {
     bits top;
     ubits most, fewest;

@@ -1,12 +1,13 @@
-/* network.c: inference of a small convolutional network, quantised to int32: one layer of convolution, one dense layer.
+/* network.c: inference of a small convolutional network, quantised to int32: one layer of convolution, one dense
+ * layer.
  *
- * An image of SIDE x SIDE pixels -> convolution with FILTERS kernels of 3 x 3 and a bias ("valid") -> negative values to 0 ->
- * maximum of 2 x 2 -> shift right -> dense to CLASSES. With the defaults, 28 x 28, 32 filters, 10 classes, that is the network
- * of the dissertation's figure on neural networks (5408 x 10 in the dense layer).
+ * An image of SIDE x SIDE pixels -> convolution with FILTERS kernels of 3 x 3 and a bias ("valid") -> negative
+ * values to 0 -> maximum of 2 x 2 -> shift right -> dense to CLASSES. With the defaults, 28 x 28, 32 filters, 10
+ * classes, that is the network of the dissertation's figure on neural networks (5408 x 10 in the dense layer).
  *
- * Weights, whole in each task, are int32: kernels [FILTERS][3][3], their biases [FILTERS], dense [FILTERS * HALF * HALF][CLASSES] with
- * rows in the order filter, y, x, its biases [CLASSES]. Everything wraps modulo 2^32. Results: the dense layer's values, and
- * the number of the greatest one, the first of equal ones.
+ * Weights, whole in each task, are int32: kernels [FILTERS][3][3], their biases [FILTERS], dense [FILTERS * HALF *
+ * HALF][CLASSES] with rows in the order filter, y, x, its biases [CLASSES]. Everything wraps modulo 2^32. Results:
+ * the dense layer's values, and the number of the greatest one, the first of equal ones.
  */
 #ifndef DTYPE
 #define DTYPE int32
@@ -31,7 +32,8 @@ _Static_assert(SCRATCHPAD_BYTES == 4 * FEATURES, "metadata says so");
 PROGRAM("name": "network", "kind": "block",
         "inputs": [{"name": "images", "dtype": DTYPE_NAME, "record_bytes": IMAGE_BYTES},
                    {"name": "weights", "dtype": "int32", "whole": true}],
-        "outputs": [{"name": "values", "dtype": "int32", "record_bytes": VALUES_BYTES}, {"name": "label", "dtype": "uint32"}],
+        "outputs": [{"name": "values", "dtype": "int32", "record_bytes": VALUES_BYTES},
+                    {"name": "label", "dtype": "uint32"}],
         "scalars": [{"name": "shift", "dtype": "uint64", "default": 8}], "scratchpad_bytes": SCRATCHPAD_BYTES)
 
 typedef struct {
@@ -42,7 +44,8 @@ typedef struct {
 } weights;
 
 /* The convolution at y, x; unsigned, so that it wraps. */
-static inline __attribute__((always_inline)) int32_t at(const T *restrict image, const uint32_t *restrict k, size_t y, size_t x) {
+static inline __attribute__((always_inline)) int32_t at(const T *restrict image, const uint32_t *restrict k, size_t y,
+                                                        size_t x) {
     uint32_t sum = 0;
     UNROLL_ALL for (size_t i = 0; i < 3; i++)
         UNROLL_ALL for (size_t j = 0; j < 3; j++) sum += (uint32_t)image[(y + i) * SIDE + x + j] * k[3 * i + j];

@@ -1,10 +1,10 @@
 /* pagerank.c: what edges bring to vertices in one step of PageRank.
  *
- * An edge is two uint32, from and to; share is a float64 a vertex, its rank divided by its outgoing edges. For each run of
- * edges to the same vertex the result has one row: uint32 vertex, uint32 how many edges, float64 the sum of their shares, added
- * in the edges' order. Edges that are sorted by where they lead so become one row a vertex, but for runs that tasks cut; who
- * takes the rows adds those of a vertex in their order, as nandarray.programs.twins.graph.pagerank_ranks does. Bad input: an
- * edge of a vertex that is not there.
+ * An edge is two uint32, from and to; share is a float64 a vertex, its rank divided by its outgoing edges. For each
+ * run of edges to the same vertex the result has one row: uint32 vertex, uint32 how many edges, float64 the sum of
+ * their shares, added in the edges' order. Edges that are sorted by their target so become one row a vertex, but for
+ * runs that tasks cut: the reader of the result adds the rows of a vertex in their order, as
+ * nandarray.programs.twins.graph.pagerank_ranks does. Bad input: an edge of a vertex that is not there.
  */
 #include "common.h"
 

@@ -1,7 +1,8 @@
 /* pair.h: numbers as the sum of two doubles, high and low, where low is below half a unit in high's last place.
  *
- * What elementary functions are computed in, so that one rounding at the end makes the error (T. J. Dekker, 1971; D. E. Knuth).
- * A result of 24 bits needs no low parts: for float32 they are left out, and the same code is arithmetic in double.
+ * Elementary functions are computed in pairs, so that one rounding at the end makes the error (T. J. Dekker, 1971;
+ * D. E. Knuth). A result of 24 bits needs no low parts: for float32 they are left out, and the same code is
+ * arithmetic in double.
  */
 #ifndef PROGRAMS_PAIR_H
 #define PROGRAMS_PAIR_H

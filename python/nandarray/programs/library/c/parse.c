@@ -1,14 +1,15 @@
 /* parse.c: lines of delimited text to rows of binary fields.
  *
- * -DFIELDS={kind,size},... says what the fields of a line are; a row (-DROW_BYTES) is a word of 64 bits whose bit i says that
- * field i was missing or malformed, then each field but the skipped ones: INT an int64; DECIMAL an int64, the number times
- * 10^size; DATE (yyyy-mm-dd) an int64 of days since 1970-01-01; FLOAT a float64; BYTES so many bytes, zeros behind the text.
+ * -DFIELDS={kind,size},... says what the fields of a line are; a row (-DROW_BYTES) is a word of 64 bits whose bit i
+ * says that field i was missing or malformed, then each field but the skipped ones: INT an int64; DECIMAL an int64,
+ * the number times 10^size; DATE (yyyy-mm-dd) an int64 of days since 1970-01-01; FLOAT a float64; BYTES the text in
+ * size bytes, with zeros behind it.
  *
- * Lines end with \n or \r\n, the last one also with the text. Empty lines give no row, and a \r that begins a
- * line is none of it; fields beyond the last are passed over.
- * Malformed fields are zeros: numbers with other characters or too large for 19 digits or for int64, more decimals than
- * size, days that no calendar has, text longer than its bytes (cut, not zero), floats that need more than 2^53 or 10^22 for an
- * exact conversion. There are no quotes: a delimiter is one.
+ * Lines end with \n or \r\n, the last one also with the text. Empty lines give no row, and a \r that begins a line
+ * is none of it; fields beyond the last are passed over. Malformed fields are zeros: numbers with other characters
+ * or too large for 19 digits or for int64, more decimals than size, days that no calendar has, text longer than its
+ * bytes (cut, not zero), floats that need more than 2^53 or 10^22 for an exact conversion. There are no quotes: a
+ * delimiter is one.
  */
 #include "common.h"
 
@@ -18,7 +19,8 @@ enum { SKIP, INT, DECIMAL, DATE, FLOAT, BYTES };
 #define FIELDS {INT, 0}, {SKIP, 0}, {DECIMAL, 2}, {DATE, 0}, {FLOAT, 0}, {BYTES, 8}
 #define ROW_BYTES 48
 #define ROW_BYTES_A_BYTE 24.0
-#define ROW_DTYPE [["bad", "uint64"], ["c0", "int64"], ["c2", "int64"], ["c3", "int64"], ["c4", "float64"], ["c5", "S8"]]
+#define ROW_DTYPE \
+    [["bad", "uint64"], ["c0", "int64"], ["c2", "int64"], ["c3", "int64"], ["c4", "float64"], ["c5", "S8"]]
 #endif
 
 /* The shortest line that gives a row is a character and its end; the last one may lack that. */
@@ -34,7 +36,7 @@ static const field fields[] = {FIELDS};
 #define N_FIELDS ((int)(sizeof fields / sizeof fields[0]))
 _Static_assert(sizeof fields / sizeof fields[0] <= 64, "a bit each");
 
-/* ---- characters ----------------------------------------------------------------------------------------------------- */
+/* ---- characters ------------------------------------------------------------------------------------------------ */
 
 /* One character ahead; -1 behind the last one. */
 typedef struct {
@@ -67,7 +69,7 @@ static inline int over(text *t) {
 
 static inline unsigned digit(const text *t) { return (unsigned)t->c - '0'; }
 
-/* ---- values: 1 if well formed --------------------------------------------------------------------------------------- */
+/* ---- values: 1 if well formed ---------------------------------------------------------------------------------- */
 
 static inline __attribute__((always_inline)) int sign(text *t) {
     int negative = t->c == '-';
@@ -163,7 +165,7 @@ static inline int bytes(text *t, unsigned char *to, int room) {
     return n <= room;
 }
 
-/* ---- rows ----------------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------------------------ */
 
 /* Parse a line to a row; the line's end is taken. */
 static inline void line(text *t, uint64_t row[ROW_BYTES / 8]) {

@@ -1,7 +1,7 @@
 /* raid5.c: data to -DDISKS disks with a rotating parity (left-symmetric, as Linux's md has it by default).
  *
- * A stripe is DISKS - 1 chunks of -DCHUNK_BYTES. In stripe s the parity is on disk DISKS - 1 - s mod DISKS, and the data
- * follow on the next disks, the first one behind the last. Stripes count from the beginning of the whole input.
+ * A stripe is DISKS - 1 chunks of -DCHUNK_BYTES. In stripe s the parity is on disk DISKS - 1 - s mod DISKS, and the
+ * data follow on the next disks, the first one behind the last. Stripes count from the beginning of the whole input.
  */
 #include "many.h"
 
@@ -45,6 +45,7 @@ int64_t nd_block(nd_args *args) {
         args->outputs[d].used = stripes * CHUNK_BYTES;
     }
     for (size_t s = 0; s < stripes; s++)
-        stripe(data + s * (STRIPE_BYTES / 8), disk, s * WORDS, DISKS - 1 - (unsigned)((args->first_record + s) % DISKS));
+        stripe(data + s * (STRIPE_BYTES / 8), disk, s * WORDS,
+               DISKS - 1 - (unsigned)((args->first_record + s) % DISKS));
     return 0;
 }

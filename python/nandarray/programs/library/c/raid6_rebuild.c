@@ -1,7 +1,8 @@
 /* raid6_rebuild.c: two lost disks from the -DDISKS that are left.
  *
- * Disks are numbered: data from 0 to DISKS - 1, P is DISKS, Q is DISKS + 1. Inputs are those that are left, in this order;
- * scalars a < b say which are lost, and results are their contents in the same order. Who lost only one names a second.
+ * Disks are numbered: data from 0 to DISKS - 1, P is DISKS, Q is DISKS + 1. Inputs are those that are left, in this
+ * order; scalars a < b are the numbers of those that are lost, and results are their contents in the same order. If
+ * only one is lost, any other is named beside it.
  */
 #include "gf256.h"
 #include "many.h"
@@ -11,7 +12,7 @@ PROGRAM("name": "raid6_rebuild", "kind": "block", "inputs": [PORTS],
                     {"name": "disk_b", "dtype": "uint8", "record_bytes": 8, "bound": {"per_record": 8}}],
         "scalars": [{"name": "a", "dtype": "uint64"}, {"name": "b", "dtype": "uint64"}])
 
-#define STEP 64 /* words at a time, so that what is known of a disk is asked once for so many */
+#define STEP 64 /* words at a time, so that the state of a disk is tested once for all of them */
 
 /* With x the sum of all data and P that are left, y that of all data times their powers and Q that are left:
  * first = x_times * x + y_times * y; second = (x_adds ? x : 0) + (y_adds ? y : 0) + first_times * first. */
@@ -44,7 +45,8 @@ static void add_product(word64 *restrict to, const word64 *restrict from, uint8_
     }
 }
 
-static void rebuild(const word64 *const left[DISKS + 2], const solution *s, word64 *restrict a, word64 *restrict b, size_t n) {
+static void rebuild(const word64 *const left[DISKS + 2], const solution *s, word64 *restrict a, word64 *restrict b,
+                    size_t n) {
     uint64_t x[STEP] = {0}, y[STEP] = {0};
     for (int d = DISKS - 1; d >= 0; d--) {
         const word64 *disk = left[d];
@@ -78,7 +80,8 @@ int64_t nd_block(nd_args *args) {
     if (args->inputs[0].bytes % 8) return BAD_INPUT;
     if (args->outputs[0].bytes < n * 8 || args->outputs[1].bytes < n * 8) return OUTPUT_FULL;
     const word64 *left[DISKS + 2];
-    for (unsigned d = 0, given = 0; d < DISKS + 2; d++) left[d] = d == a || d == b ? NULL : ND_INPUT(args, given++, word64);
+    for (unsigned d = 0, given = 0; d < DISKS + 2; d++)
+        left[d] = d == a || d == b ? NULL : ND_INPUT(args, given++, word64);
     solution s = solve((unsigned)a, (unsigned)b);
     word64 *to_a = ND_OUTPUT(args, 0, word64), *to_b = ND_OUTPUT(args, 1, word64);
     for (size_t i = 0; i < n; i += STEP) {

@@ -3,8 +3,9 @@
 
 #ifndef COPIES
 #define COPIES 3
-#define RESULTS {"name": "copy0", "dtype": "uint8", "record_bytes": 8}, {"name": "copy1", "dtype": "uint8", "record_bytes": 8}, \
-                {"name": "copy2", "dtype": "uint8", "record_bytes": 8}
+#define RESULTS \
+    {"name": "copy0", "dtype": "uint8", "record_bytes": 8}, {"name": "copy1", "dtype": "uint8", "record_bytes": 8}, \
+    {"name": "copy2", "dtype": "uint8", "record_bytes": 8}
 #endif
 
 PROGRAM("name": "replicate", "kind": KIND, "inputs": [{"name": "data", "dtype": "uint8", "record_bytes": 8}],

@@ -1,7 +1,7 @@
 /* select.c: of each row of -DROW_BYTES, only some columns: -DCOLUMNS={offset,bytes},{offset,bytes}...
  *
- * The result's rows have the columns one behind the other, in the order given; -DRESULT_BYTES is their sum. A column may come
- * twice. What is known of columns at compile time makes each a few loads and stores.
+ * The result's rows have the columns one behind the other, in the order given; -DRESULT_BYTES is their sum. A column
+ * may come twice. Columns are constants, so that each is a few loads and stores.
  */
 #include "common.h"
 
@@ -64,7 +64,8 @@ int64_t nd_block(nd_args *args) {
     for (size_t i = 0; i < n; i++, row += ROW_BYTES) {
         size_t at = 0;
         UNROLL_ALL for (size_t c = 0; c < N_COLUMNS; c++) {
-            copy_fixed(to + at, row + columns[c].offset, columns[c].bytes, ROW_BYTES | RESULT_BYTES | at | columns[c].offset);
+            copy_fixed(to + at, row + columns[c].offset, columns[c].bytes,
+                       ROW_BYTES | RESULT_BYTES | at | columns[c].offset);
             at += columns[c].bytes;
         }
         to += RESULT_BYTES;

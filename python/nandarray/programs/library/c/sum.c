@@ -1,7 +1,8 @@
 /* sum.c: the sum of all elements, or with -DMEAN=1 their mean.
  *
- * Sums of integers wrap: int64 of signed elements, uint64 of unsigned ones. Sums of floats, and all means, are float64: the
- * exact sum, rounded once, of the chunks' sums, which follow common.h's order. The sum of nothing is 0, its mean NaN.
+ * Sums of integers wrap: int64 of signed elements, uint64 of unsigned ones. Sums of floats, and all means, are
+ * float64: the exact sum, rounded once, of the chunks' sums, which follow common.h's order. The sum of nothing is 0,
+ * its mean NaN.
  */
 #include "common.h"
 
@@ -42,8 +43,8 @@ PROGRAM("name": NAME, "kind": KIND, "inputs": [{"name": "x", "dtype": DTYPE_NAME
 
 #if MEAN || T_FLOAT
 
-/* Sets the flag "inexact". Sums of widened floats are exact for a long time, and until the flag stands, translated code asks of
- * each addition whether it was. */
+/* Sets the flag "inexact". Sums of widened floats are exact for a long time, and until the flag stands, translated
+ * code asks of each addition whether it was. */
 static inline void set_inexact(void) {
 #ifdef __riscv
     __asm__ volatile("csrsi fflags, 1");

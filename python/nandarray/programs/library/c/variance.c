@@ -1,10 +1,10 @@
 /* variance.c: mean square of the differences from the mean, divided by n - ddof.
  *
- * Two passes over a chunk, in common.h's order: the first gives about its mean k, the second a = sum(x - k) and b = sum((x -
- * k)^2). With n elements in the chunk and N in all, the squared differences are the sum over chunks of b + n k^2 + 2 k a, less
- * S^2 / N, where S is the sum of n k + a. All of this is added exactly, with products as two doubles each, and rounded once: the
- * result has the quality of two passes over all data, and does not depend on who did which chunk. Elements beyond about
- * 1e150 make the result infinite or NaN. NaN if N <= ddof.
+ * Two passes over a chunk, in common.h's order: the first gives about its mean k, the second a = sum(x - k) and b =
+ * sum((x - k)^2). With n elements in the chunk and N in all, the squared differences are the sum over chunks of b +
+ * n k^2 + 2 k a, less S^2 / N, where S is the sum of n k + a. All of this is added exactly, with products as two
+ * doubles each, and rounded once: the result has the quality of two passes over all data, and does not depend on who
+ * did which chunk. Elements beyond about 1e150 make the result infinite or NaN. NaN if N <= ddof.
  */
 #include "exact.h"
 

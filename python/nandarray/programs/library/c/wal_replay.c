@@ -1,13 +1,15 @@
 /* wal_replay.c: bring pages of -DPAGE_BYTES up to date from a write-ahead log.
  *
- * The log, whole in each task, has records at multiples of 8 bytes: uint32 bytes of the record, uint32 CRC-32C of what follows,
- * uint64 sequence number, uint64 page, uint32 offset, uint32 length, then the data, filled up to 8 bytes. It ends before the
- * first record that is cut short, has another CRC or another length than its data, or a sequence number that is not larger
- * than the last one's: that is how a log ends that was being written when the power went.
+ * The log, whole in each task, has records at multiples of 8 bytes: uint32 bytes of the record, uint32 CRC-32C of
+ * what follows, uint64 sequence number, uint64 page, uint32 offset, uint32 length, then the data, filled up to 8
+ * bytes. It ends before the first record that is cut short, has another CRC or another length than its data, or a
+ * sequence number that is not larger than the last one's: that is how a log ends that was being written when the
+ * power went.
  *
- * A page begins with the sequence number of the last record applied to it (uint64). A record is applied if its number is
- * larger, so replay may be repeated. Pages count from the beginning of the whole input; records of other tasks' pages are
- * passed over. Bad input: a record, sound otherwise, that lies outside its page or on the page's number.
+ * A page begins with the sequence number of the last record applied to it (uint64). A record is applied if its
+ * number is larger, so replay may be repeated. Pages count from the beginning of the whole input; records of other
+ * tasks' pages are passed over. Bad input: a record, sound otherwise, that lies outside its page or on the page's
+ * number.
  */
 #include "crc32c.h"
 

@@ -1,7 +1,7 @@
 /* xor.c: the exclusive or of all inputs, word by word: a parity, or of a parity and what is left the lost disk.
  *
- * RAID4's parity disk, and what is rebuilt of RAID4 and RAID5, whatever disk it was. Inputs have the same length, a multiple
- * of 8 bytes.
+ * RAID4's parity disk, and what is rebuilt of RAID4 and RAID5, whatever disk it was. Inputs have the same length, a
+ * multiple of 8 bytes.
  */
 #include "many.h"
 

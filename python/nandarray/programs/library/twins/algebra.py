@@ -16,7 +16,7 @@ LANES = 8
 
 @np.errstate(all="ignore")
 def kmeans_assign(points: Array, centroids: Array, *, dims: int = 2) -> tuple[Array]:
-    """Give the number of each point's nearest centroid.
+    """Return the number of each point's nearest centroid.
 
     Parameters
     ----------

@@ -168,7 +168,7 @@ def _table() -> Array:
 
 
 def crc32c(blocks: Array, *, block_bytes: int = 4096) -> tuple[Array]:
-    """Give each block's CRC-32C.
+    """Return each block's CRC-32C.
 
     Parameters
     ----------

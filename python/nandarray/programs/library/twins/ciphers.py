@@ -14,7 +14,7 @@ __all__ = ["aes128_ctr", "aes128_decrypt", "aes128_encrypt"]
 
 Array = np.ndarray[Any, Any]
 _ROUNDS = 10
-# Where the byte at each place of a block comes from when rows shift; column by column.
+# The source of each byte of a block when rows shift, column by column.
 _SHIFT = np.array([4 * ((column + row) % 4) + row for column in range(4) for row in range(4)])
 _BACK = np.argsort(_SHIFT)
 

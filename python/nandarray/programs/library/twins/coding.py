@@ -33,13 +33,13 @@ def replicate(data: Array, *, copies: int = 3) -> tuple[Array, ...]:
     Returns
     -------
     tuple of numpy.ndarray, uint8
-        The bytes, so many times.
+        The copies.
     """
     return tuple(_bytes(data).copy() for _ in range(copies))
 
 
 def xor(*disks: Array) -> tuple[Array]:
-    """Give the parity of disks; of all but one and the parity, that one.
+    """Return the parity of disks; of all but one and the parity, that one.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def _inverse(value: int) -> int:
 
 
 def raid6(*disks: Array) -> tuple[Array, Array]:
-    """Give P and Q of data disks.
+    """Return P and Q of data disks.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def raid6(*disks: Array) -> tuple[Array, Array]:
 
 
 def raid6_rebuild(*left: Array, a: int | None = None, b: int | None = None) -> tuple[Array, Array]:
-    """Give two lost disks from those that are left.
+    """Return two lost disks from the remaining ones.
 
     Parameters
     ----------

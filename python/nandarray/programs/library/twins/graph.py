@@ -24,7 +24,7 @@ def _checked(edges: Array, vertices: int) -> Array:
 
 
 def bfs_scan(edges: Array, levels: Array, level: int) -> tuple[Array]:
-    """Give where edges from vertices of a level lead that has no level yet.
+    """Return the vertices without a level that edges from a level lead to.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def pagerank_ranks(rows: Array, vertices: int, *, damping: float = 0.85) -> Arra
     Returns
     -------
     numpy.ndarray, float64, shape (vertices,)
-        ``(1 - damping) / vertices + damping * sum``. What vertices without outgoing edges had is not spread.
+        ``(1 - damping) / vertices + damping * sum``. The rank of vertices without outgoing edges is not spread.
     """
     total = np.zeros(vertices)
     np.add.at(total, rows["vertex"], rows["sum"])

@@ -36,7 +36,7 @@ def filter_(x: Array, low: Any, high: Any) -> tuple[Array]:
 
 
 def filter_index(x: Array, low: Any, high: Any) -> tuple[Array]:
-    """Give the numbers of the elements from low to high.
+    """Return the numbers of the elements from low to high.
 
     Parameters
     ----------

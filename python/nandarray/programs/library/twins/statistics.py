@@ -1,7 +1,7 @@
 """Twins of the statistics: ``sum``, ``mean``, ``minmax``, ``variance``, ``histogram``.
 
 Floats are added in the order of ``c/common.h``: chunks of 4096 elements from each task's first one, eight lanes in a
-chunk, the chunks' sums exactly. What is exact here are Python's fractions; the C has a fixed-point number.
+chunk, the chunks' sums exactly: here by Python's fractions, in C by a fixed-point number.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _quotient(high: float, low: float, n: float) -> tuple[float, float]:
 
 @np.errstate(all="ignore")
 def variance(x: Array, ddof: int = 0, *, starts: Sequence[int] = (0,)) -> tuple[Array]:
-    """Give the mean square of the differences from the mean; see ``c/variance.c`` for how chunks are put together.
+    """Return the mean square of the differences from the mean; see ``c/variance.c`` for how chunks are put together.
 
     Parameters
     ----------

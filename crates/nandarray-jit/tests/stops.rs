@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nandarray_cores::Processor;
 use nandarray_hart::isa::{assemble, encode};
 use nandarray_hart::{
-    Cause, Extensions, Hart, Input, Limits, Memory, Mode, Output, Room, Rv32, Rv64, Stop, Streams, Trap, Xlen,
+    Cause, Extensions, Hart, HartMode, InputStream, Limits, Memory, OutputStream, Room, Rv32, Rv64, Stop, Streams,
+    Trap, Xlen,
 };
-use nandarray_jit::{Costs, Settings, Translated, Translations, When};
+use nandarray_jit::{Costs, Settings, Translated, TranslationTrigger, Translations};
 
 const CODE: u64 = 0x1000;
 const DATA: u64 = 0x3000;
@@ -24,10 +25,10 @@ fn put<X: Xlen>(memory: &mut Memory<'_>, lines: &[&str]) {
 
 /// A processor that translates at once, and a program with its stack.
 fn program<X: Xlen>(lines: &[&str]) -> (Translated<X>, Memory<'static>) {
-    program_when(lines, When::Visited(0))
+    program_when(lines, TranslationTrigger::Visited(0))
 }
 
-fn program_when<X: Xlen>(lines: &[&str], when: When) -> (Translated<X>, Memory<'static>) {
+fn program_when<X: Xlen>(lines: &[&str], when: TranslationTrigger) -> (Translated<X>, Memory<'static>) {
     let mut memory = Memory::new();
     memory.add_program(CODE, END - CODE, DATA..END, CODE..DATA).unwrap();
     put::<X>(&mut memory, lines);
@@ -39,12 +40,12 @@ fn program_when<X: Xlen>(lines: &[&str], when: When) -> (Translated<X>, Memory<'
 
 #[test]
 fn the_instruction_limit_is_exact() {
-    for when in [When::Visited(0), When::Pays(Costs::NONE)] {
+    for when in [TranslationTrigger::Visited(0), TranslationTrigger::Pays(Costs::NONE)] {
         the_limit_is_exact(when);
     }
 }
 
-fn the_limit_is_exact(when: When) {
+fn the_limit_is_exact(when: TranslationTrigger) {
     let (mut translated, mut memory) = program_when::<Rv64>(LOOP, when);
     for limit in 0..=301 {
         let before = translated.hart().instructions();
@@ -118,8 +119,8 @@ fn a_program_that_waits_goes_on_where_it_stopped() {
     loop {
         let arrived = u64::from(sent) * 4;
         let mut streams = Streams::none();
-        streams.inputs.push(Input::resume(&ring_in, head_in, arrived, sent == 50));
-        streams.outputs.push(Output::resume(&mut ring_out, head_out, written.len() as u64, Room::Eight));
+        streams.inputs.push(InputStream::resume(&ring_in, head_in, arrived, sent == 50));
+        streams.outputs.push(OutputStream::resume(&mut ring_out, head_out, written.len() as u64, Room::Eight));
         let stop = translated.run(&mut memory, &mut streams, Limits::default());
         (head_in, head_out) = (streams.inputs[0].head(), streams.outputs[0].head());
         let parts = streams.outputs[0].waiting_at();
@@ -185,7 +186,7 @@ fn code_that_can_change_itself_is_interpreted() {
     let new = encode(&assemble("addi a0, zero, 7", 64).unwrap());
     let mut translated = Translated::<Rv64>::with_settings(
         Extensions::PROGRAM,
-        Settings { when: When::Visited(0), ..Settings::default() },
+        Settings { when: TranslationTrigger::Visited(0), ..Settings::default() },
     );
     translated.hart_mut().call(CODE, END, &[0, u64::from(new), CODE]);
     let stop = translated.run(&mut memory, &mut Streams::none(), Limits::default());
@@ -228,7 +229,7 @@ fn a_processor_may_move_to_another_thread() {
 #[test]
 fn what_is_translated_is_bounded() {
     let (_, mut memory) = program::<Rv64>(LOOP);
-    let settings = Settings { when: When::Visited(0), code_bytes: 0, ..Settings::default() };
+    let settings = Settings { when: TranslationTrigger::Visited(0), code_bytes: 0, ..Settings::default() };
     let mut translated = Translated::<Rv64>::with_settings(Extensions::PROGRAM, settings);
     translated.hart_mut().call(CODE, END, &[0, 1000]);
     let stop = translated.run(&mut memory, &mut Streams::none(), Limits::default());
@@ -238,7 +239,8 @@ fn what_is_translated_is_bounded() {
 
 #[test]
 fn cores_share_what_was_translated() {
-    let translations = Translations::with_settings(64, Settings { when: When::Visited(3), ..Settings::default() });
+    let translations =
+        Translations::with_settings(64, Settings { when: TranslationTrigger::Visited(3), ..Settings::default() });
     let once = |rounds: u64| {
         let mut memory = Memory::new();
         memory.add_program(CODE, END - CODE, DATA..END, CODE..DATA).unwrap();
@@ -287,7 +289,7 @@ const LOOPS: &[&str] = &[
 fn nothing_is_translated_before_it_pays() {
     let costs = Costs { region_ns: 0, instruction_ns: 5_000, warm: 1024, sample: 256, ..Costs::default() };
     for (rounds, wanted) in [(1_000, false), (200_000, true)] {
-        let (mut translated, mut memory) = program_when::<Rv64>(LOOP, When::Pays(costs));
+        let (mut translated, mut memory) = program_when::<Rv64>(LOOP, TranslationTrigger::Pays(costs));
         translated.hart_mut().call(CODE, END, &[0, rounds]);
         let stop = translated.run(&mut memory, &mut Streams::none(), Limits::default());
         assert_eq!((stop, translated.hart().instructions()), (Stop::Returned { code: rounds }, 1 + 3 * rounds));
@@ -312,7 +314,8 @@ fn a_run_spends_no_more_than_its_advance_and_what_it_earned() {
         sample: 64,
         ..Costs::default()
     };
-    let translations = Translations::with_settings(64, Settings { when: When::Pays(costs), ..Settings::default() });
+    let translations =
+        Translations::with_settings(64, Settings { when: TranslationTrigger::Pays(costs), ..Settings::default() });
     let run = |translations: &Translations| {
         let (_, mut memory) = program::<Rv64>(LOOPS);
         let mut processor = translations.run().processor();
@@ -324,7 +327,8 @@ fn a_run_spends_no_more_than_its_advance_and_what_it_earned() {
         assert_eq!(translations.code_bytes(), 0);
     }
     let costs = Costs { advance_ns: 500_000, ..costs };
-    let translations = Translations::with_settings(64, Settings { when: When::Pays(costs), ..Settings::default() });
+    let translations =
+        Translations::with_settings(64, Settings { when: TranslationTrigger::Pays(costs), ..Settings::default() });
     assert_eq!(run(&translations), Stop::InstructionLimit);
     assert!(translations.code_bytes() > 0);
 }
@@ -332,7 +336,7 @@ fn a_run_spends_no_more_than_its_advance_and_what_it_earned() {
 #[test]
 fn code_is_entered_wherever_the_interpreter_comes_by() {
     let costs = Costs { region_ns: 0, instruction_ns: 0, warm: 1 << 10, sample: 1 << 10, ..Costs::default() };
-    let (mut translated, mut memory) = program_when::<Rv64>(LOOPS, When::Pays(costs));
+    let (mut translated, mut memory) = program_when::<Rv64>(LOOPS, TranslationTrigger::Pays(costs));
     let rounds = 20_000;
     translated.hart_mut().call(CODE, END, &[rounds, 10]);
     let stop = translated.run(&mut memory, &mut Streams::none(), Limits::default());
@@ -346,7 +350,7 @@ fn code_is_entered_wherever_the_interpreter_comes_by() {
 }
 
 fn pays(costs: Costs) -> Translations {
-    Translations::with_settings(64, Settings { when: When::Pays(costs), ..Settings::default() })
+    Translations::with_settings(64, Settings { when: TranslationTrigger::Pays(costs), ..Settings::default() })
 }
 
 /// Costs by which a region that pays is found quickly.
@@ -355,7 +359,7 @@ const QUICK: Costs = Costs { sample: 64, warm: 64, watched: 64, ..Costs::NONE };
 /// Two loops without end that share no block, at `CODE` and `CODE + 8`.
 const APART: &[&str] = &["addi a1, a1, 1", "jal zero, . - 4", "addi a2, a2, 1", "jal zero, . - 4"];
 
-/// So many instructions on this core, from here on.
+/// Runs a number of instructions on this core.
 fn spin(core: &mut dyn Processor, entry: u64, instructions: u64) {
     let (_, mut memory) = program::<Rv64>(APART);
     let limits = Limits { instructions: Some(instructions), stop: None };
@@ -405,7 +409,7 @@ fn calls_agree(core: &mut dyn Processor, first: u64) {
     lines.insert(0, "addi a1, zero, 10");
     lines.splice(lines.len() - 1.., ["add a0, a2, a3", "jalr zero, 0(ra)"]);
     let (_, mut memory) = program::<Rv64>(&lines);
-    let mut hart = Hart::<Rv64>::new(Mode::Program, Extensions::PROGRAM);
+    let mut hart = Hart::<Rv64>::new(HartMode::Program, Extensions::PROGRAM);
     for rounds in [3, 40, 500, 6_000].map(|rounds| first + rounds) {
         for limit in [Some(20 * rounds + 7), None] {
             let limits = Limits { instructions: limit, stop: None };

@@ -1,27 +1,27 @@
-//! Where the store's pages lie on the described flash.
+//! The layout of the store's pages on the described flash.
 //!
-//! A lane of the store (channel x bank) is a plane: bank = (way x dies + die) x planes + plane, so that pages side by
-//! side behind a channel fill the planes of a die before the next die: what one multi-plane command takes. Segment s is
-//! block s of every plane, and a page's row in its segment is its page within that block.
+//! A lane of the store (channel x bank) is a plane: bank = (way x dies + die) x planes + plane, so that neighbouring
+//! pages of a channel fill the planes of a die, as one multi-plane command takes them, before the next die. Segment s
+//! is block s of every plane, and a page's row in its segment is its page within that block.
 
 use nandarray::file_format::{Layout, Ppa, Segment};
 use nandarray::{Error, Geometry, Result};
 
 use crate::describe::FlashGeometry;
-use crate::flash::Place;
+use crate::flash::PageAddress;
 
-/// The store's geometry on the described flash, and back.
+/// The mapping of the store's pages to the described flash.
 #[derive(Clone, Copy, Debug)]
-pub struct Places {
+pub struct StoreLayout {
     flash: FlashGeometry,
     store: Geometry,
 }
 
-impl Places {
-    /// A store that fills this flash.
+impl StoreLayout {
+    /// The layout of a store that fills this flash.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the store cannot have that shape (page bytes no power of two, segments too large).
+    /// [`Error::Invalid`] if the store cannot have that geometry (page bytes no power of two, segments too large).
     pub fn new(flash: FlashGeometry) -> Result<Self> {
         let store = Geometry {
             page_bytes: flash.page_bytes,
@@ -34,7 +34,7 @@ impl Places {
         Ok(Self { flash, store })
     }
 
-    /// The store's shape.
+    /// The store's geometry.
     pub fn store(&self) -> Geometry {
         self.store
     }
@@ -44,23 +44,23 @@ impl Places {
         self.store.medium_bytes(self.flash.blocks.into())
     }
 
-    /// Planes a segment has a block on.
+    /// Number of planes that a segment has a block on: all.
     pub fn planes(&self) -> u32 {
         self.store.lanes()
     }
 
-    /// The place of a page.
-    pub fn place(&self, ppa: Ppa) -> Place {
+    /// The physical address of a page.
+    pub fn place(&self, ppa: Ppa) -> PageAddress {
         let (segment, page) = (self.store.segment_of(ppa), self.store.page_in_segment(ppa));
         self.on_lane(segment, page % self.store.lanes(), page / self.store.lanes())
     }
 
-    /// The first page of a segment's block on its n-th plane.
-    pub fn block(&self, segment: Segment, lane: u32) -> Place {
+    /// The physical address of the first page of a segment's block on lane `lane`.
+    pub fn block(&self, segment: Segment, lane: u32) -> PageAddress {
         self.on_lane(segment, lane, 0)
     }
 
-    fn on_lane(&self, segment: Segment, lane: u32, row: u32) -> Place {
+    fn on_lane(&self, segment: Segment, lane: u32, row: u32) -> PageAddress {
         let (channel, bank) = (lane % self.store.channels, lane / self.store.channels);
         let (plane, die, way) = (
             bank % self.flash.planes,
@@ -68,7 +68,12 @@ impl Places {
             bank / self.flash.planes / self.flash.dies,
         );
         assert!(segment < self.flash.blocks, "segment {segment} of a flash with {} blocks a plane", self.flash.blocks);
-        Place { die: self.flash.die_index(channel, way, die), block: segment, page: row as u16, plane: plane as u16 }
+        PageAddress {
+            die: self.flash.die_index(channel, way, die),
+            block: segment,
+            page: row as u16,
+            plane: plane as u16,
+        }
     }
 }
 
@@ -89,20 +94,20 @@ mod tests {
             page_bytes: 4096,
             spare_bytes: 0,
         };
-        let places = Places::new(flash).unwrap();
-        let store = places.store();
+        let layout = StoreLayout::new(flash).unwrap();
+        let store = layout.store();
         let mut seen = BTreeSet::new();
         for segment in 0..3 {
             for page in 0..store.pages_per_segment() {
-                let place = places.place(store.ppa(segment, page));
+                let place = layout.place(store.ppa(segment, page));
                 assert_eq!(flash.channel_of(place.die), page % 2, "neighbours lie across channels");
                 assert_eq!(place.block, segment);
                 assert!(seen.insert(place));
             }
         }
         assert_eq!(seen.len() as u64, flash.pages_total());
-        let (a, b) = (places.place(store.ppa(0, 0)), places.place(store.ppa(0, 2)));
+        let (a, b) = (layout.place(store.ppa(0, 0)), layout.place(store.ppa(0, 2)));
         assert_eq!((a.die, a.page, a.plane, b.die, b.page, b.plane), (0, 0, 0, 0, 0, 1), "then across planes");
-        assert!(Places::new(FlashGeometry { page_bytes: 3000, ..flash }).is_err());
+        assert!(StoreLayout::new(FlashGeometry { page_bytes: 3000, ..flash }).is_err());
     }
 }

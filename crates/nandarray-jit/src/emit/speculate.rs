@@ -1,30 +1,30 @@
 //! Doubts about floating-point results: settled one by one, or for a run of instructions at once.
 //!
-//! A result is the host's if some conditions hold ([`Sure`]). Instructions one after the other that can all be executed
-//! again (no stores, no streams) are emitted twice. The first copy takes the host's results as they come, and asks at
-//! its end whether all conditions hold; most follow from others, since what is not finite makes what is computed from
-//! it not finite. If one fails, or the flag "inexact" is not set yet where it may be needed, the second copy, out of
-//! the way, executes the same instructions from the first on, each with its own conditions. What an instruction
-//! computes is in `float`.
+//! A result is the host's if some conditions hold ([`FloatCondition`]). Instructions one after the other that can all
+//! be executed again (no stores, no streams) are emitted twice. The first copy takes the host's results as they are,
+//! and tests at its end whether all conditions hold; most follow from others, since results of operands that are not
+//! finite are not finite either. If one fails, or the flag "inexact" is not set yet where it may be needed, the second
+//! copy, out of the way, executes the same instructions from the first on, each with its own conditions. The operations
+//! themselves are in `float`.
 
 use std::collections::{HashMap, HashSet};
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{Block, InstBuilder, MemFlagsData, Value, types};
 use cranelift_frontend::Variable;
-use nandarray_hart::isa::{Code, Format, Op};
+use nandarray_hart::isa::{Code, Format, Instruction};
 
 use super::Emit;
 use crate::registers::{self, writes_single};
 
-/// How many times as long as another instruction a doubtful one takes to translate.
-const DOUBTFUL_WEIGHT: u64 = 8;
+/// Cost of translating a speculative instruction, relative to another one.
+const SPECULATIVE_WEIGHT: u64 = 8;
 /// Doubtful instructions that are worth two copies.
 const WORTH: usize = 2;
 
 /// A condition under which a result is right but for being inexact.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Sure {
+pub(super) enum FloatCondition {
     /// A number, not infinite.
     Finite(Value),
     /// The same, and in magnitude beyond the smallest normal number.
@@ -43,9 +43,9 @@ pub(super) enum Sure {
     From([Value; 3]),
 }
 
-/// What two copies of an instruction would be about.
+/// The conditions of an instruction, which decide whether two copies are worth it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Doubt {
+enum Speculation {
     /// Nothing: it has no conditions.
     None,
     /// Its conditions.
@@ -56,46 +56,46 @@ enum Doubt {
     Never,
 }
 
-fn doubt(op: &Op, fma: bool) -> Doubt {
+fn speculation(op: &Instruction, fma: bool) -> Speculation {
     use Code::*;
-    let nearest = |yes| if yes && matches!(op.rm, 0 | 7) { Doubt::Inexact } else { Doubt::Never };
+    let nearest = |yes| if yes && matches!(op.rm, 0 | 7) { Speculation::Inexact } else { Speculation::Never };
     match op.row().format {
         Format::Store | Format::FloatStore | Format::StreamLoad | Format::StreamStore | Format::StreamRead => {
-            return Doubt::Never;
+            return Speculation::Never;
         }
-        Format::Csr | Format::CsrImmediate => return Doubt::Never,
-        Format::FloatLoad => return Doubt::None,
-        format if !format.float() => return Doubt::None,
+        Format::Csr | Format::CsrImmediate => return Speculation::Never,
+        Format::FloatLoad => return Speculation::None,
+        format if !format.float() => return Speculation::None,
         _ => {}
     }
     match op.code {
         FaddS | FaddD | FsubS | FsubD | FmulS | FmulD | FdivS | FdivD | FsqrtS | FsqrtD | FcvtSD => nearest(true),
         FmaddS | FmsubS | FnmsubS | FnmaddS | FmaddD | FmsubD | FnmsubD | FnmaddD => nearest(fma),
-        FsgnjS | FsgnjnS | FsgnjxS | FsgnjD | FsgnjnD | FsgnjxD | FmvXW | FmvXD | FmvWX | FmvDX => Doubt::None,
-        FminS | FmaxS | FminD | FmaxD | FeqS | FltS | FleS | FeqD | FltD | FleD | FcvtDS => Doubt::Exact,
-        FcvtDW | FcvtDWu if !writes_single(op) => Doubt::None,
-        FcvtSW | FcvtSWu | FcvtDL | FcvtDLu | FcvtSL | FcvtSLu => Doubt::Exact,
-        FcvtWS | FcvtWuS | FcvtLS | FcvtLuS | FcvtWD | FcvtWuD | FcvtLD | FcvtLuD if op.rm == 1 => Doubt::Inexact,
-        _ => Doubt::Never,
+        FsgnjS | FsgnjnS | FsgnjxS | FsgnjD | FsgnjnD | FsgnjxD | FmvXW | FmvXD | FmvWX | FmvDX => Speculation::None,
+        FminS | FmaxS | FminD | FmaxD | FeqS | FltS | FleS | FeqD | FltD | FleD | FcvtDS => Speculation::Exact,
+        FcvtDW | FcvtDWu if !writes_single(op) => Speculation::None,
+        FcvtSW | FcvtSWu | FcvtDL | FcvtDLu | FcvtSL | FcvtSLu => Speculation::Exact,
+        FcvtWS | FcvtWuS | FcvtLS | FcvtLuS | FcvtWD | FcvtWuD | FcvtLD | FcvtLuD if op.rm == 1 => Speculation::Inexact,
+        _ => Speculation::Never,
     }
 }
 
-/// How long translating an instruction takes, beside one that is not doubtful.
-pub(crate) fn weight(op: &Op) -> u64 {
-    if matches!(doubt(op, true), Doubt::Exact | Doubt::Inexact) { DOUBTFUL_WEIGHT } else { 1 }
+/// Cost of translating an instruction, relative to one that is not speculative.
+pub(crate) fn weight(op: &Instruction) -> u64 {
+    if matches!(speculation(op, true), Speculation::Exact | Speculation::Inexact) { SPECULATIVE_WEIGHT } else { 1 }
 }
 
-/// Cut instructions into runs: how many, and whether they are worth two copies.
-pub(super) fn runs(ops: &[Op], fma: bool) -> Vec<(usize, bool)> {
-    let doubts: Vec<Doubt> = ops.iter().map(|op| doubt(op, fma)).collect();
+/// Cuts instructions into runs: the length of each, and whether it is worth two copies.
+pub(super) fn runs(ops: &[Instruction], fma: bool) -> Vec<(usize, bool)> {
+    let kinds: Vec<Speculation> = ops.iter().map(|op| speculation(op, fma)).collect();
     let mut runs = Vec::new();
     let mut plain = 0;
     let mut at = 0;
     while at < ops.len() {
-        let end = (at..ops.len()).find(|i| doubts[*i] == Doubt::Never).unwrap_or(ops.len());
-        let doubtful = |i: &usize| matches!(doubts[*i], Doubt::Exact | Doubt::Inexact);
-        let (first, last) = ((at..end).find(doubtful), (at..end).rev().find(doubtful));
-        if let (Some(first), Some(last), true) = (first, last, (at..end).filter(doubtful).count() >= WORTH) {
+        let end = (at..ops.len()).find(|i| kinds[*i] == Speculation::Never).unwrap_or(ops.len());
+        let speculative = |i: &usize| matches!(kinds[*i], Speculation::Exact | Speculation::Inexact);
+        let (first, last) = ((at..end).find(speculative), (at..end).rev().find(speculative));
+        if let (Some(first), Some(last), true) = (first, last, (at..end).filter(speculative).count() >= WORTH) {
             plain += first - at;
             if plain > 0 {
                 runs.push((plain, false));
@@ -115,10 +115,10 @@ pub(super) fn runs(ops: &[Op], fma: bool) -> Vec<(usize, bool)> {
 }
 
 impl<'e> Emit<'e, '_> {
-    /// Take note of conditions, if they are gathered here.
-    pub(super) fn doubts(&mut self, sure: &[Sure]) -> bool {
-        let Some(doubts) = &mut self.doubts else { return false };
-        doubts.extend_from_slice(sure);
+    /// Notes conditions, if they are collected for the end of a run.
+    pub(super) fn collects(&mut self, conditions: &[FloatCondition]) -> bool {
+        let Some(collected) = &mut self.conditions else { return false };
+        collected.extend_from_slice(conditions);
         true
     }
 
@@ -131,25 +131,25 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Whether a condition holds; nothing if it is none.
-    fn holds(&mut self, sure: Sure) -> Option<Value> {
-        Some(match sure {
-            Sure::Finite(value) => self.below(self.is_single(value), value, f64::INFINITY),
-            Sure::Normal(value) => {
+    fn holds(&mut self, condition: FloatCondition) -> Option<Value> {
+        Some(match condition {
+            FloatCondition::Finite(value) => self.below(self.is_single(value), value, f64::INFINITY),
+            FloatCondition::Normal(value) => {
                 let least = self.least(value);
                 self.between(self.is_single(value), value, least, f64::INFINITY)
             }
-            Sure::Numbers(a, b) => self.b.ins().fcmp(FloatCC::Ordered, a, b),
-            Sure::Widened(from, _) => self.b.ins().fcmp(FloatCC::Ordered, from, from),
-            Sure::Below(value, high) => self.below(self.is_single(value), value, high),
-            Sure::Holds(value) => value,
-            Sure::From(..) | Sure::Cut(..) => return None,
+            FloatCondition::Numbers(a, b) => self.b.ins().fcmp(FloatCC::Ordered, a, b),
+            FloatCondition::Widened(from, _) => self.b.ins().fcmp(FloatCC::Ordered, from, from),
+            FloatCondition::Below(value, high) => self.below(self.is_single(value), value, high),
+            FloatCondition::Holds(value) => value,
+            FloatCondition::From(..) | FloatCondition::Cut(..) => return None,
         })
     }
 
     /// Whether all conditions hold.
-    pub(super) fn certain(&mut self, sure: &[Sure]) -> Value {
+    pub(super) fn certain(&mut self, conditions: &[FloatCondition]) -> Value {
         let mut all = None;
-        for one in sure {
+        for one in conditions {
             if let Some(holds) = self.holds(*one) {
                 all = Some(all.map_or(holds, |all| self.b.ins().band(all, holds)));
             }
@@ -157,18 +157,18 @@ impl<'e> Emit<'e, '_> {
         all.unwrap_or_else(|| self.b.ins().iconst(types::I8, 1))
     }
 
-    /// Go to the second copy unless all gathered conditions hold.
-    fn settle(&mut self, doubts: &[Sure], slow: Block) {
-        // What is finite if everything else holds, and what is to be below a power of two.
+    /// Emits the jump to the second copy unless all collected conditions hold.
+    fn settle(&mut self, conditions: &[FloatCondition], slow: Block) {
+        // Values that are finite if all other conditions hold, and values that must be below a power of two.
         let mut finite = HashSet::new();
         let mut bounds = HashMap::new();
         let mut cuts = HashMap::new();
-        for one in doubts {
+        for one in conditions {
             match one {
-                Sure::From(these) => finite.extend(these),
-                Sure::Normal(value) => drop(finite.insert(*value)),
-                Sure::Cut(value, cut) => drop(cuts.insert(*value, *cut)),
-                Sure::Below(value, high) => {
+                FloatCondition::From(these) => finite.extend(these),
+                FloatCondition::Normal(value) => drop(finite.insert(*value)),
+                FloatCondition::Cut(value, cut) => drop(cuts.insert(*value, *cut)),
+                FloatCondition::Below(value, high) => {
                     finite.insert(*value);
                     bounds.entry(*value).and_modify(|b: &mut f64| *b = b.min(*high)).or_insert(*high);
                 }
@@ -177,8 +177,8 @@ impl<'e> Emit<'e, '_> {
         }
         // The sum of finite numbers is finite or very large; that of others is not.
         let mut sums: [Option<Value>; 2] = [None, None];
-        for one in doubts {
-            if let Sure::Finite(value) = *one {
+        for one in conditions {
+            if let FloatCondition::Finite(value) = *one {
                 if finite.insert(value) {
                     let sum = &mut sums[usize::from(self.is_single(value))];
                     *sum = Some(sum.map_or(value, |sum| self.b.ins().fadd(sum, value)));
@@ -190,13 +190,13 @@ impl<'e> Emit<'e, '_> {
             self.or_else(holds, slow);
         }
         let mut asked = HashSet::new();
-        for one in doubts {
+        for one in conditions {
             let holds = match *one {
-                Sure::Normal(value) | Sure::Below(value, _) => {
+                FloatCondition::Normal(value) | FloatCondition::Below(value, _) => {
                     if !asked.insert((value, value)) {
                         continue;
                     }
-                    let normal = doubts.iter().any(|d| matches!(d, Sure::Normal(v) if *v == value));
+                    let normal = conditions.iter().any(|d| matches!(d, FloatCondition::Normal(v) if *v == value));
                     let high = bounds.get(&value).copied().unwrap_or(f64::INFINITY);
                     if let Some(cut) = cuts.get(&value) {
                         self.small(*cut, slow, |e| e.exponent(value, normal, high));
@@ -204,13 +204,13 @@ impl<'e> Emit<'e, '_> {
                     }
                     self.exponent(value, normal, high)
                 }
-                Sure::Widened(from, to) => {
+                FloatCondition::Widened(from, to) => {
                     if finite.contains(&from) || finite.contains(&to) || !asked.insert((from, from)) {
                         continue;
                     }
                     self.b.ins().fcmp(FloatCC::Ordered, from, from)
                 }
-                Sure::Numbers(a, b) => {
+                FloatCondition::Numbers(a, b) => {
                     let pair = match (finite.contains(&a), finite.contains(&b)) {
                         (true, true) => continue,
                         (true, false) => (b, b),
@@ -222,8 +222,8 @@ impl<'e> Emit<'e, '_> {
                     }
                     self.b.ins().fcmp(FloatCC::Ordered, pair.0, pair.1)
                 }
-                Sure::Holds(value) => value,
-                Sure::Finite(_) | Sure::From(_) | Sure::Cut(..) => continue,
+                FloatCondition::Holds(value) => value,
+                FloatCondition::Finite(_) | FloatCondition::From(_) | FloatCondition::Cut(..) => continue,
             };
             self.or_else(holds, slow);
         }
@@ -267,7 +267,7 @@ impl<'e> Emit<'e, '_> {
     }
 
     /// Emit instructions in two copies.
-    pub(super) fn twice(&mut self, ops: &'e [Op]) {
+    pub(super) fn twice(&mut self, ops: &'e [Instruction]) {
         let (slow, join) = (self.cold_block(), self.block());
         let before = (self.index, self.pc, self.dirty, self.single, self.ranges.len());
         let written = ops.iter().fold(0, |set, op| set | registers::writes(op));
@@ -281,14 +281,14 @@ impl<'e> Emit<'e, '_> {
             }
         }
         let values: Vec<Value> = registers.iter().map(|r| self.b.use_var(*r)).collect();
-        if ops.iter().any(|op| doubt(op, self.target.fma) == Doubt::Inexact) {
+        if ops.iter().any(|op| speculation(op, self.target.fma) == Speculation::Inexact) {
             let stands = self.inexact_stands();
             self.or_else(stands, slow);
         }
-        (self.doubts, self.escape) = (Some(Vec::new()), Some(slow));
+        (self.conditions, self.escape) = (Some(Vec::new()), Some(slow));
         self.once(ops);
-        let doubts = self.doubts.take().unwrap_or_default();
-        self.settle(&doubts, slow);
+        let conditions = self.conditions.take().unwrap_or_default();
+        self.settle(&conditions, slow);
         self.escape = None;
         self.b.ins().jump(join, &[]);
         let after = (self.index, self.pc, self.dirty, self.single);

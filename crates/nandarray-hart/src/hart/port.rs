@@ -1,20 +1,20 @@
-//! The door for a translator: a hart between two instructions, with memory and streams lent to it.
+//! The translator's port: a hart between two instructions, with memory and streams lent to it.
 //!
-//! A translator executes instructions by code of its own, on the registers that [`Door::registers`] points to and the
-//! memory that [`Door::spans`] lists, and has everything else executed here: one instruction, one block, or many,
-//! exactly as [`Hart::run`] does. It tells what it executed by [`Door::retire`] and [`Door::set_pc`]. Programs only: no
-//! privileged mode.
+//! A translator executes instructions by code of its own, on the registers that [`TranslatorPort::registers`] points to
+//! and the memory that [`TranslatorPort::spans`] lists, and has all others executed here: one instruction, one block,
+//! or many, exactly as [`Hart::run`] does. It reports its progress by [`TranslatorPort::retire`] and
+//! [`TranslatorPort::set_pc`]. Programs only: no privileged mode.
 
 use std::ops::Range;
 
 use crate::exec::Env;
-use crate::hart::{Hart, Left, Mode, SLICE, Stop};
+use crate::hart::{Hart, HartMode, LoopExit, SLICE, Stop};
 use crate::memory::Memory;
 use crate::streams::Streams;
 use crate::xlen::Xlen;
 
-/// Where a hart's registers lie. Valid as long as the [`Door`] that gave them; written only while nothing else is
-/// called.
+/// Pointers to a hart's registers. Valid as long as the [`TranslatorPort`] that returned them; written only while no
+/// other method is called.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {
     /// 32 integer registers of the hart's width; the first stays 0.
@@ -27,20 +27,20 @@ pub struct Registers {
 
 /// A region of memory as a translator reaches it.
 #[derive(Clone, Debug)]
-pub struct Span {
+pub struct MappedRegion {
     /// Its addresses.
     pub addresses: Range<u64>,
-    /// Those of them that may be written.
+    /// The writable part of them.
     pub writable: Range<u64>,
     /// Whether any of them may be executed.
     pub executable: bool,
-    /// Its first byte; valid as long as the [`Door`].
+    /// Its first byte; valid as long as the [`TranslatorPort`].
     pub pointer: *mut u8,
 }
 
 /// A hart, its memory and its streams.
 #[derive(Debug)]
-pub struct Door<'h, 'e, 's, X: Xlen> {
+pub struct TranslatorPort<'h, 'e, 's, X: Xlen> {
     hart: &'h mut Hart<X>,
     env: &'e mut Env<'e, 's>,
 }
@@ -51,13 +51,13 @@ impl<X: Xlen> Hart<X> {
         &'h mut self,
         memory: &'e mut Memory<'_>,
         streams: &'e mut Streams<'s>,
-    ) -> Door<'h, 'e, 's, X> {
+    ) -> TranslatorPort<'h, 'e, 's, X> {
         let env = Env::open(memory, streams, std::ptr::null_mut(), &self.code);
-        Door { hart: self, env }
+        TranslatorPort { hart: self, env }
     }
 }
 
-impl<'s, X: Xlen> Door<'_, '_, 's, X> {
+impl<'s, X: Xlen> TranslatorPort<'_, '_, 's, X> {
     /// The hart.
     pub fn hart(&self) -> &Hart<X> {
         self.hart
@@ -92,17 +92,17 @@ impl<'s, X: Xlen> Door<'_, '_, 's, X> {
     }
 
     /// The memory, in the order in which it was laid out.
-    pub fn spans(&self) -> Vec<Span> {
+    pub fn spans(&self) -> Vec<MappedRegion> {
         let spans = self.env.spans.list();
         spans
-            .map(|(addresses, writable, executable, pointer)| Span { addresses, writable, executable, pointer })
+            .map(|(addresses, writable, executable, pointer)| MappedRegion { addresses, writable, executable, pointer })
             .collect()
     }
 
     /// Whether code stays what it is: nothing can be both written and executed, no store is watched, and traps stop the
     /// hart.
     pub fn fixed(&self) -> bool {
-        self.hart.mode == Mode::Program && self.env.spans.fixed()
+        self.hart.mode == HartMode::Program && self.env.spans.fixed()
     }
 
     /// The instruction at an address, if one can be fetched there.
@@ -115,8 +115,8 @@ impl<'s, X: Xlen> Door<'_, '_, 's, X> {
         self.hart.part(self.env, 1)
     }
 
-    /// From now on, [`Door::interpret`] ends before the block at `pc`, unless it begins there; [`Hart::run`] forgets
-    /// it.
+    /// From now on, [`TranslatorPort::interpret`] ends before the block at `pc`, unless it begins there; [`Hart::run`]
+    /// forgets it.
     pub fn mark(&mut self, pc: u64) {
         self.hart.cache.mark(pc);
     }
@@ -138,7 +138,7 @@ impl<'s, X: Xlen> Door<'_, '_, 's, X> {
         }
         let length = match self.hart.find(self.env) {
             Ok(unit) => self.hart.cache.blocks[unit].ops.len() as u64,
-            Err(Left::Returned) => return Some(Stop::Returned { code: self.hart.x(10) }),
+            Err(LoopExit::Returned) => return Some(Stop::Returned { code: self.hart.x(10) }),
             Err(_) => 1,
         };
         if length <= most { self.hart.slice(self.env, length) } else { self.part(most) }

@@ -1,0 +1,62 @@
+//! Harts in builds without bare machines (feature `bare`): one function in user mode, whose traps end its run.
+//!
+//! The same interface as `privileged`, for the little that programs see of it: counters.
+
+use crate::exec::Env;
+use crate::hart::system::{ILLEGAL, SystemOutcome};
+use crate::hart::{Hart, HartMode};
+use crate::isa::Instruction;
+use crate::meter::Meter;
+use crate::trap::{Cause, Trap};
+use crate::xlen::Xlen;
+
+/// The state of the privileged modes: none.
+#[derive(Debug)]
+pub(crate) struct Unprivileged;
+
+pub(crate) use Unprivileged as Privileged;
+
+impl Unprivileged {
+    pub(crate) fn new(HartMode::Program: HartMode) -> Self {
+        Self
+    }
+}
+
+#[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as in builds with bare machines")]
+impl<X: Xlen, M: Meter> Hart<X, M> {
+    /// A run begins.
+    pub(super) fn begin_run(&mut self) {}
+
+    /// The loop is between two blocks.
+    pub(super) fn between_blocks(&mut self, _env: &mut Env<'_, '_>) {}
+
+    /// Executes a privileged instruction: there is none.
+    pub(super) fn execute_privileged(&mut self, _op: &Instruction, _env: &mut Env<'_, '_>) -> SystemOutcome {
+        ILLEGAL
+    }
+
+    /// The value of a register of user mode: a counter.
+    pub(super) fn read_privileged(&self, number: u32) -> Option<u64> {
+        let shown = if number & 0x1f < 3 { self.retired } else { 0 };
+        match number {
+            0xc00..=0xc1f => Some(shown),
+            0xc80..=0xc9f if X::BITS == 32 => Some(shown >> 32),
+            _ => None,
+        }
+    }
+
+    /// Writes a register: those that can be read cannot be written.
+    pub(super) fn write_privileged(&mut self, number: u32, _value: u64, _env: &mut Env<'_, '_>) {
+        unreachable!("register {number:#x} is read-only");
+    }
+
+    /// Whether floating-point instructions are illegal now.
+    pub(crate) fn float_off(&self) -> bool {
+        false
+    }
+
+    /// The trap: no program handles one.
+    pub(crate) fn enter_trap(&mut self, cause: Cause, value: u64, pc: u64) -> Result<(), Trap> {
+        Err(Trap { cause, pc, value })
+    }
+}

@@ -1,0 +1,150 @@
+//! Flash traces: the flash operations that one command of the store needs, in order and by building block.
+//!
+//! A [`Recorder`] records the accesses of a command's first half to the medium, and its calls of the probe. The machine
+//! then lets modelled time pass for the trace. The order is that of the engine with one thread, which depends on
+//! nothing but the commands.
+
+mod layout;
+
+pub use layout::StoreLayout;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nandarray::Geometry;
+use nandarray::file_format::Ppa;
+use nandarray::probe::{Probe, Purpose};
+use parking_lot::Mutex;
+
+use crate::flash::{OpCause, OpKind};
+
+/// An operation on an extent of the store's flash: consecutive pages that are read or programmed, or a segment that is
+/// erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExtentOp {
+    /// The operation.
+    pub op: OpKind,
+    /// Its cause.
+    pub cause: OpCause,
+    /// The extent's first page; for an erase, page 0 of the segment.
+    pub first: Ppa,
+    /// Number of pages, at least 1; for an erase, 1.
+    pub pages: u32,
+    /// Bytes of the last page that are needed: a whole page, unless a read needs less.
+    pub last_bytes: u32,
+}
+
+/// One building block's share of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockOps {
+    /// End of its operations in [`FlashTrace::steps`]; they begin at the end of the block before.
+    pub ops_end: usize,
+    /// Contiguous runs that are copied between block and buffer.
+    pub runs: u64,
+    /// Bytes of these runs.
+    pub bytes: u64,
+}
+
+/// The flash operations of one command.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FlashTrace {
+    /// All operations, in order.
+    pub ops: Vec<ExtentOp>,
+    /// Shares of building blocks; operations behind the last share belong to no block (reclaim, log).
+    pub blocks: Vec<BlockOps>,
+    /// Number of barriers, at which everything before becomes durable.
+    pub barriers: u64,
+    /// Segments that became empty, each with the number of operations before that.
+    pub freed: Vec<(usize, u32)>,
+}
+
+#[derive(Debug, Default)]
+struct Recording {
+    trace: FlashTrace,
+    purpose: Purpose,
+}
+
+/// Records the trace of the command that executes.
+#[derive(Debug)]
+pub struct Recorder {
+    geometry: Geometry,
+    is_recording: AtomicBool,
+    recording: Mutex<Recording>,
+}
+
+impl Recorder {
+    /// A recorder for a store of this geometry.
+    pub fn new(geometry: Geometry) -> Arc<Self> {
+        Arc::new(Self { geometry, is_recording: AtomicBool::new(true), recording: Mutex::default() })
+    }
+
+    /// The store's geometry.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Does `work` without recording it: the second half of a command, whose pages the first half has recorded.
+    pub(crate) fn unrecorded<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.is_recording.store(false, Ordering::Relaxed);
+        let done = work();
+        self.is_recording.store(true, Ordering::Relaxed);
+        done
+    }
+
+    /// Takes the operations recorded since the last call.
+    pub fn take(&self) -> FlashTrace {
+        std::mem::take(&mut self.recording.lock().trace)
+    }
+
+    fn record(&self, f: impl FnOnce(&mut Recording)) {
+        if self.is_recording.load(Ordering::Relaxed) {
+            f(&mut self.recording.lock());
+        }
+    }
+
+    /// Records that bytes of a segment's data area are read or programmed, from byte `at` of the segment on.
+    pub(crate) fn pages(&self, op: OpKind, log: bool, segment: u32, at: u64, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let page = u64::from(self.geometry.page_bytes);
+        let (first, last) = (at / page, (at + bytes - 1) / page);
+        let pages = (last - first + 1) as u32;
+        assert!(last < u64::from(self.geometry.pages_per_segment()), "page {last} of segment {segment}");
+        let last_bytes = match (op, pages) {
+            (OpKind::Read, 1) => bytes as u32,
+            (OpKind::Read, _) => ((at + bytes - 1) % page + 1) as u32,
+            _ => page as u32,
+        };
+        let first = self.geometry.ppa(segment, first as u32);
+        self.record(|recording| {
+            let cause = match recording.purpose {
+                Purpose::Reclaim => OpCause::Gc,
+                Purpose::Command if log => OpCause::Map,
+                Purpose::Command => OpCause::Host,
+            };
+            recording.trace.ops.push(ExtentOp { op, cause, first, pages, last_bytes });
+        });
+    }
+
+    pub(crate) fn barrier(&self) {
+        self.record(|recording| recording.trace.barriers += 1);
+    }
+}
+
+impl Probe for Recorder {
+    fn moved(&self, runs: u64, bytes: u64) {
+        self.record(|recording| {
+            let ops_end = recording.trace.ops.len();
+            recording.trace.blocks.push(BlockOps { ops_end, runs, bytes });
+        });
+    }
+
+    fn freed(&self, segment: u32) {
+        self.record(|recording| recording.trace.freed.push((recording.trace.ops.len(), segment)));
+    }
+
+    fn purpose(&self, purpose: Purpose) -> Purpose {
+        std::mem::replace(&mut self.recording.lock().purpose, purpose)
+    }
+}

@@ -1,0 +1,7 @@
+//! Greedy: a candidate with the fewest live pages. Of several, the caller's index or the lowest number decides.
+
+use super::ReclaimView;
+
+pub(super) fn pick(blocks: &dyn ReclaimView) -> Option<u32> {
+    blocks.emptiest()
+}

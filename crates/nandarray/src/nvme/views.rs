@@ -1,0 +1,77 @@
+//! The open views of a controller: dynamic space ids, counted up.
+//!
+//! An id is valid for its controller, for as long as that lives; nothing of it is stored. Ids are not used again until
+//! the count has gone around, so that a stale one is noticed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::status::Status;
+use crate::stl::space::SpaceId;
+
+/// The most views that are open at once.
+pub const VIEWS_MAX: usize = 1 << 16;
+
+/// A space under a dimensionality.
+#[derive(Debug)]
+pub(super) struct View {
+    pub(super) space: SpaceId,
+    /// Its dimensionality; none is the space's own, whatever that is at the time.
+    pub(super) dims: Option<Vec<u64>>,
+}
+
+/// The open views of a controller.
+#[derive(Debug, Default)]
+pub(super) struct Views {
+    open: BTreeMap<u32, Arc<View>>,
+    last: u32,
+}
+
+impl Views {
+    /// Adds a view under a new id.
+    pub(super) fn add(&mut self, view: View) -> Result<u32, Status> {
+        self.check_room()?;
+        loop {
+            self.last = self.last.wrapping_add(1);
+            if self.last != 0 && !self.open.contains_key(&self.last) {
+                self.open.insert(self.last, Arc::new(view));
+                return Ok(self.last);
+            }
+        }
+    }
+
+    /// Checks that another view may be opened.
+    pub(super) fn check_room(&self) -> Result<(), Status> {
+        if self.open.len() < VIEWS_MAX { Ok(()) } else { Err(Status::TOO_MANY_VIEWS) }
+    }
+
+    /// The view with this id.
+    pub(super) fn get(&self, dsid: u32) -> Result<Arc<View>, Status> {
+        self.open.get(&dsid).cloned().ok_or(Status::INVALID_DSID)
+    }
+
+    /// Closes the view with this id.
+    pub(super) fn remove(&mut self, dsid: u32) -> Result<(), Status> {
+        self.open.remove(&dsid).map(drop).ok_or(Status::INVALID_DSID)
+    }
+
+    /// Closes all views of a space.
+    pub(super) fn remove_all_of(&mut self, space: SpaceId) {
+        self.open.retain(|_, view| view.space != space);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_count_up_and_around() {
+        let mut views = Views { last: u32::MAX - 1, ..Views::default() };
+        let view = || View { space: 1, dims: None };
+        assert_eq!(views.add(view()), Ok(u32::MAX));
+        assert_eq!(views.add(view()), Ok(1), "0 is no id");
+        views.open.remove(&1);
+        assert_eq!(views.add(view()), Ok(2), "not used again at once");
+    }
+}

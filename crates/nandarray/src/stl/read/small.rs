@@ -106,7 +106,7 @@ impl Reader<'_> {
             unsafe {
                 let to = out.at(walk.in_buffer);
                 if is_single && mapped.bytes.len() <= 2 * page {
-                    // No other piece to prefetch for, and few pages: half of the time of an element would be the ring's.
+                    // No other piece to prefetch for: half of the time of an element would go into the ring.
                     let mut loops = walk.loops();
                     let (left, run) = merge(&mut loops, item);
                     copy(&loops[..left], run, from, to);

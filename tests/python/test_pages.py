@@ -80,6 +80,23 @@ def test_the_table_of_crates_is_that_of_the_manifests() -> None:
     assert all(re.search(rf"\b{name} {{2}}", picture[0]) for name in names), "the picture shows every crate"
 
 
+def test_functions_of_the_walks_are_in_the_files_that_they_name() -> None:
+    text = (ROOT / "docs" / "internals" / "README.md").read_text()
+    walks = text[text.index("## One read") : text.index("## Tests")]
+    rows = re.findall(r"^\| (`[^|]*) \| (`[^|]*) \|", walks, re.MULTILINE)
+    assert len(rows) > 20
+    for files, functions in rows:
+        found = []
+        for name in paths(files):
+            path = ROOT / name if (ROOT / name).exists() else ROOT / "crates" / "nandarray" / "src" / name
+            path = path if path.exists() else ROOT / "crates" / "nandarray-python" / "src" / name
+            found += [one.read_text() for one in (path.glob("*.rs") if path.is_dir() else [path])]
+        for function in _CODE.findall(functions):
+            last = re.split(r"::|\.", function)[-1]
+            defined = re.compile(rf"\b(?:fn|def) {last}\b")
+            assert any(defined.search(one) for one in found), f"{files} has no {function}"
+
+
 def rows_of(page: str) -> dict[str, list[str]]:
     """Return the rows of a page's tables by their first cells; those of the benchmarks by array and pattern."""
     found = {}

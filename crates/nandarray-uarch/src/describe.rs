@@ -165,9 +165,9 @@ pub struct CoreDescription {
     pub l1d: Option<CacheDescription>,
     /// Second-level cache behind both.
     pub l2: Option<CacheDescription>,
-    /// Prefetcher beside the data cache.
+    /// CachePrefetcher beside the data cache.
     pub prefetch_l1d: PrefetchKind,
-    /// Prefetcher beside the second level.
+    /// CachePrefetcher beside the second level.
     pub prefetch_l2: PrefetchKind,
     /// Ticks of an access of the scratchpad beyond the unit's latency.
     pub t_scratchpad: u32,

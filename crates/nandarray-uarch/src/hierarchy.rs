@@ -7,7 +7,7 @@
 
 use crate::cache::{CacheAccess, CacheTags, LineCounts};
 use crate::describe::{CoreDescription, MemoryDescription};
-use crate::prefetch::{Prefetcher, Suggestions, prefetcher};
+use crate::prefetch::{CachePrefetcher, Suggestions, prefetcher};
 
 /// Lines that a core needs from memory that it shares, or gives back to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,8 +95,8 @@ pub struct Hierarchy {
     t_l2: u64,
     /// Ticks of a line of code from shared memory.
     t_code: u64,
-    prefetch_l1d: Option<Box<dyn Prefetcher>>,
-    prefetch_l2: Option<Box<dyn Prefetcher>>,
+    prefetch_l1d: Option<Box<dyn CachePrefetcher>>,
+    prefetch_l2: Option<Box<dyn CachePrefetcher>>,
     backing: LineSource,
     /// Prefetched lines on their way: line address and the tick at which each arrives.
     coming: Vec<(u64, u64)>,

@@ -5,7 +5,7 @@
 //! its addresses. The last two distances are searched in the ring from the newest on; where they occur, the distances
 //! that followed them are applied to the address in turn. Addresses at or before the last one prefetched are left out.
 
-use super::{Prefetcher, Suggestions};
+use super::{CachePrefetcher, Suggestions};
 
 /// Entries of the table.
 const ENTRIES: usize = 128;
@@ -64,7 +64,7 @@ impl Dcpt {
     }
 }
 
-impl Prefetcher for Dcpt {
+impl CachePrefetcher for Dcpt {
     fn access(&mut self, pc: u64, address: u64, _missed: bool, suggestions: &mut Suggestions) {
         self.clock += 1;
         // Distances count lines: accesses within one line are one access.

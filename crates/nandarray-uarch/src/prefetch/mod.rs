@@ -1,7 +1,7 @@
 //! Prefetchers: the lines that an access makes worth fetching before they are requested.
 //!
-//! One file each behind [`Prefetcher`]; a prefetcher sees the accesses of its cache and gives addresses, and the caches
-//! decide whether these lines are there already. None knows the time.
+//! One file each behind [`CachePrefetcher`]; a prefetcher sees the accesses of its cache and gives addresses, and the
+//! caches decide whether these lines are there already. None knows the time.
 
 mod dcpt;
 mod next_line;
@@ -39,13 +39,13 @@ impl Suggestions {
 }
 
 /// A prefetcher beside a cache.
-pub trait Prefetcher: std::fmt::Debug + Send {
+pub trait CachePrefetcher: std::fmt::Debug + Send {
     /// An access by the instruction at `pc`; `missed` if its line was not there.
     fn access(&mut self, pc: u64, address: u64, missed: bool, suggestions: &mut Suggestions);
 }
 
 /// A prefetcher of a kind, for lines of `line_bytes` bytes.
-pub fn prefetcher(kind: PrefetchKind, line_bytes: u64) -> Option<Box<dyn Prefetcher>> {
+pub fn prefetcher(kind: PrefetchKind, line_bytes: u64) -> Option<Box<dyn CachePrefetcher>> {
     match kind {
         PrefetchKind::None => None,
         PrefetchKind::NextLine => Some(Box::new(NextLine::new(line_bytes))),

@@ -1,6 +1,6 @@
 //! The next line, at each miss.
 
-use super::{Prefetcher, Suggestions};
+use super::{CachePrefetcher, Suggestions};
 
 /// Suggests the line behind one that missed.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ impl NextLine {
     }
 }
 
-impl Prefetcher for NextLine {
+impl CachePrefetcher for NextLine {
     fn access(&mut self, _pc: u64, address: u64, missed: bool, suggestions: &mut Suggestions) {
         if missed {
             suggestions.push((address & !(self.line_bytes - 1)).wrapping_add(self.line_bytes));

@@ -1,6 +1,6 @@
 //! Strides: each instruction's last address and the distance to the one before it (Fu, Patel, Janssens, MICRO 1992).
 
-use super::{Prefetcher, Suggestions};
+use super::{CachePrefetcher, Suggestions};
 
 /// Entries of the table, chosen by the instruction's address.
 const ENTRIES: usize = 256;
@@ -31,7 +31,7 @@ impl Stride {
     }
 }
 
-impl Prefetcher for Stride {
+impl CachePrefetcher for Stride {
     fn access(&mut self, pc: u64, address: u64, _missed: bool, suggestions: &mut Suggestions) {
         let entry = &mut self.table[(pc >> 1) as usize % ENTRIES];
         if entry.pc != pc {

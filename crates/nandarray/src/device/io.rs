@@ -140,7 +140,7 @@ impl Planner<'_> {
     /// The work of single elements.
     fn of_points(&self, coordinates: &[u64], stride: isize, each: EachWork<'_>) -> Result<()> {
         let n = self.shape.len();
-        if coordinates.len() % n != 0 {
+        if !coordinates.len().is_multiple_of(n) {
             return Err(Error::invalid(format!("{} coordinates are no points of {n} dimensions", coordinates.len())));
         }
         let work = Work::points(coordinates, self.shape, &self.space.shape.block, &self.space.shape.strides, stride)?;

@@ -93,8 +93,8 @@ impl<'a> DataBuffer<'a> {
     /// Exactly this many bytes for the controller, as memory.
     pub(super) fn bytes(&self, bytes: u64) -> Result<&'a [u8], Status> {
         match self.data {
-            // SAFETY: the constructor's caller promised that these bytes are readable for as long.
             DataPointer::ToController(first, n) if n == bytes => {
+                // SAFETY: the constructor's caller promised that these bytes are readable for as long.
                 Ok(unsafe { std::slice::from_raw_parts(first, n as usize) })
             }
             _ => Err(Status::DATA_LENGTH_INVALID),

@@ -224,6 +224,7 @@ impl RowMover<'_> {
 }
 
 /// Moves a thread's pieces.
+#[expect(clippy::large_enum_variant, reason = "the ring lives on the stack: small reads allocate nothing")]
 pub(super) enum Mover<'p> {
     /// Block by block.
     Ring(PieceRing<'p>),

@@ -9,7 +9,7 @@ lint counts as one test. It is also written to ``target/test-summary.txt``. Its 
     python tests/run.py            # everything
     python tests/run.py pytest     # one step
 
-What it does not do: build the native module (``make setup-test``), measure speed (``make bench``).
+``make setup-test`` builds the native module, ``make bench`` measures speed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SUMMARY = ROOT / "target" / "test-summary.txt"
 
 @dataclass(frozen=True)
 class Counts:
-    """How many tests came out how."""
+    """Numbers of tests by outcome."""
 
     passed: int = 0
     failed: int = 0
@@ -121,7 +121,7 @@ def run(step: Step) -> tuple[Counts, list[str]]:
 
 
 def closing(step: Step, lines: list[str]) -> list[str]:
-    """What the step's own runner said last."""
+    """The last lines of the step's own runner."""
     if step.count is of_cargo:
         return [line for line in lines if line.startswith("test result")]
     if step.count is of_pytest:
@@ -130,7 +130,7 @@ def closing(step: Step, lines: list[str]) -> list[str]:
 
 
 def main(only: list[str]) -> int:
-    """Run the steps that are asked for; the exit status."""
+    """Run the chosen steps, all by default; return the exit status."""
     chosen = [step for step in steps() if not only or step.name.startswith(tuple(only))]
     total, summary = Counts(), []
     for step in chosen:

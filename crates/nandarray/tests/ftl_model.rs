@@ -16,7 +16,7 @@ use common::*;
 use fastrand::Rng;
 use nandarray::file_format::{HEAD_BYTES, Layout, Owner, Ppa, Run, Segment};
 use nandarray::internals::{Ftl, SegmentState, placement};
-use nandarray::policy::GcPolicy;
+use nandarray::policy::{GcPolicy, WearLevelling};
 use nandarray::probe::Counters;
 use nandarray::{Error, FaultMedia, Geometry, Media, MemoryMedia, Mode, Options, Verify, command};
 use proptest::prelude::*;
@@ -327,6 +327,39 @@ fn a_store_with_room_is_never_full() {
             assert!(number(&device, "pages_moved") > 0, "{placed} {victim}");
         }
     }
+}
+
+/// Difference between the highest and the lowest erase count, after a third of a store was written once and a tenth of
+/// it 200 times.
+fn spread_of_erases(wear_levelling: WearLevelling) -> u64 {
+    let options = Options { wear_levelling, ..store(32, "log", "greedy") };
+    let device = open(Arc::new(MemoryMedia::default()), Mode::Append, &options).unwrap();
+    let mut model = Model::new();
+    for (name, segments) in [("cold", 10), ("hot", 3)] {
+        let bytes = segments * Geometry::TINY.segment_data_bytes();
+        let (name, shape) = (name.to_owned(), vec![bytes]);
+        let make = Op::Create { name, shape, item: 1, block: None, compression: None, key: false, fill: 0 };
+        make.run(&device).unwrap();
+        make.tell(&mut model);
+    }
+    for turn in 0..200 {
+        for (name, bytes) in [("cold", 10), ("hot", 3)].into_iter().filter(|&(name, _)| turn == 0 || name == "hot") {
+            let part = Part::all(&[bytes * Geometry::TINY.segment_data_bytes()]);
+            let write = Op::Write { name: name.to_owned(), part, salt: turn + 2 };
+            write.run(&device).unwrap_or_else(|e| panic!("turn {turn}: {e}"));
+            write.tell(&mut model);
+        }
+    }
+    assert_holds(&device, &model, &String::new);
+    assert_sound(&device, &String::new);
+    number(&device, "erases_max") - number(&device, "erases_min")
+}
+
+#[test]
+fn wear_levelling_moves_cold_segments_of_a_store() {
+    let none = spread_of_erases(WearLevelling::default());
+    let levelled = spread_of_erases(WearLevelling { least_worn_first: true, threshold: Some(4) });
+    assert!(levelled <= 8 && 2 * levelled < none, "erase counts differ by {levelled}, without levelling by {none}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Promise: the first look at data compares every page that is read, no other, before anything of it is copied.
 //!
-//! Large reads of a mapped file take a way of their own then (`stl/read/verify_copy.rs`), which small stores in memory do
-//! not. So: random large boxes, with steps, of arrays of one to four dimensions in a store that was just opened,
+//! Large reads of a mapped file take a way of their own then (`stl/read/verify_copy.rs`), which small stores in memory
+//! do not. So: random large boxes, with steps, of arrays of one to four dimensions in a store that was just opened,
 //! against the bytes written; and a page that is damaged, which must be named, exactly, while all others can be read.
 
 use std::fs::OpenOptions;

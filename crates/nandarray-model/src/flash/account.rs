@@ -26,7 +26,7 @@ pub struct FlashCounts {
     pub program_commands: PerCause<u64>,
     /// ... that erased.
     pub erase_commands: PerCause<u64>,
-    /// Bytes asked for and delivered, by reads; what retries deliver again is not in it.
+    /// Bytes of reads that were delivered; retries are not counted again.
     pub read_bytes: PerCause<u64>,
     /// Bytes brought by programs.
     pub program_bytes: PerCause<u64>,

@@ -208,7 +208,7 @@ impl Backend {
         self.dies[die as usize].urgent = urgent;
     }
 
-    /// Whether a block was bad when made; the same for the same seed, whatever is asked first.
+    /// Whether a block was bad when made; the same for the same seed, in any order of calls.
     pub fn is_factory_bad(&self, die: u32, plane: u32, block: u32) -> bool {
         self.cells.is_factory_bad(die, plane, block)
     }

@@ -29,7 +29,7 @@ pub trait Cells: Send {
     fn t_program(&mut self, now: Ps, place: PageAddress) -> Ps;
     /// Erasing a block.
     fn t_erase(&mut self, now: Ps, place: PageAddress) -> Ps;
-    /// How `bytes` of a page turn out; asked once a read.
+    /// Result of sensing `bytes` of a page; called once a read.
     fn read(&mut self, now: Ps, place: PageAddress, bytes: u32) -> Verdict;
     /// Whether a page was programmed.
     fn programmed(&mut self, now: Ps, place: PageAddress) -> bool;

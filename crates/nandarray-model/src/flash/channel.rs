@@ -19,9 +19,9 @@ pub(super) enum Use {
 pub(super) struct Channel {
     /// Until when the bus is taken.
     pub(super) free_at: Ps,
-    /// Whether an event at `free_at` has been asked for.
+    /// Whether an event at `free_at` is in the queue.
     pub(super) pending: bool,
-    /// Whether an event has been asked for that looks at what was submitted.
+    /// Whether an event is in the queue that begins the operations submitted at this moment.
     pub(super) kicked: bool,
     /// The read whose data is on the bus.
     pub(super) leaving: u32,

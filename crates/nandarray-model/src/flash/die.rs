@@ -81,7 +81,7 @@ pub(super) struct Die {
     pub(super) loaded_at: Ps,
     pub(super) start: Ps,
     pub(super) end: Ps,
-    /// Until when an incomplete word line is waited for, if an event has been asked for.
+    /// End of the wait for the rest of a word line, while an event for it is in the queue.
     pub(super) hold_until: Ps,
     pub(super) paused: Option<Paused>,
     pub(super) busy_sense: Ps,

@@ -115,8 +115,8 @@ impl Times {
         }
     }
 
-    /// Of 1 to `planes` planes a command, how many give the most where `dies` share the bus: the least time a page,
-    /// bound by the bus or by the dies; of those that give the same, the most.
+    /// Number of planes in a command, up to `planes`, with the least time a page when `dies` dies share the bus; the
+    /// highest of those with the same time.
     pub(super) fn best_planes(&self, op: OpKind, bus_bytes: u64, planes: u32, dies: u64) -> u32 {
         let transfer = Ps::of_bytes(bus_bytes, self.bytes_per_s);
         let (command, further, data, array, cache_busy) = match op {

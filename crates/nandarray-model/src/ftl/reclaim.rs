@@ -312,7 +312,7 @@ impl PageMapped {
     fn give_up(&mut self, plane: u32) {
         let job = std::mem::replace(&mut self.jobs[plane as usize], ReclaimJob::NONE);
         let b = &mut self.blocks.blocks[job.block as usize];
-        assert!(job.stuck && job.under_way == 0 && b.live > 0, "{job:?} is given up");
+        assert!(job.stuck && job.under_way == 0, "{job:?} is given up");
         if b.state == BlockState::Leaving {
             b.state = BlockState::Closed;
             self.victims.closed(job.block, b.live, self.counts.given);

@@ -101,7 +101,14 @@ impl HostLink {
     }
 
     /// The span of a message, for a timeline: from the departure of its first byte to that of its last.
-    pub fn span(&self, sent: Sent, direction: Direction, what: &'static str, cause: OpCause, detail: u64) -> DeviceSpan {
+    pub fn span(
+        &self,
+        sent: Sent,
+        direction: Direction,
+        what: &'static str,
+        cause: OpCause,
+        detail: u64,
+    ) -> DeviceSpan {
         let booked = Booked { start: sent.start, end: sent.left, server: 0 };
         self.ways[direction as usize].span(booked, what, cause, detail)
     }

@@ -15,7 +15,7 @@ use super::clients::{ClientEvent, Waiter};
 use super::host_io::{HostIo, IoEvent};
 use super::stages::{FirmwareStage, FirmwareStages};
 use crate::describe::Description;
-use crate::flash::{Backend, OpCause, Cells, OpEnded, FlashEvent, OpKind, FlashOp, OpOutcome, PageAddress};
+use crate::flash::{Backend, Cells, FlashEvent, FlashOp, OpCause, OpEnded, OpKind, OpOutcome, PageAddress};
 use crate::host::{Booked, DevicePort, Direction, HostCpu, HostLink, Sent};
 use crate::spans::{DeviceSpan, DeviceSpanSink, Track};
 use nandarray_sim::Ps;
@@ -137,7 +137,15 @@ impl Fabric {
     }
 
     /// Submits an operation to its channel handler, which passes it to the flash; `waiter` is notified of its end.
-    pub(super) fn issue(&mut self, now: Ps, op: OpKind, cause: OpCause, place: PageAddress, bytes: u32, waiter: Waiter) {
+    pub(super) fn issue(
+        &mut self,
+        now: Ps,
+        op: OpKind,
+        cause: OpCause,
+        place: PageAddress,
+        bytes: u32,
+        waiter: Waiter,
+    ) {
         let geometry = &self.description.geometry;
         let is_there = place.die < geometry.dies_total() && place.block < geometry.blocks;
         assert!(is_there && bytes <= geometry.page_bytes, "{op:?} of {bytes} bytes at {place:?}, of {geometry:?}");

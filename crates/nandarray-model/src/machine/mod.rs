@@ -51,7 +51,7 @@ mod stages;
 mod tests;
 
 use crate::describe::Description;
-use crate::flash::{Cells, OpEnded, NandCells, OpKind};
+use crate::flash::{Cells, NandCells, OpEnded, OpKind};
 use crate::flash_trace::StoreLayout;
 use crate::ftl::FtlSetupError;
 use crate::spans::DeviceSpanSink;

@@ -8,11 +8,12 @@ use std::rc::Rc;
 use proptest::prelude::*;
 
 use nandarray::file_format::Ppa;
+use nandarray::policy::GcPolicy;
 
 use super::{Machine, PlatformPart, RequestEnded, RequestStatus, SpaceJobDone, SpaceJobId, SpaceJobKind};
 use crate::describe::{self, Description};
 use crate::flash::fault::{BitErrors, DeadDie, SlowDie};
-use crate::flash::{OpCause, Cells, NandCells, OpKind, PageAddress, Verdict};
+use crate::flash::{Cells, NandCells, OpCause, OpKind, PageAddress, Verdict};
 use crate::flash_trace::{BlockOps, ExtentOp, FlashTrace, StoreLayout};
 use crate::workload::{IoRequest, RequestList, RequestOp};
 use nandarray_sim::Ps;

@@ -384,7 +384,8 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
         let trace = self.clock().recorder.take();
         let external = read?;
         let inputs = on.job.inputs();
-        let host: u64 = inputs.iter().map(|input| if let InputLocation::Host(bytes) = input { *bytes } else { 0 }).sum();
+        let host: u64 =
+            inputs.iter().map(|input| if let InputLocation::Host(bytes) = input { *bytes } else { 0 }).sum();
         on.blocks.clone_from(&trace.blocks);
         on.arrived = vec![false; trace.blocks.len()];
         on.inputs = arriving(&inputs, &trace.blocks);

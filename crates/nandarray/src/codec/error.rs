@@ -21,9 +21,9 @@ pub enum CodecError {
     /// The range is not within the block.
     #[error("range {start}..{end} of a block of {block_bytes} bytes")]
     Range {
-        /// First byte asked for.
+        /// First byte requested.
         start: usize,
-        /// One past the last byte asked for.
+        /// One past the last byte requested.
         end: usize,
         /// Raw size of the block.
         block_bytes: usize,

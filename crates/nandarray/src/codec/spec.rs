@@ -90,13 +90,13 @@ pub enum SpecError {
     /// The element size is zero or beyond [`ELEMENT_BYTES_MAX`].
     #[error("element of {element_bytes} bytes: expected 1 to {ELEMENT_BYTES_MAX}")]
     ElementBytes {
-        /// The element size asked for.
+        /// The requested element size.
         element_bytes: u32,
     },
     /// The block size is zero or beyond [`BLOCK_BYTES_MAX`].
     #[error("building block of {block_bytes} bytes: expected 1 to {BLOCK_BYTES_MAX}")]
     BlockBytes {
-        /// The block size asked for.
+        /// The requested block size.
         block_bytes: u64,
     },
     /// The spec says encrypted and no key was given.

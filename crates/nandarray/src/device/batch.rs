@@ -2,7 +2,7 @@
 //! one.
 //!
 //! All changes are looked at first, each as if those before it were made; then all are made, while no other command is
-//! applied and no cut is taken, so that one journal record tells all or none. Changes of elements are not made here.
+//! applied and no cut is taken, so that one journal record holds all or none. Changes of elements are not made here.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::recover::directory_copies;
+use super::salvage::{Rebuilt, RebuiltIndex};
 use super::{Device, Dropped};
 use crate::error::{Error, Result};
 use crate::flash::geometry::LOST_SEGMENT;
@@ -72,6 +73,28 @@ impl CheckReport {
         self.dropped.as_ref().is_some_and(|d| d.durable)
     }
 
+    /// Adds the indexes that opening the store rebuilt.
+    fn add_rebuilt(&mut self, rebuilt: &Rebuilt) {
+        for RebuiltIndex { array, why, blocks, unplaced } in &rebuilt.indexes {
+            let done = format!(
+                "opening rebuilt the index from out-of-band records: {blocks} building blocks; what was overwritten by \
+                 the fill value may have come back"
+            );
+            self.add(Some(array), why.clone()).repaired = Some(done);
+            if *unplaced > 0 {
+                self.add(Some(array), format!("{unplaced} pages are lost: no record tells their building block"));
+            }
+            if rebuilt.unreadable > 0 {
+                let what = format!(
+                    "{} out-of-band records cannot be read; units whose newest page they tell of have older content \
+                     now, or none",
+                    rebuilt.unreadable
+                );
+                self.add(Some(array), what);
+            }
+        }
+    }
+
     pub(super) fn add(&mut self, array: Option<&str>, message: String) -> &mut Finding {
         self.findings.push(Finding { array: array.map(str::to_owned), message, repaired: None });
         self.findings.last_mut().expect("just pushed")
@@ -103,7 +126,7 @@ impl Device {
         if let Some(why) = self.opening.passed_over.as_ref().filter(|_| self.read_only()) {
             report.add(None, format!("the newest checkpoint cannot be used, the one before it was: {why}"));
         }
-        self.opening.rebuilt.add_to(&mut report);
+        report.add_rebuilt(&self.opening.rebuilt);
         let mut bad: Vec<(Arc<Space>, BadUnit)> = Vec::new();
         let mut unreadable: Vec<(Arc<Space>, usize)> = Vec::new();
         let mut owners: HashMap<u64, (SpaceId, u32)> = HashMap::new();

@@ -91,7 +91,7 @@ pub enum Change<'a> {
         /// Its name.
         name: &'a str,
     },
-    /// Gives a space another name.
+    /// Renames a space.
     Rename {
         /// Its name.
         from: &'a str,
@@ -237,7 +237,7 @@ pub struct Write<'a> {
     pub source: Source,
 }
 
-/// Gives a box back: it reads as fill from then on, and blocks within take no space.
+/// Deallocates a box: it reads as fill from then on, and blocks within take no space.
 #[derive(Debug)]
 pub struct Deallocate<'a> {
     /// The space.

@@ -231,7 +231,7 @@ impl Device {
         match self.ftl.probe() {
             Some(probe) => {
                 let submitted = Box::new(Submitted { flight: Flight::new(self.clone(), command), done: Some(done) });
-                // If the clock panics, what it was given is dropped, which tells the caller.
+                // If the clock panics, it drops the command, which then delivers an error.
                 self.guarded(|| Ok(probe.submit(submitted))).unwrap_or(None)
             }
             None => {

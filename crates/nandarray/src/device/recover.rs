@@ -526,7 +526,7 @@ impl Device {
     }
 
     /// The first writing after opening: go on where a clean close stopped, or make sure that nothing dropped comes
-    /// back, by a new checkpoint. Gives whether there is one.
+    /// back, by a new checkpoint. Returns whether it wrote one.
     fn take_up(&self, clean: Option<(u64, Option<ResumePoint>)>, salvaged: bool) -> Result<bool> {
         match clean {
             Some((_, open)) if !salvaged => {
@@ -534,8 +534,8 @@ impl Device {
                     self.ftl.resume(open.segment, Some(open.crc))?;
                 }
                 // Pages that were just read may be in the page cache only, if the process that closed the store was
-                // killed then. Segments that they tell to be dead are written over soon, so they have to be on the disk
-                // first.
+                // killed then. Segments that are dead by these records are written over soon, so they have to be on the
+                // disk first.
                 self.ftl.sync()?;
                 // A life that ended before its first record was durable may have left pages with the next numbers.
                 self.seq.fetch_add(1 + (self.ftl.draw() >> 32), std::sync::atomic::Ordering::Relaxed);

@@ -265,8 +265,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Salvage: applies, in order of their commands, pages that are newer than everything replayed. Gives how many were
-    /// applied, and how many not, since their array or place in it is not known.
+    /// Salvage: applies, in order of their commands, pages that are newer than everything replayed. Returns how many
+    /// were applied, and how many not, since their array or place in it is not known.
     fn roll_forward(&mut self) -> Result<(u64, u64)> {
         let mut newer: Vec<(u64, Owner, Ppa)> = Vec::new();
         let geometry = self.ftl.geometry();

@@ -1,7 +1,7 @@
 //! Resize and append: commands that change a space's shape.
 //!
 //! Both hold the whole space against other writes. An append stages the new part as it would stage a write to the space
-//! as it will be; then shape and blocks change at once, and one journal record tells both. A resize that cuts stages
+//! as it will be; then shape and blocks change at once, and one journal record holds both. A resize that cuts stages
 //! fill over what is cut off, so that it reads as fill when it grows back.
 
 use smallvec::SmallVec;

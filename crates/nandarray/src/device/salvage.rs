@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::Catalog;
-use super::check::CheckReport;
 use super::oob_scan::{PageCopy, scan};
 use super::wire::Directory;
 use crate::error::{Error, Result};
@@ -30,43 +29,22 @@ use crate::stl::write::{Gone, remap};
 /// Indexes that opening the store rebuilt.
 #[derive(Debug, Default)]
 pub(super) struct Rebuilt {
-    indexes: Vec<RebuiltIndex>,
+    pub(super) indexes: Vec<RebuiltIndex>,
     /// Out-of-band records that may be of their pages, and cannot be read.
-    unreadable: u64,
+    pub(super) unreadable: u64,
 }
 
+/// An index that opening the store rebuilt.
 #[derive(Debug)]
-struct RebuiltIndex {
-    array: String,
+pub(super) struct RebuiltIndex {
+    /// Name of the array.
+    pub(super) array: String,
     /// The reason why it could not be read.
-    why: String,
-    blocks: u64,
-    /// Pages whose records do not tell their building block.
-    unplaced: u64,
-}
-
-impl Rebuilt {
-    /// Adds them to the report of a check.
-    pub(super) fn add_to(&self, report: &mut CheckReport) {
-        for RebuiltIndex { array, why, blocks, unplaced } in &self.indexes {
-            let done = format!(
-                "opening rebuilt the index from out-of-band records: {blocks} building blocks; what was overwritten by \
-                 the fill value may have come back"
-            );
-            report.add(Some(array), why.clone()).repaired = Some(done);
-            if *unplaced > 0 {
-                report.add(Some(array), format!("{unplaced} pages are lost: no record tells their building block"));
-            }
-            if self.unreadable > 0 {
-                let what = format!(
-                    "{} out-of-band records cannot be read; units whose newest page they tell of have older content \
-                     now, or none",
-                    self.unreadable
-                );
-                report.add(Some(array), what);
-            }
-        }
-    }
+    pub(super) why: String,
+    /// Building blocks in it.
+    pub(super) blocks: u64,
+    /// Number of pages whose records do not name their building block.
+    pub(super) unplaced: u64,
 }
 
 /// Every space, in an order that does not depend on hashes.

@@ -90,7 +90,7 @@ impl Staging {
         std::mem::take(&mut self.staged).into_values().collect()
     }
 
-    /// Gives all staged pages up.
+    /// Abandons all staged pages.
     pub(super) fn abandon(&mut self, device: &Device) {
         self.take().iter().for_each(|staged| device.ftl.abandon(&staged.runs));
     }
@@ -189,7 +189,7 @@ mod tests {
         Device::open(media.clone(), "memory", mode, &options(entropy))
     }
 
-    /// A store with an array of ones, some of which gather.
+    /// A store with an array of ones, some of which are buffered.
     fn made(device: &Device, compression: Option<&str>) -> Result<()> {
         let space = device.execute(command::Create(NewSpace {
             name: "x",

@@ -3,7 +3,7 @@
 //! `Begin` holds whole spaces, in the order of their numbers, and says which shapes they will have. `Stage` writes
 //! elements, as a staged write does: pages are appended, no index knows them, and readers see the spaces as they were.
 //! `Apply` changes shapes, indexes, names and attributes while no other command is applied and no cut is taken, so that
-//! one journal record tells all of it. That is how the variables of a data set grow together along a dimension, though
+//! one journal record holds all of it. That is how the variables of a data set grow together along a dimension, though
 //! their elements do not fit into memory.
 //!
 //! A transaction that is never ended is over when the store is closed, or with its process. It spans no two stores, and

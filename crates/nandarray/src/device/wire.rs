@@ -12,7 +12,7 @@ use crate::stl::index::{BlockMap, Builder, Index};
 use crate::stl::space::{SpaceId, SpaceRecord, WireRuns, to_wire};
 use crate::stl::write::Gone;
 
-/// One change, as a journal record tells it.
+/// One change in a journal record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum JournalOp {
     /// A space was made.
@@ -113,7 +113,7 @@ pub(super) struct RecordBody {
     pub(super) ops: Vec<JournalOp>,
 }
 
-/// A segment, as the directory tells it.
+/// A segment in the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SegmentEntry {
     /// Live pages.
@@ -137,7 +137,7 @@ pub(super) struct IndexPlace {
     pub(super) blocks: u64,
 }
 
-/// A space, as the directory tells it.
+/// A space in the directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct SpaceEntry {
     /// The space itself.

@@ -7,7 +7,7 @@
 //! A process that is killed loses nothing that was written: [`FaultMedia::after_kill`].
 //!
 //! Verified by it: recovery, whole-or-absent commands, flush promises, retirement of bad segments, full disks.
-//! Not modelled: writes that reach another place than asked for, and reads that return stale data after a sync.
+//! Not modelled: writes that reach another offset than the caller's, and reads that return stale data after a sync.
 
 use std::io;
 

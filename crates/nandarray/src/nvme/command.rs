@@ -1,10 +1,10 @@
 //! Typed commands, from and to submission entries.
 //!
 //! Opcodes and fields of flush, write, read, compare, write zeroes, dataset management and copy are those of the NVM
-//! command set specification 1.0, section 3. The N-D commands are vendor specific ones whose opcode tells the direction
-//! of their data, as the base specification wants it. The NDS paper marks them by a reserved bit of command dword 0
-//! instead; operating systems refuse to pass on a command that has one set, so the opcode marks them here. The rest is
-//! the paper's: the second command word points to the page with the coordinates, unless they fit the entry.
+//! command set specification 1.0, section 3. The N-D commands are vendor specific ones whose opcode encodes the
+//! direction of their data, as the base specification wants it. The NDS paper marks them by a reserved bit of command
+//! dword 0 instead; operating systems refuse to pass on a command that has one set, so the opcode marks them here. The
+//! rest is the paper's: the second command word points to the page with the coordinates, unless they fit the entry.
 //!
 //! Decoding refuses reserved values that would change what is meant (fused commands, a reserved PSDT, another copy
 //! descriptor format) and ignores the other fields that are not in the types below, hints and protection information
@@ -184,7 +184,7 @@ pub enum NvmeCommand {
         /// Force unit access.
         fua: bool,
     },
-    /// Opens a view of a space, which it may make or resize before. Gives the dynamic space identifier in dword 0 and
+    /// Opens a view of a space, which it may make or resize before. Returns the dynamic space identifier in dword 0 and
     /// the space's identifier in dword 1.
     OpenSpace {
         /// The step before.

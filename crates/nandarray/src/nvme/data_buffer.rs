@@ -110,7 +110,7 @@ impl<'a> DataBuffer<'a> {
         }
     }
 
-    /// Gives the host exactly these bytes.
+    /// Copies exactly these bytes to the host.
     pub(super) fn give(&self, bytes: &[u8]) -> Result<(), Status> {
         match self.data {
             DataPointer::ToHost(first, n) if n == bytes.len() as u64 => {

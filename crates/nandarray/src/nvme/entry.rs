@@ -1,6 +1,6 @@
 //! Submission and completion entries, byte for byte (NVMe base 2.0, sections 3.3.3.1 and 3.3.3.2).
 //!
-//! An entry is memory that a host wrote: any bytes are an entry, and what they say is checked by who decodes them.
+//! An entry is memory that a host wrote: any bytes are an entry, and decoding checks their values.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

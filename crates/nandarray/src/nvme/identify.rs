@@ -90,7 +90,7 @@ pub struct IdentifyController {
     pub sqes: u8,
     /// Completion entry sizes.
     pub cqes: u8,
-    /// Outstanding commands; 0 is not told.
+    /// Outstanding commands; 0 is not reported.
     pub maxcmd: U16,
     /// The largest namespace identifier.
     pub nn: U32,

@@ -77,13 +77,13 @@ pub struct SpaceFlags;
 impl SpaceFlags {
     /// The page carries a key.
     pub const KEY: u32 = 1;
-    /// The space is encrypted (told by space information).
+    /// The space is encrypted (reported by space information).
     pub const ENCRYPTED: u32 = 2;
 }
 
 /// A space and a view of it: what open space takes and space information gives. 4096 bytes.
 ///
-/// | bytes | field | open | create | resize | told |
+/// | bytes | field | open | create | resize | information |
 /// | --- | --- | --- | --- | --- | --- |
 /// | 3:0 | `item_bytes` | | x | | x |
 /// | 4 | `ndim` | view | space | space | view |

@@ -117,13 +117,13 @@ pub trait Probe: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// Lets time pass until this command is delivered, or, for none, the next one. Gives whether there was one to wait
-    /// for.
+    /// Lets time pass until this command is delivered, or, for `None`, the next one. Returns whether there was one to
+    /// wait for.
     fn drive(&self, _flight: Option<FlightId>) -> bool {
         false
     }
 
-    /// Refuses a command that has not begun, by [`crate::error::Error::Cancelled`]. Gives whether it did.
+    /// Refuses a command that has not begun, by [`crate::error::Error::Cancelled`]. Returns whether it did.
     fn cancel(&self, _flight: FlightId) -> bool {
         false
     }
@@ -182,7 +182,7 @@ counters! {
     journal_bytes,
     /// Bytes of checkpoints.
     checkpoint_bytes,
-    /// Barriers: times that the medium was asked to make everything durable.
+    /// Barriers: requests to the medium to make everything durable.
     syncs,
     /// Segments reclaimed.
     segments_reclaimed,

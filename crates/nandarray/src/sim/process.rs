@@ -41,7 +41,7 @@ thread_local! {
     static LEAVER: Leaver = const { Leaver };
 }
 
-/// Gives a thread's slot back when it ends.
+/// Returns a thread's slot when the thread ends.
 struct Leaver;
 
 impl Drop for Leaver {

@@ -1,4 +1,4 @@
-"""xarray reads stores (``engine="nandarray"``); ``_xarray_write`` is for the other direction.
+"""xarray reads stores (``engine="nandarray"``); :mod:`.write` is for the other direction.
 
 A group of a store is a Dataset: its arrays are the variables, an array's ``_ARRAY_DIMENSIONS`` attribute names its
 dimensions, the group's attributes are the Dataset's. Data is stored the way CF writes it (times as numbers with

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::{at, device};
 use crate::describe::Description;
-use crate::flash::{Backend, OpCause, Cells, OpEnded, FlashEvent, NandCells, OpKind, FlashOp, PageAddress, Verdict};
+use crate::flash::{Backend, Cells, FlashEvent, FlashOp, NandCells, OpCause, OpEnded, OpKind, PageAddress, Verdict};
 use crate::spans::{DeviceSpan, Track};
 use nandarray_sim::Events;
 use nandarray_sim::Ps;

@@ -20,7 +20,7 @@ enum FlushStage {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Flush {
+struct PendingFlush {
     io: u32,
     stage: FlushStage,
     status: RequestStatus,
@@ -38,14 +38,18 @@ pub(super) struct Flushed {
 /// Flushes in flight, in order.
 #[derive(Debug, Default)]
 pub(super) struct Flushes {
-    waiting: VecDeque<Flush>,
+    waiting: VecDeque<PendingFlush>,
 }
 
 impl Flushes {
     /// Begins a flush; `ticket` stands for the dirty pages of the cache.
     pub(super) fn begin(&mut self, io: u32, ticket: Option<FlushTicket>) {
         assert!(self.waiting.iter().all(|flush| flush.io != io), "flush {io} begins twice");
-        self.waiting.push_back(Flush { io, stage: FlushStage::Draining(ticket), status: RequestStatus::Success });
+        self.waiting.push_back(PendingFlush {
+            io,
+            stage: FlushStage::Draining(ticket),
+            status: RequestStatus::Success,
+        });
     }
 
     /// Whether a flush needs the cache to drain.
@@ -83,7 +87,7 @@ impl Flushes {
                     if !programs.epochs.is_over(epoch) {
                         return None;
                     }
-                    let Flush { io, status, .. } = self.waiting.pop_front().expect("it was there");
+                    let PendingFlush { io, status, .. } = self.waiting.pop_front().expect("it was there");
                     return Some(Flushed { io, status });
                 }
             }

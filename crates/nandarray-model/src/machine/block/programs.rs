@@ -146,7 +146,14 @@ impl PagePrograms {
     }
 
     /// Issues a page program; `waiter` is notified of its end, here or, after a failure, elsewhere.
-    pub(super) fn program(&mut self, fabric: &mut Fabric, now: Ps, cause: OpCause, place: PageAddress, waiter: BlockWaiter) {
+    pub(super) fn program(
+        &mut self,
+        fabric: &mut Fabric,
+        now: Ps,
+        cause: OpCause,
+        place: PageAddress,
+        waiter: BlockWaiter,
+    ) {
         let epoch = self.epochs.begins();
         *self.writing.entry(place).or_default() += 1;
         let program = self.in_flight.insert(PageProgram { place, cause, waiter, epoch }) as u32;

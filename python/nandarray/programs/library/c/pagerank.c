@@ -4,7 +4,7 @@
  * run of edges to the same vertex the result has one row: uint32 vertex, uint32 how many edges, float64 the sum of
  * their shares, added in the edges' order. Edges that are sorted by their target so become one row a vertex, but for
  * runs that tasks cut: the reader of the result adds the rows of a vertex in their order, as
- * nandarray.programs.twins.graph.pagerank_ranks does. Bad input: an edge of a vertex that is not there.
+ * nandarray.programs.library.twins.graph.pagerank_ranks does. Bad input: an edge of a vertex that is not there.
  */
 #include "common.h"
 

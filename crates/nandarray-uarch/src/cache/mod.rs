@@ -1,0 +1,235 @@
+//! Tags of a set-associative cache: which lines it holds, which are dirty, and which line leaves a full set.
+//!
+//! Write-back, and a write miss allocates. Lines hold no bytes: the hart has them. A set of least-recently-used order
+//! lists its lines from the most recent one on, so that the usual hit is one comparison.
+
+use crate::describe::{CacheDescription, Replacement};
+
+/// Accesses and misses of one cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LineCounts {
+    /// Reads.
+    pub reads: u64,
+    /// Reads that missed.
+    pub read_misses: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Writes that missed.
+    pub write_misses: u64,
+    /// Dirty lines that left.
+    pub write_backs: u64,
+    /// Lines that a prefetcher brought.
+    pub prefetches: u64,
+}
+
+impl LineCounts {
+    /// Reads and writes that missed.
+    pub fn misses(&self) -> u64 {
+        self.read_misses + self.write_misses
+    }
+}
+
+/// The result of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheAccess {
+    /// The line was there.
+    Hit,
+    /// It was not, and is now; `dirty` is the address of a dirty line that had to leave for it.
+    Miss {
+        /// Address of the line that is to be written back.
+        dirty: Option<u64>,
+    },
+}
+
+const VALID: u64 = 1 << 63;
+const DIRTY: u64 = 1 << 62;
+const LINE: u64 = DIRTY - 1;
+
+/// A cache.
+#[derive(Clone, Debug)]
+pub struct CacheTags {
+    tags: Vec<u64>,
+    ways: usize,
+    line_shift: u32,
+    set_mask: u64,
+    replacement: Replacement,
+    lfsr: u32,
+    counts: LineCounts,
+}
+
+impl CacheTags {
+    /// An empty cache.
+    pub fn new(d: &CacheDescription) -> Self {
+        let sets = d.sets();
+        assert!(sets.is_power_of_two() && d.line_bytes.is_power_of_two(), "a checked description");
+        Self {
+            tags: vec![0; (sets * u64::from(d.ways)) as usize],
+            ways: d.ways as usize,
+            line_shift: d.line_bytes.trailing_zeros(),
+            set_mask: sets - 1,
+            replacement: d.replacement,
+            lfsr: 1,
+            counts: LineCounts::default(),
+        }
+    }
+
+    /// Accesses and misses so far.
+    pub fn counts(&self) -> LineCounts {
+        self.counts
+    }
+
+    /// Bytes of a line.
+    pub fn line_bytes(&self) -> u64 {
+        1 << self.line_shift
+    }
+
+    fn set(&mut self, line: u64) -> &mut [u64] {
+        let first = (line & self.set_mask) as usize * self.ways;
+        &mut self.tags[first..first + self.ways]
+    }
+
+    /// Whether the line of an address is there; changes nothing.
+    pub fn contains(&self, address: u64) -> bool {
+        let line = address >> self.line_shift;
+        let first = (line & self.set_mask) as usize * self.ways;
+        self.tags[first..first + self.ways].iter().any(|tag| tag & !DIRTY == VALID | line)
+    }
+
+    /// Accesses the line of an address.
+    #[inline]
+    pub fn access(&mut self, address: u64, write: bool) -> CacheAccess {
+        let line = address >> self.line_shift;
+        debug_assert!(line <= LINE, "address {address:#x} has no room for a tag");
+        let (wanted, dirty) = (VALID | line, if write { DIRTY } else { 0 });
+        if write {
+            self.counts.writes += 1;
+        } else {
+            self.counts.reads += 1;
+        }
+        let lru = self.replacement == Replacement::Lru;
+        let set = self.set(line);
+        if set[0] & !DIRTY == wanted {
+            set[0] |= dirty;
+            return CacheAccess::Hit;
+        }
+        if let Some(way) = set[1..].iter().position(|tag| tag & !DIRTY == wanted) {
+            set[way + 1] |= dirty;
+            if lru {
+                set[..=way + 1].rotate_right(1);
+            }
+            return CacheAccess::Hit;
+        }
+        if write {
+            self.counts.write_misses += 1;
+        } else {
+            self.counts.read_misses += 1;
+        }
+        CacheAccess::Miss { dirty: self.fill(line, dirty) }
+    }
+
+    /// Brings the line of an address without an access: a prefetch. Nothing if it is there already.
+    pub fn prefetch(&mut self, address: u64) -> Option<CacheAccess> {
+        if self.contains(address) {
+            return None;
+        }
+        self.counts.prefetches += 1;
+        Some(CacheAccess::Miss { dirty: self.fill(address >> self.line_shift, 0) })
+    }
+
+    fn fill(&mut self, line: u64, dirty: u64) -> Option<u64> {
+        let (ways, shift) = (self.ways, self.line_shift);
+        let way = match self.replacement {
+            Replacement::Lru => ways - 1,
+            Replacement::Lfsr => {
+                // The polynomial of Spike's cache simulator.
+                let bit = self.lfsr & 1;
+                self.lfsr = (self.lfsr >> 1) ^ (bit.wrapping_neg() & 0xd000_0001);
+                self.lfsr as usize % ways
+            }
+        };
+        let lru = self.replacement == Replacement::Lru;
+        let set = self.set(line);
+        let victim = std::mem::replace(&mut set[way], VALID | dirty | line);
+        if lru {
+            set.rotate_right(1);
+        }
+        let leaves = victim & (VALID | DIRTY) == VALID | DIRTY;
+        self.counts.write_backs += u64::from(leaves);
+        leaves.then_some((victim & LINE) << shift)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    fn cache(size_bytes: u64, ways: u32, line_bytes: u32) -> CacheTags {
+        CacheTags::new(&CacheDescription { size_bytes, ways, line_bytes, t_hit: 0, replacement: Replacement::Lru })
+    }
+
+    /// Sets as queues of lines, most recent first: slow and plain.
+    struct Model {
+        sets: Vec<VecDeque<(u64, bool)>>,
+        ways: usize,
+    }
+
+    impl Model {
+        fn access(&mut self, line: u64, write: bool) -> CacheAccess {
+            let at = line as usize % self.sets.len();
+            let set = &mut self.sets[at];
+            if let Some(i) = set.iter().position(|&(l, _)| l == line) {
+                let (l, d) = set.remove(i).unwrap();
+                set.push_front((l, d | write));
+                return CacheAccess::Hit;
+            }
+            let gone = if set.len() == self.ways { set.pop_back() } else { None };
+            set.push_front((line, write));
+            CacheAccess::Miss { dirty: gone.filter(|&(_, d)| d).map(|(l, _)| l * 64) }
+        }
+    }
+
+    #[test]
+    fn it_holds_the_lines_that_a_plain_model_holds() {
+        for (seed, (size, ways)) in [(1, (4_096, 1)), (2, (4_096, 4)), (3, (4_096, 64)), (4, (16_384, 8))] {
+            let mut cache = cache(size, ways, 64);
+            let sets = size / 64 / u64::from(ways);
+            let mut model = Model { sets: vec![VecDeque::new(); sets as usize], ways: ways as usize };
+            let mut rng = fastrand::Rng::with_seed(seed);
+            for step in 0..40_000 {
+                let (address, write) = (rng.u64(0..3 * size), rng.bool());
+                let expected = model.access(address / 64, write);
+                assert_eq!(cache.access(address, write), expected, "seed {seed}, step {step}, {address:#x}");
+            }
+            let counts = cache.counts();
+            assert_eq!(counts.reads + counts.writes, 40_000);
+        }
+    }
+
+    /// Closed forms: a walk over twice the cache misses each line; one over half of it misses each line once.
+    #[test]
+    fn walks_miss_what_closed_forms_say() {
+        let mut cache = cache(32_768, 8, 64);
+        for round in 0..4 {
+            for address in (0..65_536).step_by(4) {
+                cache.access(address, false);
+            }
+            assert_eq!(cache.counts().read_misses, (round + 1) * 1_024);
+        }
+        let mut small = self::cache(32_768, 8, 64);
+        for _ in 0..4 {
+            for address in (0..16_384).step_by(8) {
+                small.access(address, true);
+            }
+        }
+        assert_eq!((small.counts().write_misses, small.counts().write_backs), (256, 0));
+    }
+
+    #[test]
+    fn a_prefetched_line_is_hit() {
+        let mut cache = cache(4_096, 4, 64);
+        assert!(cache.prefetch(640).is_some() && cache.prefetch(641).is_none());
+        assert_eq!(cache.access(700, false), CacheAccess::Hit);
+        assert_eq!(cache.counts().prefetches, 1);
+    }
+}

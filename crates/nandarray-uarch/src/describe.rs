@@ -1,0 +1,395 @@
+//! Descriptions of cores: every value with its key, checked when it is read.
+//!
+//! A description is TOML. Times are ticks of the core, `tick_ps` picoseconds each: a core whose caches or scratchpads
+//! take half cycles has two ticks a cycle. Nothing here knows a pipeline or a cache; [`CoreDescription::parse`] gives
+//! numbers that the other files may rely on.
+
+use serde::Deserialize;
+
+use crate::unit::FunctionalUnit;
+
+/// A description that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DescribeError {
+    /// It is not TOML, or has a key or a kind of value that is not known.
+    #[error("{0}")]
+    Syntax(String),
+    /// A value is out of its range.
+    #[error("{key} = {value}: {range}")]
+    Range {
+        /// The key.
+        key: &'static str,
+        /// The value given.
+        value: String,
+        /// The values allowed.
+        range: &'static str,
+    },
+    /// No preset has this name.
+    #[error("no core is called {name:?}; there are {known}")]
+    Unknown {
+        /// The name given.
+        name: String,
+        /// The names of the presets.
+        known: String,
+    },
+}
+
+fn range(key: &'static str, value: impl ToString, range: &'static str) -> DescribeError {
+    DescribeError::Range { key, value: value.to_string(), range }
+}
+
+/// The order in which instructions are issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Issue {
+    /// One instruction after the other, each for its latency: gem5's TimingSimple.
+    Blocking,
+    /// In order through a pipeline, stalled by hazards.
+    InOrder,
+    /// Blocks re-scheduled onto the units of a VLIW core.
+    Vliw,
+}
+
+/// The rule by which a cache chooses the line that leaves a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Replacement {
+    /// Least recently used.
+    #[default]
+    Lru,
+    /// By a linear-feedback shift register, as Spike's cache simulator does.
+    Lfsr,
+}
+
+/// A cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheDescription {
+    /// Bytes of data.
+    pub size_bytes: u64,
+    /// Lines of a set.
+    pub ways: u32,
+    /// Bytes of a line.
+    pub line_bytes: u32,
+    /// Ticks that a hit takes beyond the access of the level above; for a first level, beyond the unit's latency.
+    #[serde(default)]
+    pub t_hit: u32,
+    /// The line that leaves a full set.
+    #[serde(default)]
+    pub replacement: Replacement,
+}
+
+/// A prefetcher beside a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PrefetchKind {
+    /// No prefetches.
+    #[default]
+    None,
+    /// The next line, at each miss.
+    NextLine,
+    /// By the stride of each instruction's addresses.
+    Stride,
+    /// Delta-correlating prediction tables (Grannaes, Jahre, Natvig, 2009).
+    Dcpt,
+}
+
+/// Memory as a core sees it where no device answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryDescription {
+    /// Ticks from a miss to its line.
+    pub t_access: u32,
+    /// Ticks for which a line occupies the memory's port.
+    pub t_line: u32,
+}
+
+/// UnitLatencies of units: ticks from an instruction's issue to its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitLatencies([u32; FunctionalUnit::COUNT]);
+
+impl UnitLatencies {
+    /// The latency of a unit, in ticks.
+    pub fn of(&self, unit: FunctionalUnit) -> u32 {
+        self.0[unit as usize]
+    }
+}
+
+/// Units of a VLIW core: how many of each kind there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VliwUnits {
+    /// Multipliers (M).
+    pub multiply: u32,
+    /// Load and store units (D).
+    pub memory: u32,
+    /// Units of arithmetic and logic (L and S).
+    pub general: u32,
+    /// Instructions of an execute packet.
+    pub width: u32,
+    /// Two single-precision operations of one kind share a unit's cycle.
+    #[serde(default)]
+    pub simd_pairs: bool,
+}
+
+/// A core.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CoreDescription {
+    /// Its name.
+    pub name: String,
+    /// Publication or data sheet that the numbers are from.
+    pub source: String,
+    /// Picoseconds of a tick.
+    pub tick_ps: u64,
+    /// Ticks of a clock cycle.
+    pub cycle: u32,
+    /// Instruction set, for example `rv32im`.
+    pub isa: String,
+    /// The order in which it issues instructions.
+    pub issue: Issue,
+    /// Instructions that it issues in a cycle, if it issues in order.
+    pub width: u32,
+    /// Ticks from the issue of each unit to its result.
+    pub latency: UnitLatencies,
+    /// Units that take no further instruction before their result is there.
+    pub unpipelined: Vec<FunctionalUnit>,
+    /// Ticks that a taken branch or jump costs beyond its cycle.
+    pub t_taken: u32,
+    /// Ticks that a branch not taken costs beyond its cycle.
+    pub t_not_taken: u32,
+    /// Units, if it is a VLIW core.
+    pub vliw: Option<VliwUnits>,
+    /// Instruction cache; without one, fetching costs nothing.
+    pub l1i: Option<CacheDescription>,
+    /// Data cache; without one, an access takes its unit's latency.
+    pub l1d: Option<CacheDescription>,
+    /// Second-level cache behind both.
+    pub l2: Option<CacheDescription>,
+    /// CachePrefetcher beside the data cache.
+    pub prefetch_l1d: PrefetchKind,
+    /// CachePrefetcher beside the second level.
+    pub prefetch_l2: PrefetchKind,
+    /// Ticks of an access of the scratchpad beyond the unit's latency.
+    pub t_scratchpad: u32,
+    /// Ticks of a stream access beyond the unit's latency.
+    pub t_stream: u32,
+    /// Memory behind the caches, where no device answers.
+    pub memory: Option<MemoryDescription>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenCore {
+    name: String,
+    source: String,
+    tick_ps: u64,
+    #[serde(default = "one")]
+    cycle: u32,
+    isa: String,
+    issue: Issue,
+    #[serde(default = "one")]
+    width: u32,
+    latency: std::collections::BTreeMap<String, u32>,
+    #[serde(default)]
+    unpipelined: Vec<String>,
+    #[serde(default)]
+    t_taken: u32,
+    #[serde(default)]
+    t_not_taken: u32,
+    vliw: Option<VliwUnits>,
+    l1i: Option<CacheDescription>,
+    l1d: Option<CacheDescription>,
+    l2: Option<CacheDescription>,
+    #[serde(default)]
+    prefetch_l1d: PrefetchKind,
+    #[serde(default)]
+    prefetch_l2: PrefetchKind,
+    #[serde(default)]
+    t_scratchpad: u32,
+    #[serde(default)]
+    t_stream: u32,
+    memory: Option<MemoryDescription>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// The largest latency that is taken: pipeline states stay small.
+const LATENCY_MAX: u32 = 4_096;
+
+fn unit(key: &str) -> Result<FunctionalUnit, DescribeError> {
+    FunctionalUnit::ALL.into_iter().find(|u| u.name() == key).ok_or_else(|| {
+        let known: Vec<_> = FunctionalUnit::ALL.iter().map(|u| u.name()).collect();
+        DescribeError::Syntax(format!("latency.{key}: no unit has this name; there are {}", known.join(", ")))
+    })
+}
+
+impl CacheDescription {
+    fn check(&self, [size, ways, line]: [&'static str; 3]) -> Result<(), DescribeError> {
+        let CacheDescription { size_bytes, ways: count, line_bytes, .. } = *self;
+        if !line_bytes.is_power_of_two() || !(8..=4_096).contains(&line_bytes) {
+            return Err(range(line, line_bytes, "a power of two from 8 to 4096 is needed"));
+        }
+        if count == 0 || count > 1_024 {
+            return Err(range(ways, count, "1 to 1024 are needed"));
+        }
+        let set_bytes = u64::from(line_bytes) * u64::from(count);
+        if size_bytes == 0 || size_bytes > 1 << 34 || size_bytes % set_bytes != 0 {
+            return Err(range(size, size_bytes, "a multiple of ways times line_bytes up to 16 GiB is needed"));
+        }
+        if !(size_bytes / set_bytes).is_power_of_two() {
+            return Err(range(size, size_bytes, "the number of sets has to be a power of two"));
+        }
+        Ok(())
+    }
+
+    /// Number of sets.
+    pub fn sets(&self) -> u64 {
+        self.size_bytes / (u64::from(self.line_bytes) * u64::from(self.ways))
+    }
+}
+
+impl CoreDescription {
+    /// Reads a description.
+    ///
+    /// # Errors
+    /// [`DescribeError`]: the key, its value, and what is allowed.
+    pub fn parse(text: &str) -> Result<Self, DescribeError> {
+        let written: WrittenCore = toml::from_str(text).map_err(|e| DescribeError::Syntax(e.to_string()))?;
+        let mut latency = UnitLatencies([written.cycle; FunctionalUnit::COUNT]);
+        for (key, &ticks) in &written.latency {
+            if ticks == 0 || ticks > LATENCY_MAX {
+                return Err(range("latency", ticks, "1 to 4096 ticks are needed"));
+            }
+            latency.0[unit(key)? as usize] = ticks;
+        }
+        let unpipelined = written.unpipelined.iter().map(|key| unit(key)).collect::<Result<_, _>>()?;
+        let description = Self {
+            name: written.name,
+            source: written.source,
+            tick_ps: written.tick_ps,
+            cycle: written.cycle,
+            isa: written.isa,
+            issue: written.issue,
+            width: written.width,
+            latency,
+            unpipelined,
+            t_taken: written.t_taken,
+            t_not_taken: written.t_not_taken,
+            vliw: written.vliw,
+            l1i: written.l1i,
+            l1d: written.l1d,
+            l2: written.l2,
+            prefetch_l1d: written.prefetch_l1d,
+            prefetch_l2: written.prefetch_l2,
+            t_scratchpad: written.t_scratchpad,
+            t_stream: written.t_stream,
+            memory: written.memory,
+        };
+        description.check()?;
+        Ok(description)
+    }
+
+    fn check(&self) -> Result<(), DescribeError> {
+        if !(1..=1_000_000).contains(&self.tick_ps) {
+            return Err(range("tick_ps", self.tick_ps, "1 to 1000000 picoseconds are needed"));
+        }
+        if !(1..=64).contains(&self.cycle) {
+            return Err(range("cycle", self.cycle, "1 to 64 ticks are needed"));
+        }
+        if !(1..=4).contains(&self.width) {
+            return Err(range("width", self.width, "1 to 4 instructions a cycle are needed"));
+        }
+        for (key, ticks) in [("t_taken", self.t_taken), ("t_not_taken", self.t_not_taken)] {
+            if ticks > LATENCY_MAX {
+                return Err(range(key, ticks, "at most 4096 ticks are allowed"));
+            }
+        }
+        let levels = [
+            (&self.l1i, ["l1i.size_bytes", "l1i.ways", "l1i.line_bytes"]),
+            (&self.l1d, ["l1d.size_bytes", "l1d.ways", "l1d.line_bytes"]),
+            (&self.l2, ["l2.size_bytes", "l2.ways", "l2.line_bytes"]),
+        ];
+        for (cache, keys) in levels {
+            if let Some(cache) = cache {
+                cache.check(keys)?;
+            }
+        }
+        for (first, key) in [(&self.l1i, "l1i.line_bytes"), (&self.l1d, "l1d.line_bytes")] {
+            if let (Some(first), Some(l2)) = (first, &self.l2) {
+                if first.line_bytes > l2.line_bytes {
+                    return Err(range(key, first.line_bytes, "at most l2.line_bytes are allowed"));
+                }
+            }
+        }
+        if self.prefetch_l1d != PrefetchKind::None && self.l1d.is_none() {
+            return Err(range("prefetch_l1d", format!("{:?}", self.prefetch_l1d), "a prefetcher needs l1d"));
+        }
+        if self.prefetch_l2 != PrefetchKind::None && self.l2.is_none() {
+            return Err(range("prefetch_l2", format!("{:?}", self.prefetch_l2), "a prefetcher needs l2"));
+        }
+        match (self.issue, &self.vliw) {
+            (Issue::Vliw, None) => Err(range("vliw", "nothing", "a VLIW core needs its units")),
+            (Issue::Vliw, Some(units)) if units.multiply == 0 || units.memory == 0 || units.general == 0 => {
+                Err(range("vliw", format!("{units:?}"), "at least one unit of each kind is needed"))
+            }
+            (Issue::Vliw, Some(units)) if units.width == 0 => Err(range("vliw.width", 0, "at least 1 is needed")),
+            _ => Ok(()),
+        }
+    }
+
+    /// A preset by its name; [`PRESETS`] lists them.
+    ///
+    /// # Errors
+    /// [`DescribeError::Unknown`].
+    pub fn preset(name: &str) -> Result<Self, DescribeError> {
+        let found = PRESETS.iter().find(|(preset, _)| *preset == name).ok_or_else(|| DescribeError::Unknown {
+            name: name.to_owned(),
+            known: PRESETS.map(|(preset, _)| preset).join(", "),
+        })?;
+        Ok(Self::parse(found.1).unwrap_or_else(|e| panic!("preset {name}: {e}")))
+    }
+}
+
+/// The cores that come with the product: name and description.
+pub const PRESETS: [(&str, &str); 7] = [
+    ("zou-2023", include_str!("../presets/zou-2023.toml")),
+    ("zou-2023-stream", include_str!("../presets/zou-2023-stream.toml")),
+    ("five-stage", include_str!("../presets/five-stage.toml")),
+    ("ibex", include_str!("../presets/ibex.toml")),
+    ("ex5", include_str!("../presets/ex5.toml")),
+    ("c66x", include_str!("../presets/c66x.toml")),
+    ("lwp", include_str!("../presets/lwp.toml")),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST: &str = "name = 'x'\nsource = 'test'\ntick_ps = 1000\nisa = 'rv32im'\nissue = 'in-order'\n[latency]\n";
+
+    #[test]
+    fn every_preset_is_read() {
+        for (name, _) in PRESETS {
+            let core = CoreDescription::preset(name).unwrap();
+            assert_eq!(core.name, name);
+            assert!(!core.source.is_empty());
+        }
+    }
+
+    #[test]
+    fn bad_values_name_key_value_and_range() {
+        let of = |more: &str| CoreDescription::parse(&format!("{LEAST}{more}")).unwrap_err().to_string();
+        assert!(of("alu = 0").contains("latency = 0: 1 to 4096"));
+        assert!(of("adder = 1").contains("latency.adder"));
+        let cache = |size: u64, ways: u32, line: u32| {
+            of(&format!("[l1d]\nsize_bytes = {size}\nways = {ways}\nline_bytes = {line}\n"))
+        };
+        assert!(cache(32_768, 8, 48).contains("l1d.line_bytes = 48: a power of two"));
+        assert!(cache(32_768, 3, 64).contains("l1d.size_bytes = 32768: a multiple of ways times line_bytes"));
+        assert!(cache(3 * 16_384, 8, 64).contains("the number of sets has to be a power of two"));
+        assert!(cache(32_768, 0, 64).contains("l1d.ways = 0"));
+        assert!(CoreDescription::preset("z80").unwrap_err().to_string().contains("zou-2023, "));
+    }
+}

@@ -1,0 +1,324 @@
+//! Caches of one core, their prefetchers, and the memory behind them.
+//!
+//! A miss stalls the core until its line is there; write-backs and prefetches occupy the memory's port and stall no
+//! access. A line that a prefetch is still bringing stalls an access for the rest of its way. Memory is either the
+//! description's own, a port of a given latency and rate, or shared: then a request is left in
+//! [`Hierarchy::take_request`], the core pauses, and its owner says when the line is there.
+
+use crate::cache::{CacheAccess, CacheTags, LineCounts};
+use crate::describe::{CoreDescription, MemoryDescription};
+use crate::prefetch::{CachePrefetcher, Suggestions, prefetcher};
+
+/// Lines that a core needs from memory that it shares, or gives back to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LineRequest {
+    /// The core's time, in ticks.
+    pub at: u64,
+    /// The lines that the core waits for: two, if an access crosses from one into the next.
+    pub wanted: Vec<u64>,
+    /// Lines written back, by address.
+    pub write_backs: Vec<u64>,
+    /// Lines prefetched, by address.
+    pub prefetches: Vec<u64>,
+}
+
+impl LineRequest {
+    /// Whether nothing is requested.
+    pub fn is_empty(&self) -> bool {
+        self.wanted.is_empty() && self.write_backs.is_empty() && self.prefetches.is_empty()
+    }
+}
+
+/// Stalls of an access, in ticks, by the level that answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stall {
+    /// First level, beyond the unit's latency.
+    pub l1: u64,
+    /// Second level.
+    pub l2: u64,
+    /// Memory.
+    pub memory: u64,
+}
+
+impl Stall {
+    /// All ticks.
+    pub fn total(&self) -> u64 {
+        self.l1 + self.l2 + self.memory
+    }
+
+    /// Adds another stall.
+    pub fn add(&mut self, other: Self) {
+        self.l1 += other.l1;
+        self.l2 += other.l2;
+        self.memory += other.memory;
+    }
+}
+
+/// Bytes that crossed the memory's port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryCounts {
+    /// Lines read for accesses.
+    pub lines_read: u64,
+    /// Lines written back.
+    pub lines_written: u64,
+    /// Lines read for prefetches.
+    pub lines_prefetched: u64,
+}
+
+#[derive(Debug)]
+enum LineSource {
+    /// Misses cost nothing further.
+    Nothing,
+    /// A port of its own.
+    Own { memory: MemoryDescription, free_at: u64 },
+    /// Memory of a device that others use, too.
+    Shared(LineRequest),
+}
+
+/// The first-level cache that an access goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheSide {
+    /// Instructions.
+    Instruction,
+    /// Data.
+    Data,
+}
+
+/// Caches and memory of one core.
+#[derive(Debug)]
+pub struct Hierarchy {
+    l1i: Option<CacheTags>,
+    l1d: Option<CacheTags>,
+    l2: Option<CacheTags>,
+    t_l1i: u64,
+    t_l1d: u64,
+    t_l2: u64,
+    /// Ticks of a line of code from shared memory.
+    t_code: u64,
+    prefetch_l1d: Option<Box<dyn CachePrefetcher>>,
+    prefetch_l2: Option<Box<dyn CachePrefetcher>>,
+    backing: LineSource,
+    /// Prefetched lines on their way: line address and the tick at which each arrives.
+    coming: Vec<(u64, u64)>,
+    counts: MemoryCounts,
+}
+
+impl Hierarchy {
+    /// Empty caches; memory is the description's own, or shared.
+    pub fn new(d: &CoreDescription, shared: bool) -> Self {
+        let backing = match (shared, d.memory) {
+            (true, _) => LineSource::Shared(LineRequest::default()),
+            (false, Some(memory)) => LineSource::Own { memory, free_at: 0 },
+            (false, None) => LineSource::Nothing,
+        };
+        let t_hit = |cache: &Option<crate::describe::CacheDescription>| cache.map_or(0, |c| u64::from(c.t_hit));
+        Self {
+            l1i: d.l1i.as_ref().map(CacheTags::new),
+            l1d: d.l1d.as_ref().map(CacheTags::new),
+            l2: d.l2.as_ref().map(CacheTags::new),
+            t_l1i: t_hit(&d.l1i),
+            t_l1d: t_hit(&d.l1d),
+            t_l2: t_hit(&d.l2),
+            t_code: d.memory.map_or(0, |memory| u64::from(memory.t_access)),
+            prefetch_l1d: d.l1d.and_then(|c| prefetcher(d.prefetch_l1d, u64::from(c.line_bytes))),
+            prefetch_l2: d.l2.and_then(|c| prefetcher(d.prefetch_l2, u64::from(c.line_bytes))),
+            backing,
+            coming: Vec::new(),
+            counts: MemoryCounts::default(),
+        }
+    }
+
+    /// Whether data accesses go through a cache.
+    pub fn caches_data(&self) -> bool {
+        self.l1d.is_some()
+    }
+
+    /// Bytes of a line of the instruction cache, if there is one.
+    pub fn instruction_line_bytes(&self) -> Option<u64> {
+        self.l1i.as_ref().map(CacheTags::line_bytes)
+    }
+
+    /// Accesses and misses: instruction cache, data cache, second level.
+    pub fn counts(&self) -> [Option<LineCounts>; 3] {
+        [&self.l1i, &self.l1d, &self.l2].map(|cache| cache.as_ref().map(CacheTags::counts))
+    }
+
+    /// Lines that crossed the memory's port.
+    pub fn memory_counts(&self) -> MemoryCounts {
+        self.counts
+    }
+
+    /// The time since which the core waits for a line of shared memory, if it does.
+    pub fn waits_since(&self) -> Option<u64> {
+        match &self.backing {
+            LineSource::Shared(request) => (!request.wanted.is_empty()).then_some(request.at),
+            LineSource::Nothing | LineSource::Own { .. } => None,
+        }
+    }
+
+    /// The request that shared memory has to answer.
+    pub fn take_request(&mut self) -> LineRequest {
+        match &mut self.backing {
+            LineSource::Shared(request) => std::mem::take(request),
+            LineSource::Nothing | LineSource::Own { .. } => LineRequest::default(),
+        }
+    }
+
+    /// Accesses `bytes` bytes at an address at a time; the stall. An access that crosses lines waits for both.
+    #[inline]
+    pub fn access(&mut self, now: u64, side: CacheSide, pc: u64, address: u64, bytes: u64, write: bool) -> Stall {
+        let first = match side {
+            CacheSide::Instruction => &self.l1i,
+            CacheSide::Data => &self.l1d,
+        };
+        let Some(cache) = first else { return Stall::default() };
+        let line = cache.line_bytes();
+        let mut stall = self.line(now, side, pc, address, write);
+        let mut next = (address & !(line - 1)) + line;
+        while next < address + bytes {
+            let more = self.line(now + stall.total(), side, pc, next, write);
+            stall.add(more);
+            next += line;
+        }
+        stall
+    }
+
+    fn line(&mut self, now: u64, side: CacheSide, pc: u64, address: u64, write: bool) -> Stall {
+        let (cache, t_hit) = match side {
+            CacheSide::Instruction => (&mut self.l1i, self.t_l1i),
+            CacheSide::Data => (&mut self.l1d, self.t_l1d),
+        };
+        let cache = cache.as_mut().expect("the side has a cache");
+        let outcome = cache.access(address, write);
+        let line_bytes = cache.line_bytes();
+        let mut stall = Stall { l1: t_hit, ..Stall::default() };
+        if let CacheAccess::Miss { dirty } = outcome {
+            // Code is fetched without a pause: of shared memory its lines take what the description says.
+            let wait = side == CacheSide::Data || !matches!(self.backing, LineSource::Shared(_));
+            let before = self.counts.lines_prefetched;
+            stall.add(self.fill(now + t_hit, pc, address, dirty, wait));
+            if !wait && self.counts.lines_prefetched > before {
+                stall.memory += self.t_code;
+            }
+        } else if !self.coming.is_empty() {
+            stall.memory += self.rest_of_the_way(now + t_hit, address, line_bytes);
+        }
+        if side == CacheSide::Data && self.prefetch_l1d.is_some() {
+            self.prefetch_data(now + stall.total(), pc, address, outcome != CacheAccess::Hit);
+        }
+        stall
+    }
+
+    /// A first-level cache has a line brought: a dirty line leaves, the second level or memory answers.
+    fn fill(&mut self, now: u64, pc: u64, address: u64, dirty: Option<u64>, wait: bool) -> Stall {
+        let Some(l2) = &mut self.l2 else {
+            if let Some(dirty) = dirty {
+                self.write_back(now, dirty);
+            }
+            return Stall { memory: self.fetch(now, address, wait), ..Stall::default() };
+        };
+        let t_l2 = self.t_l2;
+        if let Some(dirty) = dirty {
+            if let CacheAccess::Miss { dirty: Some(further) } = l2.access(dirty, true) {
+                self.write_back(now, further);
+            }
+        }
+        let l2 = self.l2.as_mut().expect("there is a second level");
+        let outcome = l2.access(address, false);
+        let line_bytes = l2.line_bytes();
+        let mut stall = Stall { l2: t_l2, ..Stall::default() };
+        match outcome {
+            CacheAccess::Hit if self.coming.is_empty() => {}
+            CacheAccess::Hit => stall.memory = self.rest_of_the_way(now + t_l2, address, line_bytes),
+            CacheAccess::Miss { dirty } => {
+                if let Some(dirty) = dirty {
+                    self.write_back(now + t_l2, dirty);
+                }
+                stall.memory = self.fetch(now + t_l2, address & !(line_bytes - 1), wait);
+            }
+        }
+        if self.prefetch_l2.is_some() {
+            self.prefetch_l2(now + stall.total(), pc, address, outcome != CacheAccess::Hit);
+        }
+        stall
+    }
+
+    fn prefetch_data(&mut self, now: u64, pc: u64, address: u64, missed: bool) {
+        let mut suggestions = Suggestions::default();
+        self.prefetch_l1d.as_mut().expect("a prefetcher").access(pc, address, missed, &mut suggestions);
+        for &wanted in suggestions.as_slice() {
+            let cache = self.l1d.as_mut().expect("a prefetcher has a cache");
+            let line = wanted & !(cache.line_bytes() - 1);
+            if let Some(CacheAccess::Miss { dirty }) = cache.prefetch(line) {
+                let stall = self.fill(now, pc, line, dirty, false);
+                if stall.total() > 0 {
+                    self.coming.push((line, now + stall.total()));
+                }
+            }
+        }
+    }
+
+    fn prefetch_l2(&mut self, now: u64, pc: u64, address: u64, missed: bool) {
+        let mut suggestions = Suggestions::default();
+        self.prefetch_l2.as_mut().expect("a prefetcher").access(pc, address, missed, &mut suggestions);
+        for &wanted in suggestions.as_slice() {
+            let l2 = self.l2.as_mut().expect("a prefetcher has a cache");
+            let line = wanted & !(l2.line_bytes() - 1);
+            if let Some(CacheAccess::Miss { dirty }) = l2.prefetch(line) {
+                if let Some(dirty) = dirty {
+                    self.write_back(now, dirty);
+                }
+                let takes = self.fetch(now, line, false);
+                if takes > 0 {
+                    self.coming.push((line, now + takes));
+                }
+            }
+        }
+    }
+
+    /// Ticks for which a line that a prefetch brings is still on its way.
+    fn rest_of_the_way(&mut self, now: u64, address: u64, line_bytes: u64) -> u64 {
+        let line = address & !(line_bytes - 1);
+        self.coming.retain(|&(_, arrives)| arrives > now);
+        self.coming.iter().filter(|&&(coming, _)| coming == line).map(|&(_, arrives)| arrives - now).max().unwrap_or(0)
+    }
+
+    /// Reads a line from memory; ticks until it is there. Of shared memory, the answer comes later.
+    fn fetch(&mut self, now: u64, line: u64, wait: bool) -> u64 {
+        if wait {
+            self.counts.lines_read += 1;
+        } else {
+            self.counts.lines_prefetched += 1;
+        }
+        match &mut self.backing {
+            LineSource::Nothing => 0,
+            LineSource::Own { memory, free_at } => {
+                let start = now.max(*free_at);
+                *free_at = start + u64::from(memory.t_line);
+                start + u64::from(memory.t_access) - now
+            }
+            LineSource::Shared(request) => {
+                request.at = now;
+                if wait {
+                    assert!(request.wanted.len() < 2, "an access reaches two lines at most, {:x?}", request.wanted);
+                    request.wanted.push(line);
+                } else {
+                    request.prefetches.push(line);
+                }
+                0
+            }
+        }
+    }
+
+    fn write_back(&mut self, now: u64, line: u64) {
+        self.counts.lines_written += 1;
+        match &mut self.backing {
+            LineSource::Nothing => {}
+            LineSource::Own { memory, free_at } => *free_at = now.max(*free_at) + u64::from(memory.t_line),
+            LineSource::Shared(request) => {
+                request.at = now;
+                request.write_backs.push(line);
+            }
+        }
+    }
+}

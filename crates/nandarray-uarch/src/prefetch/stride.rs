@@ -1,0 +1,78 @@
+//! Strides: each instruction's last address and the distance to the one before it (Fu, Patel, Janssens, MICRO 1992).
+
+use super::{CachePrefetcher, Suggestions};
+
+/// Entries of the table, chosen by the instruction's address.
+const ENTRIES: usize = 256;
+/// Equal strides in a row after which a stride is believed.
+const CONFIDENCE: u8 = 2;
+/// Strides ahead that are fetched.
+const DEGREE: u64 = 2;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct StrideEntry {
+    pc: u64,
+    address: u64,
+    stride: i64,
+    confidence: u8,
+}
+
+/// Suggests the addresses that an instruction's stride leads to.
+#[derive(Clone, Debug)]
+pub struct Stride {
+    table: Vec<StrideEntry>,
+    line_bytes: u64,
+}
+
+impl Stride {
+    /// A prefetcher for lines of `line_bytes` bytes.
+    pub fn new(line_bytes: u64) -> Self {
+        Self { table: vec![StrideEntry::default(); ENTRIES], line_bytes }
+    }
+}
+
+impl CachePrefetcher for Stride {
+    fn access(&mut self, pc: u64, address: u64, _missed: bool, suggestions: &mut Suggestions) {
+        let entry = &mut self.table[(pc >> 1) as usize % ENTRIES];
+        if entry.pc != pc {
+            *entry = StrideEntry { pc, address, ..StrideEntry::default() };
+            return;
+        }
+        let stride = address.wrapping_sub(entry.address) as i64;
+        entry.address = address;
+        if stride == 0 {
+            return;
+        }
+        if stride == entry.stride {
+            entry.confidence = (entry.confidence + 1).min(CONFIDENCE);
+        } else {
+            (entry.stride, entry.confidence) = (stride, 0);
+        }
+        if entry.confidence == CONFIDENCE {
+            // A stride within a line leads to the next line at once.
+            let step =
+                if stride.unsigned_abs() < self.line_bytes { self.line_bytes as i64 * stride.signum() } else { stride };
+            for ahead in 1..=DEGREE as i64 {
+                suggestions.push(address.wrapping_add_signed(step * ahead));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stride_is_believed_after_it_was_seen_three_times() {
+        let mut stride = Stride::new(64);
+        let mut told = vec![];
+        for i in 0..5u64 {
+            let mut suggestions = Suggestions::default();
+            stride.access(0x100, 0x1000 + i * 256, false, &mut suggestions);
+            told.push(suggestions.as_slice().to_vec());
+        }
+        assert!(told[..3].iter().all(Vec::is_empty), "{told:x?}");
+        assert_eq!(told[3], [0x1000 + 4 * 256, 0x1000 + 5 * 256]);
+    }
+}

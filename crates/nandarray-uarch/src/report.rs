@@ -1,0 +1,105 @@
+//! The figures of a timed core: cycles by reason, instructions by unit, hits and misses.
+
+use std::fmt;
+
+use crate::cache::LineCounts;
+use crate::core::Frozen;
+use crate::describe::CoreDescription;
+use crate::hierarchy::MemoryCounts;
+use crate::issue::Breakdown;
+use crate::unit::FunctionalUnit;
+
+/// The figures of a core, in its ticks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CoreReport {
+    /// The core's name.
+    pub core: String,
+    /// Picoseconds of a tick.
+    pub tick_ps: u64,
+    /// Ticks of a cycle.
+    pub cycle: u32,
+    /// All ticks.
+    pub ticks: u64,
+    /// Ticks of the pipeline, by reason.
+    pub pipeline: Breakdown,
+    /// Ticks for which the pipeline was frozen, by reason.
+    pub frozen: Frozen,
+    /// Instructions by unit, in the order of [`FunctionalUnit::ALL`].
+    pub instructions_by_unit: [u64; FunctionalUnit::COUNT],
+    /// Instruction cache, data cache, second level; none where the core has none.
+    pub caches: [Option<LineCounts>; 3],
+    /// Lines that crossed the memory's port.
+    pub memory: MemoryCounts,
+}
+
+impl CoreReport {
+    pub(crate) fn new(
+        d: &CoreDescription,
+        ticks: u64,
+        pipeline: Breakdown,
+        frozen: Frozen,
+        instructions_by_unit: [u64; FunctionalUnit::COUNT],
+        caches: [Option<LineCounts>; 3],
+        memory: MemoryCounts,
+    ) -> Self {
+        assert_eq!(pipeline.total() + frozen.total(), ticks, "every tick of {} has one reason", d.name);
+        let (core, tick_ps, cycle) = (d.name.clone(), d.tick_ps, d.cycle);
+        Self { core, tick_ps, cycle, ticks, pipeline, frozen, instructions_by_unit, caches, memory }
+    }
+
+    /// Instructions executed.
+    pub fn instructions(&self) -> u64 {
+        self.instructions_by_unit.iter().sum()
+    }
+
+    /// Clock cycles.
+    pub fn cycles(&self) -> f64 {
+        self.ticks as f64 / f64::from(self.cycle)
+    }
+
+    /// Cycles an instruction; 0 without instructions.
+    pub fn cpi(&self) -> f64 {
+        if self.instructions() == 0 { 0.0 } else { self.cycles() / self.instructions() as f64 }
+    }
+
+    /// Modelled time in picoseconds.
+    pub fn time_ps(&self) -> u64 {
+        self.ticks * self.tick_ps
+    }
+
+    /// Ticks by reason, in the order in which a stack of cycles an instruction is drawn.
+    pub fn reasons(&self) -> [(&'static str, u64); 12] {
+        let Frozen { fetch, data, scratchpad, stream, stream_wait } = self.frozen;
+        [
+            ("issue", self.pipeline.issue),
+            ("hazard", self.pipeline.hazard),
+            ("structural", self.pipeline.structural),
+            ("branch", self.pipeline.branch),
+            ("fetch", fetch.l1 + fetch.l2),
+            ("fetch_memory", fetch.memory),
+            ("l1", data.l1),
+            ("l2", data.l2),
+            ("memory", data.memory),
+            ("scratchpad", scratchpad),
+            ("stream", stream),
+            ("stream_wait", stream_wait),
+        ]
+    }
+}
+
+impl fmt::Display for CoreReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (instructions, cycles, cpi) = (self.instructions(), self.cycles(), self.cpi());
+        writeln!(f, "{}: {instructions} instructions, {cycles:.0} cycles, {cpi:.3} cycles an instruction", self.core)?;
+        for (reason, ticks) in self.reasons().into_iter().filter(|(_, ticks)| *ticks > 0) {
+            writeln!(f, "  {reason:<12} {:5.1} %", 100.0 * ticks as f64 / self.ticks as f64)?;
+        }
+        for (name, counts) in ["l1i", "l1d", "l2"].into_iter().zip(self.caches) {
+            if let Some(counts) = counts {
+                let accesses = counts.reads + counts.writes;
+                writeln!(f, "  {name:<12} {accesses} accesses, {} misses", counts.misses())?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! Functional units: the unit that executes an instruction, and the registers that the instruction reads and writes.
+//!
+//! One table for all cores: a description gives each unit a latency, and an issue model uses the registers for hazards.
+//! Memory latencies beyond the first level are the caches' business.
+
+use nandarray_hart::Class;
+use nandarray_hart::isa::{Code, Format, Instruction};
+
+/// A kind of functional unit, as far as latencies differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum FunctionalUnit {
+    /// Integer addition, logic, shifts, comparison, bit manipulation.
+    Alu,
+    /// Integer multiplication.
+    Multiply,
+    /// Integer division and remainder.
+    Divide,
+    /// Load from memory.
+    Load,
+    /// Store to memory.
+    Store,
+    /// Atomic memory operation.
+    Atomic,
+    /// Conditional branch.
+    Branch,
+    /// Jump, call or return.
+    Jump,
+    /// Single-precision addition and subtraction.
+    FloatAdd,
+    /// Single-precision multiplication.
+    FloatMultiply,
+    /// Single-precision fused multiply-add.
+    FloatFused,
+    /// Single-precision division.
+    FloatDivide,
+    /// Single-precision square root.
+    FloatSqrt,
+    /// Double-precision addition and subtraction.
+    DoubleAdd,
+    /// Double-precision multiplication.
+    DoubleMultiply,
+    /// Double-precision fused multiply-add.
+    DoubleFused,
+    /// Double-precision division.
+    DoubleDivide,
+    /// Double-precision square root.
+    DoubleSqrt,
+    /// Floating-point moves, sign changes, comparisons, minimum and maximum.
+    FloatMove,
+    /// Conversions between numbers.
+    Convert,
+    /// Stream instructions and stream registers.
+    Stream,
+    /// Fences, control registers, environment calls.
+    System,
+}
+
+impl FunctionalUnit {
+    /// Number of units.
+    pub const COUNT: usize = 22;
+
+    /// All units, in the order of their declaration.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Alu,
+        Self::Multiply,
+        Self::Divide,
+        Self::Load,
+        Self::Store,
+        Self::Atomic,
+        Self::Branch,
+        Self::Jump,
+        Self::FloatAdd,
+        Self::FloatMultiply,
+        Self::FloatFused,
+        Self::FloatDivide,
+        Self::FloatSqrt,
+        Self::DoubleAdd,
+        Self::DoubleMultiply,
+        Self::DoubleFused,
+        Self::DoubleDivide,
+        Self::DoubleSqrt,
+        Self::FloatMove,
+        Self::Convert,
+        Self::Stream,
+        Self::System,
+    ];
+
+    /// The unit's key in descriptions.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alu => "alu",
+            Self::Multiply => "multiply",
+            Self::Divide => "divide",
+            Self::Load => "load",
+            Self::Store => "store",
+            Self::Atomic => "atomic",
+            Self::Branch => "branch",
+            Self::Jump => "jump",
+            Self::FloatAdd => "float_add",
+            Self::FloatMultiply => "float_multiply",
+            Self::FloatFused => "float_fused",
+            Self::FloatDivide => "float_divide",
+            Self::FloatSqrt => "float_sqrt",
+            Self::DoubleAdd => "double_add",
+            Self::DoubleMultiply => "double_multiply",
+            Self::DoubleFused => "double_fused",
+            Self::DoubleDivide => "double_divide",
+            Self::DoubleSqrt => "double_sqrt",
+            Self::FloatMove => "float_move",
+            Self::Convert => "convert",
+            Self::Stream => "stream",
+            Self::System => "system",
+        }
+    }
+
+    /// The unit that executes an instruction.
+    pub fn of(op: &Instruction) -> Self {
+        use Code::*;
+        match op.class() {
+            Class::Integer | Class::Bits => Self::Alu,
+            Class::Multiply => match op.code {
+                Mul | Mulh | Mulhsu | Mulhu | Mulw => Self::Multiply,
+                _ => Self::Divide,
+            },
+            Class::Load => Self::Load,
+            Class::Store => Self::Store,
+            Class::Atomic => Self::Atomic,
+            Class::Branch => Self::Branch,
+            Class::Jump => Self::Jump,
+            Class::Stream => Self::Stream,
+            Class::System => Self::System,
+            Class::Float => match op.code {
+                FaddS | FsubS => Self::FloatAdd,
+                FmulS => Self::FloatMultiply,
+                FmaddS | FmsubS | FnmsubS | FnmaddS => Self::FloatFused,
+                FdivS => Self::FloatDivide,
+                FsqrtS => Self::FloatSqrt,
+                FaddD | FsubD => Self::DoubleAdd,
+                FmulD => Self::DoubleMultiply,
+                FmaddD | FmsubD | FnmsubD | FnmaddD => Self::DoubleFused,
+                FdivD => Self::DoubleDivide,
+                FsqrtD => Self::DoubleSqrt,
+                FcvtWS | FcvtWuS | FcvtLS | FcvtLuS | FcvtSW | FcvtSWu | FcvtSL | FcvtSLu | FcvtSD | FcvtDS
+                | FcvtWD | FcvtWuD | FcvtLD | FcvtLuD | FcvtDW | FcvtDWu | FcvtDL | FcvtDLu => Self::Convert,
+                _ => Self::FloatMove,
+            },
+        }
+    }
+}
+
+/// Number of registers: 32 integer ones, then 32 of floating point.
+pub const REGISTERS: usize = 64;
+
+/// The registers of one instruction: floating-point ones count from 32, and integer register 0 is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operands {
+    sources: [u8; 3],
+    count: u8,
+    /// The register that the instruction writes.
+    pub destination: Option<u8>,
+}
+
+impl Operands {
+    /// The registers that the instruction reads.
+    pub fn sources(&self) -> &[u8] {
+        &self.sources[..self.count as usize]
+    }
+
+    /// The operands of an instruction.
+    pub fn of(op: &Instruction) -> Self {
+        use Format::*;
+        let (x1, x2, xd) = (op.rs1, op.rs2, Some(op.rd));
+        let (f1, f2, f3, fd) = (op.rs1 + 32, op.rs2 + 32, op.rs3 + 32, Some(op.rd + 32));
+        let (reads, destination) = match op.row().format {
+            Upper | Jump | CsrImmediate | StreamLoad => ([0; 3], xd),
+            JumpRegister | Immediate | Shift | ShiftWord | Unary | Load | LoadReserved | Csr => ([x1, 0, 0], xd),
+            Branch | Store => ([x1, x2, 0], None),
+            Register | Atomic => ([x1, x2, 0], xd),
+            FloatLoad => ([x1, 0, 0], fd),
+            FloatStore => ([x1, f2, 0], None),
+            FloatFused => ([f1, f2, f3], fd),
+            FloatRounded | FloatRegister => ([f1, f2, 0], fd),
+            FloatUnaryRounded => ([f1, 0, 0], fd),
+            FloatCompare => ([f1, f2, 0], xd),
+            FloatToIntRounded | FloatToInt => ([f1, 0, 0], xd),
+            IntToFloatRounded | IntToFloat => ([x1, 0, 0], fd),
+            StreamStore => ([x2, 0, 0], None),
+            StreamRead => ([x2, 0, 0], xd),
+            Fence | FenceVma | Bare | Illegal => ([0; 3], None),
+        };
+        let mut operands = Self { sources: [0; 3], count: 0, destination: destination.filter(|&r| r != 0) };
+        for register in reads.into_iter().filter(|&r| r != 0) {
+            operands.sources[operands.count as usize] = register;
+            operands.count += 1;
+        }
+        operands
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nandarray_hart::isa::assemble;
+
+    fn op(text: &str) -> Instruction {
+        assemble(text, 64).unwrap_or_else(|e| panic!("{text}: {e}"))
+    }
+
+    #[test]
+    fn units_are_listed_in_order_with_distinct_names() {
+        for (i, unit) in FunctionalUnit::ALL.into_iter().enumerate() {
+            assert_eq!(unit as usize, i, "{unit:?}");
+        }
+        let names: std::collections::BTreeSet<_> = FunctionalUnit::ALL.iter().map(|u| u.name()).collect();
+        assert_eq!(names.len(), FunctionalUnit::COUNT);
+    }
+
+    #[test]
+    fn instructions_go_to_their_units() {
+        for (text, unit) in [
+            ("add a0, a1, a2", FunctionalUnit::Alu),
+            ("mulhu a0, a1, a2", FunctionalUnit::Multiply),
+            ("remw a0, a1, a2", FunctionalUnit::Divide),
+            ("flw fa0, 0(a1)", FunctionalUnit::Load),
+            ("fsqrt.d fa0, fa1, dyn", FunctionalUnit::DoubleSqrt),
+            ("fmadd.s fa0, fa1, fa2, fa3, dyn", FunctionalUnit::FloatFused),
+            ("feq.s a0, fa1, fa2", FunctionalUnit::FloatMove),
+            ("fcvt.d.w fa0, a1", FunctionalUnit::Convert),
+        ] {
+            assert_eq!(FunctionalUnit::of(&op(text)), unit, "{text}");
+        }
+    }
+
+    #[test]
+    fn operands_name_both_register_files_and_leave_out_register_zero() {
+        let fused = Operands::of(&op("fmadd.s fa0, fa1, fa2, fa3, dyn"));
+        assert_eq!((fused.sources(), fused.destination), (&[43u8, 44, 45][..], Some(42)));
+        let add = Operands::of(&op("add zero, zero, a2"));
+        assert_eq!((add.sources(), add.destination), (&[12u8][..], None));
+        let store = Operands::of(&op("fsd fa0, 8(sp)"));
+        assert_eq!((store.sources(), store.destination), (&[2u8, 42][..], None));
+    }
+}

@@ -111,11 +111,7 @@ impl<'d> Scoreboard<'d> {
         self.memory |= access;
         match op.unit {
             FunctionalUnit::Jump => self.redirect(latency.saturating_sub(cycle)),
-            FunctionalUnit::Branch => {
-                if d.t_not_taken > 0 {
-                    self.redirect(u64::from(d.t_not_taken));
-                }
-            }
+            FunctionalUnit::Branch if d.t_not_taken > 0 => self.redirect(u64::from(d.t_not_taken)),
             _ => {}
         }
         at

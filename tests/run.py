@@ -101,7 +101,8 @@ def steps() -> list[Step]:
             of_status,
         ),
         Step("cargo test", (cargo, "test", "--workspace", "--locked", "--no-fail-fast"), of_cargo),
-        Step("pytest", (*python, "pytest"), of_pytest),
+        # Two processes, a file at a time: its tests share what they set up.
+        Step("pytest", (*python, "pytest", "-n", "2", "--dist", "loadfile"), of_pytest),
     ]
 
 

@@ -52,7 +52,7 @@ pub struct AccessHistory {
 }
 
 /// The prefetching of one command.
-pub struct Prefetcher<'a, 'w> {
+pub struct PagePrefetcher<'a, 'w> {
     reader: &'w Reader<'a>,
     work: &'w Work,
     predicted: Option<&'w Work>,
@@ -76,7 +76,7 @@ struct PrefetchCursor {
     held: Ranges,
 }
 
-impl<'a, 'w> Prefetcher<'a, 'w> {
+impl<'a, 'w> PagePrefetcher<'a, 'w> {
     /// Samples whether anything has to be prefetched; `predicted` is the work of commands that will probably follow.
     pub fn new(reader: &'w Reader<'a>, work: &'w Work, predicted: Option<&'w Work>, bytes: u64) -> Self {
         let count = work.len();

@@ -8,7 +8,7 @@
 use super::{Reader, WorkerState};
 use crate::error::Result;
 use crate::stl::copy::merge;
-use crate::stl::prefetch::Prefetcher;
+use crate::stl::prefetch::PagePrefetcher;
 use crate::stl::work::Work;
 
 impl<'a> Reader<'a> {
@@ -23,7 +23,7 @@ impl<'a> Reader<'a> {
         let media = self.ftl.media();
         // One probe of all of it costs no more than one of a page.
         let waits = !media.is_resident(first, bytes) || predicted.is_some();
-        let prefetcher = waits.then(|| Prefetcher::new(self, work, predicted, bytes));
+        let prefetcher = waits.then(|| PagePrefetcher::new(self, work, predicted, bytes));
         for i in 0..work.len() {
             if let Some(prefetcher) = &prefetcher {
                 prefetcher.advance(i, &mut state);

@@ -33,7 +33,7 @@ use self::walk::BlockWalk;
 use super::copy::{Loop, copy, copy_streaming, fill, merge};
 use super::index::Cursor;
 use super::plan::{Plan, Task};
-use super::prefetch::Prefetcher;
+use super::prefetch::PagePrefetcher;
 use super::space::{Inner, Space};
 use super::units::UnitSet;
 use super::work::{Work, Workers, run};
@@ -160,7 +160,7 @@ impl<'a> Reader<'a> {
         bytes: u64,
         out: BufferMut,
     ) -> Result<()> {
-        let prefetcher = Prefetcher::new(self, work, predicted, bytes);
+        let prefetcher = PagePrefetcher::new(self, work, predicted, bytes);
         let (item, large) = (self.space.shape.item_bytes, bytes >= LARGE_BYTES);
         let row_tasks = if large { work.row_tasks(item) } else { 1 };
         let least = if large { LARGE_TASKS_MIN } else { 1 };
@@ -196,7 +196,7 @@ impl<'a> Reader<'a> {
         &self,
         (plan, first): (&'p Plan, u64),
         tasks: Range<u64>,
-        prefetcher: &Prefetcher<'a, '_>,
+        prefetcher: &PagePrefetcher<'a, '_>,
         state: &mut WorkerState<'a>,
         out: BufferMut,
         mover: &mut Mover<'p>,
@@ -257,9 +257,11 @@ impl<'a> Reader<'a> {
                 return Ok(true);
             }
             self.verify_task(task, &mapped, &mut state.units)?;
-            mover.set_loops(task.loops.clone(), task.row);
             // SAFETY: as above; the space's lock holds the pages.
-            unsafe { mover.push(mapped.at(task.in_block, shape.page), to) };
+            unsafe {
+                mover.set_loops(task.loops.clone(), task.row);
+                mover.push(mapped.at(task.in_block, shape.page), to);
+            }
             return Ok(false);
         }
         if content.is_absent() {

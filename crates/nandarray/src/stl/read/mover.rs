@@ -31,6 +31,9 @@ const PAGE: usize = 4096;
 const PAGES_OF_PIECE_MAX: usize = 32;
 const PAGES_MAX: usize = 256;
 
+/// Shapes of the pieces that wait, at most: they take no memory of the heap.
+const SHAPES_MAX: usize = 8;
+
 /// Pieces of a large read that wait for those of neighbouring blocks, at most.
 const WAITING_MAX: usize = 4096;
 
@@ -119,7 +122,7 @@ impl<'p> CopyShape<'p> {
 pub(super) struct PieceRing<'p> {
     item_bytes: usize,
     /// The shapes of the pieces that wait; the last one is that of the pieces to come.
-    shapes: SmallVec<[CopyShape<'p>; 2]>,
+    shapes: SmallVec<[CopyShape<'p>; SHAPES_MAX]>,
     pieces: SmallVec<[Piece; PIECES_MAX]>,
 }
 
@@ -128,10 +131,18 @@ impl<'p> PieceRing<'p> {
         Self { item_bytes, shapes: SmallVec::new(), pieces: SmallVec::new() }
     }
 
-    /// Sets the loops of the pieces to come.
+    /// Sets the loops of the pieces to come; copies all that wait if their shapes are many.
+    ///
+    /// # Safety
+    /// The promises of [`Self::push`].
     #[inline]
-    pub(super) fn set_loops(&mut self, loops: Loops<'p>) {
+    pub(super) unsafe fn set_loops(&mut self, loops: Loops<'p>) {
         debug_assert!(self.pieces.len() < PIECES_MAX, "the ring is full");
+        if self.shapes.len() == SHAPES_MAX {
+            // SAFETY: the caller's promise.
+            unsafe { self.finish() };
+            self.shapes.clear();
+        }
         self.shapes.push(CopyShape::new(loops, self.item_bytes));
     }
 
@@ -240,10 +251,14 @@ impl<'p> Mover<'p> {
     }
 
     /// Sets the loops of the pieces to come, and the one of them that goes along the buffer's rows.
+    ///
+    /// # Safety
+    /// The promises of [`Self::push`].
     #[inline]
-    pub(super) fn set_loops(&mut self, loops: Loops<'p>, row: usize) {
+    pub(super) unsafe fn set_loops(&mut self, loops: Loops<'p>, row: usize) {
         match self {
-            Self::Ring(ring) => ring.set_loops(loops),
+            // SAFETY: the caller's promise.
+            Self::Ring(ring) => unsafe { ring.set_loops(loops) },
             Self::Rows(rows) => {
                 if rows.waiting.is_empty() {
                     rows.shapes.clear();
@@ -339,7 +354,8 @@ mod tests {
                     ]),
                     _ => SmallVec::from_slice(&[Loop::Table(&pairs)]),
                 };
-                ring.set_loops(loops);
+                // SAFETY: the pieces before lie in the two vectors.
+                unsafe { ring.set_loops(loops) };
             }
             let offsets: Vec<(usize, usize)> = match i / every % 3 {
                 0 => (0..8).map(|k| (k * 4, k * 4)).collect(),

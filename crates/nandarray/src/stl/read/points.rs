@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::stl::copy::stream::{LINE, prefetch_line};
 use crate::stl::index::Cursor;
 use crate::stl::plan::{BlockAt, Side};
-use crate::stl::prefetch::Prefetcher;
+use crate::stl::prefetch::PagePrefetcher;
 use crate::stl::work::Work;
 
 /// Elements whose places are found before the first of them is copied. A miss of the address cache holds up a processor
@@ -99,7 +99,7 @@ impl<'a> Reader<'a> {
         &self,
         work: &'w Work,
         range: Range<u64>,
-        prefetcher: &Prefetcher<'a, '_>,
+        prefetcher: &PagePrefetcher<'a, '_>,
         state: &mut WorkerState<'a>,
         out: BufferMut,
         mover: &mut Mover<'w>,

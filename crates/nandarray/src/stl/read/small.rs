@@ -17,6 +17,7 @@ use super::mover::PieceRing;
 use super::walk::BlockWalk;
 use super::{BufferMut, Reader};
 use crate::stl::copy::stream::LINE;
+use crate::stl::copy::{copy, merge};
 use crate::stl::index::Cursor;
 use crate::stl::plan::{Plan, StridedBox};
 use crate::stl::translate::translate;
@@ -95,15 +96,27 @@ impl Reader<'_> {
         let mut walk = BlockWalk::new(plan, 0);
         let mut cursor = Cursor::default();
         let mut ring = PieceRing::new(item);
+        let is_single = plan.tasks() == 1;
         for _ in 0..plan.tasks() {
             let content = self.content(&walk.at, &mut cursor);
             let mapped = self.mapped(&content, &walk.span(item));
             let Some(mapped) = mapped.filter(|mapped| self.is_verified(mapped.run)) else { return false };
-            if walk.loops_changed {
-                ring.set_loops(walk.loops());
-            }
+            let from = mapped.at(walk.in_block, page);
             // SAFETY: the block's pages are mapped as long as the space is locked; its elements are the plan's.
-            unsafe { ring.push(mapped.at(walk.in_block, page), out.at(walk.in_buffer)) };
+            unsafe {
+                let to = out.at(walk.in_buffer);
+                if is_single && mapped.bytes.len() <= 2 * page {
+                    // No other piece to prefetch for: half of the time of an element would go into the ring.
+                    let mut loops = walk.loops();
+                    let (left, run) = merge(&mut loops, item);
+                    copy(&loops[..left], run, from, to);
+                    return true;
+                }
+                if walk.loops_changed {
+                    ring.set_loops(walk.loops());
+                }
+                ring.push(from, to);
+            }
             walk.step();
         }
         // SAFETY: as above.

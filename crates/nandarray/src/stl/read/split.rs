@@ -163,7 +163,9 @@ impl<'t> TaskSplitter<'_, '_, 't> {
         // Most pieces of a task have the same loops.
         if self.loops != Some((level, steps)) {
             self.loops = Some((level, steps));
-            self.mover.set_loops(self.loops(level, steps), self.task.row);
+            let loops = self.loops(level, steps);
+            // SAFETY: the caller's promise, as in all calls before.
+            unsafe { self.mover.set_loops(loops, self.task.row) };
         }
         // SAFETY: the caller's promise; the piece lies within the stretch.
         unsafe { self.mover.push_apart(from, to) };

@@ -45,9 +45,12 @@ impl<'p> BlockWalk<'p> {
         };
         let mut left = plan.tasks();
         for axis in &plan.axes {
-            left /= axis.groups();
-            let (number, rest) = if index == 0 { (0, 0) } else { (index / left, index % left) };
-            index = rest;
+            let mut number = 0;
+            // Divisions are felt in small reads, which begin at the first block.
+            if index > 0 {
+                left /= axis.groups();
+                (number, index) = (index / left, index % left);
+            }
             let group = axis.group(number);
             walk.groups.push((number, group));
             walk.at.push(group.block);

@@ -167,7 +167,7 @@ fn what_is_given_up_or_refused_leaves_nothing() {
     for how in ["aborted", "a name that is not there", "an array that was deleted"] {
         let id = grow(&device, 11, 9, 2).unwrap();
         match how {
-            "aborted" => drop(device.execute(command::Abort { transaction: id }).unwrap()),
+            "aborted" => device.execute(command::Abort { transaction: id }).unwrap(),
             "a name that is not there" => {
                 let changes = [Change::Rename { from: "nothing", to: "x" }];
                 let e = device.execute(command::Apply { transaction: id, changes: &changes }).unwrap_err();

@@ -399,13 +399,13 @@ impl Op {
                 let changes: Vec<Change<'_>> = steps.iter().map(Step::change).collect();
                 device.execute(command::Batch { changes: &changes })?;
             }
-            Self::Delete { name } => drop(device.execute(command::Delete { name })?),
-            Self::Rename { from, to } => drop(device.execute(command::Rename { from, to })?),
+            Self::Delete { name } => device.execute(command::Delete { name })?,
+            Self::Rename { from, to } => device.execute(command::Rename { from, to })?,
             Self::Attrs { name, attrs } => {
                 let space = open_space(device, name)?.id;
                 device.execute(command::SetAttrs { space, attrs })?;
             }
-            Self::Flush => drop(device.execute(command::Flush)?),
+            Self::Flush => device.execute(command::Flush)?,
             Self::Compact => drop(device.execute(command::Compact)?),
             Self::Reopen => unreachable!("the caller opens stores"),
         }

@@ -145,7 +145,7 @@ fn functions(text: &str) -> Vec<(&str, usize, usize)> {
             continue;
         }
         let closes = |l: &&str| l.len() - l.trim_start().len() == indent && (l.trim() == "}" || l.ends_with(';'));
-        let end = lines[i..].iter().position(|l| closes(&l));
+        let end = lines[i..].iter().position(closes);
         let name = code[at + 3..].split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("");
         found.push((name, i + 1, end.map_or(lines.len() - i, |end| end + 1)));
     }

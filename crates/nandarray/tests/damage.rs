@@ -516,7 +516,7 @@ fn what_is_no_store_is_refused_by_name() {
 fn a_wrong_key_is_an_error_and_never_garbage() {
     let (bytes, model) = store();
     let device = open(memory(bytes), Mode::ReadWrite, &tiny()).unwrap();
-    let open_with = |key: Option<&[u8]>| device.execute(command::Open { name: "secret", key }).map(|r| r);
+    let open_with = |key: Option<&[u8]>| device.execute(command::Open { name: "secret", key });
     let mut wrong = KEY;
     wrong[31] ^= 1;
     for key in [None, Some(&wrong[..])] {

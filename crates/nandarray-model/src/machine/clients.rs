@@ -78,6 +78,7 @@ macro_rules! clients {
 
         /// An event of a client.
         #[derive(Clone, Copy, Debug)]
+        #[allow(clippy::enum_variant_names, reason = "variants are named as the clients' types")]
         pub(crate) enum ClientEvent {
             $($client(<$client as Client>::Event),)+
         }
@@ -85,6 +86,7 @@ macro_rules! clients {
         /// The client, and the part of it, that waits for a flash operation.
         #[derive(Clone, Copy, Debug)]
         #[allow(dead_code, reason = "not every client issues operations")]
+        #[allow(clippy::enum_variant_names, reason = "variants are named as the clients' types")]
         pub(crate) enum Waiter {
             $($client(<$client as Client>::Waiter),)+
         }
@@ -92,6 +94,7 @@ macro_rules! clients {
         /// The client, and the part of it, that requested a command on the link.
         #[derive(Clone, Copy, Debug)]
         #[allow(dead_code, reason = "not every client requests commands")]
+        #[allow(clippy::enum_variant_names, reason = "variants are named as the clients' types")]
         pub(crate) enum Requester {
             $($client(<$client as Client>::Requester),)+
         }

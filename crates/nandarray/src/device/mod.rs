@@ -130,7 +130,7 @@ pub struct Options {
     pub placement: Option<String>,
     /// Victim policy by name; `None` keeps the store's, or takes `greedy`.
     pub victim: Option<String>,
-    /// Wear levelling; none by default, since an SSD below the file levels its own.
+    /// Wear levelling, as a part of reclaim; none by default, since an SSD below the file levels its own.
     pub wear_levelling: WearLevelling,
     /// When pages are compared with their checksum.
     pub verify: Verify,

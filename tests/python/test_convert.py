@@ -575,13 +575,13 @@ def test_memory_of_a_copy_is_the_budget(tmp_path: Path, ending: str) -> None:
                 Sink.rows += data[..., 0].size
 
         sink = Sink()
-        from nandarray import convert
+        from nandarray.interop.convert import copying, slabs, sources
         from pathlib import Path
-        with convert.open_source(Path(f"{folder}/in.{ending}"), {"h5": "hdf5"}.get(ending, ending),
-                                 convert.SourceOptions()) as source:
+        with sources.open_source(Path(f"{folder}/in.{ending}"), {"h5": "hdf5"}.get(ending, ending),
+                                 sources.SourceOptions()) as source:
             member = source.members[0]
             tracemalloc.start()
-            convert.pump(convert._import_plan(member, sink.chunks, 16 << 20), member.read, sink.__setitem__,
+            slabs.pump(copying._import_plan(member, sink.chunks, 16 << 20), member.read, sink.__setitem__,
                          done=lambda box: None)
             print(tracemalloc.get_traced_memory()[1])
         assert Sink.rows

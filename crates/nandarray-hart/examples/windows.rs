@@ -16,8 +16,9 @@ const CODE: u64 = 0x0001_0000;
 const INPUTS: u64 = 0x2000_0000;
 const OUTPUTS: u64 = 0x6000_0000;
 const WINDOW: u64 = 0x0400_0000;
-/// Bytes of each window, and how often a run goes over them.
+/// Bytes of each window.
 const BYTES: usize = 1 << 17;
+/// Number of times that a run reads each window.
 const PASSES: usize = 2048;
 
 /// User seconds of this process.

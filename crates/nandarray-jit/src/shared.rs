@@ -146,7 +146,7 @@ impl SharedCode {
         }
     }
 
-    /// Whether code is for this layout. The first call decides.
+    /// Whether the shared code was compiled for this layout. The first call fixes the layout, later calls compare.
     pub(crate) fn fits(&self, layout: &ContextLayout) -> bool {
         self.layout.get_or_init(|| layout.clone()) == layout
     }

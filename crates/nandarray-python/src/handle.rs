@@ -53,7 +53,7 @@ pub(crate) fn numbers<'py>(py: Python<'py>, numbers: Vec<(&'static str, u64)>) -
     Ok(dict)
 }
 
-/// Changes of names and attributes: arrays to delete, then to rename, then attributes to set.
+/// Builds the list of changes to the catalog, in the order in which they apply: deletions, renames, new attributes.
 pub(crate) fn changes<'a>(
     delete: &'a [String],
     rename: &'a [(String, String)],

@@ -426,7 +426,7 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
     }
 }
 
-/// Assigns blocks to inputs: they come in the order in which inputs are read.
+/// Lists the inputs of a job with the range of building blocks that brings each: blocks are read input by input.
 fn arriving(inputs: &[InputLocation], blocks: &[BlockOps]) -> Vec<ArrivingInput> {
     let mut next = 0;
     let all = inputs.iter().map(|input| {

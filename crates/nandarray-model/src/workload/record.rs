@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::RequestOp;
 use nandarray_sim::Ps;
 
-/// The time of a record's request.
+/// Issue time of a recorded request: absolute, or relative to the request before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordTime {
     /// A time from the beginning of the trace.

@@ -98,11 +98,11 @@ pub struct Behind {
 /// The end of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Behind the last record there is nothing that was ever part of this journal.
+    /// After the last record lies nothing that was ever part of this journal.
     Proper,
-    /// Behind the end there are records, or a part of one, of which no record says that they were durable.
+    /// After the end lie records, or a part of one, that no later record confirms as durable: a torn tail.
     Torn(Behind),
-    /// A record behind the end says that the missing one was durable: the records between are damaged.
+    /// A record after the end confirms the missing one as durable: the records between are damaged.
     Damaged(Behind),
 }
 

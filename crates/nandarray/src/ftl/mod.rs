@@ -626,8 +626,8 @@ impl Ftl {
         Ok(())
     }
 
-    /// Announces that the pages of a run will be read, as [`Self::fetch`] would read them.
-    pub fn locate(&self, run: Run) {
+    /// Tells the medium that the pages of a run are about to be read; reads nothing.
+    pub fn announce_read(&self, run: Run) {
         let bytes = u64::from(run.count) * u64::from(self.geometry.page_bytes);
         self.media.will_read(self.geometry.page_offset(run.ppa), bytes);
     }

@@ -92,7 +92,8 @@ pub fn check_view(space: &[u64], view: &[u64]) -> Result<()> {
     }
 }
 
-/// A factor of the common refinement: its size, and the dimension of either side that it belongs to.
+/// A factor that divides dimensions of the space and of the view alike: its size, and the number of the dimension that
+/// it belongs to in each of the two shapes.
 #[derive(Clone, Copy, Debug)]
 struct Factor {
     size: u64,

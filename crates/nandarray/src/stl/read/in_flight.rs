@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
         for units in state.units.ranges() {
             self.for_each_place(&content, units, &mut |_, located| {
                 if let Located::Absent(run) = located {
-                    self.ftl.locate(run);
+                    self.ftl.announce_read(run);
                 }
                 Ok(())
             })?;
@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
                 let units = self.payload_units(at, &table.payload_range(frames), len)?;
                 for unit in units.clone().filter(|&unit| !announced.has(unit)) {
                     let ppa = map.page_of(unit).expect("a payload without holes");
-                    self.ftl.locate(Run { unit, count: 1, ppa });
+                    self.ftl.announce_read(Run { unit, count: 1, ppa });
                 }
                 announced.add(units);
                 done = end;

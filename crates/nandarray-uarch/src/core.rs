@@ -13,9 +13,9 @@ use nandarray_hart::isa::Instruction;
 use nandarray_hart::{BasicBlock, DataAccess, Meter, MeterAnswer, StreamAccess};
 
 use crate::describe::{CoreDescription, DescribeError};
-use crate::hierarchy::{CacheSide, Hierarchy, LineRequest, Stall};
+use crate::hierarchy::{CacheSide, Hierarchy, LineRequest};
 use crate::issue::{AT_REST, BlockSummary, BlockTimer, Breakdown, TimedOp};
-use crate::report::CoreReport;
+use crate::report::{CoreReport, Frozen};
 use crate::unit::FunctionalUnit;
 
 /// A block as it was decoded, with its summaries.
@@ -47,28 +47,6 @@ enum CurrentBlock {
         /// State behind a taken branch.
         taken_state: u32,
     },
-}
-
-/// Ticks for which the pipeline was frozen, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Frozen {
-    /// Fetching instructions.
-    pub fetch: Stall,
-    /// Data.
-    pub data: Stall,
-    /// The scratchpad.
-    pub scratchpad: u64,
-    /// Streams: accesses beyond the unit's latency.
-    pub stream: u64,
-    /// Streams: waits for bytes or room.
-    pub stream_wait: u64,
-}
-
-impl Frozen {
-    /// All ticks.
-    pub fn total(&self) -> u64 {
-        self.fetch.total() + self.data.total() + self.scratchpad + self.stream + self.stream_wait
-    }
 }
 
 /// The meter of a described core.

@@ -47,11 +47,11 @@ pub mod prefetch;
 mod report;
 mod unit;
 
-pub use self::core::{Frozen, TimedCore};
+pub use self::core::TimedCore;
 pub use describe::{
     CacheDescription, CoreDescription, DescribeError, Issue, MemoryDescription, PRESETS, PrefetchKind, Replacement,
     UnitLatencies, VliwUnits,
 };
 pub use hierarchy::{CacheSide, Hierarchy, LineRequest, MemoryCounts, Stall};
-pub use report::CoreReport;
+pub use report::{CoreReport, Frozen};
 pub use unit::{FunctionalUnit, Operands, REGISTERS};

@@ -3,11 +3,32 @@
 use std::fmt;
 
 use crate::cache::LineCounts;
-use crate::core::Frozen;
 use crate::describe::CoreDescription;
-use crate::hierarchy::MemoryCounts;
+use crate::hierarchy::{MemoryCounts, Stall};
 use crate::issue::Breakdown;
 use crate::unit::FunctionalUnit;
+
+/// Ticks for which the pipeline was frozen, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Frozen {
+    /// Fetching instructions.
+    pub fetch: Stall,
+    /// Data.
+    pub data: Stall,
+    /// The scratchpad.
+    pub scratchpad: u64,
+    /// Streams: accesses beyond the unit's latency.
+    pub stream: u64,
+    /// Streams: waits for bytes or room.
+    pub stream_wait: u64,
+}
+
+impl Frozen {
+    /// All ticks.
+    pub fn total(&self) -> u64 {
+        self.fetch.total() + self.data.total() + self.scratchpad + self.stream + self.stream_wait
+    }
+}
 
 /// The figures of a core, in its ticks.
 #[derive(Clone, Debug, PartialEq)]

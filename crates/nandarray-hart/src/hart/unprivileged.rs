@@ -22,7 +22,7 @@ impl Unprivileged {
     }
 }
 
-#[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as in builds with bare machines")]
+#[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "as in builds with bare machines")]
 impl<X: Xlen, M: Meter> Hart<X, M> {
     /// A run begins.
     pub(super) fn begin_run(&mut self) {}

@@ -1,7 +1,7 @@
 //! Speed of simulation: millions of instructions per second of the host's user time, untimed and on described cores.
 //!
 //! ```text
-//! cargo run --release -p nandarray-uarch --example speed -- [REPEATS]
+//! cargo run --release -p nandarray-uarch --example timed_speed -- [REPEATS]
 //! ```
 //!
 //! The program is `nandarray-hart/tests/programs/mix.c` for RV64IM and RV32IM: list processing, matrices, a state

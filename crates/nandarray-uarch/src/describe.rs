@@ -329,7 +329,15 @@ impl CoreDescription {
         if self.prefetch_l2 != PrefetchKind::None && self.l2.is_none() {
             return Err(range("prefetch_l2", format!("{:?}", self.prefetch_l2), "a prefetcher needs l2"));
         }
+        if let Err(name) = nandarray_hart::Extensions::parse(&self.isa) {
+            return Err(range(
+                "isa",
+                format!("{:?} ({name:?})", self.isa),
+                "an architecture string such as rv32im is needed",
+            ));
+        }
         match (self.issue, &self.vliw) {
+            (Issue::Blocking | Issue::InOrder, Some(_)) => Err(range("vliw", "units", "only a VLIW core has them")),
             (Issue::Vliw, None) => Err(range("vliw", "nothing", "a VLIW core needs its units")),
             (Issue::Vliw, Some(units)) if units.multiply == 0 || units.memory == 0 || units.general == 0 => {
                 Err(range("vliw", format!("{units:?}"), "at least one unit of each kind is needed"))
@@ -390,6 +398,10 @@ mod tests {
         assert!(cache(32_768, 3, 64).contains("l1d.size_bytes = 32768: a multiple of ways times line_bytes"));
         assert!(cache(3 * 16_384, 8, 64).contains("the number of sets has to be a power of two"));
         assert!(cache(32_768, 0, 64).contains("l1d.ways = 0"));
+        let units = "[vliw]\nmultiply = 1\nmemory = 1\ngeneral = 1\nwidth = 2\n";
+        assert!(of(units).contains("vliw = units: only a VLIW core"));
+        let isa = CoreDescription::parse(&LEAST.replace("rv32im", "rv32iq")).unwrap_err().to_string();
+        assert!(isa.contains("isa = \"rv32iq\" (\"q\"): an architecture string"), "{isa}");
         assert!(CoreDescription::preset("z80").unwrap_err().to_string().contains("zou-2023, "));
     }
 }

@@ -27,7 +27,9 @@ from nandarray.errors import (
     ChecksumError,
     ClosedError,
     CompileError,
+    CircleError,
     CorruptError,
+    DependencyError,
     DescriptionError,
     ExistsError,
     InternalError,
@@ -50,6 +52,7 @@ from nandarray.errors import (
 from nandarray.model.report import Report
 
 if TYPE_CHECKING:
+    from nandarray.array.session import Job, Session
     from nandarray.device import Description, devices
     from nandarray.interop.convert.copying import export, import_
     from nandarray.interop.dask import from_dask, to_dask
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
     from nandarray.programs.advise import Advice, advise
     from nandarray.programs.annotations import Block, Out, OutStream, Scalar, Stream
     from nandarray.programs.decorator import program
+    from nandarray.programs.kernel import Kernel, kernel
     from nandarray.programs.profile import profile
     from nandarray.programs.program import Program
     from nandarray.programs.run import Box, offload
@@ -74,9 +78,11 @@ __all__ = [
     "BusyError",
     "ChecksumError",
     "CancelledError",
+    "CircleError",
     "ClosedError",
     "CompileError",
     "CorruptError",
+    "DependencyError",
     "Description",
     "DescriptionError",
     "ExistsError",
@@ -84,6 +90,8 @@ __all__ = [
     "Group",
     "InternalError",
     "InvalidError",
+    "Job",
+    "Kernel",
     "LockedError",
     "MediaError",
     "NandarrayError",
@@ -98,6 +106,7 @@ __all__ = [
     "Replay",
     "Report",
     "Scalar",
+    "Session",
     "Step",
     "Store",
     "StoreExistsError",
@@ -118,6 +127,7 @@ __all__ = [
     "from_dask",
     "from_xarray",
     "import_",
+    "kernel",
     "offload",
     "open",
     "profile",
@@ -139,7 +149,11 @@ _LAZY = {
     "Block": "nandarray.programs.annotations",
     "Out": "nandarray.programs.annotations",
     "OutStream": "nandarray.programs.annotations",
+    "Job": "nandarray.array.session",
+    "Kernel": "nandarray.programs.kernel",
     "Program": "nandarray.programs.program",
+    "Session": "nandarray.array.session",
+    "kernel": "nandarray.programs.kernel",
     "Scalar": "nandarray.programs.annotations",
     "Stream": "nandarray.programs.annotations",
     "program": "nandarray.programs.decorator",

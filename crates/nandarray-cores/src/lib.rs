@@ -13,9 +13,11 @@
 
 pub mod abi;
 mod call;
+pub mod check;
 mod core;
 mod error;
 mod inflow;
+pub mod kernel;
 mod metadata;
 mod native;
 mod processor;

@@ -14,6 +14,8 @@ const LAYERS: tidy::Layers = &[
     &["native"],
     &["processor"],
     &["core"],
+    &["kernel"],
+    &["check"],
     &["inflow"],
     &["call"],
     &["profile"],

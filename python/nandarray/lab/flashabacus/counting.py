@@ -77,7 +77,7 @@ class Count:
 
 
 @cache
-def _program(name: str) -> nandarray.Program:
+def _program(name: str, optimised: bool) -> nandarray.Program:
     """Return the kernel as a block program: input 0 says the shapes, then come inputs and updated sections."""
     kernel = kernels.get(name)
     table = kernel.table
@@ -140,11 +140,12 @@ int64_t nd_block(nd_args *args) {{
     return 0;
 }}
 """,
+        flags=() if optimised else ("-O0",),
         name=f"{name}.c",
     )
 
 
-def count(name: str, size: int, seed: int = 0) -> Count:
+def count(name: str, size: int, seed: int = 0, *, optimised: bool = True) -> Count:
     """Count the instructions of one run of a kernel.
 
     Parameters
@@ -155,6 +156,8 @@ def count(name: str, size: int, seed: int = 0) -> Count:
         Of its sample: all sides of its matrices.
     seed : int
         Of the sample.
+    optimised : bool
+        Whether the compiler optimises (``-O3``), as it does for every kernel that runs, or not at all (``-O0``).
 
     Returns
     -------
@@ -179,7 +182,7 @@ def count(name: str, size: int, seed: int = 0) -> Count:
         for number, array in enumerate(raw):
             store[f"s{number}"] = array
         arrays = [store["shapes"], *(store[f"s{number}"] for number in range(len(raw)))]
-        found = nandarray.profile(_program(name), arrays, given.scalars, threads=1)
+        found = nandarray.profile(_program(name, optimised), arrays, given.scalars, threads=1)
     classes: Counter[str] = Counter()
     microblocks: Counter[str] = Counter()
     entries = {f"nd_kernel_{one['entry']}": one["entry"] for one in kernel.table["microblocks"]}
@@ -237,7 +240,7 @@ class Growth:
         return 100 * self.at(size, "load_store") / self.at(size)
 
 
-def growth(name: str, sizes: Sequence[int] = (32, 48, 64, 80, 112)) -> Growth:
+def growth(name: str, sizes: Sequence[int] = (32, 48, 64, 80, 112), *, optimised: bool = True) -> Growth:
     """Draw polynomials through a kernel's counts.
 
     Parameters
@@ -246,6 +249,8 @@ def growth(name: str, sizes: Sequence[int] = (32, 48, 64, 80, 112)) -> Growth:
         One of the fourteen of Table 2; a count of the others depends on more than a size.
     sizes : sequence of int
         Multiples of 16, ascending. The polynomial has the degree that all but the last allow.
+    optimised : bool
+        As for :func:`count`.
 
     Returns
     -------
@@ -259,7 +264,7 @@ def growth(name: str, sizes: Sequence[int] = (32, 48, 64, 80, 112)) -> Growth:
     """
     if len(sizes) < 3 or any(size % STEP for size in sizes) or list(sizes) != sorted(set(sizes)):  # noqa: PLR2004
         raise InvalidError(f"sizes are {list(sizes)}; they are three at least, ascending multiples of {STEP}")
-    counts = [count(name, size) for size in sizes]
+    counts = [count(name, size, optimised=optimised) for size in sizes]
 
     def numbers(one: Count) -> dict[str, int]:
         load_store = one.classes.get("load", 0) + one.classes.get("store", 0)

@@ -8,9 +8,8 @@ use std::ops::Range;
 
 use nandarray_hart::{DataAccess, Meter, MeterAnswer};
 
-use crate::kernel::{
-    KernelProgram, MeteredCore, ScreenCall, ScreenError, ScreenRule, SectionRole, SectionWindow, WindowBytes,
-};
+use crate::kernel::{KernelProgram, ScreenCall, ScreenError, ScreenRule, SectionRole, SectionWindow, WindowBytes};
+use crate::kernel_metered::MeteredCore;
 
 /// Instructions of one screen of a check at most.
 const INSTRUCTIONS_MAX: u64 = 1 << 33;

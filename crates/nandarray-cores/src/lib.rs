@@ -18,6 +18,8 @@ mod core;
 mod error;
 mod inflow;
 pub mod kernel;
+pub mod kernel_metered;
+mod kernel_table;
 mod metadata;
 mod native;
 mod processor;

@@ -81,5 +81,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(replay::replay, m)?)?;
     m.add_function(wrap_pyfunction!(offload::program_disassemble, m)?)?;
     m.add_function(wrap_pyfunction!(bare::program_run_bare, m)?)?;
+    m.add_function(wrap_pyfunction!(session::accelerator_run, m)?)?;
+    m.add_function(wrap_pyfunction!(session::schedule_decisions, m)?)?;
     Ok(())
 }

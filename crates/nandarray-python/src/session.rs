@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nandarray_cores::kernel::{KernelFunctions, SectionRole};
+use nandarray_model::accelerator::cost::screen_cost;
 use nandarray_runtime::schedule::{KernelFacts, SCHEDULERS};
 use nandarray_runtime::{
     KernelForm, KernelRequest, KernelState, LoadedKernel, SectionBinding, SectionBox, SectionSource, SectionTarget,
@@ -33,6 +34,25 @@ impl PyKernel {
         Ok(Self { loaded: Arc::new(loaded) })
     }
 
+    /// (cycles, instructions, bytes of memory) of each microblock as one screen on a timed core.
+    fn cost(
+        &self,
+        py: Python<'_>,
+        sections: Vec<(Vec<u64>, PyReadonlyArray1<'_, u8>)>,
+        scalars: Vec<u64>,
+        core: String,
+    ) -> PyResult<Vec<(f64, u64, u64)>> {
+        let (program, mut held) = (self.loaded.program(), samples(sections)?);
+        let all = detached(py, || -> std::result::Result<Vec<_>, String> {
+            let cost = |microblock| {
+                let cost = screen_cost(program, &mut held, &scalars, microblock, &core)?;
+                Ok((cost.cycles, cost.instructions, cost.bytes_dram))
+            };
+            (0..program.table.microblocks.len()).map(cost).collect()
+        });
+        all.map_err(|e| to_py(py, &e, None))?.map_err(|what| to_py(py, &nandarray::Error::Invalid(what), None))
+    }
+
     /// What its screens touch on sample data and do not declare, in words.
     fn check(
         &self,
@@ -48,6 +68,54 @@ impl PyKernel {
             run_to_py(py, &nandarray_runtime::Error::Kernel { kernel, error: Box::new(error) })
         })
     }
+}
+
+/// A run of phantom kernels on a modelled accelerator, or with the scheduler "simd" behind a host; all in JSON.
+#[pyfunction]
+pub(crate) fn accelerator_run(py: Python<'_>, platform: &str, scheduler: &str, kernels: &str) -> PyResult<String> {
+    use nandarray_model::accelerator::{run_accelerator, run_host};
+    let invalid = |what: String| to_py(py, &nandarray::Error::Invalid(what), None);
+    let platform = serde_json::from_str(platform).map_err(|e| invalid(format!("platform: {e}")))?;
+    let kernels: Vec<_> = serde_json::from_str(kernels).map_err(|e| invalid(format!("kernels: {e}")))?;
+    let done = detached(py, || match scheduler {
+        "simd" => run_host(&platform, &kernels),
+        _ => run_accelerator(&platform, scheduler, &kernels),
+    });
+    let report = done.map_err(|e| to_py(py, &e, None))?.map_err(invalid)?;
+    Ok(serde_json::to_string(&report).expect("a report is written"))
+}
+
+/// Decisions of a scheduler with many kernels ready: number of decisions made.
+#[pyfunction]
+pub(crate) fn schedule_decisions(py: Python<'_>, scheduler: &str, kernels: u64, decisions: u64) -> PyResult<u64> {
+    use nandarray_runtime::schedule::by_name;
+    let workers = 6;
+    let what = || nandarray::Error::Invalid(format!("there is no scheduler {scheduler:?}"));
+    let mut policy = by_name(scheduler, workers).ok_or_else(|| to_py(py, &what(), None))?;
+    Ok(py.detach(|| {
+        let screens = if policy.splits() { 6 } else { 1 };
+        let arrive = |number: u64, policy: &mut dyn nandarray_runtime::schedule::KernelScheduler| {
+            policy.arrived(&KernelFacts { number, application: number, ..KernelFacts::default() });
+            policy.ready(number, screens);
+        };
+        (0..kernels).for_each(|number| arrive(number, &mut *policy));
+        let mut left: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
+        let (mut made, mut next, mut worker) = (0, kernels, 0);
+        while made < decisions {
+            worker = (worker + 1) % workers;
+            let Some(kernel) = policy.next(worker) else { continue };
+            made += 1;
+            let left_of = left.entry(kernel).or_insert(screens);
+            *left_of -= 1;
+            if *left_of == 0 {
+                left.remove(&kernel);
+                policy.ended(kernel);
+                arrive(next, &mut *policy);
+                next += 1;
+            }
+        }
+        made
+    }))
 }
 
 /// Sample data of sections: shapes and bytes.

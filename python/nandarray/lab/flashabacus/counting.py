@@ -1,9 +1,9 @@
 """A kernel's instructions: counted by the interpreter at small sizes, and as a polynomial of the size for large ones.
 
 The kernel's own text is compiled into a block program that calls each microblock once, as one screen with all of its
-sections; :func:`nandarray.profile` counts. Instructions of the call itself are left out. For a loop nest the count is a
-polynomial of the size, exactly, at sizes that are multiples of :data:`STEP` (so that no unrolled loop has a rest): it is
-drawn through small sizes and held to one that was not among them. Counts are of scalar RV64 code, of no other machine's.
+sections; :func:`nandarray.profile` counts. Instructions of the call itself are left out. For a loop nest the count is
+exactly a polynomial of the size, at multiples of :data:`STEP`, where no unrolled loop has a rest: it is drawn through
+small sizes and compared with one that was not among them. Counts are of scalar RV64 code, of no other machine's.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -77,7 +78,7 @@ class Count:
 
 
 @cache
-def _program(name: str, optimised: bool) -> nandarray.Program:
+def _program(name: str, *, optimised: bool) -> nandarray.Program:
     """Return the kernel as a block program: input 0 says the shapes, then come inputs and updated sections."""
     kernel = kernels.get(name)
     table = kernel.table
@@ -86,7 +87,10 @@ def _program(name: str, optimised: bool) -> nandarray.Program:
     ports = ", ".join(f'{{"name": "s{i}", "dtype": "uint8", "whole": true}}' for i in range(len(given)))
     scalars = ", ".join(f'{{"name": "{one["name"]}", "dtype": "{one["dtype"]}"}}' for one in table["scalars"])
     entries = ", ".join(f"nd_kernel_{one['entry']}" for one in table["microblocks"])
-    updates = [ins + [o["name"] for o in outs if o.get("update")].index(one["name"]) if one.get("update") else -1 for one in outs]
+    updates = [
+        ins + [o["name"] for o in outs if o.get("update")].index(one["name"]) if one.get("update") else -1
+        for one in outs
+    ]
     return nandarray.Program.from_c(
         f"""
 #include <nandarray.h>
@@ -182,7 +186,7 @@ def count(name: str, size: int, seed: int = 0, *, optimised: bool = True) -> Cou
         for number, array in enumerate(raw):
             store[f"s{number}"] = array
         arrays = [store["shapes"], *(store[f"s{number}"] for number in range(len(raw)))]
-        found = nandarray.profile(_program(name, optimised), arrays, given.scalars, threads=1)
+        found = nandarray.profile(_program(name, optimised=optimised), arrays, given.scalars, threads=1)
     classes: Counter[str] = Counter()
     microblocks: Counter[str] = Counter()
     entries = {f"nd_kernel_{one['entry']}": one["entry"] for one in kernel.table["microblocks"]}
@@ -195,7 +199,9 @@ def count(name: str, size: int, seed: int = 0, *, optimised: bool = True) -> Cou
     return Count(name, size, dict(classes), dict(microblocks), given.input_bytes, results)
 
 
-def _results(raw: np.ndarray, outputs: Sequence[tuple[dict, tuple[int, ...]]], given: Sample) -> dict[str, np.ndarray]:
+def _results(
+    raw: np.ndarray, outputs: Sequence[tuple[dict[str, Any], tuple[int, ...]]], given: Sample
+) -> dict[str, np.ndarray]:
     found, at = {}, 0
     for one, shape in outputs:
         size = int(np.prod(shape)) * one["item_bytes"]
@@ -229,7 +235,7 @@ class Growth:
 
     def at(self, size: int, what: str = "total") -> int:
         """Return the instructions at a size, rounded to a whole number."""
-        return round(sum(c * size**power for power, c in enumerate(self.polynomials[what])))
+        return round(sum((c * size**power for power, c in enumerate(self.polynomials[what])), Fraction(0)))
 
     def bytes_per_ki(self, size: int) -> float:
         """Return the bytes of input for a thousand instructions at a size."""

@@ -1,4 +1,4 @@
-"""Table 2 of the FlashAbacus paper, read from ``table2.toml``: what the text says of each kernel, and which mixes it is in.
+"""Table 2 of the FlashAbacus paper, read from ``table2.toml``: each kernel's cells, and the mixes that it is in.
 
 Nothing here is measured.
 """

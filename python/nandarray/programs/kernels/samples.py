@@ -93,7 +93,8 @@ def extents(name: str, size: int, *, square: bool = True) -> dict[str, int]:
 def _shapes(name: str, size: int, *, square: bool) -> dict[str, tuple[int, ...]]:
     known = extents(name, size, square=square)
     return {
-        one["name"]: tuple(known[e] if isinstance(e, str) else e for e in one["shape"]) for one in kernels.get(name).sections
+        one["name"]: tuple(known[e] if isinstance(e, str) else e for e in one["shape"])
+        for one in kernels.get(name).sections
     }
 
 
@@ -166,7 +167,7 @@ def _nn(shapes: Shapes, rng: np.random.Generator) -> Arrays:
 
 
 def _bfs(shapes: Shapes, rng: np.random.Generator) -> Arrays:
-    # Vertex u leads to 2u + 1 and 2u + 2, so that all are reached from 0, and to one of the others; then all change names.
+    # Vertex u leads to 2u + 1 and 2u + 2, so that all are reached from 0, and to any one; then all change names.
     vertices = shapes["level"][0]
     u = np.arange(vertices)
     ends = np.stack([(2 * u + 1) % vertices, (2 * u + 2) % vertices, rng.integers(0, vertices, vertices)], 1)

@@ -30,7 +30,7 @@ __all__ = ["Count", "Growth", "count", "growth"]
 STEP = 16
 #: Bytes for all outputs of a counted run.
 _ROOM = 1 << 22
-#: What the caller, and nothing of the kernel, is called.
+#: Functions of the caller, which are no part of the kernel.
 _CALLER = ("nd_block",)
 
 
@@ -213,7 +213,7 @@ def _results(
 
 @dataclass(frozen=True)
 class Growth:
-    """How a kernel's instructions grow with the size of its matrices.
+    """Growth of a kernel's instructions with the size of its matrices.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
 """Data for the ready-made kernels: inputs of any size from a seed, and the size whose inputs have a number of bytes.
 
-Every extent that a kernel names is the size, or the size and a little more where rectangles are asked for; the few
+Every extent that a kernel names is the size, or the size and a little more where rectangles are requested; the few
 extents of another kind are constants here. Values keep results within the range of single precision: away from zero,
 and diagonally dominant where a kernel divides.
 """

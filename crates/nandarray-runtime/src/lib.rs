@@ -51,3 +51,8 @@ pub use session::kernels::{
 pub use stage::{CoreFactory, Origin, Stage};
 pub use tiles::Tiles;
 pub use work::{Delivery, InputLocation};
+
+/// The guide's scheduler, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/add-a-scheduler.md")]
+struct AddAScheduler;

@@ -6,13 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use nandarray::{Share, SharedRange};
 use nandarray_runtime::schedule::{KernelFacts, SCHEDULERS, by_name};
 use nandarray_runtime::{BoardError, BoardKernel, BoardWork, KernelEnd, KernelState, SessionBoard};
-use proptest::prelude::RngCore;
-use proptest::test_runner::{RngAlgorithm, TestRng};
 
 const WORKERS: usize = 4;
 
-fn below(rng: &mut TestRng, n: u64) -> u64 {
-    rng.next_u64() % n
+/// SplitMix64.
+struct Draws(u64);
+
+fn below(draws: &mut Draws, n: u64) -> u64 {
+    draws.0 = draws.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = draws.0;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (z ^ (z >> 31)) % n
 }
 
 fn range(space: u64, share: Share) -> SharedRange {
@@ -21,7 +26,7 @@ fn range(space: u64, share: Share) -> SharedRange {
 
 /// A run of random kernels with random ends; returns the kernels that are done, in the order of their ends.
 fn random_run(scheduler: &str, seed: u8, kernels: u64, fails: bool) -> Vec<u64> {
-    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
+    let mut rng = Draws(u64::from(seed));
     let mut board = SessionBoard::new(by_name(scheduler, WORKERS).unwrap(), WORKERS, 50);
     let (mut after, mut touched) = (BTreeMap::new(), BTreeMap::new());
     let mut busy: Vec<Option<BoardWork>> = vec![None; WORKERS];
@@ -118,7 +123,7 @@ fn random_graphs_under_every_scheduler() {
 #[test]
 fn no_worker_idles_while_a_screen_is_ready_out_of_order() {
     let mut board = SessionBoard::new(by_name("intra-out-of-order", WORKERS).unwrap(), WORKERS, u64::MAX);
-    let mut rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[3; 32]);
+    let mut rng = Draws(3);
     for _ in 0..30 {
         let microblocks = (0..=below(&mut rng, 3)).map(|_| (1, 1 + below(&mut rng, 6))).collect();
         board.submit(BoardKernel { microblocks, ..BoardKernel::default() }).unwrap();

@@ -112,7 +112,7 @@ class Job(Future):
         Returns
         -------
         numpy.ndarray or dict or None
-            Its output; a dictionary by name if there are several. Those that went into arrays are not among them.
+            Its output; a dictionary by name if there are several. Outputs that went into arrays are not among them.
 
         Raises
         ------
@@ -258,7 +258,7 @@ class Session:
         form : {"translated", "interpreted", "native"}, optional
             How it is executed; None is the fastest in which it may be.
         instructions : int, optional
-            The most instructions of a screen. Those of a native form are not counted.
+            The most instructions of a screen. A native form's are not counted.
 
         Returns
         -------

@@ -1,7 +1,8 @@
-"""The workloads of the FlashAbacus paper: its Table 2, its mixes, and the instructions of each kernel.
+"""FlashAbacus' workloads: Table 2, its fourteen mixes, the instructions of each kernel, and phantoms at full size.
 
 | module | one idea |
 | --- | --- |
+| ``workloads`` | the kernels as phantoms at the paper's sizes, on the modelled accelerator |
 | ``table2`` | the table as the text has it, and the mixes MX1 to MX14 |
 | ``counting`` | a kernel's instructions, counted by the interpreter, and how their number grows with the size |
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ def test_integers_come_back(dtype: str, compression: str, bits: int, seed: int) 
     words = random.integers(0, 2**64 - 1, shape, dtype="u8", endpoint=True)
     words &= np.uint64(2**bits - 1)
     values = words % 2 == 0 if dtype == "?" else (words - np.uint64(2**bits // 3)).astype("i8").astype(dtype)
-    with nandarray.open(mode="w") as store:
+    with tempfile.TemporaryDirectory() as folder, nandarray.open(Path(folder) / "a.nand", "w", preset="tiny") as store:
         array = store.create("a", data=values, building_block=block, compression=compression)
         store.flush()
         i, j = int(random.integers(shape[0])), int(random.integers(shape[1]))
@@ -52,15 +53,15 @@ def test_a_store_is_opened_again(compression: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "U3", [("a", "i4"), ("b", "i4")], "V4"])
-def test_other_elements_are_refused(dtype: object) -> None:
-    with nandarray.open(mode="w") as store:
+def test_other_elements_are_refused(dtype: object, path: Path) -> None:
+    with nandarray.open(path, "w") as store:
         with pytest.raises(InvalidError, match=re.escape("compression 'bitpack' packs integers, and ")):
             store.create("a", (3, 4), dtype, compression="bitpack")
         assert list(store) == []
 
 
-def test_filters_and_levels_are_refused() -> None:
-    with nandarray.open(mode="w") as store:
+def test_filters_and_levels_are_refused(path: Path) -> None:
+    with nandarray.open(path, "w") as store:
         for text in ["bitpack+shuffle", "varwidth:3", "bitpack:"]:
             with pytest.raises(InvalidError, match=re.escape(text)):
                 store.create("a", (3, 4), "i4", compression=text)

@@ -14,6 +14,7 @@ import numpy as np
 
 from nandarray.errors import InvalidError
 from nandarray.programs.library import sizes as sizes
+from nandarray.programs.library.psf import psf_
 
 __all__ = ["PROGRAMS", "Parameter", "ReadyMade"]
 
@@ -183,6 +184,24 @@ PROGRAMS: dict[str, ReadyMade] = {
         family="text",
         twin="parse",
         twin_parameters=("fields",),
+        paper=ASSASIN,
+    ),
+    "psf": ReadyMade(
+        "psf.c",
+        "parse, select, filter: wanted fields of the lines that pass a test",
+        kinds=BOTH,
+        parameters={
+            "fields": Parameter(("int", "skip", "decimal32_2", "date", "bytes8"), what="kinds of the fields"),
+            "columns": Parameter((0, 2, 4), what="numbers of the fields to keep"),
+            "where": Parameter((), what="the test, a tree of tuples"),
+            "delimiter": Parameter(ord("|"), 1, 127, what="the byte between fields"),
+            "line_bytes": Parameter(4096, 1, 1 << 20, what="bytes of a line, at most"),
+            "listing": Parameter(0, 0, 1, what="1: a stream program that never asks for its end"),
+        },
+        defines=psf_,
+        family="text",
+        twin="psf",
+        twin_parameters=("fields", "columns", "where", "delimiter", "line_bytes", "listing"),
         paper=ASSASIN,
     ),
     "raid4_encode": ReadyMade(

@@ -100,7 +100,9 @@ INLINE int date(text *t, uint32_t *days) {
             if (d > 9) return c == '\n' ? -1 - MISSING : -1 - MALFORMED;
             part[i] = part[i] * 10 + d;
         }
-        if (i < 2 && NEXT(t) != '-') return -1 - MALFORMED;
+        if (i == 2) continue;
+        int c = NEXT(t);
+        if (c != '-') return c == '\n' ? -1 - MISSING : -1 - MALFORMED;
     }
     unsigned year = part[0], month = part[1], day = part[2];
     unsigned leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);

@@ -133,7 +133,8 @@ class Table:
         numbers = self._numbers(columns)
         test = True if where is None else lowered(where.tree, self.columns)
         found = self._rows(numbers, test, slice(0, self.text.size), options)
-        return found.view(np.dtype([(self.columns[n].name, found.dtype[f"c{n}"]) for n in sorted(set(numbers))]))
+        named = np.dtype([(self.columns[n].name, found.dtype[f"c{n}"]) for n in sorted(set(numbers))])
+        return np.asarray(found).view(named)
 
     def scan(
         self,

@@ -147,7 +147,7 @@ class Column:
             raise InvalidError(f"column {self.name} is {self.type}; {value!r} is no number") from None
         if isinstance(value, bool) or not number.is_finite():
             raise InvalidError(f"column {self.name} is {self.type}; {value!r} is no number")
-        return number * 10 ** (self._decimal[1] if self._decimal else 0)
+        return number.scaleb(self._decimal[1] if self._decimal else 0)
 
 
 def columns_of(schema: Mapping[str, str]) -> list[Column]:

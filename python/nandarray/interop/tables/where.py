@@ -83,7 +83,7 @@ class Name:
 
     def between(self, low: Any, high: Any) -> Test:
         """Test for a value from low to high, both included."""
-        return (self >= low) & (self <= high)
+        return Test(("and", (">=", self.name, low), ("<=", self.name, high)))
 
     def startswith(self, text: str) -> Test:
         """Test how the characters begin."""
@@ -127,12 +127,13 @@ def lowered(tree: Tree, columns: Sequence[Column]) -> Tree | bool:
     InvalidError
         A value is none of its column's type.
     """
-    op, *rest = tree
+    op: str = tree[0]
+    rest = tree[1:]
     if op == "true":
         return True
     if op == "not":
         inner = lowered(rest[0], columns)
-        return not inner if isinstance(inner, bool) else ("not", inner)
+        return ("not", inner) if not isinstance(inner, bool) else not inner
     if op in ("and", "or"):
         parts = [lowered(part, columns) for part in rest]
         if (op == "or") in [part for part in parts if isinstance(part, bool)]:

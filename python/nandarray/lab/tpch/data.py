@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from nandarray.errors import NandarrayError
 from nandarray.interop.tables import Table, create
-from nandarray.lab.tpch.schema import OFFLOADED, TABLES
+from nandarray.lab.tpch.schema import NARROW, OFFLOADED, TABLES
 
 if TYPE_CHECKING:
     import nandarray
@@ -100,8 +100,6 @@ def store_tables(
     dict
         Tables by name.
     """
-    from nandarray.lab.tpch.schema import NARROW
-
     found = files(scale, folder, tables)
     schema = NARROW if narrow else TABLES
     return {name: create(store, name, path, schema[name], check=False) for name, path in found.items()}

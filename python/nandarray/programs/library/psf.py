@@ -158,7 +158,7 @@ def _expression(where: Test, kinds: Sequence[Field]) -> str:
         raise InvalidError(f"psf: {where!r} is no test of a number; there is {', '.join(sorted(_COMPARE))} and in")
     if not -(2**63) <= value < 2**63:
         raise InvalidError(f"psf: {value} does not fit 64 bits")
-    fits = kind.bytes == 4 and -(2**31) <= value < 2**31  # noqa: PLR2004
+    fits = kind.bytes == 4 and bool(-(2**31) <= value < 2**31)  # noqa: PLR2004
     return f"({'SMALL' if fits else 'NUMBER'}({number}) {op} {_literal(int(value), small=fits)})"
 
 

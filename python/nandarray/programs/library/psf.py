@@ -25,7 +25,7 @@ __all__ = ["FIELDS_MAX", "Field", "conjuncts", "field", "needed", "psf_", "tuple
 FIELDS_MAX = 64
 _TEXT_MAX = 1 << 12
 _KIND = re.compile(r"(skip|date|int|int32)|decimal(32_)?(\d+)|bytes(\d+)")
-#: Digits that an integer of so many bytes has at most.
+#: Digits of an integer, at most, by its bytes.
 DIGITS = {4: 9, 8: 18}
 _COMPARE = {"<", "<=", ">", ">=", "==", "!="}
 _WORDS = {"begins": "BEGINS", "ends": "FINISHES", "holds": "HOLDS"}

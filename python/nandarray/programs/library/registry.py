@@ -102,13 +102,13 @@ def _aes(mode: int, summary: str, twin: str) -> ReadyMade:
 
 
 def _op(name: str, summary: str, *, inputs: int = 1) -> ReadyMade:
-    defines = {"OP": name, "ARITY": inputs}
     return ReadyMade(
         "elementwise.c",
         summary,
         FLOATS,
         "float64",
-        defines=lambda _d, _v: defines,
+        parameters={"dsp": Parameter(0, 0, 1, what="1: as libraries of signal processors have it")},
+        defines=lambda _d, values: {"OP": name, "ARITY": inputs, "DSP_FORM": values["dsp"]},
         family="elementwise",
         twin=name,
         paper=CODEN,

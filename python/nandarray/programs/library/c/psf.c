@@ -19,7 +19,8 @@
 enum { SKIP, INT, DECIMAL, DATE, TEXT_FIELD };
 
 #ifndef FIELDS
-#define FIELDS {INT, 8, 0, 0, 1}, {SKIP, 0, 0, 0, 0}, {DECIMAL, 4, 2, 0, 1}, {DATE, 4, 0, 0, 0}, {TEXT_FIELD, 8, 0, 0, 1}
+#define FIELDS \
+    {INT, 8, 0, 0, 1}, {SKIP, 0, 0, 0, 0}, {DECIMAL, 4, 2, 0, 1}, {DATE, 4, 0, 0, 0}, {TEXT_FIELD, 8, 0, 0, 1}
 #define TESTS case 3: return NUMBER(3) < 10471;
 #define ROW_BYTES 20
 #define ROW_BYTES_A_BYTE 1.0
@@ -44,7 +45,7 @@ static const field fields[] = {FIELDS};
 #define N_FIELDS ((int)(sizeof fields / sizeof fields[0]))
 _Static_assert(sizeof fields / sizeof fields[0] <= 64, "the number of a field has six bits in a status");
 
-/* What is wrong with a line, in the two lowest bits of a status. */
+/* Faults of a line, in the two lowest bits of a status. */
 enum { MALFORMED, TOO_LONG, MISSING, LINE_TOO_LONG };
 #define FAULT(offset, number, what) (-16 - (int64_t)((((uint64_t)(offset)) << 8) | ((uint64_t)(number) << 2) | (what)))
 

@@ -2,7 +2,8 @@
  *
  * Arithmetic, recip, sqrt and scan are exact or rounded once (IEEE 754). The other ones are in exponential.h and
  * circular.h, with errors that docs/reference/programs.md has and a test bounds; for float32 they are computed in
- * double, and rounded once more. With -DDSP_FORM they are those of dsp.h instead. atan2 is the angle of the point (b, a). -DARITY=2 for operations on two arrays.
+ * double, and rounded once more. With -DDSP_FORM they are those of dsp.h instead. atan2 is the angle of the point
+ * (b, a). -DARITY=2 for operations on two arrays.
  */
 #include "common.h"
 

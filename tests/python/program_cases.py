@@ -297,6 +297,7 @@ def _blocks(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
 
 
 MAKERS: dict[str, Callable[[Generator, Any, dict[str, Any]], Made]] = {
+    "stat": lambda rng, _d, _v: ([raw_bytes(rng, 4 * size(rng)).view(np.int32)], []),
     "variance": lambda rng, dtype, _v: ([numbers(rng, size(rng), dtype)], [int(rng.integers(0, 3))]),
     "histogram": lambda rng, dtype, _v: (
         [numbers(rng, size(rng), dtype)],

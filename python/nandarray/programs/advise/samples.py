@@ -294,6 +294,7 @@ _MAKERS: dict[str, Callable[[_Rng], Sample]] = {
     "histogram": _histogram,
     "select": lambda rng: ([_bytes(rng)], {}, {"row_bytes": 64, "columns": ((0, 8), (40, 8))}),
     "parse": _parse,
+    "stat": lambda rng: ([rng.integers(0, 1 << 20, BYTES // 4, np.int32)], {}, {}),
     "psf": _psf,
     "raid4_encode": lambda rng: _disks(rng, 4),
     "raid4_rebuild": lambda rng: _disks(rng, 4),

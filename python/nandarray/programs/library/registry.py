@@ -120,6 +120,14 @@ PROGRAMS: dict[str, ReadyMade] = {
     "mean": _statistic(
         "sum.c", "the mean of all elements", defines=lambda _d, _v: {"MEAN": 1}, twin="mean", by_task=True
     ),
+    "stat": ReadyMade(
+        "stat.c",
+        "the sum of 32-bit integers in 32 bits",
+        kinds=BOTH,
+        family="statistics",
+        twin="stat",
+        paper=ASSASIN,
+    ),
     "minmax": _statistic("minmax.c", "the least and the greatest element", twin="minmax"),
     "variance": _statistic("variance.c", "the variance of all elements", twin="variance", by_task=True),
     "histogram": _statistic(

@@ -105,7 +105,11 @@ impl Runtime {
             stages.iter().map(|stage| self.ready(stage.program)).collect::<Result<_>>()?;
         let mut reader = InputReader::new(compound);
         let profiler = progress.profiler.as_ref();
-        let makers = programs.iter().zip(stages).map(|(ready, stage)| ready.cores(stage.form, profiler));
+        programs.iter().try_for_each(|ready| executor.accepts(&ready.program))?;
+        let makers = programs.iter().zip(stages).map(|(ready, stage)| {
+            let usual = ready.cores(stage.form, profiler);
+            move |program| executor.core(program).unwrap_or_else(|| usual(program))
+        });
         let makers: Vec<_> = makers.collect();
         let (mut steps, mut wanted) = (Vec::new(), Vec::new());
         for ((stage, ready), core) in stages.iter().zip(&programs).zip(&makers) {

@@ -13,6 +13,7 @@ use nandarray_hart::isa::Instruction;
 use nandarray_hart::{BasicBlock, DataAccess, Meter, MeterAnswer, StreamAccess};
 
 use crate::describe::{CoreDescription, DescribeError};
+use crate::feed::{CoreNeed, TaskFeed};
 use crate::hierarchy::{CacheSide, Hierarchy, LineRequest};
 use crate::issue::{AT_REST, BlockSummary, BlockTimer, Breakdown, TimedOp};
 use crate::report::{CoreReport, Frozen};
@@ -56,6 +57,9 @@ pub struct TimedCore {
     units: Vec<TimedBlock>,
     hierarchy: Hierarchy,
     scratchpad: Range<u64>,
+    feed: TaskFeed,
+    /// What a pause was for that has nothing to do with lines.
+    paused_for: Option<CoreNeed>,
     now: u64,
     /// Time at which the current block began, without what froze the pipeline since.
     began: u64,
@@ -97,6 +101,8 @@ impl TimedCore {
             units: Vec::new(),
             hierarchy: Hierarchy::new(description, shared),
             scratchpad: 0..0,
+            feed: TaskFeed::default(),
+            paused_for: None,
             now: 0,
             began: 0,
             state: AT_REST,
@@ -113,6 +119,32 @@ impl TimedCore {
     /// Addresses that are the scratchpad's.
     pub fn set_scratchpad(&mut self, addresses: Range<u64>) {
         self.scratchpad = addresses;
+    }
+
+    /// The data of the task that comes next.
+    pub fn set_feed(&mut self, feed: TaskFeed) {
+        self.feed = feed;
+    }
+
+    /// The data of its task.
+    pub fn feed_mut(&mut self) -> &mut TaskFeed {
+        &mut self.feed
+    }
+
+    /// The reason for which the hart has paused, and the tick of it.
+    pub fn need(&mut self) -> (u64, CoreNeed) {
+        match self.paused_for.take() {
+            Some(need) => (self.now, need),
+            None => {
+                let request = self.hierarchy.take_request();
+                (request.at, CoreNeed::Lines(request))
+            }
+        }
+    }
+
+    /// A line that a prefetcher requested of shared memory arrives at this tick.
+    pub fn prefetched(&mut self, line: u64, at: u64) {
+        self.hierarchy.arrives(line, at);
     }
 
     /// The core's description.
@@ -174,7 +206,8 @@ impl TimedCore {
         while at < code.end {
             // The line fetched last is the most recent one of its set: nothing changes.
             if at != self.fetched {
-                let stall = self.hierarchy.access(self.now, CacheSide::Instruction, at, at, 1, false);
+                let stored = self.feed.address(at);
+                let stall = self.hierarchy.access(self.now, CacheSide::Instruction, at, stored, 1, false);
                 self.fetched = at;
                 self.frozen.fetch.add(stall);
                 self.freeze(stall.total());
@@ -353,6 +386,10 @@ impl Meter for TimedCore {
             self.granted = false;
             return MeterAnswer::Proceed;
         }
+        if let Some(need) = self.feed.access(address, u64::from(bytes)) {
+            self.paused_for = Some(need);
+            return MeterAnswer::Pause;
+        }
         if self.scratchpad.contains(&address) {
             let ticks = u64::from(self.timing.description().t_scratchpad);
             self.frozen.scratchpad += ticks;
@@ -365,7 +402,8 @@ impl Meter for TimedCore {
         let at = self.issued_at(index);
         let pc = self.pc_of(index);
         let write = kind != DataAccess::Load;
-        let stall = self.hierarchy.access(at, CacheSide::Data, pc, address, u64::from(bytes), write);
+        let stored = self.feed.address(address);
+        let stall = self.hierarchy.access(at, CacheSide::Data, pc, stored, u64::from(bytes), write);
         self.frozen.data.add(stall);
         self.freeze(stall.total());
         if let Some(since) = self.hierarchy.waits_since() {
@@ -376,7 +414,18 @@ impl Meter for TimedCore {
     }
 
     #[inline]
-    fn stream(&mut self, _index: u32, kind: StreamAccess, _stream: u8, _position: u64, _bytes: u64) -> MeterAnswer {
+    fn stream(&mut self, _index: u32, kind: StreamAccess, stream: u8, position: u64, bytes: u64) -> MeterAnswer {
+        let number = usize::from(stream);
+        let need = match kind {
+            StreamAccess::Load => self.feed.read(number, position, bytes, true),
+            StreamAccess::LookIn | StreamAccess::Wait => self.feed.read(number, position, bytes, false),
+            StreamAccess::Store => self.feed.store(number, position),
+            StreamAccess::LookOut | StreamAccess::Register => None,
+        };
+        if need.is_some() {
+            self.paused_for = need;
+            return MeterAnswer::Pause;
+        }
         if !matches!(kind, StreamAccess::Wait | StreamAccess::Register) {
             let ticks = u64::from(self.timing.description().t_stream);
             self.frozen.stream += ticks;

@@ -12,6 +12,7 @@
 //! | `unit` | the unit and the registers of an instruction |
 //! | `issue/` | static timing of blocks: in order (`scoreboard`), re-scheduled (`vliw`) |
 //! | `cache/`, `prefetch/`, `hierarchy` | lines, prediction, and what an access waits |
+//! | `feed` | how far a task's inputs have arrived |
 //! | `core` | the meter that brings them together |
 //! | `report` | cycles by reason |
 //!
@@ -41,6 +42,7 @@
 pub mod cache;
 mod core;
 mod describe;
+mod feed;
 mod hierarchy;
 pub mod issue;
 pub mod prefetch;
@@ -52,6 +54,7 @@ pub use describe::{
     CacheDescription, CoreDescription, DescribeError, Issue, MemoryDescription, PRESETS, PrefetchKind, Replacement,
     UnitLatencies, VliwUnits,
 };
+pub use feed::{CoreNeed, InputGate, TaskFeed};
 pub use hierarchy::{CacheSide, Hierarchy, LineRequest, MemoryCounts, Stall};
 pub use report::{CoreReport, Frozen};
 pub use unit::{FunctionalUnit, Operands, REGISTERS};

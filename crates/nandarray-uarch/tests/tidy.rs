@@ -7,8 +7,15 @@
 mod tidy;
 
 /// From the bottom up; a module may use those before it, and itself.
-const LAYERS: tidy::Layers =
-    &[&["unit"], &["describe"], &["cache", "prefetch", "issue"], &["hierarchy"], &["feed", "report"], &["core"], &["lib"]];
+const LAYERS: tidy::Layers = &[
+    &["unit"],
+    &["describe"],
+    &["cache", "prefetch", "issue"],
+    &["hierarchy"],
+    &["feed", "report"],
+    &["core"],
+    &["lib"],
+];
 
 #[test]
 fn arrows_only_point_down() {

@@ -111,7 +111,8 @@ impl TimedCores {
             return refuse("input", "\"pingpong\"".to_owned(), what.to_owned());
         }
         if !is_stream && c.input == InputFrom::Stream {
-            let what = "has windows, not streams; allowed is \"dram\" or \"pingpong\", or the program's kind \"stream\"";
+            let what =
+                "has windows, not streams; allowed is \"dram\" or \"pingpong\", or the program's kind \"stream\"";
             return refuse("input", "\"stream\"".to_owned(), what.to_owned());
         }
         if c.scratchpad_bytes > 0 && metadata.scratchpad() > c.scratchpad_bytes {

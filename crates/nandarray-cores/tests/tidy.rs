@@ -16,7 +16,7 @@ const LAYERS: tidy::Layers = &[
     &["core"],
     &["inflow"],
     &["call"],
-    &["profile"],
+    &["profile", "timer"],
     &["lib"],
 ];
 

@@ -317,19 +317,24 @@ fn what_cores_move_and_do_adds_up() {
 #[test]
 fn parts_have_energy_and_area() {
     for (name, watts, area) in
-        [("assasin-baseline", 14.048e-3, 2.92), ("assasin-sb-cache", 12.623e-3, 1.613), ("assasin-sb", 9.591e-3, 1.261)]
+        [("assasin-baseline", 14.048e-3, 2.923), ("assasin-sb", 12.62625e-3, 1.625), ("assasin-sp", 5.85675e-3, 1.046)]
     {
         let d = describe::preset(name).unwrap();
         let c = d.compute.unwrap();
         near(describe::ComputeParts::sum(&c.parts.power_uw, c.cores) * 1e-6, watts, 1e-6);
         near(describe::ComputeParts::sum(&c.parts.area_mm2, c.cores), area, 1e-6);
     }
-    let small = [("geometry.blocks", "24"), ("geometry.pages", "64"), ("ftl.over_provisioning", "60 %")];
+    let small = [
+        ("geometry.blocks", "24"),
+        ("geometry.pages", "64"),
+        ("ftl.over_provisioning", "60 %"),
+        ("compute.isa", "any"),
+    ];
     let d = describe::preset_with("assasin-sb", &small).unwrap();
     let ran = store(&d, 1 << 18).run(&stat(true), 1 << 17);
     let parts: f64 = ran.cores().components.iter().map(|part| part.energy_j).sum();
     near(parts, ran.report.energy.compute_j + ran.report.energy.compute_idle_j, 1e-9);
-    near(ran.cores().area_mm2, 1.261, 1e-6);
+    near(ran.cores().area_mm2, 1.625, 1e-6);
 }
 
 #[test]
@@ -426,7 +431,11 @@ fn what_a_core_cannot_be_or_run_names_key_value_and_range() {
             "compute.scratchpad = \"65536 B\": program \"wide\"",
         ),
         (&[("compute.streams", "0")], &elf, "compute.streams = 0: program \"wide\" has 1 streams"),
-        (&[("compute.isa", "own")], &stat(true), "compute.isa = \"own\": program \"stat\" is for RV64"),
+        (
+            &[("compute.isa", "own")],
+            &stat(true),
+            "compute.isa = \"own\": the program is of 64 bits; the core zou-2023-stream has isa = rv32im",
+        ),
         (&STREAM, &stat(false), "compute.input = \"stream\": program \"stat\" has windows"),
     ] {
         let store = store(&device("zou-2023-stream", more), 1 << 12);

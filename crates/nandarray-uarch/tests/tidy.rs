@@ -9,10 +9,12 @@ mod tidy;
 /// From the bottom up; a module may use those before it, and itself.
 const LAYERS: tidy::Layers = &[
     &["unit"],
+    &["changes", "parts"],
     &["describe"],
+    &["presets"],
     &["cache", "prefetch", "issue"],
     &["hierarchy"],
-    &["feed", "report"],
+    &["account", "feed", "report"],
     &["core"],
     &["lib"],
 ];

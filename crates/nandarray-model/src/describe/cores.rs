@@ -2,10 +2,11 @@
 //! and memory.
 
 use nandarray_uarch::{
-    CacheDescription, CoreDescription, DescribeError, FunctionalUnit, MemoryDescription, PrefetchKind, Replacement,
+    CacheDescription, CoreDescription, DescribeError, FunctionalUnit, InputSource, MemoryDescription, PrefetchKind,
+    Replacement,
 };
 
-use super::description::{Compute, Dram};
+use super::description::{Compute, Dram, InputFrom};
 use nandarray_sim::Ps;
 
 /// A value of a description that a core cannot have.
@@ -74,6 +75,15 @@ impl Compute {
                 core.latency.set(unit, ticks.max(1));
             }
         }
+        core.scratchpad_bytes = self.scratchpad_bytes;
+        core.streams = self.streams;
+        core.stream_pages = if self.streams == 0 { 0 } else { self.pages };
+        core.pingpong_bytes = self.half_bytes;
+        core.input_source = match self.input {
+            InputFrom::Dram => InputSource::Dram,
+            InputFrom::PingPong => InputSource::PingPong,
+            InputFrom::Stream => InputSource::Stream,
+        };
         core.t_taken = self.taken_ticks.unwrap_or(core.t_taken);
         core.t_scratchpad = self.scratchpad_ticks.unwrap_or(core.t_scratchpad);
         core.t_stream = self.stream_ticks.unwrap_or(core.t_stream);

@@ -1,13 +1,13 @@
 //! The interface of a machine: submitting requests and commands, taking completions, letting time pass.
 
 use super::fabric::ClientContext;
-use super::stages::FirmwareStage;
-use crate::flash::OpCause;
 use super::power::Power;
+use super::stages::FirmwareStage;
 use super::{
     Machine, PlatformPart, Programmed, RequestEnded, SpaceJobDone, SpaceJobId, SpaceJobKind, block, cores, space,
 };
 use crate::describe::Description;
+use crate::flash::OpCause;
 use crate::flash_trace::FlashTrace;
 use crate::ftl::{FtlSetupError, PageMapped};
 use crate::workload::IoRequest;

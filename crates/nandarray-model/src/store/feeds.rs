@@ -8,7 +8,7 @@
 use nandarray_runtime::InputLocation;
 
 use crate::describe::InputFrom;
-use crate::flash::OpKind;
+use crate::flash::{OpCause, OpKind};
 use crate::flash_trace::{BlockOps, ExtentOp, FlashTrace};
 use crate::machine::SpaceJobId;
 
@@ -232,9 +232,12 @@ impl InputFeed {
 
     /// Credits that its last leg may have now and has not got: within the read-ahead, and of what is in DRAM.
     pub(super) fn credits(&mut self, rules: &FeedRules) -> u64 {
-        let in_dram = self.dram.as_ref().map_or(u64::MAX, |(_, pages)| {
-            if pages.is_complete() { u64::MAX } else { pages.bytes() }
-        });
+        let in_dram = self.dram.as_ref().map_or(
+            u64::MAX,
+            |(_, pages)| {
+                if pages.is_complete() { u64::MAX } else { pages.bytes() }
+            },
+        );
         let Some(core) = &mut self.core else { return 0 };
         let ahead = if self.as_a_whole { usize::MAX } else { core.taken + rules.read_ahead + core.extra };
         let may = ahead.min(core.pages.until(in_dram)).min(core.pages.ends.len());
@@ -276,11 +279,14 @@ fn mixed(stored: &FlashTrace, bytes: u64) -> PageArrivals {
 
 /// The same trace with a block for each page, if the order of its pages is that of the stream.
 fn in_stream_order(stored: &FlashTrace, page_bytes: u64) -> Option<FlashTrace> {
-    let (mut ops, mut blocks) = (Vec::new(), Vec::new());
+    let (mut ops, mut blocks, mut others) = (Vec::new(), Vec::new(), Vec::new());
     let mut from = 0;
     for block in &stored.blocks {
-        let own = &stored.ops[from..block.ops_end];
+        let all = &stored.ops[from..block.ops_end];
         from = block.ops_end;
+        // Records of segments are read beside the pages.
+        others.extend(all.iter().filter(|op| op.cause == OpCause::Map).copied());
+        let own: Vec<ExtentOp> = all.iter().filter(|op| op.cause != OpCause::Map).copied().collect();
         if block.runs > 1 || own.iter().any(|op| op.op != OpKind::Read) {
             return None;
         }
@@ -297,7 +303,7 @@ fn in_stream_order(stored: &FlashTrace, page_bytes: u64) -> Option<FlashTrace> {
             return None;
         }
         let mut number = 0;
-        for op in own {
+        for op in &own {
             for page in 0..op.pages {
                 number += 1;
                 let bytes = match number {
@@ -312,6 +318,7 @@ fn in_stream_order(stored: &FlashTrace, page_bytes: u64) -> Option<FlashTrace> {
             }
         }
     }
+    ops.extend(others);
     Some(FlashTrace { ops, blocks, ..FlashTrace::default() })
 }
 
@@ -324,7 +331,6 @@ fn cut(bytes: u64, page_bytes: u64) -> FlashTrace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flash::OpCause;
 
     fn read(first: u64, pages: u32, last_bytes: u32) -> ExtentOp {
         let first = nandarray::file_format::Ppa(first);

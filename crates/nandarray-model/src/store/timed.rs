@@ -607,7 +607,8 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
             meter(&mut timed.call).feed_mut().inputs[input].arrived = available;
         }
         let parked = self.slots[core].parked;
-        if self.slots[core].active == Some(slot) && parked.is_some_and(|(at, until)| at == input && available >= until) {
+        if self.slots[core].active == Some(slot) && parked.is_some_and(|(at, until)| at == input && available >= until)
+        {
             self.slots[core].parked = None;
             self.run(core);
         }

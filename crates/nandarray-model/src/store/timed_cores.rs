@@ -111,19 +111,22 @@ impl TimedCores {
             return refuse("input", "\"pingpong\"".to_owned(), what.to_owned());
         }
         if !is_stream && c.input == InputFrom::Stream {
-            let what = "has windows, not streams; allowed is \"dram\" or \"pingpong\", or the program's kind \"stream\"";
+            let what =
+                "has windows, not streams; allowed is \"dram\" or \"pingpong\", or the program's kind \"stream\"";
             return refuse("input", "\"stream\"".to_owned(), what.to_owned());
         }
         if c.scratchpad_bytes > 0 && metadata.scratchpad() > c.scratchpad_bytes {
             let what = format!("asks for {} B; at least that is needed, or \"0 B\" for none", metadata.scratchpad());
             return refuse("scratchpad", format!("\"{} B\"", c.scratchpad_bytes), what);
         }
-        let (bits, _) = Extensions::parse(&self.core.isa).expect("the core was checked");
-        if c.checks_isa && program.bits() > bits {
-            let what = format!("is for RV{}; the core is {}", program.bits(), self.core.isa);
-            return refuse("isa", "\"own\"".to_owned(), what);
+        if !c.checks_isa {
+            return Ok(());
         }
-        Ok(())
+        nandarray_cores::check(program, &self.core).map_err(|refused| {
+            nandarray::Error::invalid(format!(
+                "compute.isa = \"own\": {refused}; compile it for the core, or give compute.isa = \"any\""
+            ))
+        })
     }
 
     /// Ticks that entry points which run to their end have spent so far.

@@ -473,7 +473,11 @@ impl SpaceClient {
         let ahead = ctx.fabric.dram.ahead();
         let late = ahead.since(std::mem::replace(&mut p.lines_ahead, ahead));
         let moves = [PartStage::Landed, PartStage::Reading, PartStage::Leaving, PartStage::Crossing].contains(&p.at);
-        if moves && late > Ps::ZERO { ctx.push(now + late, SpaceEvent::Staged(part)) } else { self.leave(ctx, now, part) }
+        if moves && late > Ps::ZERO {
+            ctx.push(now + late, SpaceEvent::Staged(part))
+        } else {
+            self.leave(ctx, now, part)
+        }
     }
 
     /// A part leaves its stage for the next.

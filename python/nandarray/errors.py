@@ -16,6 +16,8 @@ from typing import Any, ClassVar
 
 __all__ = [
     "BY_KIND",
+    "CircleError",
+    "DependencyError",
     "BadIndexError",
     "ChecksumError",
     "BusyError",
@@ -201,6 +203,18 @@ class CancelledError(NandarrayError, RuntimeError):
     """A command in flight was cancelled before it began."""
 
     kind = "cancelled"
+
+
+class CircleError(InvalidError):
+    """Kernels of a session would wait for each other; the message names them."""
+
+    kind = "circle"
+
+
+class DependencyError(NandarrayError, RuntimeError):
+    """A kernel did not run, since one that it depends on is not done."""
+
+    kind = "dependency"
 
 
 class InternalError(NandarrayError, RuntimeError):

@@ -115,6 +115,14 @@ impl<'p> Core<'p> {
         }
     }
 
+    /// The meter of its processor, if it has one of this type.
+    pub fn meter<M: 'static>(&mut self) -> Option<&mut M> {
+        match &mut self.place {
+            CoreBackend::Hart { processor, .. } => processor.meter()?.downcast_mut(),
+            CoreBackend::Host(_) => None,
+        }
+    }
+
     /// Whether its inputs may be lent in place: native functions are trusted to terminate.
     pub fn lends(&self) -> bool {
         matches!(self.place, CoreBackend::Host(_))

@@ -326,7 +326,7 @@ fn require(arch: &str, bits: u32, extensions: Extensions) -> Result<(), ProgramE
     if width != bits {
         return Err(ProgramError::Extension(arch.to_owned()));
     }
-    match needed.beyond(extensions).next() {
+    match needed.beyond(extensions).last() {
         Some(missing) => Err(ProgramError::Extension(format!("{missing:?}").to_lowercase())),
         None => Ok(()),
     }

@@ -13,6 +13,7 @@ const LAYERS: tidy::Layers = &[
     &["access"],
     &["protect"],
     &["memory", "streams", "block", "float"],
+    &["vector"],
     &["meter"],
     &["exec"],
     &["profile"],

@@ -23,6 +23,7 @@ mod mem;
 mod metered;
 mod select;
 mod stream;
+mod vector;
 
 pub(crate) use metered::PART;
 pub(crate) use select::steps;
@@ -34,6 +35,7 @@ use std::ops::Range;
 use crate::memory::{Memory, RegionTable};
 use crate::streams::Streams;
 use crate::trap::Cause;
+use crate::vector::VectorUnit;
 use crate::xlen::Xlen;
 
 /// The index that writes to register 0 go to: nothing reads it.
@@ -50,6 +52,13 @@ pub(crate) const NEXT: Flow = 1;
 pub(crate) const JUMP: Flow = 2;
 /// The block was left at [`HartState::at`]; [`HartState::exit`] says why.
 pub(crate) const LEAVE: Flow = 3;
+
+/// Units that are switched off, so that their instructions are illegal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UnitsOff {
+    pub(crate) float: bool,
+    pub(crate) vector: bool,
+}
 
 /// Why a block was left in the middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +113,8 @@ pub(crate) struct HartState<X: Xlen> {
     pub(crate) exit: Exit,
     /// The reserved address and its value.
     pub(crate) reserved: Option<(u64, u64)>,
+    /// The vector unit, of harts that have one.
+    pub(crate) vector: Option<Box<VectorUnit>>,
 }
 
 impl<X: Xlen> HartState<X> {
@@ -121,6 +132,7 @@ impl<X: Xlen> HartState<X> {
             target: 0,
             exit: Exit::System,
             reserved: None,
+            vector: None,
         }
     }
 

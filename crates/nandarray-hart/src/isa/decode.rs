@@ -85,6 +85,21 @@ pub fn decode32(word: u32, bits: u32, extensions: Extensions) -> Option<Instruct
             (op.rd, op.rs1) = (rd, rs1);
         }
         Format::StreamStore => (op.rs1, op.rs2) = (rs1, rs2),
+        Format::VectorSet => (op.rd, op.rs1, op.imm) = (rd, rs1, (word >> 20 & 0x7ff) as i32),
+        Format::VectorSetImmediate => (op.rd, op.rs1, op.imm) = (rd, rs1, (word >> 20 & 0x3ff) as i32),
+        Format::VectorVi | Format::VectorMoveI => {
+            (op.rd, op.rs2, op.imm) = (rd, rs2 & !(row.mask >> 20) as u8, i32::from(rs1) << 27 >> 27);
+        },
+        Format::VectorVu => (op.rd, op.rs2, op.imm) = (rd, rs2, i32::from(rs1)),
+        // Fields that tell rows apart are no operands.
+        _ => (op.rd, op.rs1, op.rs2) = (rd, rs1 & !(row.mask >> 15) as u8, rs2 & !(row.mask >> 20) as u8),
+    }
+    let sets = matches!(row.format, Format::VectorSet | Format::VectorSetImmediate);
+    if row.format.vector() && !sets && row.mask & 1 << 25 == 0 {
+        op.rm = field(25, 1);
+    }
+    if row.format.vector_memory() && row.mask >> 29 == 0 {
+        op.rs3 = field(29, 3);
     }
     if row.format.rounded() {
         op.rm = field(12, 3);
@@ -132,7 +147,12 @@ pub fn encode(op: &Instruction) -> u32 {
         Format::LoadReserved => rd | rs1 | (imm & 3) << 25,
         Format::Atomic => rd | rs1 | rs2 | (imm & 3) << 25,
         Format::FloatFused => rd | rs1 | rs2 | u32::from(op.rs3) << 27,
+        Format::VectorSet => rd | rs1 | (imm & 0x7ff) << 20,
+        Format::VectorSetImmediate => rd | rs1 | (imm & 0x3ff) << 20,
+        Format::VectorVi | Format::VectorVu | Format::VectorMoveI => rd | rs2 | (imm & 31) << 15,
+        _ => rd | rs1 | rs2,
     };
+    let vector = if row.format.vector() { u32::from(op.rm) << 25 | u32::from(op.rs3) << 29 } else { 0 };
     let rm = if row.format.rounded() { u32::from(op.rm) << 12 } else { 0 };
-    row.bits | operands | rm
+    row.bits | operands & !row.mask | rm | vector & !row.mask
 }

@@ -9,6 +9,8 @@ mod compressed;
 mod decode;
 mod table;
 mod text;
+mod vector_rows;
+mod vector_text;
 
 pub use class::Class;
 pub use compressed::{COMPRESSED, CompressedFormat, CompressedRow, decode16};
@@ -27,9 +29,10 @@ pub struct Instruction {
     pub rs1: u8,
     /// Second source register.
     pub rs2: u8,
-    /// Third source register of a fused multiply-add.
+    /// Third source register of a fused multiply-add; one less than the fields of a vector load's or store's segments.
     pub rs3: u8,
-    /// Rounding mode of a floating-point instruction: 0 to 4, or 7 for the one in `frm`.
+    /// Rounding mode of a floating-point instruction: 0 to 4, or 7 for the one in `frm`. Of a vector instruction 0 if
+    /// `v0` masks it, else 1.
     pub rm: u8,
     /// Length in bytes: 2 or 4.
     pub len: u8,
@@ -133,11 +136,21 @@ pub enum Extension {
     Stream,
     /// Machine and supervisor mode.
     Privileged,
+    /// Vectors of integers of up to 32 bits.
+    Zve32x,
+    /// Vectors of single-precision numbers.
+    Zve32f,
+    /// Vectors of integers of 64 bits.
+    Zve64x,
+    /// Vectors of double-precision numbers.
+    Zve64d,
+    /// All vector instructions.
+    V,
 }
 
 impl Extension {
     /// All, in the order of their declaration.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 18] = [
         Self::I,
         Self::M,
         Self::A,
@@ -151,6 +164,11 @@ impl Extension {
         Self::Zbs,
         Self::Stream,
         Self::Privileged,
+        Self::Zve32x,
+        Self::Zve32f,
+        Self::Zve64x,
+        Self::Zve64d,
+        Self::V,
     ];
 }
 
@@ -159,8 +177,12 @@ impl Extension {
 pub struct Extensions(u32);
 
 impl Extensions {
-    /// Everything that the hart has, for programs: all but [`Extension::Privileged`].
-    pub const PROGRAM: Self = Self(((1 << Extension::ALL.len()) - 1) & !(1 << Extension::Privileged as u32));
+    /// The extensions of programs: all but [`Extension::Privileged`] and the vector extensions.
+    pub const PROGRAM: Self = Self((1 << Extension::Privileged as u32) - 1);
+    /// The extensions of programs, and all vector extensions.
+    pub const PROGRAM_VECTOR: Self = Self(Self::ALL.0 & !(1 << Extension::Privileged as u32));
+    /// The vector extensions.
+    pub const VECTOR: Self = Self(Self::ALL.0 & !((1 << Extension::Zve32x as u32) - 1) | 1);
     /// Everything that the hart has.
     pub const ALL: Self = Self((1 << Extension::ALL.len()) - 1);
 
@@ -251,6 +273,48 @@ pub enum Format {
     StreamStore,
     /// `x[rd], stream, x[rs2]`
     StreamRead,
+    /// `x[rd], x[rs1], vtype`
+    VectorSet,
+    /// `x[rd], length, vtype`
+    VectorSetImmediate,
+    /// `v[rd], v[rs2], v[rs1]`, masked or not, as the next ones
+    VectorVv,
+    /// `v[rd], v[rs2], x[rs1]`
+    VectorVx,
+    /// `v[rd], v[rs2], imm`, signed
+    VectorVi,
+    /// `v[rd], v[rs2], imm`, unsigned
+    VectorVu,
+    /// `v[rd], v[rs2], f[rs1]`
+    VectorVf,
+    /// `v[rd], v[rs1], v[rs2]`
+    VectorMulV,
+    /// `v[rd], x[rs1], v[rs2]`
+    VectorMulX,
+    /// `v[rd], f[rs1], v[rs2]`
+    VectorMulF,
+    /// `v[rd], v[rs2]`
+    VectorUnary,
+    /// `v[rd], v[rs1]`
+    VectorMoveV,
+    /// `v[rd], x[rs1]`
+    VectorMoveX,
+    /// `v[rd], imm`
+    VectorMoveI,
+    /// `v[rd], f[rs1]`
+    VectorMoveF,
+    /// `x[rd], v[rs2]`
+    VectorToX,
+    /// `f[rd], v[rs2]`
+    VectorToF,
+    /// `v[rd]`
+    VectorId,
+    /// `v[rd], (x[rs1])`
+    VectorUnit,
+    /// `v[rd], (x[rs1]), x[rs2]`
+    VectorStrided,
+    /// `v[rd], (x[rs1]), v[rs2]`
+    VectorIndexed,
     /// nothing that is known
     Illegal,
 }
@@ -266,6 +330,16 @@ impl Format {
                 | Self::FloatToIntRounded
                 | Self::IntToFloatRounded
         )
+    }
+
+    /// Whether it is an instruction on vectors.
+    pub fn vector(self) -> bool {
+        self as u8 >= Self::VectorSet as u8 && self != Self::Illegal
+    }
+
+    /// Whether it is a load or store of vectors.
+    pub fn vector_memory(self) -> bool {
+        matches!(self, Self::VectorUnit | Self::VectorStrided | Self::VectorIndexed)
     }
 
     /// Whether it touches floating-point registers, and so needs the floating-point unit switched on.

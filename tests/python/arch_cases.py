@@ -137,7 +137,7 @@ def rows(bits: int, table: str = "table") -> list[Row]:
     all_of_them = [Row(*some, int(mask, 16), int(match, 16)) for *some, mask, match in found]
     assert len(all_of_them) == len(re.findall(r"^ {4,}.* 0x\w+ 0x\w+;$", text, re.M))
     fitting = [r for r in all_of_them if r.width in ("Both", f"Rv{bits}")]
-    return [r for r in fitting if r.extension != "Stream" and r.format != "Illegal"]
+    return [r for r in fitting if r.extension not in {"Stream", "Varve"} and r.format != "Illegal"]
 
 
 @dataclass

@@ -10,8 +10,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
     let [_, file, isa, vlen] = arguments.as_slice() else { return Err("signature ELF ISA VLEN".into()) };
     let (bits, extensions) = Extensions::parse(isa)?;
-    let options =
-        BareOptions { granularity: 8, bits: Some(bits), extensions, vlen: vlen.parse()?, ..BareOptions::default() };
+    let extensions = extensions.with_vlen(vlen.parse()?);
+    let options = BareOptions { granularity: 8, bits: Some(bits), extensions, ..BareOptions::default() };
     let outcome = bare::run(&std::fs::read(file)?, options)?;
     if outcome.status != BareStatus::Passed {
         return Err(format!("{:?} at {:#x}", outcome.status, outcome.pc).into());

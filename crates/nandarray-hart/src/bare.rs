@@ -61,16 +61,13 @@ pub struct BareOptions<'l> {
     /// The hart's extensions; a bare machine has machine and supervisor mode, control and status registers and
     /// `fence.i` besides.
     pub extensions: Extensions,
-    /// Bits of a vector register, if the extensions have vectors: a power of two from 32 (64 with elements of 64 bits)
-    /// to 1024.
-    pub vlen: u32,
     /// Limits of the run.
     pub limits: Limits<'l>,
 }
 
 impl Default for BareOptions<'_> {
     fn default() -> Self {
-        Self { granularity: 4, bits: None, extensions: Extensions::ALL, vlen: 128, limits: Limits::default() }
+        Self { granularity: 4, bits: None, extensions: Extensions::ALL, limits: Limits::default() }
     }
 }
 
@@ -97,7 +94,7 @@ pub struct BareOutcome {
 /// [`ProgramError`] if it is no program for this hart.
 ///
 /// # Panics
-/// If the granularity is neither 4 nor 8, or the registers of a hart with vectors cannot have `vlen` bits.
+/// If the granularity is neither 4 nor 8, or vector registers cannot have that length.
 pub fn run(elf: &[u8], options: BareOptions<'_>) -> Result<BareOutcome, ProgramError> {
     let granularity = options.granularity;
     assert!(matches!(granularity, 4 | 8), "a line of a signature is 4 or 8 bytes, not {granularity}");
@@ -134,7 +131,6 @@ fn run_at<X: Xlen>(
         memory.watch(tohost);
     }
     let mut hart = Hart::<X>::new(HartMode::Bare, extensions);
-    hart.set_vlen(options.vlen);
     hart.set_pc(program.entry);
     let mut host = TestHost { memory, tohost, fromhost: program.symbol("fromhost"), output: Vec::new() };
     let most = options.limits.instructions;

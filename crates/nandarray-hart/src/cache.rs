@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::block::BasicBlock;
-use crate::exec::{UnitsOff, Steps, steps};
+use crate::exec::{Steps, UnitsOff, steps};
 use crate::meter::Meter;
 use crate::xlen::Xlen;
 

@@ -42,6 +42,7 @@ mod program;
 mod protect;
 mod streams;
 mod trap;
+mod varve;
 mod vector;
 mod xlen;
 

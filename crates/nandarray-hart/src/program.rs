@@ -11,11 +11,13 @@ use object::elf::{EF_RISCV_RVE, EM_RISCV, PF_R, PF_W, PF_X, PT_INTERP, PT_LOAD, 
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, Object, ObjectSymbol};
 
-use crate::isa::Extensions;
+use crate::isa::{Extension, Extensions};
 use crate::memory::{Memory, MemoryError};
 
 /// The most bytes from the lowest to the highest address of a program.
 pub const SPAN_MAX: u64 = 1 << 30;
+/// The symbol of programs with VarVE instructions.
+const VARVE: &str = "nd_uses_varve";
 /// Attribute tag of the architecture string.
 const TAG_ARCH: u64 = 5;
 
@@ -108,6 +110,8 @@ enum Wanted {
 pub struct ElfProgram {
     /// Register width: 32 or 64.
     pub bits: u32,
+    /// The extensions of a hart for it: those of all programs, and the vectors that its architecture string names.
+    pub extensions: Extensions,
     /// Its entry point.
     pub entry: u64,
     /// The segments that are loaded, by address.
@@ -173,10 +177,11 @@ impl ElfProgram {
         if header.e_flags(endian).0 & EF_RISCV_RVE.0 != 0 {
             return Err(ProgramError::Extension("E".into()));
         }
+        let mut asked = Extensions::PROGRAM;
         for section in file.elf_section_table().iter() {
             if section.sh_type(endian) == SHT_RISCV_ATTRIBUTES {
                 if let Some(arch) = section.data(endian, bytes).ok().and_then(architecture) {
-                    require(arch, bits, extensions)?;
+                    asked = Extensions::PROGRAM.with_vectors_of(require(arch, bits, extensions)?);
                 }
             }
         }
@@ -218,8 +223,9 @@ impl ElfProgram {
         let mut symbols: Vec<(u64, String)> =
             named.filter_map(|s| Some((s.address(), s.name().ok().filter(|n| !n.is_empty())?.to_owned()))).collect();
         symbols.sort();
+        let asked = with_varve(asked, &symbols, extensions)?;
         let entry = header.e_entry(endian).into();
-        Ok(Self { bits, entry, segments, symbols })
+        Ok(Self { bits, extensions: asked, entry, segments, symbols })
     }
 
     /// The address of a symbol.
@@ -320,15 +326,34 @@ fn architecture(section: &[u8]) -> Option<&str> {
     None
 }
 
-/// Whether a hart of `bits` bits with `extensions` has all of an architecture string such as `rv64i2p1_m2p0`.
-fn require(arch: &str, bits: u32, extensions: Extensions) -> Result<(), ProgramError> {
+/// The extensions that a program asks for, with VarVE if it defines its symbol: compilers know no name for that in
+/// architecture strings.
+fn with_varve(
+    asked: Extensions,
+    symbols: &[(u64, String)],
+    extensions: Extensions,
+) -> Result<Extensions, ProgramError> {
+    if !symbols.iter().any(|(_, name)| name == VARVE) {
+        return Ok(asked);
+    }
+    let (_, varve) = Extensions::parse("rv64i_xvarve").expect("a known architecture");
+    let all = asked.with_vectors_of(varve.with_vlen(asked.vlen()));
+    match all.beyond(extensions).last() {
+        Some(missing) => Err(ProgramError::Extension(format!("{missing:?}").to_lowercase())),
+        None => Ok(all),
+    }
+}
+
+/// The extensions of an architecture string such as `rv64i2p1_m2p0`, if a hart of `bits` bits with `extensions` has
+/// all of them.
+fn require(arch: &str, bits: u32, extensions: Extensions) -> Result<Extensions, ProgramError> {
     let (width, needed) = Extensions::parse(arch).map_err(ProgramError::Extension)?;
     if width != bits {
         return Err(ProgramError::Extension(arch.to_owned()));
     }
     match needed.beyond(extensions).last() {
         Some(missing) => Err(ProgramError::Extension(format!("{missing:?}").to_lowercase())),
-        None => Ok(()),
+        None => Ok(needed),
     }
 }
 

@@ -14,6 +14,7 @@ const LAYERS: tidy::Layers = &[
     &["protect"],
     &["memory", "streams", "block", "float"],
     &["vector"],
+    &["varve"],
     &["meter"],
     &["exec"],
     &["profile"],

@@ -1,7 +1,7 @@
 //! Bare-metal tests: an ELF file run on a bare machine, watched and stopped as any run.
 
 use nandarray_hart::bare::{self, BareOptions, BareStatus};
-use nandarray_hart::{Extension, Extensions, Limits, Stop, VLEN_MAX};
+use nandarray_hart::{Extensions, Limits, Stop, VLEN_MAX};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -10,13 +10,13 @@ use crate::offload::Watch;
 
 /// Run a bare-metal test; `isa` is an architecture string. The outcome is a dictionary.
 #[pyfunction]
-#[pyo3(signature = (elf, watch, *, isa = None, vlen = 128, granularity = 4, instructions = None))]
+#[pyo3(signature = (elf, watch, *, isa = None, vlen = None, granularity = 4, instructions = None))]
 pub(crate) fn program_run_bare<'py>(
     py: Python<'py>,
     elf: &[u8],
     watch: &Watch,
     isa: Option<&str>,
-    vlen: u32,
+    vlen: Option<u32>,
     granularity: usize,
     instructions: Option<u64>,
 ) -> PyResult<Bound<'py, PyDict>> {
@@ -32,13 +32,13 @@ pub(crate) fn program_run_bare<'py>(
             return Err(invalid(format!("the architecture {asked:?} has {name:?}, which no hart here has")));
         }
     };
-    let least = if extensions.has(Extension::Zve64x) { 64 } else { 32 };
-    let wanted = isa.map_or(0, Extensions::vlen_least).max(least);
-    if !vlen.is_power_of_two() || !(wanted..=VLEN_MAX).contains(&vlen) {
-        return Err(invalid(format!("a vector register has {wanted} to {VLEN_MAX} bits here, a power of two, not {vlen}")));
+    let (least, vlen) = (extensions.vlen(), vlen.unwrap_or(extensions.vlen()));
+    if !vlen.is_power_of_two() || !(least..=VLEN_MAX).contains(&vlen) {
+        return Err(invalid(format!("a vector register has {least} to {VLEN_MAX} bits here, a power of two, not {vlen}")));
     }
+    let extensions = extensions.with_vlen(vlen);
     let limits = Limits { instructions, stop: Some(&watch.progress.stop) };
-    let options = BareOptions { granularity, bits, extensions, vlen, limits };
+    let options = BareOptions { granularity, bits, extensions, limits };
     let outcome = detached(py, || bare::run(elf, options)).map_err(|e| to_py(py, &e, None))?;
     let outcome = outcome.map_err(|e| {
         let error = nandarray_runtime::Error::Program(Box::new(nandarray_cores::LoadError::Elf(e)));

@@ -118,7 +118,8 @@ impl FunctionalUnit {
     pub fn of(op: &Instruction) -> Self {
         use Code::*;
         match op.class() {
-            Class::Integer | Class::Bits => Self::Alu,
+            // Vector instructions have no unit of their own yet: each takes a place in the arithmetic unit.
+            Class::Integer | Class::Bits | Class::Vector => Self::Alu,
             Class::Multiply => match op.code {
                 Mul | Mulh | Mulhsu | Mulhu | Mulw => Self::Multiply,
                 _ => Self::Divide,

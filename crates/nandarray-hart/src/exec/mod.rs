@@ -23,6 +23,7 @@ mod mem;
 mod metered;
 mod select;
 mod stream;
+mod varve;
 mod vector;
 
 pub(crate) use metered::PART;
@@ -35,6 +36,7 @@ use std::ops::Range;
 use crate::memory::{Memory, RegionTable};
 use crate::streams::Streams;
 use crate::trap::Cause;
+use crate::varve::VarveUnit;
 use crate::vector::VectorUnit;
 use crate::xlen::Xlen;
 
@@ -115,6 +117,8 @@ pub(crate) struct HartState<X: Xlen> {
     pub(crate) reserved: Option<(u64, u64)>,
     /// The vector unit, of harts that have one.
     pub(crate) vector: Option<Box<VectorUnit>>,
+    /// The VarVE unit, of harts that have one.
+    pub(crate) varve: Option<Box<VarveUnit>>,
 }
 
 impl<X: Xlen> HartState<X> {
@@ -133,6 +137,7 @@ impl<X: Xlen> HartState<X> {
             exit: Exit::System,
             reserved: None,
             vector: None,
+            varve: None,
         }
     }
 

@@ -1,8 +1,8 @@
 //! From decoded instructions to steps: which function executes what.
 
 use super::{
-    BlockHeader, Handler, SINK, Step, StepSlot, Steps, UnitsOff, atomic, bits, control, convert, float, fuse, int, mem, metered,
-    nowhere, stream, vector,
+    BlockHeader, Handler, SINK, Step, StepSlot, Steps, UnitsOff, atomic, bits, control, convert, float, fuse, int, mem,
+    metered, nowhere, stream, vector,
 };
 use crate::block::BasicBlock;
 use crate::float::{Double, Single};
@@ -64,7 +64,16 @@ fn step<X: Xlen>(op: &Instruction, offset: u16) -> Step<X> {
             | Format::IntToFloatRounded
             | Format::IntToFloat
     ) || format.vector()
-        && !matches!(format, Format::VectorToX | Format::VectorSet | Format::VectorSetImmediate);
+        && !matches!(
+            format,
+            Format::VectorToX
+                | Format::VectorSet
+                | Format::VectorSetImmediate
+                | Format::VarveEnd
+                | Format::VarveNumber
+                | Format::VarveCount
+                | Format::VarvePack
+        );
     let rd = if op.rd == 0 && !writes_other { SINK } else { op.rd };
     let mut step = Step { run: handler::<X>(op), rd, rs1: op.rs1, rs2: op.rs2, rs3: op.rs3, imm: op.imm };
     if format.rounded() {

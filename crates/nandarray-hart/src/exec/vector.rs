@@ -29,8 +29,11 @@ pub(super) fn pack<X: Xlen>(op: &Instruction, step: &mut Step<X>) {
         _ => 0,
     };
     let masked = if row.mask >> 25 & 1 != 0 { row.bits >> 25 & 1 == 0 } else { op.rm == 0 };
-    step.rs3 = u8::from(masked) * MASKED | op.rs3 << FIELDS | kind << KIND;
     step.imm = (op.code as i32) << 16 | op.imm & 0xffff;
+    if row.format == VarveOpen {
+        return;
+    }
+    step.rs3 = u8::from(masked) * MASKED | op.rs3 << FIELDS | kind << KIND;
 }
 
 #[inline(always)]
@@ -170,6 +173,7 @@ pub(super) fn handler<X: Xlen>(op: &Instruction) -> super::Handler<X> {
     let name = op.row().name;
     let begins = |names: &[&str]| names.iter().any(|start| name.starts_with(start));
     match op.code {
+        _ if op.row().extension == crate::isa::Extension::Varve => super::varve::varve,
         Vsetvl | Vsetvli | Vsetivli => set_type,
         _ if op.row().format.vector_memory() => access,
         VmvXS | VcpopM | VfirstM => to_register,

@@ -21,11 +21,12 @@ use crate::access::AccessKind;
 use crate::block::{BasicBlock, OPS_MAX};
 use crate::cache::Cache;
 use crate::exec::{self, Env, Exit, HartState, JUMP, LEAVE, UnitsOff};
-use crate::isa::Extensions;
+use crate::isa::{Extension, Extensions};
 use crate::memory::Memory;
 use crate::meter::{Meter, Unmetered};
 use crate::streams::Streams;
 use crate::trap::Cause;
+use crate::varve::VarveUnit;
 use crate::vector::VectorUnit;
 use crate::xlen::Xlen;
 pub use port::{MappedRegion, Registers, TranslatorPort};
@@ -33,8 +34,8 @@ use privileged::Privileged;
 pub use stop::{Limits, Stop};
 use system::SystemOutcome;
 
-/// Bits of a vector register unless `set_vlen` says otherwise: the least that V has.
-const VLEN: u32 = 128;
+/// Bits to which a VarVE unit aligns elements in its datapath, unless another number is given.
+const VARVE_ALIGNMENT: u32 = 8;
 /// Instructions between two looks at the stop flag.
 const SLICE: u64 = if cfg!(debug_assertions) { 1 << 9 } else { 1 << 12 };
 
@@ -91,9 +92,15 @@ impl<X: Xlen> Hart<X> {
 
 impl<X: Xlen, M: Meter> Hart<X, M> {
     /// A hart whose registers are zero, with a meter.
+    ///
+    /// # Panics
+    /// If there are vectors, and their registers would have other than 32 (64 with elements of 64 bits) to
+    /// [`VLEN_MAX`](crate::VLEN_MAX) bits.
     pub fn with_meter(mode: HartMode, extensions: Extensions, meter: M) -> Self {
         let mut state = HartState::new();
-        state.vector = VectorUnit::new(extensions, VLEN);
+        state.vector = VectorUnit::new(extensions);
+        let varve = extensions.has(Extension::Varve) && state.vector.is_some();
+        state.varve = varve.then(|| VarveUnit::new(extensions.vlen(), VARVE_ALIGNMENT));
         Self {
             state,
             cache: Cache::new(),
@@ -107,12 +114,14 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// Give vector registers `bits` bits, and make them zero; nothing happens to a hart without vectors.
+    /// Have the VarVE unit, if there is one, align elements in its datapath to `bits` bits, and forget its state.
     ///
     /// # Panics
-    /// If that is no power of two from 32 (64 with elements of 64 bits) to [`VLEN_MAX`](crate::VLEN_MAX).
-    pub fn set_vlen(&mut self, bits: u32) {
-        self.state.vector = VectorUnit::new(self.extensions, bits);
+    /// If that is no power of two up to 64.
+    pub fn set_varve_alignment(&mut self, bits: u32) {
+        if self.state.varve.is_some() {
+            self.state.varve = Some(VarveUnit::new(self.vlen(), bits));
+        }
     }
 
     /// Bits of a vector register; 0 without vectors.

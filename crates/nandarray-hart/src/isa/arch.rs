@@ -28,7 +28,8 @@ fn named(name: &str) -> Option<&'static [Extension]> {
         "zve64f" => &[Zve32x, Zve32f, Zve64x],
         "zve64d" => &[Zve32x, Zve32f, Zve64x, Zve64d],
         "v" => &[Zve32x, Zve32f, Zve64x, Zve64d, V],
-        // The least length of a vector register is no extension: `Extensions::vlen_least` gives it.
+        "xvarve" => &[Zve32x, Zve64x, Varve],
+        // The least length of a vector register is no extension.
         _ if zvl(name).is_some() => &[],
         _ => return None,
     })
@@ -81,17 +82,11 @@ impl Extensions {
                 rest = without_version(&rest[letter.len_utf8()..]);
             }
         }
-        Ok((bits, found))
-    }
-
-    /// The least bits of a vector register that an architecture string asks for: by `zvl128b` and the like, by `v`, or by
-    /// the width of the elements; 0 without vectors.
-    pub fn vlen_least(arch: &str) -> u32 {
-        let set = Self::parse(arch).map_or(Self(1), |(_, set)| set);
+        // The length of vector registers: by `zvl128b` and the like, by `v`, or by the width of the elements.
         let by_extension = [(Extension::V, 128), (Extension::Zve64x, 64), (Extension::Zve32x, 32)];
-        let least = by_extension.into_iter().find(|(extension, _)| set.has(*extension)).map_or(0, |(_, bits)| bits);
-        let named = arch.split('_').filter_map(|part| zvl(&part[..part.find('b').map_or(0, |at| at + 1)]));
-        named.fold(least, u32::max)
+        let least = by_extension.into_iter().find(|(extension, _)| found.has(*extension)).map_or(0, |(_, bits)| bits);
+        let named = names.split('_').filter_map(|part| zvl(&part[..part.find('b').map_or(0, |at| at + 1)]));
+        Ok((bits, if least > 0 { found.with_vlen(named.fold(least, u32::max)) } else { found }))
     }
 
     /// The extensions of this set that are not in `other`, in the order of their declaration.
@@ -116,8 +111,8 @@ mod tests {
         assert_eq!(of("rv64i2p1m2"), Ok((64, vec![I, M])));
         assert_eq!(of("rv64iv"), Ok((64, vec![I, Zve32x, Zve32f, Zve64x, Zve64d, V])));
         assert_eq!(of("rv32i_zve32f_zvl64b1p0"), Ok((32, vec![I, Zve32x, Zve32f])));
-        let least = ["rv64gc", "rv32i_zve32x", "rv64gcv", "rv64i2p1_v1p0_zvl256b1p0", "rv64i_zve64x_zvl1024b"];
-        assert_eq!(least.map(Extensions::vlen_least), [0, 32, 128, 256, 1024]);
+        let vlens = ["rv64gc", "rv32i_zve32x", "rv64gcv", "rv64i2p1_v1p0_zvl256b1p0", "rv64i_zve64x_zvl1024b"];
+        assert_eq!(vlens.map(|arch| Extensions::parse(arch).unwrap().1.vlen()), [128, 32, 128, 256, 1024]);
         for (wrong, says) in [
             ("rv128i", "rv128i"),
             ("", ""),

@@ -146,11 +146,13 @@ pub enum Extension {
     Zve64d,
     /// All vector instructions.
     V,
+    /// Vectors of values with a width each, and their streams (Table 8.1).
+    Varve,
 }
 
 impl Extension {
     /// All, in the order of their declaration.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::I,
         Self::M,
         Self::A,
@@ -169,14 +171,17 @@ impl Extension {
         Self::Zve64x,
         Self::Zve64d,
         Self::V,
+        Self::Varve,
     ];
 }
 
-/// A set of extensions.
+/// A set of extensions; with vectors, also the length of their registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Extensions(u32);
 
 impl Extensions {
+    /// The first of the bits that hold the logarithm of the length of a vector register.
+    const VLEN_AT: u32 = 24;
     /// The extensions of programs: all but [`Extension::Privileged`] and the vector extensions.
     pub const PROGRAM: Self = Self((1 << Extension::Privileged as u32) - 1);
     /// The extensions of programs, and all vector extensions.
@@ -195,6 +200,23 @@ impl Extensions {
     #[must_use]
     pub const fn without(self, extension: Extension) -> Self {
         Self(self.0 & !(1 << extension as u32) | 1)
+    }
+
+    /// The set with vector registers of `bits` bits, a power of two; it matters to sets with vectors only.
+    #[must_use]
+    pub const fn with_vlen(self, bits: u32) -> Self {
+        Self(self.0 & ((1 << Self::VLEN_AT) - 1) | bits.trailing_zeros() << Self::VLEN_AT)
+    }
+
+    /// Bits of a vector register, if the set has vectors: 128 unless said otherwise.
+    pub const fn vlen(self) -> u32 {
+        if self.0 >> Self::VLEN_AT == 0 { 128 } else { 1 << (self.0 >> Self::VLEN_AT) }
+    }
+
+    /// This set, and the vector extensions of another with the length of its registers.
+    #[must_use]
+    pub const fn with_vectors_of(self, other: Self) -> Self {
+        Self(self.0 | other.0 & (Self::VECTOR.0 & !1 | !((1 << Self::VLEN_AT) - 1)))
     }
 
     /// The set with `extension`.
@@ -315,6 +337,24 @@ pub enum Format {
     VectorStrided,
     /// `v[rd], (x[rs1]), v[rs2]`
     VectorIndexed,
+    /// `stream rd, x[rs1], x[rs2], x[rs3]`
+    VarveOpen,
+    /// `stream rs2, x[rs1]`
+    VarveConsume,
+    /// `x[rd], stream rs2`
+    VarveEnd,
+    /// `x[rd]`
+    VarveNumber,
+    /// `x[rd], v[rs1]`
+    VarveCount,
+    /// `v[rd], stream rs2`
+    VarveUnpack,
+    /// `x[rd], v[rs1], stream rs2`
+    VarvePack,
+    /// `v[rd], stream rs2, x[rs1]`
+    VarveVunpack,
+    /// `v[rd], x[rs1], x[rs2]`
+    VarveIndex,
     /// nothing that is known
     Illegal,
 }

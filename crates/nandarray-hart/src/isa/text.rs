@@ -271,19 +271,11 @@ pub fn assemble(line: &str, bits: u32) -> Parsed<Instruction> {
     if name == "fence.tso" {
         return Ok(Instruction { code: Code::Fence, imm: FENCE_TSO, ..op });
     }
-    let (row, ordering) = match vector_text::row_of(name) {
-        Some((row, fields)) => {
-            op.rs3 = fields;
-            (row, 0)
-        }
-        None => row_of(name, bits)?,
-    };
+    let (row, ordering) = vector_text::row_of(name, &mut op).map_or_else(|| row_of(name, bits), |row| Ok((row, 0)))?;
     op.code = row.code;
     if row.format.vector() {
-        return match vector_text::operands(&mut op, &operands)? {
-            Some(()) => Ok(op),
-            None => Err(AssembleError::Count(operands.len())),
-        };
+        let operands_there = vector_text::operands(&mut op, &operands)?;
+        return operands_there.map(|()| op).ok_or(AssembleError::Count(operands.len()));
     }
     if row.format.rounded() {
         op.rm = default_rounding(op.code);

@@ -3,7 +3,7 @@
 //! The same columns as there. `Zve32x` and `Zve32f` stand for all vector extensions: the limits of the smaller ones on
 //! element widths are those of a unit, and are checked when an instruction is executed. Segment loads and stores are
 //! those of one field with another number in the operand `nf`. Source: the RISC-V V specification 1.0, its instruction
-//! listing. It does not say what an instruction does: that is `vector`.
+//! listing; for VarVE Table 8.1 of the dissertation, which gives no encoding: that is put in here. It does not say what an instruction does: that is `vector`.
 
 /// Give the rows that it is called with, and behind them those of the vector instructions, to the macro `$table`.
 macro_rules! with_vector_rows {
@@ -385,6 +385,61 @@ macro_rules! with_vector_rows {
             Vs2rV "vs2r.v" Zve32x Both VectorUnit 0xfff0707f 0x22800027;
             Vs4rV "vs4r.v" Zve32x Both VectorUnit 0xfff0707f 0x62800027;
             Vs8rV "vs8r.v" Zve32x Both VectorUnit 0xfff0707f 0xe2800027;
+            // VarVE: under funct3 = 7 of the custom opcodes, which streams have too
+            FrStream "frstream" Varve Both VarveOpen 0x600707f 0x700b;
+            VrStream "vrstream" Varve Both VarveOpen 0x600707f 0x200700b;
+            HrStream "hrstream" Varve Both VarveOpen 0x600707f 0x400700b;
+            FwStream "fwstream" Varve Both VarveOpen 0x600707f 0x702b;
+            VwStream "vwstream" Varve Both VarveOpen 0x600707f 0x200702b;
+            HwStream "hwstream" Varve Both VarveOpen 0x600707f 0x400702b;
+            CrStream "crstream" Varve Both VarveConsume 0xfe007fff 0x600700b;
+            ErStream "erstream" Varve Both VarveEnd 0xfe0ff07f 0xe00700b;
+            EwStream "ewstream" Varve Both VarveEnd 0xfe0ff07f 0x1600700b;
+            VrcNum "vrcnum" Varve Both VarveNumber 0xfffff07f 0x1e00700b;
+            VvNum "vnum" Varve Both VarveCount 0xfff0707f 0x2600700b;
+            Unpack "unpack" Varve Both VarveUnpack 0xfe0ff07f 0x600702b;
+            Pack "pack" Varve Both VarvePack 0xfe00707f 0xe00702b;
+            PackM "packm" Varve Both VarvePack 0xfe00707f 0x1600702b;
+            Vunpack "vunpack" Varve Both VarveVunpack 0xfe00707f 0x1e00702b;
+            VunpackM "vunpackm" Varve Both VarveVunpack 0xfe00707f 0x2600702b;
+            Vpack "vpack" Varve Both VarvePack 0xfe00707f 0x2e00702b;
+            VpackM "vpackm" Varve Both VarvePack 0xfe00707f 0x3600702b;
+            VvAddV "varve.add.vv" Varve Both VectorVv 0xfc00707f 0x8000705b;
+            VvAddI "varve.add.vi" Varve Both VectorVi 0xfc00707f 0x8000707b;
+            VvSubV "varve.sub.vv" Varve Both VectorVv 0xfc00707f 0x8400705b;
+            VvSubI "varve.sub.vi" Varve Both VectorVi 0xfc00707f 0x8400707b;
+            VvMaxV "varve.max.vv" Varve Both VectorVv 0xfc00707f 0x8800705b;
+            VvMaxI "varve.max.vi" Varve Both VectorVi 0xfc00707f 0x8800707b;
+            VvMinV "varve.min.vv" Varve Both VectorVv 0xfc00707f 0x8c00705b;
+            VvMinI "varve.min.vi" Varve Both VectorVi 0xfc00707f 0x8c00707b;
+            VvMulV "varve.mul.vv" Varve Both VectorVv 0xfc00707f 0x9000705b;
+            VvMulI "varve.mul.vi" Varve Both VectorVi 0xfc00707f 0x9000707b;
+            VvDivV "varve.div.vv" Varve Both VectorVv 0xfc00707f 0x9400705b;
+            VvDivI "varve.div.vi" Varve Both VectorVi 0xfc00707f 0x9400707b;
+            VvAndV "varve.and.vv" Varve Both VectorVv 0xfc00707f 0x9800705b;
+            VvAndI "varve.and.vi" Varve Both VectorVi 0xfc00707f 0x9800707b;
+            VvBicV "varve.bic.vv" Varve Both VectorVv 0xfc00707f 0x9c00705b;
+            VvBicI "varve.bic.vi" Varve Both VectorVi 0xfc00707f 0x9c00707b;
+            VvEorV "varve.eor.vv" Varve Both VectorVv 0xfc00707f 0xa000705b;
+            VvEorI "varve.eor.vi" Varve Both VectorVi 0xfc00707f 0xa000707b;
+            VvOrrV "varve.orr.vv" Varve Both VectorVv 0xfc00707f 0xa400705b;
+            VvOrrI "varve.orr.vi" Varve Both VectorVi 0xfc00707f 0xa400707b;
+            VvCmpeqV "varve.cmpeq.vv" Varve Both VectorVv 0xfc00707f 0xa800705b;
+            VvCmpeqI "varve.cmpeq.vi" Varve Both VectorVi 0xfc00707f 0xa800707b;
+            VvCmpneV "varve.cmpne.vv" Varve Both VectorVv 0xfc00707f 0xac00705b;
+            VvCmpneI "varve.cmpne.vi" Varve Both VectorVi 0xfc00707f 0xac00707b;
+            VvCmpltV "varve.cmplt.vv" Varve Both VectorVv 0xfc00707f 0xb000705b;
+            VvCmpltI "varve.cmplt.vi" Varve Both VectorVi 0xfc00707f 0xb000707b;
+            VvCmpleV "varve.cmple.vv" Varve Both VectorVv 0xfc00707f 0xb400705b;
+            VvCmpleI "varve.cmple.vi" Varve Both VectorVi 0xfc00707f 0xb400707b;
+            VvAsrV "varve.asr.vv" Varve Both VectorVv 0xfc00707f 0xb800705b;
+            VvAsrI "varve.asr.vi" Varve Both VectorVi 0xfc00707f 0xb800707b;
+            VvAslV "varve.asl.vv" Varve Both VectorVv 0xfc00707f 0xbc00705b;
+            VvAslI "varve.asl.vi" Varve Both VectorVi 0xfc00707f 0xbc00707b;
+            VvTvs "varve.tvs" Varve Both VectorUnary 0xfc0ff07f 0xc000705b;
+            VvIndex "varve.index" Varve Both VarveIndex 0xfe00707f 0xc600705b;
+            VvCpy "varve.cpy" Varve Both VectorMoveX 0xfff0707f 0xca00705b;
+            VvDup "varve.dup" Varve Both VectorMoveI 0xfff0707f 0xca00707b;
             // No instruction: these bits trap when they are reached; the immediate keeps them
             Illegal "illegal" I Both Illegal 0x0 0x0;
         }

@@ -62,10 +62,19 @@ pub(super) fn disassemble(op: &Instruction) -> String {
         Format::VectorUnit => format!("{}, ({})", v(rd), x(rs1)),
         Format::VectorStrided => format!("{}, ({}), {}", v(rd), x(rs1), x(rs2)),
         Format::VectorIndexed => format!("{}, ({}), {}", v(rd), x(rs1), v(rs2)),
+        Format::VarveOpen => format!("{rd}, {}, {}, {}", x(rs1), x(rs2), x(op.rs3)),
+        Format::VarveConsume => format!("{rs2}, {}", x(rs1)),
+        Format::VarveEnd => format!("{}, {rs2}", x(rd)),
+        Format::VarveNumber => x(rd).to_owned(),
+        Format::VarveCount => format!("{}, {}", x(rd), v(rs1)),
+        Format::VarveUnpack => format!("{}, {rs2}", v(rd)),
+        Format::VarvePack => format!("{}, {}, {rs2}", x(rd), v(rs1)),
+        Format::VarveVunpack => format!("{}, {rs2}, {}", v(rd), x(rs1)),
+        Format::VarveIndex => format!("{}, {}, {}", v(rd), x(rs1), x(rs2)),
         _ => v(rd).to_owned(),
     };
     match (row.mask >> 25 & 1, row.bits >> 25 & 1) {
-        _ if matches!(row.format, Format::VectorSet | Format::VectorSetImmediate) => {}
+        _ if matches!(row.format, Format::VectorSet | Format::VectorSetImmediate | Format::VarveOpen) => {}
         (1, 0) => operands.push_str(", v0"),
         (0, _) if op.rm == 0 => operands.push_str(", v0.t"),
         _ => {}
@@ -80,28 +89,29 @@ fn segments(name: &str, more: u8) -> String {
     format!("{}seg{}{}", &name[..at], more + 1, &name[at..])
 }
 
-/// The row of a name, and the number of fields less one.
-pub(super) fn row_of(name: &str) -> Option<(&'static Row, u8)> {
+/// The row of the name of a segment load or store, whose fields less one it puts into `op`.
+pub(super) fn row_of(name: &str, op: &mut Instruction) -> Option<&'static Row> {
     let (at, fields) = match name.find("seg") {
         Some(at) => (at, name.as_bytes().get(at + 3).map(|c| c.wrapping_sub(b'1')).filter(|n| (1..8).contains(n))?),
         None => return None,
     };
     let plain = format!("{}{}", &name[..at], name.get(at + 4..)?);
     let row = TABLE.iter().find(|r| r.name == plain && r.format.vector_memory() && r.mask >> 29 == 0)?;
-    Some((row, fields))
+    op.rs3 = fields;
+    Some(row)
 }
 
 /// The operands of a vector instruction, put into `op`; none if there is another number of them.
 pub(super) fn operands(op: &mut Instruction, texts: &[&str]) -> Parsed<Option<()>> {
     let row = op.row();
-    let (x, f, v) =
-        (|t: &str| register(&X, 'x', t), |t: &str| register(&F, 'f', t), |t: &str| register(&V, 'v', t));
+    let (x, f, v) = (|t: &str| register(&X, 'x', t), |t: &str| register(&F, 'f', t), |t: &str| register(&V, 'v', t));
     let base = |t: &str| match memory(t)? {
         (base, 0) => Ok(base),
         _ => wrong(t),
     };
     let mut texts = texts;
-    let is_set = matches!(row.format, Format::VectorSet | Format::VectorSetImmediate);
+    let is_set = matches!(row.format, Format::VectorSet | Format::VectorSetImmediate | Format::VarveOpen);
+    let stream = |t: &str| within(t, 0, 31).map(|number| number as u8);
     if !is_set && (row.mask >> 25 & 1, row.bits >> 25 & 1) == (1, 0) {
         let Some((&"v0", rest)) = texts.split_last() else { return Ok(None) };
         texts = rest;
@@ -135,6 +145,15 @@ pub(super) fn operands(op: &mut Instruction, texts: &[&str]) -> Parsed<Option<()
         (Format::VectorUnit, [d, m]) => (op.rd, op.rs1) = (v(d)?, base(m)?),
         (Format::VectorStrided, [d, m, s]) => (op.rd, op.rs1, op.rs2) = (v(d)?, base(m)?, x(s)?),
         (Format::VectorIndexed, [d, m, i]) => (op.rd, op.rs1, op.rs2) = (v(d)?, base(m)?, v(i)?),
+        (Format::VarveOpen, [d, a, b, c]) => (op.rd, op.rs1, op.rs2, op.rs3) = (stream(d)?, x(a)?, x(b)?, x(c)?),
+        (Format::VarveConsume, [s, a]) => (op.rs2, op.rs1) = (stream(s)?, x(a)?),
+        (Format::VarveEnd, [d, s]) => (op.rd, op.rs2) = (x(d)?, stream(s)?),
+        (Format::VarveNumber, [d]) => op.rd = x(d)?,
+        (Format::VarveCount, [d, a]) => (op.rd, op.rs1) = (x(d)?, v(a)?),
+        (Format::VarveUnpack, [d, s]) => (op.rd, op.rs2) = (v(d)?, stream(s)?),
+        (Format::VarvePack, [d, a, s]) => (op.rd, op.rs1, op.rs2) = (x(d)?, v(a)?, stream(s)?),
+        (Format::VarveVunpack, [d, s, a]) => (op.rd, op.rs2, op.rs1) = (v(d)?, stream(s)?, x(a)?),
+        (Format::VarveIndex, [d, a, b]) => (op.rd, op.rs1, op.rs2) = (v(d)?, x(a)?, x(b)?),
         _ => return Ok(None),
     }
     debug_assert_ne!(op.code, Code::Illegal);

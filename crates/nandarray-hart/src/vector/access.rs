@@ -145,6 +145,8 @@ fn move_one(
 /// Execute a load or store.
 pub(crate) fn access(u: &mut VectorUnit, o: &VectorOp, at: Addresses, spans: &mut RegionTable) -> Done {
     let shape = u.shape(o)?;
+    // An index is no wider than an address.
+    legal(shape.pattern != Pattern::Indexed || shape.index < 64 || at.mask > u64::from(u32::MAX))?;
     let fields = o.more_fields + 1;
     let together = !matches!(shape.pattern, Pattern::Strided | Pattern::Indexed) && !o.masked;
     if together && u.vstart == 0 && fields == 1 {

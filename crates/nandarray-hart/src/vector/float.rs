@@ -35,9 +35,10 @@ pub(crate) fn float(u: &mut VectorUnit, o: &VectorOp) -> Done {
     let Some(rounding) = Rounding::from_number(u.frm) else { return Err(VectorTrap::Illegal) };
     let sew = u.sew;
     match o.code {
-        VfwaddVv | VfwaddVf | VfwsubVv | VfwsubVf | VfwmulVv | VfwmulVf | VfwaddWv | VfwaddWf | VfwsubWv
-        | VfwsubWf | VfwmaccVv | VfwmaccVf | VfwnmaccVv | VfwnmaccVf | VfwmsacVv | VfwmsacVf | VfwnmsacVv
-        | VfwnmsacVf => widening(u, o, rounding),
+        VfwaddVv | VfwaddVf | VfwsubVv | VfwsubVf | VfwmulVv | VfwmulVf | VfwaddWv | VfwaddWf | VfwsubWv | VfwsubWf
+        | VfwmaccVv | VfwmaccVf | VfwnmaccVv | VfwnmaccVf | VfwmsacVv | VfwmsacVf | VfwnmsacVv | VfwnmsacVf => {
+            widening(u, o, rounding)
+        }
         VfredusumVs | VfredosumVs | VfredminVs | VfredmaxVs | VfwredusumVs | VfwredosumVs => reduce(u, o, rounding),
         VfmvVF | VfmergeVfm => {
             legal(u.has_float(sew))?;

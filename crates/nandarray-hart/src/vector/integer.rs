@@ -119,8 +119,7 @@ fn carries(u: &mut VectorUnit, o: &VectorOp) -> Done {
     let sew = u.sew;
     u.each(&all, |u, i| {
         let (a, b, carry) = (u.get(o.vs2, i, sew), u.first(o, i), u64::from(u.bit(0, i)));
-        let value =
-            if adds { a.wrapping_add(b).wrapping_add(carry) } else { a.wrapping_sub(b).wrapping_sub(carry) };
+        let value = if adds { a.wrapping_add(b).wrapping_add(carry) } else { a.wrapping_sub(b).wrapping_sub(carry) };
         u.set(o.vd, i, sew, value);
     })
 }

@@ -149,15 +149,16 @@ fn low(value: u64, bits: u32) -> u64 {
 }
 
 impl VectorUnit {
-    /// A unit with registers of `vlen` bits for harts with `extensions`; none if they have no vectors.
+    /// A unit for harts with `extensions`; none if they have no vectors.
     ///
     /// # Panics
-    /// If `vlen` is not a power of two from 32 to 1024, or less than an element.
-    pub(crate) fn new(extensions: Extensions, vlen: u32) -> Option<Box<Self>> {
+    /// If the length of its registers is not a power of two from 32 to 1024, or less than an element.
+    pub(crate) fn new(extensions: Extensions) -> Option<Box<Self>> {
         let has = |extension| extensions.has(extension);
         if !has(Extension::Zve32x) {
             return None;
         }
+        let vlen = extensions.vlen();
         let elen = if has(Extension::Zve64x) { 64 } else { 32 };
         let fits = vlen.is_power_of_two() && (elen..=VLEN_MAX).contains(&vlen);
         assert!(fits, "a vector register of {vlen} bits is no power of two from {elen} to {VLEN_MAX}");
@@ -211,6 +212,36 @@ impl VectorUnit {
     /// A register's bytes, to be changed.
     pub(crate) fn register_mut(&mut self, number: usize) -> &mut [u8] {
         &mut self.registers[number * self.vlenb..][..self.vlenb]
+    }
+
+    /// The bits of an element, if a group of the current type may begin at a register.
+    pub(crate) fn group_at(&self, register: u8) -> Option<u32> {
+        (self.sew != 0 && Self::aligned(register, self.lmul)).then_some(self.sew)
+    }
+
+    /// The elements of the group at a register, sign-extended; none if there is no such group.
+    pub(crate) fn elements(&self, register: u8) -> Option<Vec<i64>> {
+        let sew = self.group_at(register)?;
+        Some((0..self.vl).map(|i| self.get_signed(register, i, sew)).collect())
+    }
+
+    /// Set the first elements of the group at a register, and the length to their number.
+    pub(crate) fn put_elements(&mut self, register: u8, values: &[i64]) {
+        for (i, value) in values.iter().enumerate() {
+            self.set(register, i, self.sew, *value as u64);
+        }
+        (self.vl, self.vstart) = (values.len(), 0);
+    }
+
+    /// Whether element `i` is one that `v0` lets through; none behind a register's bits.
+    pub(crate) fn mask_bit(&self, i: usize) -> bool {
+        i < 8 * self.vlenb && self.bit(0, i)
+    }
+
+    /// Set a register to a mask, zero behind it.
+    pub(crate) fn put_mask(&mut self, register: u8, bits: &[bool]) {
+        self.register_mut(register as usize).fill(0);
+        bits.iter().enumerate().for_each(|(i, bit)| self.set_bit(register, i, *bit));
     }
 
     /// Element `i` of `sew` bits of the group that begins at a register, zero-extended.
@@ -290,9 +321,7 @@ impl VectorUnit {
     fn check_mask_out(&self, o: &VectorOp) -> Done {
         let count = group(self.lmul);
         let apart = |source: u8| source == o.vd || !overlap(o.vd, 1, source, count);
-        legal(
-            self.sew != 0 && self.sources_aligned(o) && apart(o.vs2) && (o.is_scalar || apart(o.vs1)),
-        )
+        legal(self.sew != 0 && self.sources_aligned(o) && apart(o.vs2) && (o.is_scalar || apart(o.vs1)))
     }
 
     /// Whether a group of `2^wide` registers at `vd` and a source of `2^narrow` with smaller elements may be together:
@@ -311,8 +340,7 @@ impl VectorUnit {
         } else {
             Self::aligned(o.vs2, self.lmul) && Self::widens_apart(o.vd, wide, o.vs2, self.lmul)
         };
-        let first = o.is_scalar
-            || Self::aligned(o.vs1, self.lmul) && Self::widens_apart(o.vd, wide, o.vs1, self.lmul);
+        let first = o.is_scalar || Self::aligned(o.vs1, self.lmul) && Self::widens_apart(o.vd, wide, o.vs1, self.lmul);
         legal(Self::aligned(o.vd, wide) && first && second)
     }
 

@@ -42,16 +42,14 @@ fn narrow(u: &mut VectorUnit, o: &VectorOp) -> Done {
 
 fn twice(u: &mut VectorUnit, o: &VectorOp) -> Done {
     use Code::*;
-    let wide_source = matches!(
-        o.code,
-        VwadduWv | VwadduWx | VwaddWv | VwaddWx | VwsubuWv | VwsubuWx | VwsubWv | VwsubWx
-    );
+    let wide_source =
+        matches!(o.code, VwadduWv | VwadduWx | VwaddWv | VwaddWx | VwsubuWv | VwsubuWx | VwsubWv | VwsubWx);
     u.check_widening(o, wide_source)?;
     let sew = u.sew;
     // Whether the operands are signed: `vs2`, and `vs1`.
     let (sign_a, sign_b) = match o.code {
-        VwadduVv | VwadduVx | VwsubuVv | VwsubuVx | VwadduWv | VwadduWx | VwsubuWv | VwsubuWx | VwmuluVv
-        | VwmuluVx | VwmaccuVv | VwmaccuVx => (false, false),
+        VwadduVv | VwadduVx | VwsubuVv | VwsubuVx | VwadduWv | VwadduWx | VwsubuWv | VwsubuWx | VwmuluVv | VwmuluVx
+        | VwmaccuVv | VwmaccuVx => (false, false),
         VwmulsuVv | VwmulsuVx | VwmaccusVx => (true, false),
         VwmaccsuVv | VwmaccsuVx => (false, true),
         _ => (true, true),

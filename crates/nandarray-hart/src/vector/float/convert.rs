@@ -56,10 +56,8 @@ pub(super) fn convert(u: &mut VectorUnit, o: &VectorOp, rounding: Rounding) -> D
         0 => u.check_same(&one_source)?,
         _ => u.check_widening(&one_source, false)?,
     }
-    let to_zero = matches!(
-        o.code,
-        VfcvtRtzXuFV | VfcvtRtzXFV | VfwcvtRtzXuFV | VfwcvtRtzXFV | VfncvtRtzXuFW | VfncvtRtzXFW
-    );
+    let to_zero =
+        matches!(o.code, VfcvtRtzXuFV | VfcvtRtzXFV | VfwcvtRtzXuFV | VfwcvtRtzXFV | VfncvtRtzXuFW | VfncvtRtzXFW);
     let rounding = if to_zero { Rounding::Zero } else { rounding };
     match (from, to) {
         (Kind::Float, Kind::Float) => u.each(o, |u, i| {

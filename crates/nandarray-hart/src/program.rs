@@ -11,7 +11,7 @@ use object::elf::{EF_RISCV_RVE, EM_RISCV, PF_R, PF_W, PF_X, PT_INTERP, PT_LOAD, 
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, Object, ObjectSymbol};
 
-use crate::isa::{Extension, Extensions};
+use crate::isa::Extensions;
 use crate::memory::{Memory, MemoryError};
 
 /// The most bytes from the lowest to the highest address of a program.
@@ -180,9 +180,9 @@ impl ElfProgram {
         let mut asked = Extensions::PROGRAM;
         for section in file.elf_section_table().iter() {
             if section.sh_type(endian) == SHT_RISCV_ATTRIBUTES {
-                if let Some(arch) = section.data(endian, bytes).ok().and_then(architecture) {
-                    asked = Extensions::PROGRAM.with_vectors_of(require(arch, bits, extensions)?);
-                }
+                let arch = section.data(endian, bytes).ok().and_then(architecture);
+                let needed = arch.map_or(Ok(Extensions::PROGRAM), |arch| require(arch, bits, extensions))?;
+                asked = Extensions::PROGRAM.with_vectors_of(needed);
             }
         }
         let mut segments = Vec::new();
@@ -208,10 +208,8 @@ impl ElfProgram {
             segments.push(ProgramSegment { address, bytes: data.to_vec(), length, writable, executable });
         }
         segments.sort_by_key(|s| s.address);
-        for pair in segments.windows(2) {
-            if pair[0].address + pair[0].length > pair[1].address {
-                return Err(ProgramError::Segment { address: pair[1].address, bytes: pair[1].length });
-            }
+        if let Some([_, second]) = segments.array_windows().find(|[a, b]| a.address + a.length > b.address) {
+            return Err(ProgramError::Segment { address: second.address, bytes: second.length });
         }
         let (Some(first), Some(last)) = (segments.first(), segments.last()) else {
             return Err(if inaccessible { ProgramError::NoAccess } else { ProgramError::Nothing });

@@ -16,6 +16,7 @@ use lz4::block::CompressionMode;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::ResetDirective;
 
+use super::pack::{self, Packing};
 use super::bitshuffle::{bit_shuffle, bit_unshuffle};
 use super::shuffle::{shuffle, unshuffle};
 use super::spec::{Algorithm, Compression, Filter};
@@ -92,7 +93,14 @@ pub(super) fn encode(
                 filtered
             }
         };
-        if let Some(bytes) = compress(algorithm, source, compressor, packed) {
+        if let Some(packing) = packing(algorithm) {
+            packed.clear();
+            pack::encode(packing, element_bytes, raw, packed);
+            if packed.len() <= packed_bytes_max(raw.len()) {
+                out.extend_from_slice(packed);
+                return false;
+            }
+        } else if let Some(bytes) = compress(algorithm, source, compressor, packed) {
             out.extend_from_slice(&packed[..bytes]);
             return false;
         }
@@ -110,6 +118,9 @@ pub(super) fn decode(
     scratch: &mut Scratch,
     raw: &mut [u8],
 ) -> bool {
+    if let Some(packing) = packing(algorithm) {
+        return pack::decode(packing, element_bytes, packed, raw);
+    }
     let Scratch { filtered, planes, decompressor, .. } = scratch;
     if filter == Filter::None {
         return decompress(algorithm, packed, decompressor, raw);
@@ -124,6 +135,15 @@ pub(super) fn decode(
         Filter::BitShuffle => bit_unshuffle(element_bytes, filtered, raw, planes),
     }
     true
+}
+
+/// The packing of integers that an algorithm is, if it is one.
+fn packing(algorithm: Algorithm) -> Option<Packing> {
+    match algorithm {
+        Algorithm::Bitpack => Some(Packing::Bits),
+        Algorithm::Varwidth => Some(Packing::Widths),
+        Algorithm::Lz4 | Algorithm::Zstd { .. } => None,
+    }
 }
 
 /// The compressed length, or `None` when the frame does not fit `packed`.
@@ -149,6 +169,7 @@ fn compress(
             }
             compressor.compress_to_buffer(source, packed).ok()
         }
+        Algorithm::Bitpack | Algorithm::Varwidth => unreachable!("packed before"),
     }
 }
 
@@ -169,6 +190,7 @@ fn decompress(
         Algorithm::Zstd { .. } => decompressor
             .get_or_insert_with(|| Decompressor::new().expect("a zstd context"))
             .decompress_to_buffer(packed, out),
+        Algorithm::Bitpack | Algorithm::Varwidth => unreachable!("unpacked before"),
     };
     written.is_ok_and(|written| written == out.len())
 }

@@ -110,6 +110,8 @@ pub(super) fn fixed_head(spec: &CodecSpec, layout: &FrameLayout, sequence: u64) 
         None => 0,
         Some(Algorithm::Lz4) => 1,
         Some(Algorithm::Zstd { .. }) => 2,
+        Some(Algorithm::Bitpack) => 3,
+        Some(Algorithm::Varwidth) => 4,
     };
     head[field::FILTER] = match spec.compression.map_or(Filter::None, |compression| compression.filter) {
         Filter::None => 0,

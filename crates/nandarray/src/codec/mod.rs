@@ -10,6 +10,7 @@
 //! | `spec` | what a space says about its blocks' bytes; its text form |
 //! | `head` | payload format: head, frame table |
 //! | `frame` | one frame: filter, compress |
+//! | `pack` | integers bit-packed, or with a width per value |
 //! | `shuffle`, `bitshuffle`, `isa` | the filters, compiled per instruction set |
 //! | `crypt`, `aead` | keys, key check, sealing of frames and head; the cipher's library |
 //!
@@ -30,6 +31,7 @@ mod error;
 mod frame;
 mod head;
 mod isa;
+mod pack;
 mod shuffle;
 mod spec;
 

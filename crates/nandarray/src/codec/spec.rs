@@ -2,7 +2,7 @@
 //!
 //! A [`CodecSpec`] fixes the payload format of every building block of a space and is kept in the array's metadata;
 //! [`Compression`] is the part a person writes, as text: `lz4`, `zstd`, `zstd:7`, each with an optional `+shuffle` or
-//! `+bitshuffle`. "No compression" is the absence of a [`Compression`], so it has no text here.
+//! `+bitshuffle`; `bitpack` and `varwidth` for integers. "No compression" is the absence of a [`Compression`], so it has no text here.
 //!
 //! Does not: choose a codec for the data, or hold a key (see [`super::CipherKey`]).
 
@@ -66,7 +66,8 @@ pub const ZSTD_LEVEL_DEFAULT: i32 = 3;
 #[non_exhaustive]
 pub enum SpecError {
     /// The name before `+` or `:` is not a compression algorithm.
-    #[error("unknown compression {text:?}: expected lz4, zstd or zstd:LEVEL, with an optional +shuffle or +bitshuffle")]
+    #[error("unknown compression {text:?}: expected lz4, zstd or zstd:LEVEL, with an optional +shuffle or +bitshuffle; \
+             or bitpack or varwidth")]
     UnknownCompression {
         /// The text as given.
         text: String,
@@ -80,12 +81,20 @@ pub enum SpecError {
         text: String,
     },
     /// The part after `:` is not a level of the algorithm.
-    #[error("bad compression level {level:?} in {text:?}: zstd takes 1 to 22, lz4 takes none")]
+    #[error("bad compression level {level:?} in {text:?}: zstd takes 1 to 22, others take none")]
     BadLevel {
         /// The part after `:`.
         level: String,
         /// The whole text as given.
         text: String,
+    },
+    /// Elements that are no integers are to be packed.
+    #[error("elements of {element_bytes} bytes cannot be packed by {text:?}: that takes integers of 1, 2, 4 or 8 bytes")]
+    NoIntegers {
+        /// The element size.
+        element_bytes: u32,
+        /// The name of the packing.
+        text: &'static str,
     },
     /// The element size is zero or beyond [`ELEMENT_BYTES_MAX`].
     #[error("element of {element_bytes} bytes: expected 1 to {ELEMENT_BYTES_MAX}")]
@@ -117,6 +126,10 @@ pub enum Algorithm {
         /// 1 (fast) to 22 (dense). Only the encoder looks at it.
         level: i32,
     },
+    /// Integers bit-packed, with one width for 1024 elements.
+    Bitpack,
+    /// Integers with a width per value.
+    Varwidth,
 }
 
 /// A reordering of a frame's bytes that puts alike bytes side by side before compression.
@@ -159,11 +172,17 @@ impl FromStr for Compression {
         let bad_level = |level: &str| SpecError::BadLevel { level: level.to_owned(), text: text.to_owned() };
         let algorithm = match (name, level) {
             ("lz4", None) => Algorithm::Lz4,
-            ("lz4", Some(level)) => return Err(bad_level(level)),
+            ("bitpack", None) => Algorithm::Bitpack,
+            ("varwidth", None) => Algorithm::Varwidth,
+            ("lz4" | "bitpack" | "varwidth", Some(level)) => return Err(bad_level(level)),
             ("zstd", None) => Algorithm::Zstd { level: ZSTD_LEVEL_DEFAULT },
             ("zstd", Some(level)) => Algorithm::Zstd { level: parse_level(level).ok_or_else(|| bad_level(level))? },
             _ => return Err(SpecError::UnknownCompression { text: text.to_owned() }),
         };
+        if matches!(algorithm, Algorithm::Bitpack | Algorithm::Varwidth) && filter != Filter::None {
+            let filter = text.split_once('+').map_or("", |(_, filter)| filter).to_owned();
+            return Err(SpecError::UnknownFilter { filter, text: text.to_owned() });
+        }
         Ok(Self { algorithm, filter })
     }
 }
@@ -178,6 +197,8 @@ impl fmt::Display for Compression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.algorithm {
             Algorithm::Lz4 => f.write_str("lz4")?,
+            Algorithm::Bitpack => f.write_str("bitpack")?,
+            Algorithm::Varwidth => f.write_str("varwidth")?,
             Algorithm::Zstd { level } => write!(f, "zstd:{level}")?,
         }
         f.write_str(match self.filter {
@@ -221,6 +242,14 @@ impl CodecSpec {
         if !(1..=BLOCK_BYTES_MAX).contains(&self.block_bytes) {
             return Err(SpecError::BlockBytes { block_bytes: self.block_bytes });
         }
+        let packing = match self.compression.map(|c| c.algorithm) {
+            Some(Algorithm::Bitpack) => Some("bitpack"),
+            Some(Algorithm::Varwidth) => Some("varwidth"),
+            _ => None,
+        };
+        if let Some(text) = packing.filter(|_| !super::pack::packs(self.element_bytes as usize)) {
+            return Err(SpecError::NoIntegers { element_bytes: self.element_bytes, text });
+        }
         if let Some(Compression { algorithm: Algorithm::Zstd { level }, .. }) = self.compression
             && !ZSTD_LEVELS.contains(&level)
         {
@@ -251,7 +280,8 @@ impl CodecSpec {
     pub fn weight(&self) -> u64 {
         let compression = match self.compression.map(|c| c.algorithm) {
             None => 1,
-            Some(Algorithm::Lz4) => 2,
+            Some(Algorithm::Lz4 | Algorithm::Bitpack) => 2,
+            Some(Algorithm::Varwidth) => 4,
             Some(Algorithm::Zstd { .. }) => 5,
         };
         compression + if self.encrypted { 3 } else { 0 }
@@ -264,7 +294,7 @@ mod tests {
 
     #[test]
     fn text_round_trips() {
-        for text in ["lz4", "lz4+shuffle", "lz4+bitshuffle", "zstd:1", "zstd:22+shuffle", "zstd:3+bitshuffle"] {
+        for text in ["lz4", "lz4+shuffle", "lz4+bitshuffle", "zstd:1", "zstd:22+shuffle", "zstd:3+bitshuffle", "bitpack", "varwidth"] {
             assert_eq!(text.parse::<Compression>().expect(text).to_string(), text);
         }
         let plain = Compression { algorithm: Algorithm::Zstd { level: 3 }, filter: Filter::None };

@@ -294,7 +294,9 @@ fill_area:
         data = [".section .data", ".balign 64", "pool:"]
         data += [".word " + ", ".join(map(hex, words[at : at + 16])) for at in range(0, len(words), 16)]
         data += [".balign 64", f"registers: .zero {32 * vlenb}", "area: .zero 4096", "area_end:", ""]
-        return text.replace("    .section .text.start", "    .option arch, +v\n    .section .text.start", 1) + "\n".join(data)
+        return text.replace(
+            "    .section .text.start", "    .option arch, +v\n    .section .text.start", 1
+        ) + "\n".join(data)
 
 
 def vector_groups(bits: int, vlen: int, blocks: int, seed: int = 1) -> Iterator[Group]:

@@ -93,8 +93,10 @@ def test_variable_width_streams(copy: str, tmp_path: Path) -> None:
 
 
 def table(codes: dict[str, int]) -> bytes:
-    entries = [value.to_bytes(8, "little", signed=True) + int(code, 2).to_bytes(4, "little") + len(code).to_bytes(4, "little")
-               for code, value in codes.items()]
+    entries = [
+        value.to_bytes(8, "little", signed=True) + int(code, 2).to_bytes(4, "little") + len(code).to_bytes(4, "little")
+        for code, value in codes.items()
+    ]
     return len(entries).to_bytes(8, "little") + b"".join(entries)
 
 
@@ -131,8 +133,10 @@ def test_written_streams_can_be_read(kind: str, detail: str, tmp_path: Path) -> 
     nd_ewstream(1);
     {reads}
     """
-    made = program(body + COPY_FULL.replace("vunpack(1, 0", "vunpack(1, 2").replace("stream(0", "stream(2"),
-                   more="static uint8_t d[8192], w[8192];")
+    made = program(
+        body + COPY_FULL.replace("vunpack(1, 0", "vunpack(1, 2").replace("stream(0", "stream(2"),
+        more="static uint8_t d[8192], w[8192];",
+    )
     values = [int(v) for v in np.random.default_rng(6).choice(list(CODES.values()), 500)]
     assert run(made, head + model.pack(values, [16] * 500), tmp_path, 500) == values
 
@@ -140,7 +144,9 @@ def test_written_streams_can_be_read(kind: str, detail: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "eor", "max", "cmplt"])
 def test_operations_yield_what_the_datapath_takes(name: str, tmp_path: Path) -> None:
     """Each strip: two streams, one operation; strip sizes and values are the model's."""
-    result = "nd_vpack(3, 2)" if name != "cmplt" else "(nd_vdup(4, 1), nd_varve_vvm(ND_VARVE_MUL, 3, 4, 4), nd_vpack(3, 2))"
+    result = (
+        "nd_vpack(3, 2)" if name != "cmplt" else "(nd_vdup(4, 1), nd_varve_vvm(ND_VARVE_MUL, 3, 4, 4), nd_vpack(3, 2))"
+    )
     compute = f"nd_varve_vv(ND_VARVE_{name.upper()}, {0 if name == 'cmplt' else 3}, 1, 2);"
     body = f"""
     nd_frstream(0, x, count, 16 | ND_SIGNED);

@@ -114,6 +114,8 @@ pub struct ElfProgram {
     pub extensions: Extensions,
     /// Its entry point.
     pub entry: u64,
+    /// The extensions that its attributes name; `None` if it has none.
+    pub declared: Option<Extensions>,
     /// The segments that are loaded, by address.
     pub segments: Vec<ProgramSegment>,
     /// Names and addresses, by address.
@@ -177,12 +179,12 @@ impl ElfProgram {
         if header.e_flags(endian).0 & EF_RISCV_RVE.0 != 0 {
             return Err(ProgramError::Extension("E".into()));
         }
-        let mut asked = Extensions::PROGRAM;
+        let mut declared = None;
         for section in file.elf_section_table().iter() {
             if section.sh_type(endian) == SHT_RISCV_ATTRIBUTES {
-                let arch = section.data(endian, bytes).ok().and_then(architecture);
-                let needed = arch.map_or(Ok(Extensions::PROGRAM), |arch| require(arch, bits, extensions))?;
-                asked = Extensions::PROGRAM.with_vectors_of(needed);
+                if let Some(arch) = section.data(endian, bytes).ok().and_then(architecture) {
+                    declared = Some(require(arch, bits, extensions)?);
+                }
             }
         }
         let mut segments = Vec::new();
@@ -221,9 +223,11 @@ impl ElfProgram {
         let mut symbols: Vec<(u64, String)> =
             named.filter_map(|s| Some((s.address(), s.name().ok().filter(|n| !n.is_empty())?.to_owned()))).collect();
         symbols.sort();
-        let asked = with_varve(asked, &symbols, extensions)?;
+        let asked = Extensions::PROGRAM.with_vectors_of(declared.unwrap_or(Extensions::PROGRAM));
+        let varve = file.symbols().any(|s| s.name() == Ok(VARVE));
+        let asked = if varve { with_varve(asked, extensions)? } else { asked };
         let entry = header.e_entry(endian).into();
-        Ok(Self { bits, extensions: asked, entry, segments, symbols })
+        Ok(Self { bits, extensions: asked, entry, declared, segments, symbols })
     }
 
     /// The address of a symbol.
@@ -324,16 +328,9 @@ fn architecture(section: &[u8]) -> Option<&str> {
     None
 }
 
-/// The extensions that a program asks for, with VarVE if it defines its symbol: compilers know no name for that in
+/// The extensions that a program asks for that defines the symbol of VarVE: compilers know no name for that in
 /// architecture strings.
-fn with_varve(
-    asked: Extensions,
-    symbols: &[(u64, String)],
-    extensions: Extensions,
-) -> Result<Extensions, ProgramError> {
-    if !symbols.iter().any(|(_, name)| name == VARVE) {
-        return Ok(asked);
-    }
+fn with_varve(asked: Extensions, extensions: Extensions) -> Result<Extensions, ProgramError> {
     let (_, varve) = Extensions::parse("rv64i_xvarve").expect("a known architecture");
     let all = asked.with_vectors_of(varve.with_vlen(asked.vlen()));
     match all.beyond(extensions).last() {

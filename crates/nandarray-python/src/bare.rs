@@ -34,7 +34,9 @@ pub(crate) fn program_run_bare<'py>(
     };
     let (least, vlen) = (extensions.vlen(), vlen.unwrap_or(extensions.vlen()));
     if !vlen.is_power_of_two() || !(least..=VLEN_MAX).contains(&vlen) {
-        return Err(invalid(format!("a vector register has {least} to {VLEN_MAX} bits here, a power of two, not {vlen}")));
+        return Err(invalid(format!(
+            "a vector register has {least} to {VLEN_MAX} bits here, a power of two, not {vlen}"
+        )));
     }
     let extensions = extensions.with_vlen(vlen);
     let limits = Limits { instructions, stop: Some(&watch.progress.stop) };

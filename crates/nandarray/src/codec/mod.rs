@@ -10,7 +10,7 @@
 //! | `spec` | what a space says about its blocks' bytes; its text form |
 //! | `head` | payload format: head, frame table |
 //! | `frame` | one frame: filter, compress |
-//! | `pack` | integers bit-packed, or with a width per value |
+//! | `bitpack`, `varwidth`, `bits` | integers packed by bits; streams of bits |
 //! | `shuffle`, `bitshuffle`, `isa` | the filters, compiled per instruction set |
 //! | `crypt`, `aead` | keys, key check, sealing of frames and head; the cipher's library |
 //!
@@ -25,15 +25,17 @@
 //! source.
 
 mod aead;
+mod bitpack;
+mod bits;
 mod bitshuffle;
 mod crypt;
 mod error;
 mod frame;
 mod head;
 mod isa;
-mod pack;
 mod shuffle;
 mod spec;
+mod varwidth;
 
 #[cfg(test)]
 mod measure;

@@ -2,7 +2,8 @@
 //!
 //! A [`CodecSpec`] fixes the payload format of every building block of a space and is kept in the array's metadata;
 //! [`Compression`] is the part a person writes, as text: `lz4`, `zstd`, `zstd:7`, each with an optional `+shuffle` or
-//! `+bitshuffle`; `bitpack` and `varwidth` for integers. "No compression" is the absence of a [`Compression`], so it has no text here.
+//! `+bitshuffle`; `bitpack`, `varwidth` for integers. "No compression" is the absence of a [`Compression`], so it has
+//! no text here.
 //!
 //! Does not: choose a codec for the data, or hold a key (see [`super::CipherKey`]).
 
@@ -10,6 +11,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
+
+use super::bitpack;
 
 /// Frames that blocks are cut into; fixed for a store by its format version.
 ///
@@ -66,8 +69,10 @@ pub const ZSTD_LEVEL_DEFAULT: i32 = 3;
 #[non_exhaustive]
 pub enum SpecError {
     /// The name before `+` or `:` is not a compression algorithm.
-    #[error("unknown compression {text:?}: expected lz4, zstd or zstd:LEVEL, with an optional +shuffle or +bitshuffle; \
-             or bitpack or varwidth")]
+    #[error(
+        "unknown compression {text:?}: expected lz4, zstd or zstd:LEVEL, with an optional +shuffle or +bitshuffle; \
+             bitpack or varwidth for integers"
+    )]
     UnknownCompression {
         /// The text as given.
         text: String,
@@ -80,21 +85,27 @@ pub enum SpecError {
         /// The whole text as given.
         text: String,
     },
+    /// The algorithm packs integers: bytes in another order are none.
+    #[error("{text:?}: bitpack and varwidth take no filter")]
+    FilterOfPacked {
+        /// The text as given.
+        text: String,
+    },
+    /// The algorithm packs integers of other sizes.
+    #[error("{algorithm} packs integers of 1, 2, 4 or 8 bytes; these elements have {element_bytes}")]
+    PackedElement {
+        /// The algorithm's name.
+        algorithm: &'static str,
+        /// The size of an element.
+        element_bytes: u32,
+    },
     /// The part after `:` is not a level of the algorithm.
-    #[error("bad compression level {level:?} in {text:?}: zstd takes 1 to 22, others take none")]
+    #[error("bad compression level {level:?} in {text:?}: zstd takes 1 to 22, the others take none")]
     BadLevel {
         /// The part after `:`.
         level: String,
         /// The whole text as given.
         text: String,
-    },
-    /// Elements that are no integers are to be packed.
-    #[error("elements of {element_bytes} bytes cannot be packed by {text:?}: that takes integers of 1, 2, 4 or 8 bytes")]
-    NoIntegers {
-        /// The element size.
-        element_bytes: u32,
-        /// The name of the packing.
-        text: &'static str,
     },
     /// The element size is zero or beyond [`ELEMENT_BYTES_MAX`].
     #[error("element of {element_bytes} bytes: expected 1 to {ELEMENT_BYTES_MAX}")]
@@ -116,7 +127,7 @@ pub enum SpecError {
     KeyUnexpected,
 }
 
-/// A general-purpose compressor, run on one frame at a time.
+/// A compressor, run on one frame at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// LZ4 block format: the fast one.
@@ -126,10 +137,21 @@ pub enum Algorithm {
         /// 1 (fast) to 22 (dense). Only the encoder looks at it.
         level: i32,
     },
-    /// Integers bit-packed, with one width for 1024 elements.
-    Bitpack,
-    /// Integers with a width per value.
-    Varwidth,
+    /// Integers at the width that a frame's range needs.
+    BitPack,
+    /// Integers, each at its own width.
+    VarWidth,
+}
+
+impl Algorithm {
+    /// Its name, if it packs integers.
+    fn packs_integers(self) -> Option<&'static str> {
+        match self {
+            Self::Lz4 | Self::Zstd { .. } => None,
+            Self::BitPack => Some("bitpack"),
+            Self::VarWidth => Some("varwidth"),
+        }
+    }
 }
 
 /// A reordering of a frame's bytes that puts alike bytes side by side before compression.
@@ -172,16 +194,15 @@ impl FromStr for Compression {
         let bad_level = |level: &str| SpecError::BadLevel { level: level.to_owned(), text: text.to_owned() };
         let algorithm = match (name, level) {
             ("lz4", None) => Algorithm::Lz4,
-            ("bitpack", None) => Algorithm::Bitpack,
-            ("varwidth", None) => Algorithm::Varwidth,
+            ("bitpack", None) => Algorithm::BitPack,
+            ("varwidth", None) => Algorithm::VarWidth,
             ("lz4" | "bitpack" | "varwidth", Some(level)) => return Err(bad_level(level)),
             ("zstd", None) => Algorithm::Zstd { level: ZSTD_LEVEL_DEFAULT },
             ("zstd", Some(level)) => Algorithm::Zstd { level: parse_level(level).ok_or_else(|| bad_level(level))? },
             _ => return Err(SpecError::UnknownCompression { text: text.to_owned() }),
         };
-        if matches!(algorithm, Algorithm::Bitpack | Algorithm::Varwidth) && filter != Filter::None {
-            let filter = text.split_once('+').map_or("", |(_, filter)| filter).to_owned();
-            return Err(SpecError::UnknownFilter { filter, text: text.to_owned() });
+        if algorithm.packs_integers().is_some() && filter != Filter::None {
+            return Err(SpecError::FilterOfPacked { text: text.to_owned() });
         }
         Ok(Self { algorithm, filter })
     }
@@ -197,9 +218,9 @@ impl fmt::Display for Compression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.algorithm {
             Algorithm::Lz4 => f.write_str("lz4")?,
-            Algorithm::Bitpack => f.write_str("bitpack")?,
-            Algorithm::Varwidth => f.write_str("varwidth")?,
             Algorithm::Zstd { level } => write!(f, "zstd:{level}")?,
+            Algorithm::BitPack => f.write_str("bitpack")?,
+            Algorithm::VarWidth => f.write_str("varwidth")?,
         }
         f.write_str(match self.filter {
             Filter::None => "",
@@ -242,18 +263,18 @@ impl CodecSpec {
         if !(1..=BLOCK_BYTES_MAX).contains(&self.block_bytes) {
             return Err(SpecError::BlockBytes { block_bytes: self.block_bytes });
         }
-        let packing = match self.compression.map(|c| c.algorithm) {
-            Some(Algorithm::Bitpack) => Some("bitpack"),
-            Some(Algorithm::Varwidth) => Some("varwidth"),
-            _ => None,
-        };
-        if let Some(text) = packing.filter(|_| !super::pack::packs(self.element_bytes as usize)) {
-            return Err(SpecError::NoIntegers { element_bytes: self.element_bytes, text });
-        }
         if let Some(Compression { algorithm: Algorithm::Zstd { level }, .. }) = self.compression
             && !ZSTD_LEVELS.contains(&level)
         {
             return Err(SpecError::BadLevel { level: level.to_string(), text: format!("zstd:{level}") });
+        }
+        if let Some(Compression { algorithm, filter }) = self.compression
+            && let Some(name) = algorithm.packs_integers()
+        {
+            assert_eq!(filter, Filter::None, "{name} takes no filter");
+            if !bitpack::can_pack(self.element_bytes) {
+                return Err(SpecError::PackedElement { algorithm: name, element_bytes: self.element_bytes });
+            }
         }
         Ok(())
     }
@@ -262,6 +283,7 @@ impl CodecSpec {
     fn frame_bytes_target(&self) -> usize {
         match (self.framing, self.compression) {
             (Framing::V2 | Framing::V3, Some(Compression { algorithm: Algorithm::Lz4, .. })) => 8 << 10,
+            (_, Some(Compression { algorithm: Algorithm::BitPack | Algorithm::VarWidth, .. })) => 8 << 10,
             _ => 32 << 10,
         }
     }
@@ -279,9 +301,8 @@ impl CodecSpec {
     #[must_use]
     pub fn weight(&self) -> u64 {
         let compression = match self.compression.map(|c| c.algorithm) {
-            None => 1,
-            Some(Algorithm::Lz4 | Algorithm::Bitpack) => 2,
-            Some(Algorithm::Varwidth) => 4,
+            None | Some(Algorithm::BitPack) => 1,
+            Some(Algorithm::Lz4 | Algorithm::VarWidth) => 2,
             Some(Algorithm::Zstd { .. }) => 5,
         };
         compression + if self.encrypted { 3 } else { 0 }
@@ -294,7 +315,16 @@ mod tests {
 
     #[test]
     fn text_round_trips() {
-        for text in ["lz4", "lz4+shuffle", "lz4+bitshuffle", "zstd:1", "zstd:22+shuffle", "zstd:3+bitshuffle", "bitpack", "varwidth"] {
+        for text in [
+            "lz4",
+            "lz4+shuffle",
+            "lz4+bitshuffle",
+            "zstd:1",
+            "zstd:22+shuffle",
+            "zstd:3+bitshuffle",
+            "bitpack",
+            "varwidth",
+        ] {
             assert_eq!(text.parse::<Compression>().expect(text).to_string(), text);
         }
         let plain = Compression { algorithm: Algorithm::Zstd { level: 3 }, filter: Filter::None };
@@ -307,11 +337,17 @@ mod tests {
         for text in ["", "gzip", "none", "LZ4", " lz4", "lz4 ", "lz", "zstd7"] {
             assert!(error(text).contains(&format!("unknown compression {text:?}")), "{text}");
         }
-        for (text, level) in
-            [("lz4:1", "1"), ("zstd:", ""), ("zstd:0", "0"), ("zstd:23+shuffle", "23"), ("zstd:-1", "-1")]
-        {
+        for (text, level) in [
+            ("lz4:1", "1"),
+            ("zstd:", ""),
+            ("zstd:0", "0"),
+            ("zstd:23+shuffle", "23"),
+            ("zstd:-1", "-1"),
+            ("bitpack:4", "4"),
+        ] {
             assert!(error(text).contains(&format!("{level:?} in {text:?}")), "{text}");
         }
+        assert_eq!(error("bitpack+shuffle"), "\"bitpack+shuffle\": bitpack and varwidth take no filter");
         for text in ["zstd:+3", "zstd:03", "zstd:3 "] {
             assert!(text.parse::<Compression>().is_err(), "{text}");
         }
@@ -379,5 +415,11 @@ mod tests {
         let level = |level| Some(Compression { algorithm: Algorithm::Zstd { level }, filter: Filter::None });
         assert!(CodecSpec { compression: level(23), ..good }.validate().is_err());
         assert!(CodecSpec { compression: level(22), ..good }.validate().is_ok());
+        for (text, element_bytes, good_size) in
+            [("bitpack", 8, true), ("varwidth", 1, true), ("bitpack", 3, false), ("varwidth", 16, false)]
+        {
+            let spec = CodecSpec { compression: text.parse().ok(), element_bytes, ..good };
+            assert_eq!(spec.validate().is_ok(), good_size, "{text} {element_bytes}");
+        }
     }
 }

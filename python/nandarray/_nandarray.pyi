@@ -61,6 +61,7 @@ def program_run_bare(
     watch: Watch,
     *,
     isa: str | None = None,
+    vlen: int | None = None,
     granularity: int = 4,
     instructions: int | None = None,
 ) -> dict[str, Any]: ...

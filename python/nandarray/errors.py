@@ -30,6 +30,7 @@ __all__ = [
     "InternalError",
     "InvalidError",
     "LockedError",
+    "MalformedLineError",
     "MediaError",
     "NandarrayError",
     "NotAStoreError",
@@ -224,6 +225,25 @@ class InternalError(NandarrayError, RuntimeError):
     """
 
     kind = "internal"
+
+
+class MalformedLineError(NandarrayError, ValueError):
+    """A line of delimited text cannot be read as its table's columns say.
+
+    Attributes
+    ----------
+    array : str
+        The array that holds the text, or the file.
+    line : int
+        The line, from 1; 0 if it is not known.
+    field : int or None
+        The field, from 0, if it is one.
+    """
+
+    kind = "malformed-line"
+    array: str = ""
+    line: int = 0
+    field: int | None = None
 
 
 class ProgramError(InvalidError):

@@ -12,14 +12,14 @@ from nandarray.programs import kernels
 
 
 def test_a_scaled_cost_is_that_of_a_full_run():
-    for name, sizes, size in (("ATAX", (16, 24), 64), ("MVT", (16, 24), 64), ("GEMM", (8, 12), 32)):
+    for name, sizes, size in (("ATAX", (160, 224), 720), ("2DCON", (160, 224), 720), ("GEMM", (24, 32), 72)):
         app = workloads.APPS[name]
         kernel = kernels.get(app.kernel)
         made = accelerator.fitted(kernel, lambda n, app=app: workloads._sample(app, n), sizes, size, app.trips)
         measured = accelerator.costs(kernel, *workloads._sample(app, size))
         for block, (cycles, _, _) in zip(made.microblocks, measured, strict=True):
-            # Sizes of a test: everything fits the caches.
-            assert block.cycles == pytest.approx(cycles, rel=0.25), name
+            # Ten times the fitted sizes. MVT reads columns: its misses between two sizes of caches are not linear.
+            assert block.cycles == pytest.approx(cycles, rel=0.05), name
 
 
 def test_table_2_has_fourteen_kernels_and_mixes_of_six():

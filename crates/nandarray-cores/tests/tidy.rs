@@ -20,7 +20,7 @@ const LAYERS: tidy::Layers = &[
     &["check"],
     &["inflow"],
     &["call"],
-    &["profile"],
+    &["profile", "timer"],
     &["lib"],
 ];
 

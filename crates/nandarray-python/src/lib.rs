@@ -30,6 +30,7 @@
 mod bare;
 mod buffers;
 mod clock;
+mod cores;
 mod device;
 mod errors;
 mod flight;
@@ -80,6 +81,9 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(device::device_import_mqsim, m)?)?;
     m.add_function(wrap_pyfunction!(replay::replay, m)?)?;
     m.add_function(wrap_pyfunction!(offload::program_disassemble, m)?)?;
+    m.add_function(wrap_pyfunction!(cores::core_names, m)?)?;
+    m.add_function(wrap_pyfunction!(cores::core_text, m)?)?;
+    m.add_function(wrap_pyfunction!(cores::core_describe, m)?)?;
     m.add_function(wrap_pyfunction!(bare::program_run_bare, m)?)?;
     m.add_function(wrap_pyfunction!(session::accelerator_run, m)?)?;
     m.add_function(wrap_pyfunction!(session::schedule_decisions, m)?)?;

@@ -177,7 +177,8 @@ def fitted(
     Returns
     -------
     Phantom
-        Cycles and memory's bytes are linear in trip counts, through both measured points.
+        Cycles and memory's bytes a trip are those of the innermost loop and, once in a side's number of trips, of the
+        loop around it; both follow from the measured points.
 
     Raises
     ------
@@ -197,9 +198,12 @@ def fitted(
         if a == b:
             raise InvalidError(f"{kernel.name}: both sizes have {a:g} trips of microblock {number}")
 
+        # Per trip: what the innermost loop costs, and what the loop around it does, once in n trips.
         def scaled(which: int, number: int = number, a: float = a, b: float = b, wanted: float = wanted) -> float:
-            slope = (large[number][which] - small[number][which]) / (b - a)
-            return max(0.0, float(small[number][which] + slope * (wanted - a)))
+            one, two = small[number][which] / a, large[number][which] / b
+            around = (one - two) / (1 / sizes[0] - 1 / sizes[1])
+            inner = one - around / sizes[0]
+            return max(0.0, float(wanted * (inner + around / size)))
 
         used = sum(nbytes[name] for name in sources if name in table["reads"] or name in table["writes"])
         screens = 1 if table["screens"] == 1 else 1 << 20

@@ -1,0 +1,1 @@
+//! The TCP transport: PDUs, connections, a server, an initiator.

@@ -52,6 +52,7 @@ FACADES = {"nandarray", "nandarray.programs"}
 #: (importing module or part, imported module or part) -> why the import is for types alone and points up.
 TYPES_ONLY = {
     ("nandarray.nvme.controller", "nandarray.array.store"): "a controller serves a store, which makes it",
+    ("nandarray.nvme.server", "nandarray.array.store"): "a server serves a store",
     ("nandarray.programs.compile.native", "nandarray.programs.program"): "a native form is of a program",
 }
 
@@ -61,6 +62,7 @@ INSIDE = {
     ("nandarray.array.opening", "nandarray.device"): "start-up: only a modelled store has a device",
     ("nandarray.array.store", "nandarray.model.clock"): "start-up: only a modelled store has a clock",
     ("nandarray.array.store", "nandarray.nvme"): "start-up: few hosts speak NVMe",
+    ("nandarray.array.opening", "nandarray.nvme"): "start-up: only a URL opens a drive",
     ("nandarray.array.pickling", "nandarray"): "unpickling opens a store; opening needs the store, which pickles",
     ("nandarray.programs.compile.functions", "nandarray.programs.compile.riscv"): "Numba takes a second to import",
     ("nandarray.programs.compile.functions", "nandarray.programs.compile.streams"): "Numba takes a second to import",

@@ -478,7 +478,8 @@ impl Association {
 
     fn io_now(&self, entry: &SubmissionEntry, payload: Payload<'_>) -> Result<(u32, u32), Status> {
         if !self.is_ready() {
-            return Err(Status::SEQUENCE_ERROR);
+            // Without DNR: a host whose association has ended sends the command again once it is back.
+            return Err(Status::ABORTED);
         }
         if entry.opcode == AdminOpcode::FABRICS {
             return Err(Status::SEQUENCE_ERROR);

@@ -37,6 +37,7 @@ mod handle;
 mod index;
 mod nvme;
 mod nvme_commands;
+mod nvme_tcp;
 mod offload;
 mod options;
 mod replay;
@@ -55,6 +56,8 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<space::PySpace>()?;
     m.add_class::<transaction::PyTransaction>()?;
     m.add_class::<nvme::PyNvme>()?;
+    m.add_class::<nvme_tcp::PyNvmeServer>()?;
+    m.add_class::<nvme_tcp::PyNvmeHost>()?;
     m.add_class::<clock::PyClock>()?;
     m.add_class::<flight::PyFlight>()?;
     m.add_class::<offload::Watch>()?;

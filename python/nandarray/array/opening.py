@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from nandarray import _nandarray
 from nandarray.array.creation import check_word
@@ -57,7 +57,8 @@ def open(
     Parameters
     ----------
     path : path_like
-        The file. Without one, a store on a modelled device keeps its bytes in memory.
+        The file, or the URL of an NVMe/TCP drive (``nvme+tcp://HOST:PORT/NQN``, see :func:`nandarray.serve`), which
+        gives a :class:`nandarray.nvme.RemoteStore` and takes no options. Without one, a store on a modelled device keeps its bytes in memory.
     mode : {"r", "r+", "a", "w", "x"}
         As in h5py: read (the default), read and write, read and write or create, truncate, create or fail.
     device : str, path_like or Description, optional
@@ -119,6 +120,11 @@ def open(
     ...     store["x"][:]
     array([0, 1, 2])
     """
+    if isinstance(path, str) and path.startswith("nvme+tcp://"):
+        from nandarray.nvme import connect
+
+        # The drive's server has the options; a remote store has the calls of a store that N-D commands can do.
+        return cast("Store", connect(path))
     for what, word in (("preset", preset), ("placement", placement), ("gc_policy", gc_policy)):
         check_word(what, word)
     if geometry is not None:

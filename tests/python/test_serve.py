@@ -78,7 +78,9 @@ def operations(draw: st.DrawFn) -> tuple[str, int, int, int]:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(operations(), min_size=1, max_size=12), digests=st.booleans())
-def test_a_namespace_is_an_array_of_bytes(tmp_path: Path, steps: list[tuple[str, int, int, int]], digests: bool) -> None:
+def test_a_namespace_is_an_array_of_bytes(
+    tmp_path: Path, steps: list[tuple[str, int, int, int]], digests: bool
+) -> None:
     with nandarray.open(tmp_path / "model.nand", mode="w") as store:
         store.nvme().create_namespace(1, BLOCKS, BLOCK)
         with nandarray.serve(store) as server, connect(server.url, digests=digests) as remote:
@@ -123,9 +125,12 @@ def test_a_program_runs_beside_the_data(store: nandarray.Store) -> None:
         program.unload()
         with pytest.raises(NandarrayError, match="No Program"):
             program.execute(remote["x"])
-    with nandarray.serve(store, programs=False) as server, nandarray.open(server.url) as remote:
-        with pytest.raises(NandarrayError, match="Invalid Command Opcode"):
-            remote.load(elf)
+    with (
+        nandarray.serve(store, programs=False) as server,
+        nandarray.open(server.url) as remote,
+        pytest.raises(NandarrayError, match="Invalid Command Opcode"),
+    ):
+        remote.load(elf)
 
 
 def test_who_may_connect(store: nandarray.Store) -> None:
@@ -145,9 +150,11 @@ def start(path: Path) -> tuple[subprocess.Popen[str], str]:
     command = [sys.executable, "-m", "nandarray", "serve", str(path), "--listen", "127.0.0.1:0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ)
     assert process.stdout
-    for line in process.stdout:
-        if found := re.match(r"url +(\S+)", line):
-            return process, found[1]
+    with process.stdout as lines:
+        for line in lines:
+            if found := re.match(r"url +(\S+)", line):
+                lines.readline()
+                return process, found[1]
     raise AssertionError(f"the server ended with {process.wait()}")
 
 
@@ -172,7 +179,8 @@ def test_the_command_line(tmp_path: Path) -> None:
         assert remote.submit(Write(1, 0, 1), b"\x07" * 4096).ok
     time.sleep(0.8)
     status = json.loads(cli("serve", str(path), "--status"))
-    assert url.endswith(status["nqn"]) and status["writes"] == 1
+    assert url.endswith(status["nqn"])
+    assert status["writes"] == 1
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0
     with nandarray.open(path) as store:

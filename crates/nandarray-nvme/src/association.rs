@@ -13,7 +13,7 @@ use nandarray::nvme::{CompletionEntry, Controller, NvmeCommand, Opcode, Status, 
 use parking_lot::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
-use crate::boxes::Boxes;
+use crate::boxes::StoredBoxes;
 use crate::logs::{self, FailedCommand, LogPage};
 use crate::payload::Payload;
 use crate::programs::Surroundings;
@@ -84,7 +84,7 @@ type Notifier = Box<dyn Fn(CompletionEntry) + Send + Sync>;
 pub struct Association {
     subsystem: Arc<Subsystem>,
     controller: Controller,
-    boxes: Boxes,
+    boxes: StoredBoxes,
     cntlid: u16,
     host: HostIdentity,
     state: Mutex<AdminState>,
@@ -129,7 +129,7 @@ impl Association {
         Self {
             subsystem,
             controller,
-            boxes: Boxes::default(),
+            boxes: StoredBoxes::default(),
             cntlid,
             host,
             state: Mutex::new(state),

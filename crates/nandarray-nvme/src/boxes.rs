@@ -57,11 +57,11 @@ struct BoxTable {
 
 /// The boxes of a controller.
 #[derive(Debug, Default)]
-pub(crate) struct Boxes {
+pub(crate) struct StoredBoxes {
     table: Mutex<BoxTable>,
 }
 
-impl Boxes {
+impl StoredBoxes {
     /// Forgets all.
     pub(crate) fn clear(&self) {
         self.table.lock().stored.clear();

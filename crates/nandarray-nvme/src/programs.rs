@@ -16,7 +16,7 @@ use nandarray_runtime::{
 use parking_lot::Mutex;
 use zerocopy::FromBytes;
 
-use crate::boxes::Boxes;
+use crate::boxes::StoredBoxes;
 use crate::payload::Payload;
 use crate::slm::LocalMemory;
 use crate::subsystem::{NSID_MEMORY, NSID_ND};
@@ -90,7 +90,7 @@ pub(crate) struct Programs {
 pub(crate) struct Surroundings<'a> {
     pub(crate) runtime: &'a Runtime,
     pub(crate) controller: &'a Controller,
-    pub(crate) boxes: &'a Boxes,
+    pub(crate) boxes: &'a StoredBoxes,
     pub(crate) memory: &'a LocalMemory,
 }
 

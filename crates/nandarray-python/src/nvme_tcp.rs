@@ -141,13 +141,7 @@ impl PyNvmeHost {
     }
 
     /// Reads of `bytes` at logical blocks, `depth` of them in flight; the bytes that came.
-    fn read_many(
-        &self,
-        py: Python<'_>,
-        entries: Vec<Vec<u8>>,
-        bytes: usize,
-        depth: usize,
-    ) -> PyResult<u64> {
+    fn read_many(&self, py: Python<'_>, entries: Vec<Vec<u8>>, bytes: usize, depth: usize) -> PyResult<u64> {
         let entries: Vec<SubmissionEntry> = entries
             .iter()
             .map(|entry| SubmissionEntry::read_from_bytes(entry))

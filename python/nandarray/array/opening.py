@@ -58,7 +58,8 @@ def open(
     ----------
     path : path_like
         The file, or the URL of an NVMe/TCP drive (``nvme+tcp://HOST:PORT/NQN``, see :func:`nandarray.serve`), which
-        gives a :class:`nandarray.nvme.RemoteStore` and takes no options. Without one, a store on a modelled device keeps its bytes in memory.
+        gives a :class:`nandarray.nvme.RemoteStore` and takes no options. Without one, a store on a modelled device
+        keeps its bytes in memory.
     mode : {"r", "r+", "a", "w", "x"}
         As in h5py: read (the default), read and write, read and write or create, truncate, create or fail.
     device : str, path_like or Description, optional

@@ -1,7 +1,7 @@
 """``nandarray serve`` and ``nandarray nvme``: a store as a drive, its namespaces, and programs on a drive.
 
-``serve`` prints the address and the command that connects a host, and ends on SIGTERM or SIGINT. Its status is in a file
-beside the store while it runs, which ``serve --status`` reads. ``nvme program`` talks to a drive over NVMe/TCP.
+``serve`` prints the address and the command that connects a host, and ends on SIGTERM or SIGINT. Its status is in a
+file beside the store while it runs, which ``serve --status`` reads. ``nvme program`` talks to a drive over NVMe/TCP.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def serve(
             opened, listen, insecure=insecure, read_only=read_only, programs=not no_programs, hosts=host or ()
         )
         with server:
-            print(f"address  {server.address}\nNQN      {server.nqn}\nurl      {server.url}\nconnect  {server.connect_line}")
+            print(f"address  {server.address}\nNQN      {server.nqn}")
+            print(f"url      {server.url}\nconnect  {server.connect_line}")
             sys.stdout.flush()
             file = _status_file(store)
             try:
@@ -114,7 +115,7 @@ def list_command(*, store: StorePath, as_json: Json = False) -> None:
     """List block namespaces."""
     with open_store(store) as opened:
         found = []
-        for name in opened["ns"] if "ns" in opened else ():
+        for name in opened.get("ns", ()):
             array = opened[f"ns/{name}"]
             lba = array.dtype.itemsize
             found.append({"nsid": int(name), "blocks": array.shape[0], "lba_bytes": lba, "bytes": array.shape[0] * lba})

@@ -1,7 +1,7 @@
 """A store on the other side of NVMe/TCP: arrays, views and programs by N-D commands and command sets 3 and 4.
 
-``nandarray.open("nvme+tcp://HOST:PORT/NQN")`` gives a :class:`RemoteStore`. A selection of an array becomes N-D reads or
-writes of boxes of at most 2 MiB, the largest transfer of the drive; each of them is atomic, not all together.
+``nandarray.open("nvme+tcp://HOST:PORT/NQN")`` gives a :class:`RemoteStore`. A selection of an array becomes N-D reads
+or writes of boxes of at most 2 MiB, the largest transfer of the drive; each of them is atomic, not all together.
 """
 
 from __future__ import annotations
@@ -436,7 +436,7 @@ class RemoteArray:
                 where = tuple(slice(f - s, f - s + n) for f, s, n in zip(first, start, part, strict=True))
                 self._write(first, np.ascontiguousarray(given[where]))
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         found = np.asarray(self[...])
         return found if dtype is None else found.astype(dtype)
 

@@ -54,8 +54,8 @@ class Server:
         Returns
         -------
         dict
-            ``address``, ``nqn``, ``connections``, ``associations`` (controller, host, I/O queues), and numbers since the
-            start: ``reads``, ``writes``, ``bytes_read``, ``bytes_written``, ``failed``.
+            ``address``, ``nqn``, ``connections``, ``associations`` (controller, host, I/O queues), and numbers since
+            the start: ``reads``, ``writes``, ``bytes_read``, ``bytes_written``, ``failed``.
         """
         return self._native.status()
 

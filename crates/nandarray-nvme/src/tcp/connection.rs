@@ -20,7 +20,7 @@ use super::pdu::{
     self, DIGEST_BYTES, Digests, FLAG_LAST, FatalError, FatalStatus, H2C_BYTES_MAX, HEADER_BYTES, PduHeader, PduKind,
     TransferFields,
 };
-use super::server::Shared;
+use super::server::ServerState;
 use crate::association::{AdminAnswer, Association, HostIdentity};
 use crate::payload::{Payload, TransferDirection};
 use crate::queue::QueuePair;
@@ -86,7 +86,7 @@ impl From<std::io::Error> for ConnectionEnd {
 
 /// One connection of a server.
 pub(crate) struct Connection {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     stream: TcpStream,
     buffer: Vec<u8>,
     start: usize,
@@ -106,7 +106,7 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Serves a connection until it ends.
-    pub(crate) fn serve(shared: Arc<Shared>, stream: TcpStream) {
+    pub(crate) fn serve(shared: Arc<ServerState>, stream: TcpStream) {
         let Ok(sending) = stream.try_clone() else { return };
         let mut connection = Self {
             shared,

@@ -1,7 +1,7 @@
 //! The host's side: queues over connections, commands with their data, and the steps of a connect.
 //!
-//! It does what the kernel's initiator does, in the same order, for one controller: an admin queue, properties until the
-//! controller is ready, the number of queues, one I/O queue. A queue has as many commands in flight as its caller lets;
+//! It does what the kernel's initiator does, in the same order, for one controller: an admin queue, properties until
+//! the controller is ready, the number of queues, one I/O queue. A queue has as many commands in flight as its caller lets;
 //! a thread that sends much has to take completions in between.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -69,7 +69,7 @@ struct LiveAssociation {
 type LongCommand = Box<dyn FnOnce() + Send>;
 
 /// State that connections and threads of a server share.
-pub(crate) struct Shared {
+pub(crate) struct ServerState {
     subsystem: Arc<Subsystem>,
     live: Mutex<BTreeMap<u16, LiveAssociation>>,
     sockets: Mutex<BTreeMap<u64, TcpStream>>,
@@ -79,7 +79,7 @@ pub(crate) struct Shared {
     look: (Mutex<()>, Condvar),
 }
 
-impl Shared {
+impl ServerState {
     pub(crate) fn subsystem(&self) -> &Arc<Subsystem> {
         &self.subsystem
     }
@@ -147,7 +147,7 @@ impl Shared {
 
 /// A listening server.
 pub struct Server {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     address: SocketAddr,
     threads: Vec<JoinHandle<()>>,
 }
@@ -172,7 +172,7 @@ impl Server {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
         let (send, receive) = mpsc::channel::<LongCommand>();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             subsystem,
             live: Mutex::default(),
             sockets: Mutex::default(),
@@ -253,7 +253,7 @@ impl Drop for Server {
 }
 
 /// Looks after keep alive timeouts and changed namespaces.
-fn look(shared: &Shared) {
+fn look(shared: &ServerState) {
     let mut known = shared.subsystem.inventory();
     let (mut lock, mut round) = (shared.look.0.lock(), 0u32);
     while !shared.stopping.load(Ordering::SeqCst) {
@@ -276,7 +276,7 @@ fn look(shared: &Shared) {
 }
 
 /// Accepts connections, and refuses those over the limit.
-fn accept(shared: &Arc<Shared>, listener: &TcpListener, most: usize) {
+fn accept(shared: &Arc<ServerState>, listener: &TcpListener, most: usize) {
     for number in 0u64.. {
         let accepted = listener.accept();
         if shared.stopping.load(Ordering::SeqCst) {

@@ -19,6 +19,9 @@ __all__ = [
     "Transaction",
     "Watch",
     "__version__",
+    "core_describe",
+    "core_names",
+    "core_text",
     "device_import_mqsim",
     "device_json",
     "device_keys",
@@ -46,11 +49,12 @@ _Axis = tuple[int, int, int] | np.ndarray[Any, Any]
 
 @final
 class Watch:
-    def __new__(cls, *, profile: bool = False) -> Watch: ...
+    def __new__(cls, *, profile: bool = False, core: tuple[str, list[tuple[str, str]]] | None = None) -> Watch: ...
     def state(self) -> tuple[int, int, int]: ...  # tasks done, tasks there are, bytes read
     def stages(self) -> list[tuple[int, int]]: ...  # of each program tasks done, tasks there are
     def cancel(self) -> None: ...
     def profile(self) -> tuple[list[tuple[int, str, str, int]], list[tuple[int, int, int]]]: ...
+    def timing(self) -> dict[str, Any]: ...
 
 def program_run_bare(
     elf: bytes,
@@ -60,6 +64,9 @@ def program_run_bare(
     granularity: int = 4,
     instructions: int | None = None,
 ) -> dict[str, Any]: ...
+def core_names() -> list[str]: ...
+def core_text(name: str) -> str: ...
+def core_describe(text: str, changes: list[tuple[str, str]]) -> dict[str, Any]: ...
 def program_disassemble(elf: bytes) -> list[tuple[int, str | None, str]]: ...  # a symbol has no bytes
 
 @final

@@ -110,6 +110,8 @@ pub struct ElfProgram {
     pub bits: u32,
     /// Its entry point.
     pub entry: u64,
+    /// The extensions that its attributes name; `None` if it has none.
+    pub declared: Option<Extensions>,
     /// The segments that are loaded, by address.
     pub segments: Vec<ProgramSegment>,
     /// Names and addresses, by address.
@@ -173,10 +175,11 @@ impl ElfProgram {
         if header.e_flags(endian).0 & EF_RISCV_RVE.0 != 0 {
             return Err(ProgramError::Extension("E".into()));
         }
+        let mut declared = None;
         for section in file.elf_section_table().iter() {
             if section.sh_type(endian) == SHT_RISCV_ATTRIBUTES {
                 if let Some(arch) = section.data(endian, bytes).ok().and_then(architecture) {
-                    require(arch, bits, extensions)?;
+                    declared = Some(require(arch, bits, extensions)?);
                 }
             }
         }
@@ -219,7 +222,7 @@ impl ElfProgram {
             named.filter_map(|s| Some((s.address(), s.name().ok().filter(|n| !n.is_empty())?.to_owned()))).collect();
         symbols.sort();
         let entry = header.e_entry(endian).into();
-        Ok(Self { bits, entry, segments, symbols })
+        Ok(Self { bits, entry, declared, segments, symbols })
     }
 
     /// The address of a symbol.
@@ -320,15 +323,15 @@ fn architecture(section: &[u8]) -> Option<&str> {
     None
 }
 
-/// Whether a hart of `bits` bits with `extensions` has all of an architecture string such as `rv64i2p1_m2p0`.
-fn require(arch: &str, bits: u32, extensions: Extensions) -> Result<(), ProgramError> {
+/// The extensions of an architecture string such as `rv64i2p1_m2p0`, all of which a hart of `bits` bits has.
+fn require(arch: &str, bits: u32, extensions: Extensions) -> Result<Extensions, ProgramError> {
     let (width, needed) = Extensions::parse(arch).map_err(ProgramError::Extension)?;
     if width != bits {
         return Err(ProgramError::Extension(arch.to_owned()));
     }
     match needed.beyond(extensions).next() {
         Some(missing) => Err(ProgramError::Extension(format!("{missing:?}").to_lowercase())),
-        None => Ok(()),
+        None => Ok(needed),
     }
 }
 

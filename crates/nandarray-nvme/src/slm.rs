@@ -59,7 +59,7 @@ impl LocalMemory {
     /// Executes a command of this command set.
     pub(crate) fn execute(&self, entry: &SubmissionEntry, mut payload: Payload<'_>) -> Result<(), Status> {
         let (first, len) = (entry.cdw_pair(10), u64::from(entry.cdw(12)));
-        if matches!(entry.opcode, READ | FILL | WRITE) && (first % ALIGN != 0 || len % ALIGN != 0) {
+        if matches!(entry.opcode, READ | FILL | WRITE) && (!first.is_multiple_of(ALIGN) || !len.is_multiple_of(ALIGN)) {
             return Err(Status::INVALID_FIELD);
         }
         match entry.opcode {

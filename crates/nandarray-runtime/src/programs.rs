@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use nandarray_cores::{Core, Form, LoadError, Profiler, Program};
+use nandarray_cores::{Core, CoreTimer, Form, LoadError, Profiler, Program};
 use nandarray_jit::Translations;
 
 use crate::error::{Error, Result};
@@ -33,20 +33,22 @@ impl LoadedProgram {
         Ok(Self { elf: elf.to_vec(), metadata: metadata.map(<[u8]>::to_vec), program, translations })
     }
 
-    /// Makes the cores of one run of it. With a profiler they interpret, unless the form is native and has no
-    /// instructions to count.
+    /// Makes the cores of one run of it. With a profiler or a timer they interpret, unless the form is native and has
+    /// no instructions to count.
     pub(crate) fn cores<'r>(
         &'r self,
         form: Form,
         profiler: Option<&'r Profiler>,
+        timer: Option<&'r CoreTimer>,
     ) -> impl Fn(&'r Program) -> std::result::Result<Core<'r>, LoadError> + Sync {
         // Once a run, not once a core: its cores share one budget for translating.
         let run = self.translations.run();
-        move |program| match (form, profiler) {
-            (Form::Native(entries), _) => Core::native(program, entries),
-            (_, Some(profiler)) => profiler.core(program),
-            (Form::Interpreted, None) => Core::interpreter(program),
-            (Form::Translated, None) => Core::new(program, run.processor()),
+        move |program| match (form, timer, profiler) {
+            (Form::Native(entries), ..) => Core::native(program, entries),
+            (_, Some(timer), _) => timer.core(program),
+            (_, None, Some(profiler)) => profiler.core(program),
+            (Form::Interpreted, None, None) => Core::interpreter(program),
+            (Form::Translated, None, None) => Core::new(program, run.processor()),
         }
     }
 }

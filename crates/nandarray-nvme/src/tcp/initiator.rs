@@ -1,8 +1,8 @@
 //! The host's side: queues over connections, commands with their data, and the steps of a connect.
 //!
-//! It does what the kernel's initiator does, in the same order, for one controller: an admin queue, properties until
-//! the controller is ready, the number of queues, one I/O queue. A queue has as many commands in flight as its caller lets;
-//! a thread that sends much has to take completions in between.
+//! It does what the kernel's initiator does, in the same order, for one controller: an admin queue, properties
+//! until the controller is ready, the number of queues, one I/O queue. A queue has as many commands in flight as
+//! its caller lets; a thread that sends much has to take completions in between.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -124,7 +124,7 @@ impl HostQueue {
             return Err(broken(format!("{:?} in place of ICResp", header.kind)).into());
         }
         let (digests, limit) = pdu::read_handshake(&bytes).map_err(broken)?;
-        if digests != options.digests || limit < 4096 || limit % 4 != 0 {
+        if digests != options.digests || limit < 4096 || !limit.is_multiple_of(4) {
             return Err(broken(format!("{digests:?} and {limit} bytes in ICResp")).into());
         }
         (queue.digests, queue.h2c_bytes) = (digests, limit as usize);

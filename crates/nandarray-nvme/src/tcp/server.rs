@@ -260,7 +260,7 @@ fn look(shared: &ServerState) {
         shared.look.1.wait_for(&mut lock, LOOK);
         shared.end_silent();
         round += 1;
-        if round % 2 == 0 {
+        if round.is_multiple_of(2) {
             let found = shared.subsystem.inventory();
             let differ = |a: &[(u32, u64, u32)], b: &[(u32, u64, u32)]| -> Vec<u32> {
                 a.iter().filter(|ns| !b.contains(ns)).map(|ns| ns.0).collect()

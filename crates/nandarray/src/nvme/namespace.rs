@@ -129,7 +129,7 @@ impl Controller {
     /// Invalid namespace; out of range.
     pub fn resolve_bytes(&self, nsid: u32, first: u64, bytes: u64) -> Result<ResolvedBox, Status> {
         let ns = self.namespace(nsid)?;
-        if bytes == 0 || first % ns.lba_bytes != 0 || bytes % ns.lba_bytes != 0 {
+        if bytes == 0 || !first.is_multiple_of(ns.lba_bytes) || !bytes.is_multiple_of(ns.lba_bytes) {
             return Err(Status::LBA_OUT_OF_RANGE);
         }
         ns.check(first / ns.lba_bytes, bytes / ns.lba_bytes)?;

@@ -19,14 +19,16 @@ from nandarray.cli.common import Json, KeyFile, console, key_of, parse_size, pri
 from nandarray.cli.program import profile as cli_program_profile
 from nandarray.cli.program import run as cli_program_run
 from nandarray.cli.program import source as cli_program_source
+from nandarray.cli.program import timing as cli_program_timing
 from nandarray.cli.program.pipeline import StepSpec, chain, read_spec, steps_of
-from nandarray.cli.program.source import complete_form, complete_source, complete_target, step_name
+from nandarray.cli.program.source import complete_core, complete_form, complete_source, complete_target, step_name
 from nandarray.errors import InvalidError
 from nandarray.units import format_size
 
 if TYPE_CHECKING:
     from nandarray import Program
     from nandarray.programs.step import Output, Step
+    from nandarray.programs.timing import CoreChoice
 
 __all__ = ["app"]
 
@@ -43,7 +45,31 @@ Source = Annotated[
         show_default=False,
     ),
 ]
-Target = Annotated[str, typer.Option(metavar="rv64|rv32", help="Of C: the processor.", autocompletion=complete_target)]
+Target = Annotated[
+    str,
+    typer.Option(
+        metavar="rv64|rv32|ISA",
+        help="Of C: the processor; ISA is a smaller instruction set, like rv32im.",
+        autocompletion=complete_target,
+    ),
+]
+CoreName = Annotated[
+    str | None,
+    typer.Option(
+        "--core",
+        metavar="NAME|FILE.toml",
+        help="Time it on a described core; `nandarray program cores` lists them.",
+        autocompletion=complete_core,
+        show_default=False,
+    ),
+]
+CoreSets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Of --core: another value, like l1d.size=16KiB; may be repeated.",
+        show_default=False,
+    ),
+]  # fmt: skip
 Flags = Annotated[
     list[str] | None,
     typer.Option("--flag", metavar="FLAG", help="Of C: an option of Clang; may be repeated.", show_default=False),
@@ -89,6 +115,12 @@ def list_command(*, as_json: Json = False) -> None:
         dtypes = ", ".join(one.dtypes[:2]) + (", ..." if len(one.dtypes) > 2 else "") or "bytes"
         table.add_row(name, one.summary, dtypes, ", ".join(one.parameters))
     console().print(table)
+
+
+@app.command("cores")
+def cores_command(*, as_json: Json = False) -> None:
+    """List the described cores that programs can be timed on."""
+    cli_program_timing.list_cores(as_json=as_json)
 
 
 @app.command()
@@ -305,6 +337,8 @@ def run(
     signature: Signature = None,
     signature_granularity: Granularity = 4,
     isa: Isa = None,
+    core: CoreName = None,
+    sets: CoreSets = None,
     key_file: KeyFile = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -316,6 +350,8 @@ def run(
     A chain: nandarray program run filter data.nand:/x -s low=0 -s high=1 --then mean
 
     A tree: nandarray program run --pipeline late.toml log=data.nand:/log
+
+    On a described core: nandarray program run sum data.nand:/x --core five-stage --set l1d.size=16KiB
 
     With --bare, the exit status is the test's: 0 if it passed, the number of the test that failed, 255 if it did not
     come to its end.
@@ -342,9 +378,16 @@ def run(
         "hold_bytes": parse_size(hold_bytes),
         "instructions": max_instructions,
     }
+    chosen = cli_program_timing.chosen(core, sets)
+    if chosen is not None:
+        if not given.single or threads not in {None, 1} or form not in {None, "interpreted"}:
+            raise typer.BadParameter("--core times one program on one core, interpreted: no --then, --threads, --form")
+        options |= {"form": "interpreted", "threads": 1}
     with ExitStack() as stack:
         opened = cli_program_run.Opened(stack, key_of(key_file), given.stores(out or []))
-        names, wanted = given.steps(opened, dtype=dtype, stream=stream, target=target, flags=flags, trust=trust)
+        names, wanted = given.steps(
+            opened, dtype=dtype, stream=stream, target=target, flags=flags, trust=trust, core=chosen
+        )
         what: Any = next(iter(names.values())) if given.single else wanted
         known = [one.name for one in what] if given.single else list(wanted)
         cli_program_run.run_over(
@@ -356,6 +399,7 @@ def run(
             overwrite=overwrite,
             quiet=quiet,
             as_json=as_json,
+            core=chosen,
         )
 
 
@@ -381,16 +425,19 @@ def profile(
     stream: Stream = False,
     target: Target = "rv64",
     flags: Flags = None,
+    core: CoreName = None,
+    sets: CoreSets = None,
     key_file: KeyFile = None,
     as_json: Json = False,
 ) -> None:
-    """Count a program's instructions by function, source line, class and block."""
+    """Count a program's instructions by function, source line, class and block; with --core, its cycles."""
     import nandarray
 
     if source is None:
         raise typer.BadParameter("a program is needed, like: sum data.nand:/name")
     if inputs and sample is not None:
         raise typer.BadParameter("--sample makes inputs up; it does not go with inputs")
+    chosen = cli_program_timing.chosen(core, sets)
     with ExitStack() as stack:
         opened = cli_program_run.Opened(stack, key_of(key_file), set())
         given = [opened.input(text) for text in inputs or []]
@@ -401,6 +448,12 @@ def profile(
         )
         if not given:
             given = stack.enter_context(cli_program_profile.sampled(made, sample or _SAMPLE_RECORDS))
+        if chosen is not None:
+            from nandarray.programs.timing import timed
+
+            cycles = timed(made, given, scalars, core=chosen, instructions=max_instructions)
+            cli_program_timing.show_timed(cycles, top=top, as_json=as_json)
+            return
         found = nandarray.profile(made, given, scalars, instructions=max_instructions, threads=threads)
     cli_program_profile.show_profile(found, top=top, as_json=as_json)
 
@@ -460,11 +513,14 @@ class _Given:
     def steps(self, opened: cli_program_run.Opened, **common: Any) -> tuple[dict[str, Step], dict[str, Output]]:
         """Compile programs and open arrays."""
 
+        core: CoreChoice | None = common.pop("core", None)
+
         def make(one: StepSpec, first: Any) -> tuple[Program, dict[str, Any]]:
             options = {**common, **one.options}
             if not self.single and not one.program.endswith(".c"):
                 options["trust"] = bool(one.options.get("trust"))  # what is said of all is of C files
-            return cli_program_source.make(one.program, one.scalars, first=_dtype_of(first), **options)
+            made, scalars = cli_program_source.make(one.program, one.scalars, first=_dtype_of(first), **options)
+            return made if core is None else core.fitted(made), scalars
 
         return steps_of(self.spec, opened.input, make)
 

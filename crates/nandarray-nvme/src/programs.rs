@@ -348,6 +348,8 @@ impl Programs {
                 Error::Engine(error) => Status::from(error),
                 Error::Program(_) => Status::PROGRAM_DATA,
                 Error::Execution(_) => Status::PROGRAM_FAILED,
+                // Errors of sessions, which no execution meets.
+                _ => Status::INTERNAL_ERROR,
             }
         })?;
         self.deliver(at.memory, to, &done.stages[0].outputs, done.account.instructions)

@@ -160,7 +160,7 @@ impl PyNvmeHost {
                 if queue.in_flight() == 0 {
                     return Ok(total);
                 }
-                let (done, data) = queue.next()?;
+                let (done, data) = queue.completion()?;
                 if !done.status().ok() {
                     return Err(std::io::Error::other(done.status().to_string()));
                 }

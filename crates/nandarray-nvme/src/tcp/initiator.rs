@@ -176,7 +176,7 @@ impl HostQueue {
     ///
     /// # Errors
     /// The connection fails or ended; the controller broke a rule.
-    pub fn next(&mut self) -> io::Result<(CompletionEntry, Vec<u8>)> {
+    pub fn completion(&mut self) -> io::Result<(CompletionEntry, Vec<u8>)> {
         loop {
             if let Some(done) = self.done.pop_front() {
                 return Ok(done);
@@ -191,7 +191,7 @@ impl HostQueue {
     /// Executes one command and waits for it.
     ///
     /// # Errors
-    /// As [`Self::next`].
+    /// As [`Self::completion`].
     pub fn call(
         &mut self,
         entry: SubmissionEntry,
@@ -199,7 +199,7 @@ impl HostQueue {
         room: usize,
     ) -> io::Result<(CompletionEntry, Vec<u8>)> {
         let cid = self.submit(entry, source, room);
-        let (done, data) = self.next()?;
+        let (done, data) = self.completion()?;
         if done.cid.get() == cid { Ok((done, data)) } else { Err(broken("the completion of another command")) }
     }
 

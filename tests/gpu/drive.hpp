@@ -70,6 +70,7 @@ struct Drive {
         head->header_bytes = 4096;
         head->region_bytes = bytes;
         head->queues = queues;
+        head->threads = 1;
         head->depth = depth;
         head->namespaces = u32(spaces.size());
         head->namespace_bytes = 512;

@@ -27,6 +27,7 @@ ORDER = (
     "nandarray.device",
     "nandarray.model",
     "nandarray.nvme",
+    "nandarray.gpu",
     "nandarray.programs.abi",
     "nandarray.programs.operand",
     "nandarray.programs.annotations",
@@ -58,6 +59,7 @@ TYPES_ONLY = {
 #: (importing module or part, imported module or part) -> why the import waits inside a function.
 INSIDE = {
     ("nandarray.array.compute", "nandarray.programs"): "start-up: only a computation needs compilers",
+    ("nandarray.array.opening", "nandarray.gpu"): "start-up: only a served store has a client",
     ("nandarray.array.opening", "nandarray.device"): "start-up: only a modelled store has a device",
     ("nandarray.array.store", "nandarray.model.clock"): "start-up: only a modelled store has a clock",
     ("nandarray.array.store", "nandarray.nvme"): "start-up: few hosts speak NVMe",

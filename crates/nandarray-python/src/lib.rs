@@ -20,6 +20,7 @@
 //! | `nvme_commands` | NVMe commands of Python as entries and pages |
 //! | `offload` | programs beside the data |
 //! | `options` | options of opening a store |
+//! | `queues` | queue pairs in shared memory: servers and clients |
 //! | `replay` | workloads on described devices |
 //! | `report` | findings of checks and openings, as dictionaries |
 //! | `space` | an array: reads and writes |
@@ -39,6 +40,7 @@ mod nvme;
 mod nvme_commands;
 mod offload;
 mod options;
+mod queues;
 mod replay;
 mod report;
 mod space;
@@ -55,6 +57,8 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<space::PySpace>()?;
     m.add_class::<transaction::PyTransaction>()?;
     m.add_class::<nvme::PyNvme>()?;
+    m.add_class::<queues::PyQueueServer>()?;
+    m.add_class::<queues::PyQueueClient>()?;
     m.add_class::<clock::PyClock>()?;
     m.add_class::<flight::PyFlight>()?;
     m.add_class::<offload::Watch>()?;

@@ -52,13 +52,18 @@ struct alignas(4096) region_header {
     u64 data_offset;
     /// Data of queue i begins at `data_offset + i * data_stride`.
     u64 data_stride;
-    u8 reserved0[48];
+    /// Threads of the server: thread t serves the queues whose number has remainder t, and sleeps on queue t's word.
+    u32 threads;
+    u8 reserved0[44];
     /// 0 while the server serves; it is set before the server leaves.
     alignas(64) shared_u32 abort;
     /// Counts rounds of the server; for people who look, nothing waits for it.
     alignas(64) shared_u64 heartbeat;
 };
 static_assert(sizeof(region_header) == 4096, "the header is a page");
+static_assert(__builtin_offsetof(region_header, data_stride) == 72 && __builtin_offsetof(region_header, threads) == 80 &&
+                  __builtin_offsetof(region_header, abort) == 128 && __builtin_offsetof(region_header, heartbeat) == 192,
+              "the words of the header");
 
 /// A namespace: an array of the store as bytes in C order, in blocks of `lba_bytes`; the last one may be partial.
 struct namespace_entry {
@@ -71,7 +76,7 @@ struct namespace_entry {
     char dtype[64];
     char name[296];
 };
-static_assert(sizeof(namespace_entry) == 512, "a namespace's entry");
+static_assert(sizeof(namespace_entry) == 512 && __builtin_offsetof(namespace_entry, name) == 216, "a namespace's entry");
 
 /// A submission entry of NVMe. `prp1` is the offset of the data in the region.
 struct submission_entry {
@@ -100,7 +105,8 @@ struct queue_header {
     alignas(64) shared_u32 sq_tail;
     /// Completions consumed since the claim, counted in the same way.
     alignas(64) shared_u32 cq_head;
-    /// 1 while the server's thread sleeps on this word (a futex): whoever rings then wakes it.
+    /// In the first queues, one for each thread of the server: 1 while it sleeps on this word (a futex); whoever rings
+    /// one of its queues then wakes it.
     alignas(64) shared_u32 asleep;
     /// A client sets it to another odd number to begin, to an even one to end.
     alignas(64) shared_u32 claim;
@@ -110,7 +116,10 @@ struct queue_header {
     alignas(64) shared_u32 ended;
     u8 reserved[128];
 };
-static_assert(sizeof(queue_header) == 512, "a queue's header");
+static_assert(sizeof(queue_header) == 512 && __builtin_offsetof(queue_header, cq_head) == 64 &&
+                  __builtin_offsetof(queue_header, asleep) == 128 && __builtin_offsetof(queue_header, claim) == 192 &&
+                  __builtin_offsetof(queue_header, ready) == 256 && __builtin_offsetof(queue_header, ended) == 320,
+              "a queue's header");
 
 enum opcode : u8 { op_flush = 0, op_write = 1, op_read = 2 };
 

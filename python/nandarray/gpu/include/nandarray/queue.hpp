@@ -56,6 +56,8 @@ struct no_sink {
 template <class P> struct queue_pair {
     region_header *region;
     queue_header *doors;
+    /// The word that this queue's server sleeps on.
+    shared_u32 *asleep;
     submission_entry *sq;
     completion_entry *cq;
     queue_words *words;
@@ -154,7 +156,7 @@ template <class P> struct queue_pair {
         // A run longer than the ring is none: turns keep tickets within a lap of what was consumed.
         while (to - from < depth && P::load_acquire(&slots[to & (depth - 1)].mark) == (to >> shift) + 1) to += 1;
         if (to != from) {
-            P::ring(&doors->sq_tail, to, &doors->asleep);
+            P::ring(&doors->sq_tail, to, asleep);
             P::store_release(&words->rung, to);
         }
         P::store_release(&words->tail_lock, 0u);

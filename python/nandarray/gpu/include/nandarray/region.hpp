@@ -90,7 +90,7 @@ class mapping {
             return offset <= bytes_ && (count == 0 || stride <= (bytes_ - offset) / count);
         };
         bool good = h.magic == region_magic && h.version == region_version && h.region_bytes <= bytes_ && h.queues > 0 &&
-                    h.queues <= 4096 && h.depth >= 2 && h.depth <= 32768 && (h.depth & (h.depth - 1)) == 0 &&
+                    h.queues <= 4096 && h.threads > 0 && h.threads <= h.queues && h.depth >= 2 && h.depth <= 32768 && (h.depth & (h.depth - 1)) == 0 &&
                     h.namespace_bytes == sizeof(namespace_entry) && h.queue_stride % 64 == 0 && h.queues_offset % 64 == 0 &&
                     h.queue_stride >= sizeof(queue_header) + 80ull * h.depth && h.namespaces_offset % 8 == 0 &&
                     h.data_offset % 4096 == 0 && h.data_stride % 4096 == 0 &&
@@ -151,7 +151,8 @@ template <class P> class claimed_queues {
         u32 claim = (P::sys_load(&doors->claim) | 1) + 2;
         P::sys_store_release(&doors->sq_tail, 0);
         P::sys_store_release(&doors->cq_head, 0);
-        P::ring(&doors->claim, claim, &doors->asleep);
+        shared_u32 *asleep = &m_.doors(queue % h.threads)->asleep;
+        P::ring(&doors->claim, claim, asleep);
         u64 until = P::now_ns() + deadline_ns;
         for (u32 round = 0; P::sys_load_acquire(&doors->ready) != claim; ++round) {
             if (P::now_ns() > until || !m_.server_lives()) throw std::runtime_error("the server does not answer");
@@ -162,7 +163,7 @@ template <class P> class claimed_queues {
         auto *sq = reinterpret_cast<submission_entry *>(reinterpret_cast<u8 *>(doors) + sizeof(queue_header));
         auto *cq = reinterpret_cast<completion_entry *>(sq + h.depth);
         words_of &w = *owned_.back();
-        pairs.push_back({m_.header(), doors, sq, cq, &w.queue, w.slots.data(), h.depth, shift, deadline_ns});
+        pairs.push_back({m_.header(), doors, asleep, sq, cq, &w.queue, w.slots.data(), h.depth, shift, deadline_ns});
         claims_.push_back(claim);
     }
 

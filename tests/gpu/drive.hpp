@@ -138,6 +138,7 @@ struct Drive {
             std::memset(static_cast<void *>(r.cq), 0, 16ull * head->depth);
             __atomic_store_n(&r.doors->ready.raw, claim, __ATOMIC_RELEASE);
         }
+        if (r.claim % 2 == 0) return false;
         u32 tail = __atomic_load_n(&r.doors->sq_tail.raw, __ATOMIC_ACQUIRE);
         if (tail - r.fetched > head->depth) __builtin_trap();
         bool any = r.fetched != tail;

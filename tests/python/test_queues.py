@@ -50,7 +50,7 @@ def served(tmp_path):
         store["line"] = np.arange(20_000, dtype="<u8") * 3
         store["grid"] = np.arange(70 * 90, dtype="<f4").reshape(70, 90)
         store["cube"] = np.arange(6 * 5 * 4, dtype="<i2").reshape(6, 5, 4)
-        store["when"] = np.arange(64, dtype="datetime64[s]")
+        store["when"] = np.arange(64).astype("datetime64[s]")
     one = Served(path, tmp_path / "region", "--writable", "--queues", "4", "--depth", "16", "--data", "64KiB")
     yield one
     if one.process.poll() is None:
@@ -66,7 +66,7 @@ def test_another_process_reads_what_is_served(served) -> None:
         for key in (np.s_[:], np.s_[3], np.s_[5:9], np.s_[::-7], np.s_[[4, 1, 4]], np.s_[2:4, 5], np.s_[..., 1], -1):
             np.testing.assert_array_equal(shared[key], grid[key])
         assert store["cube"][2, 3, 1] == 2 * 20 + 3 * 4 + 1
-        np.testing.assert_array_equal(store["when"][:], np.arange(64, dtype="datetime64[s]"))
+        np.testing.assert_array_equal(store["when"][:], np.arange(64).astype("datetime64[s]"))
         np.testing.assert_array_equal(np.asarray(store["line"]), np.arange(20_000) * 3)
         with pytest.raises(IndexError):
             store["grid"].gather([70])

@@ -91,8 +91,8 @@ MUTANTS = {
     ),
     "DIRTY cleared after the write-back": (
         "cache.hpp",
-        "        P::fetch_add(word, u64(0) - ((u64(line_writing) - line_valid) << state_shift));\n    }\n\n    /// Waits",
-        "        P::fetch_add(word, u64(0) - ((u64(line_writing) - line_valid) << state_shift));\n"
+        "((u64(line_writing) - line_valid) << state_shift));\n    }\n\n    /// Waits",
+        "((u64(line_writing) - line_valid) << state_shift));\n"
         "        P::fetch_and(word, ~dirty_bit);\n    }\n\n    /// Waits",
         ("shim", "stores"),
     ),
@@ -101,7 +101,7 @@ MUTANTS = {
         "        result<T> r = {*reinterpret_cast<const T *>(lines->data_of(h.line) + offset_of(i)), ok};\n"
         "        lines->release(h.line);",
         "        lines->release(h.line);\n"
-        "        P::pause(0);\n"
+        "        for (int k = 0; k < 300; ++k) P::pause(0);\n"
         "        result<T> r = {*reinterpret_cast<const T *>(lines->data_of(h.line) + offset_of(i)), ok};",
         ("shim", "reads"),
     ),

@@ -52,6 +52,7 @@ FACADES = {"nandarray", "nandarray.programs"}
 
 #: (importing module or part, imported module or part) -> why the import is for types alone and points up.
 TYPES_ONLY = {
+    ("nandarray.gpu.server", "nandarray.array.store"): "a server serves a store, which knows nothing of it",
     ("nandarray.nvme.controller", "nandarray.array.store"): "a controller serves a store, which makes it",
     ("nandarray.programs.compile.native", "nandarray.programs.program"): "a native form is of a program",
 }
@@ -100,7 +101,14 @@ WRITES = (
 )
 
 #: Parts that speak to the native store behind a store (`store._engine`); all others use its methods.
-NATIVE = ("nandarray.array", "nandarray.interop", "nandarray.model.clock", "nandarray.nvme", "nandarray.programs.run")
+NATIVE = (
+    "nandarray.gpu.server",
+    "nandarray.array",
+    "nandarray.interop",
+    "nandarray.model.clock",
+    "nandarray.nvme",
+    "nandarray.programs.run",
+)
 
 LINES_MAX = 70
 #: Function -> why it is longer.

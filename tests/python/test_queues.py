@@ -31,7 +31,7 @@ class Served:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout
         self.line = self.process.stdout.readline()
-        assert "serving" in self.line
+        assert "serving" in self.line, self.line
 
     def connect(self) -> gpu.SharedStore:
         return gpu.connect(str(self.region), deadline_ms=20_000)

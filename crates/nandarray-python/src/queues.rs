@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nandarray::{Device, Error};
-use nandarray_queues::{Client, Geometry, QueueError, ServeOptions, Server};
+use nandarray_queues::{QueueClient, QueueError, RegionGeometry, ServeOptions, Server};
 use numpy::{PyArray1, PyArrayMethods, PyUntypedArray};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -41,7 +41,7 @@ impl PyQueueServer {
         (queues, depth, data_bytes, threads): (u32, u32, u64, u32),
         writable: bool,
     ) -> PyResult<Self> {
-        let geometry = Geometry { queues, depth, data_bytes, threads };
+        let geometry = RegionGeometry { queues, depth, data_bytes, threads };
         let server = run(py, || Server::start(device, name, ServeOptions { geometry, writable }))?;
         Ok(Self { server: Mutex::new(server) })
     }
@@ -70,7 +70,7 @@ impl PyQueueServer {
 /// A claimed queue pair.
 #[pyclass(module = "nandarray._nandarray", name = "QueueClient", frozen)]
 pub(crate) struct PyQueueClient {
-    client: Client,
+    client: QueueClient,
 }
 
 /// Address and bytes of an array of bytes that follow one another.
@@ -91,14 +91,13 @@ impl PyQueueClient {
     #[staticmethod]
     #[pyo3(signature = (name, *, deadline_ms))]
     fn open(py: Python<'_>, name: &str, deadline_ms: u64) -> PyResult<Self> {
-        let client = run(py, || Client::open(name, Duration::from_millis(deadline_ms)))?;
+        let client = run(py, || QueueClient::open(name, Duration::from_millis(deadline_ms)))?;
         Ok(Self { client })
     }
 
     fn arrays(&self) -> Vec<(u32, String, String, Vec<u64>, u32, u64, bool)> {
-        let row = |a: nandarray_queues::NamespaceInfo| {
-            (a.nsid, a.name, a.dtype, a.shape, a.item_bytes, a.bytes, a.writable)
-        };
+        let row =
+            |a: nandarray_queues::NamespaceInfo| (a.nsid, a.name, a.dtype, a.shape, a.item_bytes, a.bytes, a.writable);
         self.client.arrays().into_iter().map(row).collect()
     }
 

@@ -13,10 +13,10 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::entries::{FLUSH, READ, Status, SubmissionEntry, WRITE};
 use crate::error::QueueError;
 use crate::layout::{
-    ABORT_OFFSET, ASLEEP, CLAIM, CLAIM_BYTE, CQ_HEAD, ENDED, Header, LBA_BYTES, NamespaceEntry, QUEUE_HEADER_BYTES,
-    READY, SERVER_BYTE, SQ_TAIL,
+    ABORT_OFFSET, ASLEEP, CLAIM, CLAIM_BYTE, CQ_HEAD, ENDED, LBA_BYTES, NamespaceEntry, QUEUE_HEADER_BYTES, READY,
+    RegionHeader, SERVER_BYTE, SQ_TAIL,
 };
-use crate::region::{Region, region_path};
+use crate::region::{QueueRegion, region_path};
 use crate::sleep;
 
 /// An array as a region shows it.
@@ -39,14 +39,14 @@ pub struct NamespaceInfo {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Direction {
+enum TransferDirection {
     In,
     Out,
 }
 
 /// A run of bytes of a namespace and its place in the caller's memory.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct ByteRun {
     first_byte: u64,
     bytes: u64,
     memory: *mut u8,
@@ -63,7 +63,7 @@ struct Rings {
     slot_bytes: u64,
     /// A call ended before its commands: memory that they carried is gone, so no other call may begin.
     broken: bool,
-    runs: Vec<Option<Run>>,
+    runs: Vec<Option<ByteRun>>,
 }
 
 // SAFETY: a run's address is used by the call that lent it, under the lock.
@@ -71,9 +71,9 @@ unsafe impl Send for Rings {}
 
 /// A client of a server of queue pairs.
 #[derive(Debug)]
-pub struct Client {
-    region: Region,
-    header: Header,
+pub struct QueueClient {
+    region: QueueRegion,
+    header: RegionHeader,
     name: String,
     queue: u32,
     at: u64,
@@ -82,7 +82,7 @@ pub struct Client {
     rings: Mutex<Rings>,
 }
 
-impl Client {
+impl QueueClient {
     /// Maps the region of this name and claims a pair.
     ///
     /// # Errors
@@ -96,14 +96,14 @@ impl Client {
     /// # Errors
     /// As [`Self::open`].
     pub fn open_with(name: &str, deadline: Duration, mut step: impl FnMut()) -> Result<Self, QueueError> {
-        let (region, header) = Region::open(&region_path(name))?;
+        let (region, header) = QueueRegion::open(&region_path(name))?;
         let free = (0..header.queues).find(|&q| region.lock(CLAIM_BYTE + i64::from(q)));
         let queue = free.ok_or(QueueError::Full(header.queues))?;
         let at = header.queue(queue);
         let claim = (region.word(at + CLAIM).load(Ordering::Relaxed) | 1).wrapping_add(2);
         region.word(at + SQ_TAIL).store(0, Ordering::Relaxed);
         region.word(at + CQ_HEAD).store(0, Ordering::Relaxed);
-        // What an earlier client was told; the server says nothing more until it sees the claim.
+        // An earlier client's status; the server writes no other one until it sees the claim.
         region.word(at + ENDED).store(0, Ordering::Relaxed);
         region.word(at + CLAIM).swap(claim, Ordering::SeqCst);
         let depth = header.depth as usize;
@@ -147,18 +147,12 @@ impl Client {
     /// Reads records of `record_bytes` bytes: record `records[i]` goes to `to + i * record_bytes`.
     ///
     /// # Safety
-    /// `to` has room for all records, and nobody else uses it meanwhile.
+    /// `to` has room for all records, and no other thread uses it meanwhile.
     ///
     /// # Errors
     /// [`QueueError::Status`] of the first command that failed, when all are over; [`QueueError::TimedOut`];
     /// [`QueueError::Gone`].
-    pub unsafe fn gather(
-        &self,
-        nsid: u32,
-        record_bytes: u64,
-        records: &[u64],
-        to: *mut u8,
-    ) -> Result<(), QueueError> {
+    pub unsafe fn gather(&self, nsid: u32, record_bytes: u64, records: &[u64], to: *mut u8) -> Result<(), QueueError> {
         // SAFETY: the caller's promise.
         unsafe { self.gather_with(nsid, record_bytes, records, to, || ()) }
     }
@@ -178,13 +172,13 @@ impl Client {
         to: *mut u8,
         mut step: impl FnMut(),
     ) -> Result<(), QueueError> {
-        let run = |(i, &record): (usize, &u64)| Run {
+        let run = |(i, &record): (usize, &u64)| ByteRun {
             first_byte: record.saturating_mul(record_bytes),
             bytes: record_bytes,
             // SAFETY: the caller's promise.
             memory: unsafe { to.add(i * record_bytes as usize) },
         };
-        self.transfer(nsid, Direction::In, record_bytes, records.iter().enumerate().map(run), &mut step)
+        self.transfer(nsid, TransferDirection::In, record_bytes, records.iter().enumerate().map(run), &mut step)
     }
 
     /// Reads bytes that follow one another.
@@ -195,8 +189,8 @@ impl Client {
     /// # Errors
     /// As [`Self::gather`].
     pub unsafe fn read(&self, nsid: u32, first_byte: u64, bytes: u64, to: *mut u8) -> Result<(), QueueError> {
-        let run = Run { first_byte, bytes, memory: to };
-        self.transfer(nsid, Direction::In, bytes, std::iter::once(run), &mut || ())
+        let run = ByteRun { first_byte, bytes, memory: to };
+        self.transfer(nsid, TransferDirection::In, bytes, std::iter::once(run), &mut || ())
     }
 
     /// Writes whole blocks of 512 bytes: `first_byte` begins one, and `bytes` ends one or the namespace.
@@ -207,11 +201,11 @@ impl Client {
     /// # Errors
     /// [`QueueError::Invalid`] for others; as [`Self::gather`].
     pub unsafe fn write(&self, nsid: u32, first_byte: u64, bytes: u64, from: *const u8) -> Result<(), QueueError> {
-        if first_byte % LBA_BYTES != 0 {
+        if !first_byte.is_multiple_of(LBA_BYTES) {
             return Err(QueueError::Invalid(format!("byte {first_byte} begins no block of {LBA_BYTES}")));
         }
-        let run = Run { first_byte, bytes, memory: from.cast_mut() };
-        self.transfer(nsid, Direction::Out, bytes, std::iter::once(run), &mut || ())
+        let run = ByteRun { first_byte, bytes, memory: from.cast_mut() };
+        self.transfer(nsid, TransferDirection::Out, bytes, std::iter::once(run), &mut || ())
     }
 
     /// Makes durable what was written before.
@@ -274,9 +268,9 @@ impl Client {
     fn transfer(
         &self,
         nsid: u32,
-        direction: Direction,
+        direction: TransferDirection,
         run_bytes: u64,
-        runs: impl Iterator<Item = Run>,
+        runs: impl Iterator<Item = ByteRun>,
         step: &mut dyn FnMut(),
     ) -> Result<(), QueueError> {
         self.call(run_bytes, step, |rings, failure, step| {
@@ -286,7 +280,7 @@ impl Client {
                     let first_byte = run.first_byte.saturating_add(done);
                     let bytes = (rings.slot_bytes - first_byte % LBA_BYTES).min(run.bytes - done);
                     // SAFETY: within the run's memory, by the caller's promise.
-                    let piece = Run { first_byte, bytes, memory: unsafe { run.memory.add(done as usize) } };
+                    let piece = ByteRun { first_byte, bytes, memory: unsafe { run.memory.add(done as usize) } };
                     self.send(rings, nsid, direction, piece, failure, step)?;
                     done += bytes;
                 }
@@ -300,8 +294,8 @@ impl Client {
         &self,
         rings: &mut Rings,
         nsid: u32,
-        direction: Direction,
-        piece: Run,
+        direction: TransferDirection,
+        piece: ByteRun,
         failure: &mut Option<QueueError>,
         step: &mut dyn FnMut(),
     ) -> Result<(), QueueError> {
@@ -314,9 +308,11 @@ impl Client {
             }
         }
         let slot = *rings.free.last().expect("a slot came free");
-        let offset = self.header.data_offset + u64::from(self.queue) * self.header.data_stride + u64::from(slot) * rings.slot_bytes;
+        let offset = self.header.data_offset
+            + u64::from(self.queue) * self.header.data_stride
+            + u64::from(slot) * rings.slot_bytes;
         let mut entry = SubmissionEntry::new_zeroed();
-        entry.opcode = if matches!(direction, Direction::In) { READ } else { WRITE };
+        entry.opcode = if matches!(direction, TransferDirection::In) { READ } else { WRITE };
         entry.nsid.set(nsid);
         entry.dptr[0].set(offset);
         let slba = piece.first_byte / LBA_BYTES;
@@ -324,14 +320,14 @@ impl Client {
         entry.set_cdw(10, slba as u32);
         entry.set_cdw(11, (slba >> 32) as u32);
         entry.set_cdw(12, nlb as u32 - 1);
-        if matches!(direction, Direction::Out) {
+        if matches!(direction, TransferDirection::Out) {
             // SAFETY: the caller's memory, and a slot of ours.
             unsafe {
                 let to = self.region.at(offset, piece.bytes);
                 std::ptr::copy_nonoverlapping(piece.memory, to, piece.bytes as usize);
             }
         }
-        self.submit(rings, entry, matches!(direction, Direction::In).then_some(piece));
+        self.submit(rings, entry, matches!(direction, TransferDirection::In).then_some(piece));
         // A full ring or a batch: the server works while this side goes on.
         if rings.submitted.wrapping_sub(rings.rung) >= 16 {
             self.ring(rings);
@@ -339,7 +335,7 @@ impl Client {
         Ok(())
     }
 
-    fn submit(&self, rings: &mut Rings, mut entry: SubmissionEntry, run: Option<Run>) {
+    fn submit(&self, rings: &mut Rings, mut entry: SubmissionEntry, run: Option<ByteRun>) {
         let cid = rings.free.pop().expect("a free slot");
         entry.cid.set(cid);
         rings.runs[usize::from(cid)] = run;
@@ -375,18 +371,14 @@ impl Client {
     }
 
     /// Consumes completions: their number.
-    fn consume(
-        &self,
-        rings: &mut Rings,
-        failure: &mut Option<QueueError>,
-    ) -> Result<u32, QueueError> {
+    fn consume(&self, rings: &mut Rings, failure: &mut Option<QueueError>) -> Result<u32, QueueError> {
         let depth = self.header.depth;
         let from = rings.consumed;
         while rings.consumed != rings.rung {
             let place = rings.consumed & (depth - 1);
             let cq = self.at + QUEUE_HEADER_BYTES + 64 * u64::from(depth) + 16 * u64::from(place);
             let half = self.region.long(cq + 8).load(Ordering::Acquire);
-            let phase = u64::from(rings.consumed / depth % 2 == 0);
+            let phase = u64::from((rings.consumed / depth).is_multiple_of(2));
             if half >> 48 & 1 != phase {
                 break;
             }
@@ -404,13 +396,7 @@ impl Client {
         Ok(rings.consumed.wrapping_sub(from))
     }
 
-    fn deliver(
-        &self,
-        rings: &mut Rings,
-        cid: u16,
-        status: Status,
-        failure: &mut Option<QueueError>,
-    ) {
+    fn deliver(&self, rings: &mut Rings, cid: u16, status: Status, failure: &mut Option<QueueError>) {
         rings.free.push(cid);
         let run = rings.runs[usize::from(cid)].take();
         if !status.ok() {
@@ -429,7 +415,7 @@ impl Client {
     }
 
     fn waiting(&self) -> Wait {
-        Wait { until: Instant::now() + self.deadline, rounds: 0 }
+        Wait { until: now() + self.deadline, rounds: 0 }
     }
 
     /// Whether the server has ended.
@@ -440,7 +426,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for QueueClient {
     fn drop(&mut self) {
         self.word(CLAIM).store(self.claim.wrapping_add(1), Ordering::SeqCst);
         self.region.unlock(CLAIM_BYTE + i64::from(self.queue));
@@ -455,14 +441,14 @@ struct Wait {
 }
 
 impl Wait {
-    fn round(&mut self, client: &Client) -> Result<(), QueueError> {
+    fn round(&mut self, client: &QueueClient) -> Result<(), QueueError> {
         self.rounds += 1;
-        if self.rounds % 64 == 0 {
-            let thorough = self.rounds % 4096 == 0;
+        if self.rounds.is_multiple_of(64) {
+            let thorough = self.rounds.is_multiple_of(4096);
             if client.gone(thorough) {
                 return Err(QueueError::Gone(client.name.clone()));
             }
-            if Instant::now() > self.until {
+            if now() > self.until {
                 return Err(QueueError::TimedOut(client.deadline.as_millis() as u64));
             }
             std::thread::yield_now();
@@ -470,4 +456,10 @@ impl Wait {
         std::hint::spin_loop();
         Ok(())
     }
+}
+
+/// The machine's clock, for deadlines alone.
+#[expect(clippy::disallowed_methods, reason = "a client waits for another process, which may be gone")]
+fn now() -> Instant {
+    Instant::now()
 }

@@ -6,7 +6,7 @@ pub enum QueueError {
     /// A call of the system failed.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The attempt.
         what: String,
         /// The system's answer.
         source: std::io::Error,

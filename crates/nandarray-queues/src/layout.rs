@@ -21,10 +21,10 @@ pub const NAMESPACE_NAME_BYTES_MAX: usize = 295;
 pub(crate) const SERVER_BYTE: i64 = 1 << 60;
 pub(crate) const CLAIM_BYTE: i64 = SERVER_BYTE + 1;
 
-/// What a header says, behind its magic number.
+/// The header's fields, after its magic number as before.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-pub(crate) struct Header {
+pub(crate) struct RegionHeader {
     pub(crate) magic: u64,
     pub(crate) version: u32,
     pub(crate) header_bytes: u32,
@@ -42,7 +42,7 @@ pub(crate) struct Header {
     pub(crate) reserved: u32,
 }
 
-/// Where the words of the header lie that change.
+/// Offsets of the header's words that change.
 pub(crate) const ABORT_OFFSET: u64 = 128;
 pub(crate) const HEARTBEAT_OFFSET: u64 = 192;
 
@@ -71,11 +71,11 @@ pub(crate) const ENDED: u64 = 320;
 pub(crate) const QUEUE_HEADER_BYTES: u64 = 512;
 
 const _: () = assert!(size_of::<NamespaceEntry>() == 512 && offset_of!(NamespaceEntry, name) == 216);
-const _: () = assert!(offset_of!(Header, data_stride) == 72 && offset_of!(Header, threads) == 80);
+const _: () = assert!(offset_of!(RegionHeader, data_stride) == 72 && offset_of!(RegionHeader, threads) == 80);
 
 /// The sizes that a server chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
+pub struct RegionGeometry {
     /// Queue pairs, from 1 to 4096.
     pub queues: u32,
     /// Entries of a ring: a power of two from 2 to 32768.
@@ -86,12 +86,12 @@ pub struct Geometry {
     pub threads: u32,
 }
 
-impl Geometry {
-    /// The layout of a region with so many namespaces.
+impl RegionGeometry {
+    /// The layout of a region with this number of namespaces.
     ///
     /// # Errors
     /// [`QueueError::Invalid`].
-    pub(crate) fn header(&self, namespaces: u32) -> Result<Header, QueueError> {
+    pub(crate) fn header(&self, namespaces: u32) -> Result<RegionHeader, QueueError> {
         let invalid = |what: String| Err(QueueError::Invalid(what));
         if !(1..=4096).contains(&self.queues) {
             return invalid(format!("{} queue pairs; there are from 1 to 4096", self.queues));
@@ -99,7 +99,7 @@ impl Geometry {
         if !self.depth.is_power_of_two() || !(2..=32768).contains(&self.depth) {
             return invalid(format!("a depth of {}; it is a power of two from 2 to 32768", self.depth));
         }
-        if self.data_bytes == 0 || self.data_bytes % PAGE_BYTES != 0 || self.data_bytes > 1 << 40 {
+        if self.data_bytes == 0 || !self.data_bytes.is_multiple_of(PAGE_BYTES) || self.data_bytes > 1 << 40 {
             return invalid(format!("{} bytes of data a queue pair; they are whole pages of 4096", self.data_bytes));
         }
         if self.threads == 0 || self.threads > self.queues {
@@ -111,7 +111,7 @@ impl Geometry {
         let queues_offset = (namespaces_offset + table).next_multiple_of(PAGE_BYTES);
         let queue_stride = (QUEUE_HEADER_BYTES + 80 * depth).next_multiple_of(PAGE_BYTES);
         let data_offset = queues_offset + queues * queue_stride;
-        Ok(Header {
+        Ok(RegionHeader {
             magic: MAGIC,
             version: VERSION,
             header_bytes: PAGE_BYTES as u32,
@@ -131,11 +131,15 @@ impl Geometry {
     }
 }
 
-impl Header {
-    /// Whether a header that somebody else wrote is one of this version, whose parts lie within `bytes`.
+impl RegionHeader {
+    /// Whether a header that another process wrote is one of this version, whose parts lie within `bytes`.
     pub(crate) fn holds(&self, bytes: u64) -> bool {
-        let geometry =
-            Geometry { queues: self.queues, depth: self.depth, data_bytes: self.data_stride, threads: self.threads };
+        let geometry = RegionGeometry {
+            queues: self.queues,
+            depth: self.depth,
+            data_bytes: self.data_stride,
+            threads: self.threads,
+        };
         // One writer makes regions: what is not exactly its layout is not its region.
         let expected = geometry.header(self.namespaces);
         expected.is_ok_and(|e| e.as_bytes() == self.as_bytes()) && self.region_bytes <= bytes
@@ -154,12 +158,12 @@ mod tests {
 
     #[test]
     fn a_layout_holds_itself_and_no_other() {
-        let header = Geometry { queues: 3, depth: 8, data_bytes: 8192, threads: 2 }.header(5).unwrap();
+        let header = RegionGeometry { queues: 3, depth: 8, data_bytes: 8192, threads: 2 }.header(5).unwrap();
         assert!(header.holds(header.region_bytes) && !header.holds(header.region_bytes - 1));
-        for at in 0..size_of::<Header>() {
-            let mut bytes: [u8; size_of::<Header>()] = header.as_bytes().try_into().unwrap();
+        for at in 0..size_of::<RegionHeader>() {
+            let mut bytes: [u8; size_of::<RegionHeader>()] = header.as_bytes().try_into().unwrap();
             bytes[at] ^= 0x5a;
-            assert!(!Header::read_from_bytes(&bytes).unwrap().holds(header.region_bytes), "byte {at}");
+            assert!(!RegionHeader::read_from_bytes(&bytes).unwrap().holds(header.region_bytes), "byte {at}");
         }
     }
 }

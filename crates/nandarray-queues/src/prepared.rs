@@ -1,8 +1,8 @@
 //! An array as a namespace: resolved once, then blocks by arithmetic.
 //!
 //! Its bytes are its elements in C order, in logical blocks of 512; the last block may be partial and reads as zeroes
-//! behind its end. What a namespace keeps is the array's number and the shape that it was served with: an array that
-//! was deleted or resized since ends commands with a status. Reads of whole elements go straight to the client's memory;
+//! behind its end. A namespace keeps the array's number and the shape that it was served with: commands of an
+//! array that was deleted or resized since end with a status. Reads of whole elements go straight to the client's memory;
 //! elements that blocks cut go through a buffer. Other commands, and namespaces of the NVMe controller, are the
 //! controller's ([`crate::ring`]).
 
@@ -32,7 +32,7 @@ pub(crate) struct Prepared {
 
 /// Bytes of a namespace, and where they go.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct BlockPiece {
     first_byte: u64,
     bytes: u64,
 }
@@ -48,7 +48,7 @@ impl Prepared {
             return None;
         }
         // Blocks that cut elements could only be written by reading first.
-        let whole = LBA_BYTES % item_bytes == 0 || item_bytes % LBA_BYTES == 0;
+        let whole = LBA_BYTES.is_multiple_of(item_bytes) || item_bytes.is_multiple_of(LBA_BYTES);
         let writable = writable && whole && !device.read_only();
         let mut entry = NamespaceEntry {
             nsid,
@@ -72,13 +72,13 @@ impl Prepared {
         &self.entry
     }
 
-    fn piece(&self, slba: u64, nlb: u64) -> Result<Piece, Status> {
+    fn piece(&self, slba: u64, nlb: u64) -> Result<BlockPiece, Status> {
         let blocks = self.entry.bytes.div_ceil(LBA_BYTES);
         if slba.checked_add(nlb).is_none_or(|end| end > blocks) {
             return Err(Status::LBA_OUT_OF_RANGE);
         }
         let first_byte = slba * LBA_BYTES;
-        Ok(Piece { first_byte, bytes: (nlb * LBA_BYTES).min(self.entry.bytes - first_byte) })
+        Ok(BlockPiece { first_byte, bytes: (nlb * LBA_BYTES).min(self.entry.bytes - first_byte) })
     }
 
     fn target<'a>(&'a self, start: &'a [u64; 1], count: &'a [u64; 1], strides: &'a [isize; 1]) -> Target<'a> {
@@ -90,7 +90,7 @@ impl Prepared {
     /// # Safety
     /// `to` has `nlb` blocks of 512 bytes that may be written.
     pub(crate) unsafe fn read(&self, slba: u64, nlb: u64, to: *mut u8) -> Result<(), Status> {
-        let Piece { first_byte, bytes } = self.piece(slba, nlb)?;
+        let BlockPiece { first_byte, bytes } = self.piece(slba, nlb)?;
         let (first, skip) = (first_byte / self.item_bytes, first_byte % self.item_bytes);
         let last = (first_byte + bytes).div_ceil(self.item_bytes).min(self.elements);
         let (start, count, strides) = ([first], [last - first], [self.item_bytes as isize]);
@@ -121,8 +121,8 @@ impl Prepared {
         if !self.writable {
             return Err(Status::WRITE_PROTECTED);
         }
-        let Piece { first_byte, bytes } = self.piece(slba, nlb)?;
-        if first_byte % self.item_bytes != 0 || bytes % self.item_bytes != 0 {
+        let BlockPiece { first_byte, bytes } = self.piece(slba, nlb)?;
+        if !first_byte.is_multiple_of(self.item_bytes) || !bytes.is_multiple_of(self.item_bytes) {
             return Err(Status::INVALID_FIELD);
         }
         let (start, count) = ([first_byte / self.item_bytes], [bytes / self.item_bytes]);

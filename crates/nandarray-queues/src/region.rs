@@ -12,7 +12,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use zerocopy::FromBytes;
 
 use crate::error::{QueueError, system};
-use crate::layout::{Header, SERVER_BYTE};
+use crate::layout::{RegionHeader, SERVER_BYTE};
 
 /// The file of a region: a name without a slash is one under `/dev/shm`.
 pub fn region_path(name: &str) -> PathBuf {
@@ -21,13 +21,13 @@ pub fn region_path(name: &str) -> PathBuf {
 
 /// A region, mapped.
 #[derive(Debug)]
-pub(crate) struct Region {
+pub(crate) struct QueueRegion {
     file: File,
     map: MmapRaw,
     pub(crate) path: PathBuf,
 }
 
-impl Region {
+impl QueueRegion {
     /// Makes the file and maps it; it reads as zeroes. The caller is its server from now on.
     pub(crate) fn create(path: &Path, bytes: u64) -> Result<Self, QueueError> {
         let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
@@ -46,7 +46,7 @@ impl Region {
     }
 
     /// Opens the region of a server that runs, and its header as it is now.
-    pub(crate) fn open(path: &Path) -> Result<(Self, Header), QueueError> {
+    pub(crate) fn open(path: &Path) -> Result<(Self, RegionHeader), QueueError> {
         let file = OpenOptions::new().read(true).write(true).open(path);
         let file = file.map_err(system(format!("opening {}", path.display())))?;
         let bytes = file.metadata().map_err(system("its size"))?.len();
@@ -55,9 +55,9 @@ impl Region {
             return Err(wrong());
         }
         let region = Self::map(file, path)?;
-        let mut head = [0u8; size_of::<Header>()];
+        let mut head = [0u8; size_of::<RegionHeader>()];
         region.copy_out(0, &mut head);
-        let header = Header::read_from_bytes(&head).expect("a header has any bytes");
+        let header = RegionHeader::read_from_bytes(&head).expect("a header has any bytes");
         if !header.holds(region.map.len() as u64) {
             return Err(wrong());
         }
@@ -82,14 +82,14 @@ impl Region {
 
     /// A word of 32 bits.
     pub(crate) fn word(&self, offset: u64) -> &AtomicU32 {
-        assert!(offset % 4 == 0, "a word at {offset}");
+        assert!(offset.is_multiple_of(4), "a word at {offset}");
         // SAFETY: aligned, within the mapping, which lives as long as `self`; all use of it is atomic.
         unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
     }
 
     /// A word of 64 bits.
     pub(crate) fn long(&self, offset: u64) -> &AtomicU64 {
-        assert!(offset % 8 == 0, "a word at {offset}");
+        assert!(offset.is_multiple_of(8), "a word at {offset}");
         // SAFETY: as for `word`.
         unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
     }

@@ -10,11 +10,9 @@ use zerocopy::FromZeros;
 use zerocopy::IntoBytes;
 
 use crate::entries::{BROKEN, Controller, DataBuffer, FLUSH, READ, Status, SubmissionEntry, WRITE};
-use crate::layout::{
-    CLAIM, CLAIM_BYTE, CQ_HEAD, ENDED, Header, LBA_BYTES, QUEUE_HEADER_BYTES, READY, SQ_TAIL,
-};
+use crate::layout::{CLAIM, CLAIM_BYTE, CQ_HEAD, ENDED, LBA_BYTES, QUEUE_HEADER_BYTES, READY, RegionHeader, SQ_TAIL};
 use crate::prepared::{ARRAY_NSID, Prepared};
-use crate::region::Region;
+use crate::region::QueueRegion;
 
 /// The state of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +25,11 @@ enum PairState {
     Ended,
 }
 
-/// What all pairs of a server share.
+/// The parts that all pairs of a server share.
 #[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) region: Region,
-    pub(crate) header: Header,
+pub(crate) struct ServedStore {
+    pub(crate) region: QueueRegion,
+    pub(crate) header: RegionHeader,
     /// Arrays, by `nsid - ARRAY_NSID`.
     pub(crate) arrays: Vec<Prepared>,
     pub(crate) controller: Controller,
@@ -41,7 +39,7 @@ pub(crate) struct Shared {
 
 /// One pair.
 #[derive(Debug)]
-pub(crate) struct Pair {
+pub(crate) struct ServedPair {
     queue: u32,
     at: u64,
     state: PairState,
@@ -52,13 +50,13 @@ pub(crate) struct Pair {
     posted: u32,
 }
 
-impl Pair {
-    pub(crate) fn new(header: &Header, queue: u32) -> Self {
+impl ServedPair {
+    pub(crate) fn new(header: &RegionHeader, queue: u32) -> Self {
         Self { queue, at: header.queue(queue), state: PairState::Free, claim: 0, fetched: 0, posted: 0 }
     }
 
     /// Whether the client has rung, or claimed, since the last round.
-    pub(crate) fn has_work(&self, region: &Region) -> bool {
+    pub(crate) fn has_work(&self, region: &QueueRegion) -> bool {
         let claim = region.word(self.at + CLAIM).load(Ordering::SeqCst);
         let served = self.state == PairState::Served;
         claim != self.claim || (served && region.word(self.at + SQ_TAIL).load(Ordering::SeqCst) != self.fetched)
@@ -70,7 +68,7 @@ impl Pair {
     }
 
     /// Frees the pair if its client is gone; true if it was.
-    pub(crate) fn drop_dead(&mut self, region: &Region) -> bool {
+    pub(crate) fn drop_dead(&mut self, region: &QueueRegion) -> bool {
         let dead = self.state != PairState::Free && !region.held(CLAIM_BYTE + i64::from(self.queue));
         if dead {
             self.state = PairState::Free;
@@ -79,7 +77,7 @@ impl Pair {
     }
 
     /// Serves what is there; the number of commands.
-    pub(crate) fn serve(&mut self, shared: &Shared) -> u64 {
+    pub(crate) fn serve(&mut self, shared: &ServedStore) -> u64 {
         let region = &shared.region;
         let claim = region.word(self.at + CLAIM).load(Ordering::Acquire);
         if claim != self.claim {
@@ -109,7 +107,7 @@ impl Pair {
         u64::from(n)
     }
 
-    fn begin(&mut self, shared: &Shared, claim: u32) {
+    fn begin(&mut self, shared: &ServedStore, claim: u32) {
         let (region, depth) = (&shared.region, u64::from(shared.header.depth));
         self.claim = claim;
         (self.fetched, self.posted) = (0, 0);
@@ -123,10 +121,10 @@ impl Pair {
     }
 
     /// Posts a completion; the half with the phase tag goes last.
-    fn post(&mut self, shared: &Shared, cid: u16, status: Status, result: u64) {
+    fn post(&mut self, shared: &ServedStore, cid: u16, status: Status, result: u64) {
         let depth = shared.header.depth;
         let slot = self.posted & (depth - 1);
-        let phase = u64::from(self.posted / depth % 2 == 0);
+        let phase = u64::from((self.posted / depth).is_multiple_of(2));
         let cq = self.at + QUEUE_HEADER_BYTES + 64 * u64::from(depth) + 16 * u64::from(slot);
         shared.region.long(cq).store(result, Ordering::Relaxed);
         let half = u64::from(self.fetched as u16)
@@ -140,7 +138,7 @@ impl Pair {
 }
 
 /// Executes a command: its status, and dwords 0 and 1.
-fn execute(shared: &Shared, entry: &SubmissionEntry) -> (Status, u64) {
+fn execute(shared: &ServedStore, entry: &SubmissionEntry) -> (Status, u64) {
     let nsid = entry.nsid.get();
     if entry.flags != 0 {
         return (Status::INVALID_FIELD, 0);
@@ -157,7 +155,7 @@ fn execute(shared: &Shared, entry: &SubmissionEntry) -> (Status, u64) {
     (done.err().unwrap_or(Status::SUCCESS), 0)
 }
 
-fn move_blocks(shared: &Shared, array: &Prepared, entry: &SubmissionEntry) -> Result<(), Status> {
+fn move_blocks(shared: &ServedStore, array: &Prepared, entry: &SubmissionEntry) -> Result<(), Status> {
     assert_eq!(array.nsid, entry.nsid.get(), "arrays lie by their identifiers");
     let slba = u64::from(entry.cdw(10)) | u64::from(entry.cdw(11)) << 32;
     let (nlb, fua) = (u64::from(entry.cdw(12) & 0xffff) + 1, entry.cdw(12) >> 30 & 1 == 1);
@@ -179,7 +177,7 @@ fn flush_all() -> SubmissionEntry {
 }
 
 /// The address of a command's data, if it lies in the region's data.
-fn data(shared: &Shared, entry: &SubmissionEntry, bytes: u64) -> Result<*mut u8, Status> {
+fn data(shared: &ServedStore, entry: &SubmissionEntry, bytes: u64) -> Result<*mut u8, Status> {
     let header = &shared.header;
     let first = entry.dptr[0].get();
     let end = header.data_offset + u64::from(header.queues) * header.data_stride;
@@ -188,7 +186,7 @@ fn data(shared: &Shared, entry: &SubmissionEntry, bytes: u64) -> Result<*mut u8,
 }
 
 /// Commands of the NVMe controller's namespaces, and flushes.
-fn by_controller(shared: &Shared, entry: &SubmissionEntry) -> (Status, u64) {
+fn by_controller(shared: &ServedStore, entry: &SubmissionEntry) -> (Status, u64) {
     let mut entry = *entry;
     if entry.opcode == FLUSH && entry.nsid.get() >= ARRAY_NSID {
         entry.nsid.set(nandarray::nvme::NSID_ALL);
@@ -217,7 +215,7 @@ fn by_controller(shared: &Shared, entry: &SubmissionEntry) -> (Status, u64) {
 }
 
 /// Bytes that a read or write of the controller's namespaces moves.
-fn namespace_bytes(shared: &Shared, entry: &SubmissionEntry) -> Option<u64> {
+fn namespace_bytes(shared: &ServedStore, entry: &SubmissionEntry) -> Option<u64> {
     let name = format!("ns/{}", entry.nsid.get());
     let array = shared.arrays.iter().find(|a| a.name() == name)?;
     Some((u64::from(entry.cdw(12) & 0xffff) + 1) * u64::from(array.entry().item_bytes))

@@ -1,6 +1,6 @@
 //! The server: a region, and threads that serve its queue pairs.
 //!
-//! Pair q belongs to thread q modulo the number of threads, so no pair needs a lock. A thread with nothing to do polls
+//! ServedPair q belongs to thread q modulo the number of threads, so no pair needs a lock. A thread with nothing to do polls
 //! for some rounds, then sleeps on its word (`sleep`), at most a tenth of a second: then it looks whether clients are
 //! gone. On its way out the server sets the abort word, so that clients end with a status, and removes the file.
 
@@ -13,10 +13,10 @@ use zerocopy::IntoBytes;
 
 use crate::entries::Controller;
 use crate::error::{QueueError, system};
-use crate::layout::{ABORT_OFFSET, ASLEEP, Geometry, HEARTBEAT_OFFSET, NamespaceEntry};
+use crate::layout::{ABORT_OFFSET, ASLEEP, HEARTBEAT_OFFSET, NamespaceEntry, RegionGeometry};
 use crate::prepared::{ARRAY_NSID, Prepared};
-use crate::region::{Region, region_path};
-use crate::ring::{Pair, Shared};
+use crate::region::{QueueRegion, region_path};
+use crate::ring::{ServedPair, ServedStore};
 use crate::sleep;
 
 /// Rounds without work before a thread sleeps: some tens of microseconds.
@@ -28,12 +28,12 @@ const SLEEP_MS: u32 = 100;
 #[derive(Clone, Copy, Debug)]
 pub struct ServeOptions {
     /// Sizes of the region.
-    pub geometry: Geometry,
+    pub geometry: RegionGeometry,
     /// Whether clients may write.
     pub writable: bool,
 }
 
-/// What a server has done.
+/// Counts of a server's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerCounts {
     /// Commands completed.
@@ -45,7 +45,7 @@ pub struct ServerCounts {
 }
 
 #[derive(Debug, Default)]
-struct Counters {
+struct ServeCounters {
     commands: AtomicU64,
     served: AtomicU64,
     dead: AtomicU64,
@@ -55,8 +55,8 @@ struct Counters {
 /// A server of queue pairs. It stops when it is dropped.
 #[derive(Debug)]
 pub struct Server {
-    shared: Arc<Shared>,
-    counters: Arc<Counters>,
+    shared: Arc<ServedStore>,
+    counters: Arc<ServeCounters>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -89,7 +89,7 @@ impl Server {
         device: &Arc<Device>,
         name: &str,
         options: ServeOptions,
-    ) -> Result<(Self, Vec<Vec<Pair>>), QueueError> {
+    ) -> Result<(Self, Vec<Vec<ServedPair>>), QueueError> {
         let names = device.execute(command::List { prefix: "" })?;
         let mut arrays: Vec<Prepared> = Vec::new();
         for name in &names {
@@ -98,21 +98,22 @@ impl Server {
             arrays.extend(Prepared::new(device, &record, nsid, options.writable));
         }
         let header = options.geometry.header(arrays.len() as u32)?;
-        let region = Region::create(&region_path(name), header.region_bytes)?;
+        let region = QueueRegion::create(&region_path(name), header.region_bytes)?;
         for (i, array) in arrays.iter().enumerate() {
             let at = header.namespaces_offset + (i * size_of::<NamespaceEntry>()) as u64;
             region.copy_in(at, array.entry().as_bytes());
         }
         region.copy_in(0, header.as_bytes());
         let threads = header.threads;
-        let pairs = |t: u32| (0..header.queues).filter(|q| q % threads == t).map(|q| Pair::new(&header, q)).collect();
-        let pairs: Vec<Vec<Pair>> = (0..threads).map(pairs).collect();
+        let pairs =
+            |t: u32| (0..header.queues).filter(|q| q % threads == t).map(|q| ServedPair::new(&header, q)).collect();
+        let pairs: Vec<Vec<ServedPair>> = (0..threads).map(pairs).collect();
         let controller = Controller::new(device);
-        let shared = Arc::new(Shared { region, header, arrays, controller, writable: options.writable });
+        let shared = Arc::new(ServedStore { region, header, arrays, controller, writable: options.writable });
         Ok((Self { shared, counters: Arc::default(), threads: Vec::new() }, pairs))
     }
 
-    /// What it has done.
+    /// Counts of its work.
     pub fn counts(&self) -> ServerCounts {
         let of = |c: &AtomicU64| c.load(Ordering::Relaxed);
         let c = &self.counters;
@@ -156,7 +157,7 @@ impl Drop for Server {
 #[derive(Debug)]
 pub struct Stepped {
     server: Server,
-    pairs: Vec<Pair>,
+    pairs: Vec<ServedPair>,
 }
 
 impl Stepped {
@@ -171,7 +172,7 @@ impl Stepped {
     }
 }
 
-fn thread(shared: &Shared, counters: &Counters, number: u32, mut pairs: Vec<Pair>) {
+fn thread(shared: &ServedStore, counters: &ServeCounters, number: u32, mut pairs: Vec<ServedPair>) {
     let asleep = shared.region.word(shared.header.queue(number) + ASLEEP);
     let mut idle = 0;
     let mut served = 0;

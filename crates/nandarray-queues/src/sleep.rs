@@ -17,7 +17,7 @@ pub(crate) fn announce(asleep: &AtomicU32, anything: impl Fn() -> bool) -> bool 
     true
 }
 
-/// Sleeps while the word is 1, at most so many milliseconds.
+/// Sleeps while the word is 1, at most this number of milliseconds.
 pub(crate) fn wait(asleep: &AtomicU32, milliseconds: u32) {
     let limit = libc::timespec { tv_sec: 0, tv_nsec: libc::c_long::from(milliseconds as i32) * 1_000_000 };
     // SAFETY: the word lives for the call; a spurious return is fine.

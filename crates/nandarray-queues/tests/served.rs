@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nandarray::{BufferMut, Device, Mode, NewSpace, Options, Source, Target, command};
-use nandarray_queues::{Client, Geometry, QueueError, ServeOptions, Server, region_path};
+use nandarray_queues::{QueueClient, QueueError, RegionGeometry, ServeOptions, Server, region_path};
 
 const DEADLINE: Duration = Duration::from_secs(5);
-const SMALL: Geometry = Geometry { queues: 4, depth: 8, data_bytes: 64 << 10, threads: 2 };
+const SMALL: RegionGeometry = RegionGeometry { queues: 4, depth: 8, data_bytes: 64 << 10, threads: 2 };
 const ALL: ServeOptions = ServeOptions { geometry: SMALL, writable: true };
 
 fn store(dir: &tempfile::TempDir) -> Arc<Device> {
@@ -46,7 +46,7 @@ fn name(dir: &tempfile::TempDir) -> String {
     dir.path().join("region").display().to_string()
 }
 
-fn gathered(client: &Client, nsid: u32, record: u64, records: &[u64]) -> Result<Vec<u8>, QueueError> {
+fn gathered(client: &QueueClient, nsid: u32, record: u64, records: &[u64]) -> Result<Vec<u8>, QueueError> {
     let mut out = vec![0; records.len() * record as usize];
     // SAFETY: `out` has room for all records.
     unsafe { client.gather(nsid, record, records, out.as_mut_ptr()) }.map(|()| out)
@@ -57,7 +57,7 @@ fn records_are_gathered_from_arrays_of_any_shape_and_element() {
     let dir = tempfile::tempdir().unwrap();
     let device = store(&dir);
     let server = Server::start(&device, &name(&dir), ALL).unwrap();
-    let client = Client::open(&name(&dir), DEADLINE).unwrap();
+    let client = QueueClient::open(&name(&dir), DEADLINE).unwrap();
     let mut chance = fastrand::Rng::with_seed(7);
     let arrays = client.arrays();
     assert_eq!(arrays.len(), 3);
@@ -85,7 +85,7 @@ fn blocks_are_written_and_survive() {
     let dir = tempfile::tempdir().unwrap();
     let device = store(&dir);
     let server = Server::start(&device, &name(&dir), ALL).unwrap();
-    let client = Client::open(&name(&dir), DEADLINE).unwrap();
+    let client = QueueClient::open(&name(&dir), DEADLINE).unwrap();
     let line = client.arrays().into_iter().find(|a| a.name == "line").unwrap();
     let new = vec![0x77u8; 1024];
     // SAFETY: `new` has the bytes.
@@ -112,16 +112,16 @@ fn pairs_are_claimed_once_and_come_free() {
     let device = store(&dir);
     let mut server = Server::start(&device, &name(&dir), ALL).unwrap();
     assert!(matches!(Server::start(&device, &name(&dir), ALL), Err(QueueError::Taken(_))));
-    let clients: Vec<Client> = (0..4).map(|_| Client::open(&name(&dir), DEADLINE).unwrap()).collect();
-    assert!(matches!(Client::open(&name(&dir), DEADLINE), Err(QueueError::Full(4))));
+    let clients: Vec<QueueClient> = (0..4).map(|_| QueueClient::open(&name(&dir), DEADLINE).unwrap()).collect();
+    assert!(matches!(QueueClient::open(&name(&dir), DEADLINE), Err(QueueError::Full(4))));
     drop(clients);
-    let client = Client::open(&name(&dir), DEADLINE).unwrap();
+    let client = QueueClient::open(&name(&dir), DEADLINE).unwrap();
     let nsid = client.arrays()[0].nsid;
     gathered(&client, nsid, 512, &[0]).unwrap();
     server.stop();
     let gone = gathered(&client, nsid, 512, &[0]);
     assert!(matches!(gone, Err(QueueError::Gone(_))), "{gone:?}");
-    assert!(matches!(Client::open(&name(&dir), DEADLINE), Err(QueueError::System { .. })));
+    assert!(matches!(QueueClient::open(&name(&dir), DEADLINE), Err(QueueError::System { .. })));
 }
 
 /// Random bytes over everything that a client can write, while another client reads.
@@ -130,9 +130,9 @@ fn random_bytes_in_rings_doorbells_and_header_harm_only_their_own_pair() {
     use std::os::unix::fs::FileExt;
     let dir = tempfile::tempdir().unwrap();
     let device = store(&dir);
-    let one = Geometry { threads: 1, ..SMALL };
+    let one = RegionGeometry { threads: 1, ..SMALL };
     let server = Server::start(&device, &name(&dir), ServeOptions { geometry: one, writable: false }).unwrap();
-    let good = Client::open(&name(&dir), DEADLINE).unwrap();
+    let good = QueueClient::open(&name(&dir), DEADLINE).unwrap();
     let line = good.arrays().into_iter().find(|a| a.name == "line").unwrap();
     let whole = bytes_of("line", line.bytes);
     let file = std::fs::OpenOptions::new().read(true).write(true).open(region_path(&name(&dir))).unwrap();
@@ -140,7 +140,7 @@ fn random_bytes_in_rings_doorbells_and_header_harm_only_their_own_pair() {
     let mut chance = fastrand::Rng::with_seed(seed);
     let (queues_at, stride) = (8192u64, 4096u64);
     for round in 0..300 {
-        let bad = Client::open(&name(&dir), DEADLINE).unwrap();
+        let bad = QueueClient::open(&name(&dir), DEADLINE).unwrap();
         // The good client has pair 0, the bad one pair 1; random entries with a plausible doorbell, or random doorbells.
         let mut entries = vec![0u8; 64 * 8];
         chance.fill(&mut entries);

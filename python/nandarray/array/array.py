@@ -240,7 +240,7 @@ class Array(Grid, Compute):
             if memory.size:
                 self.read(numbers, out=memory)
 
-        return gather(self.shape[0], self.shape[1:], self.dtype, indices, out, read)
+        return gather(self.shape, self.dtype, indices, out, read)
 
     def write(self, selection: Any, values: ArrayLike) -> None:
         """Write a selection: ``a[selection] = values`` as a method.

@@ -57,7 +57,8 @@ def open(
     Parameters
     ----------
     path : path_like
-        The file; or ``shm://NAME``, a store that ``nandarray serve STORE --shm NAME`` serves. Without one, a store on a modelled device keeps its bytes in memory.
+        The file; or ``shm://NAME``, a store that ``nandarray serve STORE --shm NAME`` serves.
+        Without one, a store on a modelled device keeps its bytes in memory.
     mode : {"r", "r+", "a", "w", "x"}
         As in h5py: read (the default), read and write, read and write or create, truncate, create or fail.
     device : str, path_like or Description, optional

@@ -4,7 +4,8 @@ Every command opens a store, does one thing through the public Python interface,
 ``--json``. This file holds the commands for stores and their options: :mod:`.show` makes tables and trees,
 :mod:`.read` reads selections of any size. Other groups of commands: :mod:`.device` describes devices, :mod:`.replay`
 replays workloads on them, :mod:`.lab` runs experiments, :mod:`.program` compiles programs, :mod:`.advise` says whether
-to offload them, :mod:`.serve_shm` serves them to other processes, :mod:`.doctor` says what works here. :mod:`.common` has the parts that all share.
+to offload them, :mod:`.serve_shm` serves them to other processes, :mod:`.doctor` says what works here.
+:mod:`.common` has the parts that all share.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ import typer
 from rich.table import Table
 
 import nandarray
+from nandarray import gpu
 from nandarray.cli.common import Json, console, print_json
 
 __all__ = ["Check", "checks", "doctor_command"]
@@ -66,9 +67,7 @@ def _shared_memory(folder: Path) -> Check:
     with nandarray.open(path, "w") as store:
         store["x"] = np.arange(1000)
         try:
-            server = store._engine.serve_queues(
-                name, queues=1, depth=8, data_bytes=65536, threads=1, writable=False
-            )
+            server = gpu.serve(store, name, queues=1, depth=8, data_bytes=65536, threads=1, writable=False)
         except nandarray.errors.NandarrayError as error:
             return Check("shared memory", "fails", str(error), "make /dev/shm writable (docker: --ipc, --shm-size)")
         try:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nandarray import gpu
 from nandarray.cli.common import StorePath, open_store, parse_size
 from nandarray.errors import InvalidError, NandarrayError
 
@@ -37,9 +38,7 @@ def serve_command(
     serve_shm(store, shm, writable=writable, queues=queues, depth=depth, data_bytes=parse_size(data), threads=threads)
 
 
-def serve_shm(
-    path: Path, name: str, *, writable: bool, queues: int, depth: int, data_bytes: int, threads: int
-) -> None:
+def serve_shm(path: Path, name: str, *, writable: bool, queues: int, depth: int, data_bytes: int, threads: int) -> None:
     """Serve until SIGINT or SIGTERM.
 
     Parameters
@@ -61,8 +60,8 @@ def serve_shm(
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with open_store(path, "r+" if writable else "r") as store:
-            server = store._engine.serve_queues(
-                name, queues=queues, depth=depth, data_bytes=data_bytes, threads=threads, writable=writable
+            server = gpu.serve(
+                store, name, queues=queues, depth=depth, data_bytes=data_bytes, threads=threads, writable=writable
             )
             try:
                 served = len(server.arrays())

@@ -9,5 +9,6 @@ from __future__ import annotations
 from nandarray.gpu.client import SharedArray, SharedStore, connect
 from nandarray.gpu.gather import gather
 from nandarray.gpu.headers import include
+from nandarray.gpu.server import serve
 
-__all__ = ["SharedArray", "SharedStore", "connect", "gather", "include"]
+__all__ = ["SharedArray", "SharedStore", "connect", "gather", "include", "serve"]

@@ -92,7 +92,7 @@ class SharedArray:
                 flat = memory.reshape(-1).view(np.uint8)
                 self._native.gather(self._nsid, row_bytes, numbers.astype(np.uint64, copy=False), flat)
 
-        return gather(self.shape[0], row, self.dtype, indices, out, read)
+        return gather(self.shape, self.dtype, indices, out, read)
 
     def __getitem__(self, key: Any) -> Any:
         """Read by an integer, a slice or an array of integers along the first dimension, and NumPy's rest of it."""
@@ -116,7 +116,7 @@ class SharedArray:
             self._native.read(self._nsid, start * row_bytes, out.reshape(-1).view(np.uint8))
         return out
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
             raise ValueError("the array lies in another process: reading it copies")
         return np.asarray(self[...], dtype)

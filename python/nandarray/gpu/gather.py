@@ -49,17 +49,13 @@ def rows_of(indices: Any, length: int) -> tuple[_Array, tuple[int, ...]]:
     return flat, host.shape
 
 
-def gather(
-    length: int, row: tuple[int, ...], dtype: Any, indices: Any, out: Any, read: Callable[[_Array, _Array], None]
-) -> Any:
+def gather(shape: tuple[int, ...], dtype: Any, indices: Any, out: Any, read: Callable[[_Array, _Array], None]) -> Any:
     """Gather rows by ``read(numbers, memory)`` into ``out``, or into a new array of the indices' library.
 
     Parameters
     ----------
-    length : int
-        Rows there are.
-    row : tuple of int
-        Shape of a row.
+    shape : tuple of int
+        Shape of the array: rows, then the shape of a row.
     dtype : dtype_like
         Type of an element.
     indices : array_like of integers
@@ -74,8 +70,9 @@ def gather(
     array
         ``out``, or an array of the kind of ``indices`` and on its device.
     """
-    numbers, shape = rows_of(indices, length)
-    wanted = (*shape, *row)
+    row = shape[1:]
+    numbers, before = rows_of(indices, shape[0])
+    wanted = (*before, *row)
     if out is None and _library(indices) == "numpy":
         out = np.empty(wanted, dtype)
     if isinstance(out, np.ndarray):

@@ -1,4 +1,4 @@
-"""Where the header of the C++ and CUDA client lies."""
+"""The folder of the header of the C++ and CUDA client."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 //! The region, byte for byte: a header's page, the namespaces, queue pairs, data.
 //!
-//! `python/nandarray/gpu/include/nandarray/layout.hpp` is the same for C++; `docs/reference/queues.md` says it in words.
+//! `python/nandarray/gpu/include/nandarray/layout.hpp` is the same for C++; `docs/reference/queues.md` says it in
+//! words.
 
 use std::mem::offset_of;
 

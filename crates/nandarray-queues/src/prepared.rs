@@ -2,8 +2,8 @@
 //!
 //! Its bytes are its elements in C order, in logical blocks of 512; the last block may be partial and reads as zeroes
 //! behind its end. A namespace keeps the array's number and the shape that it was served with: commands of an
-//! array that was deleted or resized since end with a status. Reads of whole elements go straight to the client's memory;
-//! elements that blocks cut go through a buffer. Other commands, and namespaces of the NVMe controller, are the
+//! array that was deleted or resized since end with a status. Reads of whole elements go straight to the client's
+//! memory; elements that blocks cut go through a buffer. Other commands, and namespaces of the NVMe controller, are the
 //! controller's ([`crate::ring`]).
 
 use std::sync::Arc;

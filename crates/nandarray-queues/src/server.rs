@@ -1,6 +1,6 @@
 //! The server: a region, and threads that serve its queue pairs.
 //!
-//! ServedPair q belongs to thread q modulo the number of threads, so no pair needs a lock. A thread with nothing to do polls
+//! Pair q belongs to thread q modulo the number of threads, so no pair needs a lock. A thread with nothing to do polls
 //! for some rounds, then sleeps on its word (`sleep`), at most a tenth of a second: then it looks whether clients are
 //! gone. On its way out the server sets the abort word, so that clients end with a status, and removes the file.
 

@@ -141,7 +141,7 @@ fn random_bytes_in_rings_doorbells_and_header_harm_only_their_own_pair() {
     let (queues_at, stride) = (8192u64, 4096u64);
     for round in 0..300 {
         let bad = QueueClient::open(&name(&dir), DEADLINE).unwrap();
-        // The good client has pair 0, the bad one pair 1; random entries with a plausible doorbell, or random doorbells.
+        // The good client has pair 0, the bad one pair 1: random entries, plausible or random doorbells.
         let mut entries = vec![0u8; 64 * 8];
         chance.fill(&mut entries);
         for e in entries.chunks_mut(64) {

@@ -21,6 +21,9 @@ __all__ = [
     "Transaction",
     "Watch",
     "__version__",
+    "core_describe",
+    "core_names",
+    "core_text",
     "device_import_mqsim",
     "device_json",
     "device_keys",
@@ -68,20 +71,25 @@ class QueueClient:
 
 @final
 class Watch:
-    def __new__(cls, *, profile: bool = False) -> Watch: ...
+    def __new__(cls, *, profile: bool = False, core: tuple[str, list[tuple[str, str]]] | None = None) -> Watch: ...
     def state(self) -> tuple[int, int, int]: ...  # tasks done, tasks there are, bytes read
     def stages(self) -> list[tuple[int, int]]: ...  # of each program tasks done, tasks there are
     def cancel(self) -> None: ...
     def profile(self) -> tuple[list[tuple[int, str, str, int]], list[tuple[int, int, int]]]: ...
+    def timing(self) -> dict[str, Any]: ...
 
 def program_run_bare(
     elf: bytes,
     watch: Watch,
     *,
     isa: str | None = None,
+    vlen: int | None = None,
     granularity: int = 4,
     instructions: int | None = None,
 ) -> dict[str, Any]: ...
+def core_names() -> list[str]: ...
+def core_text(name: str) -> str: ...
+def core_describe(text: str, changes: list[tuple[str, str]]) -> dict[str, Any]: ...
 def program_disassemble(elf: bytes) -> list[tuple[int, str | None, str]]: ...  # a symbol has no bytes
 
 @final
@@ -118,6 +126,7 @@ class Store:
         seed: int = 0,
         trace: str | None = None,  # a .pftrace to write
     ) -> Store: ...
+    def session(self, scheduler: str, workers: int, memory_bytes: int, window_bytes: int) -> Session: ...
     @property
     def clock(self) -> Clock | None: ...
     @property
@@ -194,6 +203,41 @@ class Transaction:
         attrs: Sequence[tuple[str, str]] = ...,
     ) -> None: ...
     def abort(self) -> None: ...  # leaves everything as it was
+
+# A loaded kernel, and sections of sample data: shape and bytes.
+@final
+class Kernel:
+    def __new__(cls, elf: bytes, table: bytes) -> Kernel: ...
+    def check(
+        self, sections: list[tuple[list[int], np.ndarray[Any, Any]]], scalars: list[int], screens: int
+    ) -> list[str]: ...
+    # Cycles, instructions and bytes of memory of each microblock.
+    def cost(
+        self, sections: list[tuple[list[int], np.ndarray[Any, Any]]], scalars: list[int], core: str
+    ) -> list[tuple[float, int, int]]: ...
+
+# A kernel of a session.
+@final
+class SessionJob:
+    @property
+    def number(self) -> int: ...
+    def done(self) -> bool: ...
+    def progress(self) -> tuple[int, int]: ...  # screens done, microblocks
+    def take(self) -> list[np.ndarray[Any, Any] | None] | None: ...  # once; raises its error
+
+@final
+class Session:
+    @staticmethod
+    def schedulers() -> list[str]: ...
+    def submit(self, request: object) -> SessionJob: ...
+    def wait(self, job: SessionJob, seconds: float | None = None) -> bool: ...
+    def next_ended(self) -> int | None: ...
+    def cancel(self, job: SessionJob) -> bool: ...
+    def state(self, job: SessionJob) -> tuple[str, int | None] | None: ...
+    def close(self, *, cancel: bool = False) -> None: ...
+
+def accelerator_run(platform: str, scheduler: str, kernels: str) -> str: ...  # all in JSON
+def schedule_decisions(scheduler: str, kernels: int, decisions: int) -> int: ...
 
 # A command in flight on a modelled device.
 @final

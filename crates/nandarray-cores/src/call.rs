@@ -176,6 +176,11 @@ impl<'p> Call<'p> {
         &self.core
     }
 
+    /// The meter of its core's processor, if it has one of this type.
+    pub fn meter<M: 'static>(&mut self) -> Option<&mut M> {
+        self.core.meter()
+    }
+
     /// An input, to look at.
     ///
     /// # Panics

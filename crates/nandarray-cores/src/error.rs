@@ -22,6 +22,16 @@ pub enum LoadError {
         /// Its `memory_bytes`.
         memory: u64,
     },
+    /// A described core cannot run it.
+    #[error("the program {needs}; the core {core} has {has}")]
+    Core {
+        /// The core's name.
+        core: String,
+        /// What the program is, has or needs.
+        needs: String,
+        /// The key of the core's description, and its value.
+        has: String,
+    },
     /// Its memory could not be laid out.
     #[error(transparent)]
     Memory(#[from] MemoryError),

@@ -8,19 +8,24 @@
 //! A [`Call`] is one call of a program that can be left and taken up again: the caller fills its inputs between runs.
 //!
 //! A [`Processor`] executes instructions: the interpreter of `nandarray-hart` is one. A trusted program can be called
-//! as functions of this process instead ([`Native`]). Nothing here knows the time that anything takes on a described
-//! core.
+//! as functions of this process instead ([`Native`]). A [`CoreTimer`] makes cores that count the ticks of a described
+//! core ([`nandarray_uarch`]).
 
 pub mod abi;
 mod call;
+pub mod check;
 mod core;
 mod error;
 mod inflow;
+pub mod kernel;
+pub mod kernel_metered;
+mod kernel_table;
 mod metadata;
 mod native;
 mod processor;
 mod profile;
 mod program;
+mod timer;
 
 pub use crate::core::{BorrowedTask, Bounds, Core};
 pub use call::{Advance, Call, OwnedTask};
@@ -31,3 +36,4 @@ pub use native::{Form, Native};
 pub use processor::Processor;
 pub use profile::Profiler;
 pub use program::{EntryPoint, Program};
+pub use timer::{CoreFigures, CoreTimer, check, timed_core};

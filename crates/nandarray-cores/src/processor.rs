@@ -1,6 +1,8 @@
 //! Processors execute a program's instructions: one is given an entry point, then run until something stops it, as
 //! often as it takes.
 
+use std::any::Any;
+
 use nandarray_hart::{Hart, Limits, Memory, Meter, Stop, Streams, Xlen};
 
 /// Executes a program's instructions.
@@ -21,6 +23,11 @@ pub trait Processor: Send {
     /// Instructions executed so far.
     fn instructions(&self) -> u64;
 
+    /// The meter that observes its instructions, if it has one to be asked.
+    fn meter(&mut self) -> Option<&mut dyn Any> {
+        None
+    }
+
     /// Begin a call, and run until something stops it.
     fn call(
         &mut self,
@@ -36,7 +43,7 @@ pub trait Processor: Send {
     }
 }
 
-impl<X: Xlen, M: Meter> Processor for Hart<X, M> {
+impl<X: Xlen, M: Meter + 'static> Processor for Hart<X, M> {
     fn start(&mut self, entry: u64, stack: u64, argument: u64) {
         Hart::call(self, entry, stack, &[argument]);
     }
@@ -60,5 +67,9 @@ impl<X: Xlen, M: Meter> Processor for Hart<X, M> {
 
     fn instructions(&self) -> u64 {
         Hart::instructions(self)
+    }
+
+    fn meter(&mut self) -> Option<&mut dyn Any> {
+        Some(self.meter_mut())
     }
 }

@@ -14,9 +14,13 @@ const LAYERS: tidy::Layers = &[
     &["native"],
     &["processor"],
     &["core"],
+    &["kernel_table"],
+    &["kernel"],
+    &["kernel_metered"],
+    &["check"],
     &["inflow"],
     &["call"],
-    &["profile"],
+    &["profile", "timer"],
     &["lib"],
 ];
 

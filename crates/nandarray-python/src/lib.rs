@@ -23,6 +23,7 @@
 //! | `queues` | queue pairs in shared memory: servers and clients |
 //! | `replay` | workloads on described devices |
 //! | `report` | findings of checks and openings, as dictionaries |
+//! | `session` | many kernels at once |
 //! | `space` | an array: reads and writes |
 //! | `store` | a store: arrays by name, programs |
 //! | `transaction` | writes to several spaces, made as one |
@@ -30,6 +31,7 @@
 mod bare;
 mod buffers;
 mod clock;
+mod cores;
 mod device;
 mod errors;
 mod flight;
@@ -43,6 +45,7 @@ mod options;
 mod queues;
 mod replay;
 mod report;
+mod session;
 mod space;
 mod store;
 mod transaction;
@@ -63,6 +66,9 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<flight::PyFlight>()?;
     m.add_class::<offload::Watch>()?;
     m.add_class::<index::selection::PySelection>()?;
+    m.add_class::<session::PyKernel>()?;
+    m.add_class::<session::PySession>()?;
+    m.add_class::<session::PySessionJob>()?;
     m.add_function(wrap_pyfunction!(errors::error_kinds, m)?)?;
     m.add_function(wrap_pyfunction!(get::get, m)?)?;
     m.add_function(wrap_pyfunction!(get::get_sub_block, m)?)?;
@@ -79,6 +85,11 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(device::device_import_mqsim, m)?)?;
     m.add_function(wrap_pyfunction!(replay::replay, m)?)?;
     m.add_function(wrap_pyfunction!(offload::program_disassemble, m)?)?;
+    m.add_function(wrap_pyfunction!(cores::core_names, m)?)?;
+    m.add_function(wrap_pyfunction!(cores::core_text, m)?)?;
+    m.add_function(wrap_pyfunction!(cores::core_describe, m)?)?;
     m.add_function(wrap_pyfunction!(bare::program_run_bare, m)?)?;
+    m.add_function(wrap_pyfunction!(session::accelerator_run, m)?)?;
+    m.add_function(wrap_pyfunction!(session::schedule_decisions, m)?)?;
     Ok(())
 }

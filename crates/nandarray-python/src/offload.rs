@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use nandarray::{Device, SpaceId};
-use nandarray_cores::{Form, Native, Profiler};
+use nandarray_cores::{CoreTimer, Form, Native, Profiler};
 use nandarray_model::store::{Clock, executor::Modelled};
 use nandarray_runtime::{
     Account, Execution, Executor, Input, Output, OutputValue, ProgramId, Progress, Runtime, StageRequest, Tiles,
@@ -16,6 +16,7 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
+use crate::cores;
 use crate::errors::{detached, run_to_py, to_py};
 use crate::space::PySpace;
 
@@ -31,12 +32,17 @@ pub(crate) struct Watch {
 
 #[pymethods]
 impl Watch {
-    /// A watch; with `profile`, one that has the run's instructions counted.
+    /// A watch; with `profile`, one that has the run's instructions counted; with `core`, timed on that core.
     #[new]
-    #[pyo3(signature = (*, profile = false))]
-    fn new(profile: bool) -> Self {
-        let progress = if profile { Progress::counted_by(Profiler::default()) } else { Progress::default() };
-        Self { progress: Arc::new(progress) }
+    #[pyo3(signature = (*, profile = false, core = None))]
+    fn new(py: Python<'_>, profile: bool, core: Option<cores::CoreArg>) -> PyResult<Self> {
+        let timer = core.as_ref().map(|core| cores::timer(py, core)).transpose()?;
+        let progress = match timer {
+            Some(timer) => Progress::timed_by(timer),
+            None if profile => Progress::counted_by(Profiler::default()),
+            None => Progress::default(),
+        };
+        Ok(Self { progress: Arc::new(progress) })
     }
 
     /// (tasks done, tasks there are, bytes read)
@@ -61,6 +67,12 @@ impl Watch {
         let ops = profile.instructions();
         let ops = ops.map(|(pc, op, times)| (pc, op.class().name(), nandarray_hart::isa::disassemble(&op), times));
         (ops.collect(), profile.blocks().collect())
+    }
+
+    /// The figures of the described cores: reports, and ticks by address.
+    fn timing<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let found = self.progress.timer.as_ref().map(CoreTimer::take).unwrap_or_default();
+        cores::figures(py, &found)
     }
 }
 

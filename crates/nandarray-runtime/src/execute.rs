@@ -13,17 +13,17 @@ use std::sync::Arc;
 
 use nandarray::panics::caught;
 use nandarray::{Compound, Device};
-use nandarray_cores::{Form, RunError};
+use nandarray_cores::{CoreTimer, Form, RunError, check};
 use parking_lot::RwLock;
 
 use crate::agenda::StageDone;
 use crate::error::{Error, Result, StageError, of_stage};
-use crate::executor::Threads;
+use crate::executor::{Executor, Threads};
 use crate::inputs::InputReader;
 use crate::outputs::{OutputWriter, spaces_of};
 use crate::pipeline::pipeline;
 use crate::programs::{LoadedProgram, ProgramId, ProgramTable};
-use crate::request::{Executed, ExecutedStage, Execution, Input, OutputValue};
+use crate::request::{Executed, ExecutedStage, Execution, Input, OutputValue, StageRequest};
 use crate::stage::{Origin, Stage};
 
 /// A device, and the programs that are loaded beside it.
@@ -104,8 +104,15 @@ impl Runtime {
         let programs: Vec<Arc<LoadedProgram>> =
             stages.iter().map(|stage| self.ready(stage.program)).collect::<Result<_>>()?;
         let mut reader = InputReader::new(compound);
-        let profiler = progress.profiler.as_ref();
-        let makers = programs.iter().zip(stages).map(|(ready, stage)| ready.cores(stage.form, profiler));
+        let (profiler, timer) = (progress.profiler.as_ref(), progress.timer.as_ref());
+        if let Some(timer) = timer {
+            timed(stages, executor, &programs, timer)?;
+        }
+        programs.iter().try_for_each(|ready| executor.accepts(&ready.program))?;
+        let makers = programs.iter().zip(stages).map(|(ready, stage)| {
+            let usual = ready.cores(stage.form, profiler, timer);
+            move |program| executor.core(program).unwrap_or_else(|| usual(program))
+        });
         let makers: Vec<_> = makers.collect();
         let (mut steps, mut wanted) = (Vec::new(), Vec::new());
         for ((stage, ready), core) in stages.iter().zip(&programs).zip(&makers) {
@@ -143,4 +150,21 @@ impl Runtime {
         };
         Ok(Executed { stages: steps.iter().zip(done.stages).map(stage).collect(), account: done.account })
     }
+}
+
+/// Checks that programs can be run on the cores of a timer.
+fn timed(
+    stages: &[StageRequest<'_>],
+    executor: &dyn Executor,
+    programs: &[Arc<LoadedProgram>],
+    timer: &CoreTimer,
+) -> Result<()> {
+    if executor.workers() > 1 || executor.counts_instructions() {
+        return Err(Error::invalid("a described core is timed alone: one thread, and no modelled device"));
+    }
+    if stages.iter().any(|stage| matches!(stage.form, Form::Native(_))) {
+        return Err(Error::invalid("form=\"native\" has no instructions that a described core could take time for"));
+    }
+    let refused = |e| Error::Program(Box::new(e));
+    programs.iter().try_for_each(|ready| check(&ready.program, timer.description())).map_err(refused)
 }

@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 
 use nandarray::panics::caught;
-use nandarray_cores::RunError;
+use nandarray_cores::{Core, LoadError, Program, RunError};
 use parking_lot::{Condvar, Mutex};
 
 use crate::agenda::Agenda;
@@ -23,6 +23,21 @@ pub trait Executor: Debug + Send + Sync {
     /// are not counted, is refused then.
     fn counts_instructions(&self) -> bool {
         false
+    }
+
+    /// Checks that its cores can run a program.
+    ///
+    /// # Errors
+    /// [`nandarray::Error::Invalid`]: what the program needs, and what its cores have.
+    fn accepts(&self, program: &Program) -> nandarray::Result<()> {
+        let _ = program;
+        Ok(())
+    }
+
+    /// Makes one of its own cores for a program; `None` leaves it to the program's form.
+    fn core<'p>(&self, program: &'p Program) -> Option<Result<Core<'p>, LoadError>> {
+        let _ = program;
+        None
     }
 
     /// Does jobs until [`Agenda::pick`] says [`Next::Over`]; every job that it picked has come back to the agenda then.

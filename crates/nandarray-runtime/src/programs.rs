@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use nandarray_cores::{Core, Form, LoadError, Profiler, Program};
+use nandarray_cores::{Core, CoreTimer, Form, LoadError, Profiler, Program};
 use nandarray_jit::Translations;
 
 use crate::error::{Error, Result};
@@ -29,24 +29,27 @@ pub(crate) struct LoadedProgram {
 impl LoadedProgram {
     fn new(elf: &[u8], metadata: Option<&[u8]>) -> Result<Self> {
         let program = Program::from_elf(elf, metadata).map_err(|e| Error::Program(Box::new(e)))?;
-        let translations = Translations::new(program.bits());
+        let translations =
+            Translations::with_extensions(program.bits(), program.extensions(), nandarray_jit::Settings::default());
         Ok(Self { elf: elf.to_vec(), metadata: metadata.map(<[u8]>::to_vec), program, translations })
     }
 
-    /// Makes the cores of one run of it. With a profiler they interpret, unless the form is native and has no
-    /// instructions to count.
+    /// Makes the cores of one run of it. With a profiler or a timer they interpret, unless the form is native and has
+    /// no instructions to count.
     pub(crate) fn cores<'r>(
         &'r self,
         form: Form,
         profiler: Option<&'r Profiler>,
+        timer: Option<&'r CoreTimer>,
     ) -> impl Fn(&'r Program) -> std::result::Result<Core<'r>, LoadError> + Sync {
         // Once a run, not once a core: its cores share one budget for translating.
         let run = self.translations.run();
-        move |program| match (form, profiler) {
-            (Form::Native(entries), _) => Core::native(program, entries),
-            (_, Some(profiler)) => profiler.core(program),
-            (Form::Interpreted, None) => Core::interpreter(program),
-            (Form::Translated, None) => Core::new(program, run.processor()),
+        move |program| match (form, timer, profiler) {
+            (Form::Native(entries), ..) => Core::native(program, entries),
+            (_, Some(timer), _) => timer.core(program),
+            (_, None, Some(profiler)) => profiler.core(program),
+            (Form::Interpreted, None, None) => Core::interpreter(program),
+            (Form::Translated, None, None) => Core::new(program, run.processor()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use nandarray_cores::Profiler;
+use nandarray_cores::{CoreTimer, Profiler};
 
 /// The progress of a run; other threads may look at it while it runs.
 #[derive(Debug, Default)]
@@ -18,6 +18,9 @@ pub struct Progress {
     pub stop: AtomicBool,
     /// Makes cores that count instructions, if the caller wants a profile.
     pub profiler: Option<Profiler>,
+    /// Makes cores of a description, which count ticks, if the caller wants them. The run has one thread then: cores
+    /// are told apart by the tasks that they get, and those follow from nothing else.
+    pub timer: Option<CoreTimer>,
     stages: OnceLock<Vec<StageProgress>>,
 }
 
@@ -33,6 +36,11 @@ impl Progress {
     /// No progress yet, with a profiler.
     pub fn counted_by(profiler: Profiler) -> Self {
         Self { profiler: Some(profiler), ..Self::default() }
+    }
+
+    /// No progress yet, with a timer.
+    pub fn timed_by(timer: CoreTimer) -> Self {
+        Self { timer: Some(timer), ..Self::default() }
     }
 
     /// For each stage the tasks done, and the number of its tasks as far as is known yet; empty before the run begins.

@@ -12,7 +12,9 @@ use std::ops::Range;
 use nandarray_hart::isa::Instruction;
 use nandarray_hart::{BasicBlock, DataAccess, Meter, MeterAnswer, StreamAccess};
 
+use crate::account::{AddressTicks, InstructionTicks, SingleAccount, split};
 use crate::describe::{CoreDescription, DescribeError};
+use crate::feed::{CoreNeed, TaskFeed};
 use crate::hierarchy::{CacheSide, Hierarchy, LineRequest};
 use crate::issue::{AT_REST, BlockSummary, BlockTimer, Breakdown, TimedOp};
 use crate::report::{CoreReport, Frozen};
@@ -29,6 +31,8 @@ struct TimedBlock {
     last: usize,
     /// First byte of its code, and the one behind the last.
     code: Range<u64>,
+    /// Ticks for which each of its instructions froze the pipeline.
+    frozen: Vec<u64>,
 }
 
 /// The block that was entered last.
@@ -56,6 +60,9 @@ pub struct TimedCore {
     units: Vec<TimedBlock>,
     hierarchy: Hierarchy,
     scratchpad: Range<u64>,
+    feed: TaskFeed,
+    /// The need of a pause that has nothing to do with lines.
+    paused_for: Option<CoreNeed>,
     now: u64,
     /// Time at which the current block began, without what froze the pipeline since.
     began: u64,
@@ -64,6 +71,9 @@ pub struct TimedCore {
     /// Ticks of instructions timed one by one, and of blocks that were dropped.
     settled: Breakdown,
     settled_units: [u64; FunctionalUnit::COUNT],
+    singles: SingleAccount,
+    /// Address of the instruction that was to be executed when the hart last left a block.
+    left_at: u64,
     frozen: Frozen,
     /// Memory has answered: the access is executed when the hart repeats it.
     granted: bool,
@@ -97,12 +107,16 @@ impl TimedCore {
             units: Vec::new(),
             hierarchy: Hierarchy::new(description, shared),
             scratchpad: 0..0,
+            feed: TaskFeed::default(),
+            paused_for: None,
             now: 0,
             began: 0,
             state: AT_REST,
             current: CurrentBlock::Nothing,
             settled: Breakdown::default(),
             settled_units: [0; FunctionalUnit::COUNT],
+            singles: SingleAccount::default(),
+            left_at: 0,
             frozen: Frozen::default(),
             granted: false,
             waits: None,
@@ -113,6 +127,32 @@ impl TimedCore {
     /// Addresses that are the scratchpad's.
     pub fn set_scratchpad(&mut self, addresses: Range<u64>) {
         self.scratchpad = addresses;
+    }
+
+    /// The data of the task that comes next.
+    pub fn set_feed(&mut self, feed: TaskFeed) {
+        self.feed = feed;
+    }
+
+    /// The data of its task.
+    pub fn feed_mut(&mut self) -> &mut TaskFeed {
+        &mut self.feed
+    }
+
+    /// The reason for which the hart has paused, and the tick of it.
+    pub fn need(&mut self) -> (u64, CoreNeed) {
+        match self.paused_for.take() {
+            Some(need) => (self.now, need),
+            None => {
+                let request = self.hierarchy.take_request();
+                (request.at, CoreNeed::Lines(request))
+            }
+        }
+    }
+
+    /// A line that a prefetcher requested of shared memory arrives at this tick.
+    pub fn prefetched(&mut self, line: u64, at: u64) {
+        self.hierarchy.arrives(line, at);
     }
 
     /// The core's description.
@@ -138,6 +178,7 @@ impl TimedCore {
         let since = self.waits.take().expect("a grant to a core that waits for nothing");
         let waited = at.checked_sub(since).unwrap_or_else(|| panic!("a grant at tick {at}, requested at {since}"));
         self.frozen.data.memory += waited;
+        self.singles.freeze(self.left_at, waited);
         self.freeze(waited);
         self.granted = true;
     }
@@ -149,6 +190,7 @@ impl TimedCore {
     pub fn wait_until(&mut self, at: u64) {
         assert!(at >= self.now, "a wait until tick {at}, which was before {}", self.now);
         self.frozen.stream_wait += at - self.now;
+        self.singles.freeze(self.left_at, at - self.now);
         self.now = at;
     }
 
@@ -162,25 +204,50 @@ impl TimedCore {
         CoreReport::new(d, self.now, ticks, self.frozen, units, self.hierarchy.counts(), self.hierarchy.memory_counts())
     }
 
+    /// Executions and ticks by address; their sum is [`ticks`](Self::ticks).
+    pub fn addresses(&self) -> AddressTicks {
+        let mut all = self.singles.clone();
+        self.units.iter().for_each(|unit| all.settle(&unit.addresses()));
+        let all = all.all();
+        debug_assert_eq!(all.values().map(|t| t.total()).sum::<u64>(), self.now, "every tick has an address");
+        all
+    }
+
     fn freeze(&mut self, ticks: u64) {
         self.now += ticks;
         self.began += ticks;
     }
 
-    /// Fetches the lines of some code.
-    fn fetch(&mut self, code: Range<u64>) {
-        let Some(line) = self.hierarchy.instruction_line_bytes() else { return };
+    /// The pipeline is frozen by an instruction of the current block.
+    #[inline]
+    fn freeze_at(&mut self, index: u32, ticks: u64) {
+        self.freeze(ticks);
+        match self.current {
+            CurrentBlock::Numbered(unit, _) => self.units[unit as usize].frozen[index as usize] += ticks,
+            CurrentBlock::Single { .. } | CurrentBlock::Nothing => {
+                let pc = self.singles.address(index as usize);
+                self.singles.freeze(pc, ticks);
+            }
+        }
+    }
+
+    /// Fetches the lines of some code; ticks for which that froze the pipeline.
+    fn fetch(&mut self, code: Range<u64>) -> u64 {
+        let Some(line) = self.hierarchy.instruction_line_bytes() else { return 0 };
+        let before = self.now;
         let mut at = code.start & !(line - 1);
         while at < code.end {
             // The line fetched last is the most recent one of its set: nothing changes.
             if at != self.fetched {
-                let stall = self.hierarchy.access(self.now, CacheSide::Instruction, at, at, 1, false);
+                let stored = self.feed.address(at);
+                let stall = self.hierarchy.access(self.now, CacheSide::Instruction, at, stored, 1, false);
                 self.fetched = at;
                 self.frozen.fetch.add(stall);
                 self.freeze(stall.total());
             }
             at += line;
         }
+        self.now - before
     }
 
     fn summary(&mut self, unit: u32) -> usize {
@@ -200,12 +267,17 @@ impl TimedCore {
     }
 
     /// Times instructions one by one from the present state.
-    fn step(&mut self, ops: impl Iterator<Item = TimedOp>) {
+    fn step<'o>(&mut self, mut pc: u64, ops: impl Iterator<Item = &'o Instruction>) {
         let before = self.state;
         let mut board = self.timing.scoreboard(before);
-        for op in ops {
+        self.singles.begin();
+        for instruction in ops {
+            let op = TimedOp::from(instruction);
+            let began = board.ticks().total();
             board.issue(&op);
             self.settled_units[op.unit as usize] += 1;
+            self.singles.note(pc, board.ticks().total() - began);
+            pc = pc.wrapping_add(u64::from(instruction.len));
         }
         let (through, state) = (board.ticks(), board.state());
         board.take_branch();
@@ -245,6 +317,27 @@ impl TimedCore {
     }
 }
 
+impl TimedBlock {
+    /// Executions and ticks by address.
+    fn addresses(&self) -> AddressTicks {
+        let mut ticks = vec![0; self.ops.len()];
+        let mut times = 0;
+        for (summary, entered, taken) in &self.known {
+            times += entered;
+            for (exit, times) in [(&summary.through, entered - taken), (&summary.taken, *taken)] {
+                for (op, each) in split(&summary.issue_at, exit).into_iter().enumerate() {
+                    ticks[op] += each * times;
+                }
+            }
+        }
+        let entry = |op: usize| {
+            let frozen = self.frozen[op];
+            (self.block.address(op), InstructionTicks { times, pipeline: ticks[op], frozen })
+        };
+        (0..self.ops.len()).map(entry).filter(|(_, found)| found.times > 0 || found.total() > 0).collect()
+    }
+}
+
 /// Adds the ticks and instructions of a block's entries.
 fn settle(timed: &TimedBlock, ticks: &mut Breakdown, units: &mut [u64; FunctionalUnit::COUNT]) {
     for (summary, entered, taken) in &timed.known {
@@ -264,12 +357,13 @@ impl Meter for TimedCore {
 
     fn decoded(&mut self, unit: u32, block: &BasicBlock) {
         let ops = block.ops.iter().map(TimedOp::from).collect();
-        let code = block.pc..block.pc + block.bytes();
-        let timed = TimedBlock { block: block.clone(), ops, known: Vec::new(), last: 0, code };
+        let (code, frozen) = (block.pc..block.pc + block.bytes(), vec![0; block.ops.len()]);
+        let timed = TimedBlock { block: block.clone(), ops, known: Vec::new(), last: 0, code, frozen };
         match self.units.get_mut(unit as usize) {
             Some(old) => {
                 let old = std::mem::replace(old, timed);
                 settle(&old, &mut self.settled, &mut self.settled_units);
+                self.singles.settle(&old.addresses());
                 if matches!(self.current, CurrentBlock::Numbered(number, _) if number == unit) {
                     self.current = CurrentBlock::Nothing;
                 }
@@ -285,7 +379,8 @@ impl Meter for TimedCore {
     fn enter(&mut self, unit: u32) {
         let code = &self.units[unit as usize].code;
         let (start, end) = (code.start, code.end);
-        self.fetch(start..end);
+        let fetched = self.fetch(start..end);
+        self.units[unit as usize].frozen[0] += fetched;
         let at = self.summary(unit);
         let (summary, entered, _) = &mut self.units[unit as usize].known[at];
         *entered += 1;
@@ -296,8 +391,9 @@ impl Meter for TimedCore {
     }
 
     fn part(&mut self, block: &BasicBlock) {
-        self.fetch(block.pc..block.pc + block.bytes());
-        self.step(block.ops.iter().map(TimedOp::from));
+        let fetched = self.fetch(block.pc..block.pc + block.bytes());
+        self.singles.freeze(block.pc, fetched);
+        self.step(block.pc, block.ops.iter());
     }
 
     fn left(&mut self, block: &BasicBlock, index: usize) {
@@ -315,14 +411,16 @@ impl Meter for TimedCore {
                     self.settled_units[FunctionalUnit::of(op) as usize] -= 1;
                 }
                 self.state = before;
+                self.singles.take_back();
             }
             CurrentBlock::Nothing => {}
         }
-        self.step(block.ops[..index].iter().map(TimedOp::from));
+        self.left_at = block.address(index);
+        self.step(block.pc, block.ops[..index].iter());
     }
 
-    fn single(&mut self, _pc: u64, op: &Instruction) {
-        self.step(std::iter::once(TimedOp::from(op)));
+    fn single(&mut self, pc: u64, op: &Instruction) {
+        self.step(pc, std::iter::once(op));
     }
 
     #[inline]
@@ -341,6 +439,7 @@ impl Meter for TimedCore {
                 self.now = self.now - through.total() + taken.total();
                 self.settled.add(&taken, 1);
                 self.settled.subtract(&through);
+                self.singles.taken(taken.total() - through.total());
                 self.state = taken_state;
             }
             CurrentBlock::Nothing => {}
@@ -353,10 +452,14 @@ impl Meter for TimedCore {
             self.granted = false;
             return MeterAnswer::Proceed;
         }
+        if let Some(need) = self.feed.access(address, u64::from(bytes)) {
+            self.paused_for = Some(need);
+            return MeterAnswer::Pause;
+        }
         if self.scratchpad.contains(&address) {
             let ticks = u64::from(self.timing.description().t_scratchpad);
             self.frozen.scratchpad += ticks;
-            self.freeze(ticks);
+            self.freeze_at(index, ticks);
             return MeterAnswer::Proceed;
         }
         if !self.hierarchy.caches_data() {
@@ -365,9 +468,12 @@ impl Meter for TimedCore {
         let at = self.issued_at(index);
         let pc = self.pc_of(index);
         let write = kind != DataAccess::Load;
-        let stall = self.hierarchy.access(at, CacheSide::Data, pc, address, u64::from(bytes), write);
+        let stored = self.feed.address(address);
+        let stall = self.hierarchy.access(at, CacheSide::Data, pc, stored, u64::from(bytes), write);
         self.frozen.data.add(stall);
-        self.freeze(stall.total());
+        if stall.total() > 0 {
+            self.freeze_at(index, stall.total());
+        }
         if let Some(since) = self.hierarchy.waits_since() {
             self.waits = Some(since);
             return MeterAnswer::Pause;
@@ -376,11 +482,22 @@ impl Meter for TimedCore {
     }
 
     #[inline]
-    fn stream(&mut self, _index: u32, kind: StreamAccess, _stream: u8, _position: u64, _bytes: u64) -> MeterAnswer {
+    fn stream(&mut self, index: u32, kind: StreamAccess, stream: u8, position: u64, bytes: u64) -> MeterAnswer {
+        let number = usize::from(stream);
+        let need = match kind {
+            StreamAccess::Load => self.feed.read(number, position, bytes, true),
+            StreamAccess::LookIn | StreamAccess::Wait => self.feed.read(number, position, bytes, false),
+            StreamAccess::Store => self.feed.store(number, position),
+            StreamAccess::LookOut | StreamAccess::Register => None,
+        };
+        if need.is_some() {
+            self.paused_for = need;
+            return MeterAnswer::Pause;
+        }
         if !matches!(kind, StreamAccess::Wait | StreamAccess::Register) {
             let ticks = u64::from(self.timing.description().t_stream);
             self.frozen.stream += ticks;
-            self.freeze(ticks);
+            self.freeze_at(index, ticks);
         }
         MeterAnswer::Proceed
     }

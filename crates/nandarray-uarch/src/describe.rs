@@ -2,10 +2,12 @@
 //!
 //! A description is TOML. Times are ticks of the core, `tick_ps` picoseconds each: a core whose caches or scratchpads
 //! take half cycles has two ticks a cycle. Nothing here knows a pipeline or a cache; [`CoreDescription::parse`] gives
-//! numbers that the other files may rely on.
+//! numbers that the other files may rely on. Presets are in `presets`.
 
+use nandarray_hart::{Extension, Extensions};
 use serde::Deserialize;
 
+use crate::parts::CorePart;
 use crate::unit::FunctionalUnit;
 
 /// A description that cannot be used.
@@ -94,6 +96,19 @@ pub enum PrefetchKind {
     Dcpt,
 }
 
+/// The place from which a core gets a task's input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InputSource {
+    /// The device's memory, through the caches.
+    #[default]
+    Dram,
+    /// Two halves of a buffer beside the core: one is filled while it reads the other.
+    PingPong,
+    /// Stream buffers beside the core.
+    Stream,
+}
+
 /// Memory as a core sees it where no device answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -112,6 +127,11 @@ impl UnitLatencies {
     /// The latency of a unit, in ticks.
     pub fn of(&self, unit: FunctionalUnit) -> u32 {
         self.0[unit as usize]
+    }
+
+    /// Sets the latency of a unit, in ticks.
+    pub fn set(&mut self, unit: FunctionalUnit, ticks: u32) {
+        self.0[unit as usize] = ticks;
     }
 }
 
@@ -175,6 +195,18 @@ pub struct CoreDescription {
     pub t_stream: u32,
     /// Memory behind the caches, where no device answers.
     pub memory: Option<MemoryDescription>,
+    /// Bytes of its scratchpad; 0 if it has none, and the scratchpad of programs is ordinary memory.
+    pub scratchpad_bytes: u64,
+    /// Bytes of both halves of its ping-pong buffer; 0 if it has none.
+    pub pingpong_bytes: u64,
+    /// Input streams, and as many output streams, that it has; 0 if it has no stream instructions.
+    pub streams: u32,
+    /// Pages of each stream that are beside the core at once.
+    pub stream_pages: u32,
+    /// The place from which it gets a task's input.
+    pub input_source: InputSource,
+    /// Its parts: area and power.
+    pub parts: Vec<CorePart>,
 }
 
 #[derive(Deserialize)]
@@ -209,6 +241,18 @@ struct WrittenCore {
     #[serde(default)]
     t_stream: u32,
     memory: Option<MemoryDescription>,
+    #[serde(default)]
+    scratchpad_bytes: u64,
+    #[serde(default)]
+    pingpong_bytes: u64,
+    #[serde(default)]
+    streams: u32,
+    #[serde(default)]
+    stream_pages: u32,
+    #[serde(default)]
+    input_source: InputSource,
+    #[serde(default)]
+    parts: Vec<CorePart>,
 }
 
 fn one() -> u32 {
@@ -286,12 +330,22 @@ impl CoreDescription {
             t_scratchpad: written.t_scratchpad,
             t_stream: written.t_stream,
             memory: written.memory,
+            scratchpad_bytes: written.scratchpad_bytes,
+            pingpong_bytes: written.pingpong_bytes,
+            streams: written.streams,
+            stream_pages: written.stream_pages,
+            input_source: written.input_source,
+            parts: written.parts,
         };
         description.check()?;
         Ok(description)
     }
 
-    fn check(&self) -> Result<(), DescribeError> {
+    /// Checks a description that was put together or changed.
+    ///
+    /// # Errors
+    /// [`DescribeError::Range`].
+    pub fn check(&self) -> Result<(), DescribeError> {
         if !(1..=1_000_000).contains(&self.tick_ps) {
             return Err(range("tick_ps", self.tick_ps, "1 to 1000000 picoseconds are needed"));
         }
@@ -329,7 +383,8 @@ impl CoreDescription {
         if self.prefetch_l2 != PrefetchKind::None && self.l2.is_none() {
             return Err(range("prefetch_l2", format!("{:?}", self.prefetch_l2), "a prefetcher needs l2"));
         }
-        if let Err(name) = nandarray_hart::Extensions::parse(&self.isa) {
+        self.check_beside()?;
+        if let Err(name) = Extensions::parse(&self.isa) {
             return Err(range(
                 "isa",
                 format!("{:?} ({name:?})", self.isa),
@@ -347,44 +402,65 @@ impl CoreDescription {
         }
     }
 
-    /// A preset by its name; [`PRESETS`] lists them.
-    ///
-    /// # Errors
-    /// [`DescribeError::Unknown`].
-    pub fn preset(name: &str) -> Result<Self, DescribeError> {
-        let found = PRESETS.iter().find(|(preset, _)| *preset == name).ok_or_else(|| DescribeError::Unknown {
-            name: name.to_owned(),
-            known: PRESETS.map(|(preset, _)| preset).join(", "),
-        })?;
-        Ok(Self::parse(found.1).unwrap_or_else(|e| panic!("preset {name}: {e}")))
+    /// Checks the memory beside the core, and its parts.
+    fn check_beside(&self) -> Result<(), DescribeError> {
+        for (key, bytes) in [("scratchpad_bytes", self.scratchpad_bytes), ("pingpong_bytes", self.pingpong_bytes)] {
+            if bytes % 8 != 0 || bytes > 1 << 28 {
+                return Err(range(key, bytes, "a multiple of 8 up to 256 MiB is needed"));
+            }
+        }
+        if self.streams > 8 {
+            return Err(range("streams", self.streams, "programs have at most 8"));
+        }
+        if self.stream_pages > 4_096 || (self.stream_pages == 0) != (self.streams == 0) {
+            return Err(range("stream_pages", self.stream_pages, "1 to 4096 if there are streams, and else 0"));
+        }
+        match self.input_source {
+            InputSource::PingPong if self.pingpong_bytes == 0 => {
+                Err(range("input_source", "ping-pong", "pingpong_bytes are needed for it"))
+            }
+            InputSource::Stream if self.streams == 0 => {
+                Err(range("input_source", "stream", "streams are needed for it"))
+            }
+            _ => self.check_parts(),
+        }
+    }
+
+    fn check_parts(&self) -> Result<(), DescribeError> {
+        for part in &self.parts {
+            let numbers =
+                [("area_mm2", part.area_mm2), ("active_mw", part.active_mw), ("idle_mw", part.idle_mw.unwrap_or(0.0))];
+            for (key, value) in numbers {
+                if !(0.0..=1e6).contains(&value) {
+                    let key = match key {
+                        "area_mm2" => "parts.area_mm2",
+                        "active_mw" => "parts.active_mw",
+                        _ => "parts.idle_mw",
+                    };
+                    return Err(range(key, value, "0 to 1000000 are needed"));
+                }
+            }
+            if part.count == 0 {
+                return Err(range("parts.count", 0, "at least 1 is needed"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Register width, and the extensions of its instruction set, with what the interface of programs uses: control and
+    /// status registers, and stream instructions if it has streams.
+    pub fn extensions(&self) -> (u32, Extensions) {
+        let (bits, found) = Extensions::parse(&self.isa).expect("a checked description");
+        let found = found.with(Extension::Zicsr);
+        (bits, if self.streams > 0 { found.with(Extension::Stream) } else { found })
     }
 }
-
-/// The cores that come with the product: name and description.
-pub const PRESETS: [(&str, &str); 7] = [
-    ("zou-2023", include_str!("../presets/zou-2023.toml")),
-    ("zou-2023-stream", include_str!("../presets/zou-2023-stream.toml")),
-    ("five-stage", include_str!("../presets/five-stage.toml")),
-    ("ibex", include_str!("../presets/ibex.toml")),
-    ("ex5", include_str!("../presets/ex5.toml")),
-    ("c66x", include_str!("../presets/c66x.toml")),
-    ("lwp", include_str!("../presets/lwp.toml")),
-];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const LEAST: &str = "name = 'x'\nsource = 'test'\ntick_ps = 1000\nisa = 'rv32im'\nissue = 'in-order'\n[latency]\n";
-
-    #[test]
-    fn every_preset_is_read() {
-        for (name, _) in PRESETS {
-            let core = CoreDescription::preset(name).unwrap();
-            assert_eq!(core.name, name);
-            assert!(!core.source.is_empty());
-        }
-    }
 
     #[test]
     fn bad_values_name_key_value_and_range() {
@@ -402,6 +478,5 @@ mod tests {
         assert!(of(units).contains("vliw = units: only a VLIW core"));
         let isa = CoreDescription::parse(&LEAST.replace("rv32im", "rv32iq")).unwrap_err().to_string();
         assert!(isa.contains("isa = \"rv32iq\" (\"q\"): an architecture string"), "{isa}");
-        assert!(CoreDescription::preset("z80").unwrap_err().to_string().contains("zou-2023, "));
     }
 }

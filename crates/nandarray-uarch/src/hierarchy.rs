@@ -18,14 +18,16 @@ pub struct LineRequest {
     pub wanted: Vec<u64>,
     /// Lines written back, by address.
     pub write_backs: Vec<u64>,
-    /// Lines prefetched, by address.
+    /// Lines prefetched, by address; [`Hierarchy::arrives`] is the answer.
     pub prefetches: Vec<u64>,
+    /// Lines of code, by address, for which the core has waited as long as its description says.
+    pub code: Vec<u64>,
 }
 
 impl LineRequest {
     /// Whether nothing is requested.
     pub fn is_empty(&self) -> bool {
-        self.wanted.is_empty() && self.write_backs.is_empty() && self.prefetches.is_empty()
+        [&self.wanted, &self.write_backs, &self.prefetches, &self.code].into_iter().all(Vec::is_empty)
     }
 }
 
@@ -82,6 +84,17 @@ pub enum CacheSide {
     Instruction,
     /// Data.
     Data,
+}
+
+/// The reason for which a line is read from memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LinePurpose {
+    /// An access waits for it.
+    Demand,
+    /// No access waits for it yet.
+    Prefetch,
+    /// Code of shared memory: the core waits for a fixed time.
+    Code,
 }
 
 /// Caches and memory of one core.
@@ -148,12 +161,20 @@ impl Hierarchy {
         self.counts
     }
 
-    /// The time since which the core waits for a line of shared memory, if it does.
+    /// The time since which shared memory has something to answer or to book, if it has.
     pub fn waits_since(&self) -> Option<u64> {
         match &self.backing {
-            LineSource::Shared(request) => (!request.wanted.is_empty()).then_some(request.at),
+            LineSource::Shared(request) => {
+                let all = [&request.wanted, &request.prefetches, &request.write_backs];
+                all.into_iter().any(|lines| !lines.is_empty()).then_some(request.at)
+            }
             LineSource::Nothing | LineSource::Own { .. } => None,
         }
+    }
+
+    /// A prefetched line of shared memory arrives at this tick; an access that comes sooner waits for it.
+    pub fn arrives(&mut self, line: u64, at: u64) {
+        self.coming.push((line, at));
     }
 
     /// The request that shared memory has to answer.
@@ -194,12 +215,11 @@ impl Hierarchy {
         let mut stall = Stall { l1: t_hit, ..Stall::default() };
         if let CacheAccess::Miss { dirty } = outcome {
             // Code is fetched without a pause: of shared memory its lines take what the description says.
-            let wait = side == CacheSide::Data || !matches!(self.backing, LineSource::Shared(_));
-            let before = self.counts.lines_prefetched;
-            stall.add(self.fill(now + t_hit, pc, address, dirty, wait));
-            if !wait && self.counts.lines_prefetched > before {
-                stall.memory += self.t_code;
-            }
+            let purpose = match side {
+                CacheSide::Instruction if matches!(self.backing, LineSource::Shared(_)) => LinePurpose::Code,
+                CacheSide::Instruction | CacheSide::Data => LinePurpose::Demand,
+            };
+            stall.add(self.fill(now + t_hit, pc, address, dirty, purpose));
         } else if !self.coming.is_empty() {
             stall.memory += self.rest_of_the_way(now + t_hit, address, line_bytes);
         }
@@ -210,12 +230,12 @@ impl Hierarchy {
     }
 
     /// A first-level cache has a line brought: a dirty line leaves, the second level or memory answers.
-    fn fill(&mut self, now: u64, pc: u64, address: u64, dirty: Option<u64>, wait: bool) -> Stall {
+    fn fill(&mut self, now: u64, pc: u64, address: u64, dirty: Option<u64>, purpose: LinePurpose) -> Stall {
         let Some(l2) = &mut self.l2 else {
             if let Some(dirty) = dirty {
                 self.write_back(now, dirty);
             }
-            return Stall { memory: self.fetch(now, address, wait), ..Stall::default() };
+            return Stall { memory: self.fetch(now, address, purpose), ..Stall::default() };
         };
         let t_l2 = self.t_l2;
         if let Some(dirty) = dirty {
@@ -234,7 +254,7 @@ impl Hierarchy {
                 if let Some(dirty) = dirty {
                     self.write_back(now + t_l2, dirty);
                 }
-                stall.memory = self.fetch(now + t_l2, address & !(line_bytes - 1), wait);
+                stall.memory = self.fetch(now + t_l2, address & !(line_bytes - 1), purpose);
             }
         }
         if self.prefetch_l2.is_some() {
@@ -250,7 +270,7 @@ impl Hierarchy {
             let cache = self.l1d.as_mut().expect("a prefetcher has a cache");
             let line = wanted & !(cache.line_bytes() - 1);
             if let Some(CacheAccess::Miss { dirty }) = cache.prefetch(line) {
-                let stall = self.fill(now, pc, line, dirty, false);
+                let stall = self.fill(now, pc, line, dirty, LinePurpose::Prefetch);
                 if stall.total() > 0 {
                     self.coming.push((line, now + stall.total()));
                 }
@@ -268,7 +288,7 @@ impl Hierarchy {
                 if let Some(dirty) = dirty {
                     self.write_back(now, dirty);
                 }
-                let takes = self.fetch(now, line, false);
+                let takes = self.fetch(now, line, LinePurpose::Prefetch);
                 if takes > 0 {
                     self.coming.push((line, now + takes));
                 }
@@ -284,11 +304,10 @@ impl Hierarchy {
     }
 
     /// Reads a line from memory; ticks until it is there. Of shared memory, the answer comes later.
-    fn fetch(&mut self, now: u64, line: u64, wait: bool) -> u64 {
-        if wait {
-            self.counts.lines_read += 1;
-        } else {
-            self.counts.lines_prefetched += 1;
+    fn fetch(&mut self, now: u64, line: u64, purpose: LinePurpose) -> u64 {
+        match purpose {
+            LinePurpose::Demand | LinePurpose::Code => self.counts.lines_read += 1,
+            LinePurpose::Prefetch => self.counts.lines_prefetched += 1,
         }
         match &mut self.backing {
             LineSource::Nothing => 0,
@@ -298,12 +317,17 @@ impl Hierarchy {
                 start + u64::from(memory.t_access) - now
             }
             LineSource::Shared(request) => {
-                request.at = now;
-                if wait {
-                    assert!(request.wanted.len() < 2, "an access reaches two lines at most, {:x?}", request.wanted);
-                    request.wanted.push(line);
-                } else {
-                    request.prefetches.push(line);
+                request.at = request.at.max(now);
+                match purpose {
+                    LinePurpose::Demand => {
+                        assert!(request.wanted.len() < 2, "an access reaches two lines, {:x?}", request.wanted);
+                        request.wanted.push(line);
+                    }
+                    LinePurpose::Prefetch => request.prefetches.push(line),
+                    LinePurpose::Code => {
+                        request.code.push(line);
+                        return self.t_code;
+                    }
                 }
                 0
             }
@@ -316,7 +340,7 @@ impl Hierarchy {
             LineSource::Nothing => {}
             LineSource::Own { memory, free_at } => *free_at = now.max(*free_at) + u64::from(memory.t_line),
             LineSource::Shared(request) => {
-                request.at = now;
+                request.at = request.at.max(now);
                 request.write_backs.push(line);
             }
         }

@@ -8,11 +8,16 @@
 //!
 //! | file | one idea |
 //! | --- | --- |
-//! | `describe` | a core as TOML, checked; presets |
+//! | `describe` | a core as TOML, checked |
+//! | `presets` | the cores that come with the product |
 //! | `unit` | the unit and the registers of an instruction |
 //! | `issue/` | static timing of blocks: in order (`scoreboard`), re-scheduled (`vliw`) |
 //! | `cache/`, `prefetch/`, `hierarchy` | lines, prediction, and what an access waits |
+//! | `feed` | how far a task's inputs have arrived |
 //! | `core` | the meter that brings them together |
+//! | `account` | ticks by instruction |
+//! | `parts` | area and power of named parts |
+//! | `changes` | values of a description replaced from outside |
 //! | `report` | cycles by reason |
 //!
 //! A program's results do not depend on any of it: a core only takes longer. Not here: vectors, out-of-order issue,
@@ -38,20 +43,29 @@
 //! # Ok::<(), nandarray_hart::MemoryError>(())
 //! ```
 
+mod account;
 pub mod cache;
+mod changes;
 mod core;
 mod describe;
+mod feed;
 mod hierarchy;
 pub mod issue;
+mod parts;
 pub mod prefetch;
+mod presets;
 mod report;
 mod unit;
 
 pub use self::core::TimedCore;
+pub use account::{AddressTicks, InstructionTicks};
 pub use describe::{
-    CacheDescription, CoreDescription, DescribeError, Issue, MemoryDescription, PRESETS, PrefetchKind, Replacement,
+    CacheDescription, CoreDescription, DescribeError, InputSource, Issue, MemoryDescription, PrefetchKind, Replacement,
     UnitLatencies, VliwUnits,
 };
+pub use feed::{CoreNeed, InputGate, TaskFeed};
 pub use hierarchy::{CacheSide, Hierarchy, LineRequest, MemoryCounts, Stall};
+pub use parts::{CorePart, PartEnergy};
+pub use presets::PRESETS;
 pub use report::{CoreReport, Frozen};
 pub use unit::{FunctionalUnit, Operands, REGISTERS};

@@ -6,6 +6,7 @@ use crate::cache::LineCounts;
 use crate::describe::CoreDescription;
 use crate::hierarchy::{MemoryCounts, Stall};
 use crate::issue::Breakdown;
+use crate::parts::{CorePart, PartEnergy};
 use crate::unit::FunctionalUnit;
 
 /// Ticks for which the pipeline was frozen, by reason.
@@ -51,6 +52,8 @@ pub struct CoreReport {
     pub caches: [Option<LineCounts>; 3],
     /// Lines that crossed the memory's port.
     pub memory: MemoryCounts,
+    /// Area and energy by part, those that cores share included.
+    pub parts: Vec<PartEnergy>,
 }
 
 impl CoreReport {
@@ -65,7 +68,10 @@ impl CoreReport {
     ) -> Self {
         assert_eq!(pipeline.total() + frozen.total(), ticks, "every tick of {} has one reason", d.name);
         let (core, tick_ps, cycle) = (d.name.clone(), d.tick_ps, d.cycle);
-        Self { core, tick_ps, cycle, ticks, pipeline, frozen, instructions_by_unit, caches, memory }
+        let idle = frozen.stream_wait;
+        let energy = |part: &CorePart| part.energy((ticks - idle) * d.tick_ps, idle * d.tick_ps);
+        let parts = d.parts.iter().map(energy).collect();
+        Self { core, tick_ps, cycle, ticks, pipeline, frozen, instructions_by_unit, caches, memory, parts }
     }
 
     /// Instructions executed.
@@ -86,6 +92,16 @@ impl CoreReport {
     /// Modelled time in picoseconds.
     pub fn time_ps(&self) -> u64 {
         self.ticks * self.tick_ps
+    }
+
+    /// Energy in joules; 0 if its description has no parts.
+    pub fn energy_j(&self) -> f64 {
+        self.parts.iter().map(|part| part.energy_j).sum()
+    }
+
+    /// Area in square millimetres; 0 if its description has no parts.
+    pub fn area_mm2(&self) -> f64 {
+        self.parts.iter().map(|part| part.area_mm2).sum()
     }
 
     /// Ticks by reason, in the order in which a stack of cycles an instruction is drawn.

@@ -144,6 +144,11 @@ proptest! {
         let cached = run(&lines, TimedCore::preset(preset).unwrap(), Some(chunk));
         prop_assert!(cached.meter().ticks() >= expected);
         prop_assert_eq!(cached.meter().report().instructions(), report.instructions());
+        for hart in [&whole, &cut, &cached] {
+            let (by_address, meter) = (hart.meter().addresses(), hart.meter());
+            prop_assert_eq!(by_address.values().map(|found| found.total()).sum::<u64>(), meter.ticks());
+            prop_assert_eq!(by_address.values().map(|found| found.times).sum::<u64>(), report.instructions());
+        }
         for x in 0..32 {
             prop_assert_eq!(cached.x(x), trace.x(x));
         }

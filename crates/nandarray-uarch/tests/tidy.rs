@@ -7,8 +7,17 @@
 mod tidy;
 
 /// From the bottom up; a module may use those before it, and itself.
-const LAYERS: tidy::Layers =
-    &[&["unit"], &["describe"], &["cache", "prefetch", "issue"], &["hierarchy"], &["report"], &["core"], &["lib"]];
+const LAYERS: tidy::Layers = &[
+    &["unit"],
+    &["changes", "parts"],
+    &["describe"],
+    &["presets"],
+    &["cache", "prefetch", "issue"],
+    &["hierarchy"],
+    &["account", "feed", "report"],
+    &["core"],
+    &["lib"],
+];
 
 #[test]
 fn arrows_only_point_down() {

@@ -18,7 +18,7 @@ from nandarray.programs.run import Offloaded, Progress, offload
 if TYPE_CHECKING:
     from nandarray.programs.program import Program
 
-__all__ = ["BlockCount", "FunctionCount", "Instruction", "LineCount", "Profile", "profile"]
+__all__ = ["BlockCount", "FunctionCount", "Instruction", "LineCount", "Profile", "profile", "source_lines"]
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Profile:
             at = self.program.locate(one.address)
             if at.file is not None and at.line:
                 counts[at.file, at.line] += one.times
-        texts = self._texts()
+        texts = source_lines(self.program)
         found = []
         for (file, line), times in _ordered(counts):
             text = texts.get(file, [])
@@ -127,14 +127,26 @@ class Profile:
             counts[one.kind] += one.times
         return dict(_ordered(counts))
 
-    def _texts(self) -> dict[str, list[str]]:
-        """Return the lines of the program's own source by the name of its file; of others nothing is known."""
-        source = self.program.source
-        if source is None or self.program.function is not None:
-            return {}
-        # The file is that which the entry points are in.
-        own = {self.program.locate(one.address).file for one in self.program.symbols if one.name.startswith("nd_")}
-        return {file: source.splitlines() for file in own if file is not None}
+
+def source_lines(program: Program) -> dict[str, list[str]]:
+    """Return the lines of a program's own source by the name of its file; of others nothing is known.
+
+    Parameters
+    ----------
+    program : Program
+        A program.
+
+    Returns
+    -------
+    dict of list of str
+        Empty if it was not compiled from C here.
+    """
+    source = program.source
+    if source is None or program.function is not None:
+        return {}
+    # The file is that which the entry points are in.
+    own = {program.locate(one.address).file for one in program.symbols if one.name.startswith("nd_")}
+    return {file: source.splitlines() for file in own if file is not None}
 
 
 def _ordered(counts: Counter[Any]) -> list[tuple[Any, int]]:

@@ -31,6 +31,7 @@ from nandarray.programs.step import Step
 
 if TYPE_CHECKING:
     from nandarray.programs.forms import Form
+    from nandarray.programs.timing import Timed
 
 __all__ = ["Program", "PythonProgram"]
 
@@ -128,8 +129,9 @@ class Program:
         ----------
         source : path or str
             A path, or text: a str with a line break or a brace in it is text.
-        target : {"rv64", "rv32"}
-            RV64IMAFDC or RV32IMAFDC, both with Zba, Zbb and Zbs.
+        target : str
+            ``"rv64"`` or ``"rv32"``: RV64IMAFDC or RV32IMAFDC, both with Zba, Zbb and Zbs. For described cores also
+            others without these, like ``"rv32im"``, ``"rv32imf"`` or ``"rv64imafdc"``.
         flags : sequence of str
             Further options of Clang, like ``-DROWS=4``. They come behind ours, which are ``-O3 -ffp-contract=off
             -fno-math-errno``.
@@ -262,6 +264,90 @@ class Program:
             Inputs or scalars do not fit the program.
         """
         return Step(self, inputs, scalars)
+
+    def compiled_for(self, target: str) -> Program:
+        """Return the same program, compiled from its source for another processor.
+
+        Parameters
+        ----------
+        target : str
+            Like ``"rv32im"``: as for :meth:`from_c`.
+
+        Returns
+        -------
+        Program
+            The program itself if it has no source here.
+
+        Raises
+        ------
+        InvalidError
+            There is no such target, or the program comes from Python and the target has 32 bits.
+        CompileError
+            It does not compile for it.
+        """
+        made_for = _target(target)
+        recipe = self._recipe
+        if isinstance(recipe, Recipe):
+            return type(self)._from_c(recipe, made_for, trusted=self.trusted)
+        if recipe is None:
+            return self
+        if made_for.bits != 64:  # noqa: PLR2004
+            raise InvalidError(
+                f"{self.name} comes from Python, which is compiled for 64 bits; {target} has {made_for.bits}: "
+                "take a core of 64 bits, or one with isa=rv64im among its changes"
+            )
+        from nandarray.programs.compile.functions import build
+
+        raw, known = build(recipe, target)
+        return Program._make(raw, function=self.function, recipe=recipe, trusted=self.trusted, known=known)
+
+    def time(
+        self,
+        inputs: Sequence[Any],
+        scalars: Mapping[str, Any] | None = None,
+        *,
+        core: str | os.PathLike[str],
+        changes: Mapping[str, Any] | None = None,
+        instructions: int | None = None,
+        progress: Callable[[int, int, int], object] | None = None,
+    ) -> Timed:
+        """Run it beside arrays of a store on a described core: cycles by reason, cache misses, energy.
+
+        Parameters
+        ----------
+        inputs : sequence
+            As for :func:`nandarray.offload`.
+        scalars : mapping, optional
+            Numbers by name.
+        core : str or path
+            The name of a core (``nandarray program cores`` lists them), or a description in a TOML file. A program with
+            a source is compiled for the core's instruction set.
+        changes : mapping, optional
+            Values that replace some of the description's, like ``{"l1d.size": "16KiB"}``.
+        instructions : int, optional
+            The most of them in one call of the program.
+        progress : callable, optional
+            As for :func:`nandarray.offload`.
+
+        Returns
+        -------
+        Timed
+            The figures, and what the program gave.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such core; the message lists those there are.
+        InvalidError
+            A value of the description is out of its range, or inputs or scalars do not fit.
+        ProgramError
+            The core lacks something that the program needs: extensions, scratchpad, streams.
+        ProgramFailedError
+            The program did what it may not do, or returned an error.
+        """
+        from nandarray.programs.timing import timed
+
+        return timed(self, inputs, scalars, core=core, changes=changes, instructions=instructions, progress=progress)
 
     # --- what it is ---------------------------------------------------------------------------------------------------
 

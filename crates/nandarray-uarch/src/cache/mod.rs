@@ -140,12 +140,7 @@ impl CacheTags {
         let (ways, shift) = (self.ways, self.line_shift);
         let way = match self.replacement {
             Replacement::Lru => ways - 1,
-            Replacement::Lfsr => {
-                // The polynomial of Spike's cache simulator.
-                let bit = self.lfsr & 1;
-                self.lfsr = (self.lfsr >> 1) ^ (bit.wrapping_neg() & 0xd000_0001);
-                self.lfsr as usize % ways
-            }
+            Replacement::Lfsr => self.by_chance(line),
         };
         let lru = self.replacement == Replacement::Lru;
         let set = self.set(line);
@@ -156,6 +151,29 @@ impl CacheTags {
         let leaves = victim & (VALID | DIRTY) == VALID | DIRTY;
         self.counts.write_backs += u64::from(leaves);
         leaves.then_some((victim & LINE) << shift)
+    }
+}
+
+impl CacheTags {
+    /// The way that Spike's cache simulator would choose for a line. Of a single set of more than four ways it fills
+    /// all ways first, and counts them by address.
+    fn by_chance(&mut self, line: u64) -> usize {
+        let ways = self.ways;
+        let few = self.set_mask > 0 || ways <= 4;
+        if let Some(free) = self.set(line).iter().position(|tag| tag & VALID == 0).filter(|_| !few) {
+            return free;
+        }
+        // Its polynomial.
+        let bit = self.lfsr & 1;
+        self.lfsr = (self.lfsr >> 1) ^ (bit.wrapping_neg() & 0xd000_0001);
+        let chosen = self.lfsr as usize % ways;
+        if few {
+            return chosen;
+        }
+        let set = self.set(line);
+        let mut by_address: Vec<usize> = (0..ways).collect();
+        by_address.sort_unstable_by_key(|&way| set[way] & LINE);
+        by_address[chosen]
     }
 }
 

@@ -44,7 +44,11 @@ pub(crate) fn run<M: Meter>(lines: &[String], meter: M, chunk: Option<u64>) -> H
 /// The report of lines of assembly, which `ret` ends, on a described core.
 pub(crate) fn timed(lines: &[&str], description: &CoreDescription) -> CoreReport {
     let lines: Vec<String> = lines.iter().map(|&line| line.to_owned()).chain(["jalr zero, 0(ra)".to_owned()]).collect();
-    run(&lines, TimedCore::new(description), None).meter().report()
+    let hart = run(&lines, TimedCore::new(description), None);
+    let (report, addresses) = (hart.meter().report(), hart.meter().addresses());
+    assert_eq!(addresses.values().map(|found| found.total()).sum::<u64>(), report.ticks, "every tick has an address");
+    assert_eq!(addresses.values().map(|found| found.times).sum::<u64>(), report.instructions());
+    report
 }
 
 /// A core of a preset without caches.

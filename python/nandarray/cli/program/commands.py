@@ -19,14 +19,16 @@ from nandarray.cli.common import Json, KeyFile, console, key_of, parse_size, pri
 from nandarray.cli.program import profile as cli_program_profile
 from nandarray.cli.program import run as cli_program_run
 from nandarray.cli.program import source as cli_program_source
+from nandarray.cli.program import timing as cli_program_timing
 from nandarray.cli.program.pipeline import StepSpec, chain, read_spec, steps_of
-from nandarray.cli.program.source import complete_form, complete_source, complete_target, step_name
+from nandarray.cli.program.source import complete_core, complete_form, complete_source, complete_target, step_name
 from nandarray.errors import InvalidError
 from nandarray.units import format_size
 
 if TYPE_CHECKING:
     from nandarray import Program
     from nandarray.programs.step import Output, Step
+    from nandarray.programs.timing import CoreChoice
 
 __all__ = ["app"]
 
@@ -43,7 +45,31 @@ Source = Annotated[
         show_default=False,
     ),
 ]
-Target = Annotated[str, typer.Option(metavar="rv64|rv32", help="Of C: the processor.", autocompletion=complete_target)]
+Target = Annotated[
+    str,
+    typer.Option(
+        metavar="rv64|rv32|ISA",
+        help="Of C: the processor; ISA is a smaller instruction set, like rv32im.",
+        autocompletion=complete_target,
+    ),
+]
+CoreName = Annotated[
+    str | None,
+    typer.Option(
+        "--core",
+        metavar="NAME|FILE.toml",
+        help="Time it on a described core; `nandarray program cores` lists them.",
+        autocompletion=complete_core,
+        show_default=False,
+    ),
+]
+CoreSets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Of --core: another value, like l1d.size=16KiB; may be repeated.",
+        show_default=False,
+    ),
+]  # fmt: skip
 Flags = Annotated[
     list[str] | None,
     typer.Option("--flag", metavar="FLAG", help="Of C: an option of Clang; may be repeated.", show_default=False),
@@ -89,6 +115,12 @@ def list_command(*, as_json: Json = False) -> None:
         dtypes = ", ".join(one.dtypes[:2]) + (", ..." if len(one.dtypes) > 2 else "") or "bytes"
         table.add_row(name, one.summary, dtypes, ", ".join(one.parameters))
     console().print(table)
+
+
+@app.command("cores")
+def cores_command(*, as_json: Json = False) -> None:
+    """List the described cores that programs can be timed on."""
+    cli_program_timing.list_cores(as_json=as_json)
 
 
 @app.command()
@@ -277,6 +309,12 @@ Isa = Annotated[
         metavar="ISA", help="Of a test: the hart's extensions, like rv64imac; all if left out.", show_default=False
     ),
 ]
+Vlen = Annotated[
+    int | None,
+    typer.Option(
+        metavar="BITS", help="Of a test: bits of a vector register, a power of two from 32 to 1024.", show_default=False
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace .npy files of --out.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no account.")]
 
@@ -305,6 +343,9 @@ def run(
     signature: Signature = None,
     signature_granularity: Granularity = 4,
     isa: Isa = None,
+    vlen: Vlen = None,
+    core: CoreName = None,
+    sets: CoreSets = None,
     key_file: KeyFile = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -317,6 +358,8 @@ def run(
 
     A tree: nandarray program run --pipeline late.toml log=data.nand:/log
 
+    On a described core: nandarray program run sum data.nand:/x --core five-stage --set l1d.size=16KiB
+
     With --bare, the exit status is the test's: 0 if it passed, the number of the test that failed, 255 if it did not
     come to its end.
     """
@@ -327,13 +370,14 @@ def run(
             bare,
             signature=signature,
             isa=isa,
+            vlen=vlen,
             instructions=max_instructions,
             granularity=signature_granularity,
             as_json=as_json,
         )
         return
-    if signature is not None or isa is not None:
-        raise typer.BadParameter("--signature and --isa go with --bare")
+    if signature is not None or isa is not None or vlen is not None:
+        raise typer.BadParameter("--signature, --isa and --vlen go with --bare")
     given = _given(source, inputs, scalar, pipeline, then, dtype=dtype, stream=stream, target=target, flags=flags)
     options = {
         "form": form,
@@ -342,9 +386,16 @@ def run(
         "hold_bytes": parse_size(hold_bytes),
         "instructions": max_instructions,
     }
+    chosen = cli_program_timing.chosen(core, sets)
+    if chosen is not None:
+        if not given.single or threads not in {None, 1} or form not in {None, "interpreted"}:
+            raise typer.BadParameter("--core times one program on one core, interpreted: no --then, --threads, --form")
+        options |= {"form": "interpreted", "threads": 1}
     with ExitStack() as stack:
         opened = cli_program_run.Opened(stack, key_of(key_file), given.stores(out or []))
-        names, wanted = given.steps(opened, dtype=dtype, stream=stream, target=target, flags=flags, trust=trust)
+        names, wanted = given.steps(
+            opened, dtype=dtype, stream=stream, target=target, flags=flags, trust=trust, core=chosen
+        )
         what: Any = next(iter(names.values())) if given.single else wanted
         known = [one.name for one in what] if given.single else list(wanted)
         cli_program_run.run_over(
@@ -356,6 +407,7 @@ def run(
             overwrite=overwrite,
             quiet=quiet,
             as_json=as_json,
+            core=chosen,
         )
 
 
@@ -381,16 +433,19 @@ def profile(
     stream: Stream = False,
     target: Target = "rv64",
     flags: Flags = None,
+    core: CoreName = None,
+    sets: CoreSets = None,
     key_file: KeyFile = None,
     as_json: Json = False,
 ) -> None:
-    """Count a program's instructions by function, source line, class and block."""
+    """Count a program's instructions by function, source line, class and block; with --core, its cycles."""
     import nandarray
 
     if source is None:
         raise typer.BadParameter("a program is needed, like: sum data.nand:/name")
     if inputs and sample is not None:
         raise typer.BadParameter("--sample makes inputs up; it does not go with inputs")
+    chosen = cli_program_timing.chosen(core, sets)
     with ExitStack() as stack:
         opened = cli_program_run.Opened(stack, key_of(key_file), set())
         given = [opened.input(text) for text in inputs or []]
@@ -401,6 +456,12 @@ def profile(
         )
         if not given:
             given = stack.enter_context(cli_program_profile.sampled(made, sample or _SAMPLE_RECORDS))
+        if chosen is not None:
+            from nandarray.programs.timing import timed
+
+            cycles = timed(made, given, scalars, core=chosen, instructions=max_instructions)
+            cli_program_timing.show_timed(cycles, top=top, as_json=as_json)
+            return
         found = nandarray.profile(made, given, scalars, instructions=max_instructions, threads=threads)
     cli_program_profile.show_profile(found, top=top, as_json=as_json)
 
@@ -460,11 +521,14 @@ class _Given:
     def steps(self, opened: cli_program_run.Opened, **common: Any) -> tuple[dict[str, Step], dict[str, Output]]:
         """Compile programs and open arrays."""
 
+        core: CoreChoice | None = common.pop("core", None)
+
         def make(one: StepSpec, first: Any) -> tuple[Program, dict[str, Any]]:
             options = {**common, **one.options}
             if not self.single and not one.program.endswith(".c"):
                 options["trust"] = bool(one.options.get("trust"))  # what is said of all is of C files
-            return cli_program_source.make(one.program, one.scalars, first=_dtype_of(first), **options)
+            made, scalars = cli_program_source.make(one.program, one.scalars, first=_dtype_of(first), **options)
+            return made if core is None else core.fitted(made), scalars
 
         return steps_of(self.spec, opened.input, make)
 

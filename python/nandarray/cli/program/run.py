@@ -29,6 +29,7 @@ from nandarray.cli.common import (
     print_json,
     refuse_existing,
 )
+from nandarray.cli.program.timing import summary as timing_summary
 from nandarray.errors import InvalidError, NandarrayError, ProgramFailedError
 from nandarray.index.text import parse_slices
 from nandarray.units import count, format_size
@@ -36,6 +37,7 @@ from nandarray.units import count, format_size
 if TYPE_CHECKING:
     from nandarray.programs.run import Account
     from nandarray.programs.step import Output, Step
+    from nandarray.programs.timing import CoreChoice
 
 __all__ = ["Opened", "complete_array_word", "operand", "out_names", "out_stores", "run_bare", "run_over", "scalars_of"]
 
@@ -238,6 +240,7 @@ def run_over(
     overwrite: bool,
     quiet: bool,
     as_json: bool,
+    core: CoreChoice | None = None,
 ) -> None:
     """Run a program or several, and put what they give where it is wanted.
 
@@ -257,6 +260,8 @@ def run_over(
         Whether ``.npy`` files that are there are replaced.
     quiet, as_json : bool
         No progress and no account; all of it as JSON.
+    core : CoreChoice, optional
+        The described core that one program is timed on.
     """
     import nandarray
     from nandarray.programs.step import Step, in_order
@@ -283,8 +288,9 @@ def run_over(
             targets[name] = target
             if new and asked is not None:
                 made.append(asked)
+        watch = None if core is None else core.watch()
         with _shown(quiet=quiet or as_json) as report:
-            done = nandarray.offload(wanted, out=targets or None, progress=report, **options)
+            done = nandarray.offload(wanted, out=targets or None, progress=report, _watch=watch, **options)
     except BaseException as error:
         for one in made:  # what was made for the outputs goes with them
             del opened.store(one.store)[one.name]
@@ -301,11 +307,17 @@ def run_over(
             opened.store(asked.store)[asked.name] = value
         written[name] = {"elements": value.size, "to": text}
     rest = {name: value for name, value in done.outputs.items() if name not in written}
+    timed = None
+    if core is not None and watch is not None:
+        from nandarray.programs.timing import figures
+
+        timed = figures(core, ordered[0].program, watch, done)
     if as_json:
         values = {name: jsonable_array(np.asarray(value)) for name, value in rest.items()}
         account = asdict(done.account)
         account["steps"] = [{"step": name, **part} for name, part in zip(called, account["steps"], strict=True)]
-        print_json({"program": " | ".join(called), "outputs": values, "written": written, "account": account})
+        whole = {"program": " | ".join(called), "outputs": values, "written": written, "account": account}
+        print_json(whole if timed is None else whole | {"timing": timed.to_dict()})
         return
     for name, value in rest.items():
         print(f"{name}: {_printed(value)}" if len(done.outputs) > 1 else _printed(value))
@@ -315,6 +327,8 @@ def run_over(
         if len(called) > 1:
             _steps(called, done.account)
         print(_account(done.account), file=sys.stderr)
+        if timed is not None:
+            print(timing_summary(timed), file=sys.stderr)
 
 
 def _home(steps: Sequence[Step]) -> Any:
@@ -376,7 +390,14 @@ def _account(account: Account) -> str:
 
 
 def run_bare(
-    path: Path, *, signature: Path | None, isa: str | None, instructions: int | None, granularity: int, as_json: bool
+    path: Path,
+    *,
+    signature: Path | None,
+    isa: str | None,
+    vlen: int | None = None,
+    instructions: int | None,
+    granularity: int,
+    as_json: bool,
 ) -> None:
     """Run a bare-metal test; leave with its exit status.
 
@@ -388,6 +409,8 @@ def run_bare(
         Where its signature goes.
     isa : str, optional
         What the hart has.
+    vlen : int, optional
+        Bits of a vector register.
     instructions : int, optional
         The most of them.
     granularity : {4, 8}
@@ -400,7 +423,9 @@ def run_bare(
 
     elf, watch = path.read_bytes(), _nandarray.Watch()
     given = watched(
-        lambda: _nandarray.program_run_bare(elf, watch, isa=isa, granularity=granularity, instructions=instructions),
+        lambda: _nandarray.program_run_bare(
+            elf, watch, isa=isa, vlen=vlen, granularity=granularity, instructions=instructions
+        ),
         watch,
         None,
     )

@@ -18,7 +18,16 @@ from nandarray.errors import CompileError, InvalidError, NotFoundError
 if TYPE_CHECKING:
     from nandarray import Program
 
-__all__ = ["complete_form", "complete_source", "complete_target", "is_ready_made", "load", "make", "step_name"]
+__all__ = [
+    "complete_core",
+    "complete_form",
+    "complete_source",
+    "complete_target",
+    "is_ready_made",
+    "load",
+    "make",
+    "step_name",
+]
 
 _ENDINGS = (".c", ".py", ".elf")
 
@@ -46,7 +55,14 @@ def complete_form(incomplete: str) -> list[str]:
 
 def complete_target(incomplete: str) -> list[str]:
     """Complete a processor."""
-    return [target for target in ("rv64", "rv32") if target.startswith(incomplete)]
+    return [target for target in ("rv64", "rv32", "rv32im", "rv32imf", "rv64imafdc") if target.startswith(incomplete)]
+
+
+def complete_core(incomplete: str) -> list[str]:
+    """Complete the name of a described core."""
+    from nandarray import _nandarray
+
+    return [name for name in _nandarray.core_names() if name.startswith(incomplete)]
 
 
 def is_ready_made(source: str) -> bool:

@@ -42,13 +42,15 @@ _NO_HEAP = "it makes an array or another object that needs memory"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def build(form: Form) -> tuple[bytes, dict[str, Any]]:
+def build(form: Form, processor: str = _TARGET) -> tuple[bytes, dict[str, Any]]:
     """Compile a program in Python, or find it in the cache.
 
     Parameters
     ----------
     form : Form
         The program.
+    processor : str
+        The name of a target of 64 bits.
 
     Returns
     -------
@@ -63,10 +65,12 @@ def build(form: Form) -> tuple[bytes, dict[str, Any]]:
         The compilers are not installed.
     """
     key, cache = _key(form), Cache()
+    if key and processor != _TARGET:
+        key = digest([key, zig.TARGETS[processor]])
     found = cache.get(key) if key else None
     if found is not None:
         return found
-    target = zig.TARGETS[_TARGET]
+    target = zig.TARGETS[processor]
     ahead = threading.Thread(target=_ahead, args=(form, target), name="nandarray-compile", daemon=True)
     ahead.start()
     try:

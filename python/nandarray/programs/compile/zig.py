@@ -32,10 +32,12 @@ __all__ = [
     "Target",
     "compile_c",
     "compile_ir",
+    "fits",
     "run",
     "runtime",
     "summary",
     "support",
+    "target_for",
     "undefined",
     "version",
 ]
@@ -79,8 +81,85 @@ class Target:
 
 TARGETS = {
     "rv64": Target("rv64", 64, "rv64imafdc_zba_zbb_zbs", "lp64d", "generic_rv64+m+a+f+d+c+zba+zbb+zbs"),
+    **{
+        f"rv64gcv{vlen}": Target(
+            f"rv64gcv{vlen}",
+            64,
+            f"rv64imafdcv_zba_zbb_zbs{vlen}",
+            "lp64d",
+            f"generic_rv64+m+a+f+d+c+v+zba+zbb+zbs{vlen.replace('_', '+')}",
+        )
+        for vlen in ("", "_zvl256b", "_zvl512b", "_zvl1024b")
+    },
+    "rv32gc_zve32f": Target(
+        "rv32gc_zve32f",
+        32,
+        "rv32imafdc_zba_zbb_zbs_zve32f_zvl128b",
+        "ilp32d",
+        "generic_rv32+m+a+f+d+c+zba+zbb+zbs+zve32f+zvl128b",
+    ),
     "rv32": Target("rv32", 32, "rv32imafdc_zba_zbb_zbs", "ilp32d", "generic_rv32+m+a+f+d+c+zba+zbb+zbs"),
 }
+
+#: Instruction sets of described cores: letters of extensions, without Zb*.
+_LETTERS = ("i", "im", "imc", "ima", "imac", "imf", "imfc", "imaf", "imafc", "imfd", "imfdc", "imafd", "imafdc")
+
+
+def _plain_target(bits: int, letters: str) -> Target:
+    floats = "d" if "d" in letters else "f" if "f" in letters else ""
+    cpu = "".join(f"+{letter}" for letter in letters[1:])
+    abi = ("lp64" if bits == 64 else "ilp32") + floats  # noqa: PLR2004
+    return Target(f"rv{bits}{letters}", bits, f"rv{bits}{letters}_zicsr", abi, f"generic_rv{bits}{cpu}")
+
+
+TARGETS |= {f"rv{bits}{letters}": _plain_target(bits, letters) for bits in (32, 64) for letters in _LETTERS}
+
+
+def _named(isa: str) -> tuple[int, set[str]]:
+    """Read an architecture such as ``rv32im`` or ``rv64i2p1_m2p0``: bits and extensions, without those of CSRs."""
+    bits, rest = int(isa[2:4]), isa[4:].replace("g", "imafd")
+    first, *others = re.split(r"_+", re.sub(r"\d+(p\d+)?", "_", rest))
+    names = set(first)
+    for other in others:
+        names |= {other} if other[:1] in {"z", "s", "x"} else set(other)
+    names |= {"f"} if "d" in names else set()
+    return bits, names - {"zicsr", "zifencei", "zmmul", "zca", "zcd", "zcf", "zaamo", "zalrsc", "zicntr"}
+
+
+def fits(isa: str, core: str) -> bool:
+    """Return whether a core has all that an architecture names.
+
+    Parameters
+    ----------
+    isa : str
+        What a program is compiled for.
+    core : str
+        What a core has.
+
+    Returns
+    -------
+    bool
+        Whether the program runs there.
+    """
+    (bits, needed), (width, has) = _named(isa), _named(core)
+    return bits == width and needed <= has
+
+
+def target_for(isa: str) -> Target:
+    """Return the target that uses most of a core's instruction set, and nothing beyond.
+
+    Parameters
+    ----------
+    isa : str
+        The core's, like ``rv32im`` or ``rv64gc``.
+
+    Returns
+    -------
+    Target
+        One of :data:`TARGETS`.
+    """
+    return max((one for one in TARGETS.values() if fits(one.isa, isa)), key=lambda one: len(_named(one.isa)[1]))
+
 
 # Contraction to fused multiply-add is off, so that results are those of NumPy; without errno, sqrt is an instruction.
 _CODE = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-ffunction-sections", "-fdata-sections")

@@ -123,7 +123,7 @@ template <class T, class P> struct array {
         if constexpr (sizeof(T) == 4 || sizeof(T) == 8) {
             using word = typename pick<sizeof(T)>::type;
             word bits;
-            __builtin_memcpy(&bits, &value, sizeof(T));
+            NDA_COPY(&bits, &value, sizeof(T));
             P::store(reinterpret_cast<word *>(at), bits);
         } else {
             *at = value;

@@ -13,6 +13,12 @@
 #define NDA_COLD inline
 #endif
 
+#if defined(__CUDACC_RTC__)
+#define NDA_COPY memcpy
+#else
+#define NDA_COPY __builtin_memcpy
+#endif
+
 namespace nda {
 
 using u8 = unsigned char;

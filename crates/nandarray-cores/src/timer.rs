@@ -1,0 +1,192 @@
+//! Described cores for programs: whether a program can run on one, cores that count their ticks, and their figures.
+//!
+//! A [`CoreTimer`] makes cores whose hart has the instruction set of a description and no more, and whose meter is a
+//! [`TimedCore`]; they leave their figures with it when they are dropped. Cores of a device, whose memory is shared,
+//! are made by [`timed_core`] with a meter of the caller's. A program's results do not depend on its core.
+
+use std::sync::Arc;
+
+use nandarray_hart::{Extension, Extensions, Hart, HartMode, Limits, Memory, Rv32, Rv64, Stop, Streams, Xlen};
+use nandarray_uarch::{AddressTicks, CoreDescription, CoreReport, TaskFeed, TimedCore};
+use parking_lot::Mutex;
+
+use crate::abi;
+use crate::core::Core;
+use crate::error::LoadError;
+use crate::metadata::ProgramKind;
+use crate::processor::Processor;
+use crate::program::Program;
+
+/// Distance between the addresses of one task's windows and the next one's, as the caches see them.
+const TASK_BYTES: u64 = 1 << 31;
+/// Tasks after which the addresses of the first one come again: those of a line have to fit a tag.
+const TASKS: u64 = 1 << 24;
+
+/// Checks that a described core can run a program: its instruction set, its scratchpad, its streams.
+///
+/// # Errors
+/// [`LoadError::Core`]: what the program needs, and what the core has.
+pub fn check(program: &Program, core: &CoreDescription) -> Result<(), LoadError> {
+    let refuse = |needs: String, has: String| Err(LoadError::Core { core: core.name.clone(), needs, has });
+    let (bits, has) = core.extensions();
+    if program.bits() != bits {
+        return refuse(format!("is of {} bits", program.bits()), format!("isa = {}", core.isa));
+    }
+    let declared = program.image().declared.unwrap_or(Extensions::parse("rv32i").expect("a base").1);
+    // The registers of streams and counters are part of the interface, whatever the core.
+    let beyond = declared.beyond(has.with(Extension::Zicsr).with(Extension::Zifencei));
+    let missing: Vec<String> = beyond.map(|extension| format!("{extension:?}")).collect();
+    if !missing.is_empty() {
+        return refuse(format!("is compiled for the extensions {}", missing.join(", ")), format!("isa = {}", core.isa));
+    }
+    let metadata = program.metadata();
+    if core.scratchpad_bytes > 0 && metadata.scratchpad() > core.scratchpad_bytes {
+        let needs = format!("needs {} bytes of scratchpad", metadata.scratchpad());
+        return refuse(needs, format!("scratchpad_bytes = {}", core.scratchpad_bytes));
+    }
+    let streams = metadata.inputs.len().max(metadata.outputs.len());
+    if metadata.kind == ProgramKind::Stream && streams > core.streams as usize {
+        return refuse(format!("has {streams} streams on one side"), format!("streams = {}", core.streams));
+    }
+    Ok(())
+}
+
+/// A core with this meter, whose hart has the extensions of the meter's description and no others.
+/// [`Core::meter`] reaches the meter.
+///
+/// # Errors
+/// [`LoadError`]: the core cannot run the program.
+pub fn timed_core(program: &Program, mut meter: TimedCore) -> Result<Core<'_>, LoadError> {
+    check(program, meter.description())?;
+    meter.set_scratchpad(beside(meter.description()));
+    let (bits, extensions) = meter.description().extensions();
+    let processor: Box<dyn Processor> = match bits {
+        32 => Box::new(Hart::<Rv32, _>::with_meter(HartMode::Program, extensions, meter)),
+        _ => Box::new(Hart::<Rv64, _>::with_meter(HartMode::Program, extensions, meter)),
+    };
+    Core::new(program, processor)
+}
+
+/// Addresses that are beside a core: its scratchpad, or all memory if it has no cache.
+fn beside(core: &CoreDescription) -> std::ops::Range<u64> {
+    match (core.scratchpad_bytes, &core.l1d) {
+        (0, _) => 0..0,
+        (_, None) => 0..u64::MAX,
+        (_, Some(_)) => abi::SCRATCHPAD_ADDRESS..abi::SCRATCHPAD_ADDRESS + abi::SCRATCHPAD_BYTES_MAX,
+    }
+}
+
+/// The figures of cores that have run a program.
+#[derive(Clone, Debug, Default)]
+pub struct CoreFigures {
+    /// A report each, in the order in which the cores were dropped.
+    pub reports: Vec<CoreReport>,
+    /// Executions and ticks by address, of all of them.
+    pub addresses: AddressTicks,
+}
+
+/// Makes cores of a description, and collects their figures.
+#[derive(Clone, Debug)]
+pub struct CoreTimer {
+    description: Arc<CoreDescription>,
+    found: Arc<Mutex<CoreFigures>>,
+}
+
+impl CoreTimer {
+    /// A timer of cores with this description.
+    pub fn new(description: CoreDescription) -> Self {
+        Self { description: Arc::new(description), found: Arc::default() }
+    }
+
+    /// The description of its cores.
+    pub fn description(&self) -> &CoreDescription {
+        &self.description
+    }
+
+    /// A core with memory of its own. The windows of each task have addresses of their own in its caches.
+    ///
+    /// # Errors
+    /// [`LoadError`]: the core cannot run the program.
+    pub fn core<'p>(&self, program: &'p Program) -> Result<Core<'p>, LoadError> {
+        check(program, &self.description)?;
+        let (bits, extensions) = self.description.extensions();
+        let mut meter = TimedCore::new(&self.description);
+        meter.set_scratchpad(beside(&self.description));
+        let processor: Box<dyn Processor> = match bits {
+            32 => Box::new(TimedHart::<Rv32>::new(extensions, meter, self.clone())),
+            _ => Box::new(TimedHart::<Rv64>::new(extensions, meter, self.clone())),
+        };
+        Core::new(program, processor)
+    }
+
+    /// Takes the figures of all of its cores that were dropped since the last call.
+    pub fn take(&self) -> CoreFigures {
+        std::mem::take(&mut *self.found.lock())
+    }
+}
+
+/// A hart that leaves its figures with a timer.
+struct TimedHart<X: Xlen> {
+    hart: Hart<X, TimedCore>,
+    calls: u64,
+    to: CoreTimer,
+}
+
+impl<X: Xlen> TimedHart<X> {
+    fn new(extensions: Extensions, meter: TimedCore, to: CoreTimer) -> Self {
+        Self { hart: Hart::with_meter(HartMode::Program, extensions, meter), calls: 0, to }
+    }
+}
+
+impl<X: Xlen> Drop for TimedHart<X> {
+    fn drop(&mut self) {
+        let meter = self.hart.meter();
+        if meter.ticks() == 0 {
+            return;
+        }
+        let (report, addresses) = (meter.report(), meter.addresses());
+        let mut found = self.to.found.lock();
+        found.reports.push(report);
+        for (pc, ticks) in addresses {
+            found.addresses.entry(pc).or_default().add(&ticks);
+        }
+    }
+}
+
+impl<X: Xlen> Processor for TimedHart<X> {
+    fn start(&mut self, entry: u64, stack: u64, argument: u64) {
+        // Data of another task at the same window is other data: a cache that had the one would not have the other.
+        self.calls += 1;
+        let mut feed = TaskFeed::default();
+        let first = self.calls % TASKS * TASK_BYTES;
+        for window in (0..abi::PORTS_MAX).flat_map(|i| [abi::input_window(i), abi::output_window(i)]) {
+            feed.place(window, None, first + window);
+        }
+        self.hart.meter_mut().set_feed(feed);
+        self.hart.start(entry, stack, argument);
+    }
+
+    fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop {
+        self.hart.run(memory, streams, limits)
+    }
+
+    fn pc(&self) -> u64 {
+        self.hart.pc()
+    }
+
+    fn link(&self) -> Option<u64> {
+        Processor::link(&self.hart)
+    }
+
+    fn result(&self) -> i64 {
+        Processor::result(&self.hart)
+    }
+
+    fn instructions(&self) -> u64 {
+        self.hart.instructions()
+    }
+
+    fn meter(&mut self) -> Option<&mut dyn std::any::Any> {
+        Some(self.hart.meter_mut())
+    }
+}

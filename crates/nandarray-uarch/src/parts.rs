@@ -1,0 +1,81 @@
+//! Parts of a core by name: area and power, from which a report composes energy.
+//!
+//! Totals of a publication are compared with these sums, and never stored. Power is spent while a part is there: active
+//! while its core works or waits for its caches, idle while the core waits for data of a stream.
+
+use serde::Deserialize;
+
+/// A part that a core has, or that all cores of a device share.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CorePart {
+    /// Its name.
+    pub name: String,
+    /// How many of them there are.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// Area of one, in square millimetres.
+    pub area_mm2: f64,
+    /// Power of one while its core works, in milliwatts.
+    pub active_mw: f64,
+    /// Power of one while its core waits for a stream, in milliwatts; as active if left out.
+    pub idle_mw: Option<f64>,
+    /// Whether all cores of a device share it: it is there once, whatever their number.
+    #[serde(default)]
+    pub shared: bool,
+    /// Publication or data sheet that the numbers are from.
+    pub source: String,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Energy of a part in a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartEnergy {
+    /// The part's name.
+    pub name: String,
+    /// Area of all of its kind, in square millimetres.
+    pub area_mm2: f64,
+    /// Energy of all of its kind, in joules.
+    pub energy_j: f64,
+}
+
+impl CorePart {
+    /// Energy of all of its kind over an active and an idle time, in picoseconds.
+    pub fn energy(&self, active_ps: u64, idle_ps: u64) -> PartEnergy {
+        let count = f64::from(self.count);
+        let idle_mw = self.idle_mw.unwrap_or(self.active_mw);
+        let energy_j = count * (self.active_mw * active_ps as f64 + idle_mw * idle_ps as f64) * 1e-15;
+        PartEnergy { name: self.name.clone(), area_mm2: count * self.area_mm2, energy_j }
+    }
+
+    /// Area in square millimetres, and active power in milliwatts, of `cores` cores and what they share.
+    pub fn totals(parts: &[Self], cores: u32) -> (f64, f64) {
+        let each = |part: &Self| f64::from(part.count) * if part.shared { 1.0 } else { f64::from(cores) };
+        parts.iter().fold((0.0, 0.0), |(area, power), part| {
+            (area + each(part) * part.area_mm2, power + each(part) * part.active_mw)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn energy_is_power_times_time() {
+        let part = CorePart {
+            name: "x".into(),
+            count: 2,
+            area_mm2: 0.5,
+            active_mw: 3.0,
+            idle_mw: Some(1.0),
+            shared: false,
+            source: "test".into(),
+        };
+        let energy = part.energy(1_000_000_000_000, 2_000_000_000_000);
+        assert!(energy.area_mm2 == 1.0 && (energy.energy_j - 0.010).abs() < 1e-12, "{energy:?}");
+    }
+}

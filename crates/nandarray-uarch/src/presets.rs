@@ -1,0 +1,113 @@
+//! The cores that come with the product, by name, and descriptions with some of their values replaced.
+
+use crate::changes::{change, without_lines};
+use crate::describe::{CoreDescription, DescribeError};
+
+/// The cores that come with the product: name and description.
+pub const PRESETS: [(&str, &str); 14] = [
+    ("zou-2023", include_str!("../presets/zou-2023.toml")),
+    ("zou-2023-prefetch", include_str!("../presets/zou-2023-prefetch.toml")),
+    ("zou-2023-sp", include_str!("../presets/zou-2023-sp.toml")),
+    ("zou-2023-stream", include_str!("../presets/zou-2023-stream.toml")),
+    ("zou-2023-stream-cache", include_str!("../presets/zou-2023-stream-cache.toml")),
+    ("five-stage", include_str!("../presets/five-stage.toml")),
+    ("five-stage-prefetch", include_str!("../presets/five-stage-prefetch.toml")),
+    ("five-stage-sp", include_str!("../presets/five-stage-sp.toml")),
+    ("five-stage-stream", include_str!("../presets/five-stage-stream.toml")),
+    ("five-stage-stream-cache", include_str!("../presets/five-stage-stream-cache.toml")),
+    ("ibex", include_str!("../presets/ibex.toml")),
+    ("ex5", include_str!("../presets/ex5.toml")),
+    ("c66x", include_str!("../presets/c66x.toml")),
+    ("lwp", include_str!("../presets/lwp.toml")),
+];
+
+impl CoreDescription {
+    /// Reads a description with some of its values replaced: pairs of a key such as `l1d.size_bytes` and a value in
+    /// words. Sizes may be written as `16KiB`, and their keys without `_bytes`; `none` leaves a key or table out.
+    ///
+    /// # Errors
+    /// [`DescribeError`]: the key, its value, and what is allowed.
+    pub fn parse_with(text: &str, changes: &[(&str, &str)]) -> Result<Self, DescribeError> {
+        let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| DescribeError::Syntax(e.to_string()))?;
+        for (key, value) in changes {
+            change(&mut table, key, value).map_err(DescribeError::Syntax)?;
+        }
+        Self::parse(&table.to_string()).map_err(|error| match error {
+            // Lines of the rewritten text would name nothing that the caller knows.
+            DescribeError::Syntax(said) => DescribeError::Syntax(without_lines(&said, changes)),
+            other => other,
+        })
+    }
+
+    /// The text of a preset by its name; [`PRESETS`] lists them.
+    ///
+    /// # Errors
+    /// [`DescribeError::Unknown`].
+    pub fn preset_text(name: &str) -> Result<&'static str, DescribeError> {
+        let found = PRESETS.iter().find(|(preset, _)| *preset == name).ok_or_else(|| DescribeError::Unknown {
+            name: name.to_owned(),
+            known: PRESETS.map(|(preset, _)| preset).join(", "),
+        })?;
+        Ok(found.1)
+    }
+
+    /// A preset by its name; [`PRESETS`] lists them.
+    ///
+    /// # Errors
+    /// [`DescribeError::Unknown`].
+    pub fn preset(name: &str) -> Result<Self, DescribeError> {
+        Ok(Self::parse(Self::preset_text(name)?).unwrap_or_else(|e| panic!("preset {name}: {e}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parts::CorePart;
+
+    #[test]
+    fn every_preset_is_read() {
+        for (name, _) in PRESETS {
+            let core = CoreDescription::preset(name).unwrap();
+            assert_eq!(core.name, name);
+            assert!(!core.source.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_lists_those_there_are() {
+        assert!(CoreDescription::preset("z80").unwrap_err().to_string().contains("zou-2023, "));
+    }
+
+    fn with(changes: &[(&str, &str)]) -> Result<CoreDescription, DescribeError> {
+        CoreDescription::parse_with(CoreDescription::preset_text("five-stage").unwrap(), changes)
+    }
+
+    #[test]
+    fn values_are_replaced_and_checked() {
+        let found = with(&[("l1d.size", "16KiB"), ("latency.multiply", "7"), ("l2", "none")]).unwrap();
+        assert_eq!((found.l1d.unwrap().size_bytes, found.l2), (16_384, None));
+        assert_eq!(found.latency.of(crate::FunctionalUnit::Multiply), 7);
+        let said = |changes: &[(&str, &str)]| with(changes).unwrap_err().to_string();
+        assert!(said(&[("l1d.size", "24KiB")]).contains("l1d.size_bytes = 24576: the number of sets"));
+        assert!(said(&[("l1d.sizes", "1")]).contains("unknown field `sizes`"), "{}", said(&[("l1d.sizes", "1")]));
+        assert!(said(&[("width", "many")]).contains("width=many"), "{}", said(&[("width", "many")]));
+        assert!(said(&[("issue.x", "1")]).contains("issue is no table"));
+        assert!(said(&[("streams", "9")]).contains("streams = 9: programs have at most 8"));
+        assert!(said(&[("input_source", "stream")]).contains("streams are needed"));
+        assert!(said(&[("latency.alu", "0")]).contains("latency"));
+    }
+
+    /// Table 7.4 of Zou 2023: eight cores; areas and powers of whole designs follow from parts.
+    #[test]
+    fn parts_compose_to_the_published_totals() {
+        for (preset, area_mm2, power_mw) in
+            [("zou-2023", 2.923, 14.048), ("zou-2023-stream", 1.625, 12.625), ("five-stage", 2.923, 14.048)]
+        {
+            let parts = CoreDescription::preset(preset).unwrap().parts;
+            let (area, power) = CorePart::totals(&parts, 8);
+            assert!((area - area_mm2).abs() < 0.0005, "{preset}: {area} mm2, published {area_mm2}");
+            assert!((power - power_mw).abs() < 0.002, "{preset}: {power} mW, published {power_mw}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+"""``--core``: a described core chosen on the command line, and tables of what a program took on it.
+
+Timing is the work of :meth:`nandarray.Program.time`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Group
+from rich.table import Table
+
+from nandarray.cli.common import console, print_json
+
+if TYPE_CHECKING:
+    from nandarray.programs.timing import CoreChoice, Place, Timed
+
+__all__ = ["chosen", "list_cores", "show_timed", "summary"]
+
+
+def chosen(core: str | None, sets: Sequence[str] | None) -> CoreChoice | None:
+    """Read ``--core`` and ``--set``.
+
+    Parameters
+    ----------
+    core : str or None
+        A name, or a file.
+    sets : sequence of str, optional
+        ``KEY=VALUE``.
+
+    Returns
+    -------
+    CoreChoice or None
+        None without ``--core``.
+    """
+    if core is None:
+        if sets:
+            raise typer.BadParameter("--set goes with --core")
+        return None
+    from nandarray.programs.timing import choose_core
+
+    changes = {}
+    for word in sets or []:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"{word!r}: a key and a value are needed, like l1d.size=16KiB")
+        changes[key.strip()] = value.strip()
+    return choose_core(core, changes)
+
+
+def list_cores(*, as_json: bool) -> None:
+    """Print the cores that come with the product.
+
+    Parameters
+    ----------
+    as_json : bool
+        As JSON.
+    """
+    from nandarray.programs.timing import choose_core, core_names
+
+    cores = [choose_core(name) for name in core_names()]
+    if as_json:
+        print_json([dict(one.facts) for one in cores])
+        return
+    table = Table("core", "instruction set", "issue", "clock", "caches", "source", box=None, pad_edge=False)
+    for one in cores:
+        facts = one.facts
+        caches = [f"{name} {facts[name][0] >> 10}K" for name in ("l1i", "l1d", "l2") if facts[name]]
+        caches += [f"scratchpad {facts['scratchpad_bytes'] >> 10}K"] if facts["scratchpad_bytes"] else []
+        caches += [f"{facts['streams']} streams"] if facts["streams"] else []
+        clock = f"{facts['clock_hz'] / 1e9:g} GHz"
+        table.add_row(one.name, facts["isa"], facts["issue"], clock, ", ".join(caches) or "none", facts["source"])
+    console().print(table)
+
+
+def summary(found: Timed) -> str:
+    """Say in a few lines what a program took.
+
+    Parameters
+    ----------
+    found : Timed
+        The figures.
+
+    Returns
+    -------
+    str
+        Lines of text.
+    """
+    heads = [
+        f"{found.core} ({found.isa}, {found.clock_hz / 1e9:g} GHz): {found.cycles:,.0f} cycles, "
+        f"{found.seconds:.4g} s, {found.instructions:,} instructions, CPI {found.cpi:.3f}"
+    ]
+    heads.append("CPI: " + ", ".join(f"{name} {cpi:.3f}" for name, cpi in found.cpi_stack.items()))
+    heads += [
+        f"{name}: {one.accesses:,} accesses, {one.hits:,} hits, {one.misses:,} misses"
+        for name, one in found.caches.items()
+    ]
+    if found.parts:
+        heads.append(f"energy {found.energy_j:.4g} J, area {found.area_mm2:.4g} mm2")
+    return "\n".join(heads)
+
+
+def show_timed(found: Timed, *, top: int, as_json: bool) -> None:
+    """Print what a program took.
+
+    Parameters
+    ----------
+    found : Timed
+        The figures.
+    top : int
+        Rows of a table.
+    as_json : bool
+        Everything, as JSON.
+    """
+    if as_json:
+        print_json(found.to_dict())
+        return
+    parts: list[Any] = [f"{found.program.name} on {summary(found)}", ""]
+    stack = Table("%", "cycles", "reason", box=None, pad_edge=False)
+    for name, cycles in found.reasons.items():
+        if cycles:
+            stack.add_row(f"{100 * cycles / found.cycles:.1f}", f"{cycles:,.0f}", name)
+    energy = Table("mm2", "J", "part", box=None, pad_edge=False)
+    for name, (area, joules) in found.parts.items():
+        energy.add_row(f"{area:.4g}", f"{joules:.4g}", name)
+    tables = [stack, _places("function", found.functions[:top], found), _places("line", found.lines[:top], found)]
+    for table in (*tables, energy):
+        for column in table.columns[:2]:
+            column.justify = "right"
+        if table.row_count:
+            parts += [table, ""]
+    console().print(Group(*parts[:-1]))
+
+
+def _places(what: str, places: Sequence[Place], found: Timed) -> Table:
+    table = Table("%", "cycles", "stalls", "instructions", "CPI", what, "", box=None, pad_edge=False)
+    for column in table.columns[2:5]:
+        column.justify = "right"
+    for one in places:
+        share = f"{100 * one.cycles / found.cycles:.1f}"
+        numbers = (f"{one.cycles:,.0f}", f"{one.stalls:,.0f}", f"{one.instructions:,}", f"{one.cpi:.2f}")
+        table.add_row(share, *numbers, one.name, (one.text or "").strip())
+    return table

@@ -13,6 +13,8 @@ __all__ = [
     "Clock",
     "Flight",
     "Nvme",
+    "QueueClient",
+    "QueueServer",
     "Selection",
     "Space",
     "Store",
@@ -46,6 +48,26 @@ __version__: str
 # One axis of an outer (orthogonal) selection: (start, step, count) with step >= 1, or a 1-D uint64 array of indices in
 # any order, repeats allowed (on a write the last one wins).
 _Axis = tuple[int, int, int] | np.ndarray[Any, Any]
+
+@final
+class QueueServer:
+    def stop(self) -> None: ...
+    def counts(self) -> dict[str, int]: ...  # commands, served, dead
+    def arrays(self) -> list[str]: ...
+    def failed(self) -> bool: ...
+
+@final
+class QueueClient:
+    @staticmethod
+    def open(name: str, *, deadline_ms: int) -> QueueClient: ...
+    # nsid, name, dtype, shape, bytes of an element, bytes, writable
+    def arrays(self) -> list[tuple[int, str, str, list[int], int, int, bool]]: ...
+    def gather(
+        self, nsid: int, record_bytes: int, records: np.ndarray[Any, Any], out: np.ndarray[Any, Any]
+    ) -> None: ...
+    def read(self, nsid: int, first_byte: int, out: np.ndarray[Any, Any]) -> None: ...
+    def write(self, nsid: int, first_byte: int, data: np.ndarray[Any, Any]) -> None: ...
+    def flush(self, nsid: int) -> None: ...
 
 @final
 class Watch:
@@ -123,6 +145,9 @@ class Store:
     def unload_program(self, program: int) -> None: ...
     def execute(self, asked: Any, watch: Watch) -> dict[str, Any]: ...
     def nvme(self) -> Nvme: ...
+    def serve_queues(
+        self, name: str, *, queues: int, depth: int, data_bytes: int, threads: int, writable: bool
+    ) -> QueueServer: ...
     def refresh(self) -> None: ...  # a read-only store: see what the writer has committed since
     def create(
         self,

@@ -27,6 +27,7 @@ ORDER = (
     "nandarray.device",
     "nandarray.model",
     "nandarray.nvme",
+    "nandarray.gpu",
     "nandarray.programs.abi",
     "nandarray.programs.operand",
     "nandarray.programs.annotations",
@@ -55,6 +56,7 @@ FACADES = {"nandarray", "nandarray.programs"}
 
 #: (importing module or part, imported module or part) -> why the import is for types alone and points up.
 TYPES_ONLY = {
+    ("nandarray.gpu.server", "nandarray.array.store"): "a server serves a store, which knows nothing of it",
     ("nandarray.nvme.controller", "nandarray.array.store"): "a controller serves a store, which makes it",
     ("nandarray.nvme.server", "nandarray.array.store"): "a server serves a store",
     ("nandarray.programs.compile.native", "nandarray.programs.program"): "a native form is of a program",
@@ -63,6 +65,7 @@ TYPES_ONLY = {
 #: (importing module or part, imported module or part) -> why the import waits inside a function.
 INSIDE = {
     ("nandarray.array.compute", "nandarray.programs"): "start-up: only a computation needs compilers",
+    ("nandarray.array.opening", "nandarray.gpu"): "start-up: only a served store has a client",
     ("nandarray.array.opening", "nandarray.device"): "start-up: only a modelled store has a device",
     ("nandarray.array.store", "nandarray.model.clock"): "start-up: only a modelled store has a clock",
     ("nandarray.array.store", "nandarray.array.session"): "start-up: few programs run kernels",
@@ -110,7 +113,14 @@ WRITES = (
 )
 
 #: Parts that speak to the native store behind a store (`store._engine`); all others use its methods.
-NATIVE = ("nandarray.array", "nandarray.interop", "nandarray.model.clock", "nandarray.nvme", "nandarray.programs.run")
+NATIVE = (
+    "nandarray.gpu.server",
+    "nandarray.array",
+    "nandarray.interop",
+    "nandarray.model.clock",
+    "nandarray.nvme",
+    "nandarray.programs.run",
+)
 
 LINES_MAX = 70
 #: Function -> why it is longer.

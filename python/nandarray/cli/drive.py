@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 import nandarray
+from nandarray.cli import serve_shm
 from nandarray.cli.common import Json, StorePath, open_store, parse_size, print_json
 from nandarray.errors import NandarrayError, NotFoundError
 from nandarray.units import format_size
@@ -51,8 +52,20 @@ def serve(
         str | None, typer.Option(metavar="NAME", help="Serve it on a described device, with a report at the end.")
     ] = None,
     status: Annotated[bool, typer.Option("--status", help="Print the status of the running server as JSON.")] = False,
+    shm: Annotated[
+        str | None, typer.Option("--shm", metavar="NAME", help="Serve queue pairs in shared memory under this name.")
+    ] = None,
+    writable: Annotated[bool, typer.Option(help="With --shm: let clients write.")] = False,
+    queues: Annotated[int, typer.Option(help="With --shm: queue pairs, one or more a client.")] = 16,
+    depth: Annotated[int, typer.Option(help="With --shm: entries of a ring, a power of two.")] = 256,
+    data: Annotated[str, typer.Option(metavar="SIZE", help="With --shm: data of a queue pair.")] = "4MiB",
+    threads: Annotated[int, typer.Option(help="With --shm: threads that serve.")] = 1,
 ) -> None:
-    """Serve a store as an NVMe/TCP drive until SIGTERM or SIGINT."""
+    """Serve a store until SIGTERM or SIGINT: as an NVMe/TCP drive, or with --shm to processes of this machine."""
+    if shm is not None:
+        size = parse_size(data)
+        serve_shm.serve_shm(store, shm, writable=writable, queues=queues, depth=depth, data_bytes=size, threads=threads)
+        return
     if status:
         try:
             print(_status_file(store).read_text())

@@ -88,13 +88,13 @@ class Unit:
             if bits > self.vlen:
                 break
             value = {
-                "add": lambda: x + y,
-                "sub": lambda: x - y,
-                "mul": lambda: x * y,
-                "eor": lambda: x ^ y,
-                "max": lambda: max(x, y),
-                "cmplt": lambda: int(x < y),
-            }[name]()
+                "add": x + y,
+                "sub": x - y,
+                "mul": x * y,
+                "eor": x ^ y,
+                "max": max(x, y),
+                "cmplt": int(x < y),
+            }[name]
             value = (value + (1 << (mb - 1))) % (1 << mb) - (1 << (mb - 1))
             used += width(value)
             if used > self.vlen:

@@ -3,7 +3,7 @@
 use super::{Exit, Flow, HartState, Step, StepSlot, handlers, next, operands};
 use crate::isa::{Code, Format, TABLE};
 use crate::trap::Cause;
-use crate::varve::{self, PackedBits, Describe, VarveOp, VarveTrap, VarveUnit};
+use crate::varve::{self, Describe, PackedBits, VarveOp, VarveTrap, VarveUnit};
 use crate::vector::VectorUnit;
 use crate::xlen::Xlen;
 

@@ -6,7 +6,7 @@
 use super::{Exit, Flow, HartState, Step, StepSlot, handlers, next, operands};
 use crate::isa::{Code, Format, Instruction, TABLE};
 use crate::trap::Cause;
-use crate::vector::{self, Addresses, VectorResult, VectorOp, VectorTrap, VectorUnit};
+use crate::vector::{self, Addresses, VectorOp, VectorResult, VectorTrap, VectorUnit};
 use crate::xlen::Xlen;
 
 /// Bits of `rs3` in a step.

@@ -78,7 +78,7 @@ pub(crate) fn operate(unit: &mut VarveUnit, vectors: &mut VectorUnit, o: &VarveO
     let shared = if o.scalar.is_some() { left.values.len() } else { left.values.len().min(right.values.len()) };
     let active = |i: usize| !o.masked || vectors.mask_bit(i);
     let operands = |i: usize| {
-        // What the mask leaves out takes no place in the datapath.
+        // Elements that the mask leaves out take no place in the datapath.
         if active(i) { (left.values[i], o.scalar.unwrap_or_else(|| right.values[i])) } else { (0, 0) }
     };
     let bits = |i: usize| if active(i) { operands(i) } else { (0, 0) };

@@ -1,8 +1,9 @@
 //! Streams of packed values: of one width, of a width each, and of Huffman codes; into and out of vectors.
 //!
-//! PackedBits are counted from the lowest of the first byte. A variable-width stream has its widths beside it, a byte a value;
-//! a Huffman code's first bit is its highest. A table of codes begins with the number of codes (8 bytes), and has a value
-//! (8 bytes), a code (4 bytes) and its length in bits (4 bytes) for each. Values are signed where the description says so.
+//! PackedBits are counted from the lowest of the first byte. A variable-width stream has its widths beside it, a byte
+//! a value; a Huffman code's first bit is its highest. A table of codes begins with the number of codes (8 bytes),
+//! and has a value (8 bytes), a code (4 bytes) and its length in bits (4 bytes) for each. Values are signed where the
+//! description says so.
 
 use super::{PackedBits, VarveResult, VarveTrap, VarveUnit, wrap};
 use crate::access::AccessKind;
@@ -53,8 +54,8 @@ pub(super) struct PackedStream {
     count: u64,
 }
 
-/// Describe stream `number`: an input of `count` values, or an output for as many. `detail` is the width (bit 7: signed)
-/// of fixed-width values, the address of widths (in an input, bit 63 of `count`: signed), or that of a table.
+/// Describe stream `number`: an input of `count` values, or an output for as many. `detail` is the width (bit 7:
+/// signed) of fixed-width values, the address of widths (in an input, bit 63 of `count`: signed), or that of a table.
 pub(crate) fn describe(
     unit: &mut VarveUnit,
     number: u8,
@@ -217,8 +218,8 @@ impl VarveUnit {
     }
 }
 
-/// Unpack and consume values into the fixed-width vector `vd`: as many as its length; at the end of the stream fewer, and
-/// that is the new length.
+/// Unpack and consume values into the fixed-width vector `vd`: as many as its length; at the end of the stream fewer,
+/// and that is the new length.
 pub(crate) fn unpack(
     unit: &mut VarveUnit,
     vectors: &mut VectorUnit,

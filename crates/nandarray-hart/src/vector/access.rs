@@ -1,10 +1,10 @@
 //! Loads and stores of vectors: unit-stride, strided, indexed, segments, masks, whole registers, fault-only-first.
 //!
 //! The kind and the element width are read from the bits of the table's row. An access that faults leaves `vstart` at
-//! its element; fields before the one that faulted may have been loaded. A run of bytes that one region holds is moved at
-//! once.
+//! its element; fields before the one that faulted may have been loaded. A run of bytes that one region holds is
+//! moved at once.
 
-use super::{VectorResult, VectorOp, VectorTrap, VectorUnit, group, legal, overlap};
+use super::{VectorOp, VectorResult, VectorTrap, VectorUnit, group, legal, overlap};
 use crate::access::{AccessKind, Fault};
 use crate::memory::RegionTable;
 

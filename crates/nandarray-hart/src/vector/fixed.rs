@@ -1,6 +1,6 @@
 //! Fixed-point instructions: saturating and averaging sums, fractional products, scaling shifts, narrowing clips.
 
-use super::{VectorResult, VectorOp, VectorUnit, legal, signed};
+use super::{VectorOp, VectorResult, VectorUnit, legal, signed};
 use crate::isa::Code;
 
 /// `value / 2^shift`, rounded as `vxrm` says.

@@ -6,7 +6,7 @@
 mod convert;
 mod estimate;
 
-use super::{VectorResult, VectorOp, VectorTrap, VectorUnit, legal};
+use super::{VectorOp, VectorResult, VectorTrap, VectorUnit, legal};
 use crate::float::{self, Double, FloatFormat, NV, Relation, Rounding, Single};
 use crate::isa::Code;
 
@@ -102,7 +102,8 @@ impl VectorUnit {
 macro_rules! arithmetic {
     ($($name:ident ($($operand:ident),*);)*) => {$(
         fn $name<F: FloatFormat>($($operand: u64,)* rounding: Rounding, flags: &mut u8) -> u64 {
-            let fast = if rounding == Rounding::Nearest { <F as float::FastFloat>::$name($($operand,)* flags) } else { None };
+            let nearest = rounding == Rounding::Nearest;
+            let fast = if nearest { <F as float::FastFloat>::$name($($operand,)* flags) } else { None };
             fast.unwrap_or_else(|| float::$name::<F>($($operand,)* rounding, flags))
         }
     )*};

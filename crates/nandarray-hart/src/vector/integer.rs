@@ -1,6 +1,6 @@
 //! Integer instructions whose operands have one width: arithmetic, logic, shifts, comparison, products, moves.
 
-use super::{VectorResult, VectorOp, VectorUnit, by_sew, legal, low};
+use super::{VectorOp, VectorResult, VectorUnit, by_sew, legal, low};
 use crate::isa::Code;
 
 /// Execute one of these instructions.

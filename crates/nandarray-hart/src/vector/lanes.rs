@@ -1,17 +1,17 @@
 //! Loops over the elements of register groups, 16 bytes at a time.
 //!
-//! An operation is computed for all elements of 16 bytes, which compilers turn into vector instructions of the host, and
-//! kept for the active ones. It must therefore be defined for any operands. Sources of a chunk are read before its
-//! destination is written; groups that overlap begin at the same register, or are apart.
+//! An operation is computed for all elements of 16 bytes, which compilers turn into vector instructions of the host,
+//! and kept for the active ones. It must therefore be defined for any operands. Sources of a chunk are read before
+//! its destination is written; groups that overlap begin at the same register, or are apart.
 
-use super::{VectorResult, VectorOp, VectorUnit};
+use super::{VectorOp, VectorResult, VectorUnit};
 
 const CHUNK: usize = 16;
 
 /// The elements of 16 bytes.
 pub(super) trait Element: Copy + Default {
     const LANES: usize;
-    /// As many elements as 16 bytes have.
+    /// An array of the elements of 16 bytes.
     type Lanes: Copy + AsRef<[Self]>;
     fn unpack(bytes: [u8; CHUNK]) -> Self::Lanes;
     fn pack(lanes: Self::Lanes) -> [u8; CHUNK];

@@ -1,6 +1,6 @@
 //! Instructions on masks: logic, population count, first bit, bits before and at it, prefix sums, element numbers.
 
-use super::{VectorResult, VectorOp, VectorUnit, group, legal, overlap};
+use super::{VectorOp, VectorResult, VectorUnit, group, legal, overlap};
 use crate::isa::Code;
 
 /// Execute one of these instructions; counts go to `result`.

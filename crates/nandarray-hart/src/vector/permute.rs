@@ -1,6 +1,6 @@
 //! Instructions that move elements: slides, gathers, compression, single elements, whole registers.
 
-use super::{VectorResult, VectorOp, VectorUnit, group, legal, overlap};
+use super::{VectorOp, VectorResult, VectorUnit, group, legal, overlap};
 use crate::float::{Double, FloatFormat, Single};
 use crate::isa::Code;
 

@@ -1,6 +1,6 @@
 //! Reductions of integers: `vd[0] = vs1[0] op vs2[..]`, in the element width or in twice that.
 
-use super::{VectorResult, VectorOp, VectorUnit, legal, low, signed};
+use super::{VectorOp, VectorResult, VectorUnit, legal, low, signed};
 use crate::isa::Code;
 
 /// Execute one of these instructions.

@@ -1,6 +1,6 @@
 //! Integer instructions whose operands differ in width: widening sums and products, narrowing shifts, extensions.
 
-use super::{VectorResult, VectorOp, VectorUnit, group, legal, overlap, signed};
+use super::{VectorOp, VectorResult, VectorUnit, group, legal, overlap, signed};
 use crate::isa::Code;
 
 /// Execute one of these instructions.

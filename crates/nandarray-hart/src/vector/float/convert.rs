@@ -1,6 +1,6 @@
 //! Conversions between numbers and integers, and between the precisions, of one width, widening and narrowing.
 
-use super::super::{VectorResult, VectorOp, VectorTrap, VectorUnit, legal, signed};
+use super::super::{VectorOp, VectorResult, VectorTrap, VectorUnit, legal, signed};
 use super::by_format;
 use crate::float::{self, Double, FloatFormat, NX, Rounding, Single};
 use crate::isa::Code;

@@ -414,6 +414,42 @@ class Nvme:
     def delete_namespace(self, nsid: int) -> int: ...
     def identify(self, cns: int, nsid: int) -> tuple[int, bytes]: ...
 
+class NvmeServer:
+    @staticmethod
+    def start(
+        store: Store,
+        listen: str,
+        *,
+        nqn: str | None = None,
+        insecure: bool = False,
+        read_only: bool = False,
+        programs: bool = True,
+        hosts: list[str] | None = None,
+        kill_safe: bool = True,
+    ) -> NvmeServer: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def nqn(self) -> str: ...
+    def status(self) -> dict[str, Any]: ...
+    def stop(self) -> None: ...
+
+class NvmeHost:
+    @staticmethod
+    def connect(
+        address: str,
+        nqn: str,
+        *,
+        hostnqn: str | None = None,
+        header_digest: bool = False,
+        data_digest: bool = False,
+    ) -> NvmeHost: ...
+    # The 16-byte completion, and the controller's data.
+    def call(
+        self, entry: bytes, data: bytes | None = None, room: int = 0, *, admin: bool = False
+    ) -> tuple[bytes, bytes]: ...
+    def read_many(self, entries: list[bytes], bytes: int, depth: int) -> int: ...
+
 def nvme_statuses() -> list[tuple[int, str]]: ...
 
 # A command of nandarray.nvme.commands as its 64-byte entry; its data, if that is a part of it; its page of coordinates.

@@ -44,8 +44,6 @@ ORDER = (
     "nandarray.interop",
     "nandarray",
     "nandarray.lab",
-    "nandarray.programs.kernels",
-    "nandarray.programs.kernels.samples",
     "nandarray.lab.experiments",
     "nandarray.cli",
     "nandarray.__main__",
@@ -58,6 +56,7 @@ FACADES = {"nandarray", "nandarray.programs"}
 TYPES_ONLY = {
     ("nandarray.gpu.server", "nandarray.array.store"): "a server serves a store, which knows nothing of it",
     ("nandarray.nvme.controller", "nandarray.array.store"): "a controller serves a store, which makes it",
+    ("nandarray.nvme.server", "nandarray.array.store"): "a server serves a store",
     ("nandarray.programs.compile.native", "nandarray.programs.program"): "a native form is of a program",
 }
 
@@ -69,6 +68,7 @@ INSIDE = {
     ("nandarray.array.store", "nandarray.model.clock"): "start-up: only a modelled store has a clock",
     ("nandarray.array.store", "nandarray.array.session"): "start-up: few programs run kernels",
     ("nandarray.array.store", "nandarray.nvme"): "start-up: few hosts speak NVMe",
+    ("nandarray.array.opening", "nandarray.nvme"): "start-up: only a URL opens a drive",
     ("nandarray.array.pickling", "nandarray"): "unpickling opens a store; opening needs the store, which pickles",
     ("nandarray.programs.compile.functions", "nandarray.programs.compile.riscv"): "Numba takes a second to import",
     ("nandarray.programs.compile.functions", "nandarray.programs.compile.streams"): "Numba takes a second to import",
@@ -94,6 +94,7 @@ PUBLIC = {
     "nandarray.errors",
     "nandarray.interop.tables",
     "nandarray.lab",
+    "nandarray.model.accelerator",
     "nandarray.programs.kernels",
     "nandarray.programs.kernels.samples",
     "nandarray.present.html",

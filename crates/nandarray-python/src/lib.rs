@@ -40,6 +40,7 @@ mod handle;
 mod index;
 mod nvme;
 mod nvme_commands;
+mod nvme_tcp;
 mod offload;
 mod options;
 mod queues;
@@ -60,6 +61,8 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<space::PySpace>()?;
     m.add_class::<transaction::PyTransaction>()?;
     m.add_class::<nvme::PyNvme>()?;
+    m.add_class::<nvme_tcp::PyNvmeServer>()?;
+    m.add_class::<nvme_tcp::PyNvmeHost>()?;
     m.add_class::<queues::PyQueueServer>()?;
     m.add_class::<queues::PyQueueClient>()?;
     m.add_class::<clock::PyClock>()?;

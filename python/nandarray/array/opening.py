@@ -57,8 +57,9 @@ def open(
     Parameters
     ----------
     path : path_like
-        The file; or ``shm://NAME``, a store that ``nandarray serve STORE --shm NAME`` serves.
-        Without one, a store on a modelled device keeps its bytes in memory.
+        The file; the URL of an NVMe/TCP drive (``nvme+tcp://HOST:PORT/NQN``, see :func:`nandarray.serve`), which gives
+        a :class:`nandarray.nvme.RemoteStore` and takes no options; or ``shm://NAME``, a store that ``nandarray serve
+        STORE --shm NAME`` serves. Without one, a store on a modelled device keeps its bytes in memory.
     mode : {"r", "r+", "a", "w", "x"}
         As in h5py: read (the default), read and write, read and write or create, truncate, create or fail.
     device : str, path_like or Description, optional
@@ -121,8 +122,13 @@ def open(
     ...     store["x"][:]
     array([0, 1, 2])
     """
+    if isinstance(path, str) and path.startswith("nvme+tcp://"):
+        from nandarray.nvme import connect
+
+        # The drive's server has the options; a remote store has the calls of a store that N-D commands can do.
+        return cast("Store", connect(path))
     if isinstance(path, str) and path.startswith("shm://"):
-        return cast(Store, _connect(path.removeprefix("shm://"), mode))
+        return cast("Store", _connect(path.removeprefix("shm://"), mode))
     for what, word in (("preset", preset), ("placement", placement), ("gc_policy", gc_policy)):
         check_word(what, word)
     if geometry is not None:

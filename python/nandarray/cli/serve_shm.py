@@ -9,33 +9,15 @@ from __future__ import annotations
 import signal
 import threading
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from nandarray import gpu
-from nandarray.cli.common import StorePath, open_store, parse_size
-from nandarray.errors import InvalidError, NandarrayError
+from nandarray.cli.common import open_store
+from nandarray.errors import NandarrayError
 
-__all__ = ["serve_command", "serve_shm"]
-
-
-def serve_command(
-    store: StorePath,
-    shm: Annotated[
-        str | None, typer.Option("--shm", metavar="NAME", help="Serve queue pairs in shared memory under this name.")
-    ] = None,
-    *,
-    writable: Annotated[bool, typer.Option(help="Let clients write.")] = False,
-    queues: Annotated[int, typer.Option(help="Queue pairs: one a client, or more for clients with many threads.")] = 16,
-    depth: Annotated[int, typer.Option(help="Entries of a ring: a power of two.")] = 256,
-    data: Annotated[str, typer.Option(metavar="SIZE", help="Data of a queue pair, like 4MiB.")] = "4MiB",
-    threads: Annotated[int, typer.Option(help="Threads that serve.")] = 1,
-) -> None:
-    """Serve a store's arrays to other processes until a signal comes."""
-    if shm is None:
-        raise InvalidError("nothing to serve on: give --shm NAME")
-    serve_shm(store, shm, writable=writable, queues=queues, depth=depth, data_bytes=parse_size(data), threads=threads)
+__all__ = ["serve_shm"]
 
 
 def serve_shm(path: Path, name: str, *, writable: bool, queues: int, depth: int, data_bytes: int, threads: int) -> None:

@@ -97,9 +97,9 @@ def _library(value: Any) -> str:
 
 def _to_host(indices: Any) -> _Array:
     if _library(indices) == "torch":
-        return indices.detach().cpu().numpy()
+        return np.asarray(indices.detach().cpu().numpy())
     if _library(indices) == "cupy":
-        return indices.get()
+        return np.asarray(indices.get())
     if not isinstance(indices, np.ndarray) and hasattr(indices, "__dlpack__"):
         return np.from_dlpack(indices)
     return np.asarray(indices)

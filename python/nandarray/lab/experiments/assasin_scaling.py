@@ -126,8 +126,8 @@ def _misfits(scaling: list[dict[str, Any]]) -> list[str]:
     if one["GBps_a_core"] > 0.98:  # noqa: PLR2004
         return []
     return [
-        f"One core has {one['GBps_a_core']:.2f} GB/s, and is busy for {100 * one['utilisation']:.0f} % of the time: it "
-        "waits for pages, of which 8 are on their way, at channels where several stand in a queue by chance.",
+        f"One core has {one['GBps_a_core']:.2f} GB/s, and is busy for {100 * one['utilisation']:.0f} % of the time; "
+        "the rest it waits for pages, of which 8 are on their way. Their delay was not taken apart further.",
     ]
 
 

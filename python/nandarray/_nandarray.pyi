@@ -13,6 +13,8 @@ __all__ = [
     "Clock",
     "Flight",
     "Nvme",
+    "QueueClient",
+    "QueueServer",
     "Selection",
     "Space",
     "Store",
@@ -48,6 +50,26 @@ __version__: str
 _Axis = tuple[int, int, int] | np.ndarray[Any, Any]
 
 @final
+class QueueServer:
+    def stop(self) -> None: ...
+    def counts(self) -> dict[str, int]: ...  # commands, served, dead
+    def arrays(self) -> list[str]: ...
+    def failed(self) -> bool: ...
+
+@final
+class QueueClient:
+    @staticmethod
+    def open(name: str, *, deadline_ms: int) -> QueueClient: ...
+    # nsid, name, dtype, shape, bytes of an element, bytes, writable
+    def arrays(self) -> list[tuple[int, str, str, list[int], int, int, bool]]: ...
+    def gather(
+        self, nsid: int, record_bytes: int, records: np.ndarray[Any, Any], out: np.ndarray[Any, Any]
+    ) -> None: ...
+    def read(self, nsid: int, first_byte: int, out: np.ndarray[Any, Any]) -> None: ...
+    def write(self, nsid: int, first_byte: int, data: np.ndarray[Any, Any]) -> None: ...
+    def flush(self, nsid: int) -> None: ...
+
+@final
 class Watch:
     def __new__(cls, *, profile: bool = False, core: tuple[str, list[tuple[str, str]]] | None = None) -> Watch: ...
     def state(self) -> tuple[int, int, int]: ...  # tasks done, tasks there are, bytes read
@@ -61,6 +83,7 @@ def program_run_bare(
     watch: Watch,
     *,
     isa: str | None = None,
+    vlen: int | None = None,
     granularity: int = 4,
     instructions: int | None = None,
 ) -> dict[str, Any]: ...
@@ -103,6 +126,7 @@ class Store:
         seed: int = 0,
         trace: str | None = None,  # a .pftrace to write
     ) -> Store: ...
+    def session(self, scheduler: str, workers: int, memory_bytes: int, window_bytes: int) -> Session: ...
     @property
     def clock(self) -> Clock | None: ...
     @property
@@ -121,6 +145,9 @@ class Store:
     def unload_program(self, program: int) -> None: ...
     def execute(self, asked: Any, watch: Watch) -> dict[str, Any]: ...
     def nvme(self) -> Nvme: ...
+    def serve_queues(
+        self, name: str, *, queues: int, depth: int, data_bytes: int, threads: int, writable: bool
+    ) -> QueueServer: ...
     def refresh(self) -> None: ...  # a read-only store: see what the writer has committed since
     def create(
         self,
@@ -176,6 +203,41 @@ class Transaction:
         attrs: Sequence[tuple[str, str]] = ...,
     ) -> None: ...
     def abort(self) -> None: ...  # leaves everything as it was
+
+# A loaded kernel, and sections of sample data: shape and bytes.
+@final
+class Kernel:
+    def __new__(cls, elf: bytes, table: bytes) -> Kernel: ...
+    def check(
+        self, sections: list[tuple[list[int], np.ndarray[Any, Any]]], scalars: list[int], screens: int
+    ) -> list[str]: ...
+    # Cycles, instructions and bytes of memory of each microblock.
+    def cost(
+        self, sections: list[tuple[list[int], np.ndarray[Any, Any]]], scalars: list[int], core: str
+    ) -> list[tuple[float, int, int]]: ...
+
+# A kernel of a session.
+@final
+class SessionJob:
+    @property
+    def number(self) -> int: ...
+    def done(self) -> bool: ...
+    def progress(self) -> tuple[int, int]: ...  # screens done, microblocks
+    def take(self) -> list[np.ndarray[Any, Any] | None] | None: ...  # once; raises its error
+
+@final
+class Session:
+    @staticmethod
+    def schedulers() -> list[str]: ...
+    def submit(self, request: object) -> SessionJob: ...
+    def wait(self, job: SessionJob, seconds: float | None = None) -> bool: ...
+    def next_ended(self) -> int | None: ...
+    def cancel(self, job: SessionJob) -> bool: ...
+    def state(self, job: SessionJob) -> tuple[str, int | None] | None: ...
+    def close(self, *, cancel: bool = False) -> None: ...
+
+def accelerator_run(platform: str, scheduler: str, kernels: str) -> str: ...  # all in JSON
+def schedule_decisions(scheduler: str, kernels: int, decisions: int) -> int: ...
 
 # A command in flight on a modelled device.
 @final
@@ -351,6 +413,42 @@ class Nvme:
     ) -> int: ...
     def delete_namespace(self, nsid: int) -> int: ...
     def identify(self, cns: int, nsid: int) -> tuple[int, bytes]: ...
+
+class NvmeServer:
+    @staticmethod
+    def start(
+        store: Store,
+        listen: str,
+        *,
+        nqn: str | None = None,
+        insecure: bool = False,
+        read_only: bool = False,
+        programs: bool = True,
+        hosts: list[str] | None = None,
+        kill_safe: bool = True,
+    ) -> NvmeServer: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def nqn(self) -> str: ...
+    def status(self) -> dict[str, Any]: ...
+    def stop(self) -> None: ...
+
+class NvmeHost:
+    @staticmethod
+    def connect(
+        address: str,
+        nqn: str,
+        *,
+        hostnqn: str | None = None,
+        header_digest: bool = False,
+        data_digest: bool = False,
+    ) -> NvmeHost: ...
+    # The 16-byte completion, and the controller's data.
+    def call(
+        self, entry: bytes, data: bytes | None = None, room: int = 0, *, admin: bool = False
+    ) -> tuple[bytes, bytes]: ...
+    def read_many(self, entries: list[bytes], bytes: int, depth: int) -> int: ...
 
 def nvme_statuses() -> list[tuple[int, str]]: ...
 

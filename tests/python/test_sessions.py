@@ -51,8 +51,10 @@ ND_MICROBLOCK(next) {
 }
 """
 
-MEET = STRAY.replace("stray", "meet").replace('"reads": {"x": "rows"}', '"reads": {"x": "all"}').replace(
-    "y[i] = x[(i + 1) % n]", "y[(i + 1) % n] = x[i]"
+MEET = (
+    STRAY.replace("stray", "meet")
+    .replace('"reads": {"x": "rows"}', '"reads": {"x": "all"}')
+    .replace("y[i] = x[(i + 1) % n]", "y[(i + 1) % n] = x[i]")
 )
 
 
@@ -127,9 +129,7 @@ def test_a_ready_made_kernel_is_the_same_as_in_numpy(store, name):
         else:
             outputs = {}
         with store.session("intra-out-of-order", workers=3) as session:
-            found = session.submit(
-                made, inputs={k: v for k, v in given.items()}, outputs=outputs, scalars=scalars, form=form
-            ).result()
+            found = session.submit(made, inputs=given, outputs=outputs, scalars=scalars, form=form).result()
         if outputs:
             found = next(iter(outputs.values()))[:]
         if isinstance(wanted, dict):
@@ -137,9 +137,8 @@ def test_a_ready_made_kernel_is_the_same_as_in_numpy(store, name):
                 np.testing.assert_allclose(found[key], value, rtol=2e-4, atol=1e-5)
         else:
             np.testing.assert_allclose(found, wanted, rtol=2e-4, atol=1e-5)
-    many = {key: value for key, value in inputs.items()}
     if name not in ("bfs", "nn"):
-        made.check(screens=4, scalars=scalars, **many)
+        made.check(screens=4, scalars=scalars, **inputs)
 
 
 def test_microblocks_are_those_of_table_2():
@@ -147,7 +146,22 @@ def test_microblocks_are_those_of_table_2():
         (len(table["microblocks"]), sum(one["screens"] == 1 for one in table["microblocks"]))
         for table in (kernels.get(name).table for name in kernels.NAMES[:14])
     ]
-    wanted = [(2, 1), (2, 1), (1, 0), (1, 0), (3, 1), (3, 1), (1, 0), (1, 0), (3, 1), (3, 1), (1, 0), (2, 1), (1, 0), (4, 1)]
+    wanted = [
+        (2, 1),
+        (2, 1),
+        (1, 0),
+        (1, 0),
+        (3, 1),
+        (3, 1),
+        (1, 0),
+        (1, 0),
+        (3, 1),
+        (3, 1),
+        (1, 0),
+        (2, 1),
+        (1, 0),
+        (4, 1),
+    ]
     assert serial == wanted
 
 
@@ -162,9 +176,7 @@ def test_random_graphs_give_the_results_of_a_serial_run(store, scheduler):
         for _ in range(40):
             source, to = rng.choice(5, 2, replace=False)
             arrays[to] = arrays[to] + arrays[source]
-            jobs.append(
-                session.submit(add_rows, inputs={"x": store[f"a{source}"]}, outputs={"total": store[f"a{to}"]})
-            )
+            jobs.append(session.submit(add_rows, inputs={"x": store[f"a{source}"]}, outputs={"total": store[f"a{to}"]}))
     assert all(job.done() for job in jobs)
     for number, array in enumerate(arrays):
         np.testing.assert_array_equal(store[f"a{number}"][:], array)
@@ -178,7 +190,8 @@ def test_dependencies_by_job_and_by_name_are_kept(store):
         first = session.submit(scale, inputs={"x": x}, scalars={"factor": 2}, name="first")
         third = session.submit(scale, inputs={"x": x}, scalars={"factor": 4}, after=[late, first])
         np.testing.assert_array_equal(third.result(), 4 * x)
-        assert late.done() and first.done()
+        assert late.done()
+        assert first.done()
 
 
 def test_a_circle_is_an_error_that_names_its_kernels(store):
@@ -280,4 +293,4 @@ def test_threads_and_tasks_share_a_session(store):
     for number, results in found.items():
         assert all((result == number * x).all() for result in results)
     assert (two == 2 * one).all()
-    assert Temporary and Update  # annotations of other kernels
+    assert Temporary

@@ -88,8 +88,8 @@ impl Meter for TouchMeter {
     }
 }
 
-/// Checks a kernel's table on sample data, which is changed as the kernel changes it. `screens` is the number of screens
-/// of microblocks with several. Returns what is wrong, in words; nothing if the table is right.
+/// Checks a kernel's table on sample data, which is changed as the kernel changes it. `screens` is the number of
+/// screens of microblocks with several. Returns what is wrong, in words; nothing if the table is right.
 ///
 /// # Errors
 /// [`ScreenError`]: a screen failed, for instance by an access outside of all sections.

@@ -8,7 +8,7 @@
 use std::sync::atomic::AtomicBool;
 
 use nandarray_hart::{
-    Cause, Extensions, Hart, HartMode, InputStream, Limits, Memory, OutputStream, Room, Rv32, Rv64, Stop, Streams,
+    Cause, Hart, HartMode, InputStream, Limits, Memory, OutputStream, Room, Rv32, Rv64, Stop, Streams,
 };
 
 use crate::abi::{self, Arguments, Port};
@@ -78,8 +78,8 @@ impl<'p> Core<'p> {
     /// [`LoadError`].
     pub fn interpreter(program: &'p Program) -> Result<Self, LoadError> {
         let processor: Box<dyn Processor> = match program.bits() {
-            32 => Box::new(Hart::<Rv32>::new(HartMode::Program, Extensions::PROGRAM)),
-            _ => Box::new(Hart::<Rv64>::new(HartMode::Program, Extensions::PROGRAM)),
+            32 => Box::new(Hart::<Rv32>::new(HartMode::Program, program.extensions())),
+            _ => Box::new(Hart::<Rv64>::new(HartMode::Program, program.extensions())),
         };
         Self::new(program, processor)
     }

@@ -7,8 +7,8 @@
 //! section: functions index a section as if all of it were there. On a hart of 64 bits a window may be larger than 64
 //! MiB; on one of 32 bits only the part that a screen maps has to be smaller.
 //!
-//! This file has the core; `kernel_table` the table, `kernel_metered` cores with a meter. Order of microblocks and choice
-//! of workers belong to `nandarray-runtime`.
+//! This file has the core; `kernel_table` the table, `kernel_metered` cores with a meter. Order of microblocks and
+//! choice of workers belong to `nandarray-runtime`.
 
 use std::sync::atomic::AtomicBool;
 

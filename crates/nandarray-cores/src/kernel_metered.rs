@@ -79,7 +79,7 @@ impl<M: Meter> Drop for Returning<M> {
     }
 }
 
-impl<M: Meter> Processor for Returning<M> {
+impl<M: Meter + 'static> Processor for Returning<M> {
     fn start(&mut self, entry: u64, stack: u64, argument: u64) {
         self.hart_mut().start(entry, stack, argument);
     }

@@ -40,7 +40,7 @@ pub enum PartWord {
 pub enum ScreenRule {
     /// This number; 1 is a serial microblock.
     Count(u64),
-    /// As many as the scheduler wants, up to the rows of this section.
+    /// The scheduler's number, up to the rows of this section.
     RowsOf(String),
 }
 

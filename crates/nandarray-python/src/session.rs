@@ -53,7 +53,7 @@ impl PyKernel {
         all.map_err(|e| to_py(py, &e, None))?.map_err(|what| to_py(py, &nandarray::Error::Invalid(what), None))
     }
 
-    /// What its screens touch on sample data and do not declare, in words.
+    /// Accesses of its screens on sample data that its table does not declare, in words.
     fn check(
         &self,
         py: Python<'_>,
@@ -159,19 +159,19 @@ impl PySessionJob {
     }
 }
 
-type BoxArg<'py> = (PyRef<'py, PySpace>, Vec<u64>, Vec<u64>, Vec<u64>, Option<Vec<u64>>);
+type SectionBoxArg<'py> = (PyRef<'py, PySpace>, Vec<u64>, Vec<u64>, Vec<u64>, Option<Vec<u64>>);
 
 /// The bytes of a section before the kernel runs.
 #[derive(FromPyObject)]
 enum SourceArg<'py> {
-    Box(BoxArg<'py>),
+    Box(SectionBoxArg<'py>),
     Bytes(PyReadonlyArray1<'py, u8>),
 }
 
 /// The destination of a section.
 #[derive(FromPyObject)]
 enum TargetArg<'py> {
-    Box(BoxArg<'py>),
+    Box(SectionBoxArg<'py>),
     Wanted(bool),
 }
 
@@ -294,7 +294,7 @@ impl PySession {
         })
     }
 
-    fn boxed(&self, py: Python<'_>, boxed: BoxArg<'_>) -> PyResult<SectionBox> {
+    fn boxed(&self, py: Python<'_>, boxed: SectionBoxArg<'_>) -> PyResult<SectionBox> {
         let (space, start, step, count, view) = boxed;
         let runtime = fail(py, runtime_of(&self.device))?;
         if !space.of(runtime.device()) {

@@ -16,6 +16,11 @@ pub struct StageError {
     pub error: RunError,
 }
 
+/// The other kernel of a dependency, in words.
+fn depended(on: Option<u64>) -> String {
+    on.map_or_else(|| "a name that no kernel has".to_owned(), |kernel| format!("kernel {kernel}, which is not done"))
+}
+
 /// Any error of the runtime.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -43,7 +48,7 @@ pub enum Error {
         names: Vec<String>,
     },
     /// A kernel depends on one that is not done.
-    #[error("kernel {kernel} depends on {}", on.map_or("a name that no kernel has".into(), |k| format!("kernel {k}, which is not done")))]
+    #[error("kernel {kernel} depends on {}", depended(*on))]
     Dependency {
         /// Its name.
         kernel: String,

@@ -4,8 +4,8 @@
 //! (`nandarray-cores`: one core and one program) and on the translator (`nandarray-jit`). A [`Runtime`] has the
 //! programs that are loaded beside a device and runs an [`Execution`] of them.
 //!
-//! A [`Session`] runs many kernels at once: their microblocks and screens ([`nandarray_cores::kernel`]) are ordered by a
-//! scheduler ([`schedule`]) on a [`SessionBoard`], which a modelled machine uses as well.
+//! A [`Session`] runs many kernels at once: their microblocks and screens ([`nandarray_cores::kernel`]) are ordered by
+//! a scheduler ([`schedule`]) on a [`SessionBoard`], which a modelled machine uses as well.
 //!
 //! Below that, [`pipeline`] runs stages over any [`InputSource`] and [`OutputSink`], cut in two: the [`Agenda`] decides
 //! which task is ready, in which order tasks run and when a producer must wait, and executes nothing; an [`Executor`]
@@ -51,3 +51,8 @@ pub use session::kernels::{
 pub use stage::{CoreFactory, Origin, Stage};
 pub use tiles::Tiles;
 pub use work::{Delivery, InputLocation};
+
+/// The guide's scheduler, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/add-a-scheduler.md")]
+struct AddAScheduler;

@@ -112,7 +112,7 @@ class Job(Future):
         Returns
         -------
         numpy.ndarray or dict or None
-            Its output; a dictionary by name if there are several. Those that went into arrays are not among them.
+            Its output; a dictionary by name if there are several. Outputs that went into arrays are not among them.
 
         Raises
         ------
@@ -152,7 +152,9 @@ class Job(Future):
         import asyncio
 
         if not self.done():
-            yield from asyncio.get_running_loop().run_in_executor(None, self._session._engine.wait, self._native).__await__()
+            yield from (
+                asyncio.get_running_loop().run_in_executor(None, self._session._engine.wait, self._native).__await__()
+            )
         return self.result()
 
     def _shaped(self, collected: Any) -> Any:
@@ -256,7 +258,7 @@ class Session:
         form : {"translated", "interpreted", "native"}, optional
             How it is executed; None is the fastest in which it may be.
         instructions : int, optional
-            The most instructions of a screen. Those of a native form are not counted.
+            The most instructions of a screen. A native form's are not counted.
 
         Returns
         -------
@@ -288,8 +290,18 @@ class Session:
                 jobs.append(one.number)
         native = self._engine.submit(
             _Submit(
-                kernel._native_kernel(), form, entries, made[0], made[1], name, -1 if application is None else application,
-                priority, deadline, jobs, names, instructions or INSTRUCTIONS,
+                kernel._native_kernel(),
+                form,
+                entries,
+                made[0],
+                made[1],
+                name,
+                -1 if application is None else application,
+                priority,
+                deadline,
+                jobs,
+                names,
+                instructions or INSTRUCTIONS,
             )  # fmt: skip
         )
         return Job(self, kernel, native, shapes)
@@ -328,7 +340,7 @@ class Session:
             needed = number < len(kernel._table["inputs"]) or one.get("update")
             if needed and key not in sources:
                 raise InvalidError(f"{kernel.name}: section {key} is read, and has no array")
-            source = sources.get(key)
+            source: Any = sources.get(key)
             if isinstance(source, np.ndarray):
                 source = source.reshape(-1).view(np.uint8)
             elif source is not None:
@@ -374,5 +386,3 @@ def _is_tiled(source: Any) -> bool:
 def _half_of_memory() -> int:
     pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return max(64 << 20, pages * page // 2)
-
-

@@ -22,6 +22,7 @@ from nandarray.programs.compile import host, scratch, zig
 from nandarray.programs.compile.cache import Cache, digest
 from nandarray.programs.compile.linking import link
 from nandarray.programs.compile.native import _dlopen, _variables
+from nandarray.programs.ports import bits
 
 __all__ = ["Kernel", "kernel"]
 
@@ -149,7 +150,9 @@ class Kernel:
                 continue
             shape = given[one["name"]]
             if len(shape) != len(one["shape"]):
-                raise InvalidError(f"{self.name}: {one['name']} has shape {shape}; it has {len(one['shape'])} dimensions")
+                raise InvalidError(
+                    f"{self.name}: {one['name']} has shape {shape}; it has {len(one['shape'])} dimensions"
+                )
             for extent, size in zip(one["shape"], shape, strict=True):
                 known = extents.setdefault(extent, size) if isinstance(extent, str) else extent
                 if known != size:
@@ -178,8 +181,6 @@ class Kernel:
         ProgramError
             An access lies outside of the declared ranges, or two screens of a microblock conflict.
         """
-        from nandarray.programs.ports import bits
-
         held = {name: np.asarray(array) for name, array in arrays.items()}
         shapes = self.shapes({name: array.shape for name, array in held.items()})
         raw = []

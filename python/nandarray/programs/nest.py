@@ -191,10 +191,14 @@ class _Nest:
         block = self.current
         found = {str(self.sections[name].shape[0]) for name in block.writes}
         if len(found) != 1:
-            raise self._error(loop, f"the rows of its outputs are {', '.join(sorted(found)) or 'none'}; screens share one")
+            raise self._error(
+                loop, f"the rows of its outputs are {', '.join(sorted(found)) or 'none'}; screens share one"
+            )
         for name, distances in block.writes.items():
             if distances is None or distances != {0}:
-                raise self._error(loop, f"its screens would meet in {name}: it is written elsewhere than in row {block.variable}")
+                raise self._error(
+                    loop, f"its screens would meet in {name}: it is written elsewhere than in row {block.variable}"
+                )
             if block.reads.get(name, {0}) not in ({0}, set()):
                 raise self._error(loop, f"its screens would meet in {name}: one reads rows that another writes")
         rows = found.pop()
@@ -391,11 +395,18 @@ class _Nest:
                         const = "const " if role == "IN" else ""
                         head.append(f"    {const}{kind} *{name} = ND_SECTION_{role}(args, {number}, {kind});")
             for extent, (name, axis) in self.extents.items():
-                port = f"inputs[{self.inputs.index(name)}]" if name in self.inputs else f"outputs[{self.outputs.index(name)}]"
+                port = (
+                    f"inputs[{self.inputs.index(name)}]"
+                    if name in self.inputs
+                    else f"outputs[{self.outputs.index(name)}]"
+                )
                 head.append(f"    const int64_t {extent} = (int64_t)args->{port}.shape[{axis}]; (void){extent};")
             for number, (name, kind) in enumerate(self.scalars.items()):
-                head.append(f"    const {_C[kind]} {name} = nd_scalar_{'f64' if kind == 'f8' else 'i64'}(args, {number}); (void){name};")
-            loops = {s.target.id for s in ast.walk(self.tree) if isinstance(s, ast.For) and isinstance(s.target, ast.Name)}
+                read = "nd_scalar_f64" if kind == "f8" else "nd_scalar_i64"
+                head.append(f"    const {_C[kind]} {name} = {read}(args, {number}); (void){name};")
+            loops = {
+                s.target.id for s in ast.walk(self.tree) if isinstance(s, ast.For) and isinstance(s.target, ast.Name)
+            }
             head += [
                 f"    {_C['f8' if kind == _WEAK else kind]} {name} = 0;"
                 for name, kind in block.locals.items()

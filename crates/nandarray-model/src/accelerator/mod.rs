@@ -1,10 +1,10 @@
-//! An accelerator that governs itself: kernels on worker cores in front of flash (FlashAbacus), and the same cores behind
-//! a conventional host.
+//! An accelerator that governs itself: kernels on worker cores in front of flash (FlashAbacus), and the same cores
+//! behind a conventional host.
 //!
 //! Schedulers are those of `nandarray_runtime::schedule`, over the same board as on the wall clock. Kernels are phantom
-//! calls: cycles and bytes of each microblock come from the caller, who measures screens on a timed core at reduced sizes
-//! ([`cost`]). The bytes' way is modelled in full sizes: page groups through Flashvisor's core, dies, channels, the
-//! backbone's link, DDR3L.
+//! calls: cycles and bytes of each microblock come from the caller, who measures screens on a timed core at reduced
+//! sizes ([`cost`]). The bytes' way is modelled in full sizes: page groups through Flashvisor's core, dies, channels,
+//! the backbone's link, DDR3L.
 //!
 //! | file | one idea |
 //! | --- | --- |

@@ -378,7 +378,7 @@ impl ComputeParts {
     pub const NAMES: [&str; 8] =
         ["pipeline", "l1i", "l1d", "l2", "scratchpad", "input_buffers", "output_buffers", "crossbar"];
 
-    /// How often each is there, with this number of cores.
+    /// The number of each in a device with this number of cores.
     pub fn counts(cores: u32) -> [u32; 8] {
         let mut counts = [cores; 8];
         counts[7] = 1;

@@ -187,6 +187,11 @@ impl Fabric {
         self.stages.run(stage, now, lasts, OpCause::Host, &mut self.spans)
     }
 
+    /// Books the firmware's management of cores; returns its end.
+    pub(super) fn manage_cores(&mut self, now: Ps, lasts: Ps) -> Ps {
+        self.stages.manage_cores(now, lasts, &mut self.spans)
+    }
+
     /// Books the movement of bytes through DRAM; returns its end.
     pub(super) fn through_dram(&mut self, now: Ps, bytes: u64, what: &'static str, cause: OpCause) -> Ps {
         let booked = self.dram.transfer(now, bytes);

@@ -2,7 +2,6 @@
 
 use super::fabric::ClientContext;
 use super::power::Power;
-use super::stages::FirmwareStage;
 use super::{
     Machine, PlatformPart, Programmed, RequestEnded, SpaceJobDone, SpaceJobId, SpaceJobKind, block, cores, space,
 };
@@ -191,7 +190,7 @@ impl Machine {
         self.compute().0.occupy(now, core, has_program);
     }
 
-    /// Lets an input that goes by credits fetch so many more of its pages, from a time on.
+    /// Lets an input that goes by credits fetch a further number of its pages, from a time on.
     ///
     /// # Panics
     /// If it is done: it has no such pages.
@@ -232,10 +231,10 @@ impl Machine {
         crossed.max(self.fabric.through_dram(now, bytes, "output", OpCause::Host))
     }
 
-    /// Books the firmware for a time on the core that handles commands, now; returns its end.
+    /// Books the firmware's management of cores for a time, now; returns its end.
     pub fn manage(&mut self, lasts: Ps) -> Ps {
         let now = self.now();
-        self.fabric.run_stage(FirmwareStage::Command, now, lasts)
+        self.fabric.manage_cores(now, lasts)
     }
 
     /// A state of a core, for the timeline.

@@ -25,7 +25,7 @@ pub struct CacheReport {
 pub struct ComponentReport {
     /// Its name.
     pub name: &'static str,
-    /// How many there are.
+    /// The number of them.
     pub count: u32,
     /// Power of all, in watts.
     pub power_w: f64,
@@ -70,7 +70,7 @@ pub struct TimedCoresReport {
     pub area_mm2: f64,
 }
 
-/// What a report of timed cores is made of, beside the counts of programs.
+/// The parts of a report of timed cores, beside the counts of programs.
 #[derive(Clone, Copy, Debug)]
 pub struct TimedParts<'a> {
     /// The description.

@@ -86,7 +86,7 @@ pub(super) struct InputFeed {
     as_a_whole: bool,
 }
 
-/// What has to be submitted for an input.
+/// A part of the way of an input, which is a job of the machine.
 #[derive(Clone, Debug)]
 pub(super) enum Leg {
     /// Blocks of the flash into DRAM.
@@ -99,7 +99,7 @@ pub(super) enum Leg {
     DramToCore(FlashTrace),
 }
 
-/// How inputs reach a core.
+/// The rules by which inputs reach a core.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FeedRules {
     pub(super) from: InputFrom,
@@ -207,7 +207,7 @@ impl InputFeed {
         }
     }
 
-    /// The core has taken so many bytes.
+    /// The core has taken this number of bytes.
     pub(super) fn taken(&mut self, bytes: u64) {
         if let Some(core) = &mut self.core {
             core.taken = core.pages.until(bytes);
@@ -322,7 +322,7 @@ fn in_stream_order(stored: &FlashTrace, page_bytes: u64) -> Option<FlashTrace> {
     Some(FlashTrace { ops, blocks, ..FlashTrace::default() })
 }
 
-/// Pages of so many bytes without operations: they are in DRAM.
+/// The pages of a number of bytes, without operations: they are in DRAM.
 fn cut(bytes: u64, page_bytes: u64) -> FlashTrace {
     let page = |n: u64| BlockOps { ops_end: 0, runs: 0, bytes: page_bytes.min(bytes - n * page_bytes) };
     FlashTrace { blocks: (0..bytes.div_ceil(page_bytes)).map(page).collect(), ..FlashTrace::default() }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! All of a task's bytes are in the call from its beginning; the core's meter pauses it before an access to those that
-//! have not arrived ([`nandarray_uarch::TaskFeed`]). What a core does between two needs touches nothing else, so needs
+//! have not arrived ([`nandarray_uarch::TaskFeed`]). The work of a core between two needs touches nothing else, so needs
 //! are served in order of time, and contention is exact. A core has two slots: a job that runs, and one whose inputs
 //! are on their way. Entry points other than the task's, a few instructions each, wait a fixed time for lines.
 
@@ -60,7 +60,7 @@ impl CoreState {
     }
 }
 
-/// What is done when the time comes up to which a core has run.
+/// The work to do when the time comes up to which a core has run.
 #[derive(Debug)]
 enum AtEnd {
     /// The core needs something.
@@ -329,7 +329,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         if self.cores.compute.input == InputFrom::PingPong && sizes.iter().sum::<u64>() > half_bytes {
             let all = sizes.iter().sum::<u64>();
             return Err(RunError::Inputs(format!(
-                "compute.half_size = \"{half_bytes} B\": a task of {all} B does not fit; give smaller tasks (task_bytes)"
+                "compute.half_size = \"{half_bytes} B\": a task of {all} B does not fit; give a smaller task_bytes"
             )));
         }
         for (number, &bytes) in sizes.iter().enumerate() {

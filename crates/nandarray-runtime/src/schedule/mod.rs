@@ -45,8 +45,8 @@ impl KernelFacts {
 
 /// Chooses the kernel whose next screen a free worker runs.
 ///
-/// Calls come in this order for each kernel: `arrived` once; then `ready` for each microblock, and `next` as often as it
-/// has screens; `ended` once, at any time after `arrived`: a kernel that fails may still have ready screens.
+/// Calls come in this order for each kernel: `arrived` once; then `ready` for each microblock, and `next` as often as
+/// it has screens; `ended` once, at any time after `arrived`: a kernel that fails may still have ready screens.
 pub trait KernelScheduler: Debug + Send {
     /// Whether a microblock is divided into screens; otherwise it is one.
     fn splits(&self) -> bool;

@@ -2,8 +2,8 @@
 //!
 //! It knows no clock and no bytes and runs nothing, so that threads and a modelled machine use it alike. A kernel waits
 //! for the kernels that it depends on, then for its ranges, then for memory; it is mapped, runs microblock by
-//! microblock, and is drained: its outputs are written. A kernel that fails or is cancelled releases its ranges when the
-//! last of its screens has come back; kernels that depend on it fail, others go on.
+//! microblock, and is drained: its outputs are written. A kernel that fails or is cancelled releases its ranges when
+//! the last of its screens has come back; kernels that depend on it fail, others go on.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

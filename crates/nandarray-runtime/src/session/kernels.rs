@@ -100,7 +100,7 @@ pub enum SectionSource {
     Zeros,
     /// The caller's.
     Bytes(Arc<Vec<u8>>),
-    /// Those of the store.
+    /// The store's.
     Box(SectionBox),
 }
 

@@ -5,8 +5,8 @@
 //! requests that meet are granted in the order of their arrival and none starves. Requesting never blocks.
 //!
 //! An owner may request more while it holds ranges, and may wait for another owner for reasons of its own. Owners that
-//! wait for each other in a circle would wait for ever: the request, or the wait, that closes the circle is refused with
-//! the owners on it.
+//! wait for each other in a circle would wait for ever: the request, or the wait, that closes the circle is refused
+//! with the owners on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nandarray.errors import InvalidError
+from nandarray.programs.kernel import kernel
 
 __all__ = ["NAMES", "get", "twin"]
 
@@ -44,8 +45,6 @@ def get(name: str) -> Any:
     Kernel
         Compiled, or from the cache.
     """
-    from nandarray.programs.kernel import kernel
-
     function = getattr(_module(name), name)
     if name not in _MADE:
         _MADE[name] = kernel(function)

@@ -3,8 +3,8 @@
 """FlashAbacus' graph and text applications: nearest neighbour, traversal, sequence search, grid paths, word count.
 
 ``nw`` and ``path`` work on many sequences and grids at once, a row of the batch each, so that they have no serial
-microblock, as the paper says. ``bfs`` traverses in one serial microblock behind one that prepares; ``nn`` and ``wc`` end
-with a serial reduction.
+microblock, as the paper says. ``bfs`` traverses in one serial microblock behind one that prepares; ``nn`` and ``wc``
+end with a serial reduction.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import numpy as np
 from nandarray.programs.nest import Read, Temporary, Write, screens
 
 
-def nn(
-    points: Read["f4", "n", 2], query: Read["f4", 2], d: Temporary["f4", "n"], nearest: Write["i8", "k"]
-):
+def nn(points: Read["f4", "n", 2], query: Read["f4", 2], d: Temporary["f4", "n"], nearest: Write["i8", "k"]):
     for i in screens(n):
         a = points[i, 0] - query[0]
         b = points[i, 1] - query[1]
@@ -72,9 +70,7 @@ def nw(
         score[i] = row[i, q - 1]
 
 
-def path(
-    grids: Read["i4", "g", "rows", "columns"], cost: Temporary["i4", "g", 2, "columns"], best: Write["i4", "g"]
-):
+def path(grids: Read["i4", "g", "rows", "columns"], cost: Temporary["i4", "g", 2, "columns"], best: Write["i4", "g"]):
     for i in screens(g):
         for j in range(columns):
             cost[i, 0, j] = grids[i, 0, j]

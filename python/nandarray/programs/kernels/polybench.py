@@ -26,9 +26,7 @@ def atax(A: Read["f4", "m", "n"], x: Read["f4", "n"], t: Temporary["f4", "m"], y
             y[j] += A[i, j] * t[i]
 
 
-def bicg(
-    A: Read["f4", "m", "n"], p: Read["f4", "n"], r: Read["f4", "m"], q: Write["f4", "m"], s: Write["f4", "n"]
-):
+def bicg(A: Read["f4", "m", "n"], p: Read["f4", "n"], r: Read["f4", "m"], q: Write["f4", "m"], s: Write["f4", "n"]):
     for i in screens(m):
         v = 0.0 * p[0]
         for j in range(n):

@@ -17,6 +17,7 @@
 //! | file | one idea |
 //! | --- | --- |
 //! | `mod` | the client: jobs, and the stages of their blocks |
+//! | `events` | its events, and what waits for operations and commands |
 //! | `job` | a command's operations and state |
 //! | `part` | a block's share of a command, from stage to stage |
 //! | `software` | the host's share, where it translates |
@@ -24,6 +25,7 @@
 //!
 //! The files below `mod` do not call it: they return what has happened, and the client acts on it.
 
+mod events;
 mod flash;
 mod job;
 mod part;
@@ -31,12 +33,13 @@ mod software;
 
 use std::collections::{BTreeSet, VecDeque};
 
+pub(crate) use events::{SpaceEvent, SpaceRequester, SpaceWaiter};
 use flash::StoreFlash;
 use job::{Background, JobPhase, SpaceJob};
 pub use job::{SpaceJobDone, SpaceJobId, SpaceJobKind};
 use part::{PartOps, PartStage, SpacePart};
 
-use super::clients::{Client, OperationEnded, Packed, Requester};
+use super::clients::{Client, OperationEnded, Requester};
 use super::fabric::{ClientContext, Fabric};
 use super::host_io::{Io, IoDirection};
 use super::stages::FirmwareStage;
@@ -50,83 +53,6 @@ use nandarray_sim::Ps;
 const CHUNKS_AT_ONCE: u32 = 8;
 /// Blocks of a command in flight at once, if DRAM has room for them.
 const PARTS_AT_ONCE: u32 = 64;
-
-/// An event of a command of the store.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum SpaceEvent {
-    /// The host submits a job.
-    Submitted(u32),
-    /// The device's request for a command's coordinates reaches the host's memory.
-    CoordinatesAsked(u32),
-    /// A command's coordinates are in the device.
-    CoordinatesThere(u32),
-    /// The command handler is done with a job whose coordinates it has.
-    Translating(u32),
-    /// A part's data is in the device.
-    DataDown(u32),
-    /// A part's present stage is over.
-    Staged(u32),
-    /// A part's bytes are with the host, or safe in the device.
-    Delivered(u32),
-    /// A host core is free for a job's next block.
-    HostWork(u32),
-    /// A host core has translated or copied a block.
-    HostBlock(u32),
-    /// The firmware has given a job credits for pages.
-    Credited(u32),
-}
-
-/// The part of the client that waits for a flash operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SpaceWaiter {
-    /// A part of a command.
-    Part(u32),
-    /// A chunk of reclaim.
-    Chunk(u32),
-    /// A job that programs pages of the log.
-    Log(u32),
-    /// A job that reads pages of the log.
-    LogRead(u32),
-    /// An erase of a segment.
-    Erase(u32),
-}
-
-impl Packed for SpaceWaiter {
-    fn pack(self) -> (u8, u32) {
-        match self {
-            Self::Part(n) => (0, n),
-            Self::Chunk(n) => (1, n),
-            Self::Log(n) => (2, n),
-            Self::LogRead(n) => (3, n),
-            Self::Erase(n) => (4, n),
-        }
-    }
-
-    fn unpack(kind: u8, number: u32) -> Self {
-        match kind {
-            0 => Self::Part(number),
-            1 => Self::Chunk(number),
-            2 => Self::Log(number),
-            3 => Self::LogRead(number),
-            4 => Self::Erase(number),
-            other => panic!("an operation of kind {other}"),
-        }
-    }
-}
-
-/// The part of the client that requested a command on the link.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum SpaceRequester {
-    /// A job that the device translates.
-    Job(u32),
-    /// An extent of a block of a job that the host translates.
-    Extent {
-        /// The part of the whole block.
-        parent: u32,
-        /// The pages.
-        extent: ExtentOp,
-    },
-}
 
 /// Commands of one store.
 #[derive(Debug)]
@@ -260,18 +186,7 @@ impl Client for SpaceClient {
     }
 
     fn code(event: SpaceEvent) -> (u64, u32) {
-        match event {
-            SpaceEvent::DataDown(part) => (4, part),
-            SpaceEvent::Staged(part) => (5, part),
-            SpaceEvent::Delivered(part) => (7, part),
-            SpaceEvent::HostWork(job) => (12, job),
-            SpaceEvent::HostBlock(part) => (13, part),
-            SpaceEvent::Submitted(job) => (14, job),
-            SpaceEvent::Credited(job) => (27, job),
-            SpaceEvent::CoordinatesAsked(io) => (22, io),
-            SpaceEvent::CoordinatesThere(io) => (23, io),
-            SpaceEvent::Translating(job) => (24, job),
-        }
+        event.code()
     }
 }
 
@@ -634,7 +549,7 @@ impl SpaceClient {
         there.max(fabric.through_dram(now, bytes, "data out", OpCause::Host))
     }
 
-    /// Lets a job start so many more of its pages, of those that it has not started, from a time on.
+    /// Lets a job start a further number of the pages that it has not started, from a time on.
     pub(super) fn credit(&mut self, ctx: &mut ClientContext<'_>, now: Ps, at: Ps, id: SpaceJobId, pages: u64) {
         let found = self.jobs.iter_mut().find(|(_, j)| j.id == id);
         let (job, j) = found.expect("a job that has pages to start is in flight");

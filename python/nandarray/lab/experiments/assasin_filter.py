@@ -109,7 +109,7 @@ def _misfits(base: dict[str, Any], compulsory: float) -> list[str]:
     return [
         f"Filter has {base['GBps']:.2f} GB/s, not 0.63, and DRAM slows it by {compulsory:.2f}, not 3.0: it takes "
         f"{base['instructions_a_byte']:.2f} instructions a byte, of which one costs 1 to 2 ns, where both stated "
-        "figures leave 0.53 ns a byte for all computation. The text states no element, predicate or share that is kept.",
+        "figures leave 0.53 ns a byte for all computation. The text states neither element nor predicate.",
     ]
 
 

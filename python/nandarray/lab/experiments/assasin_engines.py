@@ -73,7 +73,9 @@ def run(context: Context) -> Result:
     cases = [(name, engine, "stated", given, context.seed) for name in names for engine in ENGINES]
     cases += [(name, engine, "adjusted", given, context.seed) for name in names for engine in ("Sp", "Sb")]
     measured = context.map(run_one, cases, "functions and scans on engines")
-    reports = {f"{one['engine'].replace('$', '-cache')}-{one['function']}": one["report"] for one in measured if _shown(one)}
+    reports = {
+        f"{one['engine'].replace('$', '-cache')}-{one['function']}": one["report"] for one in measured if _shown(one)
+    }
     rows = speedups([{key: value for key, value in one.items() if key != "report"} for one in measured])
     by = {(one["function"], one["engine"], one["timing"]): one["speedup"] for one in rows}
     means = [_means(by, context["scans"], timing) for timing in ("stated", "adjusted")]

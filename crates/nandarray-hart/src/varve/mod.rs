@@ -66,7 +66,7 @@ pub(crate) struct VarveUnit {
     vectors: Vec<VariableVector>,
     /// The least number of elements that an instruction yielded since it was read.
     pub(crate) num_e: u64,
-    /// PackedBits of a register, and of the datapath.
+    /// Bits of a register, and of the datapath.
     vlen: u32,
     /// The alignment w of elements in the datapath, in bits.
     align: u32,
@@ -125,7 +125,7 @@ impl VarveUnit {
     }
 }
 
-/// PackedBits of memory.
+/// Bits of memory.
 #[derive(Debug)]
 pub(crate) struct PackedBits<'a> {
     pub(crate) spans: &'a mut RegionTable,

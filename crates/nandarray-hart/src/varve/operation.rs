@@ -18,7 +18,7 @@ pub(crate) struct VarveOp {
     pub(crate) masked: bool,
 }
 
-/// PackedBits of the datapath that an operation on elements of these widths takes: Table 8.3, and shifts by what they shift.
+/// Bits of the datapath that an operation on these elements takes: Table 8.3, and shifts by what they shift.
 fn datapath_bits(code: Code, a: i64, b: i64) -> u32 {
     use Code::*;
     let (left, right) = (width(a), width(b));

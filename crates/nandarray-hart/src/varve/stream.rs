@@ -1,6 +1,6 @@
 //! Streams of packed values: of one width, of a width each, and of Huffman codes; into and out of vectors.
 //!
-//! PackedBits are counted from the lowest of the first byte. A variable-width stream has its widths beside it, a byte
+//! Bits are counted from the lowest of the first byte. A variable-width stream has its widths beside it, a byte
 //! a value; a Huffman code's first bit is its highest. A table of codes begins with the number of codes (8 bytes),
 //! and has a value (8 bytes), a code (4 bytes) and its length in bits (4 bytes) for each. Values are signed where the
 //! description says so.

@@ -57,6 +57,7 @@ TYPES_ONLY = {
 
 #: (importing module or part, imported module or part) -> why the import waits inside a function.
 INSIDE = {
+    ("nandarray.programs.program", "nandarray.programs.timing"): "a timing is of a program, and stands on running it",
     ("nandarray.array.compute", "nandarray.programs"): "start-up: only a computation needs compilers",
     ("nandarray.array.opening", "nandarray.device"): "start-up: only a modelled store has a device",
     ("nandarray.array.store", "nandarray.model.clock"): "start-up: only a modelled store has a clock",

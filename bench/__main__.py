@@ -48,6 +48,11 @@ def _side_commands(commands: Any) -> None:
     offload.add_argument("--rounds", type=int, default=5)
     offload.add_argument("--forms", nargs="+", default=[], metavar="FORM", help="beside native: translated interpreted")
     offload.add_argument("--only", nargs="+", metavar="OPERATION", help="sum minmax filter histogram filter-sum")
+    schedule = commands.add_parser(
+        "schedule", help="schedulers of kernels: decisions a CPU second; sessions beside pools"
+    )
+    _output(schedule)
+    schedule.add_argument("--count", type=int, default=2_000, help="kernels of a run")
     model = commands.add_parser("model", help="the modelled clock beside MQSim and data sheets, and its speed")
     _output(model)
     sections = ("rows", "configurations", "sheets", "speed", "steady")
@@ -223,6 +228,17 @@ def _lines(arguments: argparse.Namespace, command: str, header: list[str], rows:
         arguments.markdown.write_text("\n".join([f"Made by `{command}`.", "", *table]) + "\n")
 
 
+def _schedule(arguments: argparse.Namespace, command: str) -> int:
+    import json
+
+    from . import schedule
+
+    found = schedule.run(arguments.folder, arguments.count)
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"command": command, **found}, indent=1))
+    return 0
+
+
 def _open(arguments: argparse.Namespace, command: str) -> int:
     from . import opening
 
@@ -379,14 +395,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     command = "python -m bench " + shlex.join(sys.argv[1:] if argv is None else argv)
     act = {"run": _run, "open": _open, "memory": _memory, "geometry": _geometry, "write": _write, "report": _show}
-    act |= {
-        "model": _model,
-        "first-result": _first,
-        "offload": _offload,
-        "micro": _micro,
-        "programs": _programs,
-        "cores": _cores,
-    }
+    act |= {"model": _model, "first-result": _first, "offload": _offload, "micro": _micro, "programs": _programs}
+    act |= {"schedule": _schedule, "cores": _cores}
     return act[arguments.command](arguments, command)
 
 

@@ -25,14 +25,17 @@ from nandarray.errors import (
     BusyError,
     CancelledError,
     ChecksumError,
+    CircleError,
     ClosedError,
     CompileError,
     CorruptError,
+    DependencyError,
     DescriptionError,
     ExistsError,
     InternalError,
     InvalidError,
     LockedError,
+    MalformedLineError,
     MediaError,
     NandarrayError,
     NotAStoreError,
@@ -50,6 +53,7 @@ from nandarray.errors import (
 from nandarray.model.report import Report
 
 if TYPE_CHECKING:
+    from nandarray.array.session import Job, Session
     from nandarray.device import Description, devices
     from nandarray.interop.convert.copying import export, import_
     from nandarray.interop.dask import from_dask, to_dask
@@ -59,6 +63,7 @@ if TYPE_CHECKING:
     from nandarray.programs.advise import Advice, advise
     from nandarray.programs.annotations import Block, Out, OutStream, Scalar, Stream
     from nandarray.programs.decorator import program
+    from nandarray.programs.kernel import Kernel, kernel
     from nandarray.programs.profile import profile
     from nandarray.programs.program import Program
     from nandarray.programs.run import Box, offload
@@ -74,9 +79,11 @@ __all__ = [
     "BusyError",
     "ChecksumError",
     "CancelledError",
+    "CircleError",
     "ClosedError",
     "CompileError",
     "CorruptError",
+    "DependencyError",
     "Description",
     "DescriptionError",
     "ExistsError",
@@ -84,7 +91,10 @@ __all__ = [
     "Group",
     "InternalError",
     "InvalidError",
+    "Job",
+    "Kernel",
     "LockedError",
+    "MalformedLineError",
     "MediaError",
     "NandarrayError",
     "NotAStoreError",
@@ -98,6 +108,7 @@ __all__ = [
     "Replay",
     "Report",
     "Scalar",
+    "Session",
     "Step",
     "Store",
     "StoreExistsError",
@@ -118,6 +129,7 @@ __all__ = [
     "from_dask",
     "from_xarray",
     "import_",
+    "kernel",
     "offload",
     "open",
     "profile",
@@ -139,7 +151,11 @@ _LAZY = {
     "Block": "nandarray.programs.annotations",
     "Out": "nandarray.programs.annotations",
     "OutStream": "nandarray.programs.annotations",
+    "Job": "nandarray.array.session",
+    "Kernel": "nandarray.programs.kernel",
     "Program": "nandarray.programs.program",
+    "Session": "nandarray.array.session",
+    "kernel": "nandarray.programs.kernel",
     "Scalar": "nandarray.programs.annotations",
     "Stream": "nandarray.programs.annotations",
     "program": "nandarray.programs.decorator",

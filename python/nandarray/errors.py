@@ -16,6 +16,8 @@ from typing import Any, ClassVar
 
 __all__ = [
     "BY_KIND",
+    "CircleError",
+    "DependencyError",
     "BadIndexError",
     "ChecksumError",
     "BusyError",
@@ -28,6 +30,7 @@ __all__ = [
     "InternalError",
     "InvalidError",
     "LockedError",
+    "MalformedLineError",
     "MediaError",
     "NandarrayError",
     "NotAStoreError",
@@ -202,6 +205,18 @@ class CancelledError(NandarrayError, RuntimeError):
     kind = "cancelled"
 
 
+class CircleError(InvalidError):
+    """Kernels of a session would wait for each other; the message names them."""
+
+    kind = "circle"
+
+
+class DependencyError(NandarrayError, RuntimeError):
+    """A kernel did not run, since one that it depends on is not done."""
+
+    kind = "dependency"
+
+
 class InternalError(NandarrayError, RuntimeError):
     """A fault of nandarray itself: a broken invariant in the engine or the model. Please report it.
 
@@ -210,6 +225,25 @@ class InternalError(NandarrayError, RuntimeError):
     """
 
     kind = "internal"
+
+
+class MalformedLineError(NandarrayError, ValueError):
+    """A line of delimited text cannot be read as its table's columns say.
+
+    Attributes
+    ----------
+    array : str
+        The array that holds the text, or the file.
+    line : int
+        The line, from 1; 0 if it is not known.
+    field : int or None
+        The field, from 0, if it is one.
+    """
+
+    kind = "malformed-line"
+    array: str = ""
+    line: int = 0
+    field: int | None = None
 
 
 class ProgramError(InvalidError):

@@ -32,7 +32,7 @@ HEAD = """    .option norvc
 _start:
     la t0, handler
     csrw mtvec, t0
-    li t0, 1 << 13
+    li t0, 1 << 13 | 1 << 9
     csrs mstatus, t0
     csrw fcsr, zero
     li t0, -1
@@ -133,11 +133,11 @@ class Row:
 def rows(bits: int, table: str = "table") -> list[Row]:
     """The table's instructions (or those of ``compressed``) for one register width, without streams."""
     text = (ISA / f"{table}.rs").read_text()
-    found = re.findall(r'^    (?:\w+ )?"(\S+)" (?:\w+ )??(\w+) (Both|Rv32|Rv64) (\w+) (0x\w+) (0x\w+);$', text, re.M)
+    found = re.findall(r'^ {4,}(?:\w+ )?"(\S+)" (?:\w+ )??(\w+) (Both|Rv32|Rv64) (\w+) (0x\w+) (0x\w+);$', text, re.M)
     all_of_them = [Row(*some, int(mask, 16), int(match, 16)) for *some, mask, match in found]
-    assert len(all_of_them) == len(re.findall(r"^    .* 0x\w+ 0x\w+;$", text, re.M))
+    assert len(all_of_them) == len(re.findall(r"^ {4,}.* 0x\w+ 0x\w+;$", text, re.M))
     fitting = [r for r in all_of_them if r.width in ("Both", f"Rv{bits}")]
-    return [r for r in fitting if r.extension != "Stream" and r.format != "Illegal"]
+    return [r for r in fitting if r.extension not in {"Stream", "Varve"} and r.format != "Illegal"]
 
 
 @dataclass

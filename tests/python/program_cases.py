@@ -29,6 +29,21 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"row_bytes": 11, "columns": ((10, 1), (3, 5))},
         {"row_bytes": 6, "columns": ((2, 4),)},
     ],
+    "psf": [
+        {},
+        {"listing": 1},
+        {
+            "fields": ("int32", "decimal2", "date", "bytes12", "skip", "decimal32_1", "bytes4"),
+            "columns": (5, 1, 3),
+            "where": (
+                "and",
+                ("or", (">=", 2, 0), ("<", 1, -500)),
+                ("not", ("begins", 3, b"a")),
+                ("or", ("holds", 3, b"bc"), ("in", 6, (b"", b"b", b"ab")), ("!=", 0, 7)),
+            ),
+        },
+        {"fields": ("bytes8", "int"), "columns": (0,), "where": ("or", ("ends", 0, b"c"), ("==", 0, b"ba"))},
+    ],
     "parse": [{}, {"fields": ("date",)}, {"fields": ("bytes16", "int", "decimal0", "decimal18", "skip", "float")}],
     "raid4_encode": [{"disks": 2}, {}, {"disks": 8}],
     "raid4_rebuild": [{}],
@@ -152,6 +167,25 @@ def _parse(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
     return [np.frombuffer(text[: -1 if rng.random() < 0.3 else None], np.uint8)], [delimiter]
 
 
+def _psf(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
+    """Well-formed lines; what happens to others is in ``test_tables.py``."""
+    lines = []
+    for _ in range(int(rng.integers(0, 60))):
+        parts = []
+        for kind in values["fields"]:
+            number = str(int(rng.integers(-(10**6), 10**6)))
+            if kind.startswith("decimal"):
+                number = f"{number}.{rng.integers(0, 10)}" if rng.random() < 0.7 else number
+            if kind == "date":
+                number = f"{rng.integers(1, 9999):04d}-{rng.integers(1, 13):02d}-{rng.integers(1, 29):02d}"
+            if kind.startswith("bytes"):
+                number = "".join(rng.choice(list("abc"), rng.integers(0, int(kind[5:]) + 1)))
+            parts.append(number)
+        parts += ["more"] * int(rng.random() < 0.1) + [""] * int(rng.random() < 0.5)
+        lines.append("|".join(parts) + ("\r\n" if rng.random() < 0.2 else "\n"))
+    return [np.frombuffer("".join(lines).encode(), np.uint8)], []
+
+
 def _disks(rng: Generator, count: int) -> list[Array]:
     words = size(rng)
     return [raw_bytes(rng, 8 * words) for _ in range(count)]
@@ -263,6 +297,7 @@ def _blocks(rng: Generator, _dtype: Any, values: dict[str, Any]) -> Made:
 
 
 MAKERS: dict[str, Callable[[Generator, Any, dict[str, Any]], Made]] = {
+    "stat": lambda rng, _d, _v: ([raw_bytes(rng, 4 * size(rng)).view(np.int32)], []),
     "variance": lambda rng, dtype, _v: ([numbers(rng, size(rng), dtype)], [int(rng.integers(0, 3))]),
     "histogram": lambda rng, dtype, _v: (
         [numbers(rng, size(rng), dtype)],
@@ -273,6 +308,7 @@ MAKERS: dict[str, Callable[[Generator, Any, dict[str, Any]], Made]] = {
     "filter_rows": _filter_rows,
     "select": lambda rng, _d, values: ([raw_bytes(rng, size(rng) // 8 * values["row_bytes"])], []),
     "parse": _parse,
+    "psf": _psf,
     "raid5_encode": lambda rng, _d, values: (
         [raw_bytes(rng, int(rng.integers(0, 20)) * (values["disks"] - 1) * values["chunk_bytes"])],
         [],
@@ -324,7 +360,7 @@ def cuts(name: str, parameters: dict[str, Any], inputs: list[Array], seed: int) 
     """Records where tasks begin, but for 0; where the first input's records have no common size, the ends of some."""
     rng = np.random.default_rng(seed + 1)
     raw = np.ascontiguousarray(inputs[0]).reshape(-1).view(np.uint8)
-    if name == "parse":
+    if name in ("parse", "psf"):
         ends = (np.flatnonzero(raw == ord("\n")) + 1).tolist()
     elif name == "lz4_decompress":
         ends, at = [], 0

@@ -261,9 +261,9 @@ class Image:
         return data
 
     def array(self, name: str) -> np.ndarray[Any, Any]:
-        """The elements of a plain array."""
+        """The elements of a plain array, or of one of packed integers."""
         space = next(one for one in self.spaces.values() if one.name == name)
-        assert space.compression is None
+        assert space.compression in (None, "bitpack", "varwidth")
         dtype = np.dtype(space.dtype)
         whole = np.full(space.shape, np.frombuffer(space.fill, dtype)[0])
         size = math.prod(space.block) * space.item_bytes
@@ -272,10 +272,41 @@ class Image:
             if at not in space.blocks:
                 continue
             data = bytearray(space.fill * math.prod(space.block))
-            data += bytes(-size % self.page_bytes)
+            units = 1 + max(space.blocks[at])
+            data += bytes(max(units * self.page_bytes - size, -size % self.page_bytes))
             for unit in space.blocks[at]:
                 data[unit * self.page_bytes : (unit + 1) * self.page_bytes] = self.page(space, at, unit)
+            if space.compression:
+                data = bytearray(payload(bytes(data), size, space.item_bytes))
             block = np.frombuffer(bytes(data[:size]), dtype).reshape(space.block)
             box = tuple(slice(c * b, min((c + 1) * b, n)) for c, b, n in zip(at, space.block, space.shape, strict=True))
             whole[box] = block[tuple(slice(s.stop - s.start) for s in box)]
         return whole
+
+
+def payload(data: bytes, size: int, item_bytes: int) -> bytes:
+    """The bytes of a block of packed integers."""
+    magic, _version, method, filtered, sealed, item, frame_bytes, count, block_bytes, sequence = struct.unpack_from(
+        "<4s4B4IQ", data
+    )
+    assert (magic, filtered, sealed, item, block_bytes, sequence) == (b"nafr", 0, 0, item_bytes, size, 0)
+    out, at = b"", 32 + 4 * count
+    for frame in range(count):
+        (end,) = struct.unpack_from("<I", data, 32 + 4 * frame)
+        raw = min(frame_bytes, size - frame * frame_bytes)
+        text, at = data[at : end & 0x7FFF_FFFF], end & 0x7FFF_FFFF
+        out += text if end >> 31 else _unpack(text, method, raw // item, item) + text[len(text) - raw % item :]
+    return out
+
+
+def _unpack(text: bytes, method: int, count: int, item: int) -> bytes:
+    """The whole values of a frame, bit by bit."""
+    widths, reference, text = {
+        3: lambda: ([text[0]] * count, int.from_bytes(text[1 : 1 + item], "little"), text[1 + item :]),
+        4: lambda: (list(text[:count]), 0, text[count:]),
+    }[method]()
+    bits, out = int.from_bytes(text, "little"), b""
+    for width in widths:
+        out += (((bits & (1 << width) - 1) + reference) % 256**item).to_bytes(item, "little")
+        bits >>= width
+    return out

@@ -62,3 +62,20 @@ def test_the_file_preset_has_the_sizes_that_the_page_gives(path: Path) -> None:
     assert (image.pages, image.segment_bytes) == (1024, 4_227_584)
     assert image._segment(61) == ((2 + 244 + 2) << 20, (248 << 20) - 61 * 33_280)
     assert np.array_equal(image.array("a"), np.arange(100))
+
+
+@pytest.mark.parametrize("compression", ["bitpack", "varwidth"])
+def test_packed_integers_read_as_the_page_says(path: Path, compression: str) -> None:
+    random = np.random.default_rng(4)
+    expected = {
+        "days": random.integers(8036, 10441, (60, 70), dtype="<i4"),
+        "signed": random.integers(-5, 6, 5000, dtype="<i2"),
+        "skewed": (1 << random.integers(0, 63, 900, dtype="<u8")) - 1,
+        "noise": random.integers(0, 256, 9000, dtype="u1"),
+    }
+    with nandarray.open(path, "w", preset="tiny") as store:
+        for name, values in expected.items():
+            store.create(name, data=values, compression=compression)
+    image = Image(path)
+    for name, values in expected.items():
+        assert np.array_equal(image.array(name), values), name

@@ -19,7 +19,7 @@ from nandarray.errors import CorruptError, InvalidError, LockedError, NotFoundEr
 from nandarray.lab import _files, _run, registry
 from nandarray.lab._html import answer_cells
 from nandarray.lab._inputs import Inputs
-from nandarray.lab.claims import judge
+from nandarray.lab.claims import claims, judge
 
 CLAIM = "nds.fig9d.write.sw_loss"
 SHAPE = "nds.fig9c.submatrix.order"
@@ -96,6 +96,28 @@ def test_answers_are_judged_by_the_range_that_is_expected() -> None:
     assert bad["ratio"] == pytest.approx(0.55 / 0.7)
 
 
+def test_an_input_is_printed_and_not_judged() -> None:
+    found = judge(lab.Answer("zou.assasin.fig7_20.clock", 0.89, input=True), SMALL, lab.claims())
+    assert (found["within"], found["input"], answer_cells(found)[-1]) == (None, True, "an input")
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ('kind = "ratio"', "either a value or a range"),
+        ('kind = "ratio"\nvalue = 1\nrange = [1, 2]', "either a value or a range"),
+        ('kind = "ratio"\nrange = [2, 1]', "not two positive ends in order"),
+        ('kind = "ratio"\nvalue = 1\nbound = "above"', "bound 'above' is not"),
+        ('kind = "ratio"\nrange = [1, 2]\nbound = "at most"', "a bound needs a value"),
+        ('kind = "rate"\nvalue = 1', "kind 'rate' is not"),
+    ],
+)
+def test_a_claim_that_cannot_be_judged_is_refused(tmp_path: Path, row: str, said: str) -> None:
+    (tmp_path / "claims.toml").write_text(f'[[claim]]\nid = "x"\nwhere = ""\nwhat = ""\n{row}\n')
+    with pytest.raises(InvalidError, match=said):
+        claims(tmp_path)
+
+
 def test_small_sizes_are_not_judged_against_claims_of_full_ones() -> None:
     good, shape = lab.run(SMALL, profile="small").answers
     assert (good["within"], good["ratio"], shape["within"]) == (None, pytest.approx(0.6 / 0.7), None)
@@ -116,6 +138,19 @@ def test_small_sizes_are_not_judged_against_claims_of_full_ones() -> None:
         (lab.Answer(f"{SHAPE}#much", np.float64(3.0), paper=3), 1.0, True, "ratio"),
         (lab.Answer("nds.fig9a.row.sw_GBps", 3.0), 3.0 / 3.8, False, "abs"),
         (lab.Answer(CLAIM, 0.1, paper=0.0), None, False, "ratio"),
+        # Gains of ratios near 1, results about 1, ranges and bounds.
+        (lab.Answer("nds.fig10.hw_vs_sw#gain", 1.06, paper=1.1), 1.06 / 1.1, True, "ratio"),
+        (lab.Answer("nds.fig10.hw_vs_sw#gain", 1.04, paper=1.1), 1.04 / 1.1, False, "ratio"),
+        (lab.Answer("nds.fig10.hw_vs_sw#loss", 0.84, paper=0.9), 0.84 / 0.9, False, "ratio"),
+        (lab.Answer("nds.fig10.hw_vs_sw#loss", 0.86, paper=0.9), 0.86 / 0.9, True, "ratio"),
+        (lab.Answer("nds.fig10.hw_vs_sw#one", 1.06, paper=1.0), 1.06, False, "ratio"),
+        (lab.Answer("nds.fig10.hw_vs_sw#one", 1.04, paper=1.0), 1.04, True, "ratio"),
+        (lab.Answer("zou.assasin.fig7_13.psf_sb", 1.6), 1.0, True, "ratio"),
+        (lab.Answer("zou.assasin.fig7_13.psf_sb", 1.31), 1.31 / 1.5, True, "ratio"),
+        (lab.Answer("zou.assasin.fig7_13.psf_sb", 2.08), 2.08 / 1.8, False, "ratio"),
+        (lab.Answer("zou.assasin.fig7_13.psf_sb#part", 3.0, paper=(3.0, 8.0)), 1.0, True, "ratio"),
+        (lab.Answer("zou.assasin.fig7_15.scaling", 0.99), 0.99 / 0.98, True, "ratio"),
+        (lab.Answer("zou.assasin.fig7_15.scaling", 0.97), 0.97 / 0.98, False, "ratio"),
     ],
 )
 def test_every_kind_of_answer_is_judged(answer: lab.Answer, ratio: float | None, within: bool, kind: str) -> None:

@@ -163,3 +163,48 @@ def test_one_program_gives_one_trace() -> None:
         return after["hash"], after["until_rest_s"]
 
     assert run() == run()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("assasin-baseline", "block"),
+        ("assasin-prefetch", "block"),
+        ("assasin-sp", "block"),
+        ("assasin-sb", "stream"),
+        ("assasin-sb-cache", "stream"),
+    ],
+)
+def test_the_cores_of_assasin_run_programs_for_them(name: str, kind: str) -> None:
+    values = (np.arange(100_000) * 7919 % 251).astype("i4")
+    program = nandarray.programs.get("sum", dtype="int32", kind=kind)
+    device = load(name).with_({"geometry.blocks": 24, "ftl.over_provisioning": "60 %", "compute.isa": "any"})
+    with nandarray.open(device=device, mode="w") as store:
+        store["x"] = values
+        store.flush()
+        run = nandarray.offload(program, [store["x"]], task_bytes=1 << 15)
+        assert run.outputs["result"] == values.sum()
+        programs = store.report()["programs"]
+        cores = programs["timed_cores"]
+        pages = -(-values.nbytes // 4096)
+        assert cores["pages_past_dram"] == (0 if kind == "block" and name != "assasin-sp" else pages)
+        seconds = dict(cores["seconds_by_reason"])
+        waits = seconds.pop("stream_wait")
+        assert programs["work_s"] == pytest.approx(sum(seconds.values()), rel=0.01)
+        assert 0 < waits <= programs["wait_s"]
+        assert bool(cores["caches"]) == (name != "assasin-sp" and name != "assasin-sb")
+        assert {part["name"] for part in cores["components"]} > {"pipeline"}
+
+
+def test_a_core_refuses_what_it_cannot_run() -> None:
+    program = nandarray.programs.get("sum", dtype="int32", kind="stream")
+    for changes, says in (
+        ({}, 'compute.isa = "own"'),
+        ({"compute.isa": "any", "compute.streams": 0, "compute.input": "dram"}, "compute.streams = 0"),
+        ({"compute.isa": "any", "compute.input": "pingpong"}, 'compute.input = "pingpong"'),
+    ):
+        device = load("assasin-sb").with_({"geometry.blocks": 24, "ftl.over_provisioning": "60 %"} | changes)
+        with nandarray.open(device=device, mode="w") as store:
+            store["x"] = np.arange(1000, dtype="i4")
+            with pytest.raises(ValueError, match=says):
+                nandarray.offload(program, [store["x"]])

@@ -274,3 +274,31 @@ WRONG: list[tuple[str, dict[str, Any], list[Array], list[Any], list[int] | None,
 def test_wrong_inputs_have_a_status(case: tuple[Any, ...]) -> None:
     name, parameters, inputs, scalars, room, wanted = case
     assert status(programs.get(name, **parameters), inputs, scalars, room) == wanted
+
+
+#: Arguments of the forms of signal processors: (low, high) of each, as powers of ten where `True`.
+DSP: dict[str, list[tuple[float, float, bool]]] = {
+    **dict.fromkeys(("recip", "sqrt", "rsqrt", "log", "log2", "log10", "atan"), [(-30, 30, True)]),
+    "div": [(-9, 9, True), (-9, 9, True)],
+    "atan2": [(-100, 100, False), (-100, 100, False)],
+    "exp": [(-80, 80, False)],
+    "exp2": [(-120, 120, False)],
+    "exp10": [(-36, 36, False)],
+    "pow": [(-2, 2, True), (-4, 4, False)],
+    "sin": [(-1e4, 1e4, False)],
+    "cos": [(-1e4, 1e4, False)],
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", DSP)
+def test_errors_of_the_forms_of_signal_processors(name: str, dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    inputs = []
+    for low, high, powers in DSP[name]:
+        drawn = rng.uniform(low, high, 5000)
+        inputs.append((10**drawn if powers else drawn).astype(dtype))
+    found = execute(programs.get(name, dtype=dtype, dsp=1), inputs)[0]
+    wanted = programs.twin(name, dtype="float64")(*(one.astype("f8") for one in inputs))[0]
+    error = np.abs(found.view(dtype).astype("f8") - wanted) / (1 if name in ("sin", "cos") else np.abs(wanted))
+    assert error.max() < {"float32": 2e-6, "float64": 2e-14}[dtype]

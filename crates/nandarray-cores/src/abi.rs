@@ -26,6 +26,10 @@ pub const INPUT_ADDRESS: u64 = 0x2000_0000;
 pub const OUTPUT_ADDRESS: u64 = 0x6000_0000;
 /// Distance from one window to the next, and the most bytes of one.
 pub const WINDOW_BYTES: u64 = 0x0400_0000;
+/// First address of a kernel's windows on a hart of 64 bits, where a window may be larger.
+pub const SECTION_ADDRESS: u64 = 0x1_0000_0000;
+/// Distance from one of these to the next.
+pub const SECTION_BYTES: u64 = 0x10_0000_0000;
 /// The most inputs, and the most outputs.
 pub const PORTS_MAX: usize = 8;
 /// The most scalars.
@@ -35,14 +39,17 @@ const INPUTS_AT: usize = 88;
 const OUTPUTS_AT: usize = 600;
 const PORT_BYTES: usize = 64;
 const SCALARS_AT: usize = 1112;
+const SCREEN_AT: usize = 1240;
 
 /// An input or output as a program sees it in one call.
 #[derive(Clone, Debug, Default)]
 pub struct Port {
     /// Address of its window; 0 if it is a stream, or not there in this call.
     pub address: u64,
-    /// Bytes of an input, room in bytes of an output.
+    /// Bytes of an input, room in bytes of an output, bytes of a kernel's window.
     pub bytes: u64,
+    /// First byte of a kernel's window within its section; 0 for programs.
+    pub offset: u64,
     /// Shape of the records, in records: 1 to 4 dimensions.
     pub shape: Vec<u64>,
 }
@@ -70,6 +77,10 @@ pub struct Arguments {
     pub scratchpad: u64,
     /// Its bytes.
     pub scratchpad_bytes: u64,
+    /// A kernel's screen, from 0 on.
+    pub screen: u64,
+    /// Number of screens of its microblock.
+    pub screens: u64,
 }
 
 impl Arguments {
@@ -98,6 +109,7 @@ impl Arguments {
                 let dims = port.shape.len().min(4);
                 put(at, port.address);
                 put(at + 8, port.bytes);
+                put(at + 16, port.offset);
                 put(at + 24, dims.max(1) as u64);
                 for d in 0..4 {
                     put(at + 32 + d * 8, if d < dims { port.shape[d] } else { 1 });
@@ -107,6 +119,8 @@ impl Arguments {
         for (i, scalar) in self.scalars.iter().enumerate() {
             put(SCALARS_AT + i * 8, *scalar);
         }
+        put(SCREEN_AT, self.screen);
+        put(SCREEN_AT + 8, self.screens);
     }
 
     /// Bytes that a program says it wrote to an output.

@@ -8,7 +8,7 @@
 use std::sync::atomic::AtomicBool;
 
 use nandarray_hart::{
-    Cause, Extensions, Hart, HartMode, InputStream, Limits, Memory, OutputStream, Room, Rv32, Rv64, Stop, Streams,
+    Cause, Hart, HartMode, InputStream, Limits, Memory, OutputStream, Room, Rv32, Rv64, Stop, Streams,
 };
 
 use crate::abi::{self, Arguments, Port};
@@ -78,8 +78,8 @@ impl<'p> Core<'p> {
     /// [`LoadError`].
     pub fn interpreter(program: &'p Program) -> Result<Self, LoadError> {
         let processor: Box<dyn Processor> = match program.bits() {
-            32 => Box::new(Hart::<Rv32>::new(HartMode::Program, Extensions::PROGRAM)),
-            _ => Box::new(Hart::<Rv64>::new(HartMode::Program, Extensions::PROGRAM)),
+            32 => Box::new(Hart::<Rv32>::new(HartMode::Program, program.extensions())),
+            _ => Box::new(Hart::<Rv64>::new(HartMode::Program, program.extensions())),
         };
         Self::new(program, processor)
     }
@@ -209,7 +209,7 @@ impl<'p> Core<'p> {
             let address = if hart && self.windows(EntryPoint::Task) { abi::input_window(i) } else { 0 };
             let records = if *bytes == UNKNOWN { UNKNOWN } else { bytes.div_ceil(port.record_bytes) };
             let whole = if port.whole { &[] } else { task.extents };
-            arguments.inputs[i] = Port { address, bytes: *bytes, shape: shape(records, whole) };
+            arguments.inputs[i] = Port { address, bytes: *bytes, offset: 0, shape: shape(records, whole) };
         }
         let cut = bytes.iter().zip(&metadata.inputs).filter(|(_, port)| !port.whole);
         let all = cut.fold(0u64, |all, (bytes, _)| all.saturating_add(*bytes));
@@ -267,7 +267,7 @@ impl<'p> Core<'p> {
         let window = room > 0 && self.windows(entry) && matches!(self.place, CoreBackend::Hart { .. });
         let address = if window { abi::output_window(output) } else { 0 };
         let records = room / self.metadata().outputs[output].record_bytes;
-        arguments.outputs[output] = Port { address, bytes: room, shape: vec![records] };
+        arguments.outputs[output] = Port { address, bytes: room, offset: 0, shape: vec![records] };
         Ok(())
     }
 

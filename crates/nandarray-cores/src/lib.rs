@@ -13,9 +13,13 @@
 
 pub mod abi;
 mod call;
+pub mod check;
 mod core;
 mod error;
 mod inflow;
+pub mod kernel;
+pub mod kernel_metered;
+mod kernel_table;
 mod metadata;
 mod native;
 mod processor;

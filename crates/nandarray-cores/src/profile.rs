@@ -24,8 +24,8 @@ impl Profiler {
     /// [`LoadError`].
     pub fn core<'p>(&self, program: &'p Program) -> Result<Core<'p>, LoadError> {
         let processor: Box<dyn Processor> = match program.bits() {
-            32 => Box::new(Counting::<Rv32>::new(self.clone())),
-            _ => Box::new(Counting::<Rv64>::new(self.clone())),
+            32 => Box::new(Counting::<Rv32>::new(self.clone(), program.extensions())),
+            _ => Box::new(Counting::<Rv64>::new(self.clone(), program.extensions())),
         };
         Core::new(program, processor)
     }
@@ -43,8 +43,8 @@ struct Counting<X: Xlen> {
 }
 
 impl<X: Xlen> Counting<X> {
-    fn new(to: Profiler) -> Self {
-        Self { hart: Hart::with_meter(HartMode::Program, Extensions::PROGRAM, Counter::default()), to }
+    fn new(to: Profiler, extensions: Extensions) -> Self {
+        Self { hart: Hart::with_meter(HartMode::Program, extensions, Counter::default()), to }
     }
 }
 

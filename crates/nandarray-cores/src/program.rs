@@ -39,7 +39,7 @@ impl Program {
     /// # Errors
     /// [`LoadError`].
     pub fn from_elf(elf: &[u8], metadata: Option<&[u8]>) -> Result<Self, LoadError> {
-        let image = nandarray_hart::ElfProgram::from_elf(elf, Extensions::PROGRAM)?;
+        let image = nandarray_hart::ElfProgram::from_elf(elf, Extensions::PROGRAM_VECTOR)?;
         let metadata = match metadata {
             Some(text) => Metadata::parse(text)?,
             None => {
@@ -73,6 +73,11 @@ impl Program {
     /// Register width: 32 or 64.
     pub fn bits(&self) -> u32 {
         self.image.bits
+    }
+
+    /// The extensions that a hart for it has: vectors only if its architecture string names them.
+    pub fn extensions(&self) -> Extensions {
+        self.image.extensions
     }
 
     /// The segments and symbols.

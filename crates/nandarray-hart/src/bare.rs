@@ -94,7 +94,7 @@ pub struct BareOutcome {
 /// [`ProgramError`] if it is no program for this hart.
 ///
 /// # Panics
-/// If the granularity is neither 4 nor 8.
+/// If the granularity is neither 4 nor 8, or vector registers cannot have that length.
 pub fn run(elf: &[u8], options: BareOptions<'_>) -> Result<BareOutcome, ProgramError> {
     let granularity = options.granularity;
     assert!(matches!(granularity, 4 | 8), "a line of a signature is 4 or 8 bytes, not {granularity}");

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::block::BasicBlock;
-use crate::exec::{Steps, steps};
+use crate::exec::{Steps, UnitsOff, steps};
 use crate::meter::Meter;
 use crate::xlen::Xlen;
 
@@ -44,10 +44,10 @@ impl<X: Xlen> Cache<X> {
     }
 
     /// Keep a block, to be executed by a hart with such a meter.
-    pub(crate) fn insert<M: Meter>(&mut self, block: BasicBlock, float_off: bool) -> usize {
+    pub(crate) fn insert<M: Meter>(&mut self, block: BasicBlock, off: UnitsOff) -> usize {
         let unit = self.blocks.len();
         self.by_pc.insert(block.pc, unit as u32);
-        self.steps.push(steps::<X, M>(&block, unit as u32, float_off));
+        self.steps.push(steps::<X, M>(&block, unit as u32, off));
         if self.is_marked(block.pc) {
             self.steps[unit].mark(true);
         }

@@ -36,6 +36,7 @@ pub(crate) const SPIE: u64 = 1 << 5;
 pub(crate) const MPIE: u64 = 1 << 7;
 pub(crate) const SPP: u64 = 1 << 8;
 pub(crate) const MPP: u64 = 3 << 11;
+pub(crate) const VS: u64 = 3 << 9;
 pub(crate) const FS: u64 = 3 << 13;
 pub(crate) const MPRV: u64 = 1 << 17;
 pub(crate) const TVM: u64 = 1 << 20;
@@ -43,8 +44,8 @@ pub(crate) const TW: u64 = 1 << 21;
 pub(crate) const TSR: u64 = 1 << 22;
 const SUM: u64 = 1 << 18;
 const MXR: u64 = 1 << 19;
-const MSTATUS: u64 = SIE | MIE | SPIE | MPIE | SPP | MPP | FS | MPRV | SUM | MXR | TVM | TW | TSR;
-const SSTATUS: u64 = SIE | SPIE | SPP | FS | SUM | MXR;
+const MSTATUS: u64 = SIE | MIE | SPIE | MPIE | SPP | MPP | FS | VS | MPRV | SUM | MXR | TVM | TW | TSR;
+const SSTATUS: u64 = SIE | SPIE | SPP | FS | VS | SUM | MXR;
 /// Interrupts of supervisor mode: software, timer, external.
 const SUPERVISOR: u64 = 0x222;
 /// All interrupts there are.
@@ -73,6 +74,8 @@ pub(crate) struct Csrs {
     pub(crate) mcounteren: u64,
     pub(crate) scounteren: u64,
     pub(crate) satp: u64,
+    /// Whether the hart has vectors, so that their state can be switched on.
+    pub(crate) has_vectors: bool,
     pub(crate) pmp: Pmp,
     /// Offsets of `mcycle` and `minstret` from the instructions that were executed.
     pub(crate) cycle_more: u64,
@@ -92,7 +95,7 @@ fn first_entry(number: u32) -> usize {
 impl Csrs {
     /// `mstatus` as it is read: whether anything is dirty, and the widths of the lower modes.
     fn status<X: Xlen>(&self, mask: u64) -> u64 {
-        let dirty = if self.mstatus & FS == FS { 1 << (X::BITS - 1) } else { 0 };
+        let dirty = if self.mstatus & FS == FS || self.mstatus & VS == VS { 1 << (X::BITS - 1) } else { 0 };
         let widths = if X::BITS == 32 {
             0
         } else if mask == SSTATUS {
@@ -107,6 +110,11 @@ impl Csrs {
         let mut new = self.mstatus & !mask | value & mask;
         if new & FS != 0 {
             new |= FS;
+        }
+        if !self.has_vectors {
+            new &= !VS;
+        } else if new & VS != 0 {
+            new |= VS;
         }
         // There is no mode 2.
         if new & MPP == 2 << 11 {
@@ -128,6 +136,7 @@ impl Csrs {
             | letter(b'M', extensions.has(Extension::M))
             | letter(b'S', true)
             | letter(b'U', true)
+            | letter(b'V', extensions.has(Extension::V))
             | letter(b'X', extensions.has(Extension::Stream))
             | mxl
     }

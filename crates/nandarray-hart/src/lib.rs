@@ -1,6 +1,6 @@
 //! A RISC-V hart: the processor that programs beside the data run on, functionally and fast.
 //!
-//! RV32 and RV64 with IMAFDC, Zicsr, Zicntr, Zifencei, Zba, Zbb, Zbs and the stream instructions of the ASSASIN
+//! RV32 and RV64 with IMAFDC, Zicsr, Zicntr, Zifencei, Zba, Zbb, Zbs, V and the stream instructions of the ASSASIN
 //! dissertation (Table 7.2). A program reaches its [`Memory`] and its [`Streams`] and nothing else. [`Hart::run`]
 //! executes blocks of decoded instructions ([`BasicBlock`]), which a translator and timing models share. It is the
 //! reference that they are held against; how long anything takes is theirs. `program` loads ELF files, `bare` runs
@@ -42,6 +42,8 @@ mod program;
 mod protect;
 mod streams;
 mod trap;
+mod varve;
+mod vector;
 mod xlen;
 
 pub use block::{BasicBlock, OPS_MAX};
@@ -57,4 +59,5 @@ pub use profile::{Counter, Profile};
 pub use program::{ElfProgram, Loaded, ProgramError, ProgramSegment, SPAN_MAX};
 pub use streams::{InputStream, OutputStream, REACH, Room, STREAMS_MAX, Streams};
 pub use trap::{Cause, Trap};
+pub use vector::VLEN_MAX;
 pub use xlen::{Rv32, Rv64, Xlen};

@@ -16,6 +16,8 @@ use crate::memory::{Memory, MemoryError};
 
 /// The most bytes from the lowest to the highest address of a program.
 pub const SPAN_MAX: u64 = 1 << 30;
+/// The symbol of programs with VarVE instructions.
+const VARVE: &str = "nd_uses_varve";
 /// Attribute tag of the architecture string.
 const TAG_ARCH: u64 = 5;
 
@@ -108,6 +110,8 @@ enum Wanted {
 pub struct ElfProgram {
     /// Register width: 32 or 64.
     pub bits: u32,
+    /// The extensions of a hart for it: those of all programs, and the vectors that its architecture string names.
+    pub extensions: Extensions,
     /// Its entry point.
     pub entry: u64,
     /// The extensions that its attributes name; `None` if it has none.
@@ -206,10 +210,8 @@ impl ElfProgram {
             segments.push(ProgramSegment { address, bytes: data.to_vec(), length, writable, executable });
         }
         segments.sort_by_key(|s| s.address);
-        for pair in segments.windows(2) {
-            if pair[0].address + pair[0].length > pair[1].address {
-                return Err(ProgramError::Segment { address: pair[1].address, bytes: pair[1].length });
-            }
+        if let Some([_, second]) = segments.array_windows().find(|[a, b]| a.address + a.length > b.address) {
+            return Err(ProgramError::Segment { address: second.address, bytes: second.length });
         }
         let (Some(first), Some(last)) = (segments.first(), segments.last()) else {
             return Err(if inaccessible { ProgramError::NoAccess } else { ProgramError::Nothing });
@@ -221,8 +223,11 @@ impl ElfProgram {
         let mut symbols: Vec<(u64, String)> =
             named.filter_map(|s| Some((s.address(), s.name().ok().filter(|n| !n.is_empty())?.to_owned()))).collect();
         symbols.sort();
+        let asked = Extensions::PROGRAM.with_vectors_of(declared.unwrap_or(Extensions::PROGRAM));
+        let varve = file.symbols().any(|s| s.name() == Ok(VARVE));
+        let asked = if varve { with_varve(asked, extensions)? } else { asked };
         let entry = header.e_entry(endian).into();
-        Ok(Self { bits, entry, declared, segments, symbols })
+        Ok(Self { bits, extensions: asked, entry, declared, segments, symbols })
     }
 
     /// The address of a symbol.
@@ -323,13 +328,25 @@ fn architecture(section: &[u8]) -> Option<&str> {
     None
 }
 
-/// The extensions of an architecture string such as `rv64i2p1_m2p0`, all of which a hart of `bits` bits has.
+/// The extensions that a program asks for that defines the symbol of VarVE: compilers know no name for that in
+/// architecture strings.
+fn with_varve(asked: Extensions, extensions: Extensions) -> Result<Extensions, ProgramError> {
+    let (_, varve) = Extensions::parse("rv64i_xvarve").expect("a known architecture");
+    let all = asked.with_vectors_of(varve.with_vlen(asked.vlen()));
+    match all.beyond(extensions).last() {
+        Some(missing) => Err(ProgramError::Extension(format!("{missing:?}").to_lowercase())),
+        None => Ok(all),
+    }
+}
+
+/// The extensions of an architecture string such as `rv64i2p1_m2p0`, if a hart of `bits` bits with `extensions` has
+/// all of them.
 fn require(arch: &str, bits: u32, extensions: Extensions) -> Result<Extensions, ProgramError> {
     let (width, needed) = Extensions::parse(arch).map_err(ProgramError::Extension)?;
     if width != bits {
         return Err(ProgramError::Extension(arch.to_owned()));
     }
-    match needed.beyond(extensions).next() {
+    match needed.beyond(extensions).last() {
         Some(missing) => Err(ProgramError::Extension(format!("{missing:?}").to_lowercase())),
         None => Ok(needed),
     }

@@ -77,7 +77,7 @@ fn architecture_strings_are_understood() {
     for arch in
         ["rv64i2p1", "rv64i2p1_m2p0_a2p1_f2p2_d2p2_c2p0_zicsr2p0_zmmul1p0", "rv64i2p1_zba1p0_zbb1p0_zbs1p0_b1p0"]
     {
-        assert_eq!(require(arch, 64, Extensions::PROGRAM), Ok(()), "{arch}");
+        assert!(require(arch, 64, Extensions::PROGRAM).is_ok(), "{arch}");
     }
     let missing = |name: &str| Err(ProgramError::Extension(name.into()));
     assert_eq!(require("rv64i2p1_v1p0", 64, Extensions::PROGRAM), missing("v"));

@@ -34,6 +34,14 @@ pub enum Cause {
     LoadPage = 13,
     /// No page that may be stored to is at this address.
     StorePage = 15,
+    /// A VarVE stream ends inside a value, or before it.
+    StreamEnd = 24,
+    /// A VarVE stream has no room for a value.
+    StreamFull = 25,
+    /// A value of a VarVE stream is wider than it may be, or has no code.
+    StreamWidth = 26,
+    /// A table of Huffman codes in which one code begins another.
+    HuffmanTable = 27,
 }
 
 impl fmt::Display for Cause {
@@ -53,6 +61,10 @@ impl fmt::Display for Cause {
             Self::FetchPage => "fetch page fault",
             Self::LoadPage => "load page fault",
             Self::StorePage => "store page fault",
+            Self::StreamEnd => "packed stream ends inside a value",
+            Self::StreamFull => "packed stream has no room for a value",
+            Self::StreamWidth => "value of a packed stream is too wide",
+            Self::HuffmanTable => "Huffman table is no prefix code",
         })
     }
 }

@@ -13,6 +13,8 @@ const LAYERS: tidy::Layers = &[
     &["access"],
     &["protect"],
     &["memory", "streams", "block", "float"],
+    &["vector"],
+    &["varve"],
     &["meter"],
     &["exec"],
     &["profile"],

@@ -21,7 +21,12 @@ impl Translations {
 
     /// The same, with settings of one's own.
     pub fn with_settings(bits: u32, settings: Settings) -> Self {
-        Self(Arc::new(SharedCode::new(settings, bits, Extensions::PROGRAM)))
+        Self::with_extensions(bits, Extensions::PROGRAM, settings)
+    }
+
+    /// The same, for harts with `extensions`, which the program's are among.
+    pub fn with_extensions(bits: u32, extensions: Extensions, settings: Settings) -> Self {
+        Self(Arc::new(SharedCode::new(settings, bits, extensions)))
     }
 
     /// A run of the program begins, with a purse of its own.

@@ -319,8 +319,9 @@ pub(crate) fn translates(op: &Instruction) -> bool {
         Format::LoadReserved | Format::Atomic | Format::FenceVma | Format::Illegal => false,
         Format::StreamRead => op.code == StreamWait,
         Format::Bare => false,
+        format if format.vector() => false,
         // Ends and limits are read seldom, and the interpreter knows them.
         Format::Csr | Format::CsrImmediate => op.reads_stream_register() && !matches!((op.imm - 0x800) >> 5, 1 | 3),
-        _ => !matches!(op.code, Ecall | Ebreak),
+        _ => !matches!(op.code, Ecall | Ebreak | Vsetvl),
     }
 }

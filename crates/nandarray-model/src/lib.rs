@@ -5,6 +5,7 @@
 //!
 //! | module | one idea |
 //! | --- | --- |
+//! | `accelerator` | kernels at once on cores in front of flash, and behind a host |
 //! | `spans` | tracks of parts that can be busy, for timelines |
 //! | `describe` | descriptions in TOML, presets, MQSim's XML |
 //! | `flash` | channels, dies, planes: phases, arbitration, errors, energy |
@@ -18,6 +19,7 @@
 //! | `timeline` | spans as a trace for Perfetto |
 //! | `store` | the array store under the modelled clock |
 
+pub mod accelerator;
 pub mod describe;
 pub mod flash;
 pub mod flash_trace;

@@ -19,6 +19,10 @@ pub enum Track {
     Stage(u32),
     /// The DRAM port.
     Dram,
+    /// A core that runs programs, by its state.
+    Compute(u32),
+    /// The crossbar's port of such a core.
+    Crossbar(u32),
     /// A channel bus.
     Channel(u32),
     /// A die of the whole device: sensing, programming, erasing.

@@ -193,7 +193,7 @@ fn presets_have_a_source_for_everything_and_say_what_is_assumed() {
             assert!(!key.kind.is_number() || entry.source != "choice" || *name == "tiny", "{name} {}", key.path);
         }
     }
-    assert_eq!(presets().len(), 12);
+    assert_eq!(presets().len(), 17);
 }
 
 /// Values of all kinds, right and wrong.

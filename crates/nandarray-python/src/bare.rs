@@ -1,7 +1,7 @@
 //! Bare-metal tests: an ELF file run on a bare machine, watched and stopped as any run.
 
 use nandarray_hart::bare::{self, BareOptions, BareStatus};
-use nandarray_hart::{Extensions, Limits, Stop};
+use nandarray_hart::{Extensions, Limits, Stop, VLEN_MAX};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -10,12 +10,13 @@ use crate::offload::Watch;
 
 /// Run a bare-metal test; `isa` is an architecture string. The outcome is a dictionary.
 #[pyfunction]
-#[pyo3(signature = (elf, watch, *, isa = None, granularity = 4, instructions = None))]
+#[pyo3(signature = (elf, watch, *, isa = None, vlen = None, granularity = 4, instructions = None))]
 pub(crate) fn program_run_bare<'py>(
     py: Python<'py>,
     elf: &[u8],
     watch: &Watch,
     isa: Option<&str>,
+    vlen: Option<u32>,
     granularity: usize,
     instructions: Option<u64>,
 ) -> PyResult<Bound<'py, PyDict>> {
@@ -31,6 +32,13 @@ pub(crate) fn program_run_bare<'py>(
             return Err(invalid(format!("the architecture {asked:?} has {name:?}, which no hart here has")));
         }
     };
+    let (least, vlen) = (extensions.vlen(), vlen.unwrap_or(extensions.vlen()));
+    if !vlen.is_power_of_two() || !(least..=VLEN_MAX).contains(&vlen) {
+        return Err(invalid(format!(
+            "a vector register has {least} to {VLEN_MAX} bits here, a power of two, not {vlen}"
+        )));
+    }
+    let extensions = extensions.with_vlen(vlen);
     let limits = Limits { instructions, stop: Some(&watch.progress.stop) };
     let options = BareOptions { granularity, bits, extensions, limits };
     let outcome = detached(py, || bare::run(elf, options)).map_err(|e| to_py(py, &e, None))?;

@@ -118,7 +118,11 @@ impl PyClock {
         let kind = |kind| match kind {
             SpaceJobKind::Read => "read",
             SpaceJobKind::Write => "write",
-            SpaceJobKind::Other | SpaceJobKind::Input | SpaceJobKind::Output => "command",
+            SpaceJobKind::Other
+            | SpaceJobKind::Input
+            | SpaceJobKind::Output
+            | SpaceJobKind::Stream { .. }
+            | SpaceJobKind::Feed { .. } => "command",
         };
         Ok(done.iter().map(|d| (kind(d.kind), d.bytes, d.submitted.seconds(), d.done.seconds(), d.failed)).collect())
     }

@@ -22,6 +22,7 @@
 //! | `options` | options of opening a store |
 //! | `replay` | workloads on described devices |
 //! | `report` | findings of checks and openings, as dictionaries |
+//! | `session` | many kernels at once |
 //! | `space` | an array: reads and writes |
 //! | `store` | a store: arrays by name, programs |
 //! | `transaction` | writes to several spaces, made as one |
@@ -42,6 +43,7 @@ mod offload;
 mod options;
 mod replay;
 mod report;
+mod session;
 mod space;
 mod store;
 mod transaction;
@@ -60,6 +62,9 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<flight::PyFlight>()?;
     m.add_class::<offload::Watch>()?;
     m.add_class::<index::selection::PySelection>()?;
+    m.add_class::<session::PyKernel>()?;
+    m.add_class::<session::PySession>()?;
+    m.add_class::<session::PySessionJob>()?;
     m.add_function(wrap_pyfunction!(errors::error_kinds, m)?)?;
     m.add_function(wrap_pyfunction!(get::get, m)?)?;
     m.add_function(wrap_pyfunction!(get::get_sub_block, m)?)?;
@@ -80,5 +85,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(cores::core_text, m)?)?;
     m.add_function(wrap_pyfunction!(cores::core_describe, m)?)?;
     m.add_function(wrap_pyfunction!(bare::program_run_bare, m)?)?;
+    m.add_function(wrap_pyfunction!(session::accelerator_run, m)?)?;
+    m.add_function(wrap_pyfunction!(session::schedule_decisions, m)?)?;
     Ok(())
 }

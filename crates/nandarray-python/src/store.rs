@@ -18,7 +18,7 @@ use crate::handle::sizes;
 use crate::handle::{SharedRuntime, changes, device_of, fail, numbers, run, runtime_of};
 use crate::nvme::PyNvme;
 use crate::space::PySpace;
-use crate::{offload, options, report};
+use crate::{offload, options, report, session};
 
 /// Arguments of opening a store, to open it again on `refresh`.
 #[derive(Clone)]
@@ -124,6 +124,18 @@ impl PyStore {
         let clock = Py::new(py, PyClock::new(clock, device.clone(), timeline))?;
         let opening = ReopenArgs { path, options, model: Some(Model { description, bytes }) };
         Ok(Self { device, opening, read_only, clock: Mutex::new(Some(clock)) })
+    }
+
+    /// A session of kernels beside the store.
+    fn session(
+        &self,
+        py: Python<'_>,
+        scheduler: String,
+        workers: usize,
+        memory_bytes: u64,
+        window_bytes: u64,
+    ) -> PyResult<session::PySession> {
+        session::open(py, &self.device, scheduler, (workers, memory_bytes, window_bytes))
     }
 
     /// The modelled clock, if the store has one.

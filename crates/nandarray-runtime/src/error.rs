@@ -1,5 +1,6 @@
 //! Why a program could not be loaded or run.
 
+use nandarray_cores::kernel::ScreenError;
 use nandarray_cores::{LoadError, RunError};
 
 /// A stage of a pipeline that failed, with its error.
@@ -15,6 +16,11 @@ pub struct StageError {
     pub error: RunError,
 }
 
+/// The other kernel of a dependency, in words.
+fn depended(on: Option<u64>) -> String {
+    on.map_or_else(|| "a name that no kernel has".to_owned(), |kernel| format!("kernel {kernel}, which is not done"))
+}
+
 /// Any error of the runtime.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -27,10 +33,38 @@ pub enum Error {
     /// A program beside the data failed; its outputs are dropped.
     #[error(transparent)]
     Execution(Box<StageError>),
+    /// A kernel of a session failed; its outputs are dropped.
+    #[error("kernel {kernel}: {error}")]
+    Kernel {
+        /// Its name.
+        kernel: String,
+        /// Its error.
+        error: Box<ScreenError>,
+    },
+    /// Kernels of a session would wait for each other.
+    #[error("these kernels would wait for each other: {}", names.join(" -> "))]
+    Circle {
+        /// Their names, the first again at the end.
+        names: Vec<String>,
+    },
+    /// A kernel depends on one that is not done.
+    #[error("kernel {kernel} depends on {}", depended(*on))]
+    Dependency {
+        /// Its name.
+        kernel: String,
+        /// The number of the other one; none if there is no kernel with the name.
+        on: Option<u64>,
+    },
+    /// A kernel was cancelled.
+    #[error("the kernel was cancelled")]
+    Cancelled,
+    /// A worker of a session panicked.
+    #[error("a worker of the session failed: {0}")]
+    Worker(String),
 }
 
 /// The stable strings of [`Error::kind`] beside the engine's ([`nandarray::KINDS`]). Append only.
-pub const KINDS: [&str; 2] = ["program", "execution"];
+pub const KINDS: [&str; 4] = ["program", "execution", "circle", "dependency"];
 
 impl Error {
     /// The stable name of this kind of error, for doors.
@@ -38,7 +72,10 @@ impl Error {
         match self {
             Self::Engine(error) => error.kind(),
             Self::Program(_) => "program",
-            Self::Execution(_) => "execution",
+            Self::Execution(_) | Self::Kernel { .. } | Self::Worker(_) => "execution",
+            Self::Circle { .. } => "circle",
+            Self::Dependency { .. } => "dependency",
+            Self::Cancelled => "cancelled",
         }
     }
 
@@ -46,7 +83,7 @@ impl Error {
     pub fn os_error(&self) -> Option<i32> {
         match self {
             Self::Engine(error) => error.os_error(),
-            Self::Program(_) | Self::Execution(_) => None,
+            _ => None,
         }
     }
 

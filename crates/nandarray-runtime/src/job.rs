@@ -13,7 +13,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use nandarray_cores::{Call, RunError};
+use nandarray_cores::{Call, ProgramKind, RunError};
 
 use crate::io::OutputSink;
 use crate::stage::{Rank, TaskInput};
@@ -97,6 +97,11 @@ impl<'s, 'p> Job<'s, 'p> {
             JobWork::Deliver(_) => JobKind::Deliver,
             JobWork::Finish(_) => JobKind::Finish,
         }
+    }
+
+    /// Whether its program reads and writes streams, not windows.
+    pub fn is_streamed(&self) -> bool {
+        self.context.stage.program.metadata().kind == ProgramKind::Stream
     }
 
     /// Its next step.

@@ -4,6 +4,9 @@
 //! (`nandarray-cores`: one core and one program) and on the translator (`nandarray-jit`). A [`Runtime`] has the
 //! programs that are loaded beside a device and runs an [`Execution`] of them.
 //!
+//! A [`Session`] runs many kernels at once: their microblocks and screens ([`nandarray_cores::kernel`]) are ordered by
+//! a scheduler ([`schedule`]) on a [`SessionBoard`], which a modelled machine uses as well.
+//!
 //! Below that, [`pipeline`] runs stages over any [`InputSource`] and [`OutputSink`], cut in two: the [`Agenda`] decides
 //! which task is ready, in which order tasks run and when a producer must wait, and executes nothing; an [`Executor`]
 //! does the jobs. [`Threads`] is the wall clock's. Results are the same bytes on every executor.
@@ -22,7 +25,9 @@ mod programs;
 mod progress;
 mod queue;
 mod request;
+pub mod schedule;
 mod scheduler;
+mod session;
 mod stage;
 mod tiles;
 mod work;
@@ -38,6 +43,16 @@ pub use programs::ProgramId;
 pub use progress::{Account, Progress};
 pub use request::{Executed, ExecutedStage, Execution, Input, Output, OutputValue, StageRequest};
 pub use scheduler::Next;
+pub use session::board::{BoardError, BoardKernel, BoardWork, KernelEnd, KernelState, ScreenJob, SessionBoard};
+pub use session::crew::{Collected, Session, SessionJob, SessionOptions};
+pub use session::kernels::{
+    KernelForm, KernelRequest, LoadedKernel, SectionBinding, SectionBox, SectionSource, SectionTarget,
+};
 pub use stage::{CoreFactory, Origin, Stage};
 pub use tiles::Tiles;
 pub use work::{Delivery, InputLocation};
+
+/// The guide's scheduler, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/add-a-scheduler.md")]
+struct AddAScheduler;

@@ -29,7 +29,8 @@ pub(crate) struct LoadedProgram {
 impl LoadedProgram {
     fn new(elf: &[u8], metadata: Option<&[u8]>) -> Result<Self> {
         let program = Program::from_elf(elf, metadata).map_err(|e| Error::Program(Box::new(e)))?;
-        let translations = Translations::new(program.bits());
+        let translations =
+            Translations::with_extensions(program.bits(), program.extensions(), nandarray_jit::Settings::default());
         Ok(Self { elf: elf.to_vec(), metadata: metadata.map(<[u8]>::to_vec), program, translations })
     }
 

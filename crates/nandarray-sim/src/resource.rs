@@ -125,12 +125,24 @@ pub struct TransferPort<T> {
     t_access: Ps,
     bytes: u64,
     pj_per_byte: f64,
+    /// Time from which a line is not behind another.
+    lines_free_at: Ps,
+    /// Time of lines that went ahead of transfers.
+    ahead: Ps,
 }
 
 impl<T> TransferPort<T> {
     /// A port without bookings. A rate of 0 is ideal: transfers take no time, but their bytes and energy count.
     pub fn new(track: fn(u32) -> T, bytes_per_s: u64, t_access: Ps, pj_per_byte: f64) -> Self {
-        Self { resource: Resource::new(1, track), bytes_per_s, t_access, bytes: 0, pj_per_byte }
+        Self {
+            resource: Resource::new(1, track),
+            bytes_per_s,
+            t_access,
+            bytes: 0,
+            pj_per_byte,
+            lines_free_at: Ps::ZERO,
+            ahead: Ps::ZERO,
+        }
     }
 
     /// Moves bytes; the booking ends when the last of them has arrived.
@@ -141,6 +153,42 @@ impl<T> TransferPort<T> {
         }
         let booked = self.resource.book(now, Ps::of_bytes(bytes, self.bytes_per_s));
         Booked { end: booked.end + self.t_access, ..booked }
+    }
+
+    /// Moves a line ahead of transfers that are booked: it waits for lines before it and for the burst that is being
+    /// moved. Transfers that wait are late by its time ([`TransferPort::ahead`]).
+    ///
+    /// # Panics
+    /// If a burst has no bytes.
+    pub fn line(&mut self, now: Ps, bytes: u64, burst_bytes: u64) -> Booked {
+        assert!(burst_bytes > 0, "a transfer is cut into bursts of 0 bytes");
+        self.bytes += bytes;
+        if self.bytes_per_s == 0 {
+            return Booked { start: now, end: now, server: 0 };
+        }
+        let lasts = Ps::of_bytes(bytes, self.bytes_per_s);
+        let busy_until = self.resource.free_at(0);
+        let start = if self.lines_free_at > now {
+            self.lines_free_at
+        } else if busy_until > now {
+            let burst = Ps::of_bytes(burst_bytes, self.bytes_per_s);
+            now + Ps((busy_until - now).0 % burst.0.max(1))
+        } else {
+            now
+        };
+        if busy_until > now {
+            self.ahead += lasts;
+        }
+        // The port is busy for it, and free later by its time.
+        self.resource.book(now, lasts);
+        self.lines_free_at = start + lasts;
+        Booked { start, end: start + lasts + self.t_access, server: 0 }
+    }
+
+    /// Time of lines that have gone ahead of transfers so far: what it has grown by since a transfer was booked is what
+    /// this transfer is late by.
+    pub fn ahead(&self) -> Ps {
+        self.ahead
     }
 
     /// Bytes moved.
@@ -214,6 +262,24 @@ mod tests {
         let there = ideal.transfer(Ps(5), 1 << 30);
         assert_eq!((there.start, there.end, ideal.resource().busy()[0]), (Ps(5), Ps(5), Ps::ZERO));
         assert_eq!(ideal.span(there, "fill", (), 0).end, Ps(5));
+    }
+
+    #[test]
+    fn a_line_waits_for_a_burst_and_delays_the_rest() {
+        let mut port = TransferPort::new(Track, 1_000_000_000, Ps::from_ns(10), 0.0);
+        let page = port.transfer(Ps::ZERO, 4_096);
+        assert_eq!(page.end, Ps::from_ns(4_106));
+        // 1,000 ns are in the fourth burst of 256 ns, which ends at 1,024 ns.
+        let first = port.line(Ps::from_ns(1_000), 64, 256);
+        assert_eq!((first.start, first.end), (Ps::from_ns(1_024), Ps::from_ns(1_098)));
+        let second = port.line(Ps::from_ns(1_000), 64, 256);
+        assert_eq!((second.start, second.end), (Ps::from_ns(1_088), Ps::from_ns(1_162)));
+        assert_eq!(port.ahead(), Ps::from_ns(128), "the page is late by two lines");
+        assert_eq!(port.transfer(Ps::from_ns(1_000), 1).start, Ps::from_ns(4_224));
+        let busy: Ps = port.resource().busy_until(Ps::from_ns(2_000)).sum();
+        assert_eq!(busy, Ps::from_ns(2_000));
+        let alone = port.line(Ps::from_ns(9_000), 64, 256);
+        assert_eq!((alone.start, port.ahead()), (Ps::from_ns(9_000), Ps::from_ns(128)));
     }
 
     #[test]

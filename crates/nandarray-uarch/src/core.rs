@@ -61,7 +61,7 @@ pub struct TimedCore {
     hierarchy: Hierarchy,
     scratchpad: Range<u64>,
     feed: TaskFeed,
-    /// The reason of a pause that has nothing to do with lines.
+    /// The need of a pause that has nothing to do with lines.
     paused_for: Option<CoreNeed>,
     now: u64,
     /// Time at which the current block began, without what froze the pipeline since.

@@ -128,6 +128,11 @@ impl UnitLatencies {
     pub fn of(&self, unit: FunctionalUnit) -> u32 {
         self.0[unit as usize]
     }
+
+    /// Sets the latency of a unit, in ticks.
+    pub fn set(&mut self, unit: FunctionalUnit, ticks: u32) {
+        self.0[unit as usize] = ticks;
+    }
 }
 
 /// Units of a VLIW core: how many of each kind there are.
@@ -336,7 +341,11 @@ impl CoreDescription {
         Ok(description)
     }
 
-    fn check(&self) -> Result<(), DescribeError> {
+    /// Checks a description that was put together or changed.
+    ///
+    /// # Errors
+    /// [`DescribeError::Range`].
+    pub fn check(&self) -> Result<(), DescribeError> {
         if !(1..=1_000_000).contains(&self.tick_ps) {
             return Err(range("tick_ps", self.tick_ps, "1 to 1000000 picoseconds are needed"));
         }

@@ -24,14 +24,14 @@ pub enum CoreNeed {
         /// End of the bytes that it needs.
         until: u64,
     },
-    /// Nothing: so many bytes of an input were taken, whole units.
+    /// Nothing: these bytes of an input were taken, whole units.
     Taken {
         /// The input.
         input: usize,
         /// Bytes of it taken since the task began.
         bytes: u64,
     },
-    /// Nothing, unless there is no room: so many bytes of an output were stored, whole units.
+    /// Nothing, unless there is no room: these bytes of an output were stored, whole units.
     Stored {
         /// The output.
         output: usize,
@@ -68,7 +68,7 @@ impl InputGate {
 
 /// A part of the address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Region {
+struct AddressRegion {
     /// Distance to its address in shared memory.
     offset: u64,
     /// One more than the input whose window it is; 0 if it is none.
@@ -83,7 +83,7 @@ pub struct TaskFeed {
     /// Bytes of a unit of an output stream; 0 if there are none.
     pub output_unit: u64,
     stored: Vec<u64>,
-    regions: [Region; REGIONS],
+    regions: [AddressRegion; REGIONS],
 }
 
 impl TaskFeed {
@@ -95,7 +95,7 @@ impl TaskFeed {
         let region = window >> REGION_BITS;
         assert!(region < REGIONS as u64 && region << REGION_BITS == window, "a window at {window:#x}");
         let window_of = input.map_or(0, |input| u8::try_from(input + 1).expect("a program has few inputs"));
-        self.regions[region as usize] = Region { offset: address.wrapping_sub(window), window: window_of };
+        self.regions[region as usize] = AddressRegion { offset: address.wrapping_sub(window), window: window_of };
     }
 
     /// The address in shared memory.

@@ -118,7 +118,8 @@ impl FunctionalUnit {
     pub fn of(op: &Instruction) -> Self {
         use Code::*;
         match op.class() {
-            Class::Integer | Class::Bits => Self::Alu,
+            // Vector instructions have no unit of their own yet: each takes a place in the arithmetic unit.
+            Class::Integer | Class::Bits | Class::Vector => Self::Alu,
             Class::Multiply => match op.code {
                 Mul | Mulh | Mulhsu | Mulhu | Mulw => Self::Multiply,
                 _ => Self::Divide,
@@ -187,7 +188,18 @@ impl Operands {
             IntToFloatRounded | IntToFloat => ([x1, 0, 0], fd),
             StreamStore => ([x2, 0, 0], None),
             StreamRead => ([x2, 0, 0], xd),
-            Fence | FenceVma | Bare | Illegal => ([0; 3], None),
+            VectorVx | VectorMulX | VectorMoveX | VectorUnit | VectorIndexed | VarveConsume | VarveVunpack => {
+                ([x1, 0, 0], None)
+            }
+            VectorStrided | VarveIndex => ([x1, x2, 0], None),
+            VarveOpen => ([x1, x2, op.rs3], None),
+            VectorVf | VectorMulF | VectorMoveF => ([f1, 0, 0], None),
+            VectorSet => ([x1, 0, 0], xd),
+            VectorSetImmediate | VectorToX | VarveEnd | VarveNumber | VarveCount | VarvePack => ([0; 3], xd),
+            VectorToF => ([0; 3], fd),
+            // Vector registers are not followed.
+            VectorVv | VectorVi | VectorVu | VectorMulV | VectorUnary | VectorMoveV | VectorMoveI | VectorId
+            | VarveUnpack | Fence | FenceVma | Bare | Illegal => ([0; 3], None),
         };
         let mut operands = Self { sources: [0; 3], count: 0, destination: destination.filter(|&r| r != 0) };
         for register in reads.into_iter().filter(|&r| r != 0) {

@@ -56,6 +56,7 @@ pub use device::{Done, OwnedCommand, OwnedTarget};
 pub use error::{Error, KINDS, Result, Shape};
 pub use flash::Geometry;
 pub use ftl::Verify;
+pub use sched::{RangeTable, Share, SharedRange, WaitCircle};
 pub use sim::panics;
 pub use stl::plan::Axis;
 pub use stl::read::BufferMut;

@@ -88,6 +88,12 @@ def check_word(what: str, value: Any) -> None:
         raise InvalidError(f"{what} is a word, not {value!r}") from None
 
 
+def check_packable(compression: str | None, dtype: np.dtype[Any]) -> None:
+    """Refuse to pack elements that are no integers by their bits: no value of theirs would get shorter."""
+    if compression in ("bitpack", "varwidth") and (dtype.kind not in "iubmM" or dtype.names is not None):
+        raise InvalidError(f"compression {compression!r} packs integers, and {dtype} is none; try 'zstd+shuffle'")
+
+
 def fill_bytes(value: Any, dtype: np.dtype[Any]) -> bytes | None:
     """Return a fill value as the bytes of one element; None for zeros."""
     # The integer 0 is the default of every dtype; as a string it would be "0", as a structure it would not fit.

@@ -27,7 +27,15 @@ from numpy.typing import ArrayLike, DTypeLike
 from nandarray import _nandarray, dtypes
 from nandarray.array.array import Array
 from nandarray.array.attributes import Attributes, to_json
-from nandarray.array.creation import check_key, check_word, fill_bytes, refuse_options, settle, write_all
+from nandarray.array.creation import (
+    check_key,
+    check_packable,
+    check_word,
+    fill_bytes,
+    refuse_options,
+    settle,
+    write_all,
+)
 from nandarray.array.pickling import reduce_group
 from nandarray.array.tree import Tree
 from nandarray.errors import ExistsError, InvalidError, NotFoundError
@@ -249,7 +257,8 @@ class Group:
         building_block : int or sequence of int, optional
             Shape of the unit of storage; by default the engine derives it from the flash geometry.
         compression : str, optional
-            ``"lz4"``, ``"zstd"`` or with a level ``"zstd:7"``; ``"+shuffle"`` or ``"+bitshuffle"`` may follow.
+            ``"lz4"``, ``"zstd"`` or with a level ``"zstd:7"``; ``"+shuffle"`` or ``"+bitshuffle"`` may follow. For
+            integers also ``"bitpack"`` and ``"varwidth"``.
         encryption_key : bytes, optional
             32 bytes; the same key is needed to open the array.
         fill_value : scalar
@@ -311,6 +320,7 @@ class Group:
         """Create an array under a full name, which may be that of an import that is under way."""
         check_word("compression", compression)
         data, element, lengths = settle(path, data, shape, dtype)
+        check_packable(compression, element)
         with self.store._lock:
             self.store._check_free(path)
             space = self.store._engine.create(

@@ -25,6 +25,7 @@ from nandarray.errors import ExistsError, InvalidError
 
 if TYPE_CHECKING:
     from nandarray.array.pickling import Opening
+    from nandarray.array.session import Session
     from nandarray.model.clock import Clock
     from nandarray.model.report import Report
     from nandarray.nvme import Controller
@@ -259,6 +260,41 @@ class Store(Group):
             if above in self._engine:
                 raise ExistsError(f"{above!r} is an array, so {path!r} cannot lie in it")
             above = above.rpartition("/")[0]
+
+    def session(
+        self,
+        scheduler: str = "intra-out-of-order",
+        *,
+        workers: int | None = None,
+        memory: int | None = None,
+        window: int = 64 << 20,
+    ) -> Session:
+        """Open a session: many kernels at once beside this store.
+
+        Parameters
+        ----------
+        scheduler : {"intra-out-of-order", "intra-in-order", "inter-dynamic", "inter-static"}
+            Decides which kernel a free worker runs, and how much of it.
+        workers : int, optional
+            Threads that run kernels; by default one a processor. On a modelled device there is one.
+        memory : int, optional
+            The most bytes that kernels need at once; by default half of the machine's memory.
+        window : int
+            The most bytes of an input that stays in the store which one screen maps at once.
+
+        Returns
+        -------
+        Session
+            A context manager, which waits for its kernels at the end.
+
+        Raises
+        ------
+        InvalidError
+            There is no such scheduler.
+        """
+        from nandarray.array.session import Session
+
+        return Session(self, scheduler, workers=workers, memory=memory, window=window)
 
     def submit_flush(self) -> Future:
         """Flush later, beside whatever else is in flight: it begins when every command submitted before has ended.

@@ -84,7 +84,10 @@ BuildingBlock = Annotated[
 ]
 Compression = Annotated[
     str | None,
-    typer.Option(help="lz4, zstd or zstd:LEVEL; +shuffle or +bitshuffle may follow.", show_default=False),
+    typer.Option(
+        help="lz4, zstd or zstd:LEVEL, and +shuffle or +bitshuffle; bitpack, varwidth.",
+        show_default=False,
+    ),
 ]
 Encrypt = Annotated[bool, typer.Option("--encrypt", help="Encrypt with the key of --key-file or $NANDARRAY_KEY.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]

@@ -30,10 +30,18 @@ _GOOD, _BAD = "#2e7d32", "#b3541e"
 def answer_cells(answer: dict[str, Any]) -> list[str]:
     """Return an answer as cells: claim, paper, ours, ratio, whether it is within."""
     within = {True: "yes", False: "no", None: NOT_JUDGED}[answer["within"]]
-    if answer["calibrated"]:
+    if answer.get("input"):
+        within = "an input"
+    elif answer["calibrated"]:
         within += ", though calibrated" if answer["within"] is False else ", calibrated"
     measured = ("holds" if answer["measured"] else "does not hold") if answer["kind"] == "shape" else None
-    paper = "holds" if answer["kind"] == "shape" else format_number(answer["paper"])
+    paper = (
+        "holds"
+        if answer["kind"] == "shape"
+        else f"{answer.get('bound') or ''} {format_number(answer['paper'])}".strip()
+    )
+    if ends := answer.get("range"):
+        paper = f"{format_number(ends[0])} to {format_number(ends[1])}"
     return [
         answer["claim"],
         paper,
@@ -57,6 +65,8 @@ def answers_html(answers: Sequence[dict[str, Any]]) -> str:
         claim, *cells = answer_cells(answer)[:4]
         fitted = " (though calibrated)" if answer["within"] is False else " (calibrated)"
         judged = mark(good=answer["within"]) + (fitted if answer["calibrated"] else "")
+        if answer.get("input"):
+            judged = "an input"
         name = f'<span title="{escape(answer["what"], quote=True)}">{escape(claim)}</span>'
         rows.append((Markup(name), *cells, Markup(judged)))
     return table(rows, ("claim", "paper", "ours", "ratio", ""))

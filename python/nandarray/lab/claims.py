@@ -1,9 +1,17 @@
 """Claims: what papers measured, and the judgement of an answer against one.
 
 The bundled claims are in ``claims.toml``; an experiment of a file of its own may have a ``claims.toml`` beside
-it. An answer names a claim, or a part of it behind a ``#``. It is judged by the kind of the claim: a ``ratio`` or an
-``abs`` (an absolute figure) is within if measured / paper lies in the range that the experiment expects, a ``shape`` if
-it holds.
+it. An answer names a claim, or a part of it behind a ``#``. It is judged by the kind of the claim:
+
+- a ``shape`` is within if it holds;
+- a value is within if measured / paper lies between 0.85 and 1.15. A ``ratio`` near 1 is judged more closely, or 1.00
+  would pass for 1.10: where the paper's lies between 1.05 and 1.25, or between 0.8 and 0.95, its *gain* over 1 has to
+  come out between half and one and a half times the paper's; between 0.95 and 1.05, the result has to lie within 0.05;
+- a ``range`` of a paper is met inside [low / 1.15, high x 1.15], a ``bound`` on its right side;
+- an experiment may expect another range of measured / paper.
+
+Every answer is one of three: judged, calibrated (a parameter was fitted to it) or an input (a parameter was taken from
+it). The last two prove nothing.
 
 Nothing here knows how anything was measured.
 """
@@ -25,8 +33,15 @@ from nandarray.lab.experiment import Answer, Experiment
 
 __all__ = ["EXPECTED", "Claim", "base_of", "claims", "judge", "near"]
 
-#: Of measured / paper, where an experiment states no range.
+#: Of measured / paper, where an experiment states no range and the paper's figure is not a ratio near 1.
 EXPECTED = (0.85, 1.15)
+#: Paper's ratios whose gain over 1 is judged, and those that have to be met within :data:`_NEAR_ONE`.
+_GAINS = ((0.8, 0.95), (1.05, 1.25))
+_NEAR_ONE = 0.05
+#: Slack at either end of a range.
+_SLACK = 1.15
+#: Sides of a bound.
+_BOUNDS = ("", "at least", "at most")
 
 
 @dataclass(frozen=True)
@@ -45,6 +60,10 @@ class Claim:
         A number without unit, a figure of the authors' hardware, or an ordering or trend.
     value : float, optional
         The paper's figure; a shape has none.
+    range : tuple of two float, optional
+        Instead of a value, the two ends that the text gives.
+    bound : {"", "at least", "at most"}
+        Whether ``value`` is a bound.
     """
 
     id: str
@@ -52,6 +71,23 @@ class Claim:
     what: str
     kind: str
     value: float | None = None
+    range: tuple[float, float] | None = None
+    bound: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in {"ratio", "abs", "shape"}:
+            raise InvalidError(f"{self.id}: kind {self.kind!r} is not ratio, abs or shape")
+        if self.bound not in _BOUNDS:
+            raise InvalidError(f"{self.id}: bound {self.bound!r} is not 'at least' or 'at most'")
+        if self.range is not None:
+            ends = tuple(self.range)
+            if len(ends) != 2 or not 0 < ends[0] <= ends[1]:
+                raise InvalidError(f"{self.id}: range {list(ends)} is not two positive ends in order")
+            object.__setattr__(self, "range", ends)
+        if (self.value is None) == (self.range is None) and self.kind != "shape":
+            raise InvalidError(f"{self.id}: a claim of kind {self.kind} has either a value or a range")
+        if self.bound and self.value is None:
+            raise InvalidError(f"{self.id}: a bound needs a value")
 
 
 def claims(beside: Path | None = None) -> dict[str, Claim]:
@@ -92,10 +128,10 @@ def _parse(text: str, where: str) -> dict[str, Claim]:
         rows = tomllib.loads(text).get("claim", [])
         for row in rows:
             one = Claim(**row)
-            if one.kind not in {"ratio", "abs", "shape"}:
-                raise InvalidError(f"{where}: {one.id}: kind {one.kind!r} is not ratio, abs or shape")
+            if one.id in found:
+                raise InvalidError(f"{one.id} is there twice")
             found[one.id] = one
-    except (tomllib.TOMLDecodeError, TypeError) as error:
+    except (tomllib.TOMLDecodeError, TypeError, InvalidError) as error:
         raise InvalidError(f"{where}: {error}") from None
     return found
 
@@ -141,7 +177,7 @@ def judge(
     answer : Answer
         What came out.
     experiment : Experiment
-        Whose expected ranges count: that of the part if it has one, else that of the claim, else :data:`EXPECTED`.
+        Whose expected ranges count: that of the part if it has one, else that of the claim, else the rules above.
     known : mapping
         All claims.
     full_size : bool
@@ -150,8 +186,9 @@ def judge(
     Returns
     -------
     dict
-        ``claim``, ``measured``, ``paper``, ``kind``, ``ratio``, ``low``, ``high``, ``within``, ``calibrated``,
-        ``where``, ``what``, ``note``.
+        ``claim``, ``measured``, ``paper`` (of a range, its point nearest to what was measured), ``range``, ``bound``,
+        ``kind``, ``ratio``, ``low``, ``high``, ``within`` (None of an input), ``calibrated``, ``input``, ``where``,
+        ``what``, ``note``.
 
     Raises
     ------
@@ -170,26 +207,61 @@ def judge(
         raise InvalidError(f"{answer.claim} is an ordering or a trend: it holds or not, but {measured!r} was measured")
     # A part of a ratio may be an ordering, and a part of an ordering a ratio: what was measured says which.
     kind = "shape" if truth else ("ratio" if claim.kind == "shape" else claim.kind)
-    paper = None if truth else (claim.value if answer.paper is None else answer.paper)
-    low, high = experiment.expected.get(answer.claim, experiment.expected.get(base, EXPECTED))
+    paper, ends, bound = (None, None, "") if truth else _paper(answer, claim, float(measured))
+    low: float | None = None
+    high: float | None = None
     ratio: float | None = None
     within = bool(truth and measured)
     if not truth:
         if paper is None:
             raise InvalidError(f"{answer.claim}: neither claim nor answer has the paper's figure")
-        ratio = float(measured) / float(paper) if paper and math.isfinite(measured) else None
-        within = ratio is not None and low <= ratio <= high
+        expected = experiment.expected.get(answer.claim, experiment.expected.get(base))
+        low, high = _limits(paper, kind, bound, is_range=ends is not None) if expected is None else expected
+        ratio = float(measured) / paper if paper and math.isfinite(measured) else None
+        within = ratio is not None and (low is None or low <= ratio) and (high is None or ratio <= high)
     return {
         "claim": answer.claim,
         "measured": measured,
         "paper": paper,
+        "range": None if ends is None else list(ends),
+        "bound": bound,
         "kind": kind,
         "ratio": ratio,
-        "low": None if truth else low,
-        "high": None if truth else high,
-        "within": within if full_size else None,
+        "low": low,
+        "high": high,
+        "within": within if full_size and not answer.input else None,
         "calibrated": answer.calibrated,
+        "input": answer.input,
         "where": claim.where,
         "what": claim.what,
         "note": answer.note,
     }
+
+
+def _paper(answer: Answer, claim: Claim, measured: float) -> tuple[float | None, tuple[float, float] | None, str]:
+    """Give the paper's figure, the range that it is of, and its bound; what the answer says comes first."""
+    stated: float | tuple[float, float] | None = answer.paper
+    bound = ""
+    if stated is None:
+        stated = claim.value if claim.range is None else claim.range
+        bound = claim.bound
+    if not isinstance(stated, tuple | list):
+        return None if stated is None else float(stated), None, bound
+    low, high = stated
+    return min(max(measured, low), high), (low, high), bound
+
+
+def _limits(paper: float, kind: str, bound: str, *, is_range: bool) -> tuple[float | None, float | None]:
+    """Give the ends of measured / paper that count as within; None where there is none."""
+    if bound:
+        return (1.0, None) if bound == "at least" else (None, 1.0)
+    if is_range:
+        return 1 / _SLACK, _SLACK
+    if kind != "ratio":
+        return EXPECTED
+    if abs(paper - 1) <= _NEAR_ONE:
+        return (paper - _NEAR_ONE) / paper, (paper + _NEAR_ONE) / paper
+    if any(low <= paper <= high for low, high in _GAINS):
+        ends = sorted((1 + 0.5 * (paper - 1), 1 + 1.5 * (paper - 1)))
+        return ends[0] / paper, ends[1] / paper
+    return EXPECTED

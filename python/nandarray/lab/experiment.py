@@ -136,18 +136,21 @@ class Answer:
         Its id in ``claims.toml``; a part of a claim has a name behind a ``#``, such as ``"nds.fig2.subblock#ssd"``.
     measured : float or bool
         The figure, in the claim's unit; for an ordering or a trend, whether it holds.
-    paper : float, optional
-        The paper's figure, if this part's is not the claim's own.
+    paper : float or tuple of two float, optional
+        The paper's figure or range, if this part's is not the claim's own.
     calibrated : bool
         Whether a parameter of the model was fitted to this figure (then it proves nothing).
+    input : bool
+        Whether a parameter of the model was taken from this figure (then it is printed and not judged).
     note : str
         What to know of it: why it does not fit, what was assumed.
     """
 
     claim: str
     measured: float | bool
-    paper: float | None = None
+    paper: float | tuple[float, float] | None = None
     calibrated: bool = False
+    input: bool = False
     note: str = ""
 
 
@@ -263,7 +266,8 @@ class Experiment:
     devices : sequence of str
         Presets that it uses without a parameter that names them; those that parameters name need no mention.
     expected : mapping
-        For a claim id, the range (low, high) of measured / paper that counts as within; 0.85 to 1.15 if left out.
+        For a claim id, the range (low, high) of measured / paper that counts as within; if left out, the rules of
+        :mod:`nandarray.lab.claims`.
     run : callable
         Takes a Context, returns a Result. The same context gives the same result.
     deterministic : bool

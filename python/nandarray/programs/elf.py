@@ -21,7 +21,8 @@ __all__ = ["Image", "Location", "Section", "Symbol", "defined_functions", "lines
 
 # Extensions of the processors that run programs, and the parts that compilers spell out of them.
 _NAMES = "i m a f d c b zicsr zicntr zifencei zmmul zaamo zalrsc zca zcd zcf zba zbb zbs"
-EXTENSIONS = frozenset(_NAMES.split(" "))
+_VECTORS = "v zve32x zve32f zve64x zve64f zve64d zvl32b zvl64b zvl128b zvl256b zvl512b zvl1024b"
+EXTENSIONS = frozenset(f"{_NAMES} {_VECTORS}".split(" "))
 
 _RISCV = 243
 _EXEC = 2

@@ -23,6 +23,8 @@ mod mem;
 mod metered;
 mod select;
 mod stream;
+mod varve;
+mod vector;
 
 pub(crate) use metered::PART;
 pub(crate) use select::steps;
@@ -34,6 +36,8 @@ use std::ops::Range;
 use crate::memory::{Memory, RegionTable};
 use crate::streams::Streams;
 use crate::trap::Cause;
+use crate::varve::VarveUnit;
+use crate::vector::VectorUnit;
 use crate::xlen::Xlen;
 
 /// The index that writes to register 0 go to: nothing reads it.
@@ -50,6 +54,13 @@ pub(crate) const NEXT: Flow = 1;
 pub(crate) const JUMP: Flow = 2;
 /// The block was left at [`HartState::at`]; [`HartState::exit`] says why.
 pub(crate) const LEAVE: Flow = 3;
+
+/// Units that are switched off, so that their instructions are illegal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UnitsOff {
+    pub(crate) float: bool,
+    pub(crate) vector: bool,
+}
 
 /// Why a block was left in the middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +115,10 @@ pub(crate) struct HartState<X: Xlen> {
     pub(crate) exit: Exit,
     /// The reserved address and its value.
     pub(crate) reserved: Option<(u64, u64)>,
+    /// The vector unit, of harts that have one.
+    pub(crate) vector: Option<Box<VectorUnit>>,
+    /// The VarVE unit, of harts that have one.
+    pub(crate) varve: Option<Box<VarveUnit>>,
 }
 
 impl<X: Xlen> HartState<X> {
@@ -121,6 +136,8 @@ impl<X: Xlen> HartState<X> {
             target: 0,
             exit: Exit::System,
             reserved: None,
+            vector: None,
+            varve: None,
         }
     }
 

@@ -1,24 +1,26 @@
 //! From decoded instructions to steps: which function executes what.
 
 use super::{
-    BlockHeader, Handler, SINK, Step, StepSlot, Steps, atomic, bits, control, convert, float, fuse, int, mem, metered,
-    nowhere, stream,
+    BlockHeader, Handler, SINK, Step, StepSlot, Steps, UnitsOff, atomic, bits, control, convert, float, fuse, int, mem,
+    metered, nowhere, stream, vector,
 };
 use crate::block::BasicBlock;
 use crate::float::{Double, Single};
-use crate::isa::{Code, Format, Instruction};
+use crate::isa::{Code, Extension, Format, Instruction};
 use crate::meter::Meter;
 use crate::xlen::Xlen;
 
 /// The steps of a block, which is number `unit` in the cache: one an instruction, and one behind the last if that does
-/// not jump. Where `float_off`, instructions that need the floating-point unit are illegal. A meter that wants to is
+/// not jump. Instructions of units that are `off` are illegal. A meter that wants to is
 /// notified of blocks by a step before all others, and of instructions by functions of their own.
-pub(crate) fn steps<X: Xlen, M: Meter>(block: &BasicBlock, unit: u32, float_off: bool) -> Steps<X> {
+pub(crate) fn steps<X: Xlen, M: Meter>(block: &BasicBlock, unit: u32, off: UnitsOff) -> Steps<X> {
     let mut steps: Vec<Step<X>> = Vec::with_capacity(block.ops.len() + 1);
     let mut offset = 0;
     for op in &block.ops {
         let mut step = step::<X>(op, offset);
-        if float_off && op.row().format.float() {
+        let extension = op.row().extension;
+        let is_vector = extension >= Extension::Zve32x;
+        if off.float && (op.row().format.float() || extension == Extension::Zve32f) || off.vector && is_vector {
             step.run = control::system;
         } else if let Some(run) = metered::handler::<X, M>(op) {
             step.run = run;
@@ -52,7 +54,7 @@ fn observes<M: Meter>(op: &Instruction) -> bool {
 
 fn step<X: Xlen>(op: &Instruction, offset: u16) -> Step<X> {
     let format = op.row().format;
-    let writes_float = matches!(
+    let writes_other = matches!(
         format,
         Format::FloatLoad
             | Format::FloatFused
@@ -61,11 +63,24 @@ fn step<X: Xlen>(op: &Instruction, offset: u16) -> Step<X> {
             | Format::FloatRegister
             | Format::IntToFloatRounded
             | Format::IntToFloat
-    );
-    let rd = if op.rd == 0 && !writes_float { SINK } else { op.rd };
+    ) || format.vector()
+        && !matches!(
+            format,
+            Format::VectorToX
+                | Format::VectorSet
+                | Format::VectorSetImmediate
+                | Format::VarveEnd
+                | Format::VarveNumber
+                | Format::VarveCount
+                | Format::VarvePack
+        );
+    let rd = if op.rd == 0 && !writes_other { SINK } else { op.rd };
     let mut step = Step { run: handler::<X>(op), rd, rs1: op.rs1, rs2: op.rs2, rs3: op.rs3, imm: op.imm };
     if format.rounded() {
         step.imm = i32::from(op.rm);
+    }
+    if format.vector() || op.code == Code::Vsetvl {
+        vector::pack(op, &mut step);
     }
     let next = offset + u16::from(op.len);
     match op.code {
@@ -310,5 +325,6 @@ fn handler<X: Xlen>(op: &Instruction) -> Handler<X> {
         ReadOStreamBu => stream::output_bu,
         ReadOStreamHu => stream::output_hu,
         ReadOStreamWu => stream::output_wu,
+        _ => vector::handler::<X>(op),
     }
 }

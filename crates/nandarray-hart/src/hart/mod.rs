@@ -20,18 +20,22 @@ use std::sync::atomic::Ordering;
 use crate::access::AccessKind;
 use crate::block::{BasicBlock, OPS_MAX};
 use crate::cache::Cache;
-use crate::exec::{self, Env, Exit, HartState, JUMP, LEAVE};
-use crate::isa::Extensions;
+use crate::exec::{self, Env, Exit, HartState, JUMP, LEAVE, UnitsOff};
+use crate::isa::{Extension, Extensions};
 use crate::memory::Memory;
 use crate::meter::{Meter, Unmetered};
 use crate::streams::Streams;
 use crate::trap::Cause;
+use crate::varve::VarveUnit;
+use crate::vector::VectorUnit;
 use crate::xlen::Xlen;
 pub use port::{MappedRegion, Registers, TranslatorPort};
 use privileged::Privileged;
 pub use stop::{Limits, Stop};
 use system::SystemOutcome;
 
+/// Bits to which a VarVE unit aligns elements in its datapath, unless another number is given.
+const VARVE_ALIGNMENT: u32 = 8;
 /// Instructions between two looks at the stop flag.
 const SLICE: u64 = if cfg!(debug_assertions) { 1 << 9 } else { 1 << 12 };
 
@@ -88,18 +92,51 @@ impl<X: Xlen> Hart<X> {
 
 impl<X: Xlen, M: Meter> Hart<X, M> {
     /// A hart whose registers are zero, with a meter.
+    ///
+    /// # Panics
+    /// If there are vectors, and their registers would have other than 32 (64 with elements of 64 bits) to
+    /// [`VLEN_MAX`](crate::VLEN_MAX) bits.
     pub fn with_meter(mode: HartMode, extensions: Extensions, meter: M) -> Self {
+        let mut state = HartState::new();
+        state.vector = VectorUnit::new(extensions);
+        let varve = extensions.has(Extension::Varve) && state.vector.is_some();
+        state.varve = varve.then(|| VarveUnit::new(extensions.vlen(), VARVE_ALIGNMENT));
         Self {
-            state: HartState::new(),
+            state,
             cache: Cache::new(),
             extensions,
             mode,
             pc: 0,
-            privileged: Privileged::new(mode),
+            privileged: Privileged::new(mode, extensions),
             retired: 0,
             code: 0..0,
             meter: Some(Box::new(meter)),
         }
+    }
+
+    /// Have the VarVE unit, if there is one, align elements in its datapath to `bits` bits, and forget its state.
+    ///
+    /// # Panics
+    /// If that is no power of two up to 64.
+    pub fn set_varve_alignment(&mut self, bits: u32) {
+        if self.state.varve.is_some() {
+            self.state.varve = Some(VarveUnit::new(self.vlen(), bits));
+        }
+    }
+
+    /// Bits of a vector register; 0 without vectors.
+    pub fn vlen(&self) -> u32 {
+        self.state.vector.as_ref().map_or(0, |unit| 8 * unit.vlenb as u32)
+    }
+
+    /// The bytes of vector register `number`; none without vectors.
+    pub fn v(&self, number: usize) -> &[u8] {
+        self.state.vector.as_ref().map_or(&[], |unit| unit.register(number & 31))
+    }
+
+    /// The bytes of vector register `number`, to be changed.
+    pub fn v_mut(&mut self, number: usize) -> &mut [u8] {
+        self.state.vector.as_mut().map_or(&mut [], |unit| unit.register_mut(number & 31))
     }
 
     /// Set up a call of the function at `entry` with its first arguments and the stack's end; [`Hart::run`] executes
@@ -319,7 +356,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         if M::BLOCKS {
             Self::meter_of(env).decoded(self.cache.blocks.len() as u32, &block);
         }
-        Ok(self.cache.insert::<M>(block, self.float_off()))
+        Ok(self.cache.insert::<M>(block, self.units_off()))
     }
 
     /// Decode at most `most` instructions at the program counter; none where nothing can be fetched.
@@ -329,6 +366,10 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         // Behind a page's end other bytes may follow than those at the next address.
         let mut fetch = |at: u64| if at == pc || at <= end - 4 { spans.fetch(at).ok() } else { None };
         BasicBlock::decode(pc, X::BITS, self.extensions, most, &mut fetch)
+    }
+
+    fn units_off(&self) -> UnitsOff {
+        UnitsOff { float: self.float_off(), vector: self.vector_off() }
     }
 
     /// Nothing can be fetched at the program counter.
@@ -344,7 +385,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
             return Some(Stop::Returned { code: self.x(10) });
         }
         let Some(block) = self.decode(env, most) else { return self.fetch_trap(env) };
-        let steps = exec::steps::<X, M>(&block, exec::PART, self.float_off());
+        let steps = exec::steps::<X, M>(&block, exec::PART, self.units_off());
         if M::BLOCKS {
             Self::meter_of(env).part(&block);
         }

@@ -2,11 +2,11 @@
 //!
 //! Builds without the feature `bare` have `unprivileged` in place of this file.
 
-use crate::csr::{Csrs, FS, MIE, MPIE, MPP, MPRV, Privilege, SIE, SPIE, SPP, TSR, TVM, TW};
+use crate::csr::{Csrs, FS, MIE, MPIE, MPP, MPRV, Privilege, SIE, SPIE, SPP, TSR, TVM, TW, VS};
 use crate::exec::Env;
 use crate::hart::system::{ILLEGAL, SystemOutcome, trap};
 use crate::hart::{Hart, HartMode};
-use crate::isa::{Code, Instruction};
+use crate::isa::{Code, Extension, Extensions, Instruction};
 use crate::meter::Meter;
 use crate::protect::Guard;
 use crate::trap::{Cause, Trap};
@@ -24,12 +24,13 @@ pub(crate) struct Privileged {
 }
 
 impl Privileged {
-    pub(crate) fn new(mode: HartMode) -> Self {
+    pub(crate) fn new(mode: HartMode, extensions: Extensions) -> Self {
         let all = u64::from(u32::MAX);
         let (mode, csrs) = match mode {
             HartMode::Program => (Privilege::User, Csrs { mcounteren: all, scounteren: all, ..Csrs::default() }),
             HartMode::Bare => (Privilege::Machine, Csrs::default()),
         };
+        let csrs = Csrs { has_vectors: extensions.has(Extension::Zve32x), ..csrs };
         Self { mode, csrs, looks_anew: false, decoded_behind: None }
     }
 }
@@ -110,10 +111,10 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
 
     /// Writes a register of the privileged modes.
     pub(super) fn write_privileged(&mut self, number: u32, value: u64, env: &mut Env<'_, '_>) {
-        let off = self.float_off();
+        let off = (self.float_off(), self.vector_off());
         self.privileged.csrs.write::<X>(number, value, self.retired);
         self.privileged.looks_anew = true;
-        if off != self.float_off() {
+        if off != (self.float_off(), self.vector_off()) {
             self.forget_code(env);
         }
     }
@@ -121,6 +122,11 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
     /// Whether floating-point instructions are illegal now.
     pub(crate) fn float_off(&self) -> bool {
         self.mode == HartMode::Bare && self.privileged.csrs.mstatus & FS == 0
+    }
+
+    /// Whether vector instructions are illegal now.
+    pub(crate) fn vector_off(&self) -> bool {
+        self.mode == HartMode::Bare && self.privileged.csrs.mstatus & VS == 0
     }
 
     /// Enter a trap at `pc`; the trap itself if nothing in the program handles it.

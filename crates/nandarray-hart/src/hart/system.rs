@@ -11,6 +11,14 @@ use crate::xlen::Xlen;
 const FFLAGS: u32 = 1;
 const FRM: u32 = 2;
 const FCSR: u32 = 3;
+/// The registers of the vector unit.
+const VSTART: u32 = 8;
+const VXSAT: u32 = 9;
+const VXRM: u32 = 10;
+const VCSR: u32 = 15;
+const VL: u32 = 0xc20;
+const VTYPE: u32 = 0xc21;
+const VLENB: u32 = 0xc22;
 /// The first stream register.
 const STREAMS: u32 = 0x800;
 
@@ -92,6 +100,18 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
             FFLAGS => Some(Ok(u64::from(self.state.fflags))),
             FRM => Some(Ok(u64::from(self.state.frm))),
             FCSR => Some(Ok(u64::from(self.fcsr()))),
+            VSTART..=VXRM | VCSR | VL..=VLENB => {
+                let unit = self.state.vector.as_ref().filter(|_| !self.vector_off())?;
+                Some(Ok(match number {
+                    VSTART => unit.vstart as u64,
+                    VXSAT => u64::from(unit.vxsat),
+                    VXRM => u64::from(unit.vxrm),
+                    VCSR => u64::from(unit.vxrm) << 1 | u64::from(unit.vxsat),
+                    VL => unit.vl as u64,
+                    VTYPE => unit.vtype(X::BITS),
+                    _ => unit.vlenb as u64,
+                }))
+            }
             _ if number & !0xff == STREAMS => crate::exec::stream_register(env, number as i32),
             _ => self.read_privileged(number).map(Ok),
         }
@@ -102,6 +122,15 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
             FFLAGS => self.state.fflags = value as u8 & 31,
             FRM => self.state.set_frm(value as u8),
             FCSR => self.set_fcsr(value as u8),
+            VSTART..=VXRM | VCSR => {
+                let Some(unit) = self.state.vector.as_mut() else { return };
+                match number {
+                    VSTART => unit.vstart = value as usize & (8 * unit.vlenb - 1),
+                    VXSAT => unit.vxsat = value & 1 != 0,
+                    VXRM => unit.vxrm = value as u8 & 3,
+                    _ => (unit.vxrm, unit.vxsat) = (value as u8 >> 1 & 3, value & 1 != 0),
+                }
+            }
             _ => self.write_privileged(number, value, env),
         }
     }

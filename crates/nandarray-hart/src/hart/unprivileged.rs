@@ -5,7 +5,7 @@
 use crate::exec::Env;
 use crate::hart::system::{ILLEGAL, SystemOutcome};
 use crate::hart::{Hart, HartMode};
-use crate::isa::Instruction;
+use crate::isa::{Extensions, Instruction};
 use crate::meter::Meter;
 use crate::trap::{Cause, Trap};
 use crate::xlen::Xlen;
@@ -17,7 +17,7 @@ pub(crate) struct Unprivileged;
 pub(crate) use Unprivileged as Privileged;
 
 impl Unprivileged {
-    pub(crate) fn new(HartMode::Program: HartMode) -> Self {
+    pub(crate) fn new(HartMode::Program: HartMode, _extensions: Extensions) -> Self {
         Self
     }
 }
@@ -33,6 +33,11 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
     /// Executes a privileged instruction: there is none.
     pub(super) fn execute_privileged(&mut self, _op: &Instruction, _env: &mut Env<'_, '_>) -> SystemOutcome {
         ILLEGAL
+    }
+
+    /// Whether vector instructions are illegal now: never.
+    pub(crate) fn vector_off(&self) -> bool {
+        false
     }
 
     /// The value of a register of user mode: a counter.

@@ -22,8 +22,23 @@ fn named(name: &str) -> Option<&'static [Extension]> {
         "zba" => &[Zba],
         "zbb" => &[Zbb],
         "zbs" => &[Zbs],
+        "zve32x" => &[Zve32x],
+        "zve32f" => &[Zve32x, Zve32f],
+        "zve64x" => &[Zve32x, Zve64x],
+        "zve64f" => &[Zve32x, Zve32f, Zve64x],
+        "zve64d" => &[Zve32x, Zve32f, Zve64x, Zve64d],
+        "v" => &[Zve32x, Zve32f, Zve64x, Zve64d, V],
+        "xvarve" => &[Zve32x, Zve64x, Varve],
+        // The least length of a vector register is no extension.
+        _ if zvl(name).is_some() => &[],
         _ => return None,
     })
+}
+
+/// The bits of a name such as `zvl128b`.
+fn zvl(name: &str) -> Option<u32> {
+    let bits = name.strip_prefix("zvl")?.strip_suffix('b')?.parse().ok()?;
+    matches!(bits, 32 | 64 | 128 | 256 | 512 | 1024).then_some(bits)
 }
 
 /// A version such as `2p1` at the beginning of `text` is left out.
@@ -67,7 +82,11 @@ impl Extensions {
                 rest = without_version(&rest[letter.len_utf8()..]);
             }
         }
-        Ok((bits, found))
+        // The length of vector registers: by `zvl128b` and the like, by `v`, or by the width of the elements.
+        let by_extension = [(Extension::V, 128), (Extension::Zve64x, 64), (Extension::Zve32x, 32)];
+        let least = by_extension.into_iter().find(|(extension, _)| found.has(*extension)).map_or(0, |(_, bits)| bits);
+        let named = names.split('_').filter_map(|part| zvl(&part[..part.find('b').map_or(0, |at| at + 1)]));
+        Ok((bits, if least > 0 { found.with_vlen(named.fold(least, u32::max)) } else { found }))
     }
 
     /// The extensions of this set that are not in `other`, in the order of their declaration.
@@ -90,13 +109,17 @@ mod tests {
         assert_eq!(of("rv64imac_zba_zbb_zbs"), Ok((64, vec![I, M, A, C, Zba, Zbb, Zbs])));
         assert_eq!(of("rv32i2p1_m2p0_zicsr2p0_zmmul1p0"), Ok((32, vec![I, M, Zicsr])));
         assert_eq!(of("rv64i2p1m2"), Ok((64, vec![I, M])));
+        assert_eq!(of("rv64iv"), Ok((64, vec![I, Zve32x, Zve32f, Zve64x, Zve64d, V])));
+        assert_eq!(of("rv32i_zve32f_zvl64b1p0"), Ok((32, vec![I, Zve32x, Zve32f])));
+        let vlens = ["rv64gc", "rv32i_zve32x", "rv64gcv", "rv64i2p1_v1p0_zvl256b1p0", "rv64i_zve64x_zvl1024b"];
+        assert_eq!(vlens.map(|arch| Extensions::parse(arch).unwrap().1.vlen()), [128, 32, 128, 256, 1024]);
         for (wrong, says) in [
             ("rv128i", "rv128i"),
             ("", ""),
             ("rv64", "rv64"),
             ("rv64v", "rv64v"),
-            ("rv64iv", "v"),
-            ("rv64i_zvl128b1p0", "zvl128b"),
+            ("rv64iw", "w"),
+            ("rv64i_zvl100b1p0", "zvl100b"),
             ("rv64i_zfh", "zfh"),
             ("rv64i\u{e4}", "\u{e4}"),
         ] {

@@ -25,6 +25,8 @@ pub enum Class {
     Jump,
     /// Floating-point arithmetic, comparison and conversion.
     Float,
+    /// On vectors, with the loads and stores of them.
+    Vector,
     /// Of a stream, or of where its head and tail are.
     Stream,
     /// Fences, control and status registers, calls, returns from traps; and illegal instructions.
@@ -33,7 +35,7 @@ pub enum Class {
 
 impl Class {
     /// All, in the order of their declaration.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Integer,
         Self::Multiply,
         Self::Bits,
@@ -43,6 +45,7 @@ impl Class {
         Self::Branch,
         Self::Jump,
         Self::Float,
+        Self::Vector,
         Self::Stream,
         Self::System,
     ];
@@ -59,6 +62,7 @@ impl Class {
             Self::Branch => "branch",
             Self::Jump => "jump",
             Self::Float => "float",
+            Self::Vector => "vector",
             Self::Stream => "stream",
             Self::System => "system",
         }
@@ -85,6 +89,8 @@ impl Instruction {
             (Format::Csr | Format::CsrImmediate, _) if self.reads_stream_register() => Class::Stream,
             (Format::Fence | Format::FenceVma | Format::Bare | Format::Csr | Format::CsrImmediate, _)
             | (Format::Illegal, _) => Class::System,
+            (format, _) if format.vector() => Class::Vector,
+            (_, Extension::Zve32x) => Class::Vector,
             (_, Extension::M) => Class::Multiply,
             (_, Extension::Zba | Extension::Zbb | Extension::Zbs) => Class::Bits,
             (_, Extension::F | Extension::D) => Class::Float,
@@ -112,6 +118,8 @@ mod tests {
             ("beq a0, a1, . + 8", Class::Branch),
             ("jalr zero, 0(ra)", Class::Jump),
             ("fadd.d fa0, fa1, fa2, dyn", Class::Float),
+            ("vadd.vv v1, v2, v3", Class::Vector),
+            ("vsetvl a0, a1, a2", Class::Vector),
             ("ecall", Class::System),
         ] {
             assert_eq!(assemble(text, 64).unwrap().class(), class, "{text}");

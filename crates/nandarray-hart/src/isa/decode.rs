@@ -85,6 +85,7 @@ pub fn decode32(word: u32, bits: u32, extensions: Extensions) -> Option<Instruct
             (op.rd, op.rs1) = (rd, rs1);
         }
         Format::StreamStore => (op.rs1, op.rs2) = (rs1, rs2),
+        _ => vector_operands(row, word, &mut op),
     }
     if row.format.rounded() {
         op.rm = field(12, 3);
@@ -93,6 +94,32 @@ pub fn decode32(word: u32, bits: u32, extensions: Extensions) -> Option<Instruct
         }
     }
     Some(op)
+}
+
+/// Put the operands of a vector instruction into `op`.
+fn vector_operands(row: &Row, word: u32, op: &mut Instruction) {
+    let field = |low: u32, width: u32| (word >> low & ((1 << width) - 1)) as u8;
+    let (rd, rs1, rs2) = (field(7, 5), field(15, 5), field(20, 5));
+    // Fields that tell rows apart are no operands.
+    let (first, second) = (rs1 & !(row.mask >> 15) as u8, rs2 & !(row.mask >> 20) as u8);
+    op.rd = rd & !(row.mask >> 7) as u8;
+    match row.format {
+        Format::VectorSet => (op.rs1, op.imm) = (rs1, (word >> 20 & 0x7ff) as i32),
+        Format::VectorSetImmediate => (op.rs1, op.imm) = (rs1, (word >> 20 & 0x3ff) as i32),
+        Format::VectorVi | Format::VectorMoveI => (op.rs2, op.imm) = (second, i32::from(rs1) << 27 >> 27),
+        Format::VectorVu => (op.rs2, op.imm) = (rs2, i32::from(rs1)),
+        _ => (op.rs1, op.rs2) = (first, second),
+    }
+    let sets = matches!(row.format, Format::VectorSet | Format::VectorSetImmediate);
+    if !sets && row.mask & 1 << 25 == 0 {
+        op.rm = field(25, 1);
+    }
+    if row.format == Format::VarveOpen {
+        op.rs3 = field(27, 5);
+    }
+    if row.format.vector_memory() && row.mask >> 29 == 0 {
+        op.rs3 = field(29, 3);
+    }
 }
 
 /// The 32-bit encoding of `op`, whatever its length was. Operands that the format does not have are ignored.
@@ -132,7 +159,13 @@ pub fn encode(op: &Instruction) -> u32 {
         Format::LoadReserved => rd | rs1 | (imm & 3) << 25,
         Format::Atomic => rd | rs1 | rs2 | (imm & 3) << 25,
         Format::FloatFused => rd | rs1 | rs2 | u32::from(op.rs3) << 27,
+        Format::VectorSet => rd | rs1 | (imm & 0x7ff) << 20,
+        Format::VectorSetImmediate => rd | rs1 | (imm & 0x3ff) << 20,
+        Format::VectorVi | Format::VectorVu | Format::VectorMoveI => rd | rs2 | (imm & 31) << 15,
+        _ => rd | rs1 | rs2,
     };
+    let third = if row.format == Format::VarveOpen { 27 } else { 29 };
+    let vector = if row.format.vector() { u32::from(op.rm) << 25 | u32::from(op.rs3) << third } else { 0 };
     let rm = if row.format.rounded() { u32::from(op.rm) << 12 } else { 0 };
-    row.bits | operands | rm
+    row.bits | operands & !row.mask | rm | vector & !row.mask
 }

@@ -9,6 +9,8 @@ mod compressed;
 mod decode;
 mod table;
 mod text;
+mod vector_rows;
+mod vector_text;
 
 pub use class::Class;
 pub use compressed::{COMPRESSED, CompressedFormat, CompressedRow, decode16};
@@ -27,9 +29,10 @@ pub struct Instruction {
     pub rs1: u8,
     /// Second source register.
     pub rs2: u8,
-    /// Third source register of a fused multiply-add.
+    /// Third source register of a fused multiply-add; one less than the fields of a vector load's or store's segments.
     pub rs3: u8,
-    /// Rounding mode of a floating-point instruction: 0 to 4, or 7 for the one in `frm`.
+    /// Rounding mode of a floating-point instruction: 0 to 4, or 7 for the one in `frm`. Of a vector instruction 0 if
+    /// `v0` masks it, else 1.
     pub rm: u8,
     /// Length in bytes: 2 or 4.
     pub len: u8,
@@ -133,11 +136,23 @@ pub enum Extension {
     Stream,
     /// Machine and supervisor mode.
     Privileged,
+    /// Vectors of integers of up to 32 bits.
+    Zve32x,
+    /// Vectors of single-precision numbers.
+    Zve32f,
+    /// Vectors of integers of 64 bits.
+    Zve64x,
+    /// Vectors of double-precision numbers.
+    Zve64d,
+    /// All vector instructions.
+    V,
+    /// Vectors of values with a width each, and their streams (Table 8.1).
+    Varve,
 }
 
 impl Extension {
     /// All, in the order of their declaration.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 19] = [
         Self::I,
         Self::M,
         Self::A,
@@ -151,16 +166,28 @@ impl Extension {
         Self::Zbs,
         Self::Stream,
         Self::Privileged,
+        Self::Zve32x,
+        Self::Zve32f,
+        Self::Zve64x,
+        Self::Zve64d,
+        Self::V,
+        Self::Varve,
     ];
 }
 
-/// A set of extensions.
+/// A set of extensions; with vectors, also the length of their registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Extensions(u32);
 
 impl Extensions {
-    /// Everything that the hart has, for programs: all but [`Extension::Privileged`].
-    pub const PROGRAM: Self = Self(((1 << Extension::ALL.len()) - 1) & !(1 << Extension::Privileged as u32));
+    /// The first of the bits that hold the logarithm of the length of a vector register.
+    const VLEN_AT: u32 = 24;
+    /// The extensions of programs: all but [`Extension::Privileged`] and the vector extensions.
+    pub const PROGRAM: Self = Self((1 << Extension::Privileged as u32) - 1);
+    /// The extensions of programs, and all vector extensions.
+    pub const PROGRAM_VECTOR: Self = Self(Self::ALL.0 & !(1 << Extension::Privileged as u32));
+    /// The vector extensions.
+    pub const VECTOR: Self = Self(Self::ALL.0 & !((1 << Extension::Zve32x as u32) - 1) | 1);
     /// Everything that the hart has.
     pub const ALL: Self = Self((1 << Extension::ALL.len()) - 1);
 
@@ -173,6 +200,23 @@ impl Extensions {
     #[must_use]
     pub const fn without(self, extension: Extension) -> Self {
         Self(self.0 & !(1 << extension as u32) | 1)
+    }
+
+    /// The set with vector registers of `bits` bits, a power of two; it matters to sets with vectors only.
+    #[must_use]
+    pub const fn with_vlen(self, bits: u32) -> Self {
+        Self(self.0 & ((1 << Self::VLEN_AT) - 1) | bits.trailing_zeros() << Self::VLEN_AT)
+    }
+
+    /// Bits of a vector register, if the set has vectors: 128 unless said otherwise.
+    pub const fn vlen(self) -> u32 {
+        if self.0 >> Self::VLEN_AT == 0 { 128 } else { 1 << (self.0 >> Self::VLEN_AT) }
+    }
+
+    /// This set, and the vector extensions of another with the length of its registers.
+    #[must_use]
+    pub const fn with_vectors_of(self, other: Self) -> Self {
+        Self(self.0 | other.0 & (Self::VECTOR.0 & !1 | !((1 << Self::VLEN_AT) - 1)))
     }
 
     /// The set with `extension`.
@@ -251,6 +295,66 @@ pub enum Format {
     StreamStore,
     /// `x[rd], stream, x[rs2]`
     StreamRead,
+    /// `x[rd], x[rs1], vtype`
+    VectorSet,
+    /// `x[rd], length, vtype`
+    VectorSetImmediate,
+    /// `v[rd], v[rs2], v[rs1]`, masked or not, as the next ones
+    VectorVv,
+    /// `v[rd], v[rs2], x[rs1]`
+    VectorVx,
+    /// `v[rd], v[rs2], imm`, signed
+    VectorVi,
+    /// `v[rd], v[rs2], imm`, unsigned
+    VectorVu,
+    /// `v[rd], v[rs2], f[rs1]`
+    VectorVf,
+    /// `v[rd], v[rs1], v[rs2]`
+    VectorMulV,
+    /// `v[rd], x[rs1], v[rs2]`
+    VectorMulX,
+    /// `v[rd], f[rs1], v[rs2]`
+    VectorMulF,
+    /// `v[rd], v[rs2]`
+    VectorUnary,
+    /// `v[rd], v[rs1]`
+    VectorMoveV,
+    /// `v[rd], x[rs1]`
+    VectorMoveX,
+    /// `v[rd], imm`
+    VectorMoveI,
+    /// `v[rd], f[rs1]`
+    VectorMoveF,
+    /// `x[rd], v[rs2]`
+    VectorToX,
+    /// `f[rd], v[rs2]`
+    VectorToF,
+    /// `v[rd]`
+    VectorId,
+    /// `v[rd], (x[rs1])`
+    VectorUnit,
+    /// `v[rd], (x[rs1]), x[rs2]`
+    VectorStrided,
+    /// `v[rd], (x[rs1]), v[rs2]`
+    VectorIndexed,
+    /// `stream rd, x[rs1], x[rs2], x[rs3]`
+    VarveOpen,
+    /// `stream rs2, x[rs1]`
+    VarveConsume,
+    /// `x[rd], stream rs2`
+    VarveEnd,
+    /// `x[rd]`
+    VarveNumber,
+    /// `x[rd], v[rs1]`
+    VarveCount,
+    /// `v[rd], stream rs2`
+    VarveUnpack,
+    /// `x[rd], v[rs1], stream rs2`
+    VarvePack,
+    /// `v[rd], stream rs2, x[rs1]`
+    VarveVunpack,
+    /// `v[rd], x[rs1], x[rs2]`
+    VarveIndex,
     /// nothing that is known
     Illegal,
 }
@@ -266,6 +370,16 @@ impl Format {
                 | Self::FloatToIntRounded
                 | Self::IntToFloatRounded
         )
+    }
+
+    /// Whether it is an instruction on vectors.
+    pub fn vector(self) -> bool {
+        self as u8 >= Self::VectorSet as u8 && self != Self::Illegal
+    }
+
+    /// Whether it is a load or store of vectors.
+    pub fn vector_memory(self) -> bool {
+        matches!(self, Self::VectorUnit | Self::VectorStrided | Self::VectorIndexed)
     }
 
     /// Whether it touches floating-point registers, and so needs the floating-point unit switched on.

@@ -7,6 +7,7 @@
 //! fields; the four custom opcodes are put in them here, and `peekistream` and `streamwait` beside them. It does not
 //! say what an instruction does: that is `exec`.
 
+use super::vector_rows::with_vector_rows;
 use super::{Extension::*, Format, Row, Width::*};
 
 macro_rules! table {
@@ -32,7 +33,7 @@ macro_rules! table {
     };
 }
 
-table! {
+with_vector_rows! { table
     // RV32I and RV64I
     Lui "lui" I Both Upper 0x7f 0x37;
     Auipc "auipc" I Both Upper 0x7f 0x17;
@@ -279,6 +280,4 @@ table! {
     ReadOStreamBu "readostream.bu" Stream Both StreamRead 0x707f 0x407b;
     ReadOStreamHu "readostream.hu" Stream Both StreamRead 0x707f 0x507b;
     ReadOStreamWu "readostream.wu" Stream Rv64 StreamRead 0x707f 0x607b;
-    // No instruction: these bits trap when they are reached; the immediate keeps them
-    Illegal "illegal" I Both Illegal 0x0 0x0;
 }

@@ -6,13 +6,13 @@
 
 use std::fmt::{self, Write};
 
-use super::{Code, Format, Instruction, Row, TABLE};
+use super::{Code, Format, Instruction, Row, TABLE, vector_text};
 
-const X: [&str; 32] = [
+pub(super) const X: [&str; 32] = [
     "zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "s2",
     "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6",
 ];
-const F: [&str; 32] = [
+pub(super) const F: [&str; 32] = [
     "ft0", "ft1", "ft2", "ft3", "ft4", "ft5", "ft6", "ft7", "fs0", "fs1", "fa0", "fa1", "fa2", "fa3", "fa4", "fa5",
     "fa6", "fa7", "fs2", "fs3", "fs4", "fs5", "fs6", "fs7", "fs8", "fs9", "fs10", "fs11", "ft8", "ft9", "ft10", "ft11",
 ];
@@ -24,6 +24,13 @@ const CSRS: &[(u32, &str)] = &[
     (0x001, "fflags"),
     (0x002, "frm"),
     (0x003, "fcsr"),
+    (0x008, "vstart"),
+    (0x009, "vxsat"),
+    (0x00a, "vxrm"),
+    (0x00f, "vcsr"),
+    (0xc20, "vl"),
+    (0xc21, "vtype"),
+    (0xc22, "vlenb"),
     (0xc00, "cycle"),
     (0xc01, "time"),
     (0xc02, "instret"),
@@ -138,8 +145,9 @@ pub fn disassemble(op: &Instruction) -> String {
         Format::StreamLoad => format!("{}, {rs1}", x(rd)),
         Format::StreamStore => format!("{}, {rs1}", x(rs2)),
         Format::StreamRead => format!("{}, {rs1}, {}", x(rd), x(rs2)),
+        format if format.vector() => return vector_text::disassemble(op),
         Format::Illegal if op.len == 2 => return format!(".2byte {:#06x}", imm as u16),
-        Format::Illegal => return format!(".4byte {:#010x}", imm as u32),
+        _ => return format!(".4byte {:#010x}", imm as u32),
     };
     let _ = write!(text, " {operands}");
     if row.format.rounded() && op.rm != default_rounding(op.code) {
@@ -171,13 +179,13 @@ impl fmt::Display for AssembleError {
 
 impl std::error::Error for AssembleError {}
 
-type Parsed<T> = Result<T, AssembleError>;
+pub(super) type Parsed<T> = Result<T, AssembleError>;
 
-fn wrong<T>(text: &str) -> Parsed<T> {
+pub(super) fn wrong<T>(text: &str) -> Parsed<T> {
     Err(AssembleError::Operand(text.to_owned()))
 }
 
-fn register(names: &[&str; 32], letter: char, text: &str) -> Parsed<u8> {
+pub(super) fn register(names: &[&str; 32], letter: char, text: &str) -> Parsed<u8> {
     let number = text.strip_prefix(letter).and_then(|n| n.parse().ok()).filter(|n: &u8| *n < 32);
     let named = names.iter().position(|name| *name == text).map(|at| at as u8);
     named.or(number).or((text == "fp" && letter == 'x').then_some(8)).map_or_else(|| wrong(text), Ok)
@@ -189,7 +197,7 @@ fn number(text: &str) -> Parsed<i64> {
     value.map_or_else(|_| wrong(text), |v| Ok(if negative { -v } else { v }))
 }
 
-fn within(text: &str, low: i64, high: i64) -> Parsed<i32> {
+pub(super) fn within(text: &str, low: i64, high: i64) -> Parsed<i32> {
     let value = number(text)?;
     if (low..=high).contains(&value) { Ok(value as i32) } else { wrong(text) }
 }
@@ -202,7 +210,7 @@ fn target(text: &str, limit: i64) -> Parsed<i32> {
 }
 
 /// `imm(register)`, the immediate may be missing.
-fn memory(text: &str) -> Parsed<(u8, i32)> {
+pub(super) fn memory(text: &str) -> Parsed<(u8, i32)> {
     let Some((offset, base)) = text.strip_suffix(')').and_then(|t| t.split_once('(')) else { return wrong(text) };
     let offset = if offset.trim().is_empty() { 0 } else { within(offset.trim(), -2048, 2047)? };
     Ok((register(&X, 'x', base.trim())?, offset))
@@ -263,8 +271,12 @@ pub fn assemble(line: &str, bits: u32) -> Parsed<Instruction> {
     if name == "fence.tso" {
         return Ok(Instruction { code: Code::Fence, imm: FENCE_TSO, ..op });
     }
-    let (row, ordering) = row_of(name, bits)?;
+    let (row, ordering) = vector_text::row_of(name, &mut op).map_or_else(|| row_of(name, bits), |row| Ok((row, 0)))?;
     op.code = row.code;
+    if row.format.vector() {
+        let operands_there = vector_text::operands(&mut op, &operands)?;
+        return operands_there.map(|()| op).ok_or(AssembleError::Count(operands.len()));
+    }
     if row.format.rounded() {
         op.rm = default_rounding(op.code);
         if let Some(mode) = operands.last().and_then(|last| ROUNDING.iter().position(|r| r == last)) {

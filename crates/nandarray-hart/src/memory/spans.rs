@@ -93,6 +93,14 @@ impl FastRange {
         Self { base: range.start, reach: range.end - range.start - 7, pointer }
     }
 
+    /// The place of `bytes` bytes at an address, if all are in it.
+    fn run(&self, address: u64, bytes: usize) -> Option<*mut u8> {
+        let offset = address.wrapping_sub(self.base);
+        // SAFETY: the offset is within the range.
+        (offset < self.reach && bytes as u64 <= self.reach + 7 - offset)
+            .then(|| unsafe { self.pointer.add(offset as usize) })
+    }
+
     #[inline(always)]
     fn at(&self, address: u64) -> Option<*mut u8> {
         let offset = address.wrapping_sub(self.base);
@@ -276,6 +284,24 @@ impl RegionTable {
         let Some(to) = self.store_near[part(address)].at(address) else { return false };
         // SAFETY: as in `store_fast`.
         unsafe { to.cast::<[u8; N]>().write(bytes) };
+        true
+    }
+
+    /// Read bytes that lie together in a region that was found last; false if they do not.
+    pub(crate) fn load_bytes(&self, address: u64, into: &mut [u8]) -> bool {
+        let held = [&self.load, &self.load_near[part(address)]];
+        let Some(from) = held.iter().find_map(|range| range.run(address, into.len())) else { return false };
+        // SAFETY: `run` leaves that many bytes of a region that is borrowed exclusively, and `into` is none of them.
+        unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+        true
+    }
+
+    /// Write bytes that lie together in a region that was found last; false if they do not.
+    pub(crate) fn store_bytes(&mut self, address: u64, bytes: &[u8]) -> bool {
+        let held = [&self.store, &self.store_near[part(address)]];
+        let Some(to) = held.iter().find_map(|range| range.run(address, bytes.len())) else { return false };
+        // SAFETY: as in `load_bytes`, and these ranges lie in writable ones.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         true
     }
 

@@ -4,7 +4,10 @@
 
 use super::check;
 use super::description::*;
-use super::keys::{self, ArbitrationWord, CellWord, ComposesWord, EntriesWord, KEYS, SchedulingWord};
+use super::keys::{
+    self, ArbitrationWord, CellWord, ComposesWord, CoreWord, EntriesWord, IsaWord, KEYS, PlacementWord, PrefetchWord,
+    SchedulingWord, SourceWord,
+};
 use super::problem::{Invalid, Problem};
 use super::sheet::Sheet;
 use super::value::Quantity;
@@ -175,6 +178,7 @@ impl Quantities {
                 bytes_per_s: self.maybe("dram.rate").unwrap_or(0),
                 t_access: self.time("dram.t_access"),
                 bytes: self.whole("dram.size"),
+                burst_bytes: self.whole("dram.burst"),
                 read_crossings: self.small("dram.read_crossings"),
             },
             link: LinkSettings {
@@ -275,12 +279,71 @@ impl Quantities {
     }
 
     fn compute(&self) -> Option<Compute> {
+        let cores = self.maybe("compute.cores")? as u32;
+        let ticks = |path| self.maybe(path).map(|n| n as u32);
+        let core = match self.word("compute.core") {
+            CoreWord::None => None,
+            word => Some(CoreWord::WORDS[word as usize]),
+        };
+        let prefetch = match self.word("compute.prefetch") {
+            PrefetchWord::Core => None,
+            word => Some(PrefetchWord::WORDS[word as usize]),
+        };
+        let pages = self.small("compute.pages");
+        let parts = self.compute_parts();
+        let power_uw = ComputeParts::sum(&parts.power_uw, cores) / f64::from(cores);
+        let power = |path| if power_uw > 0.0 { power_uw } else { self.real(path) };
         Some(Compute {
-            cores: self.maybe("compute.cores")? as u32,
+            cores,
             clock_hz: self.whole("compute.clock"),
-            core_active_uw: self.real("compute.core_active"),
-            core_idle_uw: self.real("compute.core_idle"),
+            core_active_uw: power("compute.core_active"),
+            core_idle_uw: power("compute.core_idle"),
+            core,
+            checks_isa: match self.word("compute.isa") {
+                IsaWord::Own => true,
+                IsaWord::Any => false,
+            },
+            l1i_bytes: self.maybe("compute.l1i_size"),
+            l1i_ways: ticks("compute.l1i_ways"),
+            l1d_bytes: self.maybe("compute.l1d_size"),
+            l1d_ways: ticks("compute.l1d_ways"),
+            l2_bytes: self.maybe("compute.l2_size"),
+            l2_ways: ticks("compute.l2_ways"),
+            l1d_ticks: ticks("compute.l1d_ticks"),
+            l2_ticks: ticks("compute.l2_ticks"),
+            prefetch,
+            load_ticks: ticks("compute.load_ticks"),
+            store_ticks: ticks("compute.store_ticks"),
+            multiply_ticks: ticks("compute.multiply_ticks"),
+            divide_ticks: ticks("compute.divide_ticks"),
+            taken_ticks: ticks("compute.taken_ticks"),
+            scratchpad_bytes: self.whole("compute.scratchpad"),
+            scratchpad_ticks: ticks("compute.scratchpad_ticks"),
+            stream_ticks: ticks("compute.stream_ticks"),
+            streams: self.small("compute.streams"),
+            pages,
+            read_ahead: ticks("compute.read_ahead").unwrap_or(pages),
+            half_bytes: self.whole("compute.half_size"),
+            input: match self.word("compute.input") {
+                SourceWord::Dram => InputFrom::Dram,
+                SourceWord::PingPong => InputFrom::PingPong,
+                SourceWord::Stream => InputFrom::Stream,
+            },
+            placement: match self.word("compute.placement") {
+                PlacementWord::Crossbar => CorePlacement::Crossbar,
+                PlacementWord::Channel => CorePlacement::Channel,
+            },
+            crossbar_bytes_per_s: self.maybe("compute.crossbar_rate").unwrap_or(0),
+            t_crossbar: self.time("compute.t_crossbar"),
+            t_manage: self.time("compute.t_manage"),
+            t_request: self.time("compute.t_request"),
+            parts,
         })
+    }
+
+    fn compute_parts(&self) -> ComputeParts {
+        let each = |what: &str| ComputeParts::NAMES.map(|name| self.real(&format!("compute.{name}_{what}")));
+        ComputeParts { power_uw: each("power"), area_mm2: each("mm2") }
     }
 
     fn controller(&self) -> ControllerSettings {

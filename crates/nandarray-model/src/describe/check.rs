@@ -45,6 +45,7 @@ pub(super) fn check(d: &Description, sheet: &Sheet) -> Vec<Problem> {
     nand(d, &mut checks);
     reliability(d, &mut checks);
     ftl(d, &mut checks);
+    compute(d, &mut checks);
     rest(d, &mut checks);
     checks.problems
 }
@@ -195,6 +196,25 @@ fn ftl(d: &Description, checks: &mut Checks<'_>) {
         "dram.size",
         || "is less than its caches".to_owned(),
         || format!("write_cache and map_cache take {}", show_size(caches)),
+    );
+}
+
+fn compute(d: &Description, checks: &mut Checks<'_>) {
+    let Some(c) = &d.compute else { return };
+    if let Err(problem) = c.core_checked(&d.dram) {
+        checks.hold(false, problem.key, || problem.what, || problem.allowed);
+    }
+    checks.hold(
+        c.read_ahead >= c.pages,
+        "compute.read_ahead",
+        || format!("is less than the {} pages of a stream buffer", c.pages),
+        || format!("allowed is at least compute.pages ({}), or \"none\"", c.pages),
+    );
+    checks.hold(
+        c.core.is_none() || c.input != InputFrom::Stream || c.streams > 0,
+        "compute.streams",
+        || "leaves a core without stream buffers".to_owned(),
+        || "compute.input is \"stream\": allowed are 1 to 8".to_owned(),
     );
 }
 

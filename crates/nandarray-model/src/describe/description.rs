@@ -280,6 +280,115 @@ pub struct Compute {
     pub core_active_uw: f64,
     /// Power of a core at rest, in microwatts.
     pub core_idle_uw: f64,
+    /// The timed core, a preset of `nandarray-uarch`; `None`: it takes one instruction a cycle.
+    pub core: Option<&'static str>,
+    /// Whether only programs of the core's own instruction set run; else its set and width are not looked at.
+    pub checks_isa: bool,
+    /// Bytes of the instruction cache, 0 for none; `None`: as the core has it, like the others.
+    pub l1i_bytes: Option<u64>,
+    /// Ways of the instruction cache.
+    pub l1i_ways: Option<u32>,
+    /// Bytes of the data cache.
+    pub l1d_bytes: Option<u64>,
+    /// Ways of the data cache.
+    pub l1d_ways: Option<u32>,
+    /// Bytes of the second level.
+    pub l2_bytes: Option<u64>,
+    /// Ways of the second level.
+    pub l2_ways: Option<u32>,
+    /// Ticks of a hit of the data cache beyond the unit's latency.
+    pub l1d_ticks: Option<u32>,
+    /// Ticks of a hit of the second level.
+    pub l2_ticks: Option<u32>,
+    /// Prefetcher beside the data cache, and beside the second level if there is one.
+    pub prefetch: Option<&'static str>,
+    /// Ticks of a load, if not the core's.
+    pub load_ticks: Option<u32>,
+    /// Ticks of a store, if not the core's.
+    pub store_ticks: Option<u32>,
+    /// Ticks of a multiplication, if not the core's.
+    pub multiply_ticks: Option<u32>,
+    /// Ticks of a division, if not the core's.
+    pub divide_ticks: Option<u32>,
+    /// Ticks that a taken branch costs, if not the core's.
+    pub taken_ticks: Option<u32>,
+    /// Bytes of scratchpad; 0 for none.
+    pub scratchpad_bytes: u64,
+    /// Ticks of a scratchpad access beyond the unit's latency.
+    pub scratchpad_ticks: Option<u32>,
+    /// Ticks of a stream access beyond the unit's latency.
+    pub stream_ticks: Option<u32>,
+    /// Input streams, and output streams, that a core has buffers for.
+    pub streams: u32,
+    /// Pages of the buffer of one stream.
+    pub pages: u32,
+    /// Pages of one stream that are requested ahead, those in its buffer included.
+    pub read_ahead: u32,
+    /// Bytes of a half of the ping-pong buffer, shared by a program's inputs.
+    pub half_bytes: u64,
+    /// The origin of a core's input.
+    pub input: InputFrom,
+    /// The channels whose pages reach a core.
+    pub placement: CorePlacement,
+    /// Bytes a second of the crossbar's port of one core; 0 is ideal.
+    pub crossbar_bytes_per_s: u64,
+    /// Latency of the crossbar.
+    pub t_crossbar: Ps,
+    /// Firmware: time of a transition of a core's state.
+    pub t_manage: Ps,
+    /// Firmware: time to request or drain a page of a stream.
+    pub t_request: Ps,
+    /// Power and area of the components of one core, in the order of [`ComputeParts::NAMES`].
+    pub parts: ComputeParts,
+}
+
+/// The origin of the input of a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InputFrom {
+    /// The device's DRAM, line by line through the caches.
+    Dram,
+    /// Two halves of a buffer: one is filled while the core works on the other.
+    PingPong,
+    /// Stream buffers, page by page.
+    Stream,
+}
+
+/// The channels whose pages reach a core directly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CorePlacement {
+    /// All, through a crossbar.
+    Crossbar,
+    /// Channel n is core n's, modulo the number of cores; pages of others go through DRAM.
+    Channel,
+}
+
+/// Power and area of the components of one core; the crossbar is there once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct ComputeParts {
+    /// Power in microwatts.
+    pub power_uw: [f64; 8],
+    /// Area in square millimetres.
+    pub area_mm2: [f64; 8],
+}
+
+impl ComputeParts {
+    /// Names of the components.
+    pub const NAMES: [&str; 8] =
+        ["pipeline", "l1i", "l1d", "l2", "scratchpad", "input_buffers", "output_buffers", "crossbar"];
+
+    /// The number of each in a device with this number of cores.
+    pub fn counts(cores: u32) -> [u32; 8] {
+        let mut counts = [cores; 8];
+        counts[7] = 1;
+        counts
+    }
+
+    /// The sum over all cores of a number of each component.
+    pub fn sum(values: &[f64; 8], cores: u32) -> f64 {
+        values.iter().zip(Self::counts(cores)).map(|(value, count)| value * f64::from(count)).sum()
+    }
 }
 
 /// Order in which a conventional device fills its parallel units.
@@ -346,6 +455,8 @@ pub struct Dram {
     pub t_access: Ps,
     /// Size in bytes.
     pub bytes: u64,
+    /// Bytes of a burst: a line of a core waits for one, and goes ahead of the others.
+    pub burst_bytes: u64,
     /// Number of times that a byte read from flash crosses DRAM on its way to the host: 2 is into it and out of it, 0
     /// is past it.
     pub read_crossings: u32,

@@ -59,6 +59,42 @@ macro_rules! words {
 }
 
 words!(
+    /// Timed cores, by their presets.
+    CoreWord {
+        None = "none",
+        Zou2023 = "zou-2023",
+        Zou2023Prefetch = "zou-2023-prefetch",
+        Zou2023Sp = "zou-2023-sp",
+        Zou2023Stream = "zou-2023-stream",
+        Zou2023StreamCache = "zou-2023-stream-cache",
+        FiveStage = "five-stage",
+        FiveStagePrefetch = "five-stage-prefetch",
+        FiveStageSp = "five-stage-sp",
+        FiveStageStream = "five-stage-stream",
+        FiveStageStreamCache = "five-stage-stream-cache",
+        Ibex = "ibex",
+        Ex5 = "ex5",
+        C66x = "c66x",
+        Lwp = "lwp",
+    }
+);
+words!(
+    /// Programs that a core runs.
+    IsaWord { Own = "own", Any = "any" }
+);
+words!(
+    /// Prefetchers of a core.
+    PrefetchWord { Core = "core", None = "none", NextLine = "next-line", Stride = "stride", Dcpt = "dcpt" }
+);
+words!(
+    /// Origins of a core's input.
+    SourceWord { Dram = "dram", PingPong = "pingpong", Stream = "stream" }
+);
+words!(
+    /// The channels whose pages reach a core.
+    PlacementWord { Crossbar = "crossbar", Channel = "channel" }
+);
+words!(
     /// The names of scheduling policies.
     SchedulingWord { Normal = "normal", Fifo = "fifo", MqsimCompat = "mqsim-compat" }
 );
@@ -98,6 +134,10 @@ const OPERATION: ValueKind = ValueKind::Energy(0.0, 1e12);
 const PER_BYTE: ValueKind = ValueKind::EnergyPerByte(0.0, 1e6);
 const POWER: ValueKind = ValueKind::Power(0.0, 1e9);
 /// Time that a device rests, or takes to wake: up to an hour.
+const AREA: ValueKind = ValueKind::Real(0.0, 10_000.0);
+const CACHE: ValueKind = ValueKind::SizeOr("core", 0, 1 << 34);
+const WAYS: ValueKind = ValueKind::CountOrNone(1, 1_024);
+const TICKS: ValueKind = ValueKind::CountOrNone(0, 4_096);
 const LONG: ValueKind = ValueKind::Time(Ps::ZERO, Ps::from_ms(3_600_000));
 const IDLE_STATES_MAX: usize = 32;
 const A_CURRENT: &str = "a current is the die's for as long as a command lasts, shared by its planes";
@@ -233,8 +273,82 @@ pub const KEYS: &[Key] = &[
         "cycles a second of each",
         "no processor sold runs at 10 GHz",
     ),
-    key("compute.core_active", POWER, "a core that runs a program"),
-    key("compute.core_idle", POWER, "a core that waits for one, or for its data"),
+    key("compute.core_active", POWER, "a core that runs a program; parts with a power take its place"),
+    key("compute.core_idle", POWER, "a core that waits for one, or for its data; parts with a power take its place"),
+    key(
+        "compute.core",
+        ValueKind::Word(CoreWord::WORDS),
+        "the timed core of each, a preset; none: it takes one instruction a cycle",
+    ),
+    key("compute.isa", ValueKind::Word(IsaWord::WORDS), "programs that it runs: its own instruction set's, or any"),
+    key("compute.l1i_size", CACHE, "instruction cache; 0 B: none"),
+    key("compute.l1i_ways", WAYS, "its ways; none: as the core has them"),
+    key("compute.l1d_size", CACHE, "data cache; 0 B: none"),
+    key("compute.l1d_ways", WAYS, "its ways; none: as the core has them"),
+    key("compute.l1d_ticks", TICKS, "ticks of its hit beyond the unit's; none: as the core has it"),
+    key("compute.l2_size", CACHE, "second-level cache; 0 B: none"),
+    key("compute.l2_ways", WAYS, "its ways; none: as the core has them"),
+    key("compute.l2_ticks", TICKS, "ticks of its hit; none: as the core has it"),
+    key(
+        "compute.prefetch",
+        ValueKind::Word(PrefetchWord::WORDS),
+        "prefetcher beside the data cache and the second level",
+    ),
+    key("compute.load_ticks", TICKS, "ticks of a load; none: as the core has it"),
+    key("compute.store_ticks", TICKS, "ticks of a store; none: as the core has it"),
+    key("compute.multiply_ticks", TICKS, "ticks of a multiplication; none: as the core has it"),
+    key("compute.divide_ticks", TICKS, "ticks of a division; none: as the core has it"),
+    key("compute.taken_ticks", TICKS, "ticks that a taken branch costs; none: as the core has it"),
+    key("compute.scratchpad", ValueKind::Size(0, 256 << 20), "scratchpad of a core; 0 B: none"),
+    key("compute.scratchpad_ticks", TICKS, "ticks of its access beyond the unit's; none: as the core has it"),
+    bounded(
+        "compute.streams",
+        ValueKind::Count(0, 8),
+        "S: input streams, and output streams, that a core has buffers for",
+        "a program has at most 8 of each",
+    ),
+    key("compute.pages", ValueKind::Count(1, 4_096), "P: pages of the buffer of one stream"),
+    key(
+        "compute.read_ahead",
+        ValueKind::CountOrNone(1, 65_536),
+        "pages of one stream that are requested ahead, those in its buffer included; none: P",
+    ),
+    key("compute.stream_ticks", TICKS, "ticks of a stream access beyond the unit's; none: as the core has it"),
+    key(
+        "compute.half_size",
+        ValueKind::Size(4 * KIB, 64 << 20),
+        "a half of the ping-pong buffer of a core, shared by the inputs of a program",
+    ),
+    key("compute.input", ValueKind::Word(SourceWord::WORDS), "where the input of a core comes from"),
+    key(
+        "compute.placement",
+        ValueKind::Word(PlacementWord::WORDS),
+        "whose pages reach a core: those of all channels, or of its own (others cross DRAM)",
+    ),
+    key(
+        "compute.crossbar_rate",
+        ValueKind::RateOr("ideal", 1_000_000, 2_000_000_000_000),
+        "bandwidth of the crossbar's port of one core; ideal: takes no time",
+    ),
+    key("compute.t_crossbar", SHORT, "latency of the crossbar"),
+    key("compute.t_manage", SHORT, "firmware: a transition of a core's state"),
+    key("compute.t_request", SHORT, "firmware: a page of a stream requested or drained"),
+    key("compute.pipeline_power", POWER, "power of a core's pipeline"),
+    key("compute.pipeline_mm2", AREA, "its area in square millimetres"),
+    key("compute.l1i_power", POWER, "power of an instruction cache"),
+    key("compute.l1i_mm2", AREA, "its area in square millimetres"),
+    key("compute.l1d_power", POWER, "power of a data cache"),
+    key("compute.l1d_mm2", AREA, "its area in square millimetres"),
+    key("compute.l2_power", POWER, "power of a second-level cache"),
+    key("compute.l2_mm2", AREA, "its area in square millimetres"),
+    key("compute.scratchpad_power", POWER, "power of a scratchpad"),
+    key("compute.scratchpad_mm2", AREA, "its area in square millimetres"),
+    key("compute.input_buffers_power", POWER, "power of a core's input stream buffers, or ping-pong buffer"),
+    key("compute.input_buffers_mm2", AREA, "their area in square millimetres"),
+    key("compute.output_buffers_power", POWER, "power of a core's output stream buffers, or ping-pong buffer"),
+    key("compute.output_buffers_mm2", AREA, "their area in square millimetres"),
+    key("compute.crossbar_power", POWER, "power of the crossbar"),
+    key("compute.crossbar_mm2", AREA, "its area in square millimetres"),
     key("ftl.over_provisioning", ValueKind::Share(0.0, 0.9), "share of the flash that users do not see"),
     key(
         "ftl.striping",
@@ -273,6 +387,11 @@ pub const KEYS: &[Key] = &[
     ),
     key("dram.t_access", SHORT, "latency of an access"),
     key("dram.size", ValueKind::Size(0, 4 * TIB), "its size"),
+    key(
+        "dram.burst",
+        ValueKind::Size(32, 64 * KIB),
+        "a burst: a line of a core waits for one, and goes ahead of the others",
+    ),
     key(
         "dram.read_crossings",
         ValueKind::Count(0, 2),

@@ -6,6 +6,7 @@
 //! | `value` | values as written, and the quantities they stand for |
 //! | `keys` | every key: allowed values, meaning |
 //! | `sheet` | a description as written: values, sources, base |
+//! | `cores` | the timed core of a description |
 //! | `build`, `check` | from a sheet to a description; rules between keys |
 //! | `problem` | problems of a description, all at once |
 //! | `presets` | descriptions that come with the product |
@@ -15,6 +16,7 @@
 
 mod build;
 mod check;
+mod cores;
 pub mod description;
 pub mod keys;
 pub mod mqsim;

@@ -29,7 +29,11 @@ impl Totals {
         match done.kind {
             SpaceJobKind::Read => self.read_bytes += done.bytes,
             SpaceJobKind::Write => self.written_bytes += done.bytes,
-            SpaceJobKind::Other | SpaceJobKind::Input | SpaceJobKind::Output => {}
+            SpaceJobKind::Other
+            | SpaceJobKind::Input
+            | SpaceJobKind::Output
+            | SpaceJobKind::Stream { .. }
+            | SpaceJobKind::Feed { .. } => {}
         }
     }
 }

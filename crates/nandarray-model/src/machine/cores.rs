@@ -71,6 +71,16 @@ impl CoreClient {
         ctx.push(now + time, CoreEvent::Free(core));
     }
 
+    /// Lets a core wait until a time.
+    ///
+    /// # Panics
+    /// If it is at work.
+    pub(super) fn hold(&mut self, ctx: &mut ClientContext<'_>, now: Ps, core: u32, until: Ps) {
+        let one = &mut self.cores[core as usize];
+        assert!(!std::mem::replace(&mut one.works, true), "core {core} is held at {now} while it works");
+        ctx.push(until.max(now), CoreEvent::Free(core));
+    }
+
     /// A core gets a program, or returns it.
     pub(super) fn occupy(&mut self, now: Ps, core: u32, has_program: bool) {
         let one = &mut self.cores[core as usize];

@@ -97,6 +97,10 @@ pub(crate) struct Fabric {
     pub(super) link: HostLink,
     pub(super) stages: FirmwareStages,
     pub(super) dram: DevicePort,
+    /// The crossbar's port of each core that runs programs.
+    pub(super) crossbar: Vec<DevicePort>,
+    /// Pages of inputs that went to a core past DRAM, and across it.
+    pub(super) pages_past_dram: (u64, u64),
     pub(super) totals: Totals,
     issued: Slab<FlashOp>,
     spans: Option<SharedSpanSink>,
@@ -113,6 +117,8 @@ impl Fabric {
             link: HostLink::new(&d.link, &d.energy),
             stages: FirmwareStages::new(&d.controller, &d.energy),
             dram: DevicePort::new(|_| Track::Dram, d.dram.bytes_per_s, d.dram.t_access, d.energy.dram_pj_per_byte),
+            crossbar: crossbar(d),
+            pages_past_dram: (0, 0),
             totals: Totals::default(),
             issued: Slab::new(),
             spans,
@@ -181,6 +187,11 @@ impl Fabric {
         self.stages.run(stage, now, lasts, OpCause::Host, &mut self.spans)
     }
 
+    /// Books the firmware's management of cores; returns its end.
+    pub(super) fn manage_cores(&mut self, now: Ps, lasts: Ps) -> Ps {
+        self.stages.manage_cores(now, lasts, &mut self.spans)
+    }
+
     /// Books the movement of bytes through DRAM; returns its end.
     pub(super) fn through_dram(&mut self, now: Ps, bytes: u64, what: &'static str, cause: OpCause) -> Ps {
         let booked = self.dram.transfer(now, bytes);
@@ -191,6 +202,34 @@ impl Fabric {
             }
         }
         booked.end
+    }
+
+    /// Books a line of a core, which goes ahead of transfers; returns the time at which it is there.
+    pub(super) fn dram_line(&mut self, now: Ps, bytes: u64) -> Ps {
+        self.dram.line(now, bytes, self.description.dram.burst_bytes).end
+    }
+
+    /// Books the movement of bytes of a page between a channel, or DRAM, and a core; returns its end.
+    pub(super) fn through_crossbar(&mut self, now: Ps, core: u32, bytes: u64, what: &'static str) -> Ps {
+        let port = &mut self.crossbar[core as usize];
+        let booked = port.transfer(now, bytes);
+        if let Some(spans) = &self.spans {
+            if booked.end > booked.start {
+                let span = port.span(booked, what, OpCause::Host, 0);
+                spans.0.lock().span(DeviceSpan { track: Track::Crossbar(core), ..span });
+            }
+        }
+        booked.end
+    }
+
+    /// Reports a state of a core to the timeline.
+    pub(super) fn core_span(&mut self, core: u32, start: Ps, end: Ps, what: &'static str) {
+        if let Some(spans) = &self.spans {
+            if end > start {
+                let (track, cause) = (Track::Compute(core), OpCause::Host);
+                spans.0.lock().span(DeviceSpan { track, start, end, what, cause, detail: 0 });
+            }
+        }
     }
 
     /// Sends a queue entry or a request for host memory over the link.
@@ -230,6 +269,13 @@ impl Fabric {
             spans.0.lock().span(DeviceSpan { track, start, end, what, cause: OpCause::Host, detail });
         }
     }
+}
+
+/// The crossbar's ports of a description's cores.
+fn crossbar(d: &Description) -> Vec<DevicePort> {
+    let Some(compute) = &d.compute else { return Vec::new() };
+    let port = || DevicePort::new(|_| Track::Crossbar(0), compute.crossbar_bytes_per_s, compute.t_crossbar, 0.0);
+    (0..compute.cores).map(|_| port()).collect()
 }
 
 /// The fabric and the commands on the link, lent to a client while it handles an event.

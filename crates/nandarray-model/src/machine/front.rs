@@ -6,6 +6,7 @@ use super::{
     Machine, PlatformPart, Programmed, RequestEnded, SpaceJobDone, SpaceJobId, SpaceJobKind, block, cores, space,
 };
 use crate::describe::Description;
+use crate::flash::OpCause;
 use crate::flash_trace::FlashTrace;
 use crate::ftl::{FtlSetupError, PageMapped};
 use crate::workload::IoRequest;
@@ -187,6 +188,69 @@ impl Machine {
     pub fn occupy(&mut self, core: u32, has_program: bool) {
         let now = self.now();
         self.compute().0.occupy(now, core, has_program);
+    }
+
+    /// Lets an input that goes by credits fetch a further number of its pages, from a time on.
+    ///
+    /// # Panics
+    /// If it is done: it has no such pages.
+    pub fn credit(&mut self, at: Ps, id: SpaceJobId, pages: u64) {
+        let now = self.now();
+        let spaces = self.clients.spaces.as_mut().expect("a machine with an attached store");
+        let mut ctx = ClientContext { fabric: &mut self.fabric, io: &mut self.io };
+        spaces.credit(&mut ctx, now, at, id, pages);
+    }
+
+    /// Gives up the pages of an input that were not requested yet: it is done when the others have arrived.
+    pub fn give_up(&mut self, id: SpaceJobId) {
+        let now = self.now();
+        let spaces = self.clients.spaces.as_mut().expect("a machine with an attached store");
+        spaces.give_up(&mut ClientContext { fabric: &mut self.fabric, io: &mut self.io }, now, id);
+    }
+
+    /// Lets a core wait until a time, for room or for the firmware; [`Notification::CoreFree`] is its end.
+    ///
+    /// # Panics
+    /// If there is no such core, or it is at work.
+    pub fn hold(&mut self, core: u32, until: Ps) {
+        let now = self.now();
+        let (cores, mut ctx) = self.compute();
+        cores.hold(&mut ctx, now, core, until);
+    }
+
+    /// Books a line of a core in DRAM, now; returns the time at which it is there.
+    pub fn line(&mut self, bytes: u64) -> Ps {
+        let now = self.now();
+        self.fabric.dram_line(now, bytes)
+    }
+
+    /// Books the drain of an output's bytes from a core to DRAM, now; returns its end.
+    pub fn drain_output(&mut self, core: u32, bytes: u64) -> Ps {
+        let now = self.now();
+        let crossed = self.fabric.through_crossbar(now, core, bytes, "output");
+        crossed.max(self.fabric.through_dram(now, bytes, "output", OpCause::Host))
+    }
+
+    /// Books the firmware's management of cores for a time, now; returns its end.
+    pub fn manage(&mut self, lasts: Ps) -> Ps {
+        let now = self.now();
+        self.fabric.manage_cores(now, lasts)
+    }
+
+    /// A state of a core, for the timeline.
+    pub fn core_state(&mut self, core: u32, start: Ps, end: Ps, what: &'static str) {
+        self.fabric.core_span(core, start, end, what);
+    }
+
+    /// Traffic of programs' data: bytes through the crossbar, pages that went past DRAM, pages that went across it.
+    pub fn core_traffic(&self) -> (u64, u64, u64) {
+        let crossed = self.fabric.crossbar.iter().map(nandarray_sim::TransferPort::bytes).sum();
+        (crossed, self.fabric.pages_past_dram.0, self.fabric.pages_past_dram.1)
+    }
+
+    /// Bytes through DRAM so far.
+    pub fn dram_bytes(&self) -> u64 {
+        self.fabric.dram.bytes()
     }
 
     /// Lets everything in flight end, in the background too.

@@ -78,6 +78,19 @@ impl FirmwareStages {
         self.run_one(FirmwareStage::Channel, channel % self.channel_handlers, now, lasts, cause, spans)
     }
 
+    /// Books the management of cores that run programs, on the core of the command handler or, if that is hardware, the
+    /// first; returns its end.
+    pub(crate) fn manage_cores(&mut self, now: Ps, lasts: Ps, spans: &mut Option<impl DeviceSpanSink>) -> Ps {
+        if lasts == Ps::ZERO {
+            return now;
+        }
+        let booked = self.cores.book_on(self.mapped[0].unwrap_or(0), now, lasts);
+        if let Some(spans) = spans {
+            spans.span(self.cores.span(booked, "manage cores", OpCause::Host, 0));
+        }
+        booked.end
+    }
+
     fn run_one(
         &mut self,
         stage: FirmwareStage,

@@ -6,6 +6,7 @@
 //! machine's parts.
 
 mod bound;
+mod compute;
 pub mod latency;
 pub mod promise;
 mod table;
@@ -18,7 +19,9 @@ use crate::host::{DevicePort, Direction, HostCpu, HostLink};
 use crate::workload::RequestOp;
 use nandarray_sim::Ps;
 use nandarray_sim::energy_pj;
+use nandarray_uarch::CoreReport;
 
+pub use compute::{CacheReport, ComponentReport, TimedCoresReport, TimedParts};
 pub use latency::{Latencies, Latency, OpReport};
 pub use promise::{Promise, WorkloadProfile};
 
@@ -270,13 +273,58 @@ pub struct ProgramsReport {
     pub work_s: f64,
     /// Time of cores that had a program and waited for data, in seconds.
     pub wait_s: f64,
+    /// Ticks of timed cores by reason, in the order of [`nandarray_uarch::CoreReport::reasons`]; empty without them.
+    #[serde(skip)]
+    pub ticks_by_reason: Vec<(&'static str, u64)>,
+    /// Ticks of a state's entry points, which are not in the reasons.
+    #[serde(skip)]
+    pub entry_ticks: u64,
+    /// Reads, their misses, writes and their misses of instruction cache, data cache and second level.
+    #[serde(skip)]
+    pub cache_counts: [[u64; 4]; 3],
+    /// Lines that cores read, wrote back and prefetched.
+    #[serde(skip)]
+    pub line_counts: [u64; 3],
+    /// Pages held beyond the stream buffers, by programs that look farther ahead.
+    #[serde(skip)]
+    pub pages_beyond_buffers: u64,
+    /// Figures of timed cores, if the programs ran on such.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timed_cores: Option<TimedCoresReport>,
 }
 
 impl ProgramsReport {
+    /// Adds what a timed core did between two of its reports.
+    pub fn timed(&mut self, before: &CoreReport, after: &CoreReport) {
+        let (reasons, earlier) = (after.reasons(), before.reasons());
+        if self.ticks_by_reason.is_empty() {
+            self.ticks_by_reason = reasons.iter().map(|&(name, _)| (name, 0)).collect();
+        }
+        for (sum, ((_, now), (_, then))) in self.ticks_by_reason.iter_mut().zip(reasons.iter().zip(earlier)) {
+            sum.1 += now - then;
+        }
+        for (sums, (now, then)) in self.cache_counts.iter_mut().zip(after.caches.iter().zip(&before.caches)) {
+            if let (Some(now), Some(then)) = (now, then) {
+                let of = |c: &nandarray_uarch::cache::LineCounts| [c.reads, c.read_misses, c.writes, c.write_misses];
+                sums.iter_mut().zip(of(now).into_iter().zip(of(then))).for_each(|(sum, (n, t))| *sum += n - t);
+            }
+        }
+        let of = |c: &nandarray_uarch::MemoryCounts| [c.lines_read, c.lines_written, c.lines_prefetched];
+        let pairs = of(&after.memory).into_iter().zip(of(&before.memory));
+        self.line_counts.iter_mut().zip(pairs).for_each(|(sum, (n, t))| *sum += n - t);
+    }
+
     /// One sentence on the programs and the assumptions about them.
-    pub fn note(&self) -> String {
+    /// `core` is the preset of timed cores.
+    pub fn note(&self, core: Option<&str>) -> String {
         let programs = self.interpreted + self.translated;
         let ran = if programs == 1 { "1 program ran" } else { &format!("{programs} programs ran") };
+        if let Some(core) = core {
+            return format!(
+                "{ran} on the device's timed cores ({core}): {} instructions in {} tasks.",
+                self.instructions, self.tasks
+            );
+        }
         format!(
             "{ran} on the device's cores ({} interpreted, {} translated), at one instruction a cycle of the described \
              clock: {} instructions in {} tasks.",

@@ -6,22 +6,23 @@
 //!            -> deliver: results over the link, or into the flash
 //! ```
 //!
-//! The agenda decides which job is next, the machine decides when it is done. A core takes one instruction a cycle.
+//! The agenda decides which job is next, the machine decides when it is done.
 //! Bytes are fetched from the engine when a task begins; the program gets them as their blocks arrive. A block that is
 //! one run of the stream lets the program go on up to its end; where the elements of blocks lie mixed in the stream (a
 //! box of several dimensions) all of an input must have arrived. A program cannot observe when its bytes arrived, so
 //! its outputs are the same on any executor.
 //!
-//! Not modelled: different times of instructions, caches, scratchpads, limits on the bytes of a stream that a core
-//! holds.
+//! This file has cores that take one instruction a cycle; those of a description with a core are in `timed`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nandarray_cores::{Advance, Call, RunError};
+use nandarray_cores::{Advance, Call, Core, LoadError, Program, RunError};
 use nandarray_runtime::{Agenda, Delivery, Executor, InputLocation, Job, JobKind, JobStep, Next, OutputSink};
 
 use super::Clock;
+use super::timed::TimedRun;
+use super::timed_cores::TimedCores;
 use crate::describe::Compute;
 use crate::flash_trace::{BlockOps, FlashTrace};
 use crate::machine::{Notification, SpaceJobId, SpaceJobKind};
@@ -32,6 +33,7 @@ use nandarray_sim::Ps;
 pub struct Modelled {
     clock: Arc<Clock>,
     compute: Compute,
+    timed: Option<TimedCores>,
 }
 
 impl Modelled {
@@ -48,13 +50,23 @@ impl Modelled {
                  compute.cores = 8, compute.clock = \"1 GHz\""
             ))
         })?;
-        Ok(Self { clock: clock.clone(), compute })
+        let timed = clock.machine(|machine| TimedCores::of(machine.description()));
+        Ok(Self { clock: clock.clone(), compute, timed })
     }
 }
 
 impl Executor for Modelled {
     fn workers(&self) -> usize {
-        self.compute.cores as usize
+        // A timed core has the inputs of one job on the way while it runs another.
+        self.compute.cores as usize * if self.timed.is_some() { 2 } else { 1 }
+    }
+
+    fn accepts(&self, program: &Program) -> nandarray::Result<()> {
+        self.timed.as_ref().map_or(Ok(()), |timed| timed.accepts(program))
+    }
+
+    fn core<'p>(&self, program: &'p Program) -> Option<Result<Core<'p>, LoadError>> {
+        self.timed.as_ref().map(|timed| timed.core(program))
     }
 
     fn counts_instructions(&self) -> bool {
@@ -62,13 +74,17 @@ impl Executor for Modelled {
     }
 
     fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn OutputSink) {
-        let cores = (0..self.compute.cores).map(|_| None).collect();
-        let occupied = vec![(false, false); self.workers()];
-        let mut run = ModelRun { executor: self, agenda, sink, cores, moving: BTreeMap::new(), occupied };
         // Flash operations so far belong to the command itself.
         let before = self.clock.recorder.take();
-        run.command(before);
-        run.all();
+        if let Some(timed) = &self.timed {
+            TimedRun::new(&self.clock, timed, agenda, sink).all(before);
+        } else {
+            let cores = (0..self.compute.cores).map(|_| None).collect();
+            let occupied = vec![(false, false); self.workers()];
+            let mut run = ModelRun { executor: self, agenda, sink, cores, moving: BTreeMap::new(), occupied };
+            run.command(before);
+            run.all();
+        }
         // The host goes on when the run's last output has arrived.
         self.clock.with(|state| state.host = state.host.max(state.machine.now()));
     }

@@ -19,13 +19,17 @@
 //! | --- | --- |
 //! | `flights` | commands in flight, and the order in which they begin |
 //! | `executor` | programs on the device's cores |
+//! | `timed`, `timed_cores`, `feeds` | programs on timed cores, the cores, their inputs on the way |
 //! | `media` | the medium that records a command's pages |
 //! | `power` | the medium that survives lost power |
 
 pub mod executor;
+mod feeds;
 mod flights;
 pub mod media;
 pub mod power;
+mod timed;
+mod timed_cores;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -40,7 +44,9 @@ use parking_lot::{Condvar, Mutex, ReentrantMutex, ReentrantMutexGuard};
 use crate::describe::Description;
 use crate::flash_trace::{FlashTrace, Recorder, StoreLayout};
 use crate::machine::{Machine, Notification, PlatformPart, SpaceJobDone, SpaceJobId, SpaceJobKind};
-use crate::report::{Latencies, ManagementReport, ProgramsReport, Report, WearReport};
+use crate::report::{
+    CoreTimes, Latencies, ManagementReport, ProgramsReport, Report, TimedCoresReport, TimedParts, WearReport,
+};
 use crate::spans::DeviceSpanSink;
 use crate::workload::RequestOp;
 use flights::{Admission, FlightHalves, Flights, stuck, too_many};
@@ -472,15 +478,27 @@ impl Clock {
             });
             report.notes.push(format!("Opening took {}.", state.mount));
             if state.programs.interpreted + state.programs.translated > 0 {
-                report.notes.push(state.programs.note());
+                let core = state.machine.description().compute.and_then(|compute| compute.core);
+                report.notes.push(state.programs.note(core));
                 let times = state.machine.core_times().unwrap_or_default();
                 let seconds = |all: &[Ps]| all.iter().copied().sum::<Ps>().seconds();
                 let (work_s, wait_s) = (seconds(&times.worked), seconds(&times.waited));
-                report.programs = Some(ProgramsReport { work_s, wait_s, ..state.programs.clone() });
+                let timed_cores = timed_cores(&state.machine, &times, &state.programs);
+                report.programs = Some(ProgramsReport { work_s, wait_s, timed_cores, ..state.programs.clone() });
             }
             report
         })
     }
+}
+
+/// Figures of the timed cores, if the device has such.
+fn timed_cores(machine: &Machine, times: &CoreTimes, programs: &ProgramsReport) -> Option<TimedCoresReport> {
+    let d = machine.description();
+    let compute = d.compute.as_ref()?;
+    let core = compute.core_description(&d.dram)?;
+    let (dram_bytes, traffic) = (machine.dram_bytes(), machine.core_traffic());
+    let parts = TimedParts { compute, tick: (core.tick_ps, core.cycle), times, dram_bytes, traffic };
+    Some(TimedCoresReport::new(&parts, programs))
 }
 
 /// Counts of the store's own flash management, in the form of a conventional one's.
@@ -606,7 +624,7 @@ impl ClockState {
             SpaceJobKind::Read => RequestOp::Read,
             SpaceJobKind::Write => RequestOp::Write,
             SpaceJobKind::Other => RequestOp::Flush,
-            SpaceJobKind::Input | SpaceJobKind::Output => unreachable!("no command of a host"),
+            kind => unreachable!("{kind:?} is no command of a host"),
         };
         self.latencies.record(op, done.bytes, done.submitted, done.done, !done.failed);
     }

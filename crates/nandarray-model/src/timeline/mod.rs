@@ -164,6 +164,7 @@ enum TrackGroup {
     Host,
     Link,
     Controller,
+    Compute,
     Channel(u32),
 }
 
@@ -316,7 +317,8 @@ impl TimelineWriter {
             TrackGroup::Host => (1, "host".to_owned()),
             TrackGroup::Link => (2, "link".to_owned()),
             TrackGroup::Controller => (3, "controller".to_owned()),
-            TrackGroup::Channel(n) => (4 + n as i32, format!("channel {n}")),
+            TrackGroup::Compute => (4, "compute cores".to_owned()),
+            TrackGroup::Channel(n) => (5 + n as i32, format!("channel {n}")),
         };
         self.groups.insert(group, uuid);
         self.describe(TrackDescriptor {
@@ -344,6 +346,8 @@ impl TimelineWriter {
                 (TrackGroup::Controller, 1_000 + n as i32, name)
             }
             Track::Dram => (TrackGroup::Controller, 2_000, "DRAM".into()),
+            Track::Compute(n) => (TrackGroup::Compute, 2 * n as i32, format!("core {n}")),
+            Track::Crossbar(n) => (TrackGroup::Compute, 2 * n as i32 + 1, format!("crossbar to core {n}")),
             Track::Channel(n) => (TrackGroup::Channel(n), 0, "bus".into()),
             Track::Die(n) => {
                 let within = n % self.dies_per_channel;

@@ -34,7 +34,7 @@ mod field {
     use std::ops::Range;
     pub(super) const MAGIC: Range<usize> = 0..4;
     pub(super) const VERSION: usize = 4;
-    /// 0 none, 1 LZ4 block, 2 zstd frame.
+    /// 0 none, 1 LZ4 block, 2 zstd frame, 3 packed integers, 4 integers of varying widths.
     pub(super) const COMPRESSION: usize = 5;
     /// 0 none, 1 byte shuffle, 2 bit shuffle.
     pub(super) const FILTER: usize = 6;
@@ -110,6 +110,8 @@ pub(super) fn fixed_head(spec: &CodecSpec, layout: &FrameLayout, sequence: u64) 
         None => 0,
         Some(Algorithm::Lz4) => 1,
         Some(Algorithm::Zstd { .. }) => 2,
+        Some(Algorithm::BitPack) => 3,
+        Some(Algorithm::VarWidth) => 4,
     };
     head[field::FILTER] = match spec.compression.map_or(Filter::None, |compression| compression.filter) {
         Filter::None => 0,

@@ -10,6 +10,7 @@
 //! | `spec` | what a space says about its blocks' bytes; its text form |
 //! | `head` | payload format: head, frame table |
 //! | `frame` | one frame: filter, compress |
+//! | `bitpack`, `varwidth`, `bits` | integers packed by bits; streams of bits |
 //! | `shuffle`, `bitshuffle`, `isa` | the filters, compiled per instruction set |
 //! | `crypt`, `aead` | keys, key check, sealing of frames and head; the cipher's library |
 //!
@@ -24,6 +25,8 @@
 //! source.
 
 mod aead;
+mod bitpack;
+mod bits;
 mod bitshuffle;
 mod crypt;
 mod error;
@@ -32,6 +35,7 @@ mod head;
 mod isa;
 mod shuffle;
 mod spec;
+mod varwidth;
 
 #[cfg(test)]
 mod measure;

@@ -2,7 +2,8 @@
 //!
 //! A [`CodecSpec`] fixes the payload format of every building block of a space and is kept in the array's metadata;
 //! [`Compression`] is the part a person writes, as text: `lz4`, `zstd`, `zstd:7`, each with an optional `+shuffle` or
-//! `+bitshuffle`. "No compression" is the absence of a [`Compression`], so it has no text here.
+//! `+bitshuffle`; `bitpack`, `varwidth` for integers. "No compression" is the absence of a [`Compression`], so it has
+//! no text here.
 //!
 //! Does not: choose a codec for the data, or hold a key (see [`super::CipherKey`]).
 
@@ -10,6 +11,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
+
+use super::bitpack;
 
 /// Frames that blocks are cut into; fixed for a store by its format version.
 ///
@@ -66,7 +69,10 @@ pub const ZSTD_LEVEL_DEFAULT: i32 = 3;
 #[non_exhaustive]
 pub enum SpecError {
     /// The name before `+` or `:` is not a compression algorithm.
-    #[error("unknown compression {text:?}: expected lz4, zstd or zstd:LEVEL, with an optional +shuffle or +bitshuffle")]
+    #[error(
+        "unknown compression {text:?}: expected lz4, zstd or zstd:LEVEL, with an optional +shuffle or +bitshuffle; \
+             bitpack or varwidth for integers"
+    )]
     UnknownCompression {
         /// The text as given.
         text: String,
@@ -79,8 +85,22 @@ pub enum SpecError {
         /// The whole text as given.
         text: String,
     },
+    /// The algorithm packs integers: bytes in another order are none.
+    #[error("{text:?}: bitpack and varwidth take no filter")]
+    FilterOfPacked {
+        /// The text as given.
+        text: String,
+    },
+    /// The algorithm packs integers of other sizes.
+    #[error("{algorithm} packs integers of 1, 2, 4 or 8 bytes; these elements have {element_bytes}")]
+    PackedElement {
+        /// The algorithm's name.
+        algorithm: &'static str,
+        /// The size of an element.
+        element_bytes: u32,
+    },
     /// The part after `:` is not a level of the algorithm.
-    #[error("bad compression level {level:?} in {text:?}: zstd takes 1 to 22, lz4 takes none")]
+    #[error("bad compression level {level:?} in {text:?}: zstd takes 1 to 22, the others take none")]
     BadLevel {
         /// The part after `:`.
         level: String,
@@ -107,7 +127,7 @@ pub enum SpecError {
     KeyUnexpected,
 }
 
-/// A general-purpose compressor, run on one frame at a time.
+/// A compressor, run on one frame at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// LZ4 block format: the fast one.
@@ -117,6 +137,21 @@ pub enum Algorithm {
         /// 1 (fast) to 22 (dense). Only the encoder looks at it.
         level: i32,
     },
+    /// Integers at the width that a frame's range needs.
+    BitPack,
+    /// Integers, each at its own width.
+    VarWidth,
+}
+
+impl Algorithm {
+    /// Its name, if it packs integers.
+    fn packs_integers(self) -> Option<&'static str> {
+        match self {
+            Self::Lz4 | Self::Zstd { .. } => None,
+            Self::BitPack => Some("bitpack"),
+            Self::VarWidth => Some("varwidth"),
+        }
+    }
 }
 
 /// A reordering of a frame's bytes that puts alike bytes side by side before compression.
@@ -159,11 +194,16 @@ impl FromStr for Compression {
         let bad_level = |level: &str| SpecError::BadLevel { level: level.to_owned(), text: text.to_owned() };
         let algorithm = match (name, level) {
             ("lz4", None) => Algorithm::Lz4,
-            ("lz4", Some(level)) => return Err(bad_level(level)),
+            ("bitpack", None) => Algorithm::BitPack,
+            ("varwidth", None) => Algorithm::VarWidth,
+            ("lz4" | "bitpack" | "varwidth", Some(level)) => return Err(bad_level(level)),
             ("zstd", None) => Algorithm::Zstd { level: ZSTD_LEVEL_DEFAULT },
             ("zstd", Some(level)) => Algorithm::Zstd { level: parse_level(level).ok_or_else(|| bad_level(level))? },
             _ => return Err(SpecError::UnknownCompression { text: text.to_owned() }),
         };
+        if algorithm.packs_integers().is_some() && filter != Filter::None {
+            return Err(SpecError::FilterOfPacked { text: text.to_owned() });
+        }
         Ok(Self { algorithm, filter })
     }
 }
@@ -179,6 +219,8 @@ impl fmt::Display for Compression {
         match self.algorithm {
             Algorithm::Lz4 => f.write_str("lz4")?,
             Algorithm::Zstd { level } => write!(f, "zstd:{level}")?,
+            Algorithm::BitPack => f.write_str("bitpack")?,
+            Algorithm::VarWidth => f.write_str("varwidth")?,
         }
         f.write_str(match self.filter {
             Filter::None => "",
@@ -226,6 +268,14 @@ impl CodecSpec {
         {
             return Err(SpecError::BadLevel { level: level.to_string(), text: format!("zstd:{level}") });
         }
+        if let Some(Compression { algorithm, filter }) = self.compression
+            && let Some(name) = algorithm.packs_integers()
+        {
+            assert_eq!(filter, Filter::None, "{name} takes no filter");
+            if !bitpack::can_pack(self.element_bytes) {
+                return Err(SpecError::PackedElement { algorithm: name, element_bytes: self.element_bytes });
+            }
+        }
         Ok(())
     }
 
@@ -233,6 +283,7 @@ impl CodecSpec {
     fn frame_bytes_target(&self) -> usize {
         match (self.framing, self.compression) {
             (Framing::V2 | Framing::V3, Some(Compression { algorithm: Algorithm::Lz4, .. })) => 8 << 10,
+            (_, Some(Compression { algorithm: Algorithm::BitPack | Algorithm::VarWidth, .. })) => 8 << 10,
             _ => 32 << 10,
         }
     }
@@ -250,8 +301,8 @@ impl CodecSpec {
     #[must_use]
     pub fn weight(&self) -> u64 {
         let compression = match self.compression.map(|c| c.algorithm) {
-            None => 1,
-            Some(Algorithm::Lz4) => 2,
+            None | Some(Algorithm::BitPack) => 1,
+            Some(Algorithm::Lz4 | Algorithm::VarWidth) => 2,
             Some(Algorithm::Zstd { .. }) => 5,
         };
         compression + if self.encrypted { 3 } else { 0 }
@@ -264,7 +315,16 @@ mod tests {
 
     #[test]
     fn text_round_trips() {
-        for text in ["lz4", "lz4+shuffle", "lz4+bitshuffle", "zstd:1", "zstd:22+shuffle", "zstd:3+bitshuffle"] {
+        for text in [
+            "lz4",
+            "lz4+shuffle",
+            "lz4+bitshuffle",
+            "zstd:1",
+            "zstd:22+shuffle",
+            "zstd:3+bitshuffle",
+            "bitpack",
+            "varwidth",
+        ] {
             assert_eq!(text.parse::<Compression>().expect(text).to_string(), text);
         }
         let plain = Compression { algorithm: Algorithm::Zstd { level: 3 }, filter: Filter::None };
@@ -277,11 +337,17 @@ mod tests {
         for text in ["", "gzip", "none", "LZ4", " lz4", "lz4 ", "lz", "zstd7"] {
             assert!(error(text).contains(&format!("unknown compression {text:?}")), "{text}");
         }
-        for (text, level) in
-            [("lz4:1", "1"), ("zstd:", ""), ("zstd:0", "0"), ("zstd:23+shuffle", "23"), ("zstd:-1", "-1")]
-        {
+        for (text, level) in [
+            ("lz4:1", "1"),
+            ("zstd:", ""),
+            ("zstd:0", "0"),
+            ("zstd:23+shuffle", "23"),
+            ("zstd:-1", "-1"),
+            ("bitpack:4", "4"),
+        ] {
             assert!(error(text).contains(&format!("{level:?} in {text:?}")), "{text}");
         }
+        assert_eq!(error("bitpack+shuffle"), "\"bitpack+shuffle\": bitpack and varwidth take no filter");
         for text in ["zstd:+3", "zstd:03", "zstd:3 "] {
             assert!(text.parse::<Compression>().is_err(), "{text}");
         }
@@ -349,5 +415,11 @@ mod tests {
         let level = |level| Some(Compression { algorithm: Algorithm::Zstd { level }, filter: Filter::None });
         assert!(CodecSpec { compression: level(23), ..good }.validate().is_err());
         assert!(CodecSpec { compression: level(22), ..good }.validate().is_ok());
+        for (text, element_bytes, good_size) in
+            [("bitpack", 8, true), ("varwidth", 1, true), ("bitpack", 3, false), ("varwidth", 16, false)]
+        {
+            let spec = CodecSpec { compression: text.parse().ok(), element_bytes, ..good };
+            assert_eq!(spec.validate().is_ok(), good_size, "{text} {element_bytes}");
+        }
     }
 }

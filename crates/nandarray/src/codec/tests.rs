@@ -282,17 +282,50 @@ fn the_payload_format_is_pinned() {
         // LZ4: one 5 repeated 19 times, then 0 repeated, its last bytes literal.
         0x1F, 5, 1, 0, 0, 0x1A, 0, 1, 0, 0x50, 0, 0, 0, 0, 0,
     ]);
+    let packed = encoded(&codec("bitpack", false, 2, 40), &[5, 0, 12, 0].repeat(10), 1);
+    assert_eq!((packed[5], packed[32]), (3, 47));
+    // Three bits of 5 - 5 and 12 - 5.
+    assert_eq!(packed[36..], [3, 5, 0, 0x38, 0x8e, 0xe3, 0x38, 0x8e, 0xe3, 0x38, 0x0e]);
+    let varied = encoded(
+        &codec("varwidth", false, 8, 32),
+        &[[1, 0, 0, 0, 0, 0, 0, 0], [9, 0, 0, 0, 0, 0, 0, 0]].concat().repeat(2),
+        1,
+    );
+    assert_eq!((varied[5], varied[32]), (4, 42));
+    assert_eq!(varied[36..], [1, 4, 1, 4, 0x73, 0x2]);
     let sealed = encoded(&codec("none", true, 1, 8), &[0; 8], 0x0102);
     assert_eq!(sealed.len(), 32 + 4 + 16 + 16 + 8);
     assert_eq!(sealed[68..], [149, 110, 124, 216, 58, 29, 122, 8]);
     assert_eq!(sealed[24..36], [2, 1, 0, 0, 0, 0, 0, 0, 76, 0, 0, 0x80]);
 }
 
+/// Compressions of integers.
+const PACKED: [&str; 2] = ["bitpack", "varwidth"];
+
+#[test]
+fn integers_are_packed_and_read_in_parts() {
+    let values: Vec<u8> = (0..50_000u32).flat_map(|i| (i * i % 1000).to_le_bytes()).collect();
+    for (name, most) in PACKED.into_iter().zip([200_000 * 10 / 32 + 1000, 200_000 * 18 / 32 + 1000]) {
+        for encrypted in [false, true] {
+            let codec = framed(Framing::V3, name, encrypted, 4, 200_000);
+            let payload = encoded(&codec, &values, 1);
+            assert!(payload.len() < most, "{name}: {}", payload.len());
+            assert_eq!(decoded(&codec, &payload).unwrap(), values);
+            let mut out = vec![0; values.len()];
+            let done = codec.decode(&payload, 20_001..20_002, CONTEXT, &mut out).unwrap();
+            assert_eq!(done, 16_384..24_576, "one frame");
+            assert_eq!(out[done.clone()], values[done]);
+        }
+    }
+}
+
 fn any_codec() -> impl Strategy<Value = (Codec, bool)> {
     let element = prop_oneof![1..=20_u32, Just(64), Just(5000), Just(ELEMENT_BYTES_MAX)];
     let framing = prop::sample::select(&[Framing::V1, Framing::V2, Framing::V3][..]);
-    (prop::sample::select(&COMPRESSIONS[..]), any::<bool>(), element, 1..150_000_u64, framing).prop_map(
+    let compression = prop::sample::select([&COMPRESSIONS[..], &PACKED[..]].concat());
+    (compression, any::<bool>(), element, 1..150_000_u64, framing).prop_map(
         |(compression, encrypted, element, block, framing)| {
+            let element = if PACKED.contains(&compression) { 1 << (element % 4) } else { element };
             (framed(framing, compression, encrypted, element, block), encrypted)
         },
     )

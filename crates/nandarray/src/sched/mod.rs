@@ -10,10 +10,15 @@
 //! write whole or not at all. Reads on a modelled clock request their blocks, since time passes between their halves. A
 //! holder must not wait for a second ticket of the same space: with requests in order, it could wait for itself.
 
+mod intervals;
+mod table;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
+
+pub use table::{RangeTable, SharedRange, WaitCircle};
 
 /// A box of building blocks: first and last coordinate (inclusive) a dimension. Empty means the whole space.
 pub(crate) type BlockBox = Vec<(u64, u64)>;

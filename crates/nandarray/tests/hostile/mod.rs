@@ -308,12 +308,20 @@ pub(crate) fn journal_record(data: &[u8]) {
 /// Decodes bytes as the payload of a coded building block.
 pub(crate) fn codec_payload(data: &[u8]) {
     let Some((&head, payload)) = data.split_first() else { return };
-    let compression =
-        [None, Some("lz4"), Some("zstd:1"), Some("lz4+shuffle"), Some("zstd:3+bitshuffle")][head as usize % 5];
+    let compressions = [
+        None,
+        Some("lz4"),
+        Some("zstd:1"),
+        Some("lz4+shuffle"),
+        Some("zstd:3+bitshuffle"),
+        Some("bitpack"),
+        Some("varwidth"),
+    ];
+    let compression = compressions[head as usize % 7];
     let spec = CodecSpec {
         compression: compression.map(|c| c.parse::<Compression>().expect("a known compression")),
         encrypted: head & 0x40 != 0,
-        element_bytes: [1, 3, 4, 8][head as usize / 5 % 4],
+        element_bytes: [1, 3, 4, 8][head as usize / 7 % 4],
         block_bytes: 40_008,
         framing: if head & 0x80 != 0 { Framing::V1 } else { Framing::V3 },
     };

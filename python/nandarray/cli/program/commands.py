@@ -309,6 +309,12 @@ Isa = Annotated[
         metavar="ISA", help="Of a test: the hart's extensions, like rv64imac; all if left out.", show_default=False
     ),
 ]
+Vlen = Annotated[
+    int | None,
+    typer.Option(
+        metavar="BITS", help="Of a test: bits of a vector register, a power of two from 32 to 1024.", show_default=False
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace .npy files of --out.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no account.")]
 
@@ -337,6 +343,7 @@ def run(
     signature: Signature = None,
     signature_granularity: Granularity = 4,
     isa: Isa = None,
+    vlen: Vlen = None,
     core: CoreName = None,
     sets: CoreSets = None,
     key_file: KeyFile = None,
@@ -363,13 +370,14 @@ def run(
             bare,
             signature=signature,
             isa=isa,
+            vlen=vlen,
             instructions=max_instructions,
             granularity=signature_granularity,
             as_json=as_json,
         )
         return
-    if signature is not None or isa is not None:
-        raise typer.BadParameter("--signature and --isa go with --bare")
+    if signature is not None or isa is not None or vlen is not None:
+        raise typer.BadParameter("--signature, --isa and --vlen go with --bare")
     given = _given(source, inputs, scalar, pipeline, then, dtype=dtype, stream=stream, target=target, flags=flags)
     chosen = cli_program_timing.chosen(core, sets)
     options = cli_program_timing.on_one_core(chosen, single=given.single, form=form, threads=threads)

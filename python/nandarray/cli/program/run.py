@@ -392,7 +392,14 @@ def _account(account: Account) -> str:
 
 
 def run_bare(
-    path: Path, *, signature: Path | None, isa: str | None, instructions: int | None, granularity: int, as_json: bool
+    path: Path,
+    *,
+    signature: Path | None,
+    isa: str | None,
+    vlen: int | None = None,
+    instructions: int | None,
+    granularity: int,
+    as_json: bool,
 ) -> None:
     """Run a bare-metal test; leave with its exit status.
 
@@ -404,6 +411,8 @@ def run_bare(
         Where its signature goes.
     isa : str, optional
         What the hart has.
+    vlen : int, optional
+        Bits of a vector register.
     instructions : int, optional
         The most of them.
     granularity : {4, 8}
@@ -416,7 +425,9 @@ def run_bare(
 
     elf, watch = path.read_bytes(), _nandarray.Watch()
     given = watched(
-        lambda: _nandarray.program_run_bare(elf, watch, isa=isa, granularity=granularity, instructions=instructions),
+        lambda: _nandarray.program_run_bare(
+            elf, watch, isa=isa, vlen=vlen, granularity=granularity, instructions=instructions
+        ),
         watch,
         None,
     )

@@ -266,7 +266,8 @@ def _of_variant(answer: Answer, variant: Variant) -> Answer:
     claim, _, part = answer.claim.partition("#")
     fitted = bool(variant.unit_bytes) and part == "KMeans_minutes"
     named = f"{claim}#{part}-{variant.name}" if part else f"{claim}#{variant.name}"
-    paper = claims()[claim].value if answer.paper is None else answer.paper
+    stated = claims()[claim]
+    paper = (stated.range or stated.value) if answer.paper is None else answer.paper
     return replace(answer, claim=named, calibrated=answer.calibrated or fitted, paper=paper)
 
 

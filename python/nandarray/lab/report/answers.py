@@ -25,6 +25,7 @@ STATUS = {
     "fails": ("✗", "does not hold"),
     "calibrated": ("○", "calibrated, proves nothing"),
     "misfit": ("✗", "calibrated, and does not fit"),
+    "input": ("○", "an input, proves nothing"),
     "unjudged": ("–", "not judged: small profile"),
     "open": ("–", "no ratio"),
 }
@@ -96,7 +97,7 @@ def counts(found: Sequence[Line]) -> dict[str, int]:
     -------
     mapping
         ``answered``, ``within`` (what holds, too), ``not`` (what is calibrated and does not fit, too), ``calibrated``,
-        ``unjudged``, ``open``.
+        ``input``, ``unjudged``, ``open``.
     """
     by = Counter(line.status for line in found)
     return {
@@ -104,6 +105,7 @@ def counts(found: Sequence[Line]) -> dict[str, int]:
         "within": by["within"] + by["holds"],
         "not": by["not"] + by["fails"] + by["misfit"],
         "calibrated": by["calibrated"],
+        "input": by["input"],
         "unjudged": by["unjudged"],
         "open": by["open"],
     }
@@ -138,19 +140,39 @@ def _line(run: int, answer: Any) -> Line:
         where=str(answer.get("where") or ""),
         what=str(answer.get("what") or ""),
         note=str(answer.get("note") or ""),
-        paper="states it" if truth and paper is None else show(paper),
+        paper="states it" if truth and paper is None else _stated(answer),
         ours=ours,
         ratio="" if ratio is None else number(ratio),
         status=_status(answer),
-        expected=f"{number(low)} to {number(high)}"
-        if ratio is not None and low is not None and high is not None
-        else "",
+        expected="" if ratio is None else _limits(low, high),
         sort=tuple(None if isinstance(v, bool) else v for v in (paper, measured, ratio)),  # type: ignore[arg-type]
         strip=None if ratio is None or low is None or high is None else (_spot(low), _spot(high), _spot(ratio)),
     )
 
 
+def _stated(answer: Any) -> str:
+    """Write the paper's figure: a range and a bound as such."""
+    if ends := answer.get("range"):
+        return f"{number(ends[0])} to {number(ends[1])}"
+    bound = answer.get("bound") or ""
+    return f"{bound} {show(answer.get('paper'))}".strip()
+
+
+def _limits(low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return (
+            ""
+            if low is None and high is None
+            else f"at least {number(low)}"
+            if low is not None
+            else (f"at most {number(high)}")
+        )
+    return f"{number(low)} to {number(high)}"
+
+
 def _status(answer: Any) -> str:
+    if answer.get("input"):
+        return "input"
     if answer.get("within") is None:
         return "unjudged" if answer.get("ratio") is not None or isinstance(answer["measured"], bool) else "open"
     if answer.get("calibrated"):

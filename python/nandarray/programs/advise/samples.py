@@ -32,6 +32,7 @@ ASSUMED: Mapping[str, str] = {
     "filter_rows": "rows of 64 bytes, of which a tenth are kept",
     "select": "two columns of 8 bytes of rows of 64",
     "parse": "lines of 12 fields like TPC-H's lineitem, of which five are wanted",
+    "psf": "the same lines, three fields of the third of them that a date keeps",
     "lz4_decompress": "blocks of 64 KiB that are 2.9 times as large when decompressed",
     "wal_replay": "pages of 4 KiB, one record of 64 bytes for every second page",
     "bitpack": "elements of 32 bits that have 5",
@@ -139,6 +140,13 @@ def _parse(rng: _Rng) -> Sample:
         )
     text = "\n".join(lines).encode()
     return [np.frombuffer(text, np.uint8)], {}, {"fields": fields}
+
+
+def _psf(rng: _Rng) -> Sample:
+    (text,), _, _ = _parse(rng)
+    fields = ("int32", "int32", "int32", "skip", "decimal32_2", "decimal32_2", *["skip"] * 4, "date", "skip")
+    given = {"fields": fields, "columns": (0, 4, 5), "where": ("<", 10, 8766), "delimiter": ord(",")}
+    return [np.append(text, np.uint8(ord("\n")))], {}, given
 
 
 def _lz4(rng: _Rng) -> Sample:
@@ -286,6 +294,8 @@ _MAKERS: dict[str, Callable[[_Rng], Sample]] = {
     "histogram": _histogram,
     "select": lambda rng: ([_bytes(rng)], {}, {"row_bytes": 64, "columns": ((0, 8), (40, 8))}),
     "parse": _parse,
+    "stat": lambda rng: ([rng.integers(0, 1 << 20, BYTES // 4, np.int32)], {}, {}),
+    "psf": _psf,
     "raid4_encode": lambda rng: _disks(rng, 4),
     "raid4_rebuild": lambda rng: _disks(rng, 4),
     "raid5_rebuild": lambda rng: _disks(rng, 4),

@@ -90,7 +90,7 @@ def link(objects: Sequence[Path], output: Path, host: Host) -> None:
         Something is called that nothing defines.
     """
     script = output.with_suffix(".exports")
-    script.write_text("{ global: nd_begin; nd_block; nd_stream; nd_merge; nd_end; local: *; };\n")
+    script.write_text("{ global: nd_begin; nd_block; nd_stream; nd_merge; nd_end; nd_kernel_*; local: *; };\n")
     words: list[str | Path] = ["ld.lld", "-shared", "-Bsymbolic", "--gc-sections", "--color-diagnostics=never"]
     words += ["-z", "defs", "-z", "now", "-z", "noexecstack", "--warn-unresolved-symbols"]
     words += [f"--version-script={script}", "--undefined-version", "-o", output]

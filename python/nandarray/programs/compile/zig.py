@@ -81,6 +81,23 @@ class Target:
 
 TARGETS = {
     "rv64": Target("rv64", 64, "rv64imafdc_zba_zbb_zbs", "lp64d", "generic_rv64+m+a+f+d+c+zba+zbb+zbs"),
+    **{
+        f"rv64gcv{vlen}": Target(
+            f"rv64gcv{vlen}",
+            64,
+            f"rv64imafdcv_zba_zbb_zbs{vlen}",
+            "lp64d",
+            f"generic_rv64+m+a+f+d+c+v+zba+zbb+zbs{vlen.replace('_', '+')}",
+        )
+        for vlen in ("", "_zvl256b", "_zvl512b", "_zvl1024b")
+    },
+    "rv32gc_zve32f": Target(
+        "rv32gc_zve32f",
+        32,
+        "rv32imafdc_zba_zbb_zbs_zve32f_zvl128b",
+        "ilp32d",
+        "generic_rv32+m+a+f+d+c+zba+zbb+zbs+zve32f+zvl128b",
+    ),
     "rv32": Target("rv32", 32, "rv32imafdc_zba_zbb_zbs", "ilp32d", "generic_rv32+m+a+f+d+c+zba+zbb+zbs"),
 }
 

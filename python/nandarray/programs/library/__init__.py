@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from nandarray.errors import InvalidError, NotFoundError
+from nandarray.programs.library.psf import tuple_dtype
 from nandarray.programs.library.registry import PROGRAMS, ReadyMade
 from nandarray.programs.library.sizes import row_dtype
 from nandarray.programs.program import Program
 
-__all__ = ["ReadyMade", "describe", "get", "key_scalars", "names", "row_dtype", "twin"]
+__all__ = ["ReadyMade", "describe", "get", "key_scalars", "names", "row_dtype", "tuple_dtype", "twin"]
 
 _SOURCES = Path(__file__).parent / "c"
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from nandarray.errors import InvalidError
 from nandarray.programs.library import sizes as sizes
+from nandarray.programs.library.psf import psf_
 
 __all__ = ["PROGRAMS", "Parameter", "ReadyMade"]
 
@@ -101,13 +102,13 @@ def _aes(mode: int, summary: str, twin: str) -> ReadyMade:
 
 
 def _op(name: str, summary: str, *, inputs: int = 1) -> ReadyMade:
-    defines = {"OP": name, "ARITY": inputs}
     return ReadyMade(
         "elementwise.c",
         summary,
         FLOATS,
         "float64",
-        defines=lambda _d, _v: defines,
+        parameters={"dsp": Parameter(0, 0, 1, what="1: as libraries of signal processors have it")},
+        defines=lambda _d, values: {"OP": name, "ARITY": inputs, "DSP_FORM": values["dsp"]},
         family="elementwise",
         twin=name,
         paper=CODEN,
@@ -118,6 +119,14 @@ PROGRAMS: dict[str, ReadyMade] = {
     "sum": _statistic("sum.c", "the sum of all elements", twin="sum_", by_task=True),
     "mean": _statistic(
         "sum.c", "the mean of all elements", defines=lambda _d, _v: {"MEAN": 1}, twin="mean", by_task=True
+    ),
+    "stat": ReadyMade(
+        "stat.c",
+        "the sum of 32-bit integers in 32 bits",
+        kinds=BOTH,
+        family="statistics",
+        twin="stat",
+        paper=ASSASIN,
     ),
     "minmax": _statistic("minmax.c", "the least and the greatest element", twin="minmax"),
     "variance": _statistic("variance.c", "the variance of all elements", twin="variance", by_task=True),
@@ -183,6 +192,24 @@ PROGRAMS: dict[str, ReadyMade] = {
         family="text",
         twin="parse",
         twin_parameters=("fields",),
+        paper=ASSASIN,
+    ),
+    "psf": ReadyMade(
+        "psf.c",
+        "parse, select, filter: wanted fields of the lines that pass a test",
+        kinds=BOTH,
+        parameters={
+            "fields": Parameter(("int", "skip", "decimal32_2", "date", "bytes8"), what="kinds of the fields"),
+            "columns": Parameter((0, 2, 4), what="numbers of the fields to keep"),
+            "where": Parameter((), what="the test, a tree of tuples"),
+            "delimiter": Parameter(ord("|"), 1, 127, what="the byte between fields"),
+            "line_bytes": Parameter(4096, 1, 1 << 20, what="bytes of a line, at most"),
+            "listing": Parameter(0, 0, 1, what="1: a stream program that never asks for its end"),
+        },
+        defines=psf_,
+        family="text",
+        twin="psf",
+        twin_parameters=("fields", "columns", "where", "delimiter", "line_bytes", "listing"),
         paper=ASSASIN,
     ),
     "raid4_encode": ReadyMade(

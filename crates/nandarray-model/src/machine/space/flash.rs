@@ -73,6 +73,11 @@ impl StoreFlash {
         self.layout.store().page_bytes
     }
 
+    /// The channel of an operation's first page.
+    pub(super) fn channel(&self, fabric: &Fabric, op: &ExtentOp) -> u32 {
+        fabric.description.geometry.channel_of(self.layout.place(op.first).die)
+    }
+
     /// Whether no program of the job of this age, or of an older one, is in flight.
     pub(super) fn is_settled(&self, age: u64) -> bool {
         self.programs.first_key_value().is_none_or(|(&oldest, _)| oldest > age)

@@ -12,6 +12,14 @@ use nandarray_sim::Ps;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SpaceJobId(pub(super) u64);
 
+#[cfg(test)]
+impl SpaceJobId {
+    /// A number, for tests of those who keep them.
+    pub(crate) fn for_test(number: u64) -> Self {
+        Self(number)
+    }
+}
+
 /// The kind of a command of the store, by the data that it moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceJobKind {
@@ -26,12 +34,31 @@ pub enum SpaceJobKind {
     Input,
     /// An output of such a program, from the device's memory into the flash.
     Output,
+    /// Pages of an input, in order, from the flash to a core past DRAM: each block is one, read when there is a credit
+    /// for it.
+    Stream {
+        /// The core.
+        core: u32,
+    },
+    /// Pages of an input that is in the device's memory, on to a core, by credits as well.
+    Feed {
+        /// The core.
+        core: u32,
+    },
 }
 
 impl SpaceJobKind {
     /// Whether it is an input or output of a program, which crosses no link.
     pub fn is_programs(self) -> bool {
-        matches!(self, Self::Input | Self::Output)
+        matches!(self, Self::Input | Self::Output | Self::Stream { .. } | Self::Feed { .. })
+    }
+
+    /// The core that its pages go to, if they do.
+    pub(super) fn core(self) -> Option<u32> {
+        match self {
+            Self::Stream { core } | Self::Feed { core } => Some(core),
+            Self::Read | Self::Write | Self::Other | Self::Input | Self::Output => None,
+        }
     }
 }
 
@@ -92,6 +119,12 @@ pub(super) struct SpaceJob {
     /// Number of blocks that take room in the device.
     pub(super) open: u32,
     pub(super) open_bytes: u64,
+    /// Blocks that may still be started, if it goes by credits.
+    pub(super) credits: u64,
+    /// Credits that the firmware is about to give, in order.
+    pub(super) credits_due: VecDeque<u64>,
+    /// Whether the device has begun with it.
+    pub(super) begun: bool,
     /// Number of blocks that the host waits for.
     pub(super) waiting: u32,
     pub(super) log_left: u32,
@@ -169,6 +202,9 @@ impl SpaceJob {
             next: 0,
             open: 0,
             open_bytes: 0,
+            credits: 0,
+            credits_due: VecDeque::new(),
+            begun: false,
             waiting: 0,
             log_left: 0,
             bytes,

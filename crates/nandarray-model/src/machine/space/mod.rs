@@ -17,6 +17,7 @@
 //! | file | one idea |
 //! | --- | --- |
 //! | `mod` | the client: jobs, and the stages of their blocks |
+//! | `events` | its events, and what waits for operations and commands |
 //! | `job` | a command's operations and state |
 //! | `part` | a block's share of a command, from stage to stage |
 //! | `software` | the host's share, where it translates |
@@ -24,6 +25,7 @@
 //!
 //! The files below `mod` do not call it: they return what has happened, and the client acts on it.
 
+mod events;
 mod flash;
 mod job;
 mod part;
@@ -31,15 +33,17 @@ mod software;
 
 use std::collections::{BTreeSet, VecDeque};
 
+pub(crate) use events::{SpaceEvent, SpaceRequester, SpaceWaiter};
 use flash::StoreFlash;
 use job::{Background, JobPhase, SpaceJob};
 pub use job::{SpaceJobDone, SpaceJobId, SpaceJobKind};
 use part::{PartOps, PartStage, SpacePart};
 
-use super::clients::{Client, OperationEnded, Packed, Requester};
+use super::clients::{Client, OperationEnded, Requester};
 use super::fabric::{ClientContext, Fabric};
 use super::host_io::{Io, IoDirection};
 use super::stages::FirmwareStage;
+use crate::describe::CorePlacement;
 use crate::flash::{OpCause, OpKind, OpOutcome};
 use crate::flash_trace::{ExtentOp, FlashTrace, StoreLayout};
 use crate::host::Direction;
@@ -49,81 +53,6 @@ use nandarray_sim::Ps;
 const CHUNKS_AT_ONCE: u32 = 8;
 /// Blocks of a command in flight at once, if DRAM has room for them.
 const PARTS_AT_ONCE: u32 = 64;
-
-/// An event of a command of the store.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum SpaceEvent {
-    /// The host submits a job.
-    Submitted(u32),
-    /// The device's request for a command's coordinates reaches the host's memory.
-    CoordinatesAsked(u32),
-    /// A command's coordinates are in the device.
-    CoordinatesThere(u32),
-    /// The command handler is done with a job whose coordinates it has.
-    Translating(u32),
-    /// A part's data is in the device.
-    DataDown(u32),
-    /// A part's present stage is over.
-    Staged(u32),
-    /// A part's bytes are with the host, or safe in the device.
-    Delivered(u32),
-    /// A host core is free for a job's next block.
-    HostWork(u32),
-    /// A host core has translated or copied a block.
-    HostBlock(u32),
-}
-
-/// The part of the client that waits for a flash operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SpaceWaiter {
-    /// A part of a command.
-    Part(u32),
-    /// A chunk of reclaim.
-    Chunk(u32),
-    /// A job that programs pages of the log.
-    Log(u32),
-    /// A job that reads pages of the log.
-    LogRead(u32),
-    /// An erase of a segment.
-    Erase(u32),
-}
-
-impl Packed for SpaceWaiter {
-    fn pack(self) -> (u8, u32) {
-        match self {
-            Self::Part(n) => (0, n),
-            Self::Chunk(n) => (1, n),
-            Self::Log(n) => (2, n),
-            Self::LogRead(n) => (3, n),
-            Self::Erase(n) => (4, n),
-        }
-    }
-
-    fn unpack(kind: u8, number: u32) -> Self {
-        match kind {
-            0 => Self::Part(number),
-            1 => Self::Chunk(number),
-            2 => Self::Log(number),
-            3 => Self::LogRead(number),
-            4 => Self::Erase(number),
-            other => panic!("an operation of kind {other}"),
-        }
-    }
-}
-
-/// The part of the client that requested a command on the link.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum SpaceRequester {
-    /// A job that the device translates.
-    Job(u32),
-    /// An extent of a block of a job that the host translates.
-    Extent {
-        /// The part of the whole block.
-        parent: u32,
-        /// The pages.
-        extent: ExtentOp,
-    },
-}
 
 /// Commands of one store.
 #[derive(Debug)]
@@ -158,10 +87,17 @@ impl Client for SpaceClient {
             SpaceEvent::CoordinatesThere(io) => self.coordinates_there(ctx, now, io),
             SpaceEvent::Translating(job) => self.job_decoded(ctx, now, job),
             SpaceEvent::DataDown(part) => self.enter(ctx, now, part, PartStage::Landed),
-            SpaceEvent::Staged(part) => self.leave(ctx, now, part),
+            SpaceEvent::Staged(part) => self.staged(ctx, now, part),
             SpaceEvent::Delivered(part) => self.delivered(ctx, now, part),
             SpaceEvent::HostWork(job) => self.host_work(ctx, now, job),
             SpaceEvent::HostBlock(part) => self.host_block(ctx, now, part),
+            SpaceEvent::Credited(job) => {
+                // A job that gave up its pages may be over.
+                let Some(j) = self.jobs.get_mut(job as usize) else { return };
+                let Some(pages) = j.credits_due.pop_front() else { return };
+                j.credits += pages;
+                self.start_parts(ctx, now, job);
+            }
         }
     }
 
@@ -250,17 +186,7 @@ impl Client for SpaceClient {
     }
 
     fn code(event: SpaceEvent) -> (u64, u32) {
-        match event {
-            SpaceEvent::DataDown(part) => (4, part),
-            SpaceEvent::Staged(part) => (5, part),
-            SpaceEvent::Delivered(part) => (7, part),
-            SpaceEvent::HostWork(job) => (12, job),
-            SpaceEvent::HostBlock(part) => (13, part),
-            SpaceEvent::Submitted(job) => (14, job),
-            SpaceEvent::CoordinatesAsked(io) => (22, io),
-            SpaceEvent::CoordinatesThere(io) => (23, io),
-            SpaceEvent::Translating(job) => (24, job),
-        }
+        event.code()
     }
 }
 
@@ -327,7 +253,8 @@ impl SpaceClient {
             SpaceJobKind::Read => IoDirection::Read,
             SpaceJobKind::Write => IoDirection::Write,
             SpaceJobKind::Other => IoDirection::Neither,
-            SpaceJobKind::Input | SpaceJobKind::Output => return self.job_decoded(ctx, now, job),
+            kind if kind.is_programs() => return self.job_decoded(ctx, now, job),
+            kind => unreachable!("{kind:?} is a program's"),
         };
         if !ctx.fabric.description.controller.spaces_in_device {
             return self.host_work(ctx, now, job);
@@ -353,6 +280,7 @@ impl SpaceClient {
     }
 
     fn job_decoded(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
+        self.jobs[job as usize].begun = true;
         self.start_parts(ctx, now, job);
         self.blocks_progress(ctx, now, job);
     }
@@ -365,9 +293,14 @@ impl SpaceClient {
         };
         loop {
             let j = &mut self.jobs[job as usize];
-            if j.next == j.blocks.len() || j.open >= PARTS_AT_ONCE || (j.open > 0 && j.open_bytes >= room) {
+            let by_credit = j.kind.core().is_some();
+            if j.next == j.blocks.len() || by_credit && j.credits == 0 {
                 return;
             }
+            if !by_credit && (j.open >= PARTS_AT_ONCE || (j.open > 0 && j.open_bytes >= room)) {
+                return;
+            }
+            j.credits = j.credits.saturating_sub(1);
             let (block, from) = (j.blocks[j.next], j.next.checked_sub(1).map_or(0, |i| j.blocks[i].ops_end));
             j.next += 1;
             j.open += 1;
@@ -378,7 +311,12 @@ impl SpaceClient {
             let at = match j.kind {
                 SpaceJobKind::Write => PartStage::Down,
                 SpaceJobKind::Output => PartStage::Scattered,
+                // The first page of a block has it translated.
+                SpaceJobKind::Input if block.runs == 0 && block.bytes > 0 => PartStage::Reading,
                 SpaceJobKind::Read | SpaceJobKind::Other | SpaceJobKind::Input => PartStage::Translated,
+                SpaceJobKind::Stream { .. } if block.runs > 0 => PartStage::Translated,
+                SpaceJobKind::Stream { .. } => PartStage::Reading,
+                SpaceJobKind::Feed { .. } => PartStage::Crossing,
             };
             let (io, number) = (j.io, j.next - 1);
             let ops = PartOps::Of { from, to: block.ops_end };
@@ -433,9 +371,28 @@ impl SpaceClient {
                 return self.leave(ctx, now, part);
             }
             PartStage::Leaving => fabric.through_dram(now, p.bytes, "data out", OpCause::Host),
+            PartStage::Crossing => {
+                let core = self.jobs[p.job as usize].kind.core().expect("a job that feeds a core");
+                let out = fabric.through_dram(now, p.bytes, "data out", OpCause::Host);
+                out.max(fabric.through_crossbar(now, core, p.bytes, "page"))
+            }
             PartStage::Delivered => return self.delivered(ctx, now, part),
         };
+        self.parts[part as usize].lines_ahead = ctx.fabric.dram.ahead();
         if leaves == now { self.leave(ctx, now, part) } else { ctx.push(leaves, SpaceEvent::Staged(part)) }
+    }
+
+    /// The present stage of a part is over, unless lines of cores have gone ahead of its bytes in DRAM meanwhile.
+    fn staged(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
+        let p = &mut self.parts[part as usize];
+        let ahead = ctx.fabric.dram.ahead();
+        let late = ahead.since(std::mem::replace(&mut p.lines_ahead, ahead));
+        let moves = [PartStage::Landed, PartStage::Reading, PartStage::Leaving, PartStage::Crossing].contains(&p.at);
+        if moves && late > Ps::ZERO {
+            ctx.push(now + late, SpaceEvent::Staged(part))
+        } else {
+            self.leave(ctx, now, part)
+        }
     }
 
     /// A part leaves its stage for the next.
@@ -445,7 +402,8 @@ impl SpaceClient {
             self.complete_early(ctx, now, part);
         }
         let to_core = p.at == PartStage::Gathered && self.jobs[p.job as usize].kind == SpaceJobKind::Input;
-        let next = p.next_stage(to_core);
+        let past = p.at == PartStage::Reading && self.jobs[p.job as usize].kind.core().is_some();
+        let next = if past { PartStage::Delivered } else { p.next_stage(to_core) };
         if p.at == PartStage::Leaving && p.bytes > 0 {
             self.parts[part as usize].at = next;
             let sent = ctx.fabric.send(now, Direction::Up, p.bytes, "data");
@@ -546,9 +504,15 @@ impl SpaceClient {
             let d = &ctx.fabric.description;
             let crosses = d.controller.spaces_in_device || d.dram.read_crossings == 2;
             let bytes = u64::from(ended.bytes);
-            let there = if crosses { ctx.fabric.through_dram(now, bytes, "page", OpCause::Host) } else { now };
+            let there = match self.jobs.get(self.parts[part as usize].job as usize).and_then(|job| job.kind.core()) {
+                Some(core) => self.to_core(ctx, now, part, core, bytes),
+                None if crosses => ctx.fabric.through_dram(now, bytes, "page", OpCause::Host),
+                None => now,
+            };
+            let ahead = ctx.fabric.dram.ahead();
             let p = &mut self.parts[part as usize];
             p.ready = p.ready.max(there);
+            p.lines_ahead = ahead;
             p.failed |= ended.outcome == OpOutcome::Uncorrectable;
         }
         let p = &mut self.parts[part as usize];
@@ -561,6 +525,56 @@ impl SpaceClient {
         }
         if !reads {
             self.program_ended(ctx, now, age);
+        }
+    }
+
+    /// A page has left its channel for a core: past DRAM, unless the core is another channel's.
+    fn to_core(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, core: u32, bytes: u64) -> Ps {
+        let fabric = &mut *ctx.fabric;
+        let compute = fabric.description.compute.as_ref().expect("a device with cores");
+        let own = match compute.placement {
+            CorePlacement::Crossbar => true,
+            CorePlacement::Channel => {
+                let ops = self.ops_of(&self.parts[part as usize]);
+                let channel = ops.first().map(|op| self.flash.channel(fabric, op));
+                channel.is_none_or(|channel| channel % compute.cores == core)
+            }
+        };
+        if own {
+            fabric.pages_past_dram.0 += 1;
+            return fabric.through_crossbar(now, core, bytes, "page");
+        }
+        fabric.pages_past_dram.1 += 1;
+        let there = fabric.through_dram(now, bytes, "page", OpCause::Host);
+        there.max(fabric.through_dram(now, bytes, "data out", OpCause::Host))
+    }
+
+    /// Lets a job start a further number of the pages that it has not started, from a time on.
+    pub(super) fn credit(&mut self, ctx: &mut ClientContext<'_>, now: Ps, at: Ps, id: SpaceJobId, pages: u64) {
+        let found = self.jobs.iter_mut().find(|(_, j)| j.id == id);
+        let (job, j) = found.expect("a job that has pages to start is in flight");
+        if at > now {
+            j.credits_due.push_back(pages);
+            return ctx.push(at, SpaceEvent::Credited(job as u32));
+        }
+        j.credits += pages;
+        if j.begun {
+            self.start_parts(ctx, now, job as u32);
+        }
+    }
+
+    /// Gives up the pages of a job that it has not started; it is done when the others have arrived.
+    pub(super) fn give_up(&mut self, ctx: &mut ClientContext<'_>, now: Ps, id: SpaceJobId) {
+        let Some((job, j)) = self.jobs.iter_mut().find(|(_, j)| j.id == id) else { return };
+        if j.phase != JobPhase::Moving {
+            return;
+        }
+        // Credits that are due find nothing to start.
+        j.blocks.truncate(j.next);
+        j.ops.truncate(j.blocks.last().map_or(0, |block| block.ops_end));
+        if j.begun {
+            self.blocks_progress(ctx, now, job as u32);
+            self.forget(job as u32);
         }
     }
 
@@ -585,7 +599,7 @@ impl SpaceClient {
         }
         let job = p.job;
         let j = &mut self.jobs[job as usize];
-        if j.kind == SpaceJobKind::Input {
+        if j.kind == SpaceJobKind::Input || j.kind.core().is_some() {
             self.arrived.push_back((j.id, p.number));
         }
         j.failed |= p.failed;

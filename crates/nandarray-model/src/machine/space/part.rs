@@ -28,6 +28,8 @@ pub(super) enum PartStage {
     Gathered,
     /// Its data leaves DRAM for the link.
     Leaving,
+    /// Its data crosses from the channel, or from DRAM, to a core.
+    Crossing,
     /// It is with the host, or safe in the flash.
     Delivered,
 }
@@ -61,6 +63,8 @@ pub(super) struct SpacePart {
     pub(super) left: u32,
     /// Time at which its last page is in DRAM.
     pub(super) ready: Ps,
+    /// Time of lines ahead of transfers when its last page was booked: later lines delay it.
+    pub(super) lines_ahead: Ps,
     /// Whether its io was completed early, from the write cache.
     pub(super) completed_early: bool,
     /// Whether it is the log, which the host writes (software NDS).
@@ -83,6 +87,7 @@ impl SpacePart {
             at: PartStage::Translated,
             left: 0,
             ready: Ps::ZERO,
+            lines_ahead: Ps::ZERO,
             completed_early: false,
             log: false,
             failed: false,
@@ -103,7 +108,7 @@ impl SpacePart {
             (PartStage::Reading, _) => PartStage::Gathered,
             (PartStage::Gathered, _) if to_core => PartStage::Delivered,
             (PartStage::Gathered, _) => PartStage::Leaving,
-            (PartStage::Leaving | PartStage::Programming, _) => PartStage::Delivered,
+            (PartStage::Leaving | PartStage::Programming | PartStage::Crossing, _) => PartStage::Delivered,
             (PartStage::Down | PartStage::Delivered, _) => panic!("a part leaves a stage that it is not in: {self:?}"),
         }
     }

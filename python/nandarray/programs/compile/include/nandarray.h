@@ -30,12 +30,13 @@
 typedef struct nd_buffer {
     uint64_t address;  /* of the first byte; 8-byte aligned at least; 0 if this is a stream */
     uint64_t bytes;    /* input: how many there are. Output: how many there is room for */
-    uint64_t used;     /* output: how many the program wrote; set by the program. Input: 0 */
+    uint64_t used;     /* output: how many the program wrote; set by the program. Input: 0. Of a kernel's section: where
+                          its window begins in the section, in bytes */
     uint64_t ndim;     /* 1, or of the box that the task is: 1 to 4 */
     uint64_t shape[4]; /* in records: how many, or the box's extents; shape[ndim] and the following are 1 */
 } nd_buffer;
 
-/* The arguments of an entry point. 1240 bytes. */
+/* The arguments of an entry point. 1256 bytes. */
 typedef struct nd_args {
     uint64_t abi; /* ND_ABI_VERSION */
     uint64_t n_inputs;
@@ -52,10 +53,12 @@ typedef struct nd_args {
     nd_buffer inputs[ND_MAX_INPUTS];
     nd_buffer outputs[ND_MAX_OUTPUTS];
     uint64_t scalars[ND_MAX_SCALARS]; /* bit patterns; integers extended to 64 bits, a float32 in the lower half */
+    uint64_t screen;                  /* kernels: this screen, from 0 */
+    uint64_t screens;                 /* kernels: how many the microblock has; else 0 */
 } nd_args;
 
 _Static_assert(sizeof(nd_buffer) == 64, "the layout is part of the interface");
-_Static_assert(sizeof(nd_args) == 88 + 16 * 64 + 16 * 8, "the layout is part of the interface");
+_Static_assert(sizeof(nd_args) == 88 + 16 * 64 + 18 * 8, "the layout is part of the interface");
 
 /* Entry points. They return 0 or a positive status; a negative number is the program's own error, and ends the run. */
 int64_t nd_begin(nd_args *args);  /* optional: once a worker, before its first task */
@@ -90,6 +93,25 @@ static inline float nd_scalar_f32(const nd_args *args, unsigned i) {
     float value;
     __builtin_memcpy(&value, &bits, sizeof value);
     return value;
+}
+
+/* ---- kernels --------------------------------------------------------------------------------------------------- */
+
+/* A microblock of a kernel: one screen of it. The table names it NAME. */
+#define ND_MICROBLOCK(name)                                                       \
+    __attribute__((used, retain, visibility("default"))) int64_t nd_kernel_##name(nd_args *args)
+
+/* A section as if all of it were there: only the part that the microblock maps may be reached. Sections that are
+ * written, temporary ones among them, are counted as outputs. */
+#define ND_SECTION_IN(args, i, type) ((const type *)(uintptr_t)((args)->inputs[i].address - (args)->inputs[i].used))
+#define ND_SECTION_OUT(args, i, type) ((type *)(uintptr_t)((args)->outputs[i].address - (args)->outputs[i].used))
+
+/* The first row of this screen's share of ROWS, and the one behind its last. */
+static inline int64_t nd_first(const nd_args *args, int64_t rows) {
+    return (int64_t)((uint64_t)rows * args->screen / args->screens);
+}
+static inline int64_t nd_last(const nd_args *args, int64_t rows) {
+    return (int64_t)((uint64_t)rows * (args->screen + 1) / args->screens);
 }
 
 /* ---- metadata -------------------------------------------------------------------------------------------------- */

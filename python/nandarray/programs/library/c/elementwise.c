@@ -2,10 +2,14 @@
  *
  * Arithmetic, recip, sqrt and scan are exact or rounded once (IEEE 754). The other ones are in exponential.h and
  * circular.h, with errors that docs/reference/programs.md has and a test bounds; for float32 they are computed in
- * double, and rounded once more. atan2 is the angle of the point (b, a). -DARITY=2 for operations on two arrays.
+ * double, and rounded once more. With -DDSP_FORM they are those of dsp.h instead. atan2 is the angle of the point
+ * (b, a). -DARITY=2 for operations on two arrays.
  */
 #include "common.h"
 
+#ifndef DSP_FORM
+#define DSP_FORM 0
+#endif
 #ifndef OP
 #define OP add
 #define ARITY 2
@@ -51,7 +55,9 @@ PROGRAM("name": OP_NAME, "kind": "block", "inputs": [{"name": "a", "dtype": DTYP
         "outputs": [{"name": "result", "dtype": RESULT_NAME}], "scalars": [SCALARS])
 #endif
 
-#if ID_OF(OP) == ID_exp
+#if DSP_FORM
+#include "dsp.h"
+#elif ID_OF(OP) == ID_exp
 #include "exponential.h"
 #elif ID_OF(OP) == ID_sin
 #include "circular.h"
@@ -75,6 +81,23 @@ static inline __attribute__((always_inline)) RESULT apply(T a, T b, T factor) {
 #define OP_mult (T)(a * b)
 #define OP_multi (T)(a * factor)
 #define OP_scan (RESULT)(a == b)
+#if DSP_FORM
+#define OP_div dsp_div(a, b)
+#define OP_recip dsp_recip(a)
+#define OP_sqrt dsp_sqrt(a)
+#define OP_rsqrt dsp_rsqrt(a)
+#define OP_atan2 dsp_atan2(a, b)
+#define OP_atan dsp_atan(a)
+#define OP_sin dsp_sin(a)
+#define OP_cos dsp_cos(a)
+#define OP_exp dsp_exp(a)
+#define OP_exp2 dsp_exp2(a)
+#define OP_exp10 dsp_exp10(a)
+#define OP_log dsp_log(a)
+#define OP_log2 dsp_log2(a)
+#define OP_log10 dsp_log10(a)
+#define OP_pow dsp_pow(a, b)
+#else
 #define OP_div (T)(a / b)
 #define OP_recip (T)((T)1 / a)
 #define OP_sqrt (T)(T_BYTES == 8 ? __builtin_sqrt(a) : __builtin_sqrtf((float)a))
@@ -90,6 +113,7 @@ static inline __attribute__((always_inline)) RESULT apply(T a, T b, T factor) {
 #define OP_log2 (T)log2_64((double)a)
 #define OP_log10 (T)log10_64((double)a)
 #define OP_pow (T)pow64((double)a, (double)b)
+#endif
 #define RUN_(op) OP_##op
 #define RUN(op) RUN_(op)
     return RUN(OP);

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["histogram", "mean", "minmax", "sum_", "variance"]
+__all__ = ["histogram", "mean", "minmax", "stat", "sum_", "variance"]
 
 Array = np.ndarray[Any, Any]
 CHUNK = 4096
@@ -74,6 +74,22 @@ def sum_(x: Array, *, starts: Sequence[int] = (0,)) -> tuple[Array]:
         wide = np.dtype(x.dtype.kind + "8")
         return (np.add.reduce(x, dtype=wide, keepdims=True),)
     return (np.array([_exact(_lanes(chunk) for chunk in _chunks(x, starts))]),)
+
+
+def stat(x: Array) -> tuple[Array]:
+    """Add 32-bit integers in 32 bits, wrapping.
+
+    Parameters
+    ----------
+    x : numpy.ndarray, int32
+        The column.
+
+    Returns
+    -------
+    tuple of one numpy.ndarray, shape (1,)
+        The sum.
+    """
+    return (np.add.reduce(x.view(np.int32), dtype=np.int32, keepdims=True),)
 
 
 @np.errstate(all="ignore")

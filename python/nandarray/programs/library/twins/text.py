@@ -1,17 +1,19 @@
-"""Twin of ``parse``: lines of delimited text to rows of binary fields, with Python's own conversions."""
+"""Twins of ``parse`` and ``psf``: lines of delimited text to rows of binary fields, with Python's own conversions."""
 
 from __future__ import annotations
 
 import datetime
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from nandarray.programs.library.psf import DIGITS, field, needed, tuple_dtype
 from nandarray.programs.library.sizes import row_dtype
 
-__all__ = ["parse"]
+__all__ = ["parse", "psf"]
 
 Array = np.ndarray[Any, Any]
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
@@ -112,3 +114,99 @@ def parse(text: Array, delimiter: int = ord(","), *, fields: Sequence[str]) -> t
                 row.append(value)
         rows.append((bad, *row))
     return (np.array(rows, dtype=row_dtype(fields)),)
+
+
+_DECIMAL = re.compile(rb"-?(\d+)(?:\.(\d*))?")
+
+
+def _value(text: bytes, kind: str) -> int | bytes | None:
+    """Read a field of ``psf``; None if it is malformed or too long."""
+    name, size, places = field(kind)
+    if name == "TEXT_FIELD":
+        return text if len(text) <= size else None
+    if name == "DATE":
+        return _date(text)
+    found = _DECIMAL.fullmatch(text)
+    if found is None or (found.group(2) is not None and name == "INT"):
+        return None
+    whole, after = found.group(1), found.group(2) or b""
+    if len(after) > places or len(whole) + places > DIGITS[size]:
+        return None
+    return int(whole + after.ljust(places, b"0")) * (-1 if text[:1] == b"-" else 1)
+
+
+_TESTS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "in": lambda value, values: value in values,
+    "begins": bytes.startswith,
+    "ends": bytes.endswith,
+    "holds": operator.contains,
+}
+
+
+def _passes(where: tuple[Any, ...], values: dict[int, Any]) -> bool:
+    if not where:
+        return True
+    op, *rest = where
+    if op in ("and", "or"):
+        return (all if op == "and" else any)(_passes(part, values) for part in rest)
+    if op == "not":
+        return not _passes(rest[0], values)
+    return _TESTS[op](values[rest[0]], rest[1])
+
+
+def psf(
+    text: Array,
+    *,
+    fields: Sequence[str],
+    columns: Sequence[int],
+    where: tuple[Any, ...],
+    delimiter: int,
+    line_bytes: int,
+    listing: int,
+) -> tuple[Array]:
+    """Return the wanted fields of the lines that pass a test; all lines are checked as far as they are needed.
+
+    Parameters
+    ----------
+    text : numpy.ndarray, uint8
+        Lines, each with its end.
+    fields : sequence of str
+        Kinds of the fields.
+    columns : sequence of int
+        Fields to keep.
+    where : tuple
+        The test.
+    delimiter : int
+        The byte between fields.
+    line_bytes : int
+        Bytes of a line, at most.
+    listing : int
+        Of no meaning here.
+
+    Returns
+    -------
+    tuple of one numpy.ndarray
+        A row for each line that passes.
+    """
+    del listing
+    raw = text.tobytes()
+    if raw and not raw.endswith(b"\n"):
+        raise ValueError("the last line has no end")
+    wanted = sorted(needed(where) | set(columns))
+    rows = []
+    for line in raw.split(b"\n")[:-1]:
+        parts = line.removesuffix(b"\r").split(bytes([delimiter]))
+        if len(line) >= line_bytes or len(parts) <= wanted[-1]:
+            raise ValueError(f"{line!r} is too long, or has too few fields")
+        values = {number: _value(parts[number], fields[number]) for number in wanted}
+        if None in values.values():
+            raise ValueError(f"{line!r} is malformed")
+        if _passes(where, values):
+            rows.append(tuple(values[number] for number in sorted(set(columns))))
+    return (np.array(rows, dtype=tuple_dtype(fields, columns)),)

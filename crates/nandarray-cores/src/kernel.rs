@@ -1,0 +1,405 @@
+//! Kernels: programs whose work is cut in advance into microblocks, which run one after the other, and screens, which
+//! run at the same time (FlashAbacus, section 4.2).
+//!
+//! A kernel is an ELF with a description table: its data sections, and for each microblock a function, the section
+//! whose rows divide it into screens, and the parts of sections that a screen reads and writes. A screen's windows hold
+//! these parts and nothing else, so that an access to anything else traps. A window carries its offset within its
+//! section: functions index a section as if all of it were there. On a hart of 64 bits a window may be larger than 64
+//! MiB; on one of 32 bits only the part that a screen maps has to be smaller.
+//!
+//! This file has the core; `kernel_table` the table, `kernel_metered` cores with a meter. Order of microblocks and
+//! choice of workers belong to `nandarray-runtime`.
+
+use std::sync::atomic::AtomicBool;
+
+use nandarray_hart::{Extensions, Hart, HartMode, Limits, Memory, Rv32, Rv64, Stop, Streams};
+
+use crate::abi::{self, Arguments, Port};
+use crate::error::LoadError;
+pub use crate::kernel_table::{
+    DataSection, KernelTable, MappedPart, Microblock, PartWord, ScreenRule, SectionRole, share,
+};
+use crate::processor::Processor;
+
+/// A loaded kernel.
+#[derive(Clone, Debug)]
+pub struct KernelProgram {
+    /// Its description table.
+    pub table: KernelTable,
+    image: nandarray_hart::ElfProgram,
+    entries: Vec<u64>,
+}
+
+impl KernelProgram {
+    /// Reads an ELF and its description table.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub fn from_elf(elf: &[u8], table: &[u8]) -> Result<Self, LoadError> {
+        let image = nandarray_hart::ElfProgram::from_elf(elf, Extensions::PROGRAM)?;
+        let table = KernelTable::parse(table)?;
+        let missing = |name: &str| {
+            LoadError::Metadata(format!("microblock {name}: the program has no function nd_kernel_{name}"))
+        };
+        let entries = table
+            .microblocks
+            .iter()
+            .map(|m| image.symbol(&format!("nd_kernel_{}", m.entry)).ok_or_else(|| missing(&m.entry)));
+        let entries = entries.collect::<Result<_, _>>()?;
+        let kernel = Self { table, image, entries };
+        kernel.load()?;
+        Ok(kernel)
+    }
+
+    /// Register width: 32 or 64.
+    pub fn bits(&self) -> u32 {
+        self.image.bits
+    }
+
+    fn load(&self) -> Result<nandarray_hart::Loaded, LoadError> {
+        let last = self.image.segments.iter().map(|s| s.address + s.length).max().unwrap_or(0).next_multiple_of(16);
+        let end = abi::IMAGE_ADDRESS + self.table.memory_bytes;
+        if last >= end {
+            let needed = last.saturating_sub(abi::IMAGE_ADDRESS);
+            return Err(LoadError::TooLarge { needed, memory: self.table.memory_bytes });
+        }
+        let mut loaded = self.image.load(end - last, None)?;
+        loaded.memory.add(abi::ARGS_ADDRESS, abi::ARGS_BYTES)?;
+        loaded.memory.add(abi::SCRATCHPAD_ADDRESS, self.table.scratchpad_bytes)?;
+        Ok(loaded)
+    }
+
+    /// Address of a section's window.
+    pub fn window(&self, section: usize) -> u64 {
+        match self.bits() {
+            32 if section < self.table.inputs => abi::input_window(section),
+            32 => abi::output_window(section - self.table.inputs),
+            _ => abi::SECTION_ADDRESS + section as u64 * abi::SECTION_BYTES,
+        }
+    }
+
+    /// The function at a program counter.
+    pub fn place(&self, pc: u64) -> String {
+        self.image.symbol_at(pc).map_or_else(|| format!("{pc:#x}"), |(name, by)| format!("{name}+{by:#x}"))
+    }
+}
+
+/// The bytes of a window.
+#[derive(Debug)]
+pub enum WindowBytes<'w> {
+    /// To be read.
+    Read(&'w [u8]),
+    /// To be read and written.
+    Write(&'w mut [u8]),
+}
+
+/// A section as one screen sees it.
+#[derive(Debug)]
+pub struct SectionWindow<'w> {
+    /// First byte of the window within the section.
+    pub offset: u64,
+    /// The section's shape.
+    pub shape: &'w [u64],
+    /// The window; none if the microblock does not map the section.
+    pub bytes: Option<WindowBytes<'w>>,
+}
+
+/// The reason why a screen failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScreenError {
+    /// An access to bytes that the screen does not map.
+    #[error(
+        "screen {screen} of {microblock}: {access} at byte {byte} of {section}, which it does not map, in {symbol}"
+    )]
+    Unmapped {
+        /// The microblock.
+        microblock: String,
+        /// The screen.
+        screen: u64,
+        /// Load or store.
+        access: &'static str,
+        /// The section's name.
+        section: String,
+        /// First byte within the section; negative before it.
+        byte: i64,
+        /// The function and the distance from its beginning.
+        symbol: String,
+    },
+    /// Any other trap.
+    #[error("screen {screen} of {microblock}: {trap} in {symbol}")]
+    Trap {
+        /// The microblock.
+        microblock: String,
+        /// The screen.
+        screen: u64,
+        /// The trap, in words.
+        trap: String,
+        /// The function and the distance from its beginning.
+        symbol: String,
+    },
+    /// The function returned an error of its own.
+    #[error("screen {screen} of {microblock}: it returned {code}")]
+    Status {
+        /// The microblock.
+        microblock: String,
+        /// The screen.
+        screen: u64,
+        /// The return value.
+        code: i64,
+    },
+    /// The screen executed more instructions than its limit.
+    #[error("screen {screen} of {microblock}: more than {limit} instructions, in {symbol}")]
+    Limit {
+        /// The microblock.
+        microblock: String,
+        /// The screen.
+        screen: u64,
+        /// The limit.
+        limit: u64,
+        /// The function and the distance from its beginning.
+        symbol: String,
+    },
+    /// The caller cancelled the kernel.
+    #[error("screen {screen} of {microblock}: cancelled")]
+    Cancelled {
+        /// The microblock.
+        microblock: String,
+        /// The screen.
+        screen: u64,
+    },
+    /// Its memory could not be laid out.
+    #[error("screen {screen} of {microblock}: {what}")]
+    Memory {
+        /// The microblock.
+        microblock: String,
+        /// The screen.
+        screen: u64,
+        /// The reason.
+        what: String,
+    },
+}
+
+/// One screen of a microblock.
+#[derive(Debug)]
+pub struct ScreenCall<'w> {
+    /// Number of the microblock.
+    pub microblock: usize,
+    /// The screen.
+    pub screen: u64,
+    /// Number of screens.
+    pub screens: u64,
+    /// Bit patterns.
+    pub scalars: &'w [u64],
+    /// Each section.
+    pub sections: Vec<SectionWindow<'w>>,
+}
+
+/// Functions of a kernel in this process: one a microblock.
+#[derive(Clone, Debug)]
+pub struct KernelFunctions(Vec<unsafe extern "C" fn(*mut u8) -> i64>);
+
+impl KernelFunctions {
+    /// Functions by their addresses, in the order of microblocks. `None` if one of them is 0.
+    ///
+    /// # Safety
+    /// Each address is 0 or that of a function of this type which stays where it is, which several threads may call at
+    /// once, and which reaches nothing but what its argument block names.
+    pub unsafe fn new(addresses: &[usize]) -> Option<Self> {
+        type Found = Option<unsafe extern "C" fn(*mut u8) -> i64>;
+        // SAFETY: the caller vouches for addresses other than 0, and `None` is 0.
+        let all = addresses.iter().map(|a| unsafe { std::mem::transmute::<usize, Found>(*a) });
+        all.collect::<Option<Vec<_>>>().map(Self)
+    }
+}
+
+enum KernelPlace {
+    Hart { processor: Box<dyn Processor>, memory: Memory<'static>, stack: u64 },
+    Host { functions: KernelFunctions, block: Vec<u64>, scratchpad: Vec<u64> },
+}
+
+/// A core that executes screens of one kernel.
+pub struct KernelCore {
+    place: KernelPlace,
+}
+
+impl KernelCore {
+    /// A core with a processor.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub fn new(kernel: &KernelProgram, processor: Box<dyn Processor>) -> Result<Self, LoadError> {
+        let loaded = kernel.load()?;
+        Ok(Self { place: KernelPlace::Hart { processor, memory: loaded.memory, stack: loaded.stack } })
+    }
+
+    /// A core on which the interpreter runs, with a meter.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub fn interpreter(kernel: &KernelProgram) -> Result<Self, LoadError> {
+        let processor: Box<dyn Processor> = match kernel.bits() {
+            32 => Box::new(Hart::<Rv32>::new(HartMode::Program, Extensions::PROGRAM)),
+            _ => Box::new(Hart::<Rv64>::new(HartMode::Program, Extensions::PROGRAM)),
+        };
+        Self::new(kernel, processor)
+    }
+
+    /// A core that calls functions of this process.
+    pub fn native(kernel: &KernelProgram, functions: KernelFunctions) -> Self {
+        assert_eq!(functions.0.len(), kernel.table.microblocks.len(), "a function for each microblock");
+        let words = |bytes: u64| vec![0u64; bytes.div_ceil(8) as usize];
+        let (block, scratchpad) = (words(abi::ARGS_BYTES), words(kernel.table.scratchpad_bytes));
+        Self { place: KernelPlace::Host { functions, block, scratchpad } }
+    }
+
+    /// Instructions so far; 0 for functions of this process.
+    pub fn instructions(&self) -> u64 {
+        match &self.place {
+            KernelPlace::Hart { processor, .. } => processor.instructions(),
+            KernelPlace::Host { .. } => 0,
+        }
+    }
+
+    /// Runs a screen to its end.
+    ///
+    /// # Errors
+    /// [`ScreenError`].
+    pub fn run(
+        &mut self,
+        kernel: &KernelProgram,
+        mut call: ScreenCall<'_>,
+        limit: Option<u64>,
+        stop: &AtomicBool,
+    ) -> Result<(), ScreenError> {
+        let name = || kernel.table.microblocks[call.microblock].entry.clone();
+        match &mut self.place {
+            KernelPlace::Host { functions, block, scratchpad } => {
+                let address = |_, window: &SectionWindow<'_>| match &window.bytes {
+                    Some(WindowBytes::Read(bytes)) => bytes.as_ptr() as u64,
+                    Some(WindowBytes::Write(bytes)) => bytes.as_ptr() as u64,
+                    None => 0,
+                };
+                let mut arguments = arguments(kernel, &call, address);
+                arguments.scratchpad = scratchpad.as_mut_ptr() as u64;
+                let mut bytes = [0; abi::ARGS_BYTES as usize];
+                arguments.write(&mut bytes);
+                for (word, eight) in block.iter_mut().zip(bytes.chunks_exact(8)) {
+                    *word = u64::from_le_bytes(eight.try_into().expect("eight bytes"));
+                }
+                // SAFETY: the maker of the functions vouched for them; windows outlive the call.
+                match unsafe { functions.0[call.microblock](block.as_mut_ptr().cast()) } {
+                    code if code < 0 => Err(ScreenError::Status { microblock: name(), screen: call.screen, code }),
+                    _ => Ok(()),
+                }
+            }
+            KernelPlace::Hart { processor, memory: own, stack } => {
+                let (microblock, screen) = (call.microblock, call.screen);
+                let lay = |what: &dyn ToString| {
+                    let microblock = kernel.table.microblocks[microblock].entry.clone();
+                    ScreenError::Memory { microblock, screen, what: what.to_string() }
+                };
+                let arguments = arguments(kernel, &call, |section, _| kernel.window(section));
+                let ranges: Vec<(i64, u64)> = arguments
+                    .inputs
+                    .iter()
+                    .chain(&arguments.outputs)
+                    .map(|port| (port.address as i64 - port.offset as i64, port.address))
+                    .collect();
+                let block = abi::ARGS_ADDRESS..abi::ARGS_ADDRESS + abi::ARGS_BYTES;
+                arguments.write(own.get_mut(block).map_err(|e| lay(&e))?);
+                let mut memory = own.for_call();
+                for (section, window) in call.sections.iter_mut().enumerate() {
+                    let at = kernel.window(section);
+                    let done = match window.bytes.take() {
+                        Some(WindowBytes::Read(bytes)) if !bytes.is_empty() => memory.lend(at, bytes),
+                        Some(WindowBytes::Write(bytes)) if !bytes.is_empty() => memory.lend_mut(at, bytes),
+                        _ => Ok(()),
+                    };
+                    done.map_err(|e| lay(&e))?;
+                }
+                let limits = Limits { instructions: limit, stop: Some(stop) };
+                let entry = kernel.entries[microblock];
+                let stopped =
+                    processor.call(entry, *stack, abi::ARGS_ADDRESS, &mut memory, &mut Streams::none(), limits);
+                let at = (processor.pc(), processor.result());
+                ended(kernel, stopped, at, (microblock, screen), limit, &ranges)
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for KernelCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = if matches!(self.place, KernelPlace::Host { .. }) { "native" } else { "hart" };
+        f.debug_struct("KernelCore").field("place", &kind).finish_non_exhaustive()
+    }
+}
+
+fn arguments(
+    kernel: &KernelProgram,
+    call: &ScreenCall<'_>,
+    address: impl Fn(usize, &SectionWindow<'_>) -> u64,
+) -> Arguments {
+    let mut ports: Vec<Port> = Vec::new();
+    for (section, window) in call.sections.iter().enumerate() {
+        let bytes = match &window.bytes {
+            Some(WindowBytes::Read(bytes)) => bytes.len() as u64,
+            Some(WindowBytes::Write(bytes)) => bytes.len() as u64,
+            None => 0,
+        };
+        let shape = window.shape.to_vec();
+        ports.push(Port { address: address(section, window), bytes, offset: window.offset, shape });
+    }
+    let outputs = ports.split_off(kernel.table.inputs);
+    Arguments {
+        inputs: ports,
+        outputs,
+        scalars: call.scalars.to_vec(),
+        scratchpad: abi::SCRATCHPAD_ADDRESS,
+        scratchpad_bytes: kernel.table.scratchpad_bytes,
+        screen: call.screen,
+        screens: call.screens,
+        ..Arguments::default()
+    }
+}
+
+fn ended(
+    kernel: &KernelProgram,
+    stop: Stop,
+    (pc, result): (u64, i64),
+    (number, screen): (usize, u64),
+    limit: Option<u64>,
+    bases: &[(i64, u64)],
+) -> Result<(), ScreenError> {
+    let (microblock, symbol) = (kernel.table.microblocks[number].entry.clone(), kernel.place(pc));
+    match stop {
+        Stop::Returned { .. } if result < 0 => Err(ScreenError::Status { microblock, screen, code: result }),
+        Stop::Returned { .. } => Ok(()),
+        Stop::InstructionLimit => {
+            Err(ScreenError::Limit { microblock, screen, limit: limit.unwrap_or(u64::MAX), symbol })
+        }
+        Stop::Interrupted => Err(ScreenError::Cancelled { microblock, screen }),
+        Stop::Trap(trap) => {
+            let symbol = kernel.place(trap.pc);
+            let access = match trap.cause {
+                nandarray_hart::Cause::LoadAccess => Some("a load"),
+                nandarray_hart::Cause::StoreAccess => Some("a store"),
+                _ => None,
+            };
+            let near = bases.iter().enumerate().filter(|(_, (base, window))| {
+                let reach = if kernel.bits() == 32 { abi::WINDOW_BYTES } else { abi::SECTION_BYTES } / 2;
+                (*base..base.saturating_add(reach as i64)).contains(&(trap.value as i64)) || *window == trap.value
+            });
+            let found = near.min_by_key(|(_, (base, _))| (trap.value as i64 - base).abs());
+            match (access, found) {
+                (Some(access), Some((section, (base, _)))) => {
+                    let section = kernel.table.sections[section].name.clone();
+                    let byte = trap.value as i64 - base;
+                    Err(ScreenError::Unmapped { microblock, screen, access, section, byte, symbol })
+                }
+                _ => Err(ScreenError::Trap { microblock, screen, trap: trap.to_string(), symbol }),
+            }
+        }
+        other => Err(ScreenError::Trap { microblock, screen, trap: format!("{other:?}"), symbol }),
+    }
+}

@@ -1,0 +1,191 @@
+//! Vector instructions: the operands of a step, and the unit's functions by group of instructions.
+//!
+//! A step's `imm` holds the instruction's code above its immediate, and `rs3` whether it is masked, its fields and its
+//! kind of operand. `vector` executes; registers other than vectors, traps and memory are put in here.
+
+use super::{Exit, Flow, HartState, Step, StepSlot, handlers, next, operands};
+use crate::isa::{Code, Format, Instruction, TABLE};
+use crate::trap::Cause;
+use crate::vector::{self, Addresses, Done, VectorOp, VectorTrap, VectorUnit};
+use crate::xlen::Xlen;
+
+/// Bits of `rs3` in a step.
+const MASKED: u8 = 1;
+const FIELDS: u32 = 1;
+const KIND: u32 = 4;
+/// Kinds of operands in place of `vs1`.
+const REGISTER: u8 = 1;
+const IMMEDIATE: u8 = 2;
+const FLOAT: u8 = 3;
+
+/// Put the operands of an instruction into its step.
+pub(super) fn pack<X: Xlen>(op: &Instruction, step: &mut Step<X>) {
+    use Format::*;
+    let row = op.row();
+    let kind = match row.format {
+        VectorVx | VectorMulX | VectorMoveX => REGISTER,
+        VectorVi | VectorVu | VectorMoveI | VectorUnary => IMMEDIATE,
+        VectorVf | VectorMulF | VectorMoveF => FLOAT,
+        _ => 0,
+    };
+    let masked = if row.mask >> 25 & 1 != 0 { row.bits >> 25 & 1 == 0 } else { op.rm == 0 };
+    step.imm = (op.code as i32) << 16 | op.imm & 0xffff;
+    if row.format == VarveOpen {
+        return;
+    }
+    step.rs3 = u8::from(masked) * MASKED | op.rs3 << FIELDS | kind << KIND;
+}
+
+#[inline(always)]
+fn operation<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> VectorOp {
+    let kind = o.rs3 >> KIND & 3;
+    let scalar = match kind {
+        REGISTER => X::signed(s.x[o.rs1 as usize]) as u64,
+        IMMEDIATE => (o.imm << 16 >> 16) as u64,
+        FLOAT => s.f[o.rs1 as usize & 31],
+        _ => 0,
+    };
+    VectorOp {
+        code: TABLE[(o.imm >> 16) as usize].code,
+        vd: o.rd,
+        vs1: o.rs1,
+        vs2: o.rs2,
+        masked: o.rs3 & MASKED != 0,
+        more_fields: o.rs3 >> FIELDS & 7,
+        is_scalar: kind != 0,
+        scalar,
+    }
+}
+
+/// Execute by one of the unit's functions.
+#[inline(always)]
+fn execute<X: Xlen>(
+    step: *const StepSlot<X>,
+    s: &mut HartState<X>,
+    run: impl FnOnce(&mut VectorUnit, &VectorOp) -> Done,
+) -> Result<(), Flow> {
+    let op = operation(operands!(step), s);
+    let done = match s.vector.as_deref_mut() {
+        Some(unit) => run(unit, &op),
+        None => Err(VectorTrap::Illegal),
+    };
+    done.map_err(|trap| trapped(step, s, trap))
+}
+
+#[cold]
+fn trapped<X: Xlen>(step: *const StepSlot<X>, s: &mut HartState<X>, trap: VectorTrap) -> Flow {
+    match trap {
+        VectorTrap::Illegal => s.trap(step, Cause::IllegalInstruction, 0),
+        VectorTrap::Fault(fault, kind) => s.trap(step, fault.cause(kind), fault.address),
+    }
+}
+
+/// Handlers that execute by a function of the unit, and go on.
+macro_rules! groups {
+    ($($name:ident)*) => {
+        handlers! {$(
+            fn $name(step, s, e) {
+                if let Err(flow) = execute(step, s, vector::$name) {
+                    return flow;
+                }
+                next!(step, s, e)
+            }
+        )*}
+    };
+}
+
+groups! { integer fixed widen reduce mask permute }
+
+handlers! {
+    fn float(step, s, e) {
+        let frm = s.frm;
+        let run = |unit: &mut VectorUnit, op: &VectorOp| {
+            (unit.frm, unit.fflags) = (frm, 0);
+            vector::float(unit, op)
+        };
+        if let Err(flow) = execute(step, s, run) {
+            return flow;
+        }
+        s.fflags |= s.vector.as_ref().map_or(0, |unit| unit.fflags);
+        next!(step, s, e)
+    }
+    // Single elements to and from floating-point registers, and slides of them.
+    fn permute_float(step, s, e) {
+        let frm = s.frm;
+        let run = |unit: &mut VectorUnit, op: &VectorOp| {
+            unit.frm = frm;
+            vector::permute(unit, op)
+        };
+        if let Err(flow) = execute(step, s, run) {
+            return flow;
+        }
+        let o = operands!(step);
+        if Code::VfmvFS as i32 == o.imm >> 16 {
+            s.f[o.rd as usize & 31] = s.vector.as_ref().map_or(0, |unit| unit.result);
+        }
+        next!(step, s, e)
+    }
+    // An element or a count to an integer register.
+    fn to_register(step, s, e) {
+        let run = |unit: &mut VectorUnit, op: &VectorOp| {
+            if op.code == Code::VmvXS { vector::permute(unit, op) } else { vector::mask(unit, op) }
+        };
+        if let Err(flow) = execute(step, s, run) {
+            return flow;
+        }
+        s.x[operands!(step).rd as usize] = X::word(s.vector.as_ref().map_or(0, |unit| unit.result));
+        next!(step, s, e)
+    }
+    fn access(step, s, e) {
+        let o = operands!(step);
+        let mask = if X::BITS == 32 { u64::from(u32::MAX) } else { u64::MAX };
+        let (base, stride) = (X::unsigned(s.x[o.rs1 as usize]), X::signed(s.x[o.rs2 as usize]) as u64);
+        let at = Addresses { base, stride, mask };
+        if let Err(flow) = execute(step, s, |unit, op| vector::access(unit, op, at, &mut e.spans)) {
+            return flow;
+        }
+        if e.spans.code_written || e.spans.watch_hit {
+            return s.leave(step, Exit::Stored);
+        }
+        next!(step, s, e)
+    }
+    fn set_type(step, s, e) {
+        let o = operands!(step);
+        let x = |register: u8| X::unsigned(s.x[register as usize]);
+        let code = TABLE[(o.imm >> 16) as usize].code;
+        let vtype = if code == Code::Vsetvl { x(o.rs2) } else { o.imm as u64 & 0xffff };
+        let wanted = match code {
+            Code::Vsetivli => Some(u64::from(o.rs1)),
+            _ if o.rs1 != 0 => Some(x(o.rs1)),
+            _ if o.rd == super::SINK => None,
+            _ => Some(u64::MAX),
+        };
+        let Some(unit) = s.vector.as_deref_mut() else { return s.trap(step, Cause::IllegalInstruction, 0) };
+        unit.configure(vtype, wanted);
+        s.x[o.rd as usize] = X::word(unit.vl as u64);
+        next!(step, s, e)
+    }
+}
+
+/// The function that executes an instruction.
+pub(super) fn handler<X: Xlen>(op: &Instruction) -> super::Handler<X> {
+    use Code::*;
+    let name = op.row().name;
+    let begins = |names: &[&str]| names.iter().any(|start| name.starts_with(start));
+    match op.code {
+        _ if op.row().extension == crate::isa::Extension::Varve => super::varve::varve,
+        Vsetvl | Vsetvli | Vsetivli => set_type,
+        _ if op.row().format.vector_memory() => access,
+        VmvXS | VcpopM | VfirstM => to_register,
+        VfmvFS | VfmvSF | Vfslide1upVf | Vfslide1downVf => permute_float,
+        _ if op.row().extension == crate::isa::Extension::Zve32f => float,
+        VidV | ViotaM | VmsbfM | VmsifM | VmsofM => mask,
+        _ if name.ends_with(".mm") => mask,
+        VcompressVm | VmvSX | Vmv1rV | Vmv2rV | Vmv4rV | Vmv8rV => permute,
+        _ if begins(&["vrgather", "vslide"]) => permute,
+        _ if begins(&["vred", "vwred"]) => reduce,
+        _ if begins(&["vsadd", "vssub", "vaadd", "vasub", "vsmul", "vssr", "vnclip"]) => fixed,
+        _ if begins(&["vw", "vns", "vzext", "vsext"]) => widen,
+        _ => integer,
+    }
+}

@@ -1,0 +1,179 @@
+//! VarVE: vectors whose elements have a width of their own, and streams of packed values (dissertation, chapter 8).
+//!
+//! [`VarveUnit`] holds what the instructions of Table 8.1 work on: stream descriptors, a variable-width vector for each
+//! vector register with the widths that its metadata register has, and `NumE`. `stream` reads and writes packed bits,
+//! `operation` computes. Fixed-width vectors and masks are those of the vector unit. A vector is kept as a list of
+//! values; its bits count where the specification counts them: they never exceed a register, and an operation yields as
+//! many elements as the datapath takes, each rounded up to the alignment of the unit. Nothing here knows time.
+
+mod operation;
+mod stream;
+
+use crate::access::AccessKind;
+use crate::access::Fault;
+use crate::memory::RegionTable;
+use crate::trap::Cause;
+
+pub(crate) use operation::{VarveOp, operate};
+pub(crate) use stream::{Describe, describe, pack, unpack, vunpack};
+
+/// Streams of a unit.
+pub(crate) const VARVE_STREAMS: usize = 32;
+/// Elements that a metadata register has for each 4 bits of a vector register.
+const ELEMENT_BITS_LEAST: usize = 4;
+
+/// Why an instruction was not executed; nothing has changed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VarveTrap {
+    /// An operand that no unit allows, or a stream that was not described.
+    Illegal,
+    /// An access to memory.
+    Fault(Fault, AccessKind),
+    /// A stream that cannot go on, and its number.
+    Stream(Cause, u64),
+}
+
+pub(crate) type Done<T = ()> = Result<T, VarveTrap>;
+
+/// The bits of a value in two's complement; none of zero.
+pub(crate) fn width(value: i64) -> u32 {
+    if value == 0 { 0 } else { 65 - if value < 0 { (!value).leading_zeros() } else { value.leading_zeros() } }
+}
+
+/// The low `bits` of a value, sign-extended.
+pub(crate) fn wrap(value: i64, bits: u32) -> i64 {
+    if bits == 0 || bits > 64 { value } else { value << (64 - bits) >> (64 - bits) }
+}
+
+/// A vector of values with a width each, and the most bits that they may grow to.
+#[derive(Clone, Debug)]
+pub(crate) struct VariableVector {
+    pub(crate) values: Vec<i64>,
+    /// The argument `mb` of the `vunpack` that it comes from.
+    pub(crate) most_bits: u32,
+}
+
+impl Default for VariableVector {
+    fn default() -> Self {
+        Self { values: Vec::new(), most_bits: 64 }
+    }
+}
+
+/// The state of a hart's VarVE unit.
+#[derive(Clone, Debug)]
+pub(crate) struct VarveUnit {
+    streams: Vec<Option<stream::PackedStream>>,
+    vectors: Vec<VariableVector>,
+    /// The least number of elements that an instruction yielded since it was read.
+    pub(crate) num_e: u64,
+    /// Bits of a register, and of the datapath.
+    vlen: u32,
+    /// The alignment w of elements in the datapath, in bits.
+    align: u32,
+}
+
+impl VarveUnit {
+    /// A unit with registers of `vlen` bits that aligns elements to `align` bits.
+    ///
+    /// # Panics
+    /// If the alignment is not a power of two up to 64.
+    pub(crate) fn new(vlen: u32, align: u32) -> Box<Self> {
+        assert!(align.is_power_of_two() && align <= 64, "elements are not aligned to {align} bits");
+        Box::new(Self {
+            streams: vec![None; VARVE_STREAMS],
+            vectors: vec![VariableVector::default(); 32],
+            num_e: u64::MAX,
+            vlen,
+            align,
+        })
+    }
+
+    /// The most elements of a vector.
+    pub(crate) fn elements_max(&self) -> usize {
+        self.vlen as usize / ELEMENT_BITS_LEAST
+    }
+
+    /// A vector.
+    pub(crate) fn vector(&self, number: u8) -> &VariableVector {
+        &self.vectors[number as usize & 31]
+    }
+
+    /// Reads and resets `NumE`.
+    pub(crate) fn take_num_e(&mut self) -> u64 {
+        std::mem::replace(&mut self.num_e, u64::MAX)
+    }
+
+    /// Keeps a result, and counts it in `NumE`.
+    fn yield_vector(&mut self, number: u8, values: Vec<i64>, most_bits: u32) {
+        self.num_e = self.num_e.min(values.len() as u64);
+        self.vectors[number as usize & 31] = VariableVector { values, most_bits };
+    }
+
+    /// The elements of `widths` that fit into the datapath, each aligned.
+    fn fitting(&self, widths: impl Iterator<Item = u32>) -> usize {
+        let mut bits = 0;
+        let fits = |width: u32| {
+            bits += width.next_multiple_of(self.align);
+            bits <= self.vlen
+        };
+        widths
+            .map_while(|width| Some(width))
+            .take(self.elements_max())
+            .scan(fits, |fits, w| Some(fits(w)))
+            .take_while(|f| *f)
+            .count()
+    }
+}
+
+/// Bits of memory.
+#[derive(Debug)]
+pub(crate) struct Bits<'a> {
+    pub(crate) spans: &'a mut RegionTable,
+    pub(crate) mask: u64,
+}
+
+impl Bits<'_> {
+    fn load<const N: usize>(&mut self, address: u64) -> Done<[u8; N]> {
+        self.spans.load::<N>(address & self.mask).map_err(|fault| VarveTrap::Fault(fault, AccessKind::Load))
+    }
+
+    /// `bits` (at most 64) at bit `at` behind an address, the lowest bit of a byte first.
+    pub(crate) fn get(&mut self, base: u64, at: u64, bits: u32) -> Done<u64> {
+        let (mut value, mut got) = (0u128, 0);
+        while got < bits + (at & 7) as u32 {
+            let byte = self.load::<1>(base.wrapping_add(at / 8 + u64::from(got) / 8))?[0];
+            value |= u128::from(byte) << got;
+            got += 8;
+        }
+        let value = (value >> (at & 7)) as u64;
+        Ok(if bits == 64 { value } else { value & ((1 << bits) - 1) })
+    }
+
+    /// Put `bits` at bit `at` behind an address; bits behind them in the last byte become zero.
+    pub(crate) fn put(&mut self, base: u64, at: u64, bits: u32, value: u64) -> Done {
+        if bits == 0 {
+            return Ok(());
+        }
+        let shift = (at & 7) as u32;
+        let first = base.wrapping_add(at / 8);
+        let kept = if shift > 0 { self.load::<1>(first)?[0] & ((1 << shift) - 1) } else { 0 };
+        let value = if bits == 64 { value } else { value & ((1 << bits) - 1) };
+        let all = u128::from(value) << shift | u128::from(kept);
+        for byte in 0..u64::from((bits + shift).div_ceil(8)) {
+            let address = first.wrapping_add(byte) & self.mask;
+            let stored = self.spans.store::<1>(address, [(all >> (8 * byte)) as u8]);
+            stored.map_err(|fault| VarveTrap::Fault(fault, AccessKind::Store))?;
+        }
+        Ok(())
+    }
+
+    /// 8 bytes at an address.
+    pub(crate) fn word(&mut self, address: u64) -> Done<u64> {
+        Ok(u64::from_le_bytes(self.load::<8>(address)?))
+    }
+
+    /// A byte at an address.
+    pub(crate) fn byte(&mut self, address: u64) -> Done<u8> {
+        Ok(self.load::<1>(address)?[0])
+    }
+}

@@ -1,0 +1,134 @@
+//! Operations on variable-width vectors: element by element, as many as the datapath takes (equation 8.1, Table 8.3).
+
+use super::{Done, VarveTrap, VarveUnit, width, wrap};
+use crate::isa::Code;
+use crate::vector::VectorUnit;
+
+/// The operands of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VarveOp {
+    pub(crate) code: Code,
+    pub(crate) vd: u8,
+    pub(crate) vs1: u8,
+    pub(crate) vs2: u8,
+    /// In place of `vs1`.
+    pub(crate) scalar: Option<i64>,
+    /// A second register's value, of those that take two.
+    pub(crate) second: i64,
+    pub(crate) masked: bool,
+}
+
+/// Bits of the datapath that an operation on elements of these widths takes: Table 8.3, and shifts by what they shift.
+fn datapath_bits(code: Code, a: i64, b: i64) -> u32 {
+    use Code::*;
+    let (left, right) = (width(a), width(b));
+    match code {
+        VvAddV | VvAddI | VvSubV | VvSubI | VvDivV | VvDivI => left.max(right) + u32::from(left.max(right) > 0),
+        VvMulV | VvMulI => left + right,
+        VvAslV | VvAslI => left + (b as u32 & 63) * u32::from(left > 0),
+        VvAsrV | VvAsrI => left,
+        _ => left.max(right),
+    }
+}
+
+fn compute(code: Code, a: i64, b: i64) -> i64 {
+    use Code::*;
+    match code {
+        VvAddV | VvAddI => a.wrapping_add(b),
+        VvSubV | VvSubI => a.wrapping_sub(b),
+        VvMaxV | VvMaxI => a.max(b),
+        VvMinV | VvMinI => a.min(b),
+        VvMulV | VvMulI => a.wrapping_mul(b),
+        VvDivV | VvDivI if b == 0 => -1,
+        VvDivV | VvDivI => a.wrapping_div(b),
+        VvAndV | VvAndI => a & b,
+        VvBicV | VvBicI => a & !b,
+        VvEorV | VvEorI => a ^ b,
+        VvOrrV | VvOrrI => a | b,
+        VvAsrV | VvAsrI => a >> (b & 63),
+        VvAslV | VvAslI => a << (b & 63),
+        VvCmpeqV | VvCmpeqI => i64::from(a == b),
+        VvCmpneV | VvCmpneI => i64::from(a != b),
+        VvCmpltV | VvCmpltI => i64::from(a < b),
+        VvCmpleV | VvCmpleI => i64::from(a <= b),
+        code => unreachable!("{code:?} is no operation on variable-width vectors"),
+    }
+}
+
+fn compares(code: Code) -> bool {
+    use Code::*;
+    matches!(code, VvCmpeqV | VvCmpeqI | VvCmpneV | VvCmpneI | VvCmpltV | VvCmpltI | VvCmpleV | VvCmpleI)
+}
+
+/// Execute an operation; a comparison's result is a mask of the vector unit, zero behind its elements.
+pub(crate) fn operate(unit: &mut VarveUnit, vectors: &mut VectorUnit, o: &VarveOp) -> Done {
+    match o.code {
+        Code::VvTvs => return from_fixed(unit, vectors, o),
+        Code::VvCpy | Code::VvDup | Code::VvIndex => {
+            let (first, step) = (o.scalar.unwrap_or_default(), if o.code == Code::VvIndex { o.second } else { 0 });
+            let nth = |i: usize| first.wrapping_add(step.wrapping_mul(i as i64));
+            let most = unit.elements_max();
+            let count = unit.fitting((0..most).map(|i| width(nth(i))));
+            unit.yield_vector(o.vd, (0..count).map(nth).collect(), 64);
+            return Ok(());
+        }
+        _ => {}
+    }
+    let (left, right) = (unit.vector(o.vs2), unit.vector(o.vs1));
+    let shared = if o.scalar.is_some() { left.values.len() } else { left.values.len().min(right.values.len()) };
+    let active = |i: usize| !o.masked || vectors.mask_bit(i);
+    let operands = |i: usize| {
+        // What the mask leaves out takes no place in the datapath.
+        if active(i) { (left.values[i], o.scalar.unwrap_or_else(|| right.values[i])) } else { (0, 0) }
+    };
+    let bits = |i: usize| if active(i) { operands(i) } else { (0, 0) };
+    let count = unit.fitting((0..shared).map(|i| {
+        let (a, b) = bits(i);
+        datapath_bits(o.code, a, b)
+    }));
+    let most_bits = if o.scalar.is_some() { left.most_bits } else { left.most_bits.min(right.most_bits) };
+    let result = |i: usize| {
+        let (a, b) = operands(i);
+        if active(i) { wrap(compute(o.code, a, b), most_bits) } else { 0 }
+    };
+    if compares(o.code) {
+        let mask: Vec<bool> = (0..count)
+            .map(|i| {
+                active(i) && {
+                    let (a, b) = operands(i);
+                    compute(o.code, a, b) != 0
+                }
+            })
+            .collect();
+        unit.num_e = unit.num_e.min(count as u64);
+        vectors.put_mask(o.vd, &mask);
+    } else {
+        let values: Vec<i64> = (0..count).map(result).collect();
+        // Results fit the datapath; a register has as many bits.
+        let mut used = 0;
+        let kept = values
+            .iter()
+            .take_while(|v| {
+                used += width(**v);
+                used <= unit.vlen
+            })
+            .count();
+        unit.yield_vector(o.vd, values[..kept].to_vec(), most_bits);
+    }
+    Ok(())
+}
+
+/// A fixed-width vector as a variable-width one: as many elements as fit into a register.
+fn from_fixed(unit: &mut VarveUnit, vectors: &VectorUnit, o: &VarveOp) -> Done {
+    let values = vectors.elements(o.vs2).ok_or(VarveTrap::Illegal)?;
+    let active = |i: usize| !o.masked || vectors.mask_bit(i);
+    let mut bits = 0;
+    let fits = |(i, value): (usize, &i64)| {
+        let value = if active(i) { *value } else { 0 };
+        bits += width(value);
+        (bits <= unit.vlen && i < unit.elements_max()).then_some(value)
+    };
+    let values: Vec<i64> = values.iter().enumerate().map_while(fits).collect();
+    unit.yield_vector(o.vd, values, 64);
+    Ok(())
+}

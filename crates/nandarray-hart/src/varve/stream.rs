@@ -1,0 +1,299 @@
+//! Streams of packed values: of one width, of a width each, and of Huffman codes; into and out of vectors.
+//!
+//! Bits are counted from the lowest of the first byte. A variable-width stream has its widths beside it, a byte a value;
+//! a Huffman code's first bit is its highest. A table of codes begins with the number of codes (8 bytes), and has a value
+//! (8 bytes), a code (4 bytes) and its length in bits (4 bytes) for each. Values are signed where the description says so.
+
+use super::{Bits, Done, VarveTrap, VarveUnit, wrap};
+use crate::access::AccessKind;
+use crate::trap::Cause;
+use crate::vector::VectorUnit;
+
+/// The most codes of a table.
+const CODES_MAX: u64 = 1 << 16;
+/// The bit of a description that makes values signed.
+const SIGNED: u64 = 1 << 7;
+
+/// The encoding of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Describe {
+    /// Every value has one width.
+    Fixed,
+    /// A width for each value.
+    Variable,
+    /// Codes of a table.
+    Huffman,
+}
+
+#[derive(Clone, Debug)]
+enum Encoding {
+    Fixed {
+        bits: u32,
+        signed: bool,
+    },
+    Variable {
+        widths: u64,
+        signed: bool,
+    },
+    /// Codes by length, then by code: length, code, value.
+    Huffman(Vec<(u32, u32, i64)>),
+}
+
+/// A described stream.
+#[derive(Clone, Debug)]
+pub(super) struct PackedStream {
+    encoding: Encoding,
+    output: bool,
+    base: u64,
+    /// The bit that comes next.
+    at: u64,
+    /// The value that comes next.
+    next: u64,
+    /// Values of an input, or the most of an output.
+    count: u64,
+}
+
+/// Describe stream `number`: an input of `count` values, or an output for as many. `detail` is the width (bit 7: signed)
+/// of fixed-width values, the address of widths (in an input, bit 63 of `count`: signed), or that of a table.
+pub(crate) fn describe(
+    unit: &mut VarveUnit,
+    number: u8,
+    kind: Describe,
+    output: bool,
+    [base, count, detail]: [u64; 3],
+    memory: &mut Bits<'_>,
+) -> Done {
+    let signed = count >> 63 != 0;
+    let count = count & !(1 << 63);
+    let encoding = match kind {
+        Describe::Fixed => {
+            let bits = (detail & 0x7f) as u32;
+            if detail >> 8 != 0 || !(1..=64).contains(&bits) {
+                return Err(VarveTrap::Stream(Cause::StreamWidth, u64::from(number)));
+            }
+            Encoding::Fixed { bits, signed: detail & SIGNED != 0 }
+        }
+        Describe::Variable => Encoding::Variable { widths: detail, signed },
+        Describe::Huffman => Encoding::Huffman(table(number, detail, memory)?),
+    };
+    unit.streams[number as usize & 31] = Some(PackedStream { encoding, output, base, at: 0, next: 0, count });
+    Ok(())
+}
+
+/// Read a table of codes; no code may begin another.
+fn table(number: u8, address: u64, memory: &mut Bits<'_>) -> Done<Vec<(u32, u32, i64)>> {
+    let wrong = VarveTrap::Stream(Cause::HuffmanTable, u64::from(number));
+    let count = memory.word(address)?;
+    if count == 0 || count > CODES_MAX {
+        return Err(wrong);
+    }
+    let mut codes = Vec::new();
+    for entry in 0..count {
+        let at = address.wrapping_add(8 + 16 * entry);
+        let (value, code) = (memory.word(at)? as i64, memory.word(at.wrapping_add(8))?);
+        let (code, length) = (code as u32, (code >> 32) as u32);
+        if !(1..=32).contains(&length) || u64::from(code) >> length != 0 {
+            return Err(wrong);
+        }
+        codes.push((length, code, value));
+    }
+    // Left-aligned, a code's successors by number are those that begin with it.
+    codes.sort_by_key(|(length, code, _)| (u64::from(*code) << (32 - length), *length));
+    let begins = |(a, b): (&(u32, u32, i64), &(u32, u32, i64))| a.0 <= b.0 && b.1 >> (b.0 - a.0) == a.1;
+    if codes.iter().zip(&codes[1..]).any(begins) {
+        return Err(wrong);
+    }
+    codes.sort_unstable();
+    Ok(codes)
+}
+
+impl PackedStream {
+    /// The next value, and how many bits it takes.
+    fn read(&self, number: u8, memory: &mut Bits<'_>) -> Done<(i64, u64)> {
+        let at = self.at;
+        let sized = |memory: &mut Bits<'_>, bits: u32, signed: bool| {
+            let value = memory.get(self.base, at, bits)?;
+            Ok((if signed { wrap(value as i64, bits) } else { value as i64 }, u64::from(bits)))
+        };
+        match &self.encoding {
+            Encoding::Fixed { bits, signed } => sized(memory, *bits, *signed),
+            Encoding::Variable { widths, signed } => {
+                let bits = u32::from(memory.byte(widths.wrapping_add(self.next))?);
+                if bits > 64 {
+                    return Err(VarveTrap::Stream(Cause::StreamWidth, u64::from(number)));
+                }
+                if bits == 0 { Ok((0, 0)) } else { sized(memory, bits, *signed) }
+            }
+            Encoding::Huffman(codes) => {
+                let (mut code, mut length) = (0u32, 0);
+                for (bits, wanted, value) in codes {
+                    while length < *bits {
+                        code = code << 1 | memory.get(self.base, at + u64::from(length), 1)? as u32;
+                        length += 1;
+                    }
+                    if code == *wanted {
+                        return Ok((*value, u64::from(length)));
+                    }
+                }
+                Err(VarveTrap::Stream(Cause::StreamEnd, u64::from(number)))
+            }
+        }
+    }
+
+    fn write(&mut self, number: u8, value: i64, memory: &mut Bits<'_>) -> Done {
+        let told = u64::from(number);
+        if self.next == self.count {
+            return Err(VarveTrap::Stream(Cause::StreamFull, told));
+        }
+        let fits = |bits: u32, signed: bool| {
+            bits == 64 || if signed { wrap(value, bits) == value } else { value as u64 >> bits == 0 }
+        };
+        let bits = match &self.encoding {
+            Encoding::Fixed { bits, signed } => {
+                if !fits(*bits, *signed) {
+                    return Err(VarveTrap::Stream(Cause::StreamWidth, told));
+                }
+                memory.put(self.base, self.at, *bits, value as u64)?;
+                *bits
+            }
+            Encoding::Variable { widths, signed } => {
+                let bits = if *signed { super::width(value) } else { 64 - value.leading_zeros() };
+                memory.put(self.base, self.at, bits, value as u64)?;
+                let address = widths.wrapping_add(self.next) & memory.mask;
+                let stored = memory.spans.store::<1>(address, [bits as u8]);
+                stored.map_err(|fault| VarveTrap::Fault(fault, AccessKind::Store))?;
+                bits
+            }
+            Encoding::Huffman(codes) => {
+                let found = codes.iter().find(|code| code.2 == value);
+                let Some((length, code, _)) = found else { return Err(VarveTrap::Stream(Cause::StreamWidth, told)) };
+                // The highest bit comes first.
+                memory.put(self.base, self.at, *length, u64::from(code.reverse_bits() >> (32 - length)))?;
+                *length
+            }
+        };
+        (self.at, self.next) = (self.at + u64::from(bits), self.next + 1);
+        Ok(())
+    }
+
+    /// Go on behind the next value.
+    fn advance(&mut self, number: u8, memory: &mut Bits<'_>) -> Done<i64> {
+        let (value, bits) = self.read(number, memory)?;
+        (self.at, self.next) = (self.at + bits, self.next + 1);
+        Ok(value)
+    }
+}
+
+impl VarveUnit {
+    fn stream(&self, number: u8, output: bool) -> Done<PackedStream> {
+        self.streams[number as usize & 31].clone().filter(|s| s.output == output).ok_or(VarveTrap::Illegal)
+    }
+
+    /// Consume `count` values of an input.
+    pub(crate) fn consume(&mut self, number: u8, count: u64, memory: &mut Bits<'_>) -> Done {
+        let mut stream = self.stream(number, false)?;
+        if count > stream.count - stream.next {
+            return Err(VarveTrap::Stream(Cause::StreamEnd, u64::from(number)));
+        }
+        match stream.encoding {
+            Encoding::Fixed { bits, .. } => {
+                (stream.at, stream.next) = (stream.at + count * u64::from(bits), stream.next + count);
+            }
+            _ => {
+                for _ in 0..count {
+                    stream.advance(number, memory)?;
+                }
+            }
+        }
+        self.streams[number as usize & 31] = Some(stream);
+        Ok(())
+    }
+
+    /// End a stream: the values that are left of an input, or the bits that were written to an output.
+    pub(crate) fn end(&mut self, number: u8, output: bool) -> Done<u64> {
+        let stream = self.stream(number, output)?;
+        self.streams[number as usize & 31] = None;
+        Ok(if output { stream.at } else { stream.count - stream.next })
+    }
+}
+
+/// Unpack and consume values into the fixed-width vector `vd`: as many as its length; at the end of the stream fewer, and
+/// that is the new length.
+pub(crate) fn unpack(
+    unit: &mut VarveUnit,
+    vectors: &mut VectorUnit,
+    vd: u8,
+    number: u8,
+    memory: &mut Bits<'_>,
+) -> Done {
+    let mut stream = unit.stream(number, false)?;
+    let sew = vectors.group_at(vd).ok_or(VarveTrap::Illegal)?;
+    let count = (vectors.vl as u64).min(stream.count - stream.next);
+    let mut values = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        let value = stream.advance(number, memory)?;
+        let fits = sew == 64 || wrap(value, sew) == value || value as u64 >> sew == 0;
+        if !fits {
+            return Err(VarveTrap::Stream(Cause::StreamWidth, u64::from(number)));
+        }
+        values.push(value);
+    }
+    vectors.put_elements(vd, &values);
+    unit.streams[number as usize & 31] = Some(stream);
+    Ok(())
+}
+
+/// Populate `vd` from a stream without consuming: as many values as fit into a register; where `mask` is not set a zero
+/// stands in place of the value.
+pub(crate) fn vunpack(
+    unit: &mut VarveUnit,
+    vd: u8,
+    number: u8,
+    most_bits: u64,
+    mask: Option<&VectorUnit>,
+    memory: &mut Bits<'_>,
+) -> Done {
+    let mut stream = unit.stream(number, false)?;
+    let most_bits = if most_bits == 0 { 64 } else { most_bits };
+    if most_bits > 64 {
+        return Err(VarveTrap::Stream(Cause::StreamWidth, u64::from(number)));
+    }
+    let (mut values, mut bits) = (Vec::new(), 0);
+    while values.len() < unit.elements_max() && stream.next < stream.count {
+        let mut value = stream.advance(number, memory)?;
+        if mask.is_some_and(|mask| !mask.mask_bit(values.len())) {
+            value = 0;
+        }
+        let width = super::width(value);
+        if width > most_bits as u32 {
+            return Err(VarveTrap::Stream(Cause::StreamWidth, u64::from(number)));
+        }
+        bits += width;
+        if bits > unit.vlen {
+            break;
+        }
+        values.push(value);
+    }
+    unit.yield_vector(vd, values, most_bits as u32);
+    Ok(())
+}
+
+/// Append values to an output: those that the mask lets through; their number.
+pub(crate) fn pack(
+    unit: &mut VarveUnit,
+    values: &[i64],
+    number: u8,
+    mask: Option<&VectorUnit>,
+    memory: &mut Bits<'_>,
+) -> Done<u64> {
+    let mut stream = unit.stream(number, true)?;
+    let before = stream.next;
+    for (i, value) in values.iter().enumerate() {
+        if mask.is_none_or(|mask| mask.mask_bit(i)) {
+            stream.write(number, *value, memory)?;
+        }
+    }
+    let written = stream.next - before;
+    unit.streams[number as usize & 31] = Some(stream);
+    Ok(written)
+}

@@ -1,0 +1,143 @@
+//! Loops over the elements of register groups, 16 bytes at a time.
+//!
+//! An operation is computed for all elements of 16 bytes, which compilers turn into vector instructions of the host, and
+//! kept for the active ones. It must therefore be defined for any operands. Sources of a chunk are read before its
+//! destination is written; groups that overlap begin at the same register, or are apart.
+
+use super::{Done, VectorOp, VectorUnit};
+
+const CHUNK: usize = 16;
+
+/// The elements of 16 bytes.
+pub(super) trait Element: Copy + Default {
+    const LANES: usize;
+    /// As many elements as 16 bytes have.
+    type Lanes: Copy + AsRef<[Self]>;
+    fn unpack(bytes: [u8; CHUNK]) -> Self::Lanes;
+    fn pack(lanes: Self::Lanes) -> [u8; CHUNK];
+    fn build(lane: impl FnMut(usize) -> Self) -> Self::Lanes;
+    fn cut(value: u64) -> Self;
+}
+
+macro_rules! elements {
+    ($($t:ident $lanes:literal)*) => {$(
+        impl Element for $t {
+            const LANES: usize = $lanes;
+            type Lanes = [$t; $lanes];
+            #[inline(always)]
+            fn unpack(bytes: [u8; CHUNK]) -> Self::Lanes {
+                const WIDTH: usize = CHUNK / $lanes;
+                std::array::from_fn(|lane| {
+                    $t::from_le_bytes(std::array::from_fn(|byte| bytes[lane * WIDTH + byte]))
+                })
+            }
+            #[inline(always)]
+            fn pack(lanes: Self::Lanes) -> [u8; CHUNK] {
+                const WIDTH: usize = CHUNK / $lanes;
+                std::array::from_fn(|byte| lanes[byte / WIDTH].to_le_bytes()[byte % WIDTH])
+            }
+            #[inline(always)]
+            fn build(lane: impl FnMut(usize) -> Self) -> Self::Lanes {
+                std::array::from_fn(lane)
+            }
+            #[inline(always)]
+            fn cut(value: u64) -> Self {
+                value as $t
+            }
+        }
+    )*};
+}
+
+elements! { u8 16 u16 8 u32 4 u64 2 }
+
+impl VectorUnit {
+    #[inline(always)]
+    fn chunk(&self, at: usize) -> [u8; CHUNK] {
+        let mut bytes = [0; CHUNK];
+        let there = &self.registers[at..(at + CHUNK).min(self.registers.len())];
+        if there.len() == CHUNK {
+            bytes.copy_from_slice(there);
+        } else {
+            bytes[..there.len()].copy_from_slice(there);
+        }
+        bytes
+    }
+
+    /// The active ones of `lanes` elements from `i` on, a multiple of their number, as bits.
+    #[inline(always)]
+    fn active_lanes(&self, o: &VectorOp, i: usize, lanes: usize) -> u32 {
+        let all = (1u32 << lanes) - 1;
+        let mut active = all;
+        if i + lanes > self.vl {
+            active &= (1u32 << (self.vl - i)) - 1;
+        }
+        if i < self.vstart {
+            let skipped = (self.vstart - i).min(lanes);
+            active &= !((1 << skipped) - 1);
+        }
+        if o.masked {
+            let word = u16::from_le_bytes([self.registers[i / 8], self.registers[i / 8 + 1]]);
+            active &= u32::from(word) >> (i % 8);
+        }
+        active
+    }
+
+    /// `vd[i] = f(vd[i], vs2[i], vs1[i])` for the active elements.
+    #[inline(always)]
+    pub(super) fn lanes<E: Element>(&mut self, o: &VectorOp, f: impl Fn(E, E, E) -> E) -> Done {
+        self.check_same(o)?;
+        let width = CHUNK / E::LANES;
+        let [to, first, second] = [o.vd, o.vs1, o.vs2].map(|register| register as usize * self.vlenb);
+        let splat = E::build(|_| E::cut(o.scalar));
+        let mut i = 0;
+        while i < self.vl {
+            let by = i * width;
+            let a = E::unpack(self.chunk(second + by));
+            let b = if o.is_scalar { splat } else { E::unpack(self.chunk(first + by)) };
+            let d = E::unpack(self.chunk(to + by));
+            let (a, b, d) = (a.as_ref(), b.as_ref(), d.as_ref());
+            let bytes = E::pack(E::build(|lane| f(d[lane], a[lane], b[lane])));
+            let active = self.active_lanes(o, i, E::LANES);
+            if active == (1 << E::LANES) - 1 {
+                self.registers[to + by..to + by + CHUNK].copy_from_slice(&bytes);
+            } else {
+                for lane in (0..E::LANES).filter(|lane| active >> lane & 1 != 0) {
+                    let range = lane * width..(lane + 1) * width;
+                    self.registers[to + by..][range.clone()].copy_from_slice(&bytes[range]);
+                }
+            }
+            i += E::LANES;
+        }
+        self.vstart = 0;
+        Ok(())
+    }
+
+    /// Bit `i` of the mask `vd` = `f(vs2[i], vs1[i])` for the active elements.
+    #[inline(always)]
+    pub(super) fn compare<E: Element>(&mut self, o: &VectorOp, f: impl Fn(E, E) -> bool) -> Done {
+        self.check_mask_out(o)?;
+        let width = CHUNK / E::LANES;
+        let [first, second] = [o.vs1, o.vs2].map(|register| register as usize * self.vlenb);
+        let splat = E::build(|_| E::cut(o.scalar));
+        let to = o.vd as usize * self.vlenb;
+        let mut i = 0;
+        while i < self.vl {
+            let a = E::unpack(self.chunk(second + i * width));
+            let b = if o.is_scalar { splat } else { E::unpack(self.chunk(first + i * width)) };
+            let (a, b) = (a.as_ref(), b.as_ref());
+            let set = (0..E::LANES).fold(0u32, |bits, lane| bits | u32::from(f(a[lane], b[lane])) << lane);
+            let active = self.active_lanes(o, i, E::LANES);
+            // At most two bytes of the mask hold them.
+            let (active, set) = (active << (i % 8), (set & active) << (i % 8));
+            for (byte, at) in [to + i / 8, to + i / 8 + 1].into_iter().enumerate() {
+                let (kept, new) = (!(active >> (8 * byte)) as u8, (set >> (8 * byte)) as u8);
+                if kept != 0xff {
+                    self.registers[at] = self.registers[at] & kept | new;
+                }
+            }
+            i += E::LANES;
+        }
+        self.vstart = 0;
+        Ok(())
+    }
+}

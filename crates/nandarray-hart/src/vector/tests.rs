@@ -1,0 +1,1 @@
+//! Tests of the vector unit by itself; instructions as a whole are compared in `tests/vector`.

@@ -1,0 +1,99 @@
+//! Events of the store's commands, and the parts of the client that wait for flash operations and commands on the link.
+
+use crate::flash_trace::ExtentOp;
+use crate::machine::clients::Packed;
+
+/// An event of a command of the store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SpaceEvent {
+    /// The host submits a job.
+    Submitted(u32),
+    /// The device's request for a command's coordinates reaches the host's memory.
+    CoordinatesAsked(u32),
+    /// A command's coordinates are in the device.
+    CoordinatesThere(u32),
+    /// The command handler is done with a job whose coordinates it has.
+    Translating(u32),
+    /// A part's data is in the device.
+    DataDown(u32),
+    /// A part's present stage is over.
+    Staged(u32),
+    /// A part's bytes are with the host, or safe in the device.
+    Delivered(u32),
+    /// A host core is free for a job's next block.
+    HostWork(u32),
+    /// A host core has translated or copied a block.
+    HostBlock(u32),
+    /// The firmware has given a job credits for pages.
+    Credited(u32),
+}
+
+/// The part of the client that waits for a flash operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SpaceWaiter {
+    /// A part of a command.
+    Part(u32),
+    /// A chunk of reclaim.
+    Chunk(u32),
+    /// A job that programs pages of the log.
+    Log(u32),
+    /// A job that reads pages of the log.
+    LogRead(u32),
+    /// An erase of a segment.
+    Erase(u32),
+}
+
+impl Packed for SpaceWaiter {
+    fn pack(self) -> (u8, u32) {
+        match self {
+            Self::Part(n) => (0, n),
+            Self::Chunk(n) => (1, n),
+            Self::Log(n) => (2, n),
+            Self::LogRead(n) => (3, n),
+            Self::Erase(n) => (4, n),
+        }
+    }
+
+    fn unpack(kind: u8, number: u32) -> Self {
+        match kind {
+            0 => Self::Part(number),
+            1 => Self::Chunk(number),
+            2 => Self::Log(number),
+            3 => Self::LogRead(number),
+            4 => Self::Erase(number),
+            other => panic!("an operation of kind {other}"),
+        }
+    }
+}
+
+/// The part of the client that requested a command on the link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SpaceRequester {
+    /// A job that the device translates.
+    Job(u32),
+    /// An extent of a block of a job that the host translates.
+    Extent {
+        /// The part of the whole block.
+        parent: u32,
+        /// The pages.
+        extent: ExtentOp,
+    },
+}
+
+impl SpaceEvent {
+    /// Its number for the hash of a run.
+    pub(super) fn code(self) -> (u64, u32) {
+        match self {
+            Self::DataDown(part) => (4, part),
+            Self::Staged(part) => (5, part),
+            Self::Delivered(part) => (7, part),
+            Self::HostWork(job) => (12, job),
+            Self::HostBlock(part) => (13, part),
+            Self::Submitted(job) => (14, job),
+            Self::Credited(job) => (27, job),
+            Self::CoordinatesAsked(io) => (22, io),
+            Self::CoordinatesThere(io) => (23, io),
+            Self::Translating(job) => (24, job),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The part of a report on timed cores: cycles by reason, hits and misses, traffic, energy and area by component.
+
+use serde::Serialize;
+
+use super::{CoreTimes, ProgramsReport};
+use crate::describe::{Compute, ComputeParts};
+
+/// Accesses of a cache, of all cores.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CacheReport {
+    /// `l1i`, `l1d` or `l2`.
+    pub name: &'static str,
+    /// Reads.
+    pub reads: u64,
+    /// Reads that missed.
+    pub read_misses: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Writes that missed.
+    pub write_misses: u64,
+}
+
+/// A component of the cores, over all of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ComponentReport {
+    /// Its name.
+    pub name: &'static str,
+    /// The number of them.
+    pub count: u32,
+    /// Power of all, in watts.
+    pub power_w: f64,
+    /// Energy of all until now, in joules: power times the time in which the device was awake.
+    pub energy_j: f64,
+    /// Area of all, in square millimetres.
+    pub area_mm2: f64,
+}
+
+/// Figures of timed cores.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TimedCoresReport {
+    /// The core's preset.
+    pub core: String,
+    /// Cycles of all cores with a call, waits for inputs included.
+    pub cycles: f64,
+    /// Cycles an instruction.
+    pub cpi: f64,
+    /// Seconds of all cores by reason, waits for inputs (`stream_wait`) included.
+    pub seconds_by_reason: Vec<(&'static str, f64)>,
+    /// Caches that the core has.
+    pub caches: Vec<CacheReport>,
+    /// Lines read from DRAM, written back, and prefetched.
+    pub lines_read: u64,
+    /// Lines written back.
+    pub lines_written: u64,
+    /// Lines prefetched.
+    pub lines_prefetched: u64,
+    /// Bytes through DRAM since opening, of everything.
+    pub dram_bytes: u64,
+    /// Bytes through the crossbar.
+    pub crossbar_bytes: u64,
+    /// Pages of inputs that reached a core past DRAM.
+    pub pages_past_dram: u64,
+    /// Pages of inputs that crossed DRAM since their channel is not the core's.
+    pub pages_of_other_channels: u64,
+    /// Pages held beyond the stream buffers, by programs that look farther ahead.
+    pub pages_beyond_buffers: u64,
+    /// Components of the cores, if the description has their powers or areas.
+    pub components: Vec<ComponentReport>,
+    /// Area of all components, in square millimetres.
+    pub area_mm2: f64,
+}
+
+/// The parts of a report of timed cores, beside the counts of programs.
+#[derive(Clone, Copy, Debug)]
+pub struct TimedParts<'a> {
+    /// The description.
+    pub compute: &'a Compute,
+    /// Picoseconds of a tick, and ticks of a cycle.
+    pub tick: (u64, u32),
+    /// Times of the cores.
+    pub times: &'a CoreTimes,
+    /// Bytes through DRAM.
+    pub dram_bytes: u64,
+    /// Bytes through the crossbar, pages past DRAM, pages across it.
+    pub traffic: (u64, u64, u64),
+}
+
+impl TimedCoresReport {
+    /// The report of timed cores that ran these programs.
+    pub fn new(parts: &TimedParts<'_>, programs: &ProgramsReport) -> Self {
+        let (tick_ps, cycle) = parts.tick;
+        let tick_s = tick_ps as f64 * 1e-12;
+        let mut reasons: Vec<(&'static str, f64)> =
+            programs.ticks_by_reason.iter().map(|&(name, ticks)| (name, ticks as f64 * tick_s)).collect();
+        reasons.push(("entry_points", programs.entry_ticks as f64 * tick_s));
+        let ticks = programs.ticks_by_reason.iter().map(|(_, ticks)| ticks).sum::<u64>() + programs.entry_ticks;
+        let cycles = ticks as f64 / f64::from(cycle);
+        let cache = |(name, [reads, read_misses, writes, write_misses]): (&'static str, [u64; 4])| {
+            (reads + writes > 0).then_some(CacheReport { name, reads, read_misses, writes, write_misses })
+        };
+        let [lines_read, lines_written, lines_prefetched] = programs.line_counts;
+        let (crossbar_bytes, pages_past_dram, pages_of_other_channels) = parts.traffic;
+        let components = components(parts);
+        Self {
+            core: parts.compute.core.unwrap_or_default().to_owned(),
+            cycles,
+            cpi: if programs.instructions == 0 { 0.0 } else { cycles / programs.instructions as f64 },
+            seconds_by_reason: reasons,
+            caches: ["l1i", "l1d", "l2"].into_iter().zip(programs.cache_counts).filter_map(cache).collect(),
+            lines_read,
+            lines_written,
+            lines_prefetched,
+            dram_bytes: parts.dram_bytes,
+            crossbar_bytes,
+            pages_past_dram,
+            pages_of_other_channels,
+            pages_beyond_buffers: programs.pages_beyond_buffers,
+            area_mm2: components.iter().map(|one| one.area_mm2).sum(),
+            components,
+        }
+    }
+}
+
+fn components(parts: &TimedParts<'_>) -> Vec<ComponentReport> {
+    let ComputeParts { power_uw, area_mm2 } = parts.compute.parts;
+    let all_uw = ComputeParts::sum(&power_uw, parts.compute.cores);
+    // The energy of the cores, shared out by power: it adds up to theirs.
+    let energy_j = (parts.times.energy_pj.0 + parts.times.energy_pj.1) * 1e-12;
+    let counts = ComputeParts::counts(parts.compute.cores);
+    let one = |i: usize| {
+        let (power, area, count) = (power_uw[i], area_mm2[i], counts[i]);
+        (power > 0.0 || area > 0.0).then(|| ComponentReport {
+            name: ComputeParts::NAMES[i],
+            count,
+            power_w: power * f64::from(count) * 1e-6,
+            energy_j: if all_uw > 0.0 { energy_j * power * f64::from(count) / all_uw } else { 0.0 },
+            area_mm2: area * f64::from(count),
+        })
+    };
+    (0..counts.len()).filter_map(one).collect()
+}

@@ -1,0 +1,168 @@
+//! The timed cores of a device for programs: which programs they can run, and the processors that time them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nandarray_cores::{Core, LoadError, Processor, Program, ProgramKind, abi};
+use nandarray_hart::{Extension, Extensions, Hart, HartMode, Limits, Memory, Rv32, Rv64, Stop, Streams, Xlen};
+use nandarray_sim::Ps;
+use nandarray_uarch::{CoreDescription, CoreNeed, TaskFeed, TimedCore};
+
+use crate::describe::{Compute, InputFrom};
+
+/// A described core, and what its runs share.
+#[derive(Clone, Debug)]
+pub(super) struct TimedCores {
+    pub(super) compute: Compute,
+    pub(super) core: CoreDescription,
+    pub(super) page_bytes: u64,
+    /// Ticks of entry points that run to their end.
+    spent: Arc<AtomicU64>,
+}
+
+/// A processor with the meter of a core that shares its memory.
+struct SharedCore<X: Xlen> {
+    hart: Hart<X, TimedCore>,
+    /// Ticks of a line, for calls that run to their end.
+    t_line: u64,
+    spent: Arc<AtomicU64>,
+}
+
+impl<X: Xlen> Processor for SharedCore<X> {
+    fn start(&mut self, entry: u64, stack: u64, argument: u64) {
+        Processor::start(&mut self.hart, entry, stack, argument);
+    }
+
+    fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop {
+        self.hart.run(memory, streams, limits)
+    }
+
+    fn pc(&self) -> u64 {
+        Processor::pc(&self.hart)
+    }
+
+    fn link(&self) -> Option<u64> {
+        Processor::link(&self.hart)
+    }
+
+    fn result(&self) -> i64 {
+        Processor::result(&self.hart)
+    }
+
+    fn instructions(&self) -> u64 {
+        self.hart.instructions()
+    }
+
+    fn meter(&mut self) -> Option<&mut dyn std::any::Any> {
+        Some(self.hart.meter_mut())
+    }
+
+    fn call(
+        &mut self,
+        entry: u64,
+        stack: u64,
+        argument: u64,
+        memory: &mut Memory<'_>,
+        streams: &mut Streams<'_>,
+        limits: Limits<'_>,
+    ) -> Stop {
+        self.hart.meter_mut().set_feed(TaskFeed::default());
+        let before = self.hart.meter().ticks();
+        Processor::start(&mut self.hart, entry, stack, argument);
+        loop {
+            let stop = self.hart.run(memory, streams, limits);
+            let meter = self.hart.meter_mut();
+            if stop != Stop::Paused {
+                self.spent.fetch_add(meter.ticks() - before, Ordering::Relaxed);
+                return stop;
+            }
+            if let (at, CoreNeed::Lines(lines)) = meter.need() {
+                lines.prefetches.iter().for_each(|&line| meter.prefetched(line, at + self.t_line));
+                meter.grant(if lines.wanted.is_empty() { at } else { at + self.t_line });
+            }
+        }
+    }
+}
+
+impl TimedCores {
+    /// The timed cores of a description; `None` if its cores take one instruction a cycle, or it has none.
+    pub(super) fn of(d: &crate::describe::Description) -> Option<Self> {
+        let compute = d.compute?;
+        let core = compute.core_description(&d.dram)?;
+        let page_bytes = u64::from(d.geometry.page_bytes);
+        Some(Self { compute, core, page_bytes, spent: Arc::default() })
+    }
+
+    /// Whether the cores can run a program.
+    pub(super) fn accepts(&self, program: &Program) -> nandarray::Result<()> {
+        let (c, metadata) = (&self.compute, program.metadata());
+        let name = &metadata.name;
+        let refuse = |key: &str, value: String, what: String| {
+            Err(nandarray::Error::invalid(format!("compute.{key} = {value}: program {name:?} {what}")))
+        };
+        let is_stream = metadata.kind == ProgramKind::Stream;
+        let ports = metadata.inputs.len().max(metadata.outputs.len());
+        if is_stream && ports > c.streams as usize {
+            let what = format!("has {ports} streams; at least as many are needed (0 to 8)");
+            return refuse("streams", c.streams.to_string(), what);
+        }
+        if is_stream && c.input == InputFrom::PingPong {
+            let what = "has streams; a ping-pong buffer holds windows (allowed is \"dram\" or \"stream\")";
+            return refuse("input", "\"pingpong\"".to_owned(), what.to_owned());
+        }
+        if !is_stream && c.input == InputFrom::Stream {
+            let what =
+                "has windows, not streams; allowed is \"dram\" or \"pingpong\", or the program's kind \"stream\"";
+            return refuse("input", "\"stream\"".to_owned(), what.to_owned());
+        }
+        if c.scratchpad_bytes > 0 && metadata.scratchpad() > c.scratchpad_bytes {
+            let what = format!("asks for {} B; at least that is needed, or \"0 B\" for none", metadata.scratchpad());
+            return refuse("scratchpad", format!("\"{} B\"", c.scratchpad_bytes), what);
+        }
+        if !c.checks_isa {
+            return Ok(());
+        }
+        nandarray_cores::check(program, &self.core).map_err(|refused| {
+            nandarray::Error::invalid(format!(
+                "compute.isa = \"own\": {refused}; compile it for the core, or give compute.isa = \"any\""
+            ))
+        })
+    }
+
+    /// Ticks that entry points which run to their end have spent so far.
+    pub(super) fn spent(&self) -> u64 {
+        self.spent.load(Ordering::Relaxed)
+    }
+
+    /// Makes a core for a program.
+    pub(super) fn core<'p>(&self, program: &'p Program) -> Result<Core<'p>, LoadError> {
+        let mut extensions = Extensions::PROGRAM;
+        if self.compute.checks_isa {
+            extensions = Extensions::parse(&self.core.isa).expect("the core was checked").1.with(Extension::Stream);
+        }
+        let processor: Box<dyn Processor> = match program.bits() {
+            32 => Box::new(self.processor::<Rv32>(extensions)),
+            _ => Box::new(self.processor::<Rv64>(extensions)),
+        };
+        Core::new(program, processor)
+    }
+
+    fn processor<X: Xlen>(&self, extensions: Extensions) -> SharedCore<X> {
+        let mut meter = TimedCore::shared(&self.core);
+        if self.core.l1d.is_none() {
+            // Without a data cache, all that a program reaches is in its scratchpad or its buffers.
+            meter.set_scratchpad(0..u64::MAX);
+        } else if self.compute.scratchpad_bytes > 0 {
+            let from = abi::SCRATCHPAD_ADDRESS;
+            meter.set_scratchpad(from..from + abi::SCRATCHPAD_BYTES_MAX);
+        }
+        let t_line = self.core.memory.map_or(0, |memory| u64::from(memory.t_access));
+        let hart = Hart::with_meter(HartMode::Program, extensions, meter);
+        SharedCore { hart, t_line, spent: self.spent.clone() }
+    }
+
+    /// Time of a tick.
+    pub(super) fn tick(&self) -> Ps {
+        Ps(self.core.tick_ps)
+    }
+}

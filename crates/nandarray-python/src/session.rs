@@ -1,0 +1,319 @@
+//! Sessions: kernels loaded, submitted, waited for and cancelled.
+//!
+//! Sections come as boxes of spaces or as bytes, which are copied. A job's result is a list with the bytes of each
+//! section that is collected; dtypes and shapes are Python's business.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nandarray_cores::kernel::{KernelFunctions, SectionRole};
+use nandarray_model::accelerator::cost::screen_cost;
+use nandarray_runtime::schedule::{KernelFacts, SCHEDULERS};
+use nandarray_runtime::{
+    KernelForm, KernelRequest, KernelState, LoadedKernel, SectionBinding, SectionBox, SectionSource, SectionTarget,
+    Session, SessionJob, SessionOptions,
+};
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::prelude::*;
+
+use crate::errors::{detached, run_to_py, to_py};
+use crate::handle::{SharedRuntime, fail, runtime_of};
+use crate::space::PySpace;
+
+/// A loaded kernel.
+#[pyclass(module = "nandarray._nandarray", name = "Kernel", frozen)]
+pub(crate) struct PyKernel {
+    pub(crate) loaded: Arc<LoadedKernel>,
+}
+
+#[pymethods]
+impl PyKernel {
+    #[new]
+    fn new(py: Python<'_>, elf: &[u8], table: &[u8]) -> PyResult<Self> {
+        let loaded = LoadedKernel::new(elf, table).map_err(|e| run_to_py(py, &e))?;
+        Ok(Self { loaded: Arc::new(loaded) })
+    }
+
+    /// (cycles, instructions, bytes of memory) of each microblock as one screen on a timed core.
+    fn cost(
+        &self,
+        py: Python<'_>,
+        sections: Vec<(Vec<u64>, PyReadonlyArray1<'_, u8>)>,
+        scalars: Vec<u64>,
+        core: String,
+    ) -> PyResult<Vec<(f64, u64, u64)>> {
+        let (program, mut held) = (self.loaded.program(), samples(sections)?);
+        let all = detached(py, || -> std::result::Result<Vec<_>, String> {
+            let cost = |microblock| {
+                let cost = screen_cost(program, &mut held, &scalars, microblock, &core)?;
+                Ok((cost.cycles, cost.instructions, cost.bytes_dram))
+            };
+            (0..program.table.microblocks.len()).map(cost).collect()
+        });
+        all.map_err(|e| to_py(py, &e, None))?.map_err(|what| to_py(py, &nandarray::Error::Invalid(what), None))
+    }
+
+    /// Accesses of its screens on sample data that its table does not declare, in words.
+    fn check(
+        &self,
+        py: Python<'_>,
+        sections: Vec<(Vec<u64>, PyReadonlyArray1<'_, u8>)>,
+        scalars: Vec<u64>,
+        screens: u64,
+    ) -> PyResult<Vec<String>> {
+        let (program, mut held) = (self.loaded.program(), samples(sections)?);
+        let done = detached(py, || nandarray_cores::check::check(program, &mut held, &scalars, screens));
+        done.map_err(|e| to_py(py, &e, None))?.map_err(|error| {
+            let kernel = program.table.name.clone();
+            run_to_py(py, &nandarray_runtime::Error::Kernel { kernel, error: Box::new(error) })
+        })
+    }
+}
+
+/// A run of phantom kernels on a modelled accelerator, or with the scheduler "simd" behind a host; all in JSON.
+#[pyfunction]
+pub(crate) fn accelerator_run(py: Python<'_>, platform: &str, scheduler: &str, kernels: &str) -> PyResult<String> {
+    use nandarray_model::accelerator::{run_accelerator, run_host};
+    let invalid = |what: String| to_py(py, &nandarray::Error::Invalid(what), None);
+    let platform = serde_json::from_str(platform).map_err(|e| invalid(format!("platform: {e}")))?;
+    let kernels: Vec<_> = serde_json::from_str(kernels).map_err(|e| invalid(format!("kernels: {e}")))?;
+    let done = detached(py, || match scheduler {
+        "simd" => run_host(&platform, &kernels),
+        _ => run_accelerator(&platform, scheduler, &kernels),
+    });
+    let report = done.map_err(|e| to_py(py, &e, None))?.map_err(invalid)?;
+    Ok(serde_json::to_string(&report).expect("a report is written"))
+}
+
+/// Decisions of a scheduler with many kernels ready: number of decisions made.
+#[pyfunction]
+pub(crate) fn schedule_decisions(py: Python<'_>, scheduler: &str, kernels: u64, decisions: u64) -> PyResult<u64> {
+    use nandarray_runtime::schedule::by_name;
+    let workers = 6;
+    let what = || nandarray::Error::Invalid(format!("there is no scheduler {scheduler:?}"));
+    let mut policy = by_name(scheduler, workers).ok_or_else(|| to_py(py, &what(), None))?;
+    Ok(py.detach(|| {
+        let screens = if policy.splits() { 6 } else { 1 };
+        let arrive = |number: u64, policy: &mut dyn nandarray_runtime::schedule::KernelScheduler| {
+            policy.arrived(&KernelFacts { number, application: number, ..KernelFacts::default() });
+            policy.ready(number, screens);
+        };
+        (0..kernels).for_each(|number| arrive(number, &mut *policy));
+        let mut left: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
+        let (mut made, mut next, mut worker) = (0, kernels, 0);
+        while made < decisions {
+            worker = (worker + 1) % workers;
+            let Some(kernel) = policy.next(worker) else { continue };
+            made += 1;
+            let left_of = left.entry(kernel).or_insert(screens);
+            *left_of -= 1;
+            if *left_of == 0 {
+                left.remove(&kernel);
+                policy.ended(kernel);
+                arrive(next, &mut *policy);
+                next += 1;
+            }
+        }
+        made
+    }))
+}
+
+/// Sample data of sections: shapes and bytes.
+fn samples(sections: Vec<(Vec<u64>, PyReadonlyArray1<'_, u8>)>) -> PyResult<Vec<(Vec<u64>, Vec<u8>)>> {
+    sections.into_iter().map(|(shape, bytes)| Ok((shape, bytes.as_slice()?.to_vec()))).collect()
+}
+
+/// A kernel of a session.
+#[pyclass(module = "nandarray._nandarray", name = "SessionJob", frozen)]
+pub(crate) struct PySessionJob {
+    job: Arc<SessionJob>,
+}
+
+#[pymethods]
+impl PySessionJob {
+    #[getter]
+    fn number(&self) -> u64 {
+        self.job.number
+    }
+
+    /// Whether it has ended.
+    fn done(&self) -> bool {
+        self.job.has_ended()
+    }
+
+    /// (screens done, microblocks)
+    fn progress(&self) -> (u64, usize) {
+        (self.job.screens_done(), self.job.microblocks())
+    }
+
+    /// Its collected sections, once; raises its error.
+    fn take(&self, py: Python<'_>) -> PyResult<Option<Vec<Option<Py<PyAny>>>>> {
+        match self.job.take() {
+            None => Ok(None),
+            Some(Err(error)) => Err(run_to_py(py, &error)),
+            Some(Ok(given)) => {
+                let array = |bytes: Vec<u8>| PyArray1::from_vec(py, bytes).into_any().unbind();
+                Ok(Some(given.into_iter().map(|bytes| bytes.map(array)).collect()))
+            }
+        }
+    }
+}
+
+type SectionBoxArg<'py> = (PyRef<'py, PySpace>, Vec<u64>, Vec<u64>, Vec<u64>, Option<Vec<u64>>);
+
+/// The bytes of a section before the kernel runs.
+#[derive(FromPyObject)]
+enum SourceArg<'py> {
+    Box(SectionBoxArg<'py>),
+    Bytes(PyReadonlyArray1<'py, u8>),
+}
+
+/// The destination of a section.
+#[derive(FromPyObject)]
+enum TargetArg<'py> {
+    Box(SectionBoxArg<'py>),
+    Wanted(bool),
+}
+
+/// A submission.
+#[derive(FromPyObject)]
+struct SubmitRequest<'py> {
+    kernel: PyRef<'py, PyKernel>,
+    form: String,
+    /// Addresses of microblocks in this process, for the form "native".
+    entries: Option<Vec<usize>>,
+    /// Shape, bytes at the beginning (none are zeros), destination.
+    sections: Vec<(Vec<u64>, Option<SourceArg<'py>>, TargetArg<'py>)>,
+    scalars: Vec<u64>,
+    name: String,
+    /// Less than 0 is one of its own.
+    application: i64,
+    priority: i64,
+    deadline: Option<u64>,
+    after: Vec<u64>,
+    after_names: Vec<String>,
+    instructions: Option<u64>,
+}
+
+/// Kernels at once, under a scheduler.
+#[pyclass(module = "nandarray._nandarray", name = "Session", frozen)]
+pub(crate) struct PySession {
+    session: Session,
+    device: SharedRuntime,
+}
+
+#[pymethods]
+impl PySession {
+    /// The names of schedulers.
+    #[staticmethod]
+    fn schedulers() -> Vec<&'static str> {
+        SCHEDULERS.to_vec()
+    }
+
+    fn submit(&self, py: Python<'_>, request: SubmitRequest<'_>) -> PyResult<PySessionJob> {
+        let made = self.request(py, request)?;
+        let done = detached(py, || self.session.submit(made)).map_err(|e| to_py(py, &e, None))?;
+        Ok(PySessionJob { job: done.map_err(|e| run_to_py(py, &e))? })
+    }
+
+    /// Wait for a kernel; whether it has ended.
+    #[pyo3(signature = (job, seconds=None))]
+    fn wait(&self, py: Python<'_>, job: &PySessionJob, seconds: Option<f64>) -> bool {
+        let time = seconds.map(|s| Duration::try_from_secs_f64(s.max(0.0)).unwrap_or(Duration::MAX / 4));
+        py.detach(|| self.session.wait(&job.job, time))
+    }
+
+    /// The number of the next kernel that ended; None at the end of the session.
+    fn next_ended(&self, py: Python<'_>) -> Option<u64> {
+        py.detach(|| self.session.next_ended()).map(|job| job.number)
+    }
+
+    /// Whether it ends as cancelled.
+    fn cancel(&self, py: Python<'_>, job: &PySessionJob) -> bool {
+        py.detach(|| self.session.cancel(&job.job))
+    }
+
+    /// The state of a kernel, and the microblock that runs.
+    fn state(&self, py: Python<'_>, job: &PySessionJob) -> Option<(&'static str, Option<usize>)> {
+        Some(match py.detach(|| self.session.state(&job.job))? {
+            KernelState::Submitted => ("submitted", None),
+            KernelState::Blocked => ("blocked", None),
+            KernelState::Admitted => ("admitted", None),
+            KernelState::Mapping => ("mapping", None),
+            KernelState::Running { microblock } => ("running", Some(microblock)),
+            KernelState::Draining => ("draining", None),
+            KernelState::Stopping => ("stopping", None),
+        })
+    }
+
+    /// Take no more kernels and wait for all.
+    #[pyo3(signature = (*, cancel=false))]
+    fn close(&self, py: Python<'_>, cancel: bool) {
+        py.detach(|| self.session.close(cancel));
+    }
+}
+
+impl PySession {
+    fn request(&self, py: Python<'_>, request: SubmitRequest<'_>) -> PyResult<KernelRequest> {
+        let mut sections = Vec::new();
+        for (number, (shape, source, target)) in request.sections.into_iter().enumerate() {
+            let role = request.kernel.loaded.program().table.sections.get(number).map(|s| s.role);
+            let source = match source {
+                Some(SourceArg::Box(boxed)) => SectionSource::Box(self.boxed(py, boxed)?),
+                Some(SourceArg::Bytes(bytes)) => SectionSource::Bytes(Arc::new(bytes.as_slice()?.to_vec())),
+                None => SectionSource::Zeros,
+            };
+            let target = match target {
+                TargetArg::Box(boxed) => SectionTarget::Box(self.boxed(py, boxed)?),
+                TargetArg::Wanted(true) if role != Some(SectionRole::Input) => SectionTarget::Collect,
+                TargetArg::Wanted(_) => SectionTarget::Nowhere,
+            };
+            sections.push(SectionBinding { shape, source, target });
+        }
+        let form = match (request.form.as_str(), &request.entries) {
+            ("interpreted", None) => Some(KernelForm::Interpreted),
+            ("translated", None) => Some(KernelForm::Translated),
+            // SAFETY: the package takes them of a library that it compiled of a trusted kernel and never closes.
+            ("native", Some(entries)) => unsafe { KernelFunctions::new(entries) }.map(KernelForm::Native),
+            _ => None,
+        };
+        let wrong = || nandarray::Error::Invalid(format!("there is no form {:?} of a kernel", request.form));
+        let form = fail(py, form.ok_or_else(wrong))?;
+        let (priority, deadline) = (request.priority, request.deadline);
+        let application = u64::try_from(request.application).unwrap_or(u64::MAX);
+        Ok(KernelRequest {
+            kernel: request.kernel.loaded.clone(),
+            form,
+            sections,
+            scalars: request.scalars,
+            name: request.name,
+            facts: KernelFacts { number: 0, application, priority, deadline, work: 0 },
+            after: request.after,
+            after_names: request.after_names,
+            instructions: request.instructions,
+        })
+    }
+
+    fn boxed(&self, py: Python<'_>, boxed: SectionBoxArg<'_>) -> PyResult<SectionBox> {
+        let (space, start, step, count, view) = boxed;
+        let runtime = fail(py, runtime_of(&self.device))?;
+        if !space.of(runtime.device()) {
+            let e = nandarray::Error::Invalid("an array of another store; a session is beside one store".into());
+            return Err(to_py(py, &e, None));
+        }
+        Ok(SectionBox { space: space.number(), start, step, count, view })
+    }
+}
+
+/// A session beside a store.
+pub(crate) fn open(
+    py: Python<'_>,
+    device: &SharedRuntime,
+    scheduler: String,
+    (workers, memory_bytes, window_bytes): (usize, u64, u64),
+) -> PyResult<PySession> {
+    let runtime = fail(py, runtime_of(device))?;
+    let options = SessionOptions { scheduler, workers, memory_bytes, window_bytes };
+    let session = Session::new(&runtime, &options).map_err(|e| run_to_py(py, &e))?;
+    Ok(PySession { session, device: device.clone() })
+}

@@ -1,0 +1,51 @@
+//! Static inter-kernel scheduling: an application's kernels run on one worker, one after the other (FlashAbacus 4.1).
+
+use std::collections::BTreeMap;
+
+use super::{KernelFacts, KernelOrder, KernelScheduler};
+
+/// Kernels of application `a` run on worker `a` modulo the number of workers.
+#[derive(Debug)]
+pub struct InterStatic {
+    /// Kernels of each worker, with their ready screens.
+    queues: Vec<BTreeMap<KernelOrder, u64>>,
+    /// The worker of each kernel, and its place in the queue.
+    places: BTreeMap<u64, (usize, KernelOrder)>,
+}
+
+impl InterStatic {
+    /// A scheduler for this number of workers.
+    pub fn new(workers: usize) -> Self {
+        Self { queues: vec![BTreeMap::new(); workers.max(1)], places: BTreeMap::new() }
+    }
+}
+
+impl KernelScheduler for InterStatic {
+    fn splits(&self) -> bool {
+        false
+    }
+
+    fn arrived(&mut self, kernel: &KernelFacts) {
+        let worker = (kernel.application % self.queues.len() as u64) as usize;
+        self.queues[worker].insert(kernel.order(), 0);
+        self.places.insert(kernel.number, (worker, kernel.order()));
+    }
+
+    fn ready(&mut self, kernel: u64, screens: u64) {
+        let (worker, order) = self.places[&kernel];
+        *self.queues[worker].get_mut(&order).expect("a kernel that arrived") += screens;
+    }
+
+    fn next(&mut self, worker: usize) -> Option<u64> {
+        let mut first = self.queues[worker].first_entry()?;
+        let kernel = first.key().1;
+        *first.get_mut() = first.get().checked_sub(1)?;
+        Some(kernel)
+    }
+
+    fn ended(&mut self, kernel: u64) {
+        if let Some((worker, order)) = self.places.remove(&kernel) {
+            self.queues[worker].remove(&order);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Sessions: many kernels at once beside one store, ordered by a scheduler.
+//!
+//! | file | one idea |
+//! | --- | --- |
+//! | `board` | the state machine: dependencies, ranges, memory, microblocks, ready screens |
+//! | `kernels` | loaded kernels, and what a submission asks for |
+//! | `mapping` | sections: read, mapped for a screen, written at the end |
+//! | `crew` | threads of this machine that do a board's work |
+
+pub(crate) mod board;
+pub(crate) mod crew;
+pub(crate) mod kernels;
+pub(crate) mod mapping;

@@ -1,0 +1,388 @@
+"""Sessions: many kernels at once beside one store, ordered by a scheduler.
+
+:meth:`nandarray.Store.session` makes a :class:`Session`; :meth:`Session.submit` gives a :class:`Job`, which is a
+future. Any thread may submit and wait. Kernels that touch the same parts of arrays run in the order of their
+submission; others run beside each other, as the scheduler and the memory bound allow.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nandarray.array.futures import Future
+from nandarray.errors import InvalidError
+from nandarray.programs import ports
+
+if TYPE_CHECKING:
+    from nandarray import _nandarray
+    from nandarray.array.store import Store
+    from nandarray.programs.kernel import Kernel
+
+__all__ = ["Job", "Progress", "Session"]
+
+#: The most instructions of a screen unless the submission says otherwise: a kernel that never ends is an error.
+INSTRUCTIONS = 1 << 40
+
+
+class Progress(NamedTuple):
+    """The progress of a job.
+
+    Attributes
+    ----------
+    state : str
+        ``submitted``, ``blocked`` (by ranges of others), ``admitted``, ``mapping``, ``running``, ``draining``,
+        ``stopping`` or ``ended``.
+    microblock : int or None
+        The microblock that runs.
+    screens : int
+        Screens that are done.
+    """
+
+    state: str
+    microblock: int | None
+    screens: int
+
+
+@dataclass
+class _Submit:
+    """A submission, as the native session reads it."""
+
+    kernel: Any
+    form: str
+    entries: list[int] | None
+    sections: list[Any]
+    scalars: list[int]
+    name: str
+    application: int
+    priority: int
+    deadline: int | None
+    after: list[int]
+    after_names: list[str]
+    instructions: int | None
+
+
+class Job(Future):
+    """A kernel that was submitted: its result, now or later. Made by :meth:`Session.submit`."""
+
+    def __init__(self, session: Session, kernel: Kernel, native: _nandarray.SessionJob, shapes: list[Any]) -> None:
+        self._session = session
+        self._kernel = kernel
+        self._native = native
+        self._shapes = shapes
+        self._lock = threading.Lock()
+        self._taken = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    @property
+    def number(self) -> int:
+        """Its number in the session: the order of submission."""
+        return self._native.number
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel."""
+        return self._kernel
+
+    def done(self) -> bool:
+        """Return whether it has ended: its result, or its error, is there."""
+        return self._native.done()
+
+    def progress(self) -> Progress:
+        """Return how far it has come."""
+        found = self._session._engine.state(self._native)
+        screens = self._native.progress()[0]
+        return Progress(*(found or ("ended", None)), screens)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for it.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds to wait at most.
+
+        Returns
+        -------
+        numpy.ndarray or dict or None
+            Its output; a dictionary by name if there are several. Outputs that went into arrays are not among them.
+
+        Raises
+        ------
+        ProgramFailedError
+            It touched what it did not map, returned an error, or executed too many instructions.
+        DependencyError
+            A kernel that it depends on is not done.
+        CancelledError
+            It was cancelled.
+        TimeoutError
+            It has not ended in this time.
+        """
+        if not self._session._engine.wait(self._native, timeout):
+            raise TimeoutError(f"job {self.number} ({self._kernel.name}) has not ended")
+        with self._lock:
+            if not self._taken:
+                self._taken = True
+                try:
+                    self._value = self._shaped(self._native.take())
+                except Exception as error:
+                    self._error = error
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def cancel(self) -> bool:
+        """Cancel it, unless its outputs are being written.
+
+        Returns
+        -------
+        bool
+            Whether it ends as cancelled; arrays are as they were then.
+        """
+        return self._session._engine.cancel(self._native)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        import asyncio
+
+        if not self.done():
+            yield from (
+                asyncio.get_running_loop().run_in_executor(None, self._session._engine.wait, self._native).__await__()
+            )
+        return self.result()
+
+    def _shaped(self, collected: Any) -> Any:
+        named = {}
+        for one, shape, raw in zip(self._kernel.sections, self._shapes, collected or [], strict=False):
+            if raw is not None:
+                named[one["name"]] = raw.view(np.dtype(one["dtype"])).reshape(shape)
+        return next(iter(named.values())) if len(named) == 1 else named or None
+
+    def __repr__(self) -> str:
+        return f"<nandarray.Job {self.number}: {self._kernel.name}, {self.progress().state}>"
+
+
+class Session:
+    """Kernels at once beside a store. Made by :meth:`nandarray.Store.session`.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> import numpy as np
+    >>> from nandarray.programs.nest import Read, Write, screens
+    >>> @nandarray.kernel
+    ... def scale(x: Read["f8", "n"], y: Write["f8", "n"], factor: float):
+    ...     for i in screens(n):
+    ...         y[i] = factor * x[i]
+    >>> store = nandarray.open("session.nda", mode="w")
+    >>> store["x"] = np.arange(4.0)
+    >>> with store.session(scheduler="intra-out-of-order") as session:
+    ...     jobs = [session.submit(scale, inputs={"x": store["x"]}, scalars={"factor": f}) for f in (2, 3)]
+    ...     [job.result().tolist() for job in jobs]
+    [[0.0, 2.0, 4.0, 6.0], [0.0, 3.0, 6.0, 9.0]]
+    >>> store.close()
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        scheduler: str = "intra-out-of-order",
+        *,
+        workers: int | None = None,
+        memory: int | None = None,
+        window: int = 64 << 20,
+    ) -> None:
+        count = workers if workers is not None else len(os.sched_getaffinity(0))
+        bound = memory if memory is not None else _half_of_memory()
+        ports.at_least_one(workers=count, memory=bound, window=window)
+        self._store = store
+        self._scheduler = scheduler
+        self._engine = store._engine.session(scheduler, count, bound, window)
+        self._workers = count
+
+    @property
+    def scheduler(self) -> str:
+        """The scheduler's name."""
+        return self._scheduler
+
+    @property
+    def workers(self) -> int:
+        """Number of workers."""
+        return self._workers
+
+    def submit(
+        self,
+        kernel: Kernel,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        scalars: Mapping[str, Any] | None = None,
+        name: str = "",
+        application: int | None = None,
+        priority: int = 0,
+        deadline: int | None = None,
+        after: Iterable[Job | str] = (),
+        form: str | None = None,
+        instructions: int | None = None,
+    ) -> Job:
+        """Submit a kernel.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            The kernel.
+        inputs : mapping
+            For each section that it reads an array, a view or a box of the store, or something in memory, which is
+            copied. A section that it updates, if its new value is not to replace it.
+        outputs : mapping
+            Arrays of the store that its outputs go into. An updated section begins as this array. Outputs that are not
+            named are returned.
+        scalars : mapping
+            Numbers by name.
+        name : str
+            A name by which other kernels of the session may depend on it, before or after it is submitted.
+        application : int, optional
+            The application that it belongs to; by default each kernel is one of its own.
+        priority : int
+            Kernels with a higher one come first.
+        deadline : int, optional
+            A time in units of the caller's, for schedulers that have use for it.
+        after : iterable of Job or str
+            Jobs, or names of kernels, that are done before it begins.
+        form : {"translated", "interpreted", "native"}, optional
+            How it is executed; None is the fastest in which it may be.
+        instructions : int, optional
+            The most instructions of a screen. A native form's are not counted.
+
+        Returns
+        -------
+        Job
+            Its future.
+
+        Raises
+        ------
+        InvalidError
+            Arrays, numbers or names do not fit.
+        CircleError
+            Kernels would wait for each other.
+        """
+        made, shapes = self._asked(kernel, dict(inputs or {}), dict(outputs or {}), dict(scalars or {}))
+        if form is None:
+            form = "native" if kernel.trusted and instructions is None else "translated"
+        entries = kernel._functions() if form == "native" else None
+        if form == "native" and instructions is not None:
+            raise InvalidError("the instructions of a kernel in native form cannot be limited")
+        jobs, names = [], []
+        for one in after:
+            if isinstance(one, str):
+                names.append(one)
+            elif one._session is not self:
+                raise InvalidError(f"job {one.number} is of another session")
+            else:
+                if one.done():
+                    one.result()  # A failed one raises here.
+                jobs.append(one.number)
+        native = self._engine.submit(
+            _Submit(
+                kernel._native_kernel(),
+                form,
+                entries,
+                made[0],
+                made[1],
+                name,
+                -1 if application is None else application,
+                priority,
+                deadline,
+                jobs,
+                names,
+                instructions or INSTRUCTIONS,
+            )  # fmt: skip
+        )
+        return Job(self, kernel, native, shapes)
+
+    def _asked(
+        self, kernel: Kernel, inputs: dict[str, Any], outputs: dict[str, Any], scalars: dict[str, Any]
+    ) -> tuple[tuple[list[Any], list[int]], list[Any]]:
+        known = {one["name"] for one in kernel.sections}
+        stray = sorted({*inputs, *outputs} - known)
+        if stray:
+            raise InvalidError(f"{kernel.name} has no section {stray[0]!r}; it has {', '.join(sorted(known))}")
+        sources: dict[str, Any] = {}
+        targets: dict[str, Any] = {}
+        for one in kernel._table["outputs"]:
+            if one["name"] in outputs:
+                targets[one["name"]] = ports.target(outputs[one["name"]], one)
+                if one.get("update"):
+                    sources[one["name"]] = targets[one["name"]]
+        for key, given in inputs.items():
+            port = next(one for one in kernel.sections if one["name"] == key)
+            dtype = np.dtype(port["dtype"])
+            if ports.is_stored(given):
+                box = ports.Boxed(given)
+                if box.dtype != dtype:
+                    raise InvalidError(f"{kernel.name}: {key} has dtype {dtype}; the array has {box.dtype}")
+                sources[key] = box
+            else:
+                array = np.asarray(given)
+                if array.dtype != dtype:
+                    raise InvalidError(f"{kernel.name}: {key} has dtype {dtype}; the array has {array.dtype}")
+                sources[key] = np.ascontiguousarray(array)
+        shapes = kernel.shapes({name: tuple(one.shape) for name, one in {**targets, **sources}.items()})
+        sections: list[Any] = []
+        for number, (one, shape) in enumerate(zip(kernel.sections, shapes, strict=True)):
+            key = one["name"]
+            needed = number < len(kernel._table["inputs"]) or one.get("update")
+            if needed and key not in sources:
+                raise InvalidError(f"{kernel.name}: section {key} is read, and has no array")
+            source: Any = sources.get(key)
+            if isinstance(source, np.ndarray):
+                source = source.reshape(-1).view(np.uint8)
+            elif source is not None:
+                source = source.native()
+            target = targets[key].native() if key in targets else not one.get("temporary", False)
+            sections.append((list(shape), source[0] if _is_tiled(source) else source, target))
+        unknown = sorted(set(scalars) - {port["name"] for port in kernel._table["scalars"]})
+        if unknown:
+            raise InvalidError(f"{kernel.name} has no scalar {unknown[0]!r}")
+        numbers = []
+        for port in kernel._table["scalars"]:
+            if port["name"] not in scalars:
+                raise InvalidError(f"{kernel.name}: scalar {port['name']} is missing")
+            numbers.append(ports.bits(scalars[port["name"]], port))
+        return (sections, numbers), shapes
+
+    def close(self, *, cancel: bool = False) -> None:
+        """Take no more kernels, and wait for those that were submitted.
+
+        Parameters
+        ----------
+        cancel : bool
+            Whether to cancel them first.
+        """
+        self._engine.close(cancel=cancel)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(cancel=error is not None)
+
+    def __repr__(self) -> str:
+        return f"<nandarray.Session {self._scheduler}, {self._workers} workers>"
+
+
+def _is_tiled(source: Any) -> bool:
+    return isinstance(source, tuple) and len(source) == 2  # noqa: PLR2004
+
+
+def _half_of_memory() -> int:
+    pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return max(64 << 20, pages * page // 2)

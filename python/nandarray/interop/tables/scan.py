@@ -1,0 +1,401 @@
+"""A table of delimited text in an array of bytes, scanned beside the data by the program ``psf``.
+
+A table is an array of bytes with the attribute ``nandarray.table``: columns, delimiter, the longest line. A scan takes
+columns and a test of rows to the data; what comes back is the wanted fields of the rows that pass, span by span, each a
+batch of Arrow. A line that cannot be read ends a scan with a :class:`~nandarray.errors.MalformedLineError`.
+
+Nothing here compiles, or knows how a program reads a line: that is :mod:`nandarray.programs.library`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nandarray.errors import InvalidError, MalformedLineError, NotFoundError, ProgramFailedError
+from nandarray.interop.tables.schema import Column, columns_of
+from nandarray.interop.tables.where import Test, lowered
+from nandarray.programs import library
+from nandarray.programs.ports import Box
+from nandarray.programs.run import offload
+
+if TYPE_CHECKING:
+    from nandarray.array.array import Array
+    from nandarray.array.group import Group
+    from nandarray.programs.program import Program
+
+__all__ = ["Table", "create", "open_table"]
+
+ATTRIBUTE = "nandarray.table"
+#: A line is no longer than a page, if the table says nothing else.
+LINE_BYTES = 4096
+#: Text of one batch.
+BATCH_BYTES = 16 << 20
+_STATUS = re.compile(r"returned (-\d+)")
+_WRONG = ("is malformed", "is too long", "is missing", "")
+_NO_END, _FAULTS = -2, -16
+_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of delimited text in a store.
+
+    Parameters
+    ----------
+    text : Array
+        The lines, an array of bytes.
+    columns : tuple of Column
+        Name and type of each field, in the order of a line.
+    delimiter : str
+        The character between fields.
+    line_bytes : int
+        Bytes of a line with its end, at most.
+    """
+
+    text: Array
+    columns: tuple[Column, ...]
+    delimiter: str
+    line_bytes: int
+
+    @property
+    def schema(self) -> Any:
+        """The Arrow schema of all columns."""
+        return self._schema(range(len(self.columns)))
+
+    def program(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Test | None = None,
+        *,
+        kind: str = "block",
+        listing: bool = False,
+        target: str = "rv64",
+    ) -> Program:
+        """Return the program of a scan.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            What to keep; all if left out.
+        where : Test, optional
+            The rows to keep; all if left out.
+        kind : {"block", "stream"}
+            The program's form.
+        listing : bool
+            Of a stream program: never ask for the stream's end, as the ASSASIN dissertation's Listing 7.1.
+        target : str
+            The processor.
+
+        Returns
+        -------
+        Program
+            Takes the text, gives rows.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such column.
+        InvalidError
+            The test does not fit its columns.
+        """
+        test = True if where is None else lowered(where.tree, self.columns)
+        return self._program(self._numbers(columns), test, kind=kind, listing=int(listing), target=target)
+
+    def rows(
+        self, columns: Sequence[str] | None = None, where: Test | None = None, **options: Any
+    ) -> np.ndarray[Any, Any]:
+        """Scan the table into one structured array: decimals are scaled integers, dates days since 1970-01-01.
+
+        Parameters
+        ----------
+        columns, where
+            As for :meth:`scan`.
+        **options
+            Of :func:`nandarray.offload`.
+
+        Returns
+        -------
+        numpy.ndarray
+            Fields in the order of the line.
+
+        Raises
+        ------
+        MalformedLineError, NotFoundError, InvalidError
+            As :meth:`scan` does.
+        """
+        numbers = self._numbers(columns)
+        test = True if where is None else lowered(where.tree, self.columns)
+        found = self._rows(numbers, test, slice(0, self.text.size), options)
+        named = np.dtype([(self.columns[n].name, found.dtype[f"c{n}"]) for n in sorted(set(numbers))])
+        return np.asarray(found).view(named)
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Test | None = None,
+        *,
+        batch_bytes: int = BATCH_BYTES,
+        **options: Any,
+    ) -> Any:
+        """Scan the table beside the data.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            What to give, in this order; all if left out.
+        where : Test, optional
+            The rows to give; all if left out.
+        batch_bytes : int
+            Text of one batch, about.
+        **options
+            Of :func:`nandarray.offload`.
+
+        Returns
+        -------
+        pyarrow.RecordBatchReader
+            A batch for each span of lines, in the order of the lines. It reads as it is asked.
+
+        Raises
+        ------
+        NotFoundError
+            There is no such column.
+        InvalidError
+            The test does not fit its columns.
+        MalformedLineError
+            While it is read: a line cannot be read.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> from nandarray.interop import tables
+        >>> text = "".join(f"{number}|{name}|{chr(10)}" for number, name in [(1, "red"), (2, "green")]).encode()
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> table = tables.create(store, "t", text, {"id": "int32", "colour": "text(8)"})
+        >>> table.scan(["colour"], tables.col("id") > 1).read_all().to_pylist()
+        [{'colour': 'green'}]
+        """
+        import pyarrow as pa
+
+        numbers = self._numbers(columns)
+        test = True if where is None else lowered(where.tree, self.columns)
+        schema = self._schema(numbers)
+
+        def batches() -> Iterator[Any]:
+            for span in self._spans(batch_bytes):
+                rows = self._rows(numbers, test, span, options)
+                arrays = [self.columns[number].array(rows[f"c{number}"]) for number in numbers]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+        return pa.RecordBatchReader.from_batches(schema, batches())
+
+    def dataset(self) -> Any:
+        """Return what engines that read Arrow datasets ask: DuckDB gives it the columns and tests of each query.
+
+        Returns
+        -------
+        pyarrow.dataset.Dataset
+            Its scanners scan this table beside the data.
+        """
+        from nandarray.interop.tables.dataset import TableDataset
+
+        return TableDataset(self)
+
+    def check(self) -> None:
+        """Read every field of every line.
+
+        Raises
+        ------
+        MalformedLineError
+            A line cannot be read.
+        """
+        last = len(self.columns) - 1
+        low, high = (b"a", b"b") if self.columns[last].field.startswith("bytes") else (0, 1)
+        never = ("and", ("==", last, low), ("==", last, high))
+        for span in self._spans(BATCH_BYTES):
+            self._rows(range(len(self.columns)), never, span, {})
+
+    def _schema(self, numbers: Sequence[int]) -> Any:
+        import pyarrow as pa
+
+        return pa.schema([pa.field(self.columns[n].name, self.columns[n].arrow, nullable=False) for n in numbers])
+
+    def _numbers(self, columns: Sequence[str] | None) -> list[int]:
+        if columns is None:
+            return list(range(len(self.columns)))
+        known = {one.name: number for number, one in enumerate(self.columns)}
+        for name in columns:
+            if name not in known:
+                raise NotFoundError(f"there is no column {name!r}; there is {', '.join(known)}")
+        if not columns:
+            raise InvalidError("a scan has at least one column")
+        return [known[name] for name in columns]
+
+    def _program(self, numbers: Sequence[int], test: Any, **form: Any) -> Program:
+        return library.get(
+            "psf",
+            fields=tuple(one.field for one in self.columns),
+            columns=tuple(numbers),
+            where=() if isinstance(test, bool) else test,
+            delimiter=ord(self.delimiter),
+            line_bytes=self.line_bytes,
+            **form,
+        )
+
+    def _rows(self, numbers: Sequence[int], test: Any, span: slice, options: Mapping[str, Any]) -> Any:
+        if test is False or span.start == span.stop:
+            return np.empty(0, library.tuple_dtype([one.field for one in self.columns], numbers))
+        try:
+            return offload(self._program(numbers, test), [Box(self.text, span)], **options).result.reshape(-1)
+        except ProgramFailedError as error:
+            found = _STATUS.search(str(error))
+            status = int(found[1]) if found else 0
+            if status != _NO_END and status > _FAULTS:
+                raise
+            raise self._fault(status, span) from None
+
+    def _fault(self, status: int, span: slice) -> MalformedLineError:
+        """Say what a status of the program means."""
+        if status == _NO_END:
+            return self._malformed(self.text.size - 1, None, "the text is cut off: its last line has no end")
+        code = _FAULTS - status
+        offset, number, wrong = span.start + (code >> 8), code >> 2 & 63, _WRONG[code & 3]
+        if not wrong:
+            return self._malformed(offset, None, f"the line is longer than {self.line_bytes} bytes")
+        one = self.columns[number]
+        return self._malformed(offset, number, f"field {number}, {one.name} ({one.type}), {wrong}")
+
+    def _malformed(self, offset: int, field: int | None, what: str) -> MalformedLineError:
+        line = 1
+        for at in range(0, offset, BATCH_BYTES):
+            line += int(np.count_nonzero(self.text[at : min(at + BATCH_BYTES, offset)] == ord("\n")))
+        shown = self.text[offset : offset + _SHOWN].tobytes().partition(b"\n")[0].decode(errors="replace")
+        return _error(self.text.name, line, field, f"{what}: {shown!r}")
+
+    def _spans(self, batch_bytes: int) -> Iterator[slice]:
+        """Cut the text behind ends of lines."""
+        if batch_bytes < 1:
+            raise InvalidError(f"batch_bytes is {batch_bytes}; it is at least 1")
+        begin, size = 0, self.text.size
+        while begin < size:
+            end = min(begin + batch_bytes, size)
+            if end < size:
+                window = self.text[end - 1 : end - 1 + self.line_bytes].tobytes()
+                found = window.find(b"\n")
+                if found < 0 and len(window) == self.line_bytes:
+                    before = self.text[max(begin, end - self.line_bytes) : end].tobytes()
+                    at = end - len(before) + before.rfind(b"\n") + 1
+                    raise self._malformed(at, None, f"the line is longer than {self.line_bytes} bytes")
+                end = end + found if found >= 0 else size
+            yield slice(begin, end)
+            begin = end
+
+
+def _error(name: str, line: int, field: int | None, what: str) -> MalformedLineError:
+    error = MalformedLineError(f"{name}, line {line:,}: {what}")
+    error.array, error.line, error.field = name, line, field
+    return error
+
+
+def create(
+    store: Group,
+    name: str,
+    source: str | os.PathLike[str] | bytes,
+    schema: Mapping[str, str],
+    *,
+    delimiter: str = "|",
+    line_bytes: int = LINE_BYTES,
+    check: bool = True,
+) -> Table:
+    """Store delimited text as a table.
+
+    Parameters
+    ----------
+    store : Store or Group
+        Where.
+    name : str
+        Of the array.
+    source : path or bytes
+        The text: lines that end with a line feed, the last one, too, or with both ends of Windows; no quotes, no head.
+    schema : mapping
+        For each field of a line its name and its type: ``"int32"``, ``"int64"``, ``"date"``, ``"decimal(P,S)"``,
+        ``"text(N)"``. Fields behind the last one are passed over.
+    delimiter : str
+        The character between fields.
+    line_bytes : int
+        Bytes of a line with its end, at most.
+    check : bool
+        Read every field of every line first; if left out, a malformed line is found by the scan that needs it.
+
+    Returns
+    -------
+    Table
+        The table; :func:`open_table` gives it again.
+
+    Raises
+    ------
+    MalformedLineError
+        A line cannot be read, or the text is cut off. Nothing is stored.
+    """
+    columns = tuple(columns_of(schema))
+    if len(delimiter.encode()) != 1:
+        raise InvalidError(f"the delimiter is one ASCII character, not {delimiter!r}")
+    if isinstance(source, bytes):
+        data, shown = np.frombuffer(source, np.uint8), name
+    else:
+        size = Path(source).stat().st_size
+        data, shown = (np.memmap(source, np.uint8, "r") if size else np.empty(0, np.uint8)), os.fspath(source)
+    if data.size and data[-1] != ord("\n"):
+        line = 1 + int(np.count_nonzero(data == ord("\n")))
+        raise _error(shown, line, None, "the text is cut off: its last line has no end")
+    store[name] = data
+    table = Table(store[name], columns, delimiter, line_bytes)
+    try:
+        table.program()  # what the program refuses, is refused now
+        if check:
+            table.check()
+    except BaseException as error:
+        del store[name]
+        if isinstance(error, MalformedLineError):
+            raise _error(shown, error.line, error.field, str(error).partition(": ")[2]) from None
+        raise
+    described = {"columns": [[one.name, one.type] for one in columns], "delimiter": delimiter}
+    table.text.attrs[ATTRIBUTE] = {**described, "line_bytes": line_bytes}
+    return table
+
+
+def open_table(store: Group, name: str) -> Table:
+    """Return a table of a store.
+
+    Parameters
+    ----------
+    store : Store or Group
+        Where it is.
+    name : str
+        Of the array.
+
+    Returns
+    -------
+    Table
+        The table.
+
+    Raises
+    ------
+    NotFoundError
+        There is no such array, or it is no table.
+    """
+    text = store[name]
+    described = text.attrs.get(ATTRIBUTE)
+    if described is None:
+        raise NotFoundError(f"{name} is no table: it has no attribute {ATTRIBUTE!r}")
+    try:
+        columns = tuple(Column(*one) for one in described["columns"])
+        return Table(text, columns, described["delimiter"], int(described["line_bytes"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidError(f"{name}: the attribute {ATTRIBUTE!r} describes no table: {error}") from None

@@ -1,0 +1,163 @@
+"""Types of a text table's columns, and their values in Arrow, in rows of the program ``psf``, and in tests.
+
+| type | Arrow | in a row |
+| --- | --- | --- |
+| ``int32`` (9 digits at most), ``int64`` (18) | the same | the same |
+| ``decimal(P,S)``, P up to 18 | decimal128(P, S) | an integer, times 10^S |
+| ``date``, yyyy-mm-dd | date32 | days since 1970-01-01 |
+| ``text(N)`` | string, UTF-8 | N bytes, zeros behind the text |
+
+There are no missing values, and no quotes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+
+from nandarray.errors import InvalidError
+
+__all__ = ["Column", "columns_of"]
+
+_TYPE = re.compile(r"(int32|int64|date)|decimal\((\d+),\s*(\d+)\)|text\((\d+)\)")
+_DIGITS_SMALL, _DIGITS_MAX = 9, 18
+_EPOCH = datetime.date(1970, 1, 1)
+_FLIPPED = {"<": math.ceil, ">=": math.ceil, "<=": math.floor, ">": math.floor}
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a text table.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    type : str
+        ``"int32"``, ``"int64"``, ``"date"``, ``"decimal(P,S)"`` or ``"text(N)"``.
+    """
+
+    name: str
+    type: str
+
+    def __post_init__(self) -> None:
+        if _TYPE.fullmatch(self.type) is None:
+            raise InvalidError(
+                f"column {self.name}: {self.type!r} is no type; there is int32, int64, date, decimal(P,S), text(N)"
+            )
+        if self._decimal is not None:
+            precision, scale = self._decimal
+            if not 0 <= scale < precision <= _DIGITS_MAX:
+                raise InvalidError(f"column {self.name}: {self.type} has 0 <= S < P <= {_DIGITS_MAX}")
+
+    @property
+    def _decimal(self) -> tuple[int, int] | None:
+        found = _TYPE.fullmatch(self.type)
+        return (int(found[2]), int(found[3])) if found and found[2] else None
+
+    @property
+    def _room(self) -> int:
+        found = _TYPE.fullmatch(self.type)
+        return int(found[4]) if found and found[4] else 0
+
+    @property
+    def field(self) -> str:
+        """The kind of field of ``psf``."""
+        if self._decimal is not None:
+            precision, scale = self._decimal
+            return f"decimal32_{scale}" if precision <= _DIGITS_SMALL else f"decimal{scale}"
+        if self._room:
+            return f"bytes{-(-self._room // 4) * 4}"
+        return {"int32": "int32", "int64": "int", "date": "date"}[self.type]
+
+    @property
+    def arrow(self) -> Any:
+        """The Arrow type."""
+        import pyarrow as pa
+
+        if self._decimal is not None:
+            return pa.decimal128(*self._decimal)
+        return {"int32": pa.int32(), "int64": pa.int64(), "date": pa.date32()}.get(self.type, pa.string())
+
+    def array(self, values: np.ndarray[Any, Any]) -> Any:
+        """Return values of rows as an Arrow array."""
+        import pyarrow as pa
+
+        if self._room:
+            return pa.array(values, pa.binary()).cast(pa.string())
+        if self._decimal is None:
+            return (
+                pa.array(np.ascontiguousarray(values), pa.int32()).cast(self.arrow)
+                if self.type == "date"
+                else (pa.array(np.ascontiguousarray(values), self.arrow))
+            )
+        wide = values.astype("<i8")
+        both = np.stack([wide, wide >> 63], axis=-1)
+        return pa.Array.from_buffers(self.arrow, len(values), [None, pa.py_buffer(np.ascontiguousarray(both))])
+
+    def test(self, op: str, value: Any) -> tuple[str, Any] | bool:
+        """Return a comparison with a value in the numbers of rows; a truth value where it is the same for all rows.
+
+        Raises
+        ------
+        InvalidError
+            The value is none of this column's type.
+        """
+        if self._room:
+            if isinstance(value, str):
+                value = value.encode()
+            if not isinstance(value, bytes):
+                raise InvalidError(f"column {self.name} is text; {value!r} is none")
+            if op not in ("==", "!="):
+                raise InvalidError(f"column {self.name} is text: it is compared by == and !=, not by {op}")
+            return op, value
+        exact = self._exact(value)
+        if op in _FLIPPED:
+            number = _FLIPPED[op](exact)
+        elif exact == int(exact):
+            number = int(exact)
+        else:
+            return op == "!="
+        if not -(2**63) <= number < 2**63:
+            return (number > 0) == (op in ("<", "<=", "!="))
+        return op, number
+
+    def _exact(self, value: Any) -> Decimal | int:
+        """Give the value in units of a row."""
+        if isinstance(value, datetime.datetime):
+            raise InvalidError(f"column {self.name} is compared with {value!r}, which has a time of day")
+        if self.type == "date":
+            try:
+                day = datetime.date.fromisoformat(value) if isinstance(value, str) else value
+            except ValueError:
+                day = None
+            if not isinstance(day, datetime.date):
+                raise InvalidError(f"column {self.name} is a date; {value!r} is none")
+            return (day - _EPOCH).days
+        try:
+            number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+        except (InvalidOperation, TypeError, ValueError):
+            raise InvalidError(f"column {self.name} is {self.type}; {value!r} is no number") from None
+        if isinstance(value, bool) or not number.is_finite():
+            raise InvalidError(f"column {self.name} is {self.type}; {value!r} is no number")
+        return number.scaleb(self._decimal[1] if self._decimal else 0)
+
+
+def columns_of(schema: Mapping[str, str]) -> list[Column]:
+    """Return the columns of a mapping from names to types.
+
+    Raises
+    ------
+    InvalidError
+        There is no such type, or no column.
+    """
+    if not schema:
+        raise InvalidError("a table has at least one column")
+    return [Column(name, kind) for name, kind in schema.items()]

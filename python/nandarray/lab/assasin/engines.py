@@ -1,0 +1,103 @@
+"""Compute engines of Table 7.3: each a described device and the form of program that it runs.
+
+UDP, an accelerator of its own instruction set, is not among them: no simulator of it is public.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import nandarray
+from nandarray.device import Description
+
+__all__ = ["ADJUSTED", "ASSUMPTIONS", "ENGINES", "TARGET", "Engine", "adjusted", "engine"]
+
+#: Table 7.3: RV32IM, without compressed instructions or bit manipulation.
+TARGET = "rv32im"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A compute engine.
+
+    Parameters
+    ----------
+    name : str
+        As the dissertation has it.
+    device : str
+        The preset.
+    kind : {"block", "stream"}
+        The form of programs: over memory, or with stream instructions.
+    changes : tuple of (str, any)
+        Values that replace the preset's.
+    """
+
+    name: str
+    device: str
+    kind: str
+    changes: tuple[tuple[str, Any], ...] = ()
+
+    def description(self, **more: Any) -> Description:
+        """Return the device, with further values.
+
+        Parameters
+        ----------
+        **more
+            Keys of descriptions, ``__`` for ``.``.
+
+        Returns
+        -------
+        Description
+            Checked.
+        """
+        device = nandarray.devices()[self.device]
+        changes = dict(self.changes) | {key.replace("__", "."): value for key, value in more.items()}
+        return device.with_(changes) if changes else device
+
+
+ENGINES = {
+    one.name: one
+    for one in (
+        Engine("Baseline", "assasin-baseline", "block"),
+        Engine("Prefetch", "assasin-prefetch", "block"),
+        Engine("Sp", "assasin-sp", "block"),
+        Engine("Sb", "assasin-sb", "stream"),
+        Engine("Sb$", "assasin-sb-cache", "stream"),
+    )
+}
+
+#: Section 7.3.6, inputs: without a data cache the clock period is 11 % shorter; a scratchpad of 64 KB takes 2 cycles.
+ADJUSTED = {"Sb": (("compute.clock", "1.1236 GHz"),), "Sp": (("compute.scratchpad_ticks", 3),)}
+
+ASSUMPTIONS = (
+    "Cores are those of the authors' gem5 scripts: one instruction a nanosecond, a data hit one more, a stream or "
+    "scratchpad access half of one more, nothing in parallel, no cost of branches (zou-2023).",
+    "A core holds 8 pages of an input ahead (the authors' dist.py): P = 2 of the text hides no flash read of 30 us. "
+    "It is the one number taken from a figure's script, and the same for all workloads.",
+    "Programs are compiled by Clang -O3 for RV32IM; Baseline, Prefetch and Sp run the form over memory, Sb and Sb$ the "
+    "form with stream instructions.",
+    "Bytes a second are bytes of input over modelled time, from the host's command to its answer.",
+)
+
+
+def engine(name: str) -> Engine:
+    """Return an engine by its name."""
+    return ENGINES[name]
+
+
+def adjusted(name: str) -> Engine:
+    """Return an engine with its timing adjusted as section 7.3.6 says.
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`ENGINES`.
+
+    Returns
+    -------
+    Engine
+        The same, if nothing is adjusted.
+    """
+    one = ENGINES[name]
+    return Engine(one.name, one.device, one.kind, ADJUSTED.get(name, ()))

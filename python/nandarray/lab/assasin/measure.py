@@ -1,0 +1,111 @@
+"""One run of a function on an engine of the modelled device: throughput, the cores' cycles by reason, DRAM traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import nandarray
+from nandarray.device import Description
+from nandarray.lab.assasin.engines import TARGET, Engine
+from nandarray.lab.assasin.work import Work
+
+__all__ = ["TASK_BYTES", "measure", "row"]
+
+#: The authors' dist.py: 128 pages a job.
+TASK_BYTES = 512 << 10
+
+
+def measure(
+    device: Description, work: Work, kind: str, *, seed: int, task_bytes: int = TASK_BYTES, target: str = TARGET
+) -> dict[str, Any]:
+    """Run a function on a modelled device, whose data lie in flash.
+
+    Parameters
+    ----------
+    device : Description
+        With timed cores.
+    work : Work
+        The function.
+    kind : {"block", "stream"}
+        Its form.
+    seed : int
+        Of the device's chance.
+    task_bytes : int
+        Bytes of the first input that a task has.
+    target : str
+        The cores' instruction set.
+
+    Returns
+    -------
+    dict
+        ``seconds``, ``GBps`` (of input), ``instructions``, ``cycles``, ``dram_bytes``, ``cores_busy``,
+        ``reasons`` (share of all core time by reason), and the ``report``.
+    """
+    program = work.make(kind, target)
+    with nandarray.open(device=device, mode="w", seed=seed) as store:
+        for number, data in enumerate(work.inputs):
+            store[f"input{number}"] = data
+        store.flush()
+        store.clock.settle()
+        arrays = [store[f"input{number}"] for number in range(len(work.inputs))]
+        dram = store.report()["programs"]
+        before, moved = store.clock.now, _dram_bytes(dram)
+        done = nandarray.offload(program, arrays, work.scalars, task_bytes=task_bytes // len(arrays))
+        seconds = store.clock.now - before
+        report = store.report()
+    timed: Mapping[str, Any] = report["programs"]["timed_cores"]
+    spent = dict(timed["seconds_by_reason"])
+    total = sum(spent.values()) or 1.0
+    return {
+        "seconds": seconds,
+        "GBps": work.bytes / seconds / 1e9,
+        "instructions": done.account.instructions,
+        "instructions_a_byte": done.account.instructions / work.bytes,
+        "cycles": timed["cycles"],
+        "dram_bytes": _dram_bytes(report["programs"]) - moved,
+        "reasons": {reason: value / total for reason, value in spent.items()},
+        "core_seconds": spent,
+        "report": report.data,
+    }
+
+
+def _dram_bytes(programs: Mapping[str, Any]) -> int:
+    timed = programs.get("timed_cores") or {}
+    return int(timed.get("dram_bytes", 0))
+
+
+def row(engine: Engine, work: Work, found: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Return a run as a row of a table.
+
+    Parameters
+    ----------
+    engine : Engine
+        What ran.
+    work : Work
+        The function.
+    found : mapping
+        What :func:`measure` returned.
+    **more
+        Further columns.
+
+    Returns
+    -------
+    dict
+        Plain figures.
+    """
+    reasons = found["reasons"]
+    memory = sum(reasons.get(name, 0.0) for name in ("l1", "l2", "memory", "fetch", "fetch_memory"))
+    return {
+        "function": work.name,
+        "engine": engine.name,
+        "bytes": work.bytes,
+        "GBps": found["GBps"],
+        "instructions_a_byte": found["instructions_a_byte"],
+        "dram_bytes_a_byte": found["dram_bytes"] / work.bytes,
+        "issue_share": reasons.get("issue", 0.0),
+        "memory_share": memory,
+        "stream_share": reasons.get("stream", 0.0) + reasons.get("scratchpad", 0.0),
+        "wait_share": reasons.get("stream_wait", 0.0),
+        **more,
+    }

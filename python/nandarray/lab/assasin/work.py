@@ -1,0 +1,179 @@
+"""The functions of Figure 7.12 and the scans of Figure 7.13: programs with their inputs, by name.
+
+Stat, RAID4, RAID6 and AES run over random bytes of any size; scans over the first bytes of TPC-H's tables, cut behind a
+line. RAID has four data disks, which the dissertation does not state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nandarray import programs
+from nandarray.interop.tables import Column
+from nandarray.interop.tables.where import lowered
+from nandarray.lab.tpch.data import files
+from nandarray.lab.tpch.scans import SCANS, Scan
+from nandarray.lab.tpch.schema import NARROW
+
+__all__ = ["FUNCTIONS", "Work", "function", "scan", "scan_names", "touch"]
+
+FUNCTIONS = ("Stat", "RAID4", "RAID6", "AES")
+_DISKS = 4
+_MakeProgram = Callable[[str, str], Any]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A program with its inputs.
+
+    Parameters
+    ----------
+    name : str
+        Its name in the figure.
+    make : callable
+        Takes the form (block or stream) and the target, gives the program.
+    inputs : sequence of numpy.ndarray
+        Its inputs.
+    scalars : mapping
+        Its numbers.
+    """
+
+    name: str
+    make: _MakeProgram
+    inputs: Sequence[np.ndarray[Any, Any]]
+    scalars: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all inputs."""
+        return sum(one.nbytes for one in self.inputs)
+
+
+def _named(name: str, **parameters: Any) -> _MakeProgram:
+    return lambda kind, target: programs.get(name, kind=kind, target=target, **parameters)
+
+
+def function(name: str, size: int, seed: int) -> Work:
+    """Return a function of Figure 7.12.
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`FUNCTIONS`.
+    size : int
+        Bytes of all inputs.
+    seed : int
+        Of the data.
+
+    Returns
+    -------
+    Work
+        The program with its inputs.
+    """
+    data = np.random.default_rng(seed).integers(0, 256, size, np.uint8)
+    disks = np.split(data[: size // (64 * _DISKS) * (64 * _DISKS)], _DISKS)
+    return {
+        "Stat": lambda: Work(name, _named("stat"), [data[: size // 4 * 4].view(np.int32)]),
+        "RAID4": lambda: Work(name, _named("raid4_encode", disks=_DISKS), disks),
+        "RAID6": lambda: Work(name, _named("raid6_encode", disks=_DISKS), disks),
+        "AES": lambda: Work(
+            name,
+            _named("aes128_encrypt"),
+            [data[: size // 16 * 16]],
+            dict(zip(_KEY, (seed + 1, seed + 2), strict=True)),
+        ),
+    }[name]()
+
+
+_KEY = ("key_low", "key_high")
+
+
+def touch(size: int, seed: int) -> Work:
+    """Return the dummy workload of section 7.3.4: each byte of input is loaded, at one byte a cycle.
+
+    Parameters
+    ----------
+    size : int
+        Bytes.
+    seed : int
+        Of the data.
+
+    Returns
+    -------
+    Work
+        The program with its input.
+    """
+    data = np.random.default_rng(seed).integers(0, 256, size, np.uint8)
+    return Work("scan", lambda _kind, target: _touch(target), [data])
+
+
+_TOUCH = """
+#include <nandarray.h>
+ND_PROGRAM("name": "touch", "kind": "stream", "inputs": [{"name": "x", "dtype": "uint8"}], "outputs": [])
+int64_t nd_stream(nd_args *args) {
+    (void)args;
+    while (!nd_at_end(0))
+        _Pragma("clang loop unroll_count(64)") for (size_t n = nd_wait(0, 16384); n; n--) (void)nd_load_u8(0);
+    return 0;
+}
+"""
+
+
+@cache
+def _touch(target: str) -> Any:
+    import nandarray
+
+    return nandarray.Program.from_c(_TOUCH, target=target)
+
+
+def scan_names() -> list[str]:
+    """Return the names of the scans, the second of two equal ones left out."""
+    return [one.name for one in SCANS if not one.name.endswith("b")]
+
+
+def scan(name: str, size: int, scale: float, folder: str | None = None, *, listing: bool = False) -> Work:
+    """Return a scan of Figure 7.13.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`scan_names`.
+    size : int
+        Bytes of text, at most; the table's, if it has fewer.
+    scale : float
+        TPC-H's scale factor.
+    folder : str, optional
+        Of the files.
+    listing : bool
+        Whether the stream form is that of Listing 7.1.
+
+    Returns
+    -------
+    Work
+        The program with the text.
+    """
+    one: Scan = next(one for one in SCANS if one.name == name)
+    path = files(scale, None if folder is None else Path(folder), [one.table])[one.table]
+    with path.open("rb") as file:
+        text = np.frombuffer(file.read(size), np.uint8)
+    text = text[: int(np.flatnonzero(text == ord("\n"))[-1]) + 1]
+    columns = [Column(*pair) for pair in NARROW[one.table].items()]
+    numbers = [at for at, column in enumerate(columns) if column.name in one.columns]
+    parameters = {
+        "fields": tuple(column.field for column in columns),
+        "columns": tuple(numbers),
+        "where": lowered(one.where.tree, columns),
+    }
+    return Work(
+        name,
+        lambda kind, target: programs.get(
+            "psf", kind=kind, target=target, listing=int(listing and kind == "stream"), **parameters
+        ),
+        [text],
+    )

@@ -1,0 +1,278 @@
+"""Figures 7.12, 7.13, 7.20, 7.21 and Table 7.4 of the ASSASIN dissertation: functions and scans on five engines.
+
+Stat, RAID4, RAID6 and AES run over random bytes, the 26 filtered scans of TPC-H over its text (the second of two equal
+ones once), each on Baseline, Prefetch, Sp, Sb and Sb$ of Table 7.3 with eight cores. Section 7.3.6's two adjustments of
+timing are inputs; throughput after them is measured again. Areas and powers are Table 7.4's, inputs as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from nandarray.lab.assasin.engines import ASSUMPTIONS, ENGINES, adjusted
+from nandarray.lab.assasin.measure import measure, row
+from nandarray.lab.assasin.work import FUNCTIONS, function, scan, scan_names
+from nandarray.lab.experiment import Answer, Context, Experiment, Figure, Parameter, Result
+
+__all__ = ["EXPERIMENT", "run_one"]
+
+#: Functions of which the text gives speed-ups; AES has no number.
+STATED = ("Stat", "RAID4", "RAID6")
+#: Table 7.4: milliwatts and square millimetres of the eight engines with their memories.
+COST = {"Baseline": (14.048, 2.923), "Sb": (12.625, 1.625)}
+
+
+def run_one(name: str, what: str, timing: str, given: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Run one function or scan on one engine.
+
+    Parameters
+    ----------
+    name : str
+        The function or the scan.
+    what : str
+        The engine.
+    timing : {"stated", "adjusted"}
+        Its timing: Table 7.3's, or as section 7.3.6 adjusts it.
+    given : mapping
+        ``bytes``, ``aes_bytes``, ``scan_bytes``, ``scale``, ``folder``.
+    seed : int
+        Of all chance.
+
+    Returns
+    -------
+    dict
+        A row, and the report of the device.
+    """
+    one = adjusted(what) if timing == "adjusted" else ENGINES[what]
+    if name in FUNCTIONS:
+        work = function(name, given["aes_bytes"] if name == "AES" else given["bytes"], seed)
+    else:
+        work = scan(name, given["scan_bytes"], given["scale"], given["folder"] or None)
+    # Scans are of less text than functions: as many tasks a core.
+    task = max(4096, work.bytes // 16 // 4096 * 4096)
+    found = measure(one.description(), work, one.kind, seed=seed, task_bytes=task)
+    return {**row(one, work, found, timing=timing), "report": found["report"]}
+
+
+def geomean(values: Iterable[float]) -> float:
+    """Return the geometric mean."""
+    listed = list(values)
+    return math.exp(sum(map(math.log, listed)) / len(listed))
+
+
+def speedups(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return throughput of each row over Baseline's of the same function, which nothing adjusts."""
+    base = {one["function"]: one["GBps"] for one in rows if one["engine"] == "Baseline" and one["timing"] == "stated"}
+    return [{**one, "speedup": one["GBps"] / base[one["function"]]} for one in rows]
+
+
+def run(context: Context) -> Result:
+    """Measure every function and scan on every engine."""
+    names = [*FUNCTIONS, *context["scans"]]
+    given = {key: context[key] for key in ("bytes", "aes_bytes", "scan_bytes", "scale", "folder")}
+    cases = [(name, engine, "stated", given, context.seed) for name in names for engine in ENGINES]
+    cases += [(name, engine, "adjusted", given, context.seed) for name in names for engine in ("Sp", "Sb")]
+    measured = context.map(run_one, cases, "functions and scans on engines")
+    reports = {f"{one['engine']} {one['function']}": one["report"] for one in measured if _shown(one)}
+    rows = speedups([{key: value for key, value in one.items() if key != "report"} for one in measured])
+    by = {(one["function"], one["engine"], one["timing"]): one["speedup"] for one in rows}
+    means = [_means(by, context["scans"], timing) for timing in ("stated", "adjusted")]
+    efficiency = _efficiency(means[1])
+    return Result(
+        tables={
+            "throughput": rows,
+            "means": [one for some in means for one in some],
+            "efficiency": efficiency,
+        },
+        answers=[*_functions(by), *_scans(by, context["scans"]), *_adjusted(by, means), *_costs(efficiency)],
+        figures=_figures(),
+        reports=reports,
+        assumptions=ASSUMPTIONS,
+        misfits=_misfits(rows),
+    )
+
+
+def _shown(one: Mapping[str, Any]) -> bool:
+    return one["function"] in ("Stat", "6l") and one["timing"] == "stated"
+
+
+_By = Mapping[tuple[str, str, str], float]
+
+
+def _means(by: _By, scans: Sequence[str], timing: str) -> list[dict[str, Any]]:
+    found = []
+    for engine in ENGINES:
+        if timing == "adjusted" and engine not in ("Sp", "Sb"):
+            continue
+        for group, members in (("functions", STATED), ("TPC-H", scans)):
+            mean = geomean(by[name, engine, timing] for name in members)
+            found.append({"group": group, "engine": engine, "timing": timing, "speedup": mean})
+    return found
+
+
+def _functions(by: _By) -> list[Answer]:
+    found = []
+    for name in STATED:
+        found += [
+            Answer(f"zou.assasin.fig7_12.bypass#{name}-Sp", by[name, "Sp", "stated"]),
+            Answer(f"zou.assasin.fig7_12.bypass#{name}-Sb", by[name, "Sb", "stated"], paper=(1.4, 2.1)),
+            Answer(f"zou.assasin.fig7_12.sb_over_sp#{name}", by[name, "Sb", "stated"] / by[name, "Sp", "stated"]),
+            Answer(f"zou.assasin.fig7_12.sb_cache#{name}", by[name, "Sb$", "stated"] / by[name, "Sb", "stated"]),
+        ]
+    gains = [by[name, "Sb", "stated"] for name in FUNCTIONS]
+    ratio = geomean(by[name, "Sb", "stated"] / by[name, "Sp", "stated"] for name in STATED)
+    little = all(by[name, "Prefetch", "stated"] < by[name, "Sp", "stated"] for name in ("Stat", "RAID4"))
+    return [
+        *found,
+        Answer("zou.assasin.fig7_12.sb", all(1.4 / 1.15 <= by[name, "Sb", "stated"] <= 2.1 * 1.15 for name in STATED)),
+        Answer("zou.assasin.fig7_12.sb_over_sp", ratio, note="geometric mean of the three"),
+        Answer("zou.assasin.fig7_12.intensity", gains == sorted(gains, reverse=True)),
+        Answer("zou.assasin.fig7_12.prefetch", little, note="judged as: less than the ping-pong scratchpad gains"),
+    ]
+
+
+def _scans(by: _By, scans: Sequence[str]) -> list[Answer]:
+    def mean(engine: str) -> float:
+        return geomean(by[name, engine, "stated"] for name in scans)
+
+    each = [by[name, "Sb", "stated"] for name in scans]
+    return [
+        Answer("zou.assasin.fig7_13.psf_prefetch", mean("Prefetch")),
+        Answer("zou.assasin.fig7_13.psf_sp", mean("Sp")),
+        Answer("zou.assasin.fig7_13.psf_sb", mean("Sb")),
+        Answer("zou.assasin.fig7_13.sb_over_sp", mean("Sb") / mean("Sp")),
+        Answer("zou.assasin.fig7_13.sb_range#least", min(each)),
+        Answer("zou.assasin.fig7_13.sb_range#most", max(each)),
+    ]
+
+
+def _adjusted(by: _By, means: Sequence[Sequence[Mapping[str, Any]]]) -> list[Answer]:
+    found = [Answer("zou.assasin.fig7_20.clock", 0.89, input=True, note="a parameter of the adjusted engines")]
+    tpch = {one["engine"]: one["speedup"] for one in means[1] if one["group"] == "TPC-H"}
+    values = {engine: [*(by[name, engine, "adjusted"] for name in STATED), tpch[engine]] for engine in ("Sp", "Sb")}
+    for engine, ends in (("Sb", (1.5, 2.4)), ("Sp", (1.1, 1.4))):
+        found += [
+            Answer(f"zou.assasin.fig7_20.adjusted#{engine}-{name}", value, paper=ends)
+            for name, value in zip((*STATED, "TPC-H"), values[engine], strict=True)
+        ]
+    over = geomean(sb / sp for sb, sp in zip(values["Sb"], values["Sp"], strict=True))
+    every = geomean([*(by[name, "Sb", "adjusted"] for name in STATED), tpch["Sb"]])
+    return [
+        *found,
+        Answer("zou.assasin.fig7_20.sb_over_sp", over, note="geometric mean of Stat, RAID4, RAID6 and TPC-H"),
+        Answer("zou.assasin.geomean", every, note="of Stat, RAID4, RAID6 and TPC-H after adjustment"),
+    ]
+
+
+def _efficiency(means: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Speed-up per watt and per area, as section 7.3.7 has them: of all that was evaluated."""
+    sb = geomean(one["speedup"] for one in means if one["engine"] == "Sb")
+    (power, area), (base_power, base_area) = COST["Sb"], COST["Baseline"]
+    return [
+        {
+            "speedup": sb,
+            "power_efficiency": sb * base_power / power,
+            "area_efficiency": sb * base_area / area,
+            "power_mW": power,
+            "area_mm2": area,
+        }
+    ]
+
+
+def _costs(efficiency: Sequence[Mapping[str, Any]]) -> list[Answer]:
+    one = efficiency[0]
+    stated = {
+        "baseline_mW": COST["Baseline"][0],
+        "baseline_mm2": COST["Baseline"][1],
+        "assasin_mW": COST["Sb"][0],
+        "assasin_mm2": COST["Sb"][1],
+    }
+    return [
+        Answer("zou.assasin.fig7_21.power", one["power_efficiency"], note="measured speed-up, powers of Table 7.4"),
+        Answer("zou.assasin.fig7_21.area", one["area_efficiency"], note="measured speed-up, areas of Table 7.4"),
+        *(Answer(f"zou.assasin.table7_4.{name}", value, input=True) for name, value in stated.items()),
+    ]
+
+
+def _figures() -> list[Figure]:
+    return [
+        Figure(
+            id="fig7_12",
+            title="Figures 7.12 and 7.13: throughput of functions and scans",
+            kind="bar",
+            table="throughput",
+            x="function",
+            y="GBps",
+            series="engine",
+            y_label="GB/s of input, eight cores",
+        ),
+        Figure(
+            id="fig7_20",
+            title="Figures 7.12, 7.13 and 7.20: speed-up over Baseline",
+            kind="bar",
+            table="means",
+            x="engine",
+            y="speedup",
+            series="group",
+            y_label="over Baseline, geometric mean",
+        ),
+    ]
+
+
+def _misfits(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    said = []
+    for one in rows:
+        if (
+            one["engine"] == "Sb"
+            and one["timing"] == "stated"
+            and one["function"] in STATED
+            and not 1.2 <= one["speedup"] <= 2.4
+        ):
+            said.append(
+                f"{one['function']} on Sb is {one['speedup']:.2f} times as fast as Baseline: {one['GBps']:.2f} GB/s, "
+                f"cores wait for flash {100 * one['wait_share']:.0f} % of their time."
+            )
+    return said
+
+
+EXPERIMENT = Experiment(
+    id="assasin.engines",
+    title="ASSASIN, Figures 7.12, 7.13, 7.20, 7.21: functions and scans on five compute engines",
+    question="How much faster do functions and TPC-H's scans run where cores read streams instead of DRAM?",
+    run=run,
+    claims=(
+        "zou.assasin.fig7_12.sb",
+        "zou.assasin.fig7_12.bypass",
+        "zou.assasin.fig7_12.sb_over_sp",
+        "zou.assasin.fig7_12.sb_cache",
+        "zou.assasin.fig7_12.prefetch",
+        "zou.assasin.fig7_12.intensity",
+        "zou.assasin.fig7_13.psf_prefetch",
+        "zou.assasin.fig7_13.psf_sp",
+        "zou.assasin.fig7_13.psf_sb",
+        "zou.assasin.fig7_13.sb_over_sp",
+        "zou.assasin.fig7_13.sb_range",
+        "zou.assasin.fig7_20.adjusted",
+        "zou.assasin.fig7_20.clock",
+        "zou.assasin.fig7_20.sb_over_sp",
+        "zou.assasin.fig7_21.power",
+        "zou.assasin.fig7_21.area",
+        "zou.assasin.geomean",
+        "zou.assasin.table7_4.baseline_mW",
+        "zou.assasin.table7_4.baseline_mm2",
+        "zou.assasin.table7_4.assasin_mW",
+        "zou.assasin.table7_4.assasin_mm2",
+    ),
+    parameters={
+        "bytes": Parameter(16 << 20, "bytes of Stat's and RAID's inputs", small=1 << 20),
+        "aes_bytes": Parameter(2 << 20, "bytes of AES's input", small=1 << 17),
+        "scan_bytes": Parameter(4 << 20, "bytes of a table's text, at most", small=1 << 18),
+        "scale": Parameter(0.1, "TPC-H's scale factor", small=0.01),
+        "scans": Parameter(scan_names(), "scans", small=["6l", "3c"]),
+        "folder": Parameter("", "folder of TPC-H's files; the cache's if empty"),
+    },
+    devices=("assasin-baseline", "assasin-prefetch", "assasin-sp", "assasin-sb", "assasin-sb-cache"),
+    minutes=4.0,
+)

@@ -1,0 +1,221 @@
+"""Kernels on a modelled accelerator: FlashAbacus' platform under its four schedulers, and a conventional host.
+
+A kernel is a phantom: cycles and bytes of its microblocks. :func:`fitted` measures a real one on a timed core at two
+reduced sizes and scales by trip counts; :func:`run` lets phantoms pass through workers, flash and links.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nandarray import _nandarray
+from nandarray.errors import InvalidError
+from nandarray.programs.ports import bits
+
+if TYPE_CHECKING:
+    from nandarray.programs.kernel import Kernel
+
+__all__ = ["Block", "Phantom", "costs", "fitted", "run"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A microblock of a phantom.
+
+    Attributes
+    ----------
+    screens : int
+        The most screens; 1 is serial.
+    cycles : float
+        Of all of it on one core.
+    bytes_in : int
+        Bytes from flash.
+    bytes_dram : int
+        Bytes between caches and memory.
+    """
+
+    screens: int
+    cycles: float
+    bytes_in: int
+    bytes_dram: int = 0
+
+
+@dataclass(frozen=True)
+class Phantom:
+    """A kernel as phantom calls.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    bytes : int
+        Bytes of its inputs.
+    microblocks : tuple of Block
+        Its microblocks.
+    application : int
+        The application that it belongs to.
+    priority : int
+        Kernels with a higher one come first.
+    """
+
+    name: str
+    bytes: int
+    microblocks: tuple[Block, ...]
+    application: int = 0
+    priority: int = 0
+
+    def of(self, application: int) -> Phantom:
+        """Return the same kernel of another application."""
+        return replace(self, application=application)
+
+
+def run(kernels: Sequence[Phantom], scheduler: str, platform: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Run phantom kernels that are all submitted at once.
+
+    Parameters
+    ----------
+    kernels : sequence of Phantom
+        In the order of submission.
+    scheduler : str
+        A scheduler's name, or ``"simd"``: the conventional host, one kernel at a time on all workers.
+    platform : mapping, optional
+        Values in place of those of Table 1; rates are bytes a second, times end in ``_ns``, powers in ``_w``.
+
+    Returns
+    -------
+    dict
+        ``seconds``, ``bytes``, ``kernels`` (waiting, storage, compute, transfer, latency), ``utilisation`` and
+        ``occupancy`` of workers, ``energy_movement``, ``energy_computation``, ``energy_storage`` in joules,
+        ``flashvisor`` (its core's busy share), ``fairness``, ``spans``.
+
+    Raises
+    ------
+    InvalidError
+        There is no such scheduler, or a value cannot be.
+    """
+    said = [
+        {
+            "name": one.name,
+            "application": one.application,
+            "priority": one.priority,
+            "bytes": one.bytes,
+            "microblocks": [vars(block) for block in one.microblocks],
+        }
+        for one in kernels
+    ]
+    text = _nandarray.accelerator_run(json.dumps(dict(platform or {})), scheduler, json.dumps(said))
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def costs(
+    kernel: Kernel, arrays: Mapping[str, Any], scalars: Mapping[str, float] | None = None, core: str = "lwp"
+) -> list[tuple[float, int, int]]:
+    """Run each microblock as one screen on a timed core.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    arrays : mapping
+        Sample data of its inputs and updated sections.
+    scalars : mapping, optional
+        Numbers by name.
+    core : str
+        A preset of cores.
+
+    Returns
+    -------
+    list of (float, int, int)
+        Cycles, instructions and bytes of memory of each microblock.
+    """
+    held = {name: np.asarray(array) for name, array in arrays.items()}
+    shapes = kernel.shapes({name: array.shape for name, array in held.items()})
+    raw = []
+    for one, shape in zip(kernel.sections, shapes, strict=True):
+        array = np.ascontiguousarray(held.get(one["name"], np.zeros(shape, one["dtype"])), one["dtype"])
+        raw.append((list(shape), array.reshape(-1).view(np.uint8)))
+    numbers = [bits((scalars or {}).get(port["name"], 0), port) for port in kernel._table["scalars"]]
+    found: list[tuple[float, int, int]] = kernel._native_kernel().cost(raw, numbers, core)
+    return found
+
+
+def fitted(
+    kernel: Kernel,
+    sample: Callable[[int], tuple[Mapping[str, Any], Mapping[str, float]]],
+    sizes: tuple[int, int],
+    size: int,
+    trips: Callable[[int], Sequence[float]],
+    *,
+    core: str = "lwp",
+    read: Sequence[int] | None = None,
+) -> Phantom:
+    """Scale a kernel's cost from two reduced sizes to a full one.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    sample : callable
+        Sample data and scalars for a size.
+    sizes : (int, int)
+        The reduced sizes.
+    size : int
+        The full one.
+    trips : callable
+        The trip count of each microblock's innermost loop for a size.
+    core : str
+        A preset of cores.
+    read : sequence of int, optional
+        Bytes from flash of each microblock at the full size; by default those of the inputs that it maps.
+
+    Returns
+    -------
+    Phantom
+        Cycles and memory's bytes a trip are those of the innermost loop and, once in a side's number of trips, of the
+        loop around it; both follow from the measured points.
+
+    Raises
+    ------
+    InvalidError
+        The sizes have the same trip count.
+    """
+    small, large = (costs(kernel, *sample(one), core=core) for one in sizes)
+    counts = [trips(one) for one in (*sizes, size)]
+    full = dict(
+        zip((one["name"] for one in kernel.sections), kernel.shapes(_grown(kernel, sample, size, sizes)), strict=True)
+    )
+    nbytes = {one["name"]: int(np.prod(full[one["name"]])) * one["item_bytes"] for one in kernel.sections}
+    sources = [one["name"] for one in kernel.sections if one in kernel._table["inputs"] or one.get("update")]
+    blocks = []
+    for number, table in enumerate(kernel._table["microblocks"]):
+        a, b, wanted = (float(count[number]) for count in counts)
+        if a == b:
+            raise InvalidError(f"{kernel.name}: both sizes have {a:g} trips of microblock {number}")
+
+        # Per trip: what the innermost loop costs, and what the loop around it does, once in n trips.
+        def scaled(which: int, number: int = number, a: float = a, b: float = b, wanted: float = wanted) -> float:
+            one, two = small[number][which] / a, large[number][which] / b
+            around = (one - two) / (1 / sizes[0] - 1 / sizes[1])
+            inner = one - around / sizes[0]
+            return max(0.0, float(wanted * (inner + around / size)))
+
+        used = sum(nbytes[name] for name in sources if name in table["reads"] or name in table["writes"])
+        screens = 1 if table["screens"] == 1 else 1 << 20
+        blocks.append(Block(screens, scaled(0), read[number] if read else used, int(scaled(2))))
+    return Phantom(kernel.name, sum(nbytes[name] for name in sources), tuple(blocks))
+
+
+def _grown(kernel: Kernel, sample: Any, size: int, sizes: tuple[int, int]) -> dict[str, tuple[int, ...]]:
+    """Return shapes at the full size without making arrays: extents are linear in the size."""
+    (one, _), (two, _) = sample(sizes[0]), sample(sizes[1])
+    made = {}
+    for name, array in one.items():
+        pairs = zip(np.shape(array), np.shape(two[name]), strict=True)
+        made[name] = tuple(a + (b - a) * (size - sizes[0]) // (sizes[1] - sizes[0]) for a, b in pairs)
+    return made

@@ -1,0 +1,439 @@
+"""Loop nests as kernels: a restricted Python function becomes C and a description table.
+
+A function whose parameters are annotated with :class:`Read`, :class:`Write`, :class:`Update`, :class:`Temporary`,
+``float`` or ``int`` is read, never run. Each ``for i in screens(...)`` at its top level is a microblock whose screens
+share the rows; statements between them are serial microblocks. Subscripts say what a screen maps: ``X[i, j]`` its rows,
+``X[i - 1, j]`` a row more, everything else all of ``X``.
+
+The language: loops over ``range``, ``if``, assignments, arithmetic, comparisons, ``min``, ``max``, ``abs``, ``sqrt``,
+``exp``, ``int``, ``float``. A kernel of any other form is written in C.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import textwrap
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nandarray.errors import CompileError
+
+__all__ = ["Read", "Temporary", "Update", "Write", "derive", "screens"]
+
+
+@dataclass(frozen=True)
+class _Annotation:
+    """A data section: dtype and extents, which are names or numbers."""
+
+    role: str
+    dtype: str
+    shape: tuple[str | int, ...]
+
+
+class _Role:
+    role = ""
+
+    def __class_getitem__(cls, given: Any) -> Any:
+        dtype, *shape = given if isinstance(given, tuple) else (given,)
+        return _Annotation(cls.role, np.dtype(dtype).str.lstrip("<|="), tuple(shape))
+
+
+class Read(_Role):
+    """A section that a kernel reads: ``Read["f4", "m", "n"]``."""
+
+    role = "read"
+
+
+class Write(_Role):
+    """A section that begins as zeros and is a result."""
+
+    role = "write"
+
+
+class Update(_Role):
+    """A section that begins as an array and replaces it."""
+
+    role = "update"
+
+
+class Temporary(_Role):
+    """A section that begins as zeros and is dropped."""
+
+    role = "temporary"
+
+
+def screens(start: int, stop: int | None = None) -> range:
+    """Return the rows of a microblock, as :func:`range` does: its screens share them."""
+    return range(start) if stop is None else range(start, stop)
+
+
+_C = {"f4": "float", "f8": "double", "i4": "int32_t", "i8": "int64_t", "u4": "uint32_t", "u1": "uint8_t"}
+_OPS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "/", ast.Mod: "%"}
+_OPS |= {ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<", ast.RShift: ">>"}
+_COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+_WEAK = "weak"  # a number without a width of its own
+
+
+@dataclass
+class _Microblock:
+    name: str
+    variable: str | None = None
+    reads: dict[str, set[int] | None] = field(default_factory=dict)
+    writes: dict[str, set[int] | None] = field(default_factory=dict)
+    locals: dict[str, str] = field(default_factory=dict)
+    body: list[str] = field(default_factory=list)
+
+
+def derive(function: Callable[..., Any]) -> tuple[str, dict[str, Any]]:
+    """Derive C and the description table of a loop nest.
+
+    Parameters
+    ----------
+    function : callable
+        The decorated function.
+
+    Returns
+    -------
+    (str, dict)
+        The text of a C file, and the table in it.
+
+    Raises
+    ------
+    CompileError
+        It is outside of the language, or screens of a microblock would meet.
+    """
+    return _Nest(function).result()
+
+
+class _Nest:
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        text = textwrap.dedent(inspect.getsource(function))
+        tree = ast.parse(text).body[0]
+        assert isinstance(tree, ast.FunctionDef)
+        self.tree = tree
+        self.offset = function.__code__.co_firstlineno - 1
+        given = inspect.get_annotations(function, eval_str=True)
+        self.sections: dict[str, _Annotation] = {}
+        self.scalars: dict[str, str] = {}
+        for name in inspect.signature(function).parameters:
+            one = given.get(name)
+            if isinstance(one, _Annotation):
+                if one.dtype not in _C:
+                    raise CompileError(f"{function.__name__}: {name} has dtype {one.dtype}; there is {', '.join(_C)}")
+                self.sections[name] = one
+            elif one in (float, int):
+                self.scalars[name] = "f8" if one is float else "i8"
+            else:
+                raise CompileError(f"{function.__name__}: parameter {name} has no annotation of a section or a number")
+        self.extents: dict[str, tuple[str, int]] = {}
+        for name, one in self.sections.items():
+            for axis, extent in enumerate(one.shape):
+                if isinstance(extent, str):
+                    self.extents.setdefault(extent, (name, axis))
+        self.inputs = [n for n, s in self.sections.items() if s.role == "read"]
+        self.outputs = [n for n, s in self.sections.items() if s.role != "read"]
+        self.microblocks: list[_Microblock] = []
+        self.current = _Microblock("")
+
+    # --- statements ---------------------------------------------------------------------------------------------------
+
+    def result(self) -> tuple[str, dict[str, Any]]:
+        serial: list[ast.stmt] = []
+        body = [s for s in self.tree.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+        for statement in body:
+            if _is_screens(statement):
+                self._serial(serial)
+                serial = []
+                assert isinstance(statement, ast.For)
+                self._parallel(statement)
+            else:
+                serial.append(statement)
+        self._serial(serial)
+        if not self.microblocks:
+            raise CompileError(f"{self.function.__name__}: a kernel has one statement at least")
+        table = self._table()
+        return self._text(table), table
+
+    def _serial(self, statements: list[ast.stmt]) -> None:
+        if statements:
+            self.current = _Microblock(f"m{len(self.microblocks)}")
+            self.current.body = self._block(statements, 1)
+            self.microblocks.append(self.current)
+
+    def _parallel(self, loop: ast.For) -> None:
+        assert isinstance(loop.target, ast.Name)
+        assert isinstance(loop.iter, ast.Call)
+        self.current = block = _Microblock(f"m{len(self.microblocks)}", loop.target.id)
+        inner = self._block(loop.body, 2)
+        arguments = loop.iter.args
+        start = self._expression(arguments[0])[0] if len(arguments) > 1 else "0"
+        stop = self._expression(arguments[-1])[0]
+        rows = self._rows(loop)
+        i = block.variable
+        block.body = [
+            f"    int64_t first_ = nd_first(args, {rows}), last_ = nd_last(args, {rows});",
+            f"    if (first_ < {start}) first_ = {start};",
+            f"    if (last_ > {stop}) last_ = {stop};",
+            f"    for (int64_t {i} = first_; {i} < last_; {i}++) {{",
+            *inner,
+            "    }",
+        ]
+        self.microblocks.append(block)
+
+    def _rows(self, loop: ast.For) -> str:
+        """Return the extent that a microblock's screens share: the rows of the sections that it writes."""
+        block = self.current
+        found = {str(self.sections[name].shape[0]) for name in block.writes}
+        if len(found) != 1:
+            raise self._error(
+                loop, f"the rows of its outputs are {', '.join(sorted(found)) or 'none'}; screens share one"
+            )
+        for name, distances in block.writes.items():
+            if distances is None or distances != {0}:
+                raise self._error(
+                    loop, f"its screens would meet in {name}: it is written elsewhere than in row {block.variable}"
+                )
+            if block.reads.get(name, {0}) not in ({0}, set()):
+                raise self._error(loop, f"its screens would meet in {name}: one reads rows that another writes")
+        rows = found.pop()
+        for name in list(block.reads):
+            if str(self.sections[name].shape[0]) != rows:
+                block.reads[name] = None
+        return rows
+
+    def _block(self, statements: Iterable[ast.stmt], depth: int) -> list[str]:
+        made: list[str] = []
+        for statement in statements:
+            made += self._statement(statement, "    " * depth, depth)
+        return made
+
+    def _statement(self, s: ast.stmt, pad: str, depth: int) -> list[str]:
+        match s:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                code, kind = self._expression(value)
+                self._local(name, kind)
+                return [f"{pad}{name} = {code};"]
+            case ast.Assign(targets=[ast.Subscript() as target], value=value):
+                return [f"{pad}{self._subscript(target, write=True)[0]} = {self._expression(value)[0]};"]
+            case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
+                code, kind = self._binary(s, (name, self.current.locals.get(name, _WEAK)), op, self._expression(value))
+                self._local(name, kind)
+                return [f"{pad}{name} = {code};"]
+            case ast.AugAssign(target=ast.Subscript() as target, op=op, value=value):
+                place, kind = self._subscript(target, write=True)
+                self._note(target, self.current.reads)
+                return [f"{pad}{place} = {self._binary(s, (place, kind), op, self._expression(value))[0]};"]
+            case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=args), body=body):
+                limits = [self._expression(one)[0] for one in args]
+                start, stop = ("0", limits[0]) if len(limits) == 1 else limits[:2]
+                step = limits[2] if len(limits) > 2 else "1"  # noqa: PLR2004
+                test = ">" if step.startswith(("-", "(-")) else "<"
+                head = f"{pad}for (int64_t {name} = {start}; {name} {test} {stop}; {name} += {step}) {{"
+                return [head, *self._block(body, depth + 1), pad + "}"]
+            case ast.If(test=test, body=body, orelse=orelse):
+                made = [f"{pad}if ({self._expression(test)[0]}) {{", *self._block(body, depth + 1)]
+                if orelse:
+                    made += [pad + "} else {", *self._block(orelse, depth + 1)]
+                return [*made, pad + "}"]
+            case ast.While(test=test, body=body):
+                return [f"{pad}while ({self._expression(test)[0]}) {{", *self._block(body, depth + 1), pad + "}"]
+            case ast.Break():
+                return [pad + "break;"]
+            case ast.Continue():
+                return [pad + "continue;"]
+        raise self._error(s, f"{type(s).__name__} is not in the language of loop nests")
+
+    def _local(self, name: str, kind: str) -> None:
+        known = self.current.locals.get(name, _WEAK)
+        self.current.locals[name] = kind if known == _WEAK else known if kind == _WEAK else _wider(known, kind)
+
+    # --- expressions --------------------------------------------------------------------------------------------------
+
+    def _expression(self, e: ast.expr) -> tuple[str, str]:
+        match e:
+            case ast.Constant(value=bool(value)):
+                return str(int(value)), "i8"
+            case ast.Constant(value=int(value)):
+                return str(value), "i8"
+            case ast.Constant(value=float(value)):
+                return repr(value), _WEAK
+            case ast.Name(id=name):
+                return name, self.scalars.get(name) or self.current.locals.get(name, "i8")
+            case ast.Subscript():
+                return self._subscript(e, write=False)
+            case ast.BinOp(left=left, op=op, right=right):
+                return self._binary(e, self._expression(left), op, self._expression(right))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                code, kind = self._expression(operand)
+                return f"(-{code})", kind
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return f"(!{self._expression(operand)[0]})", "i8"
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                return f"({self._expression(left)[0]} {_COMPARE[type(op)]} {self._expression(right)[0]})", "i8"
+            case ast.BoolOp(op=op, values=values):
+                word = " && " if isinstance(op, ast.And) else " || "
+                return f"({word.join(self._expression(v)[0] for v in values)})", "i8"
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                (yes, kind), (no, other) = self._expression(body), self._expression(orelse)
+                return f"({self._expression(test)[0]} ? {yes} : {no})", _wider(kind, other)
+            case ast.Call(func=ast.Name(id=name), args=args):
+                return self._call(e, name, [self._expression(one) for one in args])
+        raise self._error(e, f"{ast.unparse(e)} is not in the language of loop nests")
+
+    def _call(self, e: ast.expr, name: str, args: list[tuple[str, str]]) -> tuple[str, str]:
+        if name in ("min", "max") and len(args) == 2:  # noqa: PLR2004
+            (a, kind), (b, other) = args
+            return f"({a} {'<' if name == 'min' else '>'} {b} ? {a} : {b})", _wider(kind, other)
+        if name in ("sqrt", "exp", "abs") and len(args) == 1:
+            code, kind = args[0]
+            short = "f" if kind == "f4" else ""
+            if name == "abs" and kind not in ("f4", "f8", _WEAK):
+                return f"({code} < 0 ? -({code}) : {code})", kind
+            return f"{'fabs' if name == 'abs' else name}{short}({code})", kind
+        if name in ("int", "float") and len(args) == 1:
+            return (f"((int64_t){args[0][0]})", "i8") if name == "int" else (f"((double){args[0][0]})", "f8")
+        raise self._error(e, f"{name}() is not in the language of loop nests")
+
+    def _binary(self, e: ast.AST, left: tuple[str, str], op: ast.operator, right: tuple[str, str]) -> tuple[str, str]:
+        (a, kind), (b, other) = left, right
+        if type(op) not in _OPS:
+            raise self._error(e, f"operator {type(op).__name__} is not in the language of loop nests")
+        wide = _wider(kind, other)
+        if wide == "f4":
+            a = f"(float){a}" if kind == _WEAK else a
+            b = f"(float){b}" if other == _WEAK else b
+        if isinstance(op, ast.Div) and wide.startswith(("i", "u")):
+            return f"((double){a} / {b})", "f8"
+        return f"({a} {_OPS[type(op)]} {b})", wide
+
+    def _subscript(self, e: ast.Subscript, *, write: bool) -> tuple[str, str]:
+        if not isinstance(e.value, ast.Name) or e.value.id not in self.sections:
+            raise self._error(e, f"{ast.unparse(e.value)} is no section of the kernel")
+        name = e.value.id
+        section = self.sections[name]
+        index = list(e.slice.elts) if isinstance(e.slice, ast.Tuple) else [e.slice]
+        if len(index) != len(section.shape):
+            raise self._error(e, f"{name} has {len(section.shape)} dimensions")
+        if write and section.role == "read":
+            raise self._error(e, f"{name} is read, and would be written")
+        self._note(e, self.current.writes if write else self.current.reads)
+        code = self._expression(index[0])[0]
+        for extent, one in zip(section.shape[1:], index[1:], strict=True):
+            code = f"({code}) * {extent} + {self._expression(one)[0]}"
+        kind = section.dtype
+        return f"{name}[{code}]", kind if kind in ("f4", "f8") else "i8"
+
+    def _note(self, e: ast.Subscript, noted: dict[str, set[int] | None]) -> None:
+        """Note the rows that a subscript reaches: their distances from the screen's, or None for all."""
+        assert isinstance(e.value, ast.Name)
+        first = e.slice.elts[0] if isinstance(e.slice, ast.Tuple) else e.slice
+        distance = self._distance(first)
+        known = noted.get(e.value.id, set())
+        noted[e.value.id] = None if distance is None or known is None else known | {distance}
+
+    def _distance(self, e: ast.expr) -> int | None:
+        i = self.current.variable
+        match e:
+            case ast.Name(id=name) if i is not None and name == i:
+                return 0
+            case ast.BinOp(left=ast.Name(id=name), op=ast.Add(), right=ast.Constant(value=int(c))) if name == i:
+                return c
+            case ast.BinOp(left=ast.Name(id=name), op=ast.Sub(), right=ast.Constant(value=int(c))) if name == i:
+                return -c
+        return None
+
+    # --- text ---------------------------------------------------------------------------------------------------------
+
+    def _table(self) -> dict[str, Any]:
+        def section(name: str) -> dict[str, Any]:
+            one = self.sections[name]
+            made: dict[str, Any] = {"name": name, "dtype": one.dtype, "shape": list(one.shape)}
+            return made | ({one.role: True} if one.role in ("update", "temporary") else {})
+
+        def part(distances: set[int] | None) -> Any:
+            if distances is None:
+                return "all"
+            before, behind = max(0, -min(distances, default=0)), max(0, max(distances, default=0))
+            return {"rows": [before, behind]} if before or behind else "rows"
+
+        microblocks = []
+        for block in self.microblocks:
+            rows = next(iter(block.writes), None) if block.variable else None
+            microblocks.append(
+                {
+                    "entry": block.name,
+                    "screens": rows or 1,
+                    "reads": {name: part(found if block.variable else None) for name, found in block.reads.items()},
+                    "writes": {name: part(found if block.variable else None) for name, found in block.writes.items()},
+                }
+            )
+        return {
+            "name": self.function.__name__,
+            "kind": "kernel",
+            "inputs": [section(name) for name in self.inputs],
+            "outputs": [section(name) for name in self.outputs],
+            "scalars": [{"name": n, "dtype": "float64" if k == "f8" else "int64"} for n, k in self.scalars.items()],
+            "microblocks": microblocks,
+        }
+
+    def _text(self, table: dict[str, Any]) -> str:
+        said = json.dumps(table)[1:-1]
+        parts = ["#include <nandarray.h>", "#include <math.h>", f"ND_PROGRAM({said})"]
+        for block in self.microblocks:
+            used = {*block.reads, *block.writes}
+            head = []
+            for role, names in (("IN", self.inputs), ("OUT", self.outputs)):
+                for number, name in enumerate(names):
+                    if name in used:
+                        kind = _C[self.sections[name].dtype]
+                        const = "const " if role == "IN" else ""
+                        head.append(f"    {const}{kind} *{name} = ND_SECTION_{role}(args, {number}, {kind});")
+            for extent, (name, axis) in self.extents.items():
+                port = (
+                    f"inputs[{self.inputs.index(name)}]"
+                    if name in self.inputs
+                    else f"outputs[{self.outputs.index(name)}]"
+                )
+                head.append(f"    const int64_t {extent} = (int64_t)args->{port}.shape[{axis}]; (void){extent};")
+            for number, (name, kind) in enumerate(self.scalars.items()):
+                read = "nd_scalar_f64" if kind == "f8" else "nd_scalar_i64"
+                head.append(f"    const {_C[kind]} {name} = {read}(args, {number}); (void){name};")
+            loops = {
+                s.target.id for s in ast.walk(self.tree) if isinstance(s, ast.For) and isinstance(s.target, ast.Name)
+            }
+            head += [
+                f"    {_C['f8' if kind == _WEAK else kind]} {name} = 0;"
+                for name, kind in block.locals.items()
+                if name not in loops
+            ]
+            parts.append("\n".join([f"ND_MICROBLOCK({block.name}) {{", *head, *block.body, "    return 0;", "}"]))
+        return "\n".join(parts) + "\n"
+
+    def _error(self, e: ast.AST, says: str) -> CompileError:
+        line = self.offset + getattr(e, "lineno", 1)
+        file = self.function.__code__.co_filename
+        one = {"file": file, "line": line, "column": 0, "severity": "error", "text": says}
+        return CompileError(f"{file}:{line}: {self.function.__name__}: {says}", diagnostics=[one])
+
+
+def _is_screens(s: ast.stmt) -> bool:
+    return (
+        isinstance(s, ast.For)
+        and isinstance(s.iter, ast.Call)
+        and isinstance(s.iter.func, ast.Name | ast.Attribute)
+        and (s.iter.func.id if isinstance(s.iter.func, ast.Name) else s.iter.func.attr) == "screens"
+    )
+
+
+def _wider(a: str, b: str) -> str:
+    """Return the kind of a result of two kinds."""
+    if _WEAK in (a, b):
+        other = b if a == _WEAK else a
+        return other if other in ("f4", "f8", _WEAK) else "f8"
+    return max(a, b, key=lambda kind: ("i8", "f4", "f8").index(kind) if kind in ("i8", "f4", "f8") else 0)

@@ -1,0 +1,240 @@
+"""Text tables: types, tests of rows against Python, filters of Arrow, and every kind of bad input."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import nandarray
+from nandarray.errors import InvalidError, MalformedLineError, NotFoundError
+from nandarray.interop import tables
+from nandarray.interop.tables import Column, Test, col
+from nandarray.interop.tables.where import of_arrow
+
+SCHEMA = {"id": "int32", "price": "decimal(9,2)", "day": "date", "name": "text(8)", "big": "int64"}
+COLUMNS = [Column(*one) for one in SCHEMA.items()]
+
+
+def lines(count: int, seed: int) -> list[dict[str, Any]]:
+    rng = random.Random(seed)
+    return [
+        {
+            "id": rng.randint(-50, 50),
+            "price": Decimal(rng.randint(-99999, 99999)).scaleb(-2),
+            "day": datetime.date(1960, 1, 1) + datetime.timedelta(days=rng.randint(0, 30000)),
+            "name": rng.choice(["", "red", "green", "dark red", "reddish"]),
+            "big": rng.randint(-(10**18) + 1, 10**18 - 1),
+        }
+        for _ in range(count)
+    ]
+
+
+def text(rows: list[dict[str, Any]]) -> bytes:
+    return "".join("|".join(map(str, row.values())) + "|\n" for row in rows).encode()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    with nandarray.open(tmp_path / "t.nand", mode="w") as made:
+        yield made
+
+
+TESTS: list[tuple[Test, Any]] = [
+    (col("id") >= 3, lambda r: r["id"] >= 3),
+    ((col("id") > 2.5) & (col("id") < 7.5), lambda r: 2.5 < r["id"] < 7.5),
+    (col("id") == 2.5, lambda _r: False),
+    (col("id") != 2.5, lambda _r: True),
+    (col("price") <= 10.005, lambda r: r["price"] <= Decimal("10.005")),
+    (col("price") > Decimal("-3.335"), lambda r: r["price"] > Decimal("-3.335")),
+    (col("price") < 10**30, lambda _r: True),
+    (col("day") < "1970-01-01", lambda r: r["day"] < datetime.date(1970, 1, 1)),
+    (col("day") == datetime.date(1999, 9, 9), lambda r: r["day"] == datetime.date(1999, 9, 9)),
+    (col("name").isin(["red", ""]), lambda r: r["name"] in ("red", "")),
+    (col("name").isin([]), lambda _r: False),
+    (col("name").startswith("red") & ~col("name").endswith("h"), lambda r: r["name"] == "red"),
+    (col("name").contains("k r") | (col("big") < 0), lambda r: "k r" in r["name"] or r["big"] < 0),
+    (~((col("id") > 0) | col("name").contains("")), lambda _r: False),
+    (col("name") != "green", lambda r: r["name"] != "green"),
+    (col("id").between(-5, 5) & (col("name") == "red"), lambda r: -5 <= r["id"] <= 5 and r["name"] == "red"),
+]
+
+
+def test_rows_are_those_that_python_keeps(store: Any) -> None:
+    rows = lines(2000, 5)
+    table = tables.create(store, "t", text(rows), SCHEMA)
+    assert table.scan().read_all().to_pylist() == rows
+    for number, (test, wanted) in enumerate(TESTS):
+        found = table.scan(["name", "id"], test, batch_bytes=1 + 5000 * number).read_all().to_pylist()
+        assert found == [{"name": row["name"], "id": row["id"]} for row in rows if wanted(row)], test
+
+
+def test_a_table_is_found_again_and_of_any_span(store: Any) -> None:
+    rows = lines(50, 1)
+    tables.create(store, "t", text(rows).replace(b"\n", b"\r\n"), SCHEMA)
+    table = tables.open_table(store, "t")
+    assert table.columns == tuple(COLUMNS)
+    assert len(list(table.scan(batch_bytes=1))) == 50
+    assert table.scan(batch_bytes=1).read_all().to_pylist() == rows
+    assert table.rows(["big"])["big"].tolist() == [row["big"] for row in rows]
+    assert tables.create(store, "none", b"", SCHEMA).scan().read_all().num_rows == 0
+    store["array"] = np.arange(3)
+    with pytest.raises(NotFoundError, match="is no table"):
+        tables.open_table(store, "array")
+
+
+def test_the_same_on_a_modelled_device() -> None:
+    rows = lines(300, 2)
+    device = nandarray.devices()["mqsim-ideal"].with_({"compute.cores": 2, "compute.clock": "1 GHz"})
+    with nandarray.open(device=device, mode="w") as modelled:
+        table = tables.create(modelled, "t", text(rows), SCHEMA)
+        modelled.flush()
+        assert table.scan(where=col("id") > 0).read_all().to_pylist() == [row for row in rows if row["id"] > 0]
+        assert modelled.report()["programs"]["instructions"] > 0
+
+
+GOOD = b"1|1.00|2000-01-01|a|5\n"
+LINES: list[tuple[bytes, int, int | None, str]] = [
+    (b"x|1.00|2000-01-01|a|5\n", 2, 0, "is malformed"),
+    (b"|1.00|2000-01-01|a|5\n", 2, 0, "is malformed"),
+    (b"--1|1.00|2000-01-01|a|5\n", 2, 0, "is malformed"),
+    (b"1 |1.00|2000-01-01|a|5\n", 2, 0, "is malformed"),
+    (b"1234567890|1.00|2000-01-01|a|5\n", 2, 0, "is too long"),
+    (b"1|1.005|2000-01-01|a|5\n", 2, 1, "is too long"),
+    (b"1|1.0.0|2000-01-01|a|5\n", 2, 1, "is malformed"),
+    (b"1|1.00|2000-02-30|a|5\n", 2, 2, "is malformed"),
+    (b"1|1.00|1900-02-29|a|5\n", 2, 2, "is malformed"),
+    (b"1|1.00|2000-1-1|a|5\n", 2, 2, "is malformed"),
+    (b"1|1.00|2000-01\n", 2, 2, "is missing"),
+    (b"1|1.00|2000-01-01|abcdefghi|5\n", 2, 3, "is too long"),
+    (b"1|1.00|2000-01-01|a\n", 2, 4, "is missing"),
+    (b"1|1.00\n", 2, 2, "is missing"),
+    (b"\n", 2, 0, "is malformed"),
+    (b"1|1.00|2000-01-01|a|5|" + b"x" * 5000 + b"\n", 2, None, "longer than 4096 bytes"),
+    (b"1|1.00|2000-01-01|a|5", 2, None, "cut off"),
+    (b"1|1.00|2000-01", 2, None, "cut off"),
+]
+
+
+@pytest.mark.parametrize("case", LINES, ids=[one[0][:24].decode() for one in LINES])
+def test_a_malformed_line_is_named_and_nothing_is_stored(case: tuple[Any, ...], store: Any, tmp_path: Path) -> None:
+    line, number, field, said = case
+    data = GOOD + line + (GOOD if line.endswith(b"\n") else b"")
+    (tmp_path / "t.tbl").write_bytes(data)
+    for source, shown in ((data, "t"), (tmp_path / "t.tbl", str(tmp_path / "t.tbl"))):
+        with pytest.raises(MalformedLineError, match=said) as caught:
+            tables.create(store, "t", source, SCHEMA)
+        assert (caught.value.line, caught.value.field) == (number, field)
+        assert caught.value.array == shown
+        assert "t" not in store
+
+
+def test_a_scan_names_the_line_in_any_span(store: Any) -> None:
+    table = tables.create(store, "t", GOOD * 100 + b"1|1.00|2000-01-01|a|z\n" + GOOD * 100, SCHEMA, check=False)
+    for batch in (1, 500, 1 << 20):
+        with pytest.raises(MalformedLineError, match=r"t, line 101: field 4, big \(int64\), is malformed") as caught:
+            table.scan(["big"], batch_bytes=batch).read_all()
+        assert (caught.value.line, caught.value.field) == (101, 4)
+    # A field that no scan needs is not read.
+    assert table.scan(["name"]).read_all().num_rows == 201
+    with pytest.raises(MalformedLineError, match="line 101"):
+        table.check()
+
+
+def test_text_that_was_cut_off_in_the_store(store: Any) -> None:
+    tables.create(store, "t", GOOD * 3, SCHEMA)
+    described = dict(store["t"].attrs)
+    store["cut"] = np.frombuffer(GOOD * 3, np.uint8)[:-5]
+    store["cut"].attrs.update(described)
+    with pytest.raises(MalformedLineError, match="cut off"):
+        tables.open_table(store, "cut").scan().read_all()
+    store["long"] = np.frombuffer(GOOD + b"1|" + b"x" * 20000 + b"\n", np.uint8)
+    store["long"].attrs.update(described)
+    for batch in (30, 6000, 1 << 20):
+        with pytest.raises(MalformedLineError, match="line 2") as caught:
+            tables.open_table(store, "long").scan(["id"], batch_bytes=batch).read_all()
+        assert caught.value.line == 2
+
+
+def test_what_does_not_fit_is_refused_before_it_runs(store: Any) -> None:
+    table = tables.create(store, "t", GOOD, SCHEMA)
+    for call, error, said in [
+        (lambda: table.scan(["none"]), NotFoundError, "there is no column 'none'"),
+        (lambda: table.scan(where=col("none") > 1), NotFoundError, "there is no column 'none'"),
+        (lambda: table.scan([]), InvalidError, "at least one column"),
+        (lambda: table.scan(where=col("day") > 5), InvalidError, "is a date"),
+        (lambda: table.scan(where=col("day") > "today"), InvalidError, "is a date"),
+        (lambda: table.scan(where=col("id") > "x"), InvalidError, "is no number"),
+        (lambda: table.scan(where=col("id") > float("nan")), InvalidError, "is no number"),
+        (lambda: table.scan(where=col("name") > "x"), InvalidError, "compared by =="),
+        (lambda: table.scan(where=col("name") == 5), InvalidError, "is text"),
+        (lambda: bool(col("id") > 5), InvalidError, "no truth value"),
+        (lambda: tables.create(store, "u", GOOD, {"id": "float"}), InvalidError, "is no type"),
+        (lambda: tables.create(store, "u", GOOD, {"id": "decimal(20,2)"}), InvalidError, "S < P"),
+        (lambda: tables.create(store, "u", GOOD, {}), InvalidError, "at least one column"),
+        (lambda: tables.create(store, "u", GOOD, SCHEMA, delimiter="||"), InvalidError, "one ASCII character"),
+        (lambda: tables.create(store, "u", GOOD, SCHEMA, delimiter="1"), InvalidError, "cannot be the delimiter"),
+    ]:
+        with pytest.raises(error, match=said):
+            call()
+    assert "u" not in store
+
+
+FILTERS: list[tuple[Any, bool, bool]] = [
+    (pc.field("id") >= 3, True, True),
+    ((pc.field("id") >= 3) & (pc.field("name") == "red"), True, True),
+    (~(pc.field("id") >= 3) | pc.field("day").isin([datetime.date(2000, 1, 1)]), True, True),
+    (pc.field("price") <= pa.scalar(Decimal("1.50")), True, True),
+    (pc.field("id").is_null() | (pc.field("big") < -5), True, True),
+    (pc.field("id").is_valid(), True, True),
+    ((pc.field("id") >= 3) & (pc.field("name") >= "red"), True, False),
+    ((pc.field("id") >= 3) | (pc.field("name") >= "red"), False, False),
+    (pc.field("name") == 'a"b', False, False),
+    (pc.field("id") + 1 > pc.field("big"), False, False),
+    (pc.match_substring(pc.field("name"), "x"), False, False),
+    (pc.field("none") > 1, False, False),
+]
+
+
+@pytest.mark.parametrize(("expression", "some", "whole"), FILTERS, ids=[str(one[0]) for one in FILTERS])
+def test_filters_of_arrow_are_understood_or_left_to_arrow(expression: Any, some: bool, whole: bool, store: Any) -> None:
+    test, understood = of_arrow(str(expression), COLUMNS)
+    assert (test is not None, understood) == (some, whole)
+    if "none" in str(expression):
+        return
+    rows = lines(400, 3)
+    table = tables.create(store, "t", text(rows), SCHEMA)
+    found = table.dataset().scanner(columns=["big", "name"], filter=expression).to_table()
+    assert found == table.scan().read_all().filter(expression).select(["big", "name"])
+
+
+def test_any_text_is_no_filter_or_one() -> None:
+    rng = random.Random(7)
+    words = [
+        "(",
+        ")",
+        "id",
+        "and",
+        "or",
+        ">=",
+        "3",
+        '"x"',
+        "invert",
+        "is_in",
+        "{",
+        "}",
+        "value_set",
+        "=",
+        "[",
+        "]",
+        ",",
+    ]
+    for _ in range(3000):
+        of_arrow(" ".join(rng.choices(words, k=rng.randint(0, 12))), COLUMNS)

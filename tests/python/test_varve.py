@@ -1,0 +1,238 @@
+"""VarVE: programs with every kind of stream and operation beside a slow model in Python, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import varve_model as model
+
+import nandarray
+from nandarray import Program
+
+pytest.importorskip("ziglang")
+
+HEAD = "#include <nandarray.h>\n#include <nandarray_varve.h>\n"
+BYTES_IN = '"inputs": [{"name": "x", "dtype": "uint8"}]'
+
+
+def program(body: str, out: str = "int64", more: str = "") -> Program:
+    text = f"""
+ND_PROGRAM("name": "k", "kind": "block", {BYTES_IN},
+           "outputs": [{{"name": "y", "dtype": "{out}", "bound": {{"fixed": 131072}}}}],
+           "scalars": [{{"name": "count", "dtype": "int64"}}, {{"name": "bits", "dtype": "int64"}}])
+{more}
+int64_t nd_block(nd_args *args) {{
+    const uint8_t *x = ND_INPUT(args, 0, uint8_t);
+    int64_t *y = ND_OUTPUT(args, 0, int64_t), count = nd_scalar_i64(args, 0), bits = nd_scalar_i64(args, 1);
+    size_t used = 0;
+    {body}
+    ND_SET_USED(args, 0, used, int64_t);
+    return 0;
+}}
+"""
+    return Program.from_c(HEAD + text, target="rv64gcv_zvl256b")
+
+
+def run(made: Program, data: bytes, folder: Path, count: int, bits: int = 0, form: str = "interpreted") -> list[int]:
+    with nandarray.open(folder / "v.nand", "w") as store:
+        array = store.create("x", data=np.frombuffer(data, np.uint8))
+        return array.offload(made, count=count, bits=bits, form=form).tolist()
+
+
+UNPACK = """
+    #include <riscv_vector.h>
+"""
+# All values of stream 0 by way of variable-width vectors, as 64-bit values.
+COPY_FULL = """
+    nd_fwstream(1, y, count, 64 | ND_SIGNED);
+    for (int64_t left = count; left > 0;) {
+        nd_vunpack(1, 0, 64);
+        used += nd_vpack(1, 1);
+        unsigned long n = nd_vrcnum();
+        nd_crstream(0, n);
+        left -= (int64_t)n;
+    }
+    nd_erstream(0);
+    nd_ewstream(1);
+"""
+COPY_PUP = """
+    nd_fwstream(1, y, count, 64 | ND_SIGNED);
+    for (int64_t left = count; left > 0;) {
+        size_t vl;
+        __asm__ volatile("vsetvli %0, %1, e64, m2, ta, ma" : "=r"(vl) : "r"(left));
+        nd_unpack(2, 0);
+        used += nd_pack(2, 1);
+        left -= (int64_t)vl;
+    }
+"""
+
+
+@pytest.mark.parametrize("copy", [COPY_FULL, COPY_PUP])
+@pytest.mark.parametrize("form", ["interpreted", "translated"])
+def test_fixed_width_streams(copy: str, form: str, tmp_path: Path) -> None:
+    made = program("nd_frstream(0, x, count, bits);" + copy)
+    chance = np.random.default_rng(3)
+    for bits in (1, 5, 8, 15, 33, 63):
+        values = [int(v) for v in chance.integers(0, 1 << bits, 500)]
+        assert run(made, model.pack(values, [bits] * 500), tmp_path, 500, bits, form) == values
+    values = [int(v) for v in chance.integers(-16, 16, 300)]
+    assert run(made, model.pack(values, [5] * 300), tmp_path, 300, 5 | 0x80, form) == values
+
+
+@pytest.mark.parametrize("copy", [COPY_FULL, COPY_PUP])
+def test_variable_width_streams(copy: str, tmp_path: Path) -> None:
+    made = program("nd_vrstream(0, x + count, count, x);" + copy)
+    chance = np.random.default_rng(4)
+    widths = [int(w) for w in chance.integers(0, 40, 400)]
+    values = [int(chance.integers(0, 1 << w)) for w in widths]
+    data = bytes(widths) + model.pack(values, widths)
+    assert run(made, data, tmp_path, 400) == values == model.unpack(data[400:], widths, signed=False)
+
+
+def table(codes: dict[str, int]) -> bytes:
+    entries = [
+        value.to_bytes(8, "little", signed=True) + int(code, 2).to_bytes(4, "little") + len(code).to_bytes(4, "little")
+        for code, value in codes.items()
+    ]
+    return len(entries).to_bytes(8, "little") + b"".join(entries)
+
+
+CODES = {"0": 7, "10": -3, "110": 1000, "1110": 0, "1111": 5}
+
+
+@pytest.mark.parametrize("copy", [COPY_FULL, COPY_PUP])
+def test_huffman_streams(copy: str, tmp_path: Path) -> None:
+    head = table(CODES)
+    made = program(f"nd_hrstream(0, x + {len(head)}, count, x);" + copy)
+    chance = np.random.default_rng(5)
+    drawn = chance.choice(list(CODES), 300)
+    digits = "".join(drawn)
+    data = bytes(int(digits[at : at + 8][::-1], 2) for at in range(0, len(digits), 8))
+    values = [CODES[code] for code in drawn]
+    assert model.huffman_decode(data, CODES, 300) == values
+    assert run(made, head + data, tmp_path, 300) == values
+
+
+@pytest.mark.parametrize(("kind", "detail"), [("vw", "w"), ("hw", "x")])
+def test_written_streams_can_be_read(kind: str, detail: str, tmp_path: Path) -> None:
+    head = table(CODES)
+    reads = {"vw": "nd_vrstream(2, d, count | (int64_t)1 << 63, w);", "hw": "nd_hrstream(2, d, count, x);"}[kind]
+    body = f"""
+    nd_frstream(0, x + {len(head)}, count, 16 | ND_SIGNED);
+    nd_{kind}stream(1, d, {"count | (int64_t)1 << 63" if kind == "vw" else "count"}, {detail});
+    for (int64_t left = count; left > 0;) {{
+        nd_vunpack(3, 0, 64);
+        nd_vpack(3, 1);
+        unsigned long n = nd_vrcnum();
+        nd_crstream(0, n);
+        left -= (int64_t)n;
+    }}
+    nd_ewstream(1);
+    {reads}
+    """
+    made = program(
+        body + COPY_FULL.replace("vunpack(1, 0", "vunpack(1, 2").replace("stream(0", "stream(2"),
+        more="static uint8_t d[8192], w[8192];",
+    )
+    values = [int(v) for v in np.random.default_rng(6).choice(list(CODES.values()), 500)]
+    assert run(made, head + model.pack(values, [16] * 500), tmp_path, 500) == values
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "eor", "max", "cmplt"])
+def test_operations_yield_what_the_datapath_takes(name: str, tmp_path: Path) -> None:
+    """Each strip: two streams, one operation; strip sizes and values are the model's."""
+    result = (
+        "nd_vpack(3, 2)" if name != "cmplt" else "(nd_vdup(4, 1), nd_varve_vvm(ND_VARVE_MUL, 3, 4, 4), nd_vpack(3, 2))"
+    )
+    compute = f"nd_varve_vv(ND_VARVE_{name.upper()}, {0 if name == 'cmplt' else 3}, 1, 2);"
+    body = f"""
+    nd_frstream(0, x, count, 16 | ND_SIGNED);
+    nd_frstream(1, x + 2 * count, count, 16 | ND_SIGNED);
+    for (int64_t left = count; left > 0;) {{
+        nd_vunpack(1, 0, 64);
+        nd_vunpack(2, 1, 64);
+        {compute}
+        unsigned long n = nd_vrcnum();
+        y[used++] = (int64_t)n;
+        nd_crstream(0, n);
+        nd_crstream(1, n);
+        left -= (int64_t)n;
+        if (n == 0) return 1;
+        nd_fwstream(2, y + used, n, 64 | ND_SIGNED);
+        {"nd_vunpack(5, 0, 64);" if False else ""}
+        used += {result if name != "cmplt" else "0"};
+    }}
+    """
+    made = program(body)
+    chance = np.random.default_rng(7)
+    draw = lambda: [int(v) for v in chance.integers(-(2**14), 2**14, 300) >> chance.integers(0, 14, 300)]  # noqa: E731
+    a, b = draw(), draw()
+    found = run(made, model.pack(a, [16] * 300) + model.pack(b, [16] * 300), tmp_path, 300)
+    wanted: list[int] = []
+    at = 0
+    while at < 300:
+        unit = model.Unit(256, 8)
+        one, two = unit.vunpack(a[at:]), unit.vunpack(b[at:])
+        values = unit.operate(name, one, two)
+        assert unit.num_e
+        wanted.append(unit.num_e)
+        if name != "cmplt":
+            wanted += values[: unit.num_e]
+        at += unit.num_e
+    assert found == wanted
+
+
+def test_the_filter_of_figure_8_8(tmp_path: Path) -> None:
+    """``SELECT custkey WHERE segment == 3``, with the mask pushed into the wide stream."""
+    body = """
+    nd_frstream(0, x, count, 8);
+    nd_frstream(1, x + count, count, 32);
+    nd_fwstream(2, y, count, 64);
+    for (int64_t left = count; left > 0;) {
+        nd_vunpack(1, 0, 64);
+        nd_varve_vi(ND_VARVE_CMPEQ, 0, 1, 3);
+        nd_vunpackm(2, 1, 64);
+        unsigned long n = nd_vrcnum();
+        nd_vcpy(3, n);
+        nd_vindex(4, 0, 1);
+        nd_varve_vvm(ND_VARVE_CMPLT, 0, 4, 3);
+        nd_vrcnum();
+        used += nd_vpackm(2, 2);
+        nd_crstream(0, n);
+        nd_crstream(1, n);
+        left -= (int64_t)n;
+    }
+    """
+    chance = np.random.default_rng(8)
+    segment = chance.integers(0, 5, 2000).astype(np.uint8)
+    key = chance.integers(0, 150_000, 2000).astype(np.uint32)
+    found = run(program(body), segment.tobytes() + key.tobytes(), tmp_path, 2000)
+    assert found == key[segment == 3].tolist()
+
+
+REFUSED: Sequence[tuple[str, bytes, str]] = (
+    ("nd_frstream(0, x, 4, 8); nd_crstream(0, 5);", b"abcd", "ends inside a value"),
+    ("nd_frstream(0, x, 4, 65);", b"abcd", "too wide"),
+    ("nd_frstream(0, x, 4, 8); nd_vunpack(1, 0, 3);", b"abcd", "too wide"),
+    ("nd_vrstream(0, x, 1, x + 1);", b"a", ""),
+    ("nd_vrstream(0, x, 2, x); nd_vunpack(1, 0, 64);", b"\x41\x41", "too wide"),
+    ("nd_hrstream(0, x, 1, x);", table({"1": 1, "10": 2}), "no prefix code"),
+    ("nd_hrstream(0, x, 1, x);", table({"1": 1, "1": 2}) + bytes(8), ""),
+    ("nd_vunpack(1, 9, 64);", b"a", "illegal instruction"),
+    ("nd_frstream(0, x, 4, 8); nd_fwstream(1, y, 2, 8); nd_vunpack(1, 0, 64); nd_vpack(1, 1);", b"abcd", "no room"),
+    ("nd_frstream(0, x, 4, 8); nd_fwstream(1, y, 4, 3); nd_vunpack(1, 0, 64); nd_vpack(1, 1);", b"abcd", "too wide"),
+)
+
+
+@pytest.mark.parametrize(("body", "data", "says"), REFUSED)
+def test_what_is_refused(body: str, data: bytes, says: str, tmp_path: Path) -> None:
+    made = program(body)
+    if not says:
+        assert run(made, data, tmp_path, 1) == []
+        return
+    with pytest.raises(nandarray.ProgramError, match=says) as error:
+        run(made, data, tmp_path, 1)
+    assert "nd_block" in str(error.value)

@@ -64,10 +64,8 @@ def operands(row: Row, chance: random.Random, lmul: float) -> tuple[str, int, in
         if chance.random() < 0.3:
             a = d
     masked = chance.random() < 0.5
-    if row.mask >> 25 & 1:
-        mask = "" if row.bits >> 25 & 1 else ", v0"
-    else:
-        mask = ", v0.t" if masked else ""
+    fixed, free = "" if row.bits >> 25 & 1 else ", v0", ", v0.t" if masked else ""
+    mask = fixed if row.mask >> 25 & 1 else free
     signed, unsigned = chance.randrange(-16, 16), chance.randrange(32)
     fields = 1
     if row.format in {"VectorUnit", "VectorStrided", "VectorIndexed"} and not row.mask >> 29 and chance.random() < 0.5:

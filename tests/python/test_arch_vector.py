@@ -1,7 +1,7 @@
-"""Vector instructions beside Spike: a short run of the programs of ``arch_vector``, against digests of what agreed with Spike.
+"""Vector instructions beside Spike: a short run of ``arch_vector``, against digests of what agreed with it.
 
-Spike is not part of ``make test``, so digests of signatures that it agreed with are kept in ``arch_vector.json``; the programs
-follow from a seed alone. ``make arch-tests`` runs Spike itself on many more cases; ``python
+Spike is not part of ``make test``, so digests of signatures that it agreed with are kept in ``arch_vector.json``; the
+programs follow from a seed alone. ``make arch-tests`` runs Spike itself on many more cases; ``python
 tests/python/test_arch_vector.py SPIKE`` writes the digests anew.
 """
 

@@ -1,4 +1,4 @@
-"""Programs with vectors: C that the compiler vectorises, intrinsics of ``riscv_vector.h``, and what they are refused for."""
+"""Programs with vectors: C that the compiler vectorises, and intrinsics of ``riscv_vector.h``."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class Unit:
         self.num_e = count if self.num_e is None else min(self.num_e, count)
 
     def vunpack(self, values: Sequence[int], mask: Sequence[bool] | None = None) -> list[int]:
-        """As many of the coming values as a register holds."""
+        """The next values, up to what a register holds."""
         found, bits = [], 0
         for i, value in enumerate(values[: self.vlen // 4]):
             kept = value if mask is None or (i < len(mask) and mask[i]) else 0
@@ -88,13 +88,13 @@ class Unit:
             if bits > self.vlen:
                 break
             value = {
-                "add": lambda: x + y,
-                "sub": lambda: x - y,
-                "mul": lambda: x * y,
-                "eor": lambda: x ^ y,
-                "max": lambda: max(x, y),
-                "cmplt": lambda: int(x < y),
-            }[name]()
+                "add": x + y,
+                "sub": x - y,
+                "mul": x * y,
+                "eor": x ^ y,
+                "max": max(x, y),
+                "cmplt": int(x < y),
+            }[name]
             value = (value + (1 << (mb - 1))) % (1 << mb) - (1 << (mb - 1))
             used += width(value)
             if used > self.vlen:

@@ -223,9 +223,8 @@ impl ElfProgram {
         let mut symbols: Vec<(u64, String)> =
             named.filter_map(|s| Some((s.address(), s.name().ok().filter(|n| !n.is_empty())?.to_owned()))).collect();
         symbols.sort();
-        let asked = Extensions::PROGRAM.with_vectors_of(declared.unwrap_or(Extensions::PROGRAM));
         let varve = file.symbols().any(|s| s.name() == Ok(VARVE));
-        let asked = if varve { with_varve(asked, extensions)? } else { asked };
+        let asked = with_varve(declared.unwrap_or(Extensions::PROGRAM), varve, extensions)?;
         let entry = header.e_entry(endian).into();
         Ok(Self { bits, extensions: asked, entry, declared, segments, symbols })
     }
@@ -328,9 +327,13 @@ fn architecture(section: &[u8]) -> Option<&str> {
     None
 }
 
-/// The extensions that a program asks for that defines the symbol of VarVE: compilers know no name for that in
-/// architecture strings.
-fn with_varve(asked: Extensions, extensions: Extensions) -> Result<Extensions, ProgramError> {
+/// The extensions of programs, and the vectors that one declares; with VarVE if it defines the symbol of that, since
+/// compilers know no name for it in architecture strings.
+fn with_varve(declared: Extensions, defines: bool, extensions: Extensions) -> Result<Extensions, ProgramError> {
+    let asked = Extensions::PROGRAM.with_vectors_of(declared);
+    if !defines {
+        return Ok(asked);
+    }
     let (_, varve) = Extensions::parse("rv64i_xvarve").expect("a known architecture");
     let all = asked.with_vectors_of(varve.with_vlen(asked.vlen()));
     match all.beyond(extensions).last() {

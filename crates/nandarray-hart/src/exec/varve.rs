@@ -3,7 +3,7 @@
 use super::{Exit, Flow, HartState, Step, StepSlot, handlers, next, operands};
 use crate::isa::{Code, Format, TABLE};
 use crate::trap::Cause;
-use crate::varve::{self, Bits, Describe, VarveOp, VarveTrap, VarveUnit};
+use crate::varve::{self, Describe, PackedBits, VarveOp, VarveTrap, VarveUnit};
 use crate::vector::VectorUnit;
 use crate::xlen::Xlen;
 
@@ -11,7 +11,7 @@ handlers! {
     fn varve(step, s, e) {
         let o = *operands!(step);
         let mask = if X::BITS == 32 { u64::from(u32::MAX) } else { u64::MAX };
-        let mut memory = Bits { spans: &mut e.spans, mask };
+        let mut memory = PackedBits { spans: &mut e.spans, mask };
         match execute(&o, s, &mut memory) {
             Ok(Some(value)) => s.x[o.rd as usize] = X::word(value),
             Ok(None) => {}
@@ -34,7 +34,7 @@ fn trapped<X: Xlen>(step: *const StepSlot<X>, s: &mut HartState<X>, trap: VarveT
 }
 
 /// Execute an instruction; the value for `x[rd]`, if it has one.
-fn execute<X: Xlen>(o: &Step<X>, s: &mut HartState<X>, memory: &mut Bits<'_>) -> Result<Option<u64>, VarveTrap> {
+fn execute<X: Xlen>(o: &Step<X>, s: &mut HartState<X>, memory: &mut PackedBits<'_>) -> Result<Option<u64>, VarveTrap> {
     let x = |number: u8| X::unsigned(s.x[number as usize]);
     let row = &TABLE[(o.imm >> 16) as usize];
     let (first, second) = (x(o.rs1), x(o.rs2));
@@ -80,7 +80,7 @@ fn streams<X: Xlen>(
     first: u64,
     unit: &mut VarveUnit,
     vectors: &mut VectorUnit,
-    memory: &mut Bits<'_>,
+    memory: &mut PackedBits<'_>,
 ) -> Result<Option<u64>, VarveTrap> {
     let number = o.rs2;
     let masked = matches!(code, Code::PackM | Code::VpackM | Code::VunpackM);

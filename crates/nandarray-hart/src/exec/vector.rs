@@ -6,7 +6,7 @@
 use super::{Exit, Flow, HartState, Step, StepSlot, handlers, next, operands};
 use crate::isa::{Code, Format, Instruction, TABLE};
 use crate::trap::Cause;
-use crate::vector::{self, Addresses, Done, VectorOp, VectorTrap, VectorUnit};
+use crate::vector::{self, Addresses, VectorOp, VectorResult, VectorTrap, VectorUnit};
 use crate::xlen::Xlen;
 
 /// Bits of `rs3` in a step.
@@ -62,7 +62,7 @@ fn operation<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> VectorOp {
 fn execute<X: Xlen>(
     step: *const StepSlot<X>,
     s: &mut HartState<X>,
-    run: impl FnOnce(&mut VectorUnit, &VectorOp) -> Done,
+    run: impl FnOnce(&mut VectorUnit, &VectorOp) -> VectorResult,
 ) -> Result<(), Flow> {
     let op = operation(operands!(step), s);
     let done = match s.vector.as_deref_mut() {

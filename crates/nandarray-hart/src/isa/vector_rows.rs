@@ -3,7 +3,8 @@
 //! The same columns as there. `Zve32x` and `Zve32f` stand for all vector extensions: the limits of the smaller ones on
 //! element widths are those of a unit, and are checked when an instruction is executed. Segment loads and stores are
 //! those of one field with another number in the operand `nf`. Source: the RISC-V V specification 1.0, its instruction
-//! listing; for VarVE Table 8.1 of the dissertation, which gives no encoding: that is put in here. It does not say what an instruction does: that is `vector`.
+//! listing; for VarVE Table 8.1 of the dissertation, which gives no encoding: that is put in here. It does not say
+//! what an instruction does: that is `vector`.
 
 /// Give the rows that it is called with, and behind them those of the vector instructions, to the macro `$table`.
 macro_rules! with_vector_rows {

@@ -1,7 +1,7 @@
 //! The text of vector instructions: names of registers, vector types and masks, and the operands of each format.
 //!
-//! Segment loads and stores have names of their own (`vlseg3e32.v` for `vle32.v` of three fields), which are made of the
-//! table's names here. It does not know encodings: the table does.
+//! Segment loads and stores have names of their own (`vlseg3e32.v` for `vle32.v` of three fields), which are made of
+//! the table's names here. It does not know encodings: the table does.
 
 use super::text::{F, Parsed, X, memory, register, within, wrong};
 use super::{Code, Format, Instruction, Row, TABLE};

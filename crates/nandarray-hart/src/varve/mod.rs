@@ -33,7 +33,7 @@ pub(crate) enum VarveTrap {
     Stream(Cause, u64),
 }
 
-pub(crate) type Done<T = ()> = Result<T, VarveTrap>;
+pub(crate) type VarveResult<T = ()> = Result<T, VarveTrap>;
 
 /// The bits of a value in two's complement; none of zero.
 pub(crate) fn width(value: i64) -> u32 {
@@ -66,7 +66,7 @@ pub(crate) struct VarveUnit {
     vectors: Vec<VariableVector>,
     /// The least number of elements that an instruction yielded since it was read.
     pub(crate) num_e: u64,
-    /// Bits of a register, and of the datapath.
+    /// PackedBits of a register, and of the datapath.
     vlen: u32,
     /// The alignment w of elements in the datapath, in bits.
     align: u32,
@@ -125,20 +125,20 @@ impl VarveUnit {
     }
 }
 
-/// Bits of memory.
+/// PackedBits of memory.
 #[derive(Debug)]
-pub(crate) struct Bits<'a> {
+pub(crate) struct PackedBits<'a> {
     pub(crate) spans: &'a mut RegionTable,
     pub(crate) mask: u64,
 }
 
-impl Bits<'_> {
-    fn load<const N: usize>(&mut self, address: u64) -> Done<[u8; N]> {
+impl PackedBits<'_> {
+    fn load<const N: usize>(&mut self, address: u64) -> VarveResult<[u8; N]> {
         self.spans.load::<N>(address & self.mask).map_err(|fault| VarveTrap::Fault(fault, AccessKind::Load))
     }
 
     /// `bits` (at most 64) at bit `at` behind an address, the lowest bit of a byte first.
-    pub(crate) fn get(&mut self, base: u64, at: u64, bits: u32) -> Done<u64> {
+    pub(crate) fn get(&mut self, base: u64, at: u64, bits: u32) -> VarveResult<u64> {
         let (mut value, mut got) = (0u128, 0);
         while got < bits + (at & 7) as u32 {
             let byte = self.load::<1>(base.wrapping_add(at / 8 + u64::from(got) / 8))?[0];
@@ -150,7 +150,7 @@ impl Bits<'_> {
     }
 
     /// Put `bits` at bit `at` behind an address; bits behind them in the last byte become zero.
-    pub(crate) fn put(&mut self, base: u64, at: u64, bits: u32, value: u64) -> Done {
+    pub(crate) fn put(&mut self, base: u64, at: u64, bits: u32, value: u64) -> VarveResult {
         if bits == 0 {
             return Ok(());
         }
@@ -168,12 +168,12 @@ impl Bits<'_> {
     }
 
     /// 8 bytes at an address.
-    pub(crate) fn word(&mut self, address: u64) -> Done<u64> {
+    pub(crate) fn word(&mut self, address: u64) -> VarveResult<u64> {
         Ok(u64::from_le_bytes(self.load::<8>(address)?))
     }
 
     /// A byte at an address.
-    pub(crate) fn byte(&mut self, address: u64) -> Done<u8> {
+    pub(crate) fn byte(&mut self, address: u64) -> VarveResult<u8> {
         Ok(self.load::<1>(address)?[0])
     }
 }

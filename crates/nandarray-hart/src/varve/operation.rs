@@ -1,6 +1,6 @@
 //! Operations on variable-width vectors: element by element, as many as the datapath takes (equation 8.1, Table 8.3).
 
-use super::{Done, VarveTrap, VarveUnit, width, wrap};
+use super::{VarveResult, VarveTrap, VarveUnit, width, wrap};
 use crate::isa::Code;
 use crate::vector::VectorUnit;
 
@@ -18,7 +18,7 @@ pub(crate) struct VarveOp {
     pub(crate) masked: bool,
 }
 
-/// Bits of the datapath that an operation on elements of these widths takes: Table 8.3, and shifts by what they shift.
+/// PackedBits of the datapath that an operation on elements of these widths takes: Table 8.3, and shifts by what they shift.
 fn datapath_bits(code: Code, a: i64, b: i64) -> u32 {
     use Code::*;
     let (left, right) = (width(a), width(b));
@@ -61,7 +61,7 @@ fn compares(code: Code) -> bool {
 }
 
 /// Execute an operation; a comparison's result is a mask of the vector unit, zero behind its elements.
-pub(crate) fn operate(unit: &mut VarveUnit, vectors: &mut VectorUnit, o: &VarveOp) -> Done {
+pub(crate) fn operate(unit: &mut VarveUnit, vectors: &mut VectorUnit, o: &VarveOp) -> VarveResult {
     match o.code {
         Code::VvTvs => return from_fixed(unit, vectors, o),
         Code::VvCpy | Code::VvDup | Code::VvIndex => {
@@ -78,7 +78,7 @@ pub(crate) fn operate(unit: &mut VarveUnit, vectors: &mut VectorUnit, o: &VarveO
     let shared = if o.scalar.is_some() { left.values.len() } else { left.values.len().min(right.values.len()) };
     let active = |i: usize| !o.masked || vectors.mask_bit(i);
     let operands = |i: usize| {
-        // What the mask leaves out takes no place in the datapath.
+        // Elements that the mask leaves out take no place in the datapath.
         if active(i) { (left.values[i], o.scalar.unwrap_or_else(|| right.values[i])) } else { (0, 0) }
     };
     let bits = |i: usize| if active(i) { operands(i) } else { (0, 0) };
@@ -119,7 +119,7 @@ pub(crate) fn operate(unit: &mut VarveUnit, vectors: &mut VectorUnit, o: &VarveO
 }
 
 /// A fixed-width vector as a variable-width one: as many elements as fit into a register.
-fn from_fixed(unit: &mut VarveUnit, vectors: &VectorUnit, o: &VarveOp) -> Done {
+fn from_fixed(unit: &mut VarveUnit, vectors: &VectorUnit, o: &VarveOp) -> VarveResult {
     let values = vectors.elements(o.vs2).ok_or(VarveTrap::Illegal)?;
     let active = |i: usize| !o.masked || vectors.mask_bit(i);
     let mut bits = 0;

@@ -1,10 +1,11 @@
 //! Streams of packed values: of one width, of a width each, and of Huffman codes; into and out of vectors.
 //!
-//! Bits are counted from the lowest of the first byte. A variable-width stream has its widths beside it, a byte a value;
-//! a Huffman code's first bit is its highest. A table of codes begins with the number of codes (8 bytes), and has a value
-//! (8 bytes), a code (4 bytes) and its length in bits (4 bytes) for each. Values are signed where the description says so.
+//! PackedBits are counted from the lowest of the first byte. A variable-width stream has its widths beside it, a byte
+//! a value; a Huffman code's first bit is its highest. A table of codes begins with the number of codes (8 bytes),
+//! and has a value (8 bytes), a code (4 bytes) and its length in bits (4 bytes) for each. Values are signed where the
+//! description says so.
 
-use super::{Bits, Done, VarveTrap, VarveUnit, wrap};
+use super::{PackedBits, VarveResult, VarveTrap, VarveUnit, wrap};
 use crate::access::AccessKind;
 use crate::trap::Cause;
 use crate::vector::VectorUnit;
@@ -53,16 +54,16 @@ pub(super) struct PackedStream {
     count: u64,
 }
 
-/// Describe stream `number`: an input of `count` values, or an output for as many. `detail` is the width (bit 7: signed)
-/// of fixed-width values, the address of widths (in an input, bit 63 of `count`: signed), or that of a table.
+/// Describe stream `number`: an input of `count` values, or an output for as many. `detail` is the width (bit 7:
+/// signed) of fixed-width values, the address of widths (in an input, bit 63 of `count`: signed), or that of a table.
 pub(crate) fn describe(
     unit: &mut VarveUnit,
     number: u8,
     kind: Describe,
     output: bool,
     [base, count, detail]: [u64; 3],
-    memory: &mut Bits<'_>,
-) -> Done {
+    memory: &mut PackedBits<'_>,
+) -> VarveResult {
     let signed = count >> 63 != 0;
     let count = count & !(1 << 63);
     let encoding = match kind {
@@ -81,7 +82,7 @@ pub(crate) fn describe(
 }
 
 /// Read a table of codes; no code may begin another.
-fn table(number: u8, address: u64, memory: &mut Bits<'_>) -> Done<Vec<(u32, u32, i64)>> {
+fn table(number: u8, address: u64, memory: &mut PackedBits<'_>) -> VarveResult<Vec<(u32, u32, i64)>> {
     let wrong = VarveTrap::Stream(Cause::HuffmanTable, u64::from(number));
     let count = memory.word(address)?;
     if count == 0 || count > CODES_MAX {
@@ -109,9 +110,9 @@ fn table(number: u8, address: u64, memory: &mut Bits<'_>) -> Done<Vec<(u32, u32,
 
 impl PackedStream {
     /// The next value, and how many bits it takes.
-    fn read(&self, number: u8, memory: &mut Bits<'_>) -> Done<(i64, u64)> {
+    fn read(&self, number: u8, memory: &mut PackedBits<'_>) -> VarveResult<(i64, u64)> {
         let at = self.at;
-        let sized = |memory: &mut Bits<'_>, bits: u32, signed: bool| {
+        let sized = |memory: &mut PackedBits<'_>, bits: u32, signed: bool| {
             let value = memory.get(self.base, at, bits)?;
             Ok((if signed { wrap(value as i64, bits) } else { value as i64 }, u64::from(bits)))
         };
@@ -140,7 +141,7 @@ impl PackedStream {
         }
     }
 
-    fn write(&mut self, number: u8, value: i64, memory: &mut Bits<'_>) -> Done {
+    fn write(&mut self, number: u8, value: i64, memory: &mut PackedBits<'_>) -> VarveResult {
         let told = u64::from(number);
         if self.next == self.count {
             return Err(VarveTrap::Stream(Cause::StreamFull, told));
@@ -177,7 +178,7 @@ impl PackedStream {
     }
 
     /// Go on behind the next value.
-    fn advance(&mut self, number: u8, memory: &mut Bits<'_>) -> Done<i64> {
+    fn advance(&mut self, number: u8, memory: &mut PackedBits<'_>) -> VarveResult<i64> {
         let (value, bits) = self.read(number, memory)?;
         (self.at, self.next) = (self.at + bits, self.next + 1);
         Ok(value)
@@ -185,12 +186,12 @@ impl PackedStream {
 }
 
 impl VarveUnit {
-    fn stream(&self, number: u8, output: bool) -> Done<PackedStream> {
+    fn stream(&self, number: u8, output: bool) -> VarveResult<PackedStream> {
         self.streams[number as usize & 31].clone().filter(|s| s.output == output).ok_or(VarveTrap::Illegal)
     }
 
     /// Consume `count` values of an input.
-    pub(crate) fn consume(&mut self, number: u8, count: u64, memory: &mut Bits<'_>) -> Done {
+    pub(crate) fn consume(&mut self, number: u8, count: u64, memory: &mut PackedBits<'_>) -> VarveResult {
         let mut stream = self.stream(number, false)?;
         if count > stream.count - stream.next {
             return Err(VarveTrap::Stream(Cause::StreamEnd, u64::from(number)));
@@ -210,22 +211,22 @@ impl VarveUnit {
     }
 
     /// End a stream: the values that are left of an input, or the bits that were written to an output.
-    pub(crate) fn end(&mut self, number: u8, output: bool) -> Done<u64> {
+    pub(crate) fn end(&mut self, number: u8, output: bool) -> VarveResult<u64> {
         let stream = self.stream(number, output)?;
         self.streams[number as usize & 31] = None;
         Ok(if output { stream.at } else { stream.count - stream.next })
     }
 }
 
-/// Unpack and consume values into the fixed-width vector `vd`: as many as its length; at the end of the stream fewer, and
-/// that is the new length.
+/// Unpack and consume values into the fixed-width vector `vd`: as many as its length; at the end of the stream fewer,
+/// and that is the new length.
 pub(crate) fn unpack(
     unit: &mut VarveUnit,
     vectors: &mut VectorUnit,
     vd: u8,
     number: u8,
-    memory: &mut Bits<'_>,
-) -> Done {
+    memory: &mut PackedBits<'_>,
+) -> VarveResult {
     let mut stream = unit.stream(number, false)?;
     let sew = vectors.group_at(vd).ok_or(VarveTrap::Illegal)?;
     let count = (vectors.vl as u64).min(stream.count - stream.next);
@@ -251,8 +252,8 @@ pub(crate) fn vunpack(
     number: u8,
     most_bits: u64,
     mask: Option<&VectorUnit>,
-    memory: &mut Bits<'_>,
-) -> Done {
+    memory: &mut PackedBits<'_>,
+) -> VarveResult {
     let mut stream = unit.stream(number, false)?;
     let most_bits = if most_bits == 0 { 64 } else { most_bits };
     if most_bits > 64 {
@@ -284,8 +285,8 @@ pub(crate) fn pack(
     values: &[i64],
     number: u8,
     mask: Option<&VectorUnit>,
-    memory: &mut Bits<'_>,
-) -> Done<u64> {
+    memory: &mut PackedBits<'_>,
+) -> VarveResult<u64> {
     let mut stream = unit.stream(number, true)?;
     let before = stream.next;
     for (i, value) in values.iter().enumerate() {

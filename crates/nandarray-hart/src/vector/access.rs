@@ -1,10 +1,10 @@
 //! Loads and stores of vectors: unit-stride, strided, indexed, segments, masks, whole registers, fault-only-first.
 //!
 //! The kind and the element width are read from the bits of the table's row. An access that faults leaves `vstart` at
-//! its element; fields before the one that faulted may have been loaded. A run of bytes that one region holds is moved at
-//! once.
+//! its element; fields before the one that faulted may have been loaded. A run of bytes that one region holds is
+//! moved at once.
 
-use super::{Done, VectorOp, VectorTrap, VectorUnit, group, legal, overlap};
+use super::{VectorOp, VectorResult, VectorTrap, VectorUnit, group, legal, overlap};
 use crate::access::{AccessKind, Fault};
 use crate::memory::RegionTable;
 
@@ -19,7 +19,7 @@ pub(crate) struct Addresses {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pattern {
+enum VectorPattern {
     Unit,
     FaultFirst,
     Mask,
@@ -30,8 +30,8 @@ enum Pattern {
 
 /// The kind of an access and its shape.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
-    pattern: Pattern,
+struct VectorShape {
+    pattern: VectorPattern,
     store: bool,
     /// Bits of an element in memory.
     eew: u32,
@@ -48,7 +48,7 @@ fn log(bits: u32) -> i32 {
 }
 
 impl VectorUnit {
-    fn shape(&self, o: &VectorOp) -> Result<Shape, VectorTrap> {
+    fn shape(&self, o: &VectorOp) -> Result<VectorShape, VectorTrap> {
         let bits = crate::isa::TABLE[o.code as usize].bits;
         let store = bits & 0x20 != 0;
         let width = match bits >> 12 & 7 {
@@ -56,15 +56,15 @@ impl VectorUnit {
             code => 8 << (code - 4),
         };
         let pattern = match (bits >> 26 & 3, bits >> 20 & 31) {
-            (0, 0) => Pattern::Unit,
-            (0, 8) => Pattern::Whole,
-            (0, 11) => Pattern::Mask,
-            (0, _) => Pattern::FaultFirst,
-            (2, _) => Pattern::Strided,
-            _ => Pattern::Indexed,
+            (0, 0) => VectorPattern::Unit,
+            (0, 8) => VectorPattern::Whole,
+            (0, 11) => VectorPattern::Mask,
+            (0, _) => VectorPattern::FaultFirst,
+            (2, _) => VectorPattern::Strided,
+            _ => VectorPattern::Indexed,
         };
-        let mut shape = Shape { pattern, store, eew: width, emul: 0, index: width, count: self.vl };
-        if pattern == Pattern::Whole {
+        let mut shape = VectorShape { pattern, store, eew: width, emul: 0, index: width, count: self.vl };
+        if pattern == VectorPattern::Whole {
             let registers = (bits >> 29) as u8 + 1;
             legal(width <= self.elen && o.vd & (registers - 1) == 0)?;
             shape.emul = log(u32::from(registers));
@@ -74,8 +74,8 @@ impl VectorUnit {
         self.ready()?;
         legal(width <= self.elen)?;
         match pattern {
-            Pattern::Mask => shape.count = self.vl.div_ceil(8),
-            Pattern::Indexed => (shape.eew, shape.emul) = (self.sew, self.lmul),
+            VectorPattern::Mask => shape.count = self.vl.div_ceil(8),
+            VectorPattern::Indexed => (shape.eew, shape.emul) = (self.sew, self.lmul),
             _ => shape.emul = self.lmul + log(width) - log(self.sew),
         }
         let fields = o.more_fields + 1;
@@ -83,7 +83,7 @@ impl VectorUnit {
         legal((-3..=3).contains(&shape.emul) && Self::aligned(o.vd, shape.emul))?;
         legal(registers <= 8 && u32::from(o.vd) + registers <= 32)?;
         legal(store || Self::unmasks(o))?;
-        if pattern == Pattern::Indexed {
+        if pattern == VectorPattern::Indexed {
             let index_emul = self.lmul + log(width) - log(self.sew);
             legal((-3..=3).contains(&index_emul) && Self::aligned(o.vs2, index_emul))?;
             if !store {
@@ -104,11 +104,11 @@ impl VectorUnit {
         Ok(shape)
     }
 
-    fn offset(&self, o: &VectorOp, shape: &Shape, at: &Addresses, i: usize) -> u64 {
+    fn offset(&self, o: &VectorOp, shape: &VectorShape, at: &Addresses, i: usize) -> u64 {
         let element = u64::from(shape.eew / 8);
         match shape.pattern {
-            Pattern::Strided => at.stride.wrapping_mul(i as u64),
-            Pattern::Indexed => self.get(o.vs2, i, shape.index),
+            VectorPattern::Strided => at.stride.wrapping_mul(i as u64),
+            VectorPattern::Indexed => self.get(o.vs2, i, shape.index),
             _ => i as u64 * element * u64::from(o.more_fields + 1),
         }
     }
@@ -117,7 +117,7 @@ impl VectorUnit {
 fn move_one(
     u: &mut VectorUnit,
     (register, i): (u8, usize),
-    shape: &Shape,
+    shape: &VectorShape,
     address: u64,
     spans: &mut RegionTable,
 ) -> Result<(), Fault> {
@@ -143,12 +143,12 @@ fn move_one(
 }
 
 /// Execute a load or store.
-pub(crate) fn access(u: &mut VectorUnit, o: &VectorOp, at: Addresses, spans: &mut RegionTable) -> Done {
+pub(crate) fn access(u: &mut VectorUnit, o: &VectorOp, at: Addresses, spans: &mut RegionTable) -> VectorResult {
     let shape = u.shape(o)?;
     // An index is no wider than an address.
-    legal(shape.pattern != Pattern::Indexed || shape.index < 64 || at.mask > u64::from(u32::MAX))?;
+    legal(shape.pattern != VectorPattern::Indexed || shape.index < 64 || at.mask > u64::from(u32::MAX))?;
     let fields = o.more_fields + 1;
-    let together = !matches!(shape.pattern, Pattern::Strided | Pattern::Indexed) && !o.masked;
+    let together = !matches!(shape.pattern, VectorPattern::Strided | VectorPattern::Indexed) && !o.masked;
     if together && u.vstart == 0 && fields == 1 {
         let from = o.vd as usize * u.vlenb;
         let bytes = &mut u.registers[from..from + shape.count * shape.eew as usize / 8];
@@ -171,7 +171,7 @@ pub(crate) fn access(u: &mut VectorUnit, o: &VectorOp, at: Addresses, spans: &mu
             let address = at.base.wrapping_add(offset).wrapping_add(u64::from(field) * u64::from(shape.eew / 8));
             let register = o.vd + field * group(shape.emul);
             if let Err(fault) = move_one(u, (register, i), &shape, address & at.mask, spans) {
-                if shape.pattern == Pattern::FaultFirst && i > 0 {
+                if shape.pattern == VectorPattern::FaultFirst && i > 0 {
                     (u.vl, u.vstart) = (i, 0);
                     return Ok(());
                 }

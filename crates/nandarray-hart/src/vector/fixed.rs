@@ -1,6 +1,6 @@
 //! Fixed-point instructions: saturating and averaging sums, fractional products, scaling shifts, narrowing clips.
 
-use super::{Done, VectorOp, VectorUnit, legal, signed};
+use super::{VectorOp, VectorResult, VectorUnit, legal, signed};
 use crate::isa::Code;
 
 /// `value / 2^shift`, rounded as `vxrm` says.
@@ -19,7 +19,7 @@ fn rounded(value: i128, shift: u32, vxrm: u8) -> i128 {
 }
 
 /// Execute one of these instructions.
-pub(crate) fn fixed(u: &mut VectorUnit, o: &VectorOp) -> Done {
+pub(crate) fn fixed(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     let narrows = matches!(o.code, VnclipWv | VnclipWx | VnclipWi | VnclipuWv | VnclipuWx | VnclipuWi);
     let multiplies = matches!(o.code, VsmulVv | VsmulVx);

@@ -6,7 +6,7 @@
 mod convert;
 mod estimate;
 
-use super::{Done, VectorOp, VectorTrap, VectorUnit, legal};
+use super::{VectorOp, VectorResult, VectorTrap, VectorUnit, legal};
 use crate::float::{self, Double, FloatFormat, NV, Relation, Rounding, Single};
 use crate::isa::Code;
 
@@ -29,7 +29,7 @@ macro_rules! by_format {
 use by_format;
 
 /// Execute one of these instructions.
-pub(crate) fn float(u: &mut VectorUnit, o: &VectorOp) -> Done {
+pub(crate) fn float(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     u.ready()?;
     let Some(rounding) = Rounding::from_number(u.frm) else { return Err(VectorTrap::Illegal) };
@@ -102,7 +102,8 @@ impl VectorUnit {
 macro_rules! arithmetic {
     ($($name:ident ($($operand:ident),*);)*) => {$(
         fn $name<F: FloatFormat>($($operand: u64,)* rounding: Rounding, flags: &mut u8) -> u64 {
-            let fast = if rounding == Rounding::Nearest { <F as float::FastFloat>::$name($($operand,)* flags) } else { None };
+            let nearest = rounding == Rounding::Nearest;
+            let fast = if nearest { <F as float::FastFloat>::$name($($operand,)* flags) } else { None };
             fast.unwrap_or_else(|| float::$name::<F>($($operand,)* rounding, flags))
         }
     )*};
@@ -118,7 +119,7 @@ arithmetic! {
 }
 
 /// Operands and a result of one width.
-fn same(u: &mut VectorUnit, o: &VectorOp, rounding: Rounding) -> Done {
+fn same(u: &mut VectorUnit, o: &VectorOp, rounding: Rounding) -> VectorResult {
     use Code::*;
     let sew = u.sew;
     legal(u.has_float(sew))?;
@@ -161,7 +162,7 @@ fn wide(bits: u64, flags: &mut u8) -> u64 {
 }
 
 /// Single-precision operands and a double-precision result.
-fn widening(u: &mut VectorUnit, o: &VectorOp, rounding: Rounding) -> Done {
+fn widening(u: &mut VectorUnit, o: &VectorOp, rounding: Rounding) -> VectorResult {
     use Code::*;
     type D = Double;
     let wide_source = matches!(o.code, VfwaddWv | VfwaddWf | VfwsubWv | VfwsubWf);
@@ -188,7 +189,7 @@ fn widening(u: &mut VectorUnit, o: &VectorOp, rounding: Rounding) -> Done {
 }
 
 /// Reductions, in the order of the elements.
-fn reduce(u: &mut VectorUnit, o: &VectorOp, rounding: Rounding) -> Done {
+fn reduce(u: &mut VectorUnit, o: &VectorOp, rounding: Rounding) -> VectorResult {
     use Code::*;
     let widens = matches!(o.code, VfwredusumVs | VfwredosumVs);
     legal(u.vstart == 0 && VectorUnit::aligned(o.vs2, u.lmul) && u.has_float(u.sew))?;

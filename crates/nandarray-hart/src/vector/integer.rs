@@ -1,10 +1,10 @@
 //! Integer instructions whose operands have one width: arithmetic, logic, shifts, comparison, products, moves.
 
-use super::{Done, VectorOp, VectorUnit, by_sew, legal, low};
+use super::{VectorOp, VectorResult, VectorUnit, by_sew, legal, low};
 use crate::isa::Code;
 
 /// Execute one of these instructions.
-pub(crate) fn integer(u: &mut VectorUnit, o: &VectorOp) -> Done {
+pub(crate) fn integer(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     // In each, `a` is an element of `vs2`, and `b` one of `vs1`, a register's or the immediate.
     macro_rules! two {
@@ -64,7 +64,7 @@ pub(crate) fn integer(u: &mut VectorUnit, o: &VectorOp) -> Done {
 }
 
 /// The upper halves of products; for elements of 64 bits only with all of V.
-fn high(u: &mut VectorUnit, o: &VectorOp) -> Done {
+fn high(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     let (sew, full) = (u.sew, u.full);
     legal(sew < 64 || full)?;
@@ -81,7 +81,7 @@ fn high(u: &mut VectorUnit, o: &VectorOp) -> Done {
     })
 }
 
-fn divide(u: &mut VectorUnit, o: &VectorOp) -> Done {
+fn divide(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     let sew = u.sew;
     u.check_same(o)?;
@@ -102,7 +102,7 @@ fn divide(u: &mut VectorUnit, o: &VectorOp) -> Done {
 }
 
 /// `vd[i] = if v0[i] { vs1[i] } else { vs2[i] }`: all elements are active.
-fn merge(u: &mut VectorUnit, o: &VectorOp) -> Done {
+fn merge(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     u.check_same(o)?;
     let all = VectorOp { masked: false, ..*o };
     let sew = u.sew;
@@ -112,7 +112,7 @@ fn merge(u: &mut VectorUnit, o: &VectorOp) -> Done {
     })
 }
 
-fn carries(u: &mut VectorUnit, o: &VectorOp) -> Done {
+fn carries(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     u.check_same(o)?;
     let adds = matches!(o.code, Code::VadcVvm | Code::VadcVxm | Code::VadcVim);
     let all = VectorOp { masked: false, ..*o };
@@ -124,7 +124,7 @@ fn carries(u: &mut VectorUnit, o: &VectorOp) -> Done {
     })
 }
 
-fn carries_out(u: &mut VectorUnit, o: &VectorOp) -> Done {
+fn carries_out(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     u.check_mask_out(o)?;
     let adds = matches!(o.code, VmadcVv | VmadcVx | VmadcVi | VmadcVvm | VmadcVxm | VmadcVim);

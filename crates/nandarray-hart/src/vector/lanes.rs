@@ -1,17 +1,17 @@
 //! Loops over the elements of register groups, 16 bytes at a time.
 //!
-//! An operation is computed for all elements of 16 bytes, which compilers turn into vector instructions of the host, and
-//! kept for the active ones. It must therefore be defined for any operands. Sources of a chunk are read before its
-//! destination is written; groups that overlap begin at the same register, or are apart.
+//! An operation is computed for all elements of 16 bytes, which compilers turn into vector instructions of the host,
+//! and kept for the active ones. It must therefore be defined for any operands. Sources of a chunk are read before
+//! its destination is written; groups that overlap begin at the same register, or are apart.
 
-use super::{Done, VectorOp, VectorUnit};
+use super::{VectorOp, VectorResult, VectorUnit};
 
 const CHUNK: usize = 16;
 
 /// The elements of 16 bytes.
 pub(super) trait Element: Copy + Default {
     const LANES: usize;
-    /// As many elements as 16 bytes have.
+    /// An array of the elements of 16 bytes.
     type Lanes: Copy + AsRef<[Self]>;
     fn unpack(bytes: [u8; CHUNK]) -> Self::Lanes;
     fn pack(lanes: Self::Lanes) -> [u8; CHUNK];
@@ -84,7 +84,7 @@ impl VectorUnit {
 
     /// `vd[i] = f(vd[i], vs2[i], vs1[i])` for the active elements.
     #[inline(always)]
-    pub(super) fn lanes<E: Element>(&mut self, o: &VectorOp, f: impl Fn(E, E, E) -> E) -> Done {
+    pub(super) fn lanes<E: Element>(&mut self, o: &VectorOp, f: impl Fn(E, E, E) -> E) -> VectorResult {
         self.check_same(o)?;
         let width = CHUNK / E::LANES;
         let [to, first, second] = [o.vd, o.vs1, o.vs2].map(|register| register as usize * self.vlenb);
@@ -114,7 +114,7 @@ impl VectorUnit {
 
     /// Bit `i` of the mask `vd` = `f(vs2[i], vs1[i])` for the active elements.
     #[inline(always)]
-    pub(super) fn compare<E: Element>(&mut self, o: &VectorOp, f: impl Fn(E, E) -> bool) -> Done {
+    pub(super) fn compare<E: Element>(&mut self, o: &VectorOp, f: impl Fn(E, E) -> bool) -> VectorResult {
         self.check_mask_out(o)?;
         let width = CHUNK / E::LANES;
         let [first, second] = [o.vs1, o.vs2].map(|register| register as usize * self.vlenb);

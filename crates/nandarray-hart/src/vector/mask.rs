@@ -1,10 +1,10 @@
 //! Instructions on masks: logic, population count, first bit, bits before and at it, prefix sums, element numbers.
 
-use super::{Done, VectorOp, VectorUnit, group, legal, overlap};
+use super::{VectorOp, VectorResult, VectorUnit, group, legal, overlap};
 use crate::isa::Code;
 
 /// Execute one of these instructions; counts go to `result`.
-pub(crate) fn mask(u: &mut VectorUnit, o: &VectorOp) -> Done {
+pub(crate) fn mask(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     u.ready()?;
     let sew = u.sew;
@@ -51,7 +51,7 @@ pub(crate) fn mask(u: &mut VectorUnit, o: &VectorOp) -> Done {
     }
 }
 
-fn logic(u: &mut VectorUnit, o: &VectorOp) -> Done {
+fn logic(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     let of = |a: u8, b: u8| match o.code {
         VmandnMm => a & !b,

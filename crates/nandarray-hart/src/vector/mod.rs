@@ -42,7 +42,7 @@ pub(crate) enum VectorTrap {
     Fault(Fault, AccessKind),
 }
 
-pub(crate) type Done = Result<(), VectorTrap>;
+pub(crate) type VectorResult = Result<(), VectorTrap>;
 
 /// The operands of one instruction.
 #[derive(Clone, Copy, Debug)]
@@ -134,7 +134,7 @@ fn group(lmul: i32) -> u8 {
     1 << lmul.max(0)
 }
 
-fn legal(condition: bool) -> Done {
+fn legal(condition: bool) -> VectorResult {
     if condition { Ok(()) } else { Err(VectorTrap::Illegal) }
 }
 
@@ -282,7 +282,7 @@ impl VectorUnit {
     }
 
     /// Run `body` for each active element from `vstart` on.
-    fn each(&mut self, o: &VectorOp, mut body: impl FnMut(&mut Self, usize)) -> Done {
+    fn each(&mut self, o: &VectorOp, mut body: impl FnMut(&mut Self, usize)) -> VectorResult {
         for i in self.vstart..self.vl {
             if self.active(o, i) {
                 body(self, i);
@@ -292,7 +292,7 @@ impl VectorUnit {
         Ok(())
     }
 
-    fn ready(&self) -> Done {
+    fn ready(&self) -> VectorResult {
         legal(self.sew != 0)
     }
 
@@ -311,14 +311,14 @@ impl VectorUnit {
     }
 
     /// Rules for sources and a destination of one width.
-    fn check_same(&self, o: &VectorOp) -> Done {
+    fn check_same(&self, o: &VectorOp) -> VectorResult {
         let group = group(self.lmul) - 1;
         let all = o.vd | o.vs2 | if o.is_scalar { 0 } else { o.vs1 };
         legal(self.sew != 0 && all & group == 0 && Self::unmasks(o))
     }
 
     /// Rules for a destination that is a mask.
-    fn check_mask_out(&self, o: &VectorOp) -> Done {
+    fn check_mask_out(&self, o: &VectorOp) -> VectorResult {
         let count = group(self.lmul);
         let apart = |source: u8| source == o.vd || !overlap(o.vd, 1, source, count);
         legal(self.sew != 0 && self.sources_aligned(o) && apart(o.vs2) && (o.is_scalar || apart(o.vs1)))
@@ -332,7 +332,7 @@ impl VectorUnit {
     }
 
     /// Rules for a destination of twice the width; `vs2` has that, too, if `wide_source`.
-    fn check_widening(&self, o: &VectorOp, wide_source: bool) -> Done {
+    fn check_widening(&self, o: &VectorOp, wide_source: bool) -> VectorResult {
         let wide = self.lmul + 1;
         legal(self.sew != 0 && self.lmul < 3 && self.sew * 2 <= self.elen && Self::unmasks(o))?;
         let second = if wide_source {
@@ -345,7 +345,7 @@ impl VectorUnit {
     }
 
     /// Rules for a source `vs2` of twice the width.
-    fn check_narrowing(&self, o: &VectorOp) -> Done {
+    fn check_narrowing(&self, o: &VectorOp) -> VectorResult {
         let wide = self.lmul + 1;
         legal(self.sew != 0 && self.lmul < 3 && self.sew * 2 <= self.elen && Self::unmasks(o))?;
         let apart = o.vd == o.vs2 || !overlap(o.vd, group(self.lmul), o.vs2, group(wide));

@@ -1,11 +1,11 @@
 //! Instructions that move elements: slides, gathers, compression, single elements, whole registers.
 
-use super::{Done, VectorOp, VectorUnit, group, legal, overlap};
+use super::{VectorOp, VectorResult, VectorUnit, group, legal, overlap};
 use crate::float::{Double, FloatFormat, Single};
 use crate::isa::Code;
 
 /// Execute one of these instructions; single elements go to `result`.
-pub(crate) fn permute(u: &mut VectorUnit, o: &VectorOp) -> Done {
+pub(crate) fn permute(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     u.ready()?;
     let sew = u.sew;
@@ -33,7 +33,7 @@ pub(crate) fn permute(u: &mut VectorUnit, o: &VectorOp) -> Done {
     }
 }
 
-fn float_element(u: &mut VectorUnit, o: &VectorOp) -> Done {
+fn float_element(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     legal(u.frm < 5 && u.has_float(u.sew))?;
     let sew = u.sew;
     if o.code == Code::VfmvFS {
@@ -59,7 +59,7 @@ impl VectorUnit {
     }
 }
 
-fn whole(u: &mut VectorUnit, o: &VectorOp, count: u8) -> Done {
+fn whole(u: &mut VectorUnit, o: &VectorOp, count: u8) -> VectorResult {
     legal((o.vd | o.vs2) & (count - 1) == 0)?;
     let from = u.vstart * u.sew as usize / 8;
     let all = count as usize * u.vlenb;
@@ -71,7 +71,7 @@ fn whole(u: &mut VectorUnit, o: &VectorOp, count: u8) -> Done {
     Ok(())
 }
 
-fn compress(u: &mut VectorUnit, o: &VectorOp) -> Done {
+fn compress(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     let count = group(u.lmul);
     legal(u.vstart == 0 && (o.vd | o.vs2) & (count - 1) == 0)?;
     legal(o.vd != o.vs2 && !overlap(o.vd, count, o.vs1, 1))?;
@@ -86,7 +86,7 @@ fn compress(u: &mut VectorUnit, o: &VectorOp) -> Done {
     Ok(())
 }
 
-fn gather(u: &mut VectorUnit, o: &VectorOp) -> Done {
+fn gather(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     let (sew, vlmax, lmul) = (u.sew, u.vlmax as u64, u.lmul);
     let index_sew = if o.code == Code::Vrgatherei16Vv { 16 } else { sew };
     let index_lmul = lmul + index_sew.trailing_zeros() as i32 - sew.trailing_zeros() as i32;
@@ -103,7 +103,7 @@ fn gather(u: &mut VectorUnit, o: &VectorOp) -> Done {
     })
 }
 
-fn slide(u: &mut VectorUnit, o: &VectorOp) -> Done {
+fn slide(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     let (sew, vlmax, vl) = (u.sew, u.vlmax, u.vl);
     let is_float = matches!(o.code, Vfslide1upVf | Vfslide1downVf);

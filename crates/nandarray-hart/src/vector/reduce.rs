@@ -1,10 +1,10 @@
 //! Reductions of integers: `vd[0] = vs1[0] op vs2[..]`, in the element width or in twice that.
 
-use super::{Done, VectorOp, VectorUnit, legal, low, signed};
+use super::{VectorOp, VectorResult, VectorUnit, legal, low, signed};
 use crate::isa::Code;
 
 /// Execute one of these instructions.
-pub(crate) fn reduce(u: &mut VectorUnit, o: &VectorOp) -> Done {
+pub(crate) fn reduce(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     let wide = matches!(o.code, VwredsumVs | VwredsumuVs);
     u.ready()?;

@@ -1,10 +1,10 @@
 //! Integer instructions whose operands differ in width: widening sums and products, narrowing shifts, extensions.
 
-use super::{Done, VectorOp, VectorUnit, group, legal, overlap, signed};
+use super::{VectorOp, VectorResult, VectorUnit, group, legal, overlap, signed};
 use crate::isa::Code;
 
 /// Execute one of these instructions.
-pub(crate) fn widen(u: &mut VectorUnit, o: &VectorOp) -> Done {
+pub(crate) fn widen(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     match o.code {
         VzextVf2 | VsextVf2 => extend(u, o, 1),
@@ -15,7 +15,7 @@ pub(crate) fn widen(u: &mut VectorUnit, o: &VectorOp) -> Done {
     }
 }
 
-fn extend(u: &mut VectorUnit, o: &VectorOp, by: u32) -> Done {
+fn extend(u: &mut VectorUnit, o: &VectorOp, by: u32) -> VectorResult {
     let (sew, narrow) = (u.sew, u.lmul - by as i32);
     u.ready()?;
     let from = sew >> by;
@@ -30,7 +30,7 @@ fn extend(u: &mut VectorUnit, o: &VectorOp, by: u32) -> Done {
     })
 }
 
-fn narrow(u: &mut VectorUnit, o: &VectorOp) -> Done {
+fn narrow(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     u.check_narrowing(o)?;
     let sew = u.sew;
     let sign = matches!(o.code, Code::VnsraWv | Code::VnsraWx | Code::VnsraWi);
@@ -40,7 +40,7 @@ fn narrow(u: &mut VectorUnit, o: &VectorOp) -> Done {
     })
 }
 
-fn twice(u: &mut VectorUnit, o: &VectorOp) -> Done {
+fn twice(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     let wide_source =
         matches!(o.code, VwadduWv | VwadduWx | VwaddWv | VwaddWx | VwsubuWv | VwsubuWx | VwsubWv | VwsubWx);

@@ -93,7 +93,7 @@ def run(context: Context) -> Result:
                 points=[PaperPoint("", "Baseline", 1 / 0.63, "7.1.1")],
             )
         ],
-        reports={"Baseline, one core": found[0]["report"]},
+        reports={"Baseline-one-core": found[0]["report"]},
         assumptions=[
             *ASSUMPTIONS,
             "The column has 32-bit integers, of which a tenth are kept: the text states neither.",

@@ -1,6 +1,6 @@
 //! Conversions between numbers and integers, and between the precisions, of one width, widening and narrowing.
 
-use super::super::{Done, VectorOp, VectorTrap, VectorUnit, legal, signed};
+use super::super::{VectorOp, VectorResult, VectorTrap, VectorUnit, legal, signed};
 use super::by_format;
 use crate::float::{self, Double, FloatFormat, NX, Rounding, Single};
 use crate::isa::Code;
@@ -40,7 +40,7 @@ fn kinds(code: Code) -> (Kind, Kind, i32) {
 }
 
 /// Execute a conversion.
-pub(super) fn convert(u: &mut VectorUnit, o: &VectorOp, rounding: Rounding) -> Done {
+pub(super) fn convert(u: &mut VectorUnit, o: &VectorOp, rounding: Rounding) -> VectorResult {
     use Code::*;
     let (from, to, by) = kinds(o.code);
     let sew = u.sew;

@@ -1,8 +1,9 @@
 /* VarVE for programs in C: streams of packed values, and vectors whose values have a width each.
  *
- * Every function is one instruction of Table 8.1 of the dissertation, in the encoding of docs/reference/varve.md. Streams
- * and vectors are named by constant numbers: a stream by 0 to 31, a vector by the number of a vector register. A program
- * that includes this file is loaded on a core with a VarVE unit. It is compiled for a target with vectors (rv64gcv).
+ * Every function is one instruction of Table 8.1 of the dissertation, in the encoding of docs/reference/varve.md.
+ * Streams and vectors are named by constant numbers: a stream by 0 to 31, a vector by that of a vector register. A
+ * program that includes this file is loaded on a core with a VarVE unit. It is compiled for a target with vectors
+ * (rv64gcv).
  *
  *     nd_frstream(0, data, count, 32);            // input of 32-bit values
  *     nd_vunpack(1, 0, 64);                       // as many as fit into v1
@@ -82,6 +83,7 @@ enum {
 #define nd_vcpy(vd, x) __asm__ volatile(".insn r 0x5b, 7, 101, x%0, %1, x0" : : "i"(vd), "r"(ND_VARVE_X(x)) : "memory")
 #define nd_vdup(vd, imm) ND_VARVE_OP(0x7b, 18, 1, vd, 0, imm)
 #define nd_vindex(vd, first, step) \
-    __asm__ volatile(".insn r 0x5b, 7, 99, x%0, %1, %2" : : "i"(vd), "r"(ND_VARVE_X(first)), "r"(ND_VARVE_X(step)) : "memory")
+    __asm__ volatile(".insn r 0x5b, 7, 99, x%0, %1, %2" \
+                     : : "i"(vd), "r"(ND_VARVE_X(first)), "r"(ND_VARVE_X(step)) : "memory")
 
 #endif

@@ -62,6 +62,7 @@ TYPES_ONLY = {
 
 #: (importing module or part, imported module or part) -> why the import waits inside a function.
 INSIDE = {
+    ("nandarray.programs.program", "nandarray.programs.timing"): "a timing is of a program, and stands on running it",
     ("nandarray.array.compute", "nandarray.programs"): "start-up: only a computation needs compilers",
     ("nandarray.array.opening", "nandarray.gpu"): "start-up: only a served store has a client",
     ("nandarray.array.opening", "nandarray.device"): "start-up: only a modelled store has a device",

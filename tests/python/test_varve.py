@@ -231,6 +231,6 @@ def test_what_is_refused(body: str, data: bytes, says: str, tmp_path: Path) -> N
     if not says:
         assert run(made, data, tmp_path, 1) == []
         return
-    with pytest.raises(nandarray.ProgramError, match=says) as error:
+    with pytest.raises(nandarray.errors.ProgramFailedError, match=says) as error:
         run(made, data, tmp_path, 1)
     assert "nd_block" in str(error.value)

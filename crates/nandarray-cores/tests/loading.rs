@@ -141,8 +141,8 @@ fn what_cannot_run_is_refused_by_what_it_lacks() {
 #[test]
 fn the_argument_block_is_laid_out_as_it_is_written_down() {
     let arguments = Arguments {
-        inputs: vec![Port { address: 0x2000_0000, bytes: 80, shape: vec![10] }, Port::default()],
-        outputs: vec![Port { address: 0x6000_0000, bytes: 24, shape: vec![2, 3, 4, 5] }],
+        inputs: vec![Port { address: 0x2000_0000, bytes: 80, offset: 0, shape: vec![10] }, Port::default()],
+        outputs: vec![Port { address: 0x6000_0000, bytes: 24, offset: 0, shape: vec![2, 3, 4, 5] }],
         scalars: vec![7, u64::MAX],
         task: 3,
         first_record: 30,
@@ -151,6 +151,8 @@ fn the_argument_block_is_laid_out_as_it_is_written_down() {
         other_state: 0x1000_0010,
         scratchpad: 0x1000_0020,
         scratchpad_bytes: 100,
+        screen: 4,
+        screens: 9,
     };
     let mut block = vec![0xff; abi::ARGS_BYTES as usize];
     arguments.write(&mut block);

@@ -1,7 +1,6 @@
 //! Run a bare-metal test, and print its signature: `signature ELF ISA VLEN`.
 //!
-//! What `nandarray program run --bare` does, without Python; the comparisons of vector instructions use it while they are
-//! worked on.
+//! `nandarray program run --bare` without Python, for comparisons of vector instructions.
 
 use nandarray_hart::Extensions;
 use nandarray_hart::bare::{self, BareOptions, BareStatus};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nandarray::{Device, Error};
-use nandarray_queues::{QueueClient, QueueError, RegionGeometry, ServeOptions, Server};
+use nandarray_queues::{QueueClient, QueueError, QueueServer, RegionGeometry, ServeOptions};
 use numpy::{PyArray1, PyArrayMethods, PyUntypedArray};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -30,7 +30,7 @@ fn run<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> Result<T, QueueErr
 /// A server of queue pairs.
 #[pyclass(module = "nandarray._nandarray", name = "QueueServer", frozen)]
 pub(crate) struct PyQueueServer {
-    server: Mutex<Server>,
+    server: Mutex<QueueServer>,
 }
 
 impl PyQueueServer {
@@ -42,7 +42,7 @@ impl PyQueueServer {
         writable: bool,
     ) -> PyResult<Self> {
         let geometry = RegionGeometry { queues, depth, data_bytes, threads };
-        let server = run(py, || Server::start(device, name, ServeOptions { geometry, writable }))?;
+        let server = run(py, || QueueServer::start(device, name, ServeOptions { geometry, writable }))?;
         Ok(Self { server: Mutex::new(server) })
     }
 }

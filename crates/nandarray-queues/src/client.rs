@@ -39,7 +39,7 @@ pub struct NamespaceInfo {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum TransferDirection {
+enum ClientTransfer {
     In,
     Out,
 }
@@ -178,7 +178,7 @@ impl QueueClient {
             // SAFETY: the caller's promise.
             memory: unsafe { to.add(i * record_bytes as usize) },
         };
-        self.transfer(nsid, TransferDirection::In, record_bytes, records.iter().enumerate().map(run), &mut step)
+        self.transfer(nsid, ClientTransfer::In, record_bytes, records.iter().enumerate().map(run), &mut step)
     }
 
     /// Reads bytes that follow one another.
@@ -190,7 +190,7 @@ impl QueueClient {
     /// As [`Self::gather`].
     pub unsafe fn read(&self, nsid: u32, first_byte: u64, bytes: u64, to: *mut u8) -> Result<(), QueueError> {
         let run = ByteRun { first_byte, bytes, memory: to };
-        self.transfer(nsid, TransferDirection::In, bytes, std::iter::once(run), &mut || ())
+        self.transfer(nsid, ClientTransfer::In, bytes, std::iter::once(run), &mut || ())
     }
 
     /// Writes whole blocks of 512 bytes: `first_byte` begins one, and `bytes` ends one or the namespace.
@@ -205,7 +205,7 @@ impl QueueClient {
             return Err(QueueError::Invalid(format!("byte {first_byte} begins no block of {LBA_BYTES}")));
         }
         let run = ByteRun { first_byte, bytes, memory: from.cast_mut() };
-        self.transfer(nsid, TransferDirection::Out, bytes, std::iter::once(run), &mut || ())
+        self.transfer(nsid, ClientTransfer::Out, bytes, std::iter::once(run), &mut || ())
     }
 
     /// Makes durable what was written before.
@@ -268,7 +268,7 @@ impl QueueClient {
     fn transfer(
         &self,
         nsid: u32,
-        direction: TransferDirection,
+        direction: ClientTransfer,
         run_bytes: u64,
         runs: impl Iterator<Item = ByteRun>,
         step: &mut dyn FnMut(),
@@ -294,7 +294,7 @@ impl QueueClient {
         &self,
         rings: &mut Rings,
         nsid: u32,
-        direction: TransferDirection,
+        direction: ClientTransfer,
         piece: ByteRun,
         failure: &mut Option<QueueError>,
         step: &mut dyn FnMut(),
@@ -312,7 +312,7 @@ impl QueueClient {
             + u64::from(self.queue) * self.header.data_stride
             + u64::from(slot) * rings.slot_bytes;
         let mut entry = SubmissionEntry::new_zeroed();
-        entry.opcode = if matches!(direction, TransferDirection::In) { READ } else { WRITE };
+        entry.opcode = if matches!(direction, ClientTransfer::In) { READ } else { WRITE };
         entry.nsid.set(nsid);
         entry.dptr[0].set(offset);
         let slba = piece.first_byte / LBA_BYTES;
@@ -320,14 +320,14 @@ impl QueueClient {
         entry.set_cdw(10, slba as u32);
         entry.set_cdw(11, (slba >> 32) as u32);
         entry.set_cdw(12, nlb as u32 - 1);
-        if matches!(direction, TransferDirection::Out) {
+        if matches!(direction, ClientTransfer::Out) {
             // SAFETY: the caller's memory, and a slot of ours.
             unsafe {
                 let to = self.region.at(offset, piece.bytes);
                 std::ptr::copy_nonoverlapping(piece.memory, to, piece.bytes as usize);
             }
         }
-        self.submit(rings, entry, matches!(direction, TransferDirection::In).then_some(piece));
+        self.submit(rings, entry, matches!(direction, ClientTransfer::In).then_some(piece));
         // A full ring or a batch: the server works while this side goes on.
         if rings.submitted.wrapping_sub(rings.rung) >= 16 {
             self.ring(rings);

@@ -1,6 +1,6 @@
 //! Queue pairs in shared memory: other processes, and accelerators, read and write arrays of a store by NVMe entries.
 //!
-//! A [`Server`] lays out a region (`layout`, `region`) in a file under `/dev/shm` and serves its queue pairs by threads
+//! A [`QueueServer`] lays out a region (`layout`, `region`) in a file under `/dev/shm` and serves its queue pairs by threads
 //! of its own; a [`QueueClient`] maps it, claims a pair and moves bytes. The C++ client is a header
 //! (`python/nandarray/gpu/include/nandarray`). The server trusts nothing in the region: it reads no word of it twice,
 //! and keeps a layout of its own. Arrays appear as namespaces, their elements in C order.
@@ -33,4 +33,4 @@ pub use client::{NamespaceInfo, QueueClient};
 pub use error::QueueError;
 pub use layout::{NAMESPACE_NAME_BYTES_MAX, RegionGeometry};
 pub use region::region_path;
-pub use server::{ServeOptions, Server, ServerCounts};
+pub use server::{QueueServer, ServeOptions, ServerCounts};

@@ -54,13 +54,13 @@ struct ServeCounters {
 
 /// A server of queue pairs. It stops when it is dropped.
 #[derive(Debug)]
-pub struct Server {
+pub struct QueueServer {
     shared: Arc<ServedStore>,
     counters: Arc<ServeCounters>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Server {
+impl QueueServer {
     /// Lays out the region of this name and begins to serve the arrays that the store has now.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for QueueServer {
     fn drop(&mut self) {
         self.stop();
     }
@@ -156,7 +156,7 @@ impl Drop for Server {
 /// A server whose rounds are its caller's.
 #[derive(Debug)]
 pub struct Stepped {
-    server: Server,
+    server: QueueServer,
     pairs: Vec<ServedPair>,
 }
 

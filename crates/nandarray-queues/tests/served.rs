@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nandarray::{BufferMut, Device, Mode, NewSpace, Options, Source, Target, command};
-use nandarray_queues::{QueueClient, QueueError, RegionGeometry, ServeOptions, Server, region_path};
+use nandarray_queues::{QueueClient, QueueError, QueueServer, RegionGeometry, ServeOptions, region_path};
 
 const DEADLINE: Duration = Duration::from_secs(5);
 const SMALL: RegionGeometry = RegionGeometry { queues: 4, depth: 8, data_bytes: 64 << 10, threads: 2 };
@@ -56,7 +56,7 @@ fn gathered(client: &QueueClient, nsid: u32, record: u64, records: &[u64]) -> Re
 fn records_are_gathered_from_arrays_of_any_shape_and_element() {
     let dir = tempfile::tempdir().unwrap();
     let device = store(&dir);
-    let server = Server::start(&device, &name(&dir), ALL).unwrap();
+    let server = QueueServer::start(&device, &name(&dir), ALL).unwrap();
     let client = QueueClient::open(&name(&dir), DEADLINE).unwrap();
     let mut chance = fastrand::Rng::with_seed(7);
     let arrays = client.arrays();
@@ -84,7 +84,7 @@ fn records_are_gathered_from_arrays_of_any_shape_and_element() {
 fn blocks_are_written_and_survive() {
     let dir = tempfile::tempdir().unwrap();
     let device = store(&dir);
-    let server = Server::start(&device, &name(&dir), ALL).unwrap();
+    let server = QueueServer::start(&device, &name(&dir), ALL).unwrap();
     let client = QueueClient::open(&name(&dir), DEADLINE).unwrap();
     let line = client.arrays().into_iter().find(|a| a.name == "line").unwrap();
     let new = vec![0x77u8; 1024];
@@ -110,8 +110,8 @@ fn blocks_are_written_and_survive() {
 fn pairs_are_claimed_once_and_come_free() {
     let dir = tempfile::tempdir().unwrap();
     let device = store(&dir);
-    let mut server = Server::start(&device, &name(&dir), ALL).unwrap();
-    assert!(matches!(Server::start(&device, &name(&dir), ALL), Err(QueueError::Taken(_))));
+    let mut server = QueueServer::start(&device, &name(&dir), ALL).unwrap();
+    assert!(matches!(QueueServer::start(&device, &name(&dir), ALL), Err(QueueError::Taken(_))));
     let clients: Vec<QueueClient> = (0..4).map(|_| QueueClient::open(&name(&dir), DEADLINE).unwrap()).collect();
     assert!(matches!(QueueClient::open(&name(&dir), DEADLINE), Err(QueueError::Full(4))));
     drop(clients);
@@ -131,7 +131,7 @@ fn random_bytes_in_rings_doorbells_and_header_harm_only_their_own_pair() {
     let dir = tempfile::tempdir().unwrap();
     let device = store(&dir);
     let one = RegionGeometry { threads: 1, ..SMALL };
-    let server = Server::start(&device, &name(&dir), ServeOptions { geometry: one, writable: false }).unwrap();
+    let server = QueueServer::start(&device, &name(&dir), ServeOptions { geometry: one, writable: false }).unwrap();
     let good = QueueClient::open(&name(&dir), DEADLINE).unwrap();
     let line = good.arrays().into_iter().find(|a| a.name == "line").unwrap();
     let whole = bytes_of("line", line.bytes);

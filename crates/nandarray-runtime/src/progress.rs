@@ -18,8 +18,8 @@ pub struct Progress {
     pub stop: AtomicBool,
     /// Makes cores that count instructions, if the caller wants a profile.
     pub profiler: Option<Profiler>,
-    /// Makes cores of a description, which count ticks, if the caller wants them. The run has one thread then: cores
-    /// are told apart by the tasks that they get, and those follow from nothing else.
+    /// Makes cores of a description, which count ticks, if the caller wants them. The run has one thread then: one
+    /// core then executes all tasks, so its ticks do not depend on chance.
     pub timer: Option<CoreTimer>,
     stages: OnceLock<Vec<StageProgress>>,
 }

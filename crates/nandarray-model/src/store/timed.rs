@@ -8,9 +8,9 @@
 //! ```
 //!
 //! All of a task's bytes are in the call from its beginning; the core's meter pauses it before an access to those that
-//! have not arrived ([`nandarray_uarch::TaskFeed`]). The work of a core between two needs touches nothing else, so needs
-//! are served in order of time, and contention is exact. A core has two slots: a job that runs, and one whose inputs
-//! are on their way. Entry points other than the task's, a few instructions each, wait a fixed time for lines.
+//! have not arrived ([`nandarray_uarch::TaskFeed`]). The work of a core between two needs touches nothing else, so
+//! needs are served in order of time, and contention is exact. A core has two slots: a job that runs, and one whose
+//! inputs are on their way. Entry points other than the task's, a few instructions each, wait a fixed time for lines.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -512,7 +512,6 @@ class _Given:
 
     def steps(self, opened: cli_program_run.Opened, **common: Any) -> tuple[dict[str, Step], dict[str, Output]]:
         """Compile programs and open arrays."""
-
         core: CoreChoice | None = common.pop("core", None)
 
         def make(one: StepSpec, first: Any) -> tuple[Program, dict[str, Any]]:

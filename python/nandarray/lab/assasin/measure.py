@@ -12,7 +12,7 @@ from nandarray.lab.assasin.work import Work
 
 __all__ = ["TASK_BYTES", "measure", "row"]
 
-#: What half of a ping-pong scratchpad holds, less a line that a task of text may be longer.
+#: Half of a ping-pong scratchpad, less a line by which a task of text may be longer.
 TASK_BYTES = 60 << 10
 
 

@@ -210,8 +210,8 @@ impl ElfProgram {
             segments.push(ProgramSegment { address, bytes: data.to_vec(), length, writable, executable });
         }
         segments.sort_by_key(|s| s.address);
-        if let Some([_, second]) = segments.array_windows().find(|[a, b]| a.address + a.length > b.address) {
-            return Err(ProgramError::Segment { address: second.address, bytes: second.length });
+        if let Some(pair) = segments.windows(2).find(|pair| pair[0].address + pair[0].length > pair[1].address) {
+            return Err(ProgramError::Segment { address: pair[1].address, bytes: pair[1].length });
         }
         let (Some(first), Some(last)) = (segments.first(), segments.last()) else {
             return Err(if inaccessible { ProgramError::NoAccess } else { ProgramError::Nothing });

@@ -1,7 +1,7 @@
 //! Queue pairs in shared memory: other processes, and accelerators, read and write arrays of a store by NVMe entries.
 //!
-//! A [`QueueServer`] lays out a region (`layout`, `region`) in a file under `/dev/shm` and serves its queue pairs by threads
-//! of its own; a [`QueueClient`] maps it, claims a pair and moves bytes. The C++ client is a header
+//! A [`QueueServer`] lays out a region (`layout`, `region`) in a file under `/dev/shm` and serves its queue pairs by
+//! threads of its own; a [`QueueClient`] maps it, claims a pair and moves bytes. The C++ client is a header
 //! (`python/nandarray/gpu/include/nandarray`). The server trusts nothing in the region: it reads no word of it twice,
 //! and keeps a layout of its own. Arrays appear as namespaces, their elements in C order.
 //!

@@ -33,7 +33,7 @@ pub(super) fn pack<X: Xlen>(op: &Instruction, step: &mut Step<X>) {
     if row.format == VarveOpen {
         return;
     }
-    step.rs3 = u8::from(masked) * MASKED | op.rs3 << FIELDS | kind << KIND;
+    step.rs3 = (u8::from(masked) * MASKED) | (op.rs3 << FIELDS) | (kind << KIND);
 }
 
 #[inline(always)]

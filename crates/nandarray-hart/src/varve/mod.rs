@@ -116,12 +116,7 @@ impl VarveUnit {
             bits += width.next_multiple_of(self.align);
             bits <= self.vlen
         };
-        widths
-            .map_while(|width| Some(width))
-            .take(self.elements_max())
-            .scan(fits, |fits, w| Some(fits(w)))
-            .take_while(|f| *f)
-            .count()
+        widths.take(self.elements_max()).scan(fits, |fits, w| Some(fits(w))).take_while(|f| *f).count()
     }
 }
 

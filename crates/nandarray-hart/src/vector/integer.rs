@@ -25,6 +25,7 @@ pub(crate) fn integer(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
             by_sew!(u, U S => u.compare::<U>(o, $f))
         };
     }
+    #[allow(clippy::unnecessary_cast, reason = "U is u32 in one of four expansions")]
     match o.code {
         VaddVv | VaddVx | VaddVi => two!(|a: U, b: U| a.wrapping_add(b)),
         VsubVv | VsubVx => two!(|a: U, b: U| a.wrapping_sub(b)),

@@ -34,7 +34,11 @@ macro_rules! elements {
             #[inline(always)]
             fn pack(lanes: Self::Lanes) -> [u8; CHUNK] {
                 const WIDTH: usize = CHUNK / $lanes;
-                std::array::from_fn(|byte| lanes[byte / WIDTH].to_le_bytes()[byte % WIDTH])
+                let mut bytes = [0; CHUNK];
+                for (to, lane) in bytes.chunks_exact_mut(WIDTH).zip(lanes) {
+                    to.copy_from_slice(&lane.to_le_bytes());
+                }
+                bytes
             }
             #[inline(always)]
             fn build(lane: impl FnMut(usize) -> Self) -> Self::Lanes {

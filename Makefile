@@ -54,6 +54,10 @@ arch-tests: $(STAMPS)/test $(STAMPS)/native ## every instruction of the hart on 
 	@-tools/system-packages.sh qemu-system-misc device-tree-compiler
 	$(BIN)/python tests/python/arch_run.py --fetch-spike $(ARCH)
 
+.PHONY: cuda
+cuda: $(STAMPS)/test ## compile every kernel for three architectures (fetches compilers of 300 MB; skipped off line)
+	$(BIN)/python tools/cuda.py
+
 .PHONY: torch
 torch: $(STAMPS)/test $(STAMPS)/torch ## install PyTorch (a gigabyte), so that the tests that need it run too
 

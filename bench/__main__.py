@@ -36,6 +36,9 @@ def _side_commands(commands: Any) -> None:
     _output(programs)
     programs.add_argument("--rounds", type=int, default=5)
     programs.add_argument("--only", nargs="+", metavar="PROGRAM", help="mix dct sha256 quicksort runs")
+    cores = commands.add_parser("cores", help="speed of timed cores: instructions a second, with and without caches")
+    _output(cores)
+    cores.add_argument("--rounds", type=int, default=3)
     offload = commands.add_parser("offload", help="programs over an array of a store beside peers with it in memory")
     _output(offload)
     offload.add_argument("--bytes", type=int, metavar="N", help="of the array: 4 GiB, or what fits")
@@ -319,6 +322,18 @@ def _programs(arguments: argparse.Namespace, command: str) -> int:
     return 0
 
 
+def _cores(arguments: argparse.Namespace, command: str) -> int:
+    import json
+
+    from . import cores
+
+    found = cores.measure(arguments.folder, rounds=arguments.rounds, say=_say)
+    _lines(arguments, command, *cores.table(found), json.dumps([vars(one) for one in found], indent=1))
+    missed = [one for one in found if one.verdict.startswith("MISSED")]
+    print("\n".join(f"{one.name}: {one.verdict}" for one in missed) or "every promise kept")
+    return 0
+
+
 def _memory(arguments: argparse.Namespace, command: str) -> int:
     import json
 
@@ -381,7 +396,7 @@ def main(argv: list[str] | None = None) -> int:
     command = "python -m bench " + shlex.join(sys.argv[1:] if argv is None else argv)
     act = {"run": _run, "open": _open, "memory": _memory, "geometry": _geometry, "write": _write, "report": _show}
     act |= {"model": _model, "first-result": _first, "offload": _offload, "micro": _micro, "programs": _programs}
-    act |= {"schedule": _schedule}
+    act |= {"schedule": _schedule, "cores": _cores}
     return act[arguments.command](arguments, command)
 
 

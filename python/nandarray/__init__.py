@@ -135,6 +135,7 @@ __all__ = [
     "profile",
     "program",
     "replay",
+    "serve",
     "to_dask",
     "to_xarray",
 ]
@@ -169,6 +170,7 @@ _LAZY = {
     "Synthetic": "nandarray.model.replay",
     "Trace": "nandarray.model.replay",
     "replay": "nandarray.model.replay",
+    "serve": "nandarray.nvme.server",
     "to_xarray": "nandarray.interop.xarray.backend",
     "from_xarray": "nandarray.interop.xarray.write",
 }

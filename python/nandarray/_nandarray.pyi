@@ -13,6 +13,8 @@ __all__ = [
     "Clock",
     "Flight",
     "Nvme",
+    "QueueClient",
+    "QueueServer",
     "Selection",
     "Space",
     "Store",
@@ -46,6 +48,26 @@ __version__: str
 # One axis of an outer (orthogonal) selection: (start, step, count) with step >= 1, or a 1-D uint64 array of indices in
 # any order, repeats allowed (on a write the last one wins).
 _Axis = tuple[int, int, int] | np.ndarray[Any, Any]
+
+@final
+class QueueServer:
+    def stop(self) -> None: ...
+    def counts(self) -> dict[str, int]: ...  # commands, served, dead
+    def arrays(self) -> list[str]: ...
+    def failed(self) -> bool: ...
+
+@final
+class QueueClient:
+    @staticmethod
+    def open(name: str, *, deadline_ms: int) -> QueueClient: ...
+    # nsid, name, dtype, shape, bytes of an element, bytes, writable
+    def arrays(self) -> list[tuple[int, str, str, list[int], int, int, bool]]: ...
+    def gather(
+        self, nsid: int, record_bytes: int, records: np.ndarray[Any, Any], out: np.ndarray[Any, Any]
+    ) -> None: ...
+    def read(self, nsid: int, first_byte: int, out: np.ndarray[Any, Any]) -> None: ...
+    def write(self, nsid: int, first_byte: int, data: np.ndarray[Any, Any]) -> None: ...
+    def flush(self, nsid: int) -> None: ...
 
 @final
 class Watch:
@@ -123,6 +145,9 @@ class Store:
     def unload_program(self, program: int) -> None: ...
     def execute(self, asked: Any, watch: Watch) -> dict[str, Any]: ...
     def nvme(self) -> Nvme: ...
+    def serve_queues(
+        self, name: str, *, queues: int, depth: int, data_bytes: int, threads: int, writable: bool
+    ) -> QueueServer: ...
     def refresh(self) -> None: ...  # a read-only store: see what the writer has committed since
     def create(
         self,
@@ -388,6 +413,42 @@ class Nvme:
     ) -> int: ...
     def delete_namespace(self, nsid: int) -> int: ...
     def identify(self, cns: int, nsid: int) -> tuple[int, bytes]: ...
+
+class NvmeServer:
+    @staticmethod
+    def start(
+        store: Store,
+        listen: str,
+        *,
+        nqn: str | None = None,
+        insecure: bool = False,
+        read_only: bool = False,
+        programs: bool = True,
+        hosts: list[str] | None = None,
+        kill_safe: bool = True,
+    ) -> NvmeServer: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def nqn(self) -> str: ...
+    def status(self) -> dict[str, Any]: ...
+    def stop(self) -> None: ...
+
+class NvmeHost:
+    @staticmethod
+    def connect(
+        address: str,
+        nqn: str,
+        *,
+        hostnqn: str | None = None,
+        header_digest: bool = False,
+        data_digest: bool = False,
+    ) -> NvmeHost: ...
+    # The 16-byte completion, and the controller's data.
+    def call(
+        self, entry: bytes, data: bytes | None = None, room: int = 0, *, admin: bool = False
+    ) -> tuple[bytes, bytes]: ...
+    def read_many(self, entries: list[bytes], bytes: int, depth: int) -> int: ...
 
 def nvme_statuses() -> list[tuple[int, str]]: ...
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from bench import __main__ as cli
-from bench import first_result, geometry, memory, micro, model, offload, opening, programs, report, systems
+from bench import cores, first_result, geometry, memory, micro, model, offload, opening, programs, report, systems
 from bench.data import ArraySpec, make_truth, map_truth
 from bench.judge import OURS, Table, best_configurations, judge
 from bench.patterns import BY_NAME, COMPRESSED, PATTERNS, Box, Points
@@ -483,6 +483,18 @@ def test_short_programs_are_held_to_interpreting_them(tmp_path: Path) -> None:
     header, lines = programs.table(rows)
     assert all(len(line) == len(header) for line in lines)
     assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_timed_cores_are_measured_and_judged(tmp_path: Path) -> None:
+    row = cores.Row("five-stage", 500, 1_000_000, 1.5, [0.001, 0.01, 0.002])
+    assert (row.mips, row.verdict) == (500, "kept")
+    row.seconds.append(0.01)
+    assert row.verdict == "MISSED: 500"
+    rows = cores.measure(tmp_path / "data", rounds=1, scale=0.001, say=lambda _: None)
+    assert [one.name for one in rows] == [name for name, *_ in cores.ROWS]
+    assert all(one.instructions > 1000 for one in rows)
+    header, lines = cores.table(rows)
+    assert all(len(line) == len(header) for line in lines)
 
 
 def test_programs_beside_their_peers_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

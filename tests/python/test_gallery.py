@@ -17,6 +17,7 @@ SAYS = {
     "encrypted.py": ["is encrypted: no key was given", "all of the plain array: True"],
     "lab_quickstart.py": ["Little's law holds: True", "['changes'] differ", "the same bytes again: True"],
     "lab_sweep.py": ["30 points over", "6 failed", "most bandwidth for the cost proxy"],
+    "feature_loader.py": ["epoch 0:", "rows of 32 features"],
     "larger_than_memory.py": ["MiB, mean 280.0", "Dask agrees"],
     "pipeline.py": ["mean 5.953 ms; 205 took more than 20 ms", "parse"],
     "pipeline_file.py": ["degrees 30 to 50: 10841 values", "the highest: 55.3", "2,880,000 bytes in"],

@@ -9,6 +9,7 @@ import pytest
 
 import nandarray
 from nandarray.lab import flashabacus
+from nandarray.lab.flashabacus import workloads
 from nandarray.programs import kernels
 from nandarray.programs.kernels.samples import extents, input_bytes, sample, size_of
 
@@ -46,7 +47,7 @@ def store(tmp_path):
         yield made
 
 
-def submit(store, session, names: list[str], size: int, *, form: str):
+def submit(store, session, names: list[str], size: int, *, form: str, target: str = "rv64"):
     """Submit a kernel for each name, with data of its own; return jobs with their data and arrays of outputs."""
     jobs = []
     for number, name in enumerate(names):
@@ -56,7 +57,8 @@ def submit(store, session, names: list[str], size: int, *, form: str):
             result = given.results[0]
             dtype = next(one["dtype"] for one in kernels.get(name).sections if one["name"] == result)
             outputs[result] = store.create(f"{name}/{form}{number}", shape=given.shapes[result], dtype=dtype)
-        job = session.submit(kernels.get(name), inputs=given.inputs, outputs=outputs, scalars=given.scalars, form=form)
+        kernel = kernels.get(name) if target == "rv64" else nandarray.Kernel(kernels.get(name).source, target=target)
+        job = session.submit(kernel, inputs=given.inputs, outputs=outputs, scalars=given.scalars, form=form)
         jobs.append((name, given, job, outputs))
     return jobs
 
@@ -77,6 +79,23 @@ def test_a_kernel_equals_its_twin_under_each_scheduler(store, name, scheduler):
             same(name, results(job, given, outputs), given)
 
 
+@pytest.mark.parametrize("name", kernels.NAMES)
+def test_a_kernel_equals_its_twin_on_32_bits(store, name):
+    with store.session("intra-out-of-order", workers=3) as session:
+        for form in ("interpreted", "translated"):
+            for _, given, job, outputs in submit(store, session, [name], 14, form=form, target="rv32"):
+                same(name, results(job, given, outputs), given)
+
+
+@pytest.mark.parametrize("name", kernels.NAMES)
+@pytest.mark.parametrize("screens", [1, 5])
+def test_a_kernel_touches_what_its_table_says(name, screens):
+    given = sample(name, 11)
+    # An extent of the results of bfs and nn follows from no input.
+    results = {key: np.zeros(given.shapes[key]) for key in given.results} if name in ("bfs", "nn") else {}
+    kernels.get(name).check(screens=screens, scalars=given.scalars, **{**given.inputs, **results})
+
+
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_mixes_give_the_results_of_twins(store, scheduler):
     for mix in flashabacus.MIXES:
@@ -92,6 +111,12 @@ def test_mixes_are_those_of_table_2():
     assert len(flashabacus.instances("MX1")) == 24
     assert flashabacus.instances("atax") == ["atax"] * 6
     assert tuple(TABLE2) == kernels.NAMES[:14]
+    papers = {one.kernel: one.paper for one in flashabacus.WORKLOADS}
+    assert {
+        mix: tuple(papers[kernel] for kernel in found) for mix, found in flashabacus.MIXES.items()
+    } == workloads.MIXES
+    megabytes = {one.paper: one.input_MB for one in flashabacus.WORKLOADS}
+    assert megabytes == {name: app.megabytes for name, app in workloads.APPS.items()}
     with pytest.raises(nandarray.InvalidError, match="no workload 'MX15'; there is MX1"):
         flashabacus.instances("MX15")
 

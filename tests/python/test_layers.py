@@ -27,6 +27,7 @@ ORDER = (
     "nandarray.device",
     "nandarray.model",
     "nandarray.nvme",
+    "nandarray.gpu",
     "nandarray.programs.abi",
     "nandarray.programs.operand",
     "nandarray.programs.annotations",
@@ -43,8 +44,6 @@ ORDER = (
     "nandarray.interop",
     "nandarray",
     "nandarray.lab",
-    "nandarray.programs.kernels",
-    "nandarray.programs.kernels.samples",
     "nandarray.lab.experiments",
     "nandarray.cli",
     "nandarray.__main__",
@@ -55,17 +54,22 @@ FACADES = {"nandarray", "nandarray.programs"}
 
 #: (importing module or part, imported module or part) -> why the import is for types alone and points up.
 TYPES_ONLY = {
+    ("nandarray.gpu.server", "nandarray.array.store"): "a server serves a store, which knows nothing of it",
     ("nandarray.nvme.controller", "nandarray.array.store"): "a controller serves a store, which makes it",
+    ("nandarray.nvme.server", "nandarray.array.store"): "a server serves a store",
     ("nandarray.programs.compile.native", "nandarray.programs.program"): "a native form is of a program",
 }
 
 #: (importing module or part, imported module or part) -> why the import waits inside a function.
 INSIDE = {
+    ("nandarray.programs.program", "nandarray.programs.timing"): "a timing is of a program, and stands on running it",
     ("nandarray.array.compute", "nandarray.programs"): "start-up: only a computation needs compilers",
+    ("nandarray.array.opening", "nandarray.gpu"): "start-up: only a served store has a client",
     ("nandarray.array.opening", "nandarray.device"): "start-up: only a modelled store has a device",
     ("nandarray.array.store", "nandarray.model.clock"): "start-up: only a modelled store has a clock",
     ("nandarray.array.store", "nandarray.array.session"): "start-up: few programs run kernels",
     ("nandarray.array.store", "nandarray.nvme"): "start-up: few hosts speak NVMe",
+    ("nandarray.array.opening", "nandarray.nvme"): "start-up: only a URL opens a drive",
     ("nandarray.array.pickling", "nandarray"): "unpickling opens a store; opening needs the store, which pickles",
     ("nandarray.programs.compile.functions", "nandarray.programs.compile.riscv"): "Numba takes a second to import",
     ("nandarray.programs.compile.functions", "nandarray.programs.compile.streams"): "Numba takes a second to import",
@@ -91,6 +95,7 @@ PUBLIC = {
     "nandarray.errors",
     "nandarray.interop.tables",
     "nandarray.lab",
+    "nandarray.model.accelerator",
     "nandarray.programs.kernels",
     "nandarray.programs.kernels.samples",
     "nandarray.present.html",
@@ -108,7 +113,14 @@ WRITES = (
 )
 
 #: Parts that speak to the native store behind a store (`store._engine`); all others use its methods.
-NATIVE = ("nandarray.array", "nandarray.interop", "nandarray.model.clock", "nandarray.nvme", "nandarray.programs.run")
+NATIVE = (
+    "nandarray.gpu.server",
+    "nandarray.array",
+    "nandarray.interop",
+    "nandarray.model.clock",
+    "nandarray.nvme",
+    "nandarray.programs.run",
+)
 
 LINES_MAX = 70
 #: Function -> why it is longer.

@@ -27,7 +27,7 @@ pub enum LoadError {
     Core {
         /// The core's name.
         core: String,
-        /// What the program is, has or needs.
+        /// The property or need of the program, as the end of a sentence about it.
         needs: String,
         /// The key of the core's description, and its value.
         has: String,

@@ -20,6 +20,7 @@
 //! | `nvme_commands` | NVMe commands of Python as entries and pages |
 //! | `offload` | programs beside the data |
 //! | `options` | options of opening a store |
+//! | `queues` | queue pairs in shared memory: servers and clients |
 //! | `replay` | workloads on described devices |
 //! | `report` | findings of checks and openings, as dictionaries |
 //! | `session` | many kernels at once |
@@ -39,8 +40,10 @@ mod handle;
 mod index;
 mod nvme;
 mod nvme_commands;
+mod nvme_tcp;
 mod offload;
 mod options;
+mod queues;
 mod replay;
 mod report;
 mod session;
@@ -58,6 +61,10 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<space::PySpace>()?;
     m.add_class::<transaction::PyTransaction>()?;
     m.add_class::<nvme::PyNvme>()?;
+    m.add_class::<nvme_tcp::PyNvmeServer>()?;
+    m.add_class::<nvme_tcp::PyNvmeHost>()?;
+    m.add_class::<queues::PyQueueServer>()?;
+    m.add_class::<queues::PyQueueClient>()?;
     m.add_class::<clock::PyClock>()?;
     m.add_class::<flight::PyFlight>()?;
     m.add_class::<offload::Watch>()?;

@@ -17,6 +17,7 @@ use crate::flight::PyFlight;
 use crate::handle::sizes;
 use crate::handle::{SharedRuntime, changes, device_of, fail, numbers, run, runtime_of};
 use crate::nvme::PyNvme;
+use crate::queues::PyQueueServer;
 use crate::space::PySpace;
 use crate::{offload, options, report, session};
 
@@ -243,6 +244,21 @@ impl PyStore {
         let new = run(py, move || Device::open_file(&path, Mode::Read, &options))?;
         *self.device.write() = beside(new);
         Ok(())
+    }
+
+    #[pyo3(signature = (name, *, queues, depth, data_bytes, threads, writable))]
+    fn serve_queues(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        queues: u32,
+        depth: u32,
+        data_bytes: u64,
+        threads: u32,
+        writable: bool,
+    ) -> PyResult<PyQueueServer> {
+        let device = fail(py, device_of(&self.device))?;
+        PyQueueServer::start(py, &device, name, (queues, depth, data_bytes, threads), writable)
     }
 
     fn nvme(&self, py: Python<'_>) -> PyResult<PyNvme> {

@@ -1,6 +1,6 @@
 //! Ticks by instruction: what each address of a program took, in the pipeline and frozen.
 //!
-//! Blocks that were executed whole are worked out from their summaries when they are asked for; instructions timed one
+//! Blocks that were executed whole are worked out from their summaries when they are requested; instructions timed one
 //! by one are noted here. An instruction is charged from its issue to that of the next one: a hazard is charged to the
 //! instruction whose result was awaited, a branch's cost to the branch. Functions and lines are not known here.
 

@@ -99,7 +99,7 @@ pub enum PrefetchKind {
 /// The place from which a core gets a task's input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum InputSource {
+pub enum InputPath {
     /// The device's memory, through the caches.
     #[default]
     Dram,
@@ -204,7 +204,7 @@ pub struct CoreDescription {
     /// Pages of each stream that are beside the core at once.
     pub stream_pages: u32,
     /// The place from which it gets a task's input.
-    pub input_source: InputSource,
+    pub input_source: InputPath,
     /// Its parts: area and power.
     pub parts: Vec<CorePart>,
 }
@@ -250,7 +250,7 @@ struct WrittenCore {
     #[serde(default)]
     stream_pages: u32,
     #[serde(default)]
-    input_source: InputSource,
+    input_source: InputPath,
     #[serde(default)]
     parts: Vec<CorePart>,
 }
@@ -416,12 +416,10 @@ impl CoreDescription {
             return Err(range("stream_pages", self.stream_pages, "1 to 4096 if there are streams, and else 0"));
         }
         match self.input_source {
-            InputSource::PingPong if self.pingpong_bytes == 0 => {
+            InputPath::PingPong if self.pingpong_bytes == 0 => {
                 Err(range("input_source", "ping-pong", "pingpong_bytes are needed for it"))
             }
-            InputSource::Stream if self.streams == 0 => {
-                Err(range("input_source", "stream", "streams are needed for it"))
-            }
+            InputPath::Stream if self.streams == 0 => Err(range("input_source", "stream", "streams are needed for it")),
             _ => self.check_parts(),
         }
     }

@@ -60,7 +60,7 @@ mod unit;
 pub use self::core::TimedCore;
 pub use account::{AddressTicks, InstructionTicks};
 pub use describe::{
-    CacheDescription, CoreDescription, DescribeError, InputSource, Issue, MemoryDescription, PrefetchKind, Replacement,
+    CacheDescription, CoreDescription, DescribeError, InputPath, Issue, MemoryDescription, PrefetchKind, Replacement,
     UnitLatencies, VliwUnits,
 };
 pub use feed::{CoreNeed, InputGate, TaskFeed};

@@ -11,7 +11,7 @@ use serde::Deserialize;
 pub struct CorePart {
     /// Its name.
     pub name: String,
-    /// How many of them there are.
+    /// Their number.
     #[serde(default = "one")]
     pub count: u32,
     /// Area of one, in square millimetres.

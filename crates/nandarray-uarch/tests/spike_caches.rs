@@ -1,8 +1,8 @@
 //! Promise: with Spike's replacement, the caches count what Spike's cache simulator counts.
 //!
 //! `spike/record.py` compiles twelve programs and records Spike's counts of them in five geometries, one of them fully
-//! associative. Here the same programs run on the hart, and each fetch and each access of data goes through a hierarchy,
-//! in the order of the instructions. Spike's boot code, five instructions in one line, comes first.
+//! associative. Here the same programs run on the hart, and each fetch and each access of data goes through a
+//! hierarchy, in the order of the instructions. Spike's boot code, five instructions in one line, comes first.
 
 mod common;
 

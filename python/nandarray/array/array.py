@@ -27,6 +27,7 @@ from nandarray.array.lazy import AsType, Field
 from nandarray.array.pickling import reduce_array
 from nandarray.array.view import View, resolve_shape
 from nandarray.errors import ClosedError, InvalidError
+from nandarray.gpu.gather import gather
 from nandarray.index import buffers
 from nandarray.index.shapes import check_axis, check_shape
 from nandarray.index.transfer import fetch, put
@@ -200,6 +201,46 @@ class Array(Grid, Compute):
         """
         got = get(self._space, selection, self._dtype, out)
         return super()._get(selection, out=out) if got is None else got
+
+    def gather(self, indices: Any, *, out: Any = None) -> Any:
+        """Read rows by number, ``a[indices]`` along the first dimension, for NumPy, torch or CuPy.
+
+        Parameters
+        ----------
+        indices : array_like of integers
+            Of NumPy, torch, CuPy or DLPack, of any shape.
+        out : array, optional
+            Memory for the result; on an accelerator it is filled on the current stream.
+
+        Returns
+        -------
+        array
+            Of shape ``indices.shape + a.shape[1:]``, of the kind of the indices and on their device.
+
+        Raises
+        ------
+        IndexError
+            There is no such row.
+        InvalidError
+            ``out`` does not fit.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open("data.nand", mode="w")
+        >>> store["a"] = np.arange(6.0).reshape(3, 2)
+        >>> store["a"].gather([2, 0])
+        array([[4., 5.],
+               [0., 1.]])
+        """
+        if not self.shape:
+            raise InvalidError("an array without dimensions has no rows")
+
+        def read(numbers: _NdArray, memory: _NdArray) -> None:
+            if memory.size:
+                self.read(numbers, out=memory)
+
+        return gather(self.shape, self.dtype, indices, out, read)
 
     def write(self, selection: Any, values: ArrayLike) -> None:
         """Write a selection: ``a[selection] = values`` as a method.

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from nandarray import _nandarray
 from nandarray.array.creation import check_word
@@ -57,7 +57,9 @@ def open(
     Parameters
     ----------
     path : path_like
-        The file. Without one, a store on a modelled device keeps its bytes in memory.
+        The file; the URL of an NVMe/TCP drive (``nvme+tcp://HOST:PORT/NQN``, see :func:`nandarray.serve`), which gives
+        a :class:`nandarray.nvme.RemoteStore` and takes no options; or ``shm://NAME``, a store that ``nandarray serve
+        STORE --shm NAME`` serves. Without one, a store on a modelled device keeps its bytes in memory.
     mode : {"r", "r+", "a", "w", "x"}
         As in h5py: read (the default), read and write, read and write or create, truncate, create or fail.
     device : str, path_like or Description, optional
@@ -99,7 +101,8 @@ def open(
     Returns
     -------
     Store
-        The store, also a context manager.
+        The store, also a context manager. For ``shm://NAME`` a :class:`nandarray.gpu.SharedStore`, which reads and
+        writes arrays by rows.
 
     Raises
     ------
@@ -119,6 +122,13 @@ def open(
     ...     store["x"][:]
     array([0, 1, 2])
     """
+    if isinstance(path, str) and path.startswith("nvme+tcp://"):
+        from nandarray.nvme import connect
+
+        # The drive's server has the options; a remote store has the calls of a store that N-D commands can do.
+        return cast("Store", connect(path))
+    if isinstance(path, str) and path.startswith("shm://"):
+        return cast("Store", _connect(path.removeprefix("shm://"), mode))
     for what, word in (("preset", preset), ("placement", placement), ("gc_policy", gc_policy)):
         check_word(what, word)
     if geometry is not None:
@@ -151,6 +161,15 @@ def open(
     options["threads"] = shape["threads"]
     again = tuple((key, value) for key, value in options.items() if value not in (None, False))
     return Store(native, mode, (os.path.abspath(name), again))
+
+
+def _connect(name: str, mode: Mode) -> Any:
+    """Open a store that another process serves; that process has chosen what may be written."""
+    from nandarray.gpu import connect
+
+    if mode not in ("r", "r+"):
+        raise InvalidError(f"mode {mode!r} for shm://{name}: a served store is open already; 'r' and 'r+' are possible")
+    return connect(name)
 
 
 def _sweep(native: _nandarray.Store) -> None:

@@ -4,7 +4,8 @@ Every command opens a store, does one thing through the public Python interface,
 ``--json``. This file holds the commands for stores and their options: :mod:`.show` makes tables and trees,
 :mod:`.read` reads selections of any size. Other groups of commands: :mod:`.device` describes devices, :mod:`.replay`
 replays workloads on them, :mod:`.lab` runs experiments, :mod:`.program` compiles programs, :mod:`.advise` says whether
-to offload them. :mod:`.common` has the parts that all share.
+to offload them, :mod:`.drive` serves them over NVMe/TCP or in shared memory, :mod:`.doctor` says what works here.
+:mod:`.common` has the parts that all share.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 import typer
 
 import nandarray
-from nandarray.cli import advise, device, lab, replay
+from nandarray.cli import advise, device, doctor, drive, lab, replay
 from nandarray.cli import show as cli_show
 from nandarray.cli.common import (
     Json,
@@ -58,8 +59,11 @@ app.add_typer(attrs_app, name="attrs")
 app.add_typer(device.app, name="device")
 app.add_typer(program.app, name="program")
 app.add_typer(lab.app, name="lab")
+app.add_typer(drive.app, name="nvme")
+app.command()(drive.serve)
 app.command("replay")(replay.replay_command)
 app.command("advise")(advise.advise_command)
+app.command("doctor")(doctor.doctor_command)
 
 ArrayName = Annotated[
     str, typer.Argument(help="Name of an array.", metavar="NAME", autocompletion=complete_array, show_default=False)

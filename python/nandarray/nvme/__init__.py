@@ -1,6 +1,7 @@
 r"""NVMe: typed commands for a store, as a host that speaks NVMe submits them.
 
-:mod:`commands` has the commands and the entries that they become, :mod:`controller` submits them to a store.
+:mod:`commands` has the commands and the entries that they become, :mod:`controller` submits them to a store of this
+process. :mod:`server` serves a store over TCP, :mod:`remote` is a store on the other side.
 """
 
 from nandarray.nvme.commands import (
@@ -25,6 +26,8 @@ from nandarray.nvme.commands import (
     WriteZeroes,
 )
 from nandarray.nvme.controller import Controller
+from nandarray.nvme.remote import RemoteArray, RemoteProgram, RemoteStore, connect
+from nandarray.nvme.server import Server, serve
 
 __all__ = [
     "ALL",
@@ -43,8 +46,14 @@ __all__ = [
     "NdWrite",
     "OpenSpace",
     "Read",
+    "RemoteArray",
+    "RemoteProgram",
+    "RemoteStore",
     "ResizeSpace",
+    "Server",
     "SpaceInformation",
     "Write",
     "WriteZeroes",
+    "connect",
+    "serve",
 ]

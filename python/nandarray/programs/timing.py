@@ -205,7 +205,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Timed:
-    """What a program took on a described core.
+    """The figures of a program on a described core.
 
     Attributes
     ----------

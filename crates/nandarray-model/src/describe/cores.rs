@@ -2,7 +2,7 @@
 //! and memory.
 
 use nandarray_uarch::{
-    CacheDescription, CoreDescription, DescribeError, FunctionalUnit, InputSource, MemoryDescription, PrefetchKind,
+    CacheDescription, CoreDescription, DescribeError, FunctionalUnit, InputPath, MemoryDescription, PrefetchKind,
     Replacement,
 };
 
@@ -80,9 +80,9 @@ impl Compute {
         core.stream_pages = if self.streams == 0 { 0 } else { self.pages };
         core.pingpong_bytes = self.half_bytes;
         core.input_source = match self.input {
-            InputFrom::Dram => InputSource::Dram,
-            InputFrom::PingPong => InputSource::PingPong,
-            InputFrom::Stream => InputSource::Stream,
+            InputFrom::Dram => InputPath::Dram,
+            InputFrom::PingPong => InputPath::PingPong,
+            InputFrom::Stream => InputPath::Stream,
         };
         core.t_taken = self.taken_ticks.unwrap_or(core.t_taken);
         core.t_scratchpad = self.scratchpad_ticks.unwrap_or(core.t_scratchpad);

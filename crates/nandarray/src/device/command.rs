@@ -252,6 +252,11 @@ pub struct Deallocate<'a> {
 #[derive(Debug)]
 pub struct Flush;
 
+/// Hands every earlier write to the system: it survives the end of this process from then on, a power failure only
+/// after a [`Flush`].
+#[derive(Debug)]
+pub struct Settle;
+
 /// Compares all metadata and pages with each other; the reply is the report.
 #[derive(Debug)]
 pub struct Check {

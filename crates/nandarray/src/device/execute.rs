@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::check::CheckReport;
 use super::command::{
     Abort, Append, Apply, Batch, Begin, Change, Check, Compact, Create, Deallocate, Delete, Flush, List, Open, Read,
-    Rename, Resize, SetAttrs, StageWrite, Stat, StatSpace, Write,
+    Rename, Resize, SetAttrs, Settle, StageWrite, Stat, StatSpace, Write,
 };
 use super::transaction::TransactionId;
 use super::{Device, Target};
@@ -199,6 +199,7 @@ commands! {
     SetAttrs<'_>: Alone, true, |self, device| -> () { device.set_attrs(self.space, self.attrs) }
     Deallocate<'_>: Alone, true, |self, device| -> () { device.deallocate(self.space, self.start, self.count) }
     Flush: Behind, true, |self, device| -> () { device.flush() }
+    Settle: Behind, true, |self, device| -> () { device.commit_with_room(false) }
     Compact: Alone, true, |self, device| -> u64 { device.compact() }
     Stat: Free, false, |self, device| -> Vec<(&'static str, u64)> { Ok(device.stat()) }
     StatSpace: Free, false, |self, device| -> Vec<(&'static str, u64)> { device.stat_space(self.space) }

@@ -78,6 +78,11 @@ impl Controller {
         std::ptr::eq(self.device.as_ptr(), Arc::as_ptr(device))
     }
 
+    /// Closes every view, as a controller reset does.
+    pub fn close_all(&self) {
+        self.views.write().clear();
+    }
+
     /// Decodes and executes an entry.
     pub fn submit(&self, entry: &SubmissionEntry, buffer: DataBuffer<'_>) -> CompletionEntry {
         let done = match NvmeCommand::decode(entry) {

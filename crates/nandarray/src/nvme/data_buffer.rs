@@ -101,6 +101,17 @@ impl<'a> DataBuffer<'a> {
         }
     }
 
+    /// The first bytes of the data for the controller, which may be longer: hosts send whole pages of ranges.
+    pub(super) fn bytes_at_least(&self, bytes: u64) -> Result<&'a [u8], Status> {
+        match self.data {
+            DataPointer::ToController(first, n) if n >= bytes => {
+                // SAFETY: the constructor's caller promised that these bytes are readable for as long.
+                Ok(unsafe { std::slice::from_raw_parts(first, bytes as usize) })
+            }
+            _ => Err(Status::DATA_LENGTH_INVALID),
+        }
+    }
+
     /// Exactly this many bytes for the host.
     pub(super) fn out(&self, bytes: u64) -> Result<BufferMut, Status> {
         match self.data {

@@ -53,11 +53,12 @@ impl SubmissionEntry {
     }
 
     /// Two dwords as one number, the lower one first.
-    pub(super) fn cdw_pair(&self, first: usize) -> u64 {
+    pub fn cdw_pair(&self, first: usize) -> u64 {
         u64::from(self.cdw(first)) | u64::from(self.cdw(first + 1)) << 32
     }
 
-    pub(super) fn set_cdw_pair(&mut self, first: usize, value: u64) {
+    /// Sets two dwords to one number, the lower one first.
+    pub fn set_cdw_pair(&mut self, first: usize, value: u64) {
         self.set_cdw(first, value as u32);
         self.set_cdw(first + 1, (value >> 32) as u32);
     }

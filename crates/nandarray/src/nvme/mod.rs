@@ -39,5 +39,6 @@ pub use entry::{CompletionEntry, SubmissionEntry};
 pub use identify::{IDENTIFY_BYTES, IdentifyController, IdentifyNamespace, LbaFormat, NdCapabilities};
 pub use namespace::{COPY_BYTES_MAX, NSID_ALL, NewNamespace};
 pub use pages::{BoxPage, CopyRange, DsmRange, SPACE_NAME_BYTES_MAX, SpaceFlags, SpacePage, from_text, text};
+pub use spaces::ResolvedBox;
 pub use status::Status;
 pub use views::VIEWS_MAX;

@@ -15,6 +15,7 @@ use super::command::Blocks;
 use super::controller::{Controller, run};
 use super::data_buffer::DataBuffer;
 use super::pages::{CopyRange, DsmRange};
+use super::spaces::ResolvedBox;
 use super::status::Status;
 use crate::device::{Device, NewSpace, OwnedCommand, OwnedTarget, Target, command};
 use crate::error::Error;
@@ -122,6 +123,20 @@ impl Blocks {
 }
 
 impl Controller {
+    /// The box of bytes `[first, first + bytes)` of a namespace, both whole logical blocks.
+    ///
+    /// # Errors
+    /// Invalid namespace; out of range.
+    pub fn resolve_bytes(&self, nsid: u32, first: u64, bytes: u64) -> Result<ResolvedBox, Status> {
+        let ns = self.namespace(nsid)?;
+        if bytes == 0 || !first.is_multiple_of(ns.lba_bytes) || !bytes.is_multiple_of(ns.lba_bytes) {
+            return Err(Status::LBA_OUT_OF_RANGE);
+        }
+        ns.check(first / ns.lba_bytes, bytes / ns.lba_bytes)?;
+        let (start, count) = (vec![first / ns.lba_bytes], vec![bytes / ns.lba_bytes]);
+        Ok(ResolvedBox { space: ns.space.id, start, count, view: None, bytes })
+    }
+
     pub(super) fn namespace(&self, nsid: u32) -> Result<Namespace, Status> {
         Namespace::of(self.device()?, nsid)
     }
@@ -268,7 +283,7 @@ impl Controller {
         buffer: &DataBuffer<'_>,
     ) -> Result<(), Status> {
         let ns = self.namespace(nsid)?;
-        let bytes = buffer.bytes((u64::from(nr_z) + 1) * size_of::<DsmRange>() as u64)?;
+        let bytes = buffer.bytes_at_least((u64::from(nr_z) + 1) * size_of::<DsmRange>() as u64)?;
         let ranges = <[DsmRange]>::ref_from_bytes(bytes).expect("ranges have no alignment");
         for range in ranges {
             ns.check(range.slba.get(), u64::from(range.nlb.get()))?;

@@ -26,6 +26,21 @@ const ONES: [u64; DIMENSIONS_MAX] = [1; DIMENSIONS_MAX];
 
 type NdSize = SmallVec<[u64; 4]>;
 
+/// The elements that an N-D command names, for other commands on them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolvedBox {
+    /// The space.
+    pub space: SpaceId,
+    /// First coordinate, in elements.
+    pub start: Vec<u64>,
+    /// Elements along each dimension.
+    pub count: Vec<u64>,
+    /// Shape of the view; `None` is the space itself.
+    pub view: Option<Vec<u64>>,
+    /// Bytes of the box.
+    pub bytes: u64,
+}
+
 /// A view's box, checked against the view as it is when its command begins.
 struct CheckedBox {
     device: Arc<Device>,
@@ -145,6 +160,21 @@ impl Controller {
         let command = command::Write { space: found.view.space, target: found.target(), source };
         run(&found.device, command)?;
         Self::after_write(&found.device, nd.fua)
+    }
+
+    /// The elements that an N-D command names, as they are now.
+    ///
+    /// # Errors
+    /// As the N-D read of this box.
+    pub fn resolve(&self, nd: &NdBox, page: &[u8]) -> Result<ResolvedBox, Status> {
+        let found = self.find(nd, &DataBuffer::NONE.with_page(page))?;
+        Ok(ResolvedBox {
+            space: found.view.space,
+            start: found.start.to_vec(),
+            count: found.count.to_vec(),
+            view: found.view.dims.clone(),
+            bytes: found.bytes,
+        })
     }
 
     fn find(&self, nd: &NdBox, buffer: &DataBuffer<'_>) -> Result<CheckedBox, Status> {

@@ -33,10 +33,22 @@ statuses! {
     INVALID_OPCODE = 0, 0x01, true, "Invalid Command Opcode";
     /// A field has a value that is reserved or not supported.
     INVALID_FIELD = 0, 0x02, true, "Invalid Field in Command";
+    /// Another command of this queue has the same identifier and is not over.
+    CID_CONFLICT = 0, 0x03, true, "Command ID Conflict";
     /// The engine is in a state that it should not be in.
     INTERNAL_ERROR = 0, 0x06, true, "Internal Error";
     /// The command was cancelled before it began.
     ABORTED = 0, 0x07, false, "Command Abort Requested";
+    /// Commands arrive in another order than they have to.
+    SEQUENCE_ERROR = 0, 0x0c, true, "Command Sequence Error";
+    /// The SGL has another number of descriptors than one.
+    SGL_COUNT_INVALID = 0, 0x0d, true, "Invalid Number of SGL Descriptors";
+    /// The SGL descriptor is of a type that a queue does not take.
+    SGL_TYPE_INVALID = 0, 0x11, true, "SGL Descriptor Type Invalid";
+    /// Data within a capsule begins at another place than its start.
+    SGL_OFFSET_INVALID = 0, 0x16, true, "SGL Offset Invalid";
+    /// Data arrived damaged; the same command may succeed.
+    TRANSIENT_TRANSPORT = 0, 0x22, false, "Transient Transport Error";
     /// No namespace has this id.
     INVALID_NAMESPACE = 0, 0x0b, true, "Invalid Namespace or Format";
     /// The lent buffer has another length or direction than the command.
@@ -51,8 +63,62 @@ statuses! {
     CAPACITY_EXCEEDED = 0, 0x81, true, "Capacity Exceeded";
     /// The store is closed, or takes no writes since a flush failed.
     NOT_READY = 0, 0x82, true, "Namespace Not Ready";
+    /// More asynchronous events are requested than the controller holds.
+    EVENT_LIMIT_EXCEEDED = 1, 0x05, true, "Asynchronous Event Request Limit Exceeded";
+    /// There is no such log page.
+    INVALID_LOG_PAGE = 1, 0x09, true, "Invalid Log Page";
+    /// The feature cannot be changed.
+    FEATURE_NOT_CHANGEABLE = 1, 0x0e, true, "Feature Not Changeable";
+    /// Connect has another record format than 0.
+    CONNECT_FORMAT = 1, 0x80, true, "Connect Incompatible Format";
+    /// The limit of controllers or connections is reached; the host may try again.
+    CONNECT_BUSY = 1, 0x81, false, "Connect Controller Busy";
+    /// A parameter of connect is wrong; dword 0 has its place.
+    CONNECT_PARAMETER = 1, 0x82, true, "Connect Invalid Parameters";
+    /// The host is not allowed to connect.
+    CONNECT_HOST = 1, 0x84, true, "Connect Invalid Host";
     /// A copy is longer, or has more ranges, than the namespace says.
     SIZE_LIMIT_EXCEEDED = 1, 0x83, true, "Command Size Limit Exceeded";
+    /// No more range sets, or boxes, can be stored.
+    RESOURCES = 1, 0x89, false, "Insufficient Resources";
+    /// No more programs can be loaded.
+    PROGRAM_RESOURCES = 1, 0x8a, false, "Insufficient Program Resources";
+    /// A memory range lies in a namespace that has no memory.
+    MEMORY_NAMESPACE = 1, 0x8b, true, "Invalid Memory Namespace";
+    /// A memory range lies outside of its namespace.
+    MEMORY_RANGE = 1, 0x8c, true, "Invalid Memory Range Set";
+    /// There is no such range set.
+    RANGE_SET_ID = 1, 0x8d, true, "Invalid Memory Range Set Identifier";
+    /// The bytes are no program that can run here.
+    PROGRAM_DATA = 1, 0x8e, true, "Invalid Program Data";
+    /// No such program index.
+    PROGRAM_INDEX = 1, 0x8f, true, "Invalid Program Index";
+    /// No such program type.
+    PROGRAM_TYPE = 1, 0x90, true, "Invalid Program Type";
+    /// More ranges than a command takes.
+    RANGES_MAX = 1, 0x91, true, "Maximum Memory Ranges Exceeded";
+    /// More range sets than the controller stores.
+    RANGE_SETS_MAX = 1, 0x92, false, "Maximum Memory Range Sets Exceeded";
+    /// The limit of active programs is reached.
+    ACTIVATED_MAX = 1, 0x93, false, "Maximum Programs Activated";
+    /// The limit of program bytes is reached.
+    PROGRAM_BYTES_MAX = 1, 0x94, false, "Maximum Program Bytes Exceeded";
+    /// An execution uses the range set.
+    RANGE_SET_IN_USE = 1, 0x95, false, "Memory Range Set In Use";
+    /// No program is loaded at this index.
+    NO_PROGRAM = 1, 0x96, true, "No Program";
+    /// Ranges of one set overlap.
+    RANGES_OVERLAP = 1, 0x97, true, "Invalid Memory Range Set Overlap";
+    /// The program is not activated.
+    NOT_ACTIVATED = 1, 0x98, true, "Program Not Activated";
+    /// An execution uses the program.
+    PROGRAM_IN_USE = 1, 0x99, false, "Program In Use";
+    /// The program is larger than the controller takes.
+    PROGRAM_TOO_BIG = 1, 0x9b, true, "Program Too Big";
+    /// The program ended in a trap, or went over a limit.
+    PROGRAM_FAILED = 1, 0xc5, true, "Program Failed";
+    /// No box has this handle.
+    INVALID_BOX = 1, 0xc6, true, "Invalid Box Handle";
     /// No space has this identifier or name.
     SPACE_NOT_FOUND = 1, 0xc0, true, "Space Not Found";
     /// The name of a space to create is taken.

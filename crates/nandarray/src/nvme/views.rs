@@ -55,6 +55,11 @@ impl Views {
         self.open.remove(&dsid).map(drop).ok_or(Status::INVALID_DSID)
     }
 
+    /// Closes all views.
+    pub(super) fn clear(&mut self) {
+        self.open.clear();
+    }
+
     /// Closes all views of a space.
     pub(super) fn remove_all_of(&mut self, space: SpaceId) {
         self.open.retain(|_, view| view.space != space);

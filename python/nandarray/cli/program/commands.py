@@ -379,18 +379,10 @@ def run(
     if signature is not None or isa is not None or vlen is not None:
         raise typer.BadParameter("--signature, --isa and --vlen go with --bare")
     given = _given(source, inputs, scalar, pipeline, then, dtype=dtype, stream=stream, target=target, flags=flags)
-    options = {
-        "form": form,
-        "threads": threads,
-        "task_bytes": parse_size(task_bytes),
-        "hold_bytes": parse_size(hold_bytes),
-        "instructions": max_instructions,
-    }
     chosen = cli_program_timing.chosen(core, sets)
-    if chosen is not None:
-        if not given.single or threads not in {None, 1} or form not in {None, "interpreted"}:
-            raise typer.BadParameter("--core times one program on one core, interpreted: no --then, --threads, --form")
-        options |= {"form": "interpreted", "threads": 1}
+    options = cli_program_timing.on_one_core(chosen, single=given.single, form=form, threads=threads)
+    options |= {"task_bytes": parse_size(task_bytes), "hold_bytes": parse_size(hold_bytes)}
+    options["instructions"] = max_instructions
     with ExitStack() as stack:
         opened = cli_program_run.Opened(stack, key_of(key_file), given.stores(out or []))
         names, wanted = given.steps(

@@ -29,13 +29,13 @@ from nandarray.cli.common import (
     print_json,
     refuse_existing,
 )
-from nandarray.cli.program.timing import summary as timing_summary
+from nandarray.cli.program.timing import of_run, summary
 from nandarray.errors import InvalidError, NandarrayError, ProgramFailedError
 from nandarray.index.text import parse_slices
 from nandarray.units import count, format_size
 
 if TYPE_CHECKING:
-    from nandarray.programs.run import Account
+    from nandarray.programs.run import Account, Offloaded
     from nandarray.programs.step import Output, Step
     from nandarray.programs.timing import CoreChoice
 
@@ -298,26 +298,16 @@ def run_over(
             raise ProgramFailedError(f"step {called[error.stage]}: {error}") from error
         raise
     written = {name: {"elements": done.outputs[name], "to": outs[name]} for name in targets}
-    for name, text in later.items():
-        value = np.asarray(done.outputs[name])
-        if text.endswith(".npy"):
-            np.save(text, value)
-        else:
-            asked = operand(text)
-            opened.store(asked.store)[asked.name] = value
-        written[name] = {"elements": value.size, "to": text}
+    written |= _written(done, later, opened)
     rest = {name: value for name, value in done.outputs.items() if name not in written}
-    timed = None
-    if core is not None and watch is not None:
-        from nandarray.programs.timing import figures
-
-        timed = figures(core, ordered[0].program, watch, done)
+    timed = of_run(core, ordered[0].program, watch, done)
     if as_json:
         values = {name: jsonable_array(np.asarray(value)) for name, value in rest.items()}
         account = asdict(done.account)
         account["steps"] = [{"step": name, **part} for name, part in zip(called, account["steps"], strict=True)]
+        timing = {} if timed is None else {"timing": timed.to_dict()}
         whole = {"program": " | ".join(called), "outputs": values, "written": written, "account": account}
-        print_json(whole if timed is None else whole | {"timing": timed.to_dict()})
+        print_json(whole | timing)
         return
     for name, value in rest.items():
         print(f"{name}: {_printed(value)}" if len(done.outputs) > 1 else _printed(value))
@@ -326,9 +316,21 @@ def run_over(
             print(f"{name}: {count(int(what['elements']), 'element')} to {what['to']}", file=sys.stderr)
         if len(called) > 1:
             _steps(called, done.account)
-        print(_account(done.account), file=sys.stderr)
-        if timed is not None:
-            print(timing_summary(timed), file=sys.stderr)
+        print("\n".join([_account(done.account), *([] if timed is None else [summary(timed)])]), file=sys.stderr)
+
+
+def _written(done: Offloaded, later: Mapping[str, str], opened: Opened) -> dict[str, dict[str, Any]]:
+    """Write outputs to new arrays and files once they are known."""
+    written: dict[str, dict[str, Any]] = {}
+    for name, text in later.items():
+        value = np.asarray(done.outputs[name])
+        if text.endswith(".npy"):
+            np.save(text, value)
+        else:
+            asked = operand(text)
+            opened.store(asked.store)[asked.name] = value
+        written[name] = {"elements": value.size, "to": text}
+    return written
 
 
 def _home(steps: Sequence[Step]) -> Any:

@@ -15,9 +15,11 @@ from rich.table import Table
 from nandarray.cli.common import console, print_json
 
 if TYPE_CHECKING:
+    from nandarray import Program
+    from nandarray.programs.run import Offloaded
     from nandarray.programs.timing import CoreChoice, Place, Timed
 
-__all__ = ["chosen", "list_cores", "show_timed", "summary"]
+__all__ = ["chosen", "list_cores", "of_run", "on_one_core", "show_timed", "summary"]
 
 
 def chosen(core: str | None, sets: Sequence[str] | None) -> CoreChoice | None:
@@ -50,6 +52,30 @@ def chosen(core: str | None, sets: Sequence[str] | None) -> CoreChoice | None:
     return choose_core(core, changes)
 
 
+def on_one_core(core: CoreChoice | None, *, single: bool, form: str | None, threads: int | None) -> dict[str, Any]:
+    """Return ``form`` and ``threads`` of a run; those of a described core, if there is one.
+
+    Parameters
+    ----------
+    core : CoreChoice or None
+        The core.
+    single : bool
+        Whether one program is run.
+    form, threads
+        Those of the command line.
+
+    Returns
+    -------
+    dict
+        Arguments of :func:`nandarray.offload`.
+    """
+    if core is None:
+        return {"form": form, "threads": threads}
+    if not single or threads not in {None, 1} or form not in {None, "interpreted"}:
+        raise typer.BadParameter("--core times one program on one core, interpreted: no --then, --threads, --form")
+    return {"form": "interpreted", "threads": 1}
+
+
 def list_cores(*, as_json: bool) -> None:
     """Print the cores that come with the product.
 
@@ -73,6 +99,30 @@ def list_cores(*, as_json: bool) -> None:
         clock = f"{facts['clock_hz'] / 1e9:g} GHz"
         table.add_row(one.name, facts["isa"], facts["issue"], clock, ", ".join(caches) or "none", facts["source"])
     console().print(table)
+
+
+def of_run(core: CoreChoice | None, program: Program, watch: Any, done: Offloaded) -> Timed | None:
+    """Return the figures of a run that is over, if it was on a described core.
+
+    Parameters
+    ----------
+    core : CoreChoice or None
+        The core.
+    program : Program
+        As it was run.
+    watch : Watch
+        The core's.
+    done : Offloaded
+        What the run gave.
+
+    Returns
+    -------
+    Timed or None
+        None without a core.
+    """
+    from nandarray.programs.timing import figures
+
+    return None if core is None else figures(core, program, watch, done)
 
 
 def summary(found: Timed) -> str:

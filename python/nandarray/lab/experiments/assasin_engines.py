@@ -50,9 +50,7 @@ def run_one(name: str, what: str, timing: str, given: Mapping[str, Any], seed: i
         work = function(name, given["aes_bytes"] if name == "AES" else given["bytes"], seed)
     else:
         work = scan(name, given["scan_bytes"], given["scale"], given["folder"] or None)
-    # Scans are of less text than functions: as many tasks a core.
-    task = max(4096, work.bytes // 16 // 4096 * 4096)
-    found = measure(one.description(), work, one.kind, seed=seed, task_bytes=task)
+    found = measure(one.description(), work, one.kind, seed=seed)
     return {**row(one, work, found, timing=timing), "report": found["report"]}
 
 
@@ -75,7 +73,9 @@ def run(context: Context) -> Result:
     cases = [(name, engine, "stated", given, context.seed) for name in names for engine in ENGINES]
     cases += [(name, engine, "adjusted", given, context.seed) for name in names for engine in ("Sp", "Sb")]
     measured = context.map(run_one, cases, "functions and scans on engines")
-    reports = {f"{one['engine']} {one['function']}": one["report"] for one in measured if _shown(one)}
+    reports = {
+        f"{one['engine'].replace('$', '-cache')}-{one['function']}": one["report"] for one in measured if _shown(one)
+    }
     rows = speedups([{key: value for key, value in one.items() if key != "report"} for one in measured])
     by = {(one["function"], one["engine"], one["timing"]): one["speedup"] for one in rows}
     means = [_means(by, context["scans"], timing) for timing in ("stated", "adjusted")]

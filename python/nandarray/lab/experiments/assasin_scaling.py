@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from nandarray.lab.assasin.engines import ASSUMPTIONS, ENGINES
-from nandarray.lab.assasin.measure import TASK_BYTES, measure
+from nandarray.lab.assasin.measure import measure
 from nandarray.lab.assasin.work import touch
 from nandarray.lab.experiment import Answer, Context, Experiment, Figure, PaperPoint, Parameter, Result
 
 __all__ = ["EXPERIMENT", "run_one"]
 
+#: The authors' dist.py: 128 pages a job.
+TASK_BYTES = 512 << 10
 ARRAY_GBPS = 8.0
 CORE_GBPS = 1.0
 
@@ -41,7 +43,7 @@ def run_one(cores: int, read_ahead: int, tasks: int, seed: int) -> dict[str, Any
     engine = ENGINES["Sb"]
     device = engine.description(compute__cores=cores, compute__read_ahead=read_ahead, compute__stream_ticks=0)
     work = touch(cores * tasks * TASK_BYTES, seed)
-    found = measure(device, work, "stream", seed=seed)
+    found = measure(device, work, "stream", seed=seed, task_bytes=TASK_BYTES)
     busy = sum(value for reason, value in found["core_seconds"].items() if reason != "stream_wait")
     share = busy / (cores * found["seconds"])
     ideal = min(1.0, ARRAY_GBPS / (cores * CORE_GBPS))
@@ -113,9 +115,20 @@ def run(context: Context) -> Result:
                 caption="P = 2 of Table 7.3 hides no read of 30 us: two pages in 34 us are 0.24 GB/s a core.",
             ),
         ],
-        reports={f"{one['cores']} cores": one["report"] for one in measured[: len(scaling)] if one["cores"] == 8},
+        reports={f"{one['cores']}-cores": one["report"] for one in measured[: len(scaling)] if one["cores"] == 8},
+        misfits=_misfits(scaling),
         assumptions=[*ASSUMPTIONS, "Stream accesses cost no half cycle here: the text has a byte a cycle."],
     )
+
+
+def _misfits(scaling: list[dict[str, Any]]) -> list[str]:
+    one = scaling[0]
+    if one["GBps_a_core"] > 0.98:  # noqa: PLR2004
+        return []
+    return [
+        f"One core has {one['GBps_a_core']:.2f} GB/s, and is busy for {100 * one['utilisation']:.0f} % of the time; "
+        "the rest it waits for pages, of which 8 are on their way. Their delay was not taken apart further.",
+    ]
 
 
 EXPERIMENT = Experiment(

@@ -6,7 +6,6 @@ screens come from a timed core at two reduced sizes, scaled by trip counts; byte
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 from nandarray.lab.experiment import Answer, Context, Experiment, Figure, Parameter, Result
@@ -73,11 +72,16 @@ def workload(
 
 
 def _mean(rows: list[dict[str, Any]], column: str, one: str, other: str, names: Any = None) -> float:
-    """Return the geometric mean of a column's ratio of two systems."""
+    """Return the mean of a column's ratio of two systems, as the paper averages normalised bars."""
     by = {(row["workload"], row["system"]): row[column] for row in rows}
     names = names or list(dict.fromkeys(row["workload"] for row in rows))
-    ratios = [by[name, one] / by[name, other] for name in names]
-    return float(prod(ratios) ** (1 / len(ratios)))
+    return float(sum(by[name, one] / by[name, other] for name in names) / len(names))
+
+
+def _best(rows: list[dict[str, Any]], name: str, system: str) -> bool:
+    """Tell whether a system has the highest throughput of a workload."""
+    rates = {row["system"]: row["MBps"] for row in rows if row["workload"] == name}
+    return bool(rates[system] >= max(rates.values()) * (1 - 1e-9))
 
 
 def run(context: Context) -> Result:
@@ -108,6 +112,11 @@ def run(context: Context) -> Result:
         ),
         Answer("flashabacus.fig10a.o3_vs_io", _mean(homogeneous, "MBps", o3, io)),
         Answer("flashabacus.fig10a.o3_vs_dy", _mean(homogeneous, "MBps", o3, dy)),
+        Answer("flashabacus.fig10a.st_vs_dy", _mean(homogeneous, "MBps", st, dy)),
+        Answer("flashabacus.fig10a.st_vs_o3", _mean(homogeneous, "MBps", st, o3)),
+        Answer("flashabacus.fig10a.dy_best", all(_best(homogeneous, name, dy) for name in context["kernels"])),
+        Answer("flashabacus.fig10b.simd_vs_dy", _mean(mixed, "MBps", "simd", dy)),
+        Answer("flashabacus.fig10b.simd_vs_o3", _mean(mixed, "MBps", "simd", o3)),
         Answer("flashabacus.fig10b.o3_vs_dy", _mean(mixed, "MBps", o3, dy)),
         Answer("flashabacus.fig10b.dy_vs_st", _mean(mixed, "MBps", dy, st)),
         Answer("flashabacus.fig13.energy", _mean(both, "energy_J", o3, "simd")),
@@ -135,6 +144,12 @@ _ASSUMPTIONS = [
 ]
 _MISFITS = [
     "Absolute throughput is not the paper's: its kernels are vectorised for C66x.",
+    "Static scheduling of six equal kernels uses one worker of six here, a sixth of the dynamic one's throughput, "
+    "or more where flash is the bound; the paper's 0.47 implies two to three workers.",
+    "IntraO3 gains less over IntraIo than the paper's 1.62: six of the fourteen kernels have no serial microblock, and "
+    "the text does not say how much of the others is serial.",
+    "Energy of compute-bound kernels is the workers': it follows their seconds, while the paper's host takes much "
+    "more.",
     "Reduced sizes of cubic kernels fit the second-level cache; at full size their rows come from memory.",
 ]
 
@@ -174,6 +189,11 @@ EXPERIMENT = Experiment(
         "flashabacus.fig10a.data_intensive",
         "flashabacus.fig10a.o3_vs_io",
         "flashabacus.fig10a.o3_vs_dy",
+        "flashabacus.fig10a.st_vs_dy",
+        "flashabacus.fig10a.st_vs_o3",
+        "flashabacus.fig10a.dy_best",
+        "flashabacus.fig10b.simd_vs_dy",
+        "flashabacus.fig10b.simd_vs_o3",
         "flashabacus.fig10b.o3_vs_dy",
         "flashabacus.fig10b.dy_vs_st",
         "flashabacus.fig13.energy",

@@ -1,0 +1,153 @@
+//! Stored boxes of N-D commands: the command set of the vendor's range for hosts whose commands have one buffer.
+//!
+//! Opcodes are those of the N-D commands without their highest bit, so that a stock kernel lets an ordinary user send
+//! them. A command of more than three dimensions, or of 64-bit coordinates, takes two steps where it reads: *Store Box*
+//! (0Dh) takes a page of coordinates and gives a handle; an N-D read with bit 10 of dword 11 names it in dword 12. An
+//! N-D write may do so too, or have the page in front of its data (bit 9). A handle is never used again.
+
+use std::collections::BTreeMap;
+
+use nandarray::nvme::{BoxPage, Controller, NdBox, NvmeCommand, ResolvedBox, Status, SubmissionEntry};
+use parking_lot::Mutex;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::payload::Payload;
+
+/// Store Box.
+const STORE_BOX: u8 = 0x0d;
+/// Delete Box.
+const DELETE_BOX: u8 = 0x10;
+/// N-D Write without its highest bit.
+const ND_WRITE: u8 = 0x01;
+/// The highest bit of the N-D commands' opcodes in the NVM command set.
+const VENDOR: u8 = 0x80;
+/// Coordinates are in a page (dword 11).
+const IN_PAGE: u32 = 1 << 9;
+/// Coordinates are in a stored box (dword 11).
+const BY_HANDLE: u32 = 1 << 10;
+/// The most boxes that one controller stores.
+const BOXES_MAX: usize = 4096;
+/// Bytes of a page of coordinates.
+const PAGE_BYTES: usize = size_of::<BoxPage>();
+
+/// Opcodes of this command set, for the log of command effects; `true` for those that change a store.
+pub(crate) const OPCODES: &[(u8, bool)] = &[
+    (0x01, true),
+    (0x02, false),
+    (0x05, true),
+    (0x06, false),
+    (0x08, false),
+    (0x0c, true),
+    (STORE_BOX, false),
+    (DELETE_BOX, false),
+];
+
+/// A stored box: the entry and the page that its read would have had.
+#[derive(Clone, Debug)]
+struct StoredBox {
+    entry: SubmissionEntry,
+    page: BoxPage,
+}
+
+#[derive(Debug, Default)]
+struct BoxTable {
+    last: u32,
+    stored: BTreeMap<u32, StoredBox>,
+}
+
+/// The boxes of a controller.
+#[derive(Debug, Default)]
+pub(crate) struct StoredBoxes {
+    table: Mutex<BoxTable>,
+}
+
+impl StoredBoxes {
+    /// Forgets all.
+    pub(crate) fn clear(&self) {
+        self.table.lock().stored.clear();
+    }
+
+    fn get(&self, handle: u32) -> Result<StoredBox, Status> {
+        self.table.lock().stored.get(&handle).cloned().ok_or(Status::INVALID_BOX)
+    }
+
+    fn store(&self, controller: &Controller, entry: &SubmissionEntry, payload: &Payload<'_>) -> Result<u32, Status> {
+        let page = BoxPage::read_from_bytes(payload.source()?).map_err(|_| Status::DATA_LENGTH_INVALID)?;
+        let stored = StoredBox { entry: paged(entry), page };
+        resolve(controller, &stored)?;
+        let mut table = self.table.lock();
+        if table.stored.len() >= BOXES_MAX {
+            return Err(Status::RESOURCES);
+        }
+        table.last = table.last.checked_add(1).ok_or(Status::RESOURCES)?;
+        let handle = table.last;
+        table.stored.insert(handle, stored);
+        Ok(handle)
+    }
+
+    /// The elements of a stored box, as they are now.
+    pub(crate) fn resolve(&self, controller: &Controller, handle: u32) -> Result<ResolvedBox, Status> {
+        resolve(controller, &self.get(handle)?)
+    }
+
+    /// Executes a command of this command set; the result is dwords 0 and 1.
+    pub(crate) fn execute(
+        &self,
+        controller: &Controller,
+        entry: &SubmissionEntry,
+        payload: Payload<'_>,
+    ) -> Result<(u32, u32), Status> {
+        match entry.opcode {
+            STORE_BOX => return self.store(controller, entry, &payload).map(|handle| (handle, 0)),
+            DELETE_BOX => {
+                let found = self.table.lock().stored.remove(&entry.cdw(12));
+                return found.map(|_| (0, 0)).ok_or(Status::INVALID_BOX);
+            }
+            opcode if opcode & VENDOR != 0 => return Err(Status::INVALID_OPCODE),
+            _ => {}
+        }
+        let known = OPCODES.iter().any(|(opcode, _)| *opcode == entry.opcode);
+        let word = entry.cdw(11);
+        let moves = matches!(entry.opcode, 0x01 | 0x02);
+        let mut engine = SubmissionEntry { opcode: entry.opcode | VENDOR, ..*entry };
+        let done = match () {
+            () if !known => return Err(Status::INVALID_OPCODE),
+            () if moves && word & BY_HANDLE != 0 => {
+                let stored = self.get(entry.cdw(12))?;
+                engine.cdw2 = stored.entry.cdw2;
+                engine.cdw10 = stored.entry.cdw10;
+                engine.set_cdw(11, stored.entry.cdw(11) | word & 1 << 30);
+                controller.submit(&engine, payload.into_buffer().with_page(stored.page.as_bytes()))
+            }
+            () if moves && word & IN_PAGE != 0 => {
+                // Towards the host there is no room for a page: that read names a stored box.
+                let Payload::ToController(bytes) = payload else { return Err(Status::INVALID_FIELD) };
+                if entry.opcode != ND_WRITE || bytes.len() < PAGE_BYTES {
+                    return Err(Status::DATA_LENGTH_INVALID);
+                }
+                let (page, data) = bytes.split_at(PAGE_BYTES);
+                controller.submit(&engine, Payload::ToController(data).into_buffer().with_page(page))
+            }
+            () => controller.submit(&engine, payload.into_buffer()),
+        };
+        let status = done.status();
+        if status.ok() { Ok((done.dw0.get(), done.dw1.get())) } else { Err(status) }
+    }
+}
+
+/// The entry of an N-D read whose coordinates are in a page.
+fn paged(entry: &SubmissionEntry) -> SubmissionEntry {
+    let mut read = SubmissionEntry { opcode: 0x82, cdw2: Default::default(), ..*entry };
+    read.set_cdw(11, entry.cdw(11) & !BY_HANDLE | IN_PAGE);
+    read
+}
+
+fn resolve(controller: &Controller, stored: &StoredBox) -> Result<ResolvedBox, Status> {
+    match NvmeCommand::decode(&stored.entry)? {
+        NvmeCommand::NdRead(nd) => {
+            let nd: NdBox = nd;
+            controller.resolve(&nd, stored.page.as_bytes())
+        }
+        _ => Err(Status::INVALID_FIELD),
+    }
+}

@@ -1,0 +1,152 @@
+//! Data of identify as a fabrics host wants it: the engine's structures with a transport's fields, and further CNS.
+
+use nandarray::nvme::{IDENTIFY_BYTES, Status, VIEWS_MAX};
+
+use crate::association::Association;
+use crate::programs::{ACTIVE_MAX, RANGE_SETS, RANGES};
+use crate::subsystem::{NN, NSID_MEMORY, NSID_ND, NSID_PROGRAMS};
+use crate::wire::{ADMIN_IN_CAPSULE_BYTES, CommandSet, DISCOVERY_NQN, IN_CAPSULE_BYTES, MDTS, QUEUE_ENTRIES_MAX};
+
+const _: () = assert!(ADMIN_IN_CAPSULE_BYTES == 8192, "fixed by the specification, not told in identify");
+
+type IdentifyPage = [u8; IDENTIFY_BYTES];
+
+fn put(page: &mut IdentifyPage, at: usize, bytes: &[u8]) {
+    page[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+/// Logical blocks of 4 KiB in the largest transfer, counted from zero: no atomic write is larger.
+const AWUPF_Z: u16 = (1 << MDTS) - 1;
+
+impl Association {
+    /// The data of an identify command.
+    pub(crate) fn identify(&self, cns: u8, csi: u8, nsid: u32) -> Result<IdentifyPage, Status> {
+        if self.is_discovery() && cns != 0x01 {
+            return Err(Status::INVALID_FIELD);
+        }
+        let mut page = [0; IDENTIFY_BYTES];
+        match cns {
+            0x00 => return self.identify_namespace(nsid),
+            0x01 => return self.identify_controller(),
+            0x02 | 0x10 => list(&mut page, self.subsystem().active(None)?, nsid)?,
+            0x03 => self.identify_descriptors(&mut page, nsid)?,
+            0x05 => self.identify_by_set(&mut page, csi, nsid)?,
+            0x06 => {
+                if !self.subsystem().has(csi) {
+                    return Err(Status::INVALID_FIELD);
+                }
+            }
+            0x07 => list(&mut page, self.subsystem().active(Some(csi))?, nsid)?,
+            0x08 => {
+                self.subsystem().csi(nsid)?;
+                // Shared; ready; write protected where the store is.
+                page[1] = 1;
+                page[8] = u8::from(self.subsystem().read_only());
+                page[14] = 1;
+            }
+            0x1c => {
+                let sets = [CommandSet::NVM, CommandSet::MEMORY, CommandSet::PROGRAMS, CommandSet::ND];
+                let bits = sets.iter().filter(|csi| self.subsystem().has(**csi)).fold(0u64, |v, csi| v | 1 << csi);
+                put(&mut page, 0, &bits.to_le_bytes());
+            }
+            _ => return Err(Status::INVALID_FIELD),
+        }
+        Ok(page)
+    }
+
+    fn identify_namespace(&self, nsid: u32) -> Result<IdentifyPage, Status> {
+        let mut page = [0; IDENTIFY_BYTES];
+        if self.subsystem().csi(nsid)? != CommandSet::NVM {
+            page[30] = 1;
+            return Ok(page);
+        }
+        page = self.controller().identify(0, nsid)?;
+        // Shared; no boundary: a host would split its requests there.
+        page[30] = 1;
+        put(&mut page, 46, &[0, 0]);
+        page[99] = u8::from(self.subsystem().read_only());
+        Ok(page)
+    }
+
+    fn identify_controller(&self) -> Result<IdentifyPage, Status> {
+        let mut page = self.controller().identify(1, 0)?;
+        let discovery = self.is_discovery();
+        // Several controllers of one subsystem.
+        page[76] = 1 << 1;
+        page[77] = MDTS;
+        put(&mut page, 78, &self.cntlid().to_le_bytes());
+        // Notices of changed namespaces, or of a changed discovery log.
+        let oaes: u32 = if discovery { 1 << 31 } else { 1 << 8 };
+        put(&mut page, 92, &oaes.to_le_bytes());
+        // 128-bit host identifiers; any command keeps an association alive.
+        put(&mut page, 96, &(1u32 | 1 << 6).to_le_bytes());
+        page[111] = if discovery { 2 } else { 1 };
+        // Commands to abort and events to hold, counted from zero; firmware: one slot, read only; logs: effects, long
+        // pages; entries of the error log.
+        page[258..260].copy_from_slice(&[3, 3]);
+        page[260] = 1 | 1 << 1;
+        page[261] = 1 << 1 | 1 << 2;
+        page[262] = (crate::logs::ERRORS - 1) as u8;
+        // Warning and critical temperatures in kelvin.
+        put(&mut page, 266, &343u16.to_le_bytes());
+        put(&mut page, 268, &353u16.to_le_bytes());
+        // Keep alive in units of 100 ms.
+        put(&mut page, 320, &10u16.to_le_bytes());
+        put(&mut page, 514, &QUEUE_ENTRIES_MAX.to_le_bytes());
+        put(&mut page, 516, &if discovery { 0 } else { NN }.to_le_bytes());
+        put(&mut page, 528, &AWUPF_Z.to_le_bytes());
+        put(&mut page, 536, &0x0010_0001u32.to_le_bytes());
+        page[768..1024].fill(0);
+        let nqn = if discovery { DISCOVERY_NQN } else { self.subsystem().nqn() };
+        put(&mut page, 768, nqn.as_bytes());
+        put(&mut page, 1792, &((64 + IN_CAPSULE_BYTES as u32) / 16).to_le_bytes());
+        put(&mut page, 1796, &1u32.to_le_bytes());
+        page[1803] = 1;
+        Ok(page)
+    }
+
+    fn identify_descriptors(&self, page: &mut IdentifyPage, nsid: u32) -> Result<(), Status> {
+        let csi = self.subsystem().csi(nsid)?;
+        let mut nguid = self.subsystem().uuid();
+        nguid.iter_mut().rev().zip(nsid.to_le_bytes()).for_each(|(to, b)| *to ^= b);
+        put(page, 0, &[2, 16, 0, 0]);
+        put(page, 4, &nguid);
+        put(page, 20, &[4, 1, 0, 0, csi]);
+        Ok(())
+    }
+
+    fn identify_by_set(&self, page: &mut IdentifyPage, csi: u8, nsid: u32) -> Result<(), Status> {
+        if self.subsystem().csi(nsid)? != csi {
+            return Err(Status::INVALID_FIELD);
+        }
+        match nsid {
+            NSID_MEMORY => put(page, 0, &self.subsystem().memory_bytes().to_le_bytes()),
+            NSID_PROGRAMS => {
+                put(page, 0, &ACTIVE_MAX.to_le_bytes());
+                put(page, 2, &RANGE_SETS.to_le_bytes());
+                page[6] = RANGES;
+                // MiB of all programs.
+                put(page, 8, &128u64.to_le_bytes());
+            }
+            NSID_ND => {
+                put(page, 0, b"NDSPACES");
+                put(page, 8, &2u16.to_le_bytes());
+                put(page, 10, &32u16.to_le_bytes());
+                put(page, 12, &(VIEWS_MAX as u32).to_le_bytes());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Fills a page with the namespaces above `nsid`.
+fn list(page: &mut IdentifyPage, namespaces: Vec<u32>, nsid: u32) -> Result<(), Status> {
+    if nsid >= u32::MAX - 1 {
+        return Err(Status::INVALID_NAMESPACE);
+    }
+    for (to, nsid) in page.chunks_exact_mut(4).zip(namespaces.into_iter().filter(|&n| n > nsid)) {
+        to.copy_from_slice(&nsid.to_le_bytes());
+    }
+    Ok(())
+}

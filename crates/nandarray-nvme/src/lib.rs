@@ -1,0 +1,39 @@
+//! NVMe for hosts that are no part of this process: subsystems, controllers with their admin commands, queues, fabrics.
+//!
+//! The command sets on namespaces and views, with their entries and status codes, are the engine's
+//! ([`nandarray::nvme`]). This crate adds the parts between them and a transport: a [`Subsystem`] per store, an
+//! [`Association`] per host that is connected to it (admin commands, features, log pages, events, boxes), a
+//! [`QueuePair`] per queue (heads, phases, identifiers in flight), and Computational Programs on Subsystem Local Memory
+//! over the runtime. None of these has a socket. [`tcp`] is a transport with an initiator for tests and clients.
+//! Formats are those of the NVMe base specification 2.0 and the TCP transport specification 1.0.
+//!
+//! | file | one idea |
+//! | --- | --- |
+//! | `wire` | numbers and structures of admin and fabrics commands |
+//! | `queue` | one queue pair without a transport |
+//! | `payload` | the data of a command as memory |
+//! | `slm` | Subsystem Local Memory: command set 3 |
+//! | `programs` | Computational Programs: the states of program slots, range sets, execution; command set 4 |
+//! | `boxes` | stored boxes of N-D commands: command set 30h |
+//! | `identify`, `logs` | data of identify and of log pages |
+//! | `subsystem` | namespaces of all kinds, associations, limits |
+//! | `association` | one controller as one host sees it: properties, admin commands, I/O commands |
+//! | `tcp` | the TCP transport: PDUs, connections, server, initiator |
+
+mod association;
+mod boxes;
+mod identify;
+mod logs;
+mod payload;
+mod programs;
+mod queue;
+mod slm;
+mod subsystem;
+#[allow(clippy::disallowed_methods, reason = "a transport gives up silent hosts: it has the machine's clock")]
+pub mod tcp;
+pub mod wire;
+
+pub use association::{AdminAnswer, Association, HostIdentity};
+pub use payload::{Payload, TransferDirection};
+pub use queue::QueuePair;
+pub use subsystem::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS, Subsystem, SubsystemOptions};

@@ -1,0 +1,500 @@
+//! Computational Programs: slots with their states, memory range sets, execution. Modelled on command set 4.
+//!
+//! A program is a RISC-V ELF of the program ABI (docs/reference/program-abi.md), loaded in parts that follow each
+//! other. An execution takes ranges: as many inputs as the program has, then a range of Subsystem Local Memory for each
+//! output. Inputs may lie in Subsystem Local Memory, in block namespaces, or be stored boxes of views; those of the
+//! latter two are streamed. Outputs appear together when the program ended well. Slots and range sets are the
+//! subsystem's: they outlive a controller's reset.
+
+use std::collections::BTreeMap;
+
+use nandarray::nvme::{Controller, ResolvedBox, Status, SubmissionEntry};
+use nandarray_cores::{Form, Program};
+use nandarray_runtime::{
+    Error, Execution, HOLD_BYTES, Input, Output, OutputValue, ProgramId, Progress, Runtime, StageRequest,
+};
+use parking_lot::Mutex;
+use zerocopy::FromBytes;
+
+use crate::boxes::StoredBoxes;
+use crate::payload::Payload;
+use crate::slm::LocalMemory;
+use crate::subsystem::{NSID_MEMORY, NSID_ND};
+use crate::wire::{AdminOpcode, MemoryRange};
+
+/// Program slots; index 0 is reserved.
+pub(crate) const SLOTS: u16 = 64;
+/// Programs that are active at once.
+pub(crate) const ACTIVE_MAX: u16 = 32;
+/// Range sets; identifier 0 is reserved.
+pub(crate) const RANGE_SETS: u16 = 64;
+/// Ranges of a set, or of one execution.
+pub(crate) const RANGES: u8 = 32;
+/// Bytes of a program.
+const PROGRAM_BYTES_MAX: u32 = 16 << 20;
+/// Bytes of all programs that are loaded.
+const ALL_BYTES_MAX: usize = 128 << 20;
+/// The type of RISC-V programs, in the vendor's range.
+pub(crate) const TYPE_RISCV: u8 = 0xc0;
+/// The most instructions of one call: an execution ends before hosts give up on it.
+const INSTRUCTIONS_MAX: u64 = 20_000_000_000;
+/// Bytes of a task, and threads of an execution.
+const TASK_BYTES: u64 = 1 << 20;
+const THREADS: usize = 2;
+
+/// States of a slot.
+#[derive(Debug, Default)]
+enum Slot {
+    /// Nothing is loaded.
+    #[default]
+    Empty,
+    /// Parts have arrived, up to `bytes`; more are to come.
+    Loading { id: u64, size: u32, bytes: Vec<u8> },
+    /// All parts have arrived, and the bytes are a program.
+    Loaded { id: u64, bytes: Vec<u8> },
+    /// The runtime has it; `running` executions use it.
+    Active { id: u64, bytes: Vec<u8>, program: ProgramId, running: u32 },
+}
+
+impl Slot {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Empty => 0,
+            Self::Loading { size, .. } => *size as usize,
+            Self::Loaded { bytes, .. } | Self::Active { bytes, .. } => bytes.len(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct RangeSet {
+    ranges: Vec<MemoryRange>,
+    running: u32,
+}
+
+#[derive(Debug, Default)]
+struct ProgramState {
+    slots: BTreeMap<u16, Slot>,
+    sets: BTreeMap<u16, RangeSet>,
+    /// Account of the execution that ended last, for the vendor's log page.
+    last: String,
+}
+
+/// Programs and range sets of a subsystem.
+#[derive(Debug, Default)]
+pub(crate) struct Programs {
+    state: Mutex<ProgramState>,
+}
+
+/// The surroundings of an execution.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) runtime: &'a Runtime,
+    pub(crate) controller: &'a Controller,
+    pub(crate) boxes: &'a StoredBoxes,
+    pub(crate) memory: &'a LocalMemory,
+}
+
+/// One input or output of an execution.
+enum Operand {
+    Memory(u64, u64),
+    Space(ResolvedBox),
+}
+
+fn index(entry: &SubmissionEntry, word: usize) -> Result<u16, Status> {
+    let pind = entry.cdw(word) as u16;
+    if pind == 0 || pind > SLOTS { Err(Status::PROGRAM_INDEX) } else { Ok(pind) }
+}
+
+impl Programs {
+    /// Executes an admin command of programs; the result is dword 0.
+    pub(crate) fn admin(
+        &self,
+        runtime: &Runtime,
+        memory: &LocalMemory,
+        entry: &SubmissionEntry,
+        payload: &Payload<'_>,
+    ) -> Result<u32, Status> {
+        match entry.opcode {
+            AdminOpcode::LOAD_PROGRAM => self.load(entry, payload).map(|()| 0),
+            AdminOpcode::ACTIVATE_PROGRAM => self.activate(runtime, entry).map(|()| 0),
+            _ => self.range_set(memory, entry, payload).map(u32::from),
+        }
+    }
+
+    fn load(&self, entry: &SubmissionEntry, payload: &Payload<'_>) -> Result<(), Status> {
+        let pind = index(entry, 10)?;
+        let word = entry.cdw(10);
+        let mut state = self.state.lock();
+        let all: usize = state.slots.values().map(Slot::bytes).sum();
+        let slot = state.slots.entry(pind).or_default();
+        if word >> 24 & 1 == 1 {
+            return match slot {
+                Slot::Empty => Err(Status::NO_PROGRAM),
+                Slot::Active { .. } => Err(Status::PROGRAM_IN_USE),
+                Slot::Loading { .. } | Slot::Loaded { .. } => {
+                    *slot = Slot::Empty;
+                    Ok(())
+                }
+            };
+        }
+        let (size, id) = (entry.cdw(11), entry.cdw_pair(12));
+        let (numb, loff) = (entry.cdw(14), entry.cdw(15));
+        if (word >> 16) as u8 != TYPE_RISCV {
+            return Err(Status::PROGRAM_TYPE);
+        }
+        if size == 0 || size > PROGRAM_BYTES_MAX {
+            return Err(Status::PROGRAM_TOO_BIG);
+        }
+        let part = payload.source()?;
+        if part.len() as u64 != u64::from(numb) || u64::from(loff) + u64::from(numb) > u64::from(size) {
+            return Err(Status::INVALID_FIELD);
+        }
+        if loff == 0 && matches!(slot, Slot::Empty | Slot::Loading { .. }) {
+            if all - slot.bytes() + size as usize > ALL_BYTES_MAX {
+                return Err(Status::PROGRAM_BYTES_MAX);
+            }
+            *slot = Slot::Loading { id, size, bytes: Vec::new() };
+        }
+        match slot {
+            Slot::Empty => Err(Status::SEQUENCE_ERROR),
+            Slot::Loaded { .. } | Slot::Active { .. } => Err(Status::PROGRAM_IN_USE),
+            Slot::Loading { id: known, size: whole, bytes } => {
+                if *known != id || *whole != size || bytes.len() != loff as usize {
+                    return Err(Status::INVALID_FIELD);
+                }
+                bytes.extend_from_slice(part);
+                if bytes.len() < size as usize {
+                    return Ok(());
+                }
+                let bytes = std::mem::take(bytes);
+                if let Err(error) = Program::from_elf(&bytes, None) {
+                    *slot = Slot::Empty;
+                    state.last = error.to_string();
+                    return Err(Status::PROGRAM_DATA);
+                }
+                *slot = Slot::Loaded { id, bytes };
+                Ok(())
+            }
+        }
+    }
+
+    fn activate(&self, runtime: &Runtime, entry: &SubmissionEntry) -> Result<(), Status> {
+        let pind = index(entry, 10)?;
+        let mut state = self.state.lock();
+        let active = state.slots.values().filter(|slot| matches!(slot, Slot::Active { .. })).count();
+        let slot = state.slots.entry(pind).or_default();
+        match (entry.cdw(10) >> 16 & 0xf, &mut *slot) {
+            (0, Slot::Active { running: 1.., .. }) => Err(Status::PROGRAM_IN_USE),
+            (0, Slot::Active { id, bytes, program, .. }) => {
+                // A runtime that has lost the program has nothing to unload.
+                drop(runtime.unload(*program));
+                *slot = Slot::Loaded { id: *id, bytes: std::mem::take(bytes) };
+                Ok(())
+            }
+            (0, Slot::Loaded { .. }) => Err(Status::NOT_ACTIVATED),
+            (1, Slot::Active { .. }) => Ok(()),
+            (1, Slot::Loaded { .. }) if active >= usize::from(ACTIVE_MAX) => Err(Status::ACTIVATED_MAX),
+            (1, Slot::Loaded { id, bytes }) => {
+                let program = runtime.load(bytes, None).map_err(|_| Status::PROGRAM_DATA)?;
+                *slot = Slot::Active { id: *id, bytes: std::mem::take(bytes), program, running: 0 };
+                Ok(())
+            }
+            (0 | 1, Slot::Empty | Slot::Loading { .. }) => Err(Status::NO_PROGRAM),
+            _ => Err(Status::INVALID_FIELD),
+        }
+    }
+
+    fn range_set(&self, memory: &LocalMemory, entry: &SubmissionEntry, payload: &Payload<'_>) -> Result<u16, Status> {
+        let word = entry.cdw(10);
+        let mut state = self.state.lock();
+        match word & 0xf {
+            0 => {
+                let count = entry.cdw(11) as u8;
+                let ranges = ranges_of(payload.source()?, count)?.0;
+                for (i, range) in ranges.iter().enumerate() {
+                    check(memory, range)?;
+                    if ranges[..i].iter().any(|other| overlap(other, range)) {
+                        return Err(Status::RANGES_OVERLAP);
+                    }
+                }
+                let free = (1..=RANGE_SETS).find(|id| !state.sets.contains_key(id)).ok_or(Status::RANGE_SETS_MAX)?;
+                state.sets.insert(free, RangeSet { ranges, running: 0 });
+                Ok(free)
+            }
+            1 => {
+                let id = (word >> 16) as u16;
+                match state.sets.get(&id) {
+                    None => Err(Status::RANGE_SET_ID),
+                    Some(set) if set.running > 0 => Err(Status::RANGE_SET_IN_USE),
+                    Some(_) => {
+                        state.sets.remove(&id);
+                        Ok(id)
+                    }
+                }
+            }
+            _ => Err(Status::INVALID_FIELD),
+        }
+    }
+
+    /// Executes a program; the result is the bytes of its outputs in dwords 0 and 1.
+    pub(crate) fn execute(
+        &self,
+        at: &Surroundings<'_>,
+        entry: &SubmissionEntry,
+        payload: &Payload<'_>,
+    ) -> Result<(u32, u32), Status> {
+        let pind = index(entry, 2)?;
+        let (rsid, count) = ((entry.cdw(2) >> 16) as u16, entry.cdw(3));
+        let data = match payload {
+            Payload::None => &[][..],
+            payload => payload.source()?,
+        };
+        if count > u32::from(RANGES) {
+            return Err(Status::RANGES_MAX);
+        }
+        if count > 0 && rsid != 0 {
+            return Err(Status::INVALID_FIELD);
+        }
+        let (inline, scalars) = ranges_of(data, count as u8)?;
+        let (program, bytes, ranges) = self.begin(pind, rsid, inline)?;
+        let done = self.run(at, program, &bytes, &ranges, &scalars_of(entry, scalars));
+        self.end(pind, rsid);
+        done.map(|total| (total as u32, (total >> 32) as u32))
+    }
+
+    /// Counts an execution in.
+    fn begin(
+        &self,
+        pind: u16,
+        rsid: u16,
+        inline: Vec<MemoryRange>,
+    ) -> Result<(ProgramId, Vec<u8>, Vec<MemoryRange>), Status> {
+        let mut state = self.state.lock();
+        let ranges = match state.sets.get(&rsid) {
+            _ if rsid == 0 => inline,
+            Some(set) => set.ranges.clone(),
+            None => return Err(Status::RANGE_SET_ID),
+        };
+        let found = match state.slots.get_mut(&pind) {
+            None | Some(Slot::Empty | Slot::Loading { .. }) => return Err(Status::NO_PROGRAM),
+            Some(Slot::Loaded { .. }) => return Err(Status::NOT_ACTIVATED),
+            Some(Slot::Active { program, bytes, running, .. }) => {
+                *running += 1;
+                (*program, bytes.clone())
+            }
+        };
+        if let Some(set) = state.sets.get_mut(&rsid) {
+            set.running += 1;
+        }
+        Ok((found.0, found.1, ranges))
+    }
+
+    fn end(&self, pind: u16, rsid: u16) {
+        let mut state = self.state.lock();
+        match state.slots.get_mut(&pind) {
+            Some(Slot::Active { running, .. }) => *running -= 1,
+            other => unreachable!("slot {pind} ended an execution as {other:?}"),
+        }
+        if let Some(set) = state.sets.get_mut(&rsid) {
+            set.running -= 1;
+        }
+    }
+
+    fn run(
+        &self,
+        at: &Surroundings<'_>,
+        program: ProgramId,
+        elf: &[u8],
+        ranges: &[MemoryRange],
+        scalars: &[u64],
+    ) -> Result<u64, Status> {
+        let ports = Program::from_elf(elf, None).map_err(|_| Status::PROGRAM_DATA)?;
+        let ports = ports.metadata();
+        let (inputs, outputs) = (ports.inputs.len(), ports.outputs.len());
+        let wanted = inputs + outputs;
+        if ranges.len() != wanted {
+            self.state.lock().last =
+                format!("{} ranges; the program has {inputs} inputs, {outputs} outputs", ranges.len());
+            return Err(Status::INVALID_FIELD);
+        }
+        let operands: Vec<Operand> = ranges.iter().map(|range| operand(at, range)).collect::<Result<_, _>>()?;
+        let (from, to) = operands.split_at(inputs);
+        let copies: Vec<Vec<u8>> = from
+            .iter()
+            .map(|operand| match operand {
+                Operand::Memory(first, len) => at.memory.read(*first, *len),
+                Operand::Space(_) => Ok(Vec::new()),
+            })
+            .collect::<Result<_, _>>()?;
+        let steps: Vec<Vec<u64>> = from.iter().map(steps_of).collect();
+        let given: Vec<Input<'_>> = from.iter().zip(&copies).zip(&steps).map(input).collect();
+        let places: Vec<Option<Output<'_>>> = to.iter().map(|operand| Some(output(operand))).collect();
+        let scalars = &scalars[..ports.scalars.len().min(scalars.len())];
+        let stage = StageRequest {
+            program,
+            form: Form::Translated,
+            inputs: &given,
+            scalars,
+            outputs: &places,
+            task_bytes: TASK_BYTES,
+            instructions: Some(INSTRUCTIONS_MAX),
+        };
+        let (stages, progress) = ([stage], Progress::default());
+        let executor = at.runtime.threads(THREADS);
+        let execution = Execution { stages: &stages, executor: &executor, hold_bytes: HOLD_BYTES, progress: &progress };
+        let done = at.runtime.execute(&execution).map_err(|error| {
+            self.state.lock().last = error.to_string();
+            match error {
+                Error::Engine(error) => Status::from(error),
+                Error::Program(_) => Status::PROGRAM_DATA,
+                Error::Execution(_) => Status::PROGRAM_FAILED,
+                // Errors of sessions, which no execution meets.
+                _ => Status::INTERNAL_ERROR,
+            }
+        })?;
+        self.deliver(at.memory, to, &done.stages[0].outputs, done.account.instructions)
+    }
+
+    /// Puts outputs into their ranges, all or none.
+    fn deliver(
+        &self,
+        memory: &LocalMemory,
+        to: &[Operand],
+        outputs: &[Option<OutputValue>],
+        instructions: u64,
+    ) -> Result<u64, Status> {
+        let (mut parts, mut lengths) = (Vec::new(), Vec::new());
+        for (operand, value) in to.iter().zip(outputs) {
+            match (operand, value) {
+                (Operand::Memory(first, room), Some(OutputValue::Bytes(bytes))) => {
+                    if bytes.len() as u64 > *room {
+                        self.state.lock().last = format!("an output of {} bytes; its range has {room}", bytes.len());
+                        return Err(Status::MEMORY_RANGE);
+                    }
+                    parts.push((*first, &bytes[..]));
+                    lengths.push(bytes.len() as u64);
+                }
+                (_, Some(OutputValue::Elements(count))) => lengths.push(*count),
+                (_, value) => unreachable!("an output of an execution is {value:?}"),
+            }
+        }
+        memory.write_all(&parts)?;
+        let text: Vec<String> = lengths.iter().map(u64::to_string).collect();
+        self.state.lock().last = format!("outputs {} instructions {instructions}", text.join(" "));
+        Ok(lengths.iter().sum())
+    }
+
+    /// Account of the execution or load that ended last.
+    pub(crate) fn last(&self) -> String {
+        self.state.lock().last.clone()
+    }
+
+    /// Log page 82h: a program in 64 bytes each.
+    pub(crate) fn list(&self) -> Vec<u8> {
+        let state = self.state.lock();
+        let mut page = Vec::new();
+        for pind in 1..=SLOTS {
+            let (occupied, active, id) = match state.slots.get(&pind) {
+                None | Some(Slot::Empty) => (0, 0, 0),
+                Some(Slot::Loading { id, .. }) => (2, 0, *id),
+                Some(Slot::Loaded { id, .. }) => (1, 0, *id),
+                Some(Slot::Active { id, .. }) => (1, 1, *id),
+            };
+            let mut entry = [0u8; 64];
+            entry[0] = occupied | active << 2;
+            entry[1] = if occupied == 0 { 0 } else { TYPE_RISCV };
+            entry[8..16].copy_from_slice(&id.to_le_bytes());
+            page.extend_from_slice(&entry);
+        }
+        page
+    }
+
+    /// Log page 84h: identifier and ranges of each set in 8 bytes.
+    pub(crate) fn range_sets(&self) -> Vec<u8> {
+        let state = self.state.lock();
+        let entry = |(id, set): (&u16, &RangeSet)| {
+            let [low, high] = id.to_le_bytes();
+            [low, high, set.ranges.len() as u8, u8::from(set.running > 0), 0, 0, 0, 0]
+        };
+        state.sets.iter().flat_map(entry).collect()
+    }
+}
+
+/// Ranges in front of the data, and the rest of it.
+fn ranges_of(data: &[u8], count: u8) -> Result<(Vec<MemoryRange>, &[u8]), Status> {
+    if count > RANGES {
+        return Err(Status::RANGES_MAX);
+    }
+    let bytes = usize::from(count) * size_of::<MemoryRange>();
+    let (list, rest) = data.split_at_checked(bytes).ok_or(Status::DATA_LENGTH_INVALID)?;
+    let ranges = <[MemoryRange]>::ref_from_bytes(list).expect("ranges have no alignment");
+    Ok((ranges.to_vec(), rest))
+}
+
+/// Scalars of the data, 8 bytes each; without data the two parameters of the entry.
+fn scalars_of(entry: &SubmissionEntry, data: &[u8]) -> Vec<u64> {
+    if data.is_empty() {
+        return vec![entry.cdw_pair(10), entry.cdw_pair(12)];
+    }
+    let number = |at: &[u8]| u64::from_le_bytes(at.try_into().expect("eight bytes"));
+    data.chunks_exact(8).map(number).collect()
+}
+
+fn check(memory: &LocalMemory, range: &MemoryRange) -> Result<(), Status> {
+    let (sb, len) = (range.sb.get(), u64::from(range.len.get()));
+    match range.nsid.get() {
+        NSID_MEMORY if sb.checked_add(len).is_none_or(|end| end > memory.len()) => Err(Status::MEMORY_RANGE),
+        0 | u32::MAX => Err(Status::MEMORY_NAMESPACE),
+        _ => Ok(()),
+    }
+}
+
+fn overlap(one: &MemoryRange, other: &MemoryRange) -> bool {
+    let end = |range: &MemoryRange| range.sb.get().saturating_add(u64::from(range.len.get()));
+    let memory = one.nsid == other.nsid && one.nsid.get() != NSID_ND;
+    memory && one.sb.get() < end(other) && other.sb.get() < end(one)
+}
+
+fn operand(at: &Surroundings<'_>, range: &MemoryRange) -> Result<Operand, Status> {
+    check(at.memory, range)?;
+    let (sb, len) = (range.sb.get(), u64::from(range.len.get()));
+    match range.nsid.get() {
+        NSID_MEMORY => Ok(Operand::Memory(sb, len)),
+        NSID_ND => {
+            let handle = u32::try_from(sb).map_err(|_| Status::INVALID_BOX)?;
+            let found = at.boxes.resolve(at.controller, handle)?;
+            if len != 0 && len != found.bytes { Err(Status::MEMORY_RANGE) } else { Ok(Operand::Space(found)) }
+        }
+        nsid => match at.controller.resolve_bytes(nsid, sb, len) {
+            Err(status) if status == Status::INVALID_NAMESPACE => Err(Status::MEMORY_NAMESPACE),
+            done => done.map(Operand::Space),
+        },
+    }
+}
+
+fn steps_of(operand: &Operand) -> Vec<u64> {
+    match operand {
+        Operand::Memory(..) => Vec::new(),
+        Operand::Space(of) => vec![1; of.start.len()],
+    }
+}
+
+fn input<'a>(((operand, copy), step): ((&'a Operand, &'a Vec<u8>), &'a Vec<u64>)) -> Input<'a> {
+    match operand {
+        Operand::Memory(..) => Input::Bytes(copy),
+        Operand::Space(of) => {
+            let view = of.view.as_deref();
+            Input::Box { space: of.space, start: &of.start, step, count: &of.count, view, tiles: None }
+        }
+    }
+}
+
+fn output(operand: &Operand) -> Output<'_> {
+    match operand {
+        Operand::Memory(..) => Output::Collect,
+        Operand::Space(of) => {
+            let view = of.view.as_deref();
+            Output::Box { space: of.space, start: &of.start, count: &of.count, view, tiles: None }
+        }
+    }
+}

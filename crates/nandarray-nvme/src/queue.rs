@@ -1,0 +1,127 @@
+//! One queue pair without a transport: heads, phases, identifiers of commands in flight.
+//!
+//! A transport accepts each command that arrives and completes it once. Capsules of fabrics need the submission queue's
+//! head only; rings in memory also take the slot and the phase of a completion from here.
+
+use std::collections::BTreeSet;
+
+use nandarray::nvme::{CompletionEntry, Status};
+
+/// Submission queue head of a queue without flow control.
+const NO_FLOW_CONTROL: u16 = 0xffff;
+
+/// A submission queue and its completion queue.
+#[derive(Debug)]
+pub struct QueuePair {
+    qid: u16,
+    entries: u32,
+    flow_control: bool,
+    head: u32,
+    tail: u32,
+    phase: bool,
+    in_flight: BTreeSet<u16>,
+}
+
+impl QueuePair {
+    /// A queue pair of `entries` entries on both sides, both empty.
+    ///
+    /// # Panics
+    /// For less than 2 entries.
+    pub fn new(qid: u16, entries: u32, flow_control: bool) -> Self {
+        assert!(entries >= 2, "a queue of {entries} entries; it has at least 2");
+        Self { qid, entries, flow_control, head: 0, tail: 0, phase: true, in_flight: BTreeSet::new() }
+    }
+
+    /// Number of the queue.
+    pub fn qid(&self) -> u16 {
+        self.qid
+    }
+
+    /// Commands that were accepted and are not complete.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// The submission queue's head as a slot of its ring: the next command to fetch.
+    pub fn head(&self) -> u32 {
+        self.head
+    }
+
+    /// Takes a command in; its slot of the submission queue is free again.
+    ///
+    /// # Errors
+    /// Command identifier conflict: the command is answered by [`Self::refuse`] and is not in flight.
+    /// Command sequence error where the host has more commands in flight than the queue has room for.
+    pub fn accept(&mut self, cid: u16) -> Result<(), Status> {
+        self.head = (self.head + 1) % self.entries;
+        if self.in_flight.len() >= self.entries as usize {
+            return Err(Status::SEQUENCE_ERROR);
+        }
+        if self.in_flight.insert(cid) { Ok(()) } else { Err(Status::CID_CONFLICT) }
+    }
+
+    /// Fills in the queue's part of a completion, ends the command, and gives the completion queue's slot.
+    ///
+    /// # Panics
+    /// If the command is not in flight: a completion has one sender.
+    pub fn complete(&mut self, entry: &mut CompletionEntry) -> u32 {
+        let cid = entry.cid.get();
+        assert!(self.in_flight.remove(&cid), "command {cid:#06x} of queue {} completed and not in flight", self.qid);
+        self.refuse(entry)
+    }
+
+    /// As [`Self::complete`], for a command that was not accepted.
+    pub fn refuse(&mut self, entry: &mut CompletionEntry) -> u32 {
+        entry.sqhd.set(if self.flow_control { self.head as u16 } else { NO_FLOW_CONTROL });
+        entry.sqid.set(self.qid);
+        let status = entry.status_phase.get() & !1;
+        entry.status_phase.set(status | u16::from(self.phase));
+        let slot = self.tail;
+        self.tail += 1;
+        if self.tail == self.entries {
+            self.tail = 0;
+            self.phase = !self.phase;
+        }
+        slot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(cid: u16) -> CompletionEntry {
+        CompletionEntry { cid: cid.into(), ..CompletionEntry::default() }
+    }
+
+    #[test]
+    fn heads_and_phases_go_around() {
+        let mut queue = QueuePair::new(3, 4, true);
+        for round in 0..10u32 {
+            queue.accept(7).unwrap();
+            let mut done = entry(7);
+            assert_eq!(queue.complete(&mut done), round % 4);
+            assert_eq!(u32::from(done.sqhd.get()), (round + 1) % 4);
+            assert_eq!(done.status_phase.get(), u16::from(round / 4 % 2 == 0), "round {round}");
+            assert_eq!(done.sqid.get(), 3);
+        }
+    }
+
+    #[test]
+    fn an_identifier_is_in_flight_once() {
+        let mut queue = QueuePair::new(1, 4, false);
+        queue.accept(0xf001).unwrap();
+        assert_eq!(queue.accept(0xf001), Err(Status::CID_CONFLICT));
+        queue.refuse(&mut entry(0xf001));
+        assert_eq!(queue.in_flight(), 1);
+        let mut done = entry(0xf001);
+        queue.complete(&mut done);
+        assert_eq!((queue.in_flight(), done.sqhd.get()), (0, 0xffff));
+    }
+
+    #[test]
+    #[should_panic(expected = "not in flight")]
+    fn a_completion_has_one_sender() {
+        QueuePair::new(1, 4, true).complete(&mut entry(1));
+    }
+}

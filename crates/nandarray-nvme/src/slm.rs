@@ -1,0 +1,110 @@
+//! Subsystem Local Memory: command set 3, modelled on the memory commands of the specification.
+//!
+//! The memory is the subsystem's, volatile, zero at first. A command is atomic: it has the memory for itself, shared
+//! for reads. A program that runs works on a copy of its inputs, and its outputs appear together when it ends.
+
+use nandarray::nvme::{Status, SubmissionEntry};
+use parking_lot::RwLock;
+
+use crate::payload::Payload;
+
+/// Memory copy.
+const COPY: u8 = 0x01;
+/// Memory read.
+const READ: u8 = 0x02;
+/// Memory fill.
+const FILL: u8 = 0x04;
+/// Memory write.
+const WRITE: u8 = 0x05;
+/// Unit of lengths and addresses.
+const ALIGN: u64 = 4;
+
+/// The memory of a subsystem.
+#[derive(Debug)]
+pub(crate) struct LocalMemory {
+    bytes: RwLock<Vec<u8>>,
+}
+
+impl LocalMemory {
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self { bytes: RwLock::new(vec![0; bytes]) }
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.bytes.read().len() as u64
+    }
+
+    fn range(&self, first: u64, len: u64) -> Result<std::ops::Range<usize>, Status> {
+        let end = first.checked_add(len).filter(|&end| end <= self.len()).ok_or(Status::LBA_OUT_OF_RANGE)?;
+        Ok(first as usize..end as usize)
+    }
+
+    /// A copy of a part.
+    pub(crate) fn read(&self, first: u64, len: u64) -> Result<Vec<u8>, Status> {
+        let range = self.range(first, len)?;
+        Ok(self.bytes.read()[range].to_vec())
+    }
+
+    /// Writes several parts at once.
+    pub(crate) fn write_all(&self, parts: &[(u64, &[u8])]) -> Result<(), Status> {
+        let ranges: Vec<_> =
+            parts.iter().map(|(first, part)| self.range(*first, part.len() as u64)).collect::<Result<_, _>>()?;
+        let mut bytes = self.bytes.write();
+        for (range, (_, part)) in ranges.into_iter().zip(parts) {
+            bytes[range].copy_from_slice(part);
+        }
+        Ok(())
+    }
+
+    /// Executes a command of this command set.
+    pub(crate) fn execute(&self, entry: &SubmissionEntry, mut payload: Payload<'_>) -> Result<(), Status> {
+        let (first, len) = (entry.cdw_pair(10), u64::from(entry.cdw(12)));
+        if matches!(entry.opcode, READ | FILL | WRITE) && (!first.is_multiple_of(ALIGN) || !len.is_multiple_of(ALIGN)) {
+            return Err(Status::INVALID_FIELD);
+        }
+        match entry.opcode {
+            READ => {
+                let range = self.range(first, len)?;
+                let room = payload.room()?;
+                if room.len() as u64 != len {
+                    return Err(Status::DATA_LENGTH_INVALID);
+                }
+                room.copy_from_slice(&self.bytes.read()[range]);
+                Ok(())
+            }
+            WRITE => {
+                let source = payload.source()?;
+                if source.len() as u64 != len {
+                    return Err(Status::DATA_LENGTH_INVALID);
+                }
+                self.write_all(&[(first, source)])
+            }
+            FILL => {
+                let range = self.range(first, len)?;
+                self.bytes.write()[range].fill(entry.cdw(13) as u8);
+                Ok(())
+            }
+            COPY => self.copy(entry, &payload),
+            _ => Err(Status::INVALID_OPCODE),
+        }
+    }
+
+    /// Copies from the memory to the memory (descriptor format 4), range behind range.
+    fn copy(&self, entry: &SubmissionEntry, payload: &Payload<'_>) -> Result<(), Status> {
+        let word = entry.cdw(12);
+        if word >> 8 & 0xf != 4 {
+            return Err(Status::INVALID_FIELD);
+        }
+        let ranges = (word & 0xff) as usize + 1;
+        let list = payload.source()?.get(..ranges * 32).ok_or(Status::DATA_LENGTH_INVALID)?;
+        let number = |at: &[u8]| u64::from_le_bytes(at.try_into().expect("eight bytes"));
+        let (mut at, mut moved) = (entry.cdw_pair(10), Vec::new());
+        for range in list.chunks_exact(32) {
+            let (first, len) = (number(&range[8..16]), number(&range[16..24]));
+            moved.push((at, self.read(first, len)?));
+            at = at.checked_add(len).ok_or(Status::LBA_OUT_OF_RANGE)?;
+        }
+        let parts: Vec<(u64, &[u8])> = moved.iter().map(|(at, bytes)| (*at, &bytes[..])).collect();
+        self.write_all(&parts)
+    }
+}

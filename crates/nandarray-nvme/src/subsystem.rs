@@ -1,0 +1,274 @@
+//! A subsystem: one store as hosts see it, with namespaces of every command set and the associations of its hosts.
+//!
+//! Block namespaces are the arrays `ns/N`; three more namespaces, with fixed numbers, have the other command sets. The
+//! subsystem does not keep its store open.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+use nandarray::nvme::{Controller, Status};
+use nandarray::{Device, command};
+use nandarray_runtime::Runtime;
+use parking_lot::Mutex;
+
+use crate::association::{Association, HostIdentity};
+use crate::logs::Health;
+use crate::programs::Programs;
+use crate::slm::LocalMemory;
+use crate::wire::{CNTLID_ANY, CommandSet, DISCOVERY_NQN};
+
+/// The largest namespace identifier (NN).
+pub(crate) const NN: u32 = 1024;
+/// The namespace of Subsystem Local Memory.
+pub const NSID_MEMORY: u32 = 1022;
+/// The namespace of Computational Programs.
+pub const NSID_PROGRAMS: u32 = 1023;
+/// The namespace of the N-D commands.
+pub const NSID_ND: u32 = 1024;
+/// Associations at once.
+const ASSOCIATIONS_MAX: usize = 256;
+
+/// Switches and limits of a subsystem.
+#[derive(Clone, Debug)]
+pub struct SubsystemOptions {
+    /// Qualified name; `None` derives it from the store's UUID.
+    pub nqn: Option<String>,
+    /// Commands that change the store are refused.
+    pub read_only: bool,
+    /// Whether there are programs and their memory.
+    pub programs: bool,
+    /// Whether there are N-D commands.
+    pub nd: bool,
+    /// Bytes of Subsystem Local Memory.
+    pub memory_bytes: usize,
+    /// Qualified names of the hosts that may connect; empty lets all.
+    pub hosts: Vec<String>,
+    /// A completed write survives the end of this process: the default. Without, a host's flush does that.
+    pub kill_safe: bool,
+}
+
+impl Default for SubsystemOptions {
+    fn default() -> Self {
+        Self {
+            nqn: None,
+            read_only: false,
+            programs: true,
+            nd: true,
+            memory_bytes: 64 << 20,
+            hosts: Vec::new(),
+            kill_safe: true,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct AssociationTable {
+    last: u16,
+    open: BTreeMap<u16, Weak<Association>>,
+}
+
+/// A store as a subsystem.
+#[derive(Debug)]
+pub struct Subsystem {
+    runtime: Weak<Runtime>,
+    /// Lists and describes namespaces for the subsystem itself.
+    inventory: Controller,
+    nqn: String,
+    uuid: [u8; 16],
+    options: SubsystemOptions,
+    table: Mutex<AssociationTable>,
+    pub(crate) memory: LocalMemory,
+    pub(crate) programs: Programs,
+    pub(crate) health: Health,
+}
+
+impl Subsystem {
+    /// A subsystem of a store and the programs beside it.
+    pub fn new(runtime: &Arc<Runtime>, options: SubsystemOptions) -> Arc<Self> {
+        let device = runtime.device();
+        let uuid = device.uuid();
+        let hex: String = uuid.iter().map(|b| format!("{b:02x}")).collect();
+        let parts: Vec<&str> = [0..8, 8..12, 12..16, 16..20, 20..32].map(|r| &hex[r]).to_vec();
+        let own = format!("nqn.2014-08.org.nvmexpress:uuid:{}", parts.join("-"));
+        Arc::new(Self {
+            runtime: Arc::downgrade(runtime),
+            inventory: Controller::new(device),
+            nqn: options.nqn.clone().unwrap_or(own),
+            uuid,
+            table: Mutex::default(),
+            memory: LocalMemory::new(if options.programs { options.memory_bytes } else { 0 }),
+            programs: Programs::default(),
+            health: Health::default(),
+            options,
+        })
+    }
+
+    /// Its qualified name.
+    pub fn nqn(&self) -> &str {
+        &self.nqn
+    }
+
+    /// Its options.
+    pub fn options(&self) -> &SubsystemOptions {
+        &self.options
+    }
+
+    pub(crate) fn uuid(&self) -> [u8; 16] {
+        self.uuid
+    }
+
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.memory.len()
+    }
+
+    /// The store with its programs.
+    ///
+    /// # Errors
+    /// Namespace not ready, if the store was closed.
+    pub(crate) fn runtime(&self) -> Result<Arc<Runtime>, Status> {
+        self.runtime.upgrade().filter(|runtime| !runtime.device().closed()).ok_or(Status::NOT_READY)
+    }
+
+    pub(crate) fn device(&self) -> Result<Arc<Device>, Status> {
+        Ok(self.runtime()?.device().clone())
+    }
+
+    /// Whether commands that change the store are refused.
+    pub(crate) fn read_only(&self) -> bool {
+        self.options.read_only || self.device().is_ok_and(|device| device.read_only())
+    }
+
+    /// Whether the subsystem has a command set.
+    pub(crate) fn has(&self, csi: u8) -> bool {
+        match csi {
+            CommandSet::NVM => true,
+            CommandSet::MEMORY | CommandSet::PROGRAMS => self.options.programs,
+            CommandSet::ND => self.options.nd,
+            _ => false,
+        }
+    }
+
+    /// The command set of a namespace.
+    ///
+    /// # Errors
+    /// Invalid namespace.
+    pub(crate) fn csi(&self, nsid: u32) -> Result<u8, Status> {
+        let csi = match nsid {
+            NSID_MEMORY => CommandSet::MEMORY,
+            NSID_PROGRAMS => CommandSet::PROGRAMS,
+            NSID_ND => CommandSet::ND,
+            nsid if nsid > NN => return Err(Status::INVALID_NAMESPACE),
+            nsid => {
+                self.inventory.identify_namespace(nsid)?;
+                CommandSet::NVM
+            }
+        };
+        if self.has(csi) { Ok(csi) } else { Err(Status::INVALID_NAMESPACE) }
+    }
+
+    /// The namespaces, all or those of one command set, in order.
+    pub(crate) fn active(&self, csi: Option<u8>) -> Result<Vec<u32>, Status> {
+        if csi.is_some_and(|csi| !self.has(csi)) {
+            return Err(Status::INVALID_FIELD);
+        }
+        let mut found = self.inventory.namespaces()?;
+        found.retain(|&nsid| nsid < NSID_MEMORY);
+        found.extend([NSID_MEMORY, NSID_PROGRAMS, NSID_ND]);
+        found.retain(|&nsid| {
+            let of = match nsid {
+                NSID_MEMORY => CommandSet::MEMORY,
+                NSID_PROGRAMS => CommandSet::PROGRAMS,
+                NSID_ND => CommandSet::ND,
+                _ => CommandSet::NVM,
+            };
+            self.has(of) && csi.is_none_or(|csi| csi == of)
+        });
+        Ok(found)
+    }
+
+    /// Block namespaces with their blocks and bytes of a block, to notice changes.
+    pub fn inventory(&self) -> Vec<(u32, u64, u32)> {
+        let found = self.inventory.namespaces().unwrap_or_default();
+        let of = |nsid: u32| {
+            let ns = self.inventory.identify_namespace(nsid).ok()?;
+            Some((nsid, ns.nsze.get(), 1 << ns.lbaf[0].lbads))
+        };
+        found.into_iter().filter(|&nsid| nsid < NSID_MEMORY).filter_map(of).collect()
+    }
+
+    /// Hands completed writes to the system, so that they survive the end of this process.
+    ///
+    /// # Errors
+    /// As a flush of the engine.
+    pub fn settle(&self) -> Result<(), Status> {
+        let device = self.device()?;
+        if device.read_only() { Ok(()) } else { device.execute(command::Settle).map_err(Status::from) }
+    }
+
+    /// Makes completed writes durable.
+    ///
+    /// # Errors
+    /// As a flush of the engine.
+    pub fn flush(&self) -> Result<(), Status> {
+        let device = self.device()?;
+        if device.read_only() { Ok(()) } else { device.execute(command::Flush).map_err(Status::from) }
+    }
+
+    /// Connects a host to a new controller of this subsystem, or of its discovery service.
+    ///
+    /// # Errors
+    /// The statuses of a connect command, with dword 0 of its completion.
+    pub fn associate(self: &Arc<Self>, host: HostIdentity, kato_ms: u32) -> Result<Arc<Association>, (Status, u32)> {
+        /// Places of the wrong parameter: in the data, at these offsets.
+        const SUBNQN: u32 = 1 << 16 | 256;
+        const HOSTNQN: u32 = 1 << 16 | 512;
+        let discovery = host.subnqn == DISCOVERY_NQN;
+        if !discovery && host.subnqn != self.nqn {
+            return Err((Status::CONNECT_PARAMETER, SUBNQN));
+        }
+        if host.hostnqn.is_empty() {
+            return Err((Status::CONNECT_PARAMETER, HOSTNQN));
+        }
+        if !self.options.hosts.is_empty() && !self.options.hosts.contains(&host.hostnqn) {
+            return Err((Status::CONNECT_HOST, 0));
+        }
+        let device = self.device().map_err(|_| (Status::CONNECT_BUSY, 0))?;
+        let mut table = self.table.lock();
+        table.open.retain(|_, association| association.strong_count() > 0);
+        if table.open.len() >= ASSOCIATIONS_MAX {
+            return Err((Status::CONNECT_BUSY, 0));
+        }
+        loop {
+            table.last = table.last.wrapping_add(1);
+            if table.last != 0 && table.last < CNTLID_ANY - 15 && !table.open.contains_key(&table.last) {
+                break;
+            }
+        }
+        let cntlid = table.last;
+        let made = Arc::new(Association::new(self.clone(), Controller::new(&device), cntlid, host, kato_ms));
+        table.open.insert(cntlid, Arc::downgrade(&made));
+        Ok(made)
+    }
+
+    /// The association with a controller identifier.
+    pub fn association(&self, cntlid: u16) -> Option<Arc<Association>> {
+        self.table.lock().open.get(&cntlid).and_then(Weak::upgrade)
+    }
+
+    /// The associations that are there, in order of their controllers.
+    pub fn associations(&self) -> Vec<Arc<Association>> {
+        self.table.lock().open.values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Notifies every host that namespaces have come, gone or changed their size.
+    pub fn namespaces_changed(&self, nsids: &[u32]) {
+        for association in self.associations() {
+            association.notice_namespaces(nsids);
+        }
+    }
+
+    /// Numbers of commands so far: reads, writes, their bytes, failures.
+    pub fn numbers(&self) -> Vec<(&'static str, u64)> {
+        self.health.numbers().to_vec()
+    }
+}

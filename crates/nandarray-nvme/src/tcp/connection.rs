@@ -1,0 +1,528 @@
+//! One connection: its states, its transfers, and the batch that it works on.
+//!
+//! The thread reads as much as the socket has and takes PDU by PDU. Before it would wait for the socket it ends the
+//! batch: completed writes are settled by one command of the engine, then their completions leave, all in one send.
+//! Every length is checked before anything is allocated for it; transfers from the host are begun while their bytes fit
+//! the connection's bound, and wait otherwise.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::Read;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nandarray::nvme::{CompletionEntry, Opcode, Status, SubmissionEntry};
+use parking_lot::Mutex;
+use zerocopy::FromBytes;
+
+use super::outgoing::{Completer, Outgoing};
+use super::pdu::{
+    self, DIGEST_BYTES, Digests, FLAG_LAST, FatalError, FatalStatus, H2C_BYTES_MAX, HEADER_BYTES, PduHeader, PduKind,
+    TransferFields,
+};
+use super::server::ServerState;
+use crate::association::{AdminAnswer, Association, HostIdentity};
+use crate::payload::{Payload, TransferDirection};
+use crate::queue::QueuePair;
+use crate::wire::{
+    AdminOpcode, CNTLID_ANY, ConnectData, ConnectFields, DataDescriptor, DataLocation, FabricsType, QUEUE_ENTRIES_MAX,
+    TRANSFER_BYTES_MAX,
+};
+use crate::{NSID_PROGRAMS, Subsystem};
+
+/// Time until a connection has to be a queue.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// Bytes of a read buffer before and after connect.
+const BUFFER_BYTES: (usize, usize) = (4 << 10, 64 << 10);
+/// Bytes of transfers from the host that are under way at once.
+const TRANSFER_BYTES: usize = 16 << 20;
+
+/// States of a connection.
+#[derive(Debug)]
+enum ConnectionState {
+    /// Nothing but ICReq may come.
+    Initialising,
+    /// The handshake is done; nothing but connect may come.
+    Unconnected,
+    /// The admin queue of an association.
+    Admin(Arc<Association>),
+    /// An I/O queue of an association.
+    Io(Arc<Association>, u16),
+}
+
+/// A command whose data comes from the host by H2CData.
+#[derive(Debug)]
+struct HostTransfer {
+    completer: Completer,
+    entry: SubmissionEntry,
+    bytes: Vec<u8>,
+    /// Bytes that have arrived, in order.
+    arrived: usize,
+    /// A digest was wrong: the command ends with an error once all has arrived.
+    damaged: bool,
+}
+
+/// A completed command that waits for the end of its batch.
+#[derive(Debug)]
+struct UnsettledWrite {
+    completer: Completer,
+    entry: CompletionEntry,
+}
+
+/// The end of a connection.
+#[derive(Debug)]
+enum ConnectionEnd {
+    /// The other side, or the server, closed it, or time is over.
+    Closed,
+    /// The other side broke a rule; the header that did so.
+    Fatal(FatalError, Vec<u8>),
+}
+
+impl From<std::io::Error> for ConnectionEnd {
+    fn from(_: std::io::Error) -> Self {
+        Self::Closed
+    }
+}
+
+/// One connection of a server.
+pub(crate) struct Connection {
+    shared: Arc<ServerState>,
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    deadline: Option<Instant>,
+    digests: Digests,
+    outgoing: Arc<Outgoing>,
+    state: ConnectionState,
+    transfers: BTreeMap<u16, HostTransfer>,
+    transfer_bytes: usize,
+    waiting: VecDeque<(Completer, SubmissionEntry, usize)>,
+    next_tag: u16,
+    unsettled: Vec<UnsettledWrite>,
+    /// Commands that the association holds.
+    held: Arc<Mutex<BTreeMap<u16, Completer>>>,
+}
+
+impl Connection {
+    /// Serves a connection until it ends.
+    pub(crate) fn serve(shared: Arc<ServerState>, stream: TcpStream) {
+        let Ok(sending) = stream.try_clone() else { return };
+        let mut connection = Self {
+            shared,
+            stream,
+            buffer: vec![0; BUFFER_BYTES.0],
+            start: 0,
+            end: 0,
+            deadline: Some(Instant::now() + CONNECT_TIME),
+            digests: Digests::default(),
+            outgoing: Arc::new(Outgoing::new(sending, Digests::default())),
+            state: ConnectionState::Initialising,
+            transfers: BTreeMap::new(),
+            transfer_bytes: 0,
+            waiting: VecDeque::new(),
+            next_tag: 0,
+            unsettled: Vec::new(),
+            held: Arc::default(),
+        };
+        loop {
+            match connection.step() {
+                Ok(()) => {}
+                Err(ConnectionEnd::Closed) => break,
+                Err(ConnectionEnd::Fatal(error, header)) => {
+                    connection.end_batch();
+                    connection.outgoing.terminate(error, &header);
+                    break;
+                }
+            }
+        }
+        connection.over();
+    }
+
+    fn over(&mut self) {
+        self.outgoing.close();
+        match std::mem::replace(&mut self.state, ConnectionState::Initialising) {
+            ConnectionState::Admin(association) => self.shared.end_association(&association),
+            ConnectionState::Io(association, qid) => self.shared.end_queue(&association, qid),
+            ConnectionState::Initialising | ConnectionState::Unconnected => {}
+        }
+    }
+
+    fn subsystem(&self) -> &Arc<Subsystem> {
+        self.shared.subsystem()
+    }
+
+    /// Has at least `bytes` in the buffer, which is larger; ends the batch before it waits.
+    fn fill(&mut self, bytes: usize) -> Result<(), ConnectionEnd> {
+        while self.end - self.start < bytes {
+            self.end_batch();
+            if self.start > 0 {
+                self.buffer.copy_within(self.start..self.end, 0);
+                self.end -= self.start;
+                self.start = 0;
+            }
+            self.wait_limit()?;
+            match self.stream.read(&mut self.buffer[self.end..])? {
+                0 => return Err(ConnectionEnd::Closed),
+                n => self.end += n,
+            }
+        }
+        Ok(())
+    }
+
+    /// Bounds the next read by the time that is left for the handshake.
+    fn wait_limit(&self) -> Result<(), ConnectionEnd> {
+        if let Some(deadline) = self.deadline {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ConnectionEnd::Closed);
+            }
+            self.stream.set_read_timeout(Some(left))?;
+        }
+        Ok(())
+    }
+
+    /// Moves the next bytes of the stream to their final place.
+    fn take(&mut self, to: &mut [u8]) -> Result<(), ConnectionEnd> {
+        let n = to.len().min(self.end - self.start);
+        to[..n].copy_from_slice(&self.buffer[self.start..self.start + n]);
+        self.start += n;
+        let mut rest = &mut to[n..];
+        if !rest.is_empty() {
+            self.end_batch();
+        }
+        while !rest.is_empty() {
+            self.wait_limit()?;
+            match self.stream.read(rest)? {
+                0 => return Err(ConnectionEnd::Closed),
+                n => rest = &mut rest[n..],
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes data and its digest; whether the digest is right.
+    fn take_data(&mut self, header: &PduHeader, to: &mut [u8]) -> Result<bool, ConnectionEnd> {
+        self.take(to)?;
+        if !header.has_data_digest {
+            return Ok(true);
+        }
+        let mut digest = [0; DIGEST_BYTES];
+        self.take(&mut digest)?;
+        Ok(u32::from_le_bytes(digest) == crc_fast::crc32_iscsi(to))
+    }
+
+    /// Takes one PDU.
+    fn step(&mut self) -> Result<(), ConnectionEnd> {
+        self.fill(HEADER_BYTES)?;
+        let is_admin = !matches!(self.state, ConnectionState::Io(..));
+        let common: [u8; 8] = self.buffer[self.start..self.start + 8].try_into().expect("eight bytes");
+        let fatal = |error: FatalError| ConnectionEnd::Fatal(error, common.to_vec());
+        let header = PduHeader::decode(&common, self.digests, true, is_admin).map_err(fatal)?;
+        self.fill(header.header_bytes)?;
+        let pdu = self.buffer[self.start..self.start + header.header_bytes].to_vec();
+        self.start += header.header_bytes;
+        let fatal = |error: FatalError| ConnectionEnd::Fatal(error, pdu.clone());
+        pdu::check_header(&header, &pdu).map_err(fatal)?;
+        let out_of_order = FatalError::new(FatalStatus::Sequence, 0);
+        match (header.kind, &self.state) {
+            (PduKind::H2CTermReq, _) => Err(ConnectionEnd::Closed),
+            (PduKind::ICReq, ConnectionState::Initialising) => self.handshake(&pdu).map_err(fatal),
+            (PduKind::ICReq, _) | (_, ConnectionState::Initialising) => Err(fatal(out_of_order)),
+            (PduKind::CapsuleCmd, _) => self.capsule(&header, &pdu),
+            (PduKind::H2CData, _) => self.host_data(&header, &pdu),
+            (kind, _) => unreachable!("{kind:?} is no PDU of a host"),
+        }
+    }
+
+    fn handshake(&mut self, pdu: &[u8]) -> Result<(), FatalError> {
+        let (digests, _) = pdu::read_handshake(pdu)?;
+        self.digests = digests;
+        let sending = self.stream.try_clone().map_err(|_| FatalError::new(FatalStatus::Sequence, 0))?;
+        self.outgoing = Arc::new(Outgoing::new(sending, digests));
+        self.outgoing.handshake(H2C_BYTES_MAX);
+        self.state = ConnectionState::Unconnected;
+        Ok(())
+    }
+
+    fn capsule(&mut self, header: &PduHeader, pdu: &[u8]) -> Result<(), ConnectionEnd> {
+        let entry = SubmissionEntry::read_from_bytes(&pdu[8..72]).expect("64 bytes");
+        let mut data = vec![0; header.data_bytes];
+        let whole = self.take_data(header, &mut data)?;
+        // A refusal is answered by the queue itself.
+        let Ok(completer) = self.outgoing.accept(entry.cid.get()) else { return Ok(()) };
+        if !whole {
+            self.refuse(completer, Status::TRANSIENT_TRANSPORT);
+            return Ok(());
+        }
+        let descriptor = DataDescriptor::decode(&entry);
+        let bytes = descriptor.bytes as usize;
+        if entry.flags >> 6 != 1 {
+            self.refuse(completer, Status::INVALID_FIELD);
+            return Ok(());
+        }
+        match (TransferDirection::of(&entry), descriptor.location) {
+            (_, DataLocation::Other(_)) | (TransferDirection::ToHost, DataLocation::Capsule { .. }) => {
+                self.refuse(completer, Status::SGL_TYPE_INVALID);
+            }
+            (_, DataLocation::Capsule { offset: 1.. }) => self.refuse(completer, Status::SGL_OFFSET_INVALID),
+            (TransferDirection::None, _) if bytes > 0 => self.refuse(completer, Status::DATA_LENGTH_INVALID),
+            _ if bytes > TRANSFER_BYTES_MAX => self.refuse(completer, Status::INVALID_FIELD),
+            (TransferDirection::ToController, DataLocation::Capsule { .. }) if bytes != data.len() => {
+                self.refuse(completer, Status::DATA_LENGTH_INVALID);
+            }
+            (TransferDirection::ToController, DataLocation::Transport) if bytes > 0 => {
+                self.waiting.push_back((completer, entry, bytes));
+                self.begin_transfers();
+            }
+            (TransferDirection::ToHost, _) => self.execute(completer, entry, None, bytes),
+            _ => self.execute(completer, entry, (bytes > 0).then_some(data), 0),
+        }
+        Ok(())
+    }
+
+    /// Allocates and requests the data of waiting commands, as far as the bound lets.
+    fn begin_transfers(&mut self) {
+        while let Some(&(_, _, bytes)) = self.waiting.front() {
+            if self.transfer_bytes > 0 && self.transfer_bytes + bytes > TRANSFER_BYTES {
+                return;
+            }
+            let (completer, entry, bytes) = self.waiting.pop_front().expect("there is a first one");
+            while self.transfers.contains_key(&self.next_tag) {
+                self.next_tag = self.next_tag.wrapping_add(1);
+            }
+            let tag = self.next_tag;
+            self.next_tag = self.next_tag.wrapping_add(1);
+            self.transfer_bytes += bytes;
+            self.outgoing.ready_to_transfer(TransferFields::new(completer.cid(), tag, 0, bytes as u32));
+            let transfer = HostTransfer { completer, entry, bytes: vec![0; bytes], arrived: 0, damaged: false };
+            self.transfers.insert(tag, transfer);
+        }
+    }
+
+    fn host_data(&mut self, header: &PduHeader, pdu: &[u8]) -> Result<(), ConnectionEnd> {
+        let fatal = |status, detail| ConnectionEnd::Fatal(FatalError::new(status, detail), pdu.to_vec());
+        let fields = TransferFields::read_from_bytes(&pdu[8..24]).expect("16 bytes");
+        let tag = fields.ttag.get();
+        let bytes = fields.bytes.get() as usize;
+        if bytes != header.data_bytes {
+            return Err(fatal(FatalStatus::Header, 16));
+        }
+        let Some(mut transfer) = self.transfers.remove(&tag) else { return Err(fatal(FatalStatus::Header, 10)) };
+        if transfer.completer.cid() != fields.cccid.get() {
+            return Err(fatal(FatalStatus::Header, 8));
+        }
+        let first = fields.offset.get() as usize;
+        if first != transfer.arrived || bytes == 0 || bytes > transfer.bytes.len() - first {
+            return Err(fatal(FatalStatus::DataRange, 0));
+        }
+        let last = first + bytes == transfer.bytes.len();
+        if last != (header.flags & FLAG_LAST != 0) {
+            return Err(fatal(FatalStatus::Header, 1));
+        }
+        let whole = self.take_data(header, &mut transfer.bytes[first..first + bytes])?;
+        transfer.damaged |= !whole;
+        transfer.arrived += bytes;
+        if !last {
+            self.transfers.insert(tag, transfer);
+            return Ok(());
+        }
+        self.transfer_bytes -= transfer.bytes.len();
+        if transfer.damaged {
+            self.refuse(transfer.completer, Status::TRANSIENT_TRANSPORT);
+        } else {
+            self.execute(transfer.completer, transfer.entry, Some(transfer.bytes), 0);
+        }
+        self.begin_transfers();
+        Ok(())
+    }
+
+    fn refuse(&self, completer: Completer, status: Status) {
+        let mut entry = CompletionEntry { cid: completer.cid().into(), ..CompletionEntry::default() };
+        entry.set_status(status);
+        completer.complete(entry);
+    }
+
+    fn execute(&mut self, completer: Completer, entry: SubmissionEntry, data: Option<Vec<u8>>, room: usize) {
+        match &self.state {
+            ConnectionState::Initialising => unreachable!("a capsule before the handshake"),
+            ConnectionState::Unconnected => self.connect(completer, &entry, &data.unwrap_or_default()),
+            ConnectionState::Admin(association) => {
+                let association = association.clone();
+                self.admin(&association, completer, &entry, data, room);
+            }
+            ConnectionState::Io(association, qid) => {
+                let (association, qid) = (association.clone(), *qid);
+                let safe = association.subsystem().options().kill_safe && association.has_written(&entry);
+                if entry.nsid.get() == NSID_PROGRAMS || entry.opcode == Opcode::COPY {
+                    self.shared.work(move || run_long(&association, qid, completer, &entry, data, room, safe));
+                    return;
+                }
+                let mut out = vec![0; room];
+                let done = association.io(qid, &entry, payload(data.as_deref(), &mut out));
+                if safe && done.status().ok() {
+                    self.unsettled.push(UnsettledWrite { completer, entry: done });
+                } else {
+                    completer.complete_with(done, &out);
+                }
+            }
+        }
+    }
+
+    fn admin(
+        &self,
+        association: &Arc<Association>,
+        completer: Completer,
+        entry: &SubmissionEntry,
+        data: Option<Vec<u8>>,
+        room: usize,
+    ) {
+        let mut out = vec![0; room];
+        let cid = completer.cid();
+        // An event may be sent while its request is still on its way through the association.
+        let is_event = entry.opcode == AdminOpcode::ASYNC_EVENT;
+        if is_event {
+            let outgoing = completer.outgoing();
+            self.held.lock().insert(cid, completer);
+            match association.admin(entry, Payload::None) {
+                AdminAnswer::Held => {}
+                AdminAnswer::Done(done) => {
+                    if let Some(completer) = self.held.lock().remove(&cid) {
+                        completer.complete(done);
+                    }
+                }
+            }
+            drop(outgoing);
+            return;
+        }
+        match association.admin(entry, payload(data.as_deref(), &mut out)) {
+            AdminAnswer::Done(done) => completer.complete_with(done, &out),
+            AdminAnswer::Held => unreachable!("only events are held"),
+        }
+    }
+
+    /// Settles completed writes and sends all that waits.
+    fn end_batch(&mut self) {
+        if !self.unsettled.is_empty() {
+            let settled = self.subsystem().settle();
+            for UnsettledWrite { completer, mut entry } in self.unsettled.drain(..) {
+                if let Err(status) = settled {
+                    entry.set_status(status);
+                }
+                completer.complete(entry);
+            }
+        }
+        self.outgoing.flush();
+    }
+
+    /// Makes the connection a queue.
+    fn connect(&mut self, completer: Completer, entry: &SubmissionEntry, data: &[u8]) {
+        let mut done = CompletionEntry { cid: completer.cid().into(), ..CompletionEntry::default() };
+        let connect = entry.opcode == AdminOpcode::FABRICS && entry.nsid.get() as u8 == FabricsType::CONNECT;
+        let made = if connect { self.connect_to(entry, data) } else { Err((Status::SEQUENCE_ERROR, 0)) };
+        match made {
+            Ok((state, queue, cntlid)) => {
+                done.dw0.set(cntlid.into());
+                self.outgoing.set_queue(queue, completer.cid());
+                completer.complete(done);
+                self.deadline = None;
+                // The association's timeout ends silent connections from now on.
+                drop(self.stream.set_read_timeout(None));
+                let rest = self.buffer[self.start..self.end].to_vec();
+                self.buffer = vec![0; BUFFER_BYTES.1];
+                (self.start, self.end) = (0, rest.len());
+                self.buffer[..rest.len()].copy_from_slice(&rest);
+                if let ConnectionState::Admin(association) = &state {
+                    let held = self.held.clone();
+                    association.set_notifier(move |event| {
+                        let found = held.lock().remove(&event.cid.get());
+                        if let Some(completer) = found {
+                            let outgoing = completer.outgoing();
+                            completer.complete(event);
+                            outgoing.flush();
+                        }
+                    });
+                }
+                self.state = state;
+            }
+            Err((status, dw0)) => {
+                done.dw0.set(dw0);
+                done.set_status(status);
+                completer.complete(done);
+            }
+        }
+    }
+
+    fn connect_to(
+        &self,
+        entry: &SubmissionEntry,
+        data: &[u8],
+    ) -> Result<(ConnectionState, QueuePair, u16), (Status, u32)> {
+        /// Places of parameters in the entry, and in the data.
+        const QID: u32 = 42;
+        const SQSIZE: u32 = 44;
+        const CNTLID: u32 = 1 << 16 | 16;
+        let fields = ConnectFields::decode(entry);
+        let data = ConnectData::read_from_bytes(data).map_err(|_| (Status::DATA_LENGTH_INVALID, 0))?;
+        if fields.recfmt != 0 {
+            return Err((Status::CONNECT_FORMAT, 0));
+        }
+        if fields.sqsize_z == 0 || fields.sqsize_z >= QUEUE_ENTRIES_MAX {
+            return Err((Status::CONNECT_PARAMETER, SQSIZE));
+        }
+        let text = |field: &[u8; 256], at: u32| {
+            nandarray::nvme::text(field).map(str::to_owned).map_err(|_| (Status::CONNECT_PARAMETER, 1 << 16 | at))
+        };
+        let (subnqn, hostnqn) = (text(&data.subnqn, 256)?, text(&data.hostnqn, 512)?);
+        let queue = QueuePair::new(fields.qid, u32::from(fields.sqsize_z) + 1, fields.cattr & 1 << 2 == 0);
+        let socket = self.stream.try_clone().map_err(|_| (Status::CONNECT_BUSY, 0))?;
+        if fields.qid == 0 {
+            if data.cntlid.get() != CNTLID_ANY {
+                return Err((Status::CONNECT_PARAMETER, CNTLID));
+            }
+            let local = self.stream.local_addr().ok().map(|at| (at.ip().to_string(), at.port().to_string()));
+            let host = HostIdentity { hostid: data.hostid, hostnqn, subnqn, local };
+            let association = self.subsystem().associate(host, fields.kato_ms)?;
+            self.shared.begin_association(&association, socket);
+            let cntlid = association.cntlid();
+            return Ok((ConnectionState::Admin(association), queue, cntlid));
+        }
+        let association = self.subsystem().association(data.cntlid.get()).ok_or((Status::CONNECT_PARAMETER, CNTLID))?;
+        association.check_queue(fields.qid, &hostnqn).map_err(|status| (status, QID))?;
+        if !self.shared.begin_queue(&association, fields.qid, socket) {
+            return Err((Status::SEQUENCE_ERROR, 0));
+        }
+        let cntlid = association.cntlid();
+        Ok((ConnectionState::Io(association, fields.qid), queue, cntlid))
+    }
+}
+
+fn payload<'a>(data: Option<&'a [u8]>, out: &'a mut [u8]) -> Payload<'a> {
+    match data {
+        Some(bytes) => Payload::ToController(bytes),
+        None if out.is_empty() => Payload::None,
+        None => Payload::ToHost(out),
+    }
+}
+
+/// Executes a long command in a worker.
+fn run_long(
+    association: &Association,
+    qid: u16,
+    completer: Completer,
+    entry: &SubmissionEntry,
+    data: Option<Vec<u8>>,
+    room: usize,
+    safe: bool,
+) {
+    let outgoing = completer.outgoing();
+    let mut out = vec![0; room];
+    let mut done = association.io(qid, entry, payload(data.as_deref(), &mut out));
+    if safe && done.status().ok() {
+        if let Err(status) = association.subsystem().settle() {
+            done.set_status(status);
+        }
+    }
+    completer.complete_with(done, &out);
+    outgoing.flush();
+}

@@ -1,0 +1,403 @@
+//! The host's side: queues over connections, commands with their data, and the steps of a connect.
+//!
+//! It does what the kernel's initiator does, in the same order, for one controller: an admin queue, properties
+//! until the controller is ready, the number of queues, one I/O queue. A queue has as many commands in flight as
+//! its caller lets; a thread that sends much has to take completions in between.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use nandarray::nvme::{CompletionEntry, Status, SubmissionEntry, from_text};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::pdu::{
+    self, DIGEST_BYTES, Digests, FLAG_LAST, FLAG_SUCCESS, HEADER_BYTES, PduHeader, PduKind, TransferFields,
+};
+use crate::payload::TransferDirection;
+use crate::wire::{
+    ADMIN_IN_CAPSULE_BYTES, AdminOpcode, CNTLID_ANY, ConnectData, ConnectFields, DISCOVERY_NQN, DataDescriptor,
+    DataLocation, FabricsType, IN_CAPSULE_BYTES, Property, TRANSFER_BYTES_MAX, fabrics_entry,
+};
+
+/// Time after which a controller that does not answer is given up.
+const ANSWER_TIME: Duration = Duration::from_secs(60);
+
+/// A connect, or a command, that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The connection failed, or ended.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// The controller refused.
+    #[error("{0}")]
+    Refused(Status),
+}
+
+/// Options of an initiator.
+#[derive(Clone, Debug)]
+pub struct InitiatorOptions {
+    /// Qualified name of the host.
+    pub hostnqn: String,
+    /// Host identifier.
+    pub hostid: [u8; 16],
+    /// Digests.
+    pub digests: Digests,
+    /// Keep alive timeout in milliseconds; 0 is none.
+    pub kato_ms: u32,
+    /// Entries of the I/O queue.
+    pub entries: u16,
+}
+
+impl Default for InitiatorOptions {
+    fn default() -> Self {
+        Self {
+            hostnqn: "nqn.2014-08.org.nvmexpress:uuid:00000000-0000-4000-8000-6e616e646172".to_owned(),
+            hostid: *b"nandarray host\0\0",
+            digests: Digests::default(),
+            kato_ms: 0,
+            entries: 128,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct PendingCommand {
+    source: Vec<u8>,
+    room: Vec<u8>,
+    received: usize,
+}
+
+/// A queue over one connection.
+#[derive(Debug)]
+pub struct HostQueue {
+    stream: TcpStream,
+    digests: Digests,
+    in_capsule: usize,
+    /// The most bytes of one H2CData PDU.
+    h2c_bytes: usize,
+    next_cid: u16,
+    pending: BTreeMap<u16, PendingCommand>,
+    done: VecDeque<(CompletionEntry, Vec<u8>)>,
+    input: Vec<u8>,
+    start: usize,
+    output: Vec<u8>,
+}
+
+fn broken(what: impl ToString) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_string())
+}
+
+impl HostQueue {
+    /// Connects a queue: the handshake, then the connect command; gives its completion too.
+    ///
+    /// # Errors
+    /// The connection fails, or the controller refuses.
+    pub fn connect(
+        address: SocketAddr,
+        fields: ConnectFields,
+        subnqn: &str,
+        cntlid: u16,
+        options: &InitiatorOptions,
+    ) -> Result<(Self, CompletionEntry), ConnectError> {
+        let stream = TcpStream::connect_timeout(&address, ANSWER_TIME)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(ANSWER_TIME))?;
+        let mut queue = Self {
+            stream,
+            digests: Digests::default(),
+            in_capsule: if fields.qid == 0 { ADMIN_IN_CAPSULE_BYTES } else { IN_CAPSULE_BYTES },
+            h2c_bytes: 4096,
+            next_cid: 0,
+            pending: BTreeMap::new(),
+            done: VecDeque::new(),
+            input: Vec::new(),
+            start: 0,
+            output: Vec::new(),
+        };
+        let rest = pdu::handshake(options.digests, 0);
+        pdu::begin(&mut queue.output, PduKind::ICReq, 0, &rest, 0, Digests::default());
+        queue.flush()?;
+        let (header, bytes) = queue.header()?;
+        if header.kind != PduKind::ICResp {
+            return Err(broken(format!("{:?} in place of ICResp", header.kind)).into());
+        }
+        let (digests, limit) = pdu::read_handshake(&bytes).map_err(broken)?;
+        if digests != options.digests || limit < 4096 || !limit.is_multiple_of(4) {
+            return Err(broken(format!("{digests:?} and {limit} bytes in ICResp")).into());
+        }
+        (queue.digests, queue.h2c_bytes) = (digests, limit as usize);
+        let mut data = ConnectData::default();
+        data.hostid = options.hostid;
+        data.cntlid.set(cntlid);
+        from_text(&mut data.subnqn, subnqn);
+        from_text(&mut data.hostnqn, &options.hostnqn);
+        let (done, _) = queue.call(fields.encode(0), data.as_bytes(), 0)?;
+        if done.status().ok() { Ok((queue, done)) } else { Err(ConnectError::Refused(done.status())) }
+    }
+
+    /// Commands whose completions were not taken.
+    pub fn in_flight(&self) -> usize {
+        self.pending.len() + self.done.len()
+    }
+
+    /// Queues a command with its data, or room for `room` bytes of the controller's; gives its identifier.
+    pub fn submit(&mut self, mut entry: SubmissionEntry, source: &[u8], room: usize) -> u16 {
+        while self.pending.contains_key(&self.next_cid) {
+            self.next_cid = self.next_cid.wrapping_add(1);
+        }
+        let cid = self.next_cid;
+        self.next_cid = self.next_cid.wrapping_add(1);
+        entry.cid.set(cid);
+        let inside = !source.is_empty() && source.len() <= self.in_capsule;
+        let location = if inside { DataLocation::Capsule { offset: 0 } } else { DataLocation::Transport };
+        let bytes = if TransferDirection::of(&entry) == TransferDirection::ToHost { room } else { source.len() };
+        DataDescriptor { location, bytes: bytes as u32 }.encode(&mut entry);
+        let carried = if inside { source } else { &[] };
+        pdu::begin(&mut self.output, PduKind::CapsuleCmd, 0, entry.as_bytes(), carried.len(), self.digests);
+        pdu::data(&mut self.output, carried, self.digests);
+        let source = if inside { Vec::new() } else { source.to_vec() };
+        self.pending.insert(cid, PendingCommand { source, room: vec![0; room], received: 0 });
+        cid
+    }
+
+    /// Sends what is queued.
+    ///
+    /// # Errors
+    /// The connection fails.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.stream.write_all(&self.output)?;
+        self.output.clear();
+        Ok(())
+    }
+
+    /// The next completion, with the controller's data.
+    ///
+    /// # Errors
+    /// The connection fails or ended; the controller broke a rule.
+    pub fn completion(&mut self) -> io::Result<(CompletionEntry, Vec<u8>)> {
+        loop {
+            if let Some(done) = self.done.pop_front() {
+                return Ok(done);
+            }
+            if !self.output.is_empty() {
+                self.flush()?;
+            }
+            self.receive()?;
+        }
+    }
+
+    /// Executes one command and waits for it.
+    ///
+    /// # Errors
+    /// As [`Self::completion`].
+    pub fn call(
+        &mut self,
+        entry: SubmissionEntry,
+        source: &[u8],
+        room: usize,
+    ) -> io::Result<(CompletionEntry, Vec<u8>)> {
+        let cid = self.submit(entry, source, room);
+        let (done, data) = self.completion()?;
+        if done.cid.get() == cid { Ok((done, data)) } else { Err(broken("the completion of another command")) }
+    }
+
+    fn available(&self) -> usize {
+        self.input.len() - self.start
+    }
+
+    fn fill(&mut self, bytes: usize) -> io::Result<()> {
+        const PIECE: usize = 64 << 10;
+        while self.available() < bytes {
+            if self.start > 0 {
+                self.input.drain(..self.start);
+                self.start = 0;
+            }
+            let end = self.input.len();
+            self.input.resize(end + PIECE, 0);
+            let n = self.stream.read(&mut self.input[end..]);
+            self.input.truncate(end + *n.as_ref().unwrap_or(&0));
+            if n? == 0 {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the controller closed the connection"));
+            }
+        }
+        Ok(())
+    }
+
+    fn header(&mut self) -> io::Result<(PduHeader, Vec<u8>)> {
+        self.fill(HEADER_BYTES)?;
+        let common: [u8; 8] = self.input[self.start..self.start + 8].try_into().expect("eight bytes");
+        let header = PduHeader::decode(&common, self.digests, false, false).map_err(broken)?;
+        self.fill(header.header_bytes)?;
+        let bytes = self.input[self.start..self.start + header.header_bytes].to_vec();
+        pdu::check_header(&header, &bytes).map_err(broken)?;
+        self.start += header.header_bytes;
+        Ok((header, bytes))
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        let (header, bytes) = self.header()?;
+        match header.kind {
+            PduKind::CapsuleResp => {
+                let entry = CompletionEntry::read_from_bytes(&bytes[8..24]).expect("16 bytes");
+                self.finish(entry)
+            }
+            PduKind::C2HData => self.controller_data(&header, &bytes),
+            PduKind::R2T => self.give_data(&bytes),
+            PduKind::C2HTermReq => {
+                let (status, detail) = (bytes[8], u32::from_le_bytes(bytes[10..14].try_into().expect("four bytes")));
+                Err(broken(format!("the controller ended the connection: error {status}, detail {detail}")))
+            }
+            kind => Err(broken(format!("{kind:?} from a controller"))),
+        }
+    }
+
+    fn finish(&mut self, entry: CompletionEntry) -> io::Result<()> {
+        let found = self.pending.remove(&entry.cid.get());
+        let pending = found.ok_or_else(|| broken(format!("a completion of command {}", entry.cid.get())))?;
+        let room = if entry.status().ok() { pending.room } else { Vec::new() };
+        self.done.push_back((entry, room));
+        Ok(())
+    }
+
+    fn controller_data(&mut self, header: &PduHeader, bytes: &[u8]) -> io::Result<()> {
+        let fields = TransferFields::read_from_bytes(&bytes[8..24]).expect("16 bytes");
+        let cid = fields.cccid.get();
+        let whole = header.data_bytes + if header.has_data_digest { DIGEST_BYTES } else { 0 };
+        self.fill(whole)?;
+        let data = &self.input[self.start..self.start + header.data_bytes];
+        let pending = self.pending.get_mut(&cid).ok_or_else(|| broken(format!("data of command {cid}")))?;
+        let first = fields.offset.get() as usize;
+        let fits = first == pending.received && data.len() <= pending.room.len() - first;
+        if !fits || fields.bytes.get() as usize != data.len() {
+            return Err(broken(format!("{} bytes at {first} of command {cid}", data.len())));
+        }
+        if header.has_data_digest {
+            let digest = &self.input[self.start + data.len()..self.start + whole];
+            if crc_fast::crc32_iscsi(data).to_le_bytes() != *digest {
+                return Err(broken("a wrong data digest"));
+            }
+        }
+        pending.room[first..first + data.len()].copy_from_slice(data);
+        pending.received += data.len();
+        self.start += whole;
+        if header.flags & FLAG_SUCCESS != 0 {
+            return self.finish(CompletionEntry { cid: cid.into(), ..CompletionEntry::default() });
+        }
+        Ok(())
+    }
+
+    fn give_data(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let fields = TransferFields::read_from_bytes(&bytes[8..24]).expect("16 bytes");
+        let cid = fields.cccid.get();
+        let pending = self.pending.get(&cid).ok_or_else(|| broken(format!("R2T of command {cid}")))?;
+        let (first, count) = (fields.offset.get() as usize, fields.bytes.get() as usize);
+        let end = first.checked_add(count).filter(|&end| end <= pending.source.len());
+        let part = end.map(|end| &pending.source[first..end]).ok_or_else(|| broken("R2T beyond the data"))?;
+        let mut at = first;
+        for piece in part.chunks(self.h2c_bytes) {
+            let flags = if at + piece.len() == first + count { FLAG_LAST } else { 0 };
+            let fields = TransferFields::new(cid, fields.ttag.get(), at as u32, piece.len() as u32);
+            pdu::begin(&mut self.output, PduKind::H2CData, flags, fields.as_bytes(), piece.len(), self.digests);
+            pdu::data(&mut self.output, piece, self.digests);
+            at += piece.len();
+        }
+        self.flush()
+    }
+}
+
+/// A host that is connected to one controller: an admin queue and an I/O queue.
+#[derive(Debug)]
+pub struct Initiator {
+    /// The admin queue.
+    pub admin: HostQueue,
+    /// The I/O queue; none at a discovery service.
+    pub io: Option<HostQueue>,
+    cntlid: u16,
+}
+
+impl Initiator {
+    /// Connects to a subsystem, or to the discovery service.
+    ///
+    /// # Errors
+    /// The connection fails, or the controller refuses.
+    pub fn connect(address: SocketAddr, subnqn: &str, options: &InitiatorOptions) -> Result<Self, ConnectError> {
+        let fields = ConnectFields { recfmt: 0, qid: 0, sqsize_z: 31, cattr: 0, kato_ms: options.kato_ms };
+        let (mut admin, done) = HostQueue::connect(address, fields, subnqn, CNTLID_ANY, options)?;
+        let cntlid = done.dw0.get() as u16;
+        let mut set = fabrics_entry(FabricsType::PROPERTY_SET, 0);
+        set.set_cdw(11, Property::CC);
+        // Entries of 64 and 16 bytes, all command sets, enabled.
+        set.set_cdw(12, 0x0046_0061);
+        ok(admin.call(set, &[], 0)?)?;
+        let mut get = fabrics_entry(FabricsType::PROPERTY_GET, 0);
+        get.set_cdw(11, Property::CSTS);
+        let (status, _) = ok(admin.call(get, &[], 0)?)?;
+        if status.dw0.get() & 1 == 0 {
+            return Err(ConnectError::Refused(Status::NOT_READY));
+        }
+        if subnqn == DISCOVERY_NQN {
+            return Ok(Self { admin, io: None, cntlid });
+        }
+        let mut queues = SubmissionEntry { opcode: AdminOpcode::SET_FEATURES, ..SubmissionEntry::default() };
+        queues.set_cdw(10, 0x07);
+        ok(admin.call(queues, &[], 0)?)?;
+        let mut made = Self { admin, io: None, cntlid };
+        made.io = Some(made.queue(address, 1, subnqn, options)?);
+        Ok(made)
+    }
+
+    /// Connects a further I/O queue.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn queue(
+        &self,
+        address: SocketAddr,
+        qid: u16,
+        subnqn: &str,
+        options: &InitiatorOptions,
+    ) -> Result<HostQueue, ConnectError> {
+        let fields = ConnectFields { recfmt: 0, qid, sqsize_z: options.entries - 1, cattr: 0, kato_ms: 0 };
+        HostQueue::connect(address, fields, subnqn, self.cntlid, options).map(|(queue, _)| queue)
+    }
+
+    /// Identifier of the controller.
+    pub fn cntlid(&self) -> u16 {
+        self.cntlid
+    }
+
+    /// The I/O queue.
+    ///
+    /// # Errors
+    /// There is none at a discovery service.
+    pub fn io(&mut self) -> io::Result<&mut HostQueue> {
+        self.io.as_mut().ok_or_else(|| broken("a discovery service has no I/O queue"))
+    }
+
+    /// Executes one command on the admin or the I/O queue.
+    ///
+    /// # Errors
+    /// The connection fails, or the data is larger than a transfer.
+    pub fn call(
+        &mut self,
+        is_admin: bool,
+        entry: SubmissionEntry,
+        source: &[u8],
+        room: usize,
+    ) -> io::Result<(CompletionEntry, Vec<u8>)> {
+        if source.len().max(room) > TRANSFER_BYTES_MAX {
+            return Err(broken(format!(
+                "data of {} bytes; a transfer has {TRANSFER_BYTES_MAX}",
+                source.len().max(room)
+            )));
+        }
+        let queue = if is_admin { &mut self.admin } else { self.io()? };
+        queue.call(entry, source, room)
+    }
+}
+
+fn ok(done: (CompletionEntry, Vec<u8>)) -> Result<(CompletionEntry, Vec<u8>), ConnectError> {
+    if done.0.status().ok() { Ok(done) } else { Err(ConnectError::Refused(done.0.status())) }
+}

@@ -1,0 +1,15 @@
+//! The TCP transport: PDUs, connections, a server, an initiator.
+//!
+//! A connection is a queue, served by a thread of its own that reads, executes and answers in batches; long commands go
+//! to workers. `pdu` has the bytes, `connection` the states of one connection, `server` sockets, limits and keep alive
+//! timeouts, `initiator` the host's side, for tests and clients.
+
+mod connection;
+mod initiator;
+mod outgoing;
+mod pdu;
+mod server;
+
+pub use initiator::{ConnectError, HostQueue, Initiator, InitiatorOptions};
+pub use pdu::{Digests, FatalError, FatalStatus, PduHeader, PduKind};
+pub use server::{Server, ServerOptions, ServerStatus};

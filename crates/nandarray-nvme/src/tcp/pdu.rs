@@ -1,0 +1,345 @@
+//! PDUs byte for byte, and the checks that a header passes before anything is read or allocated for it.
+//!
+//! TCP transport specification 1.0, section 3.6. All numbers are little endian.
+
+use zerocopy::byteorder::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::wire::{ADMIN_IN_CAPSULE_BYTES, IN_CAPSULE_BYTES};
+
+/// Bytes of a common header.
+pub(crate) const HEADER_BYTES: usize = 8;
+/// Bytes of a digest.
+pub(crate) const DIGEST_BYTES: usize = 4;
+/// The most bytes of data that a host may send in one H2CData PDU.
+pub(crate) const H2C_BYTES_MAX: u32 = 256 << 10;
+/// A header digest follows the header.
+pub(crate) const FLAG_HEADER_DIGEST: u8 = 1;
+/// A data digest follows the data.
+pub(crate) const FLAG_DATA_DIGEST: u8 = 1 << 1;
+/// The last data of a transfer.
+pub(crate) const FLAG_LAST: u8 = 1 << 2;
+/// The command succeeded; no response capsule follows.
+pub(crate) const FLAG_SUCCESS: u8 = 1 << 3;
+
+/// Kinds of PDUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PduKind {
+    /// Host opens the connection.
+    ICReq = 0,
+    /// Controller answers.
+    ICResp = 1,
+    /// Host ends the connection with a reason.
+    H2CTermReq = 2,
+    /// Controller ends the connection with a reason.
+    C2HTermReq = 3,
+    /// A command.
+    CapsuleCmd = 4,
+    /// A completion.
+    CapsuleResp = 5,
+    /// Data of the host.
+    H2CData = 6,
+    /// Data of the controller.
+    C2HData = 7,
+    /// The controller is ready to take data.
+    R2T = 9,
+}
+
+impl PduKind {
+    fn of(code: u8) -> Option<Self> {
+        let all = [
+            Self::ICReq,
+            Self::ICResp,
+            Self::H2CTermReq,
+            Self::C2HTermReq,
+            Self::CapsuleCmd,
+            Self::CapsuleResp,
+            Self::H2CData,
+            Self::C2HData,
+            Self::R2T,
+        ];
+        all.into_iter().find(|kind| *kind as u8 == code)
+    }
+
+    /// Bytes of its header (HLEN).
+    pub fn header_bytes(self) -> usize {
+        match self {
+            Self::ICReq | Self::ICResp => 128,
+            Self::CapsuleCmd => 72,
+            _ => 24,
+        }
+    }
+}
+
+/// Reasons of a connection's end (FES).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FatalStatus {
+    /// A field of a header is wrong; the detail is its offset.
+    Header = 1,
+    /// A PDU comes at a time when it must not.
+    Sequence = 2,
+    /// The header digest is wrong; the detail is the digest that came.
+    HeaderDigest = 3,
+    /// Data lies outside of its transfer.
+    DataRange = 4,
+    /// More data than the limit.
+    DataLimit = 5,
+    /// A parameter is not supported; the detail is its offset.
+    Unsupported = 6,
+}
+
+/// A fault of the other side that ends the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("PDU refused: {status:?}, detail {detail}")]
+pub struct FatalError {
+    /// The reason (FES).
+    pub status: FatalStatus,
+    /// Its detail (FEI).
+    pub detail: u32,
+}
+
+impl FatalError {
+    pub(crate) fn new(status: FatalStatus, detail: u32) -> Self {
+        Self { status, detail }
+    }
+}
+
+/// Digests that a connection has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digests {
+    /// Of headers.
+    pub header: bool,
+    /// Of data.
+    pub data: bool,
+}
+
+impl Digests {
+    pub(crate) fn of(bits: u8) -> Self {
+        Self { header: bits & 1 != 0, data: bits & 2 != 0 }
+    }
+
+    pub(crate) fn bits(self) -> u8 {
+        u8::from(self.header) | u8::from(self.data) << 1
+    }
+
+    fn header_bytes(self) -> usize {
+        if self.header { DIGEST_BYTES } else { 0 }
+    }
+}
+
+/// A checked common header: what follows it has these lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PduHeader {
+    /// Its kind.
+    pub kind: PduKind,
+    /// Its flags.
+    pub flags: u8,
+    /// Bytes of the header and its digest, the 8 common bytes among them.
+    pub header_bytes: usize,
+    /// Whether a header digest follows the header.
+    pub has_header_digest: bool,
+    /// Bytes of the data, without its digest.
+    pub data_bytes: usize,
+    /// Whether a data digest follows the data.
+    pub has_data_digest: bool,
+}
+
+impl PduHeader {
+    /// Checks the 8 bytes of a common header. `from_host` is the direction, `is_admin` widens nothing and narrows the
+    /// data within a capsule.
+    ///
+    /// # Errors
+    /// The reason for which the connection has to end.
+    pub fn decode(bytes: &[u8; 8], digests: Digests, from_host: bool, is_admin: bool) -> Result<Self, FatalError> {
+        let header = |at: u32| FatalError::new(FatalStatus::Header, at);
+        let kind = PduKind::of(bytes[0]).ok_or(header(0))?;
+        let hosts = matches!(kind, PduKind::ICReq | PduKind::H2CTermReq | PduKind::CapsuleCmd | PduKind::H2CData);
+        if hosts != from_host {
+            return Err(header(0));
+        }
+        let (flags, hlen, pdo) = (bytes[1], usize::from(bytes[2]), usize::from(bytes[3]));
+        let plen = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]) as usize;
+        if hlen != kind.header_bytes() {
+            return Err(header(2));
+        }
+        let handshake = matches!(kind, PduKind::ICReq | PduKind::ICResp);
+        let ending = matches!(kind, PduKind::H2CTermReq | PduKind::C2HTermReq);
+        let digests = if handshake || ending { Digests::default() } else { digests };
+        if digests.header != (flags & FLAG_HEADER_DIGEST != 0) {
+            return Err(header(1));
+        }
+        let header_bytes = hlen + digests.header_bytes();
+        let trailing = if digests.data { DIGEST_BYTES } else { 0 };
+        if plen < header_bytes {
+            return Err(header(4));
+        }
+        let (data_bytes, has_data_digest) = match plen - header_bytes {
+            0 => (0, false),
+            rest if ending => (rest, false),
+            rest if rest > trailing => (rest - trailing, digests.data),
+            _ => return Err(header(4)),
+        };
+        if has_data_digest != (flags & FLAG_DATA_DIGEST != 0) && !ending && data_bytes > 0 {
+            return Err(header(1));
+        }
+        let limit = match kind {
+            PduKind::CapsuleCmd if is_admin => ADMIN_IN_CAPSULE_BYTES,
+            PduKind::CapsuleCmd => IN_CAPSULE_BYTES,
+            PduKind::H2CData => H2C_BYTES_MAX as usize,
+            PduKind::C2HData => crate::wire::TRANSFER_BYTES_MAX,
+            PduKind::H2CTermReq | PduKind::C2HTermReq => 128,
+            _ => 0,
+        };
+        if data_bytes > limit {
+            let limits = matches!(kind, PduKind::CapsuleCmd | PduKind::H2CData | PduKind::C2HData);
+            return Err(if limits { FatalError::new(FatalStatus::DataLimit, 0) } else { header(4) });
+        }
+        let moves = matches!(kind, PduKind::CapsuleCmd | PduKind::H2CData | PduKind::C2HData) && data_bytes > 0;
+        if moves && pdo != header_bytes {
+            return Err(header(3));
+        }
+        let has_header_digest = digests.header;
+        Ok(Self { kind, flags, header_bytes, has_header_digest, data_bytes, has_data_digest })
+    }
+
+    /// Bytes of the whole PDU.
+    pub fn bytes(&self) -> usize {
+        self.header_bytes + self.data_bytes + if self.has_data_digest { DIGEST_BYTES } else { 0 }
+    }
+}
+
+/// Checks a header digest, if there is one. `pdu` begins with the header.
+///
+/// # Errors
+/// The digest is wrong.
+pub(crate) fn check_header(header: &PduHeader, pdu: &[u8]) -> Result<(), FatalError> {
+    if !header.has_header_digest {
+        return Ok(());
+    }
+    let (bytes, digest) = pdu[..header.header_bytes].split_at(header.header_bytes - DIGEST_BYTES);
+    let found = u32::from_le_bytes(digest.try_into().expect("four bytes"));
+    if crc_fast::crc32_iscsi(bytes) == found { Ok(()) } else { Err(FatalError::new(FatalStatus::HeaderDigest, found)) }
+}
+
+/// The PSH of data and R2T PDUs: 16 bytes behind the common header.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+pub(crate) struct TransferFields {
+    /// Identifier of the command.
+    pub(crate) cccid: U16,
+    /// Tag of the transfer.
+    pub(crate) ttag: U16,
+    /// First byte.
+    pub(crate) offset: U32,
+    /// Bytes.
+    pub(crate) bytes: U32,
+    reserved: U32,
+}
+
+impl TransferFields {
+    pub(crate) fn new(cccid: u16, ttag: u16, offset: u32, bytes: u32) -> Self {
+        Self { cccid: cccid.into(), ttag: ttag.into(), offset: offset.into(), bytes: bytes.into(), reserved: 0.into() }
+    }
+}
+
+/// Appends a PDU without data to a buffer, and returns its place; `data_bytes` follow.
+pub(crate) fn begin(to: &mut Vec<u8>, kind: PduKind, flags: u8, rest: &[u8], data_bytes: usize, digests: Digests) {
+    assert_eq!(HEADER_BYTES + rest.len(), kind.header_bytes(), "header of {kind:?}");
+    let handshake = matches!(kind, PduKind::ICReq | PduKind::ICResp | PduKind::H2CTermReq | PduKind::C2HTermReq);
+    let digests = if handshake { Digests::default() } else { digests };
+    let header = kind.header_bytes() + digests.header_bytes();
+    let mut flags = flags | if digests.header { FLAG_HEADER_DIGEST } else { 0 };
+    let mut plen = header + data_bytes;
+    if digests.data && data_bytes > 0 {
+        flags |= FLAG_DATA_DIGEST;
+        plen += DIGEST_BYTES;
+    }
+    let moves = matches!(kind, PduKind::CapsuleCmd | PduKind::H2CData | PduKind::C2HData) && data_bytes > 0;
+    let pdo = if moves { header as u8 } else { 0 };
+    let first = to.len();
+    to.extend_from_slice(&[kind as u8, flags, kind.header_bytes() as u8, pdo]);
+    to.extend_from_slice(&(plen as u32).to_le_bytes());
+    to.extend_from_slice(rest);
+    if digests.header {
+        let digest = crc_fast::crc32_iscsi(&to[first..]);
+        to.extend_from_slice(&digest.to_le_bytes());
+    }
+}
+
+/// Appends data and its digest.
+pub(crate) fn data(to: &mut Vec<u8>, data: &[u8], digests: Digests) {
+    to.extend_from_slice(data);
+    if digests.data && !data.is_empty() {
+        to.extend_from_slice(&crc_fast::crc32_iscsi(data).to_le_bytes());
+    }
+}
+
+/// The handshake's 120 bytes: version 0, alignment 0, digests, and a limit.
+pub(crate) fn handshake(digests: Digests, limit: u32) -> [u8; 120] {
+    let mut rest = [0u8; 120];
+    rest[3] = digests.bits();
+    rest[4..8].copy_from_slice(&limit.to_le_bytes());
+    rest
+}
+
+/// Digests and limit of a handshake's header.
+///
+/// # Errors
+/// Another version, or an alignment.
+pub(crate) fn read_handshake(pdu: &[u8]) -> Result<(Digests, u32), FatalError> {
+    if pdu[8] != 0 || pdu[9] != 0 {
+        return Err(FatalError::new(FatalStatus::Unsupported, 8));
+    }
+    if pdu[10] != 0 {
+        return Err(FatalError::new(FatalStatus::Unsupported, 10));
+    }
+    let limit = u32::from_le_bytes(pdu[12..16].try_into().expect("four bytes"));
+    Ok((Digests::of(pdu[11]), limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Digests = Digests { header: false, data: false };
+    const BOTH: Digests = Digests { header: true, data: true };
+
+    fn common(kind: u8, flags: u8, hlen: u8, pdo: u8, plen: u32) -> [u8; 8] {
+        let mut bytes = [kind, flags, hlen, pdo, 0, 0, 0, 0];
+        bytes[4..].copy_from_slice(&plen.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn lengths_are_checked_before_anything_is_read() {
+        let refused = |bytes: [u8; 8]| PduHeader::decode(&bytes, NONE, true, false).unwrap_err();
+        let header = |detail| FatalError::new(FatalStatus::Header, detail);
+        assert_eq!(refused(common(8, 0, 24, 0, 24)), header(0), "a reserved kind");
+        assert_eq!(refused(common(5, 0, 24, 0, 24)), header(0), "the controller's kind");
+        assert_eq!(refused(common(4, 0, 24, 0, 72)), header(2), "the length of another kind's header");
+        assert_eq!(refused(common(4, 0, 72, 0, 0)), header(4));
+        assert_eq!(refused(common(4, 0, 72, 0, 71)), header(4));
+        assert_eq!(refused(common(4, 1, 72, 0, 72)), header(1), "a digest that was not negotiated");
+        assert_eq!(refused(common(4, 0, 72, 72, u32::MAX)), FatalError::new(FatalStatus::DataLimit, 0));
+        assert_eq!(refused(common(4, 0, 72, 72, 72 + 16385)), FatalError::new(FatalStatus::DataLimit, 0));
+        assert_eq!(refused(common(4, 0, 72, 70, 72 + 512)), header(3));
+        assert_eq!(refused(common(0, 0, 128, 0, 129)), header(4));
+        let most = PduHeader::decode(&common(4, 0, 72, 72, 72 + 16384), NONE, true, false).unwrap();
+        assert_eq!((most.data_bytes, most.bytes()), (16384, 72 + 16384));
+        assert!(PduHeader::decode(&common(4, 0, 72, 72, 72 + 8193), NONE, true, true).is_err(), "an admin queue");
+    }
+
+    #[test]
+    fn digests_cover_header_and_data() {
+        let mut pdu = Vec::new();
+        begin(&mut pdu, PduKind::H2CData, FLAG_LAST, TransferFields::new(1, 2, 0, 5).as_bytes(), 5, BOTH);
+        data(&mut pdu, b"hello", BOTH);
+        let header = PduHeader::decode(pdu[..8].try_into().unwrap(), BOTH, true, false).unwrap();
+        assert_eq!((header.data_bytes, header.header_bytes, header.bytes()), (5, 28, pdu.len()));
+        check_header(&header, &pdu).unwrap();
+        pdu[9] ^= 1;
+        assert_eq!(check_header(&header, &pdu).unwrap_err().status, FatalStatus::HeaderDigest);
+        // The check value of CRC-32C.
+        assert_eq!(crc_fast::crc32_iscsi(b"123456789"), 0xe306_9283);
+    }
+}

@@ -1,0 +1,310 @@
+//! A server: the listening socket, a thread a connection, workers, limits, and the end of silent associations.
+//!
+//! It listens on loopback addresses only, unless an option says otherwise: there is no authentication. Connections that
+//! are no queue yet are few, and have ten seconds to become one.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::connection::Connection;
+use crate::association::Association;
+use crate::subsystem::Subsystem;
+
+/// Threads for long commands.
+const WORKERS: usize = 4;
+/// Bytes of a connection's stack.
+const STACK_BYTES: usize = 1 << 20;
+/// Time between two looks at keep alive timeouts and namespaces.
+const LOOK: Duration = Duration::from_millis(200);
+/// Time after which a host that takes no answers is given up.
+const SEND_TIME: Duration = Duration::from_secs(30);
+/// Granularity of keep alive timeouts, as identify has it.
+const KEEP_ALIVE_MS: u64 = 1000;
+
+/// Options of a server.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Listens on any address, without authentication.
+    pub insecure: bool,
+    /// Connections at once.
+    pub connections_max: usize,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self { insecure: false, connections_max: 512 }
+    }
+}
+
+/// A server's present state.
+#[derive(Clone, Debug)]
+pub struct ServerStatus {
+    /// Address that it listens on.
+    pub address: SocketAddr,
+    /// Qualified name of the subsystem.
+    pub nqn: String,
+    /// Open connections.
+    pub connections: usize,
+    /// Associations: controller, host, I/O queues.
+    pub associations: Vec<(u16, String, usize)>,
+    /// Numbers of commands.
+    pub numbers: Vec<(&'static str, u64)>,
+}
+
+/// An association with the sockets of its queues.
+#[derive(Debug)]
+struct LiveAssociation {
+    association: Arc<Association>,
+    sockets: BTreeMap<u16, TcpStream>,
+    seen: Instant,
+}
+
+type LongCommand = Box<dyn FnOnce() + Send>;
+
+/// State that connections and threads of a server share.
+pub(crate) struct ServerState {
+    subsystem: Arc<Subsystem>,
+    live: Mutex<BTreeMap<u16, LiveAssociation>>,
+    sockets: Mutex<BTreeMap<u64, TcpStream>>,
+    connections: AtomicUsize,
+    stopping: AtomicBool,
+    work: Mutex<Option<mpsc::Sender<LongCommand>>>,
+    look: (Mutex<()>, Condvar),
+}
+
+impl ServerState {
+    pub(crate) fn subsystem(&self) -> &Arc<Subsystem> {
+        &self.subsystem
+    }
+
+    /// Has a worker execute a long command.
+    pub(crate) fn work(&self, command: impl FnOnce() + Send + 'static) {
+        let work = self.work.lock();
+        // While the server stops no worker is there, and no host to answer.
+        if let Some(work) = work.as_ref() {
+            drop(work.send(Box::new(command)));
+        }
+    }
+
+    pub(crate) fn begin_association(&self, association: &Arc<Association>, socket: TcpStream) {
+        let sockets = BTreeMap::from([(0, socket)]);
+        let live = LiveAssociation { association: association.clone(), sockets, seen: Instant::now() };
+        self.live.lock().insert(association.cntlid(), live);
+    }
+
+    /// Adds an I/O queue; `false` if the association has ended, or has this queue.
+    pub(crate) fn begin_queue(&self, association: &Association, qid: u16, socket: TcpStream) -> bool {
+        let mut live = self.live.lock();
+        match live.get_mut(&association.cntlid()) {
+            Some(found) if !found.sockets.contains_key(&qid) => {
+                found.sockets.insert(qid, socket);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn end_queue(&self, association: &Association, qid: u16) {
+        if let Some(found) = self.live.lock().get_mut(&association.cntlid()) {
+            found.sockets.remove(&qid);
+        }
+    }
+
+    /// Ends an association and the connections of its queues.
+    pub(crate) fn end_association(&self, association: &Association) {
+        let found = self.live.lock().remove(&association.cntlid());
+        for socket in found.iter().flat_map(|live| live.sockets.values()) {
+            // The host may have closed it before.
+            drop(socket.shutdown(Shutdown::Both));
+        }
+        association.end();
+    }
+
+    /// Ends associations whose hosts are silent.
+    fn end_silent(&self) {
+        let now = Instant::now();
+        let mut silent = Vec::new();
+        for live in self.live.lock().values_mut() {
+            let kato_ms = u64::from(live.association.kato_ms());
+            if live.association.was_seen() || kato_ms == 0 {
+                live.seen = now;
+            }
+            let limit = Duration::from_millis(kato_ms.div_ceil(KEEP_ALIVE_MS) * KEEP_ALIVE_MS);
+            if now - live.seen > limit + LOOK {
+                silent.push(live.association.clone());
+            }
+        }
+        silent.iter().for_each(|association| self.end_association(association));
+    }
+}
+
+/// A listening server.
+pub struct Server {
+    shared: Arc<ServerState>,
+    address: SocketAddr,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Listens and serves until it is stopped.
+    ///
+    /// # Errors
+    /// The address cannot be listened on, or is no loopback address and `insecure` is not set.
+    pub fn start(subsystem: Arc<Subsystem>, address: SocketAddr, options: &ServerOptions) -> io::Result<Self> {
+        if !address.ip().is_loopback() && !options.insecure {
+            let what =
+                format!("{address} is no loopback address, and hosts are not authenticated: insecure has to be set");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
+        }
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        let (send, receive) = mpsc::channel::<LongCommand>();
+        let shared = Arc::new(ServerState {
+            subsystem,
+            live: Mutex::default(),
+            sockets: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+            work: Mutex::new(Some(send)),
+            look: (Mutex::new(()), Condvar::new()),
+        });
+        let receive = Arc::new(Mutex::new(receive));
+        let mut threads = Vec::new();
+        for _ in 0..WORKERS {
+            let receive = receive.clone();
+            threads.push(thread::spawn(move || {
+                loop {
+                    let next = receive.lock().recv();
+                    let Ok(command) = next else { return };
+                    command();
+                }
+            }));
+        }
+        let (looking, accepting) = (shared.clone(), shared.clone());
+        threads.push(thread::spawn(move || look(&looking)));
+        let most = options.connections_max;
+        threads.push(thread::spawn(move || accept(&accepting, &listener, most)));
+        Ok(Self { shared, address, threads })
+    }
+
+    /// Address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The subsystem.
+    pub fn subsystem(&self) -> &Arc<Subsystem> {
+        &self.shared.subsystem
+    }
+
+    /// Its present state.
+    pub fn status(&self) -> ServerStatus {
+        let live = self.shared.live.lock();
+        let associations =
+            live.values().map(|l| (l.association.cntlid(), l.association.host().hostnqn.clone(), l.sockets.len() - 1));
+        ServerStatus {
+            address: self.address,
+            nqn: self.shared.subsystem.nqn().to_owned(),
+            connections: self.shared.connections.load(Ordering::Relaxed),
+            associations: associations.collect(),
+            numbers: self.shared.subsystem.numbers(),
+        }
+    }
+
+    /// Ends all connections, and the server. Commands that have begun are executed.
+    pub fn stop(&mut self) {
+        if self.shared.stopping.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        // Wakes the thread that accepts.
+        drop(TcpStream::connect_timeout(&self.address, Duration::from_secs(1)));
+        self.shared.look.1.notify_all();
+        for socket in self.shared.sockets.lock().values() {
+            drop(socket.shutdown(Shutdown::Both));
+        }
+        *self.shared.work.lock() = None;
+        for thread in self.threads.drain(..) {
+            thread.join().expect("a thread of the server does not panic");
+        }
+        let until = Instant::now() + Duration::from_secs(10);
+        while self.shared.connections.load(Ordering::Acquire) > 0 && Instant::now() < until {
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Looks after keep alive timeouts and changed namespaces.
+fn look(shared: &ServerState) {
+    let mut known = shared.subsystem.inventory();
+    let (mut lock, mut round) = (shared.look.0.lock(), 0u32);
+    while !shared.stopping.load(Ordering::SeqCst) {
+        shared.look.1.wait_for(&mut lock, LOOK);
+        shared.end_silent();
+        round += 1;
+        if round.is_multiple_of(2) {
+            let found = shared.subsystem.inventory();
+            let differ = |a: &[(u32, u64, u32)], b: &[(u32, u64, u32)]| -> Vec<u32> {
+                a.iter().filter(|ns| !b.contains(ns)).map(|ns| ns.0).collect()
+            };
+            let mut changed = differ(&known, &found);
+            changed.extend(differ(&found, &known));
+            if !changed.is_empty() {
+                shared.subsystem.namespaces_changed(&changed);
+            }
+            known = found;
+        }
+    }
+}
+
+/// Accepts connections, and refuses those over the limit.
+fn accept(shared: &Arc<ServerState>, listener: &TcpListener, most: usize) {
+    for number in 0u64.. {
+        let accepted = listener.accept();
+        if shared.stopping.load(Ordering::SeqCst) {
+            return;
+        }
+        // A connection that failed before it was accepted, or no more descriptors: later ones may do.
+        let Ok((stream, _)) = accepted else {
+            thread::sleep(Duration::from_millis(10));
+            continue;
+        };
+        if shared.connections.load(Ordering::Acquire) >= most {
+            continue;
+        }
+        // Without these options the connection works, slower or for longer.
+        drop(stream.set_nodelay(true));
+        drop(stream.set_write_timeout(Some(SEND_TIME)));
+        let Ok(socket) = stream.try_clone() else { continue };
+        shared.sockets.lock().insert(number, socket);
+        shared.connections.fetch_add(1, Ordering::AcqRel);
+        let of = shared.clone();
+        let serve = move || {
+            Connection::serve(of.clone(), stream);
+            of.sockets.lock().remove(&number);
+            of.connections.fetch_sub(1, Ordering::AcqRel);
+        };
+        if thread::Builder::new().name("nvme-tcp".to_owned()).stack_size(STACK_BYTES).spawn(serve).is_err() {
+            shared.sockets.lock().remove(&number);
+            shared.connections.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}

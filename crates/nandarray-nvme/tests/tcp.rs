@@ -1,0 +1,482 @@
+//! Promise: a host reaches a store over TCP, and a host that breaks a rule hurts no other.
+//!
+//! A server on a store in memory, our initiator, and sockets that send bytes composed here: the conversation of a stock
+//! kernel step by step, and one broken rule at a time with the end that it has to have.
+
+#![allow(clippy::disallowed_methods, reason = "timeouts of a transport are measured by the clock")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nandarray::nvme::{
+    Blocks, BoxPage, Controller, DsmRange, NewNamespace, NvmeCommand, OpenAction, SpacePage, Status, SubmissionEntry,
+};
+use nandarray::{Device, MemoryMedia, Mode, Options};
+use nandarray_nvme::tcp::{Digests, Initiator, InitiatorOptions, Server, ServerOptions};
+use nandarray_nvme::wire::{
+    AdminOpcode, ConnectData, ConnectFields, DISCOVERY_NQN, DataDescriptor, DataLocation, FabricsType, Property,
+    fabrics_entry,
+};
+use nandarray_nvme::{NSID_MEMORY, NSID_ND, NSID_PROGRAMS, Subsystem, SubsystemOptions};
+use nandarray_runtime::Runtime;
+use zerocopy::IntoBytes;
+
+/// A server on a store in memory with one namespace of 4096 blocks.
+struct Target {
+    runtime: Arc<Runtime>,
+    server: Server,
+}
+
+fn target(options: SubsystemOptions) -> Target {
+    let media = Arc::new(MemoryMedia::default());
+    let device = Device::open(media, "memory", Mode::Truncate, &Options::default()).unwrap();
+    let runtime = Arc::new(Runtime::new(Arc::new(device)));
+    let new = NewNamespace { nsid: 1, nsze: 4096, lba_bytes: 512, compression: None, key: None };
+    Controller::new(runtime.device()).create_namespace(&new).unwrap();
+    let subsystem = Subsystem::new(&runtime, options);
+    let server = Server::start(subsystem, "127.0.0.1:0".parse().unwrap(), &ServerOptions::default()).unwrap();
+    Target { runtime, server }
+}
+
+impl Target {
+    fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    fn connect(&self, digests: Digests) -> Initiator {
+        let options = InitiatorOptions { digests, ..InitiatorOptions::default() };
+        Initiator::connect(self.address(), self.server.subsystem().nqn(), &options).unwrap()
+    }
+}
+
+fn io(host: &mut Initiator, command: NvmeCommand, source: &[u8], room: usize) -> (Status, Vec<u8>) {
+    let (done, data) = host.call(false, command.encode(0), source, room).unwrap();
+    (done.status(), data)
+}
+
+fn pattern(bytes: usize, seed: u8) -> Vec<u8> {
+    (0..bytes).map(|i| (i as u8).wrapping_mul(31) ^ (i >> 8) as u8 ^ seed).collect()
+}
+
+#[test]
+fn blocks_of_every_size_come_back() {
+    let target = target(SubsystemOptions::default());
+    for digests in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut host = target.connect(Digests { header: digests.0, data: digests.1 });
+        // Within a capsule up to 16 KiB, by R2T above, in several pieces above 256 KiB; both sides of each limit.
+        for blocks in [1u32, 31, 32, 33, 512, 513, 4096] {
+            let data = pattern(blocks as usize * 512, blocks as u8);
+            let write = NvmeCommand::Write(Blocks::new(1, 0, blocks));
+            assert_eq!(io(&mut host, write, &data, 0).0, Status::SUCCESS, "{blocks} blocks, {digests:?}");
+            let read = NvmeCommand::Read(Blocks::new(1, 0, blocks));
+            let (status, found) = io(&mut host, read, &[], data.len());
+            assert_eq!(status, Status::SUCCESS);
+            assert!(found == data, "{blocks} blocks differ");
+        }
+        let read = NvmeCommand::Read(Blocks::new(1, 4096, 1));
+        assert_eq!(io(&mut host, read, &[], 512).0, Status::LBA_OUT_OF_RANGE);
+        assert_eq!(io(&mut host, NvmeCommand::Flush { nsid: 1 }, &[], 0).0, Status::SUCCESS);
+    }
+    assert_eq!(target.server.status().numbers[0].1, 4 * 7);
+}
+
+#[test]
+fn a_discard_as_a_kernel_sends_it() {
+    let target = target(SubsystemOptions::default());
+    let mut host = target.connect(Digests::default());
+    io(&mut host, NvmeCommand::Write(Blocks::new(1, 0, 8)), &pattern(4096, 1), 0);
+    let range = DsmRange { nlb: 8.into(), ..DsmRange::default() };
+    let mut page = vec![0u8; 4096];
+    page[..16].copy_from_slice(range.as_bytes());
+    let discard = NvmeCommand::DatasetManagement { nsid: 1, nr_z: 0, ad: true };
+    assert_eq!(io(&mut host, discard, &page, 0).0, Status::SUCCESS);
+    let (_, found) = io(&mut host, NvmeCommand::Read(Blocks::new(1, 0, 8)), &[], 4096);
+    assert!(found.iter().all(|&b| b == 0));
+    assert_eq!(io(&mut host, discard, &[], 0).0, Status::DATA_LENGTH_INVALID, "ranges without data");
+}
+
+#[test]
+fn boxes_of_many_dimensions() {
+    let target = target(SubsystemOptions::default());
+    let mut host = target.connect(Digests::default());
+    let mut page = SpacePage::new("cube", &[8, 8, 8, 8]);
+    page.item_bytes.set(4);
+    let mut open = NvmeCommand::OpenSpace { action: OpenAction::Create, space: 0 }.encode(0);
+    (open.opcode, open.nsid) = (0x05, NSID_ND.into());
+    let (done, _) = host.call(false, open, page.as_bytes(), 0).unwrap();
+    assert_eq!(done.status(), Status::SUCCESS);
+    let view = done.dw0.get();
+    // A write carries the page in front of its data.
+    let bounds = BoxPage::new(&[1, 2, 3, 4], &[2, 2, 2, 2]);
+    let data = pattern(64, 9);
+    let mut write = SubmissionEntry { opcode: 0x01, nsid: NSID_ND.into(), ..SubmissionEntry::default() };
+    write.set_cdw(10, view);
+    write.set_cdw(11, 4 | 1 << 8 | 1 << 9);
+    let (done, _) = host.call(false, write, &[bounds.as_bytes(), &data].concat(), 0).unwrap();
+    assert_eq!(done.status(), Status::SUCCESS);
+    // A read stores its box first.
+    let mut store = SubmissionEntry { opcode: 0x0d, ..write };
+    store.set_cdw(11, 4 | 1 << 8);
+    let (done, _) = host.call(false, store, bounds.as_bytes(), 0).unwrap();
+    assert_eq!(done.status(), Status::SUCCESS);
+    let mut read = SubmissionEntry { opcode: 0x02, nsid: NSID_ND.into(), ..SubmissionEntry::default() };
+    read.set_cdw(11, 1 << 10);
+    read.set_cdw(12, done.dw0.get());
+    let (done, found) = host.call(false, read, &[], 64).unwrap();
+    assert_eq!((done.status(), found), (Status::SUCCESS, data));
+    read.set_cdw(12, 77);
+    let (done, _) = host.call(false, read, &[], 64).unwrap();
+    assert_eq!(done.status(), Status::INVALID_BOX, "a stale handle");
+}
+
+#[test]
+fn a_program_runs_on_local_memory() {
+    let target = target(SubsystemOptions::default());
+    let mut host = target.connect(Digests::default());
+    let mut write = SubmissionEntry { opcode: 0x05, nsid: NSID_MEMORY.into(), ..SubmissionEntry::default() };
+    write.set_cdw(12, 64);
+    let (done, _) = host.call(false, write, &pattern(64, 3), 0).unwrap();
+    assert_eq!(done.status(), Status::SUCCESS);
+    let read = SubmissionEntry { opcode: 0x02, ..write };
+    assert_eq!(host.call(false, read, &[], 64).unwrap().1, pattern(64, 3));
+    let admin = |host: &mut Initiator, opcode, words: &[(usize, u32)], data: &[u8]| {
+        let mut entry = SubmissionEntry { opcode, ..SubmissionEntry::default() };
+        words.iter().for_each(|&(n, word)| entry.set_cdw(n, word));
+        host.call(true, entry, data, 0).unwrap().0.status()
+    };
+    let load = AdminOpcode::LOAD_PROGRAM;
+    let kind = 0xc0 << 16;
+    assert_eq!(admin(&mut host, load, &[(10, kind), (11, 8), (14, 8)], &[0; 8]), Status::PROGRAM_INDEX);
+    assert_eq!(admin(&mut host, load, &[(10, 1), (11, 8), (14, 8)], &[0; 8]), Status::PROGRAM_TYPE);
+    assert_eq!(admin(&mut host, load, &[(10, kind | 1), (11, u32::MAX), (14, 8)], &[0; 8]), Status::PROGRAM_TOO_BIG);
+    assert_eq!(
+        admin(&mut host, load, &[(10, kind | 1), (11, 8), (14, 8), (15, u32::MAX)], &[0; 8]),
+        Status::INVALID_FIELD,
+        "a part beyond the end"
+    );
+    assert_eq!(admin(&mut host, load, &[(10, kind | 1), (11, 8), (14, 8)], &[0; 8]), Status::PROGRAM_DATA);
+    assert_eq!(admin(&mut host, AdminOpcode::ACTIVATE_PROGRAM, &[(10, 1 << 16 | 1)], &[]), Status::NO_PROGRAM);
+    let execute = SubmissionEntry { opcode: 0x01, nsid: NSID_PROGRAMS.into(), ..SubmissionEntry::default() };
+    let (done, _) = host.call(false, execute, &[], 0).unwrap();
+    assert_eq!(done.status(), Status::PROGRAM_INDEX);
+}
+
+#[test]
+fn discovery_names_the_subsystem_and_the_address() {
+    let target = target(SubsystemOptions::default());
+    let mut host = Initiator::connect(target.address(), DISCOVERY_NQN, &InitiatorOptions::default()).unwrap();
+    let mut log = SubmissionEntry { opcode: AdminOpcode::GET_LOG_PAGE, ..SubmissionEntry::default() };
+    log.set_cdw(10, 0x70 | 511 << 16);
+    let (done, page) = host.call(true, log, &[], 2048).unwrap();
+    assert_eq!(done.status(), Status::SUCCESS);
+    assert_eq!((page[8], page[1024], page[1026]), (1, 3, 2));
+    assert!(page[1024 + 256..].starts_with(target.server.subsystem().nqn().as_bytes()));
+    assert!(page[1024 + 512..].starts_with(b"127.0.0.1 "));
+    assert!(page[1024 + 32..].starts_with(target.address().port().to_string().as_bytes()));
+}
+
+#[test]
+fn a_new_namespace_is_an_event() {
+    let target = target(SubsystemOptions::default());
+    let mut host = target.connect(Digests::default());
+    let mut set = SubmissionEntry { opcode: AdminOpcode::SET_FEATURES, ..SubmissionEntry::default() };
+    set.set_cdw(10, 0x0b);
+    set.set_cdw(11, 1 << 8);
+    host.call(true, set, &[], 0).unwrap();
+    let cid =
+        host.admin.submit(SubmissionEntry { opcode: AdminOpcode::ASYNC_EVENT, ..SubmissionEntry::default() }, &[], 0);
+    host.admin.flush().unwrap();
+    let new = NewNamespace { nsid: 2, nsze: 64, lba_bytes: 4096, compression: None, key: None };
+    Controller::new(target.runtime.device()).create_namespace(&new).unwrap();
+    let (event, _) = host.admin.completion().unwrap();
+    assert_eq!((event.cid.get(), event.dw0.get()), (cid, 0x0004_0002));
+    let mut log = SubmissionEntry { opcode: AdminOpcode::GET_LOG_PAGE, ..SubmissionEntry::default() };
+    log.set_cdw(10, 0x04 | 1023 << 16);
+    let (_, page) = host.call(true, log, &[], 4096).unwrap();
+    assert_eq!(page[..8], [2, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_silent_host_is_given_up() {
+    let target = target(SubsystemOptions::default());
+    let options = InitiatorOptions { kato_ms: 500, ..InitiatorOptions::default() };
+    let mut host = Initiator::connect(target.address(), target.server.subsystem().nqn(), &options).unwrap();
+    // The timeout is rounded up to a second, the unit that identify tells.
+    let started = std::time::Instant::now();
+    assert!(host.admin.completion().is_err());
+    assert!(started.elapsed() >= Duration::from_millis(900), "{:?}", started.elapsed());
+    let flush = host.io().unwrap().call(NvmeCommand::Flush { nsid: 1 }.encode(0), &[], 0);
+    assert!(flush.is_err() || flush.is_ok_and(|(done, _)| done.status() == Status::ABORTED));
+    assert!(target.server.status().associations.is_empty());
+}
+
+// ---- a host that composes its own bytes ----
+
+fn raw(target: &Target) -> TcpStream {
+    let stream = TcpStream::connect(target.address()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
+fn ic_request() -> Vec<u8> {
+    let mut pdu = vec![0u8; 128];
+    (pdu[2], pdu[4]) = (128, 128);
+    pdu
+}
+
+fn capsule(entry: &SubmissionEntry, data: &[u8]) -> Vec<u8> {
+    let mut pdu = vec![4, 0, 72, if data.is_empty() { 0 } else { 72 }];
+    pdu.extend_from_slice(&(72 + data.len() as u32).to_le_bytes());
+    pdu.extend_from_slice(entry.as_bytes());
+    pdu.extend_from_slice(data);
+    pdu
+}
+
+fn read_pdu(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut pdu = vec![0u8; 8];
+    stream.read_exact(&mut pdu).ok()?;
+    let bytes = u32::from_le_bytes(pdu[4..8].try_into().unwrap()) as usize;
+    pdu.resize(bytes, 0);
+    stream.read_exact(&mut pdu[8..]).ok()?;
+    Some(pdu)
+}
+
+fn described(mut entry: SubmissionEntry, location: DataLocation, bytes: u32) -> SubmissionEntry {
+    DataDescriptor { location, bytes }.encode(&mut entry);
+    entry
+}
+
+fn connect_capsule(qid: u16, sqsize_z: u16, cntlid: u16, nqn: &str) -> Vec<u8> {
+    let fields = ConnectFields { recfmt: 0, qid, sqsize_z, cattr: 0, kato_ms: 5000 };
+    let mut data = ConnectData::default();
+    data.cntlid.set(cntlid);
+    nandarray::nvme::from_text(&mut data.subnqn, nqn);
+    nandarray::nvme::from_text(&mut data.hostnqn, "nqn.2014-08.org.nvmexpress:uuid:host");
+    let entry = described(fields.encode(0), DataLocation::Capsule { offset: 0 }, 1024);
+    capsule(&entry, data.as_bytes())
+}
+
+/// Status and dword 0 of a response capsule.
+fn response(pdu: &[u8]) -> (Status, u32) {
+    assert_eq!(pdu[0], 5, "{pdu:?}");
+    let bits = u16::from_le_bytes([pdu[22], pdu[23]]) >> 1;
+    (Status::from_bits(bits), u32::from_le_bytes(pdu[8..12].try_into().unwrap()))
+}
+
+fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
+    stream.write_all(bytes).unwrap();
+    read_pdu(stream).expect("an answer")
+}
+
+/// A connection that is an admin queue, and its controller.
+fn admin(target: &Target) -> (TcpStream, u16) {
+    let mut stream = raw(target);
+    let answer = exchange(&mut stream, &ic_request());
+    assert_eq!((answer[0], answer[2], answer[4], answer[8..12].to_vec()), (1, 128, 128, vec![0; 4]));
+    let answer = exchange(&mut stream, &connect_capsule(0, 31, 0xffff, target.server.subsystem().nqn()));
+    let (status, dw0) = response(&answer);
+    assert_eq!(status, Status::SUCCESS);
+    (stream, dw0 as u16)
+}
+
+fn no_data(entry: SubmissionEntry) -> Vec<u8> {
+    capsule(&described(entry, DataLocation::Transport, 0), &[])
+}
+
+fn property(fctype: u8, offset: u32, value: u32) -> Vec<u8> {
+    let mut entry = fabrics_entry(fctype, 9);
+    entry.set_cdw(10, u32::from(offset == Property::CAP && fctype == FabricsType::PROPERTY_GET));
+    entry.set_cdw(11, offset);
+    entry.set_cdw(12, value);
+    no_data(entry)
+}
+
+/// The steps of Linux 6.1 and 7.x in their order, composed from what these kernels were seen to send; every value that
+/// they insist on is looked at.
+#[test]
+fn a_stock_kernel_connects() {
+    let target = target(SubsystemOptions::default());
+    let (mut stream, cntlid) = admin(&target);
+    let get = |stream: &mut TcpStream, offset| {
+        let pdu = exchange(stream, &property(FabricsType::PROPERTY_GET, offset, 0));
+        (response(&pdu), u32::from_le_bytes(pdu[12..16].try_into().unwrap()))
+    };
+    let ((status, low), high) = get(&mut stream, Property::CAP);
+    assert_eq!((status, low & 0xffff, low >> 16 & 1, high >> 5 & 1, high >> 11 & 1), (Status::SUCCESS, 127, 1, 1, 1));
+    response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0060)));
+    response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0061)));
+    assert_eq!(get(&mut stream, Property::CSTS).0, (Status::SUCCESS, 1));
+    assert_eq!(get(&mut stream, Property::VS).0, (Status::SUCCESS, 0x0002_0000));
+    let identify = |stream: &mut TcpStream, cns: u32, nsid: u32, csi: u32| {
+        let mut entry = SubmissionEntry { opcode: 6, nsid: nsid.into(), cid: 3.into(), ..SubmissionEntry::default() };
+        entry.set_cdw(10, cns);
+        entry.set_cdw(11, csi << 24);
+        let pdu = exchange(stream, &capsule(&described(entry, DataLocation::Transport, 4096), &[]));
+        assert_eq!((pdu[0], pdu[1], pdu[3], pdu.len()), (7, 0b1100, 24, 24 + 4096), "CNS {cns:#x}");
+        pdu[24..].to_vec()
+    };
+    let c = identify(&mut stream, 1, 0, 0);
+    let word = |at: usize| u16::from_le_bytes([c[at], c[at + 1]]);
+    assert_eq!((word(78), c[76] & 2, c[77], c[111]), (cntlid, 2, 9, 1));
+    assert_eq!((c[512], c[513], word(514), word(320)), (0x66, 0x44, 128, 10));
+    assert_eq!((word(516), word(1792), word(1796), word(1800), c[1803]), (1024, 1028, 1, 0, 1));
+    assert_eq!(c[536..540], [1, 0, 0x10, 0]);
+    let mut queues = SubmissionEntry { opcode: 9, cid: 4.into(), ..SubmissionEntry::default() };
+    queues.set_cdw(10, 7);
+    queues.set_cdw(11, 1 | 1 << 16);
+    assert_eq!(response(&exchange(&mut stream, &no_data(queues))), (Status::SUCCESS, 1 | 1 << 16));
+    let mut io: Vec<TcpStream> = (0..2).map(|_| raw(&target)).collect();
+    io.iter_mut().for_each(|queue| assert_eq!(exchange(queue, &ic_request())[0], 1));
+    for (qid, queue) in (1..).zip(&mut io) {
+        let connect = connect_capsule(qid, 127, cntlid, target.server.subsystem().nqn());
+        assert_eq!(response(&exchange(queue, &connect)).0, Status::SUCCESS);
+    }
+    let listed = identify(&mut stream, 2, 0, 0);
+    assert_eq!(listed[..16], [1, 0, 0, 0, 0xfe, 3, 0, 0, 0xff, 3, 0, 0, 0, 4, 0, 0]);
+    identify(&mut stream, 6, 0, 0);
+    for (nsid, csi) in [(1, 0), (NSID_MEMORY, 3), (NSID_PROGRAMS, 4), (NSID_ND, 0x30)] {
+        let ids = identify(&mut stream, 3, nsid, 0);
+        assert_eq!((ids[0], ids[1], ids[20], ids[21], ids[24]), (2, 16, 4, 1, csi));
+        let independent = identify(&mut stream, 8, nsid, 0);
+        assert_eq!((independent[1], independent[14]), (1, 1));
+        identify(&mut stream, 5, nsid, csi.into());
+    }
+    let ns = identify(&mut stream, 0, 1, 0);
+    assert_eq!((ns[0], ns[1], ns[30], ns[130]), (0, 16, 1, 9));
+    let read = NvmeCommand::Read(Blocks::new(1, 0, 8)).encode(0x1001);
+    let pdu = exchange(&mut io[1], &capsule(&described(read, DataLocation::Transport, 4096), &[]));
+    assert_eq!((pdu[0], pdu[8], pdu[9], pdu.len()), (7, 1, 0x10, 24 + 4096));
+    let alive = SubmissionEntry { opcode: 0x18, cid: 5.into(), ..SubmissionEntry::default() };
+    assert_eq!(response(&exchange(&mut stream, &no_data(alive))).0, Status::SUCCESS);
+    response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_4061)));
+    assert_eq!(get(&mut stream, Property::CSTS).0.1 & 0xc, 8, "shutdown is complete");
+}
+
+/// The FES of the TermReq that ends a connection.
+fn ended(stream: &mut TcpStream) -> u8 {
+    while let Some(pdu) = read_pdu(stream) {
+        if pdu[0] == 3 {
+            assert!(read_pdu(stream).is_none(), "closed behind a TermReq");
+            return pdu[8];
+        }
+    }
+    panic!("closed without a TermReq");
+}
+
+#[test]
+fn a_broken_rule_ends_one_connection() {
+    let target = target(SubsystemOptions::default());
+    let mut neighbour = target.connect(Digests::default());
+    let alone = |bytes: &[u8]| {
+        let mut stream = raw(&target);
+        stream.write_all(bytes).unwrap();
+        ended(&mut stream)
+    };
+    assert_eq!(alone(&connect_capsule(0, 31, 0xffff, "x")), 2, "a capsule before the handshake");
+    assert_eq!(alone(&[ic_request(), ic_request()].concat()), 2, "a second handshake");
+    assert_eq!(alone(&[0, 0, 128, 0, 0, 0, 0, 0]), 1, "no length");
+    assert_eq!(alone(&[0, 0, 128, 0, 255, 255, 255, 255]), 1, "the largest length");
+    assert_eq!(alone(&[0, 0, 24, 0, 128, 0, 0, 0]), 1, "the header length of another kind");
+    assert_eq!(alone(&[0x5a; 8]), 1);
+    let mut version = ic_request();
+    version[8] = 1;
+    assert_eq!(alone(&version), 6);
+    let data = |cccid: u16, tag: u16, offset: u32, bytes: u32, carried: usize| {
+        let mut pdu = vec![6, 4, 24, 24];
+        pdu.extend_from_slice(&(24 + carried as u32).to_le_bytes());
+        pdu.extend_from_slice(&[cccid.to_le_bytes(), tag.to_le_bytes()].concat());
+        pdu.extend_from_slice(&[offset.to_le_bytes(), bytes.to_le_bytes(), [0; 4]].concat());
+        pdu.extend_from_slice(&vec![0; carried]);
+        pdu
+    };
+    assert_eq!(alone(&[ic_request(), data(0, 0, 0, 512, 512)].concat()), 1, "data that was not requested");
+    // A write by R2T, with what the host must not answer.
+    for (fields, fes) in [
+        ((0u16, 0u32, 512u32, 512usize), 4u8),
+        ((0, 1 << 16, 4096, 4096), 4),
+        ((0, 0, 4096, 512), 1),
+        ((77, 0, 4096, 4096), 1),
+        ((0, 0, 65536 + 512, 65536 + 512), 4),
+    ] {
+        let (cid_off, offset, bytes, carried) = fields;
+        let (mut stream, cntlid) = admin(&target);
+        response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0061)));
+        let mut io = raw(&target);
+        exchange(&mut io, &ic_request());
+        let connect = connect_capsule(1, 127, cntlid, target.server.subsystem().nqn());
+        assert_eq!(response(&exchange(&mut io, &connect)).0, Status::SUCCESS);
+        let write = NvmeCommand::Write(Blocks::new(1, 0, 128)).encode(21);
+        let r2t = exchange(&mut io, &capsule(&described(write, DataLocation::Transport, 65536), &[]));
+        assert_eq!((r2t[0], r2t[8], u32::from_le_bytes(r2t[16..20].try_into().unwrap())), (9, 21, 65536));
+        let tag = u16::from_le_bytes([r2t[10], r2t[11]]);
+        io.write_all(&data(21 + cid_off, tag, offset, bytes, carried)).unwrap();
+        let found = ended(&mut io);
+        // The first case is data without LAST at the wrong place: any refusal of its header will do.
+        assert!(found == fes || found == 1, "{fields:?}: {found}");
+    }
+    let (status, _) = io(&mut neighbour, NvmeCommand::Write(Blocks::new(1, 0, 1)), &[1; 512], 0);
+    assert_eq!(status, Status::SUCCESS);
+}
+
+#[test]
+fn a_wrong_command_is_a_status() {
+    let target = target(SubsystemOptions::default());
+    let nqn = target.server.subsystem().nqn().to_owned();
+    let refused = |bytes: &[u8]| {
+        let mut stream = raw(&target);
+        exchange(&mut stream, &ic_request());
+        response(&exchange(&mut stream, bytes))
+    };
+    assert_eq!(refused(&connect_capsule(0, 31, 0xffff, "nqn.other")), (Status::CONNECT_PARAMETER, 1 << 16 | 256));
+    assert_eq!(refused(&connect_capsule(0, 0, 0xffff, &nqn)), (Status::CONNECT_PARAMETER, 44));
+    assert_eq!(refused(&connect_capsule(0, 31, 1, &nqn)).0, Status::CONNECT_PARAMETER);
+    assert_eq!(refused(&connect_capsule(1, 31, 999, &nqn)).0, Status::CONNECT_PARAMETER, "before an admin queue");
+    assert_eq!(refused(&property(FabricsType::PROPERTY_GET, 8, 0)).0, Status::SEQUENCE_ERROR, "before connect");
+    let (mut stream, _) = admin(&target);
+    let again = connect_capsule(0, 31, 0xffff, &nqn);
+    assert_eq!(response(&exchange(&mut stream, &again)).0, Status::SEQUENCE_ERROR, "connect twice");
+    let identify = SubmissionEntry { opcode: 6, ..SubmissionEntry::default() };
+    let other = described(identify, DataLocation::Other(0), 4096);
+    assert_eq!(response(&exchange(&mut stream, &capsule(&other, &[]))).0, Status::SGL_TYPE_INVALID);
+    let huge = described(identify, DataLocation::Transport, u32::MAX);
+    assert_eq!(response(&exchange(&mut stream, &capsule(&huge, &[]))).0, Status::INVALID_FIELD);
+    let early = described(identify, DataLocation::Transport, 4096);
+    assert_eq!(response(&exchange(&mut stream, &capsule(&early, &[]))).0, Status::SEQUENCE_ERROR, "not enabled");
+    let unknown = SubmissionEntry { opcode: 0xf8, ..SubmissionEntry::default() };
+    response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0061)));
+    assert_eq!(response(&exchange(&mut stream, &no_data(unknown))).0, Status::INVALID_OPCODE);
+}
+
+#[test]
+fn half_open_connections_are_bounded() {
+    let mut target = target(SubsystemOptions::default());
+    let mut half: Vec<TcpStream> = (0..600).filter_map(|_| TcpStream::connect(target.address()).ok()).collect();
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(target.server.status().connections <= 512, "{}", target.server.status().connections);
+    half.truncate(100);
+    std::thread::sleep(Duration::from_millis(200));
+    target.connect(Digests::default());
+    target.server.stop();
+    assert_eq!(target.server.status().connections, 0);
+}
+
+#[test]
+fn other_addresses_need_a_word() {
+    let media = Arc::new(MemoryMedia::default());
+    let device = Device::open(media, "memory", Mode::Truncate, &Options::default()).unwrap();
+    let runtime = Arc::new(Runtime::new(Arc::new(device)));
+    let subsystem = Subsystem::new(&runtime, SubsystemOptions::default());
+    let refused = Server::start(subsystem, "0.0.0.0:0".parse().unwrap(), &ServerOptions::default());
+    assert!(refused.unwrap_err().to_string().contains("insecure"));
+}
+
+#[test]
+fn a_read_only_export_takes_no_writes() {
+    let target = target(SubsystemOptions { read_only: true, ..SubsystemOptions::default() });
+    let mut host = target.connect(Digests::default());
+    let (status, _) = io(&mut host, NvmeCommand::Write(Blocks::new(1, 0, 1)), &[1; 512], 0);
+    assert_eq!(status, Status::WRITE_PROTECTED);
+    assert_eq!(io(&mut host, NvmeCommand::Read(Blocks::new(1, 0, 1)), &[], 512).0, Status::SUCCESS);
+}

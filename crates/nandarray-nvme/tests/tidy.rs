@@ -1,0 +1,61 @@
+//! Promise: the source keeps its shape.
+//!
+//! Arrows between modules only point down; every file opens with what it is; none grows beyond what one reads at a
+//! sitting; only the TCP transport has a clock, and nothing depends on the order of a hash. Exceptions are listed here,
+//! each with its reason; `crates/tidy.rs` has the checks of this file.
+
+#[path = "../../tidy.rs"]
+mod tidy;
+
+/// From the bottom up; a module may use those before it, and itself. Modules of one entry do not use each other.
+const LAYERS: tidy::Layers = &[
+    &["wire"],
+    &["payload", "queue"],
+    &["slm", "boxes"],
+    &["programs", "logs"],
+    &["subsystem", "association", "identify"],
+    &["tcp"],
+    &["lib"],
+];
+
+/// Arrows that point up, each with its reason: file, what it uses.
+const UP: &[(&str, &str, &str)] = &[
+    ("programs.rs", "subsystem", "the numbers of the namespaces that ranges name"),
+    ("subsystem.rs", "association", "a subsystem makes associations and keeps them weakly"),
+    ("association.rs", "subsystem", "an association belongs to its subsystem"),
+    ("identify.rs", "subsystem", "the numbers of namespaces"),
+    ("identify.rs", "association", "the part of an association that answers identify"),
+    ("association.rs", "lib", "the numbers of namespaces, as the crate has them"),
+];
+
+#[test]
+fn arrows_only_point_down() {
+    tidy::arrows_only_point_down(LAYERS, UP);
+}
+
+#[test]
+fn every_module_is_in_a_layer() {
+    tidy::every_module_is_in_a_layer(LAYERS);
+}
+
+#[test]
+fn every_file_says_what_it_is_and_ends_in_time() {
+    tidy::every_file_says_what_it_is_and_ends_in_time(&["src", "tests"], 800);
+}
+
+#[test]
+fn time_chance_and_surroundings_come_in_through_the_door() {
+    // A transport ends silent connections and associations: it has the machine's clock.
+    let clocks = ["tcp/connection.rs", "tcp/server.rs", "tcp/initiator.rs"];
+    tidy::time_chance_and_surroundings_come_in_through_the_door(&clocks);
+}
+
+#[test]
+fn nothing_depends_on_the_order_of_a_hash() {
+    tidy::nothing_depends_on_the_order_of_a_hash(&[], &[]);
+}
+
+#[test]
+fn functions_are_seen_at_once() {
+    tidy::functions_are_seen_at_once(&["src", "tests"], &[]);
+}

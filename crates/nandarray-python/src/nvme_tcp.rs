@@ -1,0 +1,172 @@
+//! The door over TCP: a server on a store, and a host that is connected to one.
+//!
+//! Entries and pages are bytes here; Python's commands become them by `nvme_commands`, and programs by their fields.
+
+use std::net::ToSocketAddrs;
+
+use nandarray::Error;
+use nandarray::nvme::SubmissionEntry;
+use nandarray_nvme::tcp::{Digests, Initiator, InitiatorOptions, Server, ServerOptions};
+use nandarray_nvme::{Subsystem, SubsystemOptions};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::errors::{detached, to_py};
+use crate::handle::{fail, runtime_of};
+use crate::store::PyStore;
+
+fn io_error(py: Python<'_>, what: &dyn std::fmt::Display) -> PyErr {
+    to_py(py, &Error::Invalid(what.to_string()), None)
+}
+
+fn address_of(py: Python<'_>, text: &str) -> PyResult<std::net::SocketAddr> {
+    let found = text.to_socket_addrs().map_err(|e| io_error(py, &format!("{text}: {e}")))?.next();
+    found.ok_or_else(|| io_error(py, &format!("{text} is no address")))
+}
+
+/// A server on a store.
+#[pyclass(module = "nandarray._nandarray", name = "NvmeServer", frozen)]
+pub(crate) struct PyNvmeServer {
+    server: Mutex<Server>,
+}
+
+#[pymethods]
+impl PyNvmeServer {
+    #[staticmethod]
+    #[pyo3(signature = (store, listen, *, nqn=None, insecure=false, read_only=false, programs=true, hosts=None,
+        kill_safe=true))]
+    #[expect(clippy::too_many_arguments, reason = "keyword-only options, one for one with the stub")]
+    fn start(
+        py: Python<'_>,
+        store: &PyStore,
+        listen: &str,
+        nqn: Option<String>,
+        insecure: bool,
+        read_only: bool,
+        programs: bool,
+        hosts: Option<Vec<String>>,
+        kill_safe: bool,
+    ) -> PyResult<Self> {
+        let runtime = fail(py, runtime_of(&store.device))?;
+        let address = address_of(py, listen)?;
+        let options = SubsystemOptions {
+            nqn,
+            read_only,
+            programs,
+            hosts: hosts.unwrap_or_default(),
+            kill_safe,
+            ..SubsystemOptions::default()
+        };
+        let server = ServerOptions { insecure, ..ServerOptions::default() };
+        let started = detached(py, move || Server::start(Subsystem::new(&runtime, options), address, &server));
+        let started = started.map_err(|e| to_py(py, &e, None))?;
+        let server = started.map_err(|e| io_error(py, &format!("cannot listen on {listen}: {e}")))?;
+        Ok(Self { server: Mutex::new(server) })
+    }
+
+    #[getter]
+    fn address(&self) -> String {
+        self.server.lock().address().to_string()
+    }
+
+    #[getter]
+    fn nqn(&self) -> String {
+        self.server.lock().subsystem().nqn().to_owned()
+    }
+
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let status = self.server.lock().status();
+        let dict = PyDict::new(py);
+        dict.set_item("address", status.address.to_string())?;
+        dict.set_item("nqn", status.nqn)?;
+        dict.set_item("connections", status.connections)?;
+        dict.set_item("associations", status.associations)?;
+        for (name, value) in status.numbers {
+            dict.set_item(name, value)?;
+        }
+        Ok(dict)
+    }
+
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || self.server.lock().stop()).map_err(|e| to_py(py, &e, None))
+    }
+}
+
+/// A host that is connected to a controller.
+#[pyclass(module = "nandarray._nandarray", name = "NvmeHost", frozen)]
+pub(crate) struct PyNvmeHost {
+    host: Mutex<Initiator>,
+}
+
+#[pymethods]
+impl PyNvmeHost {
+    #[staticmethod]
+    #[pyo3(signature = (address, nqn, *, hostnqn=None, header_digest=false, data_digest=false))]
+    fn connect(
+        py: Python<'_>,
+        address: &str,
+        nqn: &str,
+        hostnqn: Option<String>,
+        header_digest: bool,
+        data_digest: bool,
+    ) -> PyResult<Self> {
+        let at = address_of(py, address)?;
+        let mut options = InitiatorOptions::default();
+        options.digests = Digests { header: header_digest, data: data_digest };
+        options.hostnqn = hostnqn.unwrap_or(options.hostnqn);
+        let made = detached(py, || Initiator::connect(at, nqn, &options)).map_err(|e| to_py(py, &e, None))?;
+        let host = made.map_err(|e| io_error(py, &format!("cannot connect to {address}: {e}")))?;
+        Ok(Self { host: Mutex::new(host) })
+    }
+
+    /// The completion entry, and the controller's data.
+    #[pyo3(signature = (entry, data=None, room=0, *, admin=false))]
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        entry: &[u8],
+        data: Option<&[u8]>,
+        room: usize,
+        admin: bool,
+    ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let entry = SubmissionEntry::read_from_bytes(entry)
+            .map_err(|_| io_error(py, &format!("an entry of {} bytes; it has 64", entry.len())))?;
+        let source = data.unwrap_or_default();
+        let done = detached(py, || self.host.lock().call(admin, entry, source, room));
+        let done = done.map_err(|e| to_py(py, &e, None))?;
+        let (entry, data) = done.map_err(|e| io_error(py, &e))?;
+        Ok((PyBytes::new(py, entry.as_bytes()), PyBytes::new(py, &data)))
+    }
+
+    /// Reads of `bytes` at logical blocks, `depth` of them in flight; the bytes that came.
+    fn read_many(&self, py: Python<'_>, entries: Vec<Vec<u8>>, bytes: usize, depth: usize) -> PyResult<u64> {
+        let entries: Vec<SubmissionEntry> = entries
+            .iter()
+            .map(|entry| SubmissionEntry::read_from_bytes(entry))
+            .collect::<Result<_, _>>()
+            .map_err(|_| io_error(py, &"an entry has 64 bytes"))?;
+        let many = || -> std::io::Result<u64> {
+            let mut host = self.host.lock();
+            let queue = host.io()?;
+            let mut total = 0;
+            let mut next = entries.iter();
+            loop {
+                while queue.in_flight() < depth {
+                    let Some(entry) = next.next() else { break };
+                    queue.submit(*entry, &[], bytes);
+                }
+                if queue.in_flight() == 0 {
+                    return Ok(total);
+                }
+                let (done, data) = queue.completion()?;
+                if !done.status().ok() {
+                    return Err(std::io::Error::other(done.status().to_string()));
+                }
+                total += data.len() as u64;
+            }
+        };
+        detached(py, many).map_err(|e| to_py(py, &e, None))?.map_err(|e| io_error(py, &e))
+    }
+}

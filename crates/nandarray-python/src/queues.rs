@@ -1,0 +1,138 @@
+//! Queue pairs in shared memory: a server on a store, and a client of any server of this machine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nandarray::{Device, Error};
+use nandarray_queues::{QueueClient, QueueError, RegionGeometry, ServeOptions, Server};
+use numpy::{PyArray1, PyArrayMethods, PyUntypedArray};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::buffers::lend;
+use crate::errors::{detached, to_py};
+use crate::handle::numbers;
+
+/// The engine's error that says the same; the caller's exception is made of it.
+fn engine(error: QueueError) -> Error {
+    match error {
+        QueueError::Store(error) => error,
+        QueueError::Gone(_) | QueueError::TimedOut(_) => Error::Closed(error.to_string()),
+        other => Error::Invalid(other.to_string()),
+    }
+}
+
+fn run<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> Result<T, QueueError>) -> PyResult<T> {
+    detached(py, call).and_then(|done| done.map_err(engine)).map_err(|e| to_py(py, &e, None))
+}
+
+/// A server of queue pairs.
+#[pyclass(module = "nandarray._nandarray", name = "QueueServer", frozen)]
+pub(crate) struct PyQueueServer {
+    server: Mutex<Server>,
+}
+
+impl PyQueueServer {
+    pub(crate) fn start(
+        py: Python<'_>,
+        device: &Arc<Device>,
+        name: &str,
+        (queues, depth, data_bytes, threads): (u32, u32, u64, u32),
+        writable: bool,
+    ) -> PyResult<Self> {
+        let geometry = RegionGeometry { queues, depth, data_bytes, threads };
+        let server = run(py, || Server::start(device, name, ServeOptions { geometry, writable }))?;
+        Ok(Self { server: Mutex::new(server) })
+    }
+}
+
+#[pymethods]
+impl PyQueueServer {
+    fn stop(&self, py: Python<'_>) {
+        py.detach(|| self.server.lock().stop());
+    }
+
+    fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let c = self.server.lock().counts();
+        numbers(py, vec![("commands", c.commands), ("served", c.served), ("dead", c.dead)])
+    }
+
+    fn arrays(&self) -> Vec<String> {
+        self.server.lock().arrays()
+    }
+
+    fn failed(&self) -> bool {
+        self.server.lock().failed()
+    }
+}
+
+/// A claimed queue pair.
+#[pyclass(module = "nandarray._nandarray", name = "QueueClient", frozen)]
+pub(crate) struct PyQueueClient {
+    client: QueueClient,
+}
+
+/// Address and bytes of an array of bytes that follow one another.
+fn memory(py: Python<'_>, array: &Bound<'_, PyUntypedArray>, write: bool) -> PyResult<(usize, u64)> {
+    let lent = lend(array, 1, write).map_err(|e| to_py(py, &e, None))?;
+    let (&[bytes], &[stride]) = (&lent.shape[..], &lent.strides[..]) else {
+        let e = Error::Invalid(format!("memory of {} dimensions; it has one", lent.shape.len()));
+        return Err(to_py(py, &e, None));
+    };
+    if stride != 1 && bytes > 1 {
+        return Err(to_py(py, &Error::Invalid(format!("memory with a stride of {stride} bytes")), None));
+    }
+    Ok((lent.first as usize, bytes))
+}
+
+#[pymethods]
+impl PyQueueClient {
+    #[staticmethod]
+    #[pyo3(signature = (name, *, deadline_ms))]
+    fn open(py: Python<'_>, name: &str, deadline_ms: u64) -> PyResult<Self> {
+        let client = run(py, || QueueClient::open(name, Duration::from_millis(deadline_ms)))?;
+        Ok(Self { client })
+    }
+
+    fn arrays(&self) -> Vec<(u32, String, String, Vec<u64>, u32, u64, bool)> {
+        let row =
+            |a: nandarray_queues::NamespaceInfo| (a.nsid, a.name, a.dtype, a.shape, a.item_bytes, a.bytes, a.writable);
+        self.client.arrays().into_iter().map(row).collect()
+    }
+
+    fn gather(
+        &self,
+        py: Python<'_>,
+        nsid: u32,
+        record_bytes: u64,
+        records: &Bound<'_, PyArray1<u64>>,
+        out: &Bound<'_, PyUntypedArray>,
+    ) -> PyResult<()> {
+        let records = records.readonly();
+        let records = records.as_slice()?;
+        let (to, bytes) = memory(py, out, true)?;
+        if record_bytes.checked_mul(records.len() as u64) != Some(bytes) {
+            let what = format!("{bytes} bytes for {} records of {record_bytes}", records.len());
+            return Err(to_py(py, &Error::Invalid(what), None));
+        }
+        // SAFETY: the caller's frame keeps the array, which has room for all records.
+        run(py, || unsafe { self.client.gather(nsid, record_bytes, records, to as *mut u8) })
+    }
+
+    fn read(&self, py: Python<'_>, nsid: u32, first_byte: u64, out: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
+        let (to, bytes) = memory(py, out, true)?;
+        // SAFETY: as in `gather`.
+        run(py, || unsafe { self.client.read(nsid, first_byte, bytes, to as *mut u8) })
+    }
+
+    fn write(&self, py: Python<'_>, nsid: u32, first_byte: u64, data: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
+        let (from, bytes) = memory(py, data, false)?;
+        // SAFETY: the caller's frame keeps the array.
+        run(py, || unsafe { self.client.write(nsid, first_byte, bytes, from as *const u8) })
+    }
+
+    fn flush(&self, py: Python<'_>, nsid: u32) -> PyResult<()> {
+        run(py, || self.client.flush(nsid))
+    }
+}

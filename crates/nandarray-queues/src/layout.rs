@@ -1,0 +1,170 @@
+//! The region, byte for byte: a header's page, the namespaces, queue pairs, data.
+//!
+//! `python/nandarray/gpu/include/nandarray/layout.hpp` is the same for C++; `docs/reference/queues.md` says it in
+//! words.
+
+use std::mem::offset_of;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::error::QueueError;
+
+/// "NDAQUEUE" in memory order.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"NDAQUEUE");
+pub(crate) const VERSION: u32 = 1;
+/// Bytes of a logical block.
+pub(crate) const LBA_BYTES: u64 = 512;
+/// Bytes of a page of the region: parts begin at one.
+pub(crate) const PAGE_BYTES: u64 = 4096;
+/// The longest name of an array that can be served.
+pub const NAMESPACE_NAME_BYTES_MAX: usize = 295;
+/// Byte of the file whose lock says that its server lives; a queue's claim locks the byte behind it.
+pub(crate) const SERVER_BYTE: i64 = 1 << 60;
+pub(crate) const CLAIM_BYTE: i64 = SERVER_BYTE + 1;
+
+/// The header's fields, after its magic number as before.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct RegionHeader {
+    pub(crate) magic: u64,
+    pub(crate) version: u32,
+    pub(crate) header_bytes: u32,
+    pub(crate) region_bytes: u64,
+    pub(crate) queues: u32,
+    pub(crate) depth: u32,
+    pub(crate) namespaces: u32,
+    pub(crate) namespace_bytes: u32,
+    pub(crate) namespaces_offset: u64,
+    pub(crate) queues_offset: u64,
+    pub(crate) queue_stride: u64,
+    pub(crate) data_offset: u64,
+    pub(crate) data_stride: u64,
+    pub(crate) threads: u32,
+    pub(crate) reserved: u32,
+}
+
+/// Offsets of the header's words that change.
+pub(crate) const ABORT_OFFSET: u64 = 128;
+pub(crate) const HEARTBEAT_OFFSET: u64 = 192;
+
+/// A namespace: an array as bytes in C order.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub(crate) struct NamespaceEntry {
+    pub(crate) nsid: u32,
+    pub(crate) item_bytes: u32,
+    pub(crate) bytes: u64,
+    pub(crate) ndim: u32,
+    pub(crate) writable: u32,
+    pub(crate) shape: [u64; 16],
+    pub(crate) dtype: [u8; 64],
+    pub(crate) name: [u8; NAMESPACE_NAME_BYTES_MAX + 1],
+}
+
+/// Words of a queue pair, before its rings: a line each.
+pub(crate) const SQ_TAIL: u64 = 0;
+pub(crate) const CQ_HEAD: u64 = 64;
+pub(crate) const ASLEEP: u64 = 128;
+pub(crate) const CLAIM: u64 = 192;
+pub(crate) const READY: u64 = 256;
+pub(crate) const ENDED: u64 = 320;
+/// Bytes before the rings.
+pub(crate) const QUEUE_HEADER_BYTES: u64 = 512;
+
+const _: () = assert!(size_of::<NamespaceEntry>() == 512 && offset_of!(NamespaceEntry, name) == 216);
+const _: () = assert!(offset_of!(RegionHeader, data_stride) == 72 && offset_of!(RegionHeader, threads) == 80);
+
+/// The sizes that a server chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionGeometry {
+    /// Queue pairs, from 1 to 4096.
+    pub queues: u32,
+    /// Entries of a ring: a power of two from 2 to 32768.
+    pub depth: u32,
+    /// Bytes of data a queue pair: whole pages.
+    pub data_bytes: u64,
+    /// Threads of the server, at most one a queue pair.
+    pub threads: u32,
+}
+
+impl RegionGeometry {
+    /// The layout of a region with this number of namespaces.
+    ///
+    /// # Errors
+    /// [`QueueError::Invalid`].
+    pub(crate) fn header(&self, namespaces: u32) -> Result<RegionHeader, QueueError> {
+        let invalid = |what: String| Err(QueueError::Invalid(what));
+        if !(1..=4096).contains(&self.queues) {
+            return invalid(format!("{} queue pairs; there are from 1 to 4096", self.queues));
+        }
+        if !self.depth.is_power_of_two() || !(2..=32768).contains(&self.depth) {
+            return invalid(format!("a depth of {}; it is a power of two from 2 to 32768", self.depth));
+        }
+        if self.data_bytes == 0 || !self.data_bytes.is_multiple_of(PAGE_BYTES) || self.data_bytes > 1 << 40 {
+            return invalid(format!("{} bytes of data a queue pair; they are whole pages of 4096", self.data_bytes));
+        }
+        if self.threads == 0 || self.threads > self.queues {
+            return invalid(format!("{} threads for {} queue pairs", self.threads, self.queues));
+        }
+        let (queues, depth) = (u64::from(self.queues), u64::from(self.depth));
+        let namespaces_offset = PAGE_BYTES;
+        let table = u64::from(namespaces) * size_of::<NamespaceEntry>() as u64;
+        let queues_offset = (namespaces_offset + table).next_multiple_of(PAGE_BYTES);
+        let queue_stride = (QUEUE_HEADER_BYTES + 80 * depth).next_multiple_of(PAGE_BYTES);
+        let data_offset = queues_offset + queues * queue_stride;
+        Ok(RegionHeader {
+            magic: MAGIC,
+            version: VERSION,
+            header_bytes: PAGE_BYTES as u32,
+            region_bytes: data_offset + queues * self.data_bytes,
+            queues: self.queues,
+            depth: self.depth,
+            namespaces,
+            namespace_bytes: size_of::<NamespaceEntry>() as u32,
+            namespaces_offset,
+            queues_offset,
+            queue_stride,
+            data_offset,
+            data_stride: self.data_bytes,
+            threads: self.threads,
+            reserved: 0,
+        })
+    }
+}
+
+impl RegionHeader {
+    /// Whether a header that another process wrote is one of this version, whose parts lie within `bytes`.
+    pub(crate) fn holds(&self, bytes: u64) -> bool {
+        let geometry = RegionGeometry {
+            queues: self.queues,
+            depth: self.depth,
+            data_bytes: self.data_stride,
+            threads: self.threads,
+        };
+        // One writer makes regions: what is not exactly its layout is not its region.
+        let expected = geometry.header(self.namespaces);
+        expected.is_ok_and(|e| e.as_bytes() == self.as_bytes()) && self.region_bytes <= bytes
+    }
+
+    /// Offset of a queue pair.
+    pub(crate) fn queue(&self, queue: u32) -> u64 {
+        assert!(queue < self.queues, "queue {queue} of {}", self.queues);
+        self.queues_offset + u64::from(queue) * self.queue_stride
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layout_holds_itself_and_no_other() {
+        let header = RegionGeometry { queues: 3, depth: 8, data_bytes: 8192, threads: 2 }.header(5).unwrap();
+        assert!(header.holds(header.region_bytes) && !header.holds(header.region_bytes - 1));
+        for at in 0..size_of::<RegionHeader>() {
+            let mut bytes: [u8; size_of::<RegionHeader>()] = header.as_bytes().try_into().unwrap();
+            bytes[at] ^= 0x5a;
+            assert!(!RegionHeader::read_from_bytes(&bytes).unwrap().holds(header.region_bytes), "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! Queue pairs in shared memory: other processes, and accelerators, read and write arrays of a store by NVMe entries.
+//!
+//! A [`Server`] lays out a region (`layout`, `region`) in a file under `/dev/shm` and serves its queue pairs by threads
+//! of its own; a [`QueueClient`] maps it, claims a pair and moves bytes. The C++ client is a header
+//! (`python/nandarray/gpu/include/nandarray`). The server trusts nothing in the region: it reads no word of it twice,
+//! and keeps a layout of its own. Arrays appear as namespaces, their elements in C order.
+//!
+//! | file | one idea |
+//! | --- | --- |
+//! | `error` | why a server or client cannot go on |
+//! | `entries` | the entries and status codes of NVMe that this crate uses |
+//! | `layout` | the region, byte for byte |
+//! | `region` | the file, its mapping and its locks |
+//! | `prepared` | an array as a namespace, resolved once |
+//! | `ring` | the server's side of one queue pair |
+//! | `sleep` | sleeping without losing a doorbell |
+//! | `server` | threads, each with its queues |
+//! | `client` | one claimed queue pair, and the gathering of records by it |
+//!
+//! Not here: TCP, and queues of the modelled clock.
+
+mod client;
+mod entries;
+mod error;
+mod layout;
+mod prepared;
+mod region;
+mod ring;
+mod server;
+mod sleep;
+
+pub use client::{NamespaceInfo, QueueClient};
+pub use error::QueueError;
+pub use layout::{NAMESPACE_NAME_BYTES_MAX, RegionGeometry};
+pub use region::region_path;
+pub use server::{ServeOptions, Server, ServerCounts};

@@ -1,0 +1,144 @@
+//! An array as a namespace: resolved once, then blocks by arithmetic.
+//!
+//! Its bytes are its elements in C order, in logical blocks of 512; the last block may be partial and reads as zeroes
+//! behind its end. A namespace keeps the array's number and the shape that it was served with: commands of an
+//! array that was deleted or resized since end with a status. Reads of whole elements go straight to the client's
+//! memory; elements that blocks cut go through a buffer. Other commands, and namespaces of the NVMe controller, are the
+//! controller's ([`crate::ring`]).
+
+use std::sync::Arc;
+
+use nandarray::{BufferMut, Device, Source, SpaceId, SpaceRecord, Target, command};
+
+use crate::entries::Status;
+use crate::layout::{LBA_BYTES, NAMESPACE_NAME_BYTES_MAX, NamespaceEntry};
+
+/// The first identifier of arrays; those below are the NVMe controller's namespaces.
+pub(crate) const ARRAY_NSID: u32 = 0x8000_0000;
+
+/// A served array.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) nsid: u32,
+    device: Arc<Device>,
+    space: SpaceId,
+    item_bytes: u64,
+    elements: u64,
+    /// The flat shape, where the array has another one.
+    flat: Option<[u64; 1]>,
+    writable: bool,
+    entry: NamespaceEntry,
+}
+
+/// Bytes of a namespace, and where they go.
+#[derive(Clone, Copy, Debug)]
+struct BlockPiece {
+    first_byte: u64,
+    bytes: u64,
+}
+
+impl Prepared {
+    /// `None` for an array that cannot be served: without elements, of more than 16 dimensions, with a long name.
+    pub(crate) fn new(device: &Arc<Device>, record: &SpaceRecord, nsid: u32, writable: bool) -> Option<Self> {
+        let item_bytes = u64::from(record.item_bytes);
+        let elements: u64 = record.shape.iter().product();
+        let bytes = elements.checked_mul(item_bytes)?;
+        let fits = record.shape.len() <= 16 && record.name.len() <= NAMESPACE_NAME_BYTES_MAX && record.dtype.len() < 64;
+        if bytes == 0 || !fits || record.name.as_bytes().contains(&0) {
+            return None;
+        }
+        // Blocks that cut elements could only be written by reading first.
+        let whole = LBA_BYTES.is_multiple_of(item_bytes) || item_bytes.is_multiple_of(LBA_BYTES);
+        let writable = writable && whole && !device.read_only();
+        let mut entry = NamespaceEntry {
+            nsid,
+            item_bytes: record.item_bytes,
+            bytes,
+            ndim: record.shape().len() as u32,
+            writable: writable.into(),
+            shape: [0; 16],
+            dtype: [0; 64],
+            name: [0; NAMESPACE_NAME_BYTES_MAX + 1],
+        };
+        entry.shape[..record.shape.len()].copy_from_slice(&record.shape);
+        entry.dtype[..record.dtype.len()].copy_from_slice(record.dtype.as_bytes());
+        entry.name[..record.name.len()].copy_from_slice(record.name.as_bytes());
+        let flat = (record.shape.len() != 1).then_some([elements]);
+        Some(Self { nsid, device: device.clone(), space: record.id, item_bytes, elements, flat, writable, entry })
+    }
+
+    /// Its entry of the region's table.
+    pub(crate) fn entry(&self) -> &NamespaceEntry {
+        &self.entry
+    }
+
+    fn piece(&self, slba: u64, nlb: u64) -> Result<BlockPiece, Status> {
+        let blocks = self.entry.bytes.div_ceil(LBA_BYTES);
+        if slba.checked_add(nlb).is_none_or(|end| end > blocks) {
+            return Err(Status::LBA_OUT_OF_RANGE);
+        }
+        let first_byte = slba * LBA_BYTES;
+        Ok(BlockPiece { first_byte, bytes: (nlb * LBA_BYTES).min(self.entry.bytes - first_byte) })
+    }
+
+    fn target<'a>(&'a self, start: &'a [u64; 1], count: &'a [u64; 1], strides: &'a [isize; 1]) -> Target<'a> {
+        Target::Box { start, step: &[1], count, strides, view: self.flat.as_ref().map(|f| f.as_slice()) }
+    }
+
+    /// Reads blocks to an address.
+    ///
+    /// # Safety
+    /// `to` has `nlb` blocks of 512 bytes that may be written.
+    pub(crate) unsafe fn read(&self, slba: u64, nlb: u64, to: *mut u8) -> Result<(), Status> {
+        let BlockPiece { first_byte, bytes } = self.piece(slba, nlb)?;
+        let (first, skip) = (first_byte / self.item_bytes, first_byte % self.item_bytes);
+        let last = (first_byte + bytes).div_ceil(self.item_bytes).min(self.elements);
+        let (start, count, strides) = ([first], [last - first], [self.item_bytes as isize]);
+        let target = self.target(&start, &count, &strides);
+        let space = self.space;
+        if skip == 0 && count[0] * self.item_bytes == bytes {
+            // SAFETY: the caller's promise; the target is `bytes` bytes, at most `nlb` blocks.
+            let out = unsafe { BufferMut::from_raw(to) };
+            self.device.execute(command::Read { space, target, out }).map_err(Status::from)?;
+        } else {
+            let mut whole = vec![0u8; (count[0] * self.item_bytes) as usize];
+            // SAFETY: `whole` has room for the target.
+            let out = unsafe { BufferMut::from_raw(whole.as_mut_ptr()) };
+            self.device.execute(command::Read { space, target, out }).map_err(Status::from)?;
+            // SAFETY: the caller's promise, and `whole` covers the piece.
+            unsafe { std::ptr::copy_nonoverlapping(whole.as_ptr().add(skip as usize), to, bytes as usize) };
+        }
+        // SAFETY: the caller's promise: the rest of the last block.
+        unsafe { std::ptr::write_bytes(to.add(bytes as usize), 0, (nlb * LBA_BYTES - bytes) as usize) };
+        Ok(())
+    }
+
+    /// Writes blocks from an address.
+    ///
+    /// # Safety
+    /// `from` has `nlb` blocks of 512 bytes.
+    pub(crate) unsafe fn write(&self, slba: u64, nlb: u64, from: *const u8) -> Result<(), Status> {
+        if !self.writable {
+            return Err(Status::WRITE_PROTECTED);
+        }
+        let BlockPiece { first_byte, bytes } = self.piece(slba, nlb)?;
+        if !first_byte.is_multiple_of(self.item_bytes) || !bytes.is_multiple_of(self.item_bytes) {
+            return Err(Status::INVALID_FIELD);
+        }
+        let (start, count) = ([first_byte / self.item_bytes], [bytes / self.item_bytes]);
+        let strides = [self.item_bytes as isize];
+        let target = self.target(&start, &count, &strides);
+        // SAFETY: the caller's promise; the target is at most `nlb` blocks.
+        let source = unsafe { Source::from_raw(from) };
+        self.device.execute(command::Write { space: self.space, target, source }).map_err(Status::from)
+    }
+}
+
+impl Prepared {
+    /// The array's name.
+    pub(crate) fn name(&self) -> &str {
+        let bytes = &self.entry.name;
+        let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+        std::str::from_utf8(&bytes[..end]).expect("a record's name is text")
+    }
+}

@@ -1,0 +1,134 @@
+//! The file of a region: made, mapped, locked, and its words.
+//!
+//! Locks of the open file (OFD) say who lives: the server holds one byte, each client one byte a claimed queue. The
+//! kernel releases them with the process. Words in the region are atomics; no reference to its bytes is ever made.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use memmap2::{MmapOptions, MmapRaw};
+use zerocopy::FromBytes;
+
+use crate::error::{QueueError, system};
+use crate::layout::{RegionHeader, SERVER_BYTE};
+
+/// The file of a region: a name without a slash is one under `/dev/shm`.
+pub fn region_path(name: &str) -> PathBuf {
+    if name.contains('/') { PathBuf::from(name) } else { Path::new("/dev/shm").join(format!("nandarray-{name}")) }
+}
+
+/// A region, mapped.
+#[derive(Debug)]
+pub(crate) struct QueueRegion {
+    file: File,
+    map: MmapRaw,
+    pub(crate) path: PathBuf,
+}
+
+impl QueueRegion {
+    /// Makes the file and maps it; it reads as zeroes. The caller is its server from now on.
+    pub(crate) fn create(path: &Path, bytes: u64) -> Result<Self, QueueError> {
+        let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let file = open().map_err(system(format!("opening {}", path.display())))?;
+        if !lock(&file, SERVER_BYTE, libc::F_WRLCK) {
+            return Err(QueueError::Taken(path.display().to_string()));
+        }
+        // A region of a server that died: its clients keep its pages, and the name is ours.
+        std::fs::remove_file(path).map_err(system(format!("removing {}", path.display())))?;
+        let file = open().map_err(system(format!("making {}", path.display())))?;
+        if !lock(&file, SERVER_BYTE, libc::F_WRLCK) {
+            return Err(QueueError::Taken(path.display().to_string()));
+        }
+        file.set_len(bytes).map_err(system(format!("{bytes} bytes for {}", path.display())))?;
+        Self::map(file, path)
+    }
+
+    /// Opens the region of a server that runs, and its header as it is now.
+    pub(crate) fn open(path: &Path) -> Result<(Self, RegionHeader), QueueError> {
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = file.map_err(system(format!("opening {}", path.display())))?;
+        let bytes = file.metadata().map_err(system("its size"))?.len();
+        let wrong = || QueueError::NotARegion(path.display().to_string());
+        if bytes < crate::layout::PAGE_BYTES {
+            return Err(wrong());
+        }
+        let region = Self::map(file, path)?;
+        let mut head = [0u8; size_of::<RegionHeader>()];
+        region.copy_out(0, &mut head);
+        let header = RegionHeader::read_from_bytes(&head).expect("a header has any bytes");
+        if !header.holds(region.map.len() as u64) {
+            return Err(wrong());
+        }
+        Ok((region, header))
+    }
+
+    fn map(file: File, path: &Path) -> Result<Self, QueueError> {
+        let map = MmapOptions::new().map_raw(&file).map_err(system(format!("mapping {}", path.display())))?;
+        Ok(Self { file, map, path: path.to_owned() })
+    }
+
+    /// The address of bytes of the region.
+    ///
+    /// # Panics
+    /// Where they do not lie within.
+    pub(crate) fn at(&self, offset: u64, bytes: u64) -> *mut u8 {
+        let end = offset.checked_add(bytes);
+        assert!(end.is_some_and(|e| e <= self.map.len() as u64), "{bytes} bytes at {offset} of {}", self.map.len());
+        // SAFETY: the offset lies within the mapping.
+        unsafe { self.map.as_mut_ptr().add(offset as usize) }
+    }
+
+    /// A word of 32 bits.
+    pub(crate) fn word(&self, offset: u64) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4), "a word at {offset}");
+        // SAFETY: aligned, within the mapping, which lives as long as `self`; all use of it is atomic.
+        unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
+    }
+
+    /// A word of 64 bits.
+    pub(crate) fn long(&self, offset: u64) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8), "a word at {offset}");
+        // SAFETY: as for `word`.
+        unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
+    }
+
+    /// Copies bytes out of the region, once.
+    pub(crate) fn copy_out(&self, offset: u64, to: &mut [u8]) {
+        // SAFETY: `at` checks the bounds; others may change the bytes meanwhile, any bytes are a value.
+        unsafe { std::ptr::copy_nonoverlapping(self.at(offset, to.len() as u64), to.as_mut_ptr(), to.len()) }
+    }
+
+    /// Copies bytes into the region.
+    pub(crate) fn copy_in(&self, offset: u64, from: &[u8]) {
+        // SAFETY: as for `copy_out`.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.at(offset, from.len() as u64), from.len()) }
+    }
+
+    /// Takes the lock of a byte; false if another open file has it.
+    pub(crate) fn lock(&self, byte: i64) -> bool {
+        lock(&self.file, byte, libc::F_WRLCK)
+    }
+
+    pub(crate) fn unlock(&self, byte: i64) {
+        lock(&self.file, byte, libc::F_UNLCK);
+    }
+
+    /// Whether another open file holds the lock of a byte.
+    pub(crate) fn held(&self, byte: i64) -> bool {
+        let mut wanted = flock(byte, libc::F_WRLCK);
+        // SAFETY: a descriptor of ours and a struct of the call's type.
+        let done = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &mut wanted) };
+        done != 0 || wanted.l_type != libc::F_UNLCK as i16
+    }
+}
+
+fn flock(byte: i64, kind: i32) -> libc::flock {
+    libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: byte, l_len: 1, l_pid: 0 }
+}
+
+fn lock(file: &File, byte: i64, kind: i32) -> bool {
+    // SAFETY: a descriptor of ours and a struct of the call's type.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &flock(byte, kind)) == 0 }
+}

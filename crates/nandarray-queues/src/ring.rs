@@ -1,0 +1,222 @@
+//! The server's side of one queue pair.
+//!
+//! The state machine of a pair: it is free until a client sets `claim` to an odd number, then served, then ended by the
+//! client (an even number), by the kernel (the claim's lock is gone), or by the server (the protocol was broken; the
+//! status is in `ended`). Entries are copied once and checked; the head and tail that count are this side's own.
+
+use std::sync::atomic::Ordering;
+
+use zerocopy::FromZeros;
+use zerocopy::IntoBytes;
+
+use crate::entries::{BROKEN, Controller, DataBuffer, FLUSH, READ, Status, SubmissionEntry, WRITE};
+use crate::layout::{CLAIM, CLAIM_BYTE, CQ_HEAD, ENDED, LBA_BYTES, QUEUE_HEADER_BYTES, READY, RegionHeader, SQ_TAIL};
+use crate::prepared::{ARRAY_NSID, Prepared};
+use crate::region::QueueRegion;
+
+/// The state of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PairState {
+    /// No client, or one that ended.
+    Free,
+    /// Commands are served.
+    Served,
+    /// The client broke the protocol; it can claim the pair again.
+    Ended,
+}
+
+/// The parts that all pairs of a server share.
+#[derive(Debug)]
+pub(crate) struct ServedStore {
+    pub(crate) region: QueueRegion,
+    pub(crate) header: RegionHeader,
+    /// Arrays, by `nsid - ARRAY_NSID`.
+    pub(crate) arrays: Vec<Prepared>,
+    pub(crate) controller: Controller,
+    /// Whether clients may write and flush.
+    pub(crate) writable: bool,
+}
+
+/// One pair.
+#[derive(Debug)]
+pub(crate) struct ServedPair {
+    queue: u32,
+    at: u64,
+    state: PairState,
+    /// The last claim that was seen.
+    claim: u32,
+    /// Entries fetched, and completions posted, since the claim, modulo 2^32.
+    fetched: u32,
+    posted: u32,
+}
+
+impl ServedPair {
+    pub(crate) fn new(header: &RegionHeader, queue: u32) -> Self {
+        Self { queue, at: header.queue(queue), state: PairState::Free, claim: 0, fetched: 0, posted: 0 }
+    }
+
+    /// Whether the client has rung, or claimed, since the last round.
+    pub(crate) fn has_work(&self, region: &QueueRegion) -> bool {
+        let claim = region.word(self.at + CLAIM).load(Ordering::SeqCst);
+        let served = self.state == PairState::Served;
+        claim != self.claim || (served && region.word(self.at + SQ_TAIL).load(Ordering::SeqCst) != self.fetched)
+    }
+
+    /// Whether a client's claim is served.
+    pub(crate) fn is_served(&self) -> bool {
+        self.state == PairState::Served
+    }
+
+    /// Frees the pair if its client is gone; true if it was.
+    pub(crate) fn drop_dead(&mut self, region: &QueueRegion) -> bool {
+        let dead = self.state != PairState::Free && !region.held(CLAIM_BYTE + i64::from(self.queue));
+        if dead {
+            self.state = PairState::Free;
+        }
+        dead
+    }
+
+    /// Serves what is there; the number of commands.
+    pub(crate) fn serve(&mut self, shared: &ServedStore) -> u64 {
+        let region = &shared.region;
+        let claim = region.word(self.at + CLAIM).load(Ordering::Acquire);
+        if claim != self.claim {
+            self.begin(shared, claim);
+        }
+        if self.state != PairState::Served {
+            return 0;
+        }
+        let depth = shared.header.depth;
+        let tail = region.word(self.at + SQ_TAIL).load(Ordering::Acquire);
+        let head = region.word(self.at + CQ_HEAD).load(Ordering::Acquire);
+        let (waiting, unseen) = (tail.wrapping_sub(self.fetched), self.posted.wrapping_sub(head));
+        if waiting > depth || unseen > depth {
+            self.state = PairState::Ended;
+            region.word(self.at + ENDED).store(BROKEN, Ordering::Release);
+            return 0;
+        }
+        let n = waiting.min(depth - unseen);
+        for _ in 0..n {
+            let mut entry = SubmissionEntry::new_zeroed();
+            let slot = u64::from(self.fetched & (depth - 1));
+            region.copy_out(self.at + QUEUE_HEADER_BYTES + 64 * slot, entry.as_mut_bytes());
+            self.fetched = self.fetched.wrapping_add(1);
+            let (status, result) = execute(shared, &entry);
+            self.post(shared, entry.cid.get(), status, result);
+        }
+        u64::from(n)
+    }
+
+    fn begin(&mut self, shared: &ServedStore, claim: u32) {
+        let (region, depth) = (&shared.region, u64::from(shared.header.depth));
+        self.claim = claim;
+        (self.fetched, self.posted) = (0, 0);
+        self.state = if claim % 2 == 1 { PairState::Served } else { PairState::Free };
+        let cq = self.at + QUEUE_HEADER_BYTES + 64 * depth;
+        for i in 0..2 * depth {
+            region.long(cq + 8 * i).store(0, Ordering::Relaxed);
+        }
+        region.word(self.at + ENDED).store(0, Ordering::Relaxed);
+        region.word(self.at + READY).store(claim, Ordering::Release);
+    }
+
+    /// Posts a completion; the half with the phase tag goes last.
+    fn post(&mut self, shared: &ServedStore, cid: u16, status: Status, result: u64) {
+        let depth = shared.header.depth;
+        let slot = self.posted & (depth - 1);
+        let phase = u64::from((self.posted / depth).is_multiple_of(2));
+        let cq = self.at + QUEUE_HEADER_BYTES + 64 * u64::from(depth) + 16 * u64::from(slot);
+        shared.region.long(cq).store(result, Ordering::Relaxed);
+        let half = u64::from(self.fetched as u16)
+            | u64::from(self.queue as u16) << 16
+            | u64::from(cid) << 32
+            | phase << 48
+            | u64::from(status.bits()) << 49;
+        shared.region.long(cq + 8).store(half, Ordering::Release);
+        self.posted = self.posted.wrapping_add(1);
+    }
+}
+
+/// Executes a command: its status, and dwords 0 and 1.
+fn execute(shared: &ServedStore, entry: &SubmissionEntry) -> (Status, u64) {
+    let nsid = entry.nsid.get();
+    if entry.flags != 0 {
+        return (Status::INVALID_FIELD, 0);
+    }
+    if entry.opcode == FLUSH || nsid < ARRAY_NSID {
+        return by_controller(shared, entry);
+    }
+    let array = shared.arrays.get((nsid - ARRAY_NSID) as usize);
+    let done = match (array, entry.opcode) {
+        (None, _) => Err(Status::INVALID_NAMESPACE),
+        (Some(array), READ | WRITE) => move_blocks(shared, array, entry),
+        _ => Err(Status::INVALID_OPCODE),
+    };
+    (done.err().unwrap_or(Status::SUCCESS), 0)
+}
+
+fn move_blocks(shared: &ServedStore, array: &Prepared, entry: &SubmissionEntry) -> Result<(), Status> {
+    assert_eq!(array.nsid, entry.nsid.get(), "arrays lie by their identifiers");
+    let slba = u64::from(entry.cdw(10)) | u64::from(entry.cdw(11)) << 32;
+    let (nlb, fua) = (u64::from(entry.cdw(12) & 0xffff) + 1, entry.cdw(12) >> 30 & 1 == 1);
+    let at = data(shared, entry, nlb * LBA_BYTES)?;
+    if entry.opcode == READ {
+        // SAFETY: `data` gives memory of the region; a client that uses it meanwhile harms its own bytes only.
+        return unsafe { array.read(slba, nlb, at) };
+    }
+    // SAFETY: as above.
+    unsafe { array.write(slba, nlb, at) }?;
+    if fua { by_controller(shared, &flush_all()).0.ok().then_some(()).ok_or(Status::INTERNAL_ERROR) } else { Ok(()) }
+}
+
+fn flush_all() -> SubmissionEntry {
+    let mut entry = SubmissionEntry::new_zeroed();
+    entry.opcode = FLUSH;
+    entry.nsid.set(nandarray::nvme::NSID_ALL);
+    entry
+}
+
+/// The address of a command's data, if it lies in the region's data.
+fn data(shared: &ServedStore, entry: &SubmissionEntry, bytes: u64) -> Result<*mut u8, Status> {
+    let header = &shared.header;
+    let first = entry.dptr[0].get();
+    let end = header.data_offset + u64::from(header.queues) * header.data_stride;
+    let inside = first >= header.data_offset && first.checked_add(bytes).is_some_and(|e| e <= end);
+    if inside { Ok(shared.region.at(first, bytes)) } else { Err(Status::INVALID_FIELD) }
+}
+
+/// Commands of the NVMe controller's namespaces, and flushes.
+fn by_controller(shared: &ServedStore, entry: &SubmissionEntry) -> (Status, u64) {
+    let mut entry = *entry;
+    if entry.opcode == FLUSH && entry.nsid.get() >= ARRAY_NSID {
+        entry.nsid.set(nandarray::nvme::NSID_ALL);
+    }
+    let writes = !matches!(entry.opcode, FLUSH | READ);
+    if writes && !shared.writable {
+        return (Status::WRITE_PROTECTED, 0);
+    }
+    let buffer = match entry.opcode {
+        FLUSH => DataBuffer::NONE,
+        READ | WRITE => {
+            // The controller checks lengths against the namespace's block size; its blocks have 512 bytes or more.
+            let Some(bytes) = namespace_bytes(shared, &entry) else { return (Status::INVALID_NAMESPACE, 0) };
+            match data(shared, &entry, bytes) {
+                // SAFETY: memory of the region, as in `move_blocks`.
+                Ok(at) if entry.opcode == READ => unsafe { DataBuffer::to_host_raw(at, bytes) },
+                // SAFETY: as above.
+                Ok(at) => unsafe { DataBuffer::to_controller_raw(at, bytes) },
+                Err(status) => return (status, 0),
+            }
+        }
+        _ => return (Status::INVALID_OPCODE, 0),
+    };
+    let done = shared.controller.submit(&entry, buffer);
+    (done.status(), u64::from(done.dw0.get()) | u64::from(done.dw1.get()) << 32)
+}
+
+/// Bytes that a read or write of the controller's namespaces moves.
+fn namespace_bytes(shared: &ServedStore, entry: &SubmissionEntry) -> Option<u64> {
+    let name = format!("ns/{}", entry.nsid.get());
+    let array = shared.arrays.iter().find(|a| a.name() == name)?;
+    Some((u64::from(entry.cdw(12) & 0xffff) + 1) * u64::from(array.entry().item_bytes))
+}

@@ -1,0 +1,204 @@
+//! The server: a region, and threads that serve its queue pairs.
+//!
+//! Pair q belongs to thread q modulo the number of threads, so no pair needs a lock. A thread with nothing to do polls
+//! for some rounds, then sleeps on its word (`sleep`), at most a tenth of a second: then it looks whether clients are
+//! gone. On its way out the server sets the abort word, so that clients end with a status, and removes the file.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use nandarray::{Device, command};
+use zerocopy::IntoBytes;
+
+use crate::entries::Controller;
+use crate::error::{QueueError, system};
+use crate::layout::{ABORT_OFFSET, ASLEEP, HEARTBEAT_OFFSET, NamespaceEntry, RegionGeometry};
+use crate::prepared::{ARRAY_NSID, Prepared};
+use crate::region::{QueueRegion, region_path};
+use crate::ring::{ServedPair, ServedStore};
+use crate::sleep;
+
+/// Rounds without work before a thread sleeps: some tens of microseconds.
+const IDLE_ROUNDS: u32 = 4000;
+/// The longest sleep: the time in which a dead client is noticed.
+const SLEEP_MS: u32 = 100;
+
+/// Options of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct ServeOptions {
+    /// Sizes of the region.
+    pub geometry: RegionGeometry,
+    /// Whether clients may write.
+    pub writable: bool,
+}
+
+/// Counts of a server's work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ServerCounts {
+    /// Commands completed.
+    pub commands: u64,
+    /// Pairs that a client has claimed now.
+    pub served: u64,
+    /// Clients that died with their claim.
+    pub dead: u64,
+}
+
+#[derive(Debug, Default)]
+struct ServeCounters {
+    commands: AtomicU64,
+    served: AtomicU64,
+    dead: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// A server of queue pairs. It stops when it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<ServedStore>,
+    counters: Arc<ServeCounters>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Lays out the region of this name and begins to serve the arrays that the store has now.
+    ///
+    /// # Errors
+    /// [`QueueError::Invalid`] for the geometry; [`QueueError::Taken`]; [`QueueError::System`]; the store's.
+    pub fn start(device: &Arc<Device>, name: &str, options: ServeOptions) -> Result<Self, QueueError> {
+        let (mut server, pairs) = Self::prepare(device, name, options)?;
+        for (number, pairs) in pairs.into_iter().enumerate() {
+            let (shared, counters) = (server.shared.clone(), server.counters.clone());
+            let work = move || thread(&shared, &counters, number as u32, pairs);
+            let started = std::thread::Builder::new().name(format!("queues {number}")).spawn(work);
+            server.threads.push(started.map_err(system("starting a thread"))?);
+        }
+        Ok(server)
+    }
+
+    /// A server without threads, which [`Stepped::step`] serves: for measurements and tests.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn stepped(device: &Arc<Device>, name: &str, options: ServeOptions) -> Result<Stepped, QueueError> {
+        let (server, pairs) = Self::prepare(device, name, options)?;
+        Ok(Stepped { server, pairs: pairs.into_iter().flatten().collect() })
+    }
+
+    fn prepare(
+        device: &Arc<Device>,
+        name: &str,
+        options: ServeOptions,
+    ) -> Result<(Self, Vec<Vec<ServedPair>>), QueueError> {
+        let names = device.execute(command::List { prefix: "" })?;
+        let mut arrays: Vec<Prepared> = Vec::new();
+        for name in &names {
+            let record = device.describe(name)?.peek().record.clone();
+            let nsid = ARRAY_NSID + arrays.len() as u32;
+            arrays.extend(Prepared::new(device, &record, nsid, options.writable));
+        }
+        let header = options.geometry.header(arrays.len() as u32)?;
+        let region = QueueRegion::create(&region_path(name), header.region_bytes)?;
+        for (i, array) in arrays.iter().enumerate() {
+            let at = header.namespaces_offset + (i * size_of::<NamespaceEntry>()) as u64;
+            region.copy_in(at, array.entry().as_bytes());
+        }
+        region.copy_in(0, header.as_bytes());
+        let threads = header.threads;
+        let pairs =
+            |t: u32| (0..header.queues).filter(|q| q % threads == t).map(|q| ServedPair::new(&header, q)).collect();
+        let pairs: Vec<Vec<ServedPair>> = (0..threads).map(pairs).collect();
+        let controller = Controller::new(device);
+        let shared = Arc::new(ServedStore { region, header, arrays, controller, writable: options.writable });
+        Ok((Self { shared, counters: Arc::default(), threads: Vec::new() }, pairs))
+    }
+
+    /// Counts of its work.
+    pub fn counts(&self) -> ServerCounts {
+        let of = |c: &AtomicU64| c.load(Ordering::Relaxed);
+        let c = &self.counters;
+        ServerCounts { commands: of(&c.commands), served: of(&c.served), dead: of(&c.dead) }
+    }
+
+    /// Names of the arrays that are served.
+    pub fn arrays(&self) -> Vec<String> {
+        self.shared.arrays.iter().map(|a| a.name().to_owned()).collect()
+    }
+
+    /// Whether a thread of it has panicked: what it served is served no more.
+    pub fn failed(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Ends all service: clients get a status.
+    pub fn stop(&mut self) {
+        self.counters.stop.store(true, Ordering::SeqCst);
+        let region = &self.shared.region;
+        region.word(ABORT_OFFSET).store(1, Ordering::SeqCst);
+        for t in 0..self.threads.len() as u32 {
+            sleep::wake(region.word(self.shared.header.queue(t) + ASLEEP));
+        }
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so; the others are stopped all the same.
+            let _ = thread.join();
+        }
+        // The name may be gone already, or another region's by now.
+        let _ = std::fs::remove_file(&region.path);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A server whose rounds are its caller's.
+#[derive(Debug)]
+pub struct Stepped {
+    server: Server,
+    pairs: Vec<ServedPair>,
+}
+
+impl Stepped {
+    /// Serves what is there; the number of commands.
+    pub fn step(&mut self) -> u64 {
+        self.pairs.iter_mut().map(|pair| pair.serve(&self.server.shared)).sum()
+    }
+
+    /// Frees the pairs of clients that are gone; their number.
+    pub fn drop_dead(&mut self) -> usize {
+        self.pairs.iter_mut().filter_map(|pair| pair.drop_dead(&self.server.shared.region).then_some(())).count()
+    }
+}
+
+fn thread(shared: &ServedStore, counters: &ServeCounters, number: u32, mut pairs: Vec<ServedPair>) {
+    let asleep = shared.region.word(shared.header.queue(number) + ASLEEP);
+    let mut idle = 0;
+    let mut served = 0;
+    while !counters.stop.load(Ordering::Relaxed) {
+        let done: u64 = pairs.iter_mut().map(|pair| pair.serve(shared)).sum();
+        if done > 0 {
+            counters.commands.fetch_add(done, Ordering::Relaxed);
+            idle = 0;
+            continue;
+        }
+        idle += 1;
+        if idle < IDLE_ROUNDS {
+            std::hint::spin_loop();
+            continue;
+        }
+        idle = 0;
+        shared.region.long(HEARTBEAT_OFFSET).fetch_add(1, Ordering::Relaxed);
+        let dead = pairs.iter_mut().map(|pair| u64::from(pair.drop_dead(&shared.region))).sum();
+        counters.dead.fetch_add(dead, Ordering::Relaxed);
+        let now = pairs.iter().filter(|pair| pair.is_served()).count() as u64;
+        counters.served.fetch_add(now.wrapping_sub(served), Ordering::Relaxed);
+        served = now;
+        let anything =
+            || counters.stop.load(Ordering::SeqCst) || pairs.iter().any(|pair| pair.has_work(&shared.region));
+        if sleep::announce(asleep, anything) {
+            sleep::wait(asleep, SLEEP_MS);
+        }
+    }
+}

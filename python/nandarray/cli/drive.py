@@ -1,0 +1,199 @@
+"""``nandarray serve`` and ``nandarray nvme``: a store as a drive, its namespaces, and programs on a drive.
+
+``serve`` prints the address and the command that connects a host, and ends on SIGTERM or SIGINT. Its status is in a
+file beside the store while it runs, which ``serve --status`` reads. ``nvme program`` talks to a drive over NVMe/TCP.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import nandarray
+from nandarray.cli import serve_shm
+from nandarray.cli.common import Json, StorePath, open_store, parse_size, print_json
+from nandarray.errors import NandarrayError, NotFoundError
+from nandarray.units import format_size
+
+__all__ = ["app", "serve"]
+
+app = typer.Typer(help="Namespaces of a store, and programs on a drive (NVMe).", no_args_is_help=True)
+program_app = typer.Typer(help="Programs on a drive: nvme+tcp://HOST:PORT/NQN.", no_args_is_help=True)
+app.add_typer(program_app, name="program")
+
+Nsid = Annotated[int, typer.Argument(help="The namespace's identifier, from 1 to 1021.", min=1, max=1021)]
+Url = Annotated[str, typer.Argument(help="nvme+tcp://HOST:PORT/NQN", metavar="URL", show_default=False)]
+Index = Annotated[int, typer.Option("--index", min=1, max=64, help="Slot of the program.")]
+
+
+def _status_file(store: Path) -> Path:
+    return store.with_name(f"{store.name}.serve.json")
+
+
+def serve(
+    *,
+    store: StorePath,
+    listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where to listen.")] = "127.0.0.1:4420",
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen on any address, without authentication.")
+    ] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse commands that change the store.")] = False,
+    no_programs: Annotated[bool, typer.Option("--no-programs", help="Let hosts run no programs.")] = False,
+    host: Annotated[
+        list[str] | None, typer.Option(metavar="NQN", help="A host that may connect; may be repeated.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Serve it on a described device, with a report at the end.")
+    ] = None,
+    status: Annotated[bool, typer.Option("--status", help="Print the status of the running server as JSON.")] = False,
+    shm: Annotated[
+        str | None, typer.Option("--shm", metavar="NAME", help="Serve queue pairs in shared memory under this name.")
+    ] = None,
+    writable: Annotated[bool, typer.Option(help="With --shm: let clients write.")] = False,
+    queues: Annotated[int, typer.Option(help="With --shm: queue pairs, one or more a client.")] = 16,
+    depth: Annotated[int, typer.Option(help="With --shm: entries of a ring, a power of two.")] = 256,
+    data: Annotated[str, typer.Option(metavar="SIZE", help="With --shm: data of a queue pair.")] = "4MiB",
+    threads: Annotated[int, typer.Option(help="With --shm: threads that serve.")] = 1,
+) -> None:
+    """Serve a store until SIGTERM or SIGINT: as an NVMe/TCP drive, or with --shm to processes of this machine."""
+    if shm is not None:
+        size = parse_size(data)
+        serve_shm.serve_shm(store, shm, writable=writable, queues=queues, depth=depth, data_bytes=size, threads=threads)
+        return
+    if status:
+        try:
+            print(_status_file(store).read_text())
+        except FileNotFoundError:
+            raise NotFoundError(f"no server runs on {store}") from None
+        return
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    if device is None:
+        opened = open_store(store, "r" if read_only else "a")
+    else:
+        opened = nandarray.open(store, "r" if read_only else "a", device=device)
+    with opened:
+        server = nandarray.serve(
+            opened, listen, insecure=insecure, read_only=read_only, programs=not no_programs, hosts=host or ()
+        )
+        with server:
+            print(f"address  {server.address}\nNQN      {server.nqn}")
+            print(f"url      {server.url}\nconnect  {server.connect_line}")
+            sys.stdout.flush()
+            file = _status_file(store)
+            try:
+                while True:
+                    new = file.with_name(file.name + ".new")
+                    new.write_text(json.dumps(server.status(), indent=2) + "\n")
+                    new.replace(file)
+                    if stop.wait(0.5):
+                        break
+            finally:
+                file.unlink(missing_ok=True)
+        if device is not None:
+            print(opened.report())
+
+
+def _host(store: Any) -> Any:
+    return store.nvme()
+
+
+def _check(done: Any) -> None:
+    if not done.ok:
+        raise NandarrayError(str(done))
+
+
+@app.command()
+def create(
+    *,
+    store: StorePath,
+    nsid: Nsid,
+    size: Annotated[str, typer.Argument(help="Bytes, like 64GiB.", metavar="SIZE")],
+    lba: Annotated[int, typer.Option(help="Bytes of a logical block.")] = 4096,
+) -> None:
+    """Create a block namespace, which reads as zeroes."""
+    with open_store(store, "a") as opened:
+        _check(_host(opened).create_namespace(nsid, parse_size(size) // lba, lba))
+
+
+@app.command("list")
+def list_command(*, store: StorePath, as_json: Json = False) -> None:
+    """List block namespaces."""
+    with open_store(store) as opened:
+        found = []
+        for name in opened.get("ns", ()):
+            array = opened[f"ns/{name}"]
+            lba = array.dtype.itemsize
+            found.append({"nsid": int(name), "blocks": array.shape[0], "lba_bytes": lba, "bytes": array.shape[0] * lba})
+    found.sort(key=lambda one: one["nsid"])
+    if as_json:
+        print_json(found)
+        return
+    for one in found:
+        print(f"{one['nsid']:>6}  {format_size(one['bytes']):>12}  {one['blocks']} x {one['lba_bytes']}")
+
+
+@app.command()
+def resize(
+    *, store: StorePath, nsid: Nsid, size: Annotated[str, typer.Argument(help="Bytes.", metavar="SIZE")]
+) -> None:
+    """Give a block namespace another size; its first blocks stay."""
+    with open_store(store, "r+") as opened:
+        array = opened[f"ns/{nsid}"]
+        array.resize((parse_size(size) // array.dtype.itemsize,))
+
+
+@app.command()
+def delete(*, store: StorePath, nsid: Nsid) -> None:
+    """Delete a block namespace and its data."""
+    with open_store(store, "r+") as opened:
+        _check(_host(opened).delete_namespace(nsid))
+
+
+def _remote(url: str) -> Any:
+    return nandarray.open(url)
+
+
+@program_app.command("load")
+def program_load(
+    *, url: Url, file: Annotated[Path, typer.Argument(help="An ELF of the program ABI.")], index: Index = 1
+) -> None:
+    """Load a program into a slot, in parts, and activate it."""
+    with _remote(url) as remote:
+        remote.load(file.read_bytes(), index=index)
+
+
+@program_app.command("activate")
+def program_activate(*, url: Url, index: Index = 1) -> None:
+    """Activate a loaded program."""
+    from nandarray.nvme import RemoteProgram
+
+    with _remote(url) as remote:
+        RemoteProgram(remote, index).activate()
+
+
+@program_app.command("execute")
+def program_execute(
+    *,
+    url: Url,
+    inputs: Annotated[list[str], typer.Argument(help="Arrays of the drive, or @FILE for bytes of a file.")],
+    index: Index = 1,
+    scalar: Annotated[list[int] | None, typer.Option(help="Bit pattern of a scalar; may be repeated.")] = None,
+    outputs: Annotated[int, typer.Option(help="Outputs of the program.")] = 1,
+    room: Annotated[str, typer.Option(metavar="SIZE", help="Room for each output.")] = "1MiB",
+) -> None:
+    """Run a program beside the data and write its outputs to standard output."""
+    from nandarray.nvme import RemoteProgram
+
+    with _remote(url) as remote:
+        given = [Path(one[1:]).read_bytes() if one.startswith("@") else remote[one] for one in inputs]
+        program = RemoteProgram(remote, index)
+        for output in program.execute(*given, scalars=scalar or (), room=parse_size(room), outputs=outputs):
+            sys.stdout.buffer.write(output)

@@ -1,0 +1,58 @@
+"""``nandarray serve STORE --shm NAME``: arrays of a store for other processes of this machine.
+
+The server's threads are the engine's; this process waits for a signal. On SIGINT and SIGTERM clients get a status, the
+region is removed, and the store is closed.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from nandarray import gpu
+from nandarray.cli.common import open_store
+from nandarray.errors import NandarrayError
+
+__all__ = ["serve_shm"]
+
+
+def serve_shm(path: Path, name: str, *, writable: bool, queues: int, depth: int, data_bytes: int, threads: int) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Parameters
+    ----------
+    path : Path
+        The store.
+    name : str
+        Name of the region, or its path.
+    writable : bool
+        Whether clients may write.
+    queues, depth, data_bytes, threads : int
+        Sizes of the region.
+    """
+    over = threading.Event()
+
+    def end(*_: Any) -> None:
+        over.set()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with open_store(path, "r+" if writable else "r") as store:
+            server = gpu.serve(
+                store, name, queues=queues, depth=depth, data_bytes=data_bytes, threads=threads, writable=writable
+            )
+            try:
+                served = len(server.arrays())
+                typer.echo(f"serving {served} arrays of {path} on shm://{name} ({queues} queue pairs of {depth})")
+                while not over.wait(0.5):
+                    if server.failed():
+                        raise NandarrayError("a thread of the server failed; see its message above")
+            finally:
+                server.stop()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

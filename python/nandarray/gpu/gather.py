@@ -1,0 +1,123 @@
+"""Gathering: rows of an array by number, into memory of NumPy, torch or CuPy.
+
+One call of the engine reads all rows; a result for an accelerator is then copied to it on its current stream. Not here:
+kernels that fetch for themselves, which use the header (:mod:`nandarray.gpu.headers`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nandarray.errors import InvalidError
+
+__all__ = ["gather", "rows_of"]
+
+_Array = np.ndarray[Any, Any]
+
+
+def rows_of(indices: Any, length: int) -> tuple[_Array, tuple[int, ...]]:
+    """Return row numbers as flat 64-bit integers, and the shape that they had.
+
+    Parameters
+    ----------
+    indices : array_like of integers
+        Any shape, of NumPy, torch, CuPy or DLPack; negative ones count from the end.
+    length : int
+        Rows there are.
+
+    Raises
+    ------
+    InvalidError
+        They are no integers.
+    IndexError
+        One is out of range.
+    """
+    host = _to_host(indices)
+    if host.dtype.kind not in "iu" and host.size:
+        raise InvalidError(f"indices of type {host.dtype}; they are integers")
+    flat = host.reshape(-1).astype(np.int64, copy=False)
+    if flat.size:
+        low, high = int(flat.min()), int(flat.max())
+        if low < -length or high >= length:
+            raise IndexError(f"row {low if low < -length else high} of an array of {length} rows")
+        if low < 0:
+            flat = np.where(flat < 0, flat + length, flat)
+    return flat, host.shape
+
+
+def gather(shape: tuple[int, ...], dtype: Any, indices: Any, out: Any, read: Callable[[_Array, _Array], None]) -> Any:
+    """Gather rows by ``read(numbers, memory)`` into ``out``, or into a new array of the indices' library.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Shape of the array: rows, then the shape of a row.
+    dtype : dtype_like
+        Type of an element.
+    indices : array_like of integers
+        Numbers of rows, of any shape.
+    out : array or None
+        Memory of NumPy, torch or CuPy for the result.
+    read : callable
+        Reads rows to contiguous memory of the host, of shape ``(len(numbers), *row)``.
+
+    Returns
+    -------
+    array
+        ``out``, or an array of the kind of ``indices`` and on its device.
+    """
+    row = shape[1:]
+    numbers, before = rows_of(indices, shape[0])
+    wanted = (*before, *row)
+    if out is None and _library(indices) == "numpy":
+        out = np.empty(wanted, dtype)
+    if isinstance(out, np.ndarray):
+        if out.shape != wanted or out.dtype != np.dtype(dtype):
+            raise InvalidError(f"out is {out.dtype} of {out.shape}; the result is {np.dtype(dtype)} of {wanted}")
+        if out.flags.c_contiguous and out.flags.writeable:
+            read(numbers, out.reshape(len(numbers), *row))
+            return out
+    memory = np.empty((len(numbers), *row), dtype)
+    read(numbers, memory)
+    memory = memory.reshape(wanted)
+    if isinstance(out, np.ndarray):
+        out[...] = memory
+        return out
+    return _to_library(memory, indices, out)
+
+
+def _library(value: Any) -> str:
+    module = type(value).__module__.partition(".")[0]
+    return module if module in ("torch", "cupy") else "numpy"
+
+
+def _to_host(indices: Any) -> _Array:
+    if _library(indices) == "torch":
+        return np.asarray(indices.detach().cpu().numpy())
+    if _library(indices) == "cupy":
+        return np.asarray(indices.get())
+    if not isinstance(indices, np.ndarray) and hasattr(indices, "__dlpack__"):
+        return np.from_dlpack(indices)
+    return np.asarray(indices)
+
+
+def _to_library(memory: _Array, indices: Any, out: Any) -> Any:
+    """Copy to the library of ``out``, else of the indices; their current stream orders it before what follows."""
+    like = indices if out is None else out
+    if _library(like) == "torch":
+        tensor = sys.modules["torch"].from_numpy(memory)
+        return tensor.to(like.device) if out is None else out.copy_(tensor)
+    if _library(like) == "cupy":
+        if out is None:
+            return sys.modules["cupy"].asarray(memory)
+        out.set(memory)
+        return out
+    if hasattr(like, "__dlpack__"):
+        view = np.from_dlpack(like)
+        view[...] = memory
+        return out
+    raise InvalidError(f"out is a {type(out).__name__}; it is an array of NumPy, torch or CuPy")

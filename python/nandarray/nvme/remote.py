@@ -1,0 +1,517 @@
+"""A store on the other side of NVMe/TCP: arrays, views and programs by N-D commands and command sets 3 and 4.
+
+``nandarray.open("nvme+tcp://HOST:PORT/NQN")`` gives a :class:`RemoteStore`. A selection of an array becomes N-D reads
+or writes of boxes of at most 2 MiB, the largest transfer of the drive; each of them is atomic, not all together.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nandarray import _nandarray
+from nandarray.errors import InvalidError, NandarrayError, NotFoundError
+from nandarray.nvme.commands import Command, Completion, Direction, OpenSpace, SpaceInformation
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["RemoteArray", "RemoteProgram", "RemoteStore", "connect", "is_url"]
+
+_URL = re.compile(r"nvme\+tcp://(?P<address>[^/]+)/(?P<nqn>nqn\..+)")
+_ND, _PROGRAMS, _MEMORY = 1024, 1023, 1022
+_TRANSFER = 2 << 20
+_RISCV = 0xC0
+_PART = 64 << 10
+_NOT_FOUND = 0x1C0
+
+
+def is_url(path: Any) -> bool:
+    """Whether a path names a drive.
+
+    Parameters
+    ----------
+    path : object
+        What :func:`nandarray.open` got.
+
+    Returns
+    -------
+    bool
+        Whether it begins with ``nvme+tcp://``.
+    """
+    return isinstance(path, str) and path.startswith("nvme+tcp://")
+
+
+def connect(url: str, *, hostnqn: str | None = None, digests: bool = False) -> RemoteStore:
+    """Connect to a drive.
+
+    Parameters
+    ----------
+    url : str
+        ``nvme+tcp://HOST:PORT/NQN``.
+    hostnqn : str, optional
+        Qualified name of this host.
+    digests : bool
+        Whether headers and data have CRC32C digests.
+
+    Returns
+    -------
+    RemoteStore
+        The store behind it.
+
+    Raises
+    ------
+    InvalidError
+        The URL is no URL of a drive, or the drive cannot be reached or refuses.
+    """
+    found = _URL.fullmatch(url)
+    if not found:
+        raise InvalidError(f"{url!r} is not nvme+tcp://HOST:PORT/NQN")
+    native = _nandarray.NvmeHost.connect(
+        found["address"], found["nqn"], hostnqn=hostnqn, header_digest=digests, data_digest=digests
+    )
+    return RemoteStore(native, url)
+
+
+def _entry(opcode: int, nsid: int, words: dict[int, int]) -> bytes:
+    """Pack a submission entry of dwords."""
+    entry = bytearray(64)
+    struct.pack_into("<II", entry, 0, opcode, nsid)
+    for number, word in words.items():
+        struct.pack_into("<I", entry, 4 * number, word & 0xFFFFFFFF)
+    return bytes(entry)
+
+
+class RemoteStore:
+    """A store behind NVMe/TCP. What :func:`nandarray.open` gives for a URL.
+
+    Parameters
+    ----------
+    native : NvmeHost
+        The connection.
+    url : str
+        Where it goes.
+    """
+
+    def __init__(self, native: _nandarray.NvmeHost, url: str) -> None:
+        self._native: _nandarray.NvmeHost | None = native
+        self.url = url
+
+    def call(
+        self, entry: bytes, data: bytes | None = None, room: int = 0, *, admin: bool = False
+    ) -> tuple[Completion, bytes]:
+        """Execute a command that is given as bytes.
+
+        Parameters
+        ----------
+        entry : bytes
+            The 64-byte submission entry, without identifier and data pointer.
+        data : bytes, optional
+            Data for the controller.
+        room : int
+            Bytes of the controller's data.
+        admin : bool
+            Whether it goes to the admin queue.
+
+        Returns
+        -------
+        tuple of Completion and bytes
+            How it ended, and the controller's data.
+        """
+        if self._native is None:
+            raise InvalidError("the connection is closed")
+        done, found = self._native.call(entry, data, room, admin=admin)
+        return Completion.decode(done), found
+
+    def _done(
+        self, entry: bytes, data: bytes | None = None, room: int = 0, *, admin: bool = False
+    ) -> tuple[Completion, bytes]:
+        done, found = self.call(entry, data, room, admin=admin)
+        if not done.ok:
+            raise NandarrayError(f"the drive: {done}")
+        return done, found
+
+    def submit(self, command: Command, data: Any = None) -> Completion:
+        """Execute a command of :mod:`nandarray.nvme`, as :meth:`nandarray.nvme.Controller.submit` does.
+
+        Parameters
+        ----------
+        command : Command
+            The command; N-D commands go to the drive's N-D namespace.
+        data : buffer, optional
+            Contiguous memory to read into or to write from.
+
+        Returns
+        -------
+        Completion
+            How it ended.
+        """
+        entry, payload, page = _nandarray.nvme_encode(command)
+        if page is not None:
+            raise InvalidError("boxes of more than three dimensions go through RemoteArray")
+        if command.opcode >= 0x80:
+            entry = bytes([command.opcode & 0x7F, *entry[1:4], *_ND.to_bytes(4, "little"), *entry[8:]])
+        memory = None if data is None else memoryview(data).cast("B")
+        if command.direction is Direction.TO_HOST:
+            if memory is None:
+                raise InvalidError(f"{type(command).__name__} needs memory to read into")
+            done, found = self.call(entry, None, memory.nbytes)
+            if done.ok:
+                memory[:] = found
+            return done
+        source = payload if memory is None else bytes(memory)
+        return self.call(entry, source)[0]
+
+    def names(self) -> list[str]:
+        """List the arrays.
+
+        Returns
+        -------
+        list of str
+            Their names, in order.
+        """
+        return list(self)
+
+    def __iter__(self) -> Iterator[str]:
+        def log(offset: int, room: int) -> bytes:
+            dwords = room // 4 - 1
+            words = {10: 0xC0 | (dwords & 0xFFFF) << 16, 11: dwords >> 16, 12: offset}
+            return self._done(_entry(0x02, 0, words), None, room, admin=True)[1]
+
+        page, at = log(0, 1 << 16), 4
+        for _ in range(int.from_bytes(page[:4], "little")):
+            while len(page) < at + 2 or len(page) < at + 2 + int.from_bytes(page[at : at + 2], "little"):
+                page += log(len(page), 1 << 16)
+            size = int.from_bytes(page[at : at + 2], "little")
+            yield page[at + 2 : at + 2 + size].decode()
+            at += 2 + size
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names()
+
+    def __getitem__(self, name: str) -> RemoteArray:
+        return self._open(name, ())
+
+    def _open(self, name: str, dims: Sequence[int]) -> RemoteArray:
+        done = self.submit(OpenSpace(name, dims=tuple(dims)))
+        if done.status == _NOT_FOUND:
+            raise NotFoundError(f"no array {name!r}")
+        if not done.ok:
+            raise NandarrayError(f"the drive: {done}")
+        page = bytearray(4096)
+        told = self.submit(SpaceInformation(done.dw0), page)
+        if not told.ok:
+            raise NandarrayError(f"the drive: {told}")
+        return RemoteArray(self, done.dw0, SpaceInformation.decode(page))
+
+    def flush(self) -> None:
+        """Make everything that was written durable."""
+        self._done(_entry(0x00, 0xFFFFFFFF, {}))
+
+    def load(self, elf: bytes, *, index: int = 1, program_id: int = 0) -> RemoteProgram:
+        """Load a program in parts and activate it.
+
+        Parameters
+        ----------
+        elf : bytes
+            A RISC-V ELF of the program ABI, as :attr:`nandarray.Program.elf` has it.
+        index : int
+            The slot, from 1 to 64.
+        program_id : int
+            An identifier of the caller's.
+
+        Returns
+        -------
+        RemoteProgram
+            The active program.
+        """
+        for offset in range(0, len(elf), _PART):
+            part = elf[offset : offset + _PART]
+            words = {10: index | _RISCV << 16, 11: len(elf), 12: program_id, 13: program_id >> 32, 14: len(part)}
+            self._done(_entry(0x85, 0, {**words, 15: offset}), part, admin=True)
+        program = RemoteProgram(self, index)
+        program.activate()
+        return program
+
+    def memory_write(self, first: int, data: bytes) -> None:
+        """Write to Subsystem Local Memory.
+
+        Parameters
+        ----------
+        first : int
+            First byte, a multiple of 4.
+        data : bytes
+            The data; zeroes fill it to a multiple of 4.
+        """
+        data = bytes(data) + bytes(-len(data) % 4)
+        for at in range(0, len(data), _TRANSFER):
+            part = data[at : at + _TRANSFER]
+            place = first + at
+            self._done(_entry(0x05, _MEMORY, {10: place, 11: place >> 32, 12: len(part)}), part)
+
+    def memory_read(self, first: int, size: int) -> bytes:
+        """Read from Subsystem Local Memory.
+
+        Parameters
+        ----------
+        first : int
+            First byte, a multiple of 4.
+        size : int
+            Bytes.
+
+        Returns
+        -------
+        bytes
+            The memory's content.
+        """
+        found = bytearray()
+        whole = size + -size % 4
+        for at in range(0, whole, _TRANSFER):
+            part, place = min(_TRANSFER, whole - at), first + at
+            found += self._done(_entry(0x02, _MEMORY, {10: place, 11: place >> 32, 12: part}), None, part)[1]
+        return bytes(found[:size])
+
+    def close(self) -> None:
+        """End the connection."""
+        self._native = None
+
+    def __enter__(self) -> RemoteStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<nandarray.nvme.RemoteStore {self.url}>"
+
+
+class RemoteArray:
+    """An array, or a view of it, behind NVMe/TCP.
+
+    Parameters
+    ----------
+    store : RemoteStore
+        Its store.
+    dsid : int
+        Its dynamic space identifier.
+    told : dict
+        What space information gave.
+    """
+
+    def __init__(self, store: RemoteStore, dsid: int, told: dict[str, Any]) -> None:
+        self._store, self._dsid, self._told = store, dsid, told
+        self.name: str = told["name"]
+        self.shape: tuple[int, ...] = tuple(told["view"])
+        self.dtype = np.dtype(told["dtype"])
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    def view(self, *shape: int) -> RemoteArray:
+        """Open a view of the array in another shape of equal volume.
+
+        Parameters
+        ----------
+        *shape : int
+            The shape.
+
+        Returns
+        -------
+        RemoteArray
+            The view.
+        """
+        return self._store._open(self.name, shape)
+
+    def _parts(self, start: Sequence[int], count: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+        """Cut a box into boxes of one transfer."""
+        size = self.dtype.itemsize * int(np.prod(count, dtype=object))
+        if size <= _TRANSFER - 512 or all(n == 1 for n in count):
+            yield list(start), list(count)
+            return
+        axis = next(i for i, n in enumerate(count) if n > 1)
+        half = count[axis] // 2
+        for first, n in ((0, half), (half, count[axis] - half)):
+            yield from self._parts(
+                [s + first * (i == axis) for i, s in enumerate(start)],
+                [n if i == axis else c for i, c in enumerate(count)],
+            )
+
+    def _page(self, start: Sequence[int], count: Sequence[int]) -> bytes:
+        page = bytearray(512)
+        struct.pack_into(f"<{len(start)}Q", page, 0, *start)
+        struct.pack_into(f"<{len(count)}Q", page, 256, *count)
+        return bytes(page)
+
+    def box(self, start: Sequence[int], count: Sequence[int]) -> int:
+        """Store a box of the array in the drive, for reads and for programs.
+
+        Parameters
+        ----------
+        start, count : sequence of int
+            First coordinate and elements along each dimension.
+
+        Returns
+        -------
+        int
+            Its handle.
+        """
+        words = {10: self._dsid, 11: self.ndim | 1 << 8}
+        return self._store._done(_entry(0x0D, _ND, words), self._page(start, count))[0].dw0
+
+    def _inline(self, start: Sequence[int], count: Sequence[int]) -> dict[int, int] | None:
+        if self.ndim > 3 or any(n >= 1 << 32 for n in (*start, *count)):
+            return None
+        words = {10: self._dsid, 11: self.ndim | 1 << 8}
+        return {**words, **dict(zip((2, 3, 12), start, strict=False)), **dict(zip((13, 14, 15), count, strict=False))}
+
+    def _read(self, start: Sequence[int], count: Sequence[int]) -> np.ndarray[Any, Any]:
+        room = self.dtype.itemsize * int(np.prod(count, dtype=object))
+        words = self._inline(start, count)
+        if words is not None:
+            _, found = self._store._done(_entry(0x02, _ND, words), None, room)
+        else:
+            handle = self.box(start, count)
+            _, found = self._store._done(_entry(0x02, _ND, {11: 1 << 10, 12: handle}), None, room)
+            self._store._done(_entry(0x10, _ND, {12: handle}))
+        return np.frombuffer(found, self.dtype).reshape(count)
+
+    def _write(self, start: Sequence[int], values: np.ndarray[Any, Any]) -> None:
+        words = self._inline(start, values.shape)
+        if words is not None:
+            self._store._done(_entry(0x01, _ND, words), values.tobytes())
+        else:
+            page = self._page(start, values.shape)
+            words = {10: self._dsid, 11: self.ndim | 1 << 8 | 1 << 9}
+            self._store._done(_entry(0x01, _ND, words), page + values.tobytes())
+
+    def _selection(self, key: Any) -> tuple[list[int], list[int], tuple[int, ...]]:
+        """Return start, count and the shape of the result of a basic selection with steps of 1."""
+        keys = list(key) if isinstance(key, tuple) else [key]
+        if any(one is Ellipsis for one in keys):
+            at = next(i for i, one in enumerate(keys) if one is Ellipsis)
+            keys[at : at + 1] = [slice(None)] * (self.ndim - len(keys) + 1)
+        keys += [slice(None)] * (self.ndim - len(keys))
+        if len(keys) != self.ndim:
+            raise InvalidError(f"{len(keys)} indices; the array has {self.ndim} dimensions")
+        start, count, shape = [], [], []
+        for one, size in zip(keys, self.shape, strict=True):
+            if isinstance(one, slice):
+                first, stop, step = one.indices(size)
+                if step != 1:
+                    raise InvalidError(f"a step of {step}; a box of a drive has steps of 1")
+                start.append(first)
+                count.append(max(stop - first, 0))
+                shape.append(count[-1])
+            else:
+                index = one.__index__()
+                if not -size <= index < size:
+                    raise IndexError(f"index {index} is out of bounds for a dimension of size {size}")
+                start.append(index % size)
+                count.append(1)
+        return start, count, tuple(shape)
+
+    def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
+        start, count, shape = self._selection(key)
+        out = np.empty(count, self.dtype)
+        if out.size:
+            for first, part in self._parts(start, count):
+                where = tuple(slice(f - s, f - s + n) for f, s, n in zip(first, start, part, strict=True))
+                out[where] = self._read(first, part)
+        result = out.reshape(shape)
+        return result if shape else result[()]
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        start, count, shape = self._selection(key)
+        given = np.broadcast_to(np.asarray(values, self.dtype), shape).reshape(count)
+        if given.size:
+            for first, part in self._parts(start, count):
+                where = tuple(slice(f - s, f - s + n) for f, s, n in zip(first, start, part, strict=True))
+                self._write(first, np.ascontiguousarray(given[where]))
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        found = np.asarray(self[...])
+        return found if dtype is None else found.astype(dtype)
+
+    def __repr__(self) -> str:
+        return f"<nandarray.nvme.RemoteArray {self.name!r} {self.shape} {self.dtype}>"
+
+
+class RemoteProgram:
+    """A program in a slot of a drive.
+
+    Parameters
+    ----------
+    store : RemoteStore
+        Its store.
+    index : int
+        Its slot.
+    """
+
+    def __init__(self, store: RemoteStore, index: int) -> None:
+        self._store, self.index = store, index
+
+    def activate(self) -> None:
+        """Make it ready to run."""
+        self._store._done(_entry(0x88, 0, {10: self.index | 1 << 16}), admin=True)
+
+    def unload(self) -> None:
+        """Deactivate it and free its slot."""
+        self._store._done(_entry(0x88, 0, {10: self.index}), admin=True)
+        self._store._done(_entry(0x85, 0, {10: self.index | 1 << 24}), admin=True)
+
+    def execute(self, *inputs: Any, scalars: Sequence[int] = (), room: int = 1 << 20, outputs: int = 1) -> list[bytes]:
+        """Run the program beside the data.
+
+        Parameters
+        ----------
+        *inputs : RemoteArray or bytes
+            An array is streamed where it lies; bytes are put into Subsystem Local Memory first.
+        scalars : sequence of int
+            Bit patterns of the program's scalars.
+        room : int
+            Bytes for each output.
+        outputs : int
+            Outputs of the program.
+
+        Returns
+        -------
+        list of bytes
+            The outputs.
+        """
+        at, ranges, handles = 0, b"", []
+        for one in inputs:
+            if isinstance(one, RemoteArray):
+                handles.append(one.box([0] * one.ndim, one.shape))
+                ranges += struct.pack("<IIQ16x", _ND, 0, handles[-1])
+            else:
+                self._store.memory_write(at, one)
+                ranges += struct.pack("<IIQ16x", _MEMORY, len(one), at)
+                at += len(one) + -len(one) % 4
+        places = [at + i * (room + -room % 4) for i in range(outputs)]
+        for place in places:
+            ranges += struct.pack("<IIQ16x", _MEMORY, room, place)
+        data = ranges + b"".join(struct.pack("<Q", scalar & (2**64 - 1)) for scalar in scalars)
+        entry = _entry(0x01, _PROGRAMS, {2: self.index, 3: len(inputs) + outputs, 4: len(data)})
+        try:
+            done, _ = self._store.call(entry, data)
+            told = self._account()
+            if not done.ok:
+                raise NandarrayError(f"the drive: {done}: {told}")
+        finally:
+            for handle in handles:
+                self._store._done(_entry(0x10, _ND, {12: handle}))
+        sizes = [int(word) for word in told.split(" instructions ")[0].split()[1:]]
+        return [self._store.memory_read(place, size) for place, size in zip(places, sizes, strict=True)]
+
+    def _account(self) -> str:
+        """Return the drive's account of the execution that ended last."""
+        page = self._store._done(_entry(0x02, 0, {10: 0xC1 | 1023 << 16}), None, 4096, admin=True)[1]
+        return page.rstrip(b"\0").decode()

@@ -1,0 +1,133 @@
+"""A store as an NVMe/TCP drive: :func:`serve`.
+
+The native module has the server with its threads; this file starts and ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from nandarray import _nandarray
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from nandarray.array.store import Store
+
+__all__ = ["Server", "serve"]
+
+
+class Server:
+    """A running server. What :func:`serve` gives; a context manager, which stops it.
+
+    Stop it before the store is closed: hosts see errors otherwise.
+    """
+
+    def __init__(self, native: _nandarray.NvmeServer) -> None:
+        self._native = native
+
+    @property
+    def address(self) -> str:
+        """Address and port that it listens on."""
+        return self._native.address
+
+    @property
+    def nqn(self) -> str:
+        """Qualified name of the subsystem."""
+        return self._native.nqn
+
+    @property
+    def url(self) -> str:
+        """The text that :func:`nandarray.open` connects with."""
+        return f"nvme+tcp://{self.address}/{self.nqn}"
+
+    @property
+    def connect_line(self) -> str:
+        """The command that connects the kernel of a Linux host."""
+        host, _, port = self.address.rpartition(":")
+        return f"nvme connect -t tcp -a {host.strip('[]')} -s {port} -n {self.nqn}"
+
+    def status(self) -> dict[str, Any]:
+        """Describe the server.
+
+        Returns
+        -------
+        dict
+            ``address``, ``nqn``, ``connections``, ``associations`` (controller, host, I/O queues), and numbers since
+            the start: ``reads``, ``writes``, ``bytes_read``, ``bytes_written``, ``failed``.
+        """
+        return self._native.status()
+
+    def stop(self) -> None:
+        """End all connections, and the server. Commands that have begun are executed."""
+        self._native.stop()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<nandarray.nvme.Server {self.url}>"
+
+
+def serve(
+    store: Store,
+    listen: str = "127.0.0.1:0",
+    *,
+    nqn: str | None = None,
+    insecure: bool = False,
+    read_only: bool = False,
+    programs: bool = True,
+    hosts: Sequence[str] = (),
+    kill_safe: bool = True,
+) -> Server:
+    """Serve a store as an NVMe/TCP drive.
+
+    Parameters
+    ----------
+    store : Store
+        The store. Its arrays ``ns/N`` are block namespaces; all arrays are reached by N-D commands.
+    listen : str
+        Address and port; port 0 takes a free one.
+    nqn : str, optional
+        Qualified name of the subsystem; derived from the store's UUID by default.
+    insecure : bool
+        Listen on an address that is not loopback, without authentication.
+    read_only : bool
+        Refuse commands that change the store.
+    programs : bool
+        Whether hosts may load and run programs.
+    hosts : sequence of str
+        Qualified names of the hosts that may connect; empty lets all.
+    kill_safe : bool
+        A completed write survives the end of this process. Without, a flush of the host does that.
+
+    Returns
+    -------
+    Server
+        The running server.
+
+    Raises
+    ------
+    InvalidError
+        The address cannot be listened on, or needs ``insecure``.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> store["a"] = [1, 2, 3]
+    >>> with nandarray.serve(store) as server, nandarray.open(server.url) as remote:
+    ...     remote["a"][1:]
+    array([2, 3])
+    """
+    native = _nandarray.NvmeServer.start(
+        store._engine, listen, nqn=nqn, insecure=insecure, read_only=read_only, programs=programs,
+        hosts=list(hosts), kill_safe=kill_safe,
+    )  # fmt: skip
+    return Server(native)

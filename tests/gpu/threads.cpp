@@ -1,0 +1,119 @@
+// Threads of a host against a drive with a thread of its own: built with ThreadSanitizer, or for time.
+//
+//     threads CASE SEED
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "drive.hpp"
+
+using namespace nda;
+using P = host_policy;
+#define CHECK(x)                                                                                                       \
+    do {                                                                                                               \
+        if (!(x)) {                                                                                                    \
+            std::fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #x);                                 \
+            std::_Exit(1);                                                                                             \
+        }                                                                                                              \
+    } while (0)
+
+struct Served {
+    drive::Drive &d;
+    std::atomic<bool> over{false};
+    std::thread thread;
+    explicit Served(drive::Drive &d_) : d(d_), thread([this] {
+        while (!over) if (!d.step(P::now_ns())) std::this_thread::yield();
+    }) {}
+    ~Served() { over = true; thread.join(); }
+};
+
+static void queue(u64 seed) {
+    drive::Drive d(1, 4, 1 << 20, {{"a", 1 << 20, true}});
+    Served s(d);
+    mapping map(d.base, d.bytes);
+    claimed_queues<P> q(map, 1, 20000000000ull);
+    no_sink sink;
+    std::vector<std::thread> all;
+    for (u32 t = 0; t < 3; ++t)
+        all.emplace_back([&, t] {
+            std::mt19937_64 chance(seed + t);
+            queue_pair<P> pair = q.pairs[0];
+            for (u32 i = 0; i < 300; ++i) {
+                completion_word word = {};
+                u64 lba = chance() % 2000, to = q.data_offset() + t * 4096;
+                CHECK(pair.submit(block_command(op_read, 1, lba, 1, to), u64(&word), sink) == ok);
+                CHECK(pair.finish(&word, sink) == ok);
+                CHECK(*reinterpret_cast<u64 *>(map.base() + to + 8) == drive::pattern(1, lba * 64 + 1));
+            }
+        });
+    for (auto &t : all) t.join();
+}
+
+static void lines(u64 seed) {
+    drive::Drive d(2, 8, 1 << 20, {{"a", 1 << 16, true}});
+    Served s(d);
+    mapping map(d.base, d.bytes);
+    client<P> c(map, 2, 512, 16, {}, 20000000000ull);
+    auto a = c.open<u64>("a");
+    std::vector<std::thread> all;
+    for (u32 t = 0; t < 3; ++t)
+        all.emplace_back([&, t] {
+            std::mt19937_64 chance(seed + t);
+            for (u32 i = 0; i < 600; ++i) {
+                // Words 0 to 15 of a block belong to a thread each, the others to nobody.
+                u64 block = chance() % (a.size() / 64);
+                if (i % 3 == 0) {
+                    CHECK(a.store(block * 64 + t, block + 5) == ok);
+                    CHECK(a.at(block * 64 + t).value == block + 5);
+                }
+                CHECK(a[block * 64 + 20 + t] == drive::pattern(1, block * 64 + 20 + t));
+                if (i % 100 == 99) {
+                    completion_word word = {};
+                    CHECK(a.flush(&word) == ok);
+                }
+            }
+        });
+    for (auto &t : all) t.join();
+    CHECK(c.first_error() == 0 && c.pins() == 0);
+}
+
+// Times of a hit, with one page and with 10,000, and the bytes of directory a line; on one thread.
+static void hits(u64) {
+    drive::Drive d(1, 64, 64 << 20, {{"a", 1ull << 30, true}});
+    Served *s = new Served(d);
+    mapping map(d.base, d.bytes);
+    client<P> c(map, 1, 4096);
+    auto a = c.open<u64>("a");
+    const u32 pages = 10000, n = 2000000;
+    for (u32 p = 0; p < pages; ++p) (void)a[p * 512ull];
+    delete s;
+    u64 sum = 0;
+    auto time = [&](u32 over) {
+        u64 best = ~0ull;
+        for (u32 round = 0; round < 5; ++round) {
+            u64 t = P::now_ns(), x = 1;
+            for (u32 i = 0; i < n; ++i) {
+                x = x * 6364136223846793005ull + 1442695040888963407ull;
+                sum += a[((x >> 33) * over >> 31) * 512];
+            }
+            best = std::min<u64>(best, P::now_ns() - t);
+        }
+        return double(best) / n;
+    };
+    double one = time(1), many = time(pages);
+    CHECK(c.first_error() == 0);
+    std::printf("{\"hit_one_page_ns\": %.2f, \"hit_10000_pages_ns\": %.2f, \"metadata_bytes\": %.2f, \"sum\": %llu}\n", one,
+                many, c.metadata_bytes(), sum);
+}
+
+int main(int argc, char **argv) {
+    u64 seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
+    std::string what = argc > 1 ? argv[1] : "";
+    if (what == "queue") queue(seed);
+    else if (what == "lines") lines(seed);
+    else if (what == "hits") hits(seed);
+    else return 2;
+    return 0;
+}

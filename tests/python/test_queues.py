@@ -1,0 +1,197 @@
+"""The shared-memory door: other processes read and write a served store; death of either side ends in a status.
+
+The C++ client is compiled with g++ and reads what Python wrote; what warps of a GPU would do is in ``test_gpu_header``.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nandarray
+from nandarray import gpu
+from nandarray.errors import ClosedError, InvalidError, NotFoundError
+
+GPU = Path(__file__).parents[1] / "gpu"
+
+
+class Served:
+    """``nandarray serve`` in a process of its own."""
+
+    def __init__(self, store: Path, region: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "nandarray", "serve", str(store), "--shm", str(region), *options]
+        self.region = region
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout
+        self.line = self.process.stdout.readline()
+        assert "serving" in self.line, self.line
+
+    def connect(self) -> gpu.SharedStore:
+        return gpu.connect(str(self.region), deadline_ms=20_000)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        assert self.process.stdout
+        self.process.stdout.close()
+        return self.process.wait(20)
+
+
+@pytest.fixture
+def served(tmp_path):
+    path = tmp_path / "a.nand"
+    with nandarray.open(path, "w") as store:
+        store["line"] = np.arange(20_000, dtype="<u8") * 3
+        store["grid"] = np.arange(70 * 90, dtype="<f4").reshape(70, 90)
+        store["cube"] = np.arange(6 * 5 * 4, dtype="<i2").reshape(6, 5, 4)
+        store["when"] = np.arange(64).astype("datetime64[s]")
+    one = Served(path, tmp_path / "region", "--writable", "--queues", "4", "--depth", "16", "--data", "64KiB")
+    yield one
+    if one.process.poll() is None:
+        one.end()
+
+
+def test_another_process_reads_what_is_served(served) -> None:
+    with nandarray.open(f"shm://{served.region}") as store:
+        assert set(store) == {"line", "grid", "cube", "when"}
+        grid = np.arange(70 * 90, dtype="<f4").reshape(70, 90)
+        shared = store["grid"]
+        assert (shared.shape, shared.dtype, shared.ndim, shared.size) == ((70, 90), np.dtype("<f4"), 2, 6300)
+        for key in (np.s_[:], np.s_[3], np.s_[5:9], np.s_[::-7], np.s_[[4, 1, 4]], np.s_[2:4, 5], np.s_[..., 1], -1):
+            np.testing.assert_array_equal(shared[key], grid[key])
+        assert store["cube"][2, 3, 1] == 2 * 20 + 3 * 4 + 1
+        np.testing.assert_array_equal(store["when"][:], np.arange(64).astype("datetime64[s]"))
+        np.testing.assert_array_equal(np.asarray(store["line"]), np.arange(20_000) * 3)
+        with pytest.raises(IndexError):
+            store["grid"].gather([70])
+        with pytest.raises(NotFoundError):
+            store["none"]
+
+
+def test_gather_is_the_same_in_the_process_and_beside_it(served) -> None:
+    rows = np.random.default_rng(5).integers(-70, 70, (3, 11))
+    grid = np.arange(70 * 90, dtype="<f4").reshape(70, 90)
+    with served.connect() as store, nandarray.open(served.region.parent / "a.nand") as local:
+        for array in (store["grid"], local["grid"]):
+            np.testing.assert_array_equal(array.gather(rows), grid[rows])
+            out = np.zeros((3, 11, 90), "<f4")
+            assert array.gather(rows, out=out) is out
+            np.testing.assert_array_equal(out, grid[rows])
+            strided = np.zeros((3, 11, 180), "<f4")[..., ::2]
+            array.gather(rows, out=strided)
+            np.testing.assert_array_equal(strided, grid[rows])
+            assert array.gather([]).shape == (0, 90)
+            with pytest.raises(InvalidError, match="out is"):
+                array.gather(rows, out=np.zeros(3))
+            with pytest.raises(InvalidError, match="integers"):
+                array.gather([0.5])
+
+
+def test_torch_gathers_into_tensors(served) -> None:
+    torch = pytest.importorskip("torch")
+    rows = torch.tensor([[3, 1], [0, 69]])
+    grid = torch.arange(70 * 90, dtype=torch.float32).reshape(70, 90)
+    with served.connect() as store:
+        found = store["grid"].gather(rows)
+        assert torch.equal(found, grid[rows])
+        out = torch.zeros(2, 2, 90)
+        assert store["grid"].gather(rows, out=out) is out
+        assert torch.equal(out, grid[rows])
+
+
+def test_writes_reach_the_store_and_cut_no_block(served) -> None:
+    with served.connect() as store:
+        line = store["line"]
+        line.write(64, np.full(128, 7, "<u8"))
+        line.flush()
+        assert line[64] == 7
+        assert line[191] == 7
+        assert line[192] == 192 * 3
+        with pytest.raises(InvalidError, match="cut a block"):
+            line.write(3, np.zeros(64, "<u8"))
+        with pytest.raises(InvalidError, match="the array is"):
+            line.write(20_000, np.zeros(64, "<u8"))
+    assert served.end() == 0
+    with nandarray.open(served.region.parent / "a.nand") as store:
+        assert int(store["line"][64:192].sum()) == 128 * 7
+
+
+def test_a_server_that_is_killed_ends_calls_with_an_error(served) -> None:
+    store = served.connect()
+    assert store["line"][1] == 3
+    served.end(signal.SIGKILL)
+    with pytest.raises(ClosedError):
+        store["line"][1]
+    with pytest.raises(InvalidError):
+        nandarray.open("shm://no-such-server")
+
+
+_READER = """
+import sys, numpy as np
+from nandarray import gpu
+store = gpu.connect(sys.argv[1])
+print("ready", flush=True)
+rows = np.random.default_rng(1).integers(0, 20_000, 5000)
+while True:
+    store["line"].gather(rows)
+"""
+
+
+def test_clients_killed_with_requests_in_flight_leave_their_pairs(served) -> None:
+    rows = np.arange(0, 20_000, 37)
+    with served.connect() as store:
+        for _ in range(4):  # of four pairs one is ours: more deaths than pairs
+            victims = [
+                subprocess.Popen([sys.executable, "-c", _READER, str(served.region)], stdout=subprocess.PIPE)
+                for _ in range(2)
+            ]
+            for victim in victims:
+                assert victim.stdout
+                assert victim.stdout.readline() == b"ready\n"
+            time.sleep(0.01)
+            for victim in victims:
+                victim.kill()
+                victim.wait(20)
+                assert victim.stdout
+                victim.stdout.close()
+            np.testing.assert_array_equal(store["line"].gather(rows), rows * 3)
+
+
+def test_an_idle_server_costs_under_a_hundredth_of_a_core(served) -> None:
+    with served.connect() as store:
+        assert store["line"][0] == 0
+        time.sleep(0.3)
+        before = Path(f"/proc/{served.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        time.sleep(1.5)
+        after = Path(f"/proc/{served.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    ticks = sum(int(after[i]) - int(before[i]) for i in (11, 12))
+    assert ticks / os.sysconf("SC_CLK_TCK") < 0.015 + 0.01
+
+
+def test_a_program_in_c_plus_plus_reads_and_stores(served, tmp_path) -> None:
+    built = tmp_path / "client"
+    include = gpu.include()
+    command = ["g++", "-std=c++17", "-O1", "-pthread", f"-I{include}", str(GPU / "client.cpp"), "-o", str(built)]
+    subprocess.run(command, check=True, timeout=120)
+    done = subprocess.run([built, served.region], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == sum(i * 3 for i in range(20_000))
+    assert served.end() == 0
+    with nandarray.open(served.region.parent / "a.nand") as store:
+        np.testing.assert_array_equal(store["line"][:64], np.arange(64) + 1)
+
+
+def test_assigning_to_an_element_does_not_compile(tmp_path) -> None:
+    source = tmp_path / "assign.cpp"
+    text = "#include <nandarray/nandarray.hpp>\nvoid f(nda::array<float, nda::host_policy> a) { {}; }\n"
+    for statement, good in (("float x = a[3]; (void)x", True), ("a[3] = 1.0f", False), ("a.store(3, 1.0f)", True)):
+        source.write_text(text.replace("{}", statement))
+        command = ["g++", "-std=c++17", "-fsyntax-only", f"-I{gpu.include()}", str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode == 0) is good, done.stderr

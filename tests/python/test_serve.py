@@ -1,0 +1,212 @@
+"""A store as a drive: served, reached by arrays, views and programs over the network, and killed while it writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import nandarray
+from nandarray import programs
+from nandarray.errors import InvalidError, NandarrayError, NotFoundError
+from nandarray.nvme import Compare, DatasetManagement, Flush, Read, RemoteStore, Write, WriteZeroes, connect
+
+BLOCK = 512
+BLOCKS = 64
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[nandarray.Store]:
+    with nandarray.open(tmp_path / "a.nand", mode="w") as opened:
+        yield opened
+
+
+def test_arrays_over_the_network(store: nandarray.Store) -> None:
+    rng = np.random.default_rng(1)
+    shapes = [(7,), (5, 6), (3, 4, 5), (2, 3, 4, 5), (2, 2, 2, 2, 3)]
+    model = {f"a{len(shape)}": rng.integers(0, 1000, shape).astype("<i4") for shape in shapes}
+    for name, values in model.items():
+        store[name] = values
+    with nandarray.serve(store) as server, nandarray.open(server.url) as remote:
+        assert sorted(remote) == sorted(model)
+        for name, values in model.items():
+            array = remote[name]
+            assert (array.shape, array.dtype) == (values.shape, values.dtype)
+            np.testing.assert_array_equal(array[...], values)
+            np.testing.assert_array_equal(array[1:, ...], values[1:])
+            array[-1] = 5
+            values[-1] = 5
+            np.testing.assert_array_equal(np.asarray(array), values)
+            np.testing.assert_array_equal(store[name][...], values)
+        assert remote["a1"][3] == model["a1"][3]
+        np.testing.assert_array_equal(remote["a3"].view(6, 10)[2:4, 3:], model["a3"].reshape(6, 10)[2:4, 3:])
+        with pytest.raises(NotFoundError):
+            remote["none"]
+        with pytest.raises(InvalidError, match="step"):
+            remote["a1"][::2]
+        assert server.status()["associations"][0][2] == 1
+
+
+def test_a_selection_larger_than_a_transfer(store: nandarray.Store) -> None:
+    values = np.arange(3 << 18, dtype="<i8").reshape(3, 512, 512)
+    store["big"] = np.zeros_like(values)
+    with nandarray.serve(store) as server, connect(server.url, digests=True) as remote:
+        remote["big"][...] = values
+        np.testing.assert_array_equal(remote["big"][...], values)
+    np.testing.assert_array_equal(store["big"][...], values)
+
+
+@st.composite
+def operations(draw: st.DrawFn) -> tuple[str, int, int, int]:
+    first = draw(st.integers(0, BLOCKS - 1))
+    blocks = draw(st.integers(1, BLOCKS - first))
+    kind = draw(st.sampled_from(["write", "read", "zeroes", "discard", "compare", "flush"]))
+    return kind, first, blocks, draw(st.integers(0, 255))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(operations(), min_size=1, max_size=12), digests=st.booleans())
+def test_a_namespace_is_an_array_of_bytes(
+    tmp_path: Path, steps: list[tuple[str, int, int, int]], digests: bool
+) -> None:
+    with nandarray.open(tmp_path / "model.nand", mode="w") as store:
+        store.nvme().create_namespace(1, BLOCKS, BLOCK)
+        with nandarray.serve(store) as server, connect(server.url, digests=digests) as remote:
+            check(remote, steps)
+
+
+def check(remote: RemoteStore, steps: list[tuple[str, int, int, int]]) -> None:
+    model = bytearray(BLOCKS * BLOCK)
+    for kind, first, blocks, value in steps:
+        where = slice(first * BLOCK, (first + blocks) * BLOCK)
+        if kind == "write":
+            model[where] = bytes((value + i) % 256 for i in range(blocks * BLOCK))
+            assert remote.submit(Write(1, first, blocks), bytes(model[where])).ok
+        elif kind == "read":
+            room = bytearray(blocks * BLOCK)
+            assert remote.submit(Read(1, first, blocks), room).ok
+            assert room == model[where]
+        elif kind == "compare":
+            assert remote.submit(Compare(1, first, blocks), bytes(model[where])).ok
+        elif kind == "flush":
+            assert remote.submit(Flush(1)).ok
+        else:
+            model[where] = bytes(blocks * BLOCK)
+            wanted = WriteZeroes(1, first, blocks) if kind == "zeroes" else DatasetManagement(1, [(first, blocks)])
+            assert remote.submit(wanted).ok
+    room = bytearray(BLOCKS * BLOCK)
+    assert remote.submit(Read(1, 0, BLOCKS), room).ok
+    assert room == model
+
+
+def test_a_program_runs_beside_the_data(store: nandarray.Store) -> None:
+    values = np.arange(10000, dtype="<f4")
+    store["x"] = values
+    elf = programs.get("sum", dtype="float32").elf
+    with nandarray.serve(store) as server, nandarray.open(server.url) as remote:
+        program = remote.load(elf, index=3)
+        (on_array,) = program.execute(remote["x"])
+        (on_bytes,) = program.execute(values.tobytes())
+        assert struct.unpack("<d", on_array) == struct.unpack("<d", on_bytes) == (values.sum(dtype="f8"),)
+        with pytest.raises(NandarrayError, match="Invalid Field"):
+            program.execute(remote["x"], outputs=3)
+        program.unload()
+        with pytest.raises(NandarrayError, match="No Program"):
+            program.execute(remote["x"])
+    with (
+        nandarray.serve(store, programs=False) as server,
+        nandarray.open(server.url) as remote,
+        pytest.raises(NandarrayError, match="Invalid Command Opcode"),
+    ):
+        remote.load(elf)
+
+
+def test_who_may_connect(store: nandarray.Store) -> None:
+    with pytest.raises(InvalidError, match="insecure"):
+        nandarray.serve(store, "0.0.0.0:0")
+    allowed = "nqn.2014-08.org.example:allowed"
+    with nandarray.serve(store, hosts=[allowed]) as server:
+        with pytest.raises(InvalidError, match="Connect Invalid Host"):
+            connect(server.url)
+        connect(server.url, hostnqn=allowed).close()
+    with pytest.raises(InvalidError):
+        nandarray.open("nvme+tcp://127.0.0.1:1")
+
+
+def start(path: Path) -> tuple[subprocess.Popen[str], str]:
+    """Start a server by the command line; its URL."""
+    command = [sys.executable, "-m", "nandarray", "serve", str(path), "--listen", "127.0.0.1:0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ)
+    assert process.stdout
+    with process.stdout as lines:
+        for line in lines:
+            if found := re.match(r"url +(\S+)", line):
+                lines.readline()
+                return process, found[1]
+    raise AssertionError(f"the server ended with {process.wait()}")
+
+
+def cli(*arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-m", "nandarray", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    path = tmp_path / "b.nand"
+    cli("nvme", "create", str(path), "1", "1MiB")
+    cli("nvme", "create", str(path), "2", "64KiB", "--lba", "512")
+    cli("nvme", "resize", str(path), "1", "2MiB")
+    assert json.loads(cli("nvme", "list", str(path), "--json")) == [
+        {"nsid": 1, "blocks": 512, "lba_bytes": 4096, "bytes": 2 << 20},
+        {"nsid": 2, "blocks": 128, "lba_bytes": 512, "bytes": 64 << 10},
+    ]
+    cli("nvme", "delete", str(path), "2")
+    process, url = start(path)
+    with nandarray.open(url) as remote:
+        assert remote.submit(Write(1, 0, 1), b"\x07" * 4096).ok
+    time.sleep(0.8)
+    status = json.loads(cli("serve", str(path), "--status"))
+    assert url.endswith(status["nqn"])
+    assert status["writes"] == 1
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+    with nandarray.open(path) as store:
+        room = bytearray(4096)
+        assert store.nvme().submit(Read(1, 0, 1), room).ok
+        assert room == b"\x07" * 4096
+
+
+@pytest.mark.parametrize("lba", [512, 4096])
+def test_killed_while_it_writes(tmp_path: Path, lba: int) -> None:
+    path = tmp_path / "c.nand"
+    cli("nvme", "create", str(path), "1", "4MiB", "--lba", str(lba))
+    rng = np.random.default_rng(lba)
+    model = bytearray(4 << 20)
+    for _ in range(2):
+        process, url = start(path)
+        with nandarray.open(url) as remote:
+            for _ in range(int(rng.integers(20, 120))):
+                blocks = int(rng.integers(1, 17))
+                first = int(rng.integers(0, (4 << 20) // lba - blocks))
+                data = rng.bytes(blocks * lba)
+                assert remote.submit(Write(1, first, blocks), data).ok
+                model[first * lba : (first + blocks) * lba] = data
+            process.kill()
+            process.wait()
+    with nandarray.open(path) as store:
+        found = store["ns/1"][...].tobytes()
+    wrong = [i for i in range(0, 4 << 20, lba) if found[i : i + lba] != model[i : i + lba]]
+    assert not wrong, f"{len(wrong)} acknowledged blocks are lost, the first at byte {wrong[0]}"

@@ -225,8 +225,7 @@ impl ElfProgram {
         symbols.sort();
         let varve = file.symbols().any(|s| s.name() == Ok(VARVE));
         let asked = with_varve(declared.unwrap_or(Extensions::PROGRAM), varve, extensions)?;
-        let entry = header.e_entry(endian).into();
-        Ok(Self { bits, extensions: asked, entry, declared, segments, symbols })
+        Ok(Self { bits, extensions: asked, entry: header.e_entry(endian).into(), declared, segments, symbols })
     }
 
     /// The address of a symbol.

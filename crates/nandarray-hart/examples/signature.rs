@@ -1,6 +1,7 @@
 //! Run a bare-metal test, and print its signature: `signature ELF ISA VLEN`.
 //!
 //! `nandarray program run --bare` without Python, for comparisons of vector instructions.
+#![allow(clippy::print_stdout, reason = "a program of its own")]
 
 use nandarray_hart::Extensions;
 use nandarray_hart::bare::{self, BareOptions, BareStatus};

@@ -246,6 +246,7 @@ impl PyStore {
         Ok(())
     }
 
+    #[expect(clippy::too_many_arguments, reason = "keyword-only options, one for one with the stub")]
     #[pyo3(signature = (name, *, queues, depth, data_bytes, threads, writable))]
     fn serve_queues(
         &self,

@@ -505,7 +505,7 @@ impl SpaceClient {
             let crosses = d.controller.spaces_in_device || d.dram.read_crossings == 2;
             let bytes = u64::from(ended.bytes);
             let there = match self.jobs.get(self.parts[part as usize].job as usize).and_then(|job| job.kind.core()) {
-                Some(core) => self.to_core(ctx, now, part, core, bytes),
+                Some(core) => self.bring_to_core(ctx, now, part, core, bytes),
                 None if crosses => ctx.fabric.through_dram(now, bytes, "page", OpCause::Host),
                 None => now,
             };
@@ -529,7 +529,7 @@ impl SpaceClient {
     }
 
     /// A page has left its channel for a core: past DRAM, unless the core is another channel's.
-    fn to_core(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, core: u32, bytes: u64) -> Ps {
+    fn bring_to_core(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, core: u32, bytes: u64) -> Ps {
         let fabric = &mut *ctx.fabric;
         let compute = fabric.description.compute.as_ref().expect("a device with cores");
         let own = match compute.placement {

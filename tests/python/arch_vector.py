@@ -122,6 +122,72 @@ def segment_name(name: str, fields: int) -> str:
     return name if fields == 1 else f"{name[:at]}seg{fields}{name[at:]}"
 
 
+def _calls(store: str, vlenb: int) -> str:
+    """Return the end of a program: functions that its blocks call."""
+    return f"""
+    j finish
+note_state:
+    csrr t0, vstart
+    {store} t0, 0(s2)
+    csrr t0, vl
+    {store} t0, 8(s2)
+    csrr t0, vtype
+    {store} t0, 16(s2)
+    csrr t0, vcsr
+    csrr t1, fcsr
+    slli t1, t1, 8
+    or t0, t0, t1
+    {store} t0, 24(s2)
+    {store} s7, 32(s2)
+    {store} s9, 40(s2)
+    {store} a4, 48(s2)
+    fsd fa1, 56(s2)
+    csrwi vstart, 0
+    la t1, registers
+    li t2, {8 * vlenb}
+    vs8r.v v0, (t1)
+    add t1, t1, t2
+    vs8r.v v8, (t1)
+    add t1, t1, t2
+    vs8r.v v16, (t1)
+    add t1, t1, t2
+    vs8r.v v24, (t1)
+    la t1, registers
+    li t2, {32 * vlenb}
+    add t2, t2, t1
+    mv t5, ra
+    call sum
+    {store} t3, 64(s2)
+    la t1, area
+    la t2, area_end
+    call sum
+    {store} t3, 72(s2)
+    mv ra, t5
+    addi t0, s2, 80
+    ret
+sum:
+    li t3, 0
+1:  lw t4, 0(t1)
+    slli t0, t3, 5
+    sub t3, t0, t3
+    add t3, t3, t4
+    addi t1, t1, 4
+    bne t1, t2, 1b
+    ret
+fill_area:
+    la t1, area
+    la t2, area_end
+    li t3, 0x1234567
+1:  sw t3, 0(t1)
+    slli t0, t3, 3
+    add t3, t3, t0
+    addi t3, t3, 77
+    addi t1, t1, 4
+    bne t1, t2, 1b
+    ret
+"""
+
+
 class Vectors(Group):
     """A program of vector instructions."""
 
@@ -221,71 +287,7 @@ class Vectors(Group):
     def source(self) -> str:
         """The program."""
         vlenb = self.vlen // 8
-        # Ends the code: what the blocks call.
-        store = self.store
-        calls = f"""
-    j finish
-note_state:
-    csrr t0, vstart
-    {store} t0, 0(s2)
-    csrr t0, vl
-    {store} t0, 8(s2)
-    csrr t0, vtype
-    {store} t0, 16(s2)
-    csrr t0, vcsr
-    csrr t1, fcsr
-    slli t1, t1, 8
-    or t0, t0, t1
-    {store} t0, 24(s2)
-    {store} s7, 32(s2)
-    {store} s9, 40(s2)
-    {store} a4, 48(s2)
-    fsd fa1, 56(s2)
-    csrwi vstart, 0
-    la t1, registers
-    li t2, {8 * vlenb}
-    vs8r.v v0, (t1)
-    add t1, t1, t2
-    vs8r.v v8, (t1)
-    add t1, t1, t2
-    vs8r.v v16, (t1)
-    add t1, t1, t2
-    vs8r.v v24, (t1)
-    la t1, registers
-    li t2, {32 * vlenb}
-    add t2, t2, t1
-    mv t5, ra
-    call sum
-    {store} t3, 64(s2)
-    la t1, area
-    la t2, area_end
-    call sum
-    {store} t3, 72(s2)
-    mv ra, t5
-    addi t0, s2, 80
-    ret
-sum:
-    li t3, 0
-1:  lw t4, 0(t1)
-    slli t0, t3, 5
-    sub t3, t0, t3
-    add t3, t3, t4
-    addi t1, t1, 4
-    bne t1, t2, 1b
-    ret
-fill_area:
-    la t1, area
-    la t2, area_end
-    li t3, 0x1234567
-1:  sw t3, 0(t1)
-    slli t0, t3, 3
-    add t3, t3, t0
-    addi t3, t3, 77
-    addi t1, t1, 4
-    bne t1, t2, 1b
-    ret
-"""
-        self.code.append(calls)
+        self.code.append(_calls(self.store, vlenb))
         text = super().source()
         self.code.pop()
         words = struct.unpack(f"<{len(self.bytes) // 4}I", self.bytes)

@@ -8,6 +8,6 @@ read Arrow datasets ask.
 
 from nandarray.interop.tables.scan import Table, create, open_table
 from nandarray.interop.tables.schema import Column
-from nandarray.interop.tables.where import Test, col
+from nandarray.interop.tables.where import Test, col, lowered
 
-__all__ = ["Column", "Table", "Test", "col", "create", "open_table"]
+__all__ = ["Column", "Table", "Test", "col", "create", "lowered", "open_table"]

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+import nandarray
 from nandarray import programs
-from nandarray.interop.tables import Column
-from nandarray.interop.tables.where import lowered
+from nandarray.interop.tables import Column, lowered
 from nandarray.lab.tpch.data import files
 from nandarray.lab.tpch.scans import SCANS, Scan
 from nandarray.lab.tpch.schema import NARROW
@@ -127,8 +127,6 @@ int64_t nd_stream(nd_args *args) {
 
 @cache
 def _touch(target: str) -> Any:
-    import nandarray
-
     return nandarray.Program.from_c(_TOUCH, target=target)
 
 

@@ -106,14 +106,14 @@ def on_cores(one: Mapping[str, Any], cores: int, size: int, fixed_s: float) -> f
     """
     scale = size / one["input_bytes"]
     # Misses of several cores wait for one another at the port of DRAM: an M/D/1 queue, whose load is what they offer.
-    alone = one["seconds"] * scale
+    alone = float(one["seconds"]) * scale
     port = one["dram_bytes"] * scale / DRAM_BYTES_PER_S
     seconds = alone / cores
     for _ in range(50):
         load = min(port / seconds, 0.999)
         waiting = port / cores * load / (2 * (1 - load)) * (cores > 1)
         seconds = max((alone / cores) + waiting, port)
-    return fixed_s + seconds
+    return float(fixed_s + seconds)
 
 
 def geomean(values: Iterable[float]) -> float:

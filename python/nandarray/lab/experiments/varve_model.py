@@ -8,7 +8,6 @@ Not covered: the GAN of Figure 8.18, whose weights are not published; the simula
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from nandarray.lab.experiment import Answer, Context, Experiment, Figure, Parameter, Result
@@ -29,10 +28,10 @@ def line_numbers() -> dict[int, float]:
 
 def widths_of(values: dict[int, float]) -> dict[int, float]:
     """Return the probabilities of widths, of values that have probabilities; zero has no bits."""
-    widths: Counter[int] = Counter()
+    widths: dict[int, float] = {}
     for value, p in values.items():
-        widths[value.bit_length()] += p
-    return dict(widths)
+        widths[value.bit_length()] = widths.get(value.bit_length(), 0.0) + p
+    return widths
 
 
 def raid5(align_bits: int, strips: int, datapath_bits: int) -> Row:
@@ -57,11 +56,11 @@ def raid5(align_bits: int, strips: int, datapath_bits: int) -> Row:
     for _ in range(strips - 1):
         bits = operation_bits(widths_of(parity), widths_of(column), Operation.LOGICAL, align_bits)
         cycles += 1 / elements_per_cycle(bits, datapath_bits)
-        following: Counter[int] = Counter()
+        following: dict[int, float] = {}
         for one, p in parity.items():
             for other, q in column.items():
-                following[one ^ other] += p * q
-        parity = dict(following)
+                following[one ^ other] = following.get(one ^ other, 0.0) + p * q
+        parity = following
     elements = (strips - 1) / cycles
     return {
         "align_bits": align_bits,

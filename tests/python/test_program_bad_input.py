@@ -183,12 +183,12 @@ def test_files_that_are_no_programs(store: Any, tmp_path: Path) -> None:
 
 
 def test_extensions_that_no_core_has(store: Any) -> None:
-    with pytest.raises(ProgramError, match=r"needs v"):
-        block("", before='__asm__(".attribute arch, \\"rv64i2p1_m2p0_v1p0\\"");')
+    with pytest.raises(ProgramError, match=r"needs zbc"):
+        block("", before='__asm__(".attribute arch, \\"rv64i2p1_m2p0_zbc1p0\\"");')
     raw = bytearray(Program.from_c(GOOD).elf)
     at = raw.index(b"rv64i2p1_m2p0")
-    raw[at + 9 : at + 10] = b"v"
-    with pytest.raises(ProgramError, match="extension v, which the hart lacks"):
+    raw[at + 9 : at + 10] = b"q"
+    with pytest.raises(ProgramError, match="extension q, which the hart lacks"):
         store._engine.load_program(bytes(raw), None)
 
 

@@ -138,7 +138,7 @@ impl TimedCores {
     pub(super) fn core<'p>(&self, program: &'p Program) -> Result<Core<'p>, LoadError> {
         let mut extensions = Extensions::PROGRAM;
         if self.compute.checks_isa {
-            extensions = Extensions::parse(&self.core.isa).expect("the core was checked").1.with(Extension::Stream);
+            extensions = self.core.extensions().1.with(Extension::Stream);
         }
         let processor: Box<dyn Processor> = match program.bits() {
             32 => Box::new(self.processor::<Rv32>(extensions)),

@@ -12,15 +12,21 @@ import numpy as np
 __all__ = [
     "Clock",
     "Flight",
+    "Kernel",
     "Nvme",
+    "NvmeHost",
+    "NvmeServer",
     "QueueClient",
     "QueueServer",
     "Selection",
+    "Session",
+    "SessionJob",
     "Space",
     "Store",
     "Transaction",
     "Watch",
     "__version__",
+    "accelerator_run",
     "core_describe",
     "core_names",
     "core_text",
@@ -40,6 +46,7 @@ __all__ = [
     "program_disassemble",
     "program_run_bare",
     "replay",
+    "schedule_decisions",
     "select",
 ]
 
@@ -414,6 +421,7 @@ class Nvme:
     def delete_namespace(self, nsid: int) -> int: ...
     def identify(self, cns: int, nsid: int) -> tuple[int, bytes]: ...
 
+@final
 class NvmeServer:
     @staticmethod
     def start(
@@ -434,6 +442,7 @@ class NvmeServer:
     def status(self) -> dict[str, Any]: ...
     def stop(self) -> None: ...
 
+@final
 class NvmeHost:
     @staticmethod
     def connect(

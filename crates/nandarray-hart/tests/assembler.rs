@@ -1,7 +1,8 @@
 //! Promise: assemblers read the disassembler's output.
 //!
 //! Random instructions of every row but those of streams and of VarVE are written down, assembled by the `ziglang`
-//! wheel's clang, and compared bit by bit. If that is not installed (`.venv` of the repository, or `PYTHON`), the test says so and passes.
+//! wheel's clang, and compared bit by bit. If that is not installed (`.venv` of the repository, or `PYTHON`), the test
+//! says so and passes.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -157,7 +157,8 @@ INLINE int same(const unsigned char *a, const unsigned char *b, unsigned n) {
     return 1;
 }
 
-__attribute__((unused)) static inline int holds(const unsigned char *words, unsigned length, const unsigned char *part, unsigned n) {
+__attribute__((unused))
+static inline int holds(const unsigned char *words, unsigned length, const unsigned char *part, unsigned n) {
     for (unsigned i = 0; i + n <= length; i++)
         if (same(words + i, part, n)) return 1;
     return 0;

@@ -60,9 +60,9 @@ def measure(folder: Path, *, rounds: int, scale: float = 1.0, say: Callable[[str
     Parameters
     ----------
     folder : pathlib.Path
-        Where the store goes; removed behind.
+        Folder of the store, which is removed behind.
     rounds : int
-        How often; figures are medians.
+        Number of rounds; figures are medians.
     scale : float
         Of the inputs.
     say : callable

@@ -25,7 +25,10 @@ def test_a_scaled_cost_is_that_of_a_full_run():
 def test_table_2_has_fourteen_kernels_and_mixes_of_six():
     assert len(workloads.APPS) == len(workloads.MIXES) == 14
     assert {name: len(apps) for name, apps in workloads.MIXES.items() if len(apps) != 6} == {"MX5": 5}
-    assert workloads.APPS["ATAX"].side == 12649
+    assert workloads.MIXES["MX5"] == ("2DCON", "GESUM", "SYRK", "COVAR", "GEMM")
+    # A megabyte is 2**20 bytes: GEMM's inputs are three matrices of 64 MiB each, exactly.
+    assert workloads.APPS["GEMM"].side == 4096
+    assert workloads.APPS["ATAX"].side == 12952
 
 
 def test_schedulers_order_as_their_definitions_say():

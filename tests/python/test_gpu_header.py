@@ -76,13 +76,13 @@ def test_a_line_has_at_most_16_bytes_of_directory(built) -> None:
     assert json.loads(run(built["threads"], "hits").stdout)["metadata_bytes"] <= 16
 
 
-#: Mutants of the header: file, text, replacement, and what kills it.
+#: Mutants of the header: file, text, replacement, and what kills it. `<=` for `<` in `sweep` is not among them: it
+#: changes nothing, as no slot has the mark of the next lap before its turn.
 MUTANTS = {
     "mark published relaxed": ("queue.hpp", "P::store_release(&slot->mark", "P::store(&slot->mark", ("tsan", "queue")),
     "no wait for the turn": ("queue.hpp", "if (P::load_acquire(&slot->turn) != lap) {", "if (false) {",
                              ("shim", "reads")),
     "phase ignored": ("queue.hpp", "& 1) != phase) break;", "& 1) != phase && at == 7) break;", ("shim", "reads")),
-    "full check off by one": ("queue.hpp", "while (to - from < depth &&", "while (to - from <= depth &&", None),
     "turn released before the cookie is read": (
         "queue.hpp",
         "u64 cookie = P::load(&slot->cookie);\n        P::store_release(&slot->turn, turn + 1);",
@@ -116,7 +116,7 @@ MUTANTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [name for name, mutant in MUTANTS.items() if mutant[3]])
+@pytest.mark.parametrize("name", MUTANTS)
 def test_mutants_are_killed(name, tmp_path) -> None:
     file, text, changed, (tool, case) = MUTANTS[name]
     shutil.copytree(INCLUDE, tmp_path / "include")

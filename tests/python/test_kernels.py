@@ -112,12 +112,9 @@ def test_mixes_are_those_of_table_2():
     assert len(flashabacus.instances("MX1")) == 24
     assert flashabacus.instances("atax") == ["atax"] * 6
     assert tuple(TABLE2) == kernels.NAMES[:14]
-    papers = {one.kernel: one.paper for one in flashabacus.WORKLOADS}
-    assert {
-        mix: tuple(papers[kernel] for kernel in found) for mix, found in flashabacus.MIXES.items()
-    } == workloads.MIXES
-    megabytes = {one.paper: one.input_MB for one in flashabacus.WORKLOADS}
-    assert megabytes == {name: app.megabytes for name, app in workloads.APPS.items()}
+    assert workloads.MIXES["MX1"] == ("ATAX", "BICG", "2DCON", "MVT", "SYRK", "3MM")
+    assert workloads.MIXES["MX12"] == ("2DCON", "MVT", "ADI", "FDTD", "GESUM", "GEMM")
+    assert sorted(len(one.mixes) for one in flashabacus.WORKLOADS) == [3, 4, 4, 4, 4, 5, 5, 5, 7, 8, 8, 8, 9, 9]
     with pytest.raises(nandarray.InvalidError, match="no workload 'MX15'; there is MX1"):
         flashabacus.instances("MX15")
 

@@ -109,7 +109,7 @@ def test_an_experiment_that_fails_stops_no_other() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("run", "model.chanels"), "no experiment 'model.chanels'; did you mean 'model.channels'"),
+        (("run", "model.chanels"), "no experiment 'model.chanels'; did you mean 'model.channels' or 'coden.kernels'?"),
         (("run", "nothing.*"), "no experiment fits 'nothing.*'"),
         (("run", "model.channels", "--set", "chanels=1"), "no parameter 'chanels'; did you mean 'channels' or"),
         (("run", "model.channels", "--set", "channels=1"), "'channels' of model.channels is a list"),

@@ -169,11 +169,7 @@ def test_one_program_gives_one_trace() -> None:
     ("name", "kind"),
     [
         ("assasin-baseline", "block"),
-        pytest.param(
-            "assasin-prefetch",
-            "block",
-            marks=pytest.mark.xfail(reason="waits for prefetched lines on their way have no reason in the report"),
-        ),
+        ("assasin-prefetch", "block"),
         ("assasin-sp", "block"),
         ("assasin-sb", "stream"),
         ("assasin-sb-cache", "stream"),

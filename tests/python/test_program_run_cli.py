@@ -187,7 +187,7 @@ def test_a_bare_metal_test_gives_its_exit_status_and_signature() -> None:
 def test_a_bare_metal_test_that_cannot_be_run_is_refused() -> None:
     Path("no.elf").write_bytes(b"\x7fELF" + bytes(100))
     for words, says in [
-        ((BARE / "traps-64.elf", "--isa", "rv64im"), "needs the extension d"),
+        ((BARE / "traps-64.elf", "--isa", "rv64im"), "needs the extension a"),
         ((BARE / "traps-64.elf", "--isa", "rv32gc"), "needs the extension rv64i"),
         ((BARE / "traps-64.elf", "--isa", "rv64gcq"), "which no hart here has"),
         ((BARE / "traps-64.elf", "--signature", "sig"), "no signature"),

@@ -13,7 +13,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from program_runner import ProgramStatus, execute
 
-from nandarray import InvalidError, NotFoundError, programs
+from nandarray import CompileError, InvalidError, NotFoundError, Program, programs
 
 Array = np.ndarray[Any, Any]
 TRANSCENDENTAL = ("atan", "atan2", "cos", "sin", "exp", "exp2", "exp10", "log", "log2", "log10", "pow", "rsqrt")
@@ -217,6 +217,18 @@ def test_a_core_of_32_bits_computes_the_same(name: str) -> None:
         inputs, scalars = cases.case(name, made.default or None, {}, seed)
         mine, theirs = (execute(one, inputs, scalars=scalars) for one in (program, programs.get(name)))
         assert all(same(left, right) for left, right in zip(mine, theirs, strict=True))
+
+
+def test_text_of_c_may_have_any_name() -> None:
+    text = """
+#include <nandarray.h>
+ND_PROGRAM("name": "none", "kind": "block", "inputs": [{"name": "x", "dtype": "int32"}], "outputs": [])
+int64_t nd_block(nd_args *args) { (void)args; return WHAT; }
+"""
+    for name in ("atax", "atax.c", "v1.2", "other/atax", "a b"):
+        assert Program.from_c(text, flags=["-DWHAT=0"], name=name).name == "none"
+    with pytest.raises(CompileError, match=r"^atax\.c does not compile:\natax\.c:4:\d+: .*WHAT"):
+        Program.from_c(text, name="atax")
 
 
 def test_what_is_not_there_is_refused() -> None:

@@ -6,6 +6,7 @@ The C++ client is compiled with g++ and reads what Python wrote; what warps of a
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,10 @@ from nandarray import gpu
 from nandarray.errors import ClosedError, InvalidError, NotFoundError
 
 GPU = Path(__file__).parents[1] / "gpu"
+#: Rounds of two clients that are killed: 100 deaths in a deep run.
+ROUNDS = 50 if os.environ.get("NANDARRAY_DEEP") else 4
+
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
 
 class Served:
@@ -128,8 +133,24 @@ def test_a_server_that_is_killed_ends_calls_with_an_error(served) -> None:
     served.end(signal.SIGKILL)
     with pytest.raises(ClosedError):
         store["line"][1]
-    with pytest.raises(InvalidError):
+    with pytest.raises(InvalidError, match="no-such-server"):
         nandarray.open("shm://no-such-server")
+
+
+def test_options_of_the_other_door_are_refused(tmp_path: Path) -> None:
+    def refused(*words: str) -> str:
+        command = [sys.executable, "-m", "nandarray", "serve", str(tmp_path / "a.nand"), *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2, done.stderr
+        return " ".join(done.stderr.replace("│", " ").split())
+
+    assert "--host, --listen: --shm serves without NVMe/TCP" in refused(
+        "--shm", "x", "--listen", "127.0.0.1:0", "--host", "nqn.a"
+    )
+    assert "--queues, --writable: only a server with --shm has that" in refused("--writable", "--queues", "2")
+    assert "--shm: --status starts no server" in refused("--status", "--shm", "x")
+    with nandarray.open(tmp_path / "b.nand", "w") as store, pytest.raises(InvalidError, match="needs a name"):
+        gpu.serve(store, "")
 
 
 _READER = """
@@ -146,7 +167,7 @@ while True:
 def test_clients_killed_with_requests_in_flight_leave_their_pairs(served) -> None:
     rows = np.arange(0, 20_000, 37)
     with served.connect() as store:
-        for _ in range(4):  # of four pairs one is ours: more deaths than pairs
+        for _ in range(ROUNDS):  # of four pairs one is ours: more deaths than pairs
             victims = [
                 subprocess.Popen([sys.executable, "-c", _READER, str(served.region)], stdout=subprocess.PIPE)
                 for _ in range(2)
@@ -174,6 +195,7 @@ def test_an_idle_server_costs_under_a_hundredth_of_a_core(served) -> None:
     assert ticks / os.sysconf("SC_CLK_TCK") < 0.015 + 0.01
 
 
+@needs_compiler
 def test_a_program_in_c_plus_plus_reads_and_stores(served, tmp_path) -> None:
     built = tmp_path / "client"
     include = gpu.include()
@@ -187,6 +209,7 @@ def test_a_program_in_c_plus_plus_reads_and_stores(served, tmp_path) -> None:
         np.testing.assert_array_equal(store["line"][:64], np.arange(64) + 1)
 
 
+@needs_compiler
 def test_assigning_to_an_element_does_not_compile(tmp_path) -> None:
     source = tmp_path / "assign.cpp"
     text = "#include <nandarray/nandarray.hpp>\nvoid f(nda::array<float, nda::host_policy> a) { {}; }\n"

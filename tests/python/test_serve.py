@@ -21,7 +21,17 @@ from hypothesis import strategies as st
 import nandarray
 from nandarray import programs
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError
-from nandarray.nvme import Compare, DatasetManagement, Flush, Read, RemoteStore, Write, WriteZeroes, connect
+from nandarray.nvme import (
+    Compare,
+    DatasetManagement,
+    Flush,
+    Read,
+    RemoteStore,
+    SpaceInformation,
+    Write,
+    WriteZeroes,
+    connect,
+)
 
 BLOCK = 512
 BLOCKS = 64
@@ -141,8 +151,20 @@ def test_who_may_connect(store: nandarray.Store) -> None:
         with pytest.raises(InvalidError, match="Connect Invalid Host"):
             connect(server.url)
         connect(server.url, hostnqn=allowed).close()
-    with pytest.raises(InvalidError):
+    with pytest.raises(InvalidError, match="is not nvme"):
         nandarray.open("nvme+tcp://127.0.0.1:1")
+    with pytest.raises(InvalidError, match=r"cannot connect to 127\.0\.0\.1:1"):
+        nandarray.open("nvme+tcp://127.0.0.1:1/nqn.none")
+
+
+def test_views_of_arrays_that_nobody_holds_are_closed(store: nandarray.Store) -> None:
+    store["x"] = np.arange(100)
+    with nandarray.serve(store) as server, connect(server.url) as remote:
+        first = remote["x"]._dsid
+        held = remote["x"]
+        page = bytearray(4096)
+        assert not remote.submit(SpaceInformation(first), page).ok
+        assert held[7] == 7
 
 
 def start(path: Path) -> tuple[subprocess.Popen[str], str]:
@@ -187,6 +209,46 @@ def test_the_command_line(tmp_path: Path) -> None:
         room = bytearray(4096)
         assert store.nvme().submit(Read(1, 0, 1), room).ok
         assert room == b"\x07" * 4096
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("serve", "none.nand"), "none.nand"),
+        (("serve", "d.nand", "--status"), "no NVMe/TCP server runs"),
+        (("nvme", "create", "d.nand", "1", "10000B"), "whole blocks of 4096"),
+        (("nvme", "create", "d.nand", "1", "1MiB", "--lba", "0"), "power of two from 512"),
+        (("nvme", "create", "d.nand", "3", "1MiB"), "namespace 3: Space Exists"),
+        (("nvme", "resize", "d.nand", "3", "5000B"), "whole blocks of 4096"),
+        (("nvme", "delete", "d.nand", "7"), "namespace 7"),
+        (("nvme", "program", "activate", "d.nand"), "is not nvme"),
+    ],
+)
+def test_an_error_says_what_was_wrong(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    with nandarray.open(tmp_path / "d.nand", mode="w") as store:
+        store["ns/plain"] = [1, 2]
+        assert store.nvme().create_namespace(3, 16, 4096).ok
+    # The status file of a killed server names a process that is gone.
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    (tmp_path / "d.nand.serve.json").write_text(json.dumps({"pid": gone.pid}))
+    command = [sys.executable, "-m", "nandarray", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert not (tmp_path / "none.nand").exists()
+    assert [one["nsid"] for one in json.loads(cli("nvme", "list", str(tmp_path / "d.nand"), "--json"))] == [3]
+
+
+@pytest.mark.parametrize("url", ["nvme+tcp://127.0.0.1:1/nqn.x", "shm://none"])
+@pytest.mark.parametrize(
+    "options", [{"device": "mqsim-ideal"}, {"verify": "always"}, {"threads": 2}, {"salvage": True}]
+)
+def test_a_url_takes_no_option_that_its_server_has_chosen(url: str, options: dict[str, object]) -> None:
+    with pytest.raises(InvalidError, match="takes no option but mode: its server has opened the store"):
+        nandarray.open(url, **options)  # type: ignore[arg-type]
+    with pytest.raises(InvalidError, match="mode"):
+        nandarray.open(url, "w")
 
 
 @pytest.mark.parametrize("lba", [512, 4096])

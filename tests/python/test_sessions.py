@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import numpy as np
 import pytest
 
 import nandarray
 from nandarray.programs import kernels
-from nandarray.programs.nest import Read, Temporary, Update, Write, screens
+from nandarray.programs.nest import Read, Update, Write, screens
 
 SCHEDULERS = ("inter-static", "inter-dynamic", "intra-in-order", "intra-out-of-order")
 m = n = 0  # names of extents in the kernels below
@@ -244,6 +245,62 @@ def test_a_kernel_that_never_ends_is_limited_or_cancelled(store):
         assert session.submit(scale, inputs={"x": x}, scalars={"factor": 2}).result()[7] == 14
 
 
+def test_the_end_of_another_kernel_does_not_end_a_wait(store):
+    spin = nandarray.Kernel.from_c(FOREVER)
+    x = np.arange(8.0)
+    with store.session("inter-dynamic", workers=2) as session:
+        endless = session.submit(spin, inputs={"x": x}, form="translated")
+        found = []
+
+        def other() -> None:
+            found.append(session.submit(scale, inputs={"x": x}, scalars={"factor": 2}).result())
+
+        later = [threading.Timer(0.05 * turn, other) for turn in range(1, 6)]
+        for timer in later:
+            timer.start()
+        begun = time.monotonic()
+        with pytest.raises(TimeoutError, match="has not ended"):
+            endless.result(timeout=0.5)
+        waited = time.monotonic() - begun
+        for timer in later:
+            timer.join()
+        assert endless.cancel()
+    assert waited >= 0.5
+    assert [value[1] for value in found] == [2] * 5
+
+
+def test_a_submission_that_does_not_fit_says_why(store):
+    x = np.arange(5.0)
+    total = np.ones((2, 5))
+    store["x"] = x
+    with store.session(workers=1) as session:
+        for call, said in [
+            (lambda: session.submit(lambda: None), "is no kernel; nandarray.kernel makes one"),
+            (lambda: session.submit(scale, inputs={"z": x}), "scale has no section 'z'; it has x, y"),
+            (lambda: session.submit(scale, inputs={"x": x, "y": x}), "y begins as zeros"),
+            (lambda: session.submit(scale, outputs={"x": store["x"]}), "x is an input; name its array among"),
+            (lambda: session.submit(scale, scalars={"factor": 1}), "section x is read, and has no array"),
+            (lambda: session.submit(scale, inputs={"x": x}), "scalar factor is missing"),
+            (lambda: session.submit(scale, inputs={"x": x}, scalars={"f": 1}), "scale has no scalar 'f'"),
+            (lambda: session.submit(scale, inputs={"x": x.astype("f4")}), "dtype float64; the array has float32"),
+            (lambda: session.submit(add_rows, inputs={"x": total, "total": total.T}), "total has shape"),
+            (lambda: session.submit(scale, inputs={"x": x}, instructions=0), "instructions is 0"),
+            (lambda: session.submit(scale, inputs={"x": x}, application=-1), "application is -1"),
+            (lambda: session.submit(scale, inputs={"x": x}, deadline=-5), "deadline is -5, and work 0"),
+            (
+                lambda: session.submit(scale, inputs={"x": x}, scalars={"factor": 1}, after=[3]),
+                "after has 3; it has jobs, and names",
+            ),
+            (lambda: scale.check(z=x), "scale has no section 'z'; it has x, y"),
+            (lambda: scale.check(y=x), "section x is read, and has no array"),
+            (lambda: scale.check(x=x), "scalar factor is missing"),
+            (lambda: scale.check(x=x, scalars={"f": 1}), "scale has no scalar 'f'"),
+            (lambda: store.session("fifo"), 'no scheduler "fifo"; there are inter-static, inter-dynamic'),
+        ]:
+            with pytest.raises(nandarray.InvalidError, match=said):
+                call()
+
+
 def test_tables_that_lie_are_refused():
     with pytest.raises(nandarray.CompileError, match="would meet in y"):
 
@@ -293,4 +350,3 @@ def test_threads_and_tasks_share_a_session(store):
     for number, results in found.items():
         assert all((result == number * x).all() for result in results)
     assert (two == 2 * one).all()
-    assert Temporary

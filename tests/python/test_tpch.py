@@ -23,7 +23,7 @@ SQL = {"int32": "integer", "int64": "bigint", "date": "date"}
 
 
 def read_csv(table: str, path: Any) -> str:
-    """What DuckDB reads of a file, without us."""
+    """Return the text by which DuckDB reads a file itself."""
     columns = {
         name: SQL.get(kind, kind if kind.startswith("decimal") else "varchar") for name, kind in TABLES[table].items()
     }

@@ -18,7 +18,7 @@ HEAD = "#include <nandarray.h>\n#include <nandarray_varve.h>\n"
 BYTES_IN = '"inputs": [{"name": "x", "dtype": "uint8"}]'
 
 
-def program(body: str, out: str = "int64", more: str = "") -> Program:
+def program(body: str, out: str = "int64", more: str = "", target: str = "rv64gcv_zvl256b") -> Program:
     text = f"""
 ND_PROGRAM("name": "k", "kind": "block", {BYTES_IN},
            "outputs": [{{"name": "y", "dtype": "{out}", "bound": {{"fixed": 131072}}}}],
@@ -33,7 +33,7 @@ int64_t nd_block(nd_args *args) {{
     return 0;
 }}
 """
-    return Program.from_c(HEAD + text, target="rv64gcv_zvl256b")
+    return Program.from_c(HEAD + text, target=target)
 
 
 def run(  # noqa: PLR0917 - as a call of the program
@@ -140,48 +140,129 @@ def test_written_streams_can_be_read(kind: str, detail: str, tmp_path: Path) -> 
     assert run(made, head + model.pack(values, [16] * 500), tmp_path, 500) == values
 
 
-@pytest.mark.parametrize("name", ["add", "sub", "mul", "eor", "max", "cmplt"])
-def test_operations_yield_what_the_datapath_takes(name: str, tmp_path: Path) -> None:
-    """Each strip: two streams, one operation; strip sizes and values are the model's."""
-    result = (
-        "nd_vpack(3, 2)" if name != "cmplt" else "(nd_vdup(4, 1), nd_varve_vvm(ND_VARVE_MUL, 3, 4, 4), nd_vpack(3, 2))"
-    )
-    compute = f"nd_varve_vv(ND_VARVE_{name.upper()}, {0 if name == 'cmplt' else 3}, 1, 2);"
-    body = f"""
+NAMES = list(model.OPERATIONS)
+FORMS = ("vv", "vvm", "vi", "vim")
+IMMEDIATES = (-16, -1, 0, 3, 15)
+
+
+def strips() -> str:
+    """C for strips of streams 0 and 1 (of 16 bits): how many, then the results or the mask.
+
+    The low bits of ``bits`` say which operation: 20 times its number, then 5 times its form, then its immediate; those
+    from bit 16 on are ``mb``. The mask of those with one is: below zero.
+    """
+    cases = [
+        f"case {20 * op + 5 * form + at}: nd_varve_{name}({op}, {0 if NAMES[op].startswith('cmp') else 3}, 1, "
+        f"{imm if 'i' in name else 2}); break;"
+        for op in range(len(NAMES))
+        for form, name in enumerate(FORMS)
+        for at, imm in enumerate(IMMEDIATES)
+    ]
+    compares = [f"op == {op}" for op, name in enumerate(NAMES) if name.startswith("cmp")]
+    return f"""
+    int64_t which = bits & 0xffff, op = which / 20, mb = bits >> 16;
     nd_frstream(0, x, count, 16 | ND_SIGNED);
     nd_frstream(1, x + 2 * count, count, 16 | ND_SIGNED);
     for (int64_t left = count; left > 0;) {{
-        nd_vunpack(1, 0, 64);
-        nd_vunpack(2, 1, 64);
-        {compute}
+        nd_vunpack(1, 0, mb);
+        nd_vunpack(2, 1, mb);
+        if (which / 5 % 2) nd_varve_vi(ND_VARVE_CMPLT, 0, 1, 0);
+        switch (which) {{ {" ".join(cases)} default: return 1; }}
+        if ({" || ".join(compares)})
+            __asm__ volatile("vsetvli zero, %1, e8, m1, ta, ma\\n vse8.v v0, (%0)"
+                             : : "r"(y + used + 1), "r"(8) : "memory");
         unsigned long n = nd_vrcnum();
         y[used++] = (int64_t)n;
+        if (n == 0) return 2;
+        if ({" || ".join(compares)}) used++;
+        else {{
+            nd_fwstream(2, y + used, nd_vnum(3), 64 | ND_SIGNED);
+            if (nd_vpack(3, 2) < n) return 3;
+            used += n;
+        }}
         nd_crstream(0, n);
         nd_crstream(1, n);
         left -= (int64_t)n;
-        if (n == 0) return 1;
-        nd_fwstream(2, y + used, n, 64 | ND_SIGNED);
-        {"nd_vunpack(5, 0, 64);" if False else ""}
-        used += {result if name != "cmplt" else "0"};
     }}
     """
-    made = program(body)
-    chance = np.random.default_rng(7)
-    draw = lambda: [int(v) for v in chance.integers(-(2**14), 2**14, 300) >> chance.integers(0, 14, 300)]  # noqa: E731
-    a, b = draw(), draw()
-    found = run(made, model.pack(a, [16] * 300) + model.pack(b, [16] * 300), tmp_path, 300)
+
+
+def signed(bits: Sequence[int]) -> int:
+    """The number that a mask of 64 elements is in memory."""
+    number = sum(bit << i for i, bit in enumerate(bits))
+    return number - (1 << 64) if number >> 63 else number
+
+
+def expected(name: str, form: str, data: tuple[list[int], list[int]], mb: int, vlen: int = 256) -> list[int]:
+    """Return the words that the program of :func:`strips` writes."""
+    a, b = data
     wanted: list[int] = []
     at = 0
-    while at < 300:
-        unit = model.Unit(256, 8)
+    while at < len(a):
+        unit = model.Unit(vlen, 8)
         one, two = unit.vunpack(a[at:]), unit.vunpack(b[at:])
-        values = unit.operate(name, one, two)
+        mask = unit.operate("cmplt", one, [0] * len(one)) if form.endswith("m") else None
+        values = unit.operate(name, one, [b[at]] * len(one) if "i" in form else two, mb, mask)
         assert unit.num_e
-        wanted.append(unit.num_e)
-        if name != "cmplt":
-            wanted += values[: unit.num_e]
+        wanted += [unit.num_e, *([signed(values)] if name.startswith("cmp") else values[: unit.num_e])]
         at += unit.num_e
-    assert found == wanted
+    return wanted
+
+
+@pytest.fixture(scope="module")
+def every_operation() -> Program:
+    return program(strips())
+
+
+@pytest.mark.parametrize("mb", [16, 64])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", NAMES)
+def test_operations_yield_what_the_datapath_takes(
+    name: str, form: str, mb: int, every_operation: Program, tmp_path: Path
+) -> None:
+    """Each strip: two streams, one operation; strip sizes, values and masks are the model's."""
+    chance = np.random.default_rng(7)
+    draw = lambda: [int(v) for v in chance.integers(-(2**14), 2**14, 300) >> chance.integers(0, 14, 300)]  # noqa: E731
+    for at, immediate in enumerate(IMMEDIATES if "i" in form else (0,)):
+        a, b = draw(), draw()
+        b = [immediate] * 300 if "i" in form else b
+        data = model.pack(a, [16] * 300) + model.pack(b, [16] * 300)
+        which = 20 * NAMES.index(name) + 5 * FORMS.index(form) + at
+        found = run(every_operation, data, tmp_path, 300, which | mb << 16)
+        assert found == expected(name, form, (a, b), mb), immediate
+
+
+@pytest.mark.parametrize("form", ["interpreted", "translated"])
+def test_operations_of_32_bits(form: str, tmp_path: Path) -> None:
+    made = program(strips(), target="rv32gc_zve32f")
+    chance = np.random.default_rng(9)
+    a, b = ([int(v) for v in chance.integers(-(2**14), 2**14, 200) >> chance.integers(0, 14, 200)] for _ in "ab")
+    data = model.pack(a, [16] * 200) + model.pack(b, [16] * 200)
+    for op, name in enumerate(NAMES):
+        for at, kind in enumerate(FORMS[:2]):
+            found = run(made, data, tmp_path, 200, 20 * op + 5 * at | 64 << 16, form)
+            assert found == expected(name, kind, (a, b), 64, vlen=128), (name, kind)
+
+
+@pytest.mark.parametrize("target", ["rv64gcv_zvl256b", "rv64gcv_zvl1024b", "rv32gc_zve32f"])
+def test_vectors_that_no_stream_gives(target: str, tmp_path: Path) -> None:
+    """``index``, ``cpy``, ``dup`` and ``tvs``: each its elements, NumE, and how many it appended."""
+    makes = [
+        "nd_vindex(1, count, bits);",
+        "nd_vcpy(1, bits);",
+        "nd_vdup(1, -3);",
+        '__asm__ volatile("vsetvli zero, %1, e16, m1, ta, ma\\n vle16.v v2, (%0)" : : "r"(x), "r"(5) : "memory");'
+        "nd_vtvs(1, 2);",
+    ]
+    record = "y[used++] = nd_vnum(1); y[used++] = nd_vrcnum(); nd_fwstream(0, y + used, 256, 64 | ND_SIGNED);"
+    made = program("".join(f"{make} {record} used += nd_vpack(1, 0);" for make in makes), target=target)
+    fixed = [-30_000, 0, 7, -1, 32_767, 9, 9]
+    vlen = {"rv64gcv_zvl256b": 256, "rv64gcv_zvl1024b": 1024, "rv32gc_zve32f": 128}[target]
+    for first, step in ((0, 1), (-5, 3), (1000, -1000)):
+        unit = model.Unit(vlen, 8)
+        lists = [unit.repeat(first, step), unit.repeat(step, 0), unit.repeat(-3, 0), fixed[:5]]
+        wanted = [number for one in lists for number in (len(one), len(one), *one)]
+        assert run(made, np.array(fixed, "<i2").tobytes(), tmp_path, first, step) == wanted
 
 
 def test_the_filter_of_figure_8_8(tmp_path: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Unit", "bits_of", "huffman_decode", "pack", "unpack", "width"]
+__all__ = ["OPERATIONS", "Unit", "bits_of", "datapath_bits", "huffman_decode", "pack", "unpack", "width"]
 
 
 def width(value: int) -> int:
@@ -60,7 +61,7 @@ class Unit:
     def __init__(self, vlen: int, align: int) -> None:
         """With NumE as after a reset."""
         self.vlen, self.align = vlen, align
-        self.num_e = None
+        self.num_e: int | None = None
 
     def note(self, count: int) -> None:
         """Count a result in NumE."""
@@ -78,27 +79,77 @@ class Unit:
         self.note(len(found))
         return found
 
-    def operate(self, name: str, a: Sequence[int], b: Sequence[int], mb: int = 64) -> list[int]:
-        """One operation on the elements that the datapath takes."""
+    def operate(
+        self, name: str, a: Sequence[int], b: Sequence[int], mb: int = 64, mask: Sequence[int] | None = None
+    ) -> list[int]:
+        """One operation on the elements that the datapath takes; those that a mask leaves out are zero."""
         found, bits, used = [], 0, 0
-        for x, y in list(zip(a, b, strict=False))[: self.vlen // 4]:
-            most = max(width(x), width(y))
-            needed = {"add": most + (most > 0), "sub": most + (most > 0), "mul": width(x) + width(y)}.get(name, most)
-            bits += -(-needed // self.align) * self.align
+        for i, (x, y) in enumerate(list(zip(a, b, strict=False))[: self.vlen // 4]):
+            if mask is not None and not (i < len(mask) and mask[i]):
+                found.append(0)
+                continue
+            bits += -(-datapath_bits(name, x, y) // self.align) * self.align
             if bits > self.vlen:
                 break
-            value = {
-                "add": x + y,
-                "sub": x - y,
-                "mul": x * y,
-                "eor": x ^ y,
-                "max": max(x, y),
-                "cmplt": int(x < y),
-            }[name]
-            value = (value + (1 << (mb - 1))) % (1 << mb) - (1 << (mb - 1))
-            used += width(value)
+            value = OPERATIONS[name](x, y)
+            if not name.startswith("cmp"):
+                value = (value + (1 << (mb - 1))) % (1 << mb) - (1 << (mb - 1))
+                used += width(value)
             if used > self.vlen:
                 break
             found.append(value)
         self.note(len(found))
         return found
+
+    def repeat(self, first: int, step: int) -> list[int]:
+        """What ``index`` yields, and with a step of 0 ``cpy`` and ``dup``."""
+        found, bits = [], 0
+        for i in range(self.vlen // 4):
+            value = first + step * i
+            bits += -(-width(value) // self.align) * self.align
+            if bits > self.vlen:
+                break
+            found.append(value)
+        self.note(len(found))
+        return found
+
+
+def _quotient(x: int, y: int) -> int:
+    if y == 0:
+        return -1
+    return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+
+
+#: Operations by their names in the instructions.
+OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "max": max,
+    "min": min,
+    "mul": operator.mul,
+    "div": _quotient,
+    "and": operator.and_,
+    "bic": lambda x, y: x & ~y,
+    "eor": operator.xor,
+    "orr": operator.or_,
+    "cmpeq": lambda x, y: int(x == y),
+    "cmpne": lambda x, y: int(x != y),
+    "cmplt": lambda x, y: int(x < y),
+    "cmple": lambda x, y: int(x <= y),
+    "asr": lambda x, y: x >> (y & 63),
+    "asl": lambda x, y: x << (y & 63),
+}
+
+
+def datapath_bits(name: str, x: int, y: int) -> int:
+    """The bits of the datapath that an operation on two values takes, before they are aligned."""
+    most = max(width(x), width(y))
+    if name in ("add", "sub", "div"):
+        return most + (most > 0)
+    if name == "mul":
+        return width(x) + width(y)
+    if name == "asr":
+        return width(x)
+    if name == "asl":
+        return width(x) + (y & 63) if x else 0
+    return most

@@ -3,10 +3,10 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use nandarray_hart::{Extensions, Hart, HartMode, Limits, Memory, Meter, Rv64, Stop, Streams};
+use nandarray_hart::{Extensions, Hart, HartMode, Meter, Rv64};
 
 use crate::kernel::{KernelCore, KernelProgram, ScreenCall, ScreenError};
-use crate::processor::Processor;
+use crate::processor::{HartOwner, OwnedHart};
 
 /// A core of 64 bits whose instructions a meter observes; the meter is reached between calls.
 pub struct MeteredCore<M: Meter> {
@@ -40,7 +40,7 @@ impl<M: Meter + 'static> MeteredCore<M> {
         limit: Option<u64>,
     ) -> (Result<(), ScreenError>, Self) {
         let slot = Arc::new(Mutex::new(None));
-        let processor = Box::new(Returning { hart: Some(self.hart), slot: slot.clone() });
+        let processor = Box::new(OwnedHart::new(self.hart, HartSlot(slot.clone())));
         let (microblock, screen) = (kernel.table.microblocks[call.microblock].entry.clone(), call.screen);
         let done = match KernelCore::new(kernel, processor) {
             Ok(mut core) => core.run(kernel, call, limit, &AtomicBool::new(false)),
@@ -57,46 +57,11 @@ impl<M: Meter> std::fmt::Debug for MeteredCore<M> {
     }
 }
 
-/// A hart that goes back to its owner when it is dropped.
-struct Returning<M: Meter> {
-    hart: Option<Hart<Rv64, M>>,
-    slot: Arc<Mutex<Option<Hart<Rv64, M>>>>,
-}
+/// The place to which a screen's hart goes back.
+struct HartSlot<M: Meter>(Arc<Mutex<Option<Hart<Rv64, M>>>>);
 
-impl<M: Meter> Returning<M> {
-    fn hart(&self) -> &Hart<Rv64, M> {
-        self.hart.as_ref().expect("it is there until it is dropped")
-    }
-
-    fn hart_mut(&mut self) -> &mut Hart<Rv64, M> {
-        self.hart.as_mut().expect("it is there until it is dropped")
-    }
-}
-
-impl<M: Meter> Drop for Returning<M> {
-    fn drop(&mut self) {
-        *self.slot.lock().expect("no thread panics with it") = self.hart.take();
-    }
-}
-
-impl<M: Meter + 'static> Processor for Returning<M> {
-    fn start(&mut self, entry: u64, stack: u64, argument: u64) {
-        self.hart_mut().start(entry, stack, argument);
-    }
-
-    fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop {
-        self.hart_mut().run(memory, streams, limits)
-    }
-
-    fn pc(&self) -> u64 {
-        self.hart().pc()
-    }
-
-    fn result(&self) -> i64 {
-        self.hart().result()
-    }
-
-    fn instructions(&self) -> u64 {
-        self.hart().instructions()
+impl<M: Meter> HartOwner<Rv64, M> for HartSlot<M> {
+    fn returned(&mut self, hart: Hart<Rv64, M>) {
+        *self.0.lock().expect("no thread panics with it") = Some(hart);
     }
 }

@@ -33,7 +33,7 @@ pub use error::{LoadError, RunError, Site};
 pub use inflow::Inflow;
 pub use metadata::{Bound, InputPort, Metadata, OutputPhase, OutputPort, ProgramKind, Records, ScalarPort};
 pub use native::{Form, Native};
-pub use processor::Processor;
+pub use processor::{HartOwner, OwnedHart, Processor};
 pub use profile::Profiler;
 pub use program::{EntryPoint, Program};
 pub use timer::{CoreFigures, CoreTimer, check, timed_core};

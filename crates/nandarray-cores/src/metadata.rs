@@ -50,7 +50,7 @@ pub struct Bound {
     pub per_record: u64,
     /// Bytes for each byte of inputs that are not whole.
     pub per_input_byte: f64,
-    /// Bytes besides.
+    /// Bytes that do not depend on the inputs, added to the others.
     pub fixed: u64,
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use nandarray_hart::{Extension, Extensions, Hart, HartMode, Limits, Memory, Rv32, Rv64, Stop, Streams, Xlen};
+use nandarray_hart::{Extension, Extensions, Hart, HartMode, Rv32, Rv64, Xlen};
 use nandarray_uarch::{AddressTicks, CoreDescription, CoreReport, TaskFeed, TimedCore};
 use parking_lot::Mutex;
 
@@ -14,7 +14,7 @@ use crate::abi;
 use crate::core::Core;
 use crate::error::LoadError;
 use crate::metadata::ProgramKind;
-use crate::processor::Processor;
+use crate::processor::{HartOwner, OwnedHart, Processor};
 use crate::program::Program;
 
 /// Distance between the addresses of one task's windows and the next one's, as the caches see them.
@@ -113,10 +113,15 @@ impl CoreTimer {
         let mut meter = TimedCore::new(&self.description);
         meter.set_scratchpad(beside(&self.description));
         let processor: Box<dyn Processor> = match bits {
-            32 => Box::new(TimedHart::<Rv32>::new(extensions, meter, self.clone())),
-            _ => Box::new(TimedHart::<Rv64>::new(extensions, meter, self.clone())),
+            32 => Box::new(self.owned::<Rv32>(extensions, meter)),
+            _ => Box::new(self.owned::<Rv64>(extensions, meter)),
         };
         Core::new(program, processor)
+    }
+
+    fn owned<X: Xlen>(&self, extensions: Extensions, meter: TimedCore) -> OwnedHart<X, TimedCore, TimerOwner> {
+        let hart = Hart::with_meter(HartMode::Program, extensions, meter);
+        OwnedHart::new(hart, TimerOwner { calls: 0, to: self.clone() })
     }
 
     /// Takes the figures of all of its cores that were dropped since the last call.
@@ -125,22 +130,26 @@ impl CoreTimer {
     }
 }
 
-/// A hart that leaves its figures with a timer.
-struct TimedHart<X: Xlen> {
-    hart: Hart<X, TimedCore>,
+/// The owner of a timer's hart: its figures go to the timer.
+struct TimerOwner {
     calls: u64,
     to: CoreTimer,
 }
 
-impl<X: Xlen> TimedHart<X> {
-    fn new(extensions: Extensions, meter: TimedCore, to: CoreTimer) -> Self {
-        Self { hart: Hart::with_meter(HartMode::Program, extensions, meter), calls: 0, to }
+impl<X: Xlen> HartOwner<X, TimedCore> for TimerOwner {
+    fn begins(&mut self, meter: &mut TimedCore) {
+        // Data of another task at the same window is other data: a cache that had the one would not have the other.
+        self.calls += 1;
+        let mut feed = TaskFeed::default();
+        let first = self.calls % TASKS * TASK_BYTES;
+        for window in (0..abi::PORTS_MAX).flat_map(|i| [abi::input_window(i), abi::output_window(i)]) {
+            feed.place(window, None, first + window);
+        }
+        meter.set_feed(feed);
     }
-}
 
-impl<X: Xlen> Drop for TimedHart<X> {
-    fn drop(&mut self) {
-        let meter = self.hart.meter();
+    fn returned(&mut self, hart: Hart<X, TimedCore>) {
+        let meter = hart.meter();
         if meter.ticks() == 0 {
             return;
         }
@@ -150,43 +159,5 @@ impl<X: Xlen> Drop for TimedHart<X> {
         for (pc, ticks) in addresses {
             found.addresses.entry(pc).or_default().add(&ticks);
         }
-    }
-}
-
-impl<X: Xlen> Processor for TimedHart<X> {
-    fn start(&mut self, entry: u64, stack: u64, argument: u64) {
-        // Data of another task at the same window is other data: a cache that had the one would not have the other.
-        self.calls += 1;
-        let mut feed = TaskFeed::default();
-        let first = self.calls % TASKS * TASK_BYTES;
-        for window in (0..abi::PORTS_MAX).flat_map(|i| [abi::input_window(i), abi::output_window(i)]) {
-            feed.place(window, None, first + window);
-        }
-        self.hart.meter_mut().set_feed(feed);
-        self.hart.start(entry, stack, argument);
-    }
-
-    fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop {
-        self.hart.run(memory, streams, limits)
-    }
-
-    fn pc(&self) -> u64 {
-        self.hart.pc()
-    }
-
-    fn link(&self) -> Option<u64> {
-        Processor::link(&self.hart)
-    }
-
-    fn result(&self) -> i64 {
-        Processor::result(&self.hart)
-    }
-
-    fn instructions(&self) -> u64 {
-        self.hart.instructions()
-    }
-
-    fn meter(&mut self) -> Option<&mut dyn std::any::Any> {
-        Some(self.hart.meter_mut())
     }
 }

@@ -11,7 +11,7 @@ use object::elf::{EF_RISCV_RVE, EM_RISCV, PF_R, PF_W, PF_X, PT_INTERP, PT_LOAD, 
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, Object, ObjectSymbol};
 
-use crate::isa::Extensions;
+use crate::isa::{Extension, Extensions};
 use crate::memory::{Memory, MemoryError};
 
 /// The most bytes from the lowest to the highest address of a program.
@@ -335,9 +335,18 @@ fn with_varve(declared: Extensions, defines: bool, extensions: Extensions) -> Re
     }
     let (_, varve) = Extensions::parse("rv64i_xvarve").expect("a known architecture");
     let all = asked.with_vectors_of(varve.with_vlen(asked.vlen()));
-    match all.beyond(extensions).last() {
-        Some(missing) => Err(ProgramError::Extension(format!("{missing:?}").to_lowercase())),
+    match lacking(varve, extensions).or_else(|| lacking(all, extensions)) {
+        Some(missing) => Err(ProgramError::Extension(missing)),
         None => Ok(all),
+    }
+}
+
+/// The name of the first extension that a hart lacks; of vector extensions that of the last, which contains the others.
+fn lacking(needed: Extensions, extensions: Extensions) -> Option<String> {
+    let missing = || needed.beyond(extensions);
+    match missing().find(|first| *first < Extension::Zve32x).or_else(|| missing().last())? {
+        Extension::Varve => Some("xvarve".to_owned()),
+        other => Some(format!("{other:?}").to_lowercase()),
     }
 }
 
@@ -348,8 +357,8 @@ fn require(arch: &str, bits: u32, extensions: Extensions) -> Result<Extensions, 
     if width != bits {
         return Err(ProgramError::Extension(arch.to_owned()));
     }
-    match needed.beyond(extensions).last() {
-        Some(missing) => Err(ProgramError::Extension(format!("{missing:?}").to_lowercase())),
+    match lacking(needed, extensions) {
+        Some(missing) => Err(ProgramError::Extension(missing)),
         None => Ok(needed),
     }
 }

@@ -1,7 +1,6 @@
 //! Tests of loading programs: refusals, each with an error of its own, and hostile bytes.
 
 use super::*;
-use crate::isa::Extension;
 use proptest::prelude::*;
 
 /// A static RV64 file with one executable segment of `code`, by hand.
@@ -82,6 +81,8 @@ fn architecture_strings_are_understood() {
     let missing = |name: &str| Err(ProgramError::Extension(name.into()));
     assert_eq!(require("rv64i2p1_v1p0", 64, Extensions::PROGRAM), missing("v"));
     assert_eq!(require("rv64i2p1_zve32x1p0", 64, Extensions::PROGRAM), missing("zve32x"));
+    assert_eq!(require("rv64gcv", 64, Extensions::PROGRAM.without(Extension::A).without(Extension::D)), missing("a"));
+    assert_eq!(require("rv64i_xvarve", 64, Extensions::PROGRAM), missing("xvarve"));
     assert_eq!(require("rv32i2p1", 64, Extensions::PROGRAM), missing("rv32i2p1"));
     assert_eq!(require("rv64i2p1_m2p0", 64, Extensions::PROGRAM.without(Extension::M)), missing("m"));
 }

@@ -90,7 +90,7 @@ struct TranslatorState {
     known: HashMap<u64, Known>,
     code: HostCode,
     made: Made,
-    /// Blocks that were watched.
+    /// Addresses of blocks whose executions were observed once before their translation.
     watched: HashSet<u64>,
     /// Addresses at which code is entered.
     entries: Vec<u64>,

@@ -296,21 +296,37 @@ fn what_cores_move_and_do_adds_up() {
     ] {
         let ran = store(&device(core, more), elements).run(&stat(kind), 1 << 16);
         let cores = ran.cores();
-        let before = ran.before.programs.as_ref().and_then(|p| p.timed_cores.as_ref()).map_or(0, |c| c.dram_bytes);
-        let _ = before;
         let moved = cores.lines_read * 64 + cores.pages_past_dram * 4096;
         assert!(moved >= bytes && moved < bytes + bytes / 50, "{core}: {moved} bytes reached cores of {bytes}");
         let past = if dram == 0.0 { bytes / 4096 } else { 0 };
         assert_eq!(cores.pages_past_dram, past, "{core}");
         assert_eq!(cores.crossbar_bytes, past * 4096);
-        // Every second of a core has one reason.
-        let programs = ran.report.programs.as_ref().unwrap();
-        let reasons: f64 = cores.seconds_by_reason.iter().map(|(_, s)| s).sum();
-        let waited = reason(&ran, "stream_wait");
-        near(reasons - waited, programs.work_s, 0.001);
-        assert!(waited <= programs.wait_s + 1e-9, "{core}: waits of {waited} s in {} s", programs.wait_s);
+        every_second_has_one_reason(&ran, core);
         assert!(ran.report.utilisation.compute.iter().all(|share| *share <= 1.0));
         ran.report.check().unwrap();
+    }
+}
+
+/// Holds the seconds by reason against the times that the machine has kept of its cores.
+fn every_second_has_one_reason(ran: &Ran, what: &str) {
+    let programs = ran.report.programs.as_ref().unwrap();
+    let reasons: f64 = ran.cores().seconds_by_reason.iter().map(|(_, s)| s).sum();
+    let waited = reason(ran, "stream_wait");
+    let (work, wait) = (programs.work_s, programs.wait_s);
+    assert!(((reasons - waited) / work - 1.0).abs() < 0.001, "{what}: {} s of work in {work} s", reasons - waited);
+    assert!(waited <= wait + 1e-9, "{what}: waits of {waited} s in {wait} s");
+}
+
+#[test]
+fn a_core_that_prefetches_has_one_reason_for_every_second() {
+    for core in ["zou-2023-prefetch", "five-stage", "ex5"] {
+        for prefetch in ["next-line", "stride", "dcpt"] {
+            let more = [("compute.cores", "3"), ("compute.prefetch", prefetch)];
+            let ran = store(&device(core, &more), 1 << 18).run(&stat(false), 1 << 15);
+            let lines = ran.cores().lines_prefetched;
+            assert!(lines > 0, "{core}, {prefetch}: {lines} lines prefetched");
+            every_second_has_one_reason(&ran, &format!("{core}, {prefetch}"));
+        }
     }
 }
 

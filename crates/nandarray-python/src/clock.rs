@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use crate::errors::{detached, to_py};
 use crate::handle::{SharedRuntime, device_of};
 
-/// The modelled clock of a store, with the timeline that is written.
+/// The modelled clock of a store, and the trace file of its timeline, if one is recorded.
 #[pyclass(module = "nandarray._nandarray", name = "Clock", frozen)]
 pub(crate) struct PyClock {
     pub(crate) clock: Arc<store::Clock>,
@@ -27,7 +27,7 @@ pub(crate) struct PyClock {
     timeline: Mutex<Option<(Timeline, PathBuf)>>,
 }
 
-/// A modelled store's device, its clock, and the timeline that is written.
+/// A modelled store's device, its clock, and the trace file of its timeline, if one is recorded.
 pub(crate) type Opened = (Device, Arc<store::Clock>, Option<(Timeline, PathBuf)>);
 
 /// Opens a store on a described device.

@@ -90,7 +90,8 @@ pub(crate) fn accelerator_run(py: Python<'_>, platform: &str, scheduler: &str, k
 pub(crate) fn schedule_decisions(py: Python<'_>, scheduler: &str, kernels: u64, decisions: u64) -> PyResult<u64> {
     use nandarray_runtime::schedule::by_name;
     let workers = 6;
-    let what = || nandarray::Error::Invalid(format!("there is no scheduler {scheduler:?}"));
+    let all = SCHEDULERS.join(", ");
+    let what = || nandarray::Error::Invalid(format!("there is no scheduler {scheduler:?}; there are {all}"));
     let mut policy = by_name(scheduler, workers).ok_or_else(|| to_py(py, &what(), None))?;
     Ok(py.detach(|| {
         let screens = if policy.splits() { 6 } else { 1 };
@@ -190,6 +191,7 @@ struct SubmitRequest<'py> {
     application: i64,
     priority: i64,
     deadline: Option<u64>,
+    work: u64,
     after: Vec<u64>,
     after_names: Vec<String>,
     instructions: Option<u64>,
@@ -221,11 +223,6 @@ impl PySession {
     fn wait(&self, py: Python<'_>, job: &PySessionJob, seconds: Option<f64>) -> bool {
         let time = seconds.map(|s| Duration::try_from_secs_f64(s.max(0.0)).unwrap_or(Duration::MAX / 4));
         py.detach(|| self.session.wait(&job.job, time))
-    }
-
-    /// The number of the next kernel that ended; None at the end of the session.
-    fn next_ended(&self, py: Python<'_>) -> Option<u64> {
-        py.detach(|| self.session.next_ended()).map(|job| job.number)
     }
 
     /// Whether it ends as cancelled.
@@ -287,7 +284,7 @@ impl PySession {
             sections,
             scalars: request.scalars,
             name: request.name,
-            facts: KernelFacts { number: 0, application, priority, deadline, work: 0 },
+            facts: KernelFacts { number: 0, application, priority, deadline, work: request.work },
             after: request.after,
             after_names: request.after_names,
             instructions: request.instructions,

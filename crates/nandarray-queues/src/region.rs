@@ -48,7 +48,7 @@ impl QueueRegion {
     /// Opens the region of a server that runs, and its header as it is now.
     pub(crate) fn open(path: &Path) -> Result<(Self, RegionHeader), QueueError> {
         let file = OpenOptions::new().read(true).write(true).open(path);
-        let file = file.map_err(system(format!("opening {}", path.display())))?;
+        let file = file.map_err(system(format!("no server of queue pairs: opening {}", path.display())))?;
         let bytes = file.metadata().map_err(system("its size"))?.len();
         let wrong = || QueueError::NotARegion(path.display().to_string());
         if bytes < crate::layout::PAGE_BYTES {

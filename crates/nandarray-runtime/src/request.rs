@@ -100,7 +100,7 @@ pub struct StageRequest<'a> {
     pub scalars: &'a [u64],
     /// Destination of each output, including those of `nd_end`; `None` if only other stages read it.
     pub outputs: &'a [Option<Output<'a>>],
-    /// Bytes of the first input that a task should have.
+    /// Target size of a task, in bytes of the first input; a task is whole records, at least one.
     pub task_bytes: u64,
     /// The most instructions of one call; `None` is no limit.
     pub instructions: Option<u64>,

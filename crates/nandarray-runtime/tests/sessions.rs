@@ -190,6 +190,21 @@ fn memory_bounds_the_kernels_that_are_mapped() {
 }
 
 #[test]
+fn a_kernel_behind_one_that_has_failed_fails() {
+    let mut board = SessionBoard::new(by_name("intra-in-order", 1).unwrap(), 1, 100);
+    let kernel = |after| BoardKernel { after, microblocks: vec![(1, 1)], ..BoardKernel::default() };
+    assert_eq!(board.submit(kernel(vec![])), Ok(0));
+    assert_eq!(board.take(0), Some(BoardWork::Map(0)));
+    board.mapped(0, false);
+    assert_eq!(board.take_ended(), [(0, KernelEnd::Failed)]);
+    assert_eq!(board.submit(kernel(vec![0])), Ok(1));
+    assert_eq!(board.submit(kernel(vec![1])), Ok(2));
+    let behind = [(1, KernelEnd::Dependency(Some(0))), (2, KernelEnd::Dependency(Some(1)))];
+    assert_eq!(board.take_ended(), behind);
+    assert!(board.is_empty());
+}
+
+#[test]
 fn a_name_that_never_comes_fails_its_kernels_at_the_end() {
     let mut board = SessionBoard::new(by_name("intra-in-order", 1).unwrap(), 1, 100);
     let names = |name: &str, after: &str| BoardKernel {

@@ -72,6 +72,8 @@ pub struct TimedCore {
     settled: Breakdown,
     settled_units: [u64; FunctionalUnit::COUNT],
     singles: SingleAccount,
+    /// Ticks from the beginning of instructions timed one by one to the issue of each.
+    issued: Vec<u32>,
     /// Address of the instruction that was to be executed when the hart last left a block.
     left_at: u64,
     frozen: Frozen,
@@ -116,6 +118,7 @@ impl TimedCore {
             settled: Breakdown::default(),
             settled_units: [0; FunctionalUnit::COUNT],
             singles: SingleAccount::default(),
+            issued: Vec::new(),
             left_at: 0,
             frozen: Frozen::default(),
             granted: false,
@@ -271,10 +274,11 @@ impl TimedCore {
         let before = self.state;
         let mut board = self.timing.scoreboard(before);
         self.singles.begin();
+        self.issued.clear();
         for instruction in ops {
             let op = TimedOp::from(instruction);
             let began = board.ticks().total();
-            board.issue(&op);
+            self.issued.push(board.issue(&op));
             self.settled_units[op.unit as usize] += 1;
             self.singles.note(pc, board.ticks().total() - began);
             pc = pc.wrapping_add(u64::from(instruction.len));
@@ -297,7 +301,10 @@ impl TimedCore {
                 let (summary, ..) = &self.units[unit as usize].known[summary as usize];
                 self.began + u64::from(summary.issue_at[index as usize])
             }
-            CurrentBlock::Nothing | CurrentBlock::Single { .. } => self.now,
+            CurrentBlock::Single { .. } => {
+                self.issued.get(index as usize).map_or(self.now, |&at| self.began + u64::from(at))
+            }
+            CurrentBlock::Nothing => self.now,
         }
     }
 
@@ -312,7 +319,8 @@ impl TimedCore {
                     timed.block.address(index as usize)
                 }
             }
-            CurrentBlock::Nothing | CurrentBlock::Single { .. } => 0,
+            CurrentBlock::Single { .. } => self.singles.address(index as usize),
+            CurrentBlock::Nothing => 0,
         }
     }
 }
@@ -474,7 +482,8 @@ impl Meter for TimedCore {
         if stall.total() > 0 {
             self.freeze_at(index, stall.total());
         }
-        if let Some(since) = self.hierarchy.waits_since() {
+        let since = at + stall.total();
+        if self.hierarchy.pauses(since) {
             self.waits = Some(since);
             return MeterAnswer::Pause;
         }

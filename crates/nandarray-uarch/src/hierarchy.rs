@@ -12,7 +12,8 @@ use crate::prefetch::{CachePrefetcher, Suggestions, prefetcher};
 /// Lines that a core needs from memory that it shares, or gives back to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineRequest {
-    /// The core's time, in ticks.
+    /// The core's time at which it pauses, in ticks: behind the lookups of its own access. Lookups of prefetches go on
+    /// beside the core, and delay neither it nor the request.
     pub at: u64,
     /// The lines that the core waits for: two, if an access crosses from one into the next.
     pub wanted: Vec<u64>,
@@ -161,15 +162,15 @@ impl Hierarchy {
         self.counts
     }
 
-    /// The time since which shared memory has something to answer or to book, if it has.
-    pub fn waits_since(&self) -> Option<u64> {
-        match &self.backing {
-            LineSource::Shared(request) => {
-                let all = [&request.wanted, &request.prefetches, &request.write_backs];
-                all.into_iter().any(|lines| !lines.is_empty()).then_some(request.at)
-            }
-            LineSource::Nothing | LineSource::Own { .. } => None,
+    /// Whether shared memory has something to answer or to book; then the request is made at this time of the core.
+    pub fn pauses(&mut self, at: u64) -> bool {
+        let LineSource::Shared(request) = &mut self.backing else { return false };
+        let all = [&request.wanted, &request.prefetches, &request.write_backs];
+        let pauses = all.into_iter().any(|lines| !lines.is_empty());
+        if pauses {
+            request.at = at;
         }
+        pauses
     }
 
     /// A prefetched line of shared memory arrives at this tick; an access that comes sooner waits for it.
@@ -317,7 +318,6 @@ impl Hierarchy {
                 start + u64::from(memory.t_access) - now
             }
             LineSource::Shared(request) => {
-                request.at = request.at.max(now);
                 match purpose {
                     LinePurpose::Demand => {
                         assert!(request.wanted.len() < 2, "an access reaches two lines, {:x?}", request.wanted);
@@ -339,10 +339,7 @@ impl Hierarchy {
         match &mut self.backing {
             LineSource::Nothing => {}
             LineSource::Own { memory, free_at } => *free_at = now.max(*free_at) + u64::from(memory.t_line),
-            LineSource::Shared(request) => {
-                request.at = request.at.max(now);
-                request.write_backs.push(line);
-            }
+            LineSource::Shared(request) => request.write_backs.push(line),
         }
     }
 }

@@ -96,3 +96,34 @@ fn the_port_bounds_many_cores_and_two_hardly_meet() {
     assert!(most - least < 16 * (T_ACCESS + T_LINE), "served in turn: {least} to {most}");
     assert_eq!(together(16, &d), together(16, &d), "the same run gives the same times");
 }
+
+#[test]
+fn prefetches_delay_neither_the_core_nor_its_requests() {
+    let mut d = CoreDescription::preset("zou-2023-prefetch").unwrap();
+    d.l1i = None;
+    let mut core = One::new(&d);
+    // Far longer than the loop takes for the lines that a prefetcher is ahead.
+    let t_there = 10 * T_ACCESS;
+    let (mut pauses, mut prefetched, mut waited) = (0u64, 0u64, 0u64);
+    loop {
+        match core.hart.run(&mut core.memory, &mut Streams::none(), Limits::default()) {
+            Stop::Returned { .. } => break,
+            Stop::Paused => {}
+            other => panic!("{other}"),
+        }
+        let meter = core.hart.meter_mut();
+        let request = meter.request();
+        // A blocking core has no hazards: its own ticks are all that passes before its request.
+        assert_eq!(request.at, meter.ticks(), "request {pauses} is made when the core pauses");
+        let wait = if request.wanted.is_empty() { 0 } else { t_there };
+        request.prefetches.iter().for_each(|&line| meter.prefetched(line, request.at + t_there));
+        meter.grant(request.at + wait);
+        (pauses, prefetched, waited) = (pauses + 1, prefetched + request.prefetches.len() as u64, waited + wait);
+    }
+    let report = core.hart.meter().report();
+    assert!(prefetched > LINES / 2, "{prefetched} lines prefetched");
+    assert_eq!(report.memory.lines_prefetched, prefetched);
+    // Beside its waits for demanded lines, memory costs it the rest of the way of prefetched ones: less than a line's.
+    let on_the_way = report.frozen.data.memory - waited;
+    assert!(on_the_way > 0 && on_the_way < LINES * t_there, "{on_the_way} ticks for lines on their way");
+}

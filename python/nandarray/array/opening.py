@@ -58,8 +58,9 @@ def open(
     ----------
     path : path_like
         The file; the URL of an NVMe/TCP drive (``nvme+tcp://HOST:PORT/NQN``, see :func:`nandarray.serve`), which gives
-        a :class:`nandarray.nvme.RemoteStore` and takes no options; or ``shm://NAME``, a store that ``nandarray serve
-        STORE --shm NAME`` serves. Without one, a store on a modelled device keeps its bytes in memory.
+        a :class:`nandarray.nvme.RemoteStore`; or ``shm://NAME``, a store that ``nandarray serve STORE --shm NAME``
+        serves. URLs take no option but ``mode``. Without a path, a store on a modelled device keeps its bytes in
+        memory.
     mode : {"r", "r+", "a", "w", "x"}
         As in h5py: read (the default), read and write, read and write or create, truncate, create or fail.
     device : str, path_like or Description, optional
@@ -122,13 +123,12 @@ def open(
     ...     store["x"][:]
     array([0, 1, 2])
     """
-    if isinstance(path, str) and path.startswith("nvme+tcp://"):
-        from nandarray.nvme import connect
-
-        # The drive's server has the options; a remote store has the calls of a store that N-D commands can do.
-        return cast("Store", connect(path))
-    if isinstance(path, str) and path.startswith("shm://"):
-        return cast("Store", _connect(path.removeprefix("shm://"), mode))
+    if isinstance(path, str) and path.startswith(("nvme+tcp://", "shm://")):
+        given = (device, bytes_in, trace, capacity, preset, geometry, placement, gc_policy, threads, write_buffer)
+        plain = (verify, io, seed, salvage, overwrite) == ("once", "map", 0, False, False)
+        if not plain or any(value is not None for value in given):
+            raise InvalidError(f"{path} takes no option but mode: its server has opened the store")
+        return cast("Store", _served(path, mode))
     for what, word in (("preset", preset), ("placement", placement), ("gc_policy", gc_policy)):
         check_word(what, word)
     if geometry is not None:
@@ -161,6 +161,17 @@ def open(
     options["threads"] = shape["threads"]
     again = tuple((key, value) for key, value in options.items() if value not in (None, False))
     return Store(native, mode, (os.path.abspath(name), again))
+
+
+def _served(url: str, mode: Mode) -> Any:
+    """Return a store that a server has."""
+    if url.startswith("shm://"):
+        return _connect(url.removeprefix("shm://"), mode)
+    from nandarray.nvme import connect
+
+    if mode not in ("r", "r+"):
+        raise InvalidError(f"{url} is served and cannot be made: mode is 'r' or 'r+', not {mode!r}")
+    return connect(url)
 
 
 def _connect(name: str, mode: Mode) -> Any:

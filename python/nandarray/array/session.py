@@ -63,6 +63,7 @@ class _Submit:
     application: int
     priority: int
     deadline: int | None
+    work: int
     after: list[int]
     after_names: list[str]
     instructions: int | None
@@ -227,6 +228,7 @@ class Session:
         application: int | None = None,
         priority: int = 0,
         deadline: int | None = None,
+        work: int = 0,
         after: Iterable[Job | str] = (),
         form: str | None = None,
         instructions: int | None = None,
@@ -253,6 +255,8 @@ class Session:
             Kernels with a higher one come first.
         deadline : int, optional
             A time in units of the caller's, for schedulers that have use for it.
+        work : int
+            The expected work in units of the caller's, for schedulers that have use for it; 0 if it is not known.
         after : iterable of Job or str
             Jobs, or names of kernels, that are done before it begins.
         form : {"translated", "interpreted", "native"}, optional
@@ -272,6 +276,13 @@ class Session:
         CircleError
             Kernels would wait for each other.
         """
+        if not hasattr(kernel, "_native_kernel"):
+            raise InvalidError(f"{kernel!r} is no kernel; nandarray.kernel makes one of a loop nest")
+        ports.at_least_one(instructions=instructions)
+        if application is not None and application < 0:
+            raise InvalidError(f"application is {application}; it is a number, at least 0")
+        if work < 0 or (deadline is not None and deadline < 0):
+            raise InvalidError(f"deadline is {deadline}, and work {work}; both are numbers, at least 0")
         made, shapes = self._asked(kernel, dict(inputs or {}), dict(outputs or {}), dict(scalars or {}))
         if form is None:
             form = "native" if kernel.trusted and instructions is None else "translated"
@@ -282,6 +293,8 @@ class Session:
         for one in after:
             if isinstance(one, str):
                 names.append(one)
+            elif not isinstance(one, Job):
+                raise InvalidError(f"after has {one!r}; it has jobs, and names of kernels")
             elif one._session is not self:
                 raise InvalidError(f"job {one.number} is of another session")
             else:
@@ -299,6 +312,7 @@ class Session:
                 -1 if application is None else application,
                 priority,
                 deadline,
+                work,
                 jobs,
                 names,
                 instructions or INSTRUCTIONS,
@@ -313,6 +327,11 @@ class Session:
         stray = sorted({*inputs, *outputs} - known)
         if stray:
             raise InvalidError(f"{kernel.name} has no section {stray[0]!r}; it has {', '.join(sorted(known))}")
+        results = {one["name"]: bool(one.get("update")) for one in kernel._table["outputs"]}
+        if unread := [key for key in inputs if not results.get(key, True)]:
+            raise InvalidError(f"{kernel.name}: {unread[0]} begins as zeros; name its array among the outputs")
+        if unwritten := [key for key in outputs if key not in results]:
+            raise InvalidError(f"{kernel.name}: {unwritten[0]} is an input; name its array among the inputs")
         sources: dict[str, Any] = {}
         targets: dict[str, Any] = {}
         for one in kernel._table["outputs"]:
@@ -333,13 +352,13 @@ class Session:
                 if array.dtype != dtype:
                     raise InvalidError(f"{kernel.name}: {key} has dtype {dtype}; the array has {array.dtype}")
                 sources[key] = np.ascontiguousarray(array)
+        read = [*kernel._table["inputs"], *(one for one in kernel._table["outputs"] if one.get("update"))]
+        if missing := [one["name"] for one in read if one["name"] not in sources]:
+            raise InvalidError(f"{kernel.name}: section {missing[0]} is read, and has no array")
         shapes = kernel.shapes({name: tuple(one.shape) for name, one in {**targets, **sources}.items()})
         sections: list[Any] = []
-        for number, (one, shape) in enumerate(zip(kernel.sections, shapes, strict=True)):
+        for one, shape in zip(kernel.sections, shapes, strict=True):
             key = one["name"]
-            needed = number < len(kernel._table["inputs"]) or one.get("update")
-            if needed and key not in sources:
-                raise InvalidError(f"{kernel.name}: section {key} is read, and has no array")
             source: Any = sources.get(key)
             if isinstance(source, np.ndarray):
                 source = source.reshape(-1).view(np.uint8)

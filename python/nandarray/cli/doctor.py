@@ -1,7 +1,8 @@
 """``nandarray doctor``: which paths work on this machine, why one does not, and the cure.
 
-Each check is tried, not looked up. The exit status is 0 where everything works that this machine can have: a missing
-GPU is no fault, a missing permission is.
+Files, shared memory, NVMe/TCP and the driver of CUDA are tried; the kernel's module and the compiler of CUDA are looked
+up. The exit status is 0 where everything works that this machine can have: a missing GPU is no fault, a missing
+permission is.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from rich.table import Table
 import nandarray
 from nandarray import gpu
 from nandarray.cli.common import Json, console, print_json
+from nandarray.nvme import connect
 
 __all__ = ["Check", "checks", "doctor_command"]
 
@@ -52,9 +54,11 @@ def _direct(folder: Path) -> Check:
     path.write_bytes(b"x" * 8192)
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
-        with mmap.mmap(-1, 4096) as page:
-            os.readv(fd, [page])
-        os.close(fd)
+        try:
+            with mmap.mmap(-1, 4096) as page:
+                os.readv(fd, [page])
+        finally:
+            os.close(fd)
     except OSError as error:
         cure = "put the store on a file system with O_DIRECT (ext4, xfs); others work through the page cache"
         return Check("direct I/O", "absent", f"{folder}: {error.strerror}", cure)
@@ -79,6 +83,17 @@ def _shared_memory(folder: Path) -> Check:
 
 
 def _nvme_tcp(folder: Path) -> Check:
+    with nandarray.open(folder / "tcp.nand", "w") as store:
+        store["x"] = np.arange(1000)
+        try:
+            with nandarray.serve(store) as server, connect(server.url) as remote:
+                good = np.array_equal(remote["x"][5:8], [5, 6, 7])
+        except nandarray.errors.NandarrayError as error:
+            return Check("NVMe/TCP", "fails", str(error), "let this process listen on 127.0.0.1 and connect to it")
+    return Check("NVMe/TCP", "works" if good else "fails", "" if good else "other bytes came back")
+
+
+def _nvme_tcp_host(folder: Path) -> Check:
     if not Path("/sys/module/nvme_tcp").exists():
         why = "the kernel's module nvme_tcp is not loaded"
         return Check("NVMe/TCP host", "absent", why, "as root: modprobe nvme-tcp; then nvme connect")
@@ -107,7 +122,7 @@ def _cuda_run(folder: Path) -> Check:
 
 
 _ALL: tuple[Callable[[Path], Check], ...] = (
-    _mapped_file, _direct, _shared_memory, _nvme_tcp, _cuda_build, _cuda_run,
+    _mapped_file, _direct, _shared_memory, _nvme_tcp, _nvme_tcp_host, _cuda_build, _cuda_run,
 )  # fmt: skip
 
 
@@ -135,7 +150,10 @@ def checks(folder: Path) -> list[Check]:
 
 
 def doctor_command(
-    folder: Annotated[Path | None, typer.Argument(help="Folder whose disk is tried.", show_default=False)] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="Folder whose disk is tried.", exists=True, file_okay=False, show_default=False),
+    ] = None,
     *,
     as_json: Json = False,
 ) -> None:

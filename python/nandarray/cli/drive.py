@@ -1,12 +1,14 @@
 """``nandarray serve`` and ``nandarray nvme``: a store as a drive, its namespaces, and programs on a drive.
 
 ``serve`` prints the address and the command that connects a host, and ends on SIGTERM or SIGINT. Its status is in a
-file beside the store while it runs, which ``serve --status`` reads. ``nvme program`` talks to a drive over NVMe/TCP.
+file beside the store while it runs, which ``serve --status`` reads; the file of a server that was killed has the number
+of a process that is gone. ``nvme program`` talks to a drive over NVMe/TCP.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -18,7 +20,8 @@ import typer
 import nandarray
 from nandarray.cli import serve_shm
 from nandarray.cli.common import Json, StorePath, open_store, parse_size, print_json
-from nandarray.errors import NandarrayError, NotFoundError
+from nandarray.errors import InvalidError, NandarrayError, NotFoundError
+from nandarray.nvme import RemoteProgram, connect
 from nandarray.units import format_size
 
 __all__ = ["app", "serve"]
@@ -32,11 +35,48 @@ Url = Annotated[str, typer.Argument(help="nvme+tcp://HOST:PORT/NQN", metavar="UR
 Index = Annotated[int, typer.Option("--index", min=1, max=64, help="Slot of the program.")]
 
 
+#: Options of ``serve`` that only one of its two doors has.
+_OF_TCP = {"listen", "insecure", "read_only", "no_programs", "host", "device"}
+_OF_SHM = {"writable", "queues", "depth", "data", "threads"}
+
+
 def _status_file(store: Path) -> Path:
     return store.with_name(f"{store.name}.serve.json")
 
 
+def _status_of(store: Path) -> str:
+    """Return what the running server of a store says of itself."""
+    try:
+        text = _status_file(store).read_text()
+        os.kill(json.loads(text)["pid"], 0)
+    except PermissionError:
+        pass  # it runs, as another user
+    except (FileNotFoundError, ProcessLookupError):
+        raise NotFoundError(f"no NVMe/TCP server runs on {store}") from None
+    return text
+
+
+def _check_options(ctx: typer.Context, *, shm: bool, status: bool) -> None:
+    """Refuse options that would be without effect."""
+    given = {name for name in _OF_TCP | _OF_SHM | {"shm"} if _is_given(ctx, name)}
+    if status:
+        wrong, why = given, "--status starts no server"
+    elif shm:
+        wrong, why = given & _OF_TCP, "--shm serves without NVMe/TCP"
+    else:
+        wrong, why = given & _OF_SHM, "only a server with --shm has that"
+    if wrong:
+        options = ", ".join("--" + name.replace("_", "-") for name in sorted(wrong))
+        raise typer.BadParameter(f"{options}: {why}")
+
+
+def _is_given(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def serve(
+    ctx: typer.Context,
     *,
     store: StorePath,
     listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where to listen.")] = "127.0.0.1:4420",
@@ -62,23 +102,21 @@ def serve(
     threads: Annotated[int, typer.Option(help="With --shm: threads that serve.")] = 1,
 ) -> None:
     """Serve a store until SIGTERM or SIGINT: as an NVMe/TCP drive, or with --shm to processes of this machine."""
+    _check_options(ctx, shm=shm is not None, status=status)
     if shm is not None:
         size = parse_size(data)
         serve_shm.serve_shm(store, shm, writable=writable, queues=queues, depth=depth, data_bytes=size, threads=threads)
         return
     if status:
-        try:
-            print(_status_file(store).read_text())
-        except FileNotFoundError:
-            raise NotFoundError(f"no server runs on {store}") from None
+        print(_status_of(store))
         return
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     if device is None:
-        opened = open_store(store, "r" if read_only else "a")
+        opened = open_store(store, "r" if read_only else "r+")
     else:
-        opened = nandarray.open(store, "r" if read_only else "a", device=device)
+        opened = nandarray.open(store, "r" if read_only else "r+", device=device)
     with opened:
         server = nandarray.serve(
             opened, listen, insecure=insecure, read_only=read_only, programs=not no_programs, hosts=host or ()
@@ -91,7 +129,7 @@ def serve(
             try:
                 while True:
                     new = file.with_name(file.name + ".new")
-                    new.write_text(json.dumps(server.status(), indent=2) + "\n")
+                    new.write_text(json.dumps({"pid": os.getpid(), **server.status()}, indent=2) + "\n")
                     new.replace(file)
                     if stop.wait(0.5):
                         break
@@ -105,9 +143,17 @@ def _host(store: Any) -> Any:
     return store.nvme()
 
 
-def _check(done: Any) -> None:
+def _check(nsid: int, done: Any) -> None:
     if not done.ok:
-        raise NandarrayError(str(done))
+        raise NandarrayError(f"namespace {nsid}: {done}")
+
+
+def _blocks(size: str, lba: int) -> int:
+    """Return the logical blocks of a size, which they fill without a rest."""
+    blocks, rest = divmod(parse_size(size), lba)
+    if rest or not blocks:
+        raise InvalidError(f"a size of {size}; it is one or more whole blocks of {lba} bytes")
+    return blocks
 
 
 @app.command()
@@ -119,8 +165,11 @@ def create(
     lba: Annotated[int, typer.Option(help="Bytes of a logical block.")] = 4096,
 ) -> None:
     """Create a block namespace, which reads as zeroes."""
+    if lba not in (1 << bits for bits in range(9, 17)):
+        raise InvalidError(f"a logical block of {lba} bytes; it is a power of two from 512 to 65536")
+    blocks = _blocks(size, lba)
     with open_store(store, "a") as opened:
-        _check(_host(opened).create_namespace(nsid, parse_size(size) // lba, lba))
+        _check(nsid, _host(opened).create_namespace(nsid, blocks, lba))
 
 
 @app.command("list")
@@ -130,6 +179,8 @@ def list_command(*, store: StorePath, as_json: Json = False) -> None:
         found = []
         for name in opened.get("ns", ()):
             array = opened[f"ns/{name}"]
+            if not name.isdecimal() or array.ndim != 1:
+                continue  # an array like any other
             lba = array.dtype.itemsize
             found.append({"nsid": int(name), "blocks": array.shape[0], "lba_bytes": lba, "bytes": array.shape[0] * lba})
     found.sort(key=lambda one: one["nsid"])
@@ -147,18 +198,14 @@ def resize(
     """Give a block namespace another size; its first blocks stay."""
     with open_store(store, "r+") as opened:
         array = opened[f"ns/{nsid}"]
-        array.resize((parse_size(size) // array.dtype.itemsize,))
+        array.resize((_blocks(size, array.dtype.itemsize),))
 
 
 @app.command()
 def delete(*, store: StorePath, nsid: Nsid) -> None:
     """Delete a block namespace and its data."""
     with open_store(store, "r+") as opened:
-        _check(_host(opened).delete_namespace(nsid))
-
-
-def _remote(url: str) -> Any:
-    return nandarray.open(url)
+        _check(nsid, _host(opened).delete_namespace(nsid))
 
 
 @program_app.command("load")
@@ -166,16 +213,14 @@ def program_load(
     *, url: Url, file: Annotated[Path, typer.Argument(help="An ELF of the program ABI.")], index: Index = 1
 ) -> None:
     """Load a program into a slot, in parts, and activate it."""
-    with _remote(url) as remote:
+    with connect(url) as remote:
         remote.load(file.read_bytes(), index=index)
 
 
 @program_app.command("activate")
 def program_activate(*, url: Url, index: Index = 1) -> None:
     """Activate a loaded program."""
-    from nandarray.nvme import RemoteProgram
-
-    with _remote(url) as remote:
+    with connect(url) as remote:
         RemoteProgram(remote, index).activate()
 
 
@@ -190,9 +235,7 @@ def program_execute(
     room: Annotated[str, typer.Option(metavar="SIZE", help="Room for each output.")] = "1MiB",
 ) -> None:
     """Run a program beside the data and write its outputs to standard output."""
-    from nandarray.nvme import RemoteProgram
-
-    with _remote(url) as remote:
+    with connect(url) as remote:
         given = [Path(one[1:]).read_bytes() if one.startswith("@") else remote[one] for one in inputs]
         program = RemoteProgram(remote, index)
         for output in program.execute(*given, scalars=scalar or (), room=parse_size(room), outputs=outputs):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nandarray import _nandarray
+from nandarray.errors import InvalidError
 
 if TYPE_CHECKING:
     from nandarray.array.store import Store
@@ -49,8 +50,10 @@ def serve(
     Raises
     ------
     InvalidError
-        Sizes that cannot be, a name that another server has, or no room for the region.
+        Sizes that cannot be, no name or one that another server has, or no room for the region.
     """
+    if not name:
+        raise InvalidError("a server in shared memory needs a name")
     return store._engine.serve_queues(
         name, queues=queues, depth=depth, data_bytes=data_bytes, threads=threads, writable=writable
     )

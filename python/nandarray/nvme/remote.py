@@ -15,7 +15,7 @@ import numpy as np
 
 from nandarray import _nandarray
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError
-from nandarray.nvme.commands import Command, Completion, Direction, OpenSpace, SpaceInformation
+from nandarray.nvme.commands import CloseSpace, Command, Completion, Direction, OpenSpace, SpaceInformation
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -70,7 +70,7 @@ def connect(url: str, *, hostnqn: str | None = None, digests: bool = False) -> R
     """
     found = _URL.fullmatch(url)
     if not found:
-        raise InvalidError(f"{url!r} is not nvme+tcp://HOST:PORT/NQN")
+        raise InvalidError(f"{url!r} is not nvme+tcp://HOST:PORT/NQN; an NQN begins with 'nqn.'")
     native = _nandarray.NvmeHost.connect(
         found["address"], found["nqn"], hostnqn=hostnqn, header_digest=digests, data_digest=digests
     )
@@ -100,6 +100,7 @@ class RemoteStore:
     def __init__(self, native: _nandarray.NvmeHost, url: str) -> None:
         self._native: _nandarray.NvmeHost | None = native
         self.url = url
+        self._unused: list[int] = []
 
     def call(
         self, entry: bytes, data: bytes | None = None, room: int = 0, *, admin: bool = False
@@ -197,6 +198,9 @@ class RemoteStore:
         return self._open(name, ())
 
     def _open(self, name: str, dims: Sequence[int]) -> RemoteArray:
+        # Views of arrays that were dropped: a drive keeps at most 65536.
+        while self._unused:
+            self.submit(CloseSpace(self._unused.pop()))
         done = self.submit(OpenSpace(name, dims=tuple(dims)))
         if done.status == _NOT_FOUND:
             raise NotFoundError(f"no array {name!r}")
@@ -310,6 +314,11 @@ class RemoteArray:
         self.shape: tuple[int, ...] = tuple(told["view"])
         self.dtype = np.dtype(told["dtype"])
 
+    def __del__(self) -> None:
+        # No command from here: the collector may run in the midst of another one.
+        if hasattr(self, "_dsid"):
+            self._store._unused.append(self._dsid)
+
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
@@ -351,7 +360,7 @@ class RemoteArray:
         return bytes(page)
 
     def box(self, start: Sequence[int], count: Sequence[int]) -> int:
-        """Store a box of the array in the drive, for reads and for programs.
+        """Store a box of the array in the drive, for reads and for programs; hold the array as long as it is used.
 
         Parameters
         ----------
@@ -379,8 +388,10 @@ class RemoteArray:
             _, found = self._store._done(_entry(0x02, _ND, words), None, room)
         else:
             handle = self.box(start, count)
-            _, found = self._store._done(_entry(0x02, _ND, {11: 1 << 10, 12: handle}), None, room)
-            self._store._done(_entry(0x10, _ND, {12: handle}))
+            try:
+                _, found = self._store._done(_entry(0x02, _ND, {11: 1 << 10, 12: handle}), None, room)
+            finally:
+                self._store._done(_entry(0x10, _ND, {12: handle}))
         return np.frombuffer(found, self.dtype).reshape(count)
 
     def _write(self, start: Sequence[int], values: np.ndarray[Any, Any]) -> None:

@@ -185,10 +185,21 @@ class Kernel:
         ProgramError
             An access lies outside of the declared ranges, or two screens of a microblock conflict.
         InvalidError
-            The kernel was compiled for 32 bits: check its form for 64, whose table is the same.
+            Arrays or numbers do not fit. Or the kernel was compiled for 32 bits: check its form for 64, whose table is
+            the same.
         """
         if self._elf[4] == _ELF_32_BITS:
             raise InvalidError(f"{self.name} was compiled for 32 bits; kernels are checked in their form for 64")
+        known = [one["name"] for one in self.sections]
+        if stray := sorted(set(arrays) - set(known)):
+            raise InvalidError(f"{self.name} has no section {stray[0]!r}; it has {', '.join(sorted(known))}")
+        updated = [one for one in self._table["outputs"] if one.get("update")]
+        if missing := [one["name"] for one in [*self._table["inputs"], *updated] if one["name"] not in arrays]:
+            raise InvalidError(f"{self.name}: section {missing[0]} is read, and has no array")
+        if unknown := sorted(set(scalars or {}) - {port["name"] for port in self._table["scalars"]}):
+            raise InvalidError(f"{self.name} has no scalar {unknown[0]!r}")
+        if missing := [port["name"] for port in self._table["scalars"] if port["name"] not in (scalars or {})]:
+            raise InvalidError(f"{self.name}: scalar {missing[0]} is missing")
         held = {name: np.asarray(array) for name, array in arrays.items()}
         shapes = self.shapes({name: array.shape for name, array in held.items()})
         raw = []

@@ -136,7 +136,7 @@ class Program:
             Further options of Clang, like ``-DROWS=4``. They come behind ours, which are ``-O3 -ffp-contract=off
             -fno-math-errno``.
         name : str, optional
-            What to call the file in messages, if ``source`` is text.
+            The file's name in messages, if ``source`` is text; ``.c`` is added if it does not end so.
         trusted : bool
             Whether it may be executed as a part of this process: see :attr:`trusted`.
 
@@ -158,7 +158,10 @@ class Program:
         words = [str(flag) for flag in flags]
         inline = isinstance(source, str) and re.search(r"[\n{]", source) is not None
         if inline:
-            recipe = Recipe(str(source), Path(Path(name or "program.c").name), tuple(words), inline=True)
+            file = Path(name or "program.c").name or "program"
+            # The compiler knows C by the end of the name.
+            file = file if file.endswith(".c") else f"{file}.c"
+            recipe = Recipe(str(source), Path(file), tuple(words), inline=True)
         else:
             path = Path(source)
             recipe = Recipe(path.read_text(), path, tuple(words), inline=False)

@@ -186,7 +186,7 @@ class Place:
     cycles : float
         All cycles.
     stalls : float
-        Those for which caches, memory, scratchpad and streams froze the pipeline.
+        Cycles for which caches, memory, scratchpad and streams froze the pipeline.
     text : str or None
         The line, if the source is known.
     """
@@ -236,7 +236,7 @@ class Timed:
     program : Program
         As it was run: compiled for the core.
     offloaded : Offloaded
-        What the program gave, and the account of the run on this machine.
+        The program's outputs, and the account of the run on this machine.
     """
 
     core: str
@@ -390,11 +390,11 @@ def figures(core: CoreChoice, program: Program, watch: _nandarray.Watch, done: O
     core : CoreChoice
         The core that it was on.
     program : Program
-        What was run.
+        The program that was run.
     watch : Watch
         The core's.
     done : Offloaded
-        What the run gave.
+        The run's outcome.
 
     Returns
     -------

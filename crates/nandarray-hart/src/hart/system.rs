@@ -19,7 +19,7 @@ const VCSR: u32 = 15;
 const VL: u32 = 0xc20;
 const VTYPE: u32 = 0xc21;
 const VLENB: u32 = 0xc22;
-/// The first stream register.
+/// Number (CSR address) of the first stream register.
 const STREAMS: u32 = 0x800;
 
 /// The result of an instruction that is executed outside of blocks.

@@ -114,7 +114,7 @@ impl FastRange {
 pub(crate) struct RegionTable {
     load: FastRange,
     store: FastRange,
-    /// The region, or the page, that was found last in a part of the address space, or the region that begins there.
+    /// For each part of the address space, the region or page of the last load there; at first the region at its start.
     load_near: [FastRange; PARTS],
     /// The same for stores.
     store_near: [FastRange; PARTS],

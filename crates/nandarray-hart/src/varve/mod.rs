@@ -172,3 +172,34 @@ impl PackedBits<'_> {
         Ok(self.load::<1>(address)?[0])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn widths_are_those_of_twos_complement() {
+        for (value, bits) in [(0, 0), (1, 2), (-1, 1), (127, 8), (-128, 8), (128, 9), (i64::MAX, 64), (i64::MIN, 64)] {
+            assert_eq!(width(value), bits, "{value}");
+            assert_eq!(wrap(value, bits), value, "{value}");
+        }
+        assert_eq!([wrap(5, 3), wrap(4, 3), wrap(8, 3)], [-3, -4, 0]);
+    }
+
+    #[test]
+    fn elements_are_aligned_as_the_unit_says() {
+        // Elements of 3, then of 9 bits, that 256 bits hold.
+        for (align, of_three, of_nine) in [(1, 64, 28), (2, 64, 25), (4, 64, 21), (8, 32, 16), (16, 16, 16), (64, 4, 4)]
+        {
+            let unit = VarveUnit::new(256, align);
+            let fitting = |bits| unit.fitting(std::iter::repeat_n(bits, 100));
+            assert_eq!((fitting(3), fitting(9)), (of_three, of_nine), "aligned to {align} bits");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "elements are not aligned to 6 bits")]
+    fn an_alignment_is_a_power_of_two() {
+        VarveUnit::new(256, 6);
+    }
+}

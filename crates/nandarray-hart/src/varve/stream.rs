@@ -129,7 +129,7 @@ impl PackedStream {
                 let (mut code, mut length) = (0u32, 0);
                 for (bits, wanted, value) in codes {
                     while length < *bits {
-                        code = code << 1 | memory.get(self.base, at + u64::from(length), 1)? as u32;
+                        code = code << 1 | memory.get(self.base, at.wrapping_add(u64::from(length)), 1)? as u32;
                         length += 1;
                     }
                     if code == *wanted {
@@ -173,14 +173,14 @@ impl PackedStream {
                 *length
             }
         };
-        (self.at, self.next) = (self.at + u64::from(bits), self.next + 1);
+        (self.at, self.next) = (self.at.wrapping_add(u64::from(bits)), self.next + 1);
         Ok(())
     }
 
     /// Go on behind the next value.
     fn advance(&mut self, number: u8, memory: &mut PackedBits<'_>) -> VarveResult<i64> {
         let (value, bits) = self.read(number, memory)?;
-        (self.at, self.next) = (self.at + bits, self.next + 1);
+        (self.at, self.next) = (self.at.wrapping_add(bits), self.next + 1);
         Ok(value)
     }
 }
@@ -198,7 +198,8 @@ impl VarveUnit {
         }
         match stream.encoding {
             Encoding::Fixed { bits, .. } => {
-                (stream.at, stream.next) = (stream.at + count * u64::from(bits), stream.next + count);
+                let passed = count.wrapping_mul(u64::from(bits));
+                (stream.at, stream.next) = (stream.at.wrapping_add(passed), stream.next + count);
             }
             _ => {
                 for _ in 0..count {

@@ -92,32 +92,18 @@ pub(crate) struct VectorUnit {
 
 /// Run `$body` with `$unsigned` and `$signed` as the integers of the current element width.
 macro_rules! by_sew {
-    ($u:expr, $unsigned:ident $signed:ident => $body:expr) => {
-        match $u.sew {
-            8 => {
-                #[allow(dead_code, reason = "not every operation needs it")]
-                type $signed = i8;
-                type $unsigned = u8;
-                $body
-            }
-            16 => {
-                #[allow(dead_code, reason = "not every operation needs it")]
-                type $signed = i16;
-                type $unsigned = u16;
-                $body
-            }
-            32 => {
-                #[allow(dead_code, reason = "not every operation needs it")]
-                type $signed = i32;
-                type $unsigned = u32;
-                $body
-            }
-            64 => {
-                #[allow(dead_code, reason = "not every operation needs it")]
-                type $signed = i64;
-                type $unsigned = u64;
-                $body
-            }
+    (@of $unsigned:ident = $u:ty, $signed:ident = $s:ty => $body:expr) => {{
+        #[allow(dead_code, reason = "not every operation needs it")]
+        type $signed = $s;
+        type $unsigned = $u;
+        $body
+    }};
+    ($unit:expr, $unsigned:ident $signed:ident => $body:expr) => {
+        match $unit.sew {
+            8 => by_sew!(@of $unsigned = u8, $signed = i8 => $body),
+            16 => by_sew!(@of $unsigned = u16, $signed = i16 => $body),
+            32 => by_sew!(@of $unsigned = u32, $signed = i32 => $body),
+            64 => by_sew!(@of $unsigned = u64, $signed = i64 => $body),
             _ => Err(crate::vector::VectorTrap::Illegal),
         }
     };

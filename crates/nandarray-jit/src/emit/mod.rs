@@ -75,7 +75,7 @@ pub(crate) struct Emit<'e, 'f> {
     /// In the first of two copies: the conditions collected, and the block to jump to instead of returning.
     conditions: Option<Vec<speculate::FloatCondition>>,
     escape: Option<Block>,
-    /// In the second of them.
+    /// Whether this is the second of two copies of the block, without conditions.
     cold: bool,
 }
 

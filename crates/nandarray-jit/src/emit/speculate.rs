@@ -17,7 +17,7 @@ use nandarray_hart::isa::{Code, Format, Instruction};
 use super::Emit;
 use crate::registers::{self, writes_single};
 
-/// Cost of translating a speculative instruction, relative to another one.
+/// Cost of translating an instruction speculatively, in ordinary instructions.
 const SPECULATIVE_WEIGHT: u64 = 8;
 /// Doubtful instructions that are worth two copies.
 const WORTH: usize = 2;

@@ -5,7 +5,7 @@
 //! channels, the backbone's link, DDR3L. Outputs stay in DDR3L, which the paper says buffers the majority of writes;
 //! their way to flash, behind a kernel's end, is not modelled.
 
-use nandarray_runtime::schedule::{KernelFacts, by_name};
+use nandarray_runtime::schedule::{KernelFacts, SCHEDULERS, by_name};
 use nandarray_runtime::{BoardKernel, BoardWork, ScreenJob, SessionBoard};
 use nandarray_sim::{Events, Ps};
 use serde::Deserialize;
@@ -102,7 +102,10 @@ pub fn run_accelerator(
         return Err(problem);
     }
     let n = platform.workers;
-    let policy = by_name(scheduler, n).ok_or_else(|| format!("there is no scheduler {scheduler:?}"))?;
+    let policy = by_name(scheduler, n).ok_or_else(|| {
+        let all = SCHEDULERS.join(", ");
+        format!("there is no scheduler {scheduler:?}; there are {all}, and simd")
+    })?;
     let mut board = SessionBoard::new(policy, n, u64::MAX);
     for kernel in kernels {
         let facts =
@@ -318,7 +321,7 @@ mod tests {
     fn a_run_is_the_same_each_time_and_energy_is_positive() {
         let kernels: Vec<PhantomKernel> =
             (0..24).map(|n| kernel(n % 6, &[(6, 1e7 * n as f64, n << 20), (1, 1e6, 0)])).collect();
-        for scheduler in nandarray_runtime::schedule::SCHEDULERS {
+        for scheduler in SCHEDULERS {
             let report = run(scheduler, &kernels);
             assert_eq!(report, run(scheduler, &kernels));
             assert!(report.energy_computation > 0.0 && report.energy_storage > 0.0);

@@ -81,9 +81,9 @@ pub(super) struct OpSlot {
     pub(super) class: OpClass,
     /// Sensings that failed so far.
     pub(super) retries: u8,
-    /// Sensings that will fail before it can be corrected, or before it is given up.
+    /// Number of sensings that will fail before the page can be corrected, or is given up as lost.
     pub(super) retries_needed: u8,
-    /// Whether it cannot be corrected at all.
+    /// Whether the page cannot be corrected at all.
     pub(super) lost: bool,
     /// Whether its data is in the cache register, so that the array is free.
     pub(super) cached: bool,

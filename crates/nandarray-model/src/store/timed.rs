@@ -259,6 +259,10 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
                     if self.slots[core].active.is_some() || self.slots[core].at_end.is_some() {
                         return;
                     }
+                    // Ticks of entry points that ran beside another job are spent first: they are work, too.
+                    if self.spend(core, slot) {
+                        return;
+                    }
                     match self.begin(core, slot) {
                         Ok(()) => return,
                         Err(error) => Err(error),
@@ -344,10 +348,8 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         let (before, tick) = (meter.report(), meter.ticks());
         let ports = abi::PORTS_MAX;
         let (drains, drained) = (vec![VecDeque::new(); ports], vec![0; ports]);
-        let debt = std::mem::take(&mut self.slots[core].debt);
-        self.clock.with(|state| state.programs.entry_ticks += debt);
         let (now, t_manage) = (self.now(), self.cores.compute.t_manage);
-        let at = self.clock.with(|state| state.machine.manage(t_manage)) + self.cores.tick() * debt;
+        let at = self.clock.with(|state| state.machine.manage(t_manage));
         self.on(core, slot).call = Some(TimedCall { call, origin: (at, tick), before, drains, drained });
         self.slots[core].active = Some(slot);
         self.set_state(core, CoreState::Assigned);
@@ -423,13 +425,16 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
     /// Runs a core to its next need; the machine says when that time has come.
     fn run(&mut self, core: usize) {
         let (now, tick_time) = (self.now(), self.cores.tick());
+        // A core that runs has waited for nothing since it stopped: a grant has counted its wait for lines, and if its
+        // own ticks are behind the time of its request, it still has to issue the access, hazards included.
+        let waited = self.slots[core].state != CoreState::Running;
         self.set_state(core, CoreState::Running);
         let (_, on) = self.active(core);
         let stop = on.job.stop();
         let timed = on.call.as_mut().expect("a call that is under way");
         let here = timed.tick_of(now, tick_time);
         let meter_now = meter(&mut timed.call);
-        if here > meter_now.ticks() {
+        if waited && here > meter_now.ticks() {
             meter_now.wait_until(here);
         }
         let before = timed.call.instructions();
@@ -526,7 +531,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
 
     /// A core has stored whole pages of an output: they are drained, and it goes on if there is room for the next.
     fn stored(&mut self, core: usize, output: usize, bytes: u64) {
-        let (now, tick_time) = (self.now(), self.cores.tick());
+        let now = self.now();
         let (pages, t_request) = (self.cores.compute.pages as usize, self.cores.compute.t_request);
         let (_, on) = self.active(core);
         let timed = on.call.as_mut().expect("a call that stores");
@@ -547,7 +552,6 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
             return self.run(core);
         }
         let first = drains.pop_front().expect("drains that are under way");
-        let _ = tick_time;
         self.set_state(core, CoreState::WaitsForRoom);
         self.hold(core, first, AtEnd::Resume);
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use nandarray_cores::{Core, LoadError, Processor, Program, ProgramKind, abi};
-use nandarray_hart::{Extension, Extensions, Hart, HartMode, Limits, Memory, Rv32, Rv64, Stop, Streams, Xlen};
+use nandarray_cores::{Core, HartOwner, LoadError, OwnedHart, Processor, Program, ProgramKind, abi};
+use nandarray_hart::{Extension, Extensions, Hart, HartMode, Rv32, Rv64, Stop, Xlen};
 use nandarray_sim::Ps;
 use nandarray_uarch::{CoreDescription, CoreNeed, TaskFeed, TimedCore};
 
@@ -20,67 +20,36 @@ pub(super) struct TimedCores {
     spent: Arc<AtomicU64>,
 }
 
-/// A processor with the meter of a core that shares its memory.
-struct SharedCore<X: Xlen> {
-    hart: Hart<X, TimedCore>,
+/// The owner of a core that shares its memory: it answers the needs of calls that run to their end.
+struct SharedOwner {
     /// Ticks of a line, for calls that run to their end.
     t_line: u64,
+    /// Tick at which the call began.
+    began: u64,
     spent: Arc<AtomicU64>,
 }
 
-impl<X: Xlen> Processor for SharedCore<X> {
-    fn start(&mut self, entry: u64, stack: u64, argument: u64) {
-        Processor::start(&mut self.hart, entry, stack, argument);
+impl<X: Xlen> HartOwner<X, TimedCore> for SharedOwner {
+    fn begins_whole(&mut self, meter: &mut TimedCore) {
+        meter.set_feed(TaskFeed::default());
+        self.began = meter.ticks();
     }
 
-    fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop {
-        self.hart.run(memory, streams, limits)
-    }
-
-    fn pc(&self) -> u64 {
-        Processor::pc(&self.hart)
-    }
-
-    fn link(&self) -> Option<u64> {
-        Processor::link(&self.hart)
-    }
-
-    fn result(&self) -> i64 {
-        Processor::result(&self.hart)
-    }
-
-    fn instructions(&self) -> u64 {
-        self.hart.instructions()
-    }
-
-    fn meter(&mut self) -> Option<&mut dyn std::any::Any> {
-        Some(self.hart.meter_mut())
-    }
-
-    fn call(
-        &mut self,
-        entry: u64,
-        stack: u64,
-        argument: u64,
-        memory: &mut Memory<'_>,
-        streams: &mut Streams<'_>,
-        limits: Limits<'_>,
-    ) -> Stop {
-        self.hart.meter_mut().set_feed(TaskFeed::default());
-        let before = self.hart.meter().ticks();
-        Processor::start(&mut self.hart, entry, stack, argument);
-        loop {
-            let stop = self.hart.run(memory, streams, limits);
-            let meter = self.hart.meter_mut();
-            if stop != Stop::Paused {
-                self.spent.fetch_add(meter.ticks() - before, Ordering::Relaxed);
-                return stop;
-            }
-            if let (at, CoreNeed::Lines(lines)) = meter.need() {
-                lines.prefetches.iter().for_each(|&line| meter.prefetched(line, at + self.t_line));
-                meter.grant(if lines.wanted.is_empty() { at } else { at + self.t_line });
-            }
+    fn goes_on(&mut self, stop: &Stop, meter: &mut TimedCore) -> bool {
+        if *stop != Stop::Paused {
+            self.spent.fetch_add(meter.ticks() - self.began, Ordering::Relaxed);
+            return false;
         }
+        if let (at, CoreNeed::Lines(lines)) = meter.need() {
+            lines.prefetches.iter().for_each(|&line| meter.prefetched(line, at + self.t_line));
+            meter.grant(if lines.wanted.is_empty() { at } else { at + self.t_line });
+        }
+        true
+    }
+
+    fn returned(&mut self, hart: Hart<X, TimedCore>) {
+        // Its figures were taken at the end of each call.
+        drop(hart);
     }
 }
 
@@ -147,7 +116,7 @@ impl TimedCores {
         Core::new(program, processor)
     }
 
-    fn processor<X: Xlen>(&self, extensions: Extensions) -> SharedCore<X> {
+    fn processor<X: Xlen>(&self, extensions: Extensions) -> OwnedHart<X, TimedCore, SharedOwner> {
         let mut meter = TimedCore::shared(&self.core);
         if self.core.l1d.is_none() {
             // Without a data cache, all that a program reaches is in its scratchpad or its buffers.
@@ -158,7 +127,7 @@ impl TimedCores {
         }
         let t_line = self.core.memory.map_or(0, |memory| u64::from(memory.t_access));
         let hart = Hart::with_meter(HartMode::Program, extensions, meter);
-        SharedCore { hart, t_line, spent: self.spent.clone() }
+        OwnedHart::new(hart, SharedOwner { t_line, began: 0, spent: self.spent.clone() })
     }
 
     /// Time of a tick.

@@ -218,7 +218,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a model: every element's byte, one by one.
+        /// The requests cover the bytes that a loop over all elements of the box lists, one by one.
         #[test]
         fn requests_cover_the_box_in_order(
             dims in prop::collection::vec((1u64..6, 0u64..6, 1u64..6), 1..4),

@@ -44,7 +44,7 @@ pub(crate) fn len_of(fields: &npyffi::PyArrayObject_fields) -> usize {
     shape_of(fields).iter().map(|&n| n as usize).product()
 }
 
-/// Kind and bytes of the elements of an index array that [`gather`] reads: native integers of four or eight bytes.
+/// Whether [`gather`] reads index arrays of this dtype: native integers of four or eight bytes.
 pub(crate) fn is_readable(dtype: &Bound<'_, PyArrayDescr>) -> bool {
     dtype.byteorder() != b'>' && matches!((dtype.kind(), dtype.itemsize()), (b'i' | b'u', 4 | 8))
 }

@@ -155,7 +155,9 @@ pub struct SessionBoard {
     ended_names: HashMap<String, bool>,
     /// Kernels that wait for a name.
     awaited: BTreeMap<String, BTreeSet<u64>>,
-    /// Kernels that are not done, while kernels that name them may come.
+    /// Kernels that ended without being done, since kernels behind them may come.
+    failed: BTreeSet<u64>,
+    /// Kernels that ended, until they are taken.
     ends: Vec<(u64, KernelEnd)>,
 }
 
@@ -176,12 +178,12 @@ impl SessionBoard {
             named: HashMap::new(),
             ended_names: HashMap::new(),
             awaited: BTreeMap::new(),
+            failed: BTreeSet::new(),
             ends: Vec::new(),
         }
     }
 
-    /// Submits a kernel; returns its number. Numbers in `after` that the board does not know are of kernels that are
-    /// done.
+    /// Submits a kernel; returns its number. A kernel behind one that failed ends at once.
     ///
     /// # Errors
     /// [`BoardError`].
@@ -205,7 +207,8 @@ impl SessionBoard {
         }
         let mut waits: BTreeSet<u64> = kernel.after.iter().copied().filter(|k| self.kernels.contains_key(k)).collect();
         let mut names = BTreeSet::new();
-        let mut lost = false;
+        let failed = kernel.after.iter().copied().find(|before| self.failed.contains(before));
+        let mut lost = failed.is_some();
         for after in &kernel.after_names {
             match (self.named.get(after), self.ended_names.get(after)) {
                 (Some(k), _) => {
@@ -235,7 +238,7 @@ impl SessionBoard {
         let entry = BoardEntry { kernel, state, waits, names, behind, request, resident, screens, end, arrived };
         self.kernels.insert(number, entry);
         if lost {
-            self.stop(number, KernelEnd::Dependency(None));
+            self.stop(number, KernelEnd::Dependency(failed));
         } else {
             self.advance(number);
         }
@@ -423,6 +426,9 @@ impl SessionBoard {
         if !entry.kernel.name.is_empty() {
             self.named.remove(&entry.kernel.name);
             self.ended_names.insert(entry.kernel.name, end == KernelEnd::Done);
+        }
+        if end != KernelEnd::Done {
+            self.failed.insert(kernel);
         }
         self.ends.push((kernel, end));
         let granted = entry.request.map(|request| {

@@ -79,8 +79,6 @@ impl SessionJob {
 struct SessionState {
     board: SessionBoard,
     jobs: BTreeMap<u64, Arc<SessionJob>>,
-    /// Numbers of kernels that ended, until [`Session::next_ended`] takes them.
-    news: VecDeque<Arc<SessionJob>>,
     closed: bool,
 }
 
@@ -125,7 +123,7 @@ impl Session {
             Error::invalid(format!("there is no scheduler {name:?}; there are {all}"))
         })?;
         let board = SessionBoard::new(scheduler, workers, options.memory_bytes);
-        let state = SessionState { board, jobs: BTreeMap::new(), news: VecDeque::new(), closed: false };
+        let state = SessionState { board, jobs: BTreeMap::new(), closed: false };
         let shared = Arc::new(SessionShared {
             runtime: runtime.clone(),
             state: Mutex::new(state),
@@ -175,30 +173,14 @@ impl Session {
     /// Waits until a kernel has ended, or a time has passed. Returns whether it has ended.
     pub fn wait(&self, job: &SessionJob, timeout: Option<Duration>) -> bool {
         let mut state = self.shared.state.lock();
-        while !job.has_ended() {
-            match timeout {
-                None => self.shared.ended.wait(&mut state),
-                Some(time) => {
-                    self.shared.ended.wait_for(&mut state, time);
-                    return job.has_ended();
-                }
+        // The end of any kernel wakes all that wait.
+        match timeout {
+            None => self.shared.ended.wait_while(&mut state, |_| !job.has_ended()),
+            Some(time) => {
+                self.shared.ended.wait_while_for(&mut state, |_| !job.has_ended(), time);
             }
         }
-        true
-    }
-
-    /// The next kernel that ended, each once, in the order of their ends; none if the session is closed and empty.
-    pub fn next_ended(&self) -> Option<Arc<SessionJob>> {
-        let mut state = self.shared.state.lock();
-        loop {
-            if let Some(job) = state.news.pop_front() {
-                return Some(job);
-            }
-            if state.closed && state.board.is_empty() {
-                return None;
-            }
-            self.shared.ended.wait(&mut state);
-        }
+        job.has_ended()
     }
 
     /// Cancels a kernel, unless its outputs are being written. Returns whether it ends as cancelled.
@@ -267,7 +249,6 @@ impl SessionShared {
             }
             drop(slot);
             job.ended.store(true, Ordering::Release);
-            state.news.push_back(job);
             self.ended.notify_all();
         }
         self.moved.notify_all();

@@ -99,7 +99,7 @@ fn candidates(entry: &DcptEntry) -> Vec<u64> {
         return Vec::new();
     }
     let end = deltas.len() - 2;
-    let Some(found) = (0..end.saturating_sub(0)).rev().find(|&i| deltas[i] == *before && deltas[i + 1] == *last) else {
+    let Some(found) = (0..end).rev().find(|&i| deltas[i] == *before && deltas[i + 1] == *last) else {
         return Vec::new();
     };
     let mut line = entry.last_address;

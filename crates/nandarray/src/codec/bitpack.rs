@@ -51,14 +51,9 @@ pub(super) fn unpack(element_bytes: usize, packed: &[u8], raw: &mut [u8]) -> boo
         return false;
     }
     spread(element_bytes, u32::from(width), &body[..data], values);
-    add(element_bytes, little(reference), values);
+    add(element_bytes, bits::little(reference), values);
     rest.copy_from_slice(&body[data..]);
     true
-}
-
-/// A little-endian number of at most eight bytes.
-fn little(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
 /// The reference with the smallest width, and that width.
@@ -76,7 +71,7 @@ fn choose_of<const BYTES: usize>(values: &[u8]) -> (u64, u32) {
     let sign = 1u64 << (8 * BYTES - 1);
     let (mut least, mut most, mut least_signed, mut most_signed) = (u64::MAX, 0, u64::MAX, 0);
     for value in values.as_chunks::<BYTES>().0 {
-        let value = little(value);
+        let value = bits::little(value);
         (least, most) = (least.min(value), most.max(value));
         (least_signed, most_signed) = (least_signed.min(value ^ sign), most_signed.max(value ^ sign));
     }
@@ -130,7 +125,7 @@ fn squeeze(element_bytes: usize, width: u32, values: &[u8], data: &mut [u8]) {
         writer.put(bits::extract(u64::from_le_bytes(*word), mask), step);
     }
     for value in rest.chunks_exact(element_bytes) {
-        writer.put(little(value), width);
+        writer.put(bits::little(value), width);
     }
     writer.finish();
 }
@@ -259,7 +254,7 @@ mod tests {
                 let at = n * width as usize;
                 let bit = |k: usize| u64::from(data[(at + k) / 8] >> ((at + k) % 8) & 1);
                 let want = (0..width as usize).fold(0u64, |v, k| v | bit(k) << k);
-                prop_assert_eq!(little(value), want);
+                prop_assert_eq!(bits::little(value), want);
             }
         }
     }

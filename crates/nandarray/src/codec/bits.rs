@@ -6,6 +6,12 @@ pub(super) fn low(width: u32) -> u64 {
     u64::MAX.checked_shr(64 - width).unwrap_or(0)
 }
 
+/// A little-endian number of at most eight bytes.
+#[inline]
+pub(super) fn little(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
 /// Bits of a value without its leading zeroes.
 pub(super) fn width_of(value: u64) -> u32 {
     64 - value.leading_zeros()

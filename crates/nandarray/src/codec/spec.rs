@@ -14,12 +14,8 @@ use thiserror::Error;
 
 use super::bitpack;
 
-/// Frames that blocks are cut into; fixed for a store by its format version.
-///
-/// A partial read decodes up to a frame more than it asked for on either side, so small frames are good for it. They
-/// cost LZ4 2 % of the ratio and no time (a frame and its filtered copy stay in the first cache: 8 KiB decode 6 %
-/// faster than 32); Zstandard begins each with new tables, and decodes 16 KiB a quarter slower than 32 ([design note
-/// 6](../../../../docs/design/006-frames-of-compressed-blocks.md)).
+/// Sizes of the frames that blocks are cut into; fixed for a store by its format version ([design note
+/// 6](../../../../docs/design/006-frames-of-compressed-blocks.md) has the reasons).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Framing {
     /// Format version 1: frames of 32 KiB.

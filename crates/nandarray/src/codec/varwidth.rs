@@ -20,7 +20,7 @@ pub(super) fn pack(element_bytes: usize, raw: &[u8], packed: &mut [u8]) -> Optio
     let widths = packed.get_mut(..count)?;
     let mut total = 0;
     for (width, value) in widths.iter_mut().zip(values.chunks_exact(element_bytes)) {
-        *width = bits::width_of(number(value)) as u8;
+        *width = bits::width_of(bits::little(value)) as u8;
         total += usize::from(*width);
     }
     let length = count + total.div_ceil(8) + rest.len();
@@ -28,7 +28,7 @@ pub(super) fn pack(element_bytes: usize, raw: &[u8], packed: &mut [u8]) -> Optio
     let (data, last) = data.split_at_mut(total.div_ceil(8));
     let mut writer = BitWriter::new(data);
     for (width, value) in widths.iter().zip(values.chunks_exact(element_bytes)) {
-        writer.put(number(value), u32::from(*width));
+        writer.put(bits::little(value), u32::from(*width));
     }
     writer.finish();
     last.copy_from_slice(rest);
@@ -75,11 +75,6 @@ fn unpack_of<const BYTES: usize>(widths: &[u8], data: &[u8], values: &mut [u8]) 
         value.copy_from_slice(&bits.to_le_bytes()[..BYTES]);
         at += usize::from(*width);
     }
-}
-
-/// A little-endian number of at most eight bytes.
-fn number(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use crate::sim::count;
 const SPARE: Range<u64> = 4 * SUPERBLOCK_BYTES..12 * SUPERBLOCK_BYTES;
 const _: () = assert!(SPARE.end < HEAD_BYTES);
 
-/// Whether the spare has its disk blocks.
+/// Whether the file system has allocated disk blocks to the spare ([`SPARE`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spare {
     /// They were not allocated since the store was opened.

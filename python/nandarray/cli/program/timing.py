@@ -62,7 +62,7 @@ def on_one_core(core: CoreChoice | None, *, single: bool, form: str | None, thre
     single : bool
         Whether one program is run.
     form, threads
-        Those of the command line.
+        Values of the command line.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def of_run(core: CoreChoice | None, program: Program, watch: Any, done: Offloade
     watch : Watch
         The core's.
     done : Offloaded
-        What the run gave.
+        The run's outcome.
 
     Returns
     -------

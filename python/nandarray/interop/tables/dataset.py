@@ -46,14 +46,14 @@ class TableDataset(ds.Dataset):  # type: ignore[misc]
         return self._table.schema
 
     def scanner(self, columns: Any = None, filter: Any = None, **_options: Any) -> Any:  # noqa: A002
-        """Return a scanner; what an engine asks for.
+        """Return a scanner of the columns and rows that an engine requests.
 
         Parameters
         ----------
         columns : list of str, optional
-            What to give; all if left out.
+            Names of the columns to give; every column if left out.
         filter : pyarrow.compute.Expression, optional
-            The rows to give.
+            The test of the rows to give; every row if left out.
         **_options
             Of Arrow's scanners; they change no result.
 

@@ -83,9 +83,9 @@ class Table:
         Parameters
         ----------
         columns : sequence of str, optional
-            What to keep; all if left out.
+            Names of the columns to keep; every column if left out.
         where : Test, optional
-            The rows to keep; all if left out.
+            The test of the rows to keep; every row if left out.
         kind : {"block", "stream"}
             The program's form.
         listing : bool
@@ -149,9 +149,9 @@ class Table:
         Parameters
         ----------
         columns : sequence of str, optional
-            What to give, in this order; all if left out.
+            Names of the columns to give, in this order; every column if left out.
         where : Test, optional
-            The rows to give; all if left out.
+            The test of the rows to give; every row if left out.
         batch_bytes : int
             Text of one batch, about.
         **options

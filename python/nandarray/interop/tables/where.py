@@ -208,7 +208,7 @@ def of_arrow(text: str, columns: Sequence[Column]) -> tuple[Test | None, bool]:
     Returns
     -------
     (Test or None, bool)
-        What a program can decide of it, and whether that is all of it.
+        The part that a program can decide, and whether it is the whole filter.
     """
     try:
         reader = _Reader(text)

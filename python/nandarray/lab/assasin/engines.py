@@ -74,7 +74,7 @@ ASSUMPTIONS = (
     "Cores are those of the authors' gem5 scripts: one instruction a nanosecond, a data hit one more, a stream or "
     "scratchpad access half of one more, nothing in parallel, no cost of branches (zou-2023).",
     "A core holds 8 pages of an input ahead (the authors' dist.py): P = 2 of the text hides no flash read of 30 us. "
-    "It is the one number taken from a figure's script, and the same for all workloads.",
+    "It is the one calibrated number, taken from a figure's script, and the same for all workloads.",
     "Programs are compiled by Clang -O3 for RV32IM; Baseline, Prefetch and Sp run the form over memory, Sb and Sb$ the "
     "form with stream instructions.",
     "Bytes a second are bytes of input over modelled time, from the host's command to its answer.",

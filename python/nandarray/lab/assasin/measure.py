@@ -81,11 +81,11 @@ def row(engine: Engine, work: Work, found: Mapping[str, Any], **more: Any) -> di
     Parameters
     ----------
     engine : Engine
-        What ran.
+        The engine that ran it.
     work : Work
         The function.
     found : mapping
-        What :func:`measure` returned.
+        The result of :func:`measure`.
     **more
         Further columns.
 

@@ -51,7 +51,7 @@ class Count:
     input_bytes : int
         Bytes of its inputs.
     results : dict of str to numpy.ndarray
-        What it computed.
+        Its results by name.
     """
 
     kernel: str

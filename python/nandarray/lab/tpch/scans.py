@@ -25,7 +25,7 @@ class Scan:
     table : str
         The table.
     columns : tuple of str
-        What the query needs.
+        The columns that the query needs.
     where : Test
         The rows that it needs.
     """

@@ -38,7 +38,7 @@ class Sample:
     Attributes
     ----------
     inputs : dict of str to numpy.ndarray
-        What it reads, and what it updates, by name.
+        The arrays that it reads, and those that it updates, by name.
     scalars : dict of str to int
         Numbers by name.
     shapes : dict of str to tuple of int

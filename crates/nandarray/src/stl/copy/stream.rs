@@ -14,7 +14,7 @@ pub const LINE: usize = 64;
 /// Runs shorter than this are copied as they are: their ends, which are not whole lines, would be most of them.
 pub const RUN_BYTES_MIN: usize = 256;
 
-/// A single run at least this long is taken as four.
+/// A single run of at least this length is copied as four interleaved streams.
 const SPLIT_BYTES: usize = 16 << 10;
 
 const _: () = assert!(RUN_BYTES_MIN >= LINE && SPLIT_BYTES >= 4 * LINE, "parts of runs are lines");

@@ -19,6 +19,14 @@
 
 __asm__(".weak nd_uses_varve\n.type nd_uses_varve, @object\n.set nd_uses_varve, 1");
 
+/* Of instructions that write fixed-width vectors, masks or their length: the compiler keeps nothing of its own there
+ * across them. It may use these registers between two of them, so a loop that keeps a mask in v0 leaves arrays to them.
+ */
+#define ND_VARVE_WRITES                                                                                              \
+    "memory", "vl", "vtype", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", \
+        "v14", "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28",     \
+        "v29", "v30", "v31"
+
 #define ND_SIGNED 0x80
 #define ND_VARVE_X(x) ((unsigned long)(x))
 
@@ -54,7 +62,8 @@ typedef struct { uint64_t count; nd_huffman_code codes[]; } nd_huffman_table;
 #define nd_vnum(v) ND_VARVE_RESULT(".insn r 0x0b, 7, 19, %0, x%1, x0", "i"(v))
 
 /* Fixed-width vectors: as many values as `vl`, and consumed; and back. With m, those that v0 lets through. */
-#define nd_unpack(v, stream) __asm__ volatile(".insn r 0x2b, 7, 3, x%0, x0, x%1" : : "i"(v), "i"(stream) : "memory")
+#define nd_unpack(v, stream) \
+    __asm__ volatile(".insn r 0x2b, 7, 3, x%0, x0, x%1" : : "i"(v), "i"(stream) : ND_VARVE_WRITES)
 #define nd_pack(v, stream) ND_VARVE_RESULT(".insn r 0x2b, 7, 7, %0, x%1, x%2", "i"(v), "i"(stream))
 #define nd_packm(v, stream) ND_VARVE_RESULT(".insn r 0x2b, 7, 11, %0, x%1, x%2", "i"(v), "i"(stream))
 /* Variable-width vectors: as many values as fit, not consumed, of at most `mb` bits. With m, others are zero. */
@@ -73,7 +82,7 @@ enum {
 };
 #define ND_VARVE_OP(opcode, op, vm, vd, vs2, first) \
     __asm__ volatile(".insn r " #opcode ", 7, 64 + 2 * %0 + " #vm ", x%1, x%3, x%2" \
-                     : : "i"(op), "i"(vd), "i"(vs2), "i"((first) & 31) : "memory")
+                     : : "i"(op), "i"(vd), "i"(vs2), "i"((first) & 31) : ND_VARVE_WRITES)
 #define nd_varve_vv(op, vd, vs2, vs1) ND_VARVE_OP(0x5b, op, 1, vd, vs2, vs1)
 #define nd_varve_vvm(op, vd, vs2, vs1) ND_VARVE_OP(0x5b, op, 0, vd, vs2, vs1)
 #define nd_varve_vi(op, vd, vs2, imm) ND_VARVE_OP(0x7b, op, 1, vd, vs2, imm)

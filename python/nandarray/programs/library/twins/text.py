@@ -89,7 +89,7 @@ def parse(text: Array, delimiter: int = ord(","), *, fields: Sequence[str]) -> t
     delimiter : int
         The byte between fields.
     fields : sequence of str
-        What they are, as :func:`nandarray.programs.row_dtype` takes them.
+        Kinds of the fields, as :func:`nandarray.programs.row_dtype` takes them.
 
     Returns
     -------

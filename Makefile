@@ -40,7 +40,8 @@ test: setup-test ## run every test: Rust, Python, examples, documentation, lints
 	$(BIN)/python tests/run.py
 
 .PHONY: setup-test
-setup-test: $(STAMPS)/test $(STAMPS)/native $(STAMPS)/charts ## set up what `make test` needs, run nothing
+setup-test: $(STAMPS)/test $(STAMPS)/charts ## set up what `make test` needs, run nothing
+	@$(MAKE) --question $(STAMPS)/native 2>/dev/null || $(MAKE) --no-print-directory $(STAMPS)/native-dev
 	@-tools/system-packages.sh chromium qemu-user
 
 .PHONY: test-deep
@@ -132,7 +133,13 @@ $(STAMPS)/test $(STAMPS)/demo $(STAMPS)/bench $(STAMPS)/torch: $(STAMPS)/%: $(ST
 
 $(STAMPS)/native: $(STAMPS)/tools pyproject.toml $(RUST)
 	$(BIN)/maturin develop --release --uv
-	@touch $@
+	@rm -f $@-dev && touch $@
+
+# Tests share one profile with `cargo test`: what both need is compiled once, and assertions are on. A release build that
+# is up to date will do, too.
+$(STAMPS)/native-dev: $(STAMPS)/tools pyproject.toml $(RUST)
+	$(BIN)/maturin develop --uv
+	@rm -f $(STAMPS)/native && touch $@
 
 # Where the registry does not answer, this says so in a sentence, set-up goes on, and the next call tries again.
 $(STAMPS)/charts: $(STAMPS)/tools tools/charts/.npmrc $(wildcard tools/charts/*)

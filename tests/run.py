@@ -104,7 +104,11 @@ def steps() -> list[Step]:
         Step("cargo test", (cargo, "test", "--workspace", "--locked", "--no-fail-fast"), of_cargo),
         # Two processes, a file at a time: its tests share what they set up. The benchmarks have a process of their own:
         # the filters of HDF5 cannot be registered where other tests have used its library.
-        Step("pytest", (*python, "pytest", "-n", "2", "--dist", "loadfile", f"--ignore={BENCH}"), of_pytest),
+        Step(
+            "pytest",
+            (*python, "pytest", "-n", "2", "--dist", "loadfile", f"--ignore={BENCH}", "--durations=40"),
+            of_pytest,
+        ),
         Step("pytest, benchmarks", (*python, "pytest", BENCH), of_pytest),
     ]
 

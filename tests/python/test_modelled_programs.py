@@ -208,3 +208,73 @@ def test_a_core_refuses_what_it_cannot_run() -> None:
             store["x"] = np.arange(1000, dtype="i4")
             with pytest.raises(ValueError, match=says):
                 nandarray.offload(program, [store["x"]])
+
+
+def beside(interval_s: float, reads: int = 200) -> tuple[float, list[float], nandarray.Report]:
+    """Run a program while 4 KiB reads of another array arrive at a rate; its time, and the report."""
+    device = load("mqsim-ideal").with_({"compute.cores": 4, "compute.clock": "1 GHz"})
+    with nandarray.open(device=device, mode="w") as store:
+        values = np.arange(1 << 20, dtype="f8")
+        store["x"], store["y"] = values, values
+        store.flush()
+        futures = []
+        for i in range(reads):
+            with store.clock.later(i * interval_s):
+                futures.append(store["y"].submit(slice(i * 5000, i * 5000 + 512)))
+        began = store.clock.now
+        run = nandarray.offload(nandarray.programs.get("sum"), [store["x"]])
+        took = store.clock.now - began
+        assert run.outputs["result"] == values.sum()
+        firsts = [float(future.result()[0]) for future in futures]
+        return took, firsts, store.report()
+
+
+def test_reads_of_the_host_go_on_beside_a_program() -> None:
+    alone, _, quiet = beside(0.0, reads=0)
+    took, firsts, report = beside(5e-6)
+    assert firsts == [i * 5000.0 for i in range(200)]
+    assert "host_beside" not in quiet["programs"]
+    host = report["programs"]["host_beside"]
+    # Those that arrived in time ended while the program ran; both share channels and dies.
+    assert host["requests"] > 0.9 * min(200, took / 5e-6) - 40
+    assert alone < took < 2 * alone
+    assert host["latency"]["p50_us"] < host["latency"]["p99_us"]
+    assert "beside" in str(report)
+    # The same history gives the same times.
+    assert beside(5e-6)[0] == took
+
+
+def test_a_busier_program_delays_reads_of_the_host() -> None:
+    """Promise: reads beside a program take longer than the same reads alone."""
+    _, _, report = beside(5e-6)
+    device = load("mqsim-ideal").with_({"compute.cores": 4, "compute.clock": "1 GHz"})
+    with nandarray.open(device=device, mode="w") as store:
+        store["x"] = store["y"] = np.arange(1 << 20, dtype="f8")
+        store.flush()
+        before = store.report()["read"]["requests"]
+        for i in range(200):
+            with store.clock.later(i * 5e-6):
+                future = store["y"].submit(slice(i * 5000, i * 5000 + 512))
+        future.result()
+        store.clock.settle()
+        alone = store.report()["read"]
+    assert alone["requests"] - before == 200
+    assert report["programs"]["host_beside"]["latency"]["mean_us"] > alone["latency"]["mean_us"]
+
+
+def test_a_program_waits_for_earlier_writes() -> None:
+    device = load("mqsim-ideal").with_({"compute.cores": 1, "compute.clock": "1 GHz"})
+    with nandarray.open(device=device, mode="w") as store:
+        store["x"] = np.arange(4096, dtype="f8")
+        store["y"] = np.zeros(4096)
+        read = store["y"].submit(slice(0, 512))
+        with store.clock.later(1e-3):
+            write = store["y"].submit_write(slice(0, 4096), np.ones(4096))
+        with pytest.raises(nandarray.errors.NandarrayError, match="later"):
+            store.clock.later(-1.0).__enter__()
+        sums = nandarray.offload(nandarray.programs.get("sum"), [store["y"]])
+        assert sums.outputs["result"] == 4096.0
+        assert store.clock.now > 1e-3, "it begins when the earlier write has ended"
+        assert read.result().sum() == 0.0
+        write.result()
+        assert store["y"][:].sum() == 4096.0

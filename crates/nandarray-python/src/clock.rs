@@ -108,6 +108,14 @@ impl PyClock {
         self.inside(py, |clock| clock.think(Ps::from_seconds(seconds)))
     }
 
+    fn arrive_after(&self, py: Python<'_>, seconds: f64) -> PyResult<()> {
+        if !(0.0..=1e6).contains(&seconds) {
+            let e = Error::Invalid(format!("commands arrive {seconds} s later; this is from 0 to 1,000,000 s"));
+            return Err(to_py(py, &e, None));
+        }
+        self.inside(py, |clock| clock.arrive_after(Ps::from_seconds(seconds)))
+    }
+
     fn batch(&self, py: Python<'_>) -> PyResult<()> {
         self.inside(py, store::Clock::batch)
     }

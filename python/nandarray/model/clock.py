@@ -80,6 +80,36 @@ class Clock:
         self._engine.think(float(seconds))
 
     @contextmanager
+    def later(self, seconds: float) -> Iterator[None]:
+        """Let the commands that are submitted in this context arrive later than now.
+
+        A schedule of reads can be submitted so before a program is run beside them: they arrive while it runs, and the
+        report's ``programs.host_beside`` has their latencies. Contexts are not nested.
+
+        Parameters
+        ----------
+        seconds : float
+            Modelled seconds from now, from 0 to a million.
+
+        Examples
+        --------
+        >>> import nandarray
+        >>> store = nandarray.open(device="mqsim-ideal", mode="w")
+        >>> store["x"] = np.arange(1 << 16, dtype="u4").reshape(256, 256)
+        >>> with store.clock.later(0.001):
+        ...     row = store["x"].submit(3)
+        >>> before = store.clock.now
+        >>> int(row.result()[0]), store.clock.now - before > 0.001
+        (768, True)
+        >>> store.close()
+        """
+        self._engine.arrive_after(float(seconds))
+        try:
+            yield
+        finally:
+            self._engine.arrive_after(0.0)
+
+    @contextmanager
     def batch(self, queue_depth: int) -> Iterator[list[Done]]:
         """Time the commands of this context together, ``queue_depth`` of them in flight.
 

@@ -288,6 +288,9 @@ pub struct ProgramsReport {
     /// Pages held beyond the stream buffers, by programs that look farther ahead.
     #[serde(skip)]
     pub pages_beyond_buffers: u64,
+    /// Commands of the host that ended while a program ran, if any did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_beside: Option<OpReport>,
     /// Figures of timed cores, if the programs ran on such.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timed_cores: Option<TimedCoresReport>,

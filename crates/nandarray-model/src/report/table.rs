@@ -62,6 +62,9 @@ impl fmt::Display for Report {
                 op(f, name, of)?;
             }
         }
+        if let Some(beside) = self.programs.as_ref().and_then(|programs| programs.host_beside.as_ref()) {
+            op(f, "beside", beside)?;
+        }
         if let Some(management) = &self.management {
             if let Some(wa) = management.write_amplification {
                 let wear = &management.wear;

@@ -76,6 +76,7 @@ impl Executor for Modelled {
     fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn OutputSink) {
         // Flash operations so far belong to the command itself.
         let before = self.clock.recorder.take();
+        let running = RunningProgram::on(&self.clock);
         if let Some(timed) = &self.timed {
             TimedRun::new(&self.clock, timed, agenda, sink).all(before);
         } else {
@@ -86,7 +87,27 @@ impl Executor for Modelled {
             run.all();
         }
         // The host goes on when the run's last output has arrived.
+        drop(running);
         self.clock.with(|state| state.host = state.host.max(state.machine.now()));
+    }
+}
+
+/// While it is there, a program runs, and commands that end are counted as beside it.
+struct RunningProgram<'c>(&'c Clock);
+
+impl<'c> RunningProgram<'c> {
+    fn on(clock: &'c Clock) -> Self {
+        clock.with(|state| {
+            assert!(!state.program_runs, "one program runs at a time");
+            state.program_runs = true;
+        });
+        Self(clock)
+    }
+}
+
+impl Drop for RunningProgram<'_> {
+    fn drop(&mut self) {
+        self.0.with(|state| state.program_runs = false);
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nandarray::Error;
-use nandarray::probe::{FlightId, Halves, Order};
+use nandarray::probe::{FlightId, Halves, Moves, Order};
 
 use nandarray_sim::Ps;
 
@@ -72,6 +72,8 @@ pub(super) struct TimedFlight {
     pub(super) held: FlightHalves,
     pub(super) order: Order,
     pub(super) admission: Admission,
+    /// Whether it writes elements.
+    writes: bool,
     /// Time of its submission.
     pub(super) submitted: Ps,
 }
@@ -85,6 +87,8 @@ pub(super) struct Flights {
     waiting: BTreeSet<FlightId>,
     /// A command that has begun and that all later ones wait for.
     alone: Option<FlightId>,
+    /// A command that has begun beside others, of which there is one at a time.
+    beside: Option<FlightId>,
 }
 
 impl std::fmt::Debug for Flights {
@@ -105,8 +109,8 @@ impl Flights {
     /// Adds a command, which has not begun.
     pub(super) fn submit(&mut self, mut held: FlightHalves, submitted: Ps) -> FlightId {
         self.next += 1;
-        let order = held.halves().order();
-        self.table.insert(self.next, TimedFlight { held, order, admission: Admission::Given, submitted });
+        let (order, writes) = (held.halves().order(), held.halves().moves() == Moves::In);
+        self.table.insert(self.next, TimedFlight { held, order, admission: Admission::Given, writes, submitted });
         assert!(self.waiting.insert(self.next), "command {} is submitted once", self.next);
         self.next
     }
@@ -116,6 +120,7 @@ impl Flights {
         let gone = self.table.remove(&id)?;
         self.waiting.remove(&id);
         self.alone.take_if(|alone| *alone == id);
+        self.beside.take_if(|beside| *beside == id);
         Some(gone)
     }
 
@@ -131,24 +136,32 @@ impl Flights {
                 flight.held.halves().request();
                 flight.admission = Admission::Waiting;
             }
-            let may = match flight.order {
+            let order = flight.order;
+            let may = match order {
                 Order::Free => true,
                 Order::Between => none_has_begun,
                 Order::Blocks => !is_held_back && flight.held.halves().is_granted(),
+                Order::Beside => {
+                    let writes_before = || self.table.range(..id).any(|(_, earlier)| earlier.writes);
+                    !is_held_back && self.beside.is_none() && !writes_before()
+                }
                 Order::Behind | Order::Alone => !is_held_back && id == first,
             };
             if may {
-                flight.admission = Admission::Begun;
-                found = Some((id, flight.order));
+                self.table.get_mut(&id).expect("a command that waits is in flight").admission = Admission::Begun;
+                found = Some((id, order));
                 break;
             }
-            is_held_back |= flight.order == Order::Alone;
+            is_held_back |= order == Order::Alone;
         }
         let (id, order) = found?;
         assert!(self.waiting.remove(&id), "command {id} begins once");
         if order == Order::Alone {
             assert_eq!(self.alone, None, "command {id} begins alone");
             self.alone = Some(id);
+        }
+        if order == Order::Beside {
+            self.beside = Some(id);
         }
         Some(id)
     }

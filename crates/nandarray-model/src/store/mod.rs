@@ -77,6 +77,12 @@ struct ClockState {
     jobs: BTreeMap<SpaceJobId, FlightId>,
     /// Number of commands submitted while others may be in flight: these go to the queues in turn.
     submitted: u32,
+    /// Time by which commands that are submitted arrive later than the host's time.
+    arrives_after: Ps,
+    /// Whether a program runs: commands that end meanwhile are counted as beside it.
+    program_runs: bool,
+    /// Latencies of commands that ended while a program ran.
+    beside: Latencies,
     /// Commands of a batch that are not timed yet; `None` outside of batches.
     batched: Option<Vec<(SpaceJobKind, FlashTrace)>>,
     /// Happenings that an executor of programs has not taken yet.
@@ -307,6 +313,9 @@ pub fn open_logged(
         flights: Flights::default(),
         jobs: BTreeMap::new(),
         submitted: 0,
+        arrives_after: Ps::ZERO,
+        program_runs: false,
+        beside: Latencies::default(),
         batched: None,
         notifications: VecDeque::new(),
         programs: ProgramsReport::default(),
@@ -438,6 +447,12 @@ impl Clock {
         self.with(|state| state.host += time);
     }
 
+    /// Commands that are submitted from now on arrive at the device this much later than the host's time: a schedule
+    /// of arrivals can be submitted before what is to run beside it.
+    pub fn arrive_after(&self, time: Ps) {
+        self.with(|state| state.arrives_after = time);
+    }
+
     /// Lets everything end that is in flight or in the background.
     pub fn settle(&self) {
         self.drain();
@@ -484,7 +499,10 @@ impl Clock {
                 let seconds = |all: &[Ps]| all.iter().copied().sum::<Ps>().seconds();
                 let (work_s, wait_s) = (seconds(&times.worked), seconds(&times.waited));
                 let timed_cores = timed_cores(&state.machine, &times, &state.programs);
-                report.programs = Some(ProgramsReport { work_s, wait_s, timed_cores, ..state.programs.clone() });
+                let beside = state.beside.all();
+                let host_beside = (beside.requests > 0).then_some(beside);
+                let programs = state.programs.clone();
+                report.programs = Some(ProgramsReport { work_s, wait_s, timed_cores, host_beside, ..programs });
             }
             report
         })
@@ -540,7 +558,8 @@ impl ClockState {
 
     /// Adds a command, at the host's time.
     fn submit(&mut self, held: FlightHalves) -> FlightId {
-        let at = self.host.max(self.machine.now());
+        let delay = if matches!(held, FlightHalves::Owned(_)) { self.arrives_after } else { Ps::ZERO };
+        let at = self.host.max(self.machine.now()) + delay;
         self.flights.submit(held, at)
     }
 
@@ -567,7 +586,7 @@ impl ClockState {
         let owned = matches!(self.flights.get(id).held, FlightHalves::Owned(_));
         let queue = if owned { self.submitted % self.machine.description().host.queues } else { 0 };
         self.submitted = self.submitted.wrapping_add(u32::from(owned));
-        let at = self.host.max(self.machine.now());
+        let at = self.host.max(self.machine.now()).max(self.flights.get(id).submitted);
         let job = self.machine.submit_job(at, kind, queue, trace);
         let other = self.jobs.insert(job, id);
         assert_eq!(other, None, "{job:?} of the machine is one command's");
@@ -627,6 +646,9 @@ impl ClockState {
             kind => unreachable!("{kind:?} is no command of a host"),
         };
         self.latencies.record(op, done.bytes, done.submitted, done.done, !done.failed);
+        if self.program_runs {
+            self.beside.record(op, done.bytes, done.submitted, done.done, !done.failed);
+        }
     }
 
     fn end_batch(&mut self, depth: usize) -> Vec<SpaceJobDone> {

@@ -28,6 +28,9 @@ pub struct Compound<'d> {
 impl Device {
     /// Runs `work` as one command; `writes` says whether it stages writes.
     ///
+    /// Under a clock, one that only reads begins beside other commands in flight ([`Order::Beside`]), and lets time
+    /// pass inside of `work`; one that stages writes begins when every earlier command has ended.
+    ///
     /// A panic inside of `work` counts as one of the engine, after which the store takes no more commands: a caller
     /// whose own code may panic catches that inside of `work`. The engine's calls in it report their own panics as
     /// [`Error::Internal`].
@@ -40,7 +43,8 @@ impl Device {
         if self.read_only && writes {
             return Err(Error::ReadOnly);
         }
-        self.as_command(Order::Alone, Moves::Nothing, || Ok(work(&Compound { device: self, alone: Workers::alone() })))
+        let order = if writes { Order::Alone } else { Order::Beside };
+        self.as_command(order, Moves::Nothing, || Ok(work(&Compound { device: self, alone: Workers::alone() })))
     }
 
     /// Whether the store takes commands, from this process.

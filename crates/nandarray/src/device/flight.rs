@@ -75,6 +75,10 @@ impl<D: Borrow<Device> + Send, C: Execute> Halves for Flight<D, C> {
         self.command.order()
     }
 
+    fn moves(&self) -> Moves {
+        self.command.moves()
+    }
+
     fn request(&mut self) {
         assert!(self.ticket.is_none(), "blocks are requested once");
         if !matches!(self.state, FlightState::Waiting) {
@@ -133,6 +137,10 @@ impl Halves for Submitted {
         self.flight.order()
     }
 
+    fn moves(&self) -> Moves {
+        self.flight.moves()
+    }
+
     fn request(&mut self) {
         self.flight.request();
     }
@@ -183,6 +191,10 @@ struct Whole<F, T> {
 impl<F: FnOnce() -> Result<T> + Send, T: Send> Halves for Whole<F, T> {
     fn order(&self) -> Order {
         self.order
+    }
+
+    fn moves(&self) -> Moves {
+        self.moves
     }
 
     fn request(&mut self) {}

@@ -63,6 +63,9 @@ pub enum Order {
     Behind,
     /// It begins when every command that has begun has ended: steps of a transaction, which holds its blocks already.
     Between,
+    /// It begins when every earlier command that writes or is [`Order::Alone`] has ended, and when no other of this
+    /// order is in flight: a compound command that only reads. Its reads wait for no blocks, and later reads and writes do not wait for it.
+    Beside,
     /// It begins when every earlier command has ended, and later ones wait until it has: whatever changes names or
     /// shapes.
     Alone,
@@ -73,6 +76,9 @@ pub enum Order {
 pub trait Halves: Send {
     /// Its order among commands in flight.
     fn order(&self) -> Order;
+
+    /// The direction in which it moves elements.
+    fn moves(&self) -> Moves;
 
     /// Requests its blocks, if its order is [`Order::Blocks`]. Called once, behind all earlier commands' requests.
     fn request(&mut self);

@@ -88,7 +88,7 @@ impl SpaceRecord {
         if self.scalar { &[] } else { &self.shape }
     }
 
-    /// Returns the shape of a building block, with as many dimensions as [`Self::shape`].
+    /// Returns the shape of a building block, with as many dimensions as [`Self::shape()`].
     pub fn block(&self) -> &[u64] {
         if self.scalar { &[] } else { &self.block }
     }
@@ -189,7 +189,7 @@ impl Inner {
         }
     }
 
-    /// Returns the index for changing. Panics as [`Self::index`] does.
+    /// Returns the index for changing. Panics as [`Self::index()`] does.
     pub fn index_mut(&mut self) -> &mut Index {
         match &mut self.index {
             IndexState::Loaded(index) => index,

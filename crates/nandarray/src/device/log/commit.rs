@@ -142,7 +142,7 @@ impl Device {
         if waits { self.commit_record(true, true) } else { Ok(()) }
     }
 
-    /// Commits as [`Self::commit`]; with `always` writes a record even if there are no changes.
+    /// Commits as [`Self::commit()`]; with `always` writes a record even if there are no changes.
     fn commit_record(&self, barrier: bool, always: bool) -> Result<()> {
         let _commit = self.commit.lock();
         let lsn = {

@@ -1,18 +1,19 @@
-//! The errors of the engine, as one closed list with the offending numbers in it.
+//! The errors of the engine: one closed list, with the offending numbers.
 //!
-//! Bad input and failing media are errors; a broken invariant of our own is a panic. [`Error::kind`] gives the stable,
-//! append-only string that doors (Python, wire) map from; a test of the Python package holds both lists equal. This
-//! module does not decide when something is wrong, and holds no wording of a door ("shape", "dtype" are the door's).
+//! Bad input and failing media are errors; a broken invariant of the engine is a panic. [`Error::kind`] returns a
+//! stable string, from an append-only list, by which interfaces (Python, NVMe) map errors; a test of the Python package
+//! compares both lists. This module does not decide when something is wrong, and does not use the terms of an interface
+//! ("dtype", for example).
 
 use std::fmt;
 use std::io;
 
-/// The kind of holder that keeps a store from being opened.
+/// The kind of other user that keeps a store from being opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// Another writer.
+    /// Another writer has the store open.
     Writer,
-    /// Readers, under whom a store is not emptied.
+    /// Readers have the store open, so it cannot be emptied.
     Readers,
 }
 
@@ -28,38 +29,38 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Everything that a command can fail with. A failed command changed nothing.
+/// All errors of commands. A failed command has changed nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No space has this name or id.
+    /// There is no space with this name.
     #[error("no array named {name:?} in this store")]
     NotFound {
-        /// The name.
+        /// Name of the space.
         name: String,
     },
-    /// The name is taken.
+    /// A space with this name exists already.
     #[error("an array named {name:?} exists already")]
     Exists {
-        /// The name.
+        /// Name of the space.
         name: String,
     },
-    /// The store file exists, and the mode creates it.
+    /// The store file exists, but the mode demands that it is created.
     #[error("{path} exists already")]
     FileExists {
         /// The path of the file.
         path: String,
     },
-    /// There is no store file.
+    /// The store file does not exist.
     #[error("{path} does not exist")]
     FileMissing {
         /// The path of the file.
         path: String,
     },
-    /// An argument is wrong in itself.
+    /// An argument is not valid; the text says why.
     #[error("{0}")]
     Invalid(String),
-    /// A view has another volume than its space.
+    /// A view has another number of elements than its space.
     #[error(
         "a view of shape {} cannot be taken of an array of shape {}: the number of elements differs",
         Shape(.view),
@@ -71,17 +72,17 @@ pub enum Error {
         /// Shape of the view.
         view: Vec<u64>,
     },
-    /// A coordinate lies outside the space.
+    /// A coordinate is outside the space.
     #[error("index {index} is out of bounds for axis {axis} with size {size}")]
     OutOfRange {
-        /// The axis, from 0.
+        /// Number of the axis, from 0.
         axis: usize,
-        /// The largest coordinate requested.
+        /// Largest requested coordinate along the axis.
         index: u128,
-        /// The size of that axis.
+        /// Number of elements along the axis.
         size: u64,
     },
-    /// A broken invariant of the engine: a panic that was caught at the entrance. The store takes no more commands.
+    /// A broken invariant of the engine: a panic that was caught at its entrance. The store accepts no more commands.
     #[error(
         "a fault of nandarray itself, not of the data or the caller: {0}; this store object takes no more commands: \
          close it, and open it again"
@@ -90,22 +91,22 @@ pub enum Error {
     /// The store is open for reading only.
     #[error("the store is open for reading only")]
     ReadOnly,
-    /// Another store object or process holds the store.
+    /// Another store object or process has the store open.
     #[error("{path} is locked: {by}")]
     Locked {
         /// The path of the file.
         path: String,
-        /// Its holder.
+        /// The kind of user that has the store open.
         by: Holder,
     },
-    /// Capacity or disk used up.
+    /// The store's capacity or the disk is full.
     #[error("the store is full: {what} (capacity {capacity_bytes} bytes, {live_bytes} live)")]
     Full {
-        /// The purpose of the room that was requested.
+        /// The purpose for which room was needed.
         what: String,
-        /// The configured capacity, or the size of the file where the disk is the limit.
+        /// Configured capacity in bytes, or the size of the file if the disk is the limit.
         capacity_bytes: u64,
-        /// Bytes in live pages.
+        /// Number of bytes in live pages.
         live_bytes: u64,
     },
     /// The medium reported an error.
@@ -117,13 +118,13 @@ pub enum Error {
         offset: u64,
         /// Length in bytes.
         len: u64,
-        /// The operating system's word.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Metadata holds what no version of this program writes.
+    /// Metadata is damaged: it has values that no version of this program writes.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
-    /// A page does not match its out-of-band record.
+    /// A page does not match its out-of-band record, or the owner that the index names.
     #[error(
         "checksum mismatch in array {array:?}, building block {}, access unit {unit}, file offset {offset}: {what}",
         Shape(.block)
@@ -131,51 +132,51 @@ pub enum Error {
     Checksum {
         /// Name of the array.
         array: String,
-        /// Coordinate of the building block.
+        /// Coordinate of the building block, in blocks.
         block: Vec<u64>,
-        /// Access unit within the block.
+        /// Number of the access unit within the block.
         unit: u32,
-        /// Byte offset in the medium.
+        /// Offset of the page in the medium, in bytes.
         offset: u64,
-        /// The comparison that failed, in words.
+        /// Description of the comparison that failed.
         what: String,
     },
-    /// The file is no store.
+    /// The file is not a store.
     #[error("{path} is not a nandarray store: {what}")]
     NotAStore {
         /// The path of the file.
         path: String,
-        /// The reason, in words.
+        /// Description of the reason.
         what: String,
     },
-    /// A format that this program does not know.
+    /// The store has a format version that this program does not know.
     #[error("the store has format version {found}; this program reads versions up to {known}")]
     Version {
-        /// Version in the file.
+        /// Format version of the file.
         found: u32,
-        /// Newest version that this program knows.
+        /// Newest format version that this program knows.
         known: u32,
     },
-    /// An encrypted space without its key.
+    /// The key of an encrypted space is missing or wrong.
     #[error("array {name:?} is encrypted: {what}")]
     WrongKey {
         /// Name of the array.
         name: String,
-        /// "no key was given" or "the key is not the one ...".
+        /// Whether the key is missing or wrong, in words.
         what: String,
     },
-    /// The store was closed, or the space deleted.
+    /// The store was closed, the space was deleted, or a transaction has ended.
     #[error("{0}")]
     Closed(String),
-    /// A command cannot be taken, or would wait for ever for others in flight. Nothing of it was done.
+    /// A command was not accepted, or would wait for ever for others in flight. It has changed nothing.
     #[error("{0}")]
     Busy(String),
-    /// A command in flight was cancelled before it began.
+    /// The command was cancelled before it began.
     #[error("the command was cancelled before it began")]
     Cancelled,
 }
 
-/// The stable strings of [`Error::kind`], in the order of their introduction. Append only.
+/// The strings that [`Error::kind`] returns, in the order of their introduction; new ones are only appended.
 pub const KINDS: [&str; 20] = [
     "not-found",
     "exists",
@@ -200,7 +201,7 @@ pub const KINDS: [&str; 20] = [
 ];
 
 impl Error {
-    /// The stable name of this kind of error, for doors.
+    /// Returns the stable string of this kind of error, by which interfaces map it.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NotFound { .. } => "not-found",
@@ -226,7 +227,7 @@ impl Error {
         }
     }
 
-    /// The operating system's error number behind this error, if one is.
+    /// Returns the operating system's error number; `None` if this is not an error of the medium, or has no number.
     pub fn os_error(&self) -> Option<i32> {
         match self {
             Self::Media { source, .. } => source.raw_os_error(),
@@ -234,7 +235,7 @@ impl Error {
         }
     }
 
-    /// Bad input, in a sentence with its numbers.
+    /// Creates an [`Error::Invalid`] from a sentence that says what is wrong, with its numbers.
     pub fn invalid(what: impl Into<String>) -> Self {
         Self::Invalid(what.into())
     }
@@ -244,7 +245,7 @@ impl Error {
     }
 }
 
-/// Prints the offset and length of an operation on a medium; nothing for the whole of it, (0, 0).
+/// Formats offset and length of an operation on a medium; nothing for (0, 0), the whole medium.
 struct MediaRange(u64, u64);
 
 impl fmt::Display for MediaRange {
@@ -256,10 +257,10 @@ impl fmt::Display for MediaRange {
     }
 }
 
-/// The result of every fallible part of the engine.
+/// Result of the engine's functions that may fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Prints a shape or coordinate as Python would: `(3, 4)`, `(3,)`, `()`.
+/// Formats a shape or coordinate as Python does: `(3, 4)`, `(3,)`, `()`.
 pub struct Shape<'a>(pub &'a [u64]);
 
 impl fmt::Display for Shape<'_> {

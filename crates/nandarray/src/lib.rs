@@ -1,8 +1,9 @@
 //! The engine of nandarray: N-dimensional arrays in flash-shaped building blocks.
 //!
-//! One engine, cut in layers whose arrows only point down (ARCHITECTURE.md): a [`Device`] executes typed commands
-//! ([`command`]) over spaces ([`Space`]), which lie on pages of a described flash ([`Geometry`]), whose bytes live on a
-//! medium ([`Media`]). Under the wall clock the medium is a file and everything runs as fast as the machine can.
+//! The engine consists of layers, each of which uses only lower ones (ARCHITECTURE.md): a [`Device`] executes typed
+//! commands ([`command`]) on spaces ([`Space`]), which are stored in pages of a described flash ([`Geometry`]), whose
+//! bytes are on a medium ([`Media`]). Without a modelled clock the medium is a file, and everything runs as fast as the
+//! machine can.
 //!
 //! ```
 //! use nandarray::{BufferMut, Device, Mode, NewSpace, Options, Source, Target, command};
@@ -47,7 +48,7 @@ mod sim;
 #[allow(unreachable_pub, reason = "as codec")]
 mod stl;
 
-// A store, the commands that it takes, and their parts.
+// A store, its commands, and their parts.
 pub use device::{Change, Command, NewSpace, Target, TransactionId, command};
 pub use device::{CheckReport, Dropped, Finding};
 pub use device::{Compound, StagedWrite};
@@ -64,25 +65,25 @@ pub use stl::space::{Space, SpaceId, SpaceRecord};
 pub use stl::translate::check_view;
 pub use stl::write::Source;
 
-// Media: where a store's bytes live.
+// Media, which store a store's bytes.
 pub use media::Media;
 pub use media::fault::FaultMedia;
 pub use media::file::{FileAccess, FileMedia};
 pub use media::memory::MemoryMedia;
 pub use media::sparse::SparseMedia;
 
-/// The interface of a clock, or of an observer, to the commands of a store.
+/// The interface between a store's commands and a clock or observer.
 pub mod probe {
     pub use crate::sim::{Counters, FlightId, Halves, Moves, Order, Probe, Purpose};
 }
 
-/// Policies of garbage collection and wear levelling, for other flash managements than the store's.
+/// Policies of garbage collection and wear levelling, for use by other flash managements.
 pub mod policy {
     pub use crate::ftl::policy::wear_levelling::WearLevelling;
     pub use crate::ftl::policy::{ClosedBlock, Draw, GcPolicy, ReclaimView};
 }
 
-/// The bytes of a store's file, for tools that read or make them without opening a store.
+/// The structures in a store's file, for tools that read or write them without opening the store.
 pub mod file_format {
     pub use crate::flash::geometry::{OOB_BYTES, SEGMENT_HEADER_BYTES};
     pub use crate::flash::{Area, Layout, Owner, Ppa, Run, Segment, SegmentHeader, SegmentKind, crc32c};
@@ -93,7 +94,7 @@ pub mod file_format {
     pub use crate::media::HEAD_BYTES;
 }
 
-/// Layers by themselves, for their own tests: no part of the interface.
+/// Inner layers, for their own tests; not part of the public interface.
 #[doc(hidden)]
 pub mod internals {
     pub use crate::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression, Framing};
@@ -101,5 +102,5 @@ pub mod internals {
     pub use crate::ftl::{FetchError, Ftl, placement};
 }
 
-/// Version of this program.
+/// Version of this crate.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,22 +1,23 @@
-//! AES-256-GCM-SIV (RFC 8452) from one of two libraries, chosen when building; both give the same bytes.
+//! AES-256-GCM-SIV (RFC 8452) from one of two libraries, chosen at compile time; both produce the same bytes.
 //!
 //! | backend | seal | open | clean build, one core |
 //! | --- | --- | --- | --- |
 //! | RustCrypto `aes-gcm-siv` 0.12, the default | 2.7 | 2.4 | 6 s, no C |
 //! | `aws-lc-rs` 1.19, cargo feature `aws-lc` | 4.1 | 4.8 | 110 s, needs a C compiler |
 //!
-//! GB/s for 32 KiB messages in L2 on one core of a Sapphire Rapids VM; both find AES-NI, VAES and PCLMULQDQ at run
-//! time. For comparison: RustCrypto `aes` + `xts-mode` 0.26 without any authentication, and aws-lc's GCM 11.9, the
-//! price of misuse resistance. RustCrypto's AES and POLYVAL were audited (NCC Group), its GCM-SIV on top was not.
+//! GB/s for 32 KiB messages in L2 on one core of a Sapphire Rapids VM; both detect AES-NI, VAES and PCLMULQDQ at run
+//! time. Without any authentication RustCrypto `aes` + `xts-mode` has 0.26; aws-lc's GCM has 11.9, so the difference is
+//! the price of misuse resistance. RustCrypto's AES and POLYVAL were audited (NCC Group), its GCM-SIV, which uses them,
+//! was not.
 //!
-//! Does not: choose nonces or associated data; that is `crypt`'s.
+//! It does not choose nonces or associated data; `crypt` does.
 
 use super::crypt::{KEY_BYTES, TAG_BYTES};
 
-/// Bytes of a nonce.
+/// Length of a nonce in bytes.
 pub(super) const NONCE_BYTES: usize = 12;
 
-/// A key schedule, wiped when dropped.
+/// The key schedule of a key, which is wiped when dropped.
 pub(super) struct Aead(backend::Key);
 
 impl Aead {
@@ -24,12 +25,13 @@ impl Aead {
         Self(backend::key(secret))
     }
 
-    /// Encrypts `text` in place.
+    /// Encrypts `text` in place; returns the authentication tag.
     pub(super) fn seal(&self, nonce: [u8; NONCE_BYTES], aad: &[u8], text: &mut [u8]) -> [u8; TAG_BYTES] {
         backend::seal(&self.0, nonce, aad, text)
     }
 
-    /// Decrypts `sealed` into `text`, which is as long. False, with `text` zeroed, when the tag is not right.
+    /// Decrypts `sealed` into `text`, which must have the same length. Returns `false`, with `text` zeroed, if the tag
+    /// is wrong.
     pub(super) fn open(
         &self,
         nonce: [u8; NONCE_BYTES],
@@ -41,7 +43,7 @@ impl Aead {
         assert_eq!(sealed.len(), text.len());
         let genuine = backend::open(&self.0, nonce, aad, sealed, tag, text);
         if !genuine {
-            // Either library may leave the unauthenticated plaintext here.
+            // Both libraries may leave the unauthenticated plaintext here.
             text.fill(0);
         }
         genuine

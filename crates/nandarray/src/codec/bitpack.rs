@@ -1,4 +1,5 @@
-//! Integers of 1, 2, 4 or 8 bytes at the width that a frame's range needs.
+//! Bit packing: integers of 1, 2, 4 or 8 bytes, each stored with the number of bits that a frame's range of values
+//! needs.
 //!
 //! ```text
 //! packed frame := width in bits, 1 byte
@@ -6,20 +7,21 @@
 //!                 values, `width` bits each          the first in the lowest bits of the first byte
 //!                 bytes behind the last whole element
 //! ```
-//! The reference is 0, the least value, or the least value of signed integers, whichever gives the smallest width; with
-//! 0 the values are a plain bit stream. Unpacking spreads the bits of several elements over a 64-bit word at once: by
-//! one `pdep` where the processor has it.
+//! The reference is 0, the smallest value, or the smallest value as a signed integer, whichever gives the smallest
+//! width; with 0 the values are a plain bit stream. Unpacking spreads the bits of several elements over a 64-bit word
+//! at once, by one `pdep` instruction if the processor has it.
 //!
-//! Does not: find patterns from value to value (compressors do), or know whether elements are signed.
+//! It does not look for patterns between values (compressors do), and does not know whether elements are signed.
 
 use super::bits::{self, BitWriter};
 
-/// Element sizes that can be packed.
+/// Whether elements of this size can be packed.
 pub(super) fn can_pack(element_bytes: u32) -> bool {
     matches!(element_bytes, 1 | 2 | 4 | 8)
 }
 
-/// The packed form of `raw` in front of `packed`, and its length; `None` where it does not fit. `shifted` is a buffer.
+/// Writes the packed form of `raw` to the front of `packed` and returns its length in bytes; `None` if it does not fit.
+/// `shifted` is working memory.
 pub(super) fn pack(element_bytes: usize, raw: &[u8], shifted: &mut Vec<u8>, packed: &mut [u8]) -> Option<usize> {
     let whole = raw.len() / element_bytes * element_bytes;
     let (values, rest) = raw.split_at(whole);
@@ -37,7 +39,7 @@ pub(super) fn pack(element_bytes: usize, raw: &[u8], shifted: &mut Vec<u8>, pack
     Some(length)
 }
 
-/// Unpacks a frame into `raw`. False where `packed` is none of this raw length.
+/// Unpacks a frame into `raw`; `false` if `packed` is not the packed form of a frame with this length.
 pub(super) fn unpack(element_bytes: usize, packed: &[u8], raw: &mut [u8]) -> bool {
     let whole = raw.len() / element_bytes * element_bytes;
     let (values, rest) = raw.split_at_mut(whole);
@@ -56,7 +58,7 @@ pub(super) fn unpack(element_bytes: usize, packed: &[u8], raw: &mut [u8]) -> boo
     true
 }
 
-/// The reference with the smallest width, and that width.
+/// Returns the reference that gives the smallest width, and that width in bits.
 fn choose(element_bytes: usize, values: &[u8]) -> (u64, u32) {
     match element_bytes {
         1 => choose_of::<1>(values),
@@ -86,7 +88,7 @@ fn choose_of<const BYTES: usize>(values: &[u8]) -> (u64, u32) {
     candidates.into_iter().min_by_key(|&(_, width)| width).expect("three candidates")
 }
 
-/// Adds `number` to each element, modulo its range.
+/// Adds `number` to each element, modulo the range of an element.
 fn add(element_bytes: usize, number: u64, values: &mut [u8]) {
     macro_rules! add_as {
         ($int:ty) => {
@@ -107,13 +109,13 @@ fn add(element_bytes: usize, number: u64, values: &mut [u8]) {
     }
 }
 
-/// The lowest `width` bits of each element of a 64-bit word.
+/// Returns a mask of the lowest `width` bits of each element in a 64-bit word.
 fn lanes(element_bytes: usize, width: u32) -> u64 {
     let lane = bits::low(width);
     (0..8 / element_bytes).fold(0, |mask, n| mask | lane << (8 * element_bytes * n))
 }
 
-/// Writes the lowest `width` bits of each element to `data`, back to back.
+/// Writes the lowest `width` bits of each element to `data`, one after the other.
 fn squeeze(element_bytes: usize, width: u32, values: &[u8], data: &mut [u8]) {
     if width == 0 {
         return;
@@ -130,7 +132,7 @@ fn squeeze(element_bytes: usize, width: u32, values: &[u8], data: &mut [u8]) {
     writer.finish();
 }
 
-/// Reads elements of `width` bits each from `data`.
+/// Reads elements of `width` bits each from `data`, the inverse of [`squeeze`].
 fn spread(element_bytes: usize, width: u32, data: &[u8], values: &mut [u8]) {
     if width == 0 {
         values.fill(0);
@@ -152,7 +154,7 @@ fn spread(element_bytes: usize, width: u32, data: &[u8], values: &mut [u8]) {
 fn spread_by(element_bytes: usize, width: u32, data: &[u8], values: &mut [u8], deposit: impl Fn(u64, u64) -> u64) {
     let (words, rest) = values.as_chunks_mut::<8>();
     let (mask, step) = (lanes(element_bytes, width), 8 / element_bytes * width as usize);
-    // Words whose nine bytes lie in `data`.
+    // Words whose bits lie in nine bytes of `data`.
     let fast = if data.len() < 9 { 0 } else { words.len().min((data.len() - 9) * 8 / step + 1) };
     let (inside, across) = words.split_at_mut(fast);
     let mut at = 0;

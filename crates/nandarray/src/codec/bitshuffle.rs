@@ -1,26 +1,27 @@
-//! Bit shuffle: bit `k` of byte `b` of every element together, for each `b` and `k`.
+//! Bit shuffle: groups equal bits of all elements, that is bit `k` of byte `b` of every element, for each `b` and `k`.
 //!
 //! The largest multiple of eight elements is split into byte planes (see [`super::shuffle`]), and each plane of `n`
 //! bytes into eight rows of `n / 8` bytes: bit `i` of byte `j` of row `k` is bit `k` of element `8 j + i`. Elements
-//! after the last group of eight, and bytes after the last element, stay at the end as they are. This is the order of
-//! the `bitshuffle` library (Masui et al. 2015), over one frame.
+//! after the last group of eight, and bytes after the last element, remain at the end unchanged. This is the order of
+//! the `bitshuffle` library (Masui et al. 2015), applied to one frame.
 //!
-//! The kernel moves an 8 x 8 x 8 cube of bits (64 bytes of a plane) at a time: a bit transposition within each 64-bit
-//! word (Warren, "Hacker's Delight", 7-3) and a byte transposition between the eight words. Both are their own inverse,
-//! so the way back is the same cube with rows and plane exchanged. Measured hot in cache on one Sapphire Rapids core,
-//! there / back in GB/s: 1 byte 8 / 4.3, 4 bytes 4.9 / 3.6, 8 bytes 4.3 / 2.6, 16 bytes 2.3 / 1.4 (see `measure.rs`).
+//! The kernel moves an 8 x 8 x 8 cube of bits (64 bytes of a plane) at a time: it transposes the bits within each
+//! 64-bit word (Warren, "Hacker's Delight", 7-3) and the bytes between the eight words. Both are their own inverse, so
+//! the inverse uses the same cube with rows and plane exchanged. Measured with data in cache on one Sapphire Rapids
+//! core, shuffle / unshuffle in GB/s: 1 byte 8 / 4.3, 4 bytes 4.9 / 3.6, 8 bytes 4.3 / 2.6, 16 bytes 2.3 / 1.4 (see
+//! `measure.rs`).
 //!
-//! Does not: work in place, or change a frame's length.
+//! It does not work in place, and does not change a frame's length.
 
 use super::isa::per_instruction_set;
 use super::shuffle::{CUBE, shuffle, transpose_bytes, unshuffle};
 
-/// Elements in a group: the bits of one output byte.
+/// Number of elements in a group: the bits of one output byte.
 const GROUP: usize = 8;
 
 const _: () = assert!(CUBE == GROUP * 8, "a cube is eight groups");
 
-/// Splits `raw` into bit rows. `scratch` is working memory of any content. Panics unless `raw` and `rows` are of one
+/// Splits `raw` into bit rows. `scratch` is working memory of any content. Panics unless `raw` and `rows` have the same
 /// length.
 pub(super) fn bit_shuffle(element_bytes: usize, raw: &[u8], rows: &mut [u8], scratch: &mut Vec<u8>) {
     assert_eq!(raw.len(), rows.len());
@@ -34,7 +35,7 @@ pub(super) fn bit_shuffle(element_bytes: usize, raw: &[u8], rows: &mut [u8], scr
     planes_to_rows(element_bytes, scratch, &mut rows[..whole]);
 }
 
-/// Undoes [`bit_shuffle`]. `scratch` is working memory of any content. Panics unless `rows` and `raw` are of one
+/// Reverses [`bit_shuffle`]. `scratch` is working memory of any content. Panics unless `rows` and `raw` have the same
 /// length.
 pub(super) fn bit_unshuffle(element_bytes: usize, rows: &[u8], raw: &mut [u8], scratch: &mut Vec<u8>) {
     assert_eq!(raw.len(), rows.len());
@@ -54,12 +55,12 @@ fn whole_groups_bytes(element_bytes: usize, bytes: usize) -> usize {
 }
 
 per_instruction_set! {
-    /// Splits each of `plane_count` byte planes, of whole groups, into eight bit rows.
+    /// Splits each of `plane_count` byte planes, which consist of whole groups, into eight bit rows.
     fn planes_to_rows(plane_count: usize, planes: &[u8], rows: &mut [u8]) => planes_to_rows_kernel
 }
 
 per_instruction_set! {
-    /// Undoes [`planes_to_rows`].
+    /// Reverses [`planes_to_rows`].
     fn rows_to_planes(plane_count: usize, rows: &[u8], planes: &mut [u8]) => rows_to_planes_kernel
 }
 
@@ -109,7 +110,7 @@ fn rows_to_planes_kernel(plane_count: usize, rows: &[u8], planes: &mut [u8]) {
     }
 }
 
-/// Bit `k` of byte `i` to bit `i` of byte `k`, in each of the eight words.
+/// Moves bit `k` of byte `i` to bit `i` of byte `k`, in each of the eight words.
 #[inline(always)]
 fn transpose_bits(cube: &[u8; CUBE]) -> [u8; CUBE] {
     let mut out = [0; CUBE];

@@ -1,16 +1,16 @@
-//! Keys, and sealing of frames with AES-256-GCM-SIV (RFC 8452).
+//! Encryption: keys, and sealing (authenticated encryption) of frames with AES-256-GCM-SIV (RFC 8452).
 //!
-//! GCM-SIV because a nonce here is a sequence number, and a crash may make the store use one twice: a repeated nonce
-//! then shows only whether two sealed texts with the same associated data are equal, where GCM would give the key
-//! stream away.
+//! GCM-SIV is used because the nonce is a sequence number, and a crash may make the store use one twice: a repeated
+//! nonce then reveals only whether two sealed texts with the same associated data are equal, whereas with GCM it would
+//! reveal the key stream.
 //!
-//! Every seal binds *where* it belongs through its associated data: the store's salt, the space, the building block,
-//! the payload's fixed head, and which frame. So neither frames nor blocks nor payloads of another store under the same
-//! key can be exchanged. The head seal binds the tags of all frames, so frames of two versions of one block cannot be
-//! mixed.
+//! The associated data of every seal names the place of the sealed text: the store's salt, the space, the building
+//! block, the payload's fixed head, and the number of the frame. So frames, blocks and payloads of other stores under
+//! the same key cannot be exchanged. The seal of the head covers the tags of all frames, so frames of two versions of
+//! one block cannot be mixed.
 //!
-//! Does not: derive keys from passwords, make random numbers (the salt comes from the caller), hide sizes or which
-//! blocks exist, or notice that a whole payload was put back to an older version of the same block.
+//! It does not derive keys from passwords or make random numbers (the salt comes from the caller), does not hide sizes
+//! or which blocks exist, and does not notice that a whole payload was replaced by an older version of the same block.
 
 use std::fmt;
 
@@ -19,40 +19,42 @@ use zeroize::Zeroizing;
 
 use super::aead::{Aead, NONCE_BYTES};
 
-/// Bytes of a key.
+/// Length of a key in bytes.
 pub const KEY_BYTES: usize = 32;
 
-/// Bytes of a store's salt.
+/// Length of a salt in bytes.
 pub const SALT_BYTES: usize = 16;
 
-/// Bytes of an authentication tag.
+/// Length of an authentication tag in bytes.
 pub(super) const TAG_BYTES: usize = 16;
 
-/// First bytes of the associated data of each kind of message, so that none can pass for another.
+/// First bytes of the associated data of a frame; each kind of message has others, so that none is taken for another.
 const FRAME_DOMAIN: &[u8] = b"nandarray frame 1\0";
+/// First bytes of the associated data of a head.
 const HEAD_DOMAIN: &[u8] = b"nandarray head 1\0";
+/// First bytes of the associated data of a key check.
 const CHECK_DOMAIN: &[u8] = b"nandarray key check 1\0";
 
-/// The frame number of the head's nonce; frames count from zero and never get here.
+/// Frame number in the nonce of a head; numbers of frames count from zero and never reach it.
 const HEAD_NUMBER: u32 = u32::MAX;
 
-/// An unusable key.
+/// The reason why a key cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The key is not [`KEY_BYTES`] long.
     #[error("key of {bytes} bytes: expected {KEY_BYTES}")]
     Length {
-        /// The length given.
+        /// Length of the key in bytes.
         bytes: usize,
     },
-    /// The key is not the one that the store was made with.
+    /// The key is not the one with which the space was created.
     #[error("wrong key for this store")]
     Wrong,
 }
 
-/// A secret key and the salt of the store it is used in. The secret is wiped when this is dropped; copies that the
-/// caller holds are the caller's.
+/// A secret key, and the salt of the space that it encrypts. The secret is wiped when this is dropped; the caller must
+/// wipe its own copies.
 #[derive(Clone)]
 pub struct CipherKey {
     secret: Zeroizing<[u8; KEY_BYTES]>,
@@ -60,11 +62,11 @@ pub struct CipherKey {
 }
 
 impl CipherKey {
-    /// A key of [`KEY_BYTES`] uniformly random bytes. `salt` is public, kept in the store's metadata, and should differ
-    /// between stores that share a key.
+    /// Creates a key from [`KEY_BYTES`] uniformly random bytes. `salt` is public, is stored with the space's
+    /// properties, and should differ between spaces that share a key.
     ///
     /// # Errors
-    /// [`KeyError::Length`].
+    /// [`KeyError::Length`] for a secret of another length.
     pub fn new(secret: &[u8], salt: [u8; SALT_BYTES]) -> Result<Self, KeyError> {
         if secret.len() != KEY_BYTES {
             return Err(KeyError::Length { bytes: secret.len() });
@@ -74,7 +76,7 @@ impl CipherKey {
         Ok(Self { secret: own, salt })
     }
 
-    /// The store's salt, as given.
+    /// Returns the salt.
     #[must_use]
     pub fn salt(&self) -> [u8; SALT_BYTES] {
         self.salt
@@ -91,17 +93,17 @@ impl fmt::Debug for CipherKey {
     }
 }
 
-/// A public value that tells a wrong key at open time: the seal of a constant under the key and the store's salt.
+/// A public value by which a wrong key is recognised: the seal of a constant under the key and the salt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyCheck([u8; KeyCheck::BYTES]);
 
 impl KeyCheck {
-    /// Length of the stored value.
+    /// Length of the stored value in bytes.
     pub const BYTES: usize = 16 + TAG_BYTES;
 
     const CONSTANT: [u8; 16] = [0; 16];
 
-    /// The value to keep in the metadata of a new store.
+    /// Computes the value to store for a new space.
     #[must_use]
     pub fn new(key: &CipherKey) -> Self {
         let mut bytes = [0; Self::BYTES];
@@ -114,38 +116,38 @@ impl KeyCheck {
         Self(bytes)
     }
 
-    /// The value as read from metadata; any bytes are accepted and, unless they are the right ones, verify no key.
+    /// Takes the value as read from metadata. Any bytes are accepted; wrong ones match no key.
     #[must_use]
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// The value as stored.
+    /// Returns the value in its stored form.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         self.0
     }
 
-    /// Whether `key`, with the store's salt, is the one this was made with.
+    /// Checks that `key`, with its salt, is the one from which this value was computed.
     ///
     /// # Errors
-    /// [`KeyError::Wrong`].
+    /// [`KeyError::Wrong`] if it is not.
     pub fn verify(self, key: &CipherKey) -> Result<(), KeyError> {
-        // Both sides are public to any reader of the store, so comparing in constant time would protect nothing.
+        // Both values are public to any reader of the store, so a comparison in constant time would protect nothing.
         if Self::new(key) == self { Ok(()) } else { Err(KeyError::Wrong) }
     }
 }
 
-/// The building block of a payload. Nothing here is secret.
+/// The place of a payload: its space and building block. Nothing in it is secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockContext<'a> {
-    /// The space's identifier within its store.
+    /// Number of the space within its store.
     pub space_id: u64,
-    /// The block's key within its space, in any encoding that never changes (its coordinates in blocks, say).
+    /// Bytes that identify the block within its space, in an encoding that never changes, e.g. its coordinates.
     pub block_key: &'a [u8],
 }
 
-/// The cipher of one store.
+/// The cipher of one space: its key schedule and salt.
 pub(super) struct FrameCipher {
     aead: Aead,
     salt: [u8; SALT_BYTES],
@@ -156,7 +158,7 @@ impl FrameCipher {
         Self { aead: key.aead(), salt: key.salt }
     }
 
-    /// The part of every associated data of one payload that names the payload.
+    /// Builds the part of the associated data that names the payload; all seals of the payload share it.
     pub(super) fn payload_aad(&self, context: BlockContext<'_>, fixed_head: &[u8]) -> Vec<u8> {
         let mut aad =
             Vec::with_capacity(FRAME_DOMAIN.len() + SALT_BYTES + 24 + context.block_key.len() + fixed_head.len());
@@ -168,22 +170,23 @@ impl FrameCipher {
         aad
     }
 
-    /// Encrypts one frame in place.
+    /// Encrypts one frame in place; returns its authentication tag.
     pub(super) fn seal_frame(&self, frame: FrameId<'_>, text: &mut [u8]) -> [u8; TAG_BYTES] {
         self.aead.seal(nonce(frame.sequence, frame.number), &frame.aad(), text)
     }
 
-    /// Decrypts one frame. False, with `text` zeroed, when the frame was not sealed by this key as this frame.
+    /// Decrypts one frame into `text`. Returns `false`, with `text` zeroed, if it was not sealed by this key as this
+    /// frame.
     pub(super) fn open_frame(&self, frame: FrameId<'_>, tag: [u8; TAG_BYTES], sealed: &[u8], text: &mut [u8]) -> bool {
         self.aead.open(nonce(frame.sequence, frame.number), &frame.aad(), sealed, tag, text)
     }
 
-    /// The tag over the whole frame table.
+    /// Returns the authentication tag of the whole frame table.
     pub(super) fn seal_head(&self, payload_aad: &[u8], sequence: u64, table: &[u8]) -> [u8; TAG_BYTES] {
         self.aead.seal(nonce(sequence, HEAD_NUMBER), &[HEAD_DOMAIN, payload_aad, table].concat(), &mut [])
     }
 
-    /// Whether `tag` is [`Self::seal_head`]'s.
+    /// Whether `tag` is the tag that [`Self::seal_head`] returns for this frame table.
     pub(super) fn verify_head(&self, payload_aad: &[u8], sequence: u64, table: &[u8], tag: [u8; TAG_BYTES]) -> bool {
         let aad = [HEAD_DOMAIN, payload_aad, table].concat();
         self.aead.open(nonce(sequence, HEAD_NUMBER), &aad, &[], tag, &mut [])
@@ -196,18 +199,18 @@ impl fmt::Debug for FrameCipher {
     }
 }
 
-/// One frame of one payload, for its nonce and its associated data.
+/// One frame of a payload, with all that its nonce and associated data contain.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FrameId<'a> {
-    /// [`FrameCipher::payload_aad`].
+    /// Associated data that names the payload, from [`FrameCipher::payload_aad`].
     pub(super) payload_aad: &'a [u8],
-    /// The payload's sequence number.
+    /// Sequence number of the payload.
     pub(super) sequence: u64,
-    /// The frame's number, from zero.
+    /// Number of the frame, from zero.
     pub(super) number: u32,
-    /// The frame's decoded length in bytes.
+    /// Decoded length of the frame in bytes.
     pub(super) raw_bytes: u32,
-    /// Whether the frame is kept raw: neither filtered nor compressed.
+    /// Whether the frame is stored raw: neither filtered nor compressed.
     pub(super) stored: bool,
 }
 

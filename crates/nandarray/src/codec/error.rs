@@ -1,65 +1,65 @@
 //! Errors of encoding a building block and of decoding its payload.
 //!
-//! A payload is untrusted: for any bytes, decoding returns a [`CodecError`] or bytes, never panics, and allocates no
-//! more than the spec's own sizes. Without encryption a damaged frame may decode to wrong bytes of the right length;
+//! A payload is not trusted: for any bytes, decoding returns a [`CodecError`] or data, never panics, and allocates no
+//! more than the sizes in the spec. Without encryption a damaged frame may decode to wrong bytes of the right length;
 //! the store's page checksum (CRC-32C) detects that.
 
 use thiserror::Error;
 
-/// Failure of [`super::Codec`].
+/// An error of [`super::Codec`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// The block to encode, or the buffer to decode into, is not of the spec's size.
+    /// The block to encode, or the buffer to decode into, does not have the size in the spec.
     #[error("buffer of {found} bytes: expected {expected}")]
     BufferLength {
-        /// Bytes given.
+        /// Size of the buffer in bytes.
         found: usize,
-        /// Bytes that the spec asks for.
+        /// Size in the spec in bytes.
         expected: usize,
     },
-    /// The range is not within the block.
+    /// The requested range is not within the block.
     #[error("range {start}..{end} of a block of {block_bytes} bytes")]
     Range {
-        /// First byte requested.
+        /// First requested byte.
         start: usize,
-        /// One past the last byte requested.
+        /// End of the requested range (exclusive).
         end: usize,
-        /// Raw size of the block.
+        /// Decoded size of the block in bytes.
         block_bytes: usize,
     },
-    /// The payload, or the piece of it given, does not hold the bytes needed.
+    /// The payload, or the part of it that was passed, lacks needed bytes.
     #[error("payload bytes {needed_start}..{needed_end} needed, {given_start}..{given_end} given")]
     Truncated {
-        /// First payload byte needed.
+        /// First payload byte that is needed.
         needed_start: usize,
-        /// One past the last payload byte needed.
+        /// End of the needed payload bytes (exclusive).
         needed_end: usize,
-        /// First payload byte given.
+        /// First payload byte that was passed.
         given_start: usize,
-        /// One past the last payload byte given.
+        /// End of the passed payload bytes (exclusive).
         given_end: usize,
     },
-    /// A field of the payload's head is not what the space's spec says.
+    /// A field of the payload's head does not have the value that the space's spec demands.
     #[error("payload head: {field} is {found}, expected {expected}")]
     Head {
-        /// The field's name.
+        /// Name of the field.
         field: &'static str,
-        /// The payload's value.
+        /// Value in the payload.
         found: u64,
-        /// The spec's value.
+        /// Value in the spec.
         expected: u64,
     },
-    /// A frame's end makes the frame empty, longer than its raw bytes, or of a wrong stored size.
+    /// The frame table makes a frame empty, longer than its decoded bytes, or stored with a wrong size.
     #[error("payload head: frame {frame} has {found} bytes for {raw} raw bytes (stored raw: {stored})")]
     FrameLength {
-        /// The frame's number.
+        /// Number of the frame.
         frame: usize,
-        /// Its length by the frame table; negative when it ends before it starts.
+        /// Length of the frame by the frame table, in bytes; negative if it ends before it starts.
         found: i64,
-        /// Its decoded length.
+        /// Decoded length of the frame in bytes.
         raw: usize,
-        /// Whether it is marked as stored raw.
+        /// Whether the frame is marked as stored raw.
         stored: bool,
     },
     /// The head was not sealed with this key for this block, or was changed since.
@@ -68,15 +68,15 @@ pub enum CodecError {
     /// The frame was not sealed with this key for this place, or was changed since.
     #[error("frame {frame} fails authentication: changed bytes")]
     FrameForged {
-        /// The frame's number.
+        /// Number of the frame.
         frame: usize,
     },
     /// The frame does not decompress to its raw length.
     #[error("frame {frame} does not decompress to {raw} bytes")]
     Decompress {
-        /// The frame's number.
+        /// Number of the frame.
         frame: usize,
-        /// Its decoded length.
+        /// Decoded length of the frame in bytes.
         raw: usize,
     },
 }

@@ -1,14 +1,14 @@
-//! One frame without its encryption: filter then compress, and back.
+//! Encoding of one frame, without its encryption: filter, then compress; and the reverse.
 //!
 //! A frame that does not shrink by at least 1/64 is stored as its raw bytes, unfiltered, so that reading it is a copy.
-//! Compressor contexts and working buffers are per thread and reused ([`with_scratch`]), none made per frame. They
-//! keep the last frame's plaintext until the thread's next frame or end.
+//! Each thread keeps its compressor contexts and working buffers and reuses them for all frames ([`with_scratch`]). The
+//! buffers contain the last frame's plaintext until the thread's next frame or its end.
 //!
-//! Which LZ4 (Sapphire Rapids VM, one core, 32 KiB frames, decode in GB/s on smooth f32 and noisy u32, byte- and
-//! bit-shuffled): liblz4 1.10 through crate `lz4` 12, 4.8, 7.1; lz4_flex 0.14 unsafe 2.7, 0.8, 1.4, safe 3.9, 3.8, 0.9.
-//! Unfiltered they are alike (1.1), and so is encoding (0.4 to 8). Ratios agree to 2 %.
+//! Choice of the LZ4 library (Sapphire Rapids VM, one core, 32 KiB frames; decoding in GB/s on smooth f32 and noisy
+//! u32, byte- and bit-shuffled): liblz4 1.10 through crate `lz4` 12, 4.8, 7.1; lz4_flex 0.14 unsafe 2.7, 0.8, 1.4, safe
+//! 3.9, 3.8, 0.9. Without a filter they are equally fast (1.1), and so in encoding (0.4 to 8). Ratios agree to 2 %.
 //!
-//! Does not: trust a compressed frame, or let the size a compressed frame claims decide an allocation.
+//! It does not trust a compressed frame: the size that a frame claims never decides an allocation.
 
 use std::cell::RefCell;
 
@@ -21,37 +21,38 @@ use super::shuffle::{shuffle, unshuffle};
 use super::spec::{Algorithm, Compression, Filter};
 use super::{bitpack, varwidth};
 
-/// LZ4's acceleration: a higher one searches less for matches. Blosc uses this value at its default level. Half a
-/// gigabyte of shuffled float32 in frames of 8 KiB compresses in a quarter less time than with 1, and 3 % larger.
+/// LZ4's acceleration: a higher value searches less for matches. Blosc uses this value at its default level. Half a
+/// gigabyte of shuffled float32 in frames of 8 KiB takes a quarter less time to compress than with 1, and 3 % more
+/// space.
 const LZ4_ACCELERATION: i32 = 5;
 
-/// A thread's contexts and buffers.
+/// A thread's compressor contexts and working buffers.
 #[derive(Default)]
 pub(super) struct Scratch {
     /// A frame after its filter.
     filtered: Vec<u8>,
     /// Byte planes between the two steps of a bit shuffle.
     planes: Vec<u8>,
-    /// Integers without their reference.
+    /// Integers from which the reference was subtracted.
     shifted: Vec<u8>,
-    /// A compressor's output.
+    /// Output of a compressor.
     packed: Vec<u8>,
     /// A compressed frame after its decryption.
     opened: Vec<u8>,
-    /// With the level it is set to.
+    /// Context of zstd, with the compression level that it is set to; `None` before its first use.
     compressor: Option<(i32, Compressor<'static>)>,
     decompressor: Option<Decompressor<'static>>,
 }
 
 impl Scratch {
-    /// A buffer of `bytes` of any content, to give back with [`Self::put_opened`].
+    /// Takes a buffer of `bytes` bytes of any content, to be returned by [`Self::put_opened`].
     pub(super) fn take_opened(&mut self, bytes: usize) -> Vec<u8> {
         let mut opened = std::mem::take(&mut self.opened);
         opened.resize(bytes, 0);
         opened
     }
 
-    /// Keeps the buffer for the next frame.
+    /// Returns the buffer, for the next frame.
     pub(super) fn put_opened(&mut self, opened: Vec<u8>) {
         self.opened = opened;
     }
@@ -61,17 +62,17 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
-/// Runs `work` with this thread's scratch. `work` must not call this again.
+/// Calls `work` with this thread's scratch; `work` must not call this function again.
 pub(super) fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
     SCRATCH.with_borrow_mut(work)
 }
 
-/// The most bytes a compressed frame may have, or it is stored.
+/// Returns the largest size in bytes of a compressed frame; a frame that needs more is stored raw.
 fn packed_bytes_max(raw_bytes: usize) -> usize {
     raw_bytes - (raw_bytes / 64).max(1)
 }
 
-/// Appends one encoded frame to `out`. True when the frame is stored raw.
+/// Appends one encoded frame to `out`; returns whether it is stored raw.
 pub(super) fn encode(
     compression: Option<Compression>,
     element_bytes: usize,
@@ -110,8 +111,8 @@ pub(super) fn encode(
     true
 }
 
-/// Decodes a compressed (not stored) frame into `raw`. False when `packed` is not a frame of that raw length; `raw`
-/// then holds arbitrary bytes.
+/// Decodes a compressed (not stored) frame into `raw`. Returns `false`, and leaves arbitrary bytes in `raw`, if
+/// `packed` is not a frame with this decoded length.
 pub(super) fn decode(
     Compression { algorithm, filter }: Compression,
     element_bytes: usize,
@@ -135,13 +136,13 @@ pub(super) fn decode(
     true
 }
 
-/// The compressed length, or `None` when the frame does not fit `packed`.
+/// Compresses by LZ4 into `packed`; returns the compressed length, `None` if it does not fit.
 fn compress_lz4(source: &[u8], packed: &mut [u8]) -> Option<usize> {
     let mode = Some(CompressionMode::FAST(LZ4_ACCELERATION));
     lz4::block::compress_to_buffer(source, mode, false, packed).ok()
 }
 
-/// The compressed length, or `None` when the frame does not fit `packed`.
+/// Compresses by zstd into `packed`; returns the compressed length, `None` if it does not fit.
 fn compress_zstd(
     level: i32,
     source: &[u8],
@@ -151,7 +152,7 @@ fn compress_zstd(
     let (set, compressor) =
         compressor.get_or_insert_with(|| (level, Compressor::new(level).expect("a zstd context and level")));
     if *set != level {
-        // A frame that did not fit leaves its session open, and zstd takes parameters only between sessions.
+        // A frame that did not fit leaves its session open, and zstd accepts parameters only between sessions.
         compressor.context_mut().reset(ResetDirective::SessionOnly).expect("ending a zstd session cannot fail");
         compressor.set_compression_level(level).expect("a validated zstd level");
         *set = level;
@@ -159,7 +160,7 @@ fn compress_zstd(
     compressor.compress_to_buffer(source, packed).ok()
 }
 
-/// Whether `packed` decompressed to exactly `out.len()` bytes.
+/// Decompresses `packed` into `out`; returns whether that gave exactly `out.len()` bytes.
 fn decompress(
     algorithm: Algorithm,
     element_bytes: usize,
@@ -172,8 +173,8 @@ fn decompress(
             let size = i32::try_from(out.len()).expect("a frame is far below 2 GiB");
             lz4::block::decompress_to_buffer(packed, Some(size), out)
         }
-        // One call with a whole destination: zstd then decodes in place and allocates no window, whatever the frame
-        // claims.
+        // One call with the whole destination: zstd then decodes in place and allocates no window, whatever size the
+        // frame claims.
         Algorithm::Zstd { .. } => decompressor
             .get_or_insert_with(|| Decompressor::new().expect("a zstd context"))
             .decompress_to_buffer(packed, out),

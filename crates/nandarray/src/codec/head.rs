@@ -1,4 +1,5 @@
-//! The head of a payload: what a building block's bytes look like in its access units.
+//! The head of a payload, and the format of payloads. A payload is the encoded form of a building block in its access
+//! units.
 //!
 //! ```text
 //! payload := fixed head, 32 bytes
@@ -7,13 +8,13 @@
 //!            head tag, 16 bytes              only when encrypted; seals all of the above
 //!            frames, back to back
 //! ```
-//! Numbers are little-endian. Every length but the frames' own follows from the spec, so a reader knows before reading
-//! anything how many bytes the head takes ([`FrameLayout::head_bytes`]). Bytes after the last frame (the rest
-//! of the last page) are ignored.
+//! Numbers are little-endian. All lengths except those of the frames follow from the spec, so a reader knows the length
+//! of the head before it reads anything ([`FrameLayout::head_bytes`]). Bytes after the last frame (the rest of the last
+//! page) are ignored.
 //!
-//! Parsing follows smoltcp's rule: bytes, then a checked [`FrameTable`], after which no offset can be wrong.
+//! Parsing follows smoltcp's rule: bytes are checked once, into a [`FrameTable`] in which every offset is valid.
 //!
-//! Does not: carry a checksum; pages have one, and an encrypted payload has tags.
+//! A payload has no checksum of its own: pages have one, and an encrypted payload has tags.
 
 use std::ops::Range;
 
@@ -21,30 +22,30 @@ use super::crypt::TAG_BYTES;
 use super::error::CodecError;
 use super::spec::{Algorithm, CodecSpec, Filter};
 
-/// Bytes before the frame ends.
+/// Length of the fixed head in bytes; the frame ends follow it.
 pub(super) const FIXED_BYTES: usize = 32;
 
 const MAGIC: [u8; 4] = *b"nafr";
 
-/// Top bit of a frame end: the frame is stored raw.
+/// Flag in a frame end: the frame is stored raw.
 const STORED: u32 = 1 << 31;
 
-/// Offsets of the fixed head's fields.
+/// Offsets of the fixed head's fields, in bytes.
 mod field {
     use std::ops::Range;
     pub(super) const MAGIC: Range<usize> = 0..4;
     pub(super) const VERSION: usize = 4;
-    /// 0 none, 1 LZ4 block, 2 zstd frame, 3 packed integers, 4 integers of varying widths.
+    /// Compressor: 0 none, 1 LZ4 block, 2 zstd frame, 3 packed integers, 4 integers of varying widths.
     pub(super) const COMPRESSION: usize = 5;
-    /// 0 none, 1 byte shuffle, 2 bit shuffle.
+    /// Filter: 0 none, 1 byte shuffle, 2 bit shuffle.
     pub(super) const FILTER: usize = 6;
-    /// 0 plain, 1 AES-256-GCM-SIV.
+    /// Encryption: 0 none, 1 AES-256-GCM-SIV.
     pub(super) const ENCRYPTION: usize = 7;
     pub(super) const ELEMENT_BYTES: Range<usize> = 8..12;
     pub(super) const FRAME_BYTES: Range<usize> = 12..16;
     pub(super) const FRAME_COUNT: Range<usize> = 16..20;
     pub(super) const BLOCK_BYTES: Range<usize> = 20..24;
-    /// First part of the nonces; zero when not encrypted.
+    /// Sequence number, the first part of the nonces; zero if the payload is not encrypted.
     pub(super) const SEQUENCE: Range<usize> = 24..32;
 }
 
@@ -54,7 +55,7 @@ const _: () = assert!(
     "a frame end fits 31 bits: frames take no more than the block, and the head of a large block far less than that"
 );
 
-/// Sizes that follow from a spec.
+/// Sizes of a block and its frames, as they follow from a spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FrameLayout {
     pub(super) block_bytes: usize,
@@ -64,7 +65,7 @@ pub(super) struct FrameLayout {
 }
 
 impl FrameLayout {
-    /// Of a validated spec.
+    /// Computes the sizes from a validated spec.
     pub(super) fn new(spec: &CodecSpec) -> Self {
         let block_bytes = usize::try_from(spec.block_bytes).expect("a block of at most 256 MiB");
         let frame_bytes = spec.frame_bytes().min(block_bytes);
@@ -72,24 +73,24 @@ impl FrameLayout {
         Self { block_bytes, frame_bytes, frame_count, encrypted: spec.encrypted }
     }
 
-    /// Payload bytes of everything before the first frame.
+    /// Returns the length of the head in bytes: everything before the first frame.
     pub(super) fn head_bytes(&self) -> usize {
         let sealed = if self.encrypted { (self.frame_count + 1) * TAG_BYTES } else { 0 };
         self.tags_start() + sealed
     }
 
-    /// Payload offset of the first frame tag.
+    /// Returns the payload offset of the first frame tag.
     fn tags_start(&self) -> usize {
         FIXED_BYTES + 4 * self.frame_count
     }
 
-    /// Raw bytes of one frame.
+    /// Returns the range of the block's decoded bytes that one frame has.
     pub(super) fn raw_range(&self, frame: usize) -> Range<usize> {
         let start = frame * self.frame_bytes;
         start..(start + self.frame_bytes).min(self.block_bytes)
     }
 
-    /// The frames that hold any of `raw`.
+    /// Returns the numbers of the frames that have bytes of `raw`, a range of the block's decoded bytes.
     pub(super) fn frames(&self, raw: &Range<usize>) -> Result<Range<usize>, CodecError> {
         let Range { start, end } = *raw;
         if start > end || end > self.block_bytes {
@@ -100,7 +101,7 @@ impl FrameLayout {
     }
 }
 
-/// The fixed head that a payload of this spec has.
+/// Builds the fixed head of a payload with this spec and sequence number.
 pub(super) fn fixed_head(spec: &CodecSpec, layout: &FrameLayout, sequence: u64) -> [u8; FIXED_BYTES] {
     let number = |value: usize| u32::try_from(value).expect("sizes of a validated spec fit 32 bits").to_le_bytes();
     let mut head = [0; FIXED_BYTES];
@@ -127,14 +128,15 @@ pub(super) fn fixed_head(spec: &CodecSpec, layout: &FrameLayout, sequence: u64) 
     head
 }
 
-/// Writes a payload's head as its frames become known.
+/// Writes the variable part of a payload's head while its frames are encoded.
 pub(super) struct HeadWriter<'a> {
     layout: &'a FrameLayout,
     head: &'a mut [u8],
 }
 
 impl<'a> HeadWriter<'a> {
-    /// `head` is the first [`FrameLayout::head_bytes`] of a payload, the fixed head already there.
+    /// Begins with `head`, the first [`FrameLayout::head_bytes`] of a payload, in which the fixed head is already
+    /// written.
     pub(super) fn new(layout: &'a FrameLayout, head: &'a mut [u8]) -> Self {
         assert_eq!(head.len(), layout.head_bytes());
         Self { layout, head }
@@ -152,7 +154,7 @@ impl<'a> HeadWriter<'a> {
         self.head[self.layout.tags_start() + TAG_BYTES * frame..][..TAG_BYTES].copy_from_slice(&tag);
     }
 
-    /// Sets the head tag to what `seal` makes of the frame ends and tags.
+    /// Writes the head tag, which `seal` computes from the frame ends and frame tags.
     pub(super) fn seal(&mut self, seal: impl FnOnce(&[u8]) -> [u8; TAG_BYTES]) {
         assert!(self.layout.encrypted);
         let at = self.head.len() - TAG_BYTES;
@@ -161,29 +163,29 @@ impl<'a> HeadWriter<'a> {
     }
 }
 
-/// One frame's place in a payload.
+/// The end of one frame in a payload, and how it is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FrameEntry {
-    /// Payload offset one past the frame.
+    /// Payload offset after the frame's last byte.
     end: u32,
     stored: bool,
 }
 
-/// The checked frame table of one payload: which bytes each frame has. Small, and independent of the payload's buffer,
-/// so a store may keep it to read more of a block later.
+/// The checked frame table of one payload: the payload bytes of each frame. It is small and does not refer to the
+/// payload's buffer, so a caller may keep it in order to read more of the block later.
 #[derive(Debug, Clone)]
 pub struct FrameTable {
     pub(super) layout: FrameLayout,
     pub(super) sequence: u64,
-    /// See [`super::crypt::FrameCipher::payload_aad`]; empty when not encrypted.
+    /// Associated data that names the payload ([`super::crypt::FrameCipher::payload_aad`]); empty if not encrypted.
     pub(super) payload_aad: Vec<u8>,
     entries: Vec<FrameEntry>,
-    /// All frame tags; empty when not encrypted.
+    /// Tags of all frames; empty if not encrypted.
     tags: Vec<[u8; TAG_BYTES]>,
 }
 
 impl FrameTable {
-    /// Checks the fixed head against the spec, then every frame end.
+    /// Parses a head: checks the fixed head against the spec, and then all frame ends.
     pub(super) fn parse(spec: &CodecSpec, layout: FrameLayout, head: &[u8]) -> Result<Self, CodecError> {
         let needed = layout.head_bytes();
         let Some(head) = head.get(..needed) else {
@@ -205,36 +207,37 @@ impl FrameTable {
         Ok(Self { layout, sequence, payload_aad: Vec::new(), entries, tags })
     }
 
-    /// The sequence number that the payload was encoded under; 0 when not encrypted.
+    /// Returns the sequence number with which the payload was encoded; 0 if it is not encrypted.
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Frames in the payload.
+    /// Returns the number of frames in the payload.
     #[must_use]
     pub fn frame_count(&self) -> usize {
         self.layout.frame_count
     }
 
-    /// Bytes of the payload: head and frames, without padding.
+    /// Returns the length of the payload in bytes: head and frames, without padding.
     #[must_use]
     pub fn payload_bytes(&self) -> usize {
         self.payload_start(self.layout.frame_count)
     }
 
-    /// The frames that hold any of the block bytes `raw`; none for an empty range.
+    /// Returns the numbers of the frames that have bytes of `raw`, a range of the block's decoded bytes; none for an
+    /// empty range.
     ///
     /// # Errors
-    /// [`CodecError::Range`] when `raw` is not within the block.
+    /// [`CodecError::Range`] if `raw` is not within the block.
     pub fn frames(&self, raw: Range<usize>) -> Result<Range<usize>, CodecError> {
         self.layout.frames(&raw)
     }
 
-    /// The block bytes that `frames` decode to.
+    /// Returns the range of the block's decoded bytes that these frames have.
     ///
     /// # Panics
-    /// When `frames` is not within [`Self::frame_count`].
+    /// If `frames` is not within [`Self::frame_count`].
     #[must_use]
     pub fn raw_range(&self, frames: Range<usize>) -> Range<usize> {
         assert!(frames.start <= frames.end && frames.end <= self.layout.frame_count);
@@ -242,27 +245,27 @@ impl FrameTable {
         at(frames.start)..at(frames.end)
     }
 
-    /// The payload bytes of `frames`.
+    /// Returns the range of payload bytes that these frames have.
     ///
     /// # Panics
-    /// When `frames` is not within [`Self::frame_count`].
+    /// If `frames` is not within [`Self::frame_count`].
     #[must_use]
     pub fn payload_range(&self, frames: Range<usize>) -> Range<usize> {
         assert!(frames.start <= frames.end && frames.end <= self.layout.frame_count);
         self.payload_start(frames.start)..self.payload_start(frames.end)
     }
 
-    /// Whether a frame is stored raw.
+    /// Whether a frame is stored raw: neither filtered nor compressed.
     pub(super) fn stored(&self, frame: usize) -> bool {
         self.entries[frame].stored
     }
 
-    /// A frame's tag; of an encrypted payload only.
+    /// Returns the authentication tag of a frame. Panics if the payload is not encrypted.
     pub(super) fn tag(&self, frame: usize) -> [u8; TAG_BYTES] {
         self.tags[frame]
     }
 
-    /// Payload offset of a frame's first byte; for the number of frames, of one past the last.
+    /// Returns the payload offset of a frame's first byte; for the number of frames, the offset after the last frame.
     fn payload_start(&self, frame: usize) -> usize {
         match frame.checked_sub(1) {
             None => self.layout.head_bytes(),

@@ -1,13 +1,13 @@
-//! One portable kernel, compiled once per instruction set, chosen at run time.
+//! Compiles one portable kernel for several instruction sets, and chooses between them at run time.
 //!
-//! The kernels of this module are plain safe Rust written so that LLVM vectorises them; what they need is to be
-//! compiled with more than the baseline's SSE2. [`per_instruction_set!`] makes, from one `#[inline(always)]` kernel, a
-//! function that runs it with AVX-512 VBMI (Ice Lake and Zen 4 on), AVX2 or the baseline. Every version computes the
-//! same bytes.
+//! The kernels are plain safe Rust, written so that LLVM vectorises them; they only need to be compiled for more than
+//! the baseline's SSE2. From one `#[inline(always)]` kernel [`per_instruction_set!`] makes a function that runs it with
+//! AVX-512 VBMI (Ice Lake and Zen 4 on), AVX2 or the baseline. All versions compute the same bytes.
 //!
-//! Does not: hold intrinsics, or dispatch on anything but x86-64 (NEON is in AArch64's baseline).
+//! There are no intrinsics here, and no choice except on x86-64 (NEON is in AArch64's baseline).
 
-/// Defines `fn $name($($arg: $type),*)` that runs the inline kernel `$kernel` with the best instruction set at hand.
+/// Defines `fn $name($($arg: $type),*)`, which runs the inline kernel `$kernel` with the best available instruction
+/// set.
 macro_rules! per_instruction_set {
     ($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) => $kernel:path) => {
         $(#[$meta])*

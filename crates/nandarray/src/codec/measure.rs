@@ -1,7 +1,7 @@
-//! Throughput of the codec on this machine, on demand: no test of correctness.
+//! Measurement of the codec's throughput on this machine, to be run by hand; it does not test correctness.
 //!
-//! `cargo test --release -p nandarray codec::measure -- --ignored --nocapture --test-threads 1`. Buffers are one frame,
-//! hot in the first or second level cache; each figure is the best of several rounds on one core.
+//! `cargo test --release -p nandarray codec::measure -- --ignored --nocapture --test-threads 1`. Buffers have the size
+//! of one frame, and are in the first or second level cache; each figure is the best of several rounds on one core.
 
 #![expect(clippy::disallowed_methods, reason = "these tests measure time")]
 
@@ -46,8 +46,8 @@ fn filters() {
     }
 }
 
-/// Integers in frames of 8 KiB, beside a copy, and beside crate `bitpacking`, which packs blocks of 128 integers of 4
-/// bytes in an order of its own (four streams side by side).
+/// Measures packing of integers in frames of 8 KiB, compared with a copy and with crate `bitpacking`, which packs
+/// blocks of 128 integers of 4 bytes in an order of its own (four interleaved streams).
 #[test]
 #[ignore = "a measurement"]
 fn integers() {

@@ -1,28 +1,29 @@
 //! Compression and encryption of one building block.
 //!
-//! The unit of both is the building block, before space is allocated for it (NDS paper, sections 5.3.3 and 5.3.4): a
-//! compressed block simply takes fewer access units. Inside, a block is cut into *frames* of 8 or 32 KiB of raw bytes,
-//! each filtered, compressed and encrypted on its own (in this order), so that reading a part of a block decodes only
-//! the frames it touches. The payload starts with a head that says where each frame lies; see `head.rs` for the format.
+//! The unit of both is the building block, before pages are allocated for it (NDS paper, sections 5.3.3 and 5.3.4), so
+//! a compressed block takes fewer access units. Within a block there are *frames* of 8 or 32 KiB of decoded bytes, each
+//! filtered, compressed and encrypted separately (in this order), so that reading a part of a block decodes only the
+//! frames that it touches. The encoded block, its *payload*, begins with a head that lists the frames; `head.rs`
+//! describes the format.
 //!
 //! | file | one idea |
 //! | --- | --- |
-//! | `spec` | what a space says about its blocks' bytes; its text form |
+//! | `spec` | the description of a space's codec, and its text form |
 //! | `head` | payload format: head, frame table |
 //! | `frame` | one frame: filter, compress |
 //! | `bitpack`, `varwidth`, `bits` | integers packed by bits; streams of bits |
 //! | `shuffle`, `bitshuffle`, `isa` | the filters, compiled per instruction set |
 //! | `crypt`, `aead` | keys, key check, sealing of frames and head; the cipher's library |
 //!
-//! Reading: take [`Codec::head_bytes`] from the payload's start, make a [`FrameTable`] of them, ask it which payload
-//! bytes a range needs, fetch and verify these pages, decode. [`Codec::decode`] does all at once for a payload in
-//! memory.
+//! Reading: take the first [`Codec::head_bytes`] of the payload, parse them into a [`FrameTable`], ask it which payload
+//! bytes a range needs, fetch and verify the pages of these, and decode. [`Codec::decode`] does all of this for a
+//! payload in memory.
 //!
-//! Encoding is deterministic: the same block, context and sequence give the same payload (for one version of the LZ4
-//! and zstd libraries). A `Codec` is shared freely between threads; parallelism is the caller's, one block per thread.
+//! Encoding is deterministic: the same block, context and sequence number give the same payload (for one version of the
+//! LZ4 and zstd libraries). Threads may share a `Codec`; a caller can encode one block on each thread.
 //!
-//! Does not: checksum (pages carry CRC-32C), pad to access units, elide zero blocks, or read a clock or a random
-//! source.
+//! The codec computes no checksums (pages have CRC-32C), does not pad to access units or leave out blocks of zeroes,
+//! and reads no clock and no random source.
 
 mod aead;
 mod bitpack;
@@ -62,15 +63,15 @@ use head::{FrameLayout, HeadWriter};
 pub struct Codec {
     spec: CodecSpec,
     layout: FrameLayout,
-    /// Present exactly when `spec.encrypted`.
+    /// Cipher of an encrypted space; `None` if and only if `spec.encrypted` is false.
     cipher: Option<FrameCipher>,
 }
 
 impl Codec {
-    /// A codec for a space. A key is given exactly when the spec says encrypted.
+    /// Creates the codec of a space. `key` must be set if and only if `spec.encrypted` is.
     ///
     /// # Errors
-    /// [`SpecError`] for sizes or levels out of bounds and for a missing or needless key.
+    /// [`SpecError`] for sizes or levels out of bounds, a missing key, or a key that is not needed.
     pub fn new(spec: CodecSpec, key: Option<&CipherKey>) -> Result<Self, SpecError> {
         spec.validate()?;
         let cipher = match (spec.encrypted, key) {
@@ -82,32 +83,33 @@ impl Codec {
         Ok(Self { spec, layout: FrameLayout::new(&spec), cipher })
     }
 
-    /// The spec this was built from.
+    /// Returns the description from which the codec was created.
     #[must_use]
     pub fn spec(&self) -> &CodecSpec {
         &self.spec
     }
 
-    /// Payload bytes before the first frame: what [`Self::frame_table`] needs. The same for every block of the space.
+    /// Returns the length of a payload's head in bytes, which [`Self::frame_table`] needs; it is the same for every
+    /// block of the space.
     #[must_use]
     pub fn head_bytes(&self) -> usize {
         self.layout.head_bytes()
     }
 
-    /// The longest payload a block can have: the head and every frame stored raw.
+    /// Returns the length in bytes of the longest payload of a block: the head, and every frame stored raw.
     #[must_use]
     pub fn payload_bytes_max(&self) -> usize {
         self.layout.head_bytes() + self.layout.block_bytes
     }
 
-    /// Encodes a block; `out` becomes its payload, whatever it held.
+    /// Encodes a block; replaces the content of `out` by the payload.
     ///
-    /// `sequence` is the first part of the nonces (see `crypt`): it should be new for each encoding of a block, and a
-    /// repetition costs no more than showing that two frames are equal. It is kept in the head, and ignored without
-    /// encryption.
+    /// `sequence` is the first part of the nonces (see `crypt`). It should be new for each encoding of a block; a
+    /// repetition only reveals whether two frames are equal. It is stored in the head of an encrypted payload, and
+    /// otherwise ignored.
     ///
     /// # Errors
-    /// [`CodecError::BufferLength`] when `block` is not of the spec's size.
+    /// [`CodecError::BufferLength`] if `block` does not have the size in the spec.
     pub fn encode(
         &self,
         block: &[u8],
@@ -144,10 +146,11 @@ impl Codec {
         Ok(())
     }
 
-    /// Checks and authenticates a payload's head: its first [`Self::head_bytes`], or more.
+    /// Parses a payload's head, checks it against the spec and authenticates it. `head` is the first
+    /// [`Self::head_bytes`] of the payload, or more.
     ///
     /// # Errors
-    /// [`CodecError`] when the head is short, not of this spec, inconsistent, or not sealed for `context`.
+    /// [`CodecError`] if the head is too short, has another spec, is inconsistent, or was not sealed for `context`.
     pub fn frame_table(&self, head: &[u8], context: BlockContext<'_>) -> Result<FrameTable, CodecError> {
         let mut table = FrameTable::parse(&self.spec, self.layout, head)?;
         if let Some(cipher) = &self.cipher {
@@ -161,18 +164,19 @@ impl Codec {
         Ok(table)
     }
 
-    /// Decodes the frames that hold any of the block bytes `raw` to their own offsets in `out`, which is as long as the
-    /// block, and returns the range written: whole frames around `raw`. Other bytes of `out` are left alone.
+    /// Decodes the frames that have bytes of `raw`, a range of the block's decoded bytes. `out` has the size of the
+    /// block, and each frame is written to its own place in it. Returns the range that was written: whole frames that
+    /// include `raw`. Other bytes of `out` are not changed.
     ///
-    /// `piece` is a part of the payload that starts at payload offset `piece_start` and covers these frames
-    /// ([`FrameTable::payload_range`]); the whole payload with 0 is one.
+    /// `piece` is the part of the payload from offset `piece_start` on, which must include these frames
+    /// ([`FrameTable::payload_range`]); the whole payload and 0 are allowed.
     ///
     /// # Errors
-    /// [`CodecError`] for a range or buffer that does not fit, a piece that does not cover, or a frame damaged or
-    /// forged; the range of `out` then holds arbitrary bytes, none of them of a forged frame.
+    /// [`CodecError`] for a range or buffer of a wrong size, a piece that lacks a frame, or a frame that is damaged or
+    /// forged; the range of `out` then has arbitrary bytes, but none of a forged frame.
     ///
     /// # Panics
-    /// When `table` comes from a codec of another spec.
+    /// If `table` comes from a codec with another spec.
     pub fn decode_frames(
         &self,
         table: &FrameTable,
@@ -192,14 +196,14 @@ impl Codec {
         })
     }
 
-    /// Decodes one frame into `out`, which is as long as the frame's [`FrameTable::raw_range`]. For callers that have
-    /// no block-sized buffer; otherwise as [`Self::decode_frames`].
+    /// Decodes one frame into `out`, which has the length of the frame's [`FrameTable::raw_range`]; for callers without
+    /// a block-sized buffer. The other arguments are those of [`Self::decode_frames`].
     ///
     /// # Errors
     /// As [`Self::decode_frames`].
     ///
     /// # Panics
-    /// When there is no such frame, or `table` comes from a codec of another spec.
+    /// If there is no such frame, or `table` comes from a codec with another spec.
     pub fn decode_frame(
         &self,
         table: &FrameTable,
@@ -215,10 +219,11 @@ impl Codec {
         frame::with_scratch(|scratch| self.decode_with(scratch, table, piece, piece_start, number, out))
     }
 
-    /// Decodes `raw` from a payload in memory: [`Self::frame_table`], then [`Self::decode_frames`].
+    /// Decodes `raw`, a range of the block's decoded bytes, from a payload in memory: [`Self::frame_table`], then
+    /// [`Self::decode_frames`].
     ///
     /// # Errors
-    /// As these two.
+    /// Those of both functions.
     pub fn decode(
         &self,
         payload: &[u8],
@@ -244,7 +249,7 @@ impl Codec {
         let stored = table.stored(number);
         let damaged = CodecError::Decompress { frame: number, raw: out.len() };
         let unpack = |source: &[u8], scratch: &mut Scratch, out: &mut [u8]| {
-            // Without a compression in the spec, only a stored frame is in order.
+            // If the spec has no compression, every frame must be stored.
             let Some(compression) = self.spec.compression else { return Err(damaged) };
             let good = frame::decode(compression, self.spec.element_bytes as usize, source, scratch, out);
             if good { Ok(()) } else { Err(damaged) }
@@ -281,7 +286,7 @@ fn frame_id(payload_aad: &[u8], sequence: u64, number: usize, raw_bytes: usize, 
     FrameId { payload_aad, sequence, number: narrow(number), raw_bytes: narrow(raw_bytes), stored }
 }
 
-/// The bytes `needed` of a payload, from a piece of it.
+/// Returns the payload bytes `needed` from a piece of the payload that begins at offset `piece_start`.
 fn cut(piece: &[u8], piece_start: usize, needed: Range<usize>) -> Result<&[u8], CodecError> {
     let inside = needed.start.checked_sub(piece_start).zip(needed.end.checked_sub(piece_start));
     inside.and_then(|(start, end)| piece.get(start..end)).ok_or(CodecError::Truncated {

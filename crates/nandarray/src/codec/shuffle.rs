@@ -1,33 +1,34 @@
-//! Byte shuffle: byte `b` of every element together, for each `b`.
+//! Byte shuffle: groups equal bytes of all elements, that is byte `b` of every element, for each `b`.
 //!
-//! `n` elements of `e` bytes become `e` planes of `n` bytes; bytes after the last whole element stay at the end as they
-//! are. Sizes 2, 3, 4, 6, 8, 12 and 16 have kernels of their own that LLVM turns into vector permutes; any other size
-//! is a strided byte loop, one plane at a time.
+//! `n` elements of `e` bytes become `e` planes of `n` bytes; bytes after the last whole element remain at the end
+//! unchanged. Sizes 2, 3, 4, 6, 8, 12 and 16 have their own kernels, which LLVM turns into vector permutes; for any
+//! other size a loop copies bytes at a stride, one plane at a time.
 //!
-//! This is HDF5's and Blosc's shuffle, so the bytes are the same as theirs. No crate offers it alone (Blosc's is inside
-//! its container format), so it is here. Measured hot in cache on one Sapphire Rapids core, split / join in GB/s: 2
-//! bytes 15 / 15, 4 bytes 12 / 18, 8 bytes 10 / 16, 16 bytes 4 / 2.4, sizes without a kernel 2 / 2 (see `measure.rs`).
+//! The result is the same as that of HDF5's and Blosc's shuffle. No crate offers this filter by itself (Blosc's is a
+//! part of its container format), so it is implemented here. Measured with data in cache on one Sapphire Rapids core,
+//! split / join in GB/s: 2 bytes 15 / 15, 4 bytes 12 / 18, 8 bytes 10 / 16, 16 bytes 4 / 2.4, sizes without a kernel 2
+//! / 2 (see `measure.rs`).
 //!
-//! Does not: work in place, or change a frame's length.
+//! It does not work in place, and does not change a frame's length.
 
 use super::isa::per_instruction_set;
 
-/// Elements in one step of a kernel, a piece of each plane: what measured fastest each way. One step is copied to or
-/// from the planes as a whole, and the transposition between has only constant indices, which is what LLVM needs to
-/// make permutes of it.
+/// Number of elements in one step of splitting, by measurement the fastest. In a step the elements are copied to or
+/// from the planes as a whole, and transposed by constant indices only, as LLVM requires to make permutes of it.
 const SPLIT_STEP: usize = 16;
+/// Number of elements in one step of joining, by measurement the fastest.
 const JOIN_STEP: usize = 64;
 
-/// Bytes of eight words of eight bytes.
+/// Size in bytes of eight words of eight bytes.
 pub(super) const CUBE: usize = 64;
 
 per_instruction_set! {
-    /// Splits `raw` into byte planes. Panics unless both slices are of one length.
+    /// Splits `raw` into byte planes. Panics unless both slices have the same length.
     fn shuffle(element_bytes: usize, raw: &[u8], planes: &mut [u8]) => shuffle_kernel
 }
 
 per_instruction_set! {
-    /// Undoes [`shuffle`]. Panics unless both slices are of one length.
+    /// Reverses [`shuffle`]. Panics unless both slices have the same length.
     fn unshuffle(element_bytes: usize, planes: &[u8], raw: &mut [u8]) => unshuffle_kernel
 }
 
@@ -116,7 +117,7 @@ fn join<const E: usize>(planes: &[u8], raw: &mut [u8]) {
     }
 }
 
-/// Byte `k` of word `j` to byte `j` of word `k`.
+/// Moves byte `k` of word `j` to byte `j` of word `k`, for eight words.
 #[inline(always)]
 pub(super) fn transpose_bytes(cube: &[u8; CUBE]) -> [u8; CUBE] {
     let mut out = [0; CUBE];

@@ -1,11 +1,12 @@
-//! A space's codec, by which its building blocks become payloads: compression, filter, encryption, sizes.
+//! The description of a space's codec, which encodes building blocks as payloads: compression, filter, encryption,
+//! sizes.
 //!
-//! A [`CodecSpec`] fixes the payload format of every building block of a space and is kept in the array's metadata;
-//! [`Compression`] is the part a person writes, as text: `lz4`, `zstd`, `zstd:7`, each with an optional `+shuffle` or
-//! `+bitshuffle`; `bitpack`, `varwidth` for integers. "No compression" is the absence of a [`Compression`], so it has
-//! no text here.
+//! A [`CodecSpec`] determines the payload format of all building blocks of a space and is stored with the space's
+//! properties. [`Compression`] is the part that users write, as text: `lz4`, `zstd`, `zstd:7`, each with an optional
+//! `+shuffle` or `+bitshuffle`; `bitpack` and `varwidth` for integers. "No compression" is the absence of a
+//! [`Compression`] and has no text.
 //!
-//! Does not: choose a codec for the data, or hold a key (see [`super::CipherKey`]).
+//! It does not choose a codec for the data, and has no key (see [`super::CipherKey`]).
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,20 +15,20 @@ use thiserror::Error;
 
 use super::bitpack;
 
-/// Sizes of the frames that blocks are cut into; fixed for a store by its format version ([design note
+/// The rule for the size of the frames into which blocks are cut; a store's format version determines it ([design note
 /// 6](../../../../docs/design/006-frames-of-compressed-blocks.md) has the reasons).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Framing {
     /// Format version 1: frames of 32 KiB.
     V1,
-    /// Format version 2: frames of 8 KiB where the compressor is LZ4, of 32 KiB elsewhere.
+    /// Format version 2: frames of 8 KiB with LZ4, of 32 KiB otherwise.
     V2,
-    /// Format version 3: as version 2, but for the number that payloads carry.
+    /// Format version 3: sizes as in version 2, but another version number in the heads of payloads.
     V3,
 }
 
 impl Framing {
-    /// Of a store of this format version.
+    /// Returns the rule of a store with this format version.
     #[must_use]
     pub fn of_format(version: u32) -> Self {
         match version {
@@ -37,7 +38,7 @@ impl Framing {
         }
     }
 
-    /// The number that payloads carry.
+    /// Returns the version number in the heads of payloads.
     pub(super) fn number(self) -> u8 {
         match self {
             Self::V1 => 1,
@@ -47,20 +48,22 @@ impl Framing {
     }
 }
 
-/// Largest raw building block, in bytes: 256 MiB. Frame ends are 31-bit offsets into a payload that is never more than
-/// a head longer than the block.
+/// Largest size of a building block in bytes: 256 MiB. Ends of frames are 31-bit offsets in a payload that is at most a
+/// head longer than the block.
 pub const BLOCK_BYTES_MAX: u64 = 256 << 20;
 
-/// Largest element, in bytes: 64 KiB, for record types. The frame of a larger element would defeat partial reads.
+/// Largest size of an element in bytes: 64 KiB, for record types. Frames of larger elements would make partial reads
+/// useless.
 pub const ELEMENT_BYTES_MAX: u32 = 64 * 1024;
 
-/// Levels that zstd takes here; negative "fast" levels are left out because LZ4 is the better fast choice.
+/// Compression levels of zstd that are supported; the negative "fast" levels are left out because LZ4 is a better fast
+/// compressor.
 pub const ZSTD_LEVELS: std::ops::RangeInclusive<i32> = 1..=22;
 
-/// The level of a plain `zstd`, which is also the zstd library's own default.
+/// Level of `zstd` without a number, which is also the zstd library's default.
 pub const ZSTD_LEVEL_DEFAULT: i32 = 3;
 
-/// An invalid codec description.
+/// The reason why the description of a codec is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SpecError {
@@ -70,7 +73,7 @@ pub enum SpecError {
              bitpack or varwidth for integers"
     )]
     UnknownCompression {
-        /// The text as given.
+        /// The text of the compression.
         text: String,
     },
     /// The name after `+` is not a filter.
@@ -81,21 +84,21 @@ pub enum SpecError {
         /// The whole text as given.
         text: String,
     },
-    /// The algorithm packs integers: bytes in another order are none.
+    /// Integer packing was combined with a filter: filtered bytes are no integers.
     #[error("{text:?}: bitpack and varwidth take no filter")]
     FilterOfPacked {
-        /// The text as given.
+        /// The text of the compression.
         text: String,
     },
-    /// The algorithm packs integers of other sizes.
+    /// The algorithm packs integers, and the elements have another size than integers.
     #[error("{algorithm} packs integers of 1, 2, 4 or 8 bytes; these elements have {element_bytes}")]
     PackedElement {
-        /// The algorithm's name.
+        /// Name of the algorithm.
         algorithm: &'static str,
-        /// The size of an element.
+        /// Size of an element in bytes.
         element_bytes: u32,
     },
-    /// The part after `:` is not a level of the algorithm.
+    /// The part after `:` is not a valid level of the algorithm.
     #[error("bad compression level {level:?} in {text:?}: zstd takes 1 to 22, the others take none")]
     BadLevel {
         /// The part after `:`.
@@ -106,41 +109,41 @@ pub enum SpecError {
     /// The element size is zero or beyond [`ELEMENT_BYTES_MAX`].
     #[error("element of {element_bytes} bytes: expected 1 to {ELEMENT_BYTES_MAX}")]
     ElementBytes {
-        /// The requested element size.
+        /// The requested element size in bytes.
         element_bytes: u32,
     },
     /// The block size is zero or beyond [`BLOCK_BYTES_MAX`].
     #[error("building block of {block_bytes} bytes: expected 1 to {BLOCK_BYTES_MAX}")]
     BlockBytes {
-        /// The requested block size.
+        /// The requested block size in bytes.
         block_bytes: u64,
     },
-    /// The spec says encrypted and no key was given.
+    /// The spec demands encryption, but no key was passed.
     #[error("the space is encrypted and no key was given")]
     KeyMissing,
-    /// A key was given for a space that is not encrypted.
+    /// A key was passed for a space that is not encrypted.
     #[error("a key was given and the space is not encrypted")]
     KeyUnexpected,
 }
 
-/// A compressor, run on one frame at a time.
+/// A compressor, which is applied to each frame separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Algorithm {
-    /// LZ4 block format: the fast one.
+    /// LZ4 block format: fast.
     Lz4,
-    /// Zstandard frames (RFC 8878): the dense one.
+    /// Zstandard frames (RFC 8878): slower, with a better ratio.
     Zstd {
-        /// 1 (fast) to 22 (dense). Only the encoder looks at it.
+        /// Level from 1 (fast) to 22 (best ratio), used by the encoder only.
         level: i32,
     },
-    /// Integers at the width that a frame's range needs.
+    /// Integers, all of a frame stored with the number of bits that the frame's range needs.
     BitPack,
-    /// Integers, each at its own width.
+    /// Integers, each stored with the number of bits that it needs.
     VarWidth,
 }
 
 impl Algorithm {
-    /// Its name, if it packs integers.
+    /// Returns the algorithm's name if it packs integers, otherwise `None`.
     fn packs_integers(self) -> Option<&'static str> {
         match self {
             Self::Lz4 | Self::Zstd { .. } => None,
@@ -150,24 +153,24 @@ impl Algorithm {
     }
 }
 
-/// A reordering of a frame's bytes that puts alike bytes side by side before compression.
+/// A reordering of a frame's bytes before compression, which puts similar bytes next to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Filter {
-    /// Bytes as they are.
+    /// No reordering.
     None,
-    /// Byte `b` of every element together.
+    /// Groups byte `b` of every element, for each `b`.
     Shuffle,
-    /// Bit `k` of byte `b` of every element together (Masui et al., "A compression scheme for radio data in high
-    /// performance computing", 2015).
+    /// Groups bit `k` of byte `b` of every element, for each `b` and `k` (Masui et al., "A compression scheme for radio
+    /// data in high performance computing", 2015).
     BitShuffle,
 }
 
-/// A filter and a compressor, as written in `lz4`, `zstd:7+shuffle`.
+/// A compressor with an optional filter, as in the texts `lz4` and `zstd:7+shuffle`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Compression {
     /// The compressor.
     pub algorithm: Algorithm,
-    /// Filter that runs before the compressor.
+    /// Filter that is applied before the compressor.
     pub filter: Filter,
 }
 
@@ -204,7 +207,8 @@ impl FromStr for Compression {
     }
 }
 
-/// Digits only: `+3` and `03` would be second spellings of a level, and the text is kept in metadata.
+/// Parses a level; `None` unless it consists of digits without a leading zero. Since the text is stored, a level must
+/// have one spelling only.
 fn parse_level(text: &str) -> Option<i32> {
     let plain = !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|level| plain && ZSTD_LEVELS.contains(level))
@@ -226,32 +230,32 @@ impl fmt::Display for Compression {
     }
 }
 
-/// Everything but the key that encoding and decoding a building block needs.
+/// Description of the encoding of a space's building blocks: everything that a codec needs except the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CodecSpec {
-    /// Filter and compressor, if any.
+    /// Compressor and filter; `None` leaves blocks uncompressed.
     pub compression: Option<Compression>,
     /// Whether frames are sealed with AES-256-GCM-SIV.
     pub encrypted: bool,
-    /// Size of one element, 1 to [`ELEMENT_BYTES_MAX`] bytes.
+    /// Size of one element in bytes, 1 to [`ELEMENT_BYTES_MAX`].
     pub element_bytes: u32,
-    /// Raw size of one building block, 1 to [`BLOCK_BYTES_MAX`] bytes. Need not be a multiple of the element.
+    /// Size of one building block in bytes, 1 to [`BLOCK_BYTES_MAX`]; it need not be a multiple of the element size.
     pub block_bytes: u64,
-    /// Frames that blocks are cut into.
+    /// Rule for the size of frames.
     pub framing: Framing,
 }
 
 impl CodecSpec {
-    /// Whether encoding would only add a head: such a space should store its blocks as they are.
+    /// Whether encoding would only add a head, so that blocks should be stored without coding.
     #[must_use]
     pub fn is_identity(&self) -> bool {
         self.compression.is_none() && !self.encrypted
     }
 
-    /// Checks the sizes and the level against their limits.
+    /// Checks the sizes and the compression level against their limits.
     ///
     /// # Errors
-    /// [`SpecError`] with the number at fault.
+    /// [`SpecError`] with the value that is not allowed.
     pub fn validate(&self) -> Result<(), SpecError> {
         if !(1..=ELEMENT_BYTES_MAX).contains(&self.element_bytes) {
             return Err(SpecError::ElementBytes { element_bytes: self.element_bytes });
@@ -275,7 +279,7 @@ impl CodecSpec {
         Ok(())
     }
 
-    /// Raw bytes of one frame before rounding to whole elements.
+    /// Returns the decoded size of a frame in bytes before it is rounded to whole elements.
     fn frame_bytes_target(&self) -> usize {
         match (self.framing, self.compression) {
             (Framing::V2 | Framing::V3, Some(Compression { algorithm: Algorithm::Lz4, .. })) => 8 << 10,
@@ -284,8 +288,9 @@ impl CodecSpec {
         }
     }
 
-    /// Raw bytes of every frame but the last: the target rounded down to whole groups of eight elements
-    /// (bit shuffle then leaves no plain tail), or to whole elements where eight are too many, or one element.
+    /// Returns the decoded size in bytes of every frame but the last. It is the target size rounded down to groups of
+    /// eight elements (then bit shuffle leaves no element unshuffled), or to whole elements if a group is too large, at
+    /// least one.
     #[must_use]
     pub fn frame_bytes(&self) -> usize {
         let (element, target) = (self.element_bytes as usize, self.frame_bytes_target());
@@ -293,7 +298,7 @@ impl CodecSpec {
         (target / unit * unit).max(unit)
     }
 
-    /// About how many times as long as copying them it takes to decode bytes, for sharing out work.
+    /// Returns the approximate ratio of the time to decode bytes to the time to copy them, for distributing work.
     #[must_use]
     pub fn weight(&self) -> u64 {
         let compression = match self.compression.map(|c| c.algorithm) {

@@ -1,19 +1,19 @@
-//! Integers of 1, 2, 4 or 8 bytes, each at its own width.
+//! Packing of integers of 1, 2, 4 or 8 bytes with variable widths: each value has as many bits as it needs.
 //!
 //! ```text
 //! packed frame := widths, 1 byte a value
 //!                 values, each with as many bits as its width   the first in the lowest bits of the first byte
 //!                 bytes behind the last whole element
 //! ```
-//! These are the two streams of variable-width values of Zou's dissertation (section 8.2): a data stream packed by
-//! bits, and a stream of widths. A width is that of the value without its leading zeroes; 0 takes no bits, a negative
-//! number takes them all.
+//! These are the two streams of variable-width values of Zou's dissertation (section 8.2): a packed stream of bits, and
+//! a stream of widths. The width of a value is the number of its bits without leading zeroes: 0 takes no bits, a
+//! negative number takes all.
 //!
-//! Does not: know whether elements are signed.
+//! It does not know whether elements are signed.
 
 use super::bits::{self, BitWriter};
 
-/// The packed form of `raw` in front of `packed`, and its length; `None` where it does not fit.
+/// Writes the packed form of `raw` to the front of `packed` and returns its length in bytes; `None` if it does not fit.
 pub(super) fn pack(element_bytes: usize, raw: &[u8], packed: &mut [u8]) -> Option<usize> {
     let (values, rest) = raw.split_at(raw.len() / element_bytes * element_bytes);
     let count = values.len() / element_bytes;
@@ -35,7 +35,7 @@ pub(super) fn pack(element_bytes: usize, raw: &[u8], packed: &mut [u8]) -> Optio
     Some(length)
 }
 
-/// Unpacks a frame into `raw`. False where `packed` is none of this raw length.
+/// Unpacks a frame into `raw`; `false` if `packed` is not the packed form of a frame with this length.
 pub(super) fn unpack(element_bytes: usize, packed: &[u8], raw: &mut [u8]) -> bool {
     let whole = raw.len() / element_bytes * element_bytes;
     let (values, rest) = raw.split_at_mut(whole);
@@ -63,7 +63,7 @@ pub(super) fn unpack(element_bytes: usize, packed: &[u8], raw: &mut [u8]) -> boo
 
 fn unpack_of<const BYTES: usize>(widths: &[u8], data: &[u8], values: &mut [u8]) {
     let values = values.as_chunks_mut::<BYTES>().0;
-    // Behind this bit, fewer than nine bytes are left.
+    // From this bit on fewer than nine bytes are left.
     let fast_until = (data.len() + 1).saturating_sub(9) * 8;
     let mut at = 0;
     for (width, value) in widths.iter().zip(values) {

@@ -1,8 +1,9 @@
-//! Several changes of names and attributes as one command: an import that appears whole, a group that moves or goes as
-//! one.
+//! Several changes of names and attributes as one command, e.g. an import whose arrays appear together, or a group that
+//! is moved or deleted as a whole.
 //!
-//! All changes are looked at first, each as if those before it were made; then all are made, while no other command is
-//! applied and no cut is taken, so that one journal record holds all or none. Changes of elements are not made here.
+//! All changes are checked first, each against the names that the changes before it would leave. Then all are applied
+//! in one epoch, without a cut in between, so that one journal record holds all of them or none. Elements are not
+//! changed here.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::ftl::Reservation;
 use crate::stl::space::{Space, SpaceId};
 
 impl<'a> Change<'a> {
-    /// The name that the space has before the change.
+    /// Returns the name that the space has before the change.
     fn name(&self) -> &'a str {
         match *self {
             Self::Delete { name } | Self::SetAttrs { name, .. } => name,
@@ -30,8 +31,8 @@ impl Device {
         self.sound()?;
         let _pages = self.reserve_changes(changes)?;
         {
-            // Exclusively: names that were looked at stay what they are, and the locks of spaces are taken one at a
-            // time.
+            // The lock is exclusive: the names that were checked cannot change before all changes are applied, and the
+            // locks of spaces are taken one at a time.
             let _epoch = self.epoch.write();
             let spaces = self.spaces_changed(changes)?;
             self.change_all(changes, &spaces);
@@ -40,7 +41,8 @@ impl Device {
         Ok(())
     }
 
-    /// Looks at what the changes say by themselves, and promises room for it.
+    /// Checks each change by itself (its new name), and reserves pages for the new attributes; `None` if there are
+    /// none.
     pub(super) fn reserve_changes(&self, changes: &[Change<'_>]) -> Result<Option<Reservation<'_>>> {
         let mut attrs_bytes = 0;
         for change in changes {
@@ -57,13 +59,14 @@ impl Device {
         self.reserve_metadata(attrs_bytes).map(Some)
     }
 
-    /// The space of every change, if all changes can be made. Indexes of spaces to delete are loaded: that may fail.
-    /// The caller holds the epoch exclusively from here on until the changes are made.
+    /// Returns the space of every change, or an error if one of the changes cannot be made. Loads the indexes of spaces
+    /// to delete, since loading may fail. The caller holds the epoch exclusively from this call until the changes are
+    /// made.
     pub(super) fn spaces_changed(&self, changes: &[Change<'_>]) -> Result<Vec<Arc<Space>>> {
         let mut spaces = Vec::with_capacity(changes.len());
         {
             let catalog = self.catalog.read();
-            // Names after the changes so far: the space, or none.
+            // Names as the changes so far would leave them: the space, or `None` for a name that is free.
             let mut changed: HashMap<&str, Option<SpaceId>> = HashMap::new();
             for change in changes {
                 let whose = |name: &str| match changed.get(name) {

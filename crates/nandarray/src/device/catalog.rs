@@ -1,4 +1,4 @@
-//! Create, open, delete, attributes, listing, numbers.
+//! The catalog of spaces: create, open, delete, attributes, listing, statistics.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::stl::block_size;
 use crate::stl::index::Index;
 use crate::stl::space::{Encryption, IndexState, Inner, Space, SpaceId, SpaceRecord, check_item_bytes};
 
-/// The most bytes of a name.
+/// Longest name of a space, in bytes.
 const NAME_BYTES_MAX: usize = 4096;
 
 pub(super) fn check_name(name: &str) -> Result<()> {
@@ -33,7 +33,7 @@ impl Device {
         self.ready()?;
         check_name(new.name)?;
         let item_bytes = new.item_bytes;
-        // Before anything of that size is allocated.
+        // Checked before anything of that size is allocated.
         check_item_bytes(item_bytes)?;
         let scalar = new.shape.is_empty();
         let shape: &[u64] = if scalar { &[1] } else { new.shape };
@@ -92,7 +92,7 @@ impl Device {
         Ok(Encryption { salt, check: KeyCheck::new(&cipher).to_bytes().to_vec() })
     }
 
-    /// Promises room for attributes: once in the journal, twice in a checkpoint.
+    /// Reserves room for new attributes, which are written once to the journal and twice to a checkpoint.
     pub(super) fn reserve_metadata(&self, attrs_bytes: usize) -> Result<crate::ftl::Reservation<'_>> {
         self.hold_journal(attrs_bytes as u64)?;
         self.reserve(3 * attrs_bytes as u64 / u64::from(self.geometry().page_bytes) + 1)
@@ -112,7 +112,7 @@ impl Device {
         Ok(space)
     }
 
-    /// A space by name, without its key: for its shape, type and attributes.
+    /// Returns a space by its name without unlocking it: its shape, type and attributes can be read, not its elements.
     ///
     /// # Errors
     /// [`Error::NotFound`].
@@ -121,7 +121,7 @@ impl Device {
         self.find(name)
     }
 
-    /// A space by number, without its key.
+    /// Returns a space by its number without unlocking it.
     ///
     /// # Errors
     /// [`Error::Closed`] if it was deleted.
@@ -154,7 +154,7 @@ impl Device {
         Ok(())
     }
 
-    /// Empties a space that is deleted, and returns the pages that it had.
+    /// Empties a space that is being deleted and marks it as deleted; returns the pages that were mapped.
     pub(super) fn empty_space(&self, space: &Space, inner: &mut Inner) -> Vec<Run> {
         let mut dead = Vec::new();
         inner.index().for_each(&mut |_, map| dead.extend(map.runs()));

@@ -1,11 +1,12 @@
-//! Comparing everything with everything.
+//! The check of a store: metadata, indexes, pages and out-of-band records are compared with each other.
 //!
-//! Verified: both superblocks; the directory; every index; of every mapped page its place, that only one unit maps it,
-//! its checksum, its out-of-band record and that record's CRC, and that the record names the owner that maps it; the
-//! live pages of every segment against the indexes; that coded blocks decode (if they are not encrypted, or unlocked).
-//! Not verified: pages that no index maps; the content of plain blocks beyond its checksum.
+//! Verified: both superblocks; the directory; every index; of every mapped page its place, that only one access unit
+//! maps it, its checksum, its out-of-band record and that record's CRC, and that the record names the owner that maps
+//! it; the number of live pages of every segment; that coded (compressed or encrypted) blocks decode, unless their
+//! space is encrypted and locked. Not verified: pages that no index maps; the content of plain blocks beyond its
+//! checksum.
 //!
-//! `repair` mends the findings.
+//! `repair` mends what a check finds.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -23,17 +24,17 @@ use crate::stl::plan::BlockAt;
 use crate::stl::read::Reader;
 use crate::stl::space::{Space, SpaceId};
 
-/// Attempts of a reader to read a superblock that a writer may be writing.
+/// Number of times that a reader reads the superblocks, as a writer in another process may be writing one.
 const READS_OF_SUPERBLOCKS: usize = 3;
 
-/// One fault of a store.
+/// One fault that a check found.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// Name of the array that it concerns.
+    /// Name of the array with the fault; `None` if the fault concerns the whole store.
     pub array: Option<String>,
     /// The fault, with its numbers.
     pub message: String,
-    /// The repair, if there was one.
+    /// Description of the repair; `None` if the fault was not repaired.
     pub repaired: Option<String>,
 }
 
@@ -42,7 +43,7 @@ pub struct Finding {
 pub struct CheckReport {
     /// All faults.
     pub findings: Vec<Finding>,
-    /// Journal records that were left out when the store was opened.
+    /// Journal records that were ignored when the store was opened; `None` if all were applied.
     pub dropped: Option<Dropped>,
     /// Damage that opening the store for writing found and repaired.
     pub mended: Vec<String>,
@@ -50,30 +51,30 @@ pub struct CheckReport {
     pub arrays: u64,
     /// Number of building blocks checked.
     pub blocks: u64,
-    /// Number of pages compared.
+    /// Number of pages that were compared with their checksum and owner.
     pub pages: u64,
 }
 
 /// A mapped page that failed a check.
 pub(super) struct BadUnit {
-    /// Index of its finding in the report.
+    /// Index of the page's finding in [`CheckReport::findings`].
     pub(super) finding: usize,
     pub(super) at: BlockAt,
     pub(super) unit: u32,
 }
 
 impl CheckReport {
-    /// Whether everything is as it should be, or was mended, and nothing that was flushed was lost on the way.
+    /// Whether every fault that was found was repaired, and opening the store lost no flushed data.
     pub fn ok(&self) -> bool {
         !self.has_lost() && self.findings.iter().all(|f| f.repaired.is_some())
     }
 
-    /// Whether the store was salvaged when it was opened, and what was flushed before may be missing.
+    /// Whether the store was salvaged when it was opened, so that flushed data may be missing.
     pub fn has_lost(&self) -> bool {
         self.dropped.as_ref().is_some_and(|d| d.durable)
     }
 
-    /// Adds the indexes that opening the store rebuilt.
+    /// Adds a finding for each index that was rebuilt when the store was opened.
     fn add_rebuilt(&mut self, rebuilt: &Rebuilt) {
         for RebuiltIndex { array, why, blocks, unplaced } in &rebuilt.indexes {
             let done = format!(
@@ -110,12 +111,12 @@ impl Device {
             CheckReport { dropped: self.dropped().cloned(), mended: self.opening.mended(), ..CheckReport::default() };
         if !self.read_only() {
             match self.commit_with_room(false) {
-                // Changes that the disk has no room for are in memory only; they are not checked.
+                // Changes that the disk has no room for are in memory only; these are not checked.
                 Ok(()) | Err(Error::Full { .. }) => {}
                 Err(e) => return Err(e),
             }
         }
-        // Writes wait: the pages that one array maps are compared with those of all others.
+        // Writers wait: the pages that one array maps are compared with those of all others.
         let rest = self.epoch.write();
         self.check_superblocks(&mut report);
         for (copy, intact) in directory_copies(self).into_iter().enumerate() {
@@ -156,7 +157,7 @@ impl Device {
         let media = self.ftl.media().as_ref();
         let mut slots = read_slots(media, "the store");
         for _ in 0..READS_OF_SUPERBLOCKS {
-            // A writer beside us may be writing one at this moment.
+            // A writer in another process may be writing one at this moment.
             if !self.read_only() || slots.as_ref().is_ok_and(|s| s.len() == 2) {
                 break;
             }
@@ -164,7 +165,7 @@ impl Device {
         }
         match slots.as_deref() {
             Ok([_, _]) => {}
-            // The making of the store was cut short, and nothing was lost.
+            // A crash interrupted the creation of the store; nothing was lost.
             Ok([(slot, _)]) if self.opening.unfinished && is_blank(media, 1 - slot).unwrap_or(false) => {}
             Ok(_) => {
                 report.add(None, "one of the two superblocks is damaged".to_owned());
@@ -235,7 +236,8 @@ impl Device {
         failed.map_or(Ok(bad), Err)
     }
 
-    /// Compares one page with its record and its owner; returns the fault in words.
+    /// Compares one page with its out-of-band record and its owner; returns a description of the fault, `None` if there
+    /// is none.
     fn inspect(&self, ppa: Ppa, owner: Owner) -> Result<Option<String>> {
         let mut bytes = vec![0; self.geometry().page_bytes as usize];
         self.ftl.media().read_at(self.geometry().page_offset(ppa), &mut bytes)?;

@@ -1,10 +1,10 @@
-//! The engine's only entrance: typed commands.
+//! Typed commands, the only entrance to the engine.
 //!
-//! A command is a struct that borrows what it needs; its type fixes the type of the reply ([`super::Command`]).
+//! A command is a struct that borrows its arguments; its type determines the type of the reply ([`super::Command`]).
 //! Commands follow the NDS paper's interface (section 5.1 and the command set of 5.3.1): create, open, resize and
-//! delete a space; move one sub-block of a space or of a view by one command; flush, deallocate, read numbers.
-//! Dimensions are in elements, slowest-varying first; strides in bytes. A view is named in the command, not opened
-//! first: translating costs less than looking up a handle.
+//! delete a space; move one sub-block of a space or of a view by one command; flush, deallocate, read statistics.
+//! Dimensions are in elements, slowest-varying first; strides are in bytes. A view is named in the command instead of
+//! being opened first, since translating its coordinates costs less than looking up a handle.
 
 use super::transaction::TransactionId;
 use crate::stl::plan::Axis;
@@ -15,94 +15,94 @@ use crate::stl::write::Source;
 /// The description of a space to create.
 #[derive(Clone, Debug)]
 pub struct NewSpace<'a> {
-    /// Its name.
+    /// Name of the space.
     pub name: &'a str,
-    /// Elements along each dimension.
+    /// Number of elements along each dimension; empty for a scalar.
     pub shape: &'a [u64],
     /// Bytes of an element.
     pub item_bytes: u32,
-    /// The door's name of the element type.
+    /// Name of the element type, as the caller writes it; the engine stores it and does not interpret it.
     pub dtype: &'a str,
-    /// Shape of a building block; `None` takes the default (`stl::block_size`).
+    /// Shape of a building block in elements; `None` chooses the default (`stl::block_size`).
     pub block: Option<&'a [u64]>,
-    /// Compression, e.g. `zstd:3+shuffle`.
+    /// Compression, e.g. `zstd:3+shuffle`; `None` stores elements as they are.
     pub compression: Option<&'a str>,
-    /// 32 bytes; encrypts the space.
+    /// Key of 32 bytes; the space is encrypted with it. `None` creates a plain space.
     pub key: Option<&'a [u8]>,
-    /// The element that was never written; `None` is zeroes.
+    /// Value of elements that were never written, `item_bytes` long; `None` is zeroes.
     pub fill: Option<&'a [u8]>,
-    /// The door's attributes.
+    /// Attributes as text; the engine stores them and does not interpret them.
     pub attrs: &'a str,
 }
 
-/// The elements of a space that a command moves, and their places in the buffer.
+/// The elements of a space that a command moves, and where they lie in the caller's buffer.
 #[derive(Clone, Debug)]
 pub enum Target<'a> {
-    /// `start + step * [0, count)` of the space, or of the view of it with this shape.
+    /// A strided box: elements `start + step * i` for all `i < count`, of the space or of a view of it.
     Box {
         /// First coordinate.
         start: &'a [u64],
-        /// Distances, at least 1.
+        /// Distance between elements along each dimension, at least 1.
         step: &'a [u64],
-        /// Elements.
+        /// Number of elements along each dimension.
         count: &'a [u64],
-        /// Byte strides in the buffer.
+        /// Byte strides in the buffer, one for each dimension.
         strides: &'a [isize],
-        /// Shape of the view; `None` is the space itself.
+        /// Shape of the view that `start` and `count` refer to; `None` is the space's own shape.
         view: Option<&'a [u64]>,
     },
-    /// The product of a range or list for each dimension.
+    /// Every combination of coordinates from one range or list for each dimension.
     Outer {
-        /// One for each dimension.
+        /// A range or a list of coordinates for each dimension.
         axes: &'a [Axis],
-        /// Byte strides in the buffer.
+        /// Byte strides in the buffer, one for each dimension.
         strides: &'a [isize],
     },
-    /// Boxes of one size, each somewhere else: along every dimension either a box has one coordinate, or all boxes
-    /// begin at the same. Of boxes that are written twice the last counts.
+    /// Several boxes of one size. Along each dimension either the boxes have one coordinate only, or all boxes begin at
+    /// the same coordinate, so that any two boxes are equal or disjoint. Of equal boxes in a write the last one counts.
     Boxes {
-        /// First coordinates, one box after the other.
+        /// First coordinates: those of the first box, then those of the second, and so on.
         starts: &'a [u64],
-        /// Distances, at least 1.
+        /// Distance between elements along each dimension, at least 1.
         step: &'a [u64],
-        /// Elements of a box.
+        /// Number of elements of a box along each dimension.
         count: &'a [u64],
-        /// Byte strides in the buffer, within a box.
+        /// Byte strides in the buffer within a box, one for each dimension.
         strides: &'a [isize],
-        /// Bytes between boxes in the buffer.
+        /// Distance in bytes between the beginnings of successive boxes in the buffer.
         stride: isize,
-        /// Shape of the view; `None` is the space itself.
+        /// Shape of the view that the coordinates refer to; `None` is the space's own shape.
         view: Option<&'a [u64]>,
     },
     /// Single elements.
     Points {
-        /// Coordinates, one point after the other.
+        /// Coordinates: those of the first point, then those of the second, and so on.
         coordinates: &'a [u64],
-        /// Bytes between elements in the buffer.
+        /// Distance in bytes between successive elements in the buffer.
         stride: isize,
     },
 }
 
-/// One of several changes that are made together.
+/// One of several changes of names and attributes that are made together ([`Batch`], [`Apply`]).
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'a> {
     /// Deletes a space.
     Delete {
-        /// Its name.
+        /// Name of the space.
         name: &'a str,
     },
     /// Renames a space.
     Rename {
-        /// Its name.
+        /// Name of the space.
         from: &'a str,
-        /// Its new name, which must be free.
+        /// New name, which no other space may have.
         to: &'a str,
     },
     /// Replaces a space's attributes.
     SetAttrs {
-        /// Its name.
+        /// Name of the space.
         name: &'a str,
-        /// Its new attributes.
+        /// New attributes.
         attrs: &'a str,
     },
 }
@@ -116,7 +116,7 @@ pub struct Create<'a>(pub NewSpace<'a>);
 pub struct Open<'a> {
     /// Name of the space.
     pub name: &'a str,
-    /// Its key, if it is encrypted.
+    /// Key of an encrypted space; `None` opens a plain space.
     pub key: Option<&'a [u8]>,
 }
 
@@ -132,43 +132,44 @@ pub struct Delete<'a> {
 pub struct Rename<'a> {
     /// Name of the space.
     pub from: &'a str,
-    /// Its new name, which must be free.
+    /// New name, which no other space may have.
     pub to: &'a str,
 }
 
-/// Makes several changes in order, as one: all of them or none.
+/// Makes several changes of names and attributes in order, all of them or none.
 #[derive(Debug)]
 pub struct Batch<'a> {
-    /// The changes; each sees those before it.
+    /// The changes; each is made to the names that the changes before it left.
     pub changes: &'a [Change<'a>],
 }
 
-/// Grows a space along one dimension and writes the new part, as one; the reply is the new shape.
+/// Grows a space along one dimension and writes the new elements, in one step; the reply is the new shape.
 #[derive(Debug)]
 pub struct Append<'a> {
     /// The space.
     pub space: SpaceId,
-    /// The dimension.
+    /// Number of the dimension along which the space grows, from 0.
     pub axis: usize,
-    /// Elements of the new part: the space's own numbers but along the dimension.
+    /// Number of elements of the new part along each dimension: equal to the space's, except along `axis`.
     pub count: &'a [u64],
-    /// Byte strides in the buffer.
+    /// Byte strides in the buffer, one for each dimension.
     pub strides: &'a [isize],
-    /// The elements.
+    /// Source of the new elements' values.
     pub source: Source,
 }
 
-/// Begins a transaction: reserves whole spaces against all other writes; the reply is the transaction.
+/// Begins a transaction: locks whole spaces against all other writes; the reply is the transaction's number.
 ///
-/// A thread that reserves a space by a transaction must not write to it otherwise: it would wait for itself.
+/// A thread that began a transaction must write to its spaces by [`StageWrite`] only: any other write would wait for
+/// the transaction, and so for itself.
 #[derive(Debug)]
 pub struct Begin<'a> {
-    /// The spaces, each once, and the shape that each will have: as many dimensions, none smaller.
+    /// The spaces, each once, and the shape that each has after [`Apply`]: no dimension is added or becomes smaller.
     pub spaces: &'a [(SpaceId, &'a [u64])],
 }
 
-/// Writes elements of a space of a transaction, within the shape that it will have. No reader sees them before the
-/// transaction is applied.
+/// Writes elements to a space of a transaction, within the shape that the space has after [`Apply`]. No reader sees
+/// them before the transaction is applied.
 #[derive(Debug)]
 pub struct StageWrite<'a> {
     /// The transaction.
@@ -177,32 +178,33 @@ pub struct StageWrite<'a> {
     pub space: SpaceId,
     /// The elements to write.
     pub target: Target<'a>,
-    /// Their values.
+    /// Source of the elements' values.
     pub source: Source,
 }
 
-/// Ends a transaction: shapes, elements and changes are made as one, all or none. It is over also when this fails.
+/// Applies a transaction: new shapes, elements and changes become visible together, or not at all. The transaction has
+/// ended even if this fails.
 #[derive(Debug)]
 pub struct Apply<'a> {
     /// The transaction.
     pub transaction: TransactionId,
-    /// Changes of names and attributes that belong to it, made after all else.
+    /// Changes of names and attributes, made after the shapes and elements.
     pub changes: &'a [Change<'a>],
 }
 
-/// Ends a transaction and leaves everything as it was. A transaction that is over, or never was, is no error.
+/// Ends a transaction and discards its writes. It is no error if the transaction has ended or never existed.
 #[derive(Debug)]
 pub struct Abort {
     /// The transaction.
     pub transaction: TransactionId,
 }
 
-/// Grows or cuts a space. A part that is cut off and grown again reads as fill.
+/// Grows or shrinks a space. Elements that are cut off are lost: growing the space again shows the fill value.
 #[derive(Debug)]
 pub struct Resize<'a> {
     /// The space.
     pub space: SpaceId,
-    /// Its new shape; as many dimensions as before.
+    /// New shape, with as many dimensions as before.
     pub shape: &'a [u64],
 }
 
@@ -211,33 +213,33 @@ pub struct Resize<'a> {
 pub struct SetAttrs<'a> {
     /// The space.
     pub space: SpaceId,
-    /// Its new attributes.
+    /// New attributes.
     pub attrs: &'a str,
 }
 
-/// Moves elements from a space to a buffer.
+/// Copies elements from a space to a buffer.
 #[derive(Debug)]
 pub struct Read<'a> {
     /// The space.
     pub space: SpaceId,
     /// The elements to read.
     pub target: Target<'a>,
-    /// Destination.
+    /// Destination buffer, which must cover the target.
     pub out: BufferMut,
 }
 
-/// Moves elements from a buffer to a space.
+/// Copies elements from a buffer to a space.
 #[derive(Debug)]
 pub struct Write<'a> {
     /// The space.
     pub space: SpaceId,
     /// The elements to write.
     pub target: Target<'a>,
-    /// Their values.
+    /// Source of the elements' values.
     pub source: Source,
 }
 
-/// Deallocates a box: it reads as fill from then on, and blocks within take no space.
+/// Deallocates a box: its elements read as the fill value from then on, and blocks that lie in it take no space.
 #[derive(Debug)]
 pub struct Deallocate<'a> {
     /// The space.
@@ -248,40 +250,40 @@ pub struct Deallocate<'a> {
     pub count: &'a [u64],
 }
 
-/// Makes every earlier write durable.
+/// Makes all earlier writes durable: after the reply they survive a power failure.
 #[derive(Debug)]
 pub struct Flush;
 
-/// Hands every earlier write to the system: it survives the end of this process from then on, a power failure only
-/// after a [`Flush`].
+/// Commits all earlier writes to the operating system: after the reply they survive the end of this process, but a
+/// power failure only after a [`Flush`].
 #[derive(Debug)]
 pub struct Settle;
 
-/// Compares all metadata and pages with each other; the reply is the report.
+/// Compares all metadata and pages with each other; the reply is a report of the faults.
 #[derive(Debug)]
 pub struct Check {
-    /// Mend what the records allow.
+    /// Repair faults as far as the out-of-band records allow.
     pub repair: bool,
-    /// Where the newest content is damaged, map the newest intact content before it. Without, it stays an error.
+    /// With `repair`, replace damaged content by the newest intact older content. Otherwise reading it stays an error.
     pub accept_older: bool,
 }
 
-/// Moves live pages together and cuts the file; the reply is the number of bytes by which it shrank.
+/// Moves live pages together and truncates the file; the reply is the number of bytes by which it shrank.
 #[derive(Debug)]
 pub struct Compact;
 
-/// Reads the store's numbers; the reply has each with its name.
+/// Reads the store's statistics; the reply is a list of names and numbers.
 #[derive(Debug)]
 pub struct Stat;
 
-/// Reads the numbers of one space; the reply has each with its name.
+/// Reads the statistics of one space; the reply is a list of names and numbers.
 #[derive(Debug)]
 pub struct StatSpace {
     /// The space.
     pub space: SpaceId,
 }
 
-/// Lists names with a prefix; the reply has them in order.
+/// Lists the names that begin with a prefix; the reply has them in byte order.
 #[derive(Debug)]
 pub struct List<'a> {
     /// The prefix.

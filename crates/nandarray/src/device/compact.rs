@@ -1,34 +1,34 @@
-//! Compaction: live pages in as few segments as they need, at the front of the medium, and the medium cut behind them.
+//! Compaction: moves live pages into as few segments as possible, at the front of the medium, and truncates the medium.
 //!
-//! Blocks that lie apart are brought together first (`defragment`). Then segments that are not full are emptied into
-//! others, the journal begins anew with a single generation of metadata, and segments behind free ones move to the
-//! front. Each step is a command of its own to recovery; each needs room that the ones before it made, so the
-//! medium may grow meanwhile. It is not longer afterwards: where nothing would become shorter nothing is moved, which
-//! makes a second call do nothing.
+//! Fragmented blocks are rewritten first (`defragment`). Then partly filled segments are emptied into others, a
+//! checkpoint leaves only one generation of metadata, and segments that follow free ones move to the front. Each step
+//! is committed by itself, so recovery may find any number of them done. A step needs room that the steps before it
+//! made, so the medium may grow in between. It never ends longer than it began: if nothing would become shorter nothing
+//! is moved, so a second compaction does nothing.
 //!
-//! Beside readers nothing can be freed, and nothing is moved.
+//! While another process reads the store no space can be reused, so nothing is moved.
 //!
-//! Free segments that cannot be cut off, because something behind them is needed, give their room back to the disk.
+//! Free segments that cannot be truncated, because segments in use follow them, have their disk blocks deallocated.
 
 use super::Device;
 use crate::error::{Error, Result};
 use crate::flash::Segment;
 use crate::ftl::segments::SegmentState::{Chain, Closed, Open};
 
-/// Rounds of moving to the front: metadata makes way for pages, and these for metadata.
+/// Largest number of rounds of moving segments to the front; a round moves data pages, then metadata.
 const ROUNDS: usize = 4;
-/// Segments that are emptied between two commits.
+/// Largest number of segments that are emptied between two commits.
 const VICTIMS_AT_ONCE: usize = 16;
-/// Times that packing goes on after the disk was full.
+/// Largest number of times that packing is repeated after the disk was full.
 const TRIES_ON_A_FULL_DISK: usize = 8;
 
 impl Device {
-    /// Compacts the store; returns the bytes by which the medium is shorter.
+    /// Compacts the store; returns the number of bytes by which the medium shrank.
     pub(super) fn compact(&self) -> Result<u64> {
         self.sound()?;
         let before = self.ftl.media().len();
-        // Moving takes room before it gives any: a full disk gets the room of dead pages first, and again whenever it
-        // is full.
+        // Moving pages takes room before it frees any: on a full disk the disk blocks of dead pages are deallocated
+        // first, and again each time the disk is full.
         self.give_dead_room()?;
         let mut packed = self.pack();
         for _ in 0..TRIES_ON_A_FULL_DISK {
@@ -46,13 +46,14 @@ impl Device {
         }
     }
 
-    /// Gives the room of free segments and dead pages back to a full disk; returns whether there was any.
+    /// If the disk is full, deallocates the disk blocks of free segments and dead pages; returns whether there were
+    /// any.
     fn give_dead_room(&self) -> Result<bool> {
         if !self.ftl.is_tight() {
             return Ok(false);
         }
         let mut some = self.ftl.discard_free()?;
-        // Each dead page is given once, so this ends.
+        // Each dead page is deallocated once, so the loop ends.
         while self.make_room()? {
             some = true;
         }
@@ -60,7 +61,7 @@ impl Device {
     }
 
     fn pack(&self) -> Result<()> {
-        // Nothing is freed beside readers: moved pages would only be there twice.
+        // Beside readers no space is freed: moved pages would exist twice.
         if !self.ftl.media().if_no_readers(&mut || Ok(()))? {
             return self.commit_with_room(true);
         }
@@ -75,7 +76,7 @@ impl Device {
                 return Ok(());
             }
         }
-        // Level lanes: pages that are written one after the other lie so, too.
+        // Closes all lanes, so that pages written one after the other from here on are also adjacent.
         self.ftl.close_open();
         self.defragment()?;
         let _reclaim = self.reclaim.lock();
@@ -91,8 +92,8 @@ impl Device {
             }
             self.only_generation()?;
         }
-        // An empty journal is the mark that nothing was written since. Metadata goes behind the pages first, then back
-        // in front.
+        // An empty journal marks a store to which nothing was written since compaction. The first turn moves the
+        // metadata behind the pages, the second one back in front of them.
         for _ in 0..2 {
             if self.log.lock().has_records() || self.metadata_fits_in_front() {
                 self.only_generation()?;
@@ -101,14 +102,14 @@ impl Device {
         Ok(())
     }
 
-    /// Whether nothing was written since the store was compacted, or made.
+    /// Whether nothing was written since the store was compacted or created.
     fn is_as_compaction_left_it(&self) -> bool {
         let nothing_new = self.log.lock().is_as_checkpointed();
         let pending_free = self.ftl.with_segments(|s| s.pending_free());
         nothing_new && pending_free == 0 && self.buffered_bytes() == 0 && self.has_least_metadata()
     }
 
-    /// Whether packing would not make the medium shorter.
+    /// Whether packing could not make the medium shorter.
     fn is_packed(&self) -> bool {
         let per_segment = u64::from(self.geometry().pages_per_segment());
         let (used, live) = self.ftl.with_segments(|s| {
@@ -121,12 +122,12 @@ impl Device {
             && !self.metadata_fits_in_front()
     }
 
-    /// Whether the checkpoint and a journal of one segment are all the metadata that there is.
+    /// Whether the metadata is as small as possible: one checkpoint and a journal of one segment.
     fn has_least_metadata(&self) -> bool {
         self.log.lock().has_least_metadata()
     }
 
-    /// Whether metadata could be written anew in front of where its last segment is.
+    /// Whether there is room to rewrite the metadata entirely before the segment that is now its last.
     fn metadata_fits_in_front(&self) -> bool {
         let needed = self.log.lock().checkpoint_segments() + 1;
         self.ftl.with_segments(|s| {
@@ -135,7 +136,7 @@ impl Device {
         })
     }
 
-    /// The last segment with pages, if there is a free one in front of it; whether it is open.
+    /// Returns the last segment with data pages, and whether it is open; `None` if no free segment precedes it.
     fn behind_free(&self) -> Option<(Segment, bool)> {
         self.ftl.with_segments(|s| {
             let data = |i: &crate::ftl::segments::SegmentInfo| matches!(i.state, Open | Closed) && i.staged == 0;
@@ -144,7 +145,7 @@ impl Device {
         })
     }
 
-    /// Empties segments that are not full into others; each round's dead segments are the next one's room.
+    /// Empties partly filled segments into others, in rounds; the segments freed in one round are the room of the next.
     fn fill_segments(&self) -> Result<()> {
         self.ftl.close_open();
         self.commit_and_free()?;
@@ -175,7 +176,7 @@ impl Device {
         Ok(())
     }
 
-    /// Moves segments at the end to free places in front.
+    /// Moves the last segments with data pages to free segments before them, until there are none.
     fn move_to_front(&self) -> Result<()> {
         while let Some((last, open)) = self.behind_free() {
             if open {

@@ -1,9 +1,10 @@
-//! A compound command: reads, and writes that are applied as one, of a caller that decides in between what comes next.
+//! A compound command: a sequence of reads, and of staged writes that are applied together, which its caller decides
+//! step by step.
 //!
-//! Programs beside the data work so (`nandarray-runtime`): they read boxes as they go, and their output is staged in
-//! [`StagedWrite`]s, which are applied together at the end. To a probe, and to a process that is forked meanwhile, all
-//! of it is one command. Several threads may work for one compound command; each reads for itself. Between its calls a
-//! caller holds no lock of the engine but the block ranges of its staged writes.
+//! Programs beside the data work this way (`nandarray-runtime`): they read boxes as they go, and their output is kept
+//! in [`StagedWrite`]s, which are applied together at the end. To a probe, and to a process that is forked in between,
+//! all of it is one command. Several threads may work for one compound command, each reading for itself. Between its
+//! calls the caller holds no lock of the engine except the block ranges of its staged writes.
 
 use std::sync::Arc;
 
@@ -17,22 +18,23 @@ use crate::stl::read::BufferMut;
 use crate::stl::space::{Space, SpaceId};
 use crate::stl::work::Workers;
 
-/// A compound command under way.
+/// A compound command that is being executed.
 #[derive(Debug)]
 pub struct Compound<'d> {
     device: &'d Device,
-    /// A thread reads by itself: the device's helpers would take the processors of the other threads.
+    /// Workers of one thread: every thread of the command reads by itself, as helper threads would compete with the
+    /// others.
     alone: Workers,
 }
 
 impl Device {
-    /// Runs `work` as one command; `writes` says whether it stages writes.
+    /// Runs `work` as one command; `writes` is whether it will stage writes.
     ///
     /// Under a clock, one that only reads begins beside other commands in flight ([`Order::Beside`]), and lets time
     /// pass inside of `work`; one that stages writes begins when every earlier command has ended.
     ///
-    /// A panic inside of `work` counts as one of the engine, after which the store takes no more commands: a caller
-    /// whose own code may panic catches that inside of `work`. The engine's calls in it report their own panics as
+    /// A panic in `work` counts as a panic of the engine, after which the store accepts no more commands: a caller
+    /// whose own code may panic must catch it within `work`. Calls of the engine in `work` report their own panics as
     /// [`Error::Internal`].
     ///
     /// # Errors
@@ -47,7 +49,7 @@ impl Device {
         self.as_command(order, Moves::Nothing, || Ok(work(&Compound { device: self, alone: Workers::alone() })))
     }
 
-    /// Whether the store takes commands, from this process.
+    /// Checks that the store accepts commands from this process.
     ///
     /// # Errors
     /// [`Error::Closed`], [`Error::Internal`] as for any command.
@@ -62,7 +64,7 @@ impl Device {
 }
 
 impl<'d> Compound<'d> {
-    /// A space by its number.
+    /// Returns a space by its number.
     ///
     /// # Errors
     /// [`Error::Closed`] if it was deleted.
@@ -70,7 +72,7 @@ impl<'d> Compound<'d> {
         self.device.space(id)
     }
 
-    /// Reads elements on the calling thread. The read sees every write whole or not at all.
+    /// Reads elements on the calling thread. The read sees either all of a write or none of it.
     ///
     /// # Errors
     /// As [`super::command::Read`].
@@ -78,8 +80,8 @@ impl<'d> Compound<'d> {
         self.device.guarded(|| self.device.read_by(&self.alone, space, &target, out))
     }
 
-    /// Calls `f` with a target's bytes where they lie; does not if they do not lie together. The space cannot be
-    /// written meanwhile: `f` must come to its end, must not panic, and must call nothing of this device.
+    /// Calls `f` with the target's bytes in place, without copying; `f` is not called if the bytes are not contiguous.
+    /// The space cannot be written during the call: `f` must return, must not panic, and must not call this device.
     ///
     /// # Errors
     /// As [`super::command::Read`]; `f` was not called then.
@@ -87,8 +89,9 @@ impl<'d> Compound<'d> {
         self.device.guarded(|| self.device.lend(space, target, f))
     }
 
-    /// Begins a staged write to a space, and reserves these building blocks against other writes (first and last one
-    /// along each dimension; none reserves all). Several are begun in the order of their spaces' numbers.
+    /// Begins a staged write to a space and locks these building blocks (first and last block along each dimension; an
+    /// empty box locks all) against other writes. A caller that begins several must do so in the order of their spaces'
+    /// numbers.
     ///
     /// # Errors
     /// As [`super::command::Write`], before any byte is written.
@@ -96,7 +99,7 @@ impl<'d> Compound<'d> {
         self.device.guarded(|| StagedWrite::begin(self.device, space, blocks))
     }
 
-    /// Applies staged writes together, all or none.
+    /// Applies staged writes together, all of them or none.
     ///
     /// # Errors
     /// [`Error::Closed`] if the store was closed or a space deleted meanwhile.
@@ -104,7 +107,7 @@ impl<'d> Compound<'d> {
         self.device.guarded(|| self.device.apply_staged(writes))
     }
 
-    /// Reports to the probe the number of programs that this command runs, interpreted and translated.
+    /// Reports to the probe how many programs this command runs interpreted, and how many translated.
     pub fn runs_programs(&self, interpreted: u64, translated: u64) {
         if let Some(probe) = self.device.ftl.probe() {
             probe.executed(interpreted, translated);

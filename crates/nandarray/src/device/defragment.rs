@@ -1,12 +1,12 @@
-//! Defragmentation: blocks whose pages lie apart are written again as a whole, by a command of its own a block.
+//! Defragmentation: rewrites blocks whose pages are scattered, each block by a command of its own.
 //!
-//! A block that was written in parts (slabs that end within it, parts overwritten since) has its pages in as many
-//! places. In memory that costs little (`stl/read/split.rs`); a disk is read once a place. Compaction brings such
-//! blocks together before it packs segments. Units in the write buffer stay there; coded blocks are written whole in
-//! any case.
+//! The pages of a block that was written in parts (by slabs that end within it, or by overwriting some of it) lie in
+//! several extents. In memory that costs little (`stl/read/split.rs`), but a disk needs one read for each extent.
+//! Compaction defragments before it packs segments. Access units in the write buffer stay there; coded blocks are
+//! always written whole.
 //!
-//! Each block is read and appended under its range lock, and applied only if its index entry is what it was: reclaim
-//! moves pages without asking for ranges.
+//! Each block is read and appended under its range lock, and applied only if its index entry has not changed since:
+//! reclaim moves pages without taking range locks.
 
 use super::Device;
 use super::wire::{JournalOp, Update};
@@ -19,18 +19,19 @@ use crate::stl::plan::BlockAt;
 use crate::stl::space::Space;
 use crate::stl::write::{Gone, remap};
 
-/// Average size from which on extents are left as they are: a disk loses nothing by going from one to the next.
+/// Average size, in bytes, from which on a block's extents are left alone: reading larger ones in a row costs a disk no
+/// time.
 const EXTENT_BYTES: u64 = 128 << 10;
 
-/// Blocks that are looked up at a time: bounds the memory that the list takes.
+/// Largest number of blocks listed at a time, which bounds the memory of the list.
 const BLOCKS_AT_ONCE: usize = 1 << 16;
 
-/// Bytes moved between two commits: dead segments are the room for what is moved next.
+/// Bytes moved between two commits; a commit frees the segments that the moves emptied.
 const COMMIT_BYTES: u64 = 64 << 20;
 
 impl Device {
-    /// Rewrites every plain block whose pages lie in too many places; returns their number. Ends early if the store is
-    /// full. The caller holds no lock.
+    /// Rewrites every plain block whose pages are scattered; returns the number of rewritten blocks. Ends early if the
+    /// store is full. The caller holds no lock.
     pub(super) fn defragment(&self) -> Result<u64> {
         let (mut blocks, mut bytes) = (0, 0);
         for space in self.spaces().into_iter().filter(|space| !space.coded()) {
@@ -48,7 +49,7 @@ impl Device {
                             blocks += u64::from(pages > 0);
                             bytes += pages * space.shape.page as u64;
                         }
-                        // A damaged page stays where it is, and so does the rest of its block.
+                        // A damaged page stays in place, and so does the rest of its block.
                         Err(Error::Checksum { .. }) => {}
                         Err(Error::Closed(_)) => break 'space,
                         Err(Error::Full { .. }) => return Ok(blocks),
@@ -64,7 +65,7 @@ impl Device {
         Ok(blocks)
     }
 
-    /// Whether any plain block's pages lie in too many places.
+    /// Whether there is a plain block whose pages are scattered.
     pub(super) fn anything_apart(&self) -> Result<bool> {
         for space in self.spaces().into_iter().filter(|space| !space.coded()) {
             match space.read() {
@@ -81,7 +82,7 @@ impl Device {
         Ok(false)
     }
 
-    /// The space's next blocks behind `last` whose pages lie apart, in order.
+    /// Returns the next scattered blocks of the space after `last` in order, [`BLOCKS_AT_ONCE`] at most.
     fn fragmented(&self, space: &Space, last: Option<&BlockAt>) -> Result<Vec<BlockAt>> {
         let inner = space.read()?;
         let mut found: Vec<BlockAt> = Vec::new();
@@ -93,7 +94,7 @@ impl Device {
         Ok(found)
     }
 
-    /// Whether a block's pages are in more places than they must be, and these are small.
+    /// Whether a block's pages lie in more extents than necessary, and these are short.
     fn lies_apart(&self, map: &BlockMap) -> bool {
         let pages = map.pages();
         let least = pages.div_ceil(u64::from(self.geometry().pages_per_segment())) + 1;
@@ -101,13 +102,14 @@ impl Device {
         extents > least && pages * u64::from(self.geometry().page_bytes) / extents < EXTENT_BYTES
     }
 
-    /// Appends a block's pages side by side; returns their number, 0 if that gains nothing or the block has changed.
+    /// Rewrites a block's pages next to each other; returns their number, or 0 if nothing is gained or the block
+    /// changed.
     fn rewrite(&self, space: &Space, at: &BlockAt) -> Result<u64> {
         let _range = self.hold(space, at.iter().map(|&c| (c, c)).collect())?;
         let (page, owner) = (space.shape.page, space.owner(at));
         let mut block = Vec::new();
         let map = {
-            // The space stays locked while pages are copied, so that no segment is opened again meanwhile.
+            // The space stays locked while pages are copied, so that no segment of these pages is reused.
             let inner = space.read()?;
             let Some(map) = inner.index().get(at).filter(|map| self.lies_apart(map)) else { return Ok(0) };
             block.resize(map.runs().map(|r| r.end()).max().unwrap_or(0) as usize * page, 0);
@@ -121,7 +123,7 @@ impl Device {
         };
         let _pages = self.reserve(map.pages())?;
         let seq = self.next_seq();
-        // As if the units were new: they are to lie side by side, not where each of them was.
+        // The units are appended as new ones: next to each other, not each in the lane of its old page.
         let units: Vec<UnitWrite> = map.runs().flat_map(|r| r.unit..r.end()).map(|unit| (unit, None)).collect();
         let runs = self.ftl.append(owner, seq, &block, &units, &mut std::iter::empty())?;
         if extents(runs.iter().copied()) >= extents(map.runs()) {
@@ -154,12 +156,12 @@ impl Device {
     }
 }
 
-/// Number of pages of these runs.
+/// Returns the number of pages of these runs.
 pub(super) fn pages_of(runs: &[Run]) -> u64 {
     runs.iter().map(|run| u64::from(run.count)).sum()
 }
 
-/// Number of extents that these runs, in order of units, form on the medium.
+/// Returns the number of extents that these runs, in order of access units, form on the medium.
 fn extents(runs: impl Iterator<Item = Run>) -> u64 {
     let (mut extents, mut next) = (0, None);
     for run in runs {

@@ -1,14 +1,15 @@
-//! The epoch: held shared while a command changes what the journal will say, exclusively while the journal takes a cut
-//! of it.
+//! The epoch: a lock that a command holds shared while it applies its changes, and a cut of the journal holds
+//! exclusively.
 //!
-//! A command that panics in between leaves the indexes half changed. Its guard notes that before it lets go, so that no
-//! cut that waits for it writes such a state ([`Epoch::is_torn`]). Reading does not take the epoch.
+//! A command that panics while it holds the epoch leaves the indexes half changed. Its guard records this before it
+//! releases the lock, so that a cut that waits for the lock does not write such a state ([`Epoch::is_torn`]). Reads do
+//! not take the epoch.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// The lock, and whether a holder panicked.
+/// The lock, and whether one of its holders panicked.
 #[derive(Debug, Default)]
 pub(super) struct Epoch {
     lock: RwLock<()>,
@@ -22,17 +23,17 @@ pub(super) struct EpochGuard<'a, G> {
 }
 
 impl Epoch {
-    /// Waits for no cut to be taken.
+    /// Takes the lock shared: waits until no cut is being taken.
     pub(super) fn read(&self) -> EpochGuard<'_, RwLockReadGuard<'_, ()>> {
         EpochGuard { _guard: self.lock.read(), torn: &self.torn }
     }
 
-    /// Waits for no command to be applied.
+    /// Takes the lock exclusively: waits until no command is being applied.
     pub(super) fn write(&self) -> EpochGuard<'_, RwLockWriteGuard<'_, ()>> {
         EpochGuard { _guard: self.lock.write(), torn: &self.torn }
     }
 
-    /// Whether a holder panicked. The answer is final while the epoch is held exclusively.
+    /// Whether a holder has panicked. While the caller holds the epoch exclusively the answer does not change.
     pub(super) fn is_torn(&self) -> bool {
         self.torn.load(Ordering::Acquire)
     }

@@ -1,7 +1,7 @@
-//! The work of each command: its order among commands in flight, its halves, and the calls that execute it.
+//! Execution of each command: its order among commands in flight, its two halves, and the calls that do its work.
 //!
-//! A command runs whole, or in two halves under a clock (`flight`). Only reads have a second half of their own: pages
-//! are located in the first one, and bytes move in the second. All others do everything in the first.
+//! A command runs whole, or in two halves under a modelled clock (`flight`). Only reads have work in the second half:
+//! the first locates pages, the second moves bytes. All other commands do everything in the first half.
 
 use std::sync::Arc;
 
@@ -17,53 +17,54 @@ use crate::sched::{RangeTicket, Share};
 use crate::sim::{Moves, Order};
 use crate::stl::space::{Space, SpaceId};
 
-/// A command of [`Device::execute`]: one of the structs of [`super::command`]. `C::Reply` is the type of its result.
+/// A command for [`Device::execute`]: one of the structs of [`super::command`]. `C::Reply` is the type of its result.
 ///
-/// Sealed: the device knows how each of its commands is executed, so no other crate can add one.
+/// Sealed: no other crate can add a command, since the device must know how each is executed.
 pub trait Command: Execute {}
 
 impl<C: Execute> Command for C {}
 
-/// The device's side of a command. Other crates know it as [`Command`], by which it can only be executed.
+/// A command as the device uses it. Other crates only see [`Command`], with which it can be executed.
 pub trait Execute: Send {
     /// The result of the command.
     type Reply: Send;
 
-    /// Its order among commands in flight.
+    /// Returns the command's order among commands in flight.
     fn order(&self) -> Order {
         Order::Alone
     }
 
-    /// The direction in which it moves elements.
+    /// Returns the direction in which the command moves elements.
     fn moves(&self) -> Moves {
         Moves::Nothing
     }
 
-    /// Whether it changes the store.
+    /// Whether the command changes the store.
     fn writes(&self) -> bool {
         true
     }
 
-    /// Requests its building blocks; `None` if it touches none, or requests them as it runs.
+    /// Requests the range lock of the command's building blocks; `None` if it touches none, or locks them as it runs.
     fn request(&self, _device: &Device) -> Result<Option<RangeTicket>> {
         Ok(None)
     }
 
-    /// The first half of the command, with or without the blocks that it requested; `None` if a second half is needed.
+    /// Runs the first half; `_granted` is whether the requested blocks are locked. Returns the reply, or `None` if a
+    /// second half is needed.
     fn first_half(&self, device: &Device, _granted: bool) -> Result<Option<Self::Reply>> {
         self.run(device).map(Some)
     }
 
-    /// The second half of a command whose first half gave no reply.
+    /// Runs the second half of a command whose first half returned no reply.
     fn second_half(&self, device: &Device) -> Result<Self::Reply> {
         self.run(device)
     }
 
-    /// The whole command.
+    /// Runs the whole command at once.
     fn run(&self, device: &Device) -> Result<Self::Reply>;
 }
 
-/// Requests the blocks of a target; `None` if it touches none.
+/// Requests the range lock of a target's blocks; `None` if the target touches none.
 fn request(device: &Device, space: SpaceId, target: &Target<'_>, share: Share) -> Result<Option<RangeTicket>> {
     let space = device.space(space)?;
     let shape = space.read()?.record.shape.clone();
@@ -167,7 +168,8 @@ impl Execute for Check {
     }
 }
 
-/// Commands that move no elements: their order, whether they change the store, their reply and their work.
+/// Implements [`Execute`] for commands that move no elements, from their order, whether they change the store, the type
+/// of the reply, and the code.
 macro_rules! commands {
     ($($command:ty: $order:ident, $writes:literal, |$self:ident, $device:ident| -> $reply:ty $run:block)*) => {$(
         impl Execute for $command {

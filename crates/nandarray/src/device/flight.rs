@@ -1,4 +1,4 @@
-//! Commands in flight: a command in two halves, between which a clock may let time pass.
+//! Commands in flight: each command is split in two halves, between which a modelled clock may let time pass.
 //!
 //! ```text
 //! submitted -> blocks requested -> granted -> first half (plan) -> time passes -> second half (complete) -> delivered
@@ -9,12 +9,12 @@
 //! | read | finds the pages that hold its elements (walk, locate) and reports them to the medium | moves the bytes |
 //! | all others | everything: pages are appended, indexes and names changed | only delivers the result |
 //!
-//! A change is whole and visible after its command's first half; its caller learns of it after the second. No command
-//! in flight sees it early: those that touch the same blocks wait for their tickets ([`crate::sched`]), and those that
-//! depend on more wait for whole commands ([`Order`]). A read holds its blocks from half to half: pages that reclaim
-//! moves meanwhile are located anew, and no command can have written them.
+//! A change is complete and visible after the first half; its caller is notified after the second. No other command in
+//! flight sees the change early: commands that touch the same blocks wait for their tickets ([`crate::sched`]), and
+//! commands with wider dependencies wait for whole commands ([`Order`]). A read keeps its blocks locked from half to
+//! half, so no command can write them; pages that reclaim moves in between are located again.
 //!
-//! Without a clock there is no time in between, and [`Device::execute`] runs each command whole.
+//! Without a clock no time passes in between, and [`Device::execute`] runs each command whole.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -27,23 +27,23 @@ use crate::sched::{BlockBox, RangeTicket, Share};
 use crate::sim::{FlightId, Halves, Moves, Order, Probe};
 use crate::stl::space::Space;
 
-/// Takes the result of a command that was submitted.
+/// Callback that receives the result of a submitted command.
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
 
-/// State of a command in flight.
+/// State of a command in flight, with its result once there is one.
 #[derive(Debug)]
 enum FlightState<R> {
-    /// It has not begun; its blocks may be requested.
+    /// The command has not begun; its blocks may have been requested.
     Waiting,
-    /// Its first half is over, and its second half is to move bytes.
+    /// The first half is done, and the second half is to move bytes.
     Begun,
-    /// Its result is known.
+    /// The result is known and has not been taken.
     Over(Result<R>),
-    /// Its result was taken.
+    /// The result was taken.
     Taken,
 }
 
-/// A command between its halves, on a device that it borrows or owns.
+/// A command and its state between its halves, on a device that it borrows or owns.
 struct Flight<D, C: Execute> {
     device: D,
     command: C,
@@ -56,7 +56,7 @@ impl<D: Borrow<Device>, C: Execute> Flight<D, C> {
         Self { device, command, state: FlightState::Waiting, ticket: None }
     }
 
-    /// The result, once it is known.
+    /// Takes the result. Panics if it is not known yet or was taken before.
     fn result(&mut self) -> Result<C::Reply> {
         match std::mem::replace(&mut self.state, FlightState::Taken) {
             FlightState::Over(result) => result,
@@ -97,7 +97,7 @@ impl<D: Borrow<Device> + Send, C: Execute> Halves for Flight<D, C> {
 
     fn plan(&mut self) -> Option<Moves> {
         if !matches!(self.state, FlightState::Waiting) {
-            // It could not even request its blocks.
+            // The request of its blocks has already failed.
             return Some(Moves::Nothing);
         }
         let device = self.device.borrow();
@@ -126,7 +126,7 @@ impl<D: Borrow<Device> + Send, C: Execute> Halves for Flight<D, C> {
     fn deliver(self: Box<Self>) {}
 }
 
-/// A command in flight that owns what it needs, and the device; it is delivered to a callback.
+/// A command in flight that owns its arguments and a reference to the device; its result goes to a callback.
 struct Submitted {
     flight: Flight<Arc<Device>, OwnedCommand>,
     done: Option<Done>,
@@ -163,7 +163,7 @@ impl Halves for Submitted {
 
     fn deliver(mut self: Box<Self>) {
         let result = self.flight.result();
-        // Its blocks are free before the callback, which may submit further commands.
+        // Its blocks are released before the callback, which may submit further commands.
         self.flight.ticket = None;
         let done = self.done.take().expect("a command is delivered once");
         done(result);
@@ -173,14 +173,14 @@ impl Halves for Submitted {
 impl Drop for Submitted {
     fn drop(&mut self) {
         self.flight.ticket = None;
-        // The caller must not wait for ever: a clock that a panic stopped drops the commands in flight.
+        // The caller must not wait for ever: a clock that stopped by a panic drops the commands in flight.
         if let Some(done) = self.done.take() {
             done(Err(Error::Closed("the store was closed while the command was in flight".to_owned())));
         }
     }
 }
 
-/// Work that is done as one command, both halves of it at once: closing, say.
+/// A closure that runs as one command, all of it in the first half; used for closing the store, for example.
 struct Whole<F, T> {
     order: Order,
     moves: Moves,
@@ -221,16 +221,17 @@ impl<F: FnOnce() -> Result<T> + Send, T: Send> Halves for Whole<F, T> {
 }
 
 impl Device {
-    /// Submits a command whose result goes to `done`: during this call or any later one that lets time pass, in any
-    /// thread. Without a modelled clock the command is executed in this call. `None` if it was delivered already.
+    /// Submits a command and passes its result to `done`, during this call or in any later call that lets time pass, on
+    /// any thread. Without a modelled clock the command is executed in this call. Returns the number of the command in
+    /// flight, `None` if the result was delivered already.
     ///
-    /// The order of commands in flight is [`Order`]'s: a read waits for earlier writes of its blocks, a write for
-    /// earlier reads and writes; a flush for all earlier commands; a command that changes shapes or names waits for all
-    /// earlier ones, and all later ones for it.
+    /// Commands in flight are ordered by [`Order`]: a read waits for earlier writes of its blocks, a write for earlier
+    /// reads and writes of them, a flush for all earlier commands. A command that changes shapes or names waits for all
+    /// earlier commands, and all later ones wait for it.
     ///
     /// # Errors
-    /// To `done`: those of the command; [`Error::Busy`] if too many commands are in flight; [`Error::Cancelled`];
-    /// [`Error::Closed`] if the clock stops before its end.
+    /// Passed to `done`: the errors of the command; [`Error::Busy`] if too many commands are in flight;
+    /// [`Error::Cancelled`]; [`Error::Closed`] if the clock stops before the command ends.
     pub fn submit(self: &Arc<Self>, command: OwnedCommand, done: Done) -> Option<FlightId> {
         let checked = self.enter().and_then(|inside| {
             drop(inside);
@@ -253,11 +254,11 @@ impl Device {
         }
     }
 
-    /// Lets modelled time pass until a command that was submitted is delivered, or, for `None`, the next one. Returns
-    /// whether there was one to wait for.
+    /// Lets modelled time pass until this submitted command is delivered, or, for `None`, until the next one is.
+    /// Returns whether there was a command to wait for.
     ///
     /// # Errors
-    /// [`Error::Internal`].
+    /// [`Error::Internal`] if the engine panicked.
     pub fn drive(&self, flight: Option<FlightId>) -> Result<bool> {
         if !self.is_here() {
             return Ok(false);
@@ -265,12 +266,13 @@ impl Device {
         self.guarded(|| Ok(self.ftl.probe().is_some_and(|probe| probe.drive(flight))))
     }
 
-    /// Cancels a command in flight that has not begun; returns whether it did. One that has begun comes to its end.
+    /// Cancels a command in flight that has not begun; returns whether it was cancelled. A command that has begun
+    /// completes.
     pub fn cancel(&self, flight: FlightId) -> bool {
         self.is_here() && self.ftl.probe().is_some_and(|probe| probe.cancel(flight))
     }
 
-    /// Whether this is the process that opened the store: one forked from it has its memory, and none of its threads.
+    /// Whether this is the process that opened the store, and not one forked from it, which lacks the store's threads.
     pub fn is_here(&self) -> bool {
         self.scope.is_here()
     }
@@ -280,7 +282,7 @@ impl Device {
         self.ftl.probe().is_some_and(Probe::has_clock)
     }
 
-    /// Runs some work as one command, of this order among those in flight.
+    /// Runs `work` as one command with this order among commands in flight, and moving elements in this direction.
     pub(crate) fn as_command<T: Send>(
         &self,
         order: Order,
@@ -296,7 +298,7 @@ impl Device {
         whole.result.expect("a command that was run has a result")
     }
 
-    /// Runs both halves of a command through the probe.
+    /// Runs both halves of a command under the probe's clock, and returns its result.
     pub(super) fn execute_watched<C: Command>(&self, command: C) -> Result<C::Reply> {
         let probe = self.ftl.probe().expect("only a store with a probe is watched");
         let mut flight = Flight::new(self, command);
@@ -307,14 +309,16 @@ impl Device {
         flight.result()
     }
 
-    /// Runs a half of a command in flight: the store may have been closed, or have panicked, since it was submitted.
+    /// Runs one half of a command in flight; fails if the store was closed, or panicked, since the command was
+    /// submitted.
     fn in_half<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let _inside = self.enter()?;
         self.guarded(work)
     }
 
-    /// Reserves blocks of a space for a command that runs as a whole. Under a clock it must not wait, since only this
-    /// thread lets time pass: the only other holder can be a transaction.
+    /// Locks blocks of a space for a command that runs as a whole. Without a clock it waits for the lock. Under a clock
+    /// it fails with [`Error::Busy`] instead: the only other holder can be a transaction, and only this thread lets
+    /// time pass.
     pub(super) fn hold(&self, space: &Space, blocks: BlockBox) -> Result<RangeTicket> {
         let ticket = space.ranges.request(blocks, Share::Exclusive);
         if self.has_clock() {

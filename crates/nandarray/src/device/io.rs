@@ -1,4 +1,4 @@
-//! Read, write, deallocate: from a command to the layers below.
+//! Read, write and deallocate: turns a command's target into work for the layers below, and does the work.
 
 use std::collections::HashMap;
 
@@ -18,13 +18,15 @@ use crate::stl::translate::{check_view, translate};
 use crate::stl::work::{Work, Workers};
 use crate::stl::write::{Applied, Source, Staged, Successor, Writer, apply};
 
-/// Selections of a view in one batch: bounds the memory that a badly aligned view takes.
+/// Largest number of selections in one batch when a view is read: bounds the memory for a view whose dimensions do not
+/// line up with those of the space.
 const SELECTIONS_AT_ONCE: usize = 4096;
 
-/// All selections in one batch: a write is whole or absent, and a block that several share must be composed once.
+/// Puts all selections of a write in one batch: a write is whole or absent, and a block that several selections touch
+/// must be composed once.
 const ALL_AT_ONCE: usize = usize::MAX;
 
-/// Checks that boxes have the dimensions of the shape, and are equal or disjoint.
+/// Checks that boxes have as many dimensions as the shape, and that any two are equal or disjoint.
 fn check_boxes(starts: &[u64], step: &[u64], count: &[u64], strides: &[isize], shape: &[u64]) -> Result<()> {
     let n = shape.len();
     if n == 0 || [step.len(), count.len(), strides.len()] != [n; 3] || !starts.len().is_multiple_of(n) {
@@ -49,19 +51,19 @@ fn check_boxes(starts: &[u64], step: &[u64], count: &[u64], strides: &[isize], s
     Ok(())
 }
 
-/// The error of a write that was planned for a shape which the array no longer has when its blocks are granted.
+/// The error of a write that was planned for a shape from which the array shrank before the write's blocks were locked.
 fn was_cut(shape: &[u64]) -> Error {
     Error::invalid(format!("the array was resized from shape {} during this write", Shape(shape)))
 }
 
-/// Takes a batch of work, and its bytes.
+/// Callback that receives a batch of work and the number of its bytes in the buffer.
 type EachWork<'e> = &'e mut dyn FnMut(Work, u64) -> Result<()>;
 
-/// Turns targets into work on a space that has this shape.
+/// Turns targets into work on a space of this shape.
 struct Planner<'a> {
     space: &'a Space,
     shape: &'a [u64],
-    /// Selections of a view in one batch of work.
+    /// Largest number of selections in one batch of work.
     at_once: usize,
 }
 
@@ -75,7 +77,7 @@ impl Planner<'_> {
         Ok(Plan::new(selection, &self.space.shape.block, self.item()))
     }
 
-    /// The work of one selection of the space itself.
+    /// Passes the work of one selection of the space itself to `each`; checks the selection.
     fn single(&self, selection: Selection, each: EachWork<'_>) -> Result<()> {
         selection.check(self.shape)?;
         let elements = selection.elements();
@@ -85,7 +87,7 @@ impl Planner<'_> {
         each(Work::plans(vec![self.plan(&selection)?]), elements.saturating_mul(self.item()))
     }
 
-    /// The work of a box of the space, or of a view of it.
+    /// Passes the work of a box of the space, or of a view of it, to `each`.
     fn of_box(&self, wanted: &StridedBox<'_>, view: Option<&[u64]>, each: EachWork<'_>) -> Result<()> {
         let &StridedBox { start, step, count, strides } = wanted;
         let n = view.map_or(self.shape.len(), <[u64]>::len);
@@ -108,8 +110,8 @@ impl Planner<'_> {
         batch.finish(each)
     }
 
-    /// The work of boxes of one size, whose first coordinates are `starts` and which lie `stride` bytes apart in the
-    /// buffer.
+    /// Passes the work of several boxes of one size to `each`: `starts` has their first coordinates, and successive
+    /// boxes lie `stride` bytes apart in the buffer.
     fn of_boxes(
         &self,
         starts: &[u64],
@@ -121,7 +123,7 @@ impl Planner<'_> {
         check_boxes(starts, one.step, one.count, one.strides, within)?;
         check_view(self.shape, within)?;
         let boxes = starts.chunks_exact(within.len()).enumerate();
-        // Boxes that are written must be disjoint: of equal ones the last counts.
+        // Boxes that are written must be disjoint: of several equal ones only the last is kept.
         let last: HashMap<&[u64], usize> = if self.at_once == ALL_AT_ONCE {
             boxes.clone().map(|(i, start)| (start, i)).collect()
         } else {
@@ -137,7 +139,7 @@ impl Planner<'_> {
         batch.finish(each)
     }
 
-    /// The work of single elements.
+    /// Passes the work of single elements to `each`.
     fn of_points(&self, coordinates: &[u64], stride: isize, each: EachWork<'_>) -> Result<()> {
         let n = self.shape.len();
         if !coordinates.len().is_multiple_of(n) {
@@ -149,7 +151,7 @@ impl Planner<'_> {
     }
 }
 
-/// Plans that wait to become one batch of work.
+/// Plans that are collected for one batch of work.
 struct PlanBatch<'a> {
     planner: &'a Planner<'a>,
     plans: Vec<Plan>,
@@ -167,17 +169,18 @@ impl PlanBatch<'_> {
         each(Work::plans(std::mem::take(&mut self.plans)), std::mem::take(&mut self.bytes))
     }
 
-    /// Calls `each` with the rest, if there is any.
+    /// Calls `each` with the plans that are left, if there are any.
     fn finish(self, each: EachWork<'_>) -> Result<()> {
         if self.plans.is_empty() { Ok(()) } else { each(Work::plans(self.plans), self.bytes) }
     }
 }
 
-/// Calls `each` with the work of a target, in batches of `at_once` selections if it is a view's.
+/// Calls `each` with the work of a target; the work of a view comes in batches of up to `at_once` selections.
 fn for_work(space: &Space, shape: &[u64], target: &Target<'_>, at_once: usize, each: EachWork<'_>) -> Result<()> {
     let planner = Planner { space, shape, at_once };
     match *target {
-        // No dimensions: the one element of a scalar, or of a space of volume 1 seen as one.
+        // A target without dimensions: the element of a scalar, or of a space of one element that is viewed as a
+        // scalar.
         Target::Box { start: [], count: [], view, .. } if view.is_some() || shape == [1] => {
             check_view(shape, view.unwrap_or(&[1]))?;
             let n = shape.len();
@@ -200,7 +203,7 @@ fn for_work(space: &Space, shape: &[u64], target: &Target<'_>, at_once: usize, e
     }
 }
 
-/// The work of a write, as one, and its bytes; `None` if it is nothing.
+/// Returns all work of a write as one batch, and its number of bytes; `None` if the target is empty.
 pub(super) fn plan_box(space: &Space, shape: &[u64], target: &Target<'_>) -> Result<Option<(Work, u64)>> {
     let mut works = Vec::new();
     for_work(space, shape, target, ALL_AT_ONCE, &mut |work, bytes| {
@@ -212,7 +215,7 @@ pub(super) fn plan_box(space: &Space, shape: &[u64], target: &Target<'_>) -> Res
     Ok(found)
 }
 
-/// The box of building blocks around all that a target touches; `None` if it touches none.
+/// Returns the smallest box of building blocks that holds all elements of a target; `None` if the target is empty.
 pub(super) fn blocks_of(space: &Space, shape: &[u64], target: &Target<'_>) -> Result<Option<BlockBox>> {
     let mut around: Option<BlockBox> = None;
     for_work(space, shape, target, SELECTIONS_AT_ONCE, &mut |work, _| {
@@ -226,7 +229,8 @@ pub(super) fn blocks_of(space: &Space, shape: &[u64], target: &Target<'_>) -> Re
     Ok(around)
 }
 
-/// The box of a target, if it is one of the space's own shape, and not empty.
+/// Returns the target's box if it is a box in the space's own shape and lies within it; `None` otherwise, and if it is
+/// empty.
 fn boxed<'a>(shape: &[u64], target: &'a Target<'_>) -> Option<StridedBox<'a>> {
     let &Target::Box { start, step, count, strides, view } = target else { return None };
     if view.is_some_and(|v| v != shape) || [start.len(), step.len(), count.len(), strides.len()] != [shape.len(); 4] {
@@ -246,18 +250,20 @@ fn extent(shape: &[u64], target: &Target<'_>) -> Option<ElementBox> {
     whole.then(|| ElementBox { start: SmallVec::from_slice(start), count: SmallVec::from_slice(count) })
 }
 
-/// The prediction of the next read, where boxes of the space's own shape follow one another.
+/// Returns the predicted next read, where reads of boxes follow one another at equal distances; `None` without such a
+/// pattern.
 fn predicted(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> {
     let now = extent(shape, target)?;
     let item = space.shape.item_bytes as u64;
-    // Blocks are written one behind the other along the last dimension, mostly; coded ones take any number of pages.
+    // Successive blocks along the last dimension usually lie in one extent; coded ones take any number of pages.
     let together = if space.coded() { 1 } else { (EXTENT_BYTES / space.shape.bytes as u64).max(1) };
     let next = space.access.reads.next(now, shape, &space.shape.block, together, item)?;
     let selection = Selection::contiguous(&next.start, &next.count, item);
     Some(Work::plans(vec![Plan::new(&selection, &space.shape.block, item)]))
 }
 
-/// Reads a target by the short way, if it is small and lies in place; its bytes then.
+/// Reads a target by the short path if it is small and its bytes can be copied in place; returns its number of bytes
+/// then, otherwise `None`, and nothing was read.
 ///
 /// # Safety
 /// The buffer must cover the target.
@@ -288,9 +294,10 @@ unsafe fn small(reader: &Reader<'_>, target: &Target<'_>, out: BufferMut) -> Opt
 }
 
 impl Device {
-    /// Calls `f` with a target's bytes in place; does not if they do not lie together.
+    /// Calls `f` with a target's bytes in place; does not call it if the bytes are not contiguous.
     ///
-    /// The space can be read meanwhile and not be written: `f` must come to its end, and call nothing of this device.
+    /// Other threads can read the space during the call but not write it: `f` must return, and must not call this
+    /// device.
     pub(super) fn lend(&self, id: SpaceId, target: Target<'_>, f: &mut dyn FnMut(&[u8])) -> Result<()> {
         let space = self.space(id)?;
         let inner = space.read()?;
@@ -313,8 +320,8 @@ impl Device {
         self.read_by(&self.workers, id, target, out)
     }
 
-    /// The first half of a read in flight: reports the pages that it will read to the probe and the medium. Moves no
-    /// byte.
+    /// The first half of a read in flight: reports the pages that the read needs to the probe and the medium, and moves
+    /// no bytes.
     pub(super) fn locate(&self, id: SpaceId, target: &Target<'_>) -> Result<()> {
         let space = self.space(id)?;
         let inner = space.read()?;
@@ -322,7 +329,7 @@ impl Device {
         for_work(&space, &inner.record.shape, target, SELECTIONS_AT_ONCE, &mut |work, _| reader.announce(&work))
     }
 
-    /// The second half: moves the bytes. The caller holds the blocks since they were located.
+    /// The second half of a read in flight: moves the bytes. The caller has held the range lock since the first half.
     pub(super) fn read_located(&self, id: SpaceId, target: &Target<'_>, out: BufferMut) -> Result<()> {
         let space = self.space(id)?;
         let inner = space.read()?;
@@ -338,10 +345,10 @@ impl Device {
         Ok(())
     }
 
-    /// Reads elements with the help of these workers.
+    /// Reads elements with the help of these worker threads.
     pub(super) fn read_by(&self, workers: &Workers, id: SpaceId, target: &Target<'_>, out: BufferMut) -> Result<()> {
         let space = self.space(id)?;
-        // One guard for the whole command: it sees every write whole or not at all.
+        // One guard for the whole command: it sees either all of a write or none of it.
         let inner = space.read()?;
         let reader = Reader { ftl: &self.ftl, space: &space, inner: &inner, watched: true };
         let predicted = predicted(&space, &inner.record.shape, target);
@@ -364,15 +371,15 @@ impl Device {
         Ok(())
     }
 
-    /// Writes elements; a command in flight holds (`held`) the blocks already.
+    /// Writes elements. `held` is whether the caller holds the range lock already, as a command in flight does.
     pub(super) fn write(&self, id: SpaceId, target: &Target<'_>, source: Source, held: bool) -> Result<()> {
         self.ready()?;
         let space = self.space(id)?;
         let shape = space.read()?.record.shape.clone();
         let Some((work, bytes)) = plan_box(&space, &shape, target)? else { return Ok(()) };
         let range = if held { None } else { Some(self.hold(&space, work.bounds(shape.len()))?) };
-        // The shape was read before the range was granted. A space that grew since still has the target's elements, at
-        // the same coordinates; but a view of it is no longer one.
+        // The shape was read before the range was locked. If the space has grown since, the target's elements have kept
+        // their coordinates, but a view of the old shape is no longer valid.
         let now = space.read()?.record.shape.clone();
         let view = matches!(target, Target::Box { view: Some(_), .. } | Target::Boxes { view: Some(_), .. });
         if now != shape && (view || now.iter().zip(&shape).any(|(now, before)| now < before)) {
@@ -388,8 +395,8 @@ impl Device {
         Ok(())
     }
 
-    /// Stages and applies work of `bytes` bytes, which may be one of a row of commands (`successive`), on a space that
-    /// has this shape, or gets it by the command (`grow`). The caller holds the range.
+    /// Stages and applies work of `bytes` bytes on a space of this shape; the caller holds the range lock. `successive`
+    /// is set if the write continues a series of adjacent writes; `grow` is a new shape that is applied with the work.
     pub(super) fn write_work(
         &self,
         space: &Space,
@@ -405,7 +412,7 @@ impl Device {
         let mut writer =
             Writer { ftl: &self.ftl, space, seq: self.next_seq(), extent: shape, bytes, over: None, successive };
         let pages = writer.pages_needed(work);
-        // Units that the write buffer cannot hold would leave it before they are complete.
+        // Access units that the write buffer has no room for would be written out before they are complete.
         let fits = pages.saturating_mul(space.shape.page as u64) <= self.write_buffer_bytes as u64;
         writer.successive = successive.filter(|_| fits);
         // SAFETY: a `Source` buffer is made by the promise that it covers its command's target.
@@ -413,7 +420,7 @@ impl Device {
         self.apply(space, staged, grow)
     }
 
-    /// Makes staged blocks, and the new shape if there is one, visible at once.
+    /// Makes staged blocks visible, together with the new shape if there is one.
     pub(super) fn apply(&self, space: &Space, staged: Vec<Staged>, shape: Option<&[u64]>) -> Result<()> {
         let _epoch = self.epoch.read();
         let mut inner = match space.write() {
@@ -427,7 +434,8 @@ impl Device {
         Ok(())
     }
 
-    /// Applies staged blocks, and a new shape, to a space whose lock the caller holds, under the epoch.
+    /// Applies staged blocks, and the new shape if there is one, to a space whose lock the caller holds; the caller
+    /// also holds the epoch.
     pub(super) fn apply_to(&self, space: &Space, inner: &mut Inner, staged: Vec<Staged>, shape: Option<&[u64]>) {
         assert!(!inner.deleted, "space {} is deleted, and nothing is applied to it", space.id);
         let mut ops = Vec::with_capacity(staged.len());
@@ -458,7 +466,8 @@ impl Device {
         self.ftl.release(dead.into_iter());
     }
 
-    /// Works on the blocks that exist, not on those of the box: a box may be far larger than what was ever written.
+    /// Deallocates a box. It goes over the blocks that exist, not over the box, which may be far larger than the
+    /// written part.
     pub(super) fn deallocate(&self, id: SpaceId, start: &[u64], count: &[u64]) -> Result<()> {
         self.sound()?;
         let space = self.space(id)?;
@@ -507,7 +516,7 @@ impl Device {
         Ok(())
     }
 
-    /// Coordinates of blocks with pages or buffered units that `wanted` accepts; in order.
+    /// Returns the coordinates, in order, of the blocks that have pages or buffered units and that `wanted` accepts.
     pub(super) fn existing(space: &Space, wanted: &dyn Fn(&[u64]) -> bool) -> Result<Vec<BlockAt>> {
         let inner = space.read()?;
         let mut all = Vec::new();
@@ -522,7 +531,7 @@ impl Device {
         Ok(all)
     }
 
-    /// Stages fill over the part of a block that lies in the box from `start` to `ends`.
+    /// Stages the fill value over the part of a block that lies in the box from `start` to `ends` (exclusive).
     fn stage_fill(
         &self,
         space: &Space,
@@ -543,9 +552,9 @@ impl Device {
         let work = Work::plans(vec![Plan::new(&Selection::contiguous(&from, &count, item), &space.shape.block, item)]);
         let bytes = count.iter().product::<u64>() * item;
         let writer = Writer { ftl: &self.ftl, space, seq, extent: shape, bytes, over: None, successive: None };
-        // A block that becomes fill as a whole gives room even to a store that has none.
+        // A block that becomes fill as a whole frees pages, so it needs no reservation even in a full store.
         let whole = count.as_slice() == valid.as_slice();
-        // SAFETY: nothing is read from a source of fill.
+        // SAFETY: a source of fill has no buffer to read.
         let mut stage = || unsafe { writer.stage(&self.workers, &work, Source::FILL) };
         if whole { stage() } else { self.stage_in(writer.pages_needed(&work), &mut stage) }
     }

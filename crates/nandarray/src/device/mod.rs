@@ -1,30 +1,30 @@
-//! The composition root: builds the layers from one description and is the only entrance to them.
+//! The composition root: builds the layers, and is the only entrance to them.
 //!
-//! Every request is a [`Command`]; doors (Python, the CLI, later NVMe and GPU queues) build the same
+//! Every request is a [`Command`]; all interfaces (Python, the CLI, NVMe, queues in shared memory) build the same
 //! commands. Executing one copies and serialises nothing: buffers are lent, names borrowed.
 //!
 //! | file | one idea |
 //! | --- | --- |
 //! | `command`, `execute` | the commands; their replies and the calls that execute them |
-//! | `io` | read, write, deallocate: from a command to the layers below |
+//! | `io` | read, write, deallocate: from a target to work for the layers below |
 //! | `staged_write` | parts of a long write, applied as one |
 //! | `flight`, `owned` | commands in two halves, between which time may pass; commands that own what they need |
 //! | `epoch` | the lock between commands that change something and the journal's cuts |
 //! | `reshape` | resize, append |
-//! | `catalog` | create, open, delete, attributes, numbers |
-//! | `compound` | reads, and drafts applied as one, of a caller that decides in between: programs beside the data |
+//! | `catalog` | create, open, delete, attributes, statistics |
+//! | `compound` | reads and staged writes whose caller decides step by step, applied as one: programs beside the data |
 //! | `transaction` | writes to several spaces, over several commands, applied as one |
 //! | `batch` | several changes of names and attributes as one command |
 //! | `log` | the journal: commit, checkpoint, flush |
-//! | `recover`, `replay`, `opening` | create, open; apply the journal; the records that opening left out |
-//! | `reclaim`, `compact`, `defragment` | garbage collection, compaction; bringing together what lies apart |
-//! | `check`, `repair` | comparing everything with everything; mending what the records allow |
-//! | `wire` | what journal and directory say |
+//! | `recover`, `replay`, `opening` | create, open; apply the journal; the records that were ignored on opening |
+//! | `reclaim`, `compact`, `defragment` | garbage collection; compaction; rewriting scattered blocks |
+//! | `check`, `repair` | comparing metadata and pages with each other; mending what the records allow |
+//! | `wire` | the content of journal and directory |
 //!
 //! Order of locks: block ranges, transaction, reclaim, commit, epoch, space, log, catalog; any may be skipped, none
-//! taken out of order. With one exception: a checkpoint, which holds epoch exclusively, looks into spaces under the
-//! log's lock. A thread that holds a space and waits for the log also holds epoch shared, so no circle of waiting can
-//! form.
+//! taken out of order. There is one exception: a checkpoint, which holds the epoch exclusively, locks spaces under the
+//! log's lock. This cannot deadlock, since a thread that holds a space and waits for the log also holds the epoch
+//! shared.
 
 mod batch;
 mod catalog;
@@ -85,23 +85,23 @@ use log::Log;
 /// The mode in which a store is opened, as in h5py.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Reading; the store must be there.
+    /// Reading only; the store must exist.
     Read,
-    /// Reading and writing; the store must be there.
+    /// Reading and writing; the store must exist.
     ReadWrite,
-    /// Reading and writing; made if it is not there.
+    /// Reading and writing; creates the store if it does not exist.
     Append,
-    /// Made; what was there is lost.
+    /// Creates the store; an existing store's content is lost.
     Truncate,
-    /// Made; must not be there.
+    /// Creates the store, which must not exist.
     Exclusive,
 }
 
 impl Mode {
-    /// From h5py's letters: `r`, `r+`, `a`, `w`, `x` (or `w-`).
+    /// Parses one of h5py's modes: `r`, `r+`, `a`, `w`, `x` (or `w-`).
     ///
     /// # Errors
-    /// [`Error::Invalid`].
+    /// [`Error::Invalid`] for any other text.
     pub fn parse(text: &str) -> Result<Self> {
         Ok(match text {
             "r" => Self::Read,
@@ -116,45 +116,46 @@ impl Mode {
     }
 }
 
-/// Options for opening a store. Geometry and capacity count only when it is created: they fix its format.
+/// Options for opening a store. Geometry and capacity apply only when a store is created: they fix its format.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Shape of a new store's flash.
+    /// Page and segment sizes of a new store.
     pub geometry: Geometry,
-    /// Take that shape as it is, where segments would otherwise be cut smaller for a small capacity: a described
-    /// device's.
+    /// Keep the geometry as it is, e.g. that of a described device; otherwise segments become smaller when the capacity
+    /// is small.
     pub exact_geometry: bool,
-    /// The most bytes that a new store may take; `None` grows by segments.
+    /// Largest size of a new store in bytes; `None` lets it grow segment by segment.
     pub capacity_bytes: Option<u64>,
-    /// Placement policy by name; `None` keeps the store's, or takes `nds`.
+    /// Name of the placement policy; `None` keeps the store's, or chooses `nds` for a new store.
     pub placement: Option<String>,
-    /// Victim policy by name; `None` keeps the store's, or takes `greedy`.
+    /// Name of the victim policy; `None` keeps the store's, or chooses `greedy` for a new store.
     pub victim: Option<String>,
-    /// Wear levelling, as a part of reclaim; none by default, since an SSD below the file levels its own.
+    /// Wear levelling as a part of reclaim; off by default, since an SSD below the file does its own.
     pub wear_levelling: WearLevelling,
     /// When pages are compared with their checksum.
     pub verify: Verify,
-    /// Whether files are mapped for reading.
+    /// Whether files are memory-mapped for reading.
     pub map: bool,
-    /// Threads that work on a command, the caller's included; `None` is one a core.
+    /// Number of threads that work on a command, including the caller's; `None` is one for each core.
     pub threads: Option<usize>,
-    /// Size of the write buffer: bytes that may wait in memory before they are appended.
+    /// Size of the write buffer: bytes that may wait in memory before they are appended as pages.
     pub write_buffer_bytes: usize,
-    /// Seed of the engine's chance, together with `entropy`.
+    /// Seed of the engine's random numbers, together with `entropy`.
     pub seed: u64,
-    /// A number that differs between openings, so that pages left behind by a crash are never taken for new.
+    /// A number that differs each time the store is opened, so that pages left by a crash are never mistaken for new
+    /// ones.
     pub entropy: u64,
-    /// Open a damaged store as far as it can be read, for repair.
+    /// Open a damaged store from its intact parts, for repair.
     pub salvage: bool,
-    /// Observer of commands: the modelled clock.
+    /// Observer of commands, such as the modelled clock.
     pub probe: Option<Arc<dyn Probe>>,
 }
 
 impl Options {
-    /// Checks what can be checked before anything is opened, or emptied.
+    /// Checks the options without touching the medium, before a store is opened or emptied.
     ///
     /// # Errors
-    /// [`Error::Invalid`].
+    /// [`Error::Invalid`] for a geometry or a number of threads that is not allowed.
     pub fn validate(&self) -> Result<()> {
         self.geometry.validate()?;
         self.threads.map_or(Ok(()), Workers::check)
@@ -190,13 +191,13 @@ struct Catalog {
 }
 
 impl Catalog {
-    /// Checks what every change of names must keep: each space has one name.
+    /// Asserts that each space has exactly one name, which every change of names must keep.
     fn check(&self) {
         assert_eq!(self.by_name.len(), self.by_id.len(), "each space has one name");
     }
 }
 
-/// The medium's error after which a store takes no more writes, to be raised again.
+/// The error of the medium after which a store takes no more writes, kept so that it can be returned again.
 #[derive(Debug)]
 struct Refusal {
     op: &'static str,
@@ -223,35 +224,34 @@ impl Refusal {
     }
 }
 
-/// A store.
+/// An open store.
 #[derive(Debug)]
 pub struct Device {
     ftl: Ftl,
     counters: Arc<Counters>,
     workers: Workers,
     catalog: RwLock<Catalog>,
-    /// The lock held shared while a command is applied, exclusively while the journal takes a cut.
+    /// Lock that is held shared while a command is applied, and exclusively while the journal takes a cut.
     epoch: Epoch,
     commit: Mutex<()>,
     reclaim: Mutex<()>,
     log: Mutex<Log>,
     seq: AtomicU64,
     buffered_bytes: AtomicUsize,
-    /// Whether changes of earlier commands could not be committed yet.
+    /// Whether changes of earlier commands have failed to be committed.
     behind: AtomicBool,
     write_buffer_bytes: usize,
     read_only: bool,
     closed: AtomicBool,
-    /// Set once a barrier failed: the medium's content is unknown from then on (the kernel forgets failed pages).
+    /// Set when a barrier has failed: the medium's content is unknown from then on (the kernel forgets failed pages).
     failed: Mutex<Option<Refusal>>,
-    /// The message of the first panic inside a command: memory may be half changed, so nothing is done with it any
-    /// more.
+    /// Message of the first panic inside a command. Memory may be half changed after it, so it is not used any more.
     panicked: OnceLock<String>,
     opening: opening::Opening,
     uuid: [u8; 16],
     capacity_bytes: u64,
     transactions: Mutex<transaction::Transactions>,
-    /// Entered by threads while they execute commands.
+    /// Record of the threads that are executing commands, in the process that opened the store.
     scope: ProcessScope,
 }
 
@@ -265,7 +265,7 @@ impl Device {
         Self::open_file_through(path, mode, options, |file| file)
     }
 
-    /// The same with something put between the store and its file: a fault, a modelled clock.
+    /// Opens a store in a file through a wrapper around the file's medium, such as one that injects faults.
     ///
     /// # Errors
     /// As [`Self::open_file`].
@@ -293,14 +293,14 @@ impl Device {
         let made = media.is_empty();
         let done = Self::open(wrap(Arc::new(media)), &name, mode, options);
         if made && done.is_err() && mode == Mode::Exclusive {
-            // The file is ours and holds nothing.
+            // The file was created by this call and holds nothing.
             let _ = std::fs::remove_file(path);
         }
         done
     }
 
-    /// Opens a store on a medium; `name` is what messages call it. An empty medium becomes a store unless the mode says
-    /// that one must be there.
+    /// Opens a store on a medium; `name` stands for it in messages. On an empty medium a store is created, unless the
+    /// mode demands an existing one.
     ///
     /// # Errors
     /// As [`Self::open_file`].
@@ -311,8 +311,9 @@ impl Device {
     /// Executes a command.
     ///
     /// # Errors
-    /// As the command says; the store is unchanged then. [`Error::Internal`] if the engine panicked, in this command or
-    /// in an earlier one: the store takes no more commands then, and what was flushed is there when it is opened again.
+    /// Those of the command, which has then changed nothing. [`Error::Internal`] if the engine panicked, in this
+    /// command or in an earlier one: the store accepts no more commands then, and flushed data is intact when it is
+    /// opened again.
     pub fn execute<C: Command>(&self, command: C) -> Result<C::Reply> {
         let _inside = self.enter()?;
         if self.read_only && command.writes() {
@@ -321,10 +322,10 @@ impl Device {
         if self.ftl.probe().is_some() { self.execute_watched(command) } else { self.guarded(|| command.run(self)) }
     }
 
-    /// Panics inside of a command, as a broken invariant would: for tests of doors.
+    /// Panics inside a command, as a broken invariant would; for tests of the engine's callers.
     ///
     /// # Errors
-    /// [`Error::Internal`].
+    /// [`Error::Internal`], always.
     pub fn panic_on_purpose(&self) -> Result<()> {
         let _inside = self.enter()?;
         self.as_command(Order::Free, Moves::Nothing, || {
@@ -333,7 +334,7 @@ impl Device {
         })
     }
 
-    /// Runs a part of a command; a panic in it becomes an error, of this command and of all later ones.
+    /// Runs a part of a command; a panic in it becomes the error of this command and of all later ones.
     fn guarded<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         caught(work).unwrap_or_else(|panic| {
             let first = self.panicked.get_or_init(|| panic);
@@ -341,25 +342,26 @@ impl Device {
         })
     }
 
-    /// Whether no command has panicked.
+    /// Returns an error if a command has panicked.
     fn whole(&self) -> Result<()> {
         match self.panicked.get() {
             Some(panic) => Err(Error::Internal(panic.clone())),
-            // The command that panics is still unwinding.
+            // The epoch is marked before the panicking command has unwound and left its message.
             None if self.epoch.is_torn() => Err(Error::Internal("a command in another thread panicked".to_owned())),
             None => Ok(()),
         }
     }
 
-    /// Flushes, and takes no more commands. Idempotent.
+    /// Flushes and closes the store, which then accepts no commands. Does nothing on a closed store.
     ///
     /// # Errors
-    /// As a flush; the store stays open then and loses nothing, unless the medium refused a barrier, now or before
-    /// ([`Error::Media`]), or a command panicked ([`Error::Internal`]): that is said once, and the store is closed.
+    /// Those of a flush; the store then stays open and has lost nothing. If the medium failed a barrier, now or before
+    /// ([`Error::Media`]), or a command panicked ([`Error::Internal`]), the error is returned once and the store is
+    /// closed.
     pub fn close(&self) -> Result<()> {
         let done = self.close_once();
         if self.closed() && self.scope.is_here() {
-            // Ends the waiting of commands for a transaction that cannot end any more.
+            // Wakes commands that wait for a transaction, which cannot end any more.
             self.spaces().iter().for_each(|space| space.ranges.close());
         }
         done
@@ -375,9 +377,9 @@ impl Device {
             return Ok(());
         }
         let _inside = self.scope.enter();
-        // Nothing of a store that panicked is written: what is on the medium is whole, what is in memory may not be.
+        // After a panic nothing is written: the medium's content is consistent, but the memory's may not be.
         let done = self.whole().and_then(|()| {
-            // Commands in flight come to their end first; those that wait for an open transaction fail.
+            // Commands in flight complete first; those that wait for an open transaction fail.
             if let Some(probe) = self.ftl.probe() {
                 self.guarded(|| {
                     while probe.drive(None) {}
@@ -391,7 +393,7 @@ impl Device {
             return done;
         }
         if self.sound().is_err() {
-            // Nothing of it can be promised, and nothing is won by trying again.
+            // Later writes cannot be made durable, so trying again is useless.
             self.closed.store(true, Ordering::Release);
             return done.and(self.barrier_held());
         }
@@ -411,32 +413,32 @@ impl Device {
         self.read_only
     }
 
-    /// The shape of the flash.
+    /// Returns the sizes of pages and segments.
     pub fn geometry(&self) -> Geometry {
         self.ftl.geometry()
     }
 
-    /// The bytes that the store may take at most; 0 if it grows without limit.
+    /// Returns the largest size of the store in bytes; 0 if it grows without limit.
     pub fn capacity_bytes(&self) -> u64 {
         self.capacity_bytes
     }
 
-    /// Journal records that opening the store left out, if there were any.
+    /// Returns the journal records that were ignored when the store was opened; `None` if all were applied.
     pub fn dropped(&self) -> Option<&Dropped> {
         self.opening.dropped.as_ref()
     }
 
-    /// The store's identifier, which never changes.
+    /// Returns the store's identifier, which never changes.
     pub fn uuid(&self) -> [u8; 16] {
         self.uuid
     }
 
-    /// Names of the policies: placement, victim.
+    /// Returns the names of the placement policy and of the victim policy.
     pub fn policies(&self) -> (String, String) {
         self.ftl.policies()
     }
 
-    /// Runs `f` for a purpose, which is reported to the probe.
+    /// Runs `f` while the probe attributes its operations to this purpose.
     fn for_purpose<T>(&self, purpose: Purpose, f: impl FnOnce() -> T) -> T {
         let Some(probe) = self.ftl.probe() else { return f() };
         let before = probe.purpose(purpose);
@@ -445,7 +447,8 @@ impl Device {
         got
     }
 
-    /// The calling thread is inside of a command until what is returned is dropped.
+    /// Marks the calling thread as executing a command until the returned guard is dropped; fails if the store takes no
+    /// commands.
     fn enter(&self) -> Result<Inside> {
         let inside = self.scope.enter();
         if self.closed() {
@@ -458,18 +461,18 @@ impl Device {
         Ok(inside)
     }
 
-    /// In a process forked from the one that opened the store: whether it can be read here.
+    /// Returns an error unless the store can be read in this process, which was forked from the one that opened it.
     #[cold]
     fn forked(&self) -> Result<()> {
         if !self.read_only {
-            // Writes and erases of the other process are not known here.
+            // Writes and erases of the other process are not visible here.
             return Err(Error::Closed(
                 "this process was forked from one that has the store open for writing; open it here, for reading"
                     .to_owned(),
             ));
         }
         if self.scope.was_left_inside() {
-            // Its locks are held for good.
+            // The locks of the other thread's command are never released here.
             return Err(Error::Closed(
                 "this process was forked while another thread was in a command of the store; `refresh` it here, or \
                  open it again"
@@ -479,7 +482,7 @@ impl Device {
         Ok(())
     }
 
-    /// Whether the medium failed a barrier, after which nothing may be promised any more.
+    /// Returns [`Error::Closed`] if a barrier has failed, after which no write can be made durable.
     fn sound(&self) -> Result<()> {
         match &*self.failed.lock() {
             Some(refusal) => {
@@ -489,7 +492,7 @@ impl Device {
         }
     }
 
-    /// The same as the error of the medium that it was.
+    /// Returns the error of the medium if a barrier has failed.
     fn barrier_held(&self) -> Result<()> {
         match &*self.failed.lock() {
             Some(refusal) => Err(refusal.error()),
@@ -508,14 +511,15 @@ impl Device {
 
     fn spaces(&self) -> Vec<Arc<Space>> {
         let catalog = self.catalog.read();
-        // In order of names: nothing depends on the order of a hash.
+        // In order of names, so that nothing depends on hash order.
         catalog.by_name.values().map(|id| catalog.by_id[id].clone()).collect()
     }
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // A store that is dropped open is closed as well as can be; a caller that needs the result calls `close`.
+        // A store that is dropped while open is closed without reporting errors; a caller that needs them calls
+        // `close`.
         let _ = self.close();
     }
 }

@@ -1,8 +1,7 @@
-//! The scan of out-of-band records: for every unit the pages whose records name it, newer and older ones, and copies
-//! that reclaim left behind.
+//! The scan of out-of-band records: for every access unit, all pages whose records name it, which are newer and older
+//! versions and copies that reclaim left behind.
 //!
-//! The callers decide which of them is a unit's content: `repair` in a store that is open, `salvage` in one that is
-//! being opened.
+//! The callers decide which page is a unit's content: `repair` in an open store, `salvage` while a store is opened.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,31 +12,31 @@ use crate::ftl::Ftl;
 use crate::stl::plan::BlockAt;
 use crate::stl::space::{Space, SpaceId, owner_space, unpack};
 
-/// A page whose record names a unit.
+/// A page whose out-of-band record names the access unit for which the page is listed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageCopy {
-    /// Number of the command that wrote its content.
+    /// Sequence number of the command that wrote the page's content.
     pub(super) seq: u64,
     pub(super) ppa: Ppa,
-    /// Whether it matches its record.
+    /// Whether the page matches the checksum in its record.
     pub(super) intact: bool,
-    /// Whether its segment may hold pages that are mapped.
+    /// Whether the page's segment may hold mapped pages.
     pub(super) live: bool,
 }
 
-/// The units of spaces as out-of-band records name them, for the spaces that need them.
+/// Result of a scan: the pages of each access unit of the spaces that were searched for.
 #[derive(Debug, Default)]
 pub(super) struct OobScan {
     pub(super) copies: BTreeMap<(SpaceId, BlockAt), BTreeMap<u32, Vec<PageCopy>>>,
-    /// Number of records, in segments with live pages, that are there and cannot be read: their owners are unknown.
+    /// Number of damaged records in segments with live pages; the owners of their pages are unknown.
     pub(super) unreadable: u64,
-    /// Pages of each space, in segments with live pages, whose records have no room for their building block's
-    /// coordinate.
+    /// Number of pages of each space, in segments with live pages, whose records only have a hash of the building
+    /// block's coordinate.
     pub(super) unplaced: BTreeMap<SpaceId, u64>,
 }
 
-/// Reads the records of all segments for pages of these spaces that commands up to `newest` wrote. `live` says whether
-/// a segment may hold pages that are mapped.
+/// Reads the out-of-band records of all segments and returns the pages of these spaces that commands up to number
+/// `newest` wrote. `live` is whether a segment may hold mapped pages.
 pub(super) fn scan(
     ftl: &Ftl,
     concerned: &HashMap<SpaceId, &Arc<Space>>,

@@ -1,8 +1,8 @@
-//! Journal records that opening a store left out, for `check` and for callers of `open`.
+//! Journal records that were ignored when a store was opened, for `check` and for callers of `open`.
 //!
-//! A loss of power leaves journal records that no flush had promised; opening drops those from the first that is not
-//! whole. Records that were durable are dropped only by a salvage, and that is damage. `recover` decides; this file
-//! only describes.
+//! A loss of power leaves journal records that no flush has made durable; opening drops these, from the first
+//! incomplete one on. Durable records are dropped only by a salvage, which counts as damage. `recover` decides which
+//! records are dropped; this file only describes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,26 +12,26 @@ use super::salvage::Rebuilt;
 use super::wire::{JournalOp, RecordBody};
 use crate::stl::space::SpaceId;
 
-/// Findings of opening, beside the store itself.
+/// Facts about a store that were found when it was opened.
 #[derive(Debug, Default)]
 pub(super) struct Opening {
-    /// The journal's records that are not part of the store.
+    /// Journal records that were ignored; `None` if all were applied.
     pub(super) dropped: Option<Dropped>,
-    /// The reason why the newest checkpoint could not be used, if the one before was read instead.
+    /// The reason why the newest checkpoint was unusable and the one before it was read; `None` if the newest was used.
     pub(super) passed_over: Option<String>,
     /// Whether one of the superblocks was damaged.
     pub(super) superblock_damaged: bool,
-    /// Whether a new checkpoint was made, and with it the superblock that was damaged or passed over.
+    /// Whether opening wrote a new checkpoint, and with it replaced a damaged superblock or an unusable checkpoint.
     pub(super) written_anew: bool,
-    /// Whether the store's second superblock was not written yet, and nothing had been flushed: the making of the store
-    /// was cut short behind the point from which it is one.
+    /// Whether a crash interrupted the creation of the store before its second superblock was written; nothing had been
+    /// flushed by then.
     pub(super) unfinished: bool,
-    /// Indexes that a salvage rebuilt.
+    /// Indexes that were rebuilt because the store was opened for salvage.
     pub(super) rebuilt: Rebuilt,
 }
 
 impl Opening {
-    /// Damage that opening has repaired, in words.
+    /// Describes the damage that opening has repaired, one text for each.
     pub(super) fn mended(&self) -> Vec<String> {
         let passed_over = self.passed_over.as_ref().map(|why| {
             format!("the newest checkpoint could not be used ({why}), the one before it was, and a new one was written")
@@ -42,30 +42,32 @@ impl Opening {
     }
 }
 
-/// Records of the journal that are not part of the store, though they were written.
+/// Journal records that were written, but ignored when the store was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// The first record's number.
+    /// Number of the first ignored record.
     pub first: u64,
-    /// The last known record's number.
+    /// Number of the last ignored record, as far as it is known.
     pub last: u64,
-    /// Whether the first of them was durable: they are lost to damage. Otherwise no flush had promised any of them.
+    /// Whether the first ignored record was durable, so that flushed data is lost. Otherwise no flush had covered any
+    /// of them.
     pub durable: bool,
-    /// Arrays that they changed, as far as they can be read; those without a name that is known by their number.
+    /// Names of arrays that the ignored records change, if the records can be read; `number N` for an array without a
+    /// known name.
     pub arrays: Vec<String>,
-    /// Pages written since the last record that was applied, which a salvage gave to their arrays.
+    /// Number of pages, written after the last applied record, that a salvage could add to their arrays.
     pub pages_taken: u64,
-    /// Pages written since then whose array or place in it is not known.
+    /// Number of pages, written after the last applied record, whose array or place in it is unknown.
     pub pages_lost: u64,
 }
 
 impl Dropped {
-    /// Number of records.
+    /// Returns the number of ignored records.
     pub fn records(&self) -> u64 {
         self.last - self.first + 1
     }
 
-    /// Notes the names of the arrays that these records change.
+    /// Sets `arrays` to the names of the arrays that the records with these payloads change.
     pub(super) fn name_arrays<'a>(&mut self, bodies: impl Iterator<Item = &'a [u8]>, catalog: &Catalog) {
         let mut made: BTreeMap<SpaceId, String> = BTreeMap::new();
         let mut names = BTreeSet::new();

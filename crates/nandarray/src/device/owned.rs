@@ -1,6 +1,6 @@
-//! Commands that own what they need, so that they can be in flight after the call that submitted them has returned.
+//! Commands that own their arguments, so that they can be in flight after the call that submitted them has returned.
 //!
-//! Only their coordinates and names are owned: buffers are the caller's until the command is delivered.
+//! Only coordinates and names are owned: buffers must be kept by the caller until the command is delivered.
 
 use super::Device;
 use super::command::{Delete, Flush, Read, Resize, Target, Write};
@@ -13,55 +13,55 @@ use crate::stl::read::BufferMut;
 use crate::stl::space::SpaceId;
 use crate::stl::write::Source;
 
-/// A [`Target`] that owns its coordinates.
+/// A [`Target`] that owns its coordinates; its fields have the same meaning.
 #[derive(Clone, Debug)]
 pub enum OwnedTarget {
     /// As [`Target::Box`].
     Box {
         /// First coordinate.
         start: Vec<u64>,
-        /// Distances, at least 1.
+        /// Distance between elements along each dimension, at least 1.
         step: Vec<u64>,
-        /// Elements.
+        /// Number of elements along each dimension.
         count: Vec<u64>,
-        /// Byte strides in the buffer.
+        /// Byte strides in the buffer, one for each dimension.
         strides: Vec<isize>,
-        /// Shape of the view; `None` is the space itself.
+        /// Shape of the view that the coordinates refer to; `None` is the space's own shape.
         view: Option<Vec<u64>>,
     },
     /// As [`Target::Outer`].
     Outer {
-        /// One for each dimension.
+        /// A range or a list of coordinates for each dimension.
         axes: Vec<Axis>,
-        /// Byte strides in the buffer.
+        /// Byte strides in the buffer, one for each dimension.
         strides: Vec<isize>,
     },
     /// As [`Target::Boxes`].
     Boxes {
-        /// First coordinates, one box after the other.
+        /// First coordinates: those of the first box, then those of the second, and so on.
         starts: Vec<u64>,
-        /// Distances, at least 1.
+        /// Distance between elements along each dimension, at least 1.
         step: Vec<u64>,
-        /// Elements of a box.
+        /// Number of elements of a box along each dimension.
         count: Vec<u64>,
-        /// Byte strides in the buffer, within a box.
+        /// Byte strides in the buffer within a box, one for each dimension.
         strides: Vec<isize>,
-        /// Bytes between boxes in the buffer.
+        /// Distance in bytes between the beginnings of successive boxes in the buffer.
         stride: isize,
-        /// Shape of the view; `None` is the space itself.
+        /// Shape of the view that the coordinates refer to; `None` is the space's own shape.
         view: Option<Vec<u64>>,
     },
     /// As [`Target::Points`].
     Points {
-        /// Coordinates, one point after the other.
+        /// Coordinates: those of the first point, then those of the second, and so on.
         coordinates: Vec<u64>,
-        /// Bytes between elements in the buffer.
+        /// Distance in bytes between successive elements in the buffer.
         stride: isize,
     },
 }
 
 impl OwnedTarget {
-    /// A copy of a target.
+    /// Copies a target.
     pub fn of(target: &Target<'_>) -> Self {
         match *target {
             Target::Box { start, step, count, strides, view } => Self::Box {
@@ -84,7 +84,7 @@ impl OwnedTarget {
         }
     }
 
-    /// The target that it owns.
+    /// Returns the target with its coordinates borrowed from `self`.
     pub fn borrow(&self) -> Target<'_> {
         match self {
             Self::Box { start, step, count, strides, view } => {
@@ -99,7 +99,7 @@ impl OwnedTarget {
     }
 }
 
-/// A command that owns its coordinates and names. Buffers must stay until it is delivered; it has no reply.
+/// A command that owns its coordinates and names and has no reply. Its buffer must stay valid until it is delivered.
 #[derive(Clone, Debug)]
 pub enum OwnedCommand {
     /// As [`Read`].
@@ -108,7 +108,7 @@ pub enum OwnedCommand {
         space: SpaceId,
         /// The elements to read.
         target: OwnedTarget,
-        /// Destination.
+        /// Destination buffer, which must cover the target.
         out: BufferMut,
     },
     /// As [`Write`].
@@ -117,14 +117,14 @@ pub enum OwnedCommand {
         space: SpaceId,
         /// The elements to write.
         target: OwnedTarget,
-        /// Their values.
+        /// Source of the elements' values.
         source: Source,
     },
     /// As [`Resize`].
     Resize {
         /// The space.
         space: SpaceId,
-        /// Its new shape.
+        /// New shape, with as many dimensions as before.
         shape: Vec<u64>,
     },
     /// As [`Delete`].
@@ -137,7 +137,7 @@ pub enum OwnedCommand {
 }
 
 impl OwnedCommand {
-    /// Calls `f` with the borrowed command.
+    /// Calls `f` with a command that borrows its arguments from `self`.
     fn with<T>(&self, f: impl FnOnce(&dyn Execute<Reply = ()>) -> T) -> T {
         match self {
             Self::Read { space, target, out } => f(&Read { space: *space, target: target.borrow(), out: *out }),

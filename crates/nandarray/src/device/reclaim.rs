@@ -1,15 +1,17 @@
-//! Garbage collection: moving live pages out of segments that are mostly dead.
+//! Garbage collection: moves live pages out of segments whose pages are mostly dead, so that the segments can be
+//! reused.
 //!
-//! A victim's out-of-band records name the owners of its pages; a page is live if its owner's index still maps it. Live
-//! pages are copied, verified, to places that the placement policy gives (the same channel and bank under the paper's
-//! rules; by compaction, which has level lanes before it, side by side), keep their command's number, and the index
-//! changes hands under the space's lock: a reader sees the old page or the new one, which are the same. A segment with
-//! a page that cannot be moved (damaged, or its record is) is retired, never erased.
+//! The out-of-band records of a victim (the segment to empty) name the owners of its pages; a page is live if its
+//! owner's index still maps it. Live pages are verified and copied to places that the placement policy chooses: under
+//! the paper's rules the same channel and bank, for compaction adjacent places. They keep their command's sequence
+//! number. The index is changed under the space's lock, so a reader sees the old page or the new one, with the same
+//! content. A segment with a page that cannot be moved, because the page or its record is damaged, is retired and never
+//! reused.
 //!
-//! A disk that is full needs no moving: dead pages give it their room where they lie (`discard_dead`), and moving would
-//! need room first.
+//! A full disk is handled without moving pages, which would need room first: the disk blocks of dead pages are
+//! deallocated in place (`discard_dead`).
 //!
-//! Reclaim runs on the thread of the command that made it due, before or after it, never within.
+//! Reclaim runs on the thread of the command that made it due, before or after the command's own work, never during it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -26,26 +28,27 @@ use crate::stl::plan::BlockAt;
 use crate::stl::space::{Space, SpaceId, owner_space, unpack};
 use crate::stl::write::{Gone, RUN_JOURNAL_BYTES, Staged, remap};
 
-/// Victims taken when reclaim is due after a command: bounds the time that one command pays.
+/// Largest number of victims that one command reclaims, which bounds the time that the command waits.
 const VICTIMS_A_COMMAND: usize = 4;
 
-/// Segments whose dead pages are given to a full disk at once; more if they are less than half of what there is.
+/// Number of segments whose dead pages are deallocated at once on a full disk; more if these hold less than half of all
+/// dead pages.
 const SEGMENTS_DISCARDED_AT_ONCE: usize = 16;
 
-/// Destination of moved pages.
+/// The choice of new places for moved pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MoveTo {
-    /// As if they were overwritten: under the paper's rules to the channel and bank that they were on.
+    /// Chosen as if the pages were overwritten: under the paper's rules on the same channel and bank.
     SameLanes,
-    /// As if they were new: side by side.
+    /// Chosen as if the pages were new: adjacent to each other.
     NextPlaces,
 }
 
-/// Pages of one block in a victim, written by one command: (unit, page).
+/// Pages in a victim that belong to one block and one command: (access unit, page).
 type BlockPages = Vec<(u32, Ppa)>;
 
 impl Device {
-    /// Promises pages, making room if there is not enough.
+    /// Reserves pages for a command; reclaims, and at last shortens the journal, if there are not enough.
     pub(super) fn reserve(&self, pages: u64) -> Result<Reservation<'_>> {
         let (mut last, mut journal_is_short) = (None, false);
         loop {
@@ -64,7 +67,7 @@ impl Device {
                 continue;
             }
             last = Some(state);
-            // Dead pages may only wait for a barrier; if that is not enough, live ones are moved.
+            // Dead pages may only wait for a barrier; if that does not free enough, live ones are moved.
             self.commit_and_free()?;
             if self.ftl.reserve(pages, false).is_err() {
                 self.reclaim_some(&|| true)?;
@@ -73,13 +76,13 @@ impl Device {
         }
     }
 
-    /// Promises pages and stages the blocks that take them. The disk may have less room than was promised: garbage is
-    /// collected then, and staging tried again for as long as that frees anything.
+    /// Reserves pages and runs `stage`, which writes blocks to them. If the disk is full nevertheless, frees room and
+    /// runs `stage` again, for as long as that frees any.
     pub(super) fn stage_in(&self, pages: u64, stage: &mut dyn FnMut() -> Result<Vec<Staged>>) -> Result<Vec<Staged>> {
         let _pages = self.reserve(pages)?;
         loop {
             let staged = stage().and_then(|staged| {
-                // A change that is applied has to fit into the journal.
+                // The journal record of a change must fit on the disk before the change is applied.
                 let held = self.hold_journal(staged.iter().map(Staged::journal_bytes).sum());
                 held.inspect_err(|_| staged.iter().for_each(|s| self.ftl.abandon(&s.runs))).map(|()| staged)
             });
@@ -94,7 +97,7 @@ impl Device {
         }
     }
 
-    /// Makes room on a full disk; returns whether a segment became free, or dead pages gave up theirs.
+    /// Makes room on a full disk; returns whether a segment became free or disk blocks of dead pages were deallocated.
     pub(super) fn make_room(&self) -> Result<bool> {
         let freed = || self.ftl.with_segments(|s| s.freed());
         let _reclaim = self.reclaim.lock();
@@ -106,18 +109,18 @@ impl Device {
         }
     }
 
-    /// Gives the room of dead pages between live ones back to the disk; returns whether there were any. Each page is
-    /// given back once, so it ends.
+    /// Deallocates the disk blocks of dead pages that lie between live ones; returns whether there were any. Each page
+    /// is deallocated once, so repeated calls end.
     fn discard_dead(&self) -> Result<bool> {
         if self.ftl.with_segments(|s| s.with_dead_room().is_empty()) {
             return Ok(false);
         }
         let _commit = self.commit.lock();
-        // No page dies meanwhile.
+        // No page dies while the epoch is held exclusively.
         let _epoch = self.epoch.write();
         self.whole()?;
         self.drain()?;
-        // The first record says which pages are dead, the second one that the first is durable.
+        // The first record contains the changes by which pages died, the second one that the first is durable.
         for always in [false, true] {
             let lsn = {
                 let mut log = self.log.lock();
@@ -139,7 +142,7 @@ impl Device {
         Ok(!all.is_empty() && self.ftl.discard_dead(&all).inspect_err(|e| self.note_refusal(e))?)
     }
 
-    /// The pages of a closed segment that are not live; none if not all that are live can be found.
+    /// Returns the dead pages of a closed segment; none if not all of its live pages can be identified.
     fn dead_of(&self, segment: Segment) -> Result<Vec<Run>> {
         let geometry = self.geometry();
         let mut dead = vec![true; geometry.pages_per_segment() as usize];
@@ -158,7 +161,7 @@ impl Device {
 
     pub(super) fn reclaim_if_due(&self) -> Result<()> {
         if self.ftl.wants_reclaim() {
-            // One thread at a time; the others go on.
+            // One thread reclaims at a time; the others continue with their commands.
             let Some(_reclaim) = self.reclaim.try_lock() else { return Ok(()) };
             self.reclaim_some(&|| self.ftl.wants_reclaim())?;
             self.commit(false)?;
@@ -169,8 +172,8 @@ impl Device {
         Ok(())
     }
 
-    /// Empties segments that the policy chooses, no more than fit into one: they are free only after a barrier, and the
-    /// reserve must do until then. The caller holds the reclaim lock.
+    /// Empties victims that the policy chooses while `wanted` is true, at most as many as fit into one segment: they
+    /// become free only after a barrier, and the reserve must suffice until then. The caller holds the reclaim lock.
     fn reclaim_some(&self, wanted: &dyn Fn() -> bool) -> Result<()> {
         let mut room = self.geometry().pages_per_segment();
         for _ in 0..VICTIMS_A_COMMAND {
@@ -185,12 +188,12 @@ impl Device {
         Ok(())
     }
 
-    /// Moves every live page out of a segment.
+    /// Moves all live pages out of a segment, to places chosen by `to`.
     fn empty(&self, victim: Segment, to: MoveTo) -> Result<()> {
         self.for_purpose(Purpose::Reclaim, || self.move_all(victim, to))
     }
 
-    /// The same with the pages side by side: for compaction.
+    /// Moves all live pages out of a segment to adjacent places, for compaction.
     pub(super) fn empty_densely(&self, victim: Segment) -> Result<()> {
         self.empty(victim, MoveTo::NextPlaces)
     }
@@ -208,13 +211,13 @@ impl Device {
         }
         let left = self.ftl.with_segments(|s| *s.info(victim));
         if left.live > 0 && left.state == SegmentState::Closed && (!all_moved || self.live_of(victim)?.is_empty()) {
-            // Live pages that cannot be found or moved: the segment is kept as it is.
+            // Live pages that cannot be found or moved: the segment is retired and kept as it is.
             self.ftl.with_segments(|s| s.retire(victim));
         }
         Ok(())
     }
 
-    /// The live pages of a segment, by block and command, in an order that depends on nothing else.
+    /// Returns the live pages of a segment, grouped by block and command, in a deterministic order.
     fn live_of(&self, victim: Segment) -> Result<BTreeMap<(SpaceId, BlockAt, u64), BlockPages>> {
         let geometry = self.geometry();
         let mut groups: BTreeMap<(SpaceId, BlockAt, u64), BlockPages> = BTreeMap::new();
@@ -273,7 +276,7 @@ impl Device {
         };
         let map = inner.index().get(at);
         if !group.iter().all(|&(unit, ppa)| map.and_then(|m| m.page_of(unit)) == Some(ppa)) {
-            // Overwritten meanwhile; the rest of these pages is found when the segment is examined again.
+            // A page was overwritten since it was read; the other pages are found when the segment is examined again.
             self.ftl.abandon(&runs);
             return Ok(());
         }
@@ -289,7 +292,7 @@ impl Device {
         Ok(())
     }
 
-    /// Begins a new journal; twice, so that the generation before releases its segments, too.
+    /// Writes two checkpoints, which begin a new journal and free the segments of both earlier generations.
     fn shorten_journal(&self) -> Result<()> {
         for _ in 0..2 {
             let _commit = self.commit.lock();
@@ -302,7 +305,7 @@ impl Device {
         Ok(())
     }
 
-    /// Bytes in the write buffer.
+    /// Returns the number of bytes in the write buffer.
     pub fn buffered_bytes(&self) -> usize {
         self.buffered_bytes.load(Ordering::Relaxed)
     }

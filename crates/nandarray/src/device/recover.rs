@@ -1,11 +1,12 @@
-//! Making a store, opening one, and replaying its journal.
+//! Creating a store, and opening one: reading its metadata and replaying its journal.
 //!
-//! Opening reads a superblock, the checkpoint's directory (not the indexes: those are read when a space is touched),
-//! then the journal (`replay`). Nothing is written while a store is only read. A store that was not closed properly
-//! gets a new checkpoint, so that dropped records can never come back; `opening` reports them.
+//! Opening reads a superblock, the checkpoint's directory (not the indexes, which are read when a space is first used),
+//! then the journal (`replay`). A store that is opened for reading is not written to. When a store that was not closed
+//! properly is opened for writing, a new checkpoint is written, so that dropped records can never come back; `opening`
+//! describes them.
 //!
-//! Beside a writer, a reader takes the marks first, then the superblocks, then the length, then the journal: each names
-//! only things that are there by the time that the next is read.
+//! Beside a writer, a reader reads first the marks, then the superblocks, then the length of the file, then the
+//! journal: each refers only to things that the writer has written before it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -37,8 +38,8 @@ use crate::sim::{Chance, Counters};
 use crate::stl::space::{IndexState, Space};
 use crate::stl::work::Workers;
 
-/// Segments of the smallest store: two generations of checkpoint and journal, the reserve for the next, and some for
-/// pages.
+/// Number of segments of the smallest store: two generations of checkpoint and journal, the reserve for the next one,
+/// and some for pages.
 const SEGMENTS_MIN: u64 = 16;
 
 pub(super) fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Options) -> Result<Device> {
@@ -53,7 +54,7 @@ pub(super) fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Opti
     let marks = read_marks(media.as_ref())?;
     let slots = read_slots(media.as_ref(), name).map_err(|e| blank_or_else(e, media.as_ref(), options))?;
     let read_only = mode == Mode::Read;
-    // The generation before may be intact where the newest is not: nothing is salvaged before that is tried.
+    // An intact older generation is preferred to salvaging the newest one.
     let passes: &[Damage] =
         if options.salvage { &[Damage::RefusedEverywhere, Damage::Salvaged] } else { &[Damage::Refused] };
     let mut failed = None;
@@ -65,7 +66,7 @@ pub(super) fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Opti
                     device.opening.passed_over = first_error.map(|e: Error| e.to_string());
                     return Ok(device);
                 }
-                // The generation before is kept for this.
+                // This case is the reason why the generation before is kept.
                 Err(e @ Error::Corrupt(_)) => first_error = first_error.or(Some(e)),
                 Err(e) => return Err(e),
             }
@@ -78,15 +79,15 @@ pub(super) fn open(media: Arc<dyn Media>, name: &str, mode: Mode, options: &Opti
 /// Treatment of damage that is found while a store is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Damage {
-    /// It is an error, but for indexes that opening does not need: reading their arrays will be one.
+    /// Damage is an error, except in indexes, which are not read yet; reading the arrays of these will fail.
     Refused,
-    /// It is an error.
+    /// Any damage is an error, also in indexes.
     RefusedEverywhere,
-    /// The store consists of everything that can be read.
+    /// Damage is tolerated: the store consists of everything that can be read.
     Salvaged,
 }
 
-/// Whether each copy of the directory is intact, in the checkpoint that counts.
+/// Checks both copies of the directory in the current checkpoint; returns for each whether it is intact.
 pub(super) fn directory_copies(device: &Device) -> [bool; 2] {
     let superblock = device.log.lock().superblock().clone();
     let stream = CheckpointStream::of(device.ftl.media(), &superblock);
@@ -95,7 +96,8 @@ pub(super) fn directory_copies(device: &Device) -> [bool; 2] {
     })
 }
 
-/// The store as the other superblock and the journals since describe it, to be read; `None` if they lack a record.
+/// Opens, for reading, the store as the other superblock and the journals after it describe it; `None` if that cannot
+/// be read or lacks the newest records.
 pub(super) fn generation_before(device: &Device) -> Option<Device> {
     let (slot, last_lsn) = {
         let log = device.log.lock();
@@ -117,7 +119,7 @@ pub(super) fn generation_before(device: &Device) -> Option<Device> {
     same.then_some(before)
 }
 
-/// Whether this is a store whose creation was cut short: no head yet, and no more bytes than creation writes.
+/// Whether the creation of a store was interrupted here: the head is empty, and the medium no longer than a new store.
 fn is_blank(media: &dyn Media, geometry: &Geometry) -> Result<bool> {
     if media.len() > geometry.medium_bytes(4) {
         return Ok(false);
@@ -127,7 +129,7 @@ fn is_blank(media: &dyn Media, geometry: &Geometry) -> Result<bool> {
     Ok(head.iter().all(|&b| b == 0))
 }
 
-/// The error for a medium that is no store, which mentions a creation that was cut short.
+/// Returns the error for a medium that is no store, with a hint if the creation of a store was interrupted.
 fn blank_or_else(e: Error, media: &dyn Media, options: &Options) -> Error {
     match e {
         Error::NotAStore { path, .. } if is_blank(media, &options.geometry).unwrap_or(false) => {
@@ -139,7 +141,7 @@ fn blank_or_else(e: Error, media: &dyn Media, options: &Options) -> Error {
     }
 }
 
-/// Blocks that `d-choices` draws, and the window of `windowed-greedy`.
+/// Number of blocks that the policy `d-choices` draws, and size of the window of `windowed-greedy`.
 const GC_CHOICES: u32 = 10;
 
 fn policies(options: &Options, placed: &str, taken: &str) -> Result<(Box<dyn placement::Placement>, GcPolicy)> {
@@ -243,13 +245,13 @@ fn make(media: Arc<dyn Media>, options: &Options) -> Result<Device> {
     {
         let mut log = device.log.lock();
         device.checkpoint(&mut log)?;
-        // Both marks take their room on the disk now, and say nothing yet.
+        // Both marks are allocated on the disk now; they name no record yet.
         for place in 0..2 {
             Mark { uuid, generation: log.superblock().generation, lsn: 0 }
                 .write(device.ftl.media().as_ref(), place)
                 .map_err(|e| device.ftl.full_if_no_room(e))?;
         }
-        // The other slot says the same, so that neither is ever the only one.
+        // Both superblocks describe the same state, so that the store survives damage to either.
         let twin = Superblock { generation: 0, ..log.superblock().clone() };
         twin.write(device.ftl.media().as_ref(), 1 - log.slot())?;
     }
@@ -267,11 +269,11 @@ fn read_directory(stream: &CheckpointStream, superblock: &Superblock) -> Result<
     Err(Error::corrupt("neither copy of the checkpoint's directory is intact"))
 }
 
-/// A generation of a store: its superblock's slot, and what that names, read and replayed.
+/// A generation of a store as read from the medium: the flash and the spaces after replay of its journals.
 struct Generation {
     ftl: Ftl,
     counters: Arc<Counters>,
-    /// Segments of the directory.
+    /// Number of segments in the directory.
     segments: usize,
     /// Segments of the checkpoint.
     checkpoint: Vec<Segment>,
@@ -283,7 +285,7 @@ struct Generation {
     rebuilt: Rebuilt,
 }
 
-/// Opens the store as one superblock names it.
+/// Opens the store from the superblock `slots[which]`.
 fn load(
     media: &Arc<dyn Media>,
     (marks, slots): (&[Option<Mark>; 2], &[(usize, Superblock)]),
@@ -297,13 +299,13 @@ fn load(
     let Generation { ftl, counters, segments, checkpoint, catalog, seq, mut opened, journals, replayed, rebuilt } =
         found;
     let Replayed { applied, dropped, durable } = replayed;
-    // Chains of this generation, and of the other slot's, whose segments must not be taken for free.
+    // Chains of this generation and of the other superblock's, whose segments must not be treated as free.
     let mut previous = journals.before.clone();
     for (_, other) in slots.iter().filter(|(s, _)| s != slot) {
         previous.extend(chain_segments(media, other)?);
     }
     let (chain, end) = journals.last;
-    // The next record takes the place of the first that was dropped, so that those behind it follow nothing.
+    // The next record overwrites the first one that was dropped, so the records after it are no longer linked.
     let at = end.saturating_sub(journals.records[applied as usize..].iter().map(journal::Record::bytes).sum());
     let last_applied = journals.records[..applied as usize].iter().skip(journals.first_in_last).next_back();
     let next_lsn = next_lsn_of(superblock, &dropped, applied, durable)?;
@@ -326,8 +328,7 @@ fn load(
         .clean
         .filter(|(lsn, _)| *lsn + 1 == next_lsn && dropped.is_none() && !journals.switched && which == 0);
     let only = (slots.len() < 2).then_some(1 - slot);
-    // The making of a store writes the second superblock last, and a barrier makes it durable before anything is
-    // flushed.
+    // Creation writes the second superblock last, and a barrier makes it durable before anything is flushed.
     let unwritten = superblock.generation == 1 && superblock.clean.is_none() && durable == 0;
     let unfinished = unwritten && only.map_or(Ok(false), |other| slot_is_blank(media.as_ref(), other))?;
     let superblock_damaged = only.is_some() && !unfinished;
@@ -342,7 +343,7 @@ fn load(
     Ok(device)
 }
 
-/// Reads the checkpoint that a superblock names and replays the journals behind it.
+/// Reads the checkpoint that a superblock names, and replays the journals after it.
 fn read_generation(
     media: &Arc<dyn Media>,
     (marks, slots): (&[Option<Mark>; 2], &[(usize, Superblock)]),
@@ -371,9 +372,9 @@ fn read_generation(
         salvage::assert_readable(&replay.catalog)?;
     }
     let journals = read_journals(media.as_ref(), superblock)?;
-    // Once more, for the pages that the journal names.
+    // Refreshed again, for the pages that the journal names.
     media.refresh()?;
-    // Records that any superblock, or a mark, knows to be durable must be there, also if another superblock is read.
+    // Records that any superblock or mark knows to be durable must exist, even if another superblock is read.
     let known = slots.iter().map(|(_, s)| s.clean.map_or(0, |c| c.0).max(s.journal_lsn - 1)).max().unwrap_or(0);
     let known = known.max(marked(marks, &slots[0].1));
     let rebuilt = if salvage {
@@ -397,7 +398,7 @@ fn read_generation(
     Ok(Generation { ftl, counters, segments, checkpoint, catalog, seq, opened, journals, replayed, rebuilt })
 }
 
-/// The flash that a superblock describes, before anything is known of its segments.
+/// Creates the flash that a superblock describes, without any state of its segments.
 fn flash_of(
     media: &Arc<dyn Media>,
     superblock: &Superblock,
@@ -405,7 +406,7 @@ fn flash_of(
     options: &Options,
 ) -> Result<Ftl> {
     let geometry = superblock.geometry;
-    // A writer beside this reader may have made the medium grow for the chains that marks and superblocks name.
+    // A writer in another process may have enlarged the medium for the chains that marks and superblocks name.
     media.refresh()?;
     let (have, bytes) = (geometry.segments_within(media.len()), geometry.segment_bytes());
     if have > SEGMENTS_MAX {
@@ -426,8 +427,8 @@ fn flash_of(
     Ok(ftl.with_probe(options.probe.clone()))
 }
 
-/// Number of the next record: above everything that any superblock, mark or record claims, lest a store that was
-/// salvaged be taken for a damaged one.
+/// Returns the number of the next record, which is higher than every number that a superblock, mark or record mentions;
+/// otherwise a salvaged store would be taken for a damaged one.
 fn next_lsn_of(superblock: &Superblock, dropped: &Option<Dropped>, applied: u64, durable: u64) -> Result<u64> {
     let salvaged = dropped.as_ref().filter(|d| d.durable).map(|d| d.last.max(durable));
     let next_lsn = (superblock.journal_lsn + applied).max(salvaged.map_or(0, |last| last.saturating_add(1)));
@@ -437,8 +438,8 @@ fn next_lsn_of(superblock: &Superblock, dropped: &Option<Dropped>, applied: u64,
     Ok(next_lsn)
 }
 
-/// Takes the segments of the checkpoint, the journal and the generation before for metadata. `previous` keeps those
-/// that are in use by it alone.
+/// Marks the segments of the checkpoint, the journal and the generation before as metadata. Removes from `previous` the
+/// segments that others use as well.
 fn take_metadata(
     ftl: &Ftl,
     checkpoint: &[Segment],
@@ -515,8 +516,8 @@ fn catalog_of(directory: &Directory, stream: &Arc<CheckpointStream>, superblock:
 }
 
 impl Device {
-    /// A reader counts rows that never took a page as free, not as garbage: in the segment that a clean close left
-    /// open, or, beside a writer, in the one that took pages last.
+    /// In a reader, counts the rows of pages that were never written as free instead of garbage: in the segment that a
+    /// clean close left open, or, beside a writer, in the segment `last` that was written last.
     fn look_at_open(&self, clean: Option<(u64, Option<ResumePoint>)>, last: Option<Segment>) -> Result<()> {
         match clean {
             Some((_, Some(open))) => self.ftl.resume(open.segment, Some(open.crc)),
@@ -525,8 +526,8 @@ impl Device {
         }
     }
 
-    /// The first writing after opening: go on where a clean close stopped, or make sure that nothing dropped comes
-    /// back, by a new checkpoint. Returns whether it wrote one.
+    /// Prepares an opened store for writing: resumes where a clean close stopped, or else writes a new checkpoint, so
+    /// that dropped records cannot come back. Returns whether it wrote one.
     fn take_up(&self, clean: Option<(u64, Option<ResumePoint>)>, salvaged: bool) -> Result<bool> {
         match clean {
             Some((_, open)) if !salvaged => {
@@ -534,23 +535,24 @@ impl Device {
                     self.ftl.resume(open.segment, Some(open.crc))?;
                 }
                 // Pages that were just read may be in the page cache only, if the process that closed the store was
-                // killed then. Segments that are dead by these records are written over soon, so they have to be on the
-                // disk first.
+                // killed during the close. Segments that these records free are soon overwritten, so the records must
+                // be on the disk first.
                 self.ftl.sync()?;
-                // A life that ended before its first record was durable may have left pages with the next numbers.
+                // A process that ended before its first record was durable may have left pages with the next sequence
+                // numbers.
                 self.seq.fetch_add(1 + (self.ftl.draw() >> 32), std::sync::atomic::Ordering::Relaxed);
                 Ok(false)
             }
             _ => {
                 let mut log = self.log.lock();
-                // Dropped records stay in the old journal; no command may follow them. Their commands' numbers stay on
-                // pages that may not have been wiped; they must not be given out again.
+                // Dropped records stay in the old journal; no command may follow them. The sequence numbers of their
+                // commands are on pages that may still exist, so these numbers must not be used again.
                 self.seq.fetch_add(1 << 20, std::sync::atomic::Ordering::Relaxed);
                 self.ftl.sync()?;
                 self.checkpoint(&mut log)?;
                 if salvaged {
-                    // The generation before cannot be read any more, and must not be what is left if this one is
-                    // damaged.
+                    // The generation before is unreadable; after a second checkpoint it is not needed even if the
+                    // newest one is damaged.
                     self.checkpoint(&mut log)?;
                 }
                 Ok(true)

@@ -1,14 +1,14 @@
-//! Mending what a check found, as far as the records allow.
+//! Repairs what a check found, as far as the out-of-band records allow.
 //!
-//! An index that cannot be read is taken from the generation before and the journals since; only if these are gone,
-//! too, it is rebuilt from pages: every unit gets the newest page whose record names it (content that was overwritten
-//! by fill may come back then, which the report says). A mapped page that is damaged is replaced by another copy of the
-//! same content that reclaim left behind, known by the number of its command.
+//! An unreadable index is taken from the previous generation and the journals since. If these are unreadable too, it is
+//! rebuilt from pages: every access unit gets the newest page whose record names it. Content that was overwritten by
+//! fill may come back then, and the report says so. A damaged mapped page is replaced by another copy of the same
+//! content that reclaim left behind, recognised by the sequence number of its command.
 //!
-//! Where the newest content of a unit is damaged and no copy is left, the unit is given up: it stays mapped to the
-//! damaged page, so that reading it is an error that names the place. Neither fill nor older content takes its place
-//! silently; the newest intact content before it does only if the caller accepts that, and the report names every unit.
-//! Last, a new checkpoint is written, and with it both superblocks.
+//! If the newest content of a unit is damaged and no copy is left, the unit stays mapped to the damaged page, so that
+//! reading it is an error that names the place. It is never silently replaced by fill or older content; the newest
+//! intact older content replaces it only if the caller accepts that, and the report names every such unit. At the end a
+//! new checkpoint and both superblocks are written.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
@@ -75,7 +75,7 @@ impl Device {
             self.recount()?;
             self.drain()?;
             let mut log = self.log.lock();
-            log.drop_pending(); // the checkpoint holds all of it
+            log.drop_pending(); // the checkpoint holds all changes
             self.checkpoint(&mut log)?;
             self.checkpoint(&mut log)?;
         }
@@ -88,7 +88,7 @@ impl Device {
         Ok(())
     }
 
-    /// Maps other copies in place of damaged pages.
+    /// Maps intact copies in place of damaged pages, and notes each repair in the report.
     fn replace_bad(
         &self,
         report: &mut CheckReport,
@@ -105,7 +105,7 @@ impl Device {
             }
             let old = space.read()?.index().get(&unit.at).and_then(|map| map.page_of(unit.unit));
             let Some(old) = old else { continue };
-            // The page's own record has the number of its version.
+            // The sequence number of the damaged version is in the page's own record.
             let owner = Owner { unit: unit.unit as u16, ..space.owner(&unit.at) };
             let record = if self.within(old) { self.ftl.oob(old)?.filter(|r| r.owner() == owner) } else { None };
             let seq = record.map(|r| r.seq());
@@ -143,20 +143,21 @@ impl Device {
         Ok(())
     }
 
-    /// Whether the page lies on the medium.
+    /// Whether the page lies within the medium.
     fn within(&self, ppa: Ppa) -> bool {
         let segments = self.ftl.with_segments(|s| s.len()) as u64;
         self.geometry().has_run(Run { unit: 0, count: 1, ppa }, segments)
     }
 
-    /// The pages of every unit of the spaces concerned, by their out-of-band records.
+    /// Scans the out-of-band records for pages of the spaces that have bad units or lost their index.
     fn records_of_spaces(&self, bad: &[(Arc<Space>, BadUnit)], forgotten: &[(Arc<Space>, usize)]) -> Result<OobScan> {
         let wanted: HashMap<SpaceId, &Arc<Space>> =
             bad.iter().map(|(s, _)| (s.id, s)).chain(forgotten.iter().map(|(s, _)| (s.id, s))).collect();
         scan(&self.ftl, &wanted, u64::MAX, &|segment| self.ftl.with_segments(|s| s.info(segment).live) > 0)
     }
 
-    /// Maps the newest page of every unit; units that are given up, or get older content, are added to the report.
+    /// Rebuilds a space's index from the newest page of every unit; returns the number of blocks in it. Adds units
+    /// whose newest content is damaged to the report, with the repair if older content was accepted.
     fn rebuild_index(
         &self,
         space: &Space,
@@ -171,7 +172,7 @@ impl Device {
             let mut done: Option<String> = None;
             let newest = |copies: &[PageCopy]| copies.iter().max_by_key(|c| (c.seq, c.intact)).copied();
             if space.coded() {
-                // A coded block's units belong together: only those of its newest command.
+                // The units of a coded block are valid only together, so only those of its newest command are mapped.
                 let last = units.values().flatten().map(|c| c.seq).max().unwrap_or(0);
                 for (&unit, copies) in units {
                     let of_last: Vec<PageCopy> = copies.iter().filter(|c| c.seq == last).copied().collect();
@@ -217,8 +218,9 @@ impl Device {
         Ok(count)
     }
 
-    /// The newest content of a coded block from before a command, all of whose pages are intact and, if the space's key
-    /// is known, which decodes: the number of its command and its pages.
+    /// Finds the newest intact content of a coded block older than command `before`: all its pages are intact, and they
+    /// decode if the space is unlocked. Returns the command's sequence number and the pages; `None` if there is no such
+    /// content.
     fn whole_block(
         &self,
         space: &Space,
@@ -251,7 +253,7 @@ impl Device {
         })
     }
 
-    /// Counts live pages anew from the indexes.
+    /// Recomputes the number of live pages of all segments from the indexes.
     fn recount(&self) -> Result<()> {
         let mut runs = Vec::new();
         for space in self.spaces() {
@@ -269,7 +271,7 @@ impl Device {
     }
 }
 
-/// The report's line for a block that has older content now.
+/// Describes, for the report, the repair of a block that was mapped to older content.
 fn older_block(seq: u64) -> String {
     format!("the whole block was mapped to OLDER content, of command {seq}")
 }

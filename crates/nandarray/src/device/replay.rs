@@ -1,8 +1,8 @@
-//! Replay: reading the journals of a generation, and applying their records to the checkpoint's state.
+//! Replay: reads the journals of a generation, and applies their records to the checkpoint's state.
 //!
-//! Durable records are believed. Pages of later records may have been lost with the power, so each is compared with its
-//! out-of-band record first; the first record with a page that fails ends the journal, as does the first torn record.
-//! `recover` decides which generation is read, and what follows from records that are left out.
+//! Durable records are applied as they are. Pages of later records may have been lost with the power, so each is first
+//! compared with its out-of-band record; the journal ends before the first record with a page that fails, or before the
+//! first torn record. `recover` decides which generation is read, and what follows from ignored records.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ use crate::stl::index::Index;
 use crate::stl::space::{IndexState, Space, owner_space, unpack};
 use crate::stl::write::remap;
 
-/// The journal of a generation, and those that it leads on to.
+/// The journal of a generation, together with the later journals that it leads to, in order.
 pub(super) struct Journals {
     pub(super) records: Vec<journal::Record>,
-    /// The chain that is written to now, and the offset of its end.
+    /// The newest chain, and the offset in bytes of its end.
     pub(super) last: (Chain, u64),
-    /// Index of the first record of that chain.
+    /// Index in `records` of the first record of the newest chain.
     pub(super) first_in_last: usize,
-    /// Segments of the chains before.
+    /// Segments of the earlier chains.
     pub(super) before: Vec<Segment>,
     pub(super) end: End,
     pub(super) switched: bool,
@@ -74,21 +74,22 @@ pub(super) fn read_journals(media: &dyn Media, superblock: &Superblock) -> Resul
 
 /// The result of a replay.
 pub(super) struct Replayed {
-    /// Records applied.
+    /// Number of records applied.
     pub(super) applied: u64,
-    /// Records that were left out.
+    /// Records that were ignored; `None` if all were applied.
     pub(super) dropped: Option<Dropped>,
-    /// The newest record that is known to be durable.
+    /// Number of the newest record that is known to be durable, 0 if none is.
     pub(super) durable: u64,
 }
 
-/// Whether records of a journal are missing that were durable.
+/// Whether durable records are missing from the journal; `known` is the newest record known to be durable from
+/// superblocks and marks.
 pub(super) fn is_damaged(journals: &Journals, superblock: &Superblock, known: u64) -> bool {
     let last = superblock.journal_lsn + journals.records.len() as u64 - 1;
     matches!(journals.end, End::Damaged(_)) || known > last
 }
 
-/// Replays records.
+/// Applies records until the first whose pages did not arrive on the medium; `known` is as in [`is_damaged`].
 pub(super) fn replay_all(
     replay: &mut Replay<'_>,
     journals: &Journals,
@@ -99,7 +100,7 @@ pub(super) fn replay_all(
     let behind = journals.end.behind().map_or(&[][..], |b| &b.records);
     let last = superblock.journal_lsn + records.len() as u64 - 1;
     let durable = records.iter().chain(behind).map(|r| r.durable).fold(known, u64::max);
-    // Then no record below needs its pages compared: the missing one behind them was durable.
+    // If so, the missing record was durable, and therefore all records before it: their pages need no comparison.
     let damaged = is_damaged(journals, superblock, known);
     if damaged && !replay.salvage {
         return Err(Error::corrupt(format!(
@@ -137,23 +138,24 @@ pub(super) fn replay_all(
     Ok(Replayed { applied, dropped: Some(dropped).filter(|d| d.last >= d.first), durable })
 }
 
-/// A store's state while records are applied to it.
+/// A store's state while journal records are applied to it.
 pub(super) struct Replay<'a> {
     pub(super) ftl: &'a Ftl,
     pub(super) catalog: Catalog,
     pub(super) framing: Framing,
     pub(super) seq: u64,
-    /// Segments named by records: they took pages since the checkpoint.
+    /// Segments that records name: pages were written to them since the checkpoint.
     pub(super) opened: OpenedSince,
-    /// Whether indexes may be rebuilt ones, which map other pages than the checkpoint counts: live pages are counted
-    /// later then.
+    /// Whether indexes may have been rebuilt, so that they map other pages than the checkpoint counts; live pages are
+    /// then counted after the replay.
     pub(super) salvage: bool,
 }
 
 impl Replay<'_> {
-    /// Whether every page that a record names is on the medium.
+    /// Whether all pages that a record names are on the medium, intact, and belong to the blocks that the record says.
     fn pages_arrived(&self, body: &RecordBody) -> Result<bool> {
-        // Spaces made by the same record are not in the catalog yet; owners need no more than number and coordinate.
+        // A space that the same record creates is not in the catalog yet, so only number, unit and command are
+        // compared.
         let page = self.ftl.geometry().page_bytes as usize;
         let have = self.ftl.geometry().segments_within(self.ftl.media().len());
         let mut bytes = vec![0; page];
@@ -265,8 +267,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Salvage: applies, in order of their commands, pages that are newer than everything replayed. Returns how many
-    /// were applied, and how many not, since their array or place in it is not known.
+    /// For a salvage: applies pages that are newer than all replayed records, in the order of their commands. Returns
+    /// the number of pages applied, and of pages whose array or place in it is unknown.
     fn roll_forward(&mut self) -> Result<(u64, u64)> {
         let mut newer: Vec<(u64, Owner, Ppa)> = Vec::new();
         let geometry = self.ftl.geometry();
@@ -288,7 +290,7 @@ impl Replay<'_> {
             let (id, spilled) = owner_space(&owner);
             let Some(space) = self.catalog.by_id.get(&id).filter(|_| !spilled) else { continue };
             let Some(at) = unpack(&owner.key, space.shape.block.len()) else { continue };
-            // A page that is damaged is mapped, too: reading it is an error, not what the unit had before.
+            // A damaged page is mapped as well, so that reading it is an error instead of returning older content.
             let unit = u32::from(owner.unit);
             let gone = if space.coded() && unit == 0 { None } else { Some(vec![(unit, unit + 1)]) };
             self.update(&Update { space: id, seq, at: at.to_vec(), gone, runs: vec![(unit, 1, ppa.0)] })?;

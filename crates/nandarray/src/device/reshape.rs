@@ -1,8 +1,8 @@
-//! Resize and append: commands that change a space's shape.
+//! Resize and append: the commands that change a space's shape.
 //!
-//! Both hold the whole space against other writes. An append stages the new part as it would stage a write to the space
-//! as it will be; then shape and blocks change at once, and one journal record holds both. A resize that cuts stages
-//! fill over what is cut off, so that it reads as fill when it grows back.
+//! Both lock the whole space against other writes. An append stages the new part as a write to the enlarged space; then
+//! shape and blocks change together, in one journal record. A resize that shrinks a space stages fill over the part
+//! that is cut off, so that this part reads as fill if the space grows again.
 
 use smallvec::SmallVec;
 
@@ -62,7 +62,7 @@ impl Device {
         } else {
             let work = Work::plans(vec![Plan::new(&selection, &space.shape.block, item)]);
             let appended = ElementBox { start: SmallVec::from_slice(&start), count: SmallVec::from_slice(counts) };
-            // The next append may lie beyond the present end.
+            // The next append may extend beyond the present end.
             let successive = space.access.appends.next(appended).map(|axis| Successor { axis, end: u64::MAX });
             self.write_work(&space, &to, &work, (bytes, successive), source, Some(&to))?;
         }
@@ -93,8 +93,8 @@ impl Device {
         if from == to {
             return Ok(());
         }
-        // A part that is cut off must read as fill when it grows back. Blocks wholly outside lose their pages; of
-        // blocks that the new edge crosses the part outside is overwritten with fill.
+        // A part that is cut off must read as fill if the space grows again. Blocks entirely outside lose their pages;
+        // in blocks that the new edge crosses the part outside is overwritten with fill.
         let mut staged = Vec::new();
         let crossing = self.stage_cut(&space, &from, to, &mut staged);
         if let Err(e) = crossing {
@@ -119,7 +119,7 @@ impl Device {
         staged.extend(whole.into_iter().map(|at| Staged::releasing(at, seq)));
         let part = Self::existing(space, &|at| !outside(at) && crosses(at))?;
         for at in part {
-            // Composed anew with the smaller extent: bring what stays, leave fill in the rest.
+            // The block is composed again with the smaller extent: the elements that stay are copied, the rest is fill.
             let start: Vec<u64> = at.iter().zip(block).map(|(c, b)| c * b).collect();
             let valid = space.valid(from, &at);
             let kept: Vec<u64> = (0..to.len()).map(|i| valid[i].min(to[i] - start[i])).collect();
@@ -133,7 +133,7 @@ impl Device {
                 // SAFETY: the selection is contiguous in a buffer of its size.
                 unsafe { reader.read(&self.workers, &work, None, bytes, BufferMut::from_raw(buffer.as_mut_ptr()))? };
             }
-            // With what both shapes have as extent the kept box covers the block, so it is replaced whole.
+            // Within the intersection of both shapes the kept box covers the block, so the block is replaced whole.
             let both: Vec<u64> = from.iter().zip(to).map(|(a, b)| *a.min(b)).collect();
             let writer = Writer { ftl: &self.ftl, space, seq, extent: &both, bytes, over: None, successive: None };
             // SAFETY: as above.

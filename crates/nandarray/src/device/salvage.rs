@@ -1,15 +1,15 @@
-//! Salvage, beyond replaying the journal up to the damage.
+//! Salvage of a damaged store, beyond replaying the journal up to the damage.
 //!
-//! Before the replay, an index of the checkpoint that cannot be read is rebuilt as it was then, from the out-of-band
-//! records of pages ([`rebuild`]): every unit gets the newest page of a command that the checkpoint knows of. The
-//! journal's updates then apply to it as they would to the index itself.
+//! Before the replay, each index of the checkpoint that cannot be read is rebuilt as it was when the checkpoint was
+//! written ([`rebuild`]), from the out-of-band records of pages: every access unit gets its newest page among those of
+//! commands that the checkpoint includes. The journal's updates then apply to it as they would to the original.
 //!
-//! After the replay, the state is an older one if records were lost, and their commands may have given up pages which
-//! it maps: their segments were cut off the medium, took metadata, or were erased and took pages of other units.
+//! If records were lost, the state after the replay is an older one, and it may map pages that the lost commands have
+//! freed: segments of such pages may have been truncated, reused for metadata, or reused for pages of other units.
 //! [`reconcile`] finds these pages, and maps their units to a page that no store has ([`LOST_SEGMENT`]), so that
-//! reading it is an error for as long as nothing is written there. Then live pages are counted from the indexes.
+//! reading them is an error until they are written again. Then live pages are counted from the indexes.
 //!
-//! It decides nothing about journals: `recover` does.
+//! The treatment of journals is decided in `recover`, not here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -26,42 +26,42 @@ use crate::stl::plan::BlockAt;
 use crate::stl::space::{IndexState, Space};
 use crate::stl::write::{Gone, remap};
 
-/// Indexes that opening the store rebuilt.
+/// The indexes that were rebuilt when a store was opened.
 #[derive(Debug, Default)]
 pub(super) struct Rebuilt {
     pub(super) indexes: Vec<RebuiltIndex>,
-    /// Out-of-band records that may be of their pages, and cannot be read.
+    /// Number of damaged out-of-band records that may belong to pages of these indexes.
     pub(super) unreadable: u64,
 }
 
-/// An index that opening the store rebuilt.
+/// An index that was rebuilt when a store was opened.
 #[derive(Debug)]
 pub(super) struct RebuiltIndex {
     /// Name of the array.
     pub(super) array: String,
-    /// The reason why it could not be read.
+    /// The reason why the index could not be read.
     pub(super) why: String,
-    /// Building blocks in it.
+    /// Number of building blocks in the index.
     pub(super) blocks: u64,
-    /// Number of pages whose records do not name their building block.
+    /// Number of pages of the array whose records do not name their building block.
     pub(super) unplaced: u64,
 }
 
-/// Every space, in an order that does not depend on hashes.
+/// Returns all spaces in the order of their names.
 fn spaces(catalog: &Catalog) -> impl Iterator<Item = &Arc<Space>> {
     catalog.by_name.values().map(|id| &catalog.by_id[id])
 }
 
-/// Whether every index of the checkpoint can be read.
+/// Checks that every index of the checkpoint can be read.
 ///
 /// # Errors
-/// That of the first one that cannot.
+/// That of the first index that cannot be read.
 pub(super) fn assert_readable(catalog: &Catalog) -> Result<()> {
     spaces(catalog).try_for_each(|space| space.read().map(drop))
 }
 
-/// Rebuilds the indexes that cannot be read, as they were when the checkpoint was written. If the journal is damaged,
-/// pages may have been moved by records that are lost, so that segments count which had no live page then.
+/// Rebuilds each unreadable index as it was when the checkpoint was written. If the journal is damaged, also pages in
+/// segments without live pages at the checkpoint may be mapped: lost records may have moved them there.
 pub(super) fn rebuild(ftl: &Ftl, catalog: &Catalog, directory: &Directory, journal_damaged: bool) -> Result<Rebuilt> {
     let mut damaged: Vec<(&Arc<Space>, String)> = Vec::new();
     for space in spaces(catalog) {
@@ -81,7 +81,7 @@ pub(super) fn rebuild(ftl: &Ftl, catalog: &Catalog, directory: &Directory, journ
         let shape = inner.record.shape.clone();
         let mut index = Index::new(space.shape.block.len());
         for ((_, at), units) in found.copies.iter().filter(|((id, _), _)| *id == space.id) {
-            // Units outside of the array were given back when it was cut off.
+            // Access units outside the array were freed when the array shrank.
             if !space.valid(&shape, at).contains(&0) {
                 index.set(at, BlockMap::from_runs(newest_runs(space.coded(), units)));
             }
@@ -94,9 +94,9 @@ pub(super) fn rebuild(ftl: &Ftl, catalog: &Catalog, directory: &Directory, journ
     Ok(rebuilt)
 }
 
-/// The newest page of every unit of a block among those that may be mapped; units of a coded block belong together. Any
-/// copy of the same content will do, and a damaged page is mapped where there is none: reading it is an error, not
-/// older content.
+/// Returns the newest page of every access unit of a block; the units of a coded block must be of the same command. An
+/// intact copy of the content is preferred, but if there is none the damaged page is mapped: reading it is then an
+/// error instead of returning older content.
 fn newest_runs(coded: bool, units: &BTreeMap<u32, Vec<PageCopy>>) -> Vec<Run> {
     let newest = |copies: &mut dyn Iterator<Item = &PageCopy>| copies.filter(|c| c.live).map(|c| c.seq).max();
     let of_block = newest(&mut units.values().flatten());
@@ -108,8 +108,9 @@ fn newest_runs(coded: bool, units: &BTreeMap<u32, Vec<PageCopy>>) -> Vec<Run> {
     units.iter().filter_map(run).collect()
 }
 
-/// After the replay: maps units whose pages were given up by records that are lost to no page, and counts live pages
-/// anew. `metadata` are the segments of the journal and the checkpoint, `have` is how many the medium has.
+/// Called after the replay: maps units whose pages were freed by lost records to a page that does not exist, and counts
+/// live pages from the indexes. `metadata` has the segments of journal and checkpoint, `have` is the medium's number of
+/// segments.
 pub(super) fn reconcile(ftl: &Ftl, catalog: &Catalog, metadata: &[Segment], have: usize) -> Result<()> {
     let geometry = ftl.geometry();
     let mut live: Vec<Run> = Vec::new();

@@ -1,8 +1,8 @@
-//! A staged write: parts that a long command writes to a space, invisible until all of them are applied at once.
+//! A staged write: parts that a long command writes to one space, invisible until all of them are applied at once.
 //!
-//! Each part is staged as a write is; a block that several parts touch is composed on the earlier parts of it. The
-//! staged write holds its blocks against other writes, and readers see the space as it was. Dropped without being
-//! applied, it leaves nothing: that is how a failed command changes nothing.
+//! Each part is staged like a write; if several parts touch a block, a later part is merged with the earlier ones. The
+//! staged write keeps its blocks locked against other writes, and readers see the space as it was. If it is dropped
+//! without being applied, nothing of it remains: this is how a failed command changes nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::stl::write::{DIRECT_BYTES, Source, Staged, Writer, overlay};
 
 use super::Target;
 
-/// The staged blocks of one space, without the device and the space that they belong to.
+/// The staged blocks of one space, with the lock of their range, but without references to device and space.
 #[derive(Debug)]
 pub(super) struct Staging {
-    /// The space's shape once this is applied.
+    /// Shape of the space after the blocks are applied.
     shape: Vec<u64>,
     seq: u64,
     staged: BTreeMap<BlockAt, Staged>,
@@ -30,14 +30,14 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// Reserves these blocks of a space, none for all.
+    /// Locks these blocks of a space (all blocks if the box is empty) and begins with nothing staged.
     pub(super) fn begin(device: &Device, space: &Space, blocks: BlockBox) -> Result<Self> {
         device.ready()?;
         if space.coded() {
             space.codec()?;
         }
         let range = device.hold(space, blocks)?;
-        // Buffered units of these blocks become pages first: the staged pages are newer by their number, too.
+        // Buffered units of these blocks become pages first, so that the staged pages have the higher sequence number.
         if !space.read()?.write_buffer.is_empty() {
             device.commit(false)?;
         }
@@ -46,13 +46,13 @@ impl Staging {
         Ok(Self { shape, seq, staged: BTreeMap::new(), bytes: 0, _range: range })
     }
 
-    /// The space's shape once this is applied.
+    /// Returns the shape of the space after the blocks are applied.
     pub(super) fn shape(&self) -> &[u64] {
         &self.shape
     }
 
-    /// Sets the shape that the space gets, which is nowhere smaller. The caller holds all blocks and has written no
-    /// part yet.
+    /// Sets the shape that the space gets when the blocks are applied; no dimension may shrink. The caller must have
+    /// locked all blocks and staged no part yet.
     pub(super) fn grow(&mut self, shape: &[u64]) {
         assert!(self.staged.is_empty(), "the edge blocks of the new shape are composed by it");
         let grows = shape.len() == self.shape.len() && shape.iter().zip(&self.shape).all(|(to, from)| to >= from);
@@ -60,11 +60,11 @@ impl Staging {
         self.shape = shape.to_vec();
     }
 
-    /// Writes a part; returns its bytes.
+    /// Stages a part; returns its number of bytes.
     pub(super) fn put(&mut self, device: &Device, space: &Space, target: &Target<'_>, source: Source) -> Result<u64> {
         let Some((work, bytes)) = plan_box(space, &self.shape, target)? else { return Ok(0) };
         let ftl = &device.ftl;
-        // Nothing is buffered: the command is one, and ends with a commit.
+        // Parts bypass the write buffer: all of them belong to one command, which ends with a commit.
         let large = bytes.max(DIRECT_BYTES);
         let over = Some(&self.staged);
         let writer = Writer { ftl, space, seq: self.seq, extent: &self.shape, bytes: large, over, successive: None };
@@ -81,7 +81,7 @@ impl Staging {
         Ok(bytes)
     }
 
-    /// Bytes that the staged blocks take in a journal record, about.
+    /// Estimates the bytes that the staged blocks take in a journal record.
     pub(super) fn journal_bytes(&self) -> u64 {
         self.staged.values().map(Staged::journal_bytes).sum()
     }
@@ -90,13 +90,13 @@ impl Staging {
         std::mem::take(&mut self.staged).into_values().collect()
     }
 
-    /// Abandons all staged pages.
+    /// Frees all staged pages without applying them.
     pub(super) fn abandon(&mut self, device: &Device) {
         self.take().iter().for_each(|staged| device.ftl.abandon(&staged.runs));
     }
 }
 
-/// Writes to one space that are made as one. Dropped without being applied, they leave nothing.
+/// Writes to one space that are applied together. If it is dropped without being applied, nothing of it remains.
 #[derive(Debug)]
 pub struct StagedWrite<'d> {
     device: &'d Device,
@@ -105,26 +105,26 @@ pub struct StagedWrite<'d> {
 }
 
 impl<'d> StagedWrite<'d> {
-    /// Reserves these blocks of a space, none for all.
+    /// Locks these blocks of a space (all blocks if the box is empty) and begins with nothing staged.
     pub(super) fn begin(device: &'d Device, space: Arc<Space>, blocks: BlockBox) -> Result<Self> {
         let staging = Staging::begin(device, &space, blocks)?;
         Ok(Self { device, space, staging })
     }
 
-    /// The space.
+    /// Returns the space that is written.
     pub fn space(&self) -> &Space {
         &self.space
     }
 
-    /// The space's shape, which stays while the staged write is there.
+    /// Returns the shape of the space, which cannot change while the staged write exists.
     pub fn shape(&self) -> &[u64] {
         self.staging.shape()
     }
 
-    /// Writes a part.
+    /// Stages elements of the space; they stay invisible until the staged write is applied.
     ///
     /// # Errors
-    /// As [`super::command::Write`]; what was staged before stays staged.
+    /// As [`super::command::Write`]; parts that were staged before stay staged.
     pub fn put(&mut self, target: &Target<'_>, source: Source) -> Result<()> {
         let Self { device, space, staging } = self;
         device.guarded(|| staging.put(device, space, target, source).map(drop))
@@ -138,7 +138,7 @@ impl Drop for StagedWrite<'_> {
 }
 
 impl Device {
-    /// Applies writes together, all or none.
+    /// Applies staged writes together, all of them or none.
     pub(super) fn apply_staged(&self, mut writes: Vec<StagedWrite<'_>>) -> Result<()> {
         if writes.is_empty() {
             return Ok(());
@@ -146,7 +146,7 @@ impl Device {
         let bytes = writes.iter().map(|write| write.staging.bytes).sum();
         self.hold_journal(writes.iter().map(|write| write.staging.journal_bytes()).sum())?;
         {
-            // Excludes commits and deletions: a space that is there now stays until all is applied.
+            // Excludes commits and deletions: a space that exists now cannot be deleted before all writes are applied.
             let _epoch = self.epoch.write();
             if self.closed() {
                 return Err(Error::Closed("the store was closed while a program ran".to_owned()));
@@ -160,7 +160,7 @@ impl Device {
                 self.apply_to(&write.space, &mut inner, staged, None);
             }
         }
-        // Their blocks are free again before anything else is done.
+        // The range locks of the writes are released before anything else is done.
         drop(writes);
         self.after_write();
         count(&self.counters.writes, 1);

@@ -1,13 +1,13 @@
-//! Transactions: writes to several spaces, over as many commands as it takes, applied as one.
+//! Transactions: writes to several spaces, over several commands, which are applied together.
 //!
-//! `Begin` holds whole spaces, in the order of their numbers, and says which shapes they will have. `Stage` writes
-//! elements, as a staged write does: pages are appended, no index knows them, and readers see the spaces as they were.
-//! `Apply` changes shapes, indexes, names and attributes while no other command is applied and no cut is taken, so that
-//! one journal record holds all of it. That is how the variables of a data set grow together along a dimension, though
-//! their elements do not fit into memory.
+//! `Begin` locks whole spaces, in the order of their numbers, and sets the shapes that they will have. `StageWrite`
+//! writes elements like a staged write: pages are appended that no index maps, and readers see the spaces as they were.
+//! `Apply` changes shapes, indexes, names and attributes under one exclusive epoch, so that one journal record holds
+//! all of it. This lets the variables of a data set grow together along a dimension, even if their elements do not fit
+//! into memory.
 //!
-//! A transaction that is never ended is over when the store is closed, or with its process. It spans no two stores, and
-//! reserves nothing that is only read.
+//! A transaction that is never ended is discarded when the store is closed or its process ends. A transaction belongs
+//! to one store, and does not lock spaces that are only read.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use crate::sim::count;
 use crate::stl::space::{Space, SpaceId};
 use crate::stl::write::Source;
 
-/// A transaction's number.
+/// Number of a transaction, unique while the store is open.
 pub type TransactionId = u64;
 
-/// The transactions that have begun and are not over.
+/// The transactions that have begun and have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Transactions {
     next: TransactionId,
     by_id: BTreeMap<TransactionId, Arc<Mutex<Transaction>>>,
 }
 
-/// The staged blocks of each space; `None` once the transaction is over.
+/// The spaces of a transaction and their staged blocks; `None` once the transaction has ended.
 #[derive(Debug)]
 struct Transaction(Option<BTreeMap<SpaceId, (Arc<Space>, Staging)>>);
 
@@ -39,7 +39,7 @@ fn is_over(id: TransactionId) -> Error {
     Error::Closed(format!("transaction {id} is over"))
 }
 
-/// The shape that a space will have, if it can grow so.
+/// Returns the shape that a space will have in a transaction, or an error if the space cannot grow to it.
 fn grown(space: &Space, to: &[u64]) -> Result<Vec<u64>> {
     let record = &space.peek().record;
     let from = &record.shape;
@@ -62,11 +62,11 @@ impl Device {
             }
         }
         let mut parts = BTreeMap::new();
-        // In the order of their numbers: of two that want the same spaces, one waits for all of them.
+        // Locks are taken in the order of numbers, so that two transactions cannot wait for each other.
         for (id, to) in wanted {
             let space = self.space(id)?;
             let mut staging = Staging::begin(self, &space, vec![])?;
-            // No other command can have changed the shape since the blocks are reserved.
+            // No other command can have changed the shape since the blocks were locked.
             staging.grow(&grown(&space, to)?);
             parts.insert(id, (space, staging));
         }
@@ -95,8 +95,8 @@ impl Device {
     pub(super) fn apply_transaction(&self, id: TransactionId, changes: &[Change<'_>]) -> Result<()> {
         let mut parts = self.end(id).ok_or_else(|| is_over(id))?;
         let done = self.apply_parts(&mut parts, changes);
-        parts.values_mut().for_each(|(_, staging)| staging.abandon(self)); // none once they are applied
-        // Their blocks are free again before anything else is done.
+        parts.values_mut().for_each(|(_, staging)| staging.abandon(self)); // none are left if they were applied
+        // The range locks are released before anything else is done.
         drop(parts);
         done.map(|()| self.after_write())
     }
@@ -107,10 +107,10 @@ impl Device {
         }
     }
 
-    /// Takes the staged blocks out of a transaction, which is over then.
+    /// Ends a transaction and returns its staged blocks; `None` if it has ended before.
     fn end(&self, id: TransactionId) -> Option<BTreeMap<SpaceId, (Arc<Space>, Staging)>> {
         let found = self.transactions.lock().by_id.remove(&id)?;
-        // After a command that stages at present.
+        // Waits for a command that is staging at present.
         found.lock().0.take()
     }
 
@@ -118,7 +118,7 @@ impl Device {
         self.ready()?;
         self.hold_journal(parts.values().map(|(_, staging)| staging.journal_bytes()).sum())?;
         let _pages = self.reserve_changes(changes)?;
-        // Excludes commits and deletions: a space that is there now stays until all is applied.
+        // Excludes commits and deletions: a space that exists now cannot be deleted before everything is applied.
         let _epoch = self.epoch.write();
         if self.closed() {
             return Err(Error::Closed("the store was closed before the transaction was applied".to_owned()));

@@ -1,7 +1,8 @@
 //! The wire format of journal records and of a checkpoint's directory and indexes, in Postcard
 //! (docs/reference/file-format.md).
 //!
-//! Types here are the format: changing one changes the file format's version. Fields are the state that they restore.
+//! The types here define the format: changing one requires a new version of the file format. Their fields hold the
+//! state to restore.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,47 +13,48 @@ use crate::stl::index::{BlockMap, Builder, Index};
 use crate::stl::space::{SpaceId, SpaceRecord, WireRuns, to_wire};
 use crate::stl::write::Gone;
 
-/// One change in a journal record.
+/// One change of the store's state in a journal record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum JournalOp {
-    /// A space was made.
+    /// A space was created.
     Create(SpaceRecord),
-    /// A space was deleted, with all its pages.
+    /// A space was deleted, and its pages freed.
     Delete(SpaceId),
-    /// A space has a new shape.
+    /// A space got a new shape.
     Resize(SpaceId, Vec<u64>),
-    /// A space has new attributes.
+    /// A space got new attributes.
     Attrs(SpaceId, String),
-    /// A space has a new name.
+    /// A space got a new name.
     Rename(SpaceId, String),
-    /// A building block has new pages.
+    /// A building block got new pages, or lost some.
     Update(Update),
-    /// The journal goes on in another chain, which begins with the next record.
+    /// The journal continues in another chain of segments, whose first record is the next one.
     Switch {
         /// First segment of the chain.
         first: u32,
-        /// Its nonce.
+        /// Random number that the chain's segments carry, to tell them from older ones.
         nonce: u64,
     },
 }
 
-/// New pages of a building block.
+/// A change of the pages of a building block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Update {
-    /// The space.
+    /// Number of the block's space.
     pub(super) space: SpaceId,
-    /// Number of the command that wrote the new pages' content; their out-of-band records carry it.
+    /// Sequence number of the command that wrote the new pages' content, which their out-of-band records carry.
     pub(super) seq: u64,
-    /// The block's coordinate.
+    /// Coordinate of the block, in blocks.
     pub(super) at: Vec<u64>,
-    /// Units that lose their page; `None` means all.
+    /// Ranges of access units (first, end) that lose their page; `None` means all units.
     pub(super) gone: Option<Vec<(u32, u32)>>,
-    /// New pages: (first unit, units, first page).
+    /// New pages as runs: (first access unit, number of units, first page).
     pub(super) runs: WireRuns,
 }
 
 impl Update {
-    /// The change of a block that gives up units and gets these runs. Replay refuses what is asserted here.
+    /// Creates the change of a block whose units `gone` lose their pages and that gets the pages `runs`. Replay rejects
+    /// a record that breaks one of the assertions here.
     pub(super) fn new(space: SpaceId, seq: u64, at: &[u64], gone: &Gone, runs: &[Run]) -> Self {
         for run in runs {
             let replaced = gone.has(run.unit) && gone.has(run.end() - 1);
@@ -62,7 +64,7 @@ impl Update {
         Self { space, seq, at: at.to_vec(), gone: Self::wire_gone(gone), runs: to_wire(runs) }
     }
 
-    /// The units that lose their page.
+    /// Returns the access units that lose their page.
     pub(super) fn gone(&self) -> Gone {
         match &self.gone {
             None => Gone::All,
@@ -70,7 +72,7 @@ impl Update {
         }
     }
 
-    /// From what a write gives up.
+    /// Converts the units that lose their page to the form of the field `gone`.
     fn wire_gone(gone: &Gone) -> Option<Vec<(u32, u32)>> {
         match gone {
             Gone::All => None,
@@ -78,16 +80,16 @@ impl Update {
         }
     }
 
-    /// The new pages.
+    /// Returns the new pages.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if they are not runs in order.
+    /// [`Error::Corrupt`] if these are not valid runs in ascending order.
     pub(super) fn runs(&self) -> Result<Vec<Run>> {
         from_wire(&self.runs)
     }
 }
 
-/// Runs from their written form, checked.
+/// Converts runs from their stored form, and checks that they are valid and in ascending order.
 pub(super) fn from_wire(wire: &WireRuns) -> Result<Vec<Run>> {
     let mut next = 0u64;
     wire.iter()
@@ -104,62 +106,63 @@ pub(super) fn from_wire(wire: &WireRuns) -> Result<Vec<Run>> {
         .collect()
 }
 
-/// A journal record's payload.
+/// Payload of a journal record.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct RecordBody {
-    /// The highest command number given out when the record was written.
+    /// The highest command sequence number in use when the record was written.
     pub(super) seq: u64,
-    /// The changes, in order.
+    /// The changes, in the order in which they were made.
     pub(super) ops: Vec<JournalOp>,
 }
 
-/// A segment in the directory.
+/// State of a segment in the checkpoint's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SegmentEntry {
-    /// Live pages.
+    /// Number of live pages.
     pub(super) live: u32,
-    /// Times opened.
+    /// Number of times that the segment was opened for writing.
     pub(super) erases: u32,
-    /// Whether a write to it failed.
+    /// Whether a write to the segment failed, so that it is not used any more.
     pub(super) bad: bool,
 }
 
 /// Place of an index in the checkpoint's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct IndexPlace {
-    /// Offset in the stream.
+    /// Offset in the stream, in bytes.
     pub(super) at: u64,
-    /// Bytes.
+    /// Length of the index in bytes.
     pub(super) bytes: u64,
-    /// CRC-32C.
+    /// CRC-32C of the stored index.
     pub(super) crc: u32,
-    /// Building blocks in the index that it holds.
+    /// Number of building blocks in the index.
     pub(super) blocks: u64,
 }
 
-/// A space in the directory.
+/// A space in the checkpoint's directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct SpaceEntry {
-    /// The space itself.
+    /// Name, shape and other properties of the space.
     pub(super) record: SpaceRecord,
-    /// Place of its index.
+    /// Place of the space's index.
     pub(super) index: IndexPlace,
 }
 
-/// The directory of a checkpoint.
+/// The directory of a checkpoint: all spaces and segments.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Directory {
-    /// The highest command number given out.
+    /// The highest command sequence number in use.
     pub(super) seq: u64,
-    /// The number for the next space.
+    /// Number of the next space to be created.
     pub(super) next_space: SpaceId,
-    /// Every segment up to the last that is in use.
+    /// All segments up to the last one in use, in order.
     pub(super) segments: Vec<SegmentEntry>,
-    /// Every space.
+    /// All spaces.
     pub(super) spaces: Vec<SpaceEntry>,
 }
 
-/// Writes an index: blocks in order, each as (leading coordinates shared with the one before, the others, runs).
+/// Encodes an index: all blocks in order, each as the number of leading coordinates equal to those of the block before,
+/// the other coordinates, and the runs.
 pub(super) fn encode_index(index: &Index) -> Vec<u8> {
     let mut out = Vec::new();
     let mut last: Vec<u64> = Vec::new();
@@ -170,7 +173,7 @@ pub(super) fn encode_index(index: &Index) -> Vec<u8> {
         let mut put = |v: u64| out = postcard::to_extend(&v, std::mem::take(&mut out)).expect("a Vec takes any byte");
         put(shared as u64);
         for (i, &coordinate) in at.iter().enumerate().skip(shared) {
-            // The coordinate behind the shared ones only grows.
+            // The first coordinate that is not shared is larger than before, so the difference is stored.
             put(if i == shared && last.len() > i { coordinate - last[i] } else { coordinate });
         }
         let runs: Vec<Run> = map.runs().collect();
@@ -195,7 +198,8 @@ fn unzigzag(v: u64) -> i64 {
     (v >> 1) as i64 ^ -((v & 1) as i64)
 }
 
-/// Takes one number off the front: LEB128, as Postcard writes a `u64`.
+/// Decodes one number from the front of `bytes` (LEB128, as Postcard writes a `u64`); `None` if it is cut off or too
+/// large.
 fn take(bytes: &mut &[u8]) -> Option<u64> {
     let (mut value, mut shift) = (0u64, 0);
     loop {
@@ -209,10 +213,11 @@ fn take(bytes: &mut &[u8]) -> Option<u64> {
     }
 }
 
-/// Reads an index written by [`encode_index`]. All its pages have addresses, though the medium may not reach as far.
+/// Decodes an index written by [`encode_index`]. All its pages have valid addresses, but may lie beyond the medium's
+/// end.
 ///
 /// # Errors
-/// [`Error::Corrupt`].
+/// [`Error::Corrupt`] if the bytes are not such an index.
 pub(super) fn decode_index(mut bytes: &[u8], dimensions: usize, geometry: &Geometry) -> Result<Index> {
     let bad = || Error::corrupt("an index cannot be read");
     let mut builder = Builder::new(dimensions);

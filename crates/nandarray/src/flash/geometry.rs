@@ -1,7 +1,7 @@
-//! The shape of the flash: pages, lanes (channel x bank), blocks, segments.
+//! The geometry of the flash: pages, lanes (channel x bank), erase blocks, segments.
 //!
-//! A *segment* is a superblock: one erase block from every lane, erased and reclaimed as one. Physical pages that sit
-//! side by side across channels sit side by side on the medium, so that a building block that spreads over all channels
+//! A *segment* is what SSDs call a superblock: one erase block of every lane, opened and reclaimed as one. Pages that
+//! are neighbours across channels are adjacent on the medium, so that a building block that is spread over all channels
 //! is one contiguous extent:
 //!
 //! ```text
@@ -9,50 +9,50 @@
 //! page i   of a segment lies on channel i % channels, bank i / channels % banks, row i / (channels * banks)
 //! ```
 //!
-//! The offsets of segments on the medium are in `layout.rs`. This file knows no states and no timing: it is arithmetic,
-//! checked once in [`Geometry::validate`].
+//! The offsets of segments on the medium are in `layout.rs`. This file has no state and no timing, only arithmetic on a
+//! geometry that [`Geometry::validate`] has checked once.
 
 use super::Layout;
 use crate::error::{Error, Result};
 
 pub use crate::media::HEAD_BYTES;
-/// Bytes of one superblock slot; slot A at offset 0, slot B behind it.
+/// Size of a superblock slot in bytes; slot 0 is at offset 0, slot 1 follows it.
 pub const SUPERBLOCK_BYTES: u64 = 4_096;
-/// Bytes of a segment's header, in front of its out-of-band records.
+/// Size of a segment's header in bytes; its out-of-band records follow.
 pub const SEGMENT_HEADER_BYTES: u64 = 64;
-/// Bytes of one out-of-band record.
+/// Size of an out-of-band record in bytes.
 pub const OOB_BYTES: u64 = 32;
 
-/// No store has more segments: tables have an entry for each, and with these numbers no address needs more than 63
-/// bits.
+/// Largest number of segments of a store. Bounds the memory of tables with an entry for each, and keeps addresses below
+/// 2^63.
 pub const SEGMENTS_MAX: u64 = 1 << 24;
-/// No medium has this segment. A unit whose content was lost in a salvage is mapped to its pages: reading it is an
-/// error, and no page is ever written there.
+/// A segment number that no medium has. A unit whose content was lost in a salvage is mapped to a page of it: reading
+/// the unit is an error, and no page is ever written there.
 pub const LOST_SEGMENT: Segment = SEGMENTS_MAX as Segment - 1;
 
-/// The address of a physical page: segment x (pages per segment + 1) + page within the segment. The number between two
-/// segments names no page, so that pages with neighbouring numbers are always neighbours on the medium.
+/// Address of a physical page: segment x (pages per segment + 1) + number of the page in the segment. One number
+/// between two segments names no page, so pages with consecutive numbers are always adjacent on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ppa(pub u64);
 
-/// A run of access units on physical pages side by side.
+/// A run of consecutive access units on consecutive physical pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// First access unit.
     pub unit: u32,
     /// Number of units, at least 1.
     pub count: u32,
-    /// The page of the first unit; the others follow.
+    /// Page of the first unit; those of the other units follow it.
     pub ppa: Ppa,
 }
 
 impl Run {
-    /// The unit behind the last one.
+    /// Returns the unit after the last one.
     pub fn end(&self) -> u32 {
         self.unit + self.count
     }
 
-    /// The page of a unit of this run.
+    /// Returns the page of a unit of this run.
     pub fn page_of(&self, unit: u32) -> Ppa {
         debug_assert!((self.unit..self.end()).contains(&unit));
         Ppa(self.ppa.0 + u64::from(unit - self.unit))
@@ -62,42 +62,44 @@ impl Run {
 /// A segment's number, from 0.
 pub type Segment = u32;
 
-/// A lane: one bank of one channel; the unit of parallelism within the flash.
+/// A lane: one bank of one channel; pages in different lanes can be accessed in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Lane {
-    /// Channel, from 0.
+    /// Number of the channel, from 0.
     pub channel: u32,
-    /// Bank (die behind that channel), from 0.
+    /// Number of the bank (a die on the channel), from 0.
     pub bank: u32,
 }
 
-/// The shape of a store's flash. Fixes the format: a store is read with the geometry that it was made with.
+/// Sizes of a store's pages, lanes and segments. These are a part of the store's format and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Bytes of a page, which is the access unit: what is read, checked and appended as one. A power of two from 512.
+    /// Size of a page in bytes, a power of two from 512 on. A page is the access unit: the unit of reading, verifying
+    /// and appending.
     pub page_bytes: u32,
-    /// Channels: how many pages are moved in parallel.
+    /// Number of channels, which transfer pages in parallel.
     pub channels: u32,
-    /// Banks behind a channel.
+    /// Number of banks on a channel.
     pub banks: u32,
-    /// Pages of an erase block (one lane's share of a segment).
+    /// Number of pages of an erase block, which is one lane's part of a segment.
     pub pages_per_block: u32,
-    /// Layout of segments on the medium.
+    /// Arrangement of segments on the medium.
     pub layout: Layout,
 }
 
 impl Geometry {
-    /// The preset of the file backend, chosen by `python -m bench geometry`; the measurement is in docs/benchmarks.md.
+    /// Geometry of stores in files, chosen by `python -m bench geometry`; the measurement is in docs/benchmarks.md.
     ///
-    /// 4 KiB pages: what a page cache reads at the least, so that a cold element costs one small read. 64 "channels":
-    /// equation 1 then gives building blocks of 256 KiB, large enough for a disk and small enough for a core's cache.
+    /// 4 KiB pages are the smallest unit that a page cache reads, so that an element that is not in memory costs one
+    /// small read. With 64 "channels" equation 1 gives building blocks of 256 KiB, large enough for a disk and small
+    /// enough for a core's cache.
     pub const FILE: Self =
         Self { page_bytes: 4_096, channels: 64, banks: 1, pages_per_block: 16, layout: Layout::NEWEST };
 
-    /// A geometry small enough for tests to fill, collect and crash exhaustively.
+    /// A geometry that is small enough for tests to fill, reclaim and crash exhaustively.
     pub const TINY: Self = Self { page_bytes: 512, channels: 4, banks: 2, pages_per_block: 4, layout: Layout::NEWEST };
 
-    /// Looks a named preset up: `file`, `tiny`.
+    /// Returns the geometry with this name: `file` or `tiny`.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an unknown name.
@@ -109,7 +111,7 @@ impl Geometry {
         }
     }
 
-    /// Checks the ranges that the formats below can address.
+    /// Checks that all values are within the ranges that the file format can express.
     ///
     /// # Errors
     /// [`Error::Invalid`] naming the field, its value and its range.
@@ -139,32 +141,32 @@ impl Geometry {
         Ok(())
     }
 
-    /// Lanes: channels x banks.
+    /// Returns the number of lanes: channels x banks.
     pub fn lanes(&self) -> u32 {
         self.channels * self.banks
     }
 
-    /// Pages of a segment.
+    /// Returns the number of pages of a segment.
     pub fn pages_per_segment(&self) -> u32 {
         self.lanes() * self.pages_per_block
     }
 
-    /// Bytes of a segment's pages, without its out-of-band area.
+    /// Returns the size of a segment's pages in bytes, without header and out-of-band records.
     pub fn segment_data_bytes(&self) -> u64 {
         u64::from(self.pages_per_segment()) * u64::from(self.page_bytes)
     }
 
-    /// The segment that a page lies in.
+    /// Returns the segment of a page.
     pub fn segment_of(&self, ppa: Ppa) -> Segment {
         u32::try_from(ppa.0 / self.ppa_stride()).expect("a ppa names a segment below 2^32")
     }
 
-    /// The page's number within its segment.
+    /// Returns the number of a page within its segment.
     pub fn page_in_segment(&self, ppa: Ppa) -> u32 {
         (ppa.0 % self.ppa_stride()) as u32
     }
 
-    /// The page with this number in this segment.
+    /// Returns the address of the page with this number in this segment.
     pub fn ppa(&self, segment: Segment, page: u32) -> Ppa {
         debug_assert!(page < self.pages_per_segment());
         Ppa(u64::from(segment) * self.ppa_stride() + u64::from(page))
@@ -174,30 +176,32 @@ impl Geometry {
         u64::from(self.pages_per_segment()) + 1
     }
 
-    /// Whether all pages of a run are pages, of one segment among the first `segments`.
+    /// Whether all pages of a run exist and are in one segment, whose number is below `segments`.
     pub fn has_run(&self, run: Run, segments: u64) -> bool {
         run.ppa.0 / self.ppa_stride() < segments
             && self.page_in_segment(run.ppa) + run.count <= self.pages_per_segment()
     }
 
-    /// The lane that a page lies on.
+    /// Returns the lane of a page.
     pub fn lane_of(&self, ppa: Ppa) -> Lane {
         let page = self.page_in_segment(ppa);
         Lane { channel: page % self.channels, bank: page / self.channels % self.banks }
     }
 
-    /// The lane's number: bank-major, so that lanes side by side across channels have numbers side by side.
+    /// Returns the number of a lane: bank x channels + channel, so that lanes of adjacent channels have consecutive
+    /// numbers.
     pub fn lane_index(&self, lane: Lane) -> usize {
         (lane.bank * self.channels + lane.channel) as usize
     }
 
-    /// The page of a segment in this row of this lane.
+    /// Returns the number, within a segment, of the page in this row of this lane.
     pub fn page_at(&self, lane: usize, row: u32) -> u32 {
         debug_assert!(row < self.pages_per_block && lane < self.lanes() as usize, "row {row} of lane {lane}");
         row * self.lanes() + lane as u32
     }
 
-    /// Equation 1 of the NDS paper (section 4.1): the smallest building block that uses every channel, in bytes.
+    /// Returns the size in bytes of the smallest building block that uses every channel: equation 1 of the NDS paper
+    /// (section 4.1).
     pub fn building_block_min_bytes(&self) -> u64 {
         u64::from(self.channels) * u64::from(self.page_bytes)
     }

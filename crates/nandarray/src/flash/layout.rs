@@ -1,4 +1,5 @@
-//! Layout of the medium: the offsets of each segment's pages and records, in one of two layouts by format version.
+//! Layout of the medium: the offsets of each segment's pages and records. The format version decides between two
+//! layouts.
 //!
 //! ```text
 //! interleaved  | head | pages 0 | records 0 | pages 1 | records 1 | ...             (versions 1 and 2)
@@ -6,41 +7,42 @@
 //!                     | padding, records G ... 2G-1 | pages G | ... | pages 2G-1 | ...
 //! ```
 //!
-//! "Records" are a segment's header and its out-of-band records, alike in both. In the grouped layout pages begin at a
-//! multiple of 2 MiB if the segment's size allows it, so that a page cache can hold and map them in the largest pieces
-//! (docs/design/008-aligned-data.md); the padding is never written, and takes no disk.
+//! "Records" are a segment's header and its out-of-band records, with the same content in both layouts. In the grouped
+//! layout pages begin at a multiple of 2 MiB if the segment's size allows it, so that a page cache can hold and map
+//! them as large pages (docs/design/008-aligned-data.md). Padding is never written, and takes no disk blocks.
 //!
-//! This is arithmetic on a [`Geometry`] that was checked; the shape itself is in `geometry.rs`.
+//! This file is arithmetic on a [`Geometry`] that was checked; `geometry.rs` defines the geometry.
 
 use super::geometry::{HEAD_BYTES, OOB_BYTES, SEGMENT_HEADER_BYTES};
 use super::{Geometry, Ppa, Segment};
 
-/// Interleaved: a segment begins at a multiple of it.
+/// Alignment of segments in the interleaved layout, in bytes.
 const SEGMENT_ALIGN: u64 = 4_096;
-/// Grouped: pages of a segment begin at the largest power of two that divides their size, or at this one: a huge page.
+/// Largest alignment of a segment's pages in the grouped layout, in bytes: a huge page. Smaller segments are aligned to
+/// the largest power of two that divides their size.
 const PAGES_ALIGN_MAX: u64 = 2 << 20;
-/// Grouped: a segment's records begin at a multiple of it, so that no sector has records of two.
+/// Alignment of a segment's records in the grouped layout, in bytes, so that no sector has records of two segments.
 const RECORDS_ALIGN: u64 = crate::media::SECTOR_BYTES as u64;
 
-/// Layout of segments on the medium.
+/// Arrangement of segments on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Each segment's records behind its pages: format versions 1 and 2.
+    /// The records of each segment follow its pages: format versions 1 and 2.
     Interleaved,
-    /// The records of a group of segments in front of their pages, which are aligned: from format version 3.
+    /// The records of a group of segments precede their pages, which are aligned: from format version 3 on.
     Grouped,
 }
 
 impl Layout {
-    /// That of new stores.
+    /// The layout of new stores.
     pub const NEWEST: Self = Self::Grouped;
 
-    /// Of a store of this format version.
+    /// Returns the layout of a store with this format version.
     pub fn of_format(version: u32) -> Self {
         if version < 3 { Self::Interleaved } else { Self::Grouped }
     }
 
-    /// The newest format version that has this layout.
+    /// Returns the newest format version with this layout.
     pub fn newest_format(self) -> u32 {
         match self {
             Self::Interleaved => 2,
@@ -49,30 +51,30 @@ impl Layout {
     }
 }
 
-/// Content of the medium at an offset.
+/// The kind of content at an offset of the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Area {
-    /// No segment's: the head, or padding.
+    /// Content of no segment: the file's head, or padding.
     None,
-    /// Pages of a segment; the byte within them.
+    /// Pages of a segment; the number is the byte's offset in these pages.
     Pages(Segment, u64),
-    /// A segment's header.
+    /// Header of a segment.
     Header(Segment),
-    /// Out-of-band records of a segment; the byte within them.
+    /// Out-of-band records of a segment; the number is the byte's offset in these records.
     Records(Segment, u64),
 }
 
-/// The grouped layout's sizes, all derived from the geometry.
+/// Sizes of the grouped layout, all computed from the geometry.
 struct Groups {
-    /// Segments of a group.
+    /// Number of segments of a group.
     segments: u64,
-    /// Bytes of a segment's records.
+    /// Size of a segment's records in bytes, with padding.
     records: u64,
-    /// Bytes of a segment's pages.
+    /// Size of a segment's pages in bytes.
     pages: u64,
-    /// Offset of the first group's pages.
+    /// Offset of the first group's pages in bytes.
     first: u64,
-    /// From the pages of a group to those of the next.
+    /// Distance in bytes from the pages of a group to those of the next one.
     stride: u64,
 }
 
@@ -81,13 +83,13 @@ impl Groups {
         let (records, pages) = (geometry.records_bytes(), geometry.segment_data_bytes());
         let align = (1 << pages.trailing_zeros()).min(PAGES_ALIGN_MAX);
         let first = round_up(HEAD_BYTES + records, align);
-        // Sizes of records are below 2^32, and dividing that is faster.
+        // Sizes of records are below 2^32, and a 32-bit division is faster.
         let segments = u64::from((first - HEAD_BYTES) as u32 / records as u32);
         let stride = round_up(segments * records, align) + segments * pages;
         Self { segments, records, pages, first, stride }
     }
 
-    /// Where the pages of a segment's group begin, and its number in the group.
+    /// Returns the offset of the pages of a segment's group, and the number of the segment within the group.
     fn group(&self, segment: Segment) -> (u64, u64) {
         let per_group = self.segments as u32;
         (self.first + u64::from(segment / per_group) * self.stride, u64::from(segment % per_group))
@@ -103,7 +105,8 @@ impl Groups {
         start - (self.segments - i) * self.records
     }
 
-    /// The segment that a place belongs to; the byte within its pages, or else within its records.
+    /// Returns the segment to which an offset belongs, and the offset within its pages (`Ok`) or within its records
+    /// (`Err`); `None` for head and padding.
     fn at(&self, offset: u64) -> Option<(Segment, Result<u64, u64>)> {
         let (group, before) = match offset.checked_sub(self.first) {
             None => (0, self.first - offset),
@@ -127,13 +130,12 @@ fn round_up(bytes: u64, power_of_two: u64) -> u64 {
 }
 
 impl Geometry {
-    /// Bytes that a segment takes on the medium: its pages and its records, with what pads them, but not what pads a
-    /// group.
+    /// Returns the size of a segment in bytes: pages, header and records, with their padding but not that of a group.
     pub fn segment_bytes(&self) -> u64 {
         self.segment_data_bytes() + self.records_bytes()
     }
 
-    /// Bytes that a segment takes for its header and its out-of-band records, with what pads them.
+    /// Returns the size in bytes of a segment's header and out-of-band records, with padding.
     pub fn records_bytes(&self) -> u64 {
         let records = SEGMENT_HEADER_BYTES + u64::from(self.pages_per_segment()) * OOB_BYTES;
         match self.layout {
@@ -145,7 +147,7 @@ impl Geometry {
         }
     }
 
-    /// Bytes of the smallest medium that has this number of segments.
+    /// Returns the size in bytes of the smallest medium with this number of segments.
     pub fn medium_bytes(&self, segments: u64) -> u64 {
         match (self.layout, segments.checked_sub(1)) {
             (_, None) => HEAD_BYTES,
@@ -154,7 +156,7 @@ impl Geometry {
         }
     }
 
-    /// Number of whole segments on a medium of this size.
+    /// Returns the number of whole segments on a medium of this size.
     pub fn segments_within(&self, medium_bytes: u64) -> u64 {
         match self.layout {
             Layout::Interleaved => medium_bytes.saturating_sub(HEAD_BYTES) / self.segment_bytes(),
@@ -167,7 +169,7 @@ impl Geometry {
         }
     }
 
-    /// Offset of a segment's pages on the medium.
+    /// Returns the offset of a segment's pages on the medium, in bytes.
     pub fn pages_offset(&self, segment: Segment) -> u64 {
         match self.layout {
             Layout::Interleaved => HEAD_BYTES + u64::from(segment) * self.segment_bytes(),
@@ -175,7 +177,7 @@ impl Geometry {
         }
     }
 
-    /// Offset of a segment's header on the medium.
+    /// Returns the offset of a segment's header on the medium, in bytes.
     pub fn header_offset(&self, segment: Segment) -> u64 {
         match self.layout {
             Layout::Interleaved => self.pages_offset(segment) + self.segment_data_bytes(),
@@ -183,7 +185,7 @@ impl Geometry {
         }
     }
 
-    /// Content of the medium at an offset.
+    /// Returns the kind of content at an offset of the medium.
     pub fn area_at(&self, offset: u64) -> Area {
         if offset < HEAD_BYTES {
             return Area::None;
@@ -207,7 +209,7 @@ impl Geometry {
         }
     }
 
-    /// The segment that a place on the medium belongs to, if it is not the head or padding.
+    /// Returns the segment to which an offset of the medium belongs; `None` for head and padding.
     pub fn segment_at(&self, offset: u64) -> Option<Segment> {
         match self.area_at(offset) {
             Area::None => None,
@@ -215,12 +217,12 @@ impl Geometry {
         }
     }
 
-    /// Offset of a page's bytes on the medium.
+    /// Returns the offset of a page on the medium, in bytes.
     pub fn page_offset(&self, ppa: Ppa) -> u64 {
         self.pages_offset(self.segment_of(ppa)) + u64::from(self.page_in_segment(ppa)) * u64::from(self.page_bytes)
     }
 
-    /// Offset of a page's out-of-band record on the medium.
+    /// Returns the offset of a page's out-of-band record on the medium, in bytes.
     pub fn oob_offset(&self, ppa: Ppa) -> u64 {
         self.header_offset(self.segment_of(ppa))
             + SEGMENT_HEADER_BYTES

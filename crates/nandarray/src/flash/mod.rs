@@ -1,8 +1,8 @@
-//! The flash: its geometry, its addresses, and what stands beside each page.
+//! The flash: its geometry, its addresses, and the records that accompany each page.
 //!
-//! Cut: [`geometry`] is arithmetic on addresses; [`layout`] tells where they lie on the medium; [`oob`] declares the
-//! records beside pages and at the head of segments. Timing, energy and faults of a modelled device will be further
-//! files here. This layer does not know who owns a page.
+//! Parts: [`geometry`] is arithmetic on addresses; [`layout`] maps addresses to offsets on the medium; [`oob`] declares
+//! out-of-band records and segment headers. Timing, energy and faults of modelled devices are not part of this crate.
+//! This layer does not know who owns a page.
 
 pub mod geometry;
 pub mod layout;

@@ -1,34 +1,34 @@
-//! Records beside the data: the out-of-band record of a page and the header of a segment.
+//! Records that accompany the data: the out-of-band record of a page and the header of a segment.
 //!
-//! A page's record names its owner so that reclaim can move the page and recovery can rebuild every index by scanning
-//! (NDS paper, section 4.2: the reverse look-up kept in the spare area), and carries the CRC-32C (Castagnoli, RFC 3720
-//! appendix B.4) of the page. The record has a CRC of its own, so that a damaged record is never believed. The owner's
-//! `key` is opaque here: the layer above packs a building block's coordinate into it.
+//! A page's record names its owner, so that reclaim can move the page and recovery can rebuild every index by a scan
+//! (NDS paper, section 4.2: the reverse look-up table in the spare area). It also has the CRC-32C of the page
+//! (Castagnoli, RFC 3720 appendix B.4), and a CRC of its own, so that a damaged record is never trusted. The owner's
+//! `key` is not interpreted here: the layer above packs a building block's coordinate into it.
 //!
-//! Layouts are declared once, little-endian, sized and asserted; nothing is shifted by hand.
+//! Each layout is declared as a struct of little-endian fields whose size is asserted; no field is extracted by hand.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::geometry::{OOB_BYTES, SEGMENT_HEADER_BYTES};
 
-/// CRC-32C of `bytes`; the crate chooses the machine's fastest instructions at run time.
+/// Computes the CRC-32C of `bytes`, with the fastest instructions that the machine has.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// Owner of a page, as flash and FTL know it.
+/// Owner of a page: a tag that flash and FTL store and compare, but do not interpret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
-    /// The space.
+    /// Number of the space, with flags of the layer above.
     pub space: u32,
-    /// The access unit within the owner's building block.
+    /// Number of the access unit within its building block.
     pub unit: u16,
-    /// The building block, packed by the layer above.
+    /// Coordinate of the building block, packed by the layer above.
     pub key: [u8; 10],
 }
 
-/// The out-of-band record of one page: 32 bytes.
+/// The out-of-band record of one page, in its stored form of 32 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct OobRecord {
@@ -43,7 +43,7 @@ pub struct OobRecord {
 const _: () = assert!(size_of::<OobRecord>() as u64 == OOB_BYTES, "the record is what the geometry makes room for");
 
 impl OobRecord {
-    /// A record for a page with this content, owner and command sequence number.
+    /// Creates the record for a page with this content, owner and command sequence number.
     pub fn new(page: &[u8], owner: Owner, seq: u64) -> Self {
         let mut record = Self {
             crc_record: U32::new(0),
@@ -62,37 +62,37 @@ impl OobRecord {
         crc32c(&self.as_bytes()[4..]) ^ 0x6e61_6e64
     }
 
-    /// Reads a record; `None` where none was ever written or it is damaged.
+    /// Reads a record from its bytes; `None` if none was written there, or it is damaged.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let record = Self::read_from_bytes(bytes).ok()?;
         (record.crc_record.get() == record.crc_of_rest()).then_some(record)
     }
 
-    /// Whether a page has the content that this record was made for.
+    /// Whether a page's content matches the checksum in this record.
     pub fn matches(&self, page: &[u8]) -> bool {
         self.crc_page.get() == crc32c(page)
     }
 
-    /// The owner named.
+    /// Returns the owner that the record names.
     pub fn owner(&self) -> Owner {
         Owner { space: self.space.get(), unit: self.unit.get(), key: self.key }
     }
 
-    /// The sequence number of the command that wrote the content (a move by reclaim keeps it).
+    /// Returns the sequence number of the command that wrote the content; a move by reclaim keeps it.
     pub fn seq(&self) -> u64 {
         self.seq.get()
     }
 }
 
-/// Use of a segment.
+/// Use of a segment, as its header has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SegmentKind {
-    /// Pages of spaces.
+    /// Pages of building blocks.
     Data = 1,
-    /// A link of the journal's chain.
+    /// A part of the journal's chain.
     Journal = 2,
-    /// A link of a checkpoint's chain.
+    /// A part of a checkpoint's chain.
     Checkpoint = 3,
 }
 
@@ -115,7 +115,7 @@ const _: () = assert!(size_of::<SegmentHeader>() as u64 == SEGMENT_HEADER_BYTES)
 const SEGMENT_MAGIC: [u8; 8] = *b"NANDSEG1";
 
 impl SegmentHeader {
-    /// A header; `opened` orders segments by when they were opened, `erases` is the wear.
+    /// Creates a header. `erases` is the segment's erase count, and `opened` the number of segments opened before it.
     pub fn new(segment: u32, kind: SegmentKind, erases: u32, opened: u64) -> Self {
         let mut header = Self {
             magic: SEGMENT_MAGIC,
@@ -132,13 +132,13 @@ impl SegmentHeader {
         header
     }
 
-    /// Reads a header; `None` where none is or it is damaged.
+    /// Reads a header from its bytes; `None` if there is none, or it is damaged.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let header = Self::read_from_bytes(bytes).ok()?;
         (header.magic == SEGMENT_MAGIC && header.crc.get() == crc32c(&header.as_bytes()[12..])).then_some(header)
     }
 
-    /// Use of the segment; `None` for a kind of a later version.
+    /// Returns the use of the segment; `None` for a kind that only a later version knows.
     pub fn kind(&self) -> Option<SegmentKind> {
         match self.kind {
             1 => Some(SegmentKind::Data),
@@ -148,12 +148,12 @@ impl SegmentHeader {
         }
     }
 
-    /// The segment that the header was written for.
+    /// Returns the number of the segment for which the header was written.
     pub fn segment(&self) -> u32 {
         self.segment.get()
     }
 
-    /// The segment's erase count, this opening included.
+    /// Returns the segment's erase count, this opening included.
     pub fn erases(&self) -> u32 {
         self.erases.get()
     }

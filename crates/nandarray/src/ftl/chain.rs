@@ -1,12 +1,12 @@
-//! A chain of segments as one stream of bytes: what the journal and a checkpoint are written to.
+//! A chain of segments that is written and read as one stream of bytes; journal and checkpoint are such streams.
 //!
 //! ```text
 //! stream   | payload of segment a | payload of segment b | ...        payload = the segment's data area less 32 bytes
 //! segment  | payload ............................. | link to the next segment |
 //! ```
 //!
-//! A link carries the chain's nonce and its own CRC-32C, so that neither a stale nor a damaged link is followed. The
-//! stream has no notion of records and no checksums of its own: what is written to it brings its own.
+//! A link carries the chain's nonce (a random number) and its own CRC-32C, so that neither a stale nor a damaged link
+//! is followed. The stream has no records and no checksums; its content must bring its own.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -50,7 +50,7 @@ impl ChainLink {
     }
 }
 
-/// A chain: its segments so far, in order.
+/// A chain of segments, with the segments that are known so far in order.
 #[derive(Clone, Debug)]
 pub struct Chain {
     geometry: Geometry,
@@ -59,22 +59,22 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// A chain that begins in this (freshly opened) segment.
+    /// Creates a chain whose first segment is `start.first`.
     pub fn begin(geometry: Geometry, start: ChainStart) -> Self {
         Self { geometry, nonce: start.nonce, segments: vec![start.first] }
     }
 
-    /// The beginning of the chain.
+    /// Returns the chain's first segment and its nonce, by which it can be found again.
     pub fn start(&self) -> ChainStart {
         ChainStart { first: self.segments[0], nonce: self.nonce }
     }
 
-    /// The shape of the flash that it lies in.
+    /// Returns the geometry of the flash that holds the chain.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// Its segments in order.
+    /// Returns the known segments in order.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
@@ -83,17 +83,18 @@ impl Chain {
         self.geometry.segment_data_bytes() - LINK_BYTES
     }
 
-    /// Bytes that fit without another segment.
+    /// Returns the number of bytes that can be written from stream offset `at` on without another segment.
     pub fn room_from(&self, at: u64) -> u64 {
         (self.segments.len() as u64 * self.payload_bytes()).saturating_sub(at)
     }
 
-    /// Segments needed beyond those there are to write `bytes` at `at`.
+    /// Returns the number of further segments needed to write `bytes` bytes at stream offset `at`.
     pub fn segments_needed(&self, at: u64, bytes: u64) -> u64 {
         (at + bytes).div_ceil(self.payload_bytes()).saturating_sub(self.segments.len() as u64)
     }
 
-    /// Adds a segment, which the caller opened, at the end of the chain, by `write` (offset, bytes).
+    /// Appends a segment, which the caller has opened, to the chain; the link to it is written by `write(offset,
+    /// bytes)`.
     pub fn extend(&mut self, write: impl FnOnce(u64, &[u8]) -> Result<()>, segment: Segment) -> Result<()> {
         let last = *self.segments.last().expect("a chain has a segment");
         debug_assert!(!self.segments.contains(&segment), "segment {segment} is in the chain already");
@@ -117,20 +118,20 @@ impl Chain {
         })
     }
 
-    /// Writes into the stream by `write` (offset, bytes); the segments must be there.
+    /// Writes bytes at stream offset `at` by calls of `write(offset, bytes)`; the chain must have all segments needed.
     pub fn write(&self, write: impl Fn(u64, &[u8]) -> Result<()>, at: u64, bytes: &[u8]) -> Result<()> {
         assert!(self.segments_needed(at, bytes.len() as u64) == 0, "a chain is extended before it is written");
         self.pieces(at, bytes.len()).try_for_each(|(offset, part)| write(offset, &bytes[part]))
     }
 
-    /// Where the stream's next bytes lie on the medium (offset, length), as far as they lie in the chain's last
-    /// segment.
+    /// Returns where up to `bytes` bytes from stream offset `at` lie on the medium, as (offset, length). Ends with the
+    /// chain's last segment.
     pub fn next_bytes(&self, at: u64, bytes: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let bytes = bytes.min(self.room_from(at)) as usize;
         self.pieces(at, bytes).map(|(offset, part)| (offset, part.len() as u64))
     }
 
-    /// Reads from the stream, following links as needed; `false` if the chain ends before, or the medium does.
+    /// Reads from the stream, following links as needed; `false` if the chain or the medium ends before.
     pub fn read(&mut self, media: &dyn Media, at: u64, out: &mut [u8]) -> Result<bool> {
         let end =
             at.checked_add(out.len() as u64).ok_or_else(|| Error::corrupt("a chain is longer than the medium"))?;
@@ -148,7 +149,7 @@ impl Chain {
         Ok(true)
     }
 
-    /// Follows the link at the end of the last segment; `false` if there is none.
+    /// Follows the link at the end of the last known segment; `false` if there is none.
     pub fn follow(&mut self, media: &dyn Media) -> Result<bool> {
         let last = *self.segments.last().expect("a chain has a segment");
         let mut bytes = [0; LINK_BYTES as usize];
@@ -159,7 +160,7 @@ impl Chain {
         media.read_at(self.geometry.pages_offset(last) + self.payload_bytes(), &mut bytes)?;
         let link = ChainLink::read_from_bytes(&bytes).expect("the link has its size");
         match link.next(self.nonce) {
-            // A chain that names a segment twice, or one that is not there, is damaged: it ends here.
+            // A chain with a link to one of its own segments, or beyond the medium, is damaged: it ends here.
             Some(next) if u64::from(next) < within && !self.segments.contains(&next) => {
                 self.segments.push(next);
                 Ok(true)

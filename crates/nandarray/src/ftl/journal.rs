@@ -1,17 +1,18 @@
-//! The journal: records, each whole or absent, numbered without a gap, in a chain of segments.
+//! The journal: records in a chain of segments, numbered without gaps; each is whole or absent.
 //!
 //! ```text
 //! record   | header 40 bytes | payload | zeroes to a multiple of 8 |
 //! ```
 //!
-//! A record counts if its CRC-32C is right, it carries the journal's nonce and the next number. The first that does not
-//! ends the journal. Every record also tells up to which number records were durable when it was written: those beyond
-//! may refer to pages that a loss of power took, and have to be verified page by page before they are believed; and a
-//! valid record *behind* the end proves that the end is damage, not a torn write. Payloads are opaque here.
+//! A record is valid if its CRC-32C is right and it carries the journal's nonce and the next number. The journal ends
+//! before the first record that is not valid. Every record also says up to which number records were durable when it
+//! was written. Later records may refer to pages that a loss of power took, so these pages have to be verified before
+//! the records are applied. A valid record *after* the end which says that the missing one was durable proves that the
+//! end is damage, not a torn write. Payloads are not interpreted here.
 //!
-//! A record also carries the CRC of the one before. A crash may leave records behind the end whose predecessor was
-//! lost; once another record is written in its place, their numbers and places can be right again, but not what they
-//! follow.
+//! A record also carries the CRC of the record before. A crash may leave records after the end whose predecessor was
+//! lost. Once another record is written in its place, their numbers and places may fit again, but their predecessor's
+//! CRC does not.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -36,36 +37,36 @@ struct Header {
 const HEADER_BYTES: usize = size_of::<Header>();
 const _: () = assert!(HEADER_BYTES == 40);
 const MAGIC: [u8; 4] = *b"NREC";
-/// No record is longer: a damaged length must not ask for the machine's memory.
+/// Largest payload of a record in bytes, so that a damaged length cannot make the reader allocate too much memory.
 const RECORD_BYTES_MAX: u32 = 1 << 30;
 
-/// Bytes of a chain that are read at once: its segments may be larger than the machine's memory.
+/// Number of bytes of a chain that are read at once: its segments may be larger than the machine's memory.
 const LOOK_BYTES: usize = 1 << 20;
 
-/// One record, read back.
+/// A record that was read from the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its number.
+    /// Number of the record (LSN).
     pub lsn: u64,
-    /// Records up to this one were durable when it was written.
+    /// Number of the newest record that was durable when this one was written.
     pub durable: u64,
-    /// Its CRC, which the next record carries.
+    /// CRC of the record, which the next record carries.
     pub crc: u32,
-    /// The CRC of the record before; 0 in the first of a journal.
+    /// CRC of the record before; 0 in the first record of a journal.
     pub before: u32,
-    /// Its content.
+    /// Content of the record.
     pub payload: Vec<u8>,
 }
 
 impl Record {
-    /// Bytes that it takes in the journal.
+    /// Returns the number of bytes that the record takes in the journal.
     pub fn bytes(&self) -> u64 {
         (HEADER_BYTES + self.payload.len()).next_multiple_of(8) as u64
     }
 }
 
-/// The bytes of a record, ready to be written, and its CRC. `before` is the CRC of the record before it in its journal,
-/// or 0.
+/// Encodes a record; returns its bytes, ready to be written, and its CRC. `before` is the CRC of the record before it
+/// in its journal, 0 for the first.
 pub fn encode(lsn: u64, nonce: u64, durable: u64, before: u32, payload: &[u8]) -> (Vec<u8>, u32) {
     assert!(payload.len() <= RECORD_BYTES_MAX as usize, "a record has {} bytes", payload.len());
     let header = Header {
@@ -86,28 +87,28 @@ pub fn encode(lsn: u64, nonce: u64, durable: u64, before: u32, payload: &[u8]) -
     (bytes, crc)
 }
 
-/// Remains of a journal behind the place where it ends.
+/// Remains of a journal after the place where it ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Behind {
-    /// Whether the record that would come next is there in part.
+    /// Whether a part of the record that would come next exists.
     pub torn: bool,
-    /// Intact records that came later.
+    /// Intact records with higher numbers.
     pub records: Vec<Record>,
 }
 
-/// The end of a journal.
+/// The way in which a journal ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// After the last record lies nothing that was ever part of this journal.
+    /// After the last record there is nothing that was ever part of this journal.
     Proper,
-    /// After the end lie records, or a part of one, that no later record confirms as durable: a torn tail.
+    /// After the last record there are remains of records that are not known to have been durable: a torn tail.
     Torn(Behind),
-    /// A record after the end confirms the missing one as durable: the records between are damaged.
+    /// After the end there is a record which says that the missing one was durable: the missing records are damaged.
     Damaged(Behind),
 }
 
 impl End {
-    /// Remains of the journal behind its end.
+    /// Returns the remains of the journal after its end; `None` if there are none.
     pub fn behind(&self) -> Option<&Behind> {
         match self {
             Self::Proper => None,
@@ -116,8 +117,8 @@ impl End {
     }
 }
 
-/// Reads records from the start of a chain; returns them, where the stream ends, and how. `last_lsn` is the number of
-/// the record that is known to be the last one: behind it nothing is looked for.
+/// Reads all records from the start of a chain; returns these, the stream offset where the journal ends, and the way in
+/// which it ends. If `last_lsn` is the number of the last record, nothing is looked for after that record.
 pub fn read_all(
     media: &dyn Media,
     chain: &mut Chain,
@@ -143,13 +144,14 @@ pub fn read_all(
             return Ok((records, at, End::Proper));
         }
         match looked {
-            // The record is still missing.
+            // The record is still missing after the second look.
             Some(end) if next == start => return Ok((records, at, end)),
             _ => {}
         }
         match look_behind(media, chain, at, nonce, next)? {
             End::Proper => return Ok((records, at, End::Proper)),
-            // A writer beside us may have written it, and what is behind it, since we looked for it: look again.
+            // A writer in another process may have written the record and later ones since it was looked for: look
+            // again.
             end => looked = Some(end),
         }
     }
@@ -183,7 +185,7 @@ fn read_one(media: &dyn Media, chain: &mut Chain, at: u64, nonce: u64) -> Result
     Ok(Some((record, taken)))
 }
 
-/// Looks for records of this journal behind its end. Only what is in segments that the chain has, or still links to.
+/// Looks for records of this journal after its end, in the segments that the chain has or links to.
 fn look_behind(media: &dyn Media, chain: &mut Chain, from: u64, nonce: u64, next: u64) -> Result<End> {
     while chain.follow(media)? {}
     let mut found = Behind { torn: is_torn(media, chain, from, nonce, next)?, records: Vec::new() };
@@ -191,7 +193,7 @@ fn look_behind(media: &dyn Media, chain: &mut Chain, from: u64, nonce: u64, next
     let mut bytes = vec![0; LOOK_BYTES];
     let mut at = from;
     while at + HEADER_BYTES as u64 <= behind {
-        // The last places of a piece are the first of the next, where a header that begins in them is whole.
+        // The last header-sized part of a piece is also the beginning of the next, where a header in it is complete.
         let piece = &mut bytes[..LOOK_BYTES.min((behind - at) as usize)];
         if !chain.read(media, at, piece)? {
             break;
@@ -205,7 +207,7 @@ fn look_behind(media: &dyn Media, chain: &mut Chain, from: u64, nonce: u64, next
                 if let Some((record, taken)) = read_one(media, chain, at + offset as u64, nonce)? {
                     if record.lsn > next {
                         found.records.push(record);
-                        // Records do not overlap; this also bounds what is kept by what there is to read.
+                        // Records do not overlap; this also limits the memory for records to the size of the journal.
                         place += taken as usize / 8 - 1;
                     }
                 }
@@ -221,7 +223,8 @@ fn look_behind(media: &dyn Media, chain: &mut Chain, from: u64, nonce: u64, next
     })
 }
 
-/// Whether the header of the record that would come next is there: the rest of it is not, or it follows another record.
+/// Whether the header of the next record exists although the record is not valid: the rest is missing, or it follows
+/// another record.
 fn is_torn(media: &dyn Media, chain: &mut Chain, at: u64, nonce: u64, next: u64) -> Result<bool> {
     let mut head = [0; HEADER_BYTES];
     if !chain.read(media, at, &mut head)? {

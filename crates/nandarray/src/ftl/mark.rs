@@ -1,20 +1,20 @@
-//! The durable mark: up to which number journal records are durable, told by the file as soon as a barrier has
+//! The durable mark: the number of the newest durable journal record, written to the file as soon as a barrier has
 //! returned.
 //!
-//! A record tells how far the records before it were durable; nothing would say so of the newest until another follows
-//! it. A flipped bit in it, or in a page that it maps, would look like the torn end that a loss of power leaves, and a
-//! write that was flushed would be dropped without a word. So the number is written once more, behind the barrier and
-//! without one of its own: a killed process leaves it in the page cache, and a loss of power may take it only until the
-//! system has written it back.
+//! A record says which earlier records were durable; for the newest record nothing says so until another one follows.
+//! Damage to it, or to a page that it maps, would look like the torn end that a loss of power leaves, and a flushed
+//! write would be dropped silently. So the number is written to the mark after the barrier, without a barrier of its
+//! own: if the process is killed the mark is in the page cache, and a loss of power may take it only until the system
+//! has written it back.
 //!
 //! ```text
 //! head     | superblock 0 | superblock 1 | mark 0, zeroes | mark 1, zeroes | zeroes ... |     4 KiB each
 //! ```
 //!
-//! Two places are written in turn, each within a sector, so that the mark before is there whatever becomes of a write.
-//! A mark that is not intact, or of another store, is not believed, and is no damage: then the store knows what records
-//! tell, as it did without marks. A mark is older than the superblock that counts where a version that knows no marks
-//! wrote since; the superblock is believed then.
+//! There are two marks, written in turn, each within a sector, so that the older one survives a torn write of the
+//! newer. A damaged mark, or one of another store, is ignored and does not count as damage: then the store relies on
+//! its records, as it did before there were marks. A mark is older than the current superblock if an older version of
+//! the software, which knows no marks, has written since; then the superblock is used.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -41,22 +41,22 @@ const MARK_BYTES: usize = size_of::<MarkWire>();
 const _: () = assert!(MARK_BYTES == 64 && MARK_BYTES <= SECTOR_BYTES);
 const MAGIC: [u8; 8] = *b"NANDMARK";
 
-/// Offsets of the two marks: behind the superblocks, in pages of their own.
+/// Offsets of the two marks in the file: after the superblocks, each in a page of its own.
 const PLACES: [u64; 2] = [2 * SUPERBLOCK_BYTES, 3 * SUPERBLOCK_BYTES];
 
-/// Content of a mark.
+/// Content of a durable mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// The store's.
+    /// Identifier of the store.
     pub uuid: [u8; 16],
-    /// Generation of the superblock that counted when it was written.
+    /// Generation of the current superblock when the mark was written.
     pub generation: u64,
-    /// Journal records up to this number are durable.
+    /// Number of the newest journal record that is durable.
     pub lsn: u64,
 }
 
 impl Mark {
-    /// Writes the mark to one of the places, 0 or 1.
+    /// Writes the mark to place 0 or 1, without a barrier.
     pub fn write(&self, media: &dyn Media, place: usize) -> Result<()> {
         let mut wire = MarkWire {
             magic: MAGIC,
@@ -79,12 +79,12 @@ impl Mark {
     }
 }
 
-/// Both marks, as far as they are intact.
+/// Reads both marks; `None` for a mark that is absent or damaged.
 ///
-/// Beside a writer they are read before superblocks and journal: what a mark says is durable is there by then.
+/// Beside a writer the marks must be read before superblocks and journal: the records that they name exist by then.
 ///
 /// # Errors
-/// The medium's.
+/// Those of reading the medium.
 pub fn read_marks(media: &dyn Media) -> Result<[Option<Mark>; 2]> {
     let mut marks = [None; 2];
     for (mark, at) in marks.iter_mut().zip(PLACES) {
@@ -97,13 +97,14 @@ pub fn read_marks(media: &dyn Media) -> Result<[Option<Mark>; 2]> {
     Ok(marks)
 }
 
-/// The newest LSN that the marks show to be durable, beside the newest intact superblock; 0 if they show none.
+/// Returns the newest LSN that the marks show to be durable, 0 if they show none. `newest` is the newest intact
+/// superblock.
 pub fn marked(marks: &[Option<Mark>; 2], newest: &Superblock) -> u64 {
     let counts = |m: &&Mark| m.uuid == newest.uuid && m.generation >= newest.generation;
     marks.iter().flatten().filter(counts).map(|m| m.lsn).max().unwrap_or(0)
 }
 
-/// The place to write to next, so that the newer mark stays.
+/// Returns the place, 0 or 1, of the next mark to be written: that of the older or damaged one.
 pub fn next_place(marks: &[Option<Mark>; 2]) -> usize {
     let order = |mark: &Option<Mark>| mark.map(|m| (m.generation, m.lsn));
     usize::from(order(&marks[0]) > order(&marks[1]))

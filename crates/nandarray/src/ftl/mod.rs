@@ -1,24 +1,24 @@
-//! Flash management on a medium: pages are only ever appended, each with its out-of-band record; segments die and are
-//! reused.
+//! Flash management on a medium: pages are only appended, each with its out-of-band record; segments without live pages
+//! are reused.
 //!
-//! The life of a page: [`Ftl::append`] hands out a place by the placement policy, writes the bytes and the record, and
-//! the page is *staged*; [`Ftl::adopt`] makes it live once its command is applied, [`Ftl::abandon`] drops it if the
-//! command failed; [`Ftl::release`] when it is superseded. Readers see pages through [`Ftl::view`] or [`Ftl::fetch`],
-//! compared with their checksum and owner the first time.
+//! The life of a page: [`Ftl::append`] chooses a place by the placement policy and writes the bytes and the record; the
+//! page is *staged*. [`Ftl::adopt`] makes it live when its command is applied, [`Ftl::abandon`] drops it if the command
+//! failed, and [`Ftl::release`] marks it as dead when it is superseded. Readers see pages through [`Ftl::view`] or
+//! [`Ftl::fetch`], which are compared with their checksum and owner the first time.
 //!
-//! Space is promised before it is taken ([`Ftl::reserve`]), so that a command fails before it has written, not
-//! half-way. The layer knows owners as opaque tags and never what a page means; the journal's payloads belong to the
-//! layers above.
+//! Space is reserved before it is used ([`Ftl::reserve`]), so that a command fails before it has written anything. The
+//! layer treats owners as opaque tags and does not know what a page means; the content of journal records belongs to
+//! the layers above.
 //!
 //! | file | one idea |
 //! | --- | --- |
-//! | `segments` | states of segments, pages handed out |
-//! | `room` | opening segments; disks that are full, places that are worn out; giving room back |
-//! | `placement/` | where a unit goes |
-//! | `policy/` | rules that the model shares: victims of reclaim, wear levelling |
-//! | `chain`, `journal`, `superblock` | streams of segments; records; where reading begins |
-//! | `mark` | how far the journal is durable |
-//! | `verified` | which pages were compared since opening |
+//! | `segments` | states of segments, allocation of pages |
+//! | `room` | opening segments; full disks and worn-out segments; returning disk blocks |
+//! | `placement/` | choice of the place of a unit |
+//! | `policy/` | rules shared with the model: victims of reclaim, wear levelling |
+//! | `chain`, `journal`, `superblock` | streams of segments; records; the start of recovery |
+//! | `mark` | the number of the newest durable journal record |
+//! | `verified` | the set of pages that were verified since the store was opened |
 //! | `wear` | erase counts of segments, kept across openings |
 
 pub mod chain;
@@ -55,29 +55,29 @@ use verified::Verified;
 pub enum Verify {
     /// The first time that a page is read since the store was opened.
     Once,
-    /// Every time.
+    /// Every time that the page is read.
     Always,
-    /// Never: for measurements.
+    /// Never; for measurements only.
     Never,
 }
 
-/// A page that is not what its record says.
+/// A page that does not match its out-of-band record or its owner.
 #[derive(Clone, Debug)]
 pub struct BadPage {
-    /// The access unit, as the caller numbers it.
+    /// Number of the access unit within its block.
     pub unit: u32,
-    /// Its offset on the medium.
+    /// Offset of the page on the medium, in bytes.
     pub offset: u64,
-    /// The comparison that failed.
+    /// Description of the mismatch.
     pub what: &'static str,
 }
 
-/// The reason why pages cannot be read.
+/// The reason why pages could not be read.
 #[derive(Debug)]
 pub enum FetchError {
-    /// A page is damaged.
+    /// A page is damaged or belongs to another owner.
     Bad(BadPage),
-    /// The medium failed.
+    /// The medium reported an error.
     Media(Error),
 }
 
@@ -87,33 +87,34 @@ impl From<Error> for FetchError {
     }
 }
 
-/// A unit to append: its number, and the page that it had.
+/// An access unit to append: its number in the block, and the page that it had before (`None` for a new unit).
 pub type UnitWrite = (u32, Option<Ppa>);
 
 #[derive(Debug)]
 struct FtlState {
     segments: Segments,
     placement: Box<dyn Placement>,
-    /// The segment behind the last victim, where round-robin goes on.
+    /// The segment after the last victim, from which the round-robin policy continues its search.
     behind_last_victim: Segment,
-    /// Segments that had been opened when a cold one was emptied last.
+    /// Number of segments that had been opened when wear levelling last chose a cold victim.
     levelled_at: u64,
     chance: Chance,
-    /// The number of the next journal record: what dies now is dead for good once that one is durable.
+    /// Number of the next journal record. Pages that die now may be reused once this record is durable.
     next_lsn: u64,
-    /// Pages promised to commands that run.
+    /// Number of pages reserved for running commands.
     reserved: u64,
-    /// Pages promised to write buffers.
+    /// Number of pages reserved for the content of write buffers.
     promised: u64,
-    /// Segments opened since the checkpoint that recovery began from, with the number of openings that the journal
-    /// shows. Their headers have the exact erase counts; a segment leaves this table when its header is read.
+    /// Segments that were opened since the checkpoint from which recovery began, with the number of openings that the
+    /// journal shows. The exact erase counts are in their headers; a segment is removed when its header is read.
     opened_since: BTreeMap<Segment, u32>,
-    /// Segments that commands may not take: reclaim needs one to move into, journal and checkpoint theirs.
+    /// Number of segments that commands may not use: reclaim needs one to move pages to, journal and checkpoint need
+    /// theirs.
     kept: u64,
     spare: room::Spare,
 }
 
-/// Flash management over one medium.
+/// The flash management of one medium.
 #[derive(Debug)]
 pub struct Ftl {
     media: Arc<dyn Media>,
@@ -123,16 +124,16 @@ pub struct Ftl {
     gc: GcPolicy,
     wear_levelling: WearLevelling,
     verified: Verified,
-    /// Whether the disk refused room since the store was opened: it is used sparingly from then on.
+    /// Whether the disk has been full since the store was opened; it is used sparingly from then on.
     tight: AtomicBool,
-    /// The most segments that the medium may have.
+    /// Largest number of segments that the medium may have.
     segments_max: u64,
     capacity_bytes: u64,
     probe: Option<Arc<dyn Probe>>,
     state: Mutex<FtlState>,
 }
 
-/// Closed segments as a policy sees them.
+/// The closed segments, in the form that reclaim policies use.
 struct ClosedSegments<'a> {
     segments: &'a Segments,
     behind_last: Segment,
@@ -152,13 +153,15 @@ impl ReclaimView for ClosedSegments<'_> {
     }
 }
 
-/// Of the segments kept back, those for reclaim: one to move into, and one that the open segment's rest does not fill.
+/// Number of segments kept free for reclaim: one to move pages to, and one more in case the open segment is nearly
+/// full.
 const SEGMENTS_FOR_RECLAIM: u64 = 2;
 
-/// Most bytes that the medium grows by before a command begins; a promise counts every block that it may touch.
+/// Largest number of bytes by which the medium grows before a command begins; the command's reservation is an upper
+/// bound.
 const GROWN_AHEAD_BYTES: u64 = 256 << 20;
 
-/// A promise of pages, kept until it is dropped.
+/// A reservation of pages for a command, which is returned when it is dropped.
 #[derive(Debug)]
 pub struct Reservation<'a> {
     ftl: &'a Ftl,
@@ -173,30 +176,30 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// Use of the flash.
+/// Statistics of the use of the flash.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// Segments on the medium.
     pub segments: u64,
-    /// Of them free.
+    /// Number of free segments.
     pub free: u64,
-    /// Of them waiting for a barrier.
+    /// Number of segments that wait for a barrier to become free.
     pub pending_free: u64,
-    /// Of them in journal and checkpoints.
+    /// Number of segments in journal and checkpoints.
     pub chain: u64,
-    /// Of them retired after a failed write.
+    /// Number of segments that were retired after a failed write.
     pub bad: u64,
-    /// Live pages.
+    /// Number of live pages.
     pub live_pages: u64,
-    /// Dead pages in closed segments.
+    /// Number of dead pages in closed segments.
     pub garbage_pages: u64,
-    /// The lowest and the highest erase count of a segment, and the sum of all; under a capacity, of segments that were
-    /// cut off, too.
+    /// Lowest and highest erase count of a segment, and the sum of all counts. In a store with a capacity segments that
+    /// were truncated are included.
     pub erases: (u64, u64, u64),
 }
 
 impl Ftl {
-    /// Flash management over a medium with this many segments, all free as yet.
+    /// Creates the flash management of a medium. All segments that the medium has room for are free at first.
     pub fn new(
         media: Arc<dyn Media>,
         geometry: Geometry,
@@ -208,7 +211,7 @@ impl Ftl {
     ) -> Self {
         let mut segments = Segments::new(geometry, capacity_bytes > 0);
         segments.grow(geometry.segments_within(media.len()).min(SEGMENTS_MAX) as usize);
-        // The last one stays away: what is mapped there is lost.
+        // The last segment number is not used: units mapped there are lost.
         let most = u64::from(LOST_SEGMENT);
         let segments_max = match capacity_bytes {
             0 => most,
@@ -242,44 +245,44 @@ impl Ftl {
         }
     }
 
-    /// Levels wear by these rules; without this, erase counts are kept and not levelled.
+    /// Sets the rules of wear levelling. Without a call, erase counts are kept but wear is not levelled.
     pub fn with_wear_levelling(mut self, rules: WearLevelling) -> Self {
         self.wear_levelling = rules;
         self
     }
 
-    /// Reports to this probe.
+    /// Sets the observer to which operations are reported; `None` reports nothing.
     pub fn with_probe(mut self, probe: Option<Arc<dyn Probe>>) -> Self {
         self.probe = probe;
         self
     }
 
-    /// The probe.
+    /// Returns the observer of operations; `None` if there is none.
     pub fn probe(&self) -> Option<&dyn Probe> {
         self.probe.as_deref()
     }
 
-    /// The medium below.
+    /// Returns the medium.
     pub fn media(&self) -> &Arc<dyn Media> {
         &self.media
     }
 
-    /// The shape of the flash.
+    /// Returns the sizes of pages and segments.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// Names of the policies: placement, victim.
+    /// Returns the names of the placement policy and of the victim policy.
     pub fn policies(&self) -> (String, String) {
         (self.state.lock().placement.name().to_owned(), self.gc.name().to_owned())
     }
 
-    /// A number drawn by chance.
+    /// Returns a random number from the seeded generator.
     pub fn draw(&self) -> u64 {
         self.state.lock().chance.below(u64::MAX)
     }
 
-    /// Runs `f` on the table of segments: for opening, checking and statistics.
+    /// Runs `f` on the table of segments; used for opening, checking and statistics.
     pub fn with_segments<T>(&self, f: impl FnOnce(&mut Segments) -> T) -> T {
         f(&mut self.state.lock().segments)
     }
@@ -289,7 +292,7 @@ impl Ftl {
         self.state.lock().next_lsn = lsn;
     }
 
-    /// Use of the flash at present.
+    /// Returns the present statistics of the use of the flash.
     pub fn usage(&self) -> Usage {
         let s = self.state.lock();
         let of =
@@ -311,7 +314,7 @@ impl Ftl {
         Error::Full { what, capacity_bytes, live_bytes: s.segments.live() * u64::from(self.geometry.page_bytes) }
     }
 
-    /// Pages that commands may still take, given what is promised to others.
+    /// Returns the number of pages that commands may still reserve.
     fn available(&self, s: &FtlState) -> u64 {
         let per_segment = u64::from(self.geometry.pages_per_segment());
         let growable = self.segments_max.saturating_sub(s.segments.len() as u64);
@@ -319,40 +322,40 @@ impl Ftl {
             .saturating_sub(s.kept * per_segment + s.reserved + s.promised)
     }
 
-    /// Reserves this number of segments for journal and checkpoint.
+    /// Sets the number of segments that are kept free for journal and checkpoint.
     pub fn reserve_segments(&self, segments: u64) {
         self.state.lock().kept = SEGMENTS_FOR_RECLAIM + segments;
     }
 
-    /// Pages promised to write buffers.
+    /// Returns the number of pages reserved for the content of write buffers.
     pub fn promised(&self) -> u64 {
         self.state.lock().promised
     }
 
-    /// Changes the promise to a write buffer from `before` pages to `after`.
+    /// Changes the reservation for the content of a write buffer from `before` to `after` pages.
     pub fn promise(&self, before: u64, after: u64) {
         let s = &mut *self.state.lock();
         assert!(s.promised >= before, "{before} pages of {} promised are returned", s.promised);
         s.promised = s.promised + after - before;
     }
 
-    /// Promises pages for a command. With `urgent`, reserved segments count as available: for reclaim, and for data
-    /// that was accepted earlier.
+    /// Reserves pages for a command. With `urgent` it always succeeds, and may use segments that are kept free: for
+    /// reclaim, and for data that was accepted earlier.
     ///
     /// # Errors
-    /// [`Error::Full`].
+    /// [`Error::Full`] if there are not enough pages, or the medium cannot grow.
     pub fn reserve(&self, pages: u64, urgent: bool) -> Result<Reservation<'_>> {
         let s = &mut *self.state.lock();
         if !urgent {
             if self.available(s) < pages {
                 return Err(self.full(s, format!("{pages} pages of {} bytes are needed", self.geometry.page_bytes)));
             }
-            // The medium grows now rather than half-way: a disk that is full is noticed before anything was written.
+            // The medium grows now instead of during the command: a full disk is noticed before anything was written.
             let per_segment = u64::from(self.geometry.pages_per_segment());
             let soon = pages.min(GROWN_AHEAD_BYTES / u64::from(self.geometry.page_bytes));
             let needed =
                 (s.kept * per_segment + s.reserved + s.promised + soon).saturating_sub(s.segments.free_pages());
-            // A disk that refused room before fails early in any case, and length alone gains nothing there.
+            // A disk that was full before fails early in any case, and growing the file would not help there.
             if !self.tight.load(Ordering::Relaxed) {
                 self.grow(s, needed.div_ceil(per_segment))?;
             }
@@ -361,8 +364,8 @@ impl Ftl {
         Ok(Reservation { ftl: self, pages })
     }
 
-    /// Whether reclaim is due: under a capacity when less than a tenth is free (NDS paper, section 4.2), without one
-    /// when garbage outweighs what is live.
+    /// Whether reclaim is due: with a capacity if less than a tenth is available (NDS paper, section 4.2), without one
+    /// if garbage is more than half of the live pages and a fixed number of segments.
     pub fn wants_reclaim(&self) -> bool {
         let s = self.state.lock();
         let per_segment = u64::from(self.geometry.pages_per_segment());
@@ -376,7 +379,7 @@ impl Ftl {
         self.available(&s) < self.segments_max * per_segment / 10
     }
 
-    /// Whether enough segments wait for a barrier to be free that one is worth its cost.
+    /// Whether so much space waits for a barrier to become free that a barrier is worth its cost.
     pub fn wants_barrier(&self) -> bool {
         let s = self.state.lock();
         let pending_free = s.segments.pending_free() as u64;
@@ -388,10 +391,11 @@ impl Ftl {
         }
     }
 
-    /// Appends units of one building block. `block` holds the block's bytes from unit 0 on, padded to whole pages;
-    /// `on_lanes` are pages that the block has already, for the placement policy.
+    /// Appends access units of one building block as pages. `block` has the block's bytes from unit 0 on, padded to
+    /// whole pages; `on_lanes` are pages that the block keeps, for the placement policy.
     ///
-    /// The pages are staged: the caller must adopt or abandon the runs returned. On an error nothing stays staged.
+    /// The new pages are staged: the caller must adopt or abandon the returned runs. After an error nothing stays
+    /// staged.
     pub fn append(
         &self,
         owner: Owner,
@@ -443,7 +447,8 @@ impl Ftl {
                     runs.append(&mut new);
                     units = &units[done..];
                 }
-                // The block wore out: retire it and hand these units other pages, unless it is the disk that fails.
+                // The segment wore out: retire it and allocate other pages for these units, unless the whole disk
+                // fails.
                 Some((run, e)) if room::worn_out(&e) => {
                     suspects.push(self.geometry.segment_of(run.ppa));
                     self.state.lock().segments.retire(self.geometry.segment_of(run.ppa));
@@ -490,16 +495,17 @@ impl Ftl {
         self.write(self.geometry.oob_offset(run.ppa), records.as_bytes())
     }
 
-    /// Makes staged pages live: their command is applied.
+    /// Makes staged pages live, when their command is applied.
     pub fn adopt(&self, runs: &[Run]) {
         self.state.lock().segments.adopt(runs);
     }
 
-    /// Drops staged pages: their command failed. Their records are wiped, so that no scan takes them for live.
+    /// Drops staged pages of a failed command. Wipes their out-of-band records, so that no scan mistakes the pages for
+    /// live.
     pub fn abandon(&self, runs: &[Run]) {
         for run in runs {
             let wipe = vec![0; run.count as usize * OOB_BYTES as usize];
-            // On a medium that fails, recovery still knows by the journal that no command owns these pages.
+            // If the medium fails here, recovery still knows from the journal that no command owns these pages.
             let _ = self.media.write_at(self.geometry.oob_offset(run.ppa), &wipe);
         }
         let discarded = self.discard_if_tight(runs);
@@ -508,7 +514,7 @@ impl Ftl {
         self.report_freed(&freed);
     }
 
-    /// Marks live pages as dead: they were superseded.
+    /// Marks live pages as dead, because they were superseded.
     pub fn release(&self, runs: impl Iterator<Item = Run>) {
         let s = &mut *self.state.lock();
         for run in runs {
@@ -516,8 +522,8 @@ impl Ftl {
         }
     }
 
-    /// Frees segments whose freeing record is durable (up to `durable_lsn`), unless another process may still read
-    /// them.
+    /// Frees segments whose freeing record is durable (its number is at most `durable_lsn`), unless another process
+    /// reads the medium.
     pub fn free_durable(&self, durable_lsn: u64) -> Result<()> {
         if !self.state.lock().segments.has_frees_by(durable_lsn) {
             return Ok(());
@@ -531,12 +537,14 @@ impl Ftl {
         Ok(())
     }
 
-    /// The segment that reclaim should take next: a cold one if wear levelling is due, otherwise by the victim policy.
+    /// Returns the segment that reclaim should empty next: a cold one if wear levelling is due, otherwise the victim
+    /// policy's choice; `None` if there is no candidate.
     pub fn victim(&self) -> Option<Segment> {
         let FtlState { segments, chance, behind_last_victim, levelled_at, .. } = &mut *self.state.lock();
         *behind_last_victim = (*behind_last_victim).min(segments.len() as Segment);
         let view = ClosedSegments { segments, behind_last: *behind_last_victim };
-        // One cold segment for two that were opened: its pages take one, and levelling alone frees nothing.
+        // At most one cold segment for every two opened ones: moving its pages uses one, and levelling alone frees
+        // nothing.
         if segments.opened() > *levelled_at + 1 {
             if let Some(cold) = self.wear_levelling.cold(&view, segments.most_erases()) {
                 *levelled_at = segments.opened();
@@ -544,19 +552,20 @@ impl Ftl {
             }
         }
         let picked = self.gc.pick(&view, &mut |n| chance.below(n.into()) as u32);
-        // A policy that draws may have drawn none; a store is full only if there is none.
+        // A policy that draws at random may find none; then the segment with the fewest live pages is taken.
         let victim = picked.or_else(|| view.emptiest())?;
         assert_eq!(segments.info(victim).state, SegmentState::Closed);
         *behind_last_victim = victim + 1;
         Some(victim)
     }
 
-    /// Bytes of consecutive pages in place, where the medium shows them; not verified.
+    /// Returns the bytes of consecutive pages in place, without verifying them; `None` if the medium is not
+    /// memory-mapped.
     pub fn view(&self, ppa: Ppa, count: u32) -> Option<&[u8]> {
         self.media.slice(self.geometry.page_offset(ppa), count as usize * self.geometry.page_bytes as usize)
     }
 
-    /// Whether every page of the run was verified, so that it may be read as it is.
+    /// Whether all these pages were verified, so that they may be read without a comparison.
     pub fn is_verified(&self, ppa: Ppa, count: u32) -> bool {
         match self.verify {
             Verify::Never => true,
@@ -565,8 +574,8 @@ impl Ftl {
         }
     }
 
-    /// Compares the pages of a run with their records, where they were not compared before. `bytes` are the pages'
-    /// bytes; `owner` names the owner of the run's first unit, the others follow.
+    /// Compares the pages of a run with their out-of-band records, except pages that were verified before. `bytes` is
+    /// the pages' content; `owner` is the owner of the run's first unit, those of the other units follow from it.
     pub fn verify(&self, run: Run, owner: Owner, bytes: &[u8]) -> std::result::Result<(), FetchError> {
         if self.is_verified(run.ppa, run.count) {
             return Ok(());
@@ -606,7 +615,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Copies the pages of a run, verified.
+    /// Copies the pages of a run to `out`, and verifies them.
     pub fn fetch(&self, run: Run, owner: Owner, out: &mut [u8]) -> std::result::Result<(), FetchError> {
         assert_eq!(out.len(), run.count as usize * self.geometry.page_bytes as usize, "{run:?}");
         match self.view(run.ppa, run.count) {
@@ -626,48 +635,48 @@ impl Ftl {
         Ok(())
     }
 
-    /// Tells the medium that the pages of a run are about to be read; reads nothing.
+    /// Announces to the medium that the pages of a run are about to be read; reads nothing.
     pub fn announce_read(&self, run: Run) {
         let bytes = u64::from(run.count) * u64::from(self.geometry.page_bytes);
         self.media.will_read(self.geometry.page_offset(run.ppa), bytes);
     }
 
-    /// The out-of-band record of a page; `None` if there is none or it is damaged.
+    /// Returns the out-of-band record of a page; `None` if there is none or it is damaged.
     pub fn oob(&self, ppa: Ppa) -> Result<Option<OobRecord>> {
         let mut bytes = [0; OOB_BYTES as usize];
         self.media.read_at(self.geometry.oob_offset(ppa), &mut bytes)?;
         Ok(OobRecord::parse(&bytes))
     }
 
-    /// Whether a page's record shows that the page is this unit's no longer: its segment was erased, or another unit's
-    /// page was written there. A record that cannot be parsed shows nothing.
+    /// Whether a page's out-of-band record shows that the page no longer belongs to this unit: its segment was erased,
+    /// or another unit was written there. Returns `false` for a damaged record, which shows nothing.
     pub fn was_reused(&self, ppa: Ppa, owner: Owner) -> Result<bool> {
         let mut bytes = [0; OOB_BYTES as usize];
         self.media.read_at(self.geometry.oob_offset(ppa), &mut bytes)?;
         Ok(OobRecord::parse(&bytes).map_or(bytes.iter().all(|&b| b == 0), |record| record.owner() != owner))
     }
 
-    /// Every out-of-band record of a segment, in order of pages; damaged and missing ones are `None`.
+    /// Returns all out-of-band records of a segment in order of pages; `None` for records that are damaged or missing.
     pub fn oob_of_segment(&self, segment: Segment) -> Result<Vec<Option<OobRecord>>> {
         Ok(self.records_of(segment)?.chunks_exact(OOB_BYTES as usize).map(OobRecord::parse).collect())
     }
 
-    /// Number of out-of-band records of a segment that were written and cannot be parsed.
+    /// Returns the number of out-of-band records of a segment that were written and are damaged.
     pub fn unreadable_records_of(&self, segment: Segment) -> Result<u64> {
         let unreadable = |r: &&[u8]| OobRecord::parse(r).is_none() && r.iter().any(|&b| b != 0);
         Ok(self.records_of(segment)?.chunks_exact(OOB_BYTES as usize).filter(unreadable).count() as u64)
     }
 
-    /// The header of a segment, if it has one that is intact.
+    /// Returns the header of a segment; `None` if it has none or the header is damaged.
     pub fn header_of(&self, segment: Segment) -> Result<Option<SegmentHeader>> {
         let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
         self.media.read_at(self.geometry.header_offset(segment), &mut bytes)?;
         Ok(SegmentHeader::parse(&bytes).filter(|h| h.segment() == segment))
     }
 
-    /// Reopens the segment that was open when the store was closed; rows behind the last record of each lane are free.
-    /// It stays closed if its records have changed since (`crc`). A reader, which takes no page and only reports how
-    /// full the store is, passes no `crc`.
+    /// Reopens the segment that was open when the store was closed; in each lane the rows after the last record are
+    /// free. The segment stays closed if the CRC of its records is not `crc`, since then they have changed. A reader,
+    /// which writes no pages and needs the state for statistics only, passes `None`.
     pub fn resume(&self, segment: Segment, crc: Option<u32>) -> Result<()> {
         use SegmentState::{Closed, Free};
         let usable = |s: &mut Segments| (segment as usize) < s.len() && matches!(s.info(segment).state, Closed | Free);
@@ -689,39 +698,39 @@ impl Ftl {
         Ok(())
     }
 
-    /// The segment that takes pages at present.
+    /// Returns the segment that is open for pages, with the CRC of its records; `None` if no segment is open.
     pub fn open_now(&self) -> Result<Option<superblock::ResumePoint>> {
         let open = self.state.lock().segments.open.as_ref().map(|o| o.segment);
         open.map(|segment| Ok(superblock::ResumePoint { segment, crc: crc32c(&self.records_of(segment)?) })).transpose()
     }
 
-    /// The bytes of a segment's out-of-band records.
+    /// Returns the bytes of all out-of-band records of a segment.
     fn records_of(&self, segment: Segment) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.geometry.pages_per_segment() as usize * OOB_BYTES as usize];
         self.media.read_at(self.geometry.oob_offset(self.geometry.ppa(segment, 0)), &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Closes the open segment, so that it may be reclaimed.
+    /// Closes the open segment, if there is one, so that it may be reclaimed.
     pub fn close_open(&self) {
         let s = &mut *self.state.lock();
         self.report_freed(s.segments.close_open(s.next_lsn).as_slice());
     }
 
-    /// Makes everything written so far durable.
+    /// Makes everything that was written so far durable.
     pub fn sync(&self) -> Result<()> {
         count(&self.counters.syncs, 1);
         self.media.sync()
     }
 }
 
-/// Bytes that a page fault maps at once ("fault-around"), aligned, of a file whose pages are in memory: Linux's
-/// default.
+/// Size and alignment in bytes of the range that one page fault maps ("fault-around") of a file whose pages are in
+/// memory: Linux's default.
 const FAULT_BYTES: usize = 64 << 10;
 
-/// Reads a byte of every stretch that a page fault maps, so that all pages are mapped before they are compared. A
-/// checksum that begins right behind a fault takes two to three times as long as one that begins a few faults later
-/// (measured in docs/lab-notes/first-reads.md).
+/// Reads a byte of every range that a page fault maps, so that the kernel maps all pages before they are verified. A
+/// checksum takes two to three times as long right after a page fault as a few faults later (measured in
+/// docs/lab-notes/first-reads.md).
 pub fn map_in(bytes: &[u8]) {
     let mut at = 0;
     while at < bytes.len() {
@@ -730,10 +739,11 @@ pub fn map_in(bytes: &[u8]) {
     }
 }
 
-/// The error's text for a unit that is mapped to [`LOST_SEGMENT`].
+/// Description of a unit that is mapped to [`LOST_SEGMENT`], for errors.
 pub const LOST: &str = "its content was lost when the damaged store was salvaged";
 
-/// The mismatch between a page, its record and the owner that the index names, if there is one.
+/// Compares a page with its out-of-band record and with the owner that the index names; returns a description of the
+/// mismatch, `None` if there is none.
 fn what_is_wrong(record: &[u8], owner: Owner, bytes: &[u8]) -> Option<&'static str> {
     match OobRecord::parse(record) {
         None => Some("its out-of-band record is damaged"),

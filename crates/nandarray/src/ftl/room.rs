@@ -1,17 +1,18 @@
-//! Room: opening segments, growing and cutting the medium, and what to do when the medium refuses a write.
+//! Room: opens segments, grows and truncates the medium, and handles writes that the medium refuses.
 //!
-//! A disk may be full though the store is not: segments are promised by length, and take blocks of the disk only when
-//! they are written. A write that finds no room takes it from free segments, one at a time, whose dead pages are
-//! discarded; while the disk is tight, segments that still have their blocks are opened first, and pages of commands
-//! that failed are discarded at once. A segment that could not be opened for want of room stays free.
+//! A disk may be full although the store is not: growing the medium only sets its length, and the file system allocates
+//! disk blocks when segments are written. If a write finds the disk full, the disk blocks of a free segment are
+//! deallocated (its pages are dead) and the write is repeated. While the disk is nearly full, segments that still have
+//! disk blocks are opened first, and pages of failed commands are deallocated at once. A segment that could not be
+//! opened because the disk is full stays free.
 //!
-//! The record that frees segments needs room itself. The journal's next bytes are allocated before they are written,
-//! and where the journal goes on in another segment, or a record is longer than that, it takes the *spare*: disk blocks
-//! of a part of the head that is never written. Nothing is added to a store that does not hold both.
+//! The record that frees segments needs room as well. The journal's next bytes are allocated before they are written.
+//! If the journal continues in another segment, or a record needs more than was allocated, it uses the *spare*: disk
+//! blocks of a part of the file's head that is never written. Nothing is added to a store that lacks either of the two.
 //!
-//! A segment that refuses a write for another reason (EIO) wore out and is retired, but only if another segment takes
-//! the write: if [`SEGMENTS_TRIED`] refuse it one after the other, the disk fails, no segment is to blame, and the
-//! caller gets the medium's error.
+//! A segment that refuses a write for another reason (EIO) is worn out and is retired, but only if another segment
+//! accepts the write. If [`SEGMENTS_TRIED`] segments in a row refuse it the disk fails, none of them is retired, and
+//! the caller gets the medium's error.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -25,40 +26,40 @@ use crate::flash::{Run, Segment, SegmentHeader, SegmentKind};
 use crate::ftl::segments::SegmentState;
 use crate::sim::count;
 
-/// The part of the head, behind superblocks and marks, whose blocks are the spare: enough for a header and some
-/// records.
+/// Byte range in the file's head, after superblocks and marks, whose disk blocks are the spare: enough for a segment
+/// header and some records.
 const SPARE: Range<u64> = 4 * SUPERBLOCK_BYTES..12 * SUPERBLOCK_BYTES;
 const _: () = assert!(SPARE.end < HEAD_BYTES);
 
 /// Whether the file system has allocated disk blocks to the spare ([`SPARE`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spare {
-    /// They were not allocated since the store was opened.
+    /// The spare was not allocated since the store was opened; it may have blocks from an earlier time.
     Unknown,
     Held,
     GivenUp,
 }
 
-/// Segments that may refuse a write one after the other before the disk is to blame.
+/// Number of segments that may refuse a write in a row before the disk is regarded as failing.
 pub const SEGMENTS_TRIED: usize = 3;
 
-/// Whether an error means that this place takes no more writes.
+/// Whether an error means that this segment can no longer be written (EIO).
 pub(super) fn worn_out(e: &Error) -> bool {
     e.os_error() == Some(libc::EIO)
 }
 
-/// Whether an error is a refused barrier: which of the writes before it are on the medium is unknown then.
+/// Whether an error is a failed barrier, after which it is unknown which of the earlier writes are on the medium.
 pub fn refused_barrier(e: &Error) -> bool {
     matches!(e, Error::Media { op: "sync", .. })
 }
 
-/// Whether an error means that the disk has no room.
+/// Whether an error means that the disk is full.
 fn no_room(e: &Error) -> bool {
     matches!(e.os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG))
 }
 
 impl Ftl {
-    /// Grows the medium by at least this number of segments, within its limit.
+    /// Grows the medium by at least this number of segments, but not beyond its limit.
     pub(super) fn grow(&self, s: &mut FtlState, segments: u64) -> Result<()> {
         let have = s.segments.len() as u64;
         if segments == 0 || have >= self.segments_max {
@@ -75,7 +76,8 @@ impl Ftl {
         Ok(())
     }
 
-    /// Opens a free segment, growing the medium if there is none and it may.
+    /// Opens a free segment; grows the medium if there is none, up to its limit. Segments that refuse the write are
+    /// retired.
     pub(super) fn open_segment(&self, s: &mut FtlState, kind: SegmentKind) -> Result<Segment> {
         let mut refused = Vec::new();
         let opened = self.open_any(s, kind, &mut refused);
@@ -88,7 +90,7 @@ impl Ftl {
         opened
     }
 
-    /// The same; segments that refused the write are added to `refused`.
+    /// Opens a free segment as [`Self::open_segment`]; adds segments that refused the write to `refused`.
     fn open_any(
         &self,
         s: &mut FtlState,
@@ -122,8 +124,8 @@ impl Ftl {
                 }
                 Err(e) => {
                     s.segments.put_back(segment, before, false);
-                    // Segments with disk blocks are taken first from now on; without any, dead pages elsewhere give
-                    // theirs.
+                    // Segments with disk blocks are opened first from now on; if there are none, a free segment's disk
+                    // blocks are deallocated.
                     if !no_room(&e) || self.tight.swap(true, Ordering::Relaxed) && !self.discard_one(s) {
                         return Err(self.disk_full(s, e));
                     }
@@ -132,7 +134,7 @@ impl Ftl {
         }
     }
 
-    /// Writes a segment's header and wipes its records: a scan must not find those of its earlier life.
+    /// Writes a segment's header and wipes its out-of-band records, so that no scan finds those of its earlier use.
     fn write_header(&self, s: &FtlState, segment: Segment, kind: SegmentKind) -> Result<()> {
         let info = s.segments.info(segment);
         assert!(info.erases > 0 && matches!(info.state, SegmentState::Open | SegmentState::Chain), "{info:?}");
@@ -142,8 +144,8 @@ impl Ftl {
             .copy_from_slice(SegmentHeader::new(segment, kind, info.erases, info.opened).as_bytes());
         let at = self.geometry.header_offset(segment);
         if kind != SegmentKind::Data && self.tight.load(Ordering::Relaxed) {
-            // No records will follow. Where none were written the disk has no block for them, and needs none for
-            // zeroes.
+            // A segment of metadata gets no out-of-band records. If none were written before, the disk has no blocks
+            // for them, and needs none for zeroes.
             let mut before = vec![0; head.len() - SEGMENT_HEADER_BYTES as usize];
             self.media.read_at(at + SEGMENT_HEADER_BYTES, &mut before)?;
             if before.iter().all(|&b| b == 0) {
@@ -153,7 +155,7 @@ impl Ftl {
         self.media.write_at(at, &head)
     }
 
-    /// Writes; if the disk has no room, with the disk blocks of free segments.
+    /// Writes bytes to the medium; if the disk is full, deallocates disk blocks of free segments and tries again.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         loop {
             match self.media.write_at(offset, bytes) {
@@ -168,10 +170,10 @@ impl Ftl {
         }
     }
 
-    /// Takes disk blocks for a range, from free segments where the disk has none left.
+    /// Allocates disk blocks for a byte range; if the disk is full, deallocates those of free segments first.
     ///
     /// # Errors
-    /// [`Error::Full`].
+    /// [`Error::Full`] if the disk is full and no free segment has disk blocks.
     pub fn hold(&self, offset: u64, len: u64) -> Result<()> {
         self.hold_in(&mut self.state.lock(), offset, len)
     }
@@ -187,10 +189,10 @@ impl Ftl {
         Ok(())
     }
 
-    /// Takes the spare, if it is not there.
+    /// Allocates the spare, unless that was done since the store was opened.
     ///
     /// # Errors
-    /// [`Error::Full`].
+    /// [`Error::Full`] if the disk has no room for it.
     pub fn allocate_spare(&self) -> Result<()> {
         let s = &mut *self.state.lock();
         if s.spare != Spare::Held {
@@ -200,7 +202,8 @@ impl Ftl {
         Ok(())
     }
 
-    /// Gives the spare up for a record that found no room, if the error means that; whether there was a spare.
+    /// Deallocates the spare so that a journal record can be written, if the error `e` of its write means that the disk
+    /// is full; returns whether a spare was deallocated.
     pub fn release_spare(&self, e: &Error) -> bool {
         let s = &mut *self.state.lock();
         if s.spare == Spare::GivenUp || !(no_room(e) || matches!(e, Error::Full { .. })) {
@@ -211,14 +214,14 @@ impl Ftl {
         true
     }
 
-    /// Discards the disk blocks of a free segment; `false` if none has any. The lock keeps the segment from being
-    /// opened.
+    /// Deallocates the disk blocks of a free segment; `false` if no free segment has any. The lock on the state keeps
+    /// the segment from being opened.
     fn discard_one(&self, s: &mut FtlState) -> bool {
         let mut some = false;
         while let Some(segment) = s.segments.discard_one() {
             some = true;
             self.media.discard(self.geometry.pages_offset(segment), self.geometry.segment_data_bytes());
-            // Others were never opened, as far as is known, and have none.
+            // Segments that were never opened probably have no disk blocks, so another one is tried as well.
             if s.segments.info(segment).erases > 0 {
                 break;
             }
@@ -226,12 +229,13 @@ impl Ftl {
         some
     }
 
-    /// Whether a write or an allocation found the disk full since the store was opened.
+    /// Whether the disk was found full by a write or an allocation since the store was opened.
     pub fn is_tight(&self) -> bool {
         self.tight.load(Ordering::Relaxed)
     }
 
-    /// Discards the disk blocks of all free segments, unless another process reads the medium; whether there were any.
+    /// Deallocates the disk blocks of all free segments, unless another process reads the medium; returns whether there
+    /// were any.
     pub fn discard_free(&self) -> Result<bool> {
         let mut some = false;
         self.media.if_no_readers(&mut || {
@@ -244,7 +248,7 @@ impl Ftl {
         Ok(some)
     }
 
-    /// Discards the disk blocks of a failed command's pages if the disk is tight; whether it is.
+    /// Deallocates the disk blocks of a failed command's pages if the disk was found full; returns whether it was.
     pub(super) fn discard_if_tight(&self, runs: &[Run]) -> bool {
         let tight = self.tight.load(Ordering::Relaxed);
         if tight {
@@ -258,8 +262,8 @@ impl Ftl {
         self.media.discard(self.geometry.page_offset(run.ppa), bytes);
     }
 
-    /// Discards the disk blocks of these pages: all the dead ones of their closed segments, dead by durable records.
-    /// `false` if nothing was done because another process reads the medium.
+    /// Deallocates the disk blocks of these pages, which must be all dead pages of their closed segments, dead by
+    /// durable records. Returns `false`, and does nothing, if another process reads the medium.
     pub fn discard_dead(&self, dead: &[(Segment, Vec<Run>)]) -> Result<bool> {
         self.media.if_no_readers(&mut || {
             let runs = || dead.iter().flat_map(|(_, runs)| runs);
@@ -267,7 +271,7 @@ impl Ftl {
                 let wipe = vec![0; run.count as usize * OOB_BYTES as usize];
                 self.media.write_at(self.geometry.oob_offset(run.ppa), &wipe).map_err(|e| self.full_if_no_room(e))?;
             }
-            // Before the pages go: a record must not be found beside pages that are zero.
+            // Done before the pages are deallocated: no record may be found with a page of zeroes.
             self.sync()?;
             runs().for_each(|run| self.discard_pages(*run));
             self.with_segments(|s| dead.iter().for_each(|(segment, _)| s.discard_dead(*segment)));
@@ -275,12 +279,13 @@ impl Ftl {
         })
     }
 
-    /// Turns the medium's "no room" into the error that says how full the store is; leaves other errors as they are.
+    /// Converts the medium's error for a full disk to [`Error::Full`], with the store's size; returns other errors as
+    /// they are.
     pub fn full_if_no_room(&self, e: Error) -> Error {
         self.disk_full(&self.state.lock(), e)
     }
 
-    /// The segment that takes no more writes, if that is what an error means.
+    /// Returns the segment that can no longer be written, if that is the meaning of an error; otherwise `None`.
     pub fn worn_out_segment(&self, e: &Error) -> Option<Segment> {
         match e {
             Error::Media { op: "write", offset, .. } if worn_out(e) => self.geometry.segment_at(*offset),
@@ -292,19 +297,19 @@ impl Ftl {
         if no_room(&e) { self.full(s, format!("the disk has no room: {e}")) } else { e }
     }
 
-    /// Brings retired segments back: others refuse writes, too, so the disk is to blame.
+    /// Reverses the retirement of segments, because others refuse writes as well: the disk fails, not the segments.
     pub fn unretire(&self, segments: &[Segment]) {
         let s = &mut *self.state.lock();
         let freed = s.segments.unretire(segments, s.next_lsn);
         self.report_freed(&freed);
     }
 
-    /// Opens a segment as a link of a chain.
+    /// Opens a segment for a chain of metadata.
     pub fn open_chain_segment(&self, kind: SegmentKind) -> Result<Segment> {
         self.open_segment(&mut self.state.lock(), kind)
     }
 
-    /// Links of a chain that was not finished, and that nothing names, are free again.
+    /// Frees the segments of an unfinished chain to which nothing refers.
     pub fn free_chain(&self, segments: &[Segment]) {
         let freed = self.state.lock().segments.free_chain(segments);
         self.report_freed(&freed);
@@ -317,14 +322,14 @@ impl Ftl {
         count(&self.counters.segments_reclaimed, freed.len() as u64);
     }
 
-    /// Wipes headers and records of segments that are cut off, where they lie below the cut: if the medium grows again,
-    /// no scan may find them beside pages that are gone.
+    /// Wipes headers and out-of-band records of segments that will be truncated, as far as they lie before the new end
+    /// `cut` of the medium: if the medium grows again, no scan may find them without their pages.
     fn wipe_records(&self, segments: std::ops::Range<Segment>, cut: u64) -> Result<()> {
         let mut bytes = vec![0; self.geometry.records_bytes() as usize];
         let mut wiped = false;
         for at in segments.map(|segment| self.geometry.header_offset(segment)).take_while(|&at| at < cut) {
             self.media.read_at(at, &mut bytes)?;
-            // Records that were never written have no disk blocks, and a full disk has none for zeroes.
+            // Records that were never written have no disk blocks, and a full disk has no blocks for zeroes.
             if bytes.iter().any(|&b| b != 0) {
                 bytes.fill(0);
                 self.media.write_at(at, &bytes)?;
@@ -332,11 +337,11 @@ impl Ftl {
                 wiped = true;
             }
         }
-        // Before the pages go: a record must not be found beside pages that are zero.
+        // Done before the pages are removed: no record may be found with a page of zeroes.
         if wiped { self.sync() } else { Ok(()) }
     }
 
-    /// Cuts free segments off the end of the medium, unless another process reads it.
+    /// Truncates free segments at the end of the medium, unless another process reads it.
     pub fn truncate(&self) -> Result<()> {
         self.media.if_no_readers(&mut || {
             let mut s = self.state.lock();
@@ -348,7 +353,7 @@ impl Ftl {
                 return Ok(());
             }
             match self.wipe_records(left..had, bytes) {
-                // A medium that is not cut, or takes no zeroes, keeps its length: what is left there are free segments.
+                // If truncating or wiping fails, the medium keeps its length, and its last segments are free.
                 Ok(()) => self.media.set_len(bytes).or(Ok(())),
                 Err(e) if refused_barrier(&e) => Err(e),
                 Err(_) => Ok(()),

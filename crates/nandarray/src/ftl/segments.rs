@@ -1,8 +1,9 @@
-//! The state of every segment, and the pages handed out of the open one.
+//! The table of segments: the state of every segment, and the allocation of pages in the open one.
 //!
-//! A page is *staged* from when it is handed out until its command is applied (it becomes *live*) or fails (*dead*). A
-//! closed segment without live or staged pages is *pending free*: it is free only when the journal record that says so
-//! is durable, and no other process may be reading it. The table is plain state behind one lock; it writes nothing.
+//! A page is *staged* from its allocation until its command is applied (then it is *live*) or fails (then it is
+//! *dead*). A closed segment without live or staged pages is *pending free*: it becomes free when the journal record
+//! that freed it is durable and no other process can be reading it. The table is plain state behind one lock; it does
+//! no I/O.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,38 +19,39 @@ use crate::sim::Chance;
 pub enum SegmentState {
     /// It holds nothing of value and may be opened.
     Free,
-    /// It takes pages.
+    /// Pages are allocated in it.
     Open,
-    /// It takes no more pages; some of them are live.
+    /// No more pages are allocated in it; it may have live pages.
     Closed,
-    /// None of its pages is live; it is free once the record with this number is durable.
+    /// It has no live pages; it becomes free once the journal record with this number is durable.
     PendingFree(u64),
-    /// It is a link of the journal or of a checkpoint.
+    /// It belongs to the chain of the journal or of a checkpoint.
     Chain,
-    /// A write to it failed: it takes no more pages and is never opened again.
+    /// A write to it failed: no more pages are allocated in it, and it is never opened again.
     Bad,
 }
 
-/// One segment.
+/// State of one segment and the counts of its pages.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentInfo {
     /// Its state.
     pub state: SegmentState,
-    /// Live pages.
+    /// Number of live pages.
     pub live: u32,
-    /// Pages handed out to commands that are not applied yet.
+    /// Number of staged pages: allocated for commands that are not applied yet.
     pub staged: u32,
-    /// Erase count: the number of times that it was opened.
+    /// Erase count: the number of times that the segment was opened.
     pub erases: u32,
-    /// Number of segments that were opened before it.
+    /// Number of segments that were opened before this one was; orders segments by age.
     pub opened: u64,
-    /// Whether a page of it was live since it was opened. If not, no record names it, and it is free without a barrier.
+    /// Whether one of its pages was live since it was opened. If not, no record names the segment, and it can be freed
+    /// without a barrier.
     named: bool,
-    /// Whether its pages were discarded since it was opened last: they have no disk blocks.
+    /// Whether its disk blocks were deallocated and it was not opened since.
     discarded: bool,
-    /// Dead pages that were discarded one by one since it was opened.
+    /// Number of dead pages whose disk blocks were deallocated since it was opened.
     discarded_pages: u32,
-    /// Whether the last write to it failed, though it was not retired: other segments are opened before it.
+    /// Whether the last write to it failed without its being retired; other segments are opened before it.
     suspect: bool,
 }
 
@@ -66,46 +68,47 @@ impl SegmentInfo {
         suspect: false,
     };
 
-    /// Whether its pages may have disk blocks.
+    /// Whether the segment may have disk blocks.
     pub fn may_have_blocks(&self) -> bool {
         self.erases > 0 && !self.discarded
     }
 }
 
-/// The open segment.
+/// The segment in which pages are allocated.
 #[derive(Debug)]
 pub struct OpenSegment {
-    /// Its number.
+    /// Number of the segment.
     pub segment: Segment,
-    /// The rest of its lanes.
+    /// Lanes of the segment, with their free rows.
     pub lanes: OpenLanes,
 }
 
-/// All segments.
+/// The table of all segments.
 #[derive(Debug)]
 pub struct Segments {
     geometry: Geometry,
     infos: Vec<SegmentInfo>,
     free: BTreeSet<Segment>,
     pending_free: Vec<Segment>,
-    /// Number of times that a segment became free.
+    /// Number of times that a segment became free since the table was created.
     freed: u64,
-    /// The segment that takes pages.
+    /// The segment in which pages are allocated; `None` if none is open.
     pub open: Option<OpenSegment>,
     opened: u64,
     live: u64,
-    /// During recovery: segments that became unused in records that may not be durable.
+    /// During recovery: segments that lost their last live page by records that may not be durable.
     uncertain: Option<BTreeSet<Segment>>,
-    /// During recovery: live pages of segments that the medium does not have. They died later, or it was cut short.
+    /// During recovery: number of live pages of segments beyond the end of the medium. Later records free these pages,
+    /// unless the medium was truncated by damage.
     beyond: Option<BTreeMap<Segment, u32>>,
-    /// Under a capacity: erase counts of segments that were cut off the medium, and come back when it grows.
+    /// Under a capacity: erase counts of segments that were truncated; used when the medium grows again.
     cut: Option<BTreeMap<Segment, u32>>,
-    /// Whether the table was read from a medium, whose bytes may be wrong.
+    /// Whether the table was read from a medium, so that its counts may be wrong.
     restored: bool,
 }
 
 impl Segments {
-    /// A table of no segments; `fixed` under a capacity.
+    /// Creates an empty table; `fixed` is whether the store has a capacity.
     pub fn new(geometry: Geometry, fixed: bool) -> Self {
         Self {
             geometry,
@@ -123,42 +126,42 @@ impl Segments {
         }
     }
 
-    /// Number of segments on the medium.
+    /// Returns the number of segments on the medium.
     pub fn len(&self) -> usize {
         self.infos.len()
     }
 
-    /// The segment.
+    /// Returns the state of a segment.
     pub fn info(&self, segment: Segment) -> &SegmentInfo {
         &self.infos[segment as usize]
     }
 
-    /// Every segment in order.
+    /// Returns the states of all segments, in order of their numbers.
     pub fn infos(&self) -> &[SegmentInfo] {
         &self.infos
     }
 
-    /// Live pages of all segments.
+    /// Returns the number of live pages of all segments.
     pub fn live(&self) -> u64 {
         self.live
     }
 
-    /// Free segments.
+    /// Returns the numbers of the free segments.
     pub fn free(&self) -> &BTreeSet<Segment> {
         &self.free
     }
 
-    /// Number of segments that are free once a record is durable.
+    /// Returns the number of segments that become free once a record is durable.
     pub fn pending_free(&self) -> usize {
         self.pending_free.len()
     }
 
-    /// Number of times that a segment became free since the table was made.
+    /// Returns the number of times that a segment became free since the table was created.
     pub fn freed(&self) -> u64 {
         self.freed
     }
 
-    /// Moves frees that were to be recorded in record `lsn` to the record behind it.
+    /// Postpones segments that were to become free with record `lsn` to the record after it.
     pub fn postpone_frees(&mut self, lsn: u64) {
         for &segment in &self.pending_free {
             if let SegmentState::PendingFree(in_record) = &mut self.infos[segment as usize].state {
@@ -167,7 +170,7 @@ impl Segments {
         }
     }
 
-    /// Adds free segments at the end of the medium.
+    /// Adds this number of free segments at the end of the medium.
     pub fn grow(&mut self, count: usize) {
         for _ in 0..count {
             let segment = self.infos.len() as Segment;
@@ -178,7 +181,7 @@ impl Segments {
         assert!(self.infos.len() as u64 <= SEGMENTS_MAX, "{} segments of {SEGMENTS_MAX}", self.infos.len());
     }
 
-    /// Forgets free segments at the end of the medium; returns how many segments are left.
+    /// Removes the free segments at the end of the medium from the table; returns the number of segments that are left.
     pub fn shrink(&mut self) -> usize {
         while self.infos.last().is_some_and(|i| i.state == SegmentState::Free) {
             self.cut_last();
@@ -194,7 +197,7 @@ impl Segments {
         self.wear_beyond(segment, info.erases);
     }
 
-    /// Adds to the erase count of a segment that the medium does not have at present.
+    /// Adds to the erase count of a segment that is beyond the present end of the medium.
     pub fn wear_beyond(&mut self, segment: Segment, times: u32) {
         if let Some(cut) = self.cut.as_mut().filter(|_| times > 0) {
             let erases = cut.entry(segment).or_default();
@@ -202,7 +205,8 @@ impl Segments {
         }
     }
 
-    /// Live pages, erase count and badness of every segment, for a checkpoint; under a capacity, of those cut off, too.
+    /// Returns number of live pages, erase count and whether it is retired of every segment, for a checkpoint; under a
+    /// capacity also of truncated segments.
     pub fn table(&self) -> Vec<(u32, u32, bool)> {
         let here = self.infos.iter().map(|i| (i.live, i.erases, i.state == SegmentState::Bad));
         let behind = self.cut.iter().flat_map(BTreeMap::keys).next_back().map_or(0, |&last| last + 1);
@@ -211,7 +215,8 @@ impl Segments {
         here.chain(cut).collect()
     }
 
-    /// The lowest erase count (of segments on the medium), the highest, and the sum of all.
+    /// Returns the lowest erase count of segments on the medium, and the highest and the sum including truncated
+    /// segments.
     pub fn wear(&self) -> (u64, u64, u64) {
         let here = self.infos.iter().map(|i| u64::from(i.erases));
         let cut = self.cut.iter().flat_map(BTreeMap::values).map(|&n| u64::from(n));
@@ -219,7 +224,8 @@ impl Segments {
         (here.min().unwrap_or(0), all.clone().max().unwrap_or(0), all.sum())
     }
 
-    /// Restores a segment from a checkpoint, before the journal is replayed; the medium may not have it.
+    /// Sets the state of a segment from a checkpoint, before the journal is replayed; it may lie beyond the medium's
+    /// end.
     pub fn restore(&mut self, segment: Segment, live: u32, erases: u32, bad: bool) {
         let pages = self.geometry.pages_per_segment();
         assert!(live <= pages, "segment {segment} has {live} live pages of {pages}");
@@ -243,7 +249,7 @@ impl Segments {
         self.free.remove(&segment);
     }
 
-    /// Raises a segment's erase count to its header's; `false` if the checkpoint had it already.
+    /// Raises a segment's erase count to that of its header; `false` if it was not lower.
     pub fn restore_wear(&mut self, segment: Segment, erases: u32) -> bool {
         let info = &mut self.infos[segment as usize];
         let more = erases > info.erases;
@@ -251,15 +257,16 @@ impl Segments {
         more
     }
 
-    /// Marks a segment as a link of a chain, found while the store is opened.
+    /// Marks a segment as part of a metadata chain that was found while the store was opened.
     pub fn restore_chain(&mut self, segment: Segment) {
         self.free.remove(&segment);
         self.infos[segment as usize].state = SegmentState::Chain;
     }
 
-    /// Ends replay: fits the table to the medium's segments; returns a segment beyond its end that has live pages.
+    /// Ends replay: adapts the table to the medium's number of segments. Returns a segment beyond the medium's end that
+    /// has live pages, `None` if there is none.
     pub fn cut_to(&mut self, segments: usize) -> Option<Segment> {
-        // Another process may have made it grow since.
+        // Another process may have enlarged the medium since.
         self.grow(segments.saturating_sub(self.infos.len()));
         for (segment, live) in self.beyond.take().into_iter().flatten().filter(|&(_, live)| live > 0) {
             if segment as usize >= segments {
@@ -279,12 +286,13 @@ impl Segments {
         None
     }
 
-    /// Records replayed from now on may not be durable: pages that die in them must outlive another loss of power.
+    /// Announces that records replayed from now on may not be durable: pages that they free must survive another loss
+    /// of power.
     pub fn expect_uncertain(&mut self) {
         self.uncertain.get_or_insert_default();
     }
 
-    /// Ends replay: frees closed segments without live pages; uncertain ones become free once record `lsn` is durable.
+    /// Ends replay: frees closed segments without live pages, uncertain ones only once record `lsn` is durable.
     pub fn settle(&mut self, lsn: u64) {
         self.restored = true;
         let uncertain = self.uncertain.take().unwrap_or_default();
@@ -305,14 +313,14 @@ impl Segments {
         debug_assert!(self.free.iter().all(|&s| self.infos[s as usize].state == SegmentState::Free));
     }
 
-    /// The free segment to open next: one whose last write did not fail, with `tight` one that has blocks on the disk;
-    /// of those the lowest, or the least worn.
+    /// Returns the free segment to open next; `None` if none is free. Prefers segments whose last write did not fail,
+    /// then, with `tight`, segments that have disk blocks, then the lowest number or the lowest erase count.
     pub fn next_free(&self, tight: bool, levelling: WearLevelling) -> Option<Segment> {
         let rank = |segment: Segment| {
             let info = self.info(segment);
             (info.suspect, tight && !info.may_have_blocks(), levelling.rank(info.erases, segment.into()))
         };
-        // Nearly always it is the first.
+        // Nearly always the first one is chosen.
         let first = *self.free.first()?;
         if !levelling.least_worn_first && rank(first) == (false, false, first.into()) {
             return Some(first);
@@ -320,7 +328,7 @@ impl Segments {
         self.free.iter().copied().min_by_key(|&segment| (rank(segment), segment))
     }
 
-    /// Takes a free segment for pages or as a link of a chain.
+    /// Takes a segment off the free list, for pages or for a chain of metadata, and counts an erase.
     pub fn take_free(&mut self, segment: Segment, state: SegmentState) {
         assert!(matches!(state, SegmentState::Open | SegmentState::Chain));
         let info = &mut self.infos[segment as usize];
@@ -330,14 +338,14 @@ impl Segments {
         self.opened += 1;
     }
 
-    /// Returns a segment to the free list as it was: its header could not be written.
+    /// Returns a segment to the free list in its former state, because its header could not be written.
     pub fn put_back(&mut self, segment: Segment, before: SegmentInfo, suspect: bool) {
         assert_eq!(before.state, SegmentState::Free);
         self.infos[segment as usize] = SegmentInfo { suspect, ..before };
         assert!(self.free.insert(segment), "segment {segment} is in the free list already");
     }
 
-    /// Brings retired segments back, since the disk is to blame. Returns those that are free.
+    /// Reverses the retirement of segments, because the disk is to blame. Returns those that are free now.
     pub fn unretire(&mut self, segments: &[Segment], lsn: u64) -> Vec<Segment> {
         let mut freed = Vec::new();
         for &segment in segments {
@@ -350,7 +358,7 @@ impl Segments {
         freed
     }
 
-    /// Frees links of a chain that no record names, at once; returns them.
+    /// Frees segments of a chain that no record names, without waiting for a barrier; returns them.
     pub fn free_chain(&mut self, segments: &[Segment]) -> Vec<Segment> {
         let mut freed = Vec::new();
         for &segment in segments {
@@ -364,7 +372,8 @@ impl Segments {
         freed
     }
 
-    /// Marks the last free segment that may have disk blocks as discarded, and returns it.
+    /// Marks the last free segment that is not discarded as discarded (without disk blocks), and returns it; `None` if
+    /// there is none.
     pub fn discard_one(&mut self) -> Option<Segment> {
         let segment = *self.free.iter().rev().find(|&&s| !self.infos[s as usize].discarded)?;
         let info = &mut self.infos[segment as usize];
@@ -382,7 +391,8 @@ impl Segments {
         self.open = Some(OpenSegment { segment, lanes });
     }
 
-    /// Closes the open segment; `lsn` is the number of the next journal record. Returns the segment if it is free now.
+    /// Closes the open segment; `lsn` is the number of the next journal record. Returns the segment if it became free
+    /// at once.
     pub fn close_open(&mut self, lsn: u64) -> Option<Segment> {
         let open = self.open.take()?;
         let info = &mut self.infos[open.segment as usize];
@@ -391,7 +401,7 @@ impl Segments {
         self.free_if_unused(open.segment, lsn)
     }
 
-    /// Retires a segment after a failed write: it takes no more pages.
+    /// Retires a segment after a failed write: no more pages are allocated in it.
     pub fn retire(&mut self, segment: Segment) {
         if self.open.as_ref().is_some_and(|o| o.segment == segment) {
             self.open = None;
@@ -401,8 +411,8 @@ impl Segments {
         debug_assert!(!self.free.contains(&segment) && self.open.as_ref().is_none_or(|o| o.segment != segment));
     }
 
-    /// Hands out pages of the open segment for as many units as fit, in the order given; returns the runs and how many
-    /// units got a page.
+    /// Allocates pages of the open segment for the units in order, until it is full. Appends the runs of pages to
+    /// `runs`, and returns the number of units that got a page.
     pub fn hand_out(
         &mut self,
         units: &[(u32, Option<Ppa>)],
@@ -440,7 +450,7 @@ impl Segments {
         done
     }
 
-    /// Makes staged pages live.
+    /// Turns staged pages into live ones.
     pub fn adopt(&mut self, runs: &[Run]) {
         for run in runs {
             let info = &mut self.infos[self.geometry.segment_of(run.ppa) as usize];
@@ -452,8 +462,8 @@ impl Segments {
         }
     }
 
-    /// Marks staged pages of a failed command as dead; `discarded` says that they have no disk blocks any more. Returns
-    /// the segments that are free now.
+    /// Turns staged pages of a failed command into dead ones; `discarded` is whether their disk blocks were
+    /// deallocated. Returns the segments that became free at once.
     pub fn abandon(&mut self, runs: &[Run], discarded: bool, lsn: u64) -> Vec<Segment> {
         let mut freed = Vec::new();
         for run in runs {
@@ -467,13 +477,13 @@ impl Segments {
         freed
     }
 
-    /// Whether the segment of a run, which may be any, has live pages.
+    /// Whether the segment of a run has live pages; `false` for a run outside any segment.
     pub fn has_live(&mut self, run: Run) -> bool {
         self.geometry.has_run(run, SEGMENTS_MAX)
             && self.live_of(self.geometry.segment_of(run.ppa)).is_some_and(|n| *n > 0)
     }
 
-    /// Live pages of a segment that the medium has or, during recovery, had.
+    /// Returns the number of live pages of a segment, during recovery also of one beyond the medium's end.
     fn live_of(&mut self, segment: Segment) -> Option<&mut u32> {
         match self.infos.get_mut(segment as usize) {
             Some(info) => Some(&mut info.live),
@@ -481,7 +491,7 @@ impl Segments {
         }
     }
 
-    /// Marks pages as live that a replayed record maps; `false` if they cannot be.
+    /// During recovery: marks pages that a replayed record maps as live; `false` if there can be no such live pages.
     #[must_use]
     pub fn revive(&mut self, run: Run) -> bool {
         if !self.geometry.has_run(run, SEGMENTS_MAX) {
@@ -495,7 +505,7 @@ impl Segments {
         let Some(live) = self.live_of(segment).filter(|live| **live + run.count <= pages) else { return false };
         *live += run.count;
         self.live += u64::from(run.count);
-        // If the medium does not have it, the segment was cut off after it died; the records that filled it are still
+        // A segment beyond the end was truncated after its last page died; the records that filled it are still
         // replayed.
         let Some(info) = self.infos.get_mut(segment as usize) else { return true };
         info.named = true;
@@ -504,7 +514,7 @@ impl Segments {
                 info.state = SegmentState::Closed;
                 self.free.remove(&segment);
             }
-            // A repair found something in it that is needed after all.
+            // A repair found a page in it that is needed after all.
             SegmentState::PendingFree(_) => {
                 info.state = SegmentState::Closed;
                 self.pending_free.retain(|&d| d != segment);
@@ -514,13 +524,13 @@ impl Segments {
         true
     }
 
-    /// Sets all counts of live pages to 0, before they are counted anew.
+    /// Sets all counts of live pages to 0, so that they can be counted again.
     pub fn forget_live(&mut self) {
         self.infos.iter_mut().for_each(|i| i.live = 0);
         self.live = 0;
     }
 
-    /// During recovery of a damaged store: replaces all counts of live pages by these runs.
+    /// During recovery of a damaged store: sets the counts of live pages to those of these runs.
     pub fn count_anew(&mut self, segments: usize, runs: &[Run]) {
         self.beyond = Some(BTreeMap::new());
         while self.infos.len() > segments {
@@ -531,15 +541,15 @@ impl Segments {
             (0..).zip(&self.infos).filter(|(_, info)| info.live > 0).map(|(segment, _)| segment).collect();
         self.forget_live();
         for &run in runs {
-            // Only forged bytes map a page twice; `release` allows for fewer live pages than are mapped.
+            // Only forged data maps a page twice; `release` tolerates fewer live pages than are mapped.
             let _ = self.revive(run);
         }
-        // Pages that the damaged state needs must outlive a loss of power before the next checkpoint is durable.
+        // Pages that the damaged state needs must survive a loss of power until the next checkpoint is durable.
         let none_left = had.into_iter().filter(|&segment| self.infos[segment as usize].live == 0);
         self.uncertain.get_or_insert_default().extend(none_left);
     }
 
-    /// Marks pages as dead that a replayed record takes; `false` if they were not live.
+    /// During recovery: marks pages that a replayed record frees as dead; `false` if they were not live.
     #[must_use]
     pub fn unrevive(&mut self, run: Run) -> bool {
         if !self.geometry.has_run(run, SEGMENTS_MAX) {
@@ -559,8 +569,8 @@ impl Segments {
         true
     }
 
-    /// Marks live pages as dead. An index that was read from a damaged medium may map pages that are not live: which
-    /// pages of that segment are live is unknown then, and it is never opened again.
+    /// Marks live pages as dead. If the index was read from a damaged medium, the pages may not be live: then it is
+    /// unknown which pages of the segment are, and the segment is retired.
     pub fn release(&mut self, run: Run, lsn: u64) {
         if self.restored && !self.geometry.has_run(run, self.infos.len() as u64) {
             return;
@@ -580,8 +590,8 @@ impl Segments {
         self.free_if_unused(segment, lsn);
     }
 
-    /// Makes a closed segment without live or staged pages pending free; returns it if it is free at once, because no
-    /// record names it.
+    /// Makes a closed segment without live or staged pages pending free. If no record names it, it becomes free at once
+    /// and is returned.
     fn free_if_unused(&mut self, segment: Segment, lsn: u64) -> Option<Segment> {
         let info = &mut self.infos[segment as usize];
         if info.state != SegmentState::Closed || info.live > 0 || info.staged > 0 {
@@ -599,13 +609,13 @@ impl Segments {
         None
     }
 
-    /// Makes links of a chain that is no longer needed pending free.
+    /// Makes segments of a chain that is no longer needed pending free.
     pub fn release_chain(&mut self, segments: &[Segment], lsn: u64) {
         for &segment in segments {
             let info = &mut self.infos[segment as usize];
             assert_eq!(info.state, SegmentState::Chain);
             if info.live > 0 {
-                // An index that was read from a medium maps pages of it.
+                // An index that was read from a damaged medium maps pages of it.
                 assert!(self.restored, "a link of a chain has live pages: {info:?}");
                 info.state = SegmentState::Closed;
                 continue;
@@ -615,14 +625,15 @@ impl Segments {
         }
     }
 
-    /// Whether a barrier up to this record frees a segment.
+    /// Whether a segment becomes free if records up to `durable_lsn` are durable.
     pub fn has_frees_by(&self, durable_lsn: u64) -> bool {
         self.pending_free
             .iter()
             .any(|&s| matches!(self.infos[s as usize].state, SegmentState::PendingFree(l) if l <= durable_lsn))
     }
 
-    /// Frees segments whose freeing records are durable, up to this one. Returns them.
+    /// Frees segments whose freeing record is durable, because its number is at most `durable_lsn`; returns these
+    /// segments.
     pub fn free_durable(&mut self, durable_lsn: u64) -> Vec<Segment> {
         let mut freed = Vec::new();
         self.pending_free.retain(|&s| {
@@ -630,7 +641,7 @@ impl Segments {
             if dead {
                 freed.push(s);
             }
-            // A segment that was retired meanwhile is not freed.
+            // A segment that was retired in the meantime is not freed.
             !dead && self.infos[s as usize].state != SegmentState::Bad
         });
         self.freed += freed.len() as u64;
@@ -641,7 +652,7 @@ impl Segments {
         freed
     }
 
-    /// The segment as victim policies see it, if it is closed and none of its pages is staged.
+    /// Returns a segment in the form that victim policies use; `None` unless it is closed and has no staged pages.
     pub fn closed(&self, segment: Segment) -> Option<ClosedBlock> {
         let info = self.infos.get(segment as usize)?;
         (info.state == SegmentState::Closed && info.staged == 0).then(|| ClosedBlock {
@@ -652,7 +663,7 @@ impl Segments {
         })
     }
 
-    /// Closed segments with a dead page and none staged, those with the fewest live pages first.
+    /// Returns closed segments with dead and without staged pages, those with the fewest live pages first.
     pub fn emptiest_first(&self) -> Vec<Segment> {
         let closed = (0..self.len() as Segment).filter_map(|segment| Some((self.closed(segment)?, segment)));
         let mut some: Vec<_> = closed.filter(|(b, _)| b.dead() > 0).collect();
@@ -660,18 +671,18 @@ impl Segments {
         some.into_iter().map(|(_, segment)| segment).collect()
     }
 
-    /// Segments opened since the table was made.
+    /// Returns the number of segments that were opened since the table was created.
     pub fn opened(&self) -> u64 {
         self.opened
     }
 
-    /// The highest erase count of the medium's segments.
+    /// Returns the highest erase count of the segments on the medium.
     pub fn most_erases(&self) -> u32 {
         self.infos.iter().map(|i| i.erases).max().unwrap_or(0)
     }
 
-    /// Closed segments with dead pages that may have disk blocks: the number of those pages and the segment, the most
-    /// first.
+    /// Returns closed segments with dead pages that may have disk blocks, each with the number of these pages; those
+    /// with most such pages first.
     pub fn with_dead_room(&self) -> Vec<(u32, Segment)> {
         let pages = self.geometry.pages_per_segment();
         let mut some: Vec<(u32, Segment)> = (0..)
@@ -684,20 +695,20 @@ impl Segments {
         some
     }
 
-    /// Notes that the dead pages of a closed segment have no disk blocks any more, or none that can be discarded.
+    /// Notes that the disk blocks of all dead pages of a closed segment were deallocated as far as possible.
     pub fn discard_dead(&mut self, segment: Segment) {
         let info = &mut self.infos[segment as usize];
         assert_eq!(info.staged, 0, "a discard in segment {segment}, which has staged pages");
         info.discarded_pages = self.geometry.pages_per_segment() - info.live;
     }
 
-    /// Pages that can be handed out without growing the medium.
+    /// Returns the number of pages that can be allocated without growing the medium.
     pub fn free_pages(&self) -> u64 {
         self.free.len() as u64 * u64::from(self.geometry.pages_per_segment())
             + self.open.as_ref().map_or(0, |o| o.lanes.room())
     }
 
-    /// Dead pages in closed segments.
+    /// Returns the number of dead pages in closed segments.
     pub fn garbage(&self) -> u64 {
         let pages = self.geometry.pages_per_segment();
         self.infos

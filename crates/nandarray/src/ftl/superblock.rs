@@ -1,8 +1,8 @@
-//! The superblock: where a store begins to be read. Two slots of 4 KiB; the one with the higher generation counts.
+//! The superblock, from which recovery starts. There are two slots of 4 KiB; the intact one with the higher generation
+//! is current.
 //!
-//! A slot is only ever written whole, and never the slot that counts while a new checkpoint is being switched to, so
-//! that a torn superblock costs nothing: the other slot names the checkpoint and journal before, which are kept for
-//! that.
+//! Writing a new checkpoint never overwrites the current slot, so a torn superblock does no harm: the other slot names
+//! the previous checkpoint and journal, which are kept for that purpose.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -12,13 +12,15 @@ use crate::flash::geometry::{SEGMENTS_MAX, SUPERBLOCK_BYTES};
 use crate::flash::{Geometry, Layout, Segment, crc32c};
 use crate::media::Media;
 
-/// Version of the file format. A change of any layout raises it; docs/reference/file-format.md tells them.
+/// Version of the file format, raised with each change of a layout; docs/reference/file-format.md describes all
+/// versions.
 pub const FORMAT_VERSION: u32 = 3;
 
 const MAGIC: [u8; 8] = *b"\x89NANDAR\n";
-/// No counter gets here, and sums of two stay in 64 bits.
+/// Exclusive bound of all counters, so that a sum of two fits into 64 bits.
 pub(super) const NUMBER_MAX: u64 = 1 << 60;
-/// Nor do the journal's numbers, which damage may make go on above what it claims, before there is no room above them.
+/// Largest number of a journal record. It is below [`NUMBER_MAX`], since a salvage may continue above a number that
+/// damaged data contains.
 pub const LSN_MAX: u64 = NUMBER_MAX / 2;
 
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -57,32 +59,32 @@ const _: () = assert!(size_of::<SuperblockWire>() as u64 == SUPERBLOCK_BYTES);
 /// Content of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Names the store, for good.
+    /// Identifier of the store, which never changes.
     pub uuid: [u8; 16],
-    /// Counts checkpoints.
+    /// Generation: the number of checkpoints so far.
     pub generation: u64,
-    /// Version of the file format: [`FORMAT_VERSION`] for a new store, which keeps it for good. The geometry's layout
-    /// follows from it.
+    /// Version of the file format: that of the software which created the store. It determines the geometry's layout.
     pub version: u32,
-    /// The shape of the flash.
+    /// Sizes of pages and segments.
     pub geometry: Geometry,
-    /// The most bytes that the medium may have; 0 if it may grow without limit.
+    /// Largest size of the medium in bytes; 0 if it may grow without limit.
     pub capacity_bytes: u64,
-    /// The checkpoint's chain.
+    /// Start of the checkpoint's chain.
     pub checkpoint: ChainStart,
-    /// Bytes of the checkpoint's stream.
+    /// Length of the checkpoint's stream in bytes.
     pub checkpoint_bytes: u64,
     /// Offsets of the two copies of the directory in the checkpoint's stream.
     pub directory_at: [u64; 2],
-    /// Bytes of the directory.
+    /// Length of the directory in bytes.
     pub directory_bytes: u64,
     /// CRC-32C of the directory.
     pub directory_crc: u32,
-    /// The journal's chain.
+    /// Start of the journal's chain.
     pub journal: ChainStart,
-    /// Number of the first record of that journal.
+    /// Number of the first record of the journal.
     pub journal_lsn: u64,
-    /// The number of the last record when the store was closed properly, and the segment that was open then.
+    /// If the store was closed properly: the number of the last journal record, and the segment that was open. `None`
+    /// while the store is written.
     pub clean: Option<(u64, Option<ResumePoint>)>,
     /// Name of the placement policy.
     pub placement: String,
@@ -90,27 +92,27 @@ pub struct Superblock {
     pub victim: String,
 }
 
-/// A segment that has room for more pages.
+/// The open segment of a store that was closed, in which pages may be allocated again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResumePoint {
-    /// Which.
+    /// Number of the segment.
     pub segment: Segment,
-    /// CRC-32C of its out-of-band records: only while they are what they were is it known which pages are free.
+    /// CRC-32C of the segment's out-of-band records; if it differs, it is unknown which pages are free.
     pub crc: u32,
 }
 
-/// Where a chain of segments begins, and the number that its links carry.
+/// The start of a chain of segments, by which it is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainStart {
-    /// First segment.
+    /// First segment of the chain.
     pub first: Segment,
-    /// Drawn by chance for every chain, so that stale links are not followed.
+    /// Random number of the chain, which its links carry, so that links of older chains are not followed.
     pub nonce: u64,
 }
 
 impl SuperblockWire {
-    /// The CRC of everything but itself and the magic number. Magic, version and CRC stay where they are in every
-    /// version.
+    /// Computes the CRC of everything after the magic number, with the field of the CRC as zero. Magic number, version
+    /// and CRC have the same place in every version of the format.
     fn crc_of_rest(&self) -> u32 {
         let without = Self { crc: U32::new(0), ..self.clone() };
         crc32c(&without.as_bytes()[8..])
@@ -213,17 +215,17 @@ impl Superblock {
         })
     }
 
-    /// Writes this superblock to a slot (0 or 1).
+    /// Writes this superblock to slot 0 or 1, without a barrier.
     pub fn write(&self, media: &dyn Media, slot: usize) -> Result<()> {
         media.write_at(slot as u64 * SUPERBLOCK_BYTES, self.to_wire().as_bytes())
     }
 }
 
-/// The superblocks that can be read, the newest first, each with its slot.
+/// Reads the intact superblocks, each with its slot, the newest first; at least one.
 ///
 /// # Errors
-/// [`Error::NotAStore`] if no slot was ever written by us, [`Error::Version`] for a newer format, [`Error::Corrupt`] if
-/// slots are ours but damaged.
+/// [`Error::NotAStore`] if neither slot has the magic number, [`Error::Version`] for a newer format, [`Error::Corrupt`]
+/// if the slots with the magic number are damaged.
 pub fn read_slots(media: &dyn Media, name: &str) -> Result<Vec<(usize, Superblock)>> {
     let not_ours = |what: &str| Error::NotAStore { path: name.to_owned(), what: what.to_owned() };
     if media.len() < 2 * SUPERBLOCK_BYTES {
@@ -239,7 +241,7 @@ pub fn read_slots(media: &dyn Media, name: &str) -> Result<Vec<(usize, Superbloc
             continue;
         }
         ours += 1;
-        // A flipped bit in the version must not be reported as the future: a damaged slot is not believed at all.
+        // The CRC is checked first, so that damage to the version is not reported as a newer format.
         if wire.crc.get() != wire.crc_of_rest() {
             continue;
         }
@@ -259,10 +261,10 @@ pub fn read_slots(media: &dyn Media, name: &str) -> Result<Vec<(usize, Superbloc
     }
 }
 
-/// Whether nothing was ever written to a slot.
+/// Whether a slot has only zeroes, so that it was never written.
 ///
 /// # Errors
-/// The medium's.
+/// Those of reading the medium.
 pub fn is_blank(media: &dyn Media, slot: usize) -> Result<bool> {
     let mut bytes = vec![0; SUPERBLOCK_BYTES as usize];
     media.read_at(slot as u64 * SUPERBLOCK_BYTES, &mut bytes)?;

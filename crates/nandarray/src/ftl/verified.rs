@@ -1,7 +1,7 @@
-//! Verified pages: those that were compared with their checksum since the store was opened.
+//! Verified pages: the set of pages that were compared with their checksum since the store was opened.
 //!
-//! A page is immutable from when it is mapped until its segment is opened again, so once is enough. One bit a page, in
-//! tables made when a segment is first looked at; reading and setting take no lock.
+//! A page is immutable from its mapping until its segment is opened again, so one comparison is enough. The set has one
+//! bit for each page, in tables that are created when a segment is first read; reading and setting bits takes no lock.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -15,7 +15,7 @@ const _: () = assert!((FAN * FAN) as u64 >= SEGMENTS_MAX);
 
 type Bits = Box<[AtomicU64]>;
 
-/// The bits of all segments.
+/// The set of verified pages: a bit for each page of every segment.
 pub struct Verified {
     geometry: Geometry,
     tables: Box<[OnceLock<Box<[OnceLock<Bits>]>>]>,
@@ -27,7 +27,7 @@ impl std::fmt::Debug for Verified {
     }
 }
 
-/// The first bit from `from` on, below `end`, that is set or not.
+/// Returns the first bit in `from..end` with this value; `None` if there is none.
 fn next(bits: &[AtomicU64], from: u32, end: u32, set: bool) -> Option<u32> {
     let mut at = from;
     while at < end {
@@ -47,7 +47,7 @@ fn cells<T>(n: usize) -> Box<[OnceLock<T>]> {
 }
 
 impl Verified {
-    /// No page is verified.
+    /// Creates an empty set.
     pub fn new(geometry: Geometry) -> Self {
         Self { geometry, tables: cells(FAN) }
     }
@@ -59,8 +59,8 @@ impl Verified {
             .get_or_init(|| (0..words).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// The first pages side by side among `pages` of a run, which lies within one segment, that are not verified yet;
-    /// they are counted from the run's first page.
+    /// Returns the first range of consecutive pages among `pages` that are not verified yet; `None` if all are. Pages
+    /// are numbered from `ppa` on, and must be in one segment.
     pub fn unverified(&self, ppa: Ppa, pages: Range<u32>) -> Option<Range<u32>> {
         let bits = self.bits(self.geometry.segment_of(ppa));
         let first = self.geometry.page_in_segment(ppa);
@@ -69,7 +69,7 @@ impl Verified {
         Some(start - first..end - first)
     }
 
-    /// Marks pages of a run, which lies within one segment.
+    /// Adds `pages`, numbered from `ppa` on, to the set; they must be in one segment.
     pub fn set(&self, ppa: Ppa, pages: Range<u32>) {
         let bits = self.bits(self.geometry.segment_of(ppa));
         let first = self.geometry.page_in_segment(ppa);
@@ -77,13 +77,13 @@ impl Verified {
         debug_assert!(end <= self.geometry.pages_per_segment(), "{pages:?} from page {first} on leave the segment");
         while at < end {
             let n = (64 - at % 64).min(end - at);
-            // Relaxed: the bits order nothing; a reader that does not see them compares once more.
+            // Relaxed: the bits order nothing; a thread that does not see one yet verifies the page again.
             bits[at as usize / 64].fetch_or((u64::MAX >> (64 - n)) << (at % 64), Relaxed);
             at += n;
         }
     }
 
-    /// Forgets a segment, which is opened again.
+    /// Removes all pages of a segment, because it is opened again.
     pub fn clear(&self, segment: Segment) {
         for word in self.bits(segment) {
             word.store(0, Relaxed);

@@ -1,40 +1,40 @@
-//! Wear: erase counts of segments, kept across openings of the store. An erase is counted when a segment is opened.
+//! Wear: erase counts of segments, kept while the store is closed. An erase is counted when a segment is opened.
 //!
-//! The checkpoint has the counts of its time. Later ones are in the headers of the segments that journal records name,
-//! and of the lowest free ones, which were opened for commands that were never committed. Under a capacity the medium
-//! is a device of a fixed size: a segment that is cut off its end comes back when it grows, without its header. Its
-//! erases since the checkpoint are counted from the journal: a page that is named a second time was erased in between.
-//! Erases whose pages no record names are missed. Without a capacity, segments that are cut off belong to the file
-//! system, and their wear is forgotten.
+//! A checkpoint has the counts at its time. Later ones are in the headers of the segments that journal records name,
+//! and in those of the lowest free segments, which may have been opened for commands that were never committed. Under a
+//! capacity the medium stands for a device of fixed size: a truncated segment comes back when the medium grows, but
+//! without its header. Its erases since the checkpoint are counted from the journal: a page that is named a second time
+//! was erased in between. Erases without any named page are missed. Without a capacity truncated segments belong to the
+//! file system, and their wear is forgotten.
 
 use std::collections::BTreeMap;
 
 use super::{Ftl, FtlState};
 use crate::flash::{Geometry, Run, Segment};
 
-/// Segments opened since a checkpoint, according to the journal records behind it.
+/// The segments that were opened since a checkpoint, as the journal records after it show.
 #[derive(Debug, Default)]
 pub struct OpenedSince {
-    /// Erases of each segment that were counted.
+    /// Number of erases of each segment that the journal shows; 0 for segments whose headers have the counts.
     times: BTreeMap<Segment, u32>,
-    /// If erases are counted: runs of pages named since their segment was opened, from the first page to behind the
-    /// last.
+    /// Runs of pages that were named since their segment was opened: first page, and end. `None` unless erases are
+    /// counted, under a capacity.
     pages: Option<BTreeMap<u64, u64>>,
     last: Option<Segment>,
 }
 
 impl OpenedSince {
-    /// No segments; `counted` under a capacity.
+    /// Begins without segments; `counted` is whether erases are counted, under a capacity.
     pub fn new(counted: bool) -> Self {
         Self { pages: counted.then(BTreeMap::new), ..Self::default() }
     }
 
-    /// The segment that was named last.
+    /// Returns the segment that a record named last; `None` before the first.
     pub fn last(&self) -> Option<Segment> {
         self.last
     }
 
-    /// Notes that a record names a run of pages; `was_live` says whether its segment had live pages before.
+    /// Notes that a record names a run of pages; `was_live` is whether its segment had live pages before.
     pub fn name(&mut self, geometry: &Geometry, run: Run, was_live: bool) {
         let segment = geometry.segment_of(run.ppa);
         let again = self.last.replace(segment) == Some(segment);
@@ -45,7 +45,7 @@ impl OpenedSince {
             return;
         };
         let (first, behind) = (run.ppa.0, run.ppa.0 + u64::from(run.count));
-        // One with live pages was opened before the checkpoint.
+        // A segment with live pages was opened before the checkpoint.
         let times = self.times.entry(segment).or_insert(u32::from(!was_live));
         if pages.range(..behind).next_back().is_some_and(|(_, &end)| end > first) {
             *times = times.saturating_add(1);
@@ -64,7 +64,7 @@ impl OpenedSince {
         }
     }
 
-    /// Adds segments whose headers have their erase counts.
+    /// Adds segments whose erase counts are in their headers.
     pub fn extend(&mut self, segments: impl Iterator<Item = Segment>) {
         segments.for_each(|segment| {
             self.times.entry(segment).or_default();
@@ -73,7 +73,7 @@ impl OpenedSince {
 }
 
 impl Ftl {
-    /// Takes over the segments that were opened since the checkpoint of the segment table.
+    /// Stores which segments were opened since the checkpoint from which the segment table was read.
     pub fn wear_is_older(&self, opened: OpenedSince) {
         let s = &mut *self.state.lock();
         let mut within = opened.times;
@@ -83,7 +83,7 @@ impl Ftl {
     }
 
     /// Reads the erase counts of segments that were opened since the checkpoint from their headers. Opening a store
-    /// does without, since a segment's header is read before it is opened again.
+    /// does not need this, since a segment's header is read before the segment is opened again.
     pub fn learn_wear(&self) {
         let s = &mut *self.state.lock();
         let named: Vec<Segment> = s.opened_since.keys().copied().collect();
@@ -104,8 +104,8 @@ impl Ftl {
         }
     }
 
-    /// Takes a segment's erase count from its header; `false` if the table had it already. Without an intact header
-    /// (the segment was cut off and came back, or the header is damaged) the journal's count is added instead.
+    /// Sets a segment's erase count from its header; `false` if it was not lower. Without an intact header (the segment
+    /// was truncated, or the header is damaged) the number of erases in the journal is added instead.
     pub(super) fn wear_from_header(&self, s: &mut FtlState, segment: Segment) -> bool {
         let counted = s.opened_since.remove(&segment).unwrap_or(0);
         let erases = match self.header_of(segment).ok().flatten() {

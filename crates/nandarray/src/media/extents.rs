@@ -1,15 +1,15 @@
-//! Prefetch of whole extents of a file into the page cache, as large pages: a scan then reads at the disk's speed.
+//! Prefetch of whole extents of a file into the page cache as large pages, which makes a scan run at the disk's speed.
 //!
-//! Pages that `posix_fadvise` requests come one by one (4 KiB each, anywhere in memory), and a request for a
-//! disk is a list of them. A fault in a mapping that is advised "huge" brings an aligned extent of 2 MiB as one piece
-//! of memory by one request: twice the speed on the machine of design note 7, for a quarter of the processor's time. So
-//! the file is mapped a second time, and a few threads populate the extents that are queued here, one after the other.
-//! Nothing stays mapped.
+//! Pages that `posix_fadvise` requests arrive one by one (4 KiB each, scattered in memory), and a request to the disk
+//! is a list of them. A page fault in a mapping with the advice "huge page" loads an aligned extent of 2 MiB into
+//! contiguous memory by one request: at twice the speed on the machine of design note 7, for a quarter of the
+//! processor's time. So the file is mapped a second time, and a few threads populate the extents that are queued here,
+//! one after the other. Nothing stays mapped.
 //!
-//! A reader that needs bytes of a queued extent populates it itself ([`Extents::wait`]): a single page that is read in
-//! between would keep the extent from being one piece. Where a kernel or a file system has no large pages, requests are
-//! refused ([`Extents::ask`]), and the caller prefetches page by page; now and then one is tried again ([`Attempts`]).
-//! Everything here is a hint: a read that fails is repeated later, and may fail then.
+//! A reader that needs bytes of a queued extent populates the extent itself ([`Extents::wait`]), since a single page
+//! that is read in the meantime would prevent a large page. If kernel or file system have no large pages, requests are
+//! refused ([`Extents::ask`]) and the caller prefetches page by page; from time to time a large page is tried again
+//! ([`Attempts`]). All of this is only a hint: an error is not reported, and may occur again in the read itself.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -26,34 +26,35 @@ use super::presence::{is_resident, page_bytes};
 use crate::sim::panics::caught;
 use crate::sim::process::Home;
 
-/// Threads that read, beside those that wait: extents in flight.
+/// Largest number of threads that populate extents, besides readers that wait.
 const THREADS: usize = 4;
-/// Extents that may be queued: 128 MiB.
+/// Largest number of queued extents: 128 MiB.
 const QUEUED: usize = 64;
 /// Time after which a thread without work ends.
 const IDLE: Duration = Duration::from_millis(200);
 /// Longest wait for an extent that another thread reads: prefetch is only a hint.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Extents in a row that did not come as large pages before requests are refused for a while.
+/// Number of extents in a row that did not become large pages, after which requests are refused for a while.
 const FAILURES: u32 = 4;
-/// Extents that are refused before one is tried again, at first; doubled with each failure, up to `REFUSED_MAX`.
+/// Number of requests that are refused at first before one is tried again; doubled with each failure up to
+/// `REFUSED_MAX`.
 const REFUSED: u32 = 64;
 const REFUSED_MAX: u32 = 1 << 14;
 
-/// The extents of a file that are on their way.
+/// The extents of a file that are queued or being read.
 pub(super) struct Extents {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// A description of its own, so that the locks of the medium's end with the medium.
+    /// A separate open file description, so that the locks of the medium's own end when the medium is closed.
     file: File,
     window_bytes: u64,
     windows: Box<[OnceLock<Mmap>]>,
     queue: Mutex<Queue>,
-    /// Something was queued or read.
+    /// Signalled when an extent was queued or read.
     news: Condvar,
-    /// Extents queued or being read: nothing to wait for at a look.
+    /// Number of extents that are queued or being read, so that readers can see without a lock that there are none.
     pending: AtomicUsize,
     /// The process that owns the threads: one forked from it has the queue but no threads.
     home: Home,
@@ -61,7 +62,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    /// Numbers of extents, first come first.
+    /// Numbers of the queued extents, in the order of their requests.
     waiting: VecDeque<u64>,
     reading: Vec<u64>,
     threads: usize,
@@ -70,31 +71,31 @@ struct Queue {
     attempts: Attempts,
 }
 
-/// Whether extents are worth asking for: not after a row of failures, but for one now and then. Memory may be in one
-/// piece again.
+/// Decides whether requests are accepted: after several failures in a row only one of many is, because contiguous
+/// memory may be available again.
 #[derive(Debug, Default)]
 struct Attempts {
-    /// Failures in a row.
+    /// Number of failures in a row.
     failures: u32,
-    /// Extents still to be refused.
+    /// Number of requests that are still to be refused.
     refuse: u32,
-    /// Extents to refuse after the last failure.
+    /// Number of requests that were refused after the last failure.
     refused: u32,
 }
 
 /// Result of populating an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// It came as a large page.
+    /// The extent is in memory as a large page.
     Whole,
-    /// It did not: no memory in one piece, or no such kernel or file system.
+    /// The extent is not a large page: no contiguous memory, or no support by kernel or file system.
     Failed,
-    /// The file does not reach so far any more, which says nothing of the next one.
+    /// The file ends before the extent's end, so the next extent may still succeed.
     Beyond,
 }
 
 impl Attempts {
-    /// Whether to request another extent.
+    /// Whether to accept the next request; counts it if it is refused.
     fn next(&mut self) -> bool {
         let ask = self.refuse == 0;
         self.refuse = self.refuse.saturating_sub(1);
@@ -107,7 +108,7 @@ impl Attempts {
             Outcome::Beyond => {}
             Outcome::Failed => {
                 self.failures += 1;
-                // Of those that were on their way together, the first counts.
+                // Of several extents that were read at the same time only the first failure counts.
                 if self.failures >= FAILURES && self.refuse == 0 {
                     self.refused = (self.refused * 2).clamp(REFUSED, REFUSED_MAX);
                     self.refuse = self.refused;
@@ -119,7 +120,7 @@ impl Attempts {
 }
 
 impl Extents {
-    /// For a file that is open; `None` if it cannot be opened once more.
+    /// Creates the prefetcher for an open file; `None` if the file cannot be opened a second time.
     pub(super) fn new(file: &File, window_bytes: u64, windows: usize) -> Option<Self> {
         let file = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
         Some(Self {
@@ -144,7 +145,7 @@ impl Extents {
         queue.reading.contains(&extent) || queue.waiting.contains(&extent)
     }
 
-    /// Queues an extent, which lies within the file and has no page in memory; `false` if it will not be read.
+    /// Queues an extent, which must lie within the file and have no page in memory; `false` if the request is refused.
     pub(super) fn ask(&self, extent: u64) -> bool {
         let shared = &self.shared;
         if shared.is_forked() {
@@ -160,7 +161,7 @@ impl Extents {
             shared.news.notify_all();
         } else if queue.threads < THREADS {
             let mine = shared.clone();
-            // Without a thread, those who wait read.
+            // Without a thread, readers that wait for an extent read it themselves.
             if std::thread::Builder::new().name("nandarray-disk".to_owned()).spawn(move || mine.work()).is_ok() {
                 queue.threads += 1;
             }
@@ -168,7 +169,7 @@ impl Extents {
         true
     }
 
-    /// Returns once no extent with these bytes is queued or being read; reads those that are queued.
+    /// Waits until no extent with bytes of this range is queued or being read; reads those that are queued itself.
     pub(super) fn wait(&self, offset: u64, len: u64) {
         let shared = &self.shared;
         if shared.pending.load(Ordering::Acquire) == 0 || shared.is_forked() {
@@ -182,7 +183,7 @@ impl Extents {
                 shared.read(extent, &mut queue);
             } else if queue.reading.iter().any(|e| mine.contains(e)) {
                 if shared.news.wait_for(&mut queue, PATIENCE).timed_out() {
-                    // These are given up: later readers do not wait for them again.
+                    // These extents are given up, so that later readers do not wait for them again.
                     shared.forget(&mut queue, |e| mine.contains(&e));
                     return;
                 }
@@ -202,19 +203,19 @@ impl Drop for Extents {
         queue.closed = true;
         queue.waiting.clear();
         self.shared.news.notify_all();
-        // The medium may close once no thread reads from it.
+        // The medium may be closed once no thread reads from it.
         while !queue.reading.is_empty() && !self.shared.news.wait_for(&mut queue, PATIENCE).timed_out() {}
     }
 }
 
 impl Shared {
-    /// Whether this process was forked from the one that owns the threads. It takes no locks: their holders do not
-    /// exist here.
+    /// Whether this process was forked from the one that owns the threads. Such a process must not take locks, as the
+    /// threads that hold them do not exist in it.
     fn is_forked(&self) -> bool {
         !self.home.is_here()
     }
 
-    /// A thread's life: reads what is queued, ends when nothing comes for a while.
+    /// The loop of a thread: reads queued extents, and ends when nothing is queued for a while.
     fn work(&self) {
         let mut queue = self.queue.lock();
         loop {
@@ -232,18 +233,17 @@ impl Shared {
         }
     }
 
-    /// Reads an extent that was taken from the queue, without the lock meanwhile.
+    /// Reads an extent that was taken from the queue; the lock is released during the read.
     fn read(&self, extent: u64, queue: &mut MutexGuard<'_, Queue>) {
         queue.reading.push(extent);
-        // Readahead is advice: a panic in it costs the extent, which is then read page by page, and no thread waits for
-        // it.
+        // Prefetch is a hint: after a panic in it the extent is read page by page, and no thread waits for it.
         let outcome = MutexGuard::unlocked(queue, || caught(|| self.populate(extent)).unwrap_or(Outcome::Failed));
         queue.attempts.tell(outcome);
         self.forget(queue, |e| e == extent);
         self.news.notify_all();
     }
 
-    /// Takes extents off the list of those that are being read, where they are still on it.
+    /// Removes extents from the list of those being read, if they are still on it.
     fn forget(&self, queue: &mut Queue, gone: impl Fn(u64) -> bool) {
         let before = queue.reading.len();
         queue.reading.retain(|&e| !gone(e));
@@ -256,7 +256,7 @@ impl Shared {
         let offset = extent * EXTENT_BYTES;
         let Some(map) = self.window((offset / self.window_bytes) as usize) else { return Outcome::Failed };
         let (at, bytes) = ((offset % self.window_bytes) as usize, EXTENT_BYTES as usize);
-        // One page brings them all, where they come as one.
+        // If large pages work, accessing one page loads the whole extent.
         let page = page_bytes() as usize;
         let done = map.advise_range(Advice::PopulateRead, at, page).is_ok();
         // SAFETY: there is no reference into this mapping, and its pages are the file's: they are only unmapped.
@@ -274,19 +274,19 @@ impl Shared {
         if let Some(map) = cell.get() {
             return Some(map);
         }
-        // SAFETY: no byte of the mapping is ever looked at.
+        // SAFETY: no byte of the mapping is ever read.
         let map = unsafe {
             let at = index as u64 * self.window_bytes;
             MmapOptions::new().offset(at).len(self.window_bytes as usize).map(&self.file).ok()?
         };
-        // "Random" so that a fault brings its extent and not the next one, too.
+        // The advice "random" makes a fault load its own extent and not the next one as well.
         map.advise(Advice::HugePage).ok()?;
         map.advise(Advice::Random).ok()?;
         Some(cell.get_or_init(|| map))
     }
 }
 
-/// Asks for pages, one by one; returns at once.
+/// Requests that the kernel reads the pages of a range, one by one; returns at once.
 pub(super) fn will_need(file: &File, offset: u64, len: u64) {
     // SAFETY: plain integers and an open descriptor; the kernel checks the range.
     unsafe {

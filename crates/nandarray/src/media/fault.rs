@@ -1,12 +1,13 @@
-//! Faults as a wrapper around memory: lost power at any write, torn sectors, failing regions, a full disk.
+//! A medium in memory that injects faults: lost power at any write, torn sectors, failing regions, a full disk.
 //!
 //! The fault model. Writes and changes of length since the last sync are *pending*. When the power fails, each pending
-//! write is independently kept, lost, or torn: a torn one keeps a seeded choice of its sectors. The write at which the
-//! power fails is itself torn. From then on every operation fails, as it does for a program whose machine is gone; the
-//! surviving bytes are taken out with [`FaultMedia::after_crash`] and opened again.
-//! A process that is killed loses nothing that was written: [`FaultMedia::after_kill`].
+//! write is independently kept, lost, or torn; a torn one keeps a seeded random choice of its sectors. The write during
+//! which the power fails is itself torn. From then on every operation fails, as for a program whose machine is gone;
+//! [`FaultMedia::after_crash`] returns the surviving bytes, which can be opened as another medium. A process that is
+//! killed loses nothing that it wrote: [`FaultMedia::after_kill`].
 //!
-//! Verified by it: recovery, whole-or-absent commands, flush promises, retirement of bad segments, full disks.
+//! Used to verify: recovery, whole-or-absent commands, durability after a flush, retirement of bad segments, full
+//! disks.
 //! Not modelled: writes that reach another offset than the caller's, and reads that return stale data after a sync.
 
 use std::io;
@@ -26,9 +27,9 @@ enum Pending {
 
 #[derive(Debug, Default)]
 struct FaultState {
-    /// The bytes that the program sees.
+    /// Content of the medium as the program sees it.
     live: Vec<u8>,
-    /// The bytes that certainly survive a loss of power.
+    /// Content that certainly survives a loss of power.
     durable: Vec<u8>,
     pending: Vec<Pending>,
     writes: u64,
@@ -39,30 +40,30 @@ struct FaultState {
     max_bytes: Option<u64>,
 }
 
-/// Memory that fails on demand, deterministically.
+/// A medium in memory that fails on demand, deterministically.
 #[derive(Debug, Default)]
 pub struct FaultMedia {
     state: Mutex<FaultState>,
 }
 
 impl FaultMedia {
-    /// A medium whose content is durable.
+    /// Creates a medium with this content, which is durable.
     pub fn with_bytes(bytes: Vec<u8>) -> Self {
         Self { state: Mutex::new(FaultState { live: bytes.clone(), durable: bytes, ..FaultState::default() }) }
     }
 
-    /// The power fails in the middle of the `n`-th write or change of length from now, counted from 1.
+    /// Makes the power fail during the `n`-th write or change of length from now, counted from 1.
     pub fn crash_at_write(&self, n: u64) {
         let mut s = self.state.lock();
         s.crash_at_write = Some(s.writes + n);
     }
 
-    /// Writes that touch these bytes fail from now on, as on a worn-out block.
+    /// Makes all writes that touch these bytes fail from now on (EIO), as in a worn-out block.
     pub fn make_bad(&self, bytes: std::ops::Range<u64>) {
         self.state.lock().bad.push(bytes);
     }
 
-    /// The disk has no more room than this.
+    /// Limits the size of the medium, in bytes: growing beyond it fails as on a full disk; `None` is no limit.
     pub fn limit(&self, max_bytes: Option<u64>) {
         self.state.lock().max_bytes = max_bytes;
     }
@@ -72,17 +73,18 @@ impl FaultMedia {
         self.state.lock().crashed
     }
 
-    /// Writes and changes of length so far.
+    /// Returns the number of writes and changes of length so far.
     pub fn writes(&self) -> u64 {
         self.state.lock().writes
     }
 
-    /// The bytes that a killed process leaves: everything that it wrote.
+    /// Returns the bytes that remain if the process is killed now: everything that it wrote.
     pub fn after_kill(&self) -> Vec<u8> {
         self.state.lock().live.clone()
     }
 
-    /// The bytes that a loss of power leaves now: all that was synced, and of each pending write a seeded choice.
+    /// Returns the bytes that remain if the power fails now: all that was synced, and a random choice of the pending
+    /// writes, which `seed` determines.
     pub fn after_crash(&self, seed: u64) -> Vec<u8> {
         let s = self.state.lock();
         let mut chance = Chance::seeded(seed);
@@ -116,7 +118,7 @@ impl FaultMedia {
 }
 
 fn land(bytes: &mut Vec<u8>, offset: usize, new: &[u8]) {
-    // A write that survives implies the length it needed: file systems do not keep blocks behind the end.
+    // A write that survives implies the length that it needs: file systems keep no blocks after the end of a file.
     if bytes.len() < offset + new.len() {
         bytes.resize(offset + new.len(), 0);
     }

@@ -1,19 +1,19 @@
-//! Bytes in an ordinary file: the embedded default, mapped for reading, written by system calls, locked between
-//! processes.
+//! A medium in an ordinary file, the usual one for embedded stores: mapped for reading, written by system calls, locked
+//! between processes.
 //!
-//! Reading: the file is mapped in windows of [`WINDOW_BYTES`], each mapped whole on first use even where the file is
-//! still shorter, so that growing never moves a mapping; accesses are checked against the file's length. The mapping is
-//! advised "random" because the kernel's guess at sequential access would read megabytes around every element; coming
-//! reads are announced by [`Media::prefetch`] instead, which keeps many requests in flight: large pages where most of
-//! an extent is wanted (`extents`), single ones elsewhere, and none for pages that are resident (`presence`). With
-//! `map: false` nothing is mapped and every read is a system call (file systems without coherent mappings; errors
+//! Reading: the file is mapped in windows of [`WINDOW_BYTES`]. Each is mapped as a whole on first use, even if the file
+//! is still shorter, so that growing never moves a mapping; accesses are checked against the file's length. The mapping
+//! has the advice "random", because the kernel's readahead would read megabytes around every element. Coming reads are
+//! announced by [`Media::prefetch`] instead, which keeps many requests in flight: as large pages if most of an extent
+//! is needed (`extents`), otherwise as single pages, and not at all for resident pages (`presence`). With `map: false`
+//! nothing is mapped and every read is a system call (for file systems without coherent mappings, and to get errors
 //! instead of a signal when a disk fails).
 //!
-//! Locks are advisory byte-range locks of the open file description (`F_OFD_SETLK`), in the head of the file: one byte
-//! for the single writer, one shared by all readers. The writer does not wait for readers: it only may not reuse pages
-//! that they may read ([`Media::if_no_readers`]).
+//! Locks are advisory byte-range locks of the open file description (`F_OFD_SETLK`) in the head of the file: one byte
+//! for the single writer, and one that all readers share. The writer does not wait for readers, but must not reuse
+//! pages that they may read ([`Media::if_no_readers`]).
 //!
-//! It does not create parent folders, and does not survive another program cutting the file short while it is mapped.
+//! It does not create parent folders, and does not survive truncation of the mapped file by another program.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -32,33 +32,35 @@ use super::{EXTENT_BYTES, HEAD_BYTES, Media};
 use crate::error::{Error, Holder, Result};
 use crate::sim::process::Home;
 
-/// Bytes of one mapping window; address space, not memory.
+/// Size of one mapping window in bytes; it takes address space, not memory.
 const WINDOW_BYTES: u64 = 1 << 36;
-/// Windows: 64 GiB x 4096 is 256 TiB, beyond any file system here.
+/// Number of mapping windows: 64 GiB x 4096 is 256 TiB, more than any supported file system.
 const WINDOWS: usize = 4096;
-/// Bytes of an extent from which it is read whole: a third more than requested, at most. A threshold of one half was no
-/// faster (design note 7).
+/// Number of requested bytes from which on an extent is read as a whole, so that at most a third more is read than was
+/// requested. A threshold of one half was no faster (design note 7).
 const WHOLE_FROM: u64 = EXTENT_BYTES / 4 * 3;
-/// A file fits in memory if it has no more than this part of it: others want some, too.
+/// A file is said to fit in memory if its size is at most the machine's memory divided by this, as other processes need
+/// memory, too.
 const FITS_SHARE: u64 = 4;
-/// The lock bytes lie in the head, behind the superblock slots; nothing is ever stored there.
+/// Offset in the file's head, after the superblock slots, of the byte that the writer locks; nothing is stored there.
 const LOCK_WRITER: i64 = HEAD_BYTES as i64 - 2;
+/// Offset in the file's head of the byte that readers share a lock on; nothing is stored there.
 const LOCK_READERS: i64 = HEAD_BYTES as i64 - 1;
 
-/// FileAccess that a file is opened for.
+/// Access for which a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAccess {
-    /// Only reading, beside other readers and one writer.
+    /// Reading only, beside other readers and one writer.
     Read,
     /// Reading and writing an existing file.
     Write,
-    /// Reading and writing; the file is made, and must not exist.
+    /// Reading and writing a new file; the file must not exist.
     CreateNew,
-    /// Reading and writing; the file is made where it does not exist.
+    /// Reading and writing; the file is created if it does not exist.
     Create,
 }
 
-/// A file as a medium.
+/// A medium in a file, which is locked while the medium exists.
 pub struct FileMedia {
     file: File,
     path: PathBuf,
@@ -78,15 +80,15 @@ impl std::fmt::Debug for FileMedia {
 }
 
 impl FileMedia {
-    /// Opens and locks a file.
+    /// Opens and locks a file. `map` is whether it is mapped for reading.
     ///
     /// # Errors
-    /// [`Error::Locked`] if another writer has it; [`Error::FileExists`]; [`Error::NotAStore`] of what is no file;
-    /// [`Error::Media`] with the system's error.
+    /// [`Error::Locked`] if another writer has opened it; [`Error::FileExists`]; [`Error::FileMissing`];
+    /// [`Error::NotAStore`] if the path is not an ordinary file; [`Error::Media`] with the system's error.
     pub fn open(path: &Path, access: FileAccess, map: bool) -> Result<Self> {
         let named = || path.display().to_string();
         let mut options = OpenOptions::new();
-        // Without O_NONBLOCK opening a FIFO waits for another process at its other end.
+        // Without O_NONBLOCK, opening a FIFO would wait for a process at its other end.
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
         options.read(true).write(access != FileAccess::Read).custom_flags(flags);
         match access {
@@ -135,7 +137,7 @@ impl FileMedia {
             writes: access != FileAccess::Read,
             home: Home::here(),
         };
-        // Behind the lock: from now on no writer cuts the file under a reader.
+        // Done after locking: from now on no writer truncates the file under a reader.
         media.len.store(media.file_bytes()?, Ordering::Release);
         Ok(media)
     }
@@ -144,7 +146,7 @@ impl FileMedia {
         Ok(self.file.metadata().map_err(|source| media_error("inspecting", 0, 0, source))?.len())
     }
 
-    /// The path that the file was opened by.
+    /// Returns the path by which the file was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -154,19 +156,19 @@ impl FileMedia {
         if let Some(map) = cell.get() {
             return Some(map);
         }
-        // SAFETY: the file is ours by the writer's lock, or only read beside a writer that appends and never changes
-        // what an index maps; `slice` hands out only ranges within the length, whose bytes are not written while they
-        // are used.
+        // SAFETY: this process has the writer's lock, or reads beside a writer that only appends and never changes what
+        // an index maps; `slice` returns only ranges within the length, whose bytes are not written while they are
+        // used.
         let map = unsafe {
             MmapOptions::new().offset(index as u64 * WINDOW_BYTES).len(WINDOW_BYTES as usize).map(&self.file).ok()?
         };
-        // Advice may fail on odd file systems; it is only a hint.
+        // The advice may be refused by unusual file systems; it is only a hint.
         let _ = map.advise(Advice::Random);
         Some(cell.get_or_init(|| map))
     }
 
-    /// Whether an extent needs no request, of which `wanted` bytes between `from` and `to` are wanted: they are
-    /// resident, or the whole extent is queued.
+    /// Whether an extent needs no further request: the bytes from `from` to `to` are resident, or the whole extent is
+    /// queued, which this function does if it is worth it. `wanted` is the number of requested bytes in that range.
     fn is_here_or_asked_for(&self, extent: u64, wanted: u64, (from, to): (u64, u64)) -> bool {
         let extents = self.extents.get();
         if let Some(Some(extents)) = extents {
@@ -181,14 +183,14 @@ impl FileMedia {
             Presence::Nothing => {}
         }
         let start = extent * EXTENT_BYTES;
-        // A page that is there keeps the rest from being one piece.
+        // A resident page prevents the rest of the extent from becoming a large page.
         let whole = self.address(start, EXTENT_BYTES as usize).is_some()
             && ((from, to) == (start, start + EXTENT_BYTES) || self.presence(start, EXTENT_BYTES) == Presence::Nothing);
         let extents = || self.extents.get_or_init(|| Extents::new(&self.file, WINDOW_BYTES, WINDOWS));
         whole && extents().as_ref().is_some_and(|extents| extents.ask(extent))
     }
 
-    /// Residency of a range; bytes behind the file's end count as resident.
+    /// Returns how much of a range is resident in the page cache; bytes after the file's end count as resident.
     fn presence(&self, offset: u64, len: u64) -> Presence {
         let end = (offset + len.max(1)).min(self.len.load(Ordering::Acquire));
         if offset >= end {
@@ -218,8 +220,7 @@ fn no_file(path: &Path, what: &str) -> Error {
 }
 
 fn with_path(source: &io::Error, path: &Path) -> io::Error {
-    // The number stays readable by `raw_os_error` only on a bare error, so the path is left to the door when there is
-    // one.
+    // `raw_os_error` works only on an error without a message, so the path is left to the caller if there is a code.
     match source.raw_os_error() {
         Some(code) => io::Error::from_raw_os_error(code),
         None => io::Error::new(source.kind(), format!("{}: {source}", path.display())),
@@ -230,7 +231,7 @@ fn media_error(op: &'static str, offset: u64, len: usize, source: io::Error) -> 
     Error::Media { op, offset, len: len as u64, source }
 }
 
-/// Takes or releases a lock on one byte; `false` if another process has it.
+/// Takes or releases a lock on one byte; `false` if another process has a conflicting lock.
 fn lock(file: &File, byte: i64, kind: i16, wait: bool) -> io::Result<bool> {
     // SAFETY: `flock` is a plain C struct of integers, for which all-zero is a valid value.
     let mut request: libc::flock = unsafe { std::mem::zeroed() };
@@ -251,8 +252,8 @@ fn lock(file: &File, byte: i64, kind: i16, wait: bool) -> io::Result<bool> {
     }
 }
 
-/// Changes what a range has of the disk; `false` if there is no room for it. File systems that cannot do it (those
-/// without holes) do nothing.
+/// Allocates or deallocates disk blocks of a range; `false` if the disk is full. On file systems that do not support it
+/// (those without holes) it does nothing.
 fn fallocate(file: &File, mode: i32, offset: u64, len: u64) -> bool {
     // SAFETY: plain integers and an open descriptor.
     let done = unsafe { libc::fallocate(file.as_raw_fd(), mode, offset as i64, len as i64) };
@@ -261,7 +262,7 @@ fn fallocate(file: &File, mode: i32, offset: u64, len: u64) -> bool {
 
 impl Drop for FileMedia {
     fn drop(&mut self) {
-        // A process forked from this one has the open file, too: the writer's lock ends with the writer, not with it.
+        // A process forked from this one shares the open file, so the lock must be released by the writer itself.
         if self.writes && self.home.is_here() {
             let _ = lock(&self.file, LOCK_WRITER, libc::F_UNLCK as i16, false);
         }
@@ -280,7 +281,7 @@ impl Media for FileMedia {
     }
 
     fn refresh(&self) -> Result<()> {
-        // A file that is written has no other length than its writer gave it.
+        // A file that is opened for writing has only the length that this process set.
         if !self.writes {
             self.len.store(self.file_bytes()?, Ordering::Release);
         }
@@ -309,7 +310,7 @@ impl Media for FileMedia {
     }
 
     fn prefetch(&self, ranges: &[(u64, u64)]) {
-        // The range to prefetch page by page, joined across extents.
+        // The range to prefetch page by page, which may continue across extents.
         let mut pages = (0, 0);
         let mut some = |(from, to): (u64, u64)| {
             if from != pages.1 {

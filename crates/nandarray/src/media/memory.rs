@@ -1,7 +1,7 @@
-//! Bytes in memory: for tests and, later, for modelled devices that need no file.
+//! A medium in memory, for tests and for modelled devices.
 //!
-//! It cannot show bytes in place ([`Media::slice`] is `None`), so everything above it takes the reading path: the same
-//! path that a block device without a mapping takes.
+//! It cannot show bytes in place ([`Media::slice`] returns `None`), so the layers above copy by `read_at`, as with a
+//! file that is not mapped.
 
 use std::io;
 
@@ -10,19 +10,19 @@ use parking_lot::RwLock;
 use super::Media;
 use crate::error::{Error, Result};
 
-/// A growable array of bytes in memory.
+/// A growable array of bytes in memory, as a medium.
 #[derive(Debug, Default)]
 pub struct MemoryMedia {
     bytes: RwLock<Vec<u8>>,
 }
 
 impl MemoryMedia {
-    /// A medium with this content.
+    /// Creates a medium with this content.
     pub fn with_bytes(bytes: Vec<u8>) -> Self {
         Self { bytes: RwLock::new(bytes) }
     }
 
-    /// A copy of the content.
+    /// Returns a copy of the content.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.bytes.read().clone()
     }

@@ -1,11 +1,10 @@
-//! Media, which hold the bytes: a file, memory, or either behind a fault wrapper.
+//! Media, which store the bytes: a file, memory, or memory with injected faults.
 //!
 //! A medium is a growable array of bytes with three promises: a write is seen by every later read; [`Media::sync`]
-//! makes every write before it durable; a write that was not synced may, after a loss of power, be there, be missing or
-//! be torn at the sector ([`SECTOR_BYTES`]), each independently of the others. Nothing else is promised, so nothing
-//! else is relied on.
+//! makes every earlier write durable; after a loss of power each write that was not synced is, independently of the
+//! others, complete, missing, or torn at sectors ([`SECTOR_BYTES`]). The layers above rely on nothing else.
 //!
-//! A medium does not know pages, segments or records; locks between processes belong to [`file`].
+//! A medium knows no pages, segments or records; locks between processes belong to [`file`].
 
 mod extents;
 pub mod fault;
@@ -16,19 +15,19 @@ pub mod sparse;
 
 use crate::error::Result;
 
-/// Unit at which a write may be torn: the least that any disk writes as one.
+/// Unit in bytes at which a write may be torn: the smallest that a disk writes atomically.
 pub const SECTOR_BYTES: usize = 512;
 
-/// Bytes at the start of a medium that no segment uses: superblocks, and the bytes that advisory locks are taken on.
+/// Size in bytes of the head of a medium, which has no segments: superblocks, marks, and the bytes that are locked.
 pub const HEAD_BYTES: u64 = 65_536;
 
-/// Bytes that are best read from a disk as one, where they are wanted: a large page of the processor, aligned in the
-/// medium.
+/// Size in bytes of an extent, aligned in the medium, that is best read from a disk as a whole: a large page of the
+/// processor.
 pub const EXTENT_BYTES: u64 = 2 << 20;
 
-/// A place where bytes live. All methods may be called from many threads.
+/// A medium, which stores bytes. All methods may be called by several threads at the same time.
 pub trait Media: Send + Sync + std::fmt::Debug {
-    /// Bytes that the medium has at present.
+    /// Returns the present size of the medium in bytes.
     fn len(&self) -> u64;
 
     /// Whether the medium has no bytes.
@@ -36,59 +35,60 @@ pub trait Media: Send + Sync + std::fmt::Debug {
         self.len() == 0
     }
 
-    /// Grows (with zeroes) or cuts the medium.
+    /// Grows the medium with zeroes, or truncates it, to this number of bytes.
     fn set_len(&self, bytes: u64) -> Result<()>;
 
-    /// Asks again for the length: another process may have made the medium grow since.
+    /// Updates the length, as another process may have enlarged the medium.
     fn refresh(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Fills `out` from `offset`; an error if that reaches beyond the end.
+    /// Reads bytes from `offset` on until `out` is full; an error if these are not all within the medium.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()>;
 
-    /// Writes `bytes` at `offset`; an error if that reaches beyond the end.
+    /// Writes `bytes` at `offset`; an error if these are not all within the medium.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
-    /// Returns once every earlier write is durable.
+    /// Waits until all earlier writes are durable.
     fn sync(&self) -> Result<()>;
 
-    /// The bytes in place, where the medium can show them; `None` where it can only be read.
+    /// Returns bytes of the medium in place, without copying; `None` if the medium can only be read by
+    /// [`Self::read_at`].
     ///
-    /// The caller promises that the range is not written while the slice lives: pages are immutable from when they are
-    /// mapped by an index until their segment is erased.
+    /// The caller promises that the range is not written while the slice exists: pages are immutable from their mapping
+    /// by an index until their segment is reused.
     fn slice(&self, offset: u64, len: usize) -> Option<&[u8]>;
 
-    /// A hint that these ranges (first byte, and the one behind the last; in order, apart) will be read soon; returns
-    /// at once. Ranges of one extent ([`EXTENT_BYTES`]) are best passed together. Resident pages cost little more than
-    /// the call.
+    /// Hints that these ranges will be read soon, and returns at once. Ranges are (first byte, end), ascending and
+    /// disjoint; those of one extent ([`EXTENT_BYTES`]) should be passed in one call. Resident pages cost little more
+    /// than the call.
     fn prefetch(&self, _ranges: &[(u64, u64)]) {}
 
-    /// Says that a command in flight will read these bytes, once the time has passed that this takes: for media with a
-    /// modelled clock. The command reads them itself, later and silently.
+    /// Announces that a command in flight will read these bytes, for media under a modelled clock. The command itself
+    /// reads them later, when the modelled time of the read has passed, and without another announcement.
     fn will_read(&self, _offset: u64, _len: u64) {}
 
-    /// Whether reading these bytes would not wait for a disk; a guess is enough.
+    /// Whether these bytes can probably be read without waiting for a disk.
     fn is_resident(&self, _offset: u64, _len: u64) -> bool {
         true
     }
 
-    /// Whether all bytes would stay in memory once they were read; a guess is enough.
+    /// Whether all bytes would probably stay in memory after they were read.
     fn fits_in_memory(&self) -> bool {
         true
     }
 
-    /// A hint that the range's content will never be read again before it is written: it needs no room on the disk.
+    /// Hints that the range will not be read before it is written again, so that its disk blocks can be deallocated.
     fn discard(&self, _offset: u64, _len: u64) {}
 
-    /// Takes room on the disk for a range, so that a later write finds it there whatever else fills the disk; the
-    /// content stays. `false` if the disk is full. A medium that cannot tell says `true`: then nothing is promised.
+    /// Allocates disk blocks for a range, so that a later write to it does not fail on a full disk; its content stays.
+    /// `false` if the disk is full. A medium that does not know returns `true`, and then promises nothing.
     fn allocate(&self, _offset: u64, _len: u64) -> bool {
         true
     }
 
-    /// Whether other processes read this medium at present, so that nothing they may look at may be reused.
-    /// Runs `reuse` while no reader can come in; returns whether it ran.
+    /// Runs `reuse`, which may overwrite or discard content, unless another process is reading this medium; no reader
+    /// can begin during the call. Returns whether it ran.
     fn if_no_readers(&self, reuse: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
         reuse().map(|()| true)
     }

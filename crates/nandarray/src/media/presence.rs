@@ -1,12 +1,12 @@
-//! Residency of a file's range in the page cache, as the kernel reports it: all of it, none, or a part.
+//! Residency in the page cache of a range of a file, as the kernel reports it: all of it, none, or a part.
 //!
-//! A part is not rare: a kernel that needs memory evicts pages here and there, and some kernels evict pages that were
-//! not touched for a while. `cachestat` (Linux 6.5) covers a range of any length with one short call, which counts
-//! large pages, not single ones; pages that are on their way count as resident. Where it is refused (older kernels,
-//! files of other users) `mincore` tests a mapping instead: a few pages of a range, since it visits them one by one,
-//! and all of them only before the answer is "none".
+//! A part is not rare: a kernel that needs memory evicts scattered pages, and some kernels evict pages that were not
+//! accessed for a while. `cachestat` (Linux 6.5) answers for a range of any length by one short call, which counts
+//! large pages as a whole; pages that are being read count as resident. If it is refused (older kernels, files of other
+//! users), `mincore` is used on a mapping: for a few pages of a range, since it visits pages one by one, and for all of
+//! them only before the answer is "none".
 //!
-//! An answer is old when it arrives: everything here serves hints.
+//! An answer may be outdated at once; it is used for hints only.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -15,27 +15,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use memmap2::Mmap;
 
-/// Residency of a range: in memory, or on its way.
+/// Residency of the pages of a range: in memory, or being read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// No page is.
+    /// No page is resident.
     Nothing,
-    /// Some pages are, others not.
+    /// Some pages are resident, others not.
     Part,
-    /// Every page is, or the system does not say.
+    /// All pages are resident, or the system does not say.
     All,
 }
 
-/// Asks for one file.
+/// Queries of the page cache about one file.
 #[derive(Debug, Default)]
 pub(super) struct PageCache {
-    /// `cachestat` was refused once: it will be again.
+    /// Whether `cachestat` was refused, so that it is not called again.
     refused: AtomicBool,
 }
 
 impl PageCache {
-    /// Residency of these bytes, which lie within the file. `mapping` gives the mapped pages of the range and the
-    /// offset of the range in them; it is called only if `cachestat` is refused.
+    /// Returns the residency of these bytes, which must lie within the file. `mapping` returns a mapping with the range
+    /// and the range's offset in it; it is called only if `cachestat` is refused.
     pub(super) fn of<'m>(
         &self,
         file: &File,
@@ -57,25 +57,25 @@ impl PageCache {
     }
 }
 
-/// Bytes of a page of this system.
+/// Returns the size of a memory page of this system in bytes.
 pub(super) fn page_bytes() -> u64 {
     static BYTES: OnceLock<u64> = OnceLock::new();
     // SAFETY: it reads a constant of the system.
     *BYTES.get_or_init(|| u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(512))
 }
 
-/// Bytes of memory that this system has; 0 if it does not say.
+/// Returns the size of this system's memory in bytes; 0 if it is unknown.
 pub(super) fn memory_bytes() -> u64 {
     static BYTES: OnceLock<u64> = OnceLock::new();
     // SAFETY: it reads a constant of the system.
     *BYTES.get_or_init(|| u64::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).unwrap_or(0) * page_bytes())
 }
 
-/// The number of the system call, the same on every architecture that Rust has Linux for; the C library has no function
-/// for it.
+/// Number of the system call `cachestat`, the same on every architecture of Linux that Rust supports; the C library has
+/// no function for it.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// Pages of a range that are in the page cache; `None` if the kernel does not say.
+/// Returns the number of pages of a range that are in the page cache; `None` if the kernel does not answer.
 fn cachestat(file: &File, offset: u64, len: u64) -> Option<u64> {
     // `struct cachestat_range` and `struct cachestat` of linux/mman.h.
     let range = [offset, len];
@@ -86,12 +86,12 @@ fn cachestat(file: &File, offset: u64, len: u64) -> Option<u64> {
     (done == 0).then_some(told[0])
 }
 
-/// Pages of a range that `mincore` tests one by one.
+/// Number of pages of a range that are tested by single calls of `mincore`.
 const PAGES_TRIED: usize = 8;
-/// Most pages that one call of `mincore` tests.
+/// Largest number of pages that one call of `mincore` tests.
 const PAGES_ASKED: usize = 512;
 
-/// The same by a mapping.
+/// Returns the residency of pages of a mapping, by `mincore`.
 fn by_mapping(map: &Mmap, at: usize, pages: usize) -> Presence {
     let page = page_bytes() as usize;
     let tried = pages.min(PAGES_TRIED);
@@ -110,7 +110,7 @@ fn by_mapping(map: &Mmap, at: usize, pages: usize) -> Presence {
     }
 }
 
-/// Of these bytes of a mapping, whole pages: whether all are in memory. True if the system does not say.
+/// Whether all these whole pages of a mapping are in memory; true if the system does not answer.
 pub(super) fn is_resident(map: &Mmap, at: usize, bytes: usize) -> bool {
     let page = page_bytes() as usize;
     let pages = bytes / page;
@@ -120,7 +120,8 @@ pub(super) fn is_resident(map: &Mmap, at: usize, bytes: usize) -> bool {
     })
 }
 
-/// Pages in memory, of at most [`PAGES_ASKED`] of a mapping.
+/// Returns how many of these pages of a mapping are in memory, for at most [`PAGES_ASKED`] pages; `None` if the system
+/// does not answer.
 fn present(map: &Mmap, at: usize, pages: usize) -> Option<usize> {
     let mut told = [0u8; PAGES_ASKED];
     let bytes = pages * page_bytes() as usize;

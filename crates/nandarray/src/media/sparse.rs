@@ -1,6 +1,6 @@
-//! Bytes in memory, of which only what is not zero takes room: for modelled devices far larger than the machine.
+//! A medium in memory that stores only what is not zero, for modelled devices far larger than the machine.
 //!
-//! The medium is cut into chunks; a chunk that was never written, or only with zeroes, is not there. Like
+//! The medium is divided into chunks; a chunk that was never written, or only with zeroes, takes no memory. Like
 //! [`super::memory`] it cannot show bytes in place.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use super::Media;
 use super::memory::beyond;
 use crate::error::Result;
 
-/// Bytes of a chunk.
+/// Size of a chunk in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Default)]
@@ -21,13 +21,13 @@ struct SparseState {
     chunks: BTreeMap<u64, Box<[u8]>>,
 }
 
-/// A growable array of bytes, mostly zeroes.
+/// A growable array of bytes, mostly zeroes, as a medium.
 #[derive(Debug, Default)]
 pub struct SparseMedia {
     state: RwLock<SparseState>,
 }
 
-/// The chunks that a range touches: which, where in the chunk, where in the range.
+/// Cuts a range at chunks: for each touched chunk its number, the range within it, and the part of the whole range.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -43,7 +43,7 @@ fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, R
 }
 
 impl SparseMedia {
-    /// Bytes of memory that the content takes.
+    /// Returns the number of bytes of memory that the content takes.
     pub fn resident_bytes(&self) -> u64 {
         self.state.read().chunks.len() as u64 * CHUNK_BYTES as u64
     }
@@ -57,7 +57,7 @@ impl Media for SparseMedia {
     fn set_len(&self, bytes: u64) -> Result<()> {
         let state = &mut *self.state.write();
         if bytes < state.len {
-            // Bytes that are cut off must be zero when the medium grows back.
+            // Bytes that are cut off must be zero if the medium grows again.
             let (chunk, within) = (bytes / CHUNK_BYTES as u64, (bytes % CHUNK_BYTES as u64) as usize);
             state.chunks.split_off(&(chunk + u64::from(within > 0)));
             if let Some(last) = state.chunks.get_mut(&chunk) {

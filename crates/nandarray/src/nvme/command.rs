@@ -1,14 +1,15 @@
-//! Typed commands, from and to submission entries.
+//! Typed NVMe commands, and their conversion from and to submission entries.
 //!
 //! Opcodes and fields of flush, write, read, compare, write zeroes, dataset management and copy are those of the NVM
-//! command set specification 1.0, section 3. The N-D commands are vendor specific ones whose opcode encodes the
-//! direction of their data, as the base specification wants it. The NDS paper marks them by a reserved bit of command
-//! dword 0 instead; operating systems refuse to pass on a command that has one set, so the opcode marks them here. The
-//! rest is the paper's: the second command word points to the page with the coordinates, unless they fit the entry.
+//! command set specification 1.0, section 3. The N-D commands are vendor specific commands, whose opcodes encode the
+//! direction of data transfer as the base specification demands. The NDS paper marks them by a reserved bit of command
+//! dword 0, but operating systems refuse to submit a command with such a bit, so here the opcode marks them. Everything
+//! else is as in the paper: the second command word points to the page with the coordinates, unless these fit into the
+//! entry.
 //!
-//! Decoding refuses reserved values that would change what is meant (fused commands, a reserved PSDT, another copy
-//! descriptor format) and ignores the other fields that are not in the types below, hints and protection information
-//! among them.
+//! Decoding rejects reserved values that would change the meaning (fused commands, a reserved PSDT, another copy
+//! descriptor format), and ignores all other fields without a counterpart in the types below, such as hints and
+//! protection information.
 
 use super::entry::SubmissionEntry;
 use super::status::Status;
@@ -46,81 +47,81 @@ impl Opcode {
     pub const DELETE_SPACE: u8 = 0x8c;
 }
 
-/// The logical blocks of a read, write or compare.
+/// The range of logical blocks of a read, write, compare or write zeroes command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Blocks {
-    /// Namespace.
+    /// Namespace identifier.
     pub nsid: u32,
-    /// First logical block.
+    /// Address of the first logical block.
     pub slba: u64,
-    /// Logical blocks, counted from zero.
+    /// Number of logical blocks minus one.
     pub nlb_z: u16,
-    /// Force unit access: the data is durable when the command is done.
+    /// Force unit access: the data is durable when the command completes.
     pub fua: bool,
-    /// Limited retry.
+    /// Limited retry; ignored.
     pub lr: bool,
 }
 
-/// The step that open space takes before it opens.
+/// The action of an open space command before the view is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenAction {
-    /// None: the space with this identifier is opened.
+    /// No action: the space with the identifier in the command is opened.
     Open = 0,
-    /// None: the space with the page's name is opened.
+    /// No action: the space with the name in the page is opened.
     OpenByName = 1,
-    /// The space that the page describes is created.
+    /// The space described in the page is created.
     Create = 2,
-    /// The space with this identifier is resized to the page's dimensionality.
+    /// The space with the identifier in the command is resized to the dimensionality in the page.
     Resize = 3,
 }
 
-/// The unit of a coordinate.
+/// The unit of the coordinates of an N-D command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Partitions of the sub-dimensionality's size, as in the paper (equation 5).
+    /// Partitions with the size of the sub-dimensionality, as in the paper (equation 5).
     Partition = 0,
     /// Elements.
     Element = 1,
 }
 
-/// The place of the coordinates of an N-D command.
+/// The coordinates of an N-D command, or the place where they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coordinates {
-    /// In the entry: up to three dimensions, those behind `ndim` not used.
+    /// In the entry, for up to three dimensions; the values after `ndim` are not used.
     Inline {
-        /// The coordinate along each dimension.
+        /// Coordinate along each dimension.
         coordinate: [u32; 3],
-        /// The sub-dimensionality along each dimension.
+        /// Sub-dimensionality: the size of the sub-block along each dimension, in elements.
         sub: [u32; 3],
     },
-    /// In a [`super::BoxPage`]; the pointer means something to the transport only.
+    /// In a [`super::BoxPage`], whose address only the transport interprets.
     Page {
-        /// Address of the page.
+        /// Address of the page in the host's memory.
         pointer: u64,
     },
 }
 
-/// The sub-block of an N-D read or write.
+/// The sub-block of a view that an N-D command reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NdBox {
-    /// Dynamic space identifier.
+    /// Dynamic space identifier, which names an open view.
     pub dsid: u32,
-    /// Dimensions of the view.
+    /// Number of dimensions of the view.
     pub ndim: u8,
     /// Unit of the coordinates.
     pub unit: Unit,
-    /// Force unit access.
+    /// Force unit access: written data is durable when the command completes.
     pub fua: bool,
-    /// Place of the coordinates.
+    /// Coordinates of the sub-block, or their place.
     pub coordinates: Coordinates,
 }
 
 impl NdBox {
-    /// A box that fits the entry.
+    /// Creates a sub-block whose coordinates are in the entry.
     ///
     /// # Errors
-    /// Invalid field, for more than three dimensions, numbers of more than 32 bits, or two lists of different length:
-    /// such a box needs a page.
+    /// Invalid field, for more than three dimensions, numbers of more than 32 bits, or lists of different lengths; such
+    /// a sub-block needs a page.
     pub fn inline(dsid: u32, unit: Unit, coordinate: &[u64], sub: &[u64]) -> Result<Self, Status> {
         let pack = |from: &[u64]| -> Result<[u32; 3], Status> {
             let mut to = [0u32; 3];
@@ -137,72 +138,72 @@ impl NdBox {
         Ok(Self { dsid, ndim: sub.len() as u8, unit, fua: false, coordinates })
     }
 
-    /// A box whose coordinates are in a page.
+    /// Creates a sub-block whose coordinates are in a page.
     pub fn paged(dsid: u32, unit: Unit, ndim: u8) -> Self {
         Self { dsid, ndim, unit, fua: false, coordinates: Coordinates::Page { pointer: 0 } }
     }
 }
 
-/// An I/O command.
+/// An I/O command, with the fields that its submission entry has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NvmeCommand {
     /// Makes all earlier writes durable.
     Flush {
-        /// Namespace, or all of them ([`super::NSID_ALL`]); the store is flushed as a whole.
+        /// Namespace identifier, or [`super::NSID_ALL`]; in either case the whole store is flushed.
         nsid: u32,
     },
     /// Writes logical blocks.
     Write(Blocks),
     /// Reads logical blocks.
     Read(Blocks),
-    /// Compares logical blocks with the host's.
+    /// Compares logical blocks with data of the host.
     Compare(Blocks),
-    /// Makes logical blocks read as zeroes; they take no space then.
+    /// Makes logical blocks read as zeroes, and deallocates them.
     WriteZeroes {
-        /// Which; limited retry is not used.
+        /// Range of logical blocks; limited retry is not used.
         blocks: Blocks,
-        /// Deallocate: a hint that makes no difference here.
+        /// Deallocate: a hint that makes no difference, as the blocks are always deallocated.
         deac: bool,
     },
-    /// Deallocates ranges, or takes a hint about them.
+    /// Deallocates ranges of logical blocks, or passes hints about them.
     DatasetManagement {
-        /// Namespace.
+        /// Namespace identifier.
         nsid: u32,
-        /// Ranges in the data, counted from zero.
+        /// Number of ranges in the data, minus one.
         nr_z: u8,
-        /// Attribute: deallocate. The others are hints.
+        /// Attribute: deallocate. The other attributes are hints, and ignored.
         ad: bool,
     },
-    /// Copies ranges to a destination, one behind the other.
+    /// Copies source ranges, one after the other, to one destination range.
     Copy {
-        /// Namespace.
+        /// Namespace identifier.
         nsid: u32,
-        /// First logical block of the destination.
+        /// Address of the first logical block of the destination.
         sdlba: u64,
-        /// Source ranges in the data, counted from zero.
+        /// Number of source ranges in the data, minus one.
         nr_z: u8,
-        /// Force unit access.
+        /// Force unit access: the copy is durable when the command completes.
         fua: bool,
     },
-    /// Opens a view of a space, which it may make or resize before. Returns the dynamic space identifier in dword 0 and
-    /// the space's identifier in dword 1.
+    /// Opens a view of a space, which may be created or resized first. Returns the dynamic space identifier in dword 0
+    /// and the space's identifier in dword 1.
     OpenSpace {
-        /// The step before.
+        /// Action before the view is opened.
         action: OpenAction,
-        /// Identifier of the space; not used by name and create.
+        /// Identifier of the space; not used by the actions that open by name or create.
         space: u64,
     },
-    /// Tells of an open view and its space.
+    /// Returns the description of an open view and its space.
     SpaceInformation {
         /// Dynamic space identifier.
         dsid: u32,
     },
-    /// Ends a view.
+    /// Closes a view.
     CloseSpace {
         /// Dynamic space identifier.
         dsid: u32,
     },
-    /// Deletes a space, and ends its views.
+    /// Deletes a space, and closes its views.
     DeleteSpace {
         /// Identifier of the space.
         space: u64,
@@ -227,7 +228,7 @@ fn bit(set: bool, bit: u32) -> u32 {
 }
 
 impl Blocks {
-    /// `nlb` blocks of a namespace; more than the wire can say become the most, fewer than one become one.
+    /// Creates a range of `nlb` blocks, at least 1 and at most 65536.
     pub fn new(nsid: u32, slba: u64, nlb: u32) -> Self {
         let nlb_z = nlb.saturating_sub(1).min(u32::from(u16::MAX)) as u16;
         Self { nsid, slba, nlb_z, fua: false, lr: false }
@@ -290,7 +291,7 @@ impl NdBox {
 }
 
 impl NvmeCommand {
-    /// The command's opcode.
+    /// Returns the command's opcode.
     pub fn opcode(&self) -> u8 {
         match self {
             Self::Flush { .. } => Opcode::FLUSH,
@@ -309,10 +310,10 @@ impl NvmeCommand {
         }
     }
 
-    /// From an entry.
+    /// Decodes a submission entry.
     ///
     /// # Errors
-    /// Invalid opcode; invalid field.
+    /// Invalid opcode, or invalid field.
     pub fn decode(entry: &SubmissionEntry) -> Result<Self, Status> {
         let (fuse, psdt) = (entry.flags & 3, entry.flags >> 6);
         let nsid = entry.nsid.get();
@@ -352,7 +353,8 @@ impl NvmeCommand {
         if fuse != 0 || psdt == 3 { Err(Status::INVALID_FIELD) } else { Ok(command) }
     }
 
-    /// The entry that a host would submit, without pointers to data.
+    /// Encodes the command as the submission entry of a host, without pointers to data. `cid` is the command
+    /// identifier.
     pub fn encode(&self, cid: u16) -> SubmissionEntry {
         let mut entry = SubmissionEntry { opcode: self.opcode(), cid: cid.into(), ..SubmissionEntry::default() };
         match *self {

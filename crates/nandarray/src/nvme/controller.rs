@@ -1,13 +1,13 @@
-//! The entrance: from a command to the function that executes it.
+//! The NVMe controller: executes commands on a store.
 //!
-//! [`Controller::submit`] answers when the command is over. [`Controller::submit_later`] answers by a callback, so that
-//! a transport or a ring in shared memory can have many commands in flight: on a modelled device they end in the order
-//! that modelled time has; on the wall clock each is over when the call returns.
+//! [`Controller::submit`] returns when the command has completed. [`Controller::submit_later`] reports completion by a
+//! callback, so that a transport or a queue in shared memory can have many commands in flight. On a modelled device
+//! these complete in the order of modelled time; without a modelled clock each command has completed when the call
+//! returns.
 //!
-//! A controller keeps only the views that are open. It does not keep its store open either: after the store was
-//! closed every command ends with "namespace not ready". Any number of threads may submit at once; commands are as
-//! atomic as the engine's, which identify reports (AWUN of FFFFh: a write is whole or absent, whatever its
-//! length).
+//! A controller has no state except the open views. It does not keep its store open: after the store was closed every
+//! command completes with "namespace not ready". Any number of threads may submit at the same time. Commands are as
+//! atomic as the engine's, which identify reports (AWUN of FFFFh: a write is whole or absent, whatever its length).
 
 use std::sync::{Arc, Weak};
 
@@ -20,20 +20,20 @@ use super::status::Status;
 use super::views::Views;
 use crate::device::{self, Device, OwnedCommand, command};
 
-/// The result of a command.
+/// The result of an NVMe command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// Its status.
+    /// Status of the command.
     pub status: Status,
-    /// Dword 0: the dynamic space identifier of open space.
+    /// Dword 0: after open space the dynamic space identifier, otherwise 0.
     pub dw0: u32,
-    /// Dword 1: the identifier of its space.
+    /// Dword 1: after open space the identifier of the space, otherwise 0.
     pub dw1: u32,
 }
 
 impl Completion {
-    /// The entry for a command with this identifier. The submission queue's head and number, and the phase tag, are the
-    /// transport's to fill in.
+    /// Encodes the result as the completion entry of the command with identifier `cid`. The transport must fill in the
+    /// submission queue's head and identifier, and the phase tag.
     pub fn encode(&self, cid: u16) -> CompletionEntry {
         let mut entry = CompletionEntry {
             dw0: self.dw0.into(),
@@ -52,7 +52,7 @@ impl From<Result<(), Status>> for Completion {
     }
 }
 
-/// An NVMe controller on a store.
+/// An NVMe controller, which executes commands on one store.
 #[derive(Debug)]
 pub struct Controller {
     device: Weak<Device>,
@@ -60,30 +60,30 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// A controller on this store, with no views open.
+    /// Creates a controller for this store, without open views.
     pub fn new(device: &Arc<Device>) -> Self {
         Self { device: Arc::downgrade(device), views: RwLock::default() }
     }
 
-    /// The store.
+    /// Returns the store.
     ///
     /// # Errors
-    /// Namespace not ready, if it was closed.
+    /// Namespace not ready, if the store was closed.
     pub(super) fn device(&self) -> Result<Arc<Device>, Status> {
         self.device.upgrade().filter(|d| !d.closed()).ok_or(Status::NOT_READY)
     }
 
-    /// Whether this controller is one of that store.
+    /// Whether this controller executes commands on that store.
     pub fn serves(&self, device: &Arc<Device>) -> bool {
         std::ptr::eq(self.device.as_ptr(), Arc::as_ptr(device))
     }
 
-    /// Closes every view, as a controller reset does.
+    /// Closes all views, as a controller reset does.
     pub fn close_all(&self) {
         self.views.write().clear();
     }
 
-    /// Decodes and executes an entry.
+    /// Decodes and executes a submission entry; returns the completion entry.
     pub fn submit(&self, entry: &SubmissionEntry, buffer: DataBuffer<'_>) -> CompletionEntry {
         let done = match NvmeCommand::decode(entry) {
             Ok(command) => self.execute(&command, buffer),
@@ -92,13 +92,14 @@ impl Controller {
         done.encode(entry.cid.get())
     }
 
-    /// Decodes an entry and begins with it; `done` gets the completion entry, in this call or in a later one that lets
-    /// modelled time pass ([`Device::drive`]), in any thread. Reads, writes and flushes of namespaces can be in flight;
-    /// completions come in any order. Reads and writes of the same blocks keep theirs; a flush, and force unit access,
-    /// wait for every command submitted before. All other commands are over when this returns.
+    /// Decodes a submission entry and begins its execution; `done` receives the completion entry, in this call or in a
+    /// later one that lets modelled time pass ([`Device::drive`]), on any thread. Reads, writes and flushes of
+    /// namespaces can be in flight, and complete in any order, except that reads and writes of the same blocks keep
+    /// their order; a flush, or a write with force unit access, waits for all commands submitted before. All other
+    /// commands have completed when this returns.
     ///
     /// # Safety
-    /// The buffers must stay, and must not be used otherwise, until `done` was called.
+    /// The buffers must stay valid, and must not be used otherwise, until `done` was called.
     pub unsafe fn submit_later(
         &self,
         entry: &SubmissionEntry,
@@ -124,7 +125,8 @@ impl Controller {
         device.submit(command, ended);
     }
 
-    /// The engine's command for a command that can be in flight, and whether it forces unit access; `None` for others.
+    /// Converts a command that can be in flight to the engine's command; also returns whether it forces unit access.
+    /// `None` for other commands.
     fn in_flight(
         &self,
         command: &NvmeCommand,
@@ -140,12 +142,12 @@ impl Controller {
         })
     }
 
-    /// As [`Self::submit`], for a host that has the entries as bytes.
+    /// Does the same as [`Self::submit`], for a host that has the entries as bytes.
     pub fn submit_bytes(&self, entry: &[u8; 64], buffer: DataBuffer<'_>) -> [u8; 16] {
         zerocopy::transmute!(self.submit(zerocopy::transmute_ref!(entry), buffer))
     }
 
-    /// Executes a command with its buffers.
+    /// Executes a command with its buffers, and returns its result.
     pub fn execute(&self, command: &NvmeCommand, buffer: DataBuffer<'_>) -> Completion {
         match *command {
             NvmeCommand::Flush { nsid } => self.flush(nsid, &buffer),
@@ -170,13 +172,13 @@ impl Controller {
         .into()
     }
 
-    /// Flushes after a write with force unit access.
+    /// Flushes the store if `fua` (force unit access) is set.
     pub(super) fn after_write(device: &Device, fua: bool) -> Result<(), Status> {
         if fua { run(device, command::Flush) } else { Ok(()) }
     }
 }
 
-/// Executes a command of the engine.
+/// Executes a command of the engine; converts its error to a status.
 pub(super) fn run<C: device::Command>(device: &Device, command: C) -> Result<C::Reply, Status> {
     device.execute(command).map_err(Status::from)
 }

@@ -1,8 +1,8 @@
-//! The data buffer of a command, with its length and direction.
+//! The data buffer of a command: its address, length and direction.
 //!
-//! A command has at most one data buffer, in one direction. N-D reads and writes may have a second one, the page that
-//! the second command word points to in the NDS paper (section 5.3.1); a transport fetches it. Lengths are compared
-//! with the command's: a buffer that is too short or too long fails the command before anything moves.
+//! A command has at most one data buffer, in one direction. N-D reads and writes may have a second buffer, the page to
+//! which the second command word points in the NDS paper (section 5.3.1); the transport fetches it. A buffer whose
+//! length does not fit the command fails the command before any data moves.
 
 use std::marker::PhantomData;
 
@@ -10,7 +10,7 @@ use super::status::Status;
 use crate::stl::read::BufferMut;
 use crate::stl::write::Source;
 
-/// Address and length of the data, by its direction.
+/// Address and length in bytes of the data, by the direction of transfer.
 #[derive(Clone, Copy, Debug)]
 enum DataPointer {
     None,
@@ -18,7 +18,7 @@ enum DataPointer {
     ToHost(*mut u8, u64),
 }
 
-/// The buffers that a host lends to one command.
+/// The buffers that a host lends to one command: data, and a page with coordinates.
 #[derive(Debug)]
 pub struct DataBuffer<'a> {
     data: DataPointer,
@@ -26,54 +26,54 @@ pub struct DataBuffer<'a> {
     buffer: PhantomData<&'a mut [u8]>,
 }
 
-// SAFETY: the addresses are borrows of memory that any thread may use; only one command does, while they last.
+// SAFETY: the addresses are of borrowed memory that any thread may use, and only one command uses them at a time.
 unsafe impl Send for DataBuffer<'_> {}
 
 impl<'a> DataBuffer<'a> {
-    /// No data.
+    /// No data and no page.
     pub const NONE: DataBuffer<'static> = DataBuffer { data: DataPointer::None, page: &[], buffer: PhantomData };
 
     fn new(data: DataPointer) -> Self {
         Self { data, page: &[], buffer: PhantomData }
     }
 
-    /// Data of the host for the controller.
+    /// Lends data of the host, which the controller reads.
     pub fn to_controller(bytes: &'a [u8]) -> Self {
         Self::new(DataPointer::ToController(bytes.as_ptr(), bytes.len() as u64))
     }
 
-    /// Room of the host for the controller's data.
+    /// Lends a buffer of the host, which the controller fills.
     pub fn to_host(bytes: &'a mut [u8]) -> Self {
         Self::new(DataPointer::ToHost(bytes.as_mut_ptr(), bytes.len() as u64))
     }
 
-    /// As [`Self::to_controller`], by address.
+    /// Lends data of the host by its address, which the controller reads.
     ///
     /// # Safety
-    /// `bytes` bytes from `first` must be readable for as long as `'a`.
+    /// `bytes` bytes from `first` on must be readable during `'a`.
     pub unsafe fn to_controller_raw(first: *const u8, bytes: u64) -> Self {
         Self::new(DataPointer::ToController(first, bytes))
     }
 
-    /// As [`Self::to_host`], by address.
+    /// Lends a buffer of the host by its address, which the controller fills.
     ///
     /// # Safety
-    /// `bytes` bytes from `first` must be writable for as long as `'a`.
+    /// `bytes` bytes from `first` on must be writable during `'a`.
     pub unsafe fn to_host_raw(first: *mut u8, bytes: u64) -> Self {
         Self::new(DataPointer::ToHost(first, bytes))
     }
 
-    /// Lends the page of coordinates as well.
+    /// Adds the page with the coordinates of an N-D command.
     pub fn with_page(self, page: &'a [u8]) -> Self {
         Self { page, ..self }
     }
 
-    /// The page of coordinates; empty if none is lent.
+    /// Returns the page with coordinates; empty if there is none.
     pub(super) fn page(&self) -> &'a [u8] {
         self.page
     }
 
-    /// Checks that there is no data.
+    /// Checks that the host lent no data.
     pub(super) fn none(&self) -> Result<(), Status> {
         match self.data {
             DataPointer::None | DataPointer::ToController(_, 0) | DataPointer::ToHost(_, 0) => Ok(()),
@@ -81,7 +81,7 @@ impl<'a> DataBuffer<'a> {
         }
     }
 
-    /// The data for the controller, of exactly this many bytes.
+    /// Returns the host's data as the source of a write; an error unless it has exactly this number of bytes.
     pub(super) fn source(&self, bytes: u64) -> Result<Source, Status> {
         match self.data {
             // SAFETY: the constructor's caller promised that these bytes are readable.
@@ -90,7 +90,7 @@ impl<'a> DataBuffer<'a> {
         }
     }
 
-    /// Exactly this many bytes for the controller, as memory.
+    /// Returns the host's data as a slice; an error unless it has exactly this number of bytes.
     pub(super) fn bytes(&self, bytes: u64) -> Result<&'a [u8], Status> {
         match self.data {
             DataPointer::ToController(first, n) if n == bytes => {
@@ -101,7 +101,8 @@ impl<'a> DataBuffer<'a> {
         }
     }
 
-    /// The first bytes of the data for the controller, which may be longer: hosts send whole pages of ranges.
+    /// Returns the first bytes of the host's data, which may be longer because hosts send whole pages of ranges; an
+    /// error if it is shorter.
     pub(super) fn bytes_at_least(&self, bytes: u64) -> Result<&'a [u8], Status> {
         match self.data {
             DataPointer::ToController(first, n) if n >= bytes => {
@@ -112,7 +113,7 @@ impl<'a> DataBuffer<'a> {
         }
     }
 
-    /// Exactly this many bytes for the host.
+    /// Returns the host's buffer as the destination of a read; an error unless it has exactly this number of bytes.
     pub(super) fn out(&self, bytes: u64) -> Result<BufferMut, Status> {
         match self.data {
             // SAFETY: the constructor's caller promised that these bytes are writable.
@@ -121,7 +122,7 @@ impl<'a> DataBuffer<'a> {
         }
     }
 
-    /// Copies exactly these bytes to the host.
+    /// Copies these bytes to the host's buffer; an error unless the buffer has exactly their length.
     pub(super) fn give(&self, bytes: &[u8]) -> Result<(), Status> {
         match self.data {
             DataPointer::ToHost(first, n) if n == bytes.len() as u64 => {

@@ -1,6 +1,6 @@
 //! Submission and completion entries, byte for byte (NVMe base 2.0, sections 3.3.3.1 and 3.3.3.2).
 //!
-//! An entry is memory that a host wrote: any bytes are an entry, and decoding checks their values.
+//! An entry is memory that a host wrote: any bytes form an entry, and decoding checks the values.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -19,18 +19,18 @@ pub struct SubmissionEntry {
     pub cid: U16,
     /// Namespace identifier.
     pub nsid: U32,
-    /// Command dwords 2 and 3.
+    /// Command dwords 2 and 3 (CDW2, CDW3).
     pub cdw2: [U32; 2],
     /// Metadata pointer.
     pub mptr: U64,
-    /// Data pointer: two PRP entries or one SGL descriptor; a transport's business.
+    /// Data pointer: two PRP entries or one SGL descriptor, which the transport interprets.
     pub dptr: [U64; 2],
-    /// Command dwords 10 to 15.
+    /// Command dwords 10 to 15 (CDW10 to CDW15).
     pub cdw10: [U32; 6],
 }
 
 impl SubmissionEntry {
-    /// A dword by its number in the specification: 2, 3, or 10 to 15.
+    /// Returns a command dword by its number in the specification: 2, 3, or 10 to 15.
     ///
     /// # Panics
     /// For any other number.
@@ -41,7 +41,7 @@ impl SubmissionEntry {
         }
     }
 
-    /// Sets a dword by its number in the specification.
+    /// Sets a command dword by its number in the specification.
     ///
     /// # Panics
     /// As [`Self::cdw`].
@@ -52,12 +52,12 @@ impl SubmissionEntry {
         }
     }
 
-    /// Two dwords as one number, the lower one first.
+    /// Returns two successive dwords as one number; dword `first` is the lower half.
     pub fn cdw_pair(&self, first: usize) -> u64 {
         u64::from(self.cdw(first)) | u64::from(self.cdw(first + 1)) << 32
     }
 
-    /// Sets two dwords to one number, the lower one first.
+    /// Sets two successive dwords to one number; dword `first` is the lower half.
     pub fn set_cdw_pair(&mut self, first: usize, value: u64) {
         self.set_cdw(first, value as u32);
         self.set_cdw(first + 1, (value >> 32) as u32);
@@ -68,9 +68,9 @@ impl SubmissionEntry {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct CompletionEntry {
-    /// The command's result, lower half.
+    /// Dword 0 of the command's result.
     pub dw0: U32,
-    /// The command's result, upper half.
+    /// Dword 1 of the command's result.
     pub dw1: U32,
     /// Submission queue head pointer; a transport fills it in.
     pub sqhd: U16,
@@ -83,7 +83,7 @@ pub struct CompletionEntry {
 }
 
 impl CompletionEntry {
-    /// The command's status.
+    /// Returns the command's status.
     pub fn status(&self) -> Status {
         Status::from_bits(self.status_phase.get() >> 1)
     }

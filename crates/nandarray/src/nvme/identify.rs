@@ -1,8 +1,8 @@
 //! Identify: the data structures that describe a controller and its namespaces.
 //!
-//! Base specification 2.0, figure 275 (controller), and NVM command set 1.0, figure 97 (namespace). Fields that a host
-//! of ours would look at have names; all others are zero, as the specification wants for features that are not
-//! supported. Transports set their own fields (MDTS, fabrics). The vendor's part announces the N-D commands.
+//! Base specification 2.0, figure 275 (controller), and NVM command set 1.0, figure 97 (namespace). Fields that hosts
+//! of this controller use have names; all others are zero, as the specification demands for unsupported features.
+//! Transports set fields of their own (MDTS, fabrics). The vendor specific part announces the N-D commands.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -15,34 +15,35 @@ use super::views::VIEWS_MAX;
 use crate::device::command;
 use crate::stl::block_size::DIMENSIONS_MAX;
 
-/// Bytes of the data of an identify command.
+/// Length of the data of an identify command in bytes.
 pub const IDENTIFY_BYTES: usize = 4096;
 
-/// Compare, dataset management, write zeroes, copy (ONCS).
+/// Supported optional commands (ONCS): compare, dataset management, write zeroes, copy.
 const ONCS: u16 = 1 | 1 << 2 | 1 << 3 | 1 << 8;
-/// A volatile write cache is there; flush takes all namespaces (VWC).
+/// Volatile write cache (VWC): present; a flush may name all namespaces.
 const VWC: u8 = 1 | 3 << 1;
-/// Version 2.0.
+/// Version 2.0 of the specification, as in the field VER.
 const VERSION: u32 = 2 << 16;
-/// Deallocated blocks read as zeroes; write zeroes deallocates (DLFEAT).
+/// Deallocation (DLFEAT): deallocated blocks read as zeroes, and write zeroes deallocates.
 const DLFEAT: u8 = 1 | 1 << 3;
-/// Thin provisioning, and the preferred sizes are given (NSFEAT).
+/// Namespace features (NSFEAT): thin provisioning, and the fields of preferred sizes are valid.
 const NSFEAT: u8 = 1 | 1 << 4;
-/// Identifier types of namespace identification descriptors.
+/// Type of a namespace identification descriptor: namespace globally unique identifier.
 const NIDT_NGUID: u8 = 2;
+/// Type of a namespace identification descriptor: command set identifier.
 const NIDT_CSI: u8 = 4;
 
-/// The announcement of the N-D commands: the vendor specific bytes 3103:3072 of [`IdentifyController`].
+/// The announcement of the N-D commands, in the vendor specific bytes 3103:3072 of [`IdentifyController`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct NdCapabilities {
-    /// `NDSPACES`.
+    /// Constant text `NDSPACES`.
     pub signature: [u8; 8],
-    /// Version of the N-D commands: 1.
+    /// Version of the N-D commands, which is 1.
     pub version: U16,
-    /// The most dimensions.
+    /// Largest number of dimensions of a space.
     pub ndim_max: U16,
-    /// The most views that are open at once.
+    /// Largest number of views that may be open at once.
     pub views_max: U32,
     reserved: [u8; 16],
 }
@@ -51,9 +52,9 @@ pub struct NdCapabilities {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct IdentifyController {
-    /// PCI vendor ids.
+    /// PCI vendor identifiers.
     pub vid: [U16; 2],
-    /// Serial number: of the store's UUID.
+    /// Serial number, derived from the store's UUID.
     pub sn: [u8; 20],
     /// Model number.
     pub mn: [u8; 40],
@@ -61,9 +62,9 @@ pub struct IdentifyController {
     pub fr: [u8; 8],
     /// Recommended arbitration burst.
     pub rab: u8,
-    /// OUI.
+    /// Organizationally unique identifier (IEEE) of the vendor.
     pub ieee: [u8; 3],
-    /// Multi-path and sharing.
+    /// Multi-path I/O and namespace sharing capabilities.
     pub cmic: u8,
     /// Maximum data transfer size, as a power of two of the page size; 0 is no limit.
     pub mdts: u8,
@@ -75,54 +76,54 @@ pub struct IdentifyController {
     /// Controller type; 1 is an I/O controller.
     pub cntrltype: u8,
     reserved112: [u8; 144],
-    /// Optional admin commands.
+    /// Supported optional admin commands.
     pub oacs: U16,
     reserved258: [u8; 5],
-    /// Power states, counted from zero.
+    /// Number of power states, minus one.
     pub npss: u8,
     reserved264: [u8; 16],
-    /// Total capacity in bytes; 0 grows without limit.
+    /// Total capacity in bytes; 0 if the store grows without limit.
     pub tnvmcap: [U64; 2],
-    /// Capacity that is not used.
+    /// Unallocated capacity in bytes.
     pub unvmcap: [U64; 2],
     reserved312: [u8; 200],
-    /// Submission entry sizes, as powers of two: the smallest in bits 3:0, the largest in 7:4.
+    /// Sizes of submission entries as powers of two: the required one in bits 3:0, the largest in bits 7:4.
     pub sqes: u8,
-    /// Completion entry sizes.
+    /// Sizes of completion entries, in the same form as `sqes`.
     pub cqes: u8,
-    /// Outstanding commands; 0 is not reported.
+    /// Largest number of outstanding commands; 0 if not reported.
     pub maxcmd: U16,
-    /// The largest namespace identifier.
+    /// Largest valid namespace identifier.
     pub nn: U32,
-    /// Optional NVM commands.
+    /// Supported optional NVM commands.
     pub oncs: U16,
-    /// Fused operations.
+    /// Supported fused operations.
     pub fuses: U16,
-    /// Format attributes.
+    /// Attributes of the format command.
     pub fna: u8,
-    /// Volatile write cache.
+    /// Properties of the volatile write cache.
     pub vwc: u8,
-    /// Atomic write unit, normal, in logical blocks counted from zero; FFFFh is any command.
+    /// Atomic write unit in normal operation, in logical blocks minus one; FFFFh if every write is atomic.
     pub awun: U16,
-    /// Atomic write unit, power fail.
+    /// Atomic write unit at a power failure, in the same form as `awun`.
     pub awupf: U16,
-    /// Vendor specific command format.
+    /// Format of vendor specific I/O commands.
     pub icsvscc: u8,
-    /// Namespace write protection.
+    /// Namespace write protection capabilities.
     pub nwpc: u8,
     /// Atomic compare and write unit.
     pub acwu: U16,
-    /// Copy descriptor formats.
+    /// Supported copy descriptor formats.
     pub ocfs: U16,
     /// SGL support.
     pub sgls: U32,
-    /// Allowed namespaces; 0 is `nn`.
+    /// Largest number of allowed namespaces; 0 means `nn`.
     pub mnan: U32,
     reserved544: [u8; 224],
-    /// NVM subsystem's qualified name.
+    /// Qualified name of the NVM subsystem (NQN).
     pub subnqn: [u8; 256],
     reserved1024: [u8; 2048],
-    /// Vendor specific.
+    /// Vendor specific announcement of the N-D commands.
     pub nd: NdCapabilities,
     reserved3104: [u8; 992],
 }
@@ -131,9 +132,9 @@ pub struct IdentifyController {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct LbaFormat {
-    /// Bytes of metadata.
+    /// Bytes of metadata for each logical block.
     pub ms: U16,
-    /// Bytes of data, as a power of two.
+    /// Size of a logical block in bytes, as a power of two.
     pub lbads: u8,
     /// Relative performance; 0 is best.
     pub rp: u8,
@@ -143,61 +144,61 @@ pub struct LbaFormat {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct IdentifyNamespace {
-    /// Size in logical blocks.
+    /// Size of the namespace in logical blocks.
     pub nsze: U64,
-    /// Capacity in logical blocks.
+    /// Capacity of the namespace in logical blocks.
     pub ncap: U64,
-    /// Logical blocks that take space: pages on the medium, rounded up.
+    /// Number of logical blocks that take space: the space's pages on the medium, rounded up.
     pub nuse: U64,
-    /// Features.
+    /// Features of the namespace.
     pub nsfeat: u8,
-    /// Formats, counted from zero.
+    /// Number of logical block formats, minus one.
     pub nlbaf: u8,
-    /// The format in use.
+    /// Index of the logical block format in use.
     pub flbas: u8,
     /// Metadata capabilities.
     pub mc: u8,
-    /// Protection capabilities.
+    /// End-to-end data protection capabilities.
     pub dpc: u8,
-    /// Protection settings.
+    /// End-to-end data protection settings.
     pub dps: u8,
-    /// Multi-path and sharing.
+    /// Multi-path I/O and sharing capabilities.
     pub nmic: u8,
-    /// Reservations.
+    /// Reservation capabilities.
     pub rescap: u8,
-    /// Format progress.
+    /// Progress of a format command.
     pub fpi: u8,
-    /// Deallocation.
+    /// Deallocation features.
     pub dlfeat: u8,
-    /// Atomic write units of this namespace and their boundaries; not used, the controller's hold.
+    /// Atomic write units of this namespace and their boundaries; zero, as those of the controller apply.
     pub atomic: [U16; 6],
-    /// Optimal I/O boundary in logical blocks: the building block.
+    /// Optimal I/O boundary in logical blocks: the size of a building block.
     pub noiob: U16,
-    /// Bytes of the namespace.
+    /// Capacity of the namespace in bytes.
     pub nvmcap: [U64; 2],
-    /// Preferred write granularity, counted from zero: the access unit.
+    /// Preferred write granularity in logical blocks minus one: the access unit.
     pub npwg: U16,
-    /// Preferred write alignment.
+    /// Preferred write alignment in logical blocks minus one.
     pub npwa: U16,
-    /// Preferred deallocate granularity: the building block.
+    /// Preferred deallocation granularity in logical blocks minus one: the building block.
     pub npdg: U16,
-    /// Preferred deallocate alignment.
+    /// Preferred deallocation alignment in logical blocks minus one.
     pub npda: U16,
-    /// Optimal write size: the building block.
+    /// Optimal write size in logical blocks minus one: the building block.
     pub nows: U16,
-    /// Maximum single source range length of a copy.
+    /// Maximum length of a source range of a copy, in logical blocks.
     pub mssrl: U16,
-    /// Maximum copy length.
+    /// Maximum length of a copy, in logical blocks.
     pub mcl: U32,
-    /// Maximum source ranges, counted from zero.
+    /// Maximum number of source ranges of a copy, minus one.
     pub msrc: u8,
     reserved81: [u8; 18],
-    /// Attributes; bit 0 is set where the namespace is write protected.
+    /// Namespace attributes; bit 0 is set if the namespace is write protected.
     pub nsattr: u8,
     reserved100: [u8; 4],
-    /// Globally unique identifier: of the store's UUID and the namespace's number.
+    /// Namespace globally unique identifier, derived from the store's UUID and the namespace's identifier.
     pub nguid: [u8; 16],
-    /// Another one, not used.
+    /// IEEE extended unique identifier; zero, as it is not used.
     pub eui64: [u8; 8],
     /// Logical block formats.
     pub lbaf: [LbaFormat; 64],
@@ -216,7 +217,7 @@ fn wide(bytes: u64) -> [U64; 2] {
     [bytes.into(), 0.into()]
 }
 
-/// A count of logical blocks, counted from zero and cut to what the field takes.
+/// Converts a size in bytes to logical blocks minus one, limited to the range of the field.
 fn blocks_z(bytes: u64, lba_bytes: u64) -> U16 {
     U16::new(((bytes / lba_bytes).max(1) - 1).min(u64::from(u16::MAX)) as u16)
 }
@@ -226,11 +227,11 @@ fn number(numbers: &[(&str, u64)], name: &str) -> u64 {
 }
 
 impl Controller {
-    /// The data of an identify command: CNS 00h (namespace), 01h (controller), 02h (active namespaces above `nsid`) and
-    /// 03h (namespace identification descriptors).
+    /// Returns the data of an identify command: CNS 00h (namespace), 01h (controller), 02h (identifiers of the active
+    /// namespaces above `nsid`) or 03h (namespace identification descriptors).
     ///
     /// # Errors
-    /// Invalid field for another CNS; invalid namespace.
+    /// Invalid field for any other CNS; invalid namespace.
     pub fn identify(&self, cns: u8, nsid: u32) -> Result<[u8; IDENTIFY_BYTES], Status> {
         let mut bytes = [0; IDENTIFY_BYTES];
         match cns {
@@ -255,7 +256,7 @@ impl Controller {
         Ok(bytes)
     }
 
-    /// The controller.
+    /// Returns the description of the controller.
     ///
     /// # Errors
     /// Namespace not ready.
@@ -290,7 +291,7 @@ impl Controller {
         Ok(c)
     }
 
-    /// A namespace.
+    /// Returns the description of a namespace.
     ///
     /// # Errors
     /// Invalid namespace; namespace not ready.

@@ -1,25 +1,25 @@
-//! NVMe: typed commands, the only entrance for hosts that speak NVMe.
+//! NVMe: typed commands for hosts that use NVMe, and the controller that executes them.
 //!
-//! A command arrives as a 64-byte submission entry or as a [`NvmeCommand`], with its buffers ([`DataBuffer`]); a
-//! [`Controller`] turns it into commands of [`crate::device`] and answers with a [`Completion`]. Formats, sizes and
-//! status codes are those of the NVMe base specification 2.0 and the NVM command set specification 1.0; fields that
-//! count from zero on the wire end in `_z`. A namespace is a one-dimensional space of logical blocks. N-D commands
-//! follow the NDS paper (section 5.3.1).
+//! A command arrives as a 64-byte submission entry or as an [`NvmeCommand`], together with its buffers
+//! ([`DataBuffer`]); a [`Controller`] translates it to commands of [`crate::device`] and returns a [`Completion`].
+//! Formats, sizes and status codes are those of the NVMe base specification 2.0 and the NVM command set specification
+//! 1.0; zero-based fields of the wire format end in `_z`. A namespace is a one-dimensional space of logical blocks. N-D
+//! commands follow the NDS paper (section 5.3.1).
 //!
 //! | file | one idea |
 //! | --- | --- |
 //! | `entry` | submission and completion entries, byte for byte |
 //! | `status` | status codes, and their mapping from the engine's errors |
-//! | `command` | typed commands, from and to entries |
-//! | `pages` | data that is part of a command |
+//! | `command` | typed commands, and their conversion from and to entries |
+//! | `pages` | data structures that accompany a command |
 //! | `data_buffer` | the data buffer of a command, with its length and direction |
-//! | `controller` | the entrance: from a command to the function that executes it |
-//! | `namespace` | spaces that are namespaces; the NVM command set on them |
+//! | `controller` | the execution of a command, at once or in flight |
+//! | `namespace` | namespaces, and the NVM command set on them |
 //! | `spaces`, `views` | the N-D commands; the open views of a controller |
 //! | `identify` | the descriptions of a controller and its namespaces |
 //!
-//! Not here: queues, doorbells, PRP and SGL lists, admin commands (a transport has them; their data is in
-//! `identify`), metadata and end-to-end protection, fused commands.
+//! Not here: queues, doorbells, PRP and SGL lists, admin commands (these belong to transports; the data of identify is
+//! here), metadata and end-to-end protection, fused commands.
 
 mod command;
 mod controller;

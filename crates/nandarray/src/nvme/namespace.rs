@@ -1,13 +1,13 @@
-//! Namespaces, and the NVM command set on them.
+//! Namespaces, and the execution of the NVM command set on them.
 //!
-//! A namespace is the one-dimensional space named `ns/` and its number, whose elements are its logical blocks: the flat
-//! case of the one mapping mechanism. It is found by that name anew for every command, so that it may come and go
-//! through any door. Blocks that were never written, were deallocated or zeroed read as zeroes and take no space, up to
-//! the building blocks' borders.
+//! A namespace is the one-dimensional space named `ns/` and its identifier, whose elements are its logical blocks: the
+//! flat case of a space. It is looked up by that name for every command, so it may be created and deleted through any
+//! other interface. Blocks that were never written, or were deallocated or zeroed, read as zeroes and take no space, in
+//! units of whole building blocks.
 //!
-//! Read, write, write zeroes and deallocate are a command of the engine each. Compare reads a cache's worth at a time
-//! while it keeps writers out of the range; copy reads its sources into one buffer and writes that by one command, so
-//! that sources may overlap the destination.
+//! Read, write, write zeroes and each deallocated range are one command of the engine. Compare reads the range in parts
+//! that fit into a cache, while it excludes writers from the range. Copy reads its sources into one buffer and writes
+//! it by one command, so sources may overlap the destination.
 
 use std::sync::Arc;
 
@@ -24,31 +24,32 @@ use crate::stl::space::Space;
 use crate::stl::write::Source;
 use zerocopy::FromBytes;
 
-/// The identifier of all namespaces, in a flush.
+/// The namespace identifier that stands for all namespaces, in a flush.
 pub const NSID_ALL: u32 = u32::MAX;
-/// The most bytes that one copy command moves: it holds them in memory.
+/// Largest number of bytes that one copy command moves; it holds them in memory.
 pub const COPY_BYTES_MAX: u64 = 64 << 20;
-/// Bytes that a compare reads at a time: half of a core's cache.
+/// Number of bytes that a compare reads at a time: half of a core's cache.
 const COMPARE_BYTES: u64 = 256 << 10;
-/// Logical block sizes, as powers of two: from the smallest that NVMe has to the largest element.
+/// Allowed sizes of a logical block, as powers of two: from the smallest of NVMe to the largest element.
 const LBADS: std::ops::RangeInclusive<u32> = 9..=16;
 
 /// The description of a namespace to create.
 #[derive(Clone, Debug)]
 pub struct NewNamespace<'a> {
-    /// Its identifier: from 1, below [`NSID_ALL`].
+    /// Namespace identifier, from 1 to below [`NSID_ALL`].
     pub nsid: u32,
-    /// Logical blocks, at least 1.
+    /// Number of logical blocks, at least 1.
     pub nsze: u64,
-    /// Bytes of a logical block: a power of two from 512 to 65536.
+    /// Size of a logical block in bytes: a power of two from 512 to 65536.
     pub lba_bytes: u32,
-    /// Compression, e.g. `lz4`.
+    /// Compression, e.g. `lz4`; `None` stores blocks as they are.
     pub compression: Option<&'a str>,
-    /// 32 bytes; encrypts the namespace. After the store was opened again, the engine's open command takes it.
+    /// Key of 32 bytes with which the namespace is encrypted; `None` for none. After the store was opened again, the
+    /// key must be passed to the engine's open command.
     pub key: Option<&'a [u8]>,
 }
 
-/// A namespace as it is when its command begins.
+/// A namespace in its state when a command begins.
 pub(super) struct Namespace {
     pub(super) device: Arc<Device>,
     pub(super) space: Arc<Space>,
@@ -60,7 +61,7 @@ fn name(nsid: u32) -> String {
     format!("ns/{nsid}")
 }
 
-/// The number behind `ns/`, in the one way to write it.
+/// Returns the number after `ns/`; `None` unless the name is exactly that of a namespace.
 fn nsid_of(name: &str) -> Option<u32> {
     let nsid = name.strip_prefix("ns/")?.parse().ok()?;
     (nsid != 0 && nsid != NSID_ALL && name == self::name(nsid)).then_some(nsid)
@@ -123,10 +124,11 @@ impl Blocks {
 }
 
 impl Controller {
-    /// The box of bytes `[first, first + bytes)` of a namespace, both whole logical blocks.
+    /// Returns the box of logical blocks with bytes `first..first + bytes` of a namespace; both must be multiples of
+    /// the block size.
     ///
     /// # Errors
-    /// Invalid namespace; out of range.
+    /// Invalid namespace; LBA out of range.
     pub fn resolve_bytes(&self, nsid: u32, first: u64, bytes: u64) -> Result<ResolvedBox, Status> {
         let ns = self.namespace(nsid)?;
         if bytes == 0 || !first.is_multiple_of(ns.lba_bytes) || !bytes.is_multiple_of(ns.lba_bytes) {
@@ -141,10 +143,10 @@ impl Controller {
         Namespace::of(self.device()?, nsid)
     }
 
-    /// Makes a namespace, which reads as zeroes.
+    /// Creates a namespace, all of whose blocks read as zeroes.
     ///
     /// # Errors
-    /// Invalid field; space exists; capacity exceeded; what else the engine's create fails with.
+    /// Invalid field; space exists; capacity exceeded; other errors of the engine's create command.
     pub fn create_namespace(&self, new: &NewNamespace<'_>) -> Result<(), Status> {
         let lba = new.lba_bytes;
         if new.nsid == 0 || new.nsid == NSID_ALL || new.nsze == 0 {
@@ -168,7 +170,7 @@ impl Controller {
         run(&device, command::Create(space)).map(drop)
     }
 
-    /// Deletes a namespace.
+    /// Deletes a namespace and its data.
     ///
     /// # Errors
     /// Invalid namespace.
@@ -177,7 +179,7 @@ impl Controller {
         run(&ns.device, command::Delete { name: &name(nsid) })
     }
 
-    /// Namespaces, in order of their identifiers.
+    /// Returns the identifiers of all namespaces, in ascending order.
     ///
     /// # Errors
     /// Namespace not ready.
@@ -191,19 +193,20 @@ impl Controller {
     }
 
     pub(super) fn flush(&self, nsid: u32, buffer: &DataBuffer<'_>) -> Result<(), Status> {
-        // In a store that is read only nothing can be waiting.
+        // In a store that is open for reading only nothing can wait to be flushed.
         let Some(device) = self.flush_command(nsid, buffer)? else { return Ok(()) };
         run(&device, command::Flush)
     }
 
-    /// The device that a flush in flight goes to; `None` if it has nothing to do.
+    /// Returns the device to which a flush in flight is submitted; `None` if there is nothing to flush.
     pub(super) fn flush_command(&self, nsid: u32, buffer: &DataBuffer<'_>) -> Result<Option<Arc<Device>>, Status> {
         buffer.none()?;
         let device = if nsid == NSID_ALL { self.device()? } else { self.namespace(nsid)?.device };
         Ok((!device.read_only()).then_some(device))
     }
 
-    /// A read in flight, without force unit access: what it reads is on the medium, or newer.
+    /// Checks a read that can be in flight, and converts it to the engine's command. Its force unit access is ignored
+    /// (`false`), since the data that it reads is on the medium or newer.
     pub(super) fn read_command(
         &self,
         blocks: &Blocks,
@@ -216,7 +219,8 @@ impl Controller {
         Ok((ns.device, command, false))
     }
 
-    /// A write in flight, and whether it forces unit access.
+    /// Checks a write that can be in flight, and converts it to the engine's command; also returns whether it forces
+    /// unit access.
     pub(super) fn write_command(
         &self,
         blocks: &Blocks,
@@ -246,8 +250,8 @@ impl Controller {
         let ns = self.namespace(blocks.nsid)?;
         ns.check(blocks.slba, blocks.nlb())?;
         let wanted = buffer.bytes(blocks.nlb() * ns.lba_bytes)?;
-        // Writers are excluded from these building blocks, so that all parts are of one moment. On a modelled clock,
-        // where time passes between two reads and a writer may have its turn, one read compares all of it.
+        // Writers are excluded from these building blocks, so that all parts show the same state. On a modelled clock,
+        // where a writer may run between two reads, all blocks are read by one command.
         let side = ns.space.shape.block[0];
         let last = blocks.slba + u64::from(blocks.nlb_z);
         let in_one = ns.device.has_clock();
@@ -257,7 +261,7 @@ impl Controller {
         let mut slba = blocks.slba;
         for part in wanted.chunks(found.len()) {
             let nlb = part.len() as u64 / ns.lba_bytes;
-            // SAFETY: the buffer has room for as many blocks as a part has, and no other reference to it exists.
+            // SAFETY: the buffer has room for all blocks of a part, and no other reference to it exists.
             ns.read(slba, nlb, unsafe { BufferMut::from_raw(found.as_mut_ptr()) })?;
             if found[..part.len()] != *part {
                 return Err(Status::COMPARE_FAILURE);
@@ -332,12 +336,12 @@ impl Controller {
 }
 
 impl Namespace {
-    /// Maximum copy length: logical blocks of all source ranges together.
+    /// Returns the maximum copy length: the number of logical blocks of all source ranges together.
     pub(super) fn mcl(&self) -> u32 {
         (COPY_BYTES_MAX / self.lba_bytes) as u32
     }
 
-    /// Maximum single source range length, in logical blocks.
+    /// Returns the maximum length of a single source range, in logical blocks.
     pub(super) fn mssrl(&self) -> u16 {
         self.mcl().min(u32::from(u16::MAX)) as u16
     }

@@ -1,8 +1,8 @@
-//! Data that is part of a command: ranges, coordinates, descriptions of spaces.
+//! Data structures that accompany a command: ranges, coordinates, descriptions of spaces.
 //!
-//! All are little-endian, and any bytes are valid; the commands that use them check their values. Ranges are those of
-//! the NVM command set specification; the pages of N-D commands are the memory pages of the NDS paper (section 5.3.1),
-//! whose layout it leaves open. Dimensions are in elements, slowest-varying first.
+//! All numbers are little-endian, and any bytes are a valid structure; the commands that use them check the values.
+//! Ranges are those of the NVM command set specification. The pages of N-D commands are the memory pages of the NDS
+//! paper (section 5.3.1), which does not define their layout. Dimensions are in elements, slowest-varying first.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -10,58 +10,59 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::status::Status;
 use crate::stl::block_size::DIMENSIONS_MAX;
 
-/// The most bytes of a space's name in a [`SpacePage`].
+/// Largest length of a space's name in a [`SpacePage`], in bytes.
 pub const SPACE_NAME_BYTES_MAX: usize = 3072;
 
-/// A range of a dataset management command (NVM command set 1.0, figure 43): 16 bytes.
+/// A range of a dataset management command (NVM command set 1.0, figure 43), in its wire form of 16 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct DsmRange {
-    /// Context attributes: hints, not used.
+    /// Context attributes: hints, which are ignored.
     pub cattr: U32,
-    /// Length in logical blocks; counts from one, and may be zero.
+    /// Number of logical blocks, not minus one; may be zero.
     pub nlb: U32,
-    /// First logical block.
+    /// Address of the first logical block.
     pub slba: U64,
 }
 
-/// A source range of a copy command, descriptor format 0 (NVM command set 1.0, figure 38): 32 bytes.
+/// A source range of a copy command, descriptor format 0 (NVM command set 1.0, figure 38), in its wire form of 32
+/// bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct CopyRange {
     reserved0: U64,
-    /// First logical block.
+    /// Address of the first logical block.
     pub slba: U64,
-    /// Logical blocks, counted from zero.
+    /// Number of logical blocks minus one.
     pub nlb_z: U16,
     reserved18: [u8; 6],
-    /// Expected reference tag; not used without protection information.
+    /// Expected logical block reference tag; not used, as there is no protection information.
     pub eilbrt: U32,
-    /// Expected application tag; not used.
+    /// Expected logical block application tag; not used.
     pub elbat: U16,
-    /// Its mask; not used.
+    /// Mask of the expected application tag; not used.
     pub elbatm: U16,
 }
 
 impl CopyRange {
-    /// A range of `nlb_z + 1` blocks.
+    /// Creates a range of `nlb_z + 1` blocks.
     pub fn new(slba: u64, nlb_z: u16) -> Self {
         Self { slba: slba.into(), nlb_z: nlb_z.into(), ..Self::default() }
     }
 }
 
-/// The box of an N-D command: 512 bytes.
+/// The coordinates of an N-D command's sub-block, in their wire form of 512 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct BoxPage {
-    /// The coordinate along each dimension.
+    /// Coordinate along each dimension; the command says in which unit.
     pub coordinate: [U64; DIMENSIONS_MAX],
-    /// The sub-dimensionality along each dimension.
+    /// Sub-dimensionality: the size of the sub-block along each dimension, in elements.
     pub sub: [U64; DIMENSIONS_MAX],
 }
 
 impl BoxPage {
-    /// A page of these coordinates and this sub-dimensionality; more than 32 are left out.
+    /// Creates a page with these coordinates and this sub-dimensionality; dimensions after the 32nd are left out.
     pub fn new(coordinate: &[u64], sub: &[u64]) -> Self {
         let mut page = Self::default();
         page.coordinate.iter_mut().zip(coordinate).for_each(|(to, &from)| to.set(from));
@@ -70,18 +71,19 @@ impl BoxPage {
     }
 }
 
-/// Bits of [`SpacePage::flags`].
+/// The bits of [`SpacePage::flags`].
 #[derive(Clone, Copy, Debug)]
 pub struct SpaceFlags;
 
 impl SpaceFlags {
-    /// The page carries a key.
+    /// The field `key` of the page has a key.
     pub const KEY: u32 = 1;
-    /// The space is encrypted (reported by space information).
+    /// The space is encrypted; set by space information only.
     pub const ENCRYPTED: u32 = 2;
 }
 
-/// A space and a view of it: what open space takes and space information gives. 4096 bytes.
+/// The description of a space and a view of it, for open space and from space information, in its wire form of 4096
+/// bytes.
 ///
 /// | bytes | field | open | create | resize | information |
 /// | --- | --- | --- | --- | --- | --- |
@@ -102,36 +104,36 @@ impl SpaceFlags {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct SpacePage {
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub item_bytes: U32,
-    /// Dimensions in `dims`. To open with 0 is to open the space in its own dimensionality.
+    /// Number of dimensions in `dims`; 0 opens the space in its own dimensionality.
     pub ndim: u8,
-    /// Dimensions in `block`; 0 takes the default (`stl::block_size`).
+    /// Number of dimensions in `block`; 0 chooses the default size (`stl::block_size`).
     pub bdim: u8,
-    /// Bytes of the name.
+    /// Length of `name` in bytes.
     pub name_bytes: U16,
-    /// [`SpaceFlags`].
+    /// Bits of [`SpaceFlags`].
     pub flags: U32,
     reserved12: U32,
-    /// Dimensionality: of the space to create or resize, or of the view.
+    /// Dimensionality of the space to create or resize, or of the view, in elements.
     pub dims: [U64; DIMENSIONS_MAX],
-    /// Shape of a building block.
+    /// Shape of a building block, in elements.
     pub block: [U64; DIMENSIONS_MAX],
-    /// The door's name of the element type, ended by zeroes; nothing is `|V` and the item's bytes.
+    /// Name of the element type, padded with zeroes; if empty it is `|V` and the size of an element.
     pub dtype: [u8; 64],
-    /// Compression, e.g. `zstd:3+shuffle`, ended by zeroes.
+    /// Compression, e.g. `zstd:3+shuffle`, padded with zeroes; empty for none.
     pub compression: [u8; 64],
-    /// Key of an encrypted space.
+    /// Key of an encrypted space, if `flags` has [`SpaceFlags::KEY`].
     pub key: [u8; 32],
-    /// The space's identifier.
+    /// Identifier of the space.
     pub space: U64,
-    /// Dimensions of the space itself.
+    /// Number of dimensions of the space itself.
     pub sdim: u8,
     reserved697: [u8; 7],
-    /// The space's own dimensionality.
+    /// Dimensionality of the space itself, in elements.
     pub shape: [U64; DIMENSIONS_MAX],
     reserved960: [u8; 64],
-    /// The space's name, UTF-8.
+    /// Name of the space in UTF-8.
     pub name: [u8; SPACE_NAME_BYTES_MAX],
 }
 
@@ -149,7 +151,7 @@ impl Default for SpacePage {
 }
 
 impl SpacePage {
-    /// A page with this name, cut where it is too long, and these dimensions.
+    /// Creates a page with this name, truncated if it is too long, and these dimensions.
     pub fn new(name: &str, dims: &[u64]) -> Self {
         let mut page = Self { name_bytes: (name.len() as u16).into(), ndim: dims.len() as u8, ..Self::default() };
         from_text(&mut page.name, name);
@@ -157,32 +159,32 @@ impl SpacePage {
         page
     }
 
-    /// The dimensions.
+    /// Returns the dimensions in `dims`.
     ///
     /// # Errors
-    /// Invalid field, if there are more than 32.
+    /// Invalid field, if `ndim` is more than 32.
     pub(super) fn dims(&self) -> Result<Vec<u64>, Status> {
         numbers(&self.dims, self.ndim)
     }
 
-    /// The building block, if one is requested.
+    /// Returns the shape of the building block; `None` for the default size.
     ///
     /// # Errors
-    /// As [`Self::dims`].
+    /// Invalid field, if `bdim` is more than 32.
     pub(super) fn block(&self) -> Result<Option<Vec<u64>>, Status> {
         if self.bdim == 0 { Ok(None) } else { numbers(&self.block, self.bdim).map(Some) }
     }
 
-    /// The name.
+    /// Returns the name.
     ///
     /// # Errors
-    /// Invalid field, if it is too long or no UTF-8.
+    /// Invalid field, if it is too long or not UTF-8.
     pub(super) fn name(&self) -> Result<&str, Status> {
         let bytes = self.name.get(..usize::from(self.name_bytes.get())).ok_or(Status::INVALID_FIELD)?;
         std::str::from_utf8(bytes).map_err(|_| Status::INVALID_FIELD)
     }
 
-    /// The key, if one is given.
+    /// Returns the key; `None` if the page has none.
     pub(super) fn key(&self) -> Option<&[u8]> {
         (self.flags.get() & SpaceFlags::KEY != 0).then_some(&self.key[..])
     }
@@ -193,16 +195,16 @@ fn numbers(all: &[U64; DIMENSIONS_MAX], n: u8) -> Result<Vec<u64>, Status> {
     Ok(some.iter().map(|v| v.get()).collect())
 }
 
-/// A text field, ended by zeroes.
+/// Returns the text of a field that is padded with zeroes.
 ///
 /// # Errors
-/// Invalid field, if it is no UTF-8.
+/// Invalid field, if it is not UTF-8.
 pub fn text(field: &[u8]) -> Result<&str, Status> {
     let end = field.iter().position(|&b| b == 0).unwrap_or(field.len());
     std::str::from_utf8(&field[..end]).map_err(|_| Status::INVALID_FIELD)
 }
 
-/// Fills a text field, which the text is cut to.
+/// Fills a field with a text, which is truncated or padded with zeroes.
 pub fn from_text(field: &mut [u8], text: &str) {
     field.fill(0);
     let n = text.len().min(field.len());

@@ -1,7 +1,7 @@
-//! Dynamic space ids, and the N-D commands (NDS paper, section 5.3.1).
+//! Dynamic space identifiers, and the execution of the N-D commands (NDS paper, section 5.3.1).
 //!
-//! A dynamic space id names a view (`views`): a space under a dimensionality of equal volume, from open space to close
-//! space. The space behind a view may be resized, or deleted, at any time: a command answers for its present state.
+//! A dynamic space identifier names a view (`views`): a space under a dimensionality of equal volume, from open space
+//! to close space. The space of an open view may be resized or deleted at any time; a command uses its present state.
 
 use std::sync::Arc;
 
@@ -19,29 +19,29 @@ use crate::stl::block_size::DIMENSIONS_MAX;
 use crate::stl::space::{Space, SpaceId};
 use crate::stl::translate::check_view;
 
-/// The most bytes of an element, as the engine has it.
+/// Largest size of an element in bytes, as in the engine.
 const ITEM_BYTES_MAX: u32 = 1 << 16;
-/// Distances between the elements of a box.
+/// The step of 1 along every dimension of a box.
 const ONES: [u64; DIMENSIONS_MAX] = [1; DIMENSIONS_MAX];
 
 type NdSize = SmallVec<[u64; 4]>;
 
-/// The elements that an N-D command names, for other commands on them.
+/// The elements that an N-D command names, for other commands that use the same elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedBox {
-    /// The space.
+    /// Number of the space.
     pub space: SpaceId,
-    /// First coordinate, in elements.
+    /// First coordinate along each dimension, in elements.
     pub start: Vec<u64>,
-    /// Elements along each dimension.
+    /// Number of elements along each dimension.
     pub count: Vec<u64>,
-    /// Shape of the view; `None` is the space itself.
+    /// Shape of the view; `None` is the space's own shape.
     pub view: Option<Vec<u64>>,
-    /// Bytes of the box.
+    /// Size of the box in bytes.
     pub bytes: u64,
 }
 
-/// A view's box, checked against the view as it is when its command begins.
+/// The sub-block of an N-D command, checked against the view in its state when the command begins.
 struct CheckedBox {
     device: Arc<Device>,
     view: Arc<View>,
@@ -162,10 +162,11 @@ impl Controller {
         Self::after_write(&found.device, nd.fua)
     }
 
-    /// The elements that an N-D command names, as they are now.
+    /// Returns the elements that an N-D command names, in the view's present state; `page` has its coordinates if they
+    /// are not in the entry.
     ///
     /// # Errors
-    /// As the N-D read of this box.
+    /// Those of an N-D read of this sub-block.
     pub fn resolve(&self, nd: &NdBox, page: &[u8]) -> Result<ResolvedBox, Status> {
         let found = self.find(nd, &DataBuffer::NONE.with_page(page))?;
         Ok(ResolvedBox {
@@ -208,7 +209,7 @@ impl Controller {
     }
 }
 
-/// The first coordinate of a box, in elements, and its bytes.
+/// Checks that a sub-block lies within `dims`; returns its first coordinate in elements, and its size in bytes.
 fn inside(dims: &[u64], unit: Unit, coordinate: &[u64], count: &[u64], item: u64) -> Result<(NdSize, u64), Status> {
     if dims.len() != count.len() || count.contains(&0) {
         return Err(Status::INVALID_FIELD);
@@ -226,7 +227,7 @@ fn inside(dims: &[u64], unit: Unit, coordinate: &[u64], count: &[u64], item: u64
         start.push(first);
     }
     let bytes = count.iter().try_fold(item, |v, &c| v.checked_mul(c)).filter(|&b| isize::try_from(b).is_ok());
-    // No buffer is that long.
+    // A longer size exceeds any buffer.
     Ok((start, bytes.ok_or(Status::DATA_LENGTH_INVALID)?))
 }
 
@@ -252,7 +253,7 @@ fn create(device: &Device, page: &SpacePage, dims: &[u64]) -> Result<Arc<Space>,
     run(device, command::Create(new))
 }
 
-/// Takes the key of an encrypted space, unless the engine has it.
+/// Unlocks an encrypted space with the key if there is one; an error if the space stays locked.
 fn unlock(device: &Device, space: &Space, key: Option<&[u8]>) -> Result<(), Status> {
     if key.is_some() {
         let name = space.peek().record.name.clone();

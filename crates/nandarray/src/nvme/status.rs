@@ -1,9 +1,9 @@
-//! Status codes, and their mapping from the engine's errors.
+//! NVMe status codes, and the mapping of the engine's errors to them.
 //!
-//! A status is the completion entry's status field without its phase tag: SC in bits 7:0, SCT in 10:8, DNR ("do not
-//! retry") in bit 14 (NVMe base 2.0, figures 93 to 99). The constants carry the DNR bit that they are answered with: it
-//! is set where the same command would fail again. Codes C0h to FFh of type 1 are a vendor's; those of the N-D commands
-//! are ours.
+//! A status is the completion entry's status field without its phase tag: SC in bits 7:0, SCT in bits 10:8, DNR ("do
+//! not retry") in bit 14 (NVMe base 2.0, figures 93 to 99). The constants include the DNR bit with which they are
+//! returned: it is set if the same command would fail again. Codes C0h to FFh of type 1 are vendor specific; those of
+//! the N-D commands are defined here.
 
 use std::fmt;
 
@@ -20,66 +20,66 @@ macro_rules! statuses {
         impl Status {
             $($(#[$doc])* pub const $name: Self = Self($sct << 8 | $sc | if $dnr { DNR } else { 0 });)*
 
-            /// Every status that is answered, with the specification's name for it.
+            /// All statuses that are returned, with their names in the specification.
             pub const ALL: &[(Self, &str)] = &[$((Self::$name, $text)),*];
         }
     };
 }
 
 statuses! {
-    /// Done.
+    /// The command succeeded.
     SUCCESS = 0, 0x00, false, "Successful Completion";
-    /// No such command.
+    /// There is no command with this opcode.
     INVALID_OPCODE = 0, 0x01, true, "Invalid Command Opcode";
     /// A field has a value that is reserved or not supported.
     INVALID_FIELD = 0, 0x02, true, "Invalid Field in Command";
-    /// Another command of this queue has the same identifier and is not over.
+    /// Another command of this queue that has not completed has the same identifier.
     CID_CONFLICT = 0, 0x03, true, "Command ID Conflict";
-    /// The engine is in a state that it should not be in.
+    /// The engine has failed: an invariant is broken.
     INTERNAL_ERROR = 0, 0x06, true, "Internal Error";
     /// The command was cancelled before it began.
     ABORTED = 0, 0x07, false, "Command Abort Requested";
-    /// Commands arrive in another order than they have to.
+    /// Commands arrived in an order that is not allowed.
     SEQUENCE_ERROR = 0, 0x0c, true, "Command Sequence Error";
-    /// The SGL has another number of descriptors than one.
+    /// The number of SGL descriptors is not one.
     SGL_COUNT_INVALID = 0, 0x0d, true, "Invalid Number of SGL Descriptors";
-    /// The SGL descriptor is of a type that a queue does not take.
+    /// The SGL descriptor has a type that a queue does not support.
     SGL_TYPE_INVALID = 0, 0x11, true, "SGL Descriptor Type Invalid";
-    /// Data within a capsule begins at another place than its start.
+    /// The data in a capsule does not begin at the capsule's data offset 0.
     SGL_OFFSET_INVALID = 0, 0x16, true, "SGL Offset Invalid";
-    /// Data arrived damaged; the same command may succeed.
+    /// Data was damaged in transport; a retry may succeed.
     TRANSIENT_TRANSPORT = 0, 0x22, false, "Transient Transport Error";
-    /// No namespace has this id.
+    /// There is no namespace with this identifier.
     INVALID_NAMESPACE = 0, 0x0b, true, "Invalid Namespace or Format";
-    /// The lent buffer has another length or direction than the command.
+    /// The host's buffer has a length or direction that does not fit the command.
     DATA_LENGTH_INVALID = 0, 0x0f, true, "Data SGL Length Invalid";
     /// The store is open for reading only.
     WRITE_PROTECTED = 0, 0x20, true, "Namespace is Write Protected";
-    /// Too many commands are in flight, or it would wait for ever for others.
+    /// Too many commands are in flight, or the command would wait for ever for others.
     INTERRUPTED = 0, 0x21, false, "Command Interrupted";
-    /// A logical block, or an element of a view, lies outside.
+    /// A logical block is outside its namespace, or an element outside its view.
     LBA_OUT_OF_RANGE = 0, 0x80, true, "LBA Out of Range";
-    /// Capacity or disk used up.
+    /// The store's capacity or the disk is full.
     CAPACITY_EXCEEDED = 0, 0x81, true, "Capacity Exceeded";
-    /// The store is closed, or takes no writes since a flush failed.
+    /// The store is closed, or accepts no writes since a flush failed.
     NOT_READY = 0, 0x82, true, "Namespace Not Ready";
-    /// More asynchronous events are requested than the controller holds.
+    /// The host has requested more asynchronous events than the controller keeps.
     EVENT_LIMIT_EXCEEDED = 1, 0x05, true, "Asynchronous Event Request Limit Exceeded";
-    /// There is no such log page.
+    /// There is no log page with this identifier.
     INVALID_LOG_PAGE = 1, 0x09, true, "Invalid Log Page";
     /// The feature cannot be changed.
     FEATURE_NOT_CHANGEABLE = 1, 0x0e, true, "Feature Not Changeable";
-    /// Connect has another record format than 0.
+    /// The record format of connect is not 0.
     CONNECT_FORMAT = 1, 0x80, true, "Connect Incompatible Format";
-    /// The limit of controllers or connections is reached; the host may try again.
+    /// The limit of controllers or connections is reached; the host may try again later.
     CONNECT_BUSY = 1, 0x81, false, "Connect Controller Busy";
-    /// A parameter of connect is wrong; dword 0 has its place.
+    /// A parameter of connect is wrong; dword 0 of the completion has its offset.
     CONNECT_PARAMETER = 1, 0x82, true, "Connect Invalid Parameters";
     /// The host is not allowed to connect.
     CONNECT_HOST = 1, 0x84, true, "Connect Invalid Host";
-    /// A copy is longer, or has more ranges, than the namespace says.
+    /// A copy is longer, or has more ranges, than the namespace allows.
     SIZE_LIMIT_EXCEEDED = 1, 0x83, true, "Command Size Limit Exceeded";
-    /// No more range sets, or boxes, can be stored.
+    /// No more range sets or boxes can be stored.
     RESOURCES = 1, 0x89, false, "Insufficient Resources";
     /// No more programs can be loaded.
     PROGRAM_RESOURCES = 1, 0x8a, false, "Insufficient Program Resources";
@@ -89,21 +89,21 @@ statuses! {
     MEMORY_RANGE = 1, 0x8c, true, "Invalid Memory Range Set";
     /// There is no such range set.
     RANGE_SET_ID = 1, 0x8d, true, "Invalid Memory Range Set Identifier";
-    /// The bytes are no program that can run here.
+    /// The bytes are no program that can be executed.
     PROGRAM_DATA = 1, 0x8e, true, "Invalid Program Data";
-    /// No such program index.
+    /// There is no program index with this value.
     PROGRAM_INDEX = 1, 0x8f, true, "Invalid Program Index";
-    /// No such program type.
+    /// There is no program type with this value.
     PROGRAM_TYPE = 1, 0x90, true, "Invalid Program Type";
-    /// More ranges than a command takes.
+    /// The command has more ranges than a command may have.
     RANGES_MAX = 1, 0x91, true, "Maximum Memory Ranges Exceeded";
-    /// More range sets than the controller stores.
+    /// The controller stores no more range sets.
     RANGE_SETS_MAX = 1, 0x92, false, "Maximum Memory Range Sets Exceeded";
-    /// The limit of active programs is reached.
+    /// The limit of activated programs is reached.
     ACTIVATED_MAX = 1, 0x93, false, "Maximum Programs Activated";
-    /// The limit of program bytes is reached.
+    /// The limit of the programs' total size is reached.
     PROGRAM_BYTES_MAX = 1, 0x94, false, "Maximum Program Bytes Exceeded";
-    /// An execution uses the range set.
+    /// The range set is in use by an execution.
     RANGE_SET_IN_USE = 1, 0x95, false, "Memory Range Set In Use";
     /// No program is loaded at this index.
     NO_PROGRAM = 1, 0x96, true, "No Program";
@@ -111,66 +111,66 @@ statuses! {
     RANGES_OVERLAP = 1, 0x97, true, "Invalid Memory Range Set Overlap";
     /// The program is not activated.
     NOT_ACTIVATED = 1, 0x98, true, "Program Not Activated";
-    /// An execution uses the program.
+    /// The program is in use by an execution.
     PROGRAM_IN_USE = 1, 0x99, false, "Program In Use";
-    /// The program is larger than the controller takes.
+    /// The program is larger than the controller accepts.
     PROGRAM_TOO_BIG = 1, 0x9b, true, "Program Too Big";
-    /// The program ended in a trap, or went over a limit.
+    /// The program ended by a trap, or exceeded a limit.
     PROGRAM_FAILED = 1, 0xc5, true, "Program Failed";
-    /// No box has this handle.
+    /// There is no box with this handle.
     INVALID_BOX = 1, 0xc6, true, "Invalid Box Handle";
-    /// No space has this identifier or name.
+    /// There is no space with this identifier or name.
     SPACE_NOT_FOUND = 1, 0xc0, true, "Space Not Found";
-    /// The name of a space to create is taken.
+    /// A space with the name of the space to create exists already.
     SPACE_EXISTS = 1, 0xc1, true, "Space Exists";
-    /// A view's volume differs from its space's.
+    /// The view has another number of elements than its space.
     VOLUME_MISMATCH = 1, 0xc2, true, "View Volume Mismatch";
-    /// No open view has this dynamic space id, or its space was deleted.
+    /// There is no open view with this dynamic space identifier, or its space was deleted.
     INVALID_DSID = 1, 0xc3, true, "Invalid Dynamic Space Identifier";
     /// The limit of open views is reached.
     TOO_MANY_VIEWS = 1, 0xc4, false, "Too Many Open Views";
-    /// The medium did not take a write.
+    /// A write to the medium failed.
     WRITE_FAULT = 2, 0x80, false, "Write Fault";
-    /// A page cannot be read, or is not what was written.
+    /// A page cannot be read, or its content is damaged.
     UNRECOVERED_READ_ERROR = 2, 0x81, true, "Unrecovered Read Error";
-    /// The data differ.
+    /// The compared data differ.
     COMPARE_FAILURE = 2, 0x85, true, "Compare Failure";
-    /// The space is encrypted, and the key is missing or another one.
+    /// The space is encrypted, and the key is missing or wrong.
     ACCESS_DENIED = 2, 0x86, true, "Access Denied";
 }
 
 impl Status {
-    /// From the 15 bits of a completion entry's status field.
+    /// Creates a status from the 15 bits of a completion entry's status field.
     pub fn from_bits(bits: u16) -> Self {
         Self(bits & 0x7fff)
     }
 
-    /// The 15 bits of a completion entry's status field.
+    /// Returns the 15 bits of a completion entry's status field.
     pub fn bits(self) -> u16 {
         self.0
     }
 
-    /// Status code type.
+    /// Returns the status code type (SCT).
     pub fn sct(self) -> u8 {
         (self.0 >> 8 & 7) as u8
     }
 
-    /// Status code.
+    /// Returns the status code (SC).
     pub fn sc(self) -> u8 {
         self.0 as u8
     }
 
-    /// Whether a retry of the same command is expected to fail as well.
+    /// Whether a retry of the same command would probably fail again (DNR).
     pub fn dnr(self) -> bool {
         self.0 & DNR != 0
     }
 
-    /// Whether the command did what it should.
+    /// Whether the command succeeded.
     pub fn ok(self) -> bool {
         self.0 & 0x7ff == 0
     }
 
-    /// The specification's name.
+    /// Returns the name in the specification; "Unknown Status" for other codes.
     pub fn name(self) -> &'static str {
         let same = |s: &Self| s.sct() == self.sct() && s.sc() == self.sc();
         Self::ALL.iter().find(|(s, _)| same(s)).map_or("Unknown Status", |(_, name)| name)
@@ -194,7 +194,7 @@ impl fmt::Display for Status {
 }
 
 impl From<&Error> for Status {
-    /// The table of docs/reference/nvme.md.
+    /// Converts an error by the table in docs/reference/nvme.md.
     fn from(error: &Error) -> Self {
         match error {
             Error::Invalid(_) => Self::INVALID_FIELD,
@@ -204,7 +204,7 @@ impl From<&Error> for Status {
             Error::Exists { .. } => Self::SPACE_EXISTS,
             Error::ReadOnly => Self::WRITE_PROTECTED,
             Error::Full { .. } => Self::CAPACITY_EXCEEDED,
-            // The system may recover; a page that is not what was written stays so.
+            // A failed read may succeed later; a damaged page stays damaged.
             Error::Media { op: "read", .. } => Self::UNRECOVERED_READ_ERROR.retry(),
             Error::Media { .. } => Self::WRITE_FAULT,
             Error::Corrupt(_) | Error::Checksum { .. } => Self::UNRECOVERED_READ_ERROR,
@@ -212,7 +212,7 @@ impl From<&Error> for Status {
             Error::Closed(_) => Self::NOT_READY,
             Error::Busy(_) => Self::INTERRUPTED,
             Error::Cancelled => Self::ABORTED,
-            // Errors of opening a store, which no command meets, and of commands that have no NVMe entry.
+            // Errors of opening a store, which commands cannot have, and of commands without an NVMe opcode.
             Error::FileExists { .. }
             | Error::FileMissing { .. }
             | Error::Locked { .. }

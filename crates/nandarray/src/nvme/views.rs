@@ -1,7 +1,7 @@
-//! The open views of a controller: dynamic space ids, counted up.
+//! The open views of a controller, by their dynamic space identifiers.
 //!
-//! An id is valid for its controller, for as long as that lives; nothing of it is stored. Ids are not used again until
-//! the count has gone around, so that a stale one is noticed.
+//! An identifier is valid for its controller only, and never stored. Identifiers count up and are used again only after
+//! the counter has wrapped, so that a stale identifier is detected.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use super::status::Status;
 use crate::stl::space::SpaceId;
 
-/// The most views that are open at once.
+/// Largest number of views that may be open at once.
 pub const VIEWS_MAX: usize = 1 << 16;
 
 /// A space under a dimensionality.
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) space: SpaceId,
-    /// Its dimensionality; none is the space's own, whatever that is at the time.
+    /// Dimensionality of the view; `None` is the space's own at the time of each command.
     pub(super) dims: Option<Vec<u64>>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Views {
 }
 
 impl Views {
-    /// Adds a view under a new id.
+    /// Adds a view; returns its new identifier.
     pub(super) fn add(&mut self, view: View) -> Result<u32, Status> {
         self.check_room()?;
         loop {
@@ -45,12 +45,12 @@ impl Views {
         if self.open.len() < VIEWS_MAX { Ok(()) } else { Err(Status::TOO_MANY_VIEWS) }
     }
 
-    /// The view with this id.
+    /// Returns the view with this identifier.
     pub(super) fn get(&self, dsid: u32) -> Result<Arc<View>, Status> {
         self.open.get(&dsid).cloned().ok_or(Status::INVALID_DSID)
     }
 
-    /// Closes the view with this id.
+    /// Closes the view with this identifier.
     pub(super) fn remove(&mut self, dsid: u32) -> Result<(), Status> {
         self.open.remove(&dsid).map(drop).ok_or(Status::INVALID_DSID)
     }

@@ -1,28 +1,29 @@
-//! An interval tree: intervals of integers with the number of their owner, found by overlap.
+//! An interval tree: a set of intervals of integers, each with a number, in which overlapping intervals are found.
 //!
-//! A treap by (first, number); each node has the largest end below it. Priorities are a hash of the number, so that the
-//! tree depends on its contents alone. Insertion and removal take O(log n), a search O(log n + found).
+//! The tree is a treap ordered by (first, number); each node has the largest end in its subtree. Priorities are a hash
+//! of the number, so that the tree depends on its content only. Insertion and removal take O(log n), a search O(log n +
+//! found).
 
-/// A node of the tree.
+/// An interval in the tree, with its subtrees.
 #[derive(Debug)]
 struct IntervalNode {
     first: u64,
     last: u64,
     number: u64,
-    /// The largest `last` of this node and those below.
+    /// Largest `last` in the subtree of this node.
     reach: u64,
     below: [Option<Box<IntervalNode>>; 2],
 }
 
 type Link = Option<Box<IntervalNode>>;
 
-/// Intervals `first..=last`, each with a number.
+/// A set of intervals `first..=last`, each with a number.
 #[derive(Debug, Default)]
 pub(crate) struct IntervalTree {
     root: Link,
 }
 
-/// A mix of all bits (SplitMix64).
+/// Returns a hash of a number (SplitMix64), which is the priority of its node.
 fn mixed(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -42,7 +43,7 @@ impl IntervalNode {
     }
 }
 
-/// Nodes before `key`, and the others.
+/// Splits a tree into the nodes before `key` and the others.
 fn split(link: Link, key: (u64, u64)) -> (Link, Link) {
     let Some(mut node) = link else { return (None, None) };
     if node.key() < key {
@@ -56,7 +57,7 @@ fn split(link: Link, key: (u64, u64)) -> (Link, Link) {
     }
 }
 
-/// Both trees as one; all of `left` comes before all of `right`.
+/// Joins two trees; all nodes of `left` must come before all of `right`.
 fn join(left: Link, right: Link) -> Link {
     match (left, right) {
         (None, one) | (one, None) => one,
@@ -71,7 +72,7 @@ fn join(left: Link, right: Link) -> Link {
 }
 
 impl IntervalTree {
-    /// Adds an interval.
+    /// Adds an interval, whose number no other interval may have.
     pub(crate) fn insert(&mut self, first: u64, last: u64, number: u64) {
         assert!(first <= last, "an interval from {first} to {last}");
         let (left, right) = split(self.root.take(), (first, number));
@@ -79,7 +80,7 @@ impl IntervalTree {
         self.root = join(join(left, Some(node)), right);
     }
 
-    /// Removes the interval with this first element and number.
+    /// Removes the interval with this first element and number, which must exist.
     pub(crate) fn remove(&mut self, first: u64, number: u64) {
         let (left, rest) = split(self.root.take(), (first, number));
         let (own, right) = split(rest, (first, number + 1));
@@ -87,12 +88,12 @@ impl IntervalTree {
         self.root = join(left, right);
     }
 
-    /// Whether there is none.
+    /// Whether the tree has no interval.
     pub(crate) fn is_empty(&self) -> bool {
         self.root.is_none()
     }
 
-    /// Calls `found` with the number of each interval that has an element in `first..=last`.
+    /// Calls `found` with the number of each interval that overlaps `first..=last`.
     pub(crate) fn overlapping(&self, first: u64, last: u64, found: &mut dyn FnMut(u64)) {
         let mut left: Vec<&IntervalNode> = self.root.as_deref().into_iter().collect();
         while let Some(node) = left.pop() {

@@ -1,14 +1,14 @@
-//! The order of commands that touch the same building blocks: a range lock with tickets.
+//! The order of commands on the same building blocks: a range lock with tickets.
 //!
-//! A command requests a box of blocks of a space, shared (to read) or exclusively (to write), and gets a ticket at
-//! once. A ticket is granted when no earlier request that is still held or waits meets its box, unless both are shared:
-//! requests are granted in the order of their arrival, so none starves. Requesting never blocks. A thread on the
-//! wall clock waits for its ticket ([`RangeTicket::wait`]); an event loop asks whether it is granted
-//! ([`RangeTicket::is_granted`]) and goes on with other commands until it is.
+//! A command requests a box of blocks of a space, shared (to read) or exclusive (to write), and immediately gets a
+//! ticket. A ticket is granted once no earlier request that is held or waiting overlaps its box, unless both are
+//! shared. Conflicting requests are granted in the order of their arrival, so none starves. Requesting never blocks.
+//! Without a modelled clock a thread waits for its ticket ([`RangeTicket::wait`]); an event loop tests whether it is
+//! granted ([`RangeTicket::is_granted`]) and executes other commands until it is.
 //!
-//! Reads on the wall clock request nothing: both halves of such a read happen under the space's own lock, so it sees a
-//! write whole or not at all. Reads on a modelled clock request their blocks, since time passes between their halves. A
-//! holder must not wait for a second ticket of the same space: with requests in order, it could wait for itself.
+//! Without a modelled clock reads request nothing: both halves of such a read are done under the space's own lock, so
+//! it sees either all of a write or none of it. Under a modelled clock reads request their blocks, since time passes
+//! between their halves. A holder must not wait for a second ticket of the same space: it could wait for itself.
 
 mod intervals;
 mod table;
@@ -20,19 +20,20 @@ use parking_lot::{Condvar, Mutex};
 
 pub use table::{RangeTable, SharedRange, WaitCircle};
 
-/// A box of building blocks: first and last coordinate (inclusive) a dimension. Empty means the whole space.
+/// A box of building blocks: first and last coordinate (inclusive) along each dimension. An empty list is the whole
+/// space.
 pub(crate) type BlockBox = Vec<(u64, u64)>;
 
-/// The use that a request makes of its blocks.
+/// Whether a request shares its blocks with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// It reads them: beside other readers.
+    /// The request reads the blocks, and may be granted together with other readers.
     Shared,
-    /// It writes them: beside no other request.
+    /// The request writes the blocks, and is granted only when no overlapping request is.
     Exclusive,
 }
 
-/// The range lock of one space: its requests, held and waiting.
+/// The range lock of one space: a queue of granted and waiting requests.
 #[derive(Clone, Debug, Default)]
 pub struct RangeLock(Arc<RangeQueue>);
 
@@ -44,13 +45,13 @@ struct RangeQueue {
 
 #[derive(Debug, Default)]
 struct Requests {
-    /// The next request's number.
+    /// Number of the next request.
     next: u64,
-    /// Number of exclusive ones: while there is none, every reader is granted without a look at the others.
+    /// Number of exclusive requests in the queue; while it is 0, every shared request is granted at once.
     exclusive: usize,
-    /// Whether the lock was closed: no thread waits any more.
+    /// Whether the lock was closed, after which no thread waits.
     closed: bool,
-    /// Requests by number, the order of their arrival.
+    /// All requests by their number, in the order of their arrival.
     queue: BTreeMap<u64, RangeRequest>,
 }
 
@@ -60,8 +61,8 @@ struct RangeRequest {
     blocks: BlockBox,
 }
 
-/// A place in the queue for a box of blocks. Dropping it withdraws the request or releases its blocks. It borrows
-/// nothing, so that a command in flight and a transaction can keep it.
+/// A granted or waiting request for a box of blocks. Dropping it withdraws the request or releases the blocks. It
+/// borrows nothing, so that a command in flight or a transaction can keep it.
 #[derive(Debug)]
 pub struct RangeTicket {
     queue: Arc<RangeQueue>,
@@ -84,7 +85,7 @@ impl Requests {
 }
 
 impl RangeLock {
-    /// Requests a box of blocks; never blocks.
+    /// Requests a box of blocks; returns the ticket without waiting.
     pub fn request(&self, blocks: BlockBox, share: Share) -> RangeTicket {
         let mut requests = self.0.requests.lock();
         let number = requests.next;
@@ -94,14 +95,14 @@ impl RangeLock {
         RangeTicket { queue: self.0.clone(), number }
     }
 
-    /// Requests a box exclusively and waits until it is granted, or the lock is closed.
+    /// Requests a box of blocks exclusively, and waits until it is granted or the lock is closed.
     pub fn lock(&self, blocks: BlockBox) -> RangeTicket {
         let ticket = self.request(blocks, Share::Exclusive);
         ticket.wait();
         ticket
     }
 
-    /// Ends all waiting, now and later: the store was closed.
+    /// Ends all waiting for tickets for good, because the store was closed.
     pub fn close(&self) {
         self.0.requests.lock().closed = true;
         self.0.released.notify_all();
@@ -109,12 +110,12 @@ impl RangeLock {
 }
 
 impl RangeTicket {
-    /// Whether the request is granted. It stays granted until the ticket is dropped.
+    /// Whether the request is granted; once true, this stays true until the ticket is dropped.
     pub fn is_granted(&self) -> bool {
         self.queue.requests.lock().is_granted(self.number)
     }
 
-    /// Blocks the thread until the request is granted (true) or the lock is closed (false).
+    /// Waits until the request is granted (returns `true`) or the lock is closed (returns `false`).
     pub fn wait(&self) -> bool {
         let mut requests = self.queue.requests.lock();
         while !requests.is_granted(self.number) {

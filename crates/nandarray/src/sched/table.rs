@@ -1,36 +1,36 @@
-//! Ranges of several spaces that one owner requests together: a kernel's data sections.
+//! Locks on ranges of several spaces which an owner requests together, e.g. a kernel for its data sections.
 //!
-//! Readers share a range, a writer excludes readers and writers of ranges that meet its own. A request names all of its
-//! ranges at once and gets a number; it is granted when no earlier request that still exists conflicts with it, so
-//! requests that meet are granted in the order of their arrival and none starves. Requesting never blocks.
+//! Readers share a range; a writer excludes readers and writers of overlapping ranges. A request has all of its ranges
+//! and gets a number; it is granted once no earlier request that still exists conflicts with it. Conflicting requests
+//! are granted in the order of their arrival, so none starves. Requesting never blocks.
 //!
-//! An owner may request more while it holds ranges, and may wait for another owner for reasons of its own. Owners that
-//! wait for each other in a circle would wait for ever: the request, or the wait, that closes the circle is refused
-//! with the owners on it.
+//! An owner may request more while it holds ranges, and may wait for another owner for other reasons. Owners that wait
+//! for each other in a circle would wait for ever, so a request or wait that would close a circle is refused, with the
+//! owners in the circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Share;
 use super::intervals::IntervalTree;
 
-/// A range of a space: `first..=last`, in elements or building blocks, as the caller counts them.
+/// A range `first..=last` of a space, in elements or building blocks, as the caller counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedRange {
-    /// The space's number.
+    /// Number of the space.
     pub space: u64,
-    /// First element.
+    /// First element or block.
     pub first: u64,
-    /// Last element.
+    /// Last element or block, inclusive.
     pub last: u64,
-    /// The use that is made of it.
+    /// Whether the range is read (shared) or written (exclusive).
     pub share: Share,
 }
 
-/// Owners that wait for each other: each for the next one, the last for the first.
+/// A circle of owners, each of which would wait for the next one, and the last for the first.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("owners {owners:?} would wait for each other")]
 pub struct WaitCircle {
-    /// The owners, from the one whose request was refused on.
+    /// Numbers of the owners, beginning with the one that was refused.
     pub owners: Vec<u64>,
 }
 
@@ -38,30 +38,30 @@ pub struct WaitCircle {
 struct TableRequest {
     owner: u64,
     ranges: Vec<SharedRange>,
-    /// Earlier requests that it waits for.
+    /// Numbers of the earlier requests that this one waits for.
     before: BTreeSet<u64>,
-    /// Later requests that wait for it.
+    /// Numbers of the later requests that wait for this one.
     behind: BTreeSet<u64>,
 }
 
-/// The ranges that are held and waited for.
+/// The table of granted and waiting requests for ranges.
 #[derive(Debug, Default)]
 pub struct RangeTable {
     next: u64,
     readers: BTreeMap<u64, IntervalTree>,
     writers: BTreeMap<u64, IntervalTree>,
     requests: BTreeMap<u64, TableRequest>,
-    /// Requests of each owner.
+    /// Numbers of the requests of each owner.
     owned: BTreeMap<u64, BTreeSet<u64>>,
-    /// Owners that each owner waits for by itself.
+    /// For each owner, the owners that it waits for by [`RangeTable::wait_for`].
     waits: BTreeMap<u64, BTreeSet<u64>>,
 }
 
 impl RangeTable {
-    /// Requests ranges for an owner. Ranges of one owner exclude each other never.
+    /// Requests ranges for an owner and returns the request's number. Ranges of one owner never exclude each other.
     ///
     /// # Errors
-    /// [`WaitCircle`]: the owner would wait for an owner that waits for it. Nothing is requested then.
+    /// [`WaitCircle`] if the owner would wait for an owner that waits for it; nothing is requested then.
     pub fn request(&mut self, owner: u64, ranges: &[SharedRange]) -> Result<u64, WaitCircle> {
         let (number, ranges) = (self.next, apart(ranges));
         let mut before = BTreeSet::new();
@@ -92,17 +92,17 @@ impl RangeTable {
         Ok(number)
     }
 
-    /// Notes that an owner waits for another one.
+    /// Records that an owner waits for another one.
     ///
     /// # Errors
-    /// [`WaitCircle`]: that one waits for it, directly or by others. Nothing is noted then.
+    /// [`WaitCircle`] if owner `on` waits for `owner`, directly or indirectly; nothing is recorded then.
     pub fn wait_for(&mut self, owner: u64, on: u64) -> Result<(), WaitCircle> {
         self.circle(owner, &BTreeSet::from([on]))?;
         self.waits.entry(owner).or_default().insert(on);
         Ok(())
     }
 
-    /// Whether a request is granted; it stays so until it is released.
+    /// Whether a request is granted; once true, this stays true until the request is released.
     ///
     /// # Panics
     /// If there is no such request.
@@ -110,7 +110,7 @@ impl RangeTable {
         self.requests[&number].before.is_empty()
     }
 
-    /// Withdraws a request or releases its ranges. Returns the requests that are granted now.
+    /// Withdraws a request, or releases its ranges. Returns the requests that are granted as a result.
     ///
     /// # Panics
     /// If there is no such request.
@@ -143,7 +143,7 @@ impl RangeTable {
         granted
     }
 
-    /// Forgets the waits of an owner, and those for it.
+    /// Removes the waits that [`Self::wait_for`] recorded for an owner, in both directions.
     pub fn forget(&mut self, owner: u64) {
         self.waits.remove(&owner);
         for on in self.waits.values_mut() {
@@ -152,12 +152,12 @@ impl RangeTable {
         self.waits.retain(|_, on| !on.is_empty());
     }
 
-    /// Number of requests, granted or waiting.
+    /// Returns the number of requests, granted or waiting.
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no requests.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
@@ -166,14 +166,14 @@ impl RangeTable {
         if share == Share::Exclusive { &mut self.writers } else { &mut self.readers }
     }
 
-    /// Owners that an owner waits for.
+    /// Returns the owners for which an owner waits, because of its requests or by [`Self::wait_for`].
     fn waited(&self, owner: u64) -> BTreeSet<u64> {
         let own = self.owned.get(&owner).into_iter().flatten();
         let before = own.flat_map(|n| &self.requests[n].before).map(|n| self.requests[n].owner);
         before.chain(self.waits.get(&owner).into_iter().flatten().copied()).collect()
     }
 
-    /// Refuses `owner` to wait for `on` if one of these waits for `owner`.
+    /// Returns an error if one of the owners `on` waits for `owner`, so that `owner` must not wait for them.
     fn circle(&self, owner: u64, on: &BTreeSet<u64>) -> Result<(), WaitCircle> {
         let mut from: BTreeMap<u64, u64> = on.iter().map(|o| (*o, owner)).collect();
         let mut left: Vec<u64> = on.iter().copied().collect();
@@ -199,7 +199,7 @@ impl RangeTable {
     }
 }
 
-/// The same ranges, in order and apart: those that meet become one, exclusive if either is.
+/// Returns the same ranges, sorted and disjoint: overlapping ranges are joined, to an exclusive one if either is.
 fn apart(ranges: &[SharedRange]) -> Vec<SharedRange> {
     let mut sorted = ranges.to_vec();
     sorted.sort_unstable_by_key(|r| (r.space, r.first, r.last));

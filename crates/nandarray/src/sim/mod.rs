@@ -1,40 +1,41 @@
-//! Chance and counters, which the engine must not take from its surroundings, and the interface to a modelled clock.
+//! Random numbers and counters, and the interface to a modelled clock.
 //!
-//! Everything random in the engine comes from one [`Chance`] seeded at the door, so that one seed gives one trace.
-//! [`Counters`] count the engine's work; nothing decides by them. A [`Probe`] receives the facts of a command that a
-//! medium cannot see: it times and prices the work, and changes nothing. One with a clock calls a command's two halves
-//! ([`Halves`]) and lets time pass in between. Usable by every layer; of the engine it knows errors only.
+//! All random numbers of the engine come from one [`Chance`], whose seed the caller chooses, so that one seed gives one
+//! trace. [`Counters`] count the engine's work; no decision depends on them. A [`Probe`] is notified of facts about a
+//! command that a medium cannot see; it computes times and costs, and changes nothing. A probe with a clock calls a
+//! command's two halves ([`Halves`]) and lets time pass in between. Every layer may use this module; of the engine it
+//! uses only the errors.
 
 pub mod panics;
 pub(crate) mod process;
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The engine's only source of chance.
+/// The engine's only source of random numbers.
 #[derive(Debug)]
 pub struct Chance(fastrand::Rng);
 
 impl Chance {
-    /// A source that gives the same draws for the same seed.
+    /// Creates a source that draws the same numbers for the same seed.
     pub fn seeded(seed: u64) -> Self {
         Self(fastrand::Rng::with_seed(seed))
     }
 
-    /// A draw from `0..n`.
+    /// Draws a number from `0..n`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.0.u64(0..n)
     }
 
-    /// Sixteen random bytes.
+    /// Draws sixteen random bytes.
     pub fn bytes16(&mut self) -> [u8; 16] {
         self.0.u128(..).to_le_bytes()
     }
 }
 
-/// Purpose of the engine's work at the moment.
+/// The purpose of the engine's present work, which a [`Probe`] may account separately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Purpose {
-    /// The command itself.
+    /// The work of a command itself.
     #[default]
     Command,
     /// Reclaim: moving live pages out of a segment.
@@ -44,110 +45,116 @@ pub enum Purpose {
 /// The direction in which a command moves elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moves {
-    /// Elements out of the store.
+    /// From the store to a buffer.
     Out,
-    /// Elements into it.
+    /// From a buffer to the store.
     In,
-    /// None.
+    /// The command moves no elements.
     Nothing,
 }
 
-/// Order of a command among those in flight under a clock: the commands that it waits for.
+/// Order of a command among those in flight under a clock: the earlier commands for which it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// It begins at once: it looks at numbers and names only.
+    /// The command begins at once: it reads only statistics and names.
     Free,
-    /// It begins when its blocks are granted ([`crate::sched`]): reads and writes.
+    /// The command begins when its range lock is granted ([`crate::sched`]): a read or write.
     Blocks,
-    /// It begins when every earlier command has ended: a flush. Later commands do not wait for it.
+    /// The command begins when every earlier command has ended, but later ones do not wait for it: a flush.
     Behind,
-    /// It begins when every command that has begun has ended: steps of a transaction, which holds its blocks already.
+    /// The command begins when every command that has begun has ended: a step of a transaction, which holds its blocks
+    /// already.
     Between,
-    /// It begins when every earlier command that writes or is [`Order::Alone`] has ended, and when no other of this
-    /// order is in flight: a compound command that only reads. Its reads wait for no blocks, and later reads and writes do not wait for it.
+    /// The command begins when every earlier command that writes or is [`Order::Alone`] has ended, and when no other
+    /// command of this order is in flight: a compound command that only reads. It requests no range lock, and later
+    /// reads and writes do not wait for it.
     Beside,
-    /// It begins when every earlier command has ended, and later ones wait until it has: whatever changes names or
-    /// shapes.
+    /// The command begins when every earlier command has ended, and later ones wait for it: a command that changes
+    /// names or shapes.
     Alone,
 }
 
-/// A command in two halves, as a [`Probe`] with a clock calls them: [`Self::plan`], then time passes, then
-/// [`Self::complete`]. An error in a half is the command's result; the probe does not see it.
+/// A command in two halves, which a [`Probe`] with a clock calls: [`Self::plan`], then time passes, then
+/// [`Self::complete`]. If a half fails the error is the command's result; the probe does not see it.
 pub trait Halves: Send {
-    /// Its order among commands in flight.
+    /// Returns the order of the command among those in flight.
     fn order(&self) -> Order;
 
-    /// The direction in which it moves elements.
+    /// Returns the direction in which the command moves elements.
     fn moves(&self) -> Moves;
 
-    /// Requests its blocks, if its order is [`Order::Blocks`]. Called once, behind all earlier commands' requests.
+    /// Requests the range lock of the command's blocks. Called at most once, only for [`Order::Blocks`], and after the
+    /// requests of all earlier commands.
     fn request(&mut self);
 
-    /// Whether the blocks that it requested are granted. Never blocks.
+    /// Whether the requested blocks are locked for this command. Never blocks.
     fn is_granted(&self) -> bool;
 
-    /// The first half: decides what the flash has to do, and does all of the command that needs no time. Returns the
-    /// direction in which the command moves elements; `None` if it panicked: nothing that it reported counts then.
+    /// Runs the first half: decides what the flash has to do, and does all work that takes no modelled time. Returns
+    /// the direction in which the command moves elements; `None` if it panicked, and then the probe must ignore what it
+    /// reported.
     fn plan(&mut self) -> Option<Moves>;
 
-    /// The second half: the caller's bytes are moved, blocks are released, and the result is there.
+    /// Runs the second half: moves the caller's bytes, releases the blocks, and stores the result.
     fn complete(&mut self);
 
-    /// The command ends without having begun: `why` is its result.
+    /// Ends a command that has not begun, with `why` as its result.
     fn refuse(&mut self, why: crate::error::Error);
 
-    /// Delivers the result to the submitter. Called after one of the two above, holding no lock of the clock, so it
-    /// may submit further commands.
+    /// Delivers the result to the submitter. Called after [`Self::complete`] or [`Self::refuse`], without any lock of
+    /// the clock, so that the submitter may submit further commands.
     fn deliver(self: Box<Self>);
 }
 
-/// Number of a command that was submitted to a clock.
+/// Number of a command in flight under a clock.
 pub type FlightId = u64;
 
-/// An observer of commands, called on the thread that works: with one thread ([`crate::device::Options::threads`]) in
-/// an order that depends on nothing but the commands. Reads, programs and erases reach it through the medium, which it
-/// wraps. A probe with a clock also decides when a command's halves happen.
+/// An observer of commands, called on the thread that executes them. With one thread
+/// ([`crate::device::Options::threads`]) the order of calls depends on the commands only. Reads, programs and erases of
+/// pages are observed through the medium, which the observer wraps. A probe with a clock also decides when a command's
+/// halves run.
 pub trait Probe: Send + Sync + std::fmt::Debug {
-    /// Runs both halves of a command, and returns when the second is over. Without a clock one follows the other at
-    /// once.
+    /// Runs both halves of a command, and returns after the second. Without a clock the second follows immediately.
     fn run(&self, command: &mut dyn Halves) {
         command.plan();
         command.complete();
     }
 
-    /// Takes a command, to be run while others are in flight; it is delivered when its second half is over, during this
-    /// call or a later one of [`Self::drive`] or [`Self::run`]. Without a clock it is run at once.
+    /// Accepts a command that may be in flight together with others. It is delivered after its second half, in this
+    /// call or in a later one of [`Self::drive`] or [`Self::run`]. Returns its number, or `None` if it was delivered in
+    /// this call, as it is without a clock.
     fn submit(&self, mut command: Box<dyn Halves>) -> Option<FlightId> {
         self.run(&mut *command);
         command.deliver();
         None
     }
 
-    /// Lets time pass until this command is delivered, or, for `None`, the next one. Returns whether there was one to
-    /// wait for.
+    /// Lets time pass until this command is delivered, or, for `None`, until the next one is. Returns whether there was
+    /// a command to wait for.
     fn drive(&self, _flight: Option<FlightId>) -> bool {
         false
     }
 
-    /// Refuses a command that has not begun, by [`crate::error::Error::Cancelled`]. Returns whether it did.
+    /// Ends a command that has not begun by [`crate::error::Error::Cancelled`]; returns whether it was cancelled.
     fn cancel(&self, _flight: FlightId) -> bool {
         false
     }
 
-    /// Whether commands that wait for others must not block the thread, because only that thread lets time pass.
+    /// Whether a command must not block its thread to wait for others, because only that thread lets time pass.
     fn has_clock(&self) -> bool {
         false
     }
 
-    /// One building block's share of a command was translated, and `bytes` of it moved between block and buffer in
-    /// `runs` contiguous pieces. The medium's operations since the last call belong to it.
+    /// Notifies the probe that one building block's part of a command was moved: `bytes` bytes between block and
+    /// buffer, in `runs` contiguous pieces. The medium's operations since the last call belong to this part.
     fn moved(&self, runs: u64, bytes: u64);
 
-    /// Number of programs that a command runs, interpreted and translated; programs that are called as functions of
-    /// this process are not among them.
+    /// Notifies the probe of the number of programs that a command runs, interpreted and translated; programs that are
+    /// called as functions of this process are not included.
     fn executed(&self, _interpreted: u64, _translated: u64) {}
 
-    /// A segment holds no live page: its erase blocks may be erased before it is opened again.
+    /// Notifies the probe that a segment has no live pages, so that its erase blocks may be erased before it is opened
+    /// again.
     fn freed(&self, segment: u32);
 
     /// Sets the purpose of the work from now on; returns the purpose before.
@@ -156,12 +163,13 @@ pub trait Probe: Send + Sync + std::fmt::Debug {
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// Counters of the engine's work since it was opened. Their values belong together only while no command runs.
+        /// Counters of the engine's work since it was opened. The values are consistent with each other only while no
+        /// command runs.
         #[derive(Debug, Default)]
         pub struct Counters { $($(#[$doc])* pub $name: AtomicU64),* }
 
         impl Counters {
-            /// Every counter by name.
+            /// Returns all counters with their names.
             pub fn list(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name.load(Relaxed))),*]
             }
@@ -170,33 +178,33 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Read commands.
+    /// Number of read commands.
     reads,
-    /// Write commands.
+    /// Number of write commands.
     writes,
-    /// Bytes handed to readers.
+    /// Number of bytes that reads copied to buffers.
     bytes_read,
-    /// Bytes taken from writers.
+    /// Number of bytes that writes copied from buffers.
     bytes_written,
-    /// Pages appended for users.
+    /// Number of pages appended, for commands and for reclaim.
     pages_appended,
-    /// Pages moved by reclaim.
+    /// Number of pages moved by reclaim and defragmentation.
     pages_moved,
-    /// Pages whose checksum was computed on reading.
+    /// Number of pages whose checksum was computed on reading.
     pages_verified,
-    /// Bytes of journal records.
+    /// Number of bytes of journal records written.
     journal_bytes,
-    /// Bytes of checkpoints.
+    /// Number of bytes of checkpoints written.
     checkpoint_bytes,
-    /// Barriers: requests to the medium to make everything durable.
+    /// Number of barriers: requests to the medium to make everything durable.
     syncs,
-    /// Segments reclaimed.
+    /// Number of segments that became free.
     segments_reclaimed,
-    /// Reclaims behind a command that failed: tried again after the next one.
+    /// Number of reclaims after a command that failed and are tried again after the next command.
     reclaims_failed,
 }
 
-/// Adds to a counter.
+/// Adds `by` to a counter.
 pub(crate) fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Relaxed);
 }

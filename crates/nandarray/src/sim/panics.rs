@@ -1,18 +1,19 @@
-//! Panics as values: a broken invariant ends a command, not the process.
+//! Converts panics to errors, so that a broken invariant ends a command and not the process.
 //!
-//! The entrances of the engine and of the doors run their work through [`caught`]. The caller
-//! decides what becomes of the store: its locks were released as the stack unwound, but its contents in memory may be
-//! half changed. The panic hook has printed message and place by then.
+//! The entry points of the engine and of its interfaces run their work through [`caught`]. The caller decides how to
+//! treat the store: its locks were released when the stack was unwound, but its state in memory may be half changed.
+//! The panic hook has already printed message and place.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `f`; a panic inside of it, or inside of a thread that it joined, is returned as its message.
+/// Runs `f`; a panic in it, or in a thread that it joins, is returned as an error.
 ///
 /// # Errors
 /// The panic's message.
 pub fn caught<T>(f: impl FnOnce() -> T) -> Result<T, String> {
-    // Unwind safety is the caller's: whatever `f` changed is not used again, or was written to be whole at every panic.
+    // Unwind safety is the caller's duty: state that `f` changed is not used again, or is consistent at every possible
+    // panic.
     catch_unwind(AssertUnwindSafe(f)).map_err(|payload| message(payload.as_ref()))
 }
 

@@ -1,37 +1,37 @@
-//! Forked processes: a fork copies one thread and all memory, so locks that other threads held are never released in
-//! it.
+//! Detection of forked processes. A fork copies one thread and all memory, so locks that other threads held are never
+//! released in the new process.
 //!
-//! Every thread records the scope that it is inside of (a store's command) in a slot of its own, which costs two plain
-//! stores a command. A forked process has a copy of the slots: those of threads that stayed behind name the scopes
-//! whose locks are held for good. A handler (`pthread_atfork`) counts forks, so the test for one is a look at a
-//! counter.
+//! While a thread is in a scope (executes a command of a store), it records the scope in a slot of its own, which costs
+//! two plain stores for each command. A forked process has a copy of all slots; the slots of the other threads show the
+//! scopes whose locks are held for ever. A handler (`pthread_atfork`) counts forks, so a process is known to be forked
+//! if the counter has changed.
 //!
-//! The only file of the engine that looks at its surroundings; nothing that it finds decides what a store contains.
+//! This is the only file of the engine that depends on its surroundings; none of it affects the content of a store.
 
 use std::cell::Cell;
 use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 
-/// Forks between the process that loaded this and the one that is here.
+/// Number of forks between the process that loaded the library and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
-/// All slots, newest first. They are reused and never freed.
+/// Head of the list of all slots, newest first. Slots are reused and never freed.
 static SLOTS: AtomicPtr<ThreadSlot> = AtomicPtr::new(ptr::null_mut());
-/// The next scope's key.
+/// Key of the next scope to be created.
 static KEYS: AtomicUsize = AtomicUsize::new(SEVERAL + 1);
 
-/// Key of no scope: the thread is in none.
+/// Value of a slot whose thread is in no scope.
 const NOTHING: usize = 0;
-/// Key of a thread that is inside of several scopes at once: it counts as inside of each.
+/// Value of a slot whose thread is in several scopes at once: it counts as being in every scope.
 const SEVERAL: usize = 1;
 
-/// The scope that a thread is inside of.
+/// A thread's record of the scope that it is in.
 struct ThreadSlot {
-    /// Key of the scope.
+    /// Key of the scope, [`NOTHING`] or [`SEVERAL`].
     inside: AtomicUsize,
-    /// The thread's process, by its number of forks.
+    /// The value of [`FORKS`] in the process in which the slot's thread runs.
     forks: AtomicU32,
-    /// Whether the slot belongs to a thread that runs.
+    /// Whether the slot belongs to a running thread.
     taken: AtomicBool,
     next: *const Self,
 }
@@ -41,7 +41,7 @@ thread_local! {
     static LEAVER: Leaver = const { Leaver };
 }
 
-/// Returns a thread's slot when the thread ends.
+/// Releases a thread's slot for reuse when the thread ends.
 struct Leaver;
 
 impl Drop for Leaver {
@@ -52,11 +52,11 @@ impl Drop for Leaver {
     }
 }
 
-/// The slots, in any order.
+/// Iterates over all slots, in any order.
 fn slots() -> impl Iterator<Item = &'static ThreadSlot> {
     let mut next: *const ThreadSlot = SLOTS.load(Ordering::Acquire);
     std::iter::from_fn(move || {
-        // SAFETY: null, or a slot that was leaked whole before it was put in the list.
+        // SAFETY: null, or a slot that was leaked and complete before it was put in the list.
         let slot = unsafe { next.as_ref() }?;
         next = slot.next;
         Some(slot)
@@ -84,12 +84,12 @@ fn take_slot() -> &'static ThreadSlot {
     });
     slot.forks.store(forks, Ordering::Relaxed);
     MINE.set(Some(slot));
-    // A thread that is ending already keeps its slot: a few bytes.
+    // If the thread is ending already its slot is never released, which costs a few bytes.
     let _ = LEAVER.try_with(|_| ());
     slot
 }
 
-/// Called in a forked process by the thread that forked, the only one that the process has.
+/// The handler, called in a forked process by its only thread, the one that forked.
 extern "C" fn forked() {
     let forks = FORKS.fetch_add(1, Ordering::Relaxed) + 1;
     if let Some(slot) = MINE.get() {
@@ -97,62 +97,62 @@ extern "C" fn forked() {
     }
 }
 
-/// The process that something was made in.
+/// The process in which something was created, known by its number of forks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Home(u32);
 
 impl Home {
-    /// This process.
+    /// Returns the present process, and registers the handler on the first call.
     pub(crate) fn here() -> Self {
         static ASKED: Once = Once::new();
-        // SAFETY: the handler touches atomics and a plain thread-local cell; it is part of this library, which stays
-        // loaded. If there is no memory for it, forks go unnoticed.
+        // SAFETY: the handler uses atomics and a plain thread-local cell; it is part of this library, which stays
+        // loaded. If there is no memory to register it, forks are not detected.
         ASKED.call_once(|| unsafe {
             libc::pthread_atfork(None, None, Some(forked));
         });
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Whether this is still that process, and not one forked from it.
+    /// Whether the present process is still the same one, and not one forked from it.
     pub(crate) fn is_here(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
     }
 }
 
-/// A scope that threads enter and leave: the commands of one store.
+/// A scope that threads enter and leave: the execution of commands of one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessScope {
     key: usize,
     home: Home,
 }
 
-/// Presence of a thread in a scope, until this is dropped.
+/// Guard of a thread that is in a scope; dropping it leaves the scope.
 #[derive(Debug)]
 pub(crate) struct Inside(usize);
 
 impl ProcessScope {
-    /// A new scope of this process, without threads in it.
+    /// Creates a scope in the present process, without threads in it.
     pub(crate) fn here() -> Self {
         Self { key: KEYS.fetch_add(1, Ordering::Relaxed), home: Home::here() }
     }
 
-    /// Whether this is the process that it was made in.
+    /// Whether the present process is the one in which the scope was created.
     pub(crate) fn is_here(self) -> bool {
         self.home.is_here()
     }
 
-    /// Enters the scope with the calling thread.
+    /// Enters the scope with the calling thread, until the guard is dropped.
     pub(crate) fn enter(self) -> Inside {
         let slot = MINE.get().unwrap_or_else(take_slot);
         let before = slot.inside.load(Ordering::Relaxed);
         let now = if before == NOTHING || before == self.key { self.key } else { SEVERAL };
         slot.inside.store(now, Ordering::Relaxed);
-        // A lock that is taken after this is seen as taken only together with the slot.
+        // A fork that copies a lock as taken after this point also copies the slot with this value.
         fence(Ordering::Release);
         Inside(before)
     }
 
-    /// Whether a thread was inside when this process was forked from the one that made the scope.
+    /// Whether another thread was in the scope when this process was forked from the one that created the scope.
     pub(crate) fn was_left_inside(self) -> bool {
         let forks = FORKS.load(Ordering::Relaxed);
         slots().any(|slot| {

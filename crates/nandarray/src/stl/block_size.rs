@@ -1,38 +1,40 @@
-//! The size of a building block: equations 1 to 4 of the NDS paper (section 4.1), and two cases that they leave open.
+//! Default size of a building block: equations 1 to 4 of the NDS paper (section 4.1), and two cases that they leave
+//! open.
 //!
-//! The equations give equal power-of-two sides over one, two or three dimensions so that a block covers every channel
-//! (and, in three dimensions, every bank). They leave open two things.
+//! The equations give equal power-of-two sides along one, two or three dimensions, so that a block covers every channel
+//! (and, in three dimensions, every bank). They leave two cases open.
 //!
-//! * A space that is narrower than a side: here a side never exceeds the next power of two of its dimension, and the
-//!   volume that frees goes to the narrowest other side, at last to the slowest-varying one, along which arrays grow.
+//! * A space that is narrower than a side: here a side never exceeds the next power of two of its dimension. The volume
+//!   that this frees enlarges the shortest of the other sides, and if none may grow the slowest-varying one, along
+//!   which arrays grow.
 //! * Four and more dimensions: the equations' volume is split among all of them, so that no axis has sides of 1 while
 //!   others are long ([`balanced`]; docs/design/004-building-blocks-of-many-dimensions.md).
 //!
 //! The paper's "first" dimension is the fastest-varying one, the last in NumPy's order.
 //!
-//! This file does arithmetic only; who overrides the result is decided where spaces are made.
+//! This file only computes; the caller that creates a space decides whether to override the result.
 
 use crate::error::{Error, Result, Shape};
 use crate::flash::Geometry;
 
-/// The most access units that a building block may have (the index counts them in 16 bits).
+/// Largest number of access units of a building block (the index stores unit numbers in 16 bits).
 pub const UNITS_MAX: u64 = 1 << 16;
-/// The most bytes that a building block may have.
+/// Largest number of bytes of a building block.
 pub const BLOCK_BYTES_MAX: u64 = 256 << 20;
-/// The most dimensions of a space (NDS paper, section 5.3.1).
+/// Largest number of dimensions of a space (NDS paper, section 5.3.1).
 pub const DIMENSIONS_MAX: usize = 32;
 
-/// Each block takes a page at least. Arrays of more blocks than `SMALL_BLOCKS_MAX` need blocks of at least a 64th of a
-/// page.
+/// Largest ratio of a page to a block in arrays of more than [`SMALL_BLOCKS_MAX`] blocks: each block takes at least one
+/// page, so smaller blocks would waste too much.
 const SMALL_BLOCK_COST_MAX: u64 = 64;
-/// Blocks that an array may have whatever their size: 64 MiB with pages of 4 KiB.
+/// Number of blocks up to which an array's blocks may have any size; they take 64 MiB with pages of 4 KiB.
 const SMALL_BLOCKS_MAX: u64 = 1 << 14;
 
-/// The least bytes of the last side in four and more dimensions, if its dimension and the block are as long: a line of
-/// the processor's caches. A shorter side costs as much to fetch and more to copy.
+/// Shortest last side, in bytes, of a block of four or more dimensions, unless the array or the block is smaller: a
+/// cache line of the processor. A shorter side costs as much to fetch and more to copy.
 const RUN_BYTES_MIN: u64 = 64;
 
-/// The shape of the building block for a space of this shape and element size (bytes).
+/// Returns the default shape of the building block, in elements, for a space of this shape and element size in bytes.
 pub fn building_block(geometry: &Geometry, shape: &[u64], item_bytes: u64) -> Vec<u64> {
     assert!(!shape.is_empty() && item_bytes > 0);
     let k = shape.len();
@@ -46,14 +48,15 @@ pub fn building_block(geometry: &Geometry, shape: &[u64], item_bytes: u64) -> Ve
     if k > 3 { balanced(elements, &caps, item_bytes) } else { equal(elements, &caps) }
 }
 
-/// Equations 2 and 4: equal sides of 2^ceil(log2(elements) / k), within the caps.
+/// Equations 2 and 4: equal sides of 2^ceil(log2(elements) / k), but none longer than its cap. Sides that are not
+/// capped grow until the volume is the same.
 fn equal(elements: u64, caps: &[u64]) -> Vec<u64> {
     let k = caps.len();
     let side = 1u64 << elements.trailing_zeros().div_ceil(k as u32);
     let volume = (0..k).fold(1u64, |v, _| v.saturating_mul(side));
     let mut sides: Vec<u64> = caps.iter().map(|&c| side.min(c)).collect();
     while sides.iter().product::<u64>() < volume {
-        // The narrowest side that may still grow; among equals the slowest-varying.
+        // The shortest side that may still grow; among equal ones the slowest-varying.
         match (0..k).filter(|&i| sides[i] < caps[i]).min_by_key(|&i| sides[i]) {
             Some(i) => sides[i] *= 2,
             None => sides[0] *= 2,
@@ -63,16 +66,16 @@ fn equal(elements: u64, caps: &[u64]) -> Vec<u64> {
     sides
 }
 
-/// Equation 4 for any number of dimensions, without its rounding up of every side, which makes blocks of five
-/// dimensions sixteen times as large as they need be: sides whose product is `elements`, as equal as powers of two
-/// within the caps can be, the fastest-varying ones longer where they cannot be equal, the last one at least
-/// [`RUN_BYTES_MIN`].
+/// Equation 4 for any number of dimensions, but without rounding up every side, which would make blocks of five
+/// dimensions sixteen times as large as necessary. The product of the sides is `elements`. They are as equal as powers
+/// of two within the caps can be, and otherwise the faster-varying ones are longer; the last one has at least
+/// [`RUN_BYTES_MIN`] bytes.
 fn balanced(elements: u64, caps: &[u64], item_bytes: u64) -> Vec<u64> {
     let mut sides = vec![1; caps.len()];
     let (last, last_cap) = (sides.len() - 1, caps[caps.len() - 1]);
     sides[last] = RUN_BYTES_MIN.div_ceil(item_bytes).next_power_of_two().min(last_cap).min(elements);
     while sides.iter().product::<u64>() < elements {
-        // The narrowest side that may still grow; among equals the fastest-varying.
+        // The shortest side that may still grow; among equal ones the fastest-varying.
         match (0..sides.len()).rev().filter(|&i| sides[i] < caps[i]).min_by_key(|&i| sides[i]) {
             Some(i) => sides[i] *= 2,
             None => sides[0] *= 2,
@@ -82,10 +85,10 @@ fn balanced(elements: u64, caps: &[u64], item_bytes: u64) -> Vec<u64> {
     sides
 }
 
-/// Checks a block shape given by the user.
+/// Checks a block shape that the user chose instead of the default.
 ///
 /// # Errors
-/// [`Error::Invalid`] with the numbers.
+/// [`Error::Invalid`] with the numbers, e.g. if the block is too large, or so small that it wastes most of a page.
 pub fn check_override(geometry: &Geometry, shape: &[u64], item_bytes: u64, block: &[u64]) -> Result<()> {
     if block.len() != shape.len() {
         return Err(Error::invalid(format!(

@@ -1,11 +1,12 @@
 //! The index of a space's building blocks: a tree with one level per dimension (NDS paper, section 4.2, figure 6).
 //!
-//! The root level is the slowest-varying dimension; a node maps a block coordinate along its dimension to the next
-//! level's node, a leaf to the [`BlockMap`] of a building block: the list of its access units' physical pages. Nodes
-//! are sparse in chunks of [`CHUNK`] slots, so that a dense space costs 16 bytes a block and a sparse one of 2^64 a
-//! side costs what is used.
+//! The root level is the slowest-varying dimension. A node maps a block coordinate along its dimension to a node of the
+//! next level; a leaf maps it to the [`BlockMap`] of a building block, the list of the physical pages of its access
+//! units. Nodes are sparse in chunks of [`CHUNK`] slots: a dense space costs 16 bytes a block, and a sparse space with
+//! sides of 2^64 blocks costs memory only for the chunks in use.
 //!
-//! The tree holds locations only: no checksums, no states, no data. It is not synchronised; spaces lock it.
+//! The tree holds locations only: no checksums, no states, no data. It does no locking; the space that owns it is
+//! locked.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +14,21 @@ use smallvec::SmallVec;
 
 use crate::flash::{Ppa, Run};
 
-/// Slots of a chunk.
+/// Number of slots of a chunk.
 const CHUNK: u64 = 32;
 
-/// The pages of one building block; a unit without a page reads as the fill value.
+/// The pages of one building block, by access unit. A unit without a page reads as the fill value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BlockMap {
-    /// Units `0..count` on consecutive pages: 48 bits of page, 16 bits of count - 1.
+    /// Units `0..count` on consecutive pages, packed: 48 bits of page number above 16 bits of count - 1.
     One(u64),
-    /// Anything else: runs in order of units, with holes between.
+    /// Any other map: runs in order of units, possibly with units between them that have no page.
     #[expect(clippy::box_collection, reason = "16 bytes a block: a `Vec` would make it 32")]
     Many(Box<Vec<Run>>),
 }
 
 impl BlockMap {
-    /// A map with these runs, which are in order and do not overlap; `None` if there are none.
+    /// Creates a map of these runs, which must be in order and not overlap; `None` if there are none.
     pub fn from_runs(mut runs: Vec<Run>) -> Option<Self> {
         runs.dedup_by(|next, last| {
             let joins = last.end() == next.unit && last.ppa.0 + u64::from(last.count) == next.ppa.0;
@@ -48,7 +49,8 @@ impl BlockMap {
         }
     }
 
-    /// A map of units `0..count` on consecutive pages; `None` if that is none, or beyond what a map can say.
+    /// Creates a map of units `0..count` on consecutive pages from `ppa`; `None` if the count is 0 or a number is too
+    /// large.
     pub fn one_run(count: u32, ppa: Ppa) -> Option<Self> {
         ((1..=1 << 16).contains(&count) && ppa.0 < 1 << 48).then(|| Self::One(ppa.0 << 16 | u64::from(count - 1)))
     }
@@ -57,7 +59,7 @@ impl BlockMap {
         Run { unit: 0, count: (packed & 0xffff) as u32 + 1, ppa: Ppa(packed >> 16) }
     }
 
-    /// The runs in order of units.
+    /// Returns the runs in order of units.
     pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
         let (one, many) = match self {
             Self::One(packed) => (Some(Self::one(*packed)), &[][..]),
@@ -66,7 +68,7 @@ impl BlockMap {
         one.into_iter().chain(many.iter().copied())
     }
 
-    /// The single run that covers these units, if there is one.
+    /// Returns the run that has all of these units; `None` if one of them has no page or they are in several runs.
     #[inline]
     pub fn covering(&self, units: std::ops::Range<u32>) -> Option<Run> {
         debug_assert!(!units.is_empty(), "units {units:?}");
@@ -82,7 +84,7 @@ impl BlockMap {
         }
     }
 
-    /// The run that this unit lies in, or the next one behind it.
+    /// Returns the run that has this unit, or else the next one after it; `None` if there is no later run.
     pub fn next_run(&self, unit: u32) -> Option<Run> {
         match self {
             Self::One(packed) => Some(Self::one(*packed)).filter(|r| unit < r.end()),
@@ -90,17 +92,18 @@ impl BlockMap {
         }
     }
 
-    /// The page of one unit.
+    /// Returns the page of one unit; `None` if it has no page.
     pub fn page_of(&self, unit: u32) -> Option<Ppa> {
         self.covering(unit..unit + 1).map(|r| r.page_of(unit))
     }
 
-    /// Pages mapped.
+    /// Returns the number of mapped pages.
     pub fn pages(&self) -> u64 {
         self.runs().map(|r| u64::from(r.count)).sum()
     }
 
-    /// The map after some units were replaced: `new` has runs in order, `gone` says which units lose their page.
+    /// Returns the map in which the units for which `gone` is true have lost their page, and `new` has been added (runs
+    /// in order of units); `None` if no unit has a page.
     pub fn replaced(old: Option<&Self>, gone: impl Fn(u32) -> bool, new: &[Run]) -> Option<Self> {
         let mut runs: Vec<Run> = Vec::with_capacity(new.len() + 2);
         for run in old.into_iter().flat_map(Self::runs) {
@@ -124,7 +127,7 @@ impl BlockMap {
     }
 }
 
-/// A sparse array of slots, in chunks.
+/// A sparse array, stored as chunks of slots; chunks without a value take no memory.
 #[derive(Debug)]
 struct Sparse<T> {
     chunks: BTreeMap<u64, Box<Chunk<T>>>,
@@ -152,7 +155,7 @@ impl<T> Sparse<T> {
         self.chunks.get_mut(&(at / CHUNK))?[(at % CHUNK) as usize].as_mut()
     }
 
-    /// Empties a slot; drops its chunk with the last one.
+    /// Removes and returns the value of a slot; frees the chunk if it has no other value.
     fn take(&mut self, at: u64) -> Option<T> {
         let chunk = self.chunks.get_mut(&(at / CHUNK))?;
         let gone = chunk[(at % CHUNK) as usize].take();
@@ -179,12 +182,13 @@ enum Node {
     Leaf(Sparse<BlockMap>),
 }
 
-/// Builds an index from blocks that come in order of coordinates: a tenth of the time of setting them one by one.
+/// Builds an index from blocks in ascending order of coordinates, ten times as fast as setting them one by one.
 #[derive(Debug)]
 pub struct Builder {
     index: Index,
-    /// Coordinates of the leaf being filled, all but the last. Not a `Vec`: comparing an empty one's dangling pointer
-    /// costs AVX-512 processors a suppressed fault, which took half of the time of reading a 1-D index.
+    /// Coordinates of the leaf being filled: all but the last of a block's. Not a `Vec`, whose dangling pointer when
+    /// empty makes AVX-512 comparisons take a suppressed fault, which took half of the time of reading a
+    /// one-dimensional index.
     outer: SmallVec<[u64; 4]>,
     leaf: Sparse<BlockMap>,
     chunk: Option<(u64, Box<Chunk<BlockMap>>)>,
@@ -192,12 +196,12 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Nothing yet, over this many dimensions.
+    /// Begins an empty index with this number of dimensions.
     pub fn new(dimensions: usize) -> Self {
         Self { index: Index::new(dimensions), outer: SmallVec::new(), leaf: Sparse::default(), chunk: None, last: None }
     }
 
-    /// Adds the next block; `false` if it does not come behind the one before.
+    /// Adds a block; returns `false`, without adding it, if it does not follow the one before in order of coordinates.
     #[must_use]
     pub fn push(&mut self, at: &[u64], map: BlockMap) -> bool {
         let (&last, outer) = at.split_last().expect("a block has coordinates");
@@ -239,14 +243,14 @@ impl Builder {
         *self.index.leaf_mut(&self.outer) = leaf;
     }
 
-    /// The index.
+    /// Returns the finished index.
     pub fn finish(mut self) -> Index {
         self.end_leaf();
         self.index
     }
 }
 
-/// The index of one space.
+/// The index of one space: its building blocks with at least one page.
 #[derive(Debug)]
 pub struct Index {
     dimensions: usize,
@@ -254,19 +258,19 @@ pub struct Index {
     blocks: u64,
 }
 
-/// The path to the block that was looked up last: neighbours share most of it.
+/// A lookup that remembers the path to the last block, since neighbouring blocks share most of the path.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor<'a> {
-    /// Nodes from the root on, each below the one before at the coordinate beside it in `at`; ends where a node is not
-    /// there.
+    /// Nodes on the path from the root; node `i + 1` is the child of node `i` at coordinate `at[i]`. Shorter than the
+    /// number of dimensions if the last lookup found no node.
     path: SmallVec<[&'a Node; 5]>,
     at: SmallVec<[u64; 4]>,
-    /// The chunk of the leaf that was used last, by its number.
+    /// The chunk of the leaf that was used last, with its number.
     chunk: Option<(u64, &'a Chunk<BlockMap>)>,
 }
 
 impl<'a> Cursor<'a> {
-    /// The block at these coordinates.
+    /// Returns the pages of the block at these coordinates; `None` if it has none.
     #[inline]
     pub fn get(&mut self, index: &'a Index, at: &[u64]) -> Option<&'a BlockMap> {
         let (&last, outer) = at.split_last().expect("a block has coordinates");
@@ -288,8 +292,8 @@ impl<'a> Cursor<'a> {
         chunk[(last % CHUNK) as usize].as_ref()
     }
 
-    /// Goes to the leaf at these coordinates, which are all but the last, from where the way there parts from the last
-    /// one.
+    /// Moves to the leaf at these coordinates (all but the last of a block's), beginning where the path to it leaves
+    /// the present path; `None` if the leaf does not exist.
     fn walk(&mut self, index: &'a Index, outer: &[u64]) -> Option<()> {
         assert_eq!(outer.len() + 1, index.dimensions);
         self.chunk = None;
@@ -311,19 +315,20 @@ impl<'a> Cursor<'a> {
 }
 
 impl Index {
-    /// An empty index over this many dimensions, at least 1.
+    /// Creates an empty index with this number of dimensions, at least 1.
     pub fn new(dimensions: usize) -> Self {
         assert!(dimensions > 0);
         let root = if dimensions == 1 { Node::Leaf(Sparse::default()) } else { Node::Inner(Sparse::default()) };
         Self { dimensions, root, blocks: 0 }
     }
 
-    /// Building blocks that have a page.
+    /// Returns the number of building blocks that have a page.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// The leaf at these coordinates, made with all nodes on the way where it is not there.
+    /// Returns the leaf at these coordinates (all but the last of a block's); creates it and the nodes above if
+    /// necessary.
     fn leaf_mut(&mut self, outer: &[u64]) -> &mut Sparse<BlockMap> {
         debug_assert_eq!(outer.len() + 1, self.dimensions, "coordinates of a leaf");
         let mut node = &mut self.root;
@@ -338,12 +343,12 @@ impl Index {
         blocks
     }
 
-    /// The block at these coordinates.
+    /// Returns the pages of the block at these coordinates; `None` if it has none.
     pub fn get(&self, at: &[u64]) -> Option<&BlockMap> {
         Cursor::default().get(self, at)
     }
 
-    /// Puts a block, or takes it away with `None`; returns what was there.
+    /// Sets the pages of a block, or removes the block if `map` is `None`; returns the pages that it had.
     pub fn set(&mut self, at: &[u64], map: Option<BlockMap>) -> Option<BlockMap> {
         assert_eq!(at.len(), self.dimensions);
         let old = match map {
@@ -376,7 +381,7 @@ impl Index {
         }
     }
 
-    /// Calls `see` with every block in order of coordinates.
+    /// Calls `see` with the coordinates and pages of every block, in order of coordinates.
     pub fn for_each(&self, see: &mut dyn FnMut(&[u64], &BlockMap)) {
         fn walk(node: &Node, at: &mut Vec<u64>, see: &mut dyn FnMut(&[u64], &BlockMap)) {
             match node {

@@ -1,12 +1,13 @@
-//! Cutting a selection at the edges of building blocks: the space translator's second half.
+//! Plans: a selection of elements cut at the edges of building blocks, the second half of the space translator.
 //!
-//! A [`Selection`] names, per dimension of the space, a range with a step or a list of coordinates, and the byte
-//! strides of the elements in the caller's buffer. A [`Plan`] cuts every dimension at the building blocks' edges into
-//! [`AxisGroup`]s; the blocks touched are the product of the groups, numbered so that the last dimension runs fastest.
-//! The groups of a range are computed when they are needed, so that a plan of ranges costs a few words a dimension and
-//! allocates nothing; those of a list are sorted once. For one block the groups give the loops of a copy.
+//! A [`Selection`] has, for each dimension of the space, a range with a step or a list of coordinates, and the byte
+//! stride of the elements in the caller's buffer. A [`Plan`] cuts each dimension at the edges of building blocks into
+//! [`AxisGroup`]s. The touched blocks are all combinations of the dimensions' groups, numbered so that the last
+//! dimension varies fastest. Groups of a range are computed on demand, so a plan of ranges takes a few words per
+//! dimension and allocates nothing; groups of a list are sorted once. For each block the groups give the loops of a
+//! copy.
 //!
-//! Bounds are checked here, once, for everything below that trusts pointers.
+//! Bounds are checked here, once, for all lower parts that trust pointers.
 
 use smallvec::SmallVec;
 
@@ -16,40 +17,40 @@ use crate::error::{Error, Result, Shape};
 /// A building block's coordinate, in blocks.
 pub type BlockAt = SmallVec<[u64; 4]>;
 
-/// The loops of a copy, one a dimension.
+/// The loops of a copy, one for each dimension.
 pub type Loops<'a> = SmallVec<[Loop<'a>; 6]>;
 
 /// A box of elements, of a space or of a view, and the places of its elements in the caller's buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct StridedBox<'a> {
-    /// First coordinate, one a dimension.
+    /// First coordinate along each dimension.
     pub start: &'a [u64],
-    /// Distance between elements, at least 1.
+    /// Distance between elements along each dimension, at least 1.
     pub step: &'a [u64],
-    /// Number of elements.
+    /// Number of elements along each dimension.
     pub count: &'a [u64],
-    /// Byte strides in the buffer.
+    /// Byte strides in the buffer, one for each dimension.
     pub strides: &'a [isize],
 }
 
-/// The elements wanted along one dimension.
+/// The selected coordinates along one dimension.
 #[derive(Clone, Debug)]
 pub enum Axis {
-    /// `count` coordinates from `start`, `step` >= 1 apart.
+    /// `count` coordinates from `start` on, `step` apart.
     Range {
         /// First coordinate.
         start: u64,
-        /// Distance, at least 1.
+        /// Distance between coordinates, at least 1.
         step: u64,
         /// Number of coordinates.
         count: u64,
     },
-    /// These coordinates in this order; repeats are allowed, and of repeats that are written the last wins.
+    /// These coordinates in this order. A coordinate may occur several times; in a write its last occurrence counts.
     List(Vec<u64>),
 }
 
 impl Axis {
-    /// Number of elements.
+    /// Returns the number of selected coordinates.
     pub fn count(&self) -> u64 {
         match self {
             Self::Range { count, .. } => *count,
@@ -58,19 +59,19 @@ impl Axis {
     }
 }
 
-/// Elements of a space and their places in a buffer.
+/// Selected elements of a space, and their places in a buffer.
 #[derive(Clone, Debug)]
 pub struct Selection {
-    /// One axis a dimension of the space.
+    /// The selected coordinates along each dimension of the space.
     pub axes: Vec<Axis>,
-    /// Byte stride in the buffer, one a dimension.
+    /// Byte strides in the buffer, one for each dimension.
     pub strides: Vec<isize>,
     /// Byte offset of the first element in the buffer.
     pub offset: isize,
 }
 
 impl Selection {
-    /// The whole box `start + [0, count)` with the strides of a C-contiguous buffer.
+    /// Selects the box of `count` elements from `start` on, with the byte strides of a C-contiguous buffer.
     pub fn contiguous(start: &[u64], count: &[u64], item_bytes: u64) -> Self {
         let mut strides = vec![0; count.len()];
         let mut stride = item_bytes;
@@ -82,15 +83,16 @@ impl Selection {
         Self { axes, strides, offset: 0 }
     }
 
-    /// Elements selected.
+    /// Returns the number of selected elements.
     pub fn elements(&self) -> u64 {
         self.axes.iter().map(Axis::count).fold(1, u64::saturating_mul)
     }
 
-    /// Checks the selection against a shape.
+    /// Checks that the selection fits a space of this shape.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a wrong number of dimensions or a step of 0, [`Error::OutOfRange`] with the coordinate.
+    /// [`Error::Invalid`] for a wrong number of dimensions or a step of 0, [`Error::OutOfRange`] for a coordinate
+    /// outside.
     pub fn check(&self, shape: &[u64]) -> Result<()> {
         if self.axes.len() != shape.len() {
             return Err(Error::invalid(format!(
@@ -115,7 +117,7 @@ impl Selection {
         Ok(())
     }
 
-    /// Checks that the selection touches no more building blocks along a dimension than one command takes.
+    /// Checks that the selection touches at most [`BLOCKS_MAX`] building blocks along each dimension.
     ///
     /// # Errors
     /// [`Error::Invalid`] with the number of blocks.
@@ -138,11 +140,12 @@ impl Selection {
     }
 }
 
-/// Building blocks that a selection may touch along one dimension: of the usual size they are 16 TiB.
+/// Largest number of building blocks that a selection may touch along one dimension; with the default size these are 16
+/// TiB.
 const BLOCKS_MAX: u64 = 1 << 26;
 
-/// Length of a building block along one dimension. Most are powers of two, and a division takes as long as an access
-/// to a cache.
+/// Side of a building block along one dimension, in elements. For a power of two it divides by a shift, since a
+/// division takes as long as an access to a cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Side {
     length: u64,
@@ -156,7 +159,7 @@ impl Side {
         Self { length, shift: length.is_power_of_two().then(|| length.trailing_zeros()) }
     }
 
-    /// The block of a coordinate, and the coordinate within the block.
+    /// Returns the block of a coordinate, and the coordinate within the block.
     #[inline]
     pub(super) fn split(self, coordinate: u64) -> (u64, u64) {
         let block = match self.shift {
@@ -167,39 +170,40 @@ impl Side {
     }
 }
 
-/// The part of a dimension's elements that lies in one building block.
+/// The selected coordinates of one dimension that lie in one building block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AxisGroup {
-    /// The block's coordinate along the dimension.
+    /// Coordinate of the block along the dimension, in blocks.
     pub(super) block: u64,
-    /// The first entry of the dimension's table (lists only).
+    /// Index of the group's first entry in the table of offsets (lists only).
     first: usize,
-    /// Number of elements.
+    /// Number of selected coordinates.
     pub(super) count: usize,
     /// Offset of the first element in the block, in bytes; 0 for a list, whose table has the offsets.
     pub(super) in_block: usize,
-    /// Its offset in the buffer, likewise.
+    /// Offset of the first element in the buffer, in bytes; 0 for a list.
     pub(super) in_buffer: isize,
-    /// The least and the largest offset in the block, counted from `in_block`.
+    /// Smallest and largest offset in the block, in bytes, relative to `in_block`.
     pub(super) reach: (usize, usize),
 }
 
-/// One dimension of a plan.
+/// The selected coordinates of one dimension, cut into groups by building block.
 #[derive(Debug)]
 pub(super) enum AxisPlan {
-    /// Coordinates at a step; groups are computed.
+    /// Coordinates at a constant step; groups are computed on demand.
     Range {
         start: u64,
         step: u64,
         count: u64,
         side: Side,
-        /// The block of the first coordinate, and the number of blocks that have one.
+        /// Coordinate of the first block, in blocks.
         first_block: u64,
+        /// Number of groups: of blocks that have a selected coordinate.
         groups: u64,
         stride_block: usize,
         stride_buffer: isize,
     },
-    /// Any coordinates, in groups by block; (offset in the block, offset in the buffer) in bytes.
+    /// Any coordinates; the groups refer to ranges of `table`, which has byte offsets (in the block, in the buffer).
     List { groups: Vec<AxisGroup>, table: Vec<(isize, isize)> },
 }
 
@@ -207,13 +211,13 @@ pub(super) enum AxisPlan {
 #[derive(Debug)]
 pub struct Plan {
     pub(super) axes: SmallVec<[AxisPlan; 4]>,
-    /// The dimension of the buffer's rows: the last one along which more than one element is wanted.
+    /// The dimension of the buffer's rows: the last one along which more than one coordinate is selected.
     pub(super) row: usize,
     tasks: u64,
     pub(super) offset: isize,
 }
 
-/// Byte strides of a building block, C order.
+/// Returns the byte strides of a building block in C order.
 pub fn block_strides(block: &[u64], item_bytes: u64) -> SmallVec<[u64; 4]> {
     let mut strides: SmallVec<[u64; 4]> = SmallVec::from_elem(item_bytes, block.len());
     for i in (0..block.len().saturating_sub(1)).rev() {
@@ -223,7 +227,7 @@ pub fn block_strides(block: &[u64], item_bytes: u64) -> SmallVec<[u64; 4]> {
 }
 
 impl Plan {
-    /// Cuts a selection, which was checked against the space's shape, at blocks of this shape.
+    /// Cuts a selection, which was checked against the space's shape, at the edges of blocks of this shape.
     pub fn new(selection: &Selection, block: &[u64], item_bytes: u64) -> Self {
         let strides = block_strides(block, item_bytes);
         let cut = |(i, axis): (usize, &Axis)| match axis {
@@ -235,7 +239,7 @@ impl Plan {
         Self::of_axes(selection.axes.iter().enumerate().map(cut).collect(), selection.offset)
     }
 
-    /// Cuts a box, which lies within the space, at blocks of this shape and these byte strides.
+    /// Cuts a box, which lies within the space, at the edges of blocks of this shape and these byte strides.
     #[inline]
     pub(super) fn of_box(wanted: &StridedBox<'_>, block: &[u64], strides: &[u64]) -> Self {
         let &StridedBox { start, step, count, strides: in_buffer } = wanted;
@@ -250,17 +254,17 @@ impl Plan {
         Self { axes, row, tasks, offset }
     }
 
-    /// Number of building blocks that are touched.
+    /// Returns the number of touched building blocks.
     pub fn tasks(&self) -> u64 {
         self.tasks
     }
 
-    /// Number of successive tasks that are neighbours along the buffer's rows, and the elements of a row.
+    /// Returns the number of successive tasks that are neighbours along the buffer's rows, and the elements in a row.
     pub fn row(&self) -> (u64, u64) {
         self.axes.get(self.row).map_or((1, 1), |axis| (axis.groups(), axis.count()))
     }
 
-    /// The first and last block coordinate along each dimension: a box around every block touched.
+    /// Returns the smallest box that contains all touched blocks: first and last block coordinate along each dimension.
     pub fn bounds(&self) -> Vec<(u64, u64)> {
         let of = |axis: &AxisPlan| match axis.groups() {
             0 => (0, 0),
@@ -269,7 +273,7 @@ impl Plan {
         self.axes.iter().map(of).collect()
     }
 
-    /// The part of the selection in the `index`-th block.
+    /// Returns the part of the selection in the touched block with this number.
     pub fn task(&self, mut index: u64) -> Task<'_> {
         assert!(index < self.tasks, "task {index} of {}", self.tasks);
         let mut at: BlockAt = SmallVec::from_elem(0, self.axes.len());
@@ -294,7 +298,7 @@ impl AxisPlan {
         let (first_block, inside) = side.split(start);
         let groups = match count {
             0 => 0,
-            // A step longer than a block leaves blocks out; each of the others has one element.
+            // A step longer than a block skips blocks; each block that is not skipped has one element.
             _ if step > side.length => count,
             _ => side.split(inside + (count - 1) * step).0 + 1,
         };
@@ -303,7 +307,7 @@ impl AxisPlan {
 
     fn list(list: &[u64], side: u64, stride_block: usize, stride_buffer: isize) -> Self {
         let mut order: Vec<usize> = (0..list.len()).collect();
-        order.sort_by_key(|&i| list[i] / side); // stable: of repeats the last stays last
+        order.sort_by_key(|&i| list[i] / side); // a stable sort: of repeated coordinates the last stays last
         let mut groups: Vec<AxisGroup> = Vec::new();
         let mut table = Vec::with_capacity(list.len());
         for &i in &order {
@@ -324,7 +328,7 @@ impl AxisPlan {
         Self::List { groups, table }
     }
 
-    /// Number of blocks that have elements.
+    /// Returns the number of groups: of blocks that have a selected coordinate.
     #[inline]
     pub(super) fn groups(&self) -> u64 {
         match self {
@@ -340,7 +344,7 @@ impl AxisPlan {
         }
     }
 
-    /// The elements in the `i`-th of these blocks.
+    /// Returns the group with this number.
     #[inline]
     pub(super) fn group(&self, i: u64) -> AxisGroup {
         let (start, step, count, side, first_block, stride_block, stride_buffer) = match *self {
@@ -349,7 +353,7 @@ impl AxisPlan {
                 (start, step, count, side, first_block, stride_block, stride_buffer)
             }
         };
-        // The number of the group's first element, its block, and its place in the block.
+        // The number of the group's first element, its block, and its coordinate within the block.
         let (first, block, inside) = if i == 0 {
             (0, first_block, start - first_block * side.length)
         } else if step > side.length {
@@ -362,7 +366,7 @@ impl AxisPlan {
             (first, block, first * step - before)
         };
         debug_assert!(first < count && inside < side.length, "element {first} of {count} at {inside} of a block");
-        // Elements from here on that lie in this block: the last one is below the block's end.
+        // The number of elements from here on that lie in this block.
         let room = side.length - inside;
         let fit = if step == 1 { room } else { (room - 1) / step + 1 };
         let n = fit.min(count - first);
@@ -372,12 +376,12 @@ impl AxisPlan {
             count: n as usize,
             in_block: inside as usize * stride_block,
             in_buffer: first as isize * stride_buffer,
-            // A step may be longer than what addresses reach, where only one element lies in a block.
+            // A step may exceed the range of addresses if only one element lies in a block.
             reach: (0, if n == 1 { 0 } else { (n - 1) as usize * step as usize * stride_block }),
         }
     }
 
-    /// The loop over a group's elements.
+    /// Returns the loop over a group's elements, from the block to the buffer.
     #[inline]
     pub(super) fn steps(&self, group: &AxisGroup) -> Loop<'_> {
         match self {
@@ -389,20 +393,20 @@ impl AxisPlan {
         }
     }
 
-    /// Whether the loops over two groups are the same.
+    /// Whether the loops over two groups are equal.
     pub(super) fn alike(&self, a: &AxisGroup, b: &AxisGroup) -> bool {
         matches!(self, Self::Range { .. }) && a.count == b.count
     }
 }
 
-/// The part of a selection in one building block. Loops run from the block to the buffer.
+/// The part of a selection that lies in one building block, as the loops of a copy.
 #[derive(Debug)]
 pub struct Task<'a> {
-    /// The block.
+    /// Coordinate of the block, in blocks.
     pub at: BlockAt,
-    /// Loops from block (source side) to buffer (destination side), one a dimension, not merged.
+    /// Loops from the block (source) to the buffer (destination), one for each dimension, not merged.
     pub loops: Loops<'a>,
-    /// The loop, by its number, that goes along the buffer's rows.
+    /// Number of the loop that runs along the buffer's rows.
     pub row: usize,
     /// Byte offset of the first element in the block.
     pub in_block: usize,
@@ -411,13 +415,14 @@ pub struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// The first and the last byte touched in the block (inclusive, exclusive).
+    /// Returns the range of bytes in the block from the first to the last touched byte.
     pub fn span(&self, item_bytes: usize) -> std::ops::Range<usize> {
         let (low, high) = span(&self.loops);
         self.in_block + low..self.in_block + high + item_bytes
     }
 
-    /// The same loops seen from the buffer (source side) to the block.
+    /// Returns the same loops in the other direction, from the buffer (source) to the block; `tables` keeps the
+    /// reversed tables.
     pub fn reversed<'t>(&self, tables: &'t mut Vec<Vec<(isize, isize)>>) -> Loops<'t> {
         tables.clear();
         for l in &self.loops {
@@ -435,7 +440,7 @@ impl Task<'_> {
             .collect()
     }
 
-    /// Number of contiguous pieces that the task moves, and of their bytes.
+    /// Returns the number of contiguous runs that the task moves, and the number of their bytes.
     pub fn moves(&self, item_bytes: usize) -> (u64, u64) {
         let mut loops = self.loops.clone();
         let (left, run) = merge(&mut loops, item_bytes);
@@ -447,14 +452,14 @@ impl Task<'_> {
         (runs, runs * run as u64)
     }
 
-    /// Calls `touch` with byte ranges of the block that cover every element of the task, no wider than `grain` beyond
-    /// it.
+    /// Calls `touch` with byte ranges of the block that cover every element of the task, and skip all gaps of at least
+    /// about `grain` bytes.
     pub fn touch(&self, item_bytes: usize, grain: usize, touch: &mut dyn FnMut(std::ops::Range<usize>)) {
         touch_loops(&self.loops, self.in_block, item_bytes, grain, touch);
     }
 }
 
-/// The least and the largest offset that the loops reach in the block.
+/// Returns the smallest and the largest offset that the loops reach in the block, in bytes.
 pub(super) fn span(loops: &[Loop<'_>]) -> (usize, usize) {
     loops.iter().fold((0, 0), |(low, high), l| match *l {
         Loop::Affine { n, from, .. } => (low, high + (n - 1) * from as usize),
@@ -465,7 +470,7 @@ pub(super) fn span(loops: &[Loop<'_>]) -> (usize, usize) {
     })
 }
 
-/// [`Task::touch`] of loops whose first element lies at `base`.
+/// Does the work of [`Task::touch`], for loops whose first element is at byte `base` of the block.
 pub(super) fn touch_loops(
     loops: &[Loop<'_>],
     base: usize,
@@ -476,7 +481,7 @@ pub(super) fn touch_loops(
     let (low, high) = span(loops);
     let whole = base + low..base + high + item_bytes;
     match loops.split_first() {
-        // Dense enough that skipping within would not skip a page.
+        // The rest is so dense that skipping its gaps would not save a page.
         None => touch(whole),
         Some((Loop::Affine { n, from, .. }, rest)) => {
             let (l, h) = span(rest);
@@ -499,7 +504,7 @@ pub(super) fn touch_loops(
     }
 }
 
-/// Whether loops leave no gap of a whole grain between elements.
+/// Whether loops leave no gap of `grain` bytes or more between elements.
 fn rest_is_dense(loops: &[Loop<'_>], item_bytes: usize, grain: usize) -> bool {
     match loops.split_first() {
         None => true,

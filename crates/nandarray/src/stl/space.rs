@@ -1,11 +1,11 @@
 //! A space: its record, its index of building blocks, and its write buffer.
 //!
-//! Writes smaller than an access unit are buffered (NDS paper, section 4.4): as whole units of plain spaces, as whole
-//! decoded building blocks of compressed or encrypted ones. Buffered content hides the pages that the index maps; it
-//! becomes pages when a unit is full or at a flush.
+//! Writes smaller than an access unit are buffered (NDS paper, section 4.4): for plain spaces whole units, for
+//! compressed or encrypted ones whole decoded building blocks. Buffered content replaces the pages that the index maps;
+//! it becomes pages when a unit is complete, or at a flush.
 //!
-//! One lock guards index and write buffer: readers hold it shared while they copy, a write holds it only while it is
-//! applied. Order of locks: range, then space, then log.
+//! One lock guards index and write buffer: readers hold it shared while they copy, a writer holds it only while it
+//! applies its changes. Order of locks: range, then space, then log.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -25,19 +25,19 @@ use crate::flash::{Owner, Run};
 use crate::ftl::{BadPage, FetchError};
 use crate::sched::RangeLock;
 
-/// Names a space for good; never used twice.
+/// Number of a space, which is never used for another one.
 pub type SpaceId = u32;
 
-/// Marks an owner whose block coordinate did not fit the record's key, which then is a hash of it.
+/// Flag of an owner's space number: the block coordinate did not fit the key, which is a hash of it instead.
 const SPILLED: u32 = 1 << 31;
 
-/// The most bytes of an element.
+/// Largest size of an element in bytes.
 pub const ITEM_BYTES_MAX: u32 = 1 << 16;
 
 /// Checks the size of an element.
 ///
 /// # Errors
-/// [`Error::Invalid`].
+/// [`Error::Invalid`] for a size of 0 or more than [`ITEM_BYTES_MAX`].
 pub fn check_item_bytes(bytes: u32) -> Result<()> {
     if (1..=ITEM_BYTES_MAX).contains(&bytes) {
         return Ok(());
@@ -45,57 +45,57 @@ pub fn check_item_bytes(bytes: u32) -> Result<()> {
     Err(Error::invalid(format!("elements of {bytes} bytes; they have 1 to {ITEM_BYTES_MAX}")))
 }
 
-/// The means to recognise the key of an encrypted space.
+/// Data by which the key of an encrypted space is recognised when the space is opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Encryption {
-    /// Salt of the key, drawn when the space was created.
+    /// Salt of the key, drawn at random when the space was created.
     pub salt: [u8; SALT_BYTES],
-    /// [`KeyCheck`] of the key with this salt.
+    /// Stored form of the [`KeyCheck`] of the key with this salt.
     pub check: Vec<u8>,
 }
 
-/// A space without its data: name, shape, element type, coding, attributes. Kept in the checkpoint's directory and in
-/// the journal.
+/// The properties of a space: name, shape, element type, coding, attributes. Stored in the checkpoint's directory and
+/// in the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpaceRecord {
-    /// Its number.
+    /// Number of the space.
     pub id: SpaceId,
-    /// Its name.
+    /// Name of the space.
     pub name: String,
-    /// Elements along each dimension, slowest-varying first. A scalar has one dimension of size 1 here.
+    /// Number of elements along each dimension, slowest-varying first; `[1]` for a scalar.
     pub shape: Vec<u64>,
-    /// Whether the space was created without dimensions.
+    /// Whether the space is a scalar: it was created without dimensions.
     pub scalar: bool,
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub item_bytes: u32,
-    /// The door's name of the element type; opaque here.
+    /// Name of the element type, as the caller wrote it; not interpreted by the engine.
     pub dtype: String,
-    /// Shape of a building block.
+    /// Shape of a building block, in elements.
     pub block: Vec<u64>,
-    /// Compression, in the words of [`Compression`].
+    /// Compression in the syntax of [`Compression`]; `None` if blocks are not compressed.
     pub compression: Option<String>,
-    /// Present if blocks are encrypted.
+    /// Data to check the key; `None` if blocks are not encrypted.
     pub encryption: Option<Encryption>,
-    /// The element that was never written; `item_bytes` long.
+    /// Value of elements that were never written, `item_bytes` long.
     pub fill: Vec<u8>,
-    /// The door's attributes; opaque here.
+    /// Attributes as the caller wrote them; not interpreted by the engine.
     pub attrs: String,
 }
 
 impl SpaceRecord {
-    /// The shape as it was requested: a scalar's is empty.
+    /// Returns the shape as it was requested: empty for a scalar.
     pub fn shape(&self) -> &[u64] {
         if self.scalar { &[] } else { &self.shape }
     }
 
-    /// The building block, as many dimensions as the shape.
+    /// Returns the shape of a building block, with as many dimensions as [`Self::shape()`].
     pub fn block(&self) -> &[u64] {
         if self.scalar { &[] } else { &self.block }
     }
 
-    /// Checks a record, whether it was made for a new space or read from a medium.
-    ///
+    /// Checks a record that was made for a new space or read from a medium.
     /// # Errors
+    /// [`Error::Invalid`] with the numbers that are wrong.
     /// [`Error::Invalid`] with the numbers.
     pub fn check(&self, page_bytes: u32) -> Result<()> {
         let fail = |what: String| Err(Error::Invalid(what));
@@ -113,7 +113,7 @@ impl SpaceRecord {
             return fail(format!("building block {} for shape {}", Shape(&self.block), Shape(&self.shape)));
         }
         let bytes = self.block.iter().try_fold(u64::from(self.item_bytes), |v, &b| v.checked_mul(b));
-        // A coded block may be a little longer than its bytes: a head, never more than a page's worth a MiB.
+        // A coded block may be a little longer than its bytes: its head takes less than a page for each MiB.
         let max = BLOCK_BYTES_MAX.min((UNITS_MAX - UNITS_MAX / 64) * u64::from(page_bytes));
         if bytes.is_none_or(|b| b > max) {
             return fail(format!(
@@ -129,59 +129,59 @@ impl SpaceRecord {
     }
 }
 
-/// Sizes derived from a record, fixed for the life of a space.
+/// Sizes of a space's building blocks, which never change.
 #[derive(Clone, Debug)]
 pub struct BlockShape {
-    /// Elements along each dimension.
+    /// Number of elements of a block along each dimension.
     pub block: SmallVec<[u64; 4]>,
-    /// Byte strides within a block.
+    /// Byte strides within a block, one for each dimension.
     pub strides: SmallVec<[u64; 4]>,
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub item_bytes: usize,
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     pub bytes: usize,
-    /// Access units of a plain block.
+    /// Number of access units of a plain block.
     pub units: u32,
-    /// Bytes of an access unit.
+    /// Size of an access unit in bytes.
     pub page: usize,
-    /// The fill value.
+    /// Value of elements that were never written, `item_bytes` long.
     pub fill: Vec<u8>,
 }
 
-/// The stored form of an index, until a command needs it.
+/// An index in its stored form, which is loaded when a command needs it.
 pub trait StoredIndex: Send + Sync + std::fmt::Debug {
-    /// Reads it.
+    /// Reads and decodes the index.
     fn load(&self) -> Result<Index>;
-    /// Its bytes as they are stored, to be copied into the next checkpoint.
+    /// Returns the stored bytes, to be copied into the next checkpoint.
     fn bytes(&self) -> Result<Vec<u8>>;
-    /// Building blocks in it.
+    /// Returns the number of building blocks in the index.
     fn blocks(&self) -> u64;
 }
 
-/// A space's index.
+/// A space's index, loaded or not.
 #[derive(Debug)]
 pub enum IndexState {
-    /// Stored: no command has touched the space since the store was opened.
+    /// In the checkpoint only: no command has used the space since the store was opened.
     Stored(Arc<dyn StoredIndex>),
-    /// In memory.
+    /// Loaded into memory.
     Loaded(Index),
 }
 
-/// The state of a space, under its lock.
+/// The changeable state of a space, guarded by its lock.
 #[derive(Debug)]
 pub struct Inner {
-    /// The present record.
+    /// The space's properties.
     pub record: SpaceRecord,
-    /// The index of its blocks.
+    /// The index of the space's building blocks.
     pub index: IndexState,
-    /// Parts of blocks that wait in memory.
+    /// Parts of blocks that wait in memory to become pages, by block.
     pub write_buffer: HashMap<BlockAt, BufferedBlock>,
-    /// Whether the space was deleted: handles to it are stale.
+    /// Whether the space was deleted, so that commands on it fail.
     pub deleted: bool,
 }
 
 impl Inner {
-    /// The index, which the caller saw to be loaded.
+    /// Returns the index. Panics if it was not loaded; [`Space::read`] and [`Space::write`] load it.
     pub fn index(&self) -> &Index {
         match &self.index {
             IndexState::Loaded(index) => index,
@@ -189,7 +189,7 @@ impl Inner {
         }
     }
 
-    /// The index, to be changed.
+    /// Returns the index for changing. Panics as [`Self::index()`] does.
     pub fn index_mut(&mut self) -> &mut Index {
         match &mut self.index {
             IndexState::Loaded(index) => index,
@@ -205,16 +205,16 @@ impl Inner {
     }
 }
 
-/// A space.
+/// A space: a named N-dimensional array of a store.
 #[derive(Debug)]
 pub struct Space {
-    /// Its number.
+    /// Number of the space.
     pub id: SpaceId,
-    /// Sizes of its blocks.
+    /// Sizes of the space's building blocks.
     pub shape: BlockShape,
-    /// Orders writes that share blocks.
+    /// Range lock, by which commands on the same blocks wait for each other.
     pub ranges: RangeLock,
-    /// The accesses to it, which predict the next ones.
+    /// History of accesses, from which the next ones are predicted.
     pub access: AccessHistory,
     spec: Option<CodecSpec>,
     encryption: Option<Encryption>,
@@ -223,10 +223,10 @@ pub struct Space {
 }
 
 impl Space {
-    /// A space from its record.
+    /// Creates a space from its record.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a record that [`SpaceRecord::check`] refuses or an unknown compression.
+    /// [`Error::Invalid`] for a record that [`SpaceRecord::check`] rejects, or an unknown compression.
     pub fn new(record: SpaceRecord, index: IndexState, page_bytes: u32, framing: Framing) -> Result<Arc<Self>> {
         record.check(page_bytes)?;
         let item = u64::from(record.item_bytes);
@@ -270,7 +270,7 @@ impl Space {
         Ok(Arc::new(space))
     }
 
-    /// The codec of the space's blocks; `None` if they are stored as they are.
+    /// Returns the description of the blocks' codec; `None` if blocks are stored without coding.
     pub fn spec(&self) -> Option<&CodecSpec> {
         self.spec.as_ref()
     }
@@ -285,23 +285,24 @@ impl Space {
         self.encryption.is_some()
     }
 
-    /// The codec of a coded space.
+    /// Returns the codec of a coded space.
     ///
     /// # Errors
-    /// [`Error::WrongKey`] if the space is encrypted and no key was given since the store was opened.
+    /// [`Error::WrongKey`] if the space is encrypted and was not unlocked since the store was opened.
     pub fn codec(&self) -> Result<&Codec> {
         self.codec.get().ok_or_else(|| self.wrong_key("no key was given"))
     }
 
     fn wrong_key(&self, what: &str) -> Error {
-        // Recursive: the caller may hold the space for reading.
+        // A recursive lock, as the caller may hold the space for reading.
         Error::WrongKey { name: self.inner.read_recursive().record.name.clone(), what: what.to_owned() }
     }
 
-    /// Takes a key for an encrypted space.
+    /// Unlocks an encrypted space with its key; a plain space must get `None`.
     ///
     /// # Errors
-    /// [`Error::WrongKey`] if it is missing or not the space's, [`Error::Invalid`] for a key that is not needed.
+    /// [`Error::WrongKey`] if the key is missing or wrong, [`Error::Invalid`] for the key of a space that is not
+    /// encrypted.
     pub fn unlock(&self, key: Option<&[u8]>) -> Result<()> {
         let (Some(encryption), Some(spec)) = (&self.encryption, self.spec) else {
             return match key {
@@ -334,7 +335,7 @@ impl Space {
         Ok(())
     }
 
-    /// The space for reading, with its index loaded.
+    /// Locks the space for reading, and loads its index if necessary.
     ///
     /// # Errors
     /// [`Error::Closed`] if the space was deleted; the errors of loading the index.
@@ -351,7 +352,7 @@ impl Space {
         Ok(inner)
     }
 
-    /// The space for changing, with its index loaded.
+    /// Locks the space for changing, and loads its index if necessary.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -363,17 +364,17 @@ impl Space {
         Ok(inner)
     }
 
-    /// The space as it is, index loaded or not, deleted or not: for metadata.
+    /// Locks the space for reading its metadata, without loading its index, and even if it was deleted.
     pub fn peek(&self) -> RwLockReadGuard<'_, Inner> {
         self.inner.read()
     }
 
-    /// As [`Self::peek`], to be changed.
+    /// Locks the space for changing its metadata, without loading its index, and even if it was deleted.
     pub fn peek_mut(&self) -> RwLockWriteGuard<'_, Inner> {
         self.inner.write()
     }
 
-    /// The tag that pages of this block carry, for unit 0.
+    /// Returns the owner tag of this block's first access unit, as out-of-band records carry it.
     pub fn owner(&self, at: &[u64]) -> Owner {
         match pack(at) {
             Some(key) => Owner { space: self.id, unit: 0, key },
@@ -381,17 +382,17 @@ impl Space {
         }
     }
 
-    /// The number of a payload's block within its space, for the codec.
+    /// Returns the bytes that identify a block within its space, for the codec.
     pub fn context_key(at: &[u64]) -> SmallVec<[u8; 32]> {
         at.iter().flat_map(|c| c.to_le_bytes()).collect()
     }
 
-    /// The codec's context of a block.
+    /// Returns the context with which the codec binds a payload to its space and block.
     pub fn context<'a>(&self, key: &'a [u8]) -> BlockContext<'a> {
         BlockContext { space_id: u64::from(self.id), block_key: key }
     }
 
-    /// The buffered part of a block: bytes, and the most pages that they become.
+    /// Returns the size of the buffered part of a block in bytes, and the largest number of pages that it becomes.
     pub fn buffered(&self, inner: &Inner, at: &BlockAt) -> (usize, u64) {
         match inner.write_buffer.get(at) {
             None => (0, 0),
@@ -400,18 +401,18 @@ impl Space {
         }
     }
 
-    /// The most pages that a coded block takes.
+    /// Returns the largest number of pages that a coded block takes.
     pub fn coded_pages_max(&self) -> u64 {
         u64::from(self.shape.units + self.shape.units / 32 + 2)
     }
 
-    /// Elements of a block that lie within the space, along each dimension.
+    /// Returns the number of elements of a block that lie within a space of this shape, along each dimension.
     pub fn valid(&self, shape: &[u64], at: &[u64]) -> SmallVec<[u64; 4]> {
         let of = |(i, &b): (usize, &u64)| b.min(shape[i].saturating_sub(at[i].saturating_mul(b)));
         self.shape.block.iter().enumerate().map(of).collect()
     }
 
-    /// From a damaged page to the error that names array, block and offset.
+    /// Converts the error of a damaged page to one that names array, block and offset.
     pub fn page_error(&self, name: &str, at: &[u64], error: FetchError) -> Error {
         match error {
             FetchError::Media(e) => e,
@@ -422,12 +423,12 @@ impl Space {
     }
 }
 
-/// The number of the space that an owner names, and whether its key is a hash.
+/// Returns the number of the space that an owner names, and whether the owner's key is only a hash of the coordinate.
 pub fn owner_space(owner: &Owner) -> (SpaceId, bool) {
     (owner.space & !SPILLED, owner.space & SPILLED != 0)
 }
 
-/// Packs a block's coordinate: LEB128 of each dimension, zeroes behind; `None` if it does not fit.
+/// Packs a block's coordinate: LEB128 of each dimension, then zeroes; `None` if it needs more than 10 bytes.
 fn pack(at: &[u64]) -> Option<[u8; 10]> {
     let mut key = [0; 10];
     let mut used = 0;
@@ -446,7 +447,7 @@ fn pack(at: &[u64]) -> Option<[u8; 10]> {
     Some(key)
 }
 
-/// The coordinate that a key was packed from; `None` if it is no such key.
+/// Returns the coordinate from which a key was packed; `None` if the key is not valid.
 pub fn unpack(key: &[u8; 10], dimensions: usize) -> Option<BlockAt> {
     let mut at = BlockAt::new();
     let mut used = 0;
@@ -475,10 +476,10 @@ fn hash(at: &[u64]) -> [u8; 10] {
     key
 }
 
-/// Runs of one block, as the journal and checkpoints write them.
+/// Runs of one block as stored in journal and checkpoints: (first unit, number of units, first page).
 pub type WireRuns = Vec<(u32, u32, u64)>;
 
-/// To the form that is written.
+/// Converts runs to their stored form.
 pub fn to_wire(runs: &[Run]) -> WireRuns {
     runs.iter().map(|r| (r.unit, r.count, r.ppa.0)).collect()
 }

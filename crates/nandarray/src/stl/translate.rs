@@ -1,21 +1,21 @@
-//! The space translator: from a view of any dimensionality to boxes of the space (NDS paper, section 4.3, equation 5).
+//! The space translator: turns a box of a view into selections of the space (NDS paper, section 4.3, equation 5).
 //!
-//! A view has the same elements in the same (row-major) order under another shape of equal volume. Both shapes are
-//! refined to common factors, walking from the fastest-varying dimension: where one side's remaining factor divides the
-//! other's, a boundary is put. In the refined shape every dimension of either side is a product of neighbours, so a box
-//! of the view becomes a few boxes of the refined shape (a range over several factors is cut into head, middle and
-//! tail), and each of those a few [`Selection`]s of the space: per dimension one factor becomes the axis, with the
-//! product of the factors within as its step, and the other factors are walked.
+//! A view has the same elements in the same (row-major) order as its space, under another shape of equal volume. Both
+//! shapes are refined to common factors, from the fastest-varying dimension on: the smaller of both remaining sizes
+//! becomes a factor if it divides the larger one. Every dimension of space and view is then a product of neighbouring
+//! factors. A box of the view becomes a few boxes of the factors (a range over several factors is cut into head, middle
+//! and tail), and each of these becomes a few [`Selection`]s of the space: in each dimension of the space one factor
+//! becomes the axis, whose step is the product of the faster factors, and the other factors are iterated over.
 //!
-//! Shapes without a common refinement ((6, 4) seen as (8, 3)) take the flat path: every row of the view's box is a
-//! range of the flattened space, cut into head, middle and tail over the space's own dimensions.
+//! Shapes without common factors, such as (6, 4) viewed as (8, 3), take the flat path: every row of the view's box is a
+//! range of the flattened space, cut into head, middle and tail along the space's own dimensions.
 //!
-//! No data is touched here. Offsets of the flat path are 128-bit; the refined path never multiplies out the volume.
+//! No elements are accessed here. Offsets of the flat path have 128 bits; the other path never computes the volume.
 
 use super::plan::{Axis, Selection, StridedBox};
 use crate::error::{Error, Result};
 
-/// One factor of a range: `count` values from `start`, and the buffer stride between them.
+/// A range of values of one factor: `start + step * i` for `i < count`, with `stride` bytes between them in the buffer.
 #[derive(Clone, Copy, Debug)]
 struct FactorRange {
     start: u64,
@@ -24,13 +24,14 @@ struct FactorRange {
     stride: isize,
 }
 
-/// A product of ranges over some factors, and the buffer offset of its first element.
+/// A box of factors: a range for each, and the byte offset of its first element in the buffer.
 type FactorBox = (Vec<FactorRange>, isize);
 
-/// Calls `each` with selections of the space that together are the view's box; stops at the first error.
+/// Calls `each` with selections of the space that together are the view's box; stops at the first error. `wanted` is
+/// the box in coordinates of the view.
 ///
 /// # Errors
-/// [`Error::VolumeMismatch`], [`Error::OutOfRange`], or the error of `each`.
+/// [`Error::VolumeMismatch`] if the shapes have different volumes, [`Error::OutOfRange`], or the error of `each`.
 pub fn translate(
     space: &[u64],
     view: &[u64],
@@ -69,10 +70,10 @@ pub fn translate(
     }
 }
 
-/// Checks that a view has its space's volume, as [`translate`] will.
+/// Checks that a view has as many elements as its space, as [`translate`] requires.
 ///
 /// # Errors
-/// [`Error::VolumeMismatch`].
+/// [`Error::VolumeMismatch`] if it has not.
 pub fn check_view(space: &[u64], view: &[u64]) -> Result<()> {
     if view.is_empty() {
         return if space.iter().all(|&d| d == 1) {
@@ -85,15 +86,15 @@ pub fn check_view(space: &[u64], view: &[u64]) -> Result<()> {
     let one = vec![1; view.len()];
     let strides = vec![0; view.len()];
     translate(space, view, &StridedBox { start: &zero, step: &one, count: &zero, strides: &strides }, &mut |_| Ok(()))?;
-    // A view equal in shape or empty in selection passes above; what is left is the volume.
+    // Equal shapes and empty selections have passed; what is left to compare is the volume.
     match refine(space, view) {
         Refined::Differ => Err(Error::VolumeMismatch { space: space.to_vec(), view: view.to_vec() }),
         _ => Ok(()),
     }
 }
 
-/// A factor that divides dimensions of the space and of the view alike: its size, and the number of the dimension that
-/// it belongs to in each of the two shapes.
+/// A common factor of a dimension of the space and a dimension of the view: its size, and the numbers of both
+/// dimensions.
 #[derive(Clone, Copy, Debug)]
 struct Factor {
     size: u64,
@@ -102,13 +103,13 @@ struct Factor {
 }
 
 enum Refined {
-    /// Factors, slowest-varying first; dimensions of size 1 have none.
+    /// Common factors, slowest-varying first; dimensions of size 1 have none.
     Common(Vec<Factor>),
-    /// Both have no elements.
+    /// Both shapes have no elements.
     Empty,
-    /// The volumes differ.
+    /// The shapes have different volumes.
     Differ,
-    /// No common refinement; the volumes may or may not be equal.
+    /// There are no common factors; the volumes may or may not be equal.
     None,
 }
 
@@ -140,9 +141,9 @@ fn refine(space: &[u64], view: &[u64]) -> Refined {
     Refined::Common(factors)
 }
 
-/// Cuts the range `start..start + count` over mixed-radix `sizes` (slowest first) into products of spans: the part
-/// before the first whole turn of the inner factors, the whole turns, and the part behind. `stride` is per unit of the
-/// range.
+/// Cuts the range `start..start + count` of a mixed-radix number, whose digits have these `sizes` (slowest first), into
+/// boxes of its digits: the part before the first whole turn of the inner digits, the whole turns, and the rest.
+/// `stride` is the number of bytes in the buffer between successive values of the range.
 fn cut(sizes: &[u64], start: u128, count: u128, stride: isize, offset: isize, out: &mut Vec<FactorBox>) {
     if count == 0 {
         return;
@@ -195,7 +196,7 @@ fn refined_boxes(
     wanted: &StridedBox<'_>,
     each: &mut dyn FnMut(Selection) -> Result<()>,
 ) -> Result<()> {
-    // Per dimension of the view, its pieces over its own factors; dimensions of size 1 have none and need none.
+    // For each dimension of the view the boxes over its own factors; dimensions of size 1 have no factors.
     let mut per_view: Vec<Vec<FactorBox>> = Vec::new();
     for dim in 0..wanted.start.len() {
         let sizes: Vec<u64> = factors.iter().filter(|f| f.view == dim).map(|f| f.size).collect();
@@ -222,7 +223,7 @@ fn refined_boxes(
         }
         per_view.push(pieces);
     }
-    // Every combination of one piece a dimension: spans for all factors, slowest first.
+    // Every combination of one box for each dimension: ranges for all factors, slowest first.
     let mut choice = vec![0; per_view.len()];
     let mut spans = Vec::with_capacity(factors.len());
     loop {
@@ -239,7 +240,7 @@ fn refined_boxes(
     }
 }
 
-/// From spans over all factors to selections of the space.
+/// Turns a box, as ranges over all factors, into selections of the space.
 fn space_boxes(
     factors: &[Factor],
     spans: &[FactorRange],
@@ -250,7 +251,7 @@ fn space_boxes(
     assert_eq!(factors.len(), spans.len());
     let mut axes = vec![Axis::Range { start: 0, step: 1, count: 1 }; dimensions];
     let mut strides = vec![0isize; dimensions];
-    // Factors that are walked one value at a time: (dimension, unit of the dimension, span).
+    // Factors that are iterated over: (dimension, number of elements of the dimension between values, range).
     let mut walked: Vec<(usize, u64, FactorRange)> = Vec::new();
     for dim in 0..dimensions {
         let own: Vec<usize> = (0..factors.len()).filter(|&i| factors[i].space == dim).collect();
@@ -278,9 +279,10 @@ fn space_boxes(
     }
 }
 
-/// Number of the part of a dimension (fastest first) that is the axis: the widest, so that selections are few; of equal
-/// ones the fastest, so that each stays within few blocks. Along the last dimension the fastest may be a run, and is
-/// taken before a wider part if a selection costs no more than 16 elements that lie alone.
+/// Returns the number of the part of a dimension (fastest first) that becomes the axis. It is the part with the most
+/// values, so that there are few selections; among equal ones the fastest, so that each selection lies in few blocks.
+/// Along the last dimension the fastest part may be contiguous; it is chosen before a larger one unless that costs too
+/// many selections, where a selection counts as 16 elements without neighbours.
 fn axis_of(parts: &[(u64, FactorRange)], last: bool) -> usize {
     let count = |i: usize| parts[i].1.count;
     let widest = (0..parts.len()).rev().max_by_key(|&i| count(i)).expect("a dimension has a part");
@@ -289,10 +291,10 @@ fn axis_of(parts: &[(u64, FactorRange)], last: bool) -> usize {
     if is_run && (wide - run).saturating_mul(16) <= wide.saturating_mul(run) { 0 } else { widest }
 }
 
-/// Joins neighbouring factors of one dimension (slowest first) where their spans continue one another both in the space
-/// and in the buffer; gives (unit within the dimension, span).
+/// Joins neighbouring factors of one dimension (slowest first) if their ranges continue each other both in the space
+/// and in the buffer; returns for each part the elements of the dimension between values, and the range.
 fn joined(own: &[(u64, FactorRange)]) -> Vec<(u64, FactorRange)> {
-    let mut parts: Vec<(u64, u64, FactorRange)> = Vec::new(); // unit, size, span; fastest first
+    let mut parts: Vec<(u64, u64, FactorRange)> = Vec::new(); // (elements between values, size, range), fastest first
     let mut unit = 1;
     for &(size, span) in own.iter().rev() {
         let joins = parts.last().is_some_and(|&(_, inner_size, inner)| {

@@ -1,21 +1,21 @@
-//! A set of access units of one building block.
+//! Sets of access units of one building block.
 
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Units, as bits.
+/// A set of access units, one bit for each.
 #[derive(Clone, Debug, Default)]
 pub struct UnitSet(SmallVec<[u64; 4]>);
 
 impl UnitSet {
-    /// No unit, with room for `units`.
+    /// Empties the set, and makes room for units below `units`.
     pub fn clear(&mut self, units: u32) {
         self.0.clear();
         self.0.resize(units.div_ceil(64) as usize, 0);
         debug_assert!(self.0.iter().all(|&word| word == 0), "the set is empty");
     }
 
-    /// Adds a range.
+    /// Adds a range of units, which must be below the limit of [`Self::clear`].
     pub fn add(&mut self, range: Range<u32>) {
         debug_assert!(range.end as usize <= self.0.len() * 64, "units {range:?} of {}", self.0.len() * 64);
         let mut at = range.start;
@@ -32,7 +32,7 @@ impl UnitSet {
         self.0.get((unit / 64) as usize).is_some_and(|w| w >> (unit % 64) & 1 == 1)
     }
 
-    /// The maximal ranges of neighbouring units, in order.
+    /// Returns the maximal ranges of consecutive units, in order.
     pub fn ranges(&self) -> impl Iterator<Item = Range<u32>> + '_ {
         let end = self.0.len() as u32 * 64;
         let mut at = 0;
@@ -43,7 +43,7 @@ impl UnitSet {
         })
     }
 
-    /// The first units side by side within a range.
+    /// Returns the first range of consecutive units of the set within `within`; `None` if it has none there.
     pub fn range(&self, within: Range<u32>) -> Option<Range<u32>> {
         let end = within.end.min(self.0.len() as u32 * 64);
         let start = self.next(within.start, end, true).filter(|&start| start < end)?;
@@ -63,7 +63,7 @@ impl UnitSet {
         None
     }
 
-    /// Every unit, in order.
+    /// Returns all units, in order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.ranges().flatten()
     }

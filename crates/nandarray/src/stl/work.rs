@@ -1,8 +1,8 @@
-//! The tasks of a read or write: for every building block touched, the elements wanted of it.
+//! Work: the tasks of a read or write. A task is the selected part of one building block.
 //!
-//! Work comes from one plan, from many (a view), or from single elements; below here all are blocks with loops. Tasks
-//! are taken from a shared counter in order, by the calling thread and its helpers, so that what is read ahead is what
-//! is needed next.
+//! Work consists of one plan, of several (for a view), or of single elements; the layers below see only blocks with
+//! loops. The calling thread and its helpers take tasks from a shared counter in order, so that prefetched tasks are
+//! the ones that are executed next.
 
 use std::collections::HashMap;
 use std::mem::ManuallyDrop;
@@ -18,30 +18,30 @@ use super::plan::{BlockAt, Plan, Task};
 use crate::error::{Error, Result};
 use crate::sim::process::Home;
 
-/// Bytes of work that are worth waking a helper for.
+/// Number of bytes of work that justify waking one more helper thread.
 const BYTES_A_HELPER: u64 = 384 << 10;
 
-/// The work of a command.
+/// The tasks of a command.
 #[derive(Debug)]
 pub enum Work {
-    /// Selections, each cut at blocks; `ends[i]` is the number of tasks of plans `0..=i`.
+    /// Selections, each cut at the edges of building blocks; `ends[i]` is the number of tasks of plans `0..=i`.
     Plans {
         /// The plans.
         plans: Vec<Plan>,
-        /// Running sums of their tasks.
+        /// Running sums of the plans' numbers of tasks.
         ends: Vec<u64>,
     },
-    /// Single elements, by block: the block, and its part of `pairs` (offset in the block, offset in the buffer).
+    /// Single elements, sorted by block.
     Points {
-        /// Blocks with the end of their part.
+        /// Coordinate of each block, and the end of its part of `pairs`.
         blocks: Vec<(BlockAt, usize)>,
-        /// Byte offsets.
+        /// For each element the byte offsets (in the block, in the buffer).
         pairs: Vec<(isize, isize)>,
     },
 }
 
 impl Work {
-    /// Work from plans.
+    /// Creates the work of these plans.
     pub fn plans(plans: Vec<Plan>) -> Self {
         let mut sum = 0;
         let ends: Vec<u64> = plans
@@ -55,10 +55,11 @@ impl Work {
         Self::Plans { plans, ends }
     }
 
-    /// Work from single elements: their coordinates one after the other, and the bytes between them in the buffer.
+    /// Creates the work of single elements. `coordinates` has those of the first point, then those of the second, and
+    /// so on; `strides` are a block's byte strides; `stride` is the number of bytes between elements in the buffer.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`].
+    /// [`Error::OutOfRange`] for the first point outside `shape`.
     pub fn points(coordinates: &[u64], shape: &[u64], block: &[u64], strides: &[u64], stride: isize) -> Result<Self> {
         let n = shape.len();
         for point in coordinates.chunks_exact(n) {
@@ -87,7 +88,7 @@ impl Work {
         Ok(Self::Points { blocks, pairs })
     }
 
-    /// Number of tasks.
+    /// Returns the number of tasks.
     pub fn len(&self) -> u64 {
         match self {
             Self::Plans { ends, .. } => ends.last().copied().unwrap_or(0),
@@ -95,12 +96,13 @@ impl Work {
         }
     }
 
-    /// Number of successive tasks that are assembled together, because they give to the same rows of the buffer.
+    /// Returns the number of successive tasks that are assembled together, because they contribute to the same rows of
+    /// the buffer.
     pub fn row_tasks(&self, item_bytes: usize) -> u64 {
         match self {
             Self::Plans { plans, .. } if plans.len() == 1 => {
                 let (tasks, elements) = plans[0].row();
-                // A row's pieces, as many as are joined.
+                // The number of pieces that are joined to form a row.
                 let pieces =
                     (tasks * super::copy::assemble::ROW_BYTES as u64).div_ceil((elements * item_bytes as u64).max(1));
                 tasks.min(pieces).clamp(1, super::copy::assemble::MAX_PIECES as u64)
@@ -109,7 +111,7 @@ impl Work {
         }
     }
 
-    /// A task. Blocks may come more than once where there are several plans.
+    /// Returns a task by its number. With several plans, several tasks may be in the same block.
     pub fn task(&self, index: u64) -> Task<'_> {
         match self {
             Self::Plans { plans, ends } => {
@@ -123,7 +125,8 @@ impl Work {
         }
     }
 
-    /// The `index`-th block of single elements, with the offsets of its elements in the block and in the buffer.
+    /// Returns block number `index` of single elements, with the byte offsets of its elements in the block and in the
+    /// buffer.
     pub(super) fn block_of_points(&self, index: u64) -> (&BlockAt, &[(isize, isize)]) {
         match self {
             Self::Points { blocks, pairs } => points_of(blocks, pairs, index),
@@ -131,7 +134,7 @@ impl Work {
         }
     }
 
-    /// The tasks of every block, each block once.
+    /// Returns the numbers of the tasks of each touched block, each block once.
     pub fn by_block(&self) -> Vec<SmallVec<[u64; 1]>> {
         if !matches!(self, Self::Plans { plans, .. } if plans.len() > 1) {
             return (0..self.len()).map(|i| smallvec![i]).collect();
@@ -151,7 +154,7 @@ impl Work {
         order
     }
 
-    /// A box around all blocks touched.
+    /// Returns the smallest box that contains all touched blocks: first and last block coordinate along each dimension.
     pub fn bounds(&self, dimensions: usize) -> Vec<(u64, u64)> {
         let mut around: Option<Vec<(u64, u64)>> = None;
         let mut grow = |b: Vec<(u64, u64)>| match &mut around {
@@ -178,22 +181,23 @@ fn points_of<'w>(
     (at, &pairs[start..*end])
 }
 
-/// Threads that help the one that submits a command.
+/// A pool of threads that help the calling thread with the tasks of a command.
 #[derive(Debug)]
 pub struct Workers {
     pool: ManuallyDrop<Option<ThreadPool>>,
-    /// The process that the pool's threads belong to: a process forked from it has the pool, but none of the threads.
+    /// The process in which the pool's threads run: a process forked from it has the pool, but none of the threads.
     home: Home,
 }
 
-/// The most threads that may work on a command: far more than help anywhere, few enough to be started at once.
+/// Largest number of threads that may work on a command: more than are ever useful, and few enough to be started at
+/// once.
 pub const THREADS_MAX: usize = 1024;
 
 impl Workers {
-    /// Checks a number of threads.
+    /// Checks that a number of threads is allowed.
     ///
     /// # Errors
-    /// [`Error::Invalid`].
+    /// [`Error::Invalid`] for 0 and for more than [`THREADS_MAX`].
     pub fn check(threads: usize) -> Result<()> {
         if (1..=THREADS_MAX).contains(&threads) {
             return Ok(());
@@ -201,10 +205,10 @@ impl Workers {
         Err(Error::invalid(format!("{threads} threads; there are 1 to {THREADS_MAX}")))
     }
 
-    /// Starts helpers: `threads` in all, with the caller's, which works, too.
+    /// Starts helper threads: `threads` is their number plus the calling thread, which works as well.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if they cannot be started.
+    /// [`Error::Invalid`] for a number that is not allowed, or if the threads cannot be started.
     pub fn new(threads: usize) -> Result<Self> {
         Self::check(threads)?;
         let build = |n| {
@@ -219,7 +223,7 @@ impl Workers {
         Ok(Self { pool: ManuallyDrop::new(pool), home: Home::here() })
     }
 
-    /// No helper: the caller works alone.
+    /// Creates a pool without helpers: the calling thread works alone.
     pub fn alone() -> Self {
         Self { pool: ManuallyDrop::new(None), home: Home::here() }
     }
@@ -232,21 +236,21 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         if self.home.is_here() {
-            // SAFETY: once, and nothing uses it any more.
+            // SAFETY: the pool is dropped once, and not used any more.
             unsafe { ManuallyDrop::drop(&mut self.pool) }
         }
-        // Ending threads that are in another process would wait for locks that they hold there.
+        // In a forked process the pool is not dropped: that would wait for threads which do not exist there.
     }
 }
 
-/// The numbers of points in order of their blocks, and of one block in order of the points: of repeats the last is
-/// written last. A command may have many points, so it takes few bytes a point.
+/// Returns the numbers of the points sorted by block, and within a block in their own order, so that of repeated points
+/// the last is written last. Uses few bytes for each point, as a command may have many.
 fn by_block(coordinates: &[u64], shape: &[u64], block: &[u64]) -> Vec<usize> {
     let n = shape.len();
     let points = coordinates.chunks_exact(n);
     let sides = shape.iter().zip(block).map(|(s, b)| s.div_ceil(*b));
     if sides.clone().try_fold(1u64, |n, side| n.checked_mul(side)).is_some() {
-        // Blocks have numbers.
+        // All blocks of the array can be numbered with 64 bits.
         let sides: SmallVec<[u64; 4]> = sides.collect();
         let number = |point: &[u64]| (0..n).fold(0, |number, i| number * sides[i] + point[i] / block[i]);
         let mut order: Vec<(u64, usize)> = points.enumerate().map(|(i, point)| (number(point), i)).collect();
@@ -259,10 +263,10 @@ fn by_block(coordinates: &[u64], shape: &[u64], block: &[u64]) -> Vec<usize> {
     order
 }
 
-/// Runs `each` for ranges that cover all numbers below `count`, in order as far as threads go, on the calling thread
-/// and the pool's; ranges begin at multiples of `together` and have `least` numbers or more, if there is enough for all
-/// threads. `each` gets a state that lasts between its calls on a thread. The first error stops the rest and is
-/// returned.
+/// Calls `each` for ranges that together cover all numbers below `count`, nearly in order, on the calling thread and
+/// the pool's. `bytes` is the size of all the work, by which the number of threads is chosen. Ranges begin at multiples
+/// of `together`, and have at least `least` numbers if there are enough for all threads. `each` gets a state that is
+/// kept between its calls on one thread. The first error stops the rest and is returned.
 pub fn run<T: Default>(
     workers: &Workers,
     count: u64,
@@ -276,7 +280,7 @@ pub fn run<T: Default>(
     let (Some(pool), 1.., true) = (&*workers.pool, helpers, workers.home.is_here()) else {
         return each(0..count, &mut T::default());
     };
-    // Enough tasks at a time that the counter is no bottleneck, few enough that the threads end together.
+    // Enough numbers at a time that the counter is no bottleneck, few enough that the threads end together.
     let even = count.div_ceil(helpers + 1);
     let grain = (BYTES_A_HELPER / 2 / (bytes / count).max(1)).max(least.min(even / 4)).clamp(1, even);
     let grain = if together <= even { grain.next_multiple_of(together) } else { grain };

@@ -1,8 +1,8 @@
-//! Checkpoints: a new generation of metadata, written beside the one that counts.
+//! Checkpoints: a new generation of metadata, written beside the current one.
 //!
 //! All indexes and the directory go to a new chain, a new journal begins, and the superblock in the other slot names
-//! both once they are durable. The generation before is kept until the next checkpoint, so that damage to the newest
-//! one leaves a store. A checkpoint that fails changes nothing: the journal goes on.
+//! both once they are durable. The generation before is kept until the next checkpoint, so that the store survives
+//! damage to the newest one. A failed checkpoint changes nothing, and the current journal is continued.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,13 +20,14 @@ use crate::ftl::superblock::{ChainStart, Superblock, read_slots};
 use crate::sim::count;
 use crate::stl::space::{IndexState, Space};
 
-/// Bytes of small indexes that are put together before they are written: a call for each would take most of the time.
+/// Small indexes are collected up to this number of bytes before they are written: one write for each would take most
+/// of the time of a checkpoint.
 const STREAM_PIECE_BYTES: usize = 4 << 20;
 
 /// A space, and the place of its index in a new checkpoint.
 type PlacedIndex = (Arc<Space>, IndexPlace);
 
-/// Writes a stream to a chain that grows as needed.
+/// Writes a stream of bytes to a new chain of segments, which grows as needed.
 struct StreamWriter<'a> {
     device: &'a Device,
     kind: SegmentKind,
@@ -55,13 +56,14 @@ impl Device {
         let write = |offset, bytes: &[u8]| self.ftl.write(offset, bytes);
         for _ in 0..chain.segments_needed(at, bytes.len() as u64) {
             let segment = self.ftl.open_chain_segment(kind)?;
-            // Without the link nothing names the segment.
+            // Without the link nothing names the segment, so it is free again.
             chain.extend(write, segment).inspect_err(|_| self.ftl.free_chain(&[segment]))?;
         }
         chain.write(write, at, bytes)
     }
 
-    /// Writes a checkpoint and switches to it. The caller holds the epoch exclusively and has committed.
+    /// Writes a checkpoint and makes it the current one; a segment that fails to be written is replaced by another. The
+    /// caller holds the epoch exclusively and has committed.
     pub(in crate::device) fn checkpoint(&self, log: &mut Log) -> Result<()> {
         // A command that panicked in another thread may have left an index half changed.
         self.whole()?;
@@ -87,7 +89,7 @@ impl Device {
         }
     }
 
-    /// Writes a checkpoint and switches to it. If it fails, `opened` has the segments that nothing names.
+    /// Writes a checkpoint once and makes it the current one. If this fails, `opened` has the segments to be freed.
     fn write_checkpoint(&self, log: &mut Log, opened: &mut Vec<Segment>) -> Result<()> {
         let mut stream = StreamWriter::begin(self, SegmentKind::Checkpoint)?;
         let written = self.write_stream(&mut stream);
@@ -96,7 +98,7 @@ impl Device {
         count(&self.counters.checkpoint_bytes, stream.at);
         let new_journal = StreamWriter::begin(self, SegmentKind::Journal)?;
         opened.extend(new_journal.chain.segments());
-        // Everything that the new superblock names is durable before it is written.
+        // Everything that the new superblock names must be durable before the superblock is written.
         self.sync()?;
         let (placement, victim) = self.ftl.policies();
         let superblock = Superblock {
@@ -120,14 +122,14 @@ impl Device {
             log.doubtful.append(opened);
             return Err(e);
         }
-        // From here on the superblock may be durable: segments that it names are not free.
+        // From here on the superblock may be durable, so the segments that it names must not be freed.
         let opened = std::mem::take(opened);
         self.sync().inspect_err(|_| log.doubtful.extend(opened))?;
         self.switch(log, superblock, slot, stream.chain, new_journal.chain, places)
     }
 
-    /// A superblock could not be written. If the medium has it nevertheless, it leads away from the journal that would
-    /// go on: nothing may be promised any more.
+    /// Handles a failed write of a superblock. If it reached the medium nevertheless, recovery would follow it and
+    /// ignore the journal that this process continues, so the store accepts no more writes.
     fn after_failed_superblock(&self, log: &Log, new: &Superblock, slot: usize, e: &Error) {
         let arrived = match read_slots(self.ftl.media().as_ref(), "the store") {
             Ok(slots) => slots.iter().any(|(s, found)| *s == slot && found.generation >= new.generation),
@@ -138,7 +140,8 @@ impl Device {
         }
     }
 
-    /// Writes index by index, then the directory twice: its places, its bytes, and the places of the indexes.
+    /// Writes all indexes, then the directory twice. Returns the offsets of both copies of the directory in the stream,
+    /// its bytes, and the place of each index.
     fn write_stream(&self, stream: &mut StreamWriter<'_>) -> Result<([u64; 2], Vec<u8>, Vec<PlacedIndex>)> {
         let mut places = Vec::new();
         let mut directory = Directory {
@@ -173,7 +176,7 @@ impl Device {
         Ok((at, bytes, places))
     }
 
-    /// Goes on in the new generation, which is durable, and releases the one before the last.
+    /// Makes a new generation current, which is durable, and frees the generation before the last.
     fn switch(
         &self,
         log: &mut Log,
@@ -184,11 +187,13 @@ impl Device {
         places: Vec<PlacedIndex>,
     ) -> Result<()> {
         if log.chain.is_some() {
-            // Should this superblock ever be damaged, the old journal leads on to the new one. Two barriers ended it.
+            // If the new superblock is ever damaged, the old journal leads to the new one. Two barriers have ended the
+            // old journal.
             log.durable_lsn = log.last_lsn();
             let start = journal.start();
             let ops = vec![JournalOp::Switch { first: start.first, nonce: start.nonce }];
-            // If it cannot be written (the old journal's segment wore out) the store does without this second way.
+            // If this record cannot be written (the old journal's segment wore out) the store does without the second
+            // way.
             let _ = self.append_record(log, &RecordBody { seq: self.seq.load(Ordering::Relaxed), ops });
         }
         let dead = log.begin_generation(superblock, slot, checkpoint.segments().to_vec(), journal);
@@ -210,8 +215,8 @@ impl Device {
         self.ftl.free_durable(log.confirmed_durable_lsn)
     }
 
-    /// Begins a new journal and releases both generations before it: both superblocks are equal then, as in a new
-    /// store.
+    /// Writes a checkpoint and a superblock for each slot that names it, and frees both generations before it: only one
+    /// generation is left, as in a new store. Does nothing if changes are pending.
     pub(in crate::device) fn only_generation(&self) -> Result<()> {
         let _commit = self.commit.lock();
         let _epoch = self.epoch.write();

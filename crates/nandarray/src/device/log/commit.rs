@@ -1,13 +1,13 @@
-//! Commit: what makes commands durable, whole.
+//! Commit: makes commands durable, each as a whole.
 //!
-//! Applied commands wait as changes. A *commit* takes a cut between commands: the write buffer becomes pages, then one
-//! journal record holds every change since the record before; a record is whole or absent, so every command is. A
-//! *barrier* makes records durable, and frees the pages that died in them. A journal that has grown long is followed by
-//! a checkpoint (`checkpoint`).
+//! Applied commands wait in memory as changes. A *commit* takes a cut between commands: the write buffer is appended as
+//! pages, then one journal record holds every change since the record before. A record is whole or absent, so each
+//! command is. A *barrier* makes records durable, and frees the pages that died in them. When the journal has grown
+//! long, a checkpoint follows (`checkpoint`).
 //!
-//! A command whose parts all became pages is committed at once (a killed process loses nothing of it); one that left
-//! units in the write buffer is committed with them, at the latest when the buffer is full. A flush commits and waits
-//! for the barrier.
+//! A command that left nothing in the write buffer is committed at once, so it survives the end of the process. A
+//! command that left access units in the buffer is committed together with them, at the latest when the buffer is full.
+//! A flush commits and waits for the barrier.
 
 use std::sync::atomic::Ordering;
 
@@ -26,30 +26,30 @@ use crate::stl::plan::BlockAt;
 use crate::stl::space::{BufferedBlock, Inner, Space};
 use crate::stl::write::{Gone, Staged, Writer, apply};
 
-/// A shorter journal is kept when the store is closed: replaying it costs less than a checkpoint.
+/// A journal of up to this number of bytes is kept when the store is closed: replaying it costs less than a checkpoint.
 const JOURNAL_BYTES_AT_CLOSE: u64 = 1 << 20;
-/// A journal longer than this, and than half the checkpoint, makes a checkpoint due ...
+/// A checkpoint is due when the journal has more bytes than this, and more than half the checkpoint's.
 const JOURNAL_BYTES_MAX: u64 = 16 << 20;
-/// ... or, under a capacity, one longer than this part of it.
+/// In a store with a capacity a checkpoint is due when the journal has more than the capacity divided by this.
 const JOURNAL_PART_OF_CAPACITY: u64 = 128;
 
-/// Bytes of the journal that have room on the disk before they are written, beside those for changes that wait; or this
-/// part of a segment, if that is less.
+/// Bytes for further journal records whose disk blocks are allocated in advance, beside those for pending changes.
 const JOURNAL_BYTES_AHEAD: u64 = 16 << 10;
+/// Limits [`JOURNAL_BYTES_AHEAD`] to a segment's bytes divided by this.
 const JOURNAL_AHEAD_PART: u64 = 4;
-/// Bytes that a change takes in a record, about.
+/// Estimated bytes of a change in a journal record.
 const CHANGE_BYTES: u64 = 64;
-/// Bytes that a page of the write buffer takes in a record, about.
+/// Estimated bytes in a journal record for each page of the write buffer.
 const BUFFERED_PAGE_BYTES: u64 = 32;
 
-/// Changes that wait for a record, at most: they take memory, while a single buffered unit is enough to keep them
-/// waiting.
+/// Largest number of changes that may wait for a record: they take memory, and a single buffered access unit is enough
+/// to keep them waiting.
 const PENDING_MAX: usize = 1 << 16;
 
 impl Device {
-    /// After a command, which is applied in memory: commits it if nothing of it is buffered, the write buffer is full,
-    /// or many changes are pending; reclaims if that is due. The next flush, and the next command that adds anything,
-    /// try a failed commit again first, and raise its error.
+    /// Called after each command that changed something, once it is applied in memory. Commits if nothing is buffered,
+    /// the write buffer is full, or many changes are pending; reclaims if that is due. A failed commit is repeated by
+    /// the next flush and before the next command that adds data, which return its error.
     pub(in crate::device) fn after_write(&self) {
         let buffered = self.buffered_bytes.load(Ordering::Relaxed);
         let due = buffered == 0 || buffered > self.write_buffer_bytes || self.log.lock().pending.len() > PENDING_MAX;
@@ -58,15 +58,15 @@ impl Device {
             self.behind.store(true, Ordering::Relaxed);
         } else {
             // Reclaim is tried again after the next command. A command that finds no room reclaims before its own
-            // writes, and raises what fails then; `check` finds a damaged victim.
+            // writes and returns an error of that; `check` finds a damaged victim.
             if self.reclaim_if_due().is_err() {
                 count(&self.counters.reclaims_failed, 1);
             }
         }
     }
 
-    /// Called before a command that adds anything: the medium is sound, has the changes of earlier commands, and has
-    /// room for a deletion.
+    /// Called before each command that adds data: checks that no barrier has failed, commits changes of earlier
+    /// commands that could not be committed, and allocates room for the record of a deletion.
     pub(in crate::device) fn ready(&self) -> Result<()> {
         self.sound()?;
         if self.behind.load(Ordering::Relaxed) {
@@ -76,7 +76,7 @@ impl Device {
         self.hold_journal(0)
     }
 
-    /// Takes room on the disk for the records to come, with `more` bytes beside the changes that wait.
+    /// Allocates disk blocks for the next journal records: for the pending changes and `more` bytes.
     pub(in crate::device) fn hold_journal(&self, more: u64) -> Result<()> {
         self.allocate_journal(&mut self.log.lock(), more)
     }
@@ -86,7 +86,7 @@ impl Device {
         self.commit_with_room(true)
     }
 
-    /// Commits; if the store is full, with the room of segments that are dead and only wait for a barrier.
+    /// Commits; if the store is full, frees dead segments that only wait for a barrier, and tries again.
     pub(in crate::device) fn commit_with_room(&self, barrier: bool) -> Result<()> {
         match self.commit(barrier) {
             Err(full @ Error::Full { .. }) => {
@@ -99,8 +99,8 @@ impl Device {
         }
     }
 
-    /// Records which records are durable, so that pages that died in them may be reused, and nothing else: it takes no
-    /// more room than a record without changes. Returns whether a segment became free.
+    /// Writes records without changes that say which records are durable, so that pages that died in those may be
+    /// reused. Returns whether a segment became free.
     fn free_dying(&self) -> Result<bool> {
         let waiting = || self.ftl.with_segments(|s| s.pending_free());
         let before = waiting();
@@ -108,13 +108,14 @@ impl Device {
             return Ok(false);
         }
         let _commit = self.commit.lock();
-        // The barrier behind the first record makes earlier ones durable; the second record says so.
+        // The barrier after the first record makes earlier ones durable; the second record says that they are.
         for _ in 0..2 {
             let lsn = {
                 let _epoch = self.epoch.write();
                 self.whole()?;
                 let mut log = self.log.lock();
-                // Changes that are still pending get a later record number, so segments that die by them die later.
+                // Changes that are still pending get a later record number, so the segments that they free must wait
+                // for that number.
                 self.ftl.with_segments(|s| s.postpone_frees(log.next_lsn));
                 let body = RecordBody { seq: self.seq.load(Ordering::Relaxed), ops: vec![] };
                 self.append_record(&mut log, &body)?;
@@ -125,13 +126,13 @@ impl Device {
         Ok(waiting() < before)
     }
 
-    /// Takes a cut and writes a record; with `barrier` makes it durable.
+    /// Takes a cut and writes a journal record of the pending changes; with `barrier` makes it durable.
     pub(in crate::device) fn commit(&self, barrier: bool) -> Result<()> {
         self.commit_record(barrier, false)
     }
 
-    /// Commits, and frees all pages that died before. For that, the fact that a record is durable has to be durable
-    /// itself.
+    /// Commits, and frees all pages that died before. Pages of a record may be reused only when a durable record says
+    /// that the record is durable, which may take a second commit.
     pub(in crate::device) fn commit_and_free(&self) -> Result<()> {
         self.commit_with_room(true)?;
         let waits = {
@@ -141,7 +142,7 @@ impl Device {
         if waits { self.commit_record(true, true) } else { Ok(()) }
     }
 
-    /// Commits; `always` writes a record even without changes.
+    /// Commits as [`Self::commit()`]; with `always` writes a record even if there are no changes.
     fn commit_record(&self, barrier: bool, always: bool) -> Result<()> {
         let _commit = self.commit.lock();
         let lsn = {
@@ -165,7 +166,7 @@ impl Device {
         Ok(())
     }
 
-    /// A checkpoint that may fail: the journal can go on as long as there is room for it.
+    /// Writes a checkpoint, but tolerates a full disk and errors of the medium: the journal can be continued instead.
     fn checkpoint_if_possible(&self, log: &mut Log) -> Result<()> {
         match self.checkpoint(log) {
             Err(Error::Full { .. } | Error::Media { .. }) => self.sound(),
@@ -173,7 +174,7 @@ impl Device {
         }
     }
 
-    /// Bytes of the journal from which on a checkpoint is due.
+    /// Returns the length of the journal in bytes beyond which a checkpoint is due.
     fn journal_due(&self, log: &Log) -> u64 {
         let due = JOURNAL_BYTES_MAX.max(log.superblock.checkpoint_bytes / 2);
         match self.capacity_bytes {
@@ -182,18 +183,19 @@ impl Device {
         }
     }
 
-    /// Reserves, in flash management, the segments that journals and checkpoints may need beyond those that they have.
+    /// Tells the flash management how many segments the next journal and checkpoint may need, so that it keeps them
+    /// free.
     pub(in crate::device) fn reserve_segments(&self, log: &Log) {
         let segments = |bytes: u64| bytes.div_ceil(self.geometry().segment_data_bytes() - 32);
-        // A checkpoint holds what the last one and the journal since then hold: arrays twice, blocks once.
+        // A checkpoint holds what the last one and the journal since then hold; attributes may take their size twice.
         let journal_bytes = if self.capacity_bytes == 0 { log.at } else { log.at.max(self.journal_due(log)) };
         let checkpoint = segments(log.superblock.checkpoint_bytes + 2 * journal_bytes + 4096);
-        // The next one, the next link of the journal, and the first of the journal that comes then.
+        // The next checkpoint, the next segment of the journal, and the first segment of the journal after that.
         let next = checkpoint + 2;
         let most = match self.capacity_bytes {
             0 => next,
-            // Under a capacity the reserve must not depend on its present use: a store that took a command takes it
-            // again. There are at most two generations and the next checkpoint.
+            // Under a capacity the reserve must not depend on how much metadata there is at present: a command that
+            // fits once must fit again. There are at most two generations and the checkpoint that is being written.
             _ => {
                 let journal = segments(self.journal_due(log) + 4096);
                 next.max((3 * checkpoint + 2 * journal + 1).saturating_sub(log.metadata_segments() as u64))
@@ -210,16 +212,16 @@ impl Device {
         self.ftl.free_durable(log.confirmed_durable_lsn)
     }
 
-    /// Writes the number of the newest durable record to a mark, without making the mark durable. Called behind a
-    /// barrier only.
+    /// Writes the number of the newest durable record to a mark, without making the mark durable. Must be called after
+    /// a barrier.
     fn mark_durable(&self, log: &mut Log) {
         if log.durable_lsn <= log.marked_durable_lsn {
             return;
         }
         let Superblock { uuid, generation, .. } = log.superblock;
         let mark = Mark { uuid, generation, lsn: log.durable_lsn };
-        // The flush is done with or without the mark. Without it, damage may be taken for the end that a loss of power
-        // leaves, as it is until the next mark or record; the next flush tries again.
+        // The flush has succeeded with or without the mark. Without it, recovery may take damage for the end of the
+        // journal that a loss of power leaves, as it would have before; the next flush tries again.
         if mark.write(self.ftl.media().as_ref(), log.mark_place).is_ok() {
             log.marked_durable_lsn = mark.lsn;
             log.mark_place = 1 - log.mark_place;
@@ -230,14 +232,14 @@ impl Device {
         self.ftl.sync().inspect_err(|e| self.note_refusal(e))
     }
 
-    /// After a failed sync the kernel may have dropped dirty pages and report success next time.
+    /// Remembers a failed barrier for good: the kernel may have dropped dirty pages and report success the next time.
     pub(in crate::device) fn note_refusal(&self, e: &Error) {
         if refused_barrier(e) {
             self.failed.lock().get_or_insert_with(|| Refusal::of(e));
         }
     }
 
-    /// Cuts free segments off the end.
+    /// Truncates free segments at the end of the medium.
     pub(in crate::device) fn truncate(&self) -> Result<()> {
         self.ftl.truncate().inspect_err(|e| self.note_refusal(e))
     }
@@ -273,8 +275,8 @@ impl Device {
         Ok(())
     }
 
-    /// Accounts a change of the write buffer: (bytes, pages that they may become) before and after. Room for these
-    /// pages is promised until they are written.
+    /// Accounts a change of the write buffer from `before` to `after`: each is a number of buffered bytes and of pages
+    /// that they may become. Room for these pages stays reserved until they are written.
     pub(in crate::device) fn account_buffered(&self, before: (usize, u64), after: (usize, u64)) {
         // Wrapping: the sum of differences is right even when one is negative.
         let change = after.0.wrapping_sub(before.0);
@@ -324,14 +326,14 @@ impl Device {
         let written = self.append_record(log, &body);
         assert!(log.pending.is_empty(), "the caller holds the log: nothing is queued meanwhile");
         if written.is_err() {
-            // Nothing is lost: the next commit writes it again, in the same place.
+            // Nothing is lost: the next commit writes the record again, in the same place.
             log.pending = body.ops;
         }
         written
     }
 
-    /// Leaves a journal whose segment takes no more writes: a checkpoint holds the pending changes, and begins another
-    /// journal.
+    /// Leaves a journal whose segment can no longer be written: writes a checkpoint, which includes the pending changes
+    /// and begins a new journal.
     fn leave_journal(&self, log: &mut Log) -> Result<()> {
         let pending = std::mem::take(&mut log.pending);
         let done = self.checkpoint(log);
@@ -354,7 +356,7 @@ impl Device {
         log.chain = Some(chain);
         written.map_err(|e| self.ftl.full_if_no_room(e))?;
         log.note_record(bytes.len() as u64, crc);
-        // Without room nothing is added until there is some (`ready`).
+        // If there is no room, commands that add data fail until there is some (`ready`).
         let _ = self.allocate_journal(log, 0);
         self.reserve_segments(log);
         self.ftl.set_next_lsn(log.next_lsn);
@@ -362,8 +364,8 @@ impl Device {
         Ok(())
     }
 
-    /// Takes room on the disk for the next records, so that a disk which is full by then still records a deletion. It
-    /// ends with the journal's segment: behind it comes the spare one.
+    /// Allocates disk blocks for the next records and `more` bytes, so that a deletion can be recorded even when the
+    /// disk is full. Allocates no further than the end of the journal's last segment, which the spare segment follows.
     pub(super) fn allocate_journal(&self, log: &mut Log, more: u64) -> Result<()> {
         let Some(chain) = &log.chain else { return Ok(()) };
         let ahead = JOURNAL_BYTES_AHEAD.min(self.geometry().segment_data_bytes() / JOURNAL_AHEAD_PART);
@@ -378,15 +380,16 @@ impl Device {
         Ok(())
     }
 
-    /// The last steps before the medium is closed: a flush, a checkpoint if the journal is long, a clean superblock.
+    /// Does the last steps before the store is closed: a flush, a checkpoint if the journal is long, a clean
+    /// superblock.
     pub(in crate::device) fn finish(&self) -> Result<()> {
         self.barrier_held()?;
         self.commit_with_room(true)?;
         let _commit = self.commit.lock();
         let _epoch = self.epoch.write();
         self.whole()?;
-        // Commands of other threads since that flush must not be half in the checkpoint, nor be missing behind a clean
-        // close.
+        // Commands of other threads since that flush must be entirely in the checkpoint, and durable before the
+        // superblock says that the store was closed cleanly.
         self.drain()?;
         let mut log = self.log.lock();
         if !log.pending.is_empty() {
@@ -402,7 +405,7 @@ impl Device {
         let mut superblock = log.superblock.clone();
         superblock.clean = Some((log.last_lsn(), self.ftl.open_now()?));
         if superblock.clean != log.superblock.clean {
-            // Should this superblock ever be damaged, the mark still says what was durable.
+            // If this superblock is ever damaged, the mark still says which record was durable.
             self.mark_durable(&mut log);
             superblock.write(self.ftl.media().as_ref(), log.slot)?;
             self.sync()?;

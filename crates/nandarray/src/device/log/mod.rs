@@ -1,7 +1,7 @@
 //! The log: changes that wait for a journal record, the place of the next record, and the generations of metadata.
 //!
-//! [`Log`] is state without I/O: its methods keep record numbers, chains and superblock in step, and assert that they
-//! are. The device writes the records and superblocks that it describes, under the log's lock.
+//! [`Log`] is state without I/O: its methods keep record numbers, chains and superblock consistent, and assert that
+//! they are. The device writes the records and superblocks that the log describes, under the log's lock.
 //!
 //! | file | one idea |
 //! | --- | --- |
@@ -22,64 +22,66 @@ use crate::ftl::superblock::Superblock;
 
 /// The journal's end, the changes that wait to be written there, and the generations of metadata.
 ///
-/// Record numbers stay in this order: confirmed <= recorded <= durable < next.
+/// Numbers of records (LSNs) stay in this order: confirmed <= recorded <= durable < next.
 #[derive(Debug)]
 pub(super) struct Log {
     /// Changes applied since the last record.
     pending: Vec<JournalOp>,
-    /// The journal's chain; none while the store is made, or only read.
+    /// The journal's chain; `None` while the store is being created, and in a store that is only read.
     chain: Option<Chain>,
-    /// Offset of the next record in the chain.
+    /// Offset of the next record in the chain, in bytes.
     at: u64,
-    /// End of the part of the chain that has room on the disk for certain.
+    /// End of the part of the chain, in bytes, whose disk blocks are allocated, so that writing there cannot find the
+    /// disk full.
     allocated_to: u64,
-    /// Segments of checkpoints that failed when their superblock was written, which may name them.
+    /// Segments of checkpoints whose superblock failed to be written: that superblock may be on the medium and name
+    /// them.
     doubtful: Vec<Segment>,
     /// Number of the next record.
     next_lsn: u64,
-    /// CRC of the record before it; 0 if it is the first of its chain.
+    /// CRC of the newest record; 0 if the chain has none yet.
     last_crc: u32,
-    /// The newest durable record.
+    /// Number of the newest durable record.
     durable_lsn: u64,
-    /// The `durable_lsn` written in the newest record.
+    /// The `durable_lsn` that the newest record contains.
     recorded_durable_lsn: u64,
     /// The newest `durable_lsn` that is itself durable, in a record or the superblock. Only pages that died in records
-    /// up to it may be reused: a recovery compares the pages of all later records with their checksums, though a still
-    /// later record may say that they are dead.
+    /// up to this one may be reused: recovery checks the pages that all later records name, including pages that a
+    /// still later record frees.
     confirmed_durable_lsn: u64,
-    /// The `durable_lsn` in the newest mark, or the superblock: see `ftl/mark.rs`.
+    /// The `durable_lsn` in the newest mark, or in the superblock (see `ftl/mark.rs`).
     marked_durable_lsn: u64,
-    /// Place of the next mark.
+    /// Slot of the next mark, 0 or 1.
     mark_place: usize,
-    /// The superblock that counts.
+    /// The current superblock.
     superblock: Superblock,
-    /// Its slot.
+    /// Slot of the current superblock, 0 or 1.
     slot: usize,
-    /// Segments of the checkpoint that counts.
+    /// Segments of the current checkpoint.
     checkpoint: Vec<Segment>,
-    /// Segments of the generation before.
+    /// Segments of the previous generation: its checkpoint and its journal.
     previous: Vec<Segment>,
 }
 
-/// The end of the journal of a store that is opened.
+/// The end of the journal as found when a store is opened.
 #[derive(Debug)]
 pub(super) struct JournalEnd {
-    /// Its last chain.
+    /// The journal's last chain.
     pub(super) chain: Chain,
-    /// Offset of the next record in it.
+    /// Offset of the next record in the chain, in bytes.
     pub(super) at: u64,
     /// Number of the next record.
     pub(super) next_lsn: u64,
-    /// CRC of the record before it; 0 if it is the first of its chain.
+    /// CRC of the newest record; 0 if the chain has none yet.
     pub(super) last_crc: u32,
-    /// The newest durable record.
+    /// Number of the newest durable record.
     pub(super) durable_lsn: u64,
-    /// Place of the next mark.
+    /// Slot of the next mark, 0 or 1.
     pub(super) mark_place: usize,
 }
 
 impl Log {
-    /// The log of a store that is made: its first checkpoint goes to slot 0.
+    /// Creates the log of a new store, whose first checkpoint goes to slot 0.
     pub(super) fn of_new_store(superblock: Superblock) -> Self {
         Self {
             pending: vec![],
@@ -101,7 +103,7 @@ impl Log {
         }
     }
 
-    /// The log of a store that is opened, with the segments of its checkpoint and of the generation before.
+    /// Creates the log of an existing store, with the segments of its checkpoint and of the previous generation.
     pub(super) fn of_store(
         superblock: Superblock,
         slot: usize,
@@ -128,64 +130,64 @@ impl Log {
         }
     }
 
-    /// Queues changes for the next record.
+    /// Queues changes for the next journal record.
     pub(super) fn queue(&mut self, changes: impl IntoIterator<Item = JournalOp>) {
         self.pending.extend(changes);
     }
 
-    /// Whether changes wait for a record.
+    /// Whether changes wait for a journal record.
     pub(super) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Drops the changes that wait: a checkpoint will hold all of them.
+    /// Drops the waiting changes, because the next checkpoint holds all of them.
     pub(super) fn drop_pending(&mut self) {
         self.pending.clear();
     }
 
-    /// Number of the newest record.
+    /// Returns the number of the newest record.
     pub(super) fn last_lsn(&self) -> u64 {
         self.next_lsn - 1
     }
 
-    /// The superblock that counts.
+    /// Returns the current superblock.
     pub(super) fn superblock(&self) -> &Superblock {
         &self.superblock
     }
 
-    /// The slot of the superblock that counts.
+    /// Returns the slot of the current superblock, 0 or 1.
     pub(super) fn slot(&self) -> usize {
         self.slot
     }
 
-    /// Whether nothing was written since the newest checkpoint, and nothing waits.
+    /// Whether nothing was written since the newest checkpoint, and no changes wait.
     pub(super) fn is_as_checkpointed(&self) -> bool {
         self.at == 0 && self.pending.is_empty()
     }
 
-    /// Whether the journal has records.
+    /// Whether the current journal has records.
     pub(super) fn has_records(&self) -> bool {
         self.at > 0
     }
 
-    /// Whether the checkpoint and a journal of one segment are all the metadata that there is.
+    /// Whether the metadata is as small as possible: one checkpoint and a journal of one segment.
     pub(super) fn has_least_metadata(&self) -> bool {
         self.previous.is_empty()
             && self.doubtful.is_empty()
             && self.chain.as_ref().is_none_or(|chain| chain.segments().len() == 1)
     }
 
-    /// Number of segments of the checkpoint that counts.
+    /// Returns the number of segments of the current checkpoint.
     pub(super) fn checkpoint_segments(&self) -> usize {
         self.checkpoint.len()
     }
 
-    /// Number of segments that metadata takes: both generations and the journal.
+    /// Returns the number of segments of all metadata: both generations, and the journal.
     fn metadata_segments(&self) -> usize {
         self.checkpoint.len() + self.previous.len() + self.chain.as_ref().map_or(0, |chain| chain.segments().len())
     }
 
-    /// Notes that the next record was written, with this many bytes and this CRC.
+    /// Advances the end of the journal by a record that was written, with this number of bytes and this CRC.
     fn note_record(&mut self, bytes: u64, crc: u32) {
         assert!(self.durable_lsn < self.next_lsn, "record {} is not written yet", self.durable_lsn);
         self.at += bytes;
@@ -195,15 +197,16 @@ impl Log {
         self.check_order();
     }
 
-    /// Notes that records up to this one are durable, and with them what the newest of them recorded.
+    /// Notes that records up to `lsn` are durable, and so is the `durable_lsn` that the newest record contains.
     fn note_durable(&mut self, lsn: u64) {
         self.durable_lsn = self.durable_lsn.max(lsn);
         self.confirmed_durable_lsn = self.confirmed_durable_lsn.max(self.recorded_durable_lsn);
         self.check_order();
     }
 
-    /// Goes over to a generation whose superblock is durable in `slot`: its checkpoint's segments and its journal.
-    /// Returns the segments of the generation before the last, which are free once this is known to be durable.
+    /// Makes a generation current whose superblock is durable in `slot`: its checkpoint's segments and its journal.
+    /// Returns the segments of the generation before the last, which may be freed once the switch is known to be
+    /// durable.
     fn begin_generation(
         &mut self,
         superblock: Superblock,
@@ -217,7 +220,7 @@ impl Log {
         let mut before: Vec<Segment> = std::mem::replace(&mut self.checkpoint, checkpoint);
         before.extend(self.chain.iter().flat_map(Chain::segments));
         let mut dead = std::mem::replace(&mut self.previous, before);
-        // The slot that may have named them was written again.
+        // The superblock that may have named these segments has been overwritten.
         dead.append(&mut self.doubtful);
         self.chain = Some(journal);
         self.at = 0;

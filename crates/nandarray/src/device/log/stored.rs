@@ -1,4 +1,4 @@
-//! The stream of a checkpoint, and indexes that still lie in it: each is read when its space is first touched.
+//! The stream of bytes of a checkpoint, and indexes that are read from it when their space is first used.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::media::Media;
 use crate::stl::index::Index;
 use crate::stl::space::StoredIndex;
 
-/// The stream of a checkpoint, from which indexes are read when they are needed.
+/// The stream of bytes of a checkpoint, from which indexes are read when they are first used.
 #[derive(Debug)]
 pub(in crate::device) struct CheckpointStream {
     pub(in crate::device) media: Arc<dyn Media>,
@@ -21,7 +21,7 @@ pub(in crate::device) struct CheckpointStream {
 }
 
 impl CheckpointStream {
-    /// The stream of the checkpoint that a superblock names.
+    /// Returns the stream of the checkpoint that a superblock names.
     pub(in crate::device) fn of(media: &Arc<dyn Media>, superblock: &Superblock) -> Self {
         let chain = Chain::begin(superblock.geometry, superblock.checkpoint);
         Self { media: media.clone(), chain: Mutex::new(chain) }
@@ -39,7 +39,7 @@ impl CheckpointStream {
     }
 }
 
-/// An index that still lies in a checkpoint.
+/// An index that has not been read from its checkpoint yet.
 #[derive(Debug)]
 pub(in crate::device) struct CheckpointIndex {
     pub(in crate::device) stream: Arc<CheckpointStream>,

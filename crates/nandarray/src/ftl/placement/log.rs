@@ -1,13 +1,13 @@
-//! Pages in the order of the medium: the next lane, row by row, whatever the block.
+//! Places pages in the order of the medium: in the next lane, row by row, whatever block they belong to.
 //!
-//! Satisfies rules 2 to 4 of the NDS paper for whole blocks, since lanes side by side are channels side by side, and
-//! keeps everything that is written one after the other in one extent; gives up the rule that an overwritten unit stays
-//! on its lane.
+//! For whole blocks this satisfies rules 2 to 4 of the NDS paper, since adjacent lanes are in adjacent channels. It
+//! keeps everything that is written in sequence in one extent, but gives up the rule that an overwritten unit stays in
+//! its lane.
 
 use super::{BlockUse, OpenLanes, Placement};
 use crate::sim::Chance;
 
-/// Append in the order of the medium.
+/// The policy `log`: appends in the order of the medium.
 #[derive(Debug, Default)]
 pub struct MediumOrder {
     next: usize,
@@ -27,7 +27,7 @@ impl Placement for MediumOrder {
     ) -> usize {
         let n = lanes.next_row.len();
         if lanes.next_row.iter().all(|&r| r == 0) {
-            self.next = 0; // a fresh segment begins at its beginning
+            self.next = 0; // a new segment is filled from its beginning
         }
         let lane = (0..n).map(|i| (self.next + i) % n).find(|&l| lanes.has_room(l));
         let lane = lane.expect("the caller promises that some lane has room");

@@ -1,7 +1,8 @@
-//! Placement policies: the lane of the next access unit of a building block, one policy a file.
+//! Placement policies: the choice of the lane for the next access unit of a building block, one policy in each file. A
+//! lane is a channel and a bank of the open segment.
 //!
-//! A policy sees the lanes of the open segment (how many rows each has left) and how the building block at hand uses
-//! them; it names a lane with room. It does not know other blocks, other segments or time.
+//! A policy knows the lanes of the open segment (how many rows each has left) and how many units of the building block
+//! are in each; it chooses a lane with room. It does not know other blocks, other segments or time.
 
 mod log;
 mod nds;
@@ -13,19 +14,19 @@ use crate::error::{Error, Result};
 use crate::flash::Geometry;
 use crate::sim::Chance;
 
-/// The lanes of the open segment: the next free row of each.
+/// The lanes of the open segment, with the next free row of each.
 #[derive(Debug, Clone)]
 pub struct OpenLanes {
-    /// Next free row, a lane; `rows` when the lane is full.
+    /// Next free row of each lane; `rows` if the lane is full.
     pub next_row: Vec<u32>,
-    /// Rows of a lane.
+    /// Number of rows of a lane, each of one page.
     pub rows: u32,
-    /// Channels; lane = bank x channels + channel.
+    /// Number of channels; the number of a lane is bank x channels + channel.
     pub channels: usize,
 }
 
 impl OpenLanes {
-    /// The lanes of a segment that nothing was written to.
+    /// Returns the lanes of a segment without pages.
     pub fn empty(geometry: &Geometry) -> Self {
         Self {
             next_row: vec![0; geometry.lanes() as usize],
@@ -34,12 +35,12 @@ impl OpenLanes {
         }
     }
 
-    /// Whether the lane takes another page.
+    /// Whether the lane has room for another page.
     pub fn has_room(&self, lane: usize) -> bool {
         self.next_row[lane] < self.rows
     }
 
-    /// Pages that may still be written.
+    /// Returns the number of pages that may still be written to the segment.
     pub fn room(&self) -> u64 {
         self.next_row.iter().map(|&r| u64::from(self.rows - r)).sum()
     }
@@ -49,26 +50,26 @@ impl OpenLanes {
     }
 }
 
-/// The lanes that the building block at hand uses.
+/// The use of lanes by the building block whose units are being placed.
 #[derive(Debug)]
 pub struct BlockUse {
-    /// Units of the block on each lane.
+    /// Number of units of the block in each lane.
     pub used: Vec<u32>,
-    /// The lane of the most recently allocated unit.
+    /// Lane of the unit that was placed last; `None` before the first.
     pub last: Option<usize>,
 }
 
-/// A placement policy.
+/// A placement policy: chooses a lane for each new page.
 pub trait Placement: Send + std::fmt::Debug {
-    /// The policy's name, as it is chosen by.
+    /// Returns the name by which the policy is chosen.
     fn name(&self) -> &'static str;
 
-    /// A lane with room for the next unit; `overwrites` is the lane of the page that the unit had before.
-    /// The caller promises that some lane has room.
+    /// Returns the lane for the next unit, which has room; `overwrites` is the lane of the unit's old page. The caller
+    /// must ensure that some lane has room.
     fn choose(&mut self, lanes: &OpenLanes, block: &BlockUse, overwrites: Option<usize>, chance: &mut Chance) -> usize;
 }
 
-/// The policy with this name: `nds` or `log`.
+/// Returns the policy with this name: `nds` or `log`.
 ///
 /// # Errors
 /// [`Error::Invalid`] for an unknown name.

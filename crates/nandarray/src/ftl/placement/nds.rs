@@ -1,15 +1,16 @@
 //! The four rules of the NDS paper (section 4.2), and its rule for overwriting.
 //!
-//! (1) The first unit of a block goes to a bank drawn by chance, there to the emptiest channel: where the paper draws
-//! the channel, too, this keeps the lanes level, so that a whole block becomes one contiguous extent of the medium. (2)
-//! The next goes to the channel that the block uses least, in the bank of the unit before. (3) Once the block has a
-//! unit on every channel of that bank, to the bank it uses least. (4) With every bank in use, around again. A unit that
-//! is overwritten stays on its channel and bank. A lane without room in the open segment is passed over.
+//! (1) The first unit of a block goes to a bank drawn at random, and there to the channel with the most room. The paper
+//! draws the channel, too; here the lanes stay level, so that a whole block becomes one contiguous extent of the
+//! medium. (2) The next unit goes to the channel that the block uses least, in the bank of the unit before. (3) Once
+//! the block has a unit in every channel of that bank, the next goes to the bank that it uses least. (4) Once all banks
+//! are used, this begins again. A unit that is overwritten stays in its channel and bank. Lanes of the open segment
+//! without room are skipped.
 
 use super::{BlockUse, OpenLanes, Placement};
 use crate::sim::Chance;
 
-/// The paper's placement rules.
+/// The policy `nds`: the NDS paper's placement rules.
 #[derive(Debug)]
 pub struct Nds;
 
@@ -31,12 +32,12 @@ impl Placement for Nds {
                 return lane;
             }
         }
-        // Every channel of this bank has its unit: the bank least used by the block, nearest behind this one.
+        // Every channel of this bank has a unit: take the bank that the block uses least, the nearest after this one.
         let banks = lanes.banks();
         let use_of = |b: usize| -> u32 { block.used[b * lanes.channels..(b + 1) * lanes.channels].iter().sum() };
         (1..=banks)
             .map(|i| (bank + i) % banks)
-            // Around again in the same bank: the page behind the last one, so that the block remains one extent.
+            // In the same bank again: the page after the last one, so that the block remains one extent.
             .filter_map(|b| Some((use_of(b), least_used(lanes, block, b, if b == bank { channel + 1 } else { 0 })?)))
             .min_by_key(|&(used, _)| used)
             .map(|(_, lane)| lane)
@@ -44,7 +45,7 @@ impl Placement for Nds {
     }
 }
 
-/// Rule 1.
+/// Chooses the lane of a block's first unit (rule 1): a random bank with room, there the channel with the most room.
 fn first(lanes: &OpenLanes, chance: &mut Chance) -> usize {
     let banks: Vec<usize> =
         (0..lanes.banks()).filter(|b| (0..lanes.channels).any(|c| lanes.has_room(b * lanes.channels + c))).collect();
@@ -55,7 +56,8 @@ fn first(lanes: &OpenLanes, chance: &mut Chance) -> usize {
         .expect("a bank has a channel")
 }
 
-/// The lane with room that the block uses least in this bank, from this channel on and around.
+/// Returns the lane in this bank that the block uses least and that has room, searching from channel `from` on; `None`
+/// if the bank is full.
 fn least_used(lanes: &OpenLanes, block: &BlockUse, bank: usize, from: usize) -> Option<usize> {
     (0..lanes.channels)
         .map(|i| bank * lanes.channels + (from + i) % lanes.channels)

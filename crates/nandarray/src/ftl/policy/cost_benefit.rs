@@ -1,11 +1,12 @@
-//! Cost-benefit: the highest age * (1 - u) / 2u (Rosenblum and Ousterhout, SOSP 1991, section 3.6), u the live share.
+//! Cost-benefit: chooses the block with the highest age * (1 - u) / 2u (Rosenblum and Ousterhout, SOSP 1991, section
+//! 3.6), where u is the share of live pages.
 //!
-//! Looks at every block for a choice: once for as many writes as the victim has dead pages.
+//! Each choice looks at all blocks; the pages that it gains allow as many writes before the next one.
 
 use super::{ReclaimView, candidates};
 
 pub(super) fn pick(blocks: &dyn ReclaimView) -> Option<u32> {
-    // As a fraction, benefit over cost, compared crosswise: exact, and a block without live pages beats all.
+    // Fractions benefit / cost are compared by cross-multiplication: exactly, and a block without live pages wins.
     let mut best: Option<(u128, u128, u32)> = None;
     for (block, b) in candidates(blocks) {
         let benefit = u128::from(b.age + 1) * u128::from(b.dead());

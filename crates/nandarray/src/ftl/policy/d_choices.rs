@@ -1,12 +1,12 @@
-//! D-choices: the fewest live pages of d candidates drawn by chance (the randomised greedy of Li, Lee, Lui, SIGMETRICS
-//! 2013; MQSim's RGA).
+//! D-choices: chooses the block with the fewest live pages of d candidates drawn at random (the randomised greedy of
+//! Li, Lee, Lui, SIGMETRICS 2013; MQSim's RGA).
 //!
-//! Draws that hit no candidate (an open or free block, one without a dead page) are repeated, up to four for each of
-//! the d; so this rule may find none where there are few.
+//! A draw of a block that is no candidate (open, free, or without a dead page) is repeated, with up to four draws for
+//! each of the d; so if there are few candidates this rule may find none.
 
 use super::{Draw, ReclaimView};
 
-/// Draws for each of the d, at most.
+/// Largest number of draws for each of the d candidates.
 const DRAWS: u32 = 4;
 
 pub(super) fn pick(blocks: &dyn ReclaimView, d: u32, draw: Draw<'_>) -> Option<u32> {

@@ -1,4 +1,5 @@
-//! Greedy: a candidate with the fewest live pages. Of several, the caller's index or the lowest number decides.
+//! Greedy: chooses a candidate with the fewest live pages. Among several the caller's index or the lowest number
+//! decides.
 
 use super::ReclaimView;
 

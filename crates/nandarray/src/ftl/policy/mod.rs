@@ -1,11 +1,13 @@
-//! Policies of garbage collection and wear levelling: one rule a file, shared by the store and the modelled device.
+//! Policies of garbage collection and wear levelling, shared by the store and the modelled device; one rule in each
+//! file.
 //!
-//! A rule is a pure function of a [`ReclaimView`] that a flash management lends it. It knows no dimensions, owners,
-//! addresses or clock; its chance comes from the caller's seed. "Block" is the unit that the caller empties and erases:
-//! a segment of the store, an erase block in a plane of the modelled device. State that a rule needs between two
-//! choices (the block behind the last victim, the age of a block) is kept by the caller and is part of the view.
+//! A rule is a pure function of a [`ReclaimView`], which a flash management implements. It knows no dimensions, owners,
+//! addresses or clock; its random numbers come from the caller's seed. A "block" is the unit that the caller empties
+//! and erases: a segment of the store, or an erase block in a plane of the modelled device. State that a rule needs
+//! between two choices (the block after the last victim, the age of a block) is kept by the caller and is part of the
+//! view.
 //!
-//! Rules do not decide when to reclaim, how much, or what to do if there is no victim.
+//! Rules decide neither when to reclaim nor how much, nor what to do if there is no victim.
 
 mod cost_benefit;
 mod d_choices;
@@ -19,75 +21,75 @@ use crate::error::{Error, Result};
 /// A closed block: all its pages were written, and no write to it is in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClosedBlock {
-    /// Live pages, which reclaim would have to move.
+    /// Number of live pages, which reclaim would have to move.
     pub live: u32,
-    /// Pages of a block.
+    /// Number of all pages of the block.
     pub pages: u32,
     /// Age in the caller's unit: pages programmed since the block was closed, or segments opened since this one was.
     pub age: u64,
-    /// Erase count.
+    /// Number of times that the block was erased.
     pub erases: u32,
 }
 
 impl ClosedBlock {
-    /// Pages that reclaim would gain.
+    /// Returns the number of dead pages, which reclaim would gain.
     pub fn dead(&self) -> u32 {
         self.pages - self.live
     }
 }
 
-/// The blocks among which a rule chooses, numbered from 0.
+/// The blocks among which a rule chooses, numbered from 0, as the caller's flash management presents them.
 pub trait ReclaimView {
-    /// Number of blocks, candidates or not.
+    /// Returns the number of blocks, including those that are no candidates.
     fn count(&self) -> u32;
 
-    /// The block, if it is closed.
+    /// Returns the state of a block if it is closed, otherwise `None`.
     fn closed(&self, block: u32) -> Option<ClosedBlock>;
 
-    /// The block behind the last victim; 0 before the first.
+    /// Returns the number of the block after the last victim; 0 before the first victim.
     fn behind_last(&self) -> u32;
 
-    /// The block, if it is a candidate of reclaim: closed, with a dead page.
+    /// Returns the state of a block if it is a candidate of reclaim (closed, with a dead page), otherwise `None`.
     fn candidate(&self, block: u32) -> Option<ClosedBlock> {
         self.closed(block).filter(|b| b.live < b.pages)
     }
 
-    /// A candidate with the fewest live pages. A caller that keeps an index of them answers without a scan.
+    /// Returns a candidate with the fewest live pages; `None` if there is no candidate. May be overridden by an index.
     fn emptiest(&self) -> Option<u32> {
         candidates(self).min_by_key(|(_, b)| b.live).map(|(block, _)| block)
     }
 }
 
-/// All candidates, in order.
+/// Returns all candidates with their state, in order of numbers.
 fn candidates<B: ReclaimView + ?Sized>(blocks: &B) -> impl Iterator<Item = (u32, ClosedBlock)> {
     (0..blocks.count()).filter_map(|block| Some((block, blocks.candidate(block)?)))
 }
 
-/// Draws a number below another: the caller's seeded chance.
+/// Draws a random number below the argument, from the caller's seeded generator.
 pub type Draw<'a> = &'a mut dyn FnMut(u32) -> u32;
 
-/// A victim policy, by the name that descriptions and options write.
+/// A victim policy, serialised by the name that descriptions and options use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GcPolicy {
-    /// Fewest live pages.
+    /// Chooses the block with the fewest live pages.
     Greedy,
-    /// Fewest live pages of d blocks drawn by chance (MQSim's RGA).
+    /// Chooses the block with the fewest live pages of d random ones (MQSim's RGA).
     DChoices(u32),
-    /// Rosenblum and Ousterhout: age * (1 - u) / 2u.
+    /// Chooses the block with the highest age * (1 - u) / 2u, u the share of live pages (Rosenblum and Ousterhout).
     CostBenefit,
-    /// One after the other.
+    /// Chooses the next candidate by number.
     RoundRobin,
-    /// Fewest live pages of the w oldest candidates.
+    /// Chooses the block with the fewest live pages of the w oldest candidates.
     WindowedGreedy(u32),
 }
 
 impl GcPolicy {
-    /// The names.
+    /// The names of all policies.
     pub const NAMES: &'static [&'static str] =
         &["greedy", "d-choices", "cost-benefit", "round-robin", "windowed-greedy"];
 
-    /// The policy with this name; `choices` is d of d-choices and the window of windowed greedy.
+    /// Returns the policy with this name; `choices` is the d of d-choices, and the window w of windowed-greedy.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an unknown name.
@@ -116,7 +118,7 @@ impl GcPolicy {
         }
     }
 
-    /// The block to reclaim next. `None` if there is no candidate; d-choices may also draw none of those there are.
+    /// Chooses the block to reclaim next. `None` if there is no candidate; d-choices may also miss existing ones.
     pub fn pick(self, blocks: &dyn ReclaimView, draw: Draw<'_>) -> Option<u32> {
         let victim = match self {
             Self::Greedy => greedy::pick(blocks),

@@ -1,4 +1,4 @@
-//! Round-robin: the first candidate behind the last victim by number, whatever is live in it.
+//! Round-robin: chooses the first candidate after the last victim by number, however many of its pages are live.
 
 use super::ReclaimView;
 

@@ -1,32 +1,34 @@
-//! Wear levelling: which free block is opened next, and when a cold block is emptied for the sake of its erase count.
+//! Wear levelling: decides which free block is opened next, and when a cold block is emptied because of its erase
+//! count.
 //!
-//! The rules only; the callers keep erase counts, and the store's `wear` keeps them across openings.
+//! Only the rules are here; the callers keep erase counts, and the store's `wear` keeps them while the store is closed.
 
 use super::ReclaimView;
 
-/// The rules of one device.
+/// The rules of wear levelling of a store or device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WearLevelling {
-    /// Dynamic wear levelling: the free block with the lowest erase count is opened next.
+    /// Dynamic wear levelling: whether the free block with the lowest erase count is opened next.
     pub least_worn_first: bool,
-    /// Static wear levelling: difference of erase counts from which cold blocks are emptied; `None` never does.
+    /// Static wear levelling: cold blocks are emptied if erase counts differ by more than this; `None` never does so.
     pub threshold: Option<u32>,
 }
 
 impl WearLevelling {
-    /// Rank of a free block, the lowest to be opened next: its erase count, or otherwise the caller's own order.
+    /// Returns the rank of a free block, of which the lowest is opened next: its erase count, or the caller's own
+    /// `order` if wear is not levelled dynamically.
     pub fn rank(self, erases: u32, order: u64) -> u64 {
         if self.least_worn_first { erases.into() } else { order }
     }
 
-    /// Whether erase counts have drifted apart.
+    /// Whether the difference of the lowest and highest erase count exceeds the threshold.
     pub fn is_due(self, least: u32, most: u32) -> bool {
         assert!(least <= most, "a least erase count of {least}, a most of {most}");
         self.threshold.is_some_and(|threshold| most - least > threshold)
     }
 
-    /// The least worn closed block, if it is cold: behind the most worn block, which has `most` erases, by more than
-    /// the threshold. It may be wholly live; that is why it is cold.
+    /// Returns the closed block with the fewest erases if it is cold: if it has fewer than `most`, the erases of the
+    /// most worn block, by more than the threshold. All of its pages may be live, which is why it is cold.
     pub fn cold(self, blocks: &dyn ReclaimView, most: u32) -> Option<u32> {
         self.threshold?;
         let closed = (0..blocks.count()).filter_map(|block| Some((blocks.closed(block)?.erases, block)));

@@ -1,5 +1,5 @@
-//! Windowed greedy: the fewest live pages of the w oldest candidates (Hu, Eleftheriou, Haas, Iliadis, Pletka: SYSTOR
-//! 2009). `docs/guides/add-a-policy.md` shows this file.
+//! Windowed greedy: chooses the block with the fewest live pages of the w oldest candidates (Hu, Eleftheriou, Haas,
+//! Iliadis, Pletka: SYSTOR 2009). `docs/guides/add-a-policy.md` shows this file.
 
 use super::{ReclaimView, candidates};
 use std::cmp::Reverse;

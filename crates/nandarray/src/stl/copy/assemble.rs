@@ -1,47 +1,50 @@
-//! Assembly of large reads: rows of the destination put together from neighbouring building blocks.
+//! Assembly of large reads: rows of the destination are composed from neighbouring building blocks.
 //!
-//! A block of three or four dimensions has short rows (64 to 256 bytes); the destination's are longer, and follow one
-//! another. So tasks whose blocks are neighbours along the destination's rows become a [`RowGroup`]: *pieces*, one a
-//! block, moved by the same loops. For every step of the outer loops all rows of the innermost one are put together
-//! piece by piece ([`rows`]), while the rows of the next step, or of the next group, are prefetched. The row's
-//! dimension is the last one along which more than one element is wanted: a piece may be single elements at a stride.
+//! A block of three or four dimensions has short rows (64 to 256 bytes); the destination's rows are longer and lie one
+//! after the other. So tasks whose blocks are neighbours along the destination's rows form a [`RowGroup`], which has
+//! one *piece* for each block; all pieces are moved by the same loops. For every step of the outer loops all rows of
+//! the innermost loop are composed piece by piece ([`rows`]), while the rows of the next step, or of the next group,
+//! are prefetched. The row's dimension is the last one along which more than one element is selected: a piece may be
+//! single elements at a stride.
 //!
-//! Where the destination is larger than a cache, rows may be put together in a staging buffer in the innermost cache,
-//! and leave it past the caches as whole lines ([`stream`]): where the processor reads the destination before it is
-//! overwritten, that costs a third of the memory's bandwidth. A smaller destination is written in place; the program
-//! that reads the array will use it next.
+//! If the destination is larger than a cache, rows may be composed in a staging buffer that stays in the innermost
+//! cache, and written from there as whole lines by stores that bypass the caches ([`stream`]). Ordinary stores would
+//! make the processor read each destination line before overwriting it, which costs a third of the memory bandwidth. A
+//! smaller destination is written in place, so that it is cached for the program that uses it next.
 
 use smallvec::SmallVec;
 
 use super::rows::{self, RowPiece, Rows};
 use super::{Loop, copy_streaming, merge, stream};
 
-/// The most loops around a row.
+/// Largest number of loops around a row; a task with more is copied by itself.
 const MAX_OUTER: usize = 8;
-/// The most pieces of a row.
+/// Largest number of pieces of a row.
 pub const MAX_PIECES: usize = 64;
-/// A row of this length gets no further piece: every piece is a page on its way, and nothing is gained by more of them.
+/// Length in bytes from which on a row gets no further piece: each piece keeps one page in flight, and more of them
+/// gain nothing.
 pub const ROW_BYTES: usize = 8 << 10;
-/// Rows of one block that are at least this long are copied four at a time ([`stream`]): their ends do not matter.
+/// Length in bytes from which on rows of a single block are copied four at a time ([`stream`]); for shorter rows their
+/// unaligned ends would cost too much.
 const ALONE_BYTES: usize = 4 << 10;
-/// Commands of at least this many bytes are written past the caches, where that gains anything ([`stream::gains`]):
-/// more than one core's share of a cache that cores have in common.
+/// Number of bytes from which on a command's destination is written past the caches, where that gains anything
+/// ([`stream::gains`]): more than one core's share of a shared cache.
 const PAST_BYTES: u64 = 24 << 20;
-/// Bytes of rows that are put together before they are streamed.
+/// Size in bytes of the staging buffer, in which rows are composed before they are streamed.
 const STAGE_BYTES: usize = 16 << 10;
 
-/// A loop around a row: steps and byte strides.
+/// A loop around a row: its number of steps, and its byte strides on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowLoop {
-    /// Steps.
+    /// Number of steps.
     pub n: usize,
-    /// Stride in the block.
+    /// Stride in the block, in bytes.
     pub from: isize,
-    /// Stride in the destination.
+    /// Stride in the destination, in bytes.
     pub to: isize,
 }
 
-/// Neighbouring blocks, moved by the same loops.
+/// Pieces of neighbouring blocks that form rows of the destination, moved by the same loops.
 #[derive(Debug, Default)]
 struct RowGroup {
     outer: SmallVec<[RowLoop; MAX_OUTER]>,
@@ -50,27 +53,27 @@ struct RowGroup {
     row_bytes: usize,
 }
 
-/// The groups of one thread's tasks.
+/// Collects one thread's copy tasks in groups and copies them.
 pub struct Assembler {
     item_bytes: usize,
-    /// Complete; copied when the next one is, whose lines are prefetched meanwhile.
+    /// The complete group; it is copied when the next group is complete, whose lines are prefetched during the copy.
     ready: RowGroup,
     building: RowGroup,
     stage: Option<Box<StagingBuffer>>,
 }
 
-/// Rows on their way past the caches. Lines of the stage are lines of the destination: a row begins as far behind a
-/// line's start here as there.
+/// Buffer for rows that will be written past the caches. A row has the same offset from the start of a cache line here
+/// as in the destination, so that whole lines can be copied.
 #[repr(align(64))]
 struct StagingBuffer([u8; STAGE_BYTES + stream::LINE]);
 
 impl Assembler {
-    /// For a command of `bytes`, elements of `item_bytes`.
+    /// Creates an assembler for a command of `bytes` bytes, with elements of `item_bytes` bytes.
     pub fn new(item_bytes: usize, bytes: u64) -> Self {
         Self::past_caches(item_bytes, bytes >= PAST_BYTES && stream::gains())
     }
 
-    /// Whether rows go to their places as they are, not past the caches.
+    /// Whether rows are written directly to the destination, not through a staging buffer and past the caches.
     pub fn is_in_place(&self) -> bool {
         self.stage.is_none()
     }
@@ -80,8 +83,8 @@ impl Assembler {
         Self { item_bytes, ready: RowGroup::default(), building: RowGroup::default(), stage }
     }
 
-    /// Adds a task's loops, or those of a part of it, of which `row` goes along the buffer's rows. A task that cannot
-    /// join the group begins another.
+    /// Adds the loops of a task, or of a part of it; loop number `row` runs along the destination's rows. A task that
+    /// does not continue the rows of the present group begins another one.
     ///
     /// # Safety
     /// `from` must be readable and `to` writable along the loops until [`Self::finish`].
@@ -98,7 +101,7 @@ impl Assembler {
             && group.pieces.len() < MAX_PIECES
             && group.outer == outer;
         if !joins {
-            // SAFETY: the promise of the calls before.
+            // SAFETY: the promise of the earlier calls.
             unsafe { self.advance() };
             self.building = RowGroup { outer, to: Some(to), ..RowGroup::default() };
         }
@@ -107,7 +110,7 @@ impl Assembler {
         self.building.pieces.push(piece);
     }
 
-    /// Copies the group that is ready, and makes the one that was built ready.
+    /// Copies the complete group, and makes the group under construction the complete one.
     ///
     /// # Safety
     /// The promises of [`Self::add`].
@@ -119,7 +122,7 @@ impl Assembler {
         unsafe { copy(&group, &self.ready, self.stage.as_deref_mut()) };
     }
 
-    /// Copies everything that was added; all threads see it then.
+    /// Copies everything that was added; afterwards all threads see the data.
     ///
     /// # Safety
     /// The promises of [`Self::add`].
@@ -134,8 +137,9 @@ impl Assembler {
     }
 }
 
-/// Splits a task's loops into those around its rows and the piece of each row, if the destination's rows are
-/// contiguous.
+/// Splits a task's loops into the loops around its rows and the piece of each row; loop number `row` runs along the
+/// rows. `None` if the elements of a row are not contiguous in the destination, or there are too many or irregular
+/// loops.
 pub fn split_row(
     loops: &[Loop<'_>],
     row: usize,
@@ -163,7 +167,7 @@ pub fn split_row(
     piece.filter(|_| outer.len() <= MAX_OUTER).map(|piece| (outer, piece))
 }
 
-/// Copies a group, prefetching lines of the next one at the end.
+/// Copies a group, through `stage` if there is one; near the end prefetches lines of the next group.
 ///
 /// # Safety
 /// The promises of [`Assembler::add`] for the group.
@@ -183,7 +187,7 @@ unsafe fn copy(group: &RowGroup, next: &RowGroup, stage: Option<&mut StagingBuff
     let next_step = next.outer.last().map_or(0, |l| l.from);
     let row = group.row_bytes;
     let mut stage = stage.filter(|_| row <= STAGE_BYTES);
-    // Number of rows that are put together at a time.
+    // Number of rows that are composed at a time.
     let together = if stage.is_some() { STAGE_BYTES / row } else { inner.n };
     let mut walk = LoopWalk::default();
     loop {
@@ -221,7 +225,7 @@ unsafe fn copy(group: &RowGroup, next: &RowGroup, stage: Option<&mut StagingBuff
     }
 }
 
-/// A place in nested loops, as byte offsets.
+/// A position in nested loops: the step of each loop, and the byte offsets in source and destination.
 #[derive(Clone, Copy, Default)]
 struct LoopWalk {
     at: [usize; MAX_OUTER],
@@ -230,7 +234,7 @@ struct LoopWalk {
 }
 
 impl LoopWalk {
-    /// Goes on; `false` behind the last step, and the place is the first again then.
+    /// Advances to the next step; after the last one returns `false`, and the position is at the first step again.
     fn step(&mut self, outer: &[RowLoop]) -> bool {
         for (at, l) in self.at.iter_mut().zip(outer).rev() {
             *at += 1;

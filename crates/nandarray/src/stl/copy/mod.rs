@@ -1,13 +1,13 @@
-//! Moving elements between a building block and a caller's buffer: each run once, whatever the strides.
+//! Copying of elements between a building block and the caller's buffer, in as few and long runs as the strides allow.
 //!
 //! A copy is a nest of [`Loop`]s, outermost first, around a run of contiguous bytes. Adjacent loops that are contiguous
 //! on both sides are merged first, so that a whole block row, or a whole block, becomes one run. Loops are affine (a
 //! stride on either side) or tables of offsets (outer selections by index lists).
 //!
-//! Large reads go past the caches ([`copy_streaming`], [`stream`]): their destination does not fit, and reading it
-//! before it is overwritten would cost a third of the memory's bandwidth.
+//! Large reads bypass the caches ([`copy_streaming`], [`stream`]): the destination does not fit into them, and reading
+//! each line before it is overwritten would cost a third of the memory bandwidth.
 //!
-//! The functions are unsafe: they trust their loops. Bounds are established where loops are made (`plan`).
+//! The functions are unsafe, because they do not check their loops: `plan`, which makes the loops, checks the bounds.
 
 pub mod assemble;
 pub mod rows;
@@ -15,23 +15,24 @@ pub mod stream;
 
 use self::rows::{RowPiece, Rows};
 
-/// One loop of a copy.
+/// One loop of a copy, with offsets for both sides.
 #[derive(Clone, Copy, Debug)]
 pub enum Loop<'a> {
-    /// `n` steps of these strides in bytes.
+    /// A loop of `n` steps with these byte strides.
     Affine {
-        /// Steps.
+        /// Number of steps.
         n: usize,
-        /// Stride of the source.
+        /// Stride of the source, in bytes.
         from: isize,
-        /// Stride of the destination.
+        /// Stride of the destination, in bytes.
         to: isize,
     },
-    /// Offsets in bytes, (source, destination).
+    /// A loop with one step for each pair of byte offsets (source, destination).
     Table(&'a [(isize, isize)]),
 }
 
-/// Merges contiguous loops into the run; returns how many loops are left and the run's bytes.
+/// Merges loops that are contiguous on both sides. The innermost ones join the run of contiguous bytes; returns the
+/// number of loops that are left at the front of `loops`, and the length of the run in bytes.
 pub fn merge(loops: &mut [Loop<'_>], item_bytes: usize) -> (usize, usize) {
     debug_assert!(item_bytes > 0, "elements have bytes");
     let mut run = item_bytes;
@@ -43,7 +44,7 @@ pub fn merge(loops: &mut [Loop<'_>], item_bytes: usize) -> (usize, usize) {
         run *= n;
         left -= 1;
     }
-    // Merge affine neighbours further out, too: fewer, longer loops.
+    // Affine neighbours further out are merged as well, for fewer and longer loops.
     let mut kept = 0usize;
     for i in 0..left {
         let this = loops[i];
@@ -65,17 +66,17 @@ pub fn merge(loops: &mut [Loop<'_>], item_bytes: usize) -> (usize, usize) {
     (kept, run)
 }
 
-/// The most lines that are prefetched at once: about as many as a core can have on their way.
+/// Largest number of cache lines that are prefetched at once: about as many as a core can have in flight.
 const PREFETCH_LINES_MAX: usize = 32;
 
-/// Rows up to this length are moved by loops made for it.
+/// Rows shorter than this, in bytes, are moved by loops specialised for their length.
 const ROW_BYTES: usize = 1024;
 
-/// Number of rows between the one that is copied and the one that is prefetched.
+/// Distance, in rows, from the row that is copied to the row that is prefetched.
 const PREFETCH_ROWS: isize = 8;
 
-/// Copies along merged loops, past the caches where the processor can and runs are long enough: for destinations that
-/// are too large to stay in them anyway.
+/// Copies along merged loops, with stores that bypass the caches if the processor has them and runs are long enough;
+/// for destinations that do not fit into the caches.
 ///
 /// # Safety
 /// As for [`copy`].
@@ -103,7 +104,7 @@ pub unsafe fn copy_streaming(loops: &[Loop<'_>], run: usize, from: *const u8, to
     }
 }
 
-/// Copies along merged loops.
+/// Copies runs of `run` bytes along merged loops.
 ///
 /// # Safety
 /// Every address that the loops reach, `run` bytes each, must lie within readable memory on the source side and
@@ -143,8 +144,8 @@ unsafe fn innermost(n: usize, fs: isize, ts: isize, run: usize, from: *const u8,
             64 => fixed::<64>(n, fs, ts, from, to),
             ..ROW_BYTES => {
                 let piece = RowPiece { from, items: 1, step: 0, bytes: run };
-                // Rows of a block soon lie a page apart, where the processor's own prefetching begins anew. The last
-                // rows prefetch themselves, which costs nothing.
+                // Successive rows of a block often lie in different pages, and the processor's own prefetching stops at
+                // each page. The last rows prefetch themselves, which costs nothing.
                 let ahead = (n as isize - PREFETCH_ROWS).max(0);
                 for (first, n, ahead_rows) in [(0, ahead, PREFETCH_ROWS), (ahead, n as isize - ahead, 0)] {
                     let (from, to) = (from.offset(first * fs), to.offset(first * ts));
@@ -174,7 +175,7 @@ unsafe fn fixed<const BYTES: usize>(n: usize, fs: isize, ts: isize, from: *const
     // SAFETY: arrays of bytes have no alignment; the caller's promise covers every address.
     unsafe {
         if ts == BYTES as isize {
-            // The usual case, with the destination's stride known: gathers into a contiguous row.
+            // The usual case, a gather into a contiguous row: the destination's stride is a constant.
             let to = to.cast::<[u8; BYTES]>();
             for i in 0..n {
                 to.add(i).write_unaligned(from.offset(i as isize * fs).cast::<[u8; BYTES]>().read_unaligned());
@@ -228,7 +229,7 @@ unsafe fn fill_runs(loops: &[Loop<'_>], pattern: &[u8], run: usize, to: *mut u8)
     }
 }
 
-/// Repeats `pattern` over `bytes`, whose length is a multiple of it (or is cut).
+/// Repeats `pattern` over `bytes`; the last repetition may be incomplete.
 pub fn fill_bytes(bytes: &mut [u8], pattern: &[u8]) {
     debug_assert!(!pattern.is_empty(), "the fill value is an element");
     if pattern.iter().all(|&b| b == pattern[0]) {
@@ -245,7 +246,7 @@ pub fn fill_bytes(bytes: &mut [u8], pattern: &[u8]) {
     }
 }
 
-/// Whether `bytes`, which begin at a multiple of the pattern plus `phase` bytes, are nothing but `pattern`.
+/// Whether `bytes` consist of repetitions of `pattern`, beginning `phase` bytes into the pattern.
 pub fn is_fill(bytes: &[u8], pattern: &[u8], phase: usize) -> bool {
     debug_assert!(!pattern.is_empty(), "the fill value is an element");
     if pattern.iter().all(|&b| b == pattern[0]) {

@@ -1,62 +1,64 @@
-//! The part of one building block in rows of the destination, copied by a loop made for its length.
+//! Copies the part of one building block in rows of the destination, by a loop specialised for the part's length.
 //!
-//! Rows of blocks of many dimensions are short: a call to the library's copy a row costs as much as the copy. Here the
-//! choice by length is made once for many rows; a row is then one or two moves of a fixed width (the second overlaps
-//! the first where the length is not a power of two). Masked vector moves would do it in one; on the processor this was
-//! measured on (Zen 5) they take 35 ns each where rows are odd, an order more than two that overlap.
+//! Rows of blocks of many dimensions are so short that calling the library's copy function for each costs as much as
+//! the copy. Here the choice by length is made once for many rows; a row is then one or two moves of a fixed width (the
+//! second overlaps the first if the length is not a power of two). A masked vector move would need only one
+//! instruction, but on the measured processor (Zen 5) it takes 35 ns for rows of odd lengths, ten times as long as two
+//! overlapping moves.
 //!
-//! With each row, lines of a later one are prefetched: the processor's own prefetching begins anew with every row that
-//! lies in another page.
+//! With each row, lines of a later row are prefetched, because the processor's own prefetching begins anew with every
+//! row that lies in another page.
 //!
-//! The functions are unsafe: they trust their addresses. Bounds are established where loops are made (`plan`).
+//! The functions are unsafe, because they do not check addresses: `plan`, which makes the loops, checks the bounds.
 
 use super::stream::{LINE, prefetch_line};
 
-/// The part of one block in a row: `items` of `bytes` each, `step` apart in the block, side by side in the row.
+/// The part of one block in a row: `items` items of `bytes` bytes, `step` bytes apart in the block, adjacent in the
+/// row.
 #[derive(Clone, Copy, Debug)]
 pub struct RowPiece {
-    /// The first item of the first row.
+    /// Address in the block of the first item of the first row.
     pub from: *const u8,
     /// Number of items.
     pub items: usize,
-    /// Stride in bytes.
+    /// Distance between items in the block, in bytes.
     pub step: isize,
-    /// Bytes of an item.
+    /// Bytes of an item: one element, or all of them if they are contiguous in the block.
     pub bytes: usize,
 }
 
 impl RowPiece {
-    /// Bytes of the row.
+    /// Returns the number of bytes that the piece takes in the row.
     pub fn len(&self) -> usize {
         self.items * self.bytes
     }
 
-    /// Bytes of the block from its first to its last.
+    /// Returns the number of bytes from the piece's first to its last byte in the block.
     pub fn reach(&self) -> usize {
         (self.items - 1) * self.step as usize + self.bytes
     }
 }
 
-/// The places of a piece's part of some rows.
+/// Addresses of one piece in several rows: in the block, in the destination, and of rows to prefetch.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
     /// Number of rows.
     pub n: usize,
-    /// The first row in the block.
+    /// Address of the first row in the block.
     pub from: *const u8,
-    /// From row to row in the block, in bytes.
+    /// Distance between rows in the block, in bytes.
     pub from_step: isize,
-    /// The first row's part in the destination.
+    /// Address of the piece in the first row of the destination.
     pub to: *mut u8,
-    /// From row to row in the destination, in bytes.
+    /// Distance between rows in the destination, in bytes.
     pub to_step: isize,
-    /// The first of as many rows that are copied later, to be prefetched; any address is allowed.
+    /// Address in a block of the first of `n` later rows, which are prefetched; any address is allowed.
     pub next: *const u8,
-    /// From row to row there, in bytes.
+    /// Distance between the rows to prefetch, in bytes.
     pub next_step: isize,
 }
 
-/// Copies a piece's part of rows (`piece.from` is not used).
+/// Copies a piece's part of several rows (`piece.from` is ignored).
 ///
 /// # Safety
 /// Every row's items must be readable and the row's part writable, and the two must not overlap.
@@ -71,7 +73,7 @@ pub unsafe fn copy(rows: &Rows, piece: &RowPiece) {
     unsafe { rows.copy(piece) }
 }
 
-/// The same, compiled for wide vectors.
+/// Does the same as [`copy`], compiled for wide vectors.
 ///
 /// # Safety
 /// As for [`copy`], and AVX-512F must be available.
@@ -121,7 +123,8 @@ impl Rows {
         }
     }
 
-    /// Calls `each` with every row's addresses, and prefetches `prefetched` bytes of a later row each time.
+    /// Calls `each` with the addresses of every row in block and destination, and prefetches `prefetched` bytes of a
+    /// later row each time.
     #[inline(always)]
     fn each(&self, prefetched: usize, each: impl Fn(*const u8, *mut u8)) {
         for i in 0..self.n as isize {
@@ -130,7 +133,7 @@ impl Rows {
                 for at in (0..prefetched).step_by(LINE) {
                     prefetch_line(later.wrapping_add(at));
                 }
-                // A row of that length may begin in the middle of a line.
+                // Such a row may begin in the middle of a line, and so touch one line more.
                 prefetch_line(later.wrapping_add(prefetched - 1));
             }
             each(self.from.wrapping_offset(i * self.from_step), self.to.wrapping_offset(i * self.to_step));
@@ -138,7 +141,7 @@ impl Rows {
     }
 
     /// # Safety
-    /// As for [`copy`], `BYTES` a row.
+    /// As for [`copy`], with `BYTES` bytes a row.
     #[inline(always)]
     unsafe fn one<const BYTES: usize>(&self) {
         // SAFETY: the caller's promise.
@@ -146,12 +149,12 @@ impl Rows {
     }
 
     /// # Safety
-    /// As for [`copy`], `len` a row: from `HALF` to twice as many.
+    /// As for [`copy`], with `len` bytes a row, from `HALF` to twice `HALF`.
     #[inline(always)]
     unsafe fn two<const HALF: usize>(&self, len: usize) {
         debug_assert!((HALF..=2 * HALF).contains(&len), "{len} bytes in two moves of {HALF}");
         let back = len - HALF;
-        // Both are loaded before one is stored: the compiler need not think of overlaps.
+        // Both parts are loaded before one is stored, so the compiler need not assume that they overlap.
         // SAFETY: the caller's promise.
         self.each(len, |from, to| unsafe {
             let first = from.cast::<[u8; HALF]>().read_unaligned();
@@ -162,7 +165,7 @@ impl Rows {
     }
 
     /// # Safety
-    /// As for [`copy`], `len` a row: a line or more.
+    /// As for [`copy`], with `len` bytes a row, at least a line.
     #[inline(always)]
     unsafe fn lines(&self, len: usize) {
         debug_assert!(len >= LINE, "{len} bytes in whole lines");
@@ -178,7 +181,7 @@ impl Rows {
     }
 
     /// # Safety
-    /// As for [`copy`], `n` items of `BYTES` a row.
+    /// As for [`copy`], with `n` items of `BYTES` bytes a row.
     #[inline(always)]
     unsafe fn items<const BYTES: usize>(&self, n: usize, step: isize) {
         for row in 0..self.n as isize {
@@ -195,7 +198,7 @@ impl Rows {
 }
 
 /// # Safety
-/// `BYTES` at both addresses.
+/// `BYTES` bytes must be readable at `from` and writable at `to`.
 #[inline(always)]
 unsafe fn shift<const BYTES: usize>(from: *const u8, to: *mut u8) {
     // SAFETY: arrays of bytes have no alignment; the caller's promise.

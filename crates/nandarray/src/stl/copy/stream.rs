@@ -1,20 +1,21 @@
-//! Rows copied past the caches, four at a time.
+//! Copies rows with stores that bypass the caches, four rows at a time.
 //!
 //! Measured on two cores of a Sapphire Rapids machine, 256 x 256 float32 blocks from a mapped file into rows of 64 KiB
-//! (GB/s, one thread / two): library copy a row 3.2 / 4.7, 64-byte non-temporal stores 6.8 / 12.0, the same with four
-//! rows of the block in turn 7.9 / 14.3. Four rows keep four pages of the mapping in flight, which hides the start of
-//! each: the hardware's prefetching stops at the end of a page.
+//! (GB/s, one thread / two): a library copy for each row 3.2 / 4.7, 64-byte non-temporal stores 6.8 / 12.0, the same
+//! with four rows of the block in turn 7.9 / 14.3. Four rows keep four pages of the mapping in flight, which hides the
+//! latency of the first access to each: the hardware's prefetching stops at the end of a page.
 //!
-//! Only for x86-64 with AVX-512 (64-byte stores fill a cache line, so that no line is written in parts); elsewhere
-//! [`available`] is false and the library's copy serves.
+//! Only for x86-64 with AVX-512, whose 64-byte stores fill a whole cache line; elsewhere [`available`] is false and the
+//! library's copy is used.
 
-/// A line of the processor's caches.
+/// Size of a cache line of the processor, in bytes.
 pub const LINE: usize = 64;
 
-/// Runs shorter than this are copied as they are: their ends, which are not whole lines, would be most of them.
+/// Shortest run, in bytes, that is streamed: in shorter ones the ends, which are not whole lines, would be the larger
+/// part.
 pub const RUN_BYTES_MIN: usize = 256;
 
-/// A single run of at least this length is copied as four interleaved streams.
+/// Length in bytes from which on a single run is cut into four parts that are copied in turn.
 const SPLIT_BYTES: usize = 16 << 10;
 
 const _: () = assert!(RUN_BYTES_MIN >= LINE && SPLIT_BYTES >= 4 * LINE, "parts of runs are lines");
@@ -25,7 +26,7 @@ mod x86 {
 
     use super::LINE;
 
-    /// One row on its way: the part between the first and the last whole line of the destination.
+    /// The middle of a row that is being copied: the whole cache lines of the destination.
     #[derive(Clone, Copy)]
     struct Body {
         from: *const u8,
@@ -34,7 +35,7 @@ mod x86 {
     }
 
     /// # Safety
-    /// `run` bytes at both addresses, as for `copy`.
+    /// `run` bytes must be readable at `from` and writable at `to`, as for `copy`.
     unsafe fn ends(run: usize, from: *const u8, to: *mut u8) -> Body {
         let head = to.align_offset(LINE).min(run);
         let lines = (run - head) / LINE;
@@ -49,7 +50,7 @@ mod x86 {
     }
 
     /// # Safety
-    /// AVX-512F must be available, and the lines within the bodies.
+    /// AVX-512F must be available, and lines from `first` to `end` must lie within the bodies.
     #[target_feature(enable = "avx512f")]
     unsafe fn lines<const ROWS: usize>(bodies: [Body; ROWS], first: usize, end: usize) {
         for line in first..end {
@@ -67,7 +68,7 @@ mod x86 {
     /// As for `copy`, and AVX-512F must be available.
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn rows(n: usize, fs: isize, ts: isize, run: usize, from: *const u8, to: *mut u8) {
-        // Rows far apart in turn: neighbours of a block lie in the same page.
+        // Rows far apart are copied in turn, since neighbouring rows of a block lie in the same page.
         let quarter = n / 4;
         // SAFETY: the caller's promise covers every row.
         unsafe {
@@ -89,11 +90,11 @@ mod x86 {
     }
 
     /// # Safety
-    /// As for the function without; AVX-512F must be available.
+    /// As for the function of this name outside; AVX-512F must be available.
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn emit(stage: &[u8], n: usize, row: usize, stride: isize, to: *mut u8) {
         let mut from = stage[to as usize % LINE..].as_ptr();
-        // Rows that follow one another are one.
+        // Rows that are contiguous in the destination are one row.
         let (n, row) = if stride == row as isize { (1, n * row) } else { (n, row) };
         for i in 0..n as isize {
             // SAFETY: the caller's promise.
@@ -106,11 +107,11 @@ mod x86 {
     }
 }
 
-/// Streams `n` rows of `row` bytes, which lie side by side in `stage`, to places `stride` apart. The first begins as
-/// many bytes behind the start of the stage as `to` behind the start of its line. [`fence`] must follow.
+/// Writes `n` rows of `row` bytes, which are adjacent in `stage`, past the caches to places `stride` bytes apart, the
+/// first one at `to`. The first row's offset in `stage` must be that of `to` in its cache line. [`fence`] must follow.
 ///
 /// # Safety
-/// The rows must lie within the stage and be writable at their places; [`available`] must have said yes.
+/// The rows must lie within the stage and be writable at their places; [`available`] must have returned true.
 pub unsafe fn emit(stage: &[u8], n: usize, row: usize, stride: isize, to: *mut u8) {
     debug_assert!(to as usize % LINE + n * row <= stage.len());
     #[cfg(target_arch = "x86_64")]
@@ -125,7 +126,7 @@ pub unsafe fn emit(stage: &[u8], n: usize, row: usize, stride: isize, to: *mut u
     }
 }
 
-/// Orders streamed stores with others. Must be called before another thread learns that the data is there.
+/// Orders streamed stores before later ones. Must be called before another thread learns that the data is complete.
 pub fn fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE is part of every x86-64.
@@ -146,7 +147,7 @@ pub fn prefetch_line(line: *const u8) {
     let _ = line;
 }
 
-/// Whether the processor has the instructions.
+/// Whether the processor has the AVX-512 instructions that streaming needs.
 pub fn available() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("avx512f");
@@ -154,18 +155,18 @@ pub fn available() -> bool {
     false
 }
 
-/// Whether rows leave a staging buffer faster past the caches than through them, for destinations larger than a cache.
-/// On two cores of a Zen 5 machine it does not, from 25 to 128 MiB: 0.4 to 0.9 of the speed in place (design note 5).
-/// Elsewhere it was not measured since rows are put together.
+/// Whether writing rows from a staging buffer past the caches is faster than through them, for destinations larger than
+/// a cache. On two cores of a Zen 5 machine it is not, from 25 to 128 MiB: it has 0.4 to 0.9 of the speed in place
+/// (design note 5). On other machines it was not measured since rows are assembled.
 pub fn gains() -> bool {
     static GAINS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *GAINS.get_or_init(|| available() && !is_amd())
 }
 
-/// Whether AMD made the processor.
+/// Whether the processor is made by AMD.
 #[cfg(target_arch = "x86_64")]
 fn is_amd() -> bool {
-    // Safe in newer compilers, not in the oldest that this is built by.
+    // The call is safe in newer compilers, but not in the oldest one that is supported.
     #[allow(unused_unsafe)]
     // SAFETY: every x86-64 processor has leaf 0 of this instruction.
     let maker = unsafe { std::arch::x86_64::__cpuid(0) };
@@ -178,14 +179,14 @@ fn is_amd() -> bool {
     false
 }
 
-/// Copies `n` rows of `run` bytes.
+/// Copies `n` rows of `run` bytes, `fs` bytes apart in the source and `ts` in the destination, past the caches.
 ///
 /// # Safety
-/// As for `copy::copy`; [`available`] must have said yes.
+/// As for `copy::copy`; [`available`] must have returned true.
 pub unsafe fn rows(n: usize, fs: isize, ts: isize, run: usize, from: *const u8, to: *mut u8) {
     debug_assert!(available(), "the instructions are not available");
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the caller's promise; a long run taken as four and the rest covers the same bytes.
+    // SAFETY: the caller's promise; the four parts of a long run and its rest cover the same bytes.
     unsafe {
         if n == 1 && run >= SPLIT_BYTES {
             let part = (run / 4) & !63;

@@ -1,16 +1,16 @@
-//! Prefetching: asks the medium for the pages of coming tasks, when they may not be in memory.
+//! Prefetching: asks the medium for the pages of coming tasks, if they may not be in memory.
 //!
-//! The plan lists the pages, so nothing is guessed within a command; pages that a sequential stream will read after it
-//! ([`readahead`]) come behind the command's own, so that the disk works on while the last of them are compared and
-//! copied. Whether pages are missing is sampled in a few places ([`residency`]). A large command some of whose sampled
-//! pages were not compared yet prefetches all of them even if the sample is in memory: others may not be (they were
-//! written, or read by another command, a while ago), the medium tests for itself before it reads, and the comparison
-//! costs more. From 256 KiB on instead of 4 MiB that made planes and bands of rows slower. Small cold reads all over a
-//! space may fetch whole extents ([`readaround`]).
+//! The plan lists the pages, so nothing is guessed within a command. Pages that a sequential stream will probably read
+//! after the command ([`readahead`]) follow the command's own, so that the disk is busy while the last of these are
+//! compared and copied. Whether pages are missing from memory is sampled in a few places ([`residency`]). A large
+//! command with a sampled page that was not verified yet prefetches all pages even if the sample is in memory: other
+//! pages may be missing (they were written or read a while ago), the medium checks for itself before it reads, and
+//! verification costs more than that. Applying this from 256 KiB on instead of 4 MiB made reads of planes and bands of
+//! rows slower. Small cold reads all over a space may fetch whole extents ([`readaround`]).
 //!
-//! Tasks are prefetched in groups of some extents of the medium ([`EXTENT_BYTES`]), and the part of the extent that a
-//! group ends in waits for the next group: a medium reads a whole extent faster than its parts. A small gap between two
-//! ranges is read with them; no other page is prefetched that is not wanted.
+//! Tasks are prefetched in groups of a few extents of the medium ([`EXTENT_BYTES`]). The extent in which a group ends
+//! is held back for the next group, since a medium reads a whole extent faster than its parts. A small gap between two
+//! ranges is read with them; apart from that only pages that will be used are prefetched.
 
 pub mod readahead;
 pub mod readaround;
@@ -27,60 +27,63 @@ use super::read::{LARGE_BYTES, Reader, WorkerState};
 use super::work::Work;
 use crate::media::EXTENT_BYTES;
 
-/// Bytes of blocks that are prefetched at once.
+/// Number of bytes of building blocks that are prefetched at once.
 const GROUP_BYTES: u64 = 4 * EXTENT_BYTES;
-/// A gap between pages that costs no more to read than a request of its own.
+/// Largest gap between two pages, in bytes, that costs no more to read than another request.
 const GAP_BYTES: u64 = 12 << 10;
-/// The same between records: those of a segment lie within a few pages of one another.
+/// Largest gap between two out-of-band records, in bytes, that is read with them: a segment's records lie together.
 const RECORDS_GAP_BYTES: u64 = 64 << 10;
-/// Bytes below which a command of one task is not sampled: it meets its own page soon enough.
+/// Number of bytes below which a command with one task takes no sample: its first access shows whether the page is
+/// missing.
 const SAMPLED_BYTES_MIN: u64 = 4096;
 
 type Ranges = SmallVec<[(u64, u64); 16]>;
 
-/// The history of accesses to a space: predicts the next ones. Decides speed only, never results.
+/// The history of accesses to a space, from which the next ones are predicted. Affects speed only, never results.
 #[derive(Debug, Default)]
 pub struct AccessHistory {
-    /// The sequential reads that are going on.
+    /// The active sequential streams of reads.
     pub reads: ReadStreams,
-    /// The boxes that are written one after the other.
+    /// The last box that was written, to recognise boxes written one after the other.
     pub appends: AppendStream,
-    /// Whether verified pages are taken to be in memory.
+    /// State that decides when commands may skip sampling because pages are assumed to be in memory.
     pub residency: ResidencyBackoff,
-    /// The cost of small cold reads.
+    /// Accumulated cost of small cold reads, which decides when whole extents are read instead.
     readaround: SkiRental,
 }
 
-/// The prefetching of one command.
+/// The prefetching of pages for one command.
 pub struct PagePrefetcher<'a, 'w> {
     reader: &'w Reader<'a>,
     work: &'w Work,
     predicted: Option<&'w Work>,
-    /// Tasks of the command, and those with the predicted ones.
+    /// Number of tasks of the command itself.
     count: u64,
+    /// Number of tasks of the command and of the predicted work.
     total: u64,
-    /// Tasks ahead of the current one; 0 when everything seems to be in memory and was compared.
+    /// Number of tasks to prefetch ahead of the current one; 0 if everything seems to be in memory and verified.
     window: u64,
-    /// Tasks of a group.
+    /// Number of tasks that are prefetched together.
     group: u64,
-    /// Whether this is a small cold read, whose requests are charged.
+    /// Whether this is a small cold read, whose requests are charged to [`SkiRental`].
     charges: bool,
     cursor: Mutex<PrefetchCursor>,
 }
 
-/// The progress of prefetching.
+/// The progress of prefetching, shared by the threads of a command.
 struct PrefetchCursor {
-    /// The next task.
+    /// Number of the next task to prefetch.
     next: u64,
-    /// Ranges within the last extent, which wait for the next group.
+    /// Byte ranges in the last extent of the previous group, held back for the next group.
     held: Ranges,
 }
 
 impl<'a, 'w> PagePrefetcher<'a, 'w> {
-    /// Samples whether anything has to be prefetched; `predicted` is the work of commands that will probably follow.
+    /// Creates the prefetcher of a command, and samples whether there is anything to prefetch. `predicted` is the work
+    /// of commands that will probably follow; `bytes` is the command's own number of bytes.
     pub fn new(reader: &'w Reader<'a>, work: &'w Work, predicted: Option<&'w Work>, bytes: u64) -> Self {
         let count = work.len();
-        // A task may touch more of its block than it takes; count the whole block.
+        // A task may touch more of its block than it selects; the whole block is counted.
         let block = (reader.space.shape.bytes as u64).min(8 << 20);
         let group = (GROUP_BYTES / block).clamp(8, 64);
         let cursor = Mutex::new(PrefetchCursor { next: count, held: Ranges::new() });
@@ -89,7 +92,7 @@ impl<'a, 'w> PagePrefetcher<'a, 'w> {
         let mut state = WorkerState::default();
         if count > 1 || bytes >= SAMPLED_BYTES_MIN {
             let access = &reader.space.access;
-            // While extents are read around, a few pages stand for nothing.
+            // While whole extents are read, a few sampled pages say nothing about the others.
             let around = access.readaround.begin_command(reader.ftl.media().len());
             let cold = around || this.is_cold(work, bytes, &mut state);
             access.residency.probed(!cold);
@@ -107,7 +110,7 @@ impl<'a, 'w> PagePrefetcher<'a, 'w> {
         this
     }
 
-    /// Whether some of the sampled pages are not in memory.
+    /// Whether a sampled page is not in memory.
     fn is_cold(&self, work: &Work, bytes: u64, state: &mut WorkerState<'a>) -> bool {
         let (ftl, page) = (self.reader.ftl, self.reader.space.shape.page as u64);
         self.reader.any_sampled_page(work, bytes >= LARGE_BYTES, state, &mut |run| {
@@ -115,7 +118,7 @@ impl<'a, 'w> PagePrefetcher<'a, 'w> {
         })
     }
 
-    /// Whether some of them were not compared yet.
+    /// Whether a sampled page was not verified yet.
     fn is_new(&self, work: &Work, state: &mut WorkerState<'a>) -> bool {
         self.reader.any_sampled_page(work, true, state, &mut |run| !self.reader.is_verified(run))
     }
@@ -127,14 +130,14 @@ impl<'a, 'w> PagePrefetcher<'a, 'w> {
         }
     }
 
-    /// Prefetches the pages that should be in memory a window after the current task.
+    /// Prefetches, up to a window after the current task, the pages that were not prefetched yet.
     pub fn advance(&self, current: u64, state: &mut WorkerState<'a>) {
         if self.window == 0 {
             return;
         }
         let goal = self.total.min(current + self.window);
         let media = self.reader.ftl.media();
-        // Threads share the cursor; each prefetches the group that it takes.
+        // Threads share the cursor; each prefetches the groups that it takes from it.
         loop {
             let (mut data, mut records) = (Ranges::new(), Ranges::new());
             let mut cursor = self.cursor.lock();
@@ -154,7 +157,7 @@ impl<'a, 'w> PagePrefetcher<'a, 'w> {
             let last = data.last().map_or(0, |&(_, to)| (to - 1) / EXTENT_BYTES);
             join(&mut data, GAP_BYTES);
             join(&mut records, RECORDS_GAP_BYTES);
-            // Together: records that lie among the data come with it.
+            // Records that lie between data pages are read with the data.
             data.append(&mut records);
             join(&mut data, 0);
             if end < self.total {
@@ -168,7 +171,7 @@ impl<'a, 'w> PagePrefetcher<'a, 'w> {
         }
     }
 
-    /// Charges a small cold read for its requests; makes extents of them where reading around is worth it.
+    /// Charges a small cold read for its requests; once whole extents are worth reading, extends the ranges to extents.
     fn read_around(&self, data: &mut Ranges) {
         let (rental, media) = (&self.reader.space.access.readaround, self.reader.ftl.media());
         let all = media.len();
@@ -190,7 +193,7 @@ impl<'a, 'w> PagePrefetcher<'a, 'w> {
     }
 }
 
-/// Sorts ranges, and joins those that are no further apart than `gap`.
+/// Sorts byte ranges, and joins ranges with a gap of at most `gap` bytes.
 fn join(ranges: &mut Ranges, gap: u64) {
     ranges.sort_unstable();
     ranges.dedup_by(|next, last| {
@@ -203,7 +206,8 @@ fn join(ranges: &mut Ranges, gap: u64) {
     debug_assert!(ranges.windows(2).all(|w| w[0].1 + gap < w[1].0), "ranges apart: {ranges:?}");
 }
 
-/// Takes the parts that lie in an extent out of sorted ranges, unless they are all of the extent.
+/// Removes from sorted ranges the parts that lie in an extent and returns them; removes nothing if they are the whole
+/// extent.
 fn split_extent(ranges: &mut Ranges, extent: u64) -> Ranges {
     let (start, end) = (extent * EXTENT_BYTES, (extent + 1) * EXTENT_BYTES);
     let (mut rest, mut taken) = (Ranges::new(), Ranges::new());

@@ -1,61 +1,63 @@
-//! Readahead: predicts the boxes of the next commands from those of the last ones.
+//! Readahead: predicts the boxes of the next commands from those of the previous ones.
 //!
-//! A sequential stream is a run of boxes of one size, each beginning along one dimension where the one before ended.
-//! Between two of its commands a disk would be idle, while the first is compared and copied and before the second
-//! arrives; so from the second box on, the next ones are prefetched as well. That is a file system's readahead in the
-//! array's own coordinates: it works along every dimension, where the file system sees sequences along the stored one
-//! only.
+//! A sequential stream is a series of boxes of one size, each beginning along one dimension where the one before ended.
+//! Between two commands of a stream a disk would be idle, while the first is compared and copied and until the second
+//! arrives; so from the second box on, the following ones are prefetched as well. It is the readahead of a file system,
+//! but in the array's coordinates: it works along every dimension, whereas a file system recognises only sequences in
+//! stored order.
 //!
-//! The window is as large as the bytes that the stream has read so far, and at most [`READAHEAD_BYTES`]; a large one is
-//! rounded up to whole building blocks. Along the last dimension it grows to all blocks that lie in one extent of the
-//! medium, at most [`EXTENTS_BYTES`]: a disk reads an extent in half the time of its parts. [`STREAMS_MAX`] streams of
-//! a space are followed at a time; the one that was longest without a step is forgotten first. Threads that share a
-//! stream take its boxes nearly in order: a box at most [`NEAR`] of its size from the position of a stream belongs to
-//! it. Whether predicted pages are in memory already is not known here.
+//! The window is as large as the number of bytes that the stream has read so far, at most [`READAHEAD_BYTES`]; a large
+//! window is rounded up to whole building blocks. Along the last dimension it grows to all blocks that lie in one
+//! extent of the medium, at most [`EXTENTS_BYTES`], since a disk reads an extent in half the time of its parts. Up to
+//! [`STREAMS_MAX`] streams of a space are followed; the one without a new box for the longest time is replaced first.
+//! Threads that share a stream take its boxes nearly in order, so a box at most [`NEAR`] boxes from the position of a
+//! stream belongs to it. This module does not know whether predicted pages are in memory already.
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-/// The most bytes that are prefetched beyond a command: enough to keep a disk's queue full.
+/// Largest number of bytes that are prefetched beyond a command: enough to keep a disk's queue full.
 pub const READAHEAD_BYTES: u64 = 32 << 20;
-/// The most bytes that are prefetched so that extents are whole.
+/// Largest number of bytes that are prefetched beyond a command in order to read whole extents.
 const EXTENTS_BYTES: u64 = 128 << 20;
-/// Streams that are followed at a time.
+/// Largest number of streams of a space that are followed.
 const STREAMS_MAX: usize = 8;
-/// Boxes between the position of a stream and one of its boxes, before and behind: a few threads have as many in hand.
+/// Largest distance, in boxes and in either direction, of a box from the position of the stream to which it belongs: a
+/// few threads read that many boxes at a time.
 const NEAR: u64 = 8;
 
-/// A box: start and count along each dimension, in elements.
+/// A box of elements of a space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ElementBox {
-    /// First coordinate.
+    /// First coordinate along each dimension.
     pub start: SmallVec<[u64; 4]>,
-    /// Elements.
+    /// Number of elements along each dimension.
     pub count: SmallVec<[u64; 4]>,
 }
 
-/// Boxes of a size that follow one another along an axis.
+/// A sequential stream: boxes of one size that follow one another along an axis.
 #[derive(Debug, Default)]
 struct ReadStream {
-    /// The one that is furthest along the axis.
+    /// The box of the stream that is furthest along the axis.
     last: ElementBox,
     axis: usize,
-    /// Boxes that followed the first.
+    /// Number of boxes after the first one.
     steps: u32,
-    /// Along the axis, everything before this coordinate was predicted.
+    /// Coordinate along the axis up to which (exclusive) prefetches were returned.
     predicted: u64,
 }
 
-/// The streams of a space that are going on, the latest first.
+/// The active streams of a space, the most recently used one first.
 #[derive(Debug, Default)]
 pub struct ReadStreams(Mutex<Vec<ReadStream>>);
 
 impl ReadStreams {
-    /// Takes note of a command's box, and returns the box to prefetch beyond it, if there is one; each part once.
+    /// Records the box of a command, and returns the box to prefetch beyond it; `None` if there is none, or it was
+    /// returned before.
     ///
-    /// `shape` and `block` are the space's and its blocks' in elements of `item_bytes`, `in_extent` is the number of
-    /// blocks, one behind the other along the last dimension, that lie in an extent of the medium; the command's box
-    /// lies within.
+    /// `now` lies within `shape`. `shape` and `block` are those of the space and of its building blocks, in elements of
+    /// `item_bytes` bytes; `in_extent` is the number of blocks, consecutive along the last dimension, in an extent of
+    /// the medium.
     pub fn next(
         &self,
         now: ElementBox,
@@ -80,7 +82,7 @@ impl ReadStreams {
             }
             stream.steps += 1;
         } else if now.start[stream.axis] <= stream.last.start[stream.axis] {
-            // Another thread is further.
+            // Another thread has read further already.
             return None;
         }
         stream.last = now;
@@ -89,7 +91,7 @@ impl ReadStreams {
 }
 
 impl ReadStream {
-    /// The box to prefetch beyond the last one.
+    /// Returns the box to prefetch beyond the last one; `None` if there is none at present.
     fn predict(&mut self, shape: &[u64], block: &[u64], in_extent: u64, item_bytes: u64) -> Option<ElementBox> {
         let (axis, now) = (self.axis, &self.last);
         let end = now.start[axis] + now.count[axis];
@@ -98,8 +100,8 @@ impl ReadStream {
         let read = now.count[axis].saturating_mul(u64::from(self.steps));
         let extent = block[axis].saturating_mul(if axis + 1 == shape.len() { in_extent } else { 1 });
         let extents = extent > block[axis] && read >= extent / 2 && extent.saturating_mul(layer_bytes) <= EXTENTS_BYTES;
-        // The window, its part that must be left before it is renewed, and the unit that it is rounded up to: the rest
-        // of a block of which large parts are prefetched costs little more.
+        // The window; the least part of it that must be left, otherwise it is extended; and the unit that it is rounded
+        // up to. If a large part of a block is prefetched, the rest costs little more.
         let (far, least, grain) = match read.min(most) {
             _ if extents => (extent / 2, extent / 2, extent),
             far => (far, far / 2, if far >= block[axis] / 4 { block[axis] } else { 1 }),
@@ -119,7 +121,7 @@ impl ReadStream {
         Some(next)
     }
 
-    /// Whether a box is one of this stream, if it is going on, and not far from its position.
+    /// Whether a box belongs to this stream and is near its position; false for a stream of a single box.
     fn is_near(&self, now: &ElementBox) -> bool {
         if self.steps == 0 || self.last.count != now.count {
             return false;
@@ -131,14 +133,15 @@ impl ReadStream {
     }
 }
 
-/// The boxes that are written one after the other.
+/// The box that was written last, to recognise boxes that are written one after the other.
 #[derive(Debug, Default)]
 pub struct AppendStream(Mutex<ElementBox>);
 
 impl AppendStream {
-    /// Takes note of a command's box; the axis along which it begins where the one before ended, if it does.
+    /// Records the box of a write; returns the axis along which it begins where the previous one ended, `None` if it
+    /// does not.
     pub fn next(&self, now: ElementBox) -> Option<usize> {
-        // Two threads at once are no sequence.
+        // Two threads that write at the same time are no sequence.
         let mut last = self.0.try_lock()?;
         let axis = follows(&last, &now);
         *last = now;
@@ -146,7 +149,7 @@ impl AppendStream {
     }
 }
 
-/// The axis along which a box begins where another of its size ended.
+/// Returns the axis along which a box begins where another of its size ended; `None` if there is none.
 fn follows(last: &ElementBox, now: &ElementBox) -> Option<usize> {
     if last.count != now.count {
         return None;

@@ -1,40 +1,42 @@
-//! Readaround: when small cold reads all over a space should fetch the extents around them, too.
+//! Readaround: decides when small cold reads all over a space should fetch the extents around them as well.
 //!
-//! A small read of pages that are not in memory costs a disk a request for each of its parts. A program that makes many
-//! of them would have done better to read everything in order; one that makes few, not. Their number is not known in
-//! advance: the ski-rental problem (Karlin, Manasse, Rudolph, Sleator 1988). Once the requests have cost as much as
-//! reading the whole medium in order, each further one fetches the extents that it lies in, until as much was fetched
-//! as there is. That costs at most about twice the optimum, and lists of random boxes, as training makes them, soon run
-//! from memory.
+//! A small read of pages that are not in memory costs a disk one request for each of its parts. A program that makes
+//! many such reads would have been faster by reading everything in order first; a program that makes few would not.
+//! Their number is not known in advance, which is the ski-rental problem (Karlin, Manasse, Rudolph, Sleator 1988). Once
+//! the requests have cost as much as reading the whole medium in order, each further one fetches the extents that it
+//! lies in, until as many bytes were fetched as the medium has. That costs at most about twice the optimum, and reads
+//! of random boxes, as training makes them, soon find everything in memory.
 //!
-//! Costs are counted in bytes that a disk reads in order meanwhile ([`REQUEST_BYTES`]), not measured: the engine has no
-//! clock. Media that do not fit in memory are never read around ([`crate::media::Media::fits_in_memory`]).
+//! Costs are counted as bytes that a disk could read in order in the same time ([`REQUEST_BYTES`]), and not measured:
+//! the engine has no clock. Media that do not fit in memory are never read around
+//! ([`crate::media::Media::fits_in_memory`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A request of a small read, whose next one waits for it, takes as long as this many bytes in order: 130 µs at 2 GB/s.
+/// Cost of a request of a small read, as a number of bytes read in order in the same time: 130 µs at 2 GB/s.
 const REQUEST_BYTES: u64 = 256 << 10;
-/// Pages that come one by one take twice as long as extents (design note 7).
+/// Ratio of the time to read single pages to that of reading extents, per byte (design note 7).
 const PAGES_FACTOR: u64 = 2;
-/// Commands of more tasks keep a disk busy by themselves.
+/// Largest number of tasks of a command that is charged; a command with more keeps a disk busy by itself.
 pub(super) const TASKS_MAX: u64 = 16;
 
-/// The cost of a space's small cold reads so far.
+/// Accumulated cost of a space's small cold reads, and of the extents that were fetched to end it.
 #[derive(Debug, Default)]
 pub struct SkiRental {
-    /// Charged for requests, as bytes in order.
+    /// Cost of requests so far, in bytes read in order.
     charged: AtomicU64,
-    /// Fetched in extents since that was enough.
+    /// Bytes of extents that were fetched since the cost became high enough.
     fetched: AtomicU64,
 }
 
 impl SkiRental {
-    /// Whether reading around is worth it by now, where everything has `all` bytes.
+    /// Whether the accumulated cost justifies reading whole extents; `all` is the size of the medium in bytes.
     pub(super) fn is_due(&self, all: u64) -> bool {
         self.charged.load(Ordering::Relaxed) >= all
     }
 
-    /// The same at the beginning of a command: each brings the end nearer, also those whose pages are in memory.
+    /// Returns [`Self::is_due`] at the beginning of a command. If it is due, also credits one request, so that reading
+    /// around ends even if commands find all pages in memory.
     pub(super) fn begin_command(&self, all: u64) -> bool {
         let due = self.is_due(all);
         if due {
@@ -43,14 +45,14 @@ impl SkiRental {
         due
     }
 
-    /// Charges a command for its requests of ranges of pages.
+    /// Charges a command for its requests: `ranges` ranges of pages with `bytes` bytes in all.
     pub(super) fn charge(&self, ranges: u64, bytes: u64) {
         debug_assert!(ranges > 0, "a request has ranges");
         self.charged.fetch_add(ranges * REQUEST_BYTES + bytes * PAGES_FACTOR, Ordering::Relaxed);
     }
 
-    /// Credits a command with the bytes of extents that it fetched. When they are everything, pages that are still
-    /// missing were evicted again, and counting begins anew.
+    /// Counts bytes of extents that a command fetched. When they reach the size of the medium, pages that are still
+    /// missing must have been evicted, and both counts begin again at 0.
     pub(super) fn credit(&self, bytes: u64, all: u64) {
         if self.fetched.fetch_add(bytes, Ordering::Relaxed) + bytes >= all {
             self.charged.store(0, Ordering::Relaxed);

@@ -1,13 +1,14 @@
-//! Residency sampling: a few pages of a request stand for all, for the question whether they are in memory. Each probe
-//! of a page is a system call.
+//! Residency sampling: tests a few pages of a request in order to guess whether all of them are in memory. Each test of
+//! a page is a system call.
 //!
-//! Boxes that are read one after the other overlap, so that a part of a box was read with another: of a building block
-//! its first planes, say, or its last ones. Of opposite corners of a box one lies outside every other box that does not
-//! hold all of it; two others together may have both. So the sample is the first page of the first task, the last one
-//! of the last task, and of the task in the middle its first page, or all of its pages where the command is large.
+//! Boxes that are read one after the other often overlap, so that a part of a box was read with another one, e.g. the
+//! first or last planes of a building block. Of two opposite corners of a box at least one lies outside any other box
+//! that does not contain all of it, though two other boxes together may contain both. So the sample is the first page
+//! of the first task, the last page of the last task, and of the task in the middle its first page, or all its pages if
+//! the command is large.
 //!
-//! A probe costs as much as a small read, so that small reads go without for a number of commands
-//! ([`ResidencyBackoff`]). The caller names the property to test.
+//! A test costs as much as a small read, so small reads skip it for a number of commands ([`ResidencyBackoff`]). The
+//! caller passes the property to test.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -17,13 +18,13 @@ use crate::stl::plan::Task;
 use crate::stl::read::{Reader, WorkerState};
 use crate::stl::work::Work;
 
-/// The most commands after a probe that found everything in memory, before the next probe.
+/// Largest number of commands without a test after one that found everything in memory.
 const SKIPPED_MAX: u32 = 31;
 
-/// Number of further commands for which a space's verified pages are taken to be in memory.
+/// Decides how many further commands may assume that a space's verified pages are in memory.
 ///
-/// A probe that finds its whole sample lets twice as many commands skip as the one before; one that misses a page lets
-/// none. Two threads may count one command as one: the number is a guess anyway.
+/// A test that finds its whole sample in memory lets about twice as many commands skip the test as the last one did; a
+/// test that misses a page lets none skip it. Two threads may count two commands as one: the number is only a guess.
 #[derive(Debug, Default)]
 pub struct ResidencyBackoff {
     left: AtomicU32,
@@ -31,7 +32,7 @@ pub struct ResidencyBackoff {
 }
 
 impl ResidencyBackoff {
-    /// Whether this command may skip the probe.
+    /// Whether this command may skip the test; uses up one of the commands that may.
     pub fn skip_probe(&self) -> bool {
         let left = self.left.load(Relaxed);
         if left > 0 {
@@ -40,12 +41,12 @@ impl ResidencyBackoff {
         left > 0
     }
 
-    /// Number of commands that may still skip it.
+    /// Returns the number of commands that may still skip the test.
     pub fn left(&self) -> u32 {
         self.left.load(Relaxed)
     }
 
-    /// Takes note of a probe.
+    /// Records the result of a test, and sets the number of commands that may skip the next ones.
     pub fn probed(&self, all_resident: bool) {
         let granted = if all_resident { (self.granted.load(Relaxed) * 2 + 1).min(SKIPPED_MAX) } else { 0 };
         debug_assert!(granted <= SKIPPED_MAX, "{granted} commands");
@@ -55,7 +56,7 @@ impl ResidencyBackoff {
 }
 
 impl<'a> Reader<'a> {
-    /// Whether something holds for some of the sampled pages of a work; `closely` samples all of the task in the
+    /// Whether `holds` is true for at least one sampled page of a work; `closely` samples all pages of the task in the
     /// middle.
     pub(super) fn any_sampled_page(
         &self,
@@ -65,7 +66,7 @@ impl<'a> Reader<'a> {
         holds: &mut dyn FnMut(Run) -> bool,
     ) -> bool {
         let Some(end) = work.len().checked_sub(1) else { return false };
-        // Both ends of a single task are sampled; its first page comes once where that is its last.
+        // Both ends of a single task are sampled; if its first page is also its last, it is tested once.
         let first = self.page(work, 0, false, state);
         if first.is_some_and(&mut *holds) {
             return true;
@@ -83,19 +84,19 @@ impl<'a> Reader<'a> {
         middle != 0 && middle != end && self.page(work, middle, false, state).is_some_and(holds)
     }
 
-    /// The first or the last page that a task wants, if its block has any.
+    /// Returns the first or the last page that a task needs, `None` if its block has no pages.
     fn page(&self, work: &Work, index: u64, last: bool, state: &mut WorkerState<'a>) -> Option<Run> {
         let task = work.task(index);
         let map = state.cursor.get(self.inner.index(), &task.at)?;
         let span = task.span(self.space.shape.item_bytes);
         let unit = ((if last { span.end - 1 } else { span.start }) / self.space.shape.page) as u32;
-        // Coded blocks have fewer pages, others holes.
+        // Coded blocks have fewer pages than units; other blocks may have units without a page.
         let run = map.next_run(unit).or_else(|| map.runs().last())?;
         let unit = unit.clamp(run.unit, run.end() - 1);
         Some(Run { unit, count: 1, ppa: run.page_of(unit) })
     }
 
-    /// Whether it holds for some run of the pages that a task wants.
+    /// Whether `holds` is true for at least one run of the pages that a task needs.
     fn any_run(
         &self,
         task: &Task<'_>,

@@ -1,9 +1,8 @@
-//! Borrowing: the bytes of a work where they lie, if the medium shows them one behind the other in the work's order.
+//! Borrowing: access to the bytes of a work in place, if the medium shows them contiguously in the work's order.
 //!
-//! That is so for a one-dimensional space whose blocks were appended in order, and for boxes of others within a row of
-//! a block. Borrowed bytes were compared with their checksums like bytes that are read. The space's lock is held by the
-//! caller as long as the bytes are used. Nothing is borrowed where a probe is to be notified of every move, or where
-//! blocks are coded.
+//! This is possible for a one-dimensional space whose blocks were appended in order, and in other spaces for boxes
+//! within a row of a block. Borrowed bytes are verified like bytes that are read. The caller holds the space's lock
+//! while it uses the bytes. Nothing is borrowed if a probe must be notified of every move, or if blocks are coded.
 
 use super::{Reader, WorkerState};
 use crate::error::Result;
@@ -12,8 +11,8 @@ use crate::stl::prefetch::PagePrefetcher;
 use crate::stl::work::Work;
 
 impl<'a> Reader<'a> {
-    /// All bytes of a work; `None` if they do not lie together. `predicted` is the work of commands that will probably
-    /// follow.
+    /// Returns all bytes of a work in place; `None` if they are not contiguous. `predicted` is the work of commands
+    /// that will probably follow.
     pub fn borrow(&self, work: &Work, predicted: Option<&Work>, bytes: u64) -> Result<Option<&'a [u8]>> {
         if !self.is_plain() || work.len() == 0 {
             return Ok(None);
@@ -21,7 +20,7 @@ impl<'a> Reader<'a> {
         let mut state = WorkerState::default();
         let Some(first) = self.contiguous_from(work, bytes, &mut state) else { return Ok(None) };
         let media = self.ftl.media();
-        // One probe of all of it costs no more than one of a page.
+        // Testing the whole range costs no more than testing a page.
         let waits = !media.is_resident(first, bytes) || predicted.is_some();
         let prefetcher = waits.then(|| PagePrefetcher::new(self, work, predicted, bytes));
         for i in 0..work.len() {
@@ -37,9 +36,9 @@ impl<'a> Reader<'a> {
         Ok(media.slice(first, bytes as usize))
     }
 
-    /// The byte of the medium where a work begins, if its bytes follow one another there.
+    /// Returns the offset in the medium at which a work begins; `None` if its bytes are not contiguous there.
     fn contiguous_from(&self, work: &Work, bytes: u64, state: &mut WorkerState<'a>) -> Option<u64> {
-        // The place of the first byte, and the number of bytes that follow one another so far.
+        // The offset of the first byte, and the number of contiguous bytes so far.
         let (mut first, mut length) = (0, 0u64);
         for i in 0..work.len() {
             let task = work.task(i);

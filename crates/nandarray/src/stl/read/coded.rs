@@ -1,8 +1,8 @@
-//! Compressed and encrypted blocks: only the frames that hold wanted bytes are fetched, verified and decoded.
+//! Reading of compressed and encrypted blocks: only frames with selected bytes are fetched, verified and decoded.
 //!
-//! A coded block is decoded into a thread's scratch block, and the elements are copied from there. On a medium that
-//! shows its bytes the payload is decoded where it lies; otherwise its pages are fetched first. A block in the write
-//! buffer is decoded already.
+//! A coded block is decoded into a scratch block of the thread, from which the elements are copied. On a memory-mapped
+//! medium the payload is decoded in place; otherwise its pages are fetched first. A block in the write buffer is stored
+//! decoded.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use crate::stl::space::{BufferedBlock, Space};
 use crate::stl::units::UnitSet;
 
 impl<'a> Reader<'a> {
-    /// Reads a task of a coded block that was written.
+    /// Reads the part of a task that lies in a coded block; the block must have been written.
     ///
     /// # Safety
     /// `to` must be writable along the task's loops.
@@ -46,13 +46,13 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The byte ranges of a coded block that a task touches: in order, apart.
+    /// Returns the byte ranges of a coded block that a task touches, in ascending order, none adjacent.
     pub(super) fn wanted_of_coded(&self, task: &Task<'_>) -> Result<SmallVec<[Range<usize>; 8]>> {
         let shape = &self.space.shape;
         let mut wanted: SmallVec<[Range<usize>; 8]> = SmallVec::new();
         let frame_bytes = self.space.codec()?.spec().frame_bytes();
         task.touch(shape.item_bytes, frame_bytes, &mut |bytes| wanted.push(bytes));
-        // Lists and points come in any order.
+        // Lists and points may be in any order.
         wanted.sort_unstable_by_key(|r| r.start);
         wanted.dedup_by(|next, last| {
             let joins = next.start <= last.end + shape.page;
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         if in_order != map.runs().count() { Err(self.damaged(at, "its payload has holes")) } else { Ok(()) }
     }
 
-    /// Decodes the frames of a coded block that hold these byte ranges (in order, apart), into a block-sized buffer.
+    /// Decodes the frames of a coded block that hold these byte ranges (ascending, disjoint) into a block-sized buffer.
     pub fn decode(&self, at: &[u64], map: &BlockMap, wanted: &[Range<usize>], block: &mut [u8]) -> Result<()> {
         assert!(block.len() >= self.space.shape.bytes, "a buffer of {} bytes", block.len());
         let page = self.space.shape.page;
@@ -91,14 +91,14 @@ impl<'a> Reader<'a> {
                     self.fetch_unit(at, map, unit, payload)?;
                 }
                 fetched.add(units);
-                // SAFETY: the buffer outlives the decoding below, which looks at it between these calls only.
+                // SAFETY: the buffer outlives the decoding below, which reads it between these calls only.
                 Ok(unsafe { std::slice::from_raw_parts(payload.as_ptr(), len) })
             };
             self.decode_payload(at, len, &mut bring, wanted, block)
         })
     }
 
-    /// Fetches a page of a coded block to its place in a payload-sized buffer.
+    /// Fetches and verifies a page of a coded block, into its place in a payload-sized buffer.
     pub(super) fn fetch_unit(&self, at: &[u64], map: &BlockMap, unit: u32, payload: &mut [u8]) -> Result<()> {
         let page = self.space.shape.page;
         let run = Run { unit, count: 1, ppa: map.page_of(unit).expect("a payload without holes") };
@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
         self.ftl.fetch(run, owner, bytes).map_err(|e| self.bad_page(at, e))
     }
 
-    /// The units of a payload of `len` bytes that hold these bytes.
+    /// Returns the units of a payload of `len` bytes that hold these bytes; an error if they lie beyond its end.
     pub(super) fn payload_units(&self, at: &[u64], bytes: &Range<usize>, len: usize) -> Result<Range<u32>> {
         let page = self.space.shape.page;
         if bytes.end > len {
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
         Ok((bytes.start / page) as u32..bytes.end.div_ceil(page) as u32)
     }
 
-    /// Decodes from a payload whose units `bring` fetches and verifies.
+    /// Decodes the wanted byte ranges from a payload of `len` bytes; `bring` fetches and verifies units of the payload.
     fn decode_payload<'p>(
         &self,
         at: &[u64],
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
             codec.frame_table(payload, self.space.context(&key)).map_err(|e| damaged(e.to_string()))?;
         let mut done = 0;
         for raw in wanted {
-            // Ranges come in order: a frame that an earlier range brought is not decoded again.
+            // Ranges come in order: a frame that was decoded for an earlier range is not decoded again.
             let raw = raw.start.max(done.min(raw.end - 1))..raw.end;
             let frames = table.frames(raw.clone()).map_err(|e| damaged(e.to_string()))?;
             if table.raw_range(frames.clone()).end <= done {

@@ -1,9 +1,9 @@
-//! The first half of a read in flight: the pages that hold the elements that are wanted.
+//! The first half of a read in flight: finds the pages that hold the selected elements.
 //!
-//! A walk over the building blocks of the work asks the index where each block's touched units are, and announces the
-//! pages to the medium ([`Ftl::locate`](crate::ftl::Ftl::locate)) in the order and in the pieces in which
-//! [`Reader::read`] fetches them on a medium that shows nothing in place. No element is moved. Of a compressed block
-//! the head is read, since it lists the frames that are wanted. The caller holds the blocks until the second half.
+//! For each building block of the work the pages of the touched units are looked up in the index, and are
+//! announced to the medium ([`Ftl::locate`](crate::ftl::Ftl::locate)), in the order and in the pieces in which
+//! [`Reader::read`] fetches them on a medium that is not memory-mapped. No element is moved. The head of a compressed
+//! block is read, since it lists the frames. The caller holds the range lock of the blocks until the second half.
 
 use super::locate::Located;
 use super::{Reader, WorkerState, with_payload};
@@ -16,7 +16,7 @@ use crate::stl::units::UnitSet;
 use crate::stl::work::Work;
 
 impl<'a> Reader<'a> {
-    /// Announces all pages that the work reads to the medium, and all blocks that it moves to the probe.
+    /// Announces all pages that the work reads to the medium, and all blocks from which it moves elements to the probe.
     ///
     /// # Errors
     /// The errors of a compressed block whose head cannot be read.

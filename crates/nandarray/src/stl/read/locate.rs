@@ -1,10 +1,10 @@
-//! Second stage of a read: the place of every byte that is wanted of a building block.
+//! Second stage of a read: finds the place of all selected bytes of a building block.
 //!
-//! A byte is in a page that the medium shows ([`Located::Mapped`]), in the write buffer, nowhere (it reads as the fill
-//! value), or in a page that has to be fetched. One function finds stretches of a block that lie in one place
-//! ([`Reader::locate`]); a shorter one answers the usual case, that a single run of mapped pages has everything
-//! ([`Reader::mapped`]). Pages are compared with their records here ([`Reader::verify`]), once, and nowhere else.
-//! No element is moved, except into a block-sized buffer where the medium shows nothing ([`Reader::load`]).
+//! A byte is in a page that the medium shows in memory ([`Located::Mapped`]), in the write buffer, in no page (it reads
+//! as the fill value), or in a page that must be fetched. [`Reader::locate`] finds consecutive units of a block in the
+//! same kind of place; [`Reader::mapped`] is a shortcut for the usual case that a single run of mapped pages has all
+//! bytes. Pages are verified here ([`Reader::verify`]), once, and nowhere else. No element is moved, except into a
+//! block-sized buffer if the medium shows nothing ([`Reader::load`]).
 
 use std::ops::Range;
 
@@ -18,28 +18,28 @@ use crate::stl::plan::Task;
 use crate::stl::space::BufferedBlock;
 use crate::stl::units::UnitSet;
 
-/// The sources of one building block's content.
+/// The sources of one building block's content; if both are `None` the block reads as the fill value.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockContent<'b> {
-    /// Its pages.
+    /// Pages of the block; `None` if it has none.
     pub map: Option<&'b BlockMap>,
-    /// Its part of the write buffer, which hides pages.
+    /// Part of the block in the write buffer, which is newer than its pages; `None` if it has none.
     pub buffered: Option<&'b BufferedBlock>,
 }
 
 impl BlockContent<'_> {
-    /// Whether the block was never written.
+    /// Whether the block was never written, so that it reads as the fill value.
     pub(super) fn is_absent(&self) -> bool {
         self.map.is_none() && self.buffered.is_none()
     }
 }
 
-/// Consecutive pages that the medium shows.
+/// Consecutive pages of a block that the medium shows in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mapped<'b> {
     /// The pages.
     pub(super) run: Run,
-    /// Their bytes.
+    /// Bytes of the pages.
     pub(super) bytes: &'b [u8],
 }
 
@@ -48,13 +48,13 @@ impl<'b> Mapped<'b> {
         self.bytes.len() / self.run.count as usize
     }
 
-    /// The place of the byte at this offset of the block.
+    /// Returns the address of the byte at this offset of the block; `page` is the number of bytes of a page.
     #[inline]
     pub(super) fn at(&self, in_block: usize, page: usize) -> *const u8 {
         self.bytes[in_block - self.run.unit as usize * page..].as_ptr()
     }
 
-    /// Some of the pages.
+    /// Returns the part with these units, which must be among the pages.
     pub(super) fn part(&self, units: Range<u32>) -> Self {
         assert!(
             self.run.unit <= units.start && units.end <= self.run.end(),
@@ -69,21 +69,21 @@ impl<'b> Mapped<'b> {
     }
 }
 
-/// The place of some consecutive units of a plain block.
+/// The place of some consecutive access units of a plain block.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Located<'b> {
-    /// Pages that the medium shows; they may begin before the unit that was looked up.
+    /// Pages that the medium shows in memory; these may begin before the unit that was looked up.
     Mapped(Mapped<'b>),
-    /// A unit in the write buffer.
+    /// One unit, in the write buffer.
     Buffered(&'b [u8]),
-    /// Units that were never written.
+    /// Units that were never written, which read as the fill value.
     Fill,
-    /// Pages that have to be fetched.
+    /// Pages that must be fetched from the medium.
     Absent(Run),
 }
 
 impl<'a> Reader<'a> {
-    /// The sources of a block.
+    /// Returns the sources of a block's content.
     #[inline]
     pub(super) fn content(&self, at: &[u64], cursor: &mut Cursor<'a>) -> BlockContent<'a> {
         let buffer = &self.inner.write_buffer;
@@ -91,15 +91,16 @@ impl<'a> Reader<'a> {
         BlockContent { map: cursor.get(self.inner.index(), at), buffered }
     }
 
-    /// The pages of these bytes of a block, if they are one run that the medium shows: nothing of the block is
-    /// buffered, and the space is neither compressed nor encrypted.
+    /// Returns the pages of these bytes of a block if they are one run that the medium shows in memory. `None` also if
+    /// a part of the block is in the write buffer, or the space is compressed or encrypted.
     #[inline]
     pub(super) fn mapped(&self, content: &BlockContent<'a>, bytes: &Range<usize>) -> Option<Mapped<'a>> {
         let run = self.covering(content, bytes)?;
         self.ftl.view(run.ppa, run.count).map(|bytes| Mapped { run, bytes })
     }
 
-    /// The same whether or not the medium shows them.
+    /// Returns the pages of these bytes of a block if they are one run; `None` as for [`Self::mapped`], but the medium
+    /// need not show the pages in memory.
     #[inline]
     pub(super) fn covering(&self, content: &BlockContent<'a>, bytes: &Range<usize>) -> Option<Run> {
         if self.space.coded() || content.buffered.is_some() {
@@ -111,7 +112,8 @@ impl<'a> Reader<'a> {
         Some(Run { unit: units.start, count: units.end - units.start, ppa })
     }
 
-    /// The place of `unit` of a plain block and of the units around it that lie in the same one, before `end`.
+    /// Returns the place of `unit` of a plain block, and the consecutive units before `end` that lie in the same place.
+    /// The range may begin before `unit`.
     pub(super) fn locate<'b>(&self, content: &BlockContent<'b>, unit: u32, end: u32) -> (Range<u32>, Located<'b>)
     where
         'a: 'b,
@@ -131,7 +133,7 @@ impl<'a> Reader<'a> {
         if unit < run.unit {
             return (unit..run.unit, Located::Fill);
         }
-        // From the run's beginning on, if nothing is buffered there: a list may come back to it.
+        // From the run's beginning on if nothing is buffered there, as a list of coordinates may come back to it.
         let start = if content.buffered.is_none() { run.unit } else { unit };
         let run = Run { unit: start, count: run.end().min(limit) - start, ppa: run.page_of(start) };
         let located = match self.ftl.view(run.ppa, run.count) {
@@ -141,7 +143,8 @@ impl<'a> Reader<'a> {
         (run.unit..run.end(), located)
     }
 
-    /// All units of a range of a plain block with their places; pages as the runs to fetch.
+    /// Calls `each` with all units of a range of a plain block and their places; every page is reported as
+    /// [`Located::Absent`].
     pub(super) fn for_each_place<'b>(
         &self,
         content: &BlockContent<'b>,
@@ -166,19 +169,19 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Whether all these pages were compared with their records before.
+    /// Whether all these pages were verified before.
     #[inline]
     pub(in crate::stl) fn is_verified(&self, run: Run) -> bool {
         self.ftl.is_verified(run.ppa, run.count)
     }
 
-    /// Compares pages of a block with their records, where they were not compared before.
+    /// Verifies pages of a block against their out-of-band records, except pages that were verified before.
     pub(super) fn verify(&self, at: &[u64], pages: &Mapped<'_>) -> Result<()> {
         let owner = Owner { unit: pages.run.unit as u16, ..self.space.owner(at) };
         self.ftl.verify(pages.run, owner, pages.bytes).map_err(|e| self.bad_page(at, e))
     }
 
-    /// Compares the pages of a task, and no others.
+    /// Verifies only those of the mapped pages that a task touches.
     pub(super) fn verify_task(&self, task: &Task<'_>, mapped: &Mapped<'_>, units: &mut UnitSet) -> Result<()> {
         if self.is_verified(mapped.run) {
             return Ok(());
@@ -187,7 +190,7 @@ impl<'a> Reader<'a> {
         units.ranges().try_for_each(|units| self.verify(&task.at, &mapped.part(units)))
     }
 
-    /// Finds the units that a task touches.
+    /// Sets `units` to the access units of the block that a task touches.
     pub(in crate::stl) fn touched(&self, task: &Task<'_>, units: &mut UnitSet) {
         let page = self.space.shape.page;
         units.clear(self.space.shape.units);
@@ -197,7 +200,7 @@ impl<'a> Reader<'a> {
         debug_assert!(units.ranges().next().is_some(), "a task has elements");
     }
 
-    /// Reads units of a plain block into a block-sized buffer.
+    /// Reads and verifies units of a plain block, into their places in a block-sized buffer.
     pub fn load(&self, at: &[u64], content: &BlockContent<'_>, units: Range<u32>, block: &mut [u8]) -> Result<()> {
         let page = self.space.shape.page;
         assert!(units.end as usize * page <= block.len(), "units {units:?} of a buffer of {} bytes", block.len());
@@ -216,7 +219,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Fills bytes of a block that begin at offset `here` with the fill value, whose phase depends on the offset.
+    /// Fills bytes that begin at offset `here` of a block with repetitions of the fill value, aligned to the block's
+    /// start.
     pub fn fill_units(&self, here: usize, bytes: &mut [u8]) {
         let pattern = &self.space.shape.fill;
         let phase = here % pattern.len();
@@ -228,7 +232,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reports the pages that a task will need, and their records, as (offset, length) of either in the medium.
+    /// Calls `report` for each run of pages that a task needs, with offset and length of the pages and of their
+    /// out-of-band records in the medium, in bytes.
     pub(in crate::stl) fn pages_of(
         &self,
         task: &Task<'_>,

@@ -1,17 +1,18 @@
-//! Reading: from building blocks to the caller's buffer, each byte copied once (NDS paper, section 4.4, assembly).
+//! Reading: copies elements from building blocks to the caller's buffer, each byte once (NDS paper, section 4.4,
+//! assembly).
 //!
-//! Every read has three stages. A *walk* ([`walk`]) goes through the building blocks of a plan. Each block's bytes are
-//! *located* ([`locate`]): in pages that the medium shows, in the write buffer, nowhere (fill), or in pages to be
-//! fetched; pages are compared with their checksums the first time. A *mover* ([`mover`]) copies located pieces while
-//! the lines of later ones are on their way: block by block below 4 MiB, row by row above.
+//! Every read has three stages. A *walk* ([`walk`]) goes through the building blocks of a plan. The bytes of each block
+//! are *located* ([`locate`]): in pages that the medium shows in memory, in the write buffer, in no page (fill), or in
+//! pages to be fetched; pages are verified the first time that they are read. A *mover* ([`mover`]) copies located
+//! pieces while cache lines of later pieces are prefetched: block by block below 4 MiB, row by row above.
 //!
-//! Variations, each of which is worth its lines in a figure that its head names: [`small`] runs the stages without a
-//! list of work, [`points`] moves single elements, [`split`] cuts tasks of blocks whose pages lie apart,
-//! [`verify_copy`] compares and copies a large read's new pages in turns. Media that show nothing in place, as those
-//! under the modelled clock, and coded blocks ([`coded`]) go by a thread's scratch block. [`borrow`] hands out bytes
-//! where they lie; [`in_flight`] only names the pages of a read.
+//! Variants, each with the measured gain in its head comment: [`small`] runs the stages without a list of work;
+//! [`points`] moves single elements; [`split`] cuts tasks of blocks whose pages are scattered; [`verify_copy`] verifies
+//! and copies the new pages of a large read in turns. Media that are not memory-mapped, such as those under the
+//! modelled clock, and coded blocks ([`coded`]) are read through a scratch block of the thread. [`borrow`] gives access
+//! to bytes in place; [`in_flight`] only reports the pages of a read.
 //!
-//! The space's lock is held by the caller for the whole command, so that a read sees every write whole or not at all.
+//! The caller holds the space's lock for the whole command, so that a read sees either all of a write or none of it.
 
 mod borrow;
 mod coded;
@@ -41,22 +42,23 @@ use crate::error::Result;
 use crate::ftl::Ftl;
 use crate::sim::Probe;
 
-/// A command that reads at least this much is assembled row by row and, where it can be, streamed past the caches:
-/// twice the size of a core's own cache.
+/// Number of bytes from which on a read is assembled row by row and, if possible, streamed past the caches: twice the
+/// size of a core's own cache.
 pub(super) const LARGE_BYTES: u64 = 4 << 20;
 
-/// Tasks of a large read that a thread takes at least: while one is copied, the lines of the next are prefetched.
+/// Least number of tasks of a large read for one thread: while one task is copied, the lines of the next are
+/// prefetched.
 const LARGE_TASKS_MIN: u64 = 8;
 
-/// Scratch memory that a thread keeps between commands, at most.
+/// Largest scratch buffer, in bytes, that a thread keeps between commands.
 const SCRATCH_KEPT_BYTES: usize = 8 << 20;
 
-/// The caller's buffer, by the place of element (0, 0, ...) of the selection.
+/// The caller's buffer, as the address of element (0, 0, ...) of the selection.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferMut(*mut u8);
 
 impl BufferMut {
-    /// Lends a buffer to one read command.
+    /// Lends a buffer to one read command; `first` is the address of the selection's first element.
     ///
     /// # Safety
     /// Every element that the command's target reaches from here must be writable memory that nothing else uses until
@@ -66,7 +68,7 @@ impl BufferMut {
     }
 
     /// # Safety
-    /// The offset must be one that the command's target reaches.
+    /// The offset must be in the command's target.
     unsafe fn at(&self, offset: isize) -> *mut u8 {
         // SAFETY: the caller's promise, and that of `from_raw`.
         unsafe { self.0.offset(offset) }
@@ -78,14 +80,14 @@ unsafe impl Send for BufferMut {}
 // SAFETY: as above.
 unsafe impl Sync for BufferMut {}
 
-/// State of a thread that lasts from one block of a command to the next.
+/// State of a thread that is kept from one block of a command to the next.
 #[derive(Default)]
 pub struct WorkerState<'a> {
-    /// Whether the command is a large one.
+    /// Whether the command reads [`LARGE_BYTES`] or more.
     large: bool,
-    /// The way to the block that was looked up last.
+    /// The path in the index to the block that was looked up last.
     pub(super) cursor: Cursor<'a>,
-    /// The units that a task touches.
+    /// The access units that the present task touches.
     pub(super) units: UnitSet,
 }
 
@@ -94,12 +96,12 @@ thread_local! {
     static PAYLOAD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A block's worth of scratch memory, padded to whole units; kept by the thread unless it is large.
+/// Calls `f` with scratch memory for a block, padded to whole units; the thread keeps the memory unless it is large.
 pub fn with_scratch<T>(bytes: usize, f: impl FnOnce(&mut [u8]) -> T) -> T {
     with_buffer(&SCRATCH, bytes, f)
 }
 
-/// A second one, for a coded block's payload.
+/// Calls `f` with a second scratch buffer, for the payload of a coded block.
 fn with_payload<T>(bytes: usize, f: impl FnOnce(&mut [u8]) -> T) -> T {
     with_buffer(&PAYLOAD, bytes, f)
 }
@@ -109,7 +111,7 @@ fn with_buffer<T>(
     bytes: usize,
     f: impl FnOnce(&mut [u8]) -> T,
 ) -> T {
-    // Taken out while in use, so that nothing below can meet it borrowed.
+    // Taken out of the cell while in use, so a nested call gets a buffer of its own.
     let mut scratch = buffer.take();
     if scratch.len() < bytes {
         scratch.resize(bytes, 0);
@@ -121,16 +123,16 @@ fn with_buffer<T>(
     got
 }
 
-/// Reads of one space under its lock.
+/// Reads of one space, by a caller that holds its lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
-    /// Flash management.
+    /// The flash management.
     pub ftl: &'a Ftl,
     /// The space.
     pub space: &'a Space,
-    /// Its state, locked.
+    /// State of the space, which the caller has locked.
     pub inner: &'a Inner,
-    /// Whether the probe, if there is one, is notified of moves.
+    /// Whether the probe, if there is one, is notified of reads and moves.
     pub watched: bool,
 }
 
@@ -139,7 +141,7 @@ impl<'a> Reader<'a> {
         if self.watched { self.ftl.probe() } else { None }
     }
 
-    /// Notifies the probe of a task that was moved. Follows the task's reads, which belong to it.
+    /// Notifies the probe that a task was moved. Must follow the notifications of the task's page reads.
     fn report_moves<'t>(&self, task: impl FnOnce() -> Task<'t>) {
         if let Some(probe) = self.probe() {
             let (runs, bytes) = task().moves(self.space.shape.item_bytes);
@@ -148,7 +150,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Does the work; `predicted` is the work of commands that will probably follow.
+    /// Reads all elements of the work, on several threads if that is worth it; `predicted` is the work of commands that
+    /// will probably follow.
     ///
     /// # Safety
     /// Every element that the work reaches in the buffer must be writable memory that nothing else uses meanwhile.
@@ -167,7 +170,7 @@ impl<'a> Reader<'a> {
         run(workers, work.len(), self.cost(work, bytes), row_tasks, least, &|range, state: &mut WorkerState<'a>| {
             state.large = large;
             let mut mover = if large { Mover::rows(item, bytes, row_tasks) } else { Mover::ring(item) };
-            // SAFETY: the caller's promise about the buffer; the space's lock holds the bytes to be moved.
+            // SAFETY: the caller's promise about the buffer; the space's lock keeps the source bytes valid.
             unsafe {
                 match work {
                     Work::Plans { plans, ends } => {
@@ -188,7 +191,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads tasks of a plan, whose first one is task number `first` of the command.
+    /// Reads tasks of a plan. `tasks` are numbers within the command, and `first` is that of the plan's first task.
     ///
     /// # Safety
     /// The tasks' elements in the buffer must be writable until the mover has finished.
@@ -204,7 +207,7 @@ impl<'a> Reader<'a> {
         let (item, page) = (self.space.shape.item_bytes, self.space.shape.page);
         assert!(first <= tasks.start && tasks.end - first <= plan.tasks(), "tasks {tasks:?} of a plan from {first} on");
         let mut walk = BlockWalk::new(plan, tasks.start - first);
-        // Whether the mover's loops are those of the walk, and whether the last task was compared while it was copied.
+        // Whether the mover has the loops of the walk, and whether the last task was verified while it was copied.
         let (mut has_loops, mut verified) = (false, false);
         for index in tasks.clone() {
             prefetcher.advance(index, state);
@@ -235,8 +238,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads a task that is not one run of verified pages: new pages, fill, pages that lie apart, buffered units,
-    /// coded blocks, media that show nothing. `true` if its pages were compared while they were copied.
+    /// Reads a task that is not one run of verified pages: new pages, fill, scattered pages, buffered units, coded
+    /// blocks, media that are not memory-mapped. Returns `true` if its pages were verified while they were copied.
     ///
     /// # Safety
     /// The task's elements in the buffer must be writable until the mover has finished.
@@ -257,7 +260,7 @@ impl<'a> Reader<'a> {
                 return Ok(true);
             }
             self.verify_task(task, &mapped, &mut state.units)?;
-            // SAFETY: as above; the space's lock holds the pages.
+            // SAFETY: as above; the space's lock keeps the pages mapped.
             unsafe {
                 mover.set_loops(task.loops.clone(), task.row);
                 mover.push(mapped.at(task.in_block, shape.page), to);
@@ -290,14 +293,14 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Bytes of the block from the task's first element, or the block's start where tables count from there, to behind
-    /// its last one.
+    /// Returns the range of bytes of the block from the task's first element (for lists, from the block's start) to the
+    /// end of its last one.
     fn span(&self, task: &Task<'_>) -> Range<usize> {
         task.in_block..task.span(self.space.shape.item_bytes).end
     }
 
-    /// Bytes that the work moves through a core, for sharing it out: coded blocks are decoded by frames, and an element
-    /// that lies alone costs a cache line.
+    /// Estimates the bytes that the work moves through a core, in order to distribute it: coded blocks are decoded in
+    /// whole frames, and an element without neighbours costs a cache line.
     fn cost(&self, work: &Work, bytes: u64) -> u64 {
         let shape = &self.space.shape;
         if work.len() == 0 {
@@ -315,7 +318,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Copies a task from a whole block.
+/// Copies a task's elements from a buffer with the whole block.
 ///
 /// # Safety
 /// `from` must be readable and `to` writable along the task's loops.

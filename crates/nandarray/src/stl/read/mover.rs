@@ -1,12 +1,12 @@
-//! Third stage of a read: located pieces of blocks are copied while the lines of later ones are on their way.
+//! Third stage of a read: located pieces of blocks are copied while cache lines of later pieces are prefetched.
 //!
-//! A read below 4 MiB moves a kilobyte or less of each of many blocks, so that finding the blocks costs as much as
+//! A read below 4 MiB moves a kilobyte or less from each of many blocks, so that finding the blocks costs as much as
 //! copying. Its pieces wait in a ring of [`PIECES_MAX`]: the lines of later pieces are prefetched before each is
-//! copied, and loops are merged only where they differ from those of the piece before. A larger read is assembled row
-//! by row from pieces of neighbouring blocks ([`Assembler`]); pieces of blocks whose pages lie apart are put in the
-//! order of the destination first.
+//! copied, and loops are merged only if they differ from those of the piece before. A larger read is assembled row by
+//! row from pieces of neighbouring blocks ([`Assembler`]); pieces of blocks with scattered pages are first sorted by
+//! their destination.
 //!
-//! All pages were verified before their piece came here. Nothing is located here.
+//! All pages were located and verified before their pieces are passed to a mover.
 
 use smallvec::SmallVec;
 
@@ -15,29 +15,31 @@ use crate::stl::copy::stream::{LINE, prefetch_line};
 use crate::stl::copy::{Loop, copy, merge};
 use crate::stl::plan::Loops;
 
-/// Pieces that wait for their copy: the processor walks page tables for many at once if they are prefetched together.
+/// Largest number of pieces in the ring: the processor walks page tables for many at once if they are prefetched
+/// together.
 const PIECES_MAX: usize = 32;
 
 /// Number of pieces between the one that is copied and the one whose lines are prefetched.
 const DISTANCE: usize = 3;
 
-/// The most lines of a piece that are prefetched: about as many as a core can have on their way.
+/// Largest number of cache lines of a piece that are prefetched: about as many as a core can have in flight.
 const LINES_MAX: usize = 32;
 
-/// Size of the pages that the processor's address cache knows.
+/// Page size of the processor's address translation cache (TLB), in bytes.
 const PAGE: usize = 4096;
 
-/// Pages of a piece, and of all that wait, of which a line is prefetched at most.
+/// Largest number of memory pages of one piece of which a line is prefetched.
 const PAGES_OF_PIECE_MAX: usize = 32;
+/// Largest number of memory pages of all waiting pieces of which a line is prefetched.
 const PAGES_MAX: usize = 256;
 
-/// Shapes of the pieces that wait, at most: they take no memory of the heap.
+/// Largest number of shapes of waiting pieces; these need no memory of the heap.
 const SHAPES_MAX: usize = 8;
 
-/// Pieces of a large read that wait for those of neighbouring blocks, at most.
+/// Largest number of pieces of a large read that wait for those of neighbouring blocks.
 const WAITING_MAX: usize = 4096;
 
-/// The addresses of a piece, and its shape by number.
+/// A piece to copy: its addresses in block and buffer, and the index of its [`CopyShape`].
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     shape: u32,
@@ -45,18 +47,20 @@ struct Piece {
     to: *mut u8,
 }
 
-/// The copy loops that several pieces have in common, and the lines to prefetch for one of them.
+/// The copy loops that several pieces share, and the lines to prefetch for each of them.
 #[derive(Debug)]
 struct CopyShape<'p> {
-    /// Merged: `loops[..left]` around `run` bytes.
+    /// The first `left` loops, after merging, around runs of `run` bytes.
     loops: Loops<'p>,
+    /// Number of loops that are left after merging.
     left: usize,
+    /// Length of a contiguous run in bytes.
     run: usize,
-    /// Prefetched: `rows` of `bytes` that lie side by side, or nearly, `step` apart.
+    /// Lines to prefetch: `rows` nearly contiguous rows of `bytes` bytes, `step` bytes apart.
     bytes: usize,
     rows: usize,
     step: isize,
-    /// Pages of the address cache that the piece lies in, counted at most once a row.
+    /// Number of memory pages that the piece lies in, at most one for each row.
     pages: usize,
 }
 
@@ -81,8 +85,8 @@ impl<'p> CopyShape<'p> {
             reach += (n - 1) * from as usize;
         }
         pages = pages.min(reach.div_ceil(PAGE)).min(PAGES_OF_PIECE_MAX);
-        // Single elements at strides: the processor itself has as many on their way. Prefetched, they would meet in a
-        // few sets of its first cache.
+        // Single elements at strides: the processor itself keeps as many loads in flight. If prefetched, the lines
+        // would evict each other from a few sets of the first-level cache.
         if bytes <= LINE && rows > LINES_MAX {
             rows = 0;
         }
@@ -91,7 +95,7 @@ impl<'p> CopyShape<'p> {
         Self { loops, left, run, bytes, rows, step, pages }
     }
 
-    /// Prefetches the first lines.
+    /// Prefetches the first lines of a piece that begins at `from`.
     #[inline]
     fn prefetch(&self, from: *const u8) {
         if let [Loop::Table(pairs), ..] = self.loops[..self.left] {
@@ -102,7 +106,7 @@ impl<'p> CopyShape<'p> {
             let first = from.wrapping_offset(row * self.step);
             (0..self.bytes).step_by(LINE).for_each(|at| prefetch_line(first.wrapping_add(at)));
             if !self.bytes.is_multiple_of(LINE) {
-                // It may begin in the middle of a line.
+                // A row may begin in the middle of a line, and so touch one line more.
                 prefetch_line(first.wrapping_add(self.bytes - 1));
             }
         }
@@ -117,11 +121,11 @@ impl<'p> CopyShape<'p> {
     }
 }
 
-/// Pieces of a read below 4 MiB.
+/// The mover of a read below 4 MiB: a buffer of pieces that wait to be copied.
 #[derive(Debug)]
 pub(super) struct PieceRing<'p> {
     item_bytes: usize,
-    /// The shapes of the pieces that wait; the last one is that of the pieces to come.
+    /// The shapes of the waiting pieces; the last one is for the pieces to come.
     shapes: SmallVec<[CopyShape<'p>; SHAPES_MAX]>,
     pieces: SmallVec<[Piece; PIECES_MAX]>,
 }
@@ -131,7 +135,7 @@ impl<'p> PieceRing<'p> {
         Self { item_bytes, shapes: SmallVec::new(), pieces: SmallVec::new() }
     }
 
-    /// Sets the loops of the pieces to come; copies all that wait if their shapes are many.
+    /// Sets the loops of the pieces to come; if the table of shapes is full, first copies all waiting pieces.
     ///
     /// # Safety
     /// The promises of [`Self::push`].
@@ -146,7 +150,7 @@ impl<'p> PieceRing<'p> {
         self.shapes.push(CopyShape::new(loops, self.item_bytes));
     }
 
-    /// Adds a piece; copies all that wait when they are many.
+    /// Adds a piece; if the ring is full then, copies all waiting pieces.
     ///
     /// # Safety
     /// `from` must be readable and `to` writable along the loops until [`Self::finish`].
@@ -160,7 +164,7 @@ impl<'p> PieceRing<'p> {
         }
     }
 
-    /// Copies all pieces that wait, in order.
+    /// Copies all waiting pieces, in order.
     ///
     /// # Safety
     /// The promises of [`Self::push`].
@@ -184,7 +188,7 @@ impl<'p> PieceRing<'p> {
         self.shapes.drain(..used);
     }
 
-    /// Prefetches a line of each page, so that the processor finds the pages' addresses at the same time.
+    /// Prefetches a line of each memory page, so that the processor translates the pages' addresses at the same time.
     fn prefetch_pages(&self) {
         let mut left = PAGES_MAX;
         for piece in &self.pieces {
@@ -195,18 +199,19 @@ impl<'p> PieceRing<'p> {
     }
 }
 
-/// Pieces of a read of 4 MiB and more.
+/// The mover of a read of 4 MiB or more.
 pub(super) struct RowMover<'p> {
     assembler: Assembler,
-    /// Loops and row of the pieces that wait; the last ones are those of the pieces to come.
+    /// Loops and row number of the waiting pieces; the last ones are for the pieces to come.
     shapes: Vec<(Loops<'p>, usize)>,
     waiting: Vec<Piece>,
-    /// Tasks that give to the same rows.
+    /// Number of successive tasks that contribute to the same rows.
     row_tasks: u64,
 }
 
 impl RowMover<'_> {
-    /// Adds the pieces that wait in the order of the destination: pieces of neighbouring blocks make rows.
+    /// Passes all waiting pieces to the assembler in the order of the destination, where pieces of neighbouring blocks
+    /// form rows.
     ///
     /// # Safety
     /// The promises of [`Mover::push`].
@@ -223,34 +228,35 @@ impl RowMover<'_> {
     }
 }
 
-/// Moves a thread's pieces.
+/// Copies the located pieces of a thread.
 #[expect(clippy::large_enum_variant, reason = "the ring lives on the stack: small reads allocate nothing")]
 pub(super) enum Mover<'p> {
-    /// Block by block.
+    /// Copies block by block, for reads below 4 MiB.
     Ring(PieceRing<'p>),
-    /// Row by row.
+    /// Copies row by row, for larger reads.
     Rows(Box<RowMover<'p>>),
 }
 
 impl<'p> Mover<'p> {
-    /// For a read below 4 MiB of elements of this size.
+    /// Creates the mover for a read below 4 MiB of elements of this size.
     pub(super) fn ring(item_bytes: usize) -> Self {
         Self::Ring(PieceRing::new(item_bytes))
     }
 
-    /// For a larger read of `bytes`, of which `row_tasks` give to the same rows.
+    /// Creates the mover for a larger read of `bytes` bytes, of which `row_tasks` successive tasks contribute to the
+    /// same rows.
     pub(super) fn rows(item_bytes: usize, bytes: u64, row_tasks: u64) -> Self {
         assert!(row_tasks > 0, "a task gives to rows");
         let assembler = Assembler::new(item_bytes, bytes);
         Self::Rows(Box::new(RowMover { assembler, shapes: vec![], waiting: vec![], row_tasks }))
     }
 
-    /// Whether rows are assembled in their places, so that pages may be compared and copied a few at a time.
+    /// Whether rows are assembled directly in the buffer, so that pages may be verified and copied a few at a time.
     pub(super) fn verifies_while_copying(&self) -> bool {
         matches!(self, Self::Rows(rows) if rows.assembler.is_in_place())
     }
 
-    /// Sets the loops of the pieces to come, and the one of them that goes along the buffer's rows.
+    /// Sets the loops of the pieces to come; loop number `row` runs along the buffer's rows.
     ///
     /// # Safety
     /// The promises of [`Self::push`].
@@ -268,7 +274,7 @@ impl<'p> Mover<'p> {
         }
     }
 
-    /// Adds a piece.
+    /// Adds a piece with the loops that were set last.
     ///
     /// # Safety
     /// `from` must be readable and `to` writable along the loops until [`Self::finish`].
@@ -286,7 +292,7 @@ impl<'p> Mover<'p> {
         }
     }
 
-    /// Adds a piece of a block whose pages lie apart; its neighbours in the row come from other blocks.
+    /// Adds a piece of a block with scattered pages; its neighbours in the row may be added by later tasks.
     ///
     /// # Safety
     /// As for [`Self::push`].
@@ -301,7 +307,7 @@ impl<'p> Mover<'p> {
         }
     }
 
-    /// Takes note that the command's `index`-th task is complete.
+    /// Notes that task number `index` of the command is complete; copies waiting pieces when their rows are.
     ///
     /// # Safety
     /// The promises of [`Self::push`].
@@ -316,7 +322,7 @@ impl<'p> Mover<'p> {
         }
     }
 
-    /// Copies all that was added; it is there for every thread then.
+    /// Copies all pieces that were added; afterwards all threads see the data.
     ///
     /// # Safety
     /// The promises of [`Self::push`].

@@ -1,10 +1,10 @@
-//! Single elements: from the medium to the buffer one by one, without the loops of a task.
+//! Reading of single elements, copied from the medium to the buffer one by one, without the loops of a task.
 //!
-//! Every element of a random list lies in another page, so the time goes into its line and the way to it. Addresses are
-//! found for many elements first, and then these are copied by a loop of nothing else. An element that is not in place
-//! (fill, buffered, coded, on a medium that has to be read) is left to the tasks of a read. Many points are sorted by
-//! block first; a few are read as they come, where all were verified before: the index of a space is in the caches, and
-//! sorting would cost more than it saves.
+//! Each element of a random list lies in another page, so most time goes into fetching its cache line and translating
+//! its address. The addresses of many elements are found first, and then a loop that does nothing else copies them. An
+//! element that is not in place (fill, buffered, coded, on a medium that is not memory-mapped) is read by a task. Many
+//! points are sorted by block first. A few points are read in the order in which they come if all their pages were
+//! verified before: then the space's index is in the caches, and sorting would cost more than it saves.
 
 use std::ops::Range;
 
@@ -20,18 +20,18 @@ use crate::stl::plan::{BlockAt, Side};
 use crate::stl::prefetch::PagePrefetcher;
 use crate::stl::work::Work;
 
-/// Elements whose places are found before the first of them is copied. A miss of the address cache holds up a processor
-/// that has little to do beside it: a load or a prefetch among the hundred instructions that find the next place waits
-/// for its own walk of the page tables alone, one in a loop of nothing but loads for a dozen of them at once.
+/// Number of elements whose addresses are found before the first of them is copied. A miss in the address translation
+/// cache stalls the processor unless it has other loads to do: among the hundred instructions that find the next
+/// address a load waits for its page walk alone, whereas in a loop of only loads a dozen page walks run at once.
 const BATCH: usize = 256;
 
-/// The most dimensions of points that are read as they come.
+/// Largest number of dimensions of points that are read unsorted.
 const DIMENSIONS: usize = 8;
 
-/// The most points that are read as they come; each costs a line of the processor's caches.
+/// Largest number of points that are read unsorted; each costs a cache line.
 const POINTS_MAX: usize = COST_MAX as usize / LINE;
 
-/// A thread's elements whose places are found.
+/// The elements of a thread whose addresses were found and that wait to be copied.
 struct ElementBatch {
     item_bytes: usize,
     elements: SmallVec<[(*const u8, *mut u8); BATCH]>,
@@ -42,7 +42,7 @@ impl ElementBatch {
         Self { item_bytes, elements: SmallVec::new() }
     }
 
-    /// Adds an element; copies all that were added when they are many.
+    /// Adds an element; if the batch is full then, copies all its elements.
     ///
     /// # Safety
     /// `from` must be readable and `to` writable until [`Self::finish`].
@@ -55,7 +55,7 @@ impl ElementBatch {
         }
     }
 
-    /// Copies all that were added, in order: of repeats nothing is promised, but nothing surprises.
+    /// Copies all elements of the batch in order. If a destination occurs twice, which one remains is not promised.
     ///
     /// # Safety
     /// The promises of [`Self::push`].
@@ -82,7 +82,7 @@ impl ElementBatch {
 }
 
 /// # Safety
-/// `BYTES` at all addresses.
+/// `BYTES` bytes must be readable or writable at all addresses.
 unsafe fn copy_elements<const BYTES: usize>(elements: &[(*const u8, *mut u8)]) {
     for &(from, to) in elements {
         // SAFETY: arrays of bytes have no alignment; the caller's promise.
@@ -91,7 +91,7 @@ unsafe fn copy_elements<const BYTES: usize>(elements: &[(*const u8, *mut u8)]) {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads blocks of single elements; those that are not in place are tasks of the mover.
+    /// Reads the single elements of some blocks; blocks that are not in place are read as tasks by the mover.
     ///
     /// # Safety
     /// The elements' places in the buffer must be writable until the mover has finished.
@@ -117,12 +117,13 @@ impl<'a> Reader<'a> {
             }
             self.report_moves(|| work.task(i));
         }
-        // SAFETY: as above; the pages that the elements lie in are held by the space's lock.
+        // SAFETY: as above; the space's lock keeps the elements' pages mapped.
         unsafe { batch.finish() };
         Ok(())
     }
 
-    /// Adds the elements of a block; `false`, and nothing done that could not be done again, if they are not in place.
+    /// Adds the elements of a block to the batch; `false` if some are not in place, and then the block must be read
+    /// again.
     ///
     /// # Safety
     /// The elements' places in the buffer must be writable until [`ElementBatch::finish`].
@@ -148,8 +149,9 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
-    /// Reads single elements as they come, if they are few and all lie in place; their coordinates one after the other,
-    /// and the bytes between them in the buffer. `false`: some do not, or lie outside; some may have been read.
+    /// Reads single elements unsorted, if there are few and all are in place. `coordinates` has those of the first
+    /// point, then those of the second, and so on; `stride` is the number of bytes between elements in the buffer.
+    /// `false` if an element is not in place or outside the space; some elements may have been copied then.
     ///
     /// # Safety
     /// Every element's place in the buffer must be writable memory that nothing else uses meanwhile.

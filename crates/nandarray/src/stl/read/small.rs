@@ -1,17 +1,17 @@
-//! Small reads in place: the three stages without a list of work, on the calling thread.
+//! Small reads in place: the three stages of a read without a list of work, on the calling thread.
 //!
-//! A read of a few elements takes about a microsecond, most of which would go into allocating lists, looking whether
-//! pages are in memory and sharing work out. This way is taken only where nothing is unusual: a box of a plain space,
-//! or of a view of it, every block in one run of pages that the medium shows and that were verified before, nothing
-//! buffered. Otherwise the general way ([`Reader::read`]) reads from the start.
+//! A read of a few elements takes about a microsecond, most of which would be spent on allocating lists, on testing
+//! whether pages are in memory and on distributing work. This short path handles only the common case: a box of a plain
+//! space, or of a view of it, where each block lies in one run of memory-mapped and verified pages, and nothing is
+//! buffered. Otherwise the general path ([`Reader::read`]) reads everything from the beginning.
 //!
-//! The general way also prefetches pages that are not in memory. To find out whether they are takes system calls, as
-//! long as a small read; so pages that were verified once are taken to be in memory for a number of commands after each
-//! such probe ([`ResidencyBackoff`](crate::stl::prefetch::residency::ResidencyBackoff)).
+//! The general path also prefetches pages that are not in memory. Testing for them takes system calls, as long as a
+//! small read; so verified pages are assumed to be in memory for a number of commands after each such test
+//! ([`ResidencyBackoff`](crate::stl::prefetch::residency::ResidencyBackoff)).
 //!
-//! Without it (reads of one block still by it, the two ways by turns in one process) took 1.9 times as long: 100 x 100
-//! elements; 1.5 to 2: single rows; 3.6 to 4: rows within a few blocks; 1.7 to 2.4: steps; 1.7 to 2.7: sub-blocks of
-//! views. Above its limit nothing is gained.
+//! Speed without this path (reads of one block still used it, both variants alternated in one process): 100 x 100
+//! elements took 1.9 times as long; single rows 1.5 to 2 times; rows within a few blocks 3.6 to 4; steps 1.7 to 2.4;
+//! sub-blocks of views 1.7 to 2.7. Above its limit nothing is gained.
 
 use super::mover::PieceRing;
 use super::walk::BlockWalk;
@@ -22,13 +22,13 @@ use crate::stl::index::Cursor;
 use crate::stl::plan::{Plan, StridedBox};
 use crate::stl::translate::translate;
 
-/// The most bytes that a core moves here, by the measure of `Reader::cost`: less than a second thread is woken for.
+/// Largest cost of a small read, in bytes as estimated by `Reader::cost`: too little to wake a second thread for.
 pub(super) const COST_MAX: u64 = 256 << 10;
 
-/// A single block of fewer bytes meets its own page soon enough, and is not probed for residency.
+/// Number of bytes below which a read of a single block is not tested for residency, as its first access shows that.
 const PROBED_BYTES_MIN: u64 = 4096;
 
-/// Bytes that a box moves through a core: an element that lies alone costs a cache line.
+/// Estimates the bytes that a box moves through a core: an element without neighbours costs a cache line.
 fn cost(wanted: &StridedBox<'_>, item_bytes: u64) -> u64 {
     let (Some(&step), Some(&count)) = (wanted.step.last(), wanted.count.last()) else { return item_bytes };
     let apart = if step == 1 { item_bytes } else { step.saturating_mul(item_bytes).min(item_bytes.max(LINE as u64)) };
@@ -37,8 +37,8 @@ fn cost(wanted: &StridedBox<'_>, item_bytes: u64) -> u64 {
 }
 
 impl Reader<'_> {
-    /// Reads a box, which lies within the space, if it is small and in place. `false`: it is not; some of it may have
-    /// been read.
+    /// Reads a box that lies within the space, if it is small and in place. `false` if it is not; some of it may have
+    /// been read then.
     ///
     /// # Safety
     /// Every element that the box reaches in the buffer must be writable memory that nothing else uses meanwhile.
@@ -55,8 +55,8 @@ impl Reader<'_> {
         (unprobed || self.space.access.residency.skip_probe()) && unsafe { self.read_in_place(&plan, out) }
     }
 
-    /// The same of a box of a view with this shape: `false` as well if the box is none of the view's, or the view none
-    /// of the space's.
+    /// Does the same as [`Self::small`] for a box of a view with this shape. Also `false` if the box is not within the
+    /// view, or the shape is not a view of the space.
     ///
     /// # Safety
     /// As for [`Self::small`].
@@ -67,8 +67,8 @@ impl Reader<'_> {
         let (shape, mut all) = (&self.space.shape, true);
         let translated = translate(&self.inner.record.shape, view, wanted, &mut |selection| {
             let plan = Plan::new(&selection, &shape.block, shape.item_bytes as u64);
-            // SAFETY: the caller's promise; a selection of the translator lies within the space, its elements where the
-            // box has them.
+            // SAFETY: the caller's promise; the translator's selections lie within the space, and their elements at
+            // their places in the box.
             all = all && unsafe { self.read_in_place(&plan, out) };
             Ok(())
         });
@@ -79,12 +79,12 @@ impl Reader<'_> {
         !wanted.start.is_empty() && self.is_plain() && cost(wanted, self.space.shape.item_bytes as u64) <= COST_MAX
     }
 
-    /// Whether blocks of the space are stored as they are, and no probe is to be notified of moves.
+    /// Whether blocks of the space are stored without coding, and no probe must be notified of moves.
     pub(super) fn is_plain(&self) -> bool {
         !self.space.coded() && self.ftl.probe().is_none()
     }
 
-    /// Reads a plan whose blocks are all in place and verified; `false` if one is not.
+    /// Reads a plan if all its blocks are in place and verified; `false` if one is not.
     ///
     /// # Safety
     /// Every element that the plan reaches in the buffer must be writable memory that nothing else uses meanwhile.
@@ -102,11 +102,12 @@ impl Reader<'_> {
             let mapped = self.mapped(&content, &walk.span(item));
             let Some(mapped) = mapped.filter(|mapped| self.is_verified(mapped.run)) else { return false };
             let from = mapped.at(walk.in_block, page);
-            // SAFETY: the block's pages are mapped as long as the space is locked; its elements are the plan's.
+            // SAFETY: the block's pages stay mapped while the space is locked; its elements are the plan's.
             unsafe {
                 let to = out.at(walk.in_buffer);
                 if is_single && mapped.bytes.len() <= 2 * page {
-                    // No other piece to prefetch for: half of the time of an element would go into the ring.
+                    // There is no other piece to prefetch for: the ring would take half of the time of reading an
+                    // element.
                     let mut loops = walk.loops();
                     let (left, run) = merge(&mut loops, item);
                     copy(&loops[..left], run, from, to);

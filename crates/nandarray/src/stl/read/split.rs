@@ -1,14 +1,13 @@
-//! Blocks whose content lies apart: a task is split where its stretches end, and every piece is moved from where it
-//! lies.
+//! Blocks with scattered content: a task is split at the ends of contiguous stretches, and every piece is copied
+//! directly from its place.
 //!
-//! A block that was written in parts (slabs that end within it, elements overwritten since) is several runs of pages,
-//! with units in the write buffer and holes between. Bringing the touched pages together in a scratch block first would
-//! copy 16 times the bytes that are wanted, where rows of 256 bytes are wanted of pages of 4 KiB. So the loops of a
-//! task are split instead: along the outermost loop as many steps as lie in one stretch (a run, a buffered unit, a
-//! hole), and further in only for a step that lies in two.
+//! A block that was written in parts (slabs that end within it, elements overwritten since) consists of several runs of
+//! pages, of units in the write buffer, and of holes. To collect the touched pages in a scratch block first would copy
+//! 16 times as many bytes as are needed, if rows of 256 bytes are read from pages of 4 KiB. Instead the loops of a task
+//! are split: the outermost loop is cut into as many steps as lie in one stretch (a run, a buffered unit, a hole), and
+//! only a step that lies in two stretches is cut further.
 //!
-//! Needs a medium that shows its bytes in place; without one, a read goes by the scratch block. Coded blocks are
-//! decoded elsewhere.
+//! This needs a memory-mapped medium; on others a read uses the scratch block. Coded blocks are not handled here.
 
 use std::ops::Range;
 
@@ -21,28 +20,28 @@ use crate::error::Result;
 use crate::stl::copy::{Loop, fill};
 use crate::stl::plan::{Loops, Task, span, touch_loops};
 
-/// Steps of a piece's first loop that stand for all.
+/// Number of steps of a piece that stands for all steps of its first loop.
 const ALL: usize = usize::MAX;
 
-/// Splits one task.
+/// The state of splitting one task.
 struct TaskSplitter<'s, 'a, 't> {
     reader: &'s Reader<'a>,
     task: &'s Task<'t>,
     content: &'s BlockContent<'a>,
-    /// Bytes from the first to the last element that the loops from a level on reach.
+    /// For each level of the loops: the number of bytes from the first to the last element that the inner loops reach.
     reach: SmallVec<[usize; 8]>,
-    /// The stretch at hand: bytes of the block that lie side by side, and their place.
+    /// The present stretch: contiguous bytes of the block, and their place.
     stretch: (Range<usize>, Located<'a>),
     /// Destination of the task's first element.
     to: *mut u8,
     mover: &'s mut Mover<'t>,
-    /// Level and steps of the loops that the mover has.
+    /// Level and number of steps of the loops that were last passed to the mover.
     loops: Option<(usize, usize)>,
 }
 
 impl<'a> Reader<'a> {
-    /// Splits a plain block's task into pieces and adds them to the mover; `false` if the medium does not show all
-    /// bytes. Some pieces may have been added then.
+    /// Splits a task of a plain block into pieces and adds these to the mover; `false` if the medium does not show all
+    /// bytes in memory. Some pieces may have been added then.
     ///
     /// # Safety
     /// `to` must be writable along the task's loops until the mover has finished.
@@ -63,8 +62,8 @@ impl<'a> Reader<'a> {
 }
 
 impl<'t> TaskSplitter<'_, '_, 't> {
-    /// Splits the loops from `level` on, whose first element is at `in_block`; `false` if the medium does not show
-    /// their bytes.
+    /// Splits the loops from `level` on, whose first element is at byte `in_block`; `false` if the medium does not show
+    /// their bytes in memory.
     ///
     /// # Safety
     /// As for [`Reader::split`].
@@ -116,7 +115,7 @@ impl<'t> TaskSplitter<'_, '_, 't> {
         }
     }
 
-    /// Goes to the stretch that this byte lies in; `false` if its pages have to be fetched.
+    /// Makes the stretch with this byte of the block the present one; `false` if its pages must be fetched.
     fn find_stretch(&mut self, byte: usize) -> bool {
         if !self.stretch.0.contains(&byte) {
             let shape = &self.reader.space.shape;
@@ -128,7 +127,7 @@ impl<'t> TaskSplitter<'_, '_, 't> {
         !matches!(self.stretch.1, Located::Absent(_))
     }
 
-    /// The loops from `level` on, `steps` steps of the first: as many as the task's, those around them of one step.
+    /// Returns the loops of a piece: those from `level` on, with `steps` steps of the first; outer loops have one step.
     fn loops(&self, level: usize, steps: usize) -> Loops<'t> {
         let loops = &self.task.loops;
         let mut own = Loops::from_elem(Loop::Affine { n: 1, from: 0, to: 0 }, level.min(loops.len()));
@@ -139,7 +138,7 @@ impl<'t> TaskSplitter<'_, '_, 't> {
         own
     }
 
-    /// Adds a piece that lies in the stretch at hand; fills one that was never written.
+    /// Adds a piece that lies in the present stretch to the mover, or writes the fill value if it was never written.
     ///
     /// # Safety
     /// As for [`Reader::split`].
@@ -160,7 +159,7 @@ impl<'t> TaskSplitter<'_, '_, 't> {
             }
             Located::Absent(run) => unreachable!("the pages of {run:?} are not shown"),
         };
-        // Most pieces of a task have the same loops.
+        // Most pieces of a task share their loops.
         if self.loops != Some((level, steps)) {
             self.loops = Some((level, steps));
             let loops = self.loops(level, steps);
@@ -172,7 +171,7 @@ impl<'t> TaskSplitter<'_, '_, 't> {
         Ok(())
     }
 
-    /// Compares the pages of a run that hold a piece's elements, where they were not compared before.
+    /// Verifies the pages of a run that hold a piece's elements, except pages that were verified before.
     fn verify(&self, level: usize, steps: usize, mapped: &Mapped<'_>, in_block: usize) -> Result<()> {
         let shape = &self.reader.space.shape;
         let end = match (self.task.loops.get(level), steps) {
@@ -194,16 +193,16 @@ impl<'t> TaskSplitter<'_, '_, 't> {
         verified
     }
 
-    /// Compares the pages of these bytes of the block.
+    /// Verifies the pages that hold these bytes of the block.
     fn verify_bytes(&self, mapped: &Mapped<'_>, bytes: Range<usize>) -> Result<()> {
         let page = self.reader.space.shape.page;
-        // Touched bytes may reach into the next stretch, where gaps are small.
+        // If gaps are small, the range of touched bytes may extend into the next stretch.
         let start = ((bytes.start / page) as u32).max(mapped.run.unit);
         let end = (bytes.end.div_ceil(page) as u32).min(mapped.run.end());
         if start < end { self.reader.verify(&self.task.at, &mapped.part(start..end)) } else { Ok(()) }
     }
 
-    /// Copies an element that begins in the stretch at hand and ends in another.
+    /// Copies one element that begins in the present stretch and ends in another; `false` if pages must be fetched.
     ///
     /// # Safety
     /// As for [`Reader::split`].

@@ -1,15 +1,14 @@
-//! Large reads of pages that were never verified: a few pages at a time are compared with their checksums, just before
-//! they are copied.
+//! Large reads of pages that were never verified: a few pages at a time are verified just before they are copied.
 //!
-//! A large read puts together rows of neighbouring blocks ([`crate::stl::copy::assemble`]): eight blocks of 256 KiB,
-//! say. Comparing all of them first and copying them then moved every byte twice from a cache that is not the core's
-//! own, with nothing written while pages were compared. So a task with unverified pages is cut along its outermost loop
-//! into parts of a few pages, block by block. While one part is copied the lines of the next are prefetched, which is
-//! compared after that: two parts stay in the core's first cache (measured in docs/benchmarks.md, "First looks": 1.3 to
-//! 1.5 times as fast).
+//! A large read assembles rows of neighbouring blocks ([`crate::stl::copy::assemble`]), for example eight blocks of 256
+//! KiB. Verifying all of them before copying would load every byte twice from a cache that is not the core's own, and
+//! would leave the memory's write bandwidth idle during verification. So a task with unverified pages is cut along its
+//! outermost loop into parts of a few pages, block by block. While one part is copied, the lines of the next are
+//! prefetched, which is then verified: two parts stay in the core's first-level cache (measured in docs/benchmarks.md,
+//! "First looks": 1.3 to 1.5 times as fast).
 //!
-//! Nothing is compared less: every page that the task touches is, before anything of it is copied. Lists, single
-//! elements, small reads and blocks in pieces are not cut.
+//! Every page that the task touches is still verified before anything of it is copied. Lists, single elements, small
+//! reads and blocks with scattered pages are not cut.
 
 use std::ops::Range;
 
@@ -21,14 +20,14 @@ use crate::stl::copy::rows::{self, RowPiece, Rows};
 use crate::stl::plan::Task;
 use crate::stl::units::UnitSet;
 
-/// Bytes of pages that are compared, and copied, at a time.
+/// Number of bytes of pages that are verified and copied at a time.
 const PART_BYTES: usize = 16 << 10;
-/// Longer rows are copied and prefetched in steps of this many bytes.
+/// Length in bytes above which a row is copied and prefetched in steps of this length.
 const STEP_BYTES: usize = 1 << 10;
 
 impl<'a> Reader<'a> {
-    /// Compares and copies a task of a large read, given its pages. `false`, and nothing is done, if those that it
-    /// touches were verified before, or if its elements do not make rows.
+    /// Verifies and copies a task of a large read, part by part. Does nothing and returns `false` if the pages that it
+    /// touches were verified before, or if its elements do not form contiguous rows of the destination.
     ///
     /// # Safety
     /// Every element of the task must be writable memory of `out`.
@@ -51,14 +50,15 @@ impl<'a> Reader<'a> {
         }
         // SAFETY: the task's first element is one of the buffer's.
         let to = unsafe { out.at(task.in_buffer) };
-        // The task, or a row that is all of it, in `n` steps `apart` in the block, each of which reaches over `reach`.
+        // The task, or its single row, is `n` steps that are `apart` bytes apart in the block and take `reach` bytes
+        // each.
         let (n, apart, apart_to, reach) = match outer.first() {
             Some(l) => (l.n, l.from, l.to, reach(&outer[1..]) + piece.reach()),
             None if piece.items == 1 => (piece.bytes, 1, 1, 1),
             None => (1, 0, 0, piece.reach()),
         };
         let together = (PART_BYTES / (apart as usize).min(reach.next_multiple_of(page)).max(1)).max(1);
-        // Pages before this one were compared.
+        // Pages before this one were verified.
         let mut next = mapped.run.unit;
         for start in (0..n).step_by(together) {
             let steps = together.min(n - start);
@@ -74,14 +74,14 @@ impl<'a> Reader<'a> {
             }
             let (from, to) =
                 (piece.from.wrapping_offset(start as isize * apart), to.wrapping_offset(start as isize * apart_to));
-            // SAFETY: the part's elements are the task's; its pages were compared.
+            // SAFETY: the part's elements are the task's; its pages were verified.
             unsafe { copy(&outer, &piece, from, to, together as isize * apart) };
         }
         debug_assert!(units.range(next..mapped.run.end()).is_none(), "pages from {next} on were not compared");
         Ok(true)
     }
 
-    /// Maps the pages of a task that will be compared soon, if they were not yet.
+    /// Makes the kernel map the pages of the next task into memory if these are still to be verified.
     pub(super) fn fault_in_next(&self, task: &Task<'_>, state: &mut WorkerState<'a>) {
         let content = self.content(&task.at, &mut state.cursor);
         let mapped = self.mapped(&content, &self.span(task));
@@ -90,19 +90,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Maps the pages that a task touches, and finds them.
+    /// Sets `units` to the units that a task touches, and makes the kernel map their pages into memory.
     fn fault_in(&self, task: &Task<'_>, mapped: &Mapped<'_>, units: &mut UnitSet) {
         self.touched(task, units);
         units.ranges().for_each(|units| crate::ftl::map_in(mapped.part(units).bytes));
     }
 }
 
-/// From the first to the last offset along these loops.
+/// Returns the number of bytes from the first to the last offset along these loops in the block.
 fn reach(loops: &[RowLoop]) -> usize {
     loops.iter().map(|l| (l.n - 1) * l.from as usize).sum()
 }
 
-/// Copies rows along the loops around them, and prefetches the lines of rows `ahead` bytes further on.
+/// Copies rows along the loops around them, and prefetches the lines of rows `ahead` bytes further in the block.
 ///
 /// # Safety
 /// Every row must be readable in the block and writable at its place.

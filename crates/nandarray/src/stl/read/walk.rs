@@ -1,8 +1,8 @@
-//! First stage of a read: the building blocks of a plan in order, each found from the one before.
+//! First stage of a read: a walk through the building blocks of a plan in order, each computed from the one before.
 //!
-//! A task made anew ([`Plan::task`]) divides by every dimension and copies its loops; of neighbouring blocks most of
-//! that is the same. Here a step changes the dimensions that differ, and notes whether the loops do. The walk neither
-//! looks up pages nor moves bytes.
+//! [`Plan::task`] divides by every dimension and copies all loops, although for neighbouring blocks most of this is the
+//! same. Here a step updates only the dimensions that differ, and records whether the loops do. The walk neither looks
+//! up pages nor moves bytes.
 
 use std::ops::Range;
 
@@ -10,26 +10,26 @@ use smallvec::SmallVec;
 
 use crate::stl::plan::{AxisGroup, BlockAt, Loops, Plan, Task};
 
-/// The blocks of a plan, one after the other.
+/// An iterator over the blocks of a plan, with the present block's part of the selection.
 #[derive(Debug)]
 pub(super) struct BlockWalk<'p> {
     plan: &'p Plan,
-    /// Along each dimension, the number of the present group, and the group.
+    /// For each dimension, the number of the present group, and the group.
     groups: SmallVec<[(u64, AxisGroup); 4]>,
-    /// The block.
+    /// Coordinate of the present block, in blocks.
     pub(super) at: BlockAt,
-    /// Offset of the first element in the block; for a list, the offset that its table counts from.
+    /// Byte offset of the first element in the block; for a list, the offset that its table counts from.
     pub(super) in_block: usize,
-    /// Offset of the first element in the buffer.
+    /// Byte offset of the first element in the buffer.
     pub(super) in_buffer: isize,
-    /// The largest offset of an element in the block, beyond `in_block`.
+    /// Largest offset of an element in the block, in bytes beyond `in_block`.
     reach: usize,
     /// Whether the loops differ from those of the block before.
     pub(super) loops_changed: bool,
 }
 
 impl<'p> BlockWalk<'p> {
-    /// Begins at the plan's `index`-th block.
+    /// Begins at block number `index` of the plan.
     #[inline]
     pub(super) fn new(plan: &'p Plan, mut index: u64) -> Self {
         assert!(index < plan.tasks(), "block {index} of {}", plan.tasks());
@@ -46,7 +46,7 @@ impl<'p> BlockWalk<'p> {
         let mut left = plan.tasks();
         for axis in &plan.axes {
             let mut number = 0;
-            // Divisions are felt in small reads, which begin at the first block.
+            // Divisions would slow small reads, which begin at the first block.
             if index > 0 {
                 left /= axis.groups();
                 (number, index) = (index / left, index % left);
@@ -66,7 +66,7 @@ impl<'p> BlockWalk<'p> {
         self.reach += group.reach.1;
     }
 
-    /// Goes on to the next block; from the last one to the first.
+    /// Advances to the next block, from the last one to the first.
     #[inline]
     pub(super) fn step(&mut self) {
         self.loops_changed = false;
@@ -91,25 +91,25 @@ impl<'p> BlockWalk<'p> {
         }
     }
 
-    /// Bytes of the block from the first element to behind the last one. They include the block's start for lists,
-    /// whose tables count from there.
+    /// Returns the range of bytes of the block from the first element (for lists, from the block's start) to the end of
+    /// the last one.
     #[inline]
     pub(super) fn span(&self, item_bytes: usize) -> Range<usize> {
         self.in_block..self.in_block + self.reach + item_bytes
     }
 
-    /// The loops over the block's elements, from the block to the buffer, one a dimension.
+    /// Returns the loops over the block's elements, from the block to the buffer, one for each dimension.
     pub(super) fn loops(&self) -> Loops<'p> {
         let plan = self.plan;
         plan.axes.iter().zip(&self.groups).map(|(axis, (_, group))| axis.steps(group)).collect()
     }
 
-    /// The loop that goes along the buffer's rows.
+    /// Returns the number of the loop that runs along the buffer's rows.
     pub(super) fn row(&self) -> usize {
         self.plan.row
     }
 
-    /// All of the present block.
+    /// Returns the selection's part in the present block as a task.
     pub(super) fn task(&self) -> Task<'p> {
         let Self { in_block, in_buffer, .. } = *self;
         Task { at: self.at.clone(), loops: self.loops(), row: self.row(), in_block, in_buffer }

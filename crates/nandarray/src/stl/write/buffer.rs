@@ -1,30 +1,31 @@
-//! The write buffer's parts: content of a building block that waits in memory until a whole unit or block is complete,
-//! or a flush writes it.
+//! Entries of the write buffer: content of a building block that waits in memory until a whole access unit or block is
+//! complete, or a flush writes it.
 //!
-//! Buffered content hides the pages that the index maps. A space owns its buffer; the device counts the bytes of all.
+//! Buffered content replaces the pages that the index maps. Each space owns its buffer; the device counts the bytes of
+//! all spaces.
 
 use std::collections::BTreeMap;
 
-/// A unit in the write buffer.
+/// An access unit in the write buffer.
 #[derive(Debug)]
 pub struct BufferedUnit {
-    /// The whole unit's bytes.
+    /// Bytes of the whole unit, including old content.
     pub bytes: Box<[u8]>,
-    /// Bytes written to it since it is buffered; bytes that were written twice count twice.
+    /// Number of bytes that were written to the unit since it is buffered; a byte that was written twice counts twice.
     pub written: u64,
 }
 
 /// The part of one building block that is in the write buffer.
 #[derive(Debug)]
 pub enum BufferedBlock {
-    /// Units of a plain block.
+    /// Access units of a plain block, by their number.
     Units(BTreeMap<u32, BufferedUnit>),
-    /// A whole block, decoded, of a coded space.
+    /// The whole decoded block of a compressed or encrypted space.
     Block(Box<[u8]>),
 }
 
 impl BufferedBlock {
-    /// Number of its bytes in memory.
+    /// Returns the number of bytes that the entry takes in memory.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Units(units) => units.values().map(|u| u.bytes.len()).sum(),

@@ -1,7 +1,9 @@
-//! Coverage of a write: the units of a block that its tasks replace wholly, and the bytes that they write of each.
+//! Coverage of a write: finds the access units of a block that its tasks replace entirely, and the number of bytes that
+//! they write to each unit.
 //!
-//! A unit that is covered needs none of its old content. Only one box at a time is looked at unit by unit; several
-//! boxes of one command are disjoint, and either cover the block or are taken to cover no unit.
+//! The old content of a covered unit is not needed. Units are computed only if a write has one box in the block.
+//! Several boxes of one command are disjoint; if together they do not cover the whole block, no unit is regarded as
+//! covered.
 
 use smallvec::SmallVec;
 
@@ -11,16 +13,17 @@ use crate::stl::plan::Task;
 use crate::stl::space::BlockShape;
 use crate::stl::units::UnitSet;
 
-/// The part of a block that a write covers.
+/// The part of a block that a write replaces entirely.
 pub(super) struct Covered {
-    /// Whether that is all of the block.
+    /// Whether the whole block is covered.
     pub(super) whole: bool,
-    /// The units.
+    /// The covered access units; empty if `whole` is true.
     pub(super) units: UnitSet,
 }
 
 impl Writer<'_> {
-    /// The units that the tasks cover wholly; elements outside the space count as covered.
+    /// Finds the access units that the tasks cover entirely. `valid` is the number of the block's elements along each
+    /// dimension that lie within the space; elements outside it count as covered.
     pub(super) fn covered(&self, tasks: &[Task<'_>], valid: &[u64]) -> Covered {
         let shape = &self.space.shape;
         let mut covered = Covered { whole: false, units: UnitSet::default() };
@@ -28,10 +31,10 @@ impl Writer<'_> {
         let elements = |t: &Task<'_>| -> Option<u64> {
             t.loops.iter().try_fold(1u64, |n, l| match l {
                 Loop::Affine { n: m, .. } => Some(n * *m as u64),
-                Loop::Table(_) => None, // may repeat
+                Loop::Table(_) => None, // coordinates may repeat
             })
         };
-        // Boxes of one command are disjoint, so counting is enough.
+        // Boxes of one command are disjoint, so counting elements is enough.
         let total = tasks.iter().try_fold(0, |sum, t| Some(sum + elements(t)?));
         covered.whole = total == Some(valid.iter().product());
         debug_assert!(total <= Some(valid.iter().product()), "{total:?} elements of {valid:?}");
@@ -44,7 +47,7 @@ impl Writer<'_> {
     fn covered_units(&self, task: &Task<'_>, valid: &[u64], units: &mut UnitSet) {
         let shape = &self.space.shape;
         let n = shape.block.len();
-        let mut sides: SmallVec<[(u64, u64); 4]> = SmallVec::new(); // (first, end) a dimension
+        let mut sides: SmallVec<[(u64, u64); 4]> = SmallVec::new(); // (first, end) for each dimension
         let mut rest = task.in_block as u64;
         for i in 0..n {
             let Loop::Affine { n: count, from, .. } = task.loops[i] else { return };
@@ -56,7 +59,7 @@ impl Writer<'_> {
             let end = first + count as u64;
             sides.push((first, if end == valid[i] { shape.block[i] } else { end }));
         }
-        // The longest contiguous run: whole dimensions from the last on, and a range of the one before.
+        // The longest contiguous run: whole dimensions from the last one on, and a range of the one before these.
         let mut k = n - 1;
         while k > 0 && sides[k] == (0, shape.block[k]) {
             k -= 1;
@@ -69,7 +72,7 @@ impl Writer<'_> {
         loop {
             let start = at.iter().zip(&shape.strides).map(|(a, s)| a * s).sum::<u64>() + sides[k].0 * shape.strides[k];
             let (page, end) = (shape.page as u64, start + run);
-            // The block's last unit may be short; its end counts as a unit's end.
+            // The block's last unit may be incomplete; the end of the block counts as its end.
             let last = if end == shape.bytes as u64 { end.div_ceil(page) } else { end / page };
             let first = start.div_ceil(page);
             if first < last {
@@ -84,7 +87,7 @@ impl Writer<'_> {
     }
 }
 
-/// Number of bytes of each unit of a block that the tasks write; bytes that are written twice count twice.
+/// Returns the number of bytes that the tasks write to each unit of a block; a byte that is written twice counts twice.
 pub(super) fn written(tasks: &[Task<'_>], shape: &BlockShape) -> Vec<u64> {
     let mut units = vec![0; shape.units as usize];
     for task in tasks {
@@ -102,7 +105,7 @@ pub(super) fn written(tasks: &[Task<'_>], shape: &BlockShape) -> Vec<u64> {
     units
 }
 
-/// Counts runs of `run` bytes, the first at `at`, unit by unit.
+/// Adds to `units` the bytes of all runs of `run` bytes that the loops reach, the first of which begins at byte `at`.
 fn count_runs(loops: &[Loop<'_>], at: usize, run: usize, page: usize, units: &mut [u64]) {
     match loops {
         [] => {

@@ -1,10 +1,11 @@
-//! Writing: from the caller's buffer to building blocks, whole or absent (NDS paper, section 4.4, composition).
+//! Writing: copies elements from the caller's buffer to building blocks; a write is whole or absent (NDS paper, section
+//! 4.4, composition).
 //!
-//! A write has two halves. *Staging* may fail: every block touched is composed in a thread's scratch block (old content
-//! is brought in only for units that the write does not cover), units that became nothing but fill are dropped, whole
-//! units are appended, smaller parts go to the write buffer ([`buffer`]). *Applying* ([`staged`]) cannot fail: index
-//! and write buffer change under the space's lock. The caller's bytes are copied before their checksum is taken, so
-//! that a buffer changed meanwhile by another thread tears nothing but itself.
+//! A write has two halves. *Staging* may fail: each touched block is composed in a scratch block of the thread (old
+//! content is read only for access units that the write does not cover), units that only have fill are dropped, whole
+//! units are appended as pages, smaller parts go to the write buffer ([`buffer`]). *Applying* ([`staged`]) cannot fail:
+//! it changes index and write buffer under the space's lock. The caller's bytes are copied before their checksum is
+//! computed, so if another thread changes the buffer meanwhile, only the elements themselves are inconsistent.
 
 pub mod buffer;
 mod cover;
@@ -30,19 +31,19 @@ use crate::error::Result;
 use crate::flash::{Ppa, Run};
 use crate::ftl::{Ftl, UnitWrite};
 
-/// A command of at least this many bytes appends its partly covered units at once, unless it is one of a row: buffering
-/// them would save little, and keep the command from being committed.
+/// Number of bytes from which on a command appends its partly covered units at once, unless it belongs to a series:
+/// buffering them would save little, and keep the command from being committed.
 pub const DIRECT_BYTES: u64 = 256 << 10;
 
-/// The source of written elements.
+/// The source of written elements: a buffer of the caller, or the fill value.
 #[derive(Clone, Copy, Debug)]
 pub struct Source(Option<*const u8>);
 
 impl Source {
-    /// The fill value everywhere.
+    /// Writes the fill value to every element.
     pub const FILL: Self = Self(None);
 
-    /// Lends a buffer, by where element (0, 0, ...) of the selection lies, to one write command.
+    /// Lends a buffer to one write command; `first` is the address of the selection's element (0, 0, ...).
     ///
     /// # Safety
     /// Every element that the command's target reaches from here must be readable memory until the command is done.
@@ -59,35 +60,35 @@ unsafe impl Sync for Source {}
 /// Stages writes to one space, whose blocks the caller has locked against other writes.
 #[derive(Debug)]
 pub struct Writer<'a> {
-    /// Flash management.
+    /// The flash management.
     pub ftl: &'a Ftl,
     /// The space.
     pub space: &'a Space,
-    /// Number of the command.
+    /// Sequence number of the command, which its pages carry.
     pub seq: u64,
-    /// The space's shape.
+    /// Shape of the space, in elements.
     pub extent: &'a [u64],
-    /// Bytes that the whole command writes.
+    /// Number of bytes that the whole command writes.
     pub bytes: u64,
-    /// Blocks that the command staged before, whose content counts before the space's. Nothing of them is in the write
-    /// buffer.
+    /// Blocks that the command staged before, whose content replaces the space's own; `None` if there are none. No part
+    /// of these blocks is in the write buffer.
     pub over: Option<&'a BTreeMap<BlockAt, Staged>>,
-    /// The place where the next command will probably write, if this one is one of a row: units that both write in part
-    /// are buffered.
+    /// Expected place of the next write, if this one belongs to a series of adjacent writes: units that both write in
+    /// part are buffered. `None` outside a series.
     pub successive: Option<Successor>,
 }
 
-/// The expected place of the next command in a row: along an axis, behind the end of the present one.
+/// Expected place of the next write of a series: adjacent to the present one along an axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Successor {
-    /// The axis.
+    /// Number of the dimension along which the writes are adjacent.
     pub axis: usize,
-    /// No further than this coordinate.
+    /// Coordinate along the axis at which (exclusive) the next write ends at the latest.
     pub end: u64,
 }
 
 impl Writer<'_> {
-    /// An upper bound of the pages that staging this work appends.
+    /// Returns an upper bound of the number of pages that staging this work appends.
     pub fn pages_needed(&self, work: &Work) -> u64 {
         let shape = &self.space.shape;
         // Several tasks may touch one block, which is composed once.
@@ -107,10 +108,10 @@ impl Writer<'_> {
         (0..work.len()).map(of).sum::<u64>().min(most)
     }
 
-    /// Stages the work.
+    /// Stages the work: writes pages, and returns the changes of each block, which are not visible yet.
     ///
     /// # Errors
-    /// The errors of reading old content and of appending; nothing is staged then.
+    /// The errors of reading old content and of appending; nothing stays staged then.
     ///
     /// # Safety
     /// Every element that the work reaches in the source must be readable memory.
@@ -178,8 +179,8 @@ impl Writer<'_> {
         })
     }
 
-    /// Finds the units of a block that the next command will probably write, if this one is one of a row; whether there
-    /// are any.
+    /// Sets `units` to the access units of a block that the next write of the series will probably write; returns
+    /// whether there are any.
     fn expected(&self, tasks: &[Task<'_>], units: &mut UnitSet) -> bool {
         let shape = &self.space.shape;
         units.clear(shape.units);
@@ -200,7 +201,8 @@ impl Writer<'_> {
         true
     }
 
-    /// Brings the old content of units that the tasks touch and do not cover.
+    /// Reads the old content of the units that the tasks touch but do not cover, and sets `touched` to all touched
+    /// units.
     fn bring_old(
         &self,
         tasks: &[Task<'_>],
@@ -263,7 +265,7 @@ impl Writer<'_> {
         Ok(Staged { runs: self.append_coded(at, &block[..shape.bytes])?, ..none })
     }
 
-    /// Encodes a block and appends its payload.
+    /// Encodes a block (compresses, encrypts) and appends its payload; returns the new pages.
     pub fn append_coded(&self, at: &BlockAt, block: &[u8]) -> Result<Vec<Run>> {
         let page = self.space.shape.page;
         let key = Space::context_key(at);
@@ -319,7 +321,7 @@ impl Writer<'_> {
         Ok(staged)
     }
 
-    /// Whether a buffered unit of `data` bytes is full with these bytes more.
+    /// Whether a unit with `data` bytes of content will be complete after `bytes` more were written to it.
     fn fills_up(&self, at: &BlockAt, unit: u32, bytes: u64, data: usize) -> bool {
         let inner = self.space.peek();
         let before = match inner.write_buffer.get(at) {
@@ -329,7 +331,8 @@ impl Writer<'_> {
         before + bytes >= data as u64
     }
 
-    /// Appends these units of a composed block (in order), placed beside the block's other pages.
+    /// Appends these units (in order) of a composed block as pages, placed near the block's other pages; returns the
+    /// new pages.
     pub fn append_units(&self, at: &BlockAt, map: Option<&BlockMap>, block: &[u8], units: &[u32]) -> Result<Vec<Run>> {
         assert!(units.is_sorted_by(|a, b| a < b), "units in order: {units:?}");
         let old = |u: u32| map.and_then(|m| m.page_of(u));
@@ -341,7 +344,7 @@ impl Writer<'_> {
 }
 
 /// # Safety
-/// The source must be readable along the task's loops; `block` is a whole block.
+/// The source must be readable along the task's loops; `block` must have the size of a block.
 unsafe fn compose(task: &Task<'_>, item_bytes: usize, source: Source, pattern: &[u8], block: &mut [u8]) {
     let mut tables = Vec::new();
     let mut loops = task.reversed(&mut tables);

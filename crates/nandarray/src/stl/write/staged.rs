@@ -1,7 +1,7 @@
-//! Staged writes: the changes of one block, and how they are applied to a space's index and write buffer.
+//! Staged writes: the changes of one block, and their application to a space's index and write buffer.
 //!
-//! Nothing here can fail: staging has written the pages, applying only names them. The space's lock is held by the
-//! caller.
+//! Nothing here can fail: staging has written the pages, and applying only maps them. The caller holds the space's
+//! lock.
 
 use std::ops::Range;
 
@@ -11,17 +11,17 @@ use crate::stl::index::BlockMap;
 use crate::stl::plan::BlockAt;
 use crate::stl::space::Inner;
 
-/// The units of a block that lose their former content.
+/// The access units of a block that lose their former content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Gone {
-    /// All: the block is replaced.
+    /// All units: the whole block is replaced.
     All,
-    /// These ranges.
+    /// The units of these ranges.
     Units(Vec<Range<u32>>),
 }
 
 impl Gone {
-    /// Whether it includes a unit.
+    /// Whether the set includes a unit.
     pub fn has(&self, unit: u32) -> bool {
         match self {
             Self::All => true,
@@ -29,7 +29,7 @@ impl Gone {
         }
     }
 
-    /// The units that either includes.
+    /// Returns the union of both sets.
     fn and(self, other: Self) -> Self {
         let (Self::Units(mut all), Self::Units(more)) = (self, other) else { return Self::All };
         all.extend(more);
@@ -46,28 +46,28 @@ impl Gone {
     }
 }
 
-/// A write's changes of one block, staged.
+/// The staged changes of one block by a write.
 #[derive(Debug)]
 pub struct Staged {
-    /// The block.
+    /// Coordinate of the block, in blocks.
     pub at: BlockAt,
-    /// Number of the command, which its pages carry.
+    /// Sequence number of the command, which the block's new pages carry.
     pub seq: u64,
-    /// Units replaced.
+    /// Units that lose their former content.
     pub gone: Gone,
-    /// Their new pages; units of `gone` without one are fill.
+    /// New pages; units of `gone` without a page become fill.
     pub runs: Vec<Run>,
-    /// Units that go to the write buffer.
+    /// Units of a plain block to put in the write buffer.
     pub buffer: Vec<(u32, BufferedUnit)>,
-    /// A decoded block that goes to the write buffer.
+    /// A whole decoded block to put in the write buffer; `None` if the block is appended, or not coded.
     pub buffer_block: Option<Box<[u8]>>,
 }
 
-/// Bytes that a run of pages, or of units that are gone, takes in a journal record, about.
+/// Estimated bytes that a run of pages, or of units that lose their content, takes in a journal record.
 pub const RUN_JOURNAL_BYTES: u64 = 12;
 
 impl Staged {
-    /// Bytes that it takes in a journal record, about.
+    /// Estimates the bytes that the changes take in a journal record.
     pub fn journal_bytes(&self) -> u64 {
         let gone = match &self.gone {
             Gone::All => 1,
@@ -76,28 +76,28 @@ impl Staged {
         32 + 10 * self.at.len() as u64 + RUN_JOURNAL_BYTES * (gone + self.runs.len() + self.buffer.len()) as u64
     }
 
-    /// A block that loses all its content.
+    /// Creates the change of a block that loses all its content.
     pub fn releasing(at: BlockAt, seq: u64) -> Self {
         Self { at, seq, gone: Gone::All, runs: vec![], buffer: vec![], buffer_block: None }
     }
 }
 
-/// The changes that applying a staged block made: for the journal.
+/// The changes made by applying a staged block, for the journal.
 #[derive(Debug)]
 pub struct Applied {
-    /// The block.
+    /// Coordinate of the block, in blocks.
     pub at: BlockAt,
-    /// Number of the command.
+    /// Sequence number of the command.
     pub seq: u64,
-    /// Units replaced.
+    /// Units that lost their former content.
     pub gone: Gone,
-    /// Their new pages.
+    /// New pages.
     pub runs: Vec<Run>,
-    /// Pages that lost their last use.
+    /// Pages that are not mapped any more.
     pub dead: Vec<Run>,
 }
 
-/// Joins two stagings of one block by one command; returns the pages of the first that the second superseded, too.
+/// Merges two stagings of one block by one command; also returns the pages of the first one that the second replaces.
 pub fn overlay(before: Option<Staged>, after: Staged) -> (Staged, Vec<Run>) {
     let Some(before) = before else { return (after, vec![]) };
     assert_eq!(before.at, after.at, "the block that was staged twice");
@@ -111,7 +111,7 @@ pub fn overlay(before: Option<Staged>, after: Staged) -> (Staged, Vec<Run>) {
     (Staged { gone: before.gone.and(after.gone), runs, ..after }, dropped)
 }
 
-/// Applies one staged block to a space's state.
+/// Applies the staged changes of one block to a space's state.
 pub fn apply(inner: &mut Inner, staged: Staged) -> Applied {
     let Staged { at, seq, gone, runs, buffer, buffer_block } = staged;
     assert!(buffer.is_empty() || buffer_block.is_none(), "block {at:?} is buffered by units and as a whole");
@@ -146,7 +146,7 @@ pub fn apply(inner: &mut Inner, staged: Staged) -> Applied {
     Applied { at, seq, gone, runs, dead }
 }
 
-/// Changes a block's pages; returns the pages that it lost.
+/// Replaces pages of a block in the index: units in `gone` lose their page, `runs` are added. Returns the lost pages.
 pub fn remap(inner: &mut Inner, at: &[u64], gone: &Gone, runs: &[Run]) -> Vec<Run> {
     if *gone == Gone::Units(vec![]) && runs.is_empty() {
         return vec![];
@@ -159,7 +159,7 @@ pub fn remap(inner: &mut Inner, at: &[u64], gone: &Gone, runs: &[Run]) -> Vec<Ru
     dead
 }
 
-/// The runs of a map that `gone` takes.
+/// Returns the pages of a map whose units are in `gone`.
 fn lost(map: &BlockMap, gone: &Gone) -> Vec<Run> {
     let mut dead = Vec::new();
     for run in map.runs() {

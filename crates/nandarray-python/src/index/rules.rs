@@ -297,7 +297,7 @@ impl Selected {
         if each && self.lists.iter().any(|l| l.axis.is_none() || l.mask.is_some() || l.shape.len() != 1) {
             return Err(BadIndex::Outer);
         }
-        // The dimensions of the broadcast shape, and for each list those that it alone may span.
+        // The dimensions of the broadcast shape, and for each list those in which its own length is not 1.
         let points = if each { self.lists.iter().map(|l| l.shape[0]).collect() } else { self.broadcast()? };
         let spans: Vec<PerDimension<usize>> = (0..self.lists.len())
             .map(|number| {

@@ -7,9 +7,9 @@
 //! stopped.
 //!
 //! Some instructions are always interpreted, one at a time: atomic operations, `readistream`, `peekistream`,
-//! `readostream`, system instructions, and accesses to control and status registers except the streams' heads and ends.
-//! All instructions are interpreted while the rounding mode is not "to nearest", in memory that can be both written and
-//! executed, and in privileged mode.
+//! `readostream`, system instructions, and accesses to control and status registers, except reads of a stream's head
+//! and of whether an input has ended. All instructions are interpreted while the rounding mode is not "to nearest", in
+//! memory that can be both written and executed, and in privileged mode.
 
 mod code;
 mod context;

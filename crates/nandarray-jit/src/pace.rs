@@ -85,7 +85,8 @@ impl Costs {
     }
 }
 
-/// The time that a run may still spend on translating. All cores of the run, and nothing else, pay from it and earn for it.
+/// The time that a run may still spend on translating. All cores of the run, and nothing else, pay from it and earn for
+/// it.
 #[derive(Debug)]
 pub(crate) struct Purse {
     ps: AtomicU64,

@@ -247,7 +247,7 @@ impl SharedCode {
             tries += 1;
         };
         if weight > affordable || (tries > 0 && affordable < SHORT) {
-            // How the region is cut depends on the purse: wait until it contains more, instead of trying at every
+            // The cut of the region depends on the purse: wait until it contains more, instead of trying at every
             // sample.
             let known = inner.known.entry(pc).or_default();
             known.cost_ns = costs.region(weight.max(SHORT));

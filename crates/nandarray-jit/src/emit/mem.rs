@@ -96,9 +96,9 @@ impl Emit<'_, '_> {
         self.wide(address)
     }
 
-    /// Emits the check that the accessed bytes lie in a memory region, and leaves the function if not. What this and
-    /// following instructions access by the same register is checked as one range; a range that was checked before is
-    /// not checked again.
+    /// Emits the check that the accessed bytes lie in a memory region, and leaves the function if not. The bytes that
+    /// this and following instructions access by the same register are checked as one range; a range that was checked
+    /// before is not checked again.
     fn check(&mut self, base: Value, slot: u8, op: &Instruction, log: usize, store: bool) {
         let (low, high) = (op.imm, op.imm + (1 << log));
         let covers =

@@ -221,8 +221,8 @@ impl<'s> InputStream<'s> {
         }
     }
 
-    /// Waits for `bytes` bytes, or fewer if the stream ends before them or so many may not be waited for; returns the
-    /// number that has arrived.
+    /// Waits for `bytes` bytes, or for fewer if the stream ends earlier or [`Self::ahead`] is less; returns the number
+    /// waited for.
     pub(crate) fn wait(&self, bytes: u64) -> Look<u64> {
         let wanted = bytes.min(self.ahead()).min(self.left().unwrap_or(u64::MAX));
         if self.available() >= wanted { Look::There(wanted) } else { Look::Wait }

@@ -278,7 +278,8 @@ pub(crate) union StepSlot<X: Xlen> {
     links: [*const StepSlot<X>; 2],
 }
 
-/// The block that stands for all unknown ones: it claims so many instructions that no run can enter it.
+/// The block that stands for all unknown ones: it claims more instructions than any run has left, so that none can
+/// enter it.
 fn nowhere<X: Xlen>() -> *const StepSlot<X> {
     struct Nowhere<X: Xlen>(std::marker::PhantomData<X>);
     impl<X: Xlen> Nowhere<X> {

@@ -1,6 +1,7 @@
-//! Run a bare-metal test, and print its signature: `signature ELF ISA VLEN`.
+//! Runs a bare-metal test and prints its signature: `signature ELF ISA VLEN`.
 //!
-//! `nandarray program run --bare` without Python, for comparisons of vector instructions.
+//! Does what `nandarray program run --bare` does, without Python; used to compare vector instructions with other
+//! implementations.
 #![allow(clippy::print_stdout, reason = "a program of its own")]
 
 use nandarray_hart::Extensions;

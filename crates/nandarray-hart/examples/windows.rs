@@ -21,15 +21,16 @@ const BYTES: usize = 1 << 17;
 /// Number of times that a run reads each window.
 const PASSES: usize = 2048;
 
-/// User seconds of this process.
+/// User time of this process so far, in seconds.
 fn user_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
-    // Fields behind the name, which is in parentheses: the twelfth.
+    // The twelfth field after the name, which is in parentheses, is the user time.
     let field = stat.rsplit_once(')').expect("a name").1.split_whitespace().nth(11).expect("user time");
     field.parse::<f64>().expect("ticks") / 100.0
 }
 
-/// Registers of pointers: x8 to x15 inputs, x16 to x23 outputs; x5 is the value, x6 the count.
+/// Generates the loop's instructions. Registers x8 to x15 point into inputs, x16 to x23 into outputs; x5 is the value,
+/// x6 counts rounds.
 fn code(inputs: u32, outputs: u32) -> Vec<u32> {
     let (value, count) = (5, 6);
     let immediate = |opcode: u32, funct3: u32, rd: u32, rs1: u32, imm: i32| {
@@ -54,7 +55,7 @@ fn code(inputs: u32, outputs: u32) -> Vec<u32> {
     words
 }
 
-/// User seconds, and instructions.
+/// Runs the loop; returns the user time in seconds, and the number of instructions.
 fn run(inputs: usize, outputs: usize) -> (f64, u64) {
     let code: Vec<u8> = code(inputs as u32, outputs as u32).iter().flat_map(|word| word.to_le_bytes()).collect();
     let read = vec![vec![1u8; BYTES]; inputs];

@@ -1,22 +1,22 @@
-//! Accesses to memory, and their faults: the words that memory, instructions and protection share.
+//! Accesses to memory, and their faults: types that memory, instructions and protection share.
 
 use crate::trap::Cause;
 
 /// The kind of an access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessKind {
-    /// It is read as data.
+    /// The bytes are read as data.
     Load,
-    /// It is written, or read and written.
+    /// The bytes are written, or read and written.
     Store,
-    /// It is executed.
+    /// The bytes are fetched as an instruction.
     Fetch,
 }
 
-/// An access that no region allows, or no guard.
+/// The failure of an access that no memory region allows, or that the memory's guard forbids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// Page tables forbid it.
+    /// Whether page tables forbid the access; otherwise no region, or physical memory protection, allows it.
     pub(crate) page: bool,
     /// First inaccessible address; the access's own address if the access lies within one page.
     pub(crate) address: u64,
@@ -27,7 +27,7 @@ impl Fault {
         Self { page: false, address }
     }
 
-    /// The trap that it is.
+    /// The trap that the fault causes for an access of this kind.
     pub(crate) fn cause(self, access: AccessKind) -> Cause {
         match (access, self.page) {
             (AccessKind::Load, false) => Cause::LoadAccess,

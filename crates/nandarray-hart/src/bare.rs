@@ -1,10 +1,12 @@
-//! Bare-metal tests by the community's conventions: `tohost` ends a test, and its signature is a range of its memory.
+//! Bare-metal tests by the RISC-V community's conventions: `tohost` ends a test, and its signature is a range of its
+//! memory.
 //!
 //! The file is loaded at its addresses into memory that can be read, written and executed; the hart begins at its entry
-//! in machine mode. A store of 1 to the 64 bits at the symbol `tohost` means passed, of an odd number above that failed
-//! in test number / 2. Others are requests to the host: bytes for the console (device 1), or the address of a system
-//! call's number and arguments (device 0), of which `write` and `exit` are carried out; the answer is in `fromhost`.
-//! The signature is the memory from `begin_signature` to `end_signature` in lines of hexadecimal digits.
+//! in machine mode. A store to the 64 bits at the symbol `tohost` ends the test: 1 means passed, a larger odd number
+//! failed in test number / 2. Other values are requests to the host: a byte for the console (device 1), or the address
+//! of a system call's number and arguments (device 0), of which `write` and `exit` are carried out; the answer is
+//! written to `fromhost`. The signature is the memory from `begin_signature` to `end_signature` in lines of hexadecimal
+//! digits.
 
 use std::fmt::Write;
 
@@ -15,33 +17,33 @@ use crate::program::{ElfProgram, ProgramError};
 use crate::streams::Streams;
 use crate::xlen::{Rv32, Rv64, Xlen};
 
-/// Memory behind the file's lowest address, at least.
+/// Smallest size of memory, in bytes, from the lowest address of the file on.
 const MEMORY_BYTES: u64 = 16 << 20;
 const PAGE: u64 = 4096;
-/// The most bytes that are kept of what a program writes to its console.
+/// Most bytes that are kept of a program's console output.
 const OUTPUT_MAX: usize = 16 << 20;
-/// System calls: numbers, and the answer to all others.
+/// Number of the system call `write`.
 const WRITE: u64 = 64;
 const EXIT: u64 = 93;
 const NO_SUCH_CALL: u64 = (-38i64) as u64;
 
-/// The result of a test.
+/// The result of a bare-metal test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BareStatus {
-    /// It passed.
+    /// The test passed.
     Passed,
-    /// It failed in this test.
+    /// The test failed in one of its numbered parts.
     Failed {
-        /// Its number.
+        /// The number of the failed part.
         test: u64,
     },
-    /// It did not reach its end.
+    /// The test did not end by itself.
     Stopped(Stop),
 }
 
 impl BareStatus {
-    /// The exit status of a command that runs the test: 0 if it passed, its number (at most 254) if it failed, else
-    /// 255.
+    /// The exit status of a command that runs the test: 0 if it passed, the failed part's number (1 to 254) if it
+    /// failed, 255 if it was stopped.
     pub fn exit_status(self) -> u8 {
         match self {
             Self::Passed => 0,
@@ -54,12 +56,12 @@ impl BareStatus {
 /// Options of a run of a bare-metal test.
 #[derive(Clone, Copy, Debug)]
 pub struct BareOptions<'l> {
-    /// Bytes of a line of the signature: 4 or 8.
+    /// Bytes in each line of the signature: 4 or 8.
     pub granularity: usize,
-    /// The register width that the file must have, if one is wanted.
+    /// The register width in bits that the file must have; `None` allows both.
     pub bits: Option<u32>,
-    /// The hart's extensions; a bare machine has machine and supervisor mode, control and status registers and
-    /// `fence.i` besides.
+    /// The hart's extensions, to which machine and supervisor mode, control and status registers and `fence.i` are
+    /// always added.
     pub extensions: Extensions,
     /// Limits of the run.
     pub limits: Limits<'l>,
@@ -74,27 +76,27 @@ impl Default for BareOptions<'_> {
 /// A bare-metal test that was run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BareOutcome {
-    /// Its result.
+    /// Result of the test.
     pub status: BareStatus,
-    /// Its signature, if it has one: a line for each 4 or 8 bytes.
+    /// The signature, one line for each 4 or 8 bytes; `None` if the file does not define one.
     pub signature: Option<String>,
-    /// The bytes that it wrote to its console.
+    /// The bytes that the test wrote to its console.
     pub output: Vec<u8>,
-    /// Instructions executed.
+    /// Number of instructions executed.
     pub instructions: u64,
-    /// Program counter at its end.
+    /// Program counter at the end of the run.
     pub pc: u64,
-    /// The function there, and the distance from its beginning.
+    /// The function in which the run ended, and the distance in bytes from its beginning; `None` without a symbol.
     pub symbol: Option<(String, u64)>,
 }
 
-/// Run a bare-metal test from an ELF file.
+/// Runs a bare-metal test from an ELF file.
 ///
 /// # Errors
-/// [`ProgramError`] if it is no program for this hart.
+/// [`ProgramError`] if the file is no program for this hart.
 ///
 /// # Panics
-/// If the granularity is neither 4 nor 8, or vector registers cannot have that length.
+/// If the granularity is neither 4 nor 8, or the length of vector registers is not allowed.
 pub fn run(elf: &[u8], options: BareOptions<'_>) -> Result<BareOutcome, ProgramError> {
     let granularity = options.granularity;
     assert!(matches!(granularity, 4 | 8), "a line of a signature is 4 or 8 bytes, not {granularity}");
@@ -162,7 +164,7 @@ fn run_at<X: Xlen>(
     })
 }
 
-/// The host's side of `tohost` and `fromhost`.
+/// The host's side of a test: it serves requests in `tohost` and answers in `fromhost`.
 struct TestHost {
     memory: Memory<'static>,
     tohost: Option<u64>,
@@ -187,7 +189,7 @@ impl TestHost {
                 self.print(&[payload as u8]);
                 value & !0xffff_ffff_ffff
             }
-            // Input from the console, which has none, and unknown devices: no answer.
+            // Requests for console input, of which there is none, and for unknown devices: no answer.
             _ => 0,
         };
         if let Some(at) = self.tohost {
@@ -219,7 +221,7 @@ impl TestHost {
         self.output.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    /// 64 bits of memory; 0 where there is none.
+    /// Reads 64 bits of memory; 0 if they do not lie in memory.
     fn word(&self, at: u64) -> u64 {
         let bytes = at.checked_add(8).and_then(|end| self.memory.get(at..end).ok());
         bytes.map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
@@ -232,7 +234,7 @@ impl TestHost {
     }
 }
 
-/// Bytes as lines of hexadecimal digits, each a little-endian number.
+/// Formats bytes as lines of hexadecimal digits, each a little-endian number of `granularity` bytes.
 fn lines(bytes: &[u8], granularity: usize) -> String {
     let mut text = String::new();
     for chunk in bytes.chunks(granularity) {

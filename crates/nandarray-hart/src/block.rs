@@ -1,26 +1,27 @@
-//! A block: instructions that are executed one after the other, decoded once.
+//! Basic blocks: instructions that are executed one after the other, decoded once.
 //!
-//! It is what the interpreter executes, what a translator translates and what a timing model sums up: it ends at the
-//! first instruction that may go elsewhere, after [`OPS_MAX`] instructions, or where no more can be fetched.
+//! The interpreter executes blocks, a translator translates them and a timing model sums them up. A block ends at the
+//! first instruction that may jump, after [`OPS_MAX`] instructions, or where no more can be fetched.
 
 use crate::isa::{Extensions, Format, Instruction, decode};
 
-/// The most instructions of a block.
+/// The most instructions in a block.
 pub const OPS_MAX: usize = 64;
 
-/// Instructions that are executed one after the other.
+/// Decoded instructions that are executed in order: entered at the first, left after the last.
 #[derive(Clone, Debug)]
 pub struct BasicBlock {
-    /// Address of the first.
+    /// Address of the first instruction.
     pub pc: u64,
     /// The instructions; at least one.
     pub ops: Vec<Instruction>,
 }
 
 impl BasicBlock {
-    /// Decode at most `ops_max` instructions from `pc` on for a hart of `bits` (32 or 64) bits.
+    /// Decodes at most `ops_max` instructions from `pc` on, for a hart of `bits` (32 or 64) bits.
     ///
-    /// `fetch` gives the two or four bytes of the instruction at an address. None if there is none at `pc`.
+    /// `fetch` returns the two or four bytes of the instruction at an address. The result is `None` if none can be
+    /// fetched at `pc`.
     pub fn decode(
         pc: u64,
         bits: u32,
@@ -43,17 +44,17 @@ impl BasicBlock {
         (!ops.is_empty()).then_some(Self { pc, ops })
     }
 
-    /// Bytes from the first instruction to behind the last.
+    /// Length of all instructions in bytes.
     pub fn bytes(&self) -> u64 {
         self.ops.iter().map(|op| u64::from(op.len)).sum()
     }
 
-    /// Address of instruction `index`; of what is behind the block if it has no such instruction.
+    /// Address of instruction `index`; the end of the block if it has no such instruction.
     pub fn address(&self, index: usize) -> u64 {
         self.pc.wrapping_add(self.ops.iter().take(index).map(|op| u64::from(op.len)).sum())
     }
 
-    /// Where the branch or the direct jump at its end goes, if there is one.
+    /// The target of the branch or direct jump that ends the block; `None` if it ends otherwise.
     pub fn taken(&self, bits: u32) -> Option<u64> {
         let last = self.ops.last()?;
         let direct = matches!(last.row().format, Format::Branch | Format::Jump);
@@ -61,13 +62,13 @@ impl BasicBlock {
         direct.then(|| wrap(from.wrapping_add(last.imm as u64), bits))
     }
 
-    /// The address behind it.
+    /// The address after the block's last instruction.
     pub fn next(&self, bits: u32) -> u64 {
         wrap(self.address(self.ops.len()), bits)
     }
 }
 
-/// An address of a hart of `bits` bits.
+/// Limits an address to the `bits` bits of a hart's addresses.
 fn wrap(address: u64, bits: u32) -> u64 {
     if bits == 32 { address & 0xffff_ffff } else { address }
 }

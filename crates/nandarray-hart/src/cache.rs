@@ -1,4 +1,4 @@
-//! The blocks that were decoded, by address, with the links between them.
+//! The cache of decoded blocks, by address, with the links between them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,17 +7,18 @@ use crate::exec::{Steps, UnitsOff, steps};
 use crate::meter::Meter;
 use crate::xlen::Xlen;
 
-/// Blocks kept at most; then all are dropped, so that a program that makes code does not fill the host's memory.
+/// Most blocks that are kept. When they are reached, all are dropped, so that a program that generates code cannot fill
+/// the host's memory.
 const BLOCKS_MAX: usize = 1 << 18;
 
-/// Blocks by address.
+/// The decoded blocks of a hart.
 #[derive(Debug)]
 pub(crate) struct Cache<X: Xlen> {
-    /// The steps of each block.
+    /// The executable steps of each block.
     pub(crate) steps: Vec<Steps<X>>,
     pub(crate) blocks: Vec<BasicBlock>,
     by_pc: HashMap<u64, u32>,
-    /// Addresses of blocks that are left before their first instruction, decoded or not.
+    /// Addresses of marked blocks, decoded or not: execution stops before their first instruction.
     marks: HashSet<u64>,
 }
 
@@ -33,17 +34,17 @@ impl<X: Xlen> Cache<X> {
         self.by_pc.clear();
     }
 
-    /// Whether there is no room for another one.
+    /// Whether no further block can be added.
     pub(crate) fn full(&self) -> bool {
         self.blocks.len() >= BLOCKS_MAX
     }
 
-    /// The block at `pc`, if it was decoded.
+    /// Returns the index of the block at `pc`; `None` if it was not decoded.
     pub(crate) fn find(&self, pc: u64) -> Option<usize> {
         self.by_pc.get(&pc).map(|unit| *unit as usize)
     }
 
-    /// Keep a block, to be executed by a hart with such a meter.
+    /// Adds a block, with steps for a hart with meter `M`; returns its index.
     pub(crate) fn insert<M: Meter>(&mut self, block: BasicBlock, off: UnitsOff) -> usize {
         let unit = self.blocks.len();
         self.by_pc.insert(block.pc, unit as u32);
@@ -55,7 +56,7 @@ impl<X: Xlen> Cache<X> {
         unit
     }
 
-    /// Have the block at `pc` left before its first instruction, now and when it is decoded again.
+    /// Marks the block at `pc`, now and when it is decoded again: execution stops before its first instruction.
     pub(crate) fn mark(&mut self, pc: u64) {
         self.marks.insert(pc);
         if let Some(unit) = self.find(pc) {
@@ -63,12 +64,12 @@ impl<X: Xlen> Cache<X> {
         }
     }
 
-    /// Whether the block at `pc` is one that is left so.
+    /// Whether the block at `pc` is marked.
     pub(crate) fn is_marked(&self, pc: u64) -> bool {
         !self.marks.is_empty() && self.marks.contains(&pc)
     }
 
-    /// Leave no block so any more.
+    /// Removes all marks.
     pub(crate) fn unmark(&mut self) {
         for pc in std::mem::take(&mut self.marks) {
             if let Some(unit) = self.find(pc) {

@@ -1,14 +1,15 @@
 //! Control and status registers of the privileged modes: their values, and the bits that can be written.
 //!
-//! `satp` names tables of Sv32, or of Sv39, Sv48 and Sv57; sixteen entries protect physical memory; `protect` applies
-//! both. There are no triggers, no event counters and no interrupt controller: software raises interrupts by writing
-//! `mip`. Floating-point state is off or dirty. `cycle` and `time` count instructions, since there is no clock.
+//! `satp` selects page tables of Sv32, or of Sv39, Sv48 and Sv57; sixteen entries protect physical memory; `protect`
+//! applies both. There are no debug triggers, no event counters and no interrupt controller: software raises interrupts
+//! by writing `mip`. The state of the floating-point unit is "off" or "dirty", nothing between. `cycle` and `time`
+//! count instructions, since there is no clock.
 
 use crate::isa::{Extension, Extensions};
 use crate::protect::{ENTRIES, Guard, PageTableFormat, PageTranslation, Pmp, Who};
 use crate::xlen::Xlen;
 
-/// Privilege modes by their numbers.
+/// Privilege modes, with their encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Privilege {
@@ -46,14 +47,14 @@ const SUM: u64 = 1 << 18;
 const MXR: u64 = 1 << 19;
 const MSTATUS: u64 = SIE | MIE | SPIE | MPIE | SPP | MPP | FS | VS | MPRV | SUM | MXR | TVM | TW | TSR;
 const SSTATUS: u64 = SIE | SPIE | SPP | FS | VS | SUM | MXR;
-/// Interrupts of supervisor mode: software, timer, external.
+/// Bits of the interrupts of supervisor mode: software, timer, external.
 const SUPERVISOR: u64 = 0x222;
-/// All interrupts there are.
+/// Bits of all interrupts of supervisor and machine mode.
 const INTERRUPTS: u64 = 0xaaa;
-/// Exceptions that can be delegated: all but `ecall` from machine mode.
+/// Bits of the exceptions that can be delegated to supervisor mode: all except `ecall` from machine mode.
 const DELEGABLE: u64 = 0xb3ff;
 
-/// The registers that hold a value.
+/// The control and status registers of the privileged modes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Csrs {
     pub(crate) mstatus: u64,
@@ -74,26 +75,27 @@ pub(crate) struct Csrs {
     pub(crate) mcounteren: u64,
     pub(crate) scounteren: u64,
     pub(crate) satp: u64,
-    /// Whether the hart has vectors, so that their state can be switched on.
+    /// Whether the hart has vectors; without them, their state cannot be switched on.
     pub(crate) has_vectors: bool,
     pub(crate) pmp: Pmp,
-    /// Offsets of `mcycle` and `minstret` from the instructions that were executed.
+    /// Difference between `mcycle` and the number of executed instructions; `instret_more` is that of `minstret`.
     pub(crate) cycle_more: u64,
     pub(crate) instret_more: u64,
 }
 
-/// `value` with the low or the high half replaced.
+/// Replaces the low or the high half of `value` by `part`.
 fn half(value: u64, part: u64, high: bool) -> u64 {
     if high { value & 0xffff_ffff | part << 32 } else { value & !0xffff_ffff | part & 0xffff_ffff }
 }
 
-/// The entry that a register of the protection's settings begins with.
+/// Number of the first entry that a register of the memory protection's settings (`pmpcfg`) contains.
 fn first_entry(number: u32) -> usize {
     (number as usize & 3) * 4 % ENTRIES
 }
 
 impl Csrs {
-    /// `mstatus` as it is read: whether anything is dirty, and the widths of the lower modes.
+    /// The value of `mstatus` or `sstatus` when read: the bits of `mask`, whether any state is dirty, and the register
+    /// widths of lower modes.
     fn status<X: Xlen>(&self, mask: u64) -> u64 {
         let dirty = if self.mstatus & FS == FS || self.mstatus & VS == VS { 1 << (X::BITS - 1) } else { 0 };
         let widths = if X::BITS == 32 {
@@ -116,7 +118,7 @@ impl Csrs {
         } else if new & VS != 0 {
             new |= VS;
         }
-        // There is no mode 2.
+        // Mode 2 does not exist.
         if new & MPP == 2 << 11 {
             new = new & !MPP | self.mstatus & MPP;
         }
@@ -141,7 +143,7 @@ impl Csrs {
             | mxl
     }
 
-    /// Whether a counter may be read in `privilege`.
+    /// Whether the counter `number` may be read in `privilege`.
     fn counts(&self, number: u32, privilege: Privilege) -> bool {
         let bit = 1 << (number & 31);
         match privilege {
@@ -151,8 +153,8 @@ impl Csrs {
         }
     }
 
-    /// A register's value; none if there is no such register, or not in this mode. `retired` instructions were
-    /// executed.
+    /// The value of register `number`; `None` if there is no such register, or it cannot be read in `privilege`.
+    /// `retired` is the number of executed instructions.
     pub(crate) fn read<X: Xlen>(
         &self,
         number: u32,
@@ -205,21 +207,21 @@ impl Csrs {
             0x310 if high => 0,
             0x3a0..=0x3a3 if high || number & 1 == 0 => self.pmp.settings(first_entry(number), X::BITS),
             0x3b0..=0x3bf => self.pmp.address(number as usize - 0x3b0),
-            // senvcfg, menvcfg, mcountinhibit, mhpmevent, triggers, machine information: nothing there.
+            // senvcfg, menvcfg, mcountinhibit, mhpmevent, triggers and machine information always read as 0.
             0x10a | 0x30a | 0x320 | 0x323..=0x33f | 0x7a0..=0x7a5 | 0xf11..=0xf15 => 0,
             0x31a if high => 0,
             _ => return None,
         })
     }
 
-    /// Write a register that [`Csrs::read`] gave: the bits that can be written.
+    /// Writes the writable bits of a register that [`Csrs::read`] returned a value for.
     pub(crate) fn write<X: Xlen>(&mut self, number: u32, value: u64, retired: u64) {
-        // A vector is direct or vectored; an address is even.
+        // A trap vector is direct or vectored, so bit 1 stays 0; an exception's address is even.
         let vector = value & !2;
         match number {
             0xb00 | 0xb80 | 0xb02 | 0xb82 => {
                 let more = if number & 2 == 0 { &mut self.cycle_more } else { &mut self.instret_more };
-                // The instruction that writes counts afterwards.
+                // The writing instruction itself is counted afterwards.
                 let shown = retired.wrapping_add(*more);
                 let new = if X::BITS == 64 { value } else { half(shown, value, number & 0x80 != 0) };
                 *more = new.wrapping_sub(retired + 1);
@@ -236,7 +238,7 @@ impl Csrs {
                 let software = 2 & self.mideleg;
                 self.mip = self.mip & !software | value & software;
             }
-            // As a whole or not at all.
+            // The mode is valid, or the whole write is ignored.
             0x180 if X::BITS == 32 || value >> 60 == 0 || PageTableFormat::of_mode(value >> 60).is_some() => {
                 self.satp = value
             }
@@ -257,7 +259,7 @@ impl Csrs {
         }
     }
 
-    /// The rules for memory accesses in `privilege`.
+    /// The identity and the page tables with which an access in `privilege` is checked.
     fn who<X: Xlen>(&self, privilege: Privilege) -> Who {
         let table = if X::BITS == 32 {
             (self.satp >> 31 != 0).then_some(PageTableFormat::SV32)
@@ -275,18 +277,19 @@ impl Csrs {
         Who { machine: privilege == Privilege::Machine, pages }
     }
 
-    /// The guard of memory in `privilege`.
+    /// Builds the guard that checks memory accesses in `privilege`.
     pub(crate) fn guard<X: Xlen>(&self, privilege: Privilege) -> Guard {
         let lent = Privilege::from_bits(self.mstatus >> 11);
         let data = self.who::<X>(if self.mstatus & MPRV != 0 { lent } else { privilege });
         let mut fetch = self.who::<X>(privilege);
-        // Neither applies to fetches.
+        // These two bits do not apply to fetches.
         fetch.pages = fetch.pages.map(|pages| PageTranslation { sum: false, mxr: false, ..pages });
         let addresses = if X::BITS == 32 { u64::from(u32::MAX) } else { u64::MAX };
         Guard { pmp: self.pmp.clone(), data, fetch, addresses }
     }
 
-    /// The interrupt to take now, if there is one: its number, and whether supervisor mode takes it.
+    /// The interrupt to take now, as its number and whether supervisor mode takes it; `None` if none is pending and
+    /// enabled.
     pub(crate) fn interrupt(&self, privilege: Privilege) -> Option<(u64, bool)> {
         let pending = self.mip & self.mie;
         if pending == 0 {
@@ -295,7 +298,7 @@ impl Csrs {
         let machine = privilege < Privilege::Machine || self.mstatus & MIE != 0;
         let supervisor =
             privilege < Privilege::Supervisor || privilege == Privilege::Supervisor && self.mstatus & SIE != 0;
-        // External, software, timer; machine before supervisor.
+        // Priority: external, software, timer; those of machine mode before those of supervisor mode.
         let first = |set: u64| [11, 3, 7, 9, 1, 5].into_iter().find(|number| set >> number & 1 != 0);
         let for_machine = first(pending & !self.mideleg).filter(|_| machine).map(|number| (number, false));
         for_machine.or_else(|| first(pending & self.mideleg).filter(|_| supervisor).map(|number| (number, true)))

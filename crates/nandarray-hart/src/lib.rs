@@ -1,9 +1,9 @@
-//! A RISC-V hart: the processor that programs beside the data run on, functionally and fast.
+//! A RISC-V hart: the processor that executes programs beside the data, functionally and fast.
 //!
-//! RV32 and RV64 with IMAFDC, Zicsr, Zicntr, Zifencei, Zba, Zbb, Zbs, V and the stream instructions of the ASSASIN
-//! dissertation (Table 7.2). A program reaches its [`Memory`] and its [`Streams`] and nothing else. [`Hart::run`]
-//! executes blocks of decoded instructions ([`BasicBlock`]), which a translator and timing models share. It is the
-//! reference that they are held against; how long anything takes is theirs. `program` loads ELF files, `bare` runs
+//! It supports RV32 and RV64 with IMAFDC, Zicsr, Zicntr, Zifencei, Zba, Zbb, Zbs, V and the stream instructions of the
+//! ASSASIN dissertation (Table 7.2). A program can access its [`Memory`] and its [`Streams`] and nothing else.
+//! [`Hart::run`] executes blocks of decoded instructions ([`BasicBlock`]), which a translator and timing models also
+//! use. Its results are the reference for both; it does not model time. `program` loads ELF files, `bare` runs
 //! bare-metal tests.
 //!
 //! ```

@@ -1,8 +1,8 @@
 //! The memory of a program: regions at addresses, owned or lent for a call; an access to any other address is a fault.
 //!
-//! A region is readable throughout, writable and executable in parts of it. Misaligned accesses are allowed; one that
-//! crosses the end of a region is a fault. A hart reaches the regions by the tables in `spans`, which are kept here
-//! until the regions change, so that a run that is taken up again builds nothing.
+//! All of a region can be read, and parts of it can be written or executed. Misaligned accesses are allowed; an access
+//! that crosses the end of a region is a fault. A hart accesses the regions by the tables in `spans`, which the memory
+//! keeps until its regions change, so that resuming a run does not build them again.
 
 mod spans;
 
@@ -13,13 +13,14 @@ use std::sync::Arc;
 
 pub(crate) use spans::RegionTable;
 
-/// The bytes of a region.
+/// The bytes of a memory region, by their ownership.
 #[derive(Debug)]
 enum RegionBytes<'m> {
     Owned(Vec<u8>),
     Counted(Arc<Vec<u8>>, Range<usize>),
     Shared(&'m [u8]),
-    /// A borrowed slice. Kept as a pointer: references made of it in turn would invalidate those that `spans` keeps.
+    /// A slice that is borrowed exclusively. It is kept as a pointer, since a new reference to it would invalidate the
+    /// pointers in `spans`.
     Exclusive(*mut u8, usize, PhantomData<&'m mut [u8]>),
 }
 
@@ -29,22 +30,22 @@ impl RegionBytes<'_> {
             Self::Owned(bytes) => bytes,
             Self::Counted(bytes, range) => &bytes[range.clone()],
             Self::Shared(bytes) => bytes,
-            // SAFETY: the slice is borrowed for as long as this is there, and not written while `self` is borrowed.
+            // SAFETY: the slice is borrowed for as long as this value lives, and not written while `self` is borrowed.
             Self::Exclusive(pointer, length, _) => unsafe { std::slice::from_raw_parts(*pointer, *length) },
         }
     }
 
-    /// The same, to be written; none if they may only be read.
+    /// The bytes, for writing; `None` if they may only be read.
     fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
         match self {
             Self::Owned(bytes) => Some(bytes),
-            // SAFETY: the slice is borrowed exclusively for as long as this is there, and `self` is, too.
+            // SAFETY: the slice is borrowed exclusively for as long as this value lives, and so is `self`.
             Self::Exclusive(pointer, length, _) => Some(unsafe { std::slice::from_raw_parts_mut(*pointer, *length) }),
             Self::Counted(..) | Self::Shared(_) => None,
         }
     }
 
-    /// The first byte and how many there are, and whether they may be written.
+    /// Pointer to the first byte, number of bytes, and whether they may be written.
     fn raw(&mut self) -> (*mut u8, usize, bool) {
         match self {
             Self::Owned(bytes) => (bytes.as_mut_ptr(), bytes.len(), true),
@@ -57,7 +58,7 @@ impl RegionBytes<'_> {
     }
 }
 
-/// A range of addresses with bytes behind it.
+/// A range of addresses, with the bytes that it maps to.
 #[derive(Debug)]
 struct MemoryRegion<'m> {
     base: u64,
@@ -74,28 +75,28 @@ impl MemoryRegion<'_> {
     }
 }
 
-/// The reason why memory could not be laid out, or the caller's own access to it failed.
+/// The reason why memory could not be laid out, or why an access by the caller (not by a program) failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemoryError {
-    /// The region would overlap the one at `other`, or end beyond the last address.
+    /// The region would overlap another region, or end beyond the last address.
     Overlap {
         /// First address of the region.
         base: u64,
-        /// Its bytes.
+        /// Size of the region in bytes.
         bytes: u64,
     },
-    /// More bytes than the limit allows.
+    /// The memory would have more bytes than its limit allows.
     Limit {
         /// Bytes that were requested.
         bytes: u64,
         /// The most that are allowed.
         limit: u64,
     },
-    /// No region holds these addresses, or they may not be written.
+    /// No region contains these addresses, or they may not be written.
     Unmapped {
         /// First address.
         address: u64,
-        /// Bytes from there.
+        /// Number of bytes from this address on.
         bytes: u64,
     },
 }
@@ -117,30 +118,30 @@ impl std::error::Error for MemoryError {}
 pub struct Memory<'m> {
     regions: Vec<MemoryRegion<'m>>,
     limit: Option<u64>,
-    /// An address whose 8 bytes are looked at after each store: `tohost`.
+    /// An address whose 8 bytes are checked after each store (`tohost`); `None` if there is none.
     watched: Option<u64>,
-    /// The tables by which a hart reaches the regions; `None` if the regions changed since.
+    /// The tables by which a hart accesses the regions; `None` if the regions have changed since they were built.
     spans: Option<Box<RegionTable>>,
 }
 
-// SAFETY: pointers are to bytes that the memory owns or borrows exclusively, which may go wherever it goes; those of
-// `spans` to what was lent for a run are not used after it.
+// SAFETY: pointers are to bytes that the memory owns or borrows exclusively, which move together with it; pointers in
+// `spans` to what was lent for a run are not used after that run.
 unsafe impl Send for Memory<'_> {}
-// SAFETY: nothing is written, and no pointer of `spans` is used, through a shared reference.
+// SAFETY: through a shared reference, nothing is written and no pointer of `spans` is used.
 unsafe impl Sync for Memory<'_> {}
 
 impl<'m> Memory<'m> {
-    /// No memory at all.
+    /// Creates a memory without regions.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// No memory yet, and never more than `limit` bytes that it owns.
+    /// Creates a memory without regions that will never own more than `limit` bytes.
     pub fn with_limit(limit: u64) -> Self {
         Self { limit: Some(limit), ..Self::default() }
     }
 
-    /// Bytes in regions that the memory owns.
+    /// Number of bytes in regions that the memory owns.
     pub fn owned_bytes(&self) -> u64 {
         let owned =
             |r: &MemoryRegion<'_>| if let RegionBytes::Owned(bytes) = &r.bytes { bytes.len() as u64 } else { 0 };
@@ -165,7 +166,7 @@ impl<'m> Memory<'m> {
         Ok(())
     }
 
-    /// Add a region of zeros that may be read and written.
+    /// Adds a region of zeros that may be read and written.
     ///
     /// # Errors
     /// [`MemoryError::Overlap`], [`MemoryError::Limit`].
@@ -174,7 +175,7 @@ impl<'m> Memory<'m> {
         self.add_program(base, bytes, base..end, 0..0)
     }
 
-    /// Add a region of zeros of which the addresses in `writable` may be written and those in `executable` executed.
+    /// Adds a region of zeros; the addresses in `writable` may be written, those in `executable` executed.
     ///
     /// # Errors
     /// [`MemoryError::Overlap`], [`MemoryError::Limit`].
@@ -196,7 +197,7 @@ impl<'m> Memory<'m> {
         self.insert(base, RegionBytes::Owned(zeros), writable, executable)
     }
 
-    /// Lend bytes to be read.
+    /// Adds a region of borrowed bytes that may only be read.
     ///
     /// # Errors
     /// [`MemoryError::Overlap`].
@@ -204,7 +205,7 @@ impl<'m> Memory<'m> {
         self.insert(base, RegionBytes::Shared(bytes), 0..0, 0..0)
     }
 
-    /// Lend bytes to be read and written.
+    /// Adds a region of borrowed bytes that may be read and written.
     ///
     /// # Errors
     /// [`MemoryError::Overlap`].
@@ -213,28 +214,29 @@ impl<'m> Memory<'m> {
         self.insert(base, RegionBytes::Exclusive(bytes.as_mut_ptr(), bytes.len(), PhantomData), base..end, 0..0)
     }
 
-    /// Have bytes at `base` until they are taken back, to be read, and written where `writable`.
+    /// Adds a region of owned bytes that may be read, and written if `writable`; [`Memory::take`] returns them.
     ///
     /// # Errors
-    /// [`MemoryError::Overlap`]; the bytes are gone then.
+    /// [`MemoryError::Overlap`]; the bytes are then dropped.
     pub fn put(&mut self, base: u64, bytes: Vec<u8>, writable: bool) -> Result<(), MemoryError> {
         let end = base.saturating_add(bytes.len() as u64);
         self.insert(base, RegionBytes::Owned(bytes), if writable { base..end } else { 0..0 }, 0..0)
     }
 
-    /// Have a range of shared bytes at `base` until they are taken back, to be read.
+    /// Adds a region that holds a range of shared bytes, which may only be read; [`Memory::take`] removes it.
     ///
     /// # Errors
     /// [`MemoryError::Overlap`].
     ///
     /// # Panics
-    /// If there is no such range of them.
+    /// If `range` is not within the bytes.
     pub fn share(&mut self, base: u64, bytes: Arc<Vec<u8>>, range: Range<usize>) -> Result<(), MemoryError> {
         assert!(range.start <= range.end && range.end <= bytes.len(), "{range:?} of {} bytes", bytes.len());
         self.insert(base, RegionBytes::Counted(bytes, range), 0..0, 0..0)
     }
 
-    /// Takes back the region that begins at `base`, if there is one; returns its bytes if the memory owned them.
+    /// Removes the region that begins at `base`, if there is one; returns its bytes if the memory owned them, otherwise
+    /// `None`.
     pub fn take(&mut self, base: u64) -> Option<Vec<u8>> {
         let at = self.regions.iter().position(|r| r.base == base)?;
         self.spans = None;
@@ -244,7 +246,7 @@ impl<'m> Memory<'m> {
         }
     }
 
-    /// The same memory for the length of a call, to which more can be lent that is gone afterwards.
+    /// A view of the memory for one call: regions that are added to it do not remain afterwards.
     pub fn for_call(&mut self) -> Memory<'_> {
         let regions = self.regions.iter_mut().map(|r| MemoryRegion {
             base: r.base,
@@ -262,13 +264,13 @@ impl<'m> Memory<'m> {
         Memory { regions: regions.collect(), limit: self.limit, watched: self.watched, spans: None }
     }
 
-    /// Stop a hart after a store to the 8 bytes at `address` with [`Stop::ToHost`](crate::Stop::ToHost).
+    /// Makes a hart stop with [`Stop::ToHost`](crate::Stop::ToHost) after a store to the 8 bytes at `address`.
     pub fn watch(&mut self, address: u64) {
         self.watched = Some(address);
         self.spans = None;
     }
 
-    /// The bytes of `addresses`, which one region must hold.
+    /// The bytes at `addresses`, which must lie in one region.
     ///
     /// # Errors
     /// [`MemoryError::Unmapped`].
@@ -281,10 +283,10 @@ impl<'m> Memory<'m> {
         Ok(&region.bytes.as_slice()[from..from + bytes as usize])
     }
 
-    /// The same bytes, to be changed by the caller; parts that the program itself may not write are among them.
+    /// The bytes at `addresses`, for the caller to change, even where the program itself may not write.
     ///
     /// # Errors
-    /// [`MemoryError::Unmapped`], also for regions that are lent for reading.
+    /// [`MemoryError::Unmapped`], also for regions whose bytes are borrowed or shared for reading.
     pub fn get_mut(&mut self, addresses: Range<u64>) -> Result<&mut [u8], MemoryError> {
         let bytes = addresses.end.saturating_sub(addresses.start);
         let error = MemoryError::Unmapped { address: addresses.start, bytes };
@@ -294,7 +296,7 @@ impl<'m> Memory<'m> {
         region.bytes.as_mut_slice().map(|all| &mut all[from..from + bytes as usize]).ok_or(error)
     }
 
-    /// Two or four bytes of code at `address`: what the hart decodes. None where nothing may be executed.
+    /// The two or four bytes of the instruction at `address`; `None` if nothing may be executed there.
     pub fn fetch(&self, address: u64) -> Option<u32> {
         let region = self.regions.iter().find(|r| r.executable.contains(&address))?;
         let end = region.executable.end.min(region.range().end);

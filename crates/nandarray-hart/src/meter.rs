@@ -1,115 +1,119 @@
-//! Meters observe the instructions of a hart and may pause it: the interface for timing models, caches, profiles.
+//! Meters observe the instructions of a hart and may pause it; timing models, caches and profiles use this interface.
 //!
-//! A [`Meter`] belongs to a hart's type, and declares by constants the events that it observes: a hart whose meter
-//! observes none, as [`Unmetered`], executes the same host code as if there were no meters. Blocks are reported by
-//! number, so that a meter can keep its data on each in a table of its own. An access is reported before it is
-//! executed, and also if it will trap or wait; a meter may pause the hart there: the instruction is left as if a stream
-//! had run dry, and reported again when the hart goes on. A meter knows no time.
+//! A [`Meter`] is a part of a hart's type, and declares by constants the events that it observes. A hart whose meter
+//! observes none, as [`Unmetered`], executes the same host code as if meters did not exist. Blocks are reported by
+//! number, so that a meter can keep its data about each in a table of its own. An access is reported before it is
+//! executed, even if it will trap or wait. A meter may pause the hart there; execution then stops before the
+//! instruction, as when a stream has too few bytes, and the access is reported again when the hart continues. A meter
+//! is not given any time.
 
 use std::fmt::Debug;
 
 use crate::block::BasicBlock;
 use crate::isa::Instruction;
 
-/// A meter's answer to an access.
+/// A meter's answer when an access is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterAnswer {
-    /// It is executed.
+    /// The access is executed.
     Proceed,
-    /// The run ends before it with [`Stop::Paused`](crate::Stop::Paused).
+    /// The run ends before the access, with [`Stop::Paused`](crate::Stop::Paused).
     Pause,
 }
 
-/// An access of an instruction to memory.
+/// The kind of an access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DataAccess {
-    /// Loads; a load-reserved does, too.
+    /// A load, or a load-reserved.
     Load,
-    /// Stores.
+    /// A store.
     Store,
-    /// Loads and stores, or stores if a reservation holds.
+    /// A load and a store by one instruction, or a store-conditional.
     Atomic,
 }
 
-/// An access of an instruction to a stream.
+/// The kind of an access to a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StreamAccess {
     /// Takes bytes at an input's head.
     Load,
-    /// Puts bytes at an output's head.
+    /// Appends bytes at an output's head.
     Store,
-    /// Looks at bytes of an input.
+    /// Reads bytes of an input without taking them.
     LookIn,
-    /// Looks at bytes of an output.
+    /// Reads bytes of an output that were written before.
     LookOut,
     /// Waits for bytes of an input.
     Wait,
-    /// Reads a register of an input or an output: waits, or gives a number.
+    /// Reads a register of an input or an output, which may wait.
     Register,
 }
 
-/// An observer of the instructions that a hart executes. Indices are of instructions in the block entered last, from 0
-/// on.
+/// An observer of the instructions that a hart executes. An `index` is that of an instruction in the block entered
+/// last, from 0 on.
 pub trait Meter: Debug + Send {
-    /// It observes blocks: [`decoded`](Self::decoded), [`enter`](Self::enter), [`part`](Self::part),
+    /// Whether it observes blocks: [`decoded`](Self::decoded), [`enter`](Self::enter), [`part`](Self::part),
     /// [`left`](Self::left) and [`single`](Self::single) are called.
     const BLOCKS: bool = false;
-    /// It observes branches: [`branch`](Self::branch) and [`jump`](Self::jump) are called.
+    /// Whether it observes branches: [`branch`](Self::branch) and [`jump`](Self::jump) are called.
     const BRANCHES: bool = false;
-    /// It observes memory: [`access`](Self::access) is called.
+    /// Whether it observes memory: [`access`](Self::access) is called.
     const ACCESSES: bool = false;
-    /// It observes streams: [`stream`](Self::stream) is called.
+    /// Whether it observes streams: [`stream`](Self::stream) is called.
     const STREAMS: bool = false;
 
-    /// From now on, `unit` is the number of this block. Numbers count from 0; when blocks were dropped they begin anew.
+    /// Assigns the number `unit` to a decoded block. Numbers count from 0; they start again when all blocks have been
+    /// dropped.
     fn decoded(&mut self, unit: u32, block: &BasicBlock) {
         let _ = (unit, block);
     }
 
-    /// A block is entered, and executed to its end unless [`left`](Self::left) is called.
+    /// Reports that the block `unit` is entered; it is executed to its end unless [`left`](Self::left) is called.
     fn enter(&mut self, unit: u32) {
         let _ = unit;
     }
 
-    /// The same, of a block without a number: instructions up to a limit.
+    /// Reports that a block without a number is entered, which contains only the instructions up to a limit.
     fn part(&mut self, block: &BasicBlock) {
         let _ = block;
     }
 
-    /// The block entered last, which this is, was left before its instruction `index`.
+    /// Reports that `block`, the one entered last, was left before its instruction `index`.
     fn left(&mut self, block: &BasicBlock, index: usize) {
         let _ = (block, index);
     }
 
-    /// The instruction before which the block was left was executed outside of blocks.
+    /// Reports that the instruction before which the block was left has been executed outside of blocks.
     fn single(&mut self, pc: u64, op: &Instruction) {
         let _ = (pc, op);
     }
 
-    /// The conditional branch at the block's end is taken, or not.
+    /// Reports whether the conditional branch at the block's end is taken.
     fn branch(&mut self, taken: bool) {
         let _ = taken;
     }
 
-    /// The block ends with a jump to an address in a register.
+    /// Reports that the block ends with a jump to `target`, an address from a register.
     fn jump(&mut self, target: u64) {
         let _ = target;
     }
 
-    /// Instruction `index` is to reach `bytes` bytes of memory at `address`.
+    /// Reports that instruction `index` is about to access `bytes` bytes of memory at `address`; returns whether it may
+    /// proceed.
     fn access(&mut self, index: u32, kind: DataAccess, address: u64, bytes: u32) -> MeterAnswer {
         let _ = (index, kind, address, bytes);
         MeterAnswer::Proceed
     }
 
-    /// Instruction `index` is to reach `bytes` bytes of a stream from `position` on; it waits if they are not there.
+    /// Reports that instruction `index` is about to access `bytes` bytes of stream number `stream` from `position` on,
+    /// and will wait if they are not available. Returns whether it may proceed.
     fn stream(&mut self, index: u32, kind: StreamAccess, stream: u8, position: u64, bytes: u64) -> MeterAnswer {
         let _ = (index, kind, stream, position, bytes);
         MeterAnswer::Proceed
     }
 }
 
-/// The meter that observes nothing.
+/// A meter that observes nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unmetered;
 

@@ -1,8 +1,8 @@
-//! Profiles: counts of the executions of each instruction, and of the entries of each block.
+//! Profiles: how often each instruction was executed, and each block entered.
 //!
-//! [`Counter`] is a meter that observes blocks alone: a step at the head of each block adds one, and the rest of the
-//! hart is as fast as without it. Counts are kept by address: where code was rewritten, the last instruction is named.
-//! Functions and lines behind an address are not known here.
+//! [`Counter`] is a meter that observes only blocks: a step at the head of each block adds one, and the rest of the
+//! hart is as fast as without a meter. Counts are kept by address; if code was overwritten, the latest instruction is
+//! reported. The functions and source lines at an address are not known here.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::block::BasicBlock;
 use crate::isa::Instruction;
 use crate::meter::Meter;
 
-/// Counts of executed instructions.
+/// Counts of executed instructions and entered blocks, by address.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
     ops: BTreeMap<u64, (Instruction, u64)>,
@@ -18,24 +18,24 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Address, instruction, and how often it was executed; by address.
+    /// Address, instruction and number of executions of each executed instruction, in order of addresses.
     pub fn instructions(&self) -> impl Iterator<Item = (u64, Instruction, u64)> {
         self.ops.iter().filter(|(_, (_, times))| *times > 0).map(|(pc, (op, times))| (*pc, *op, *times))
     }
 
-    /// Address of a block, instructions in it, and how often it was entered; by address.
+    /// Address, number of instructions and number of entries of each block, in order of addresses.
     ///
-    /// Entries of blocks, also of those left before their end; parts of blocks that a limit cut short are not counted.
+    /// Entries of blocks that were left before their end count; parts of blocks that a limit cut short do not.
     pub fn blocks(&self) -> impl Iterator<Item = (u64, u32, u64)> {
         self.blocks.iter().filter(|(_, (_, times))| *times > 0).map(|(pc, (ops, times))| (*pc, *ops, *times))
     }
 
-    /// Instructions executed altogether.
+    /// Total number of executed instructions.
     pub fn total(&self) -> u64 {
         self.ops.values().fold(0, |all, (_, times)| all.wrapping_add(*times))
     }
 
-    /// Add what another hart of the same program counted.
+    /// Adds the counts of another hart that executed the same program.
     pub fn add(&mut self, other: &Self) {
         for (pc, (op, times)) in &other.ops {
             self.op(*pc, op, *times);
@@ -52,7 +52,7 @@ impl Profile {
         *entry = (*op, entry.1.wrapping_add(times));
     }
 
-    /// Adds `times` entries of a block, executed to its end; `left` takes back the rest if it was left before.
+    /// Adds `times` entries of a block that is executed to its end; `left` subtracts the rest if it is not.
     fn entered(&mut self, block: &BasicBlock, times: u64) {
         if times > 0 {
             self.first(block, block.ops.len(), times);
@@ -70,7 +70,8 @@ impl Profile {
         }
     }
 
-    /// A block that was entered was left before this instruction: take back the rest, which may be counted later only.
+    /// Subtracts one execution of each instruction from `index` on, since the entered block was left there. The block's
+    /// own count may be added later, so counts wrap meanwhile.
     fn left(&mut self, block: &BasicBlock, index: usize) {
         let mut at = block.address(index);
         for op in &block.ops[index..] {
@@ -80,17 +81,17 @@ impl Profile {
     }
 }
 
-/// Counts how often each instruction is executed.
+/// A meter that counts how often each instruction is executed.
 #[derive(Debug, Default)]
 pub struct Counter {
-    /// Blocks by number, and how often each was entered since it has it.
+    /// Each block, by its number, and how often it was entered since it has this number.
     units: Vec<(BasicBlock, u64)>,
-    /// Counts that are not of whole blocks.
+    /// Counts other than entries of numbered blocks.
     profile: Profile,
 }
 
 impl Counter {
-    /// Takes the counts since the last call.
+    /// Takes the counts since the last call, or since the beginning.
     pub fn take(&mut self) -> Profile {
         for (block, times) in &mut self.units {
             self.profile.entered(block, std::mem::take(times));

@@ -1,8 +1,8 @@
 //! A program from an ELF file: its segments and symbols, and the check that a hart can run it.
 //!
-//! Static executables only: nothing is relocated. All segments come into one region, with the stack behind them, since
-//! one region is reached fastest; only code can be executed, and only segments that the file declares writable can be
-//! written. The `object` crate reads ELF; the checks are done here.
+//! Only static executables are supported: nothing is relocated. All segments are loaded into one memory region, with
+//! the stack after them, since access to one region is fastest. Only code can be executed, and only segments that the
+//! file declares writable can be written. The `object` crate parses ELF; the checks are done here.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,39 +14,39 @@ use object::{Endianness, Object, ObjectSymbol};
 use crate::isa::{Extension, Extensions};
 use crate::memory::{Memory, MemoryError};
 
-/// The most bytes from the lowest to the highest address of a program.
+/// Largest distance in bytes from the lowest to the highest address of a program.
 pub const SPAN_MAX: u64 = 1 << 30;
-/// The symbol of programs with VarVE instructions.
+/// The symbol that marks programs with VarVE instructions.
 const VARVE: &str = "nd_uses_varve";
-/// Attribute tag of the architecture string.
+/// Tag of the architecture string among the attributes of a `.riscv.attributes` section.
 const TAG_ARCH: u64 = 5;
 
-/// Why a file is no program for a hart.
+/// The reason why a file is not a program for a hart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgramError {
-    /// No ELF file, or a broken one.
+    /// The file is not an ELF file, or damaged; the text explains why.
     NotElf(String),
-    /// ELF for another machine.
+    /// The file is for another machine than RISC-V.
     NotRiscv {
-        /// The machine's number in ELF.
+        /// Number of that machine in ELF.
         machine: u16,
     },
-    /// A relocatable file, a shared library, or one that needs a loader.
+    /// The file is relocatable, a shared library, or needs a loader.
     NotStatic,
-    /// It has no segment with bytes in memory.
+    /// The file has no segment with bytes in memory.
     Nothing,
-    /// None of its segments may be read, written or executed.
+    /// No segment of the file may be read, written or executed.
     NoAccess,
-    /// It needs an extension that the hart lacks.
+    /// The program needs this extension, which the hart lacks.
     Extension(String),
-    /// A segment that makes no sense.
+    /// A segment is invalid, overlaps another one, or is too large.
     Segment {
-        /// Its address.
+        /// First address of the segment.
         address: u64,
-        /// Its bytes in memory.
+        /// Length of the segment in memory, in bytes.
         bytes: u64,
     },
-    /// Its memory cannot be laid out.
+    /// The program's memory cannot be laid out.
     Memory(MemoryError),
 }
 
@@ -79,28 +79,29 @@ impl From<object::Error> for ProgramError {
     }
 }
 
-/// Bytes that are loaded at an address.
+/// A segment of a program: bytes that are loaded at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramSegment {
-    /// Its address.
+    /// First address of the segment.
     pub address: u64,
-    /// Its bytes in the file.
+    /// The segment's bytes in the file.
     pub bytes: Vec<u8>,
-    /// Its bytes in memory; those beyond the file's are zero.
+    /// Length of the segment in memory, in bytes; the bytes after those of the file are zero.
     pub length: u64,
-    /// May be written.
+    /// Whether the program may write to the segment.
     pub writable: bool,
-    /// May be executed.
+    /// Whether the program may execute the segment.
     pub executable: bool,
 }
 
-/// The selection of a file's segments that are loaded.
+/// The choice of the segments of a file that are loaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
-    /// Segments with a right: a program reaches its segments by their rights.
+    /// Segments with at least one right (read, write, execute), for programs, whose accesses are checked against these
+    /// rights.
     Accessible,
-    /// All: a bare machine's memory has no rights but those that the machine sets up itself. Linkers give segments none
-    /// where a script's `FLAGS` has none of them.
+    /// All segments, for bare machines, which set up the protection of memory themselves. Linkers give a segment no
+    /// rights if `FLAGS` in the linker script names none.
     #[cfg(feature = "bare")]
     All,
 }
@@ -110,41 +111,42 @@ enum Wanted {
 pub struct ElfProgram {
     /// Register width: 32 or 64.
     pub bits: u32,
-    /// The extensions of a hart for it: those of all programs, and the vectors that its architecture string names.
+    /// The extensions that a hart for the program needs: those of all programs, and the vector extensions that its
+    /// architecture string names.
     pub extensions: Extensions,
-    /// Its entry point.
+    /// Address of the first instruction.
     pub entry: u64,
-    /// The extensions that its attributes name; `None` if it has none.
+    /// The extensions in the file's architecture string; `None` if the file has none.
     pub declared: Option<Extensions>,
-    /// The segments that are loaded, by address.
+    /// The loaded segments, in order of addresses.
     pub segments: Vec<ProgramSegment>,
-    /// Names and addresses, by address.
+    /// Addresses and names of symbols, in order of addresses.
     symbols: Vec<(u64, String)>,
 }
 
-/// A program's memory, and where its stack ends.
+/// A program in memory, ready to run.
 #[derive(Debug)]
 pub struct Loaded {
-    /// One region with all segments and the stack.
+    /// A memory with one region that contains all segments and the stack.
     pub memory: Memory<'static>,
-    /// The address behind the stack.
+    /// The end of the stack: the address after its last byte.
     pub stack: u64,
 }
 
 impl ElfProgram {
-    /// Read a program for a hart with `extensions`.
+    /// Parses an ELF file as a program for a hart with `extensions`.
     ///
     /// # Errors
-    /// [`ProgramError`], but for its `Memory`.
+    /// [`ProgramError`], except `Memory`.
     pub fn from_elf(bytes: &[u8], extensions: Extensions) -> Result<Self, ProgramError> {
         Self::from_elf_wanted(bytes, extensions, Wanted::Accessible)
     }
 
-    /// Read a file for a bare machine: all segments, whatever the file says of their rights. One without any may be
-    /// read, written and executed.
+    /// Parses an ELF file for a bare machine. All segments are loaded, whatever their rights; a segment without any may
+    /// be read, written and executed.
     ///
     /// # Errors
-    /// [`ProgramError`], but for its `NoAccess` and `Memory`.
+    /// [`ProgramError`], except `NoAccess` and `Memory`.
     #[cfg(feature = "bare")]
     pub fn from_elf_bare(bytes: &[u8], extensions: Extensions) -> Result<Self, ProgramError> {
         Self::from_elf_wanted(bytes, extensions, Wanted::All)
@@ -228,25 +230,26 @@ impl ElfProgram {
         Ok(Self { bits, extensions: asked, entry: header.e_entry(endian).into(), declared, segments, symbols })
     }
 
-    /// The address of a symbol.
+    /// The address of the symbol `name`; `None` if the file does not define it.
     pub fn symbol(&self, name: &str) -> Option<u64> {
         self.symbols.iter().find(|s| s.1 == name).map(|s| s.0)
     }
 
-    /// The last symbol at or before an address, and the distance from it.
+    /// The last symbol at or before an address, and the distance from it in bytes; `None` if there is none.
     pub fn symbol_at(&self, address: u64) -> Option<(&str, u64)> {
         let behind = self.symbols.partition_point(|s| s.0 <= address);
-        // Mapping symbols such as `$x` name nothing.
+        // Mapping symbols such as `$x` are skipped.
         let named = self.symbols[..behind].iter().rev().find(|s| !s.1.starts_with(['$', '.']))?;
         Some((&named.1, address - named.0))
     }
 
-    /// Names and addresses, by address.
+    /// Names and addresses of all symbols, in order of addresses.
     pub fn symbols(&self) -> impl Iterator<Item = (&str, u64)> {
         self.symbols.iter().map(|(address, name)| (name.as_str(), *address))
     }
 
-    /// Load it into memory of its own, with a stack of `stack_bytes` behind its last segment; at most `limit` bytes.
+    /// Loads the program into a new memory of at most `limit` bytes, with a stack of `stack_bytes` after the last
+    /// segment.
     ///
     /// # Errors
     /// [`ProgramError::Memory`], [`ProgramError::Segment`].
@@ -262,7 +265,8 @@ impl ElfProgram {
         }
         let mut memory = limit.map_or_else(Memory::new, Memory::with_limit);
         let executable = self.hull(|s| s.executable).unwrap_or(0..0);
-        // From the first writable segment to the end of the stack, gaps included, but nothing that is not writable.
+        // Writable: from the first writable segment to the end of the stack, gaps included. No read-only segment may
+        // lie in it.
         let last = self.segments.last().map_or(range.start, |s| s.address + s.length);
         let writable = self.hull(|s| s.writable).map_or(last, |w| w.start)..range.end;
         if let Some(fixed) = self.segments.iter().find(|s| !s.writable && s.address >= writable.start) {
@@ -276,7 +280,7 @@ impl ElfProgram {
         Ok(Loaded { memory, stack: range.end & !15 })
     }
 
-    /// From the first to the last address of the segments that are wanted.
+    /// The addresses from the first to the last of the segments that are `wanted`; `None` if there are none.
     fn hull(&self, wanted: impl Fn(&ProgramSegment) -> bool) -> Option<Range<u64>> {
         let mut found = self.segments.iter().filter(|s| wanted(s));
         let first = found.next()?;
@@ -285,7 +289,7 @@ impl ElfProgram {
     }
 }
 
-/// The architecture string of a `.riscv.attributes` section, if there is one.
+/// Finds the architecture string in a `.riscv.attributes` section; `None` if it has none.
 fn architecture(section: &[u8]) -> Option<&str> {
     fn number(bytes: &mut &[u8]) -> Option<u64> {
         let mut value = 0;
@@ -305,7 +309,8 @@ fn architecture(section: &[u8]) -> Option<&str> {
         *bytes = &bytes[end + 1..];
         Some(text)
     }
-    // Format version, length, vendor; then sub-sections of tag and length: the one of the whole file holds attributes.
+    // Format version, length and vendor, then sub-sections with tag and length; the first must be that of the whole
+    // file.
     let mut bytes = section.strip_prefix(b"A")?.get(4..)?;
     if text(&mut bytes)? != "riscv" || number(&mut bytes)? != 1 {
         return None;
@@ -313,7 +318,7 @@ fn architecture(section: &[u8]) -> Option<&str> {
     bytes = bytes.get(4..)?;
     while !bytes.is_empty() {
         let tag = number(&mut bytes)?;
-        // Odd tags are strings, even ones numbers.
+        // Attributes with odd tags are strings, those with even tags are numbers.
         if tag % 2 == 0 {
             number(&mut bytes)?;
         } else {
@@ -326,8 +331,8 @@ fn architecture(section: &[u8]) -> Option<&str> {
     None
 }
 
-/// The extensions of programs, and the vectors that one declares; with VarVE if it defines the symbol of that, since
-/// compilers know no name for it in architecture strings.
+/// The extensions that a program with the `declared` ones needs, with VarVE if it defines that symbol, since compilers
+/// have no name for it in architecture strings. Fails if the hart's `extensions` lack any of those.
 fn with_varve(declared: Extensions, defines: bool, extensions: Extensions) -> Result<Extensions, ProgramError> {
     let asked = Extensions::PROGRAM.with_vectors_of(declared);
     if !defines {
@@ -341,7 +346,8 @@ fn with_varve(declared: Extensions, defines: bool, extensions: Extensions) -> Re
     }
 }
 
-/// The name of the first extension that a hart lacks; of vector extensions that of the last, which contains the others.
+/// The name of the first needed extension that a hart lacks, or of vector extensions the last, which contains the
+/// others; `None` if it lacks none.
 fn lacking(needed: Extensions, extensions: Extensions) -> Option<String> {
     let missing = || needed.beyond(extensions);
     match missing().find(|first| *first < Extension::Zve32x).or_else(|| missing().last())? {
@@ -350,8 +356,8 @@ fn lacking(needed: Extensions, extensions: Extensions) -> Option<String> {
     }
 }
 
-/// The extensions of an architecture string such as `rv64i2p1_m2p0`, if a hart of `bits` bits with `extensions` has
-/// all of them.
+/// Parses an architecture string such as `rv64i2p1_m2p0`; fails unless a hart of `bits` bits with `extensions` has all
+/// of its extensions.
 fn require(arch: &str, bits: u32, extensions: Extensions) -> Result<Extensions, ProgramError> {
     let (width, needed) = Extensions::parse(arch).map_err(ProgramError::Extension)?;
     if width != bits {

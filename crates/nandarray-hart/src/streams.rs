@@ -1,58 +1,59 @@
-//! Streams: ring buffers of the caller's that a program reads from their head and writes at their head.
+//! Streams: ring buffers, owned by the caller, that a program reads at their head or writes at their head.
 //!
-//! An input has a head (the program's), a tail (the caller's: how far bytes have arrived) and, once it is known, an
-//! end. An output has a head (the program's), a tail (the caller's: how far there is room in the ring) and a limit on
-//! its length. All count bytes from the beginning of the stream; the byte `n` of a stream lies at `n` modulo the ring's
-//! length. A whole array is a stream whose ring is the array: nothing is copied.
+//! An input has a head (moved by the program), a tail (moved by the caller: the end of the bytes that have arrived)
+//! and, once it is known, an end. An output has a head (moved by the program), a tail (moved by the caller: the end of
+//! the room in the ring) and a limit on its length. All are numbers of bytes from the beginning of the stream; byte `n`
+//! of a stream is at index `n` modulo the ring's length. A whole array is a stream whose ring is the array, so that
+//! nothing is copied.
 //!
-//! A program never learns where a tail is: it learns ends and limits, and otherwise waits. Its results are therefore
-//! the same however its bytes arrive and are drained. `exec/stream.rs` has the stream instructions; when a hart waits,
-//! the caller moves a tail.
+//! A program can never read a tail: it can read ends and limits, and otherwise waits. Its results are therefore the
+//! same however its bytes arrive and are drained. `exec/stream.rs` has the stream instructions. When a hart waits, the
+//! caller moves a tail and resumes it.
 
 use std::ops::Range;
 
-/// The most streams of either kind: what the field of an instruction can name.
+/// Most input streams, and most output streams, that the field of an instruction can number.
 pub const STREAMS_MAX: usize = 32;
 
-/// The largest distance from a stream's head at which a program may read, in either direction, and the most bytes that
+/// Largest distance in bytes from a stream's head at which a program may read, in either direction, and most bytes that
 /// it may wait for: 64 KiB.
 pub const REACH: u64 = 64 << 10;
 
-/// The room that a `StreamStore` requires before it stores.
+/// The room that a `StreamStore` requires in the ring before it stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Room {
-    /// Eight bytes, whatever its width: Table 7.2.
+    /// Eight bytes, whatever the store's width, as in Table 7.2.
     #[default]
     Eight,
-    /// Its own width, so that a ring can be filled to the last byte.
+    /// The store's own width, so that a ring can be filled to the last byte.
     Width,
 }
 
-/// A stream into a program.
+/// A stream that a program reads.
 #[derive(Debug)]
 pub struct InputStream<'s> {
     ring: &'s [u8],
     head: u64,
     tail: u64,
-    /// Where it ends, once that is known.
+    /// The stream's length, once it is known.
     end: Option<u64>,
-    /// Bytes behind the head that are not overwritten: all of them where the ring holds the whole stream.
+    /// Number of bytes before the head that are not overwritten; `u64::MAX` if the ring holds the whole stream.
     kept: u64,
 }
 
-/// The result of reading from a stream without consuming.
+/// The result of reading from a stream without moving its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look<T> {
-    /// It is there.
+    /// The value that was read.
     There(T),
-    /// It may still arrive, or the end has to be known first.
+    /// The bytes may still arrive, or the stream's end must be known first.
     Wait,
-    /// The stream ends before it, or it is out of reach.
+    /// The stream ends before these bytes, or they are out of reach.
     Never,
 }
 
 impl<'s> InputStream<'s> {
-    /// An empty stream over `ring` whose end is not known.
+    /// Creates an empty stream in `ring` whose end is not known yet.
     ///
     /// # Panics
     /// If the ring is empty.
@@ -61,22 +62,23 @@ impl<'s> InputStream<'s> {
         Self { ring, head: 0, tail: 0, end: None, kept: 0 }
     }
 
-    /// A closed stream that holds all of `bytes`.
+    /// Creates a closed stream that contains exactly `bytes`.
     pub fn whole(bytes: &'s [u8]) -> Self {
         let tail = bytes.len() as u64;
         Self { ring: bytes, head: 0, tail, end: Some(tail), kept: u64::MAX }
     }
 
-    /// Go on with a stream that was taken apart by the caller: `head` bytes were read, `tail` have arrived.
+    /// Continues a stream whose state the caller kept: `head` bytes were read, `tail` bytes have arrived in `ring`.
     ///
     /// # Panics
-    /// If more bytes lie between them than the ring holds.
+    /// If more bytes lie between `head` and `tail` than the ring holds.
     pub fn resume(ring: &'s [u8], head: u64, tail: u64, closed: bool) -> Self {
         assert!(head <= tail && tail - head <= ring.len() as u64, "{head}..{tail} in a ring of {} bytes", ring.len());
         Self { ring, head, tail, end: closed.then_some(tail), kept: 0 }
     }
 
-    /// The same, of a stream whose bytes so far are `bytes`, all of them: nothing is ever overwritten.
+    /// Continues a stream of which `head` bytes were read and all bytes so far are in `bytes`, so that nothing is ever
+    /// overwritten.
     ///
     /// # Panics
     /// If more bytes were read than have arrived.
@@ -86,11 +88,10 @@ impl<'s> InputStream<'s> {
         Self { ring: bytes, head, tail, end: None, kept: u64::MAX }
     }
 
-    /// Promise that the ring's last `kept` bytes behind the head are not overwritten, so that a program may look at
-    /// them.
+    /// Promises that the `kept` bytes before the head are not overwritten in the ring, so that a program may read them.
     ///
     /// # Panics
-    /// If that leaves no room for others.
+    /// If that leaves no room for bytes to arrive.
     #[must_use]
     pub fn keeping(mut self, kept: u64) -> Self {
         assert!(kept < self.ring.len() as u64, "{kept} bytes behind the head of a ring of {} bytes", self.ring.len());
@@ -98,10 +99,10 @@ impl<'s> InputStream<'s> {
         self
     }
 
-    /// Say where it ends, if that is known; bytes may still be on their way.
+    /// Sets the stream's end, if it is known; bytes before it may still have to arrive.
     ///
     /// # Panics
-    /// If more have arrived.
+    /// If more bytes have arrived already.
     #[must_use]
     pub fn ending(mut self, end: Option<u64>) -> Self {
         assert!(end.is_none_or(|end| self.tail <= end), "{} bytes arrived of {end:?}", self.tail);
@@ -109,66 +110,66 @@ impl<'s> InputStream<'s> {
         self
     }
 
-    /// Bytes that the program has read.
+    /// Number of bytes that the program has read.
     pub fn head(&self) -> u64 {
         self.head
     }
 
-    /// Bytes that have arrived.
+    /// Number of bytes that have arrived.
     pub fn tail(&self) -> u64 {
         self.tail
     }
 
-    /// Where it ends, once that is known.
+    /// The stream's length; `None` until it is known.
     pub fn end(&self) -> Option<u64> {
         self.end
     }
 
-    /// Bytes that are not read, arrived or not, once the end is known.
+    /// Number of bytes that the program has not read, arrived or not; `None` until the end is known.
     pub fn left(&self) -> Option<u64> {
         Some(self.end? - self.head)
     }
 
-    /// Bytes that have arrived and are not read.
+    /// Number of bytes that have arrived and are not read.
     pub fn available(&self) -> u64 {
         self.tail - self.head
     }
 
-    /// Say that `bytes` more have arrived in the ring: the doorbell.
+    /// Notes that `bytes` more bytes have arrived in the ring: the doorbell.
     ///
     /// # Panics
-    /// If there was no room for them, or the stream ends before.
+    /// If the ring had no room for them, or the stream ends before them.
     pub fn arrived(&mut self, bytes: u64) {
         assert!(self.available() + bytes <= self.ring.len() as u64, "{bytes} bytes have no room in the ring");
         assert!(self.end.is_none_or(|end| bytes <= end - self.tail), "{bytes} bytes behind the end of the stream");
         self.tail += bytes;
     }
 
-    /// Say that nothing will arrive any more.
+    /// Notes that no more bytes will arrive.
     ///
     /// # Panics
-    /// If more was promised.
+    /// If the end that was set has not been reached.
     pub fn close(&mut self) {
         assert!(self.end.is_none_or(|end| end == self.tail), "{} bytes arrived of {:?}", self.tail, self.end);
         self.end = Some(self.tail);
     }
 
-    /// Whether nothing will arrive any more.
+    /// Whether no more bytes will arrive.
     pub fn closed(&self) -> bool {
         self.end == Some(self.tail)
     }
 
-    /// The bytes that have arrived, are not read, and lie together in the ring.
+    /// The bytes that have arrived and are not read, up to the end of the ring buffer's memory.
     pub fn together(&self) -> &[u8] {
         let at = if self.ring.is_empty() { 0 } else { place(self.ring.len(), self.head) };
         let rest = &self.ring[at..];
         &rest[..rest.len().min(self.available() as usize)]
     }
 
-    /// Say that the program has read `bytes` of them.
+    /// Notes that the program has read `bytes` bytes at the head.
     ///
     /// # Panics
-    /// If not that many had arrived.
+    /// If fewer bytes have arrived.
     pub fn taken(&mut self, bytes: u64) {
         assert!(bytes <= self.available(), "{bytes} bytes have not arrived");
         self.head += bytes;
@@ -184,17 +185,17 @@ impl<'s> InputStream<'s> {
         Some(bytes)
     }
 
-    /// Whether it ends before `bytes` more bytes.
+    /// Whether the stream ends before `bytes` more bytes.
     pub(crate) fn falls_short(&self, bytes: u64) -> bool {
         self.left().is_some_and(|left| left < bytes)
     }
 
-    /// Bytes that may be waited for: [`REACH`], or fewer if the ring has no room for them.
+    /// Most bytes that may be waited for: [`REACH`], or fewer if the ring has no room for them.
     pub fn ahead(&self) -> u64 {
         if self.kept == u64::MAX { REACH } else { REACH.min(self.ring.len() as u64 - self.kept) }
     }
 
-    /// `N` bytes that begin `ahead` bytes behind the head, or before it if that is negative.
+    /// Reads `N` bytes that begin `ahead` bytes after the head, or before it if `ahead` is negative.
     pub(crate) fn peek<const N: usize>(&self, ahead: i64) -> Look<[u8; N]> {
         let reachable = if ahead < 0 {
             ahead.unsigned_abs() <= self.head.min(self.kept).min(REACH)
@@ -211,7 +212,7 @@ impl<'s> InputStream<'s> {
         if position + N as u64 > self.tail { Look::Wait } else { Look::There(read(self.ring, position)) }
     }
 
-    /// `N` bytes that begin `back` bytes before the end.
+    /// Reads `N` bytes that begin `back` bytes before the stream's end.
     pub(crate) fn before_end<const N: usize>(&self, back: u64) -> Look<[u8; N]> {
         let Some(end) = self.end else { return Look::Wait };
         match end.checked_sub(back) {
@@ -220,28 +221,29 @@ impl<'s> InputStream<'s> {
         }
     }
 
-    /// Waits for `bytes` bytes, but not beyond the end, nor for more than may be waited for; returns their number.
+    /// Waits for `bytes` bytes, or for fewer if the stream ends earlier or [`Self::ahead`] is less; returns the number
+    /// waited for.
     pub(crate) fn wait(&self, bytes: u64) -> Look<u64> {
         let wanted = bytes.min(self.ahead()).min(self.left().unwrap_or(u64::MAX));
         if self.available() >= wanted { Look::There(wanted) } else { Look::Wait }
     }
 }
 
-/// A stream out of a program.
+/// A stream that a program writes.
 #[derive(Debug)]
 pub struct OutputStream<'s> {
     ring: &'s mut [u8],
     head: u64,
-    /// The head at which there is no room, in the ring or at all.
+    /// The head at which the program has no more room, in the ring or within the limit.
     tail: u64,
     drained: u64,
-    /// The most bytes that it may have.
+    /// The most bytes that the stream may have.
     limit: u64,
     room: Room,
 }
 
 impl<'s> OutputStream<'s> {
-    /// An empty stream that may be written until `ring` is full.
+    /// Creates an empty stream that may be written until `ring` is full.
     ///
     /// # Panics
     /// If the ring is empty.
@@ -251,20 +253,21 @@ impl<'s> OutputStream<'s> {
         Self { ring, head: 0, tail, drained: 0, limit: u64::MAX, room }
     }
 
-    /// Go on with a stream: `head` bytes were written, those before `drained` have been taken away.
+    /// Continues a stream whose state the caller kept: `head` bytes were written, and the caller has taken the first
+    /// `drained` bytes.
     ///
     /// # Panics
-    /// If more bytes lie between them than the ring holds.
+    /// If more bytes lie between `drained` and `head` than the ring holds.
     pub fn resume(ring: &'s mut [u8], head: u64, drained: u64, room: Room) -> Self {
         let len = ring.len() as u64;
         assert!(drained <= head && head - drained <= len, "{drained}..{head} in a ring of {len} bytes");
         Self { ring, head, tail: drained + len, drained, limit: u64::MAX, room }
     }
 
-    /// Say that it may have `limit` bytes at most: a store beyond them does not wait for room, there will be none.
+    /// Limits the stream to `limit` bytes: a store beyond them fails instead of waiting for room.
     ///
     /// # Panics
-    /// If it has more.
+    /// If the stream has more bytes already.
     #[must_use]
     pub fn limited(mut self, limit: u64) -> Self {
         assert!(self.head <= limit, "{} bytes were written of {limit}", self.head);
@@ -273,27 +276,28 @@ impl<'s> OutputStream<'s> {
         self
     }
 
-    /// Bytes that the program has written.
+    /// Number of bytes that the program has written.
     pub fn head(&self) -> u64 {
         self.head
     }
 
-    /// The head at which there is no room any more.
+    /// The head at which the program has no more room.
     pub fn tail(&self) -> u64 {
         self.tail
     }
 
-    /// The most bytes that it may have; all ones where nothing limits them.
+    /// The most bytes that the stream may have; `u64::MAX` without a limit.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Bytes that are written and not taken away.
+    /// Number of bytes that are written, and not yet taken by the caller.
     pub fn waiting(&self) -> u64 {
         self.head - self.drained
     }
 
-    /// Their ranges in the ring: one, and a second one if they wrap.
+    /// Places in the ring of the bytes that the caller has not taken: a range, and a second one, which is empty unless
+    /// they wrap.
     pub fn waiting_at(&self) -> [Range<usize>; 2] {
         let len = self.ring.len() as u64;
         if len == 0 {
@@ -304,22 +308,22 @@ impl<'s> OutputStream<'s> {
         [from..from + first, 0..count - first]
     }
 
-    /// The ring.
+    /// The ring's memory.
     pub fn ring(&self) -> &[u8] {
         self.ring
     }
 
-    /// Say that `bytes` have been taken away, and their room is free.
+    /// Notes that the caller has taken `bytes` bytes, whose room is free again.
     ///
     /// # Panics
-    /// If not that many were waiting.
+    /// If fewer bytes were waiting.
     pub fn drained(&mut self, bytes: u64) {
         assert!(bytes <= self.waiting(), "{bytes} bytes were not waiting");
         self.drained += bytes;
         self.tail = self.limit.min(self.drained.saturating_add(self.ring.len() as u64));
     }
 
-    /// The room that lies together in the ring.
+    /// The free room from the head up to the end of the ring buffer's memory.
     pub fn room_together(&mut self) -> &mut [u8] {
         let at = if self.ring.is_empty() { 0 } else { place(self.ring.len(), self.head) };
         let room = (self.tail - self.head) as usize;
@@ -328,7 +332,7 @@ impl<'s> OutputStream<'s> {
         &mut rest[..length]
     }
 
-    /// Say that the program has written `bytes` of it.
+    /// Notes that the program has written `bytes` bytes at the head.
     ///
     /// # Panics
     /// If there was no room for them.
@@ -354,25 +358,25 @@ impl<'s> OutputStream<'s> {
         true
     }
 
-    /// The room that a store of `bytes` bytes requires.
+    /// Number of bytes of room that a store of `bytes` bytes requires.
     #[inline(always)]
     fn wanted(&self, bytes: u64) -> u64 {
         if self.room == Room::Eight { 8 } else { bytes }
     }
 
-    /// Whether there will never be room for a store of `bytes` bytes.
+    /// Whether the limit leaves no room for a store of `bytes` bytes, now or later.
     pub(crate) fn is_full(&self, bytes: u64) -> bool {
         self.limit - self.head < self.wanted(bytes)
     }
 
-    /// `N` bytes that begin `back` bytes before the head.
+    /// Reads `N` bytes that begin `back` bytes before the head.
     pub(crate) fn behind_head<const N: usize>(&self, back: u64) -> Look<[u8; N]> {
         let held = back <= self.head.min(REACH).min(self.ring.len() as u64) && back >= N as u64;
         if held { Look::There(read(self.ring, self.head - back)) } else { Look::Never }
     }
 }
 
-/// Index of byte `position` of a stream in a ring of `len` bytes.
+/// Index in a ring of `len` bytes of the stream's byte `position`.
 #[inline(always)]
 fn place(len: usize, position: u64) -> usize {
     if position < len as u64 {
@@ -396,14 +400,14 @@ fn read<const N: usize>(ring: &[u8], position: u64) -> [u8; N] {
 /// The streams of a program, by number.
 #[derive(Debug, Default)]
 pub struct Streams<'s> {
-    /// Streams into it.
+    /// Streams that the program reads.
     pub inputs: Vec<InputStream<'s>>,
-    /// Streams out of it.
+    /// Streams that the program writes.
     pub outputs: Vec<OutputStream<'s>>,
 }
 
 impl Streams<'_> {
-    /// No streams.
+    /// Creates a set without streams.
     pub fn none() -> Self {
         Self::default()
     }

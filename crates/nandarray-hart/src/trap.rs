@@ -8,19 +8,19 @@ use std::fmt;
 pub enum Cause {
     /// A jump to an odd address; cannot happen, since jumps clear bit 0 and 16-bit instructions are allowed.
     FetchMisaligned = 0,
-    /// Nothing at this address may be executed.
+    /// Memory at this address does not exist, or may not be executed.
     FetchAccess = 1,
-    /// No instruction, or none that may be executed now.
+    /// The bits are not an instruction, or one that may not be executed now.
     IllegalInstruction = 2,
     /// `ebreak`.
     Breakpoint = 3,
     /// An atomic load from an address that is not a multiple of its width.
     LoadMisaligned = 4,
-    /// A load from where there is no memory, or from a stream that there is not.
+    /// A load from an address without memory, or from a stream that does not exist.
     LoadAccess = 5,
     /// An atomic operation on an address that is not a multiple of its width.
     StoreMisaligned = 6,
-    /// A store to where there is no memory that may be written.
+    /// A store to an address without writable memory, or to a stream that does not exist.
     StoreAccess = 7,
     /// `ecall` in user mode.
     UserCall = 8,
@@ -28,19 +28,19 @@ pub enum Cause {
     SupervisorCall = 9,
     /// `ecall` in machine mode.
     MachineCall = 11,
-    /// No page that may be executed is at this address.
+    /// The page tables have no executable page at this address.
     FetchPage = 12,
-    /// No page that may be loaded from is at this address.
+    /// The page tables have no page at this address that may be loaded from.
     LoadPage = 13,
-    /// No page that may be stored to is at this address.
+    /// The page tables have no page at this address that may be stored to.
     StorePage = 15,
-    /// A VarVE stream ends inside a value, or before it.
+    /// A VarVE stream ends within a value, or before it.
     StreamEnd = 24,
     /// A VarVE stream has no room for a value.
     StreamFull = 25,
-    /// A value of a VarVE stream is wider than it may be, or has no code.
+    /// A value of a VarVE stream is wider than allowed, or has no code.
     StreamWidth = 26,
-    /// A table of Huffman codes in which one code begins another.
+    /// A table of Huffman codes is not a prefix code.
     HuffmanTable = 27,
 }
 
@@ -72,11 +72,11 @@ impl fmt::Display for Cause {
 /// A trap that nothing in the program handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trap {
-    /// Its cause.
+    /// Cause of the trap.
     pub cause: Cause,
-    /// Address of the instruction.
+    /// Address of the instruction that trapped.
     pub pc: u64,
-    /// The address that it could not reach, or its bits if it is illegal.
+    /// The address that the instruction could not access, or the bits of an illegal instruction.
     pub value: u64,
 }
 

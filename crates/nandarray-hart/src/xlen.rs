@@ -1,4 +1,4 @@
-//! The two register widths, as types: an interpreter is compiled for each, and tests no width while it runs.
+//! The two register widths as types: the interpreter is compiled for each, so it never checks the width while it runs.
 
 use std::fmt::Debug;
 
@@ -12,14 +12,14 @@ mod sealed {
 pub trait Xlen: sealed::Sealed + Copy + Debug + Default + Send + Sync + 'static {
     /// Bits of an integer register.
     const BITS: u32;
-    /// The value of an integer register.
+    /// The type of an integer register's value.
     type Word: Copy + Default + Debug + PartialEq + Eq + Send + Sync;
 
-    /// The low bits of `value`.
+    /// Truncates a value to the width of a register.
     fn word(value: u64) -> Self::Word;
-    /// A register, zero-extended.
+    /// Extends a register's value to 64 bits with zeros.
     fn unsigned(word: Self::Word) -> u64;
-    /// A register, sign-extended.
+    /// Extends a register's value to 64 bits with its sign.
     fn signed(word: Self::Word) -> i64;
 }
 

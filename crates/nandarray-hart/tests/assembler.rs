@@ -1,8 +1,8 @@
 //! Promise: assemblers read the disassembler's output.
 //!
-//! Random instructions of every row but those of streams and of VarVE are written down, assembled by the `ziglang`
-//! wheel's clang, and compared bit by bit. If that is not installed (`.venv` of the repository, or `PYTHON`), the test
-//! says so and passes.
+//! Random instructions of every row except those of streams and VarVE are disassembled, assembled by the `ziglang`
+//! wheel's clang, and compared bit by bit. If that is not installed (in the repository's `.venv`, or for `PYTHON`), the
+//! test reports that and passes.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use std::process::Command;
 use nandarray_hart::{Extension, Extensions, isa};
 use object::{Object, ObjectSection};
 
-/// Registers with names and without.
+/// Control and status registers that the test uses, with and without names.
 const CSRS: [i32; 12] = [1, 2, 3, 0x100, 0x140, 0x180, 0x300, 0x305, 0x342, 0x7c0, 0xc01, 0xf14];
 
 const VECTORS: [Extension; 5] =
     [Extension::Zve32x, Extension::Zve32f, Extension::Zve64x, Extension::Zve64d, Extension::V];
 
-/// A Python that has the compiler.
+/// Finds a Python with the `ziglang` wheel; `None` if there is none.
 fn python() -> Option<PathBuf> {
     let venv = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv/bin/python");
     let asked = std::env::var_os("PYTHON").map(PathBuf::from);
@@ -32,7 +32,7 @@ fn python() -> Option<PathBuf> {
     found
 }
 
-/// The same vector instruction with registers that lie apart: assemblers refuse groups that overlap.
+/// Changes the registers of a vector instruction so that groups do not overlap, which assemblers reject.
 fn apart(word: u32) -> u32 {
     word & !(31 << 7 | 31 << 15 | 31 << 20) | 8 << 7 | 24 << 15 | 16 << 20
 }
@@ -56,7 +56,8 @@ fn disassembly_assembles_to_the_same_bits() {
                 let Some(mut op) = isa::decode32(word, bits, Extensions::ALL).filter(|op| op.code == row.code) else {
                     continue;
                 };
-                // Names of stream registers are ours, and some of the others are for one width only.
+                // Assemblers do not know the names of stream registers, and some other registers exist for one width
+                // only.
                 let csr = matches!(row.format, isa::Format::Csr | isa::Format::CsrImmediate);
                 if csr && !CSRS.contains(&op.imm) {
                     let at = seed as usize >> 40;
@@ -64,7 +65,7 @@ fn disassembly_assembles_to_the_same_bits() {
                 }
                 left -= 1;
                 let line = isa::disassemble(&op);
-                // Indices of 64 bits are those of RV64 alone; the hart traps.
+                // Indices of 64 bits exist on RV64 only; on RV32 the hart traps.
                 let indexed = ["vlux", "vlox", "vsux", "vsox"].iter().any(|name| line.starts_with(name));
                 if bits == 32 && indexed && line.contains("ei64.v") {
                     continue;

@@ -1,7 +1,7 @@
-//! Promise: the hart is a bare machine as far as bare-metal tests need one.
+//! Promise: the hart behaves as a bare machine as far as bare-metal tests need it.
 //!
-//! The tests are in `bare/`, assembled by `bare/build.py`, and end by `tohost`: traps, delegation, modes, interrupts,
-//! floating-point state, code that changes, signatures.
+//! The tests are in `bare/`, assembled by `bare/build.py`, and report their result in `tohost`. They cover traps,
+//! delegation, modes, interrupts, floating-point state, code that changes, and signatures.
 
 use std::path::Path;
 
@@ -24,8 +24,8 @@ fn tests_pass() {
     }
 }
 
-/// Linker scripts of the community's tests say `FLAGS` in the numbers of sections, which leaves segments without
-/// rights.
+/// Linker scripts of the community's tests give `FLAGS` the flag numbers of sections instead of segments, so that
+/// segments have no rights; such files must be loaded all the same.
 #[test]
 fn tests_pass_whatever_rights_their_segments_have() {
     for (bits, headers, size, flags) in [(32, 52, 32, 24), (64, 64, 56, 4)] {

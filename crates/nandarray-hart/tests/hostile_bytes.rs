@@ -1,6 +1,6 @@
-//! Promise: no bytes make the hart panic, hang or ask for memory that they do not justify.
+//! Promise: no input bytes make the hart panic, hang, or request far more memory than they need.
 //!
-//! The functions of the fuzz targets, with seeded inputs on the stable toolchain.
+//! Calls the functions of the fuzz targets with seeded inputs, on the stable toolchain.
 
 mod hostile;
 
@@ -8,30 +8,30 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-/// Code that is mostly instructions: random words, of which some get the low bits of a major opcode.
+/// Generates code that consists mostly of instructions: random words, some of them with the low bits of a major opcode.
 fn code() -> impl Strategy<Value = Vec<u8>> {
     let opcodes =
         [0x03, 0x07, 0x0b, 0x13, 0x17, 0x23, 0x2b, 0x2f, 0x33, 0x3b, 0x53, 0x5b, 0x63, 0x67, 0x6f, 0x73, 0x7b];
     let word =
         (any::<u32>(), prop::sample::select(opcodes.to_vec()), 0..4u8).prop_map(|(word, opcode, kind)| match kind {
             0 => word,
-            // Register fields that name registers with addresses in them.
+            // The source register is one that contains an address.
             1 => word & !0xf_ff80 & !0x7f | opcode | 10 << 15 | 5 << 7,
             _ => word & !0x7f | opcode,
         });
     prop::collection::vec(word, 1..64).prop_map(|words| words.into_iter().flat_map(u32::to_le_bytes).collect())
 }
 
-/// Code that is mostly vector and VarVE instructions that are legal: a vector type, streams in and out, then any of
-/// them on registers that have addresses or small numbers.
+/// Generates code of mostly legal vector and VarVE instructions: sets a vector type, describes streams in both
+/// directions, then uses random instructions on registers with addresses or small numbers.
 fn vector_code() -> impl Strategy<Value = Vec<u8>> {
-    // x10 to x12 have addresses, x13 and x14 small numbers.
+    // Registers x10 to x12 contain addresses, x13 and x14 small numbers.
     let vtype = prop::sample::select(vec![0u32, 8, 16, 24, 1, 9, 17, 25, 2, 10, 7, 15]);
     let set = (vtype, 0..32u32).prop_map(|(vtype, count)| 0xc000_7057 | vtype << 20 | count << 15);
     let arithmetic = any::<u32>().prop_map(|word| word & !0x7f | 0x57);
     let width = prop::sample::select(vec![0u32, 5, 6, 7]);
     let access = (any::<u32>(), width, 10..13u32, any::<bool>()).prop_map(|(word, width, base, store)| {
-        // Every other one is of elements that lie together.
+        // Half of the accesses are to contiguous elements.
         let kept = if word & 1 == 0 { 0x0200_0f80 } else { 0xeff0_0f80 };
         word & kept | width << 12 | base << 15 | if store { 0x27 } else { 0x07 }
     });

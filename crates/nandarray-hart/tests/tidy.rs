@@ -7,7 +7,8 @@
 #[path = "../../tidy.rs"]
 mod tidy;
 
-/// From the bottom up; a module may use those before it, and itself. Modules of one entry do not use each other.
+/// The layers of modules, from the bottom up: a module may use itself and those before it. Modules of one entry do not
+/// use each other.
 const LAYERS: tidy::Layers = &[
     &["xlen", "trap", "isa"],
     &["access"],
@@ -25,7 +26,7 @@ const LAYERS: tidy::Layers = &[
     &["lib"],
 ];
 
-/// Functions of more than 70 lines: file, function, why it is not cut.
+/// Functions that may have more than 70 lines: file, function, and the reason why it is not cut.
 const LONG_FUNCTIONS: &[(&str, &str, &str)] = &[("src/exec/select.rs", "handler", "a table: one line an instruction")];
 
 #[test]

@@ -7,10 +7,10 @@
 //!
 //! The program is `nandarray-hart/tests/programs/mix.c`, 5000 rounds of list processing, matrices, a state machine and
 //! CRCs, compiled for RV64IM and RV32IM at `-O3` (`build.py` beside it). Rows are medians of REPEATS runs (5 if left
-//! out), taken in turn. User time is the operating system's, of this process and of its children, in steps of 10 ms:
-//! Linux only; the translator's has its translating in it. All are given the hart's count of instructions. A PEER is a
-//! command that runs an RV64 program, such as `nandarray-hart/peers/ckb-vm`. Other programs on the machine disturb the
-//! figures.
+//! out); the engines take turns. User time is what the operating system reports for this process and its children, in
+//! steps of 10 ms, on Linux only; the translator's includes the time for translating. Speeds of all engines are
+//! computed from the hart's count of instructions. A PEER is a command that runs an RV64 program, such as
+//! `nandarray-hart/peers/ckb-vm`. Other programs on the machine disturb the figures.
 
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 
@@ -23,10 +23,11 @@ use std::process::Command;
 use linux::{ExecutionEngine, Outcome};
 use nandarray_hart::{Rv32, Rv64};
 
-/// User seconds of this process, and of its children that ended.
+/// User seconds of this process, and of its children that have ended.
 fn user_seconds() -> (f64, f64) {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
-    // Fields behind the name, which is in parentheses: the twelfth is ours, the fourteenth our children's.
+    // The fields after the name, which is in parentheses: the twelfth is this process's time, the fourteenth its
+    // children's.
     let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
     let seconds = |field: usize| fields[field].parse::<f64>().expect("ticks") / 100.0;
     (seconds(11), seconds(13))
@@ -39,7 +40,8 @@ enum Engine {
 }
 
 impl Engine {
-    /// User seconds, and what came out; none if it is not installed.
+    /// Runs the program; returns user seconds, its output, and for our engines the outcome. `None` if the command is
+    /// not installed.
     fn run(&self, elf: &[u8], copy: &Path) -> Option<(f64, Vec<u8>, Option<Outcome>)> {
         let before = user_seconds();
         match self {

@@ -1,4 +1,4 @@
-//! Host code: made by Cranelift, and kept until all of it is dropped.
+//! Host code: compiled by Cranelift, and kept in memory until all of it is dropped.
 
 use cranelift_codegen::Context as Compiler;
 use cranelift_codegen::settings::{self, Configurable};
@@ -11,10 +11,11 @@ use crate::emit::{CodeTarget, emit};
 use crate::region::Region;
 use crate::sites::Sites;
 
-/// Bytes of a page of the host, at most: code that is finished is protected, so the next is in pages of its own.
+/// Largest size of a host page in bytes. Finished code is write-protected page by page, so the next code begins on a
+/// new page.
 const PAGE_BYTES: u64 = if cfg!(target_arch = "x86_64") { 4 << 10 } else { 64 << 10 };
 
-/// Cranelift's compiler and the memory of its code.
+/// Cranelift's compiler, with the memory of the code that it has compiled.
 struct RegionCompiler {
     module: JITModule,
     compiler: Compiler,
@@ -22,15 +23,15 @@ struct RegionCompiler {
     fma: bool,
 }
 
-/// Host code.
+/// The host code of one program, with its compiler.
 #[derive(Default)]
 pub(crate) struct HostCode {
-    /// None before the first region, and if this host has no code generator.
+    /// The compiler; `None` before the first region, and if Cranelift does not support this host.
     maker: Option<RegionCompiler>,
 }
 
-// SAFETY: the module owns its memory and is reached through exclusive references only; no thread keeps anything of it
-// but addresses of finished code, which does not change.
+// SAFETY: the module owns its memory and is reached through exclusive references only; threads keep nothing of it but
+// addresses of finished code, which does not change.
 unsafe impl Send for HostCode {}
 
 impl RegionCompiler {
@@ -46,7 +47,7 @@ impl RegionCompiler {
             flags.set(name, value).ok()?;
         }
         let isa = cranelift_native::builder().ok()?.finish(settings::Flags::new(flags)).ok()?;
-        // Where the host has no fused multiply-add, Cranelift would call a library for it.
+        // On a host without fused multiply-add, Cranelift would call a library for it.
         let flag = isa.isa_flags().iter().any(|v| v.name == "has_fma" && v.as_bool() == Some(true));
         let fma = flag || isa.triple().architecture.to_string() != "x86_64";
         let module = JITModule::new(JITBuilder::with_isa(isa, default_libcall_names()));
@@ -55,8 +56,8 @@ impl RegionCompiler {
 }
 
 impl HostCode {
-    /// Compiles a region; returns the entry of the code, and the bytes of its pages. `None` if the code generator
-    /// refuses the region.
+    /// Compiles a region; returns the entry of its code, and the bytes of the pages that the code occupies. `None` if
+    /// the code generator rejects the region or does not support this host.
     pub(crate) fn make(
         &mut self,
         region: &Region,
@@ -77,7 +78,7 @@ impl HostCode {
         let bytes = compiler.compiled_code().map_or(0, |code| code.code_buffer().len() as u64);
         module.finalize_definitions().ok()?;
         let pointer = module.get_finalized_function(function);
-        // SAFETY: `emit` gave the function this signature, in the host's calling convention.
+        // SAFETY: `emit` built the function with this signature, in the host's calling convention.
         Some((unsafe { std::mem::transmute::<*const u8, CodeEntry>(pointer) }, bytes.next_multiple_of(PAGE_BYTES)))
     }
 }
@@ -85,7 +86,7 @@ impl HostCode {
 impl Drop for HostCode {
     fn drop(&mut self) {
         if let Some(maker) = self.maker.take() {
-            // SAFETY: entries are called by engines alone, each of which holds what this is a part of.
+            // SAFETY: only engines call the entries, and each engine holds the shared data that this code is a part of.
             unsafe { maker.module.free_memory() };
         }
     }

@@ -1,49 +1,49 @@
-//! The context: the memory that translated code and the engine share. Offsets in it are compiled into the code.
+//! The context: memory that translated code and the engine share. The offsets of its fields are compiled into the code.
 
-/// Regions of memory beside the main one that code can know.
+/// Most memory regions, beside the main one, that translated code can access.
 pub(crate) const SLOTS: usize = 32;
-/// Streams of either kind.
+/// Number of input streams, and number of output streams.
 pub(crate) const STREAMS: usize = 32;
 
-/// A region of memory in one call.
+/// A memory region as translated code accesses it during one call.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct RegionSlot {
-    /// Its pointer less its first address.
+    /// The host's pointer to the region minus the region's first address in the program.
     pub(crate) biased: u64,
-    /// Offsets at which 1, 2, 4 and 8 bytes can be read: below these.
+    /// For reads of 1, 2, 4 and 8 bytes, the offset in the region from which on they no longer fit.
     pub(crate) load: [u64; 4],
-    /// The same for writing.
+    /// The same for writes of 1, 2, 4 and 8 bytes.
     pub(crate) store: [u64; 4],
 }
 
-/// The bytes of a stream that code can reach by itself.
+/// The contiguous bytes of a stream's ring buffer that translated code can read or write without the interpreter.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Ring {
-    /// Pointer to the next byte.
+    /// The host's pointer to the next byte.
     pub(crate) at: u64,
-    /// Pointer behind the last.
+    /// The host's pointer to the end of the contiguous bytes.
     pub(crate) end: u64,
-    /// The head, less `at`.
+    /// The stream's head (bytes so far) minus `at`; adding `at` gives the head at any time.
     pub(crate) head: u64,
-    /// Of an input, the most bytes that may be waited for.
+    /// Most bytes of an input that an instruction may wait for; 0 for an output.
     pub(crate) ahead: u64,
-    /// Value of `at` when code was entered.
+    /// Value of `at` when translated code was entered; the difference is the number of bytes that it has moved since.
     pub(crate) from: u64,
 }
 
-/// The context.
+/// The memory that translated code and the engine share.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Context {
-    /// Instructions that may still be executed.
+    /// Number of instructions that may still be executed.
     pub(crate) left: i64,
-    /// Program counter on return.
+    /// Program counter when the code returns.
     pub(crate) pc: u64,
-    /// The main region's pointer less its first address.
+    /// The host's pointer to the main memory region minus the region's first address in the program.
     pub(crate) main: u64,
-    /// The other regions.
+    /// The other memory regions, by slot.
     pub(crate) slots: [RegionSlot; SLOTS],
     pub(crate) inputs: [Ring; STREAMS],
     pub(crate) outputs: [Ring; STREAMS],
@@ -65,15 +65,16 @@ impl Context {
 /// The reason why translated code returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CodeExit {
-    /// It goes on at an address.
+    /// Execution continues at another address, which this code does not contain.
     Jump = 0,
-    /// The next instruction is the interpreter's.
+    /// The interpreter must execute the next instruction.
     Handover = 1,
-    /// The next instruction reaches memory where it was not expected to.
+    /// The next instruction accesses a memory region that was not expected there.
     Memory = 2,
-    /// Too few instructions are left.
+    /// The remaining budget of instructions may be too small for the next part of the code.
     Slice = 3,
-    /// The next instruction, or one that follows it before a jump, reaches memory where it was not expected to.
+    /// The next instruction, or one after it and before the next jump, accesses a memory region that was not expected
+    /// there.
     Together = 4,
 }
 
@@ -89,17 +90,18 @@ impl CodeExit {
     }
 }
 
-/// Translated code: takes the context and the integer registers, returns the number of a [`CodeExit`].
+/// The entry of translated code: it takes the context and the integer registers, and returns the number of a
+/// [`CodeExit`].
 pub(crate) type CodeEntry = unsafe extern "C" fn(*mut Context, *mut u8) -> u32;
 
-/// Addresses that are compiled into code: another layout needs other code.
+/// Addresses and offsets that are compiled into code; for another layout the code must be compiled again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ContextLayout {
-    /// Addresses of the main region.
+    /// Addresses of the main memory region.
     pub(crate) main: std::ops::Range<u64>,
-    /// The writable part of them.
+    /// The writable part of the main region's addresses.
     pub(crate) writable: std::ops::Range<u64>,
-    /// Offsets of floating-point registers and of the flags from the integer registers.
+    /// Offset in bytes of the floating-point registers from the integer registers.
     pub(crate) f: i32,
     pub(crate) fflags: i32,
 }

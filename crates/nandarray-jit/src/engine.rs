@@ -1,9 +1,10 @@
-//! The engine: runs a hart by translated code if there is some, and by the interpreter if there is none yet.
+//! The engine: runs a hart by translated code where it exists, and by the interpreter elsewhere.
 //!
-//! Programs are interpreted, and their program counters sampled, until translating a region pays (`pace`). Before that,
-//! some instructions from there on are executed one at a time, to see which blocks follow, which memory is reached and
-//! where indirect jumps go. Blocks that have code are marked, so that the interpreter ends before them. Code that meets
-//! memory where it was not expected is recompiled a few times. All harts of a program share its code (`shared`).
+//! A program is interpreted, and its program counter sampled, until translating a region pays (`pace`). Before a region
+//! is translated, some instructions from its entry on are executed one at a time, to observe which blocks follow, which
+//! memory regions are accessed and where indirect jumps go. The entries of translated code are marked, so that the
+//! interpreter stops before them. Code that accesses memory regions that were not expected is recompiled a few times.
+//! All harts of a program share its code (`shared`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,33 +17,33 @@ use crate::context::{CodeEntry, CodeExit, Context, ContextLayout, RegionSlot, Ri
 use crate::pace::Purse;
 use crate::shared::{CodeState, SharedCode};
 
-/// Instructions between two looks at the stop flag.
+/// Instructions between two checks of the stop flag.
 const SLICE: u64 = if cfg!(debug_assertions) { 1 << 13 } else { 1 << 20 };
-/// Entries of the table that finds code quickly.
+/// Entries of the table from program counters to code that is looked up first.
 const QUICK: usize = 1 << 10;
 /// Instructions that are interpreted while another hart translates, before the next attempt to take the lock.
 const MEANWHILE: u64 = 1 << 12;
-/// Instructions that might be interpreted in the time that entering and leaving code takes.
+/// Instructions that could be interpreted in the time that entering and leaving translated code takes.
 const ENTERING: u64 = 100;
 
-/// Counts of an engine's work.
+/// Counts of one engine's work, and of the translated code that it shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Regions that were translated for the program, recompiled ones counted again.
+    /// Number of regions that were translated for the program; each recompilation counts again.
     pub regions: u64,
-    /// Instructions in them.
+    /// Number of instructions in those regions.
     pub instructions: u64,
-    /// Bytes of memory that host code takes, in whole pages.
+    /// Bytes of memory that host code occupies, in whole pages.
     pub code_bytes: u64,
-    /// Times that this engine entered translated code.
+    /// Number of times that this engine entered translated code.
     pub entered: u64,
-    /// Instructions that translated code left to the interpreter.
+    /// Number of times that translated code left the next instructions to the interpreter.
     pub handed_over: u64,
-    /// Instructions that were interpreted, those included.
+    /// Number of instructions that were interpreted, including those that translated code left to the interpreter.
     pub interpreted: u64,
 }
 
-/// An entry of the quick table.
+/// An entry of the table that finds the code of a program counter quickly.
 #[derive(Clone, Copy)]
 struct Quick {
     pc: u64,
@@ -52,21 +53,21 @@ struct Quick {
 
 const NOWHERE: Quick = Quick { pc: u64::MAX, code: None, wants: 0 };
 
-/// The engine of one hart.
+/// The engine of one hart: it chooses between translated code and the interpreter.
 pub(crate) struct Engine {
     shared: Arc<SharedCode>,
-    /// The purse that pays for translating: the run's, shared by its cores.
+    /// The budget from which translating is paid; the cores of a run share it.
     purse: Arc<Purse>,
     context: Box<Context>,
     quick: Vec<Quick>,
-    /// Generation of the code in the quick table.
+    /// Generation of the shared code when the quick table was last cleared.
     generation: u64,
     statistics: Statistics,
-    /// Entries of code that are marked in the hart.
+    /// Number of code entries that are marked in the hart.
     marked: usize,
-    /// Instructions that were counted for the purse: interpreted, and executed by code.
+    /// Instructions already credited to the purse: (interpreted, executed by translated code).
     counted: (u64, u64),
-    /// Whether the context holds the positions of streams.
+    /// Whether the run has streams, whose positions the context then holds.
     streams: bool,
 }
 
@@ -85,7 +86,7 @@ impl Engine {
         }
     }
 
-    /// Counts of its work, and of the code that it shares with other harts.
+    /// Counts of the engine's work, and of the code that it shares with other harts.
     pub(crate) fn statistics(&self) -> Statistics {
         let made = self.shared.made();
         Statistics {
@@ -96,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// Drops all code, and shares none any more. The run and its purse stay.
+    /// Drops all translated code, and shares none from now on. The run and its purse stay.
     pub(crate) fn forget(&mut self) {
         let SharedCode { settings, bits, extensions, .. } = *self.shared;
         self.quick.fill(NOWHERE);
@@ -104,7 +105,7 @@ impl Engine {
         self.shared = Arc::new(SharedCode::new(settings, bits, extensions));
     }
 
-    /// Execute until something stops it.
+    /// Executes instructions until a limit, the stop flag or the program itself stops them.
     pub(crate) fn run<X: Xlen>(
         &mut self,
         hart: &mut Hart<X>,
@@ -123,7 +124,7 @@ impl Engine {
                 return port.hart().out_of_instructions();
             }
             let before = port.hart().instructions();
-            // Code is made for rounding to nearest.
+            // Code is compiled for the rounding mode "to nearest" only.
             let stop = if translate && port.hart().fcsr() >> 5 == 0 {
                 self.load_streams(&mut port);
                 let stop = self.slice(&mut port, left);
@@ -141,7 +142,7 @@ impl Engine {
         }
     }
 
-    /// Notes the addresses of memory in this run. False if there is none that a program could be in.
+    /// Takes over the addresses of memory in this run. Returns false if there is no memory region at all.
     fn adopt<X: Xlen>(&mut self, port: &mut TranslatorPort<'_, '_, '_, X>) -> bool {
         let spans = port.spans();
         let size = |range: &std::ops::Range<u64>| range.end - range.start;
@@ -175,7 +176,7 @@ impl Engine {
         true
     }
 
-    /// Puts the contiguous parts of the streams' rings into the context, for code to reach.
+    /// Copies pointers to the contiguous parts of the streams' rings to the context, for translated code to use.
     fn load_streams<X: Xlen>(&mut self, port: &mut TranslatorPort<'_, '_, '_, X>) {
         let streams = port.streams();
         self.streams = !streams.inputs.is_empty() || !streams.outputs.is_empty();
@@ -192,7 +193,7 @@ impl Engine {
         }
     }
 
-    /// Moves the streams' heads by the bytes that code read and wrote.
+    /// Advances the streams' heads by the bytes that translated code has read and written.
     fn store_streams<X: Xlen>(&mut self, port: &mut TranslatorPort<'_, '_, '_, X>) {
         let streams = port.streams();
         for (ring, input) in self.context.inputs.iter_mut().zip(&mut streams.inputs) {
@@ -205,7 +206,7 @@ impl Engine {
         }
     }
 
-    /// Calls the interpreter, with the streams' positions brought up to date before and after.
+    /// Calls the interpreter as `what` does; the streams' positions are updated before, and loaded again after it.
     fn interpret<X: Xlen>(
         &mut self,
         port: &mut TranslatorPort<'_, '_, '_, X>,
@@ -223,7 +224,8 @@ impl Engine {
         stop
     }
 
-    /// Execute a slice of at most `left` instructions.
+    /// Executes at most `left` instructions, and no more than one slice; returns why the hart stopped, or `None` at the
+    /// slice's end.
     fn slice<X: Xlen>(&mut self, port: &mut TranslatorPort<'_, '_, '_, X>, left: u64) -> Option<Stop> {
         let begin = port.hart().instructions();
         let most = left.min(SLICE);
@@ -241,13 +243,13 @@ impl Engine {
             let quick = self.quick[(pc >> 1) as usize % QUICK];
             let found = if quick.pc == pc { CodeState::Code(quick.code, quick.wants) } else { self.find(port, pc) };
             let stop = match found {
-                // Translating took a while: look at the stop flag.
+                // Translating took a while, so the stop flag is checked first.
                 CodeState::Fresh(..) => return None,
                 CodeState::Code(Some(code), wants) if wants <= budget => {
                     let (from, why) = self.execute(port, code, pc, budget);
                     match why {
                         CodeExit::Jump | CodeExit::Slice => None,
-                        // The slice ends if no budget is left for the interpreter.
+                        // The slice ends if no instructions are left for the interpreter.
                         _ if port.hart().instructions() - begin >= most => return None,
                         why => {
                             self.statistics.handed_over += 1;
@@ -259,7 +261,8 @@ impl Engine {
                         }
                     }
                 }
-                // Too few are left for code: interpret them if that is all there is, otherwise begin a new slice.
+                // The remaining instructions do not suffice for the code: interpret them if the limit is near, else
+                // begin a new slice.
                 CodeState::Code(Some(_), _) if left > most => return None,
                 CodeState::Code(Some(_), _) => self.interpret(port, |port| port.interpret(budget)),
                 CodeState::Code(None, _) => self.interpret(port, |port| port.step()),
@@ -282,7 +285,8 @@ impl Engine {
         }
     }
 
-    /// Runs code, and the code that follows it. Returns the address at which the last was entered, and why it returned.
+    /// Runs translated code, and all code that follows it. Returns the address at which the last code was entered, and
+    /// why that code returned.
     fn execute<X: Xlen>(
         &mut self,
         port: &mut TranslatorPort<'_, '_, '_, X>,
@@ -294,8 +298,8 @@ impl Engine {
         self.context.left = budget as i64;
         let why = loop {
             self.statistics.entered += 1;
-            // SAFETY: the code was made for this layout of registers and memory, and for contexts such as this one;
-            // what the context points to is borrowed by the port, and nothing else reaches it meanwhile.
+            // SAFETY: the code was compiled for this layout of registers and memory, and for contexts of this type; the
+            // port borrows all memory that the context points to, and nothing else accesses it meanwhile.
             let why = CodeExit::from_number(unsafe { code(&raw mut *self.context, registers.x) });
             if why != CodeExit::Jump {
                 break why;
@@ -313,7 +317,7 @@ impl Engine {
         (pc, why)
     }
 
-    /// Interprets from `pc` on, to translated code or to the next sample.
+    /// Interprets from `pc` on, until translated code or the next sample of the program counter is reached.
     fn stretch<X: Xlen>(&mut self, port: &mut TranslatorPort<'_, '_, '_, X>, pc: u64, budget: u64) -> Option<Stop> {
         let TranslationTrigger::Pays(costs) = self.shared.settings.when else {
             unreachable!("only what is to pay waits")
@@ -324,7 +328,7 @@ impl Engine {
             loop {
                 let ran = port.hart().instructions() - before;
                 let left = most.saturating_sub(ran);
-                // Samples are taken between blocks: a part of one is executed only if the limit requires it.
+                // Samples are taken between blocks: a part of a block is executed only if the limit requires it.
                 if left == 0 || (ran > 0 && left < OPS_MAX as u64) {
                     return None;
                 }
@@ -335,7 +339,8 @@ impl Engine {
             }
         });
         let ran = port.hart().instructions() - before;
-        // If it came to code, or to an end, the cost is that of the instructions before.
+        // If the stretch ended at translated code or stopped, its instructions are attributed to the address where it
+        // began.
         let ended = stop.is_some() || port.is_marked();
         let (at, heat) = if ended { (pc, ran + ENTERING) } else { (port.hart().pc(), ran) };
         let interpreted = self.statistics.interpreted;
@@ -347,7 +352,7 @@ impl Engine {
         stop
     }
 
-    /// Finds the code at `pc`; kept in the quick table if it will not change soon.
+    /// Finds the code at `pc`, and stores it in the quick table if it will not change soon.
     fn find<X: Xlen>(&mut self, port: &TranslatorPort<'_, '_, '_, X>, pc: u64) -> CodeState {
         let found = self.shared.find(port, &self.purse, pc);
         if let CodeState::Code(code, wants) | CodeState::Fresh(code, wants) = found {
@@ -357,8 +362,8 @@ impl Engine {
     }
 }
 
-/// Interpret at most `most` instructions, up to a jump. If there is `shared`, some of them may reach memory where code
-/// that was entered at `from` did not expect them to.
+/// Interprets at most `most` instructions, up to a jump. With `shared`, it also notes those of them that access a
+/// memory region which the code that was entered at `from` did not expect.
 fn follow<X: Xlen>(
     shared: Option<(&SharedCode, &Purse)>,
     port: &mut TranslatorPort<'_, '_, '_, X>,
@@ -380,7 +385,8 @@ fn follow<X: Xlen>(
     None
 }
 
-/// Interprets some instructions one at a time, up to translated code, and notes the regions and targets they reach.
+/// Interprets some instructions one at a time, until translated code is reached, and notes the memory regions that they
+/// access and the targets of their indirect jumps.
 fn watch<X: Xlen>(
     shared: &SharedCode,
     purse: &Purse,
@@ -408,7 +414,8 @@ fn watch<X: Xlen>(
     }
 }
 
-/// Interprets at most `most` instructions of a block one at a time, and notes the regions and targets they reach.
+/// Interprets at most `most` instructions of a block one at a time, and notes the memory regions that they access and
+/// the targets of indirect jumps.
 fn steps<X: Xlen>(
     shared: &SharedCode,
     port: &mut TranslatorPort<'_, '_, '_, X>,
@@ -428,7 +435,8 @@ fn steps<X: Xlen>(
     None
 }
 
-/// Interprets the block at the program counter, which was reached `visits` times and is not translated yet.
+/// Interprets the block at the program counter, which was reached `visits` times and is not translated yet; at some
+/// visits its memory regions and jump targets are noted.
 fn visit<X: Xlen>(
     shared: &SharedCode,
     port: &mut TranslatorPort<'_, '_, '_, X>,

@@ -1,13 +1,15 @@
 //! Programs beside the data at the host's speed: RISC-V translated to host code by Cranelift.
 //!
-//! [`Translated`] is a hart that does exactly what [`nandarray_hart::Hart`] does, to the bit: registers, flags, memory,
-//! streams, counts of instructions, traps and limits. It interprets rare instructions, and translates those that are
-//! executed so often that translating pays. Every access to memory is compared with the regions of memory, so a program
-//! reaches nothing else; every loop checks the instructions that are left, so it can be stopped.
+//! [`Translated`] is a hart whose results equal those of [`nandarray_hart::Hart`] to the bit: registers, flags, memory,
+//! streams, counts of instructions, traps and limits. It translates instructions that are executed so often that
+//! translating pays, and interprets the others. Every access to memory is checked against the program's memory regions,
+//! so a program reaches nothing else; every loop checks how many instructions may still be executed, so it can be
+//! stopped.
 //!
-//! Some instructions are always interpreted, one at a time: atomic operations, control and status registers but for
-//! the streams' heads and ends, `readistream`, `peekistream` and `readostream`, system instructions; all instructions
-//! while the rounding mode is not to nearest, in memory that can be both written and executed, and in privileged mode.
+//! Some instructions are always interpreted, one at a time: atomic operations, `readistream`, `peekistream`,
+//! `readostream`, system instructions, and accesses to control and status registers, except reads of a stream's head
+//! and of whether an input has ended. All instructions are interpreted while the rounding mode is not "to nearest", in
+//! memory that can be both written and executed, and in privileged mode.
 
 mod code;
 mod context;
@@ -31,9 +33,9 @@ pub use processor::{TranslatedRun, Translations};
 /// The rule by which a region is chosen for translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TranslationTrigger {
-    /// When it pays, estimated by these costs.
+    /// A region is translated when this is estimated, from these costs, to pay.
     Pays(Costs),
-    /// When a block was interpreted this number of times, whatever it costs.
+    /// A region is translated when its first block was interpreted this number of times, whatever translating costs.
     Visited(u32),
 }
 
@@ -42,9 +44,9 @@ pub enum TranslationTrigger {
 pub struct Settings {
     /// The rule by which a region is chosen for translation.
     pub when: TranslationTrigger,
-    /// The most instructions of a region.
+    /// The most instructions of one translated region.
     pub region_instructions: usize,
-    /// Bytes of memory for host code, in whole pages, after which no further region is translated.
+    /// Bytes of memory for host code, in whole pages; once they are used, no further region is translated.
     pub code_bytes: u64,
 }
 
@@ -54,19 +56,19 @@ impl Default for Settings {
     }
 }
 
-/// A hart for programs, of width `X`, whose instructions are translated.
+/// A hart for programs, of register width `X`, whose frequent instructions are translated to host code.
 pub struct Translated<X: Xlen> {
     hart: Hart<X>,
     engine: engine::Engine,
 }
 
 impl<X: Xlen> Translated<X> {
-    /// A hart whose registers are zero.
+    /// Creates a hart with all registers zero and default settings.
     pub fn new(extensions: Extensions) -> Self {
         Self::with_settings(extensions, Settings::default())
     }
 
-    /// The same, with settings of one's own.
+    /// Creates a hart with all registers zero and the given settings.
     pub fn with_settings(extensions: Extensions, settings: Settings) -> Self {
         let shared = Arc::new(shared::SharedCode::new(settings, X::BITS, extensions));
         let purse = shared.purse();
@@ -78,23 +80,23 @@ impl<X: Xlen> Translated<X> {
         Self { hart: Hart::new(HartMode::Program, shared.extensions), engine: engine::Engine::new(shared, purse) }
     }
 
-    /// The hart, to look at.
+    /// The hart, for reading its registers.
     pub fn hart(&self) -> &Hart<X> {
         &self.hart
     }
 
-    /// The hart, to set registers and to set up calls.
+    /// The hart, for setting registers and preparing calls.
     pub fn hart_mut(&mut self) -> &mut Hart<X> {
         &mut self.hart
     }
 
-    /// Execute until something stops it: as [`Hart::run`] does.
+    /// Executes instructions until something stops the hart, as [`Hart::run`] does.
     pub fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop {
         self.engine.run(&mut self.hart, memory, streams, limits)
     }
 
-    /// Drops decoded blocks and translated code, and shares no code any more: the caller changed code in memory, or
-    /// lends another program's.
+    /// Drops decoded blocks and translated code, and stops sharing code with other harts. Call it after changing code
+    /// in memory, or before running another program.
     pub fn forget(&mut self) {
         self.hart.forget_blocks();
         self.engine.forget();

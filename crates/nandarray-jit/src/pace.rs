@@ -1,38 +1,41 @@
-//! The budget for translating: at any moment of any run the time spent on it exceeds the time saved by little.
+//! The budget for translating: at any moment of any run, the time spent on it exceeds the time saved by a small amount
+//! at most.
 //!
-//! Translating a region costs as much as interpreting it some 20,000 times, so it has to wait, and the length of a run
-//! is not known in advance. Two rules bound the loss. A region is translated once code would have saved, during the
-//! interpretation so far, the time that translating takes. And this time is paid from a purse: a run begins with an
-//! advance, and earns a small share of the time it interprets, and the time that its translated code saves. So a run
-//! takes at most that share and the advance longer than interpreting it, in processor time of all its cores, however
-//! it goes on. Each run of a program has a purse of its own.
+//! Translating a region costs as much as interpreting it some 20,000 times, so it must be put off until it pays, and
+//! the length of a run is not known in advance. Two rules bound the loss. First, a region is translated only when
+//! translated code would have saved, during the interpretation so far, the time that translating takes. Second, this
+//! time is paid from a budget, the purse: a run begins with an advance, and earns a small share of the time that it
+//! interprets, and the time that its translated code saves. So a run takes at most that share and the advance longer
+//! than interpreting it, in processor time of all its cores, whatever follows. Each run of a program has a purse of its
+//! own.
 //!
 //! Time is estimated from counts of instructions: no clock is read, so a run on one core translates the same each time.
-//! With several cores, or runs beside each other, it depends on the threads which core translates what, and when.
-//! Results and counts of instructions are the same either way.
+//! With several cores, or simultaneous runs, the threads' timing decides which core translates what, and when. Results
+//! and counts of instructions are the same either way.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Estimated costs of executing and of translating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// Picoseconds that an instruction takes less when it is translated.
+    /// Picoseconds that a translated instruction saves compared with an interpreted one.
     pub saved_ps: u64,
-    /// Nanoseconds that translating a region takes, independent of its instructions.
+    /// Nanoseconds that translating a region takes, in addition to those for its instructions.
     pub region_ns: u64,
-    /// Nanoseconds that translating takes for each instruction of a region; some times as many for floating-point ones.
+    /// Nanoseconds that translating takes for each instruction of a region; floating-point instructions count several
+    /// times.
     pub instruction_ns: u64,
-    /// Nanoseconds that watching an instruction takes before it is translated.
+    /// Nanoseconds that observing an instruction takes, when it is executed singly before its translation.
     pub watched_ns: u64,
-    /// Nanoseconds that a run may spend at once.
+    /// Nanoseconds that a run may spend on translating from its beginning.
     pub advance_ns: u64,
-    /// Picoseconds that a run may spend more for each instruction that it interprets.
+    /// Picoseconds that a run may spend in addition for each instruction that it interprets.
     pub earned_ps: u64,
     /// Instructions between two samples of the program counter.
     pub sample: u64,
-    /// Instructions that are interpreted at one place before its blocks are watched.
+    /// Instructions that are interpreted at one address before its blocks are observed.
     pub warm: u64,
-    /// Instructions that are watched from such a place on.
+    /// Instructions that are observed from such an address on.
     pub watched: u64,
 }
 
@@ -53,7 +56,7 @@ impl Default for Costs {
 }
 
 impl Costs {
-    /// Costs by which everything is translated as soon as it was seen: for tests.
+    /// Costs with which every region is translated as soon as it was observed; for tests.
     pub const NONE: Self = Self {
         saved_ps: 1000,
         region_ns: 0,
@@ -71,30 +74,31 @@ impl Costs {
         self.region_ns + self.instruction_ns * instructions
     }
 
-    /// The most instructions that can be translated in `ns` nanoseconds.
+    /// The most instructions of a region that can be translated in `ns` nanoseconds.
     pub(crate) fn affordable(&self, ns: u64) -> u64 {
         ns.saturating_sub(self.region_ns) / self.instruction_ns.max(1)
     }
 
-    /// Instructions that have to be interpreted before code that takes `ns` nanoseconds to make has paid for itself.
+    /// Instructions that code must replace until it has saved the `ns` nanoseconds of its translation.
     pub(crate) fn pays_after(&self, ns: u64) -> u64 {
         ns.saturating_mul(1000) / self.saved_ps.max(1)
     }
 }
 
-/// The time that a run may spend on translating. All cores of the run, and nothing else, pay from it and earn for it.
+/// The time that a run may still spend on translating. All cores of the run, and nothing else, pay from it and earn for
+/// it.
 #[derive(Debug)]
 pub(crate) struct Purse {
     ps: AtomicU64,
 }
 
 impl Purse {
-    /// The purse of a run that begins.
+    /// Creates the purse of a new run; it contains the advance.
     pub(crate) fn open(costs: &Costs) -> Self {
         Self { ps: AtomicU64::new(costs.advance_ns.saturating_mul(1000)) }
     }
 
-    /// Counts executed instructions.
+    /// Adds the time that a run earns by interpreted instructions, and the time saved by translated ones.
     pub(crate) fn earn(&self, costs: &Costs, interpreted: u64, translated: u64) {
         let earned_ps = interpreted.saturating_mul(costs.earned_ps);
         let saved_ps = translated.saturating_mul(costs.saved_ps);
@@ -106,23 +110,23 @@ impl Purse {
         ns <= self.ns()
     }
 
-    /// The most that can be spent.
+    /// The nanoseconds that can be spent.
     pub(crate) fn ns(&self) -> u64 {
         self.ps.load(Ordering::Relaxed) / 1000
     }
 
-    /// Spends `ns` nanoseconds if they are there; returns whether they were.
+    /// Spends `ns` nanoseconds, if the purse contains them; returns whether it did.
     pub(crate) fn take(&self, ns: u64) -> bool {
         self.change(|ps| ps.checked_sub(ns.saturating_mul(1000)))
     }
 
-    /// Takes `ns` nanoseconds that were spent, down to an empty purse.
+    /// Subtracts `ns` nanoseconds that have been spent already; the purse becomes empty if it contains less.
     pub(crate) fn spend(&self, ns: u64) {
         self.change(|ps| Some(ps.saturating_sub(ns.saturating_mul(1000))));
     }
 
     fn change(&self, change: impl Fn(u64) -> Option<u64>) -> bool {
-        // No other memory access depends on the order of these.
+        // The order of other memory accesses does not depend on this one.
         self.ps.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change).is_ok()
     }
 }

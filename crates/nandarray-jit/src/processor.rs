@@ -1,4 +1,4 @@
-//! The translator as a processor of cores: the processors of a program share its translated code.
+//! The translator as a processor of cores: all processors of a program share its translated code.
 
 use std::sync::Arc;
 
@@ -9,32 +9,33 @@ use crate::pace::Purse;
 use crate::shared::SharedCode;
 use crate::{Settings, Translated};
 
-/// The translated code of one program, for all cores that run it, in any thread. Kept as long as the program is.
+/// The translated code of one program, shared by all cores that run it, in any thread. Keep it as long as the program
+/// is loaded.
 #[derive(Clone)]
 pub struct Translations(Arc<SharedCode>);
 
 impl Translations {
-    /// No code yet, of a program for harts of 32 or 64 bits.
+    /// Creates a cache without code for a program of harts with 32 or 64 bits, with default settings.
     pub fn new(bits: u32) -> Self {
         Self::with_settings(bits, Settings::default())
     }
 
-    /// The same, with settings of one's own.
+    /// As [`Self::new`], with the given settings.
     pub fn with_settings(bits: u32, settings: Settings) -> Self {
         Self::with_extensions(bits, Extensions::PROGRAM, settings)
     }
 
-    /// The same, for harts with `extensions`, which the program's are among.
+    /// As [`Self::with_settings`], for harts with `extensions`, which must include all that the program uses.
     pub fn with_extensions(bits: u32, extensions: Extensions, settings: Settings) -> Self {
         Self(Arc::new(SharedCode::new(settings, bits, extensions)))
     }
 
-    /// A run of the program begins, with a purse of its own.
+    /// Begins a run of the program, with its own budget for translating.
     pub fn run(&self) -> TranslatedRun {
         TranslatedRun { shared: self.0.clone(), purse: self.0.purse() }
     }
 
-    /// Bytes of memory that host code takes so far, in whole pages.
+    /// Bytes of memory that host code occupies so far, in whole pages.
     pub fn code_bytes(&self) -> u64 {
         self.0.made().code_bytes
     }
@@ -46,14 +47,14 @@ impl std::fmt::Debug for Translations {
     }
 }
 
-/// A run of one program: makes its processors, which share one budget for translating.
+/// A run of one program: it creates processors that share one budget for translating.
 pub struct TranslatedRun {
     shared: Arc<SharedCode>,
     purse: Arc<Purse>,
 }
 
 impl TranslatedRun {
-    /// A processor for this program, and for no other: a core of this run.
+    /// Creates the processor of one core of this run. It must execute this program only, whose code it shares.
     pub fn processor(&self) -> Box<dyn Processor> {
         let (shared, purse) = (self.shared.clone(), self.purse.clone());
         match shared.bits {

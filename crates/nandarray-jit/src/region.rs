@@ -1,52 +1,54 @@
-//! Regions, the units of translation: the instructions that are reached from an address by branches, jumps and calls.
+//! Regions, the units of translation: instructions that are reached from an address by branches, jumps and calls.
 //!
-//! A region is a graph of nodes, each a [`BasicBlock`] or the part of one before the next jump target. Calls of known
-//! functions are followed too, each call with a copy of the function of its own, so that returning from it is a compare
-//! of `ra`. Code that is too far, too deep or cannot be translated is left out: there the region ends, and the engine
-//! goes on. Nodes are chosen by depth of calls, then by distance. Nothing here knows the host.
+//! A region is a graph of nodes, each a [`BasicBlock`] or its part before the next jump target. Calls of known
+//! functions are followed too; each call has its own copy of the function, so that returning from it needs only a
+//! comparison of `ra`. Code that is too far away, in calls too deep, or not translatable is left out: there the region
+//! ends, and the engine continues. Nodes are chosen by depth of calls, then by distance from the entry. Nothing here
+//! depends on the host.
 
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 use nandarray_hart::isa::{Code, Extensions, Format, Instruction};
 use nandarray_hart::{BasicBlock, OPS_MAX};
 
-/// Calls within calls that are followed.
+/// Most nested calls that a region follows.
 const DEPTH_MAX: usize = 6;
 
-/// The target of a jump, or of falling through.
+/// The target of a jump, or of continuing at the next instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edge {
-    /// At a node of the region.
+    /// A node of the region, by its number.
     Node(usize),
-    /// Outside, at an address.
+    /// An address outside of the region.
     Outside(u64),
 }
 
-/// The end of a node.
+/// The way in which a node ends.
 #[derive(Clone, Debug)]
 pub(crate) enum NodeEnd {
-    /// With the instruction that follows, or an unconditional jump.
+    /// The next instruction, or the target of an unconditional jump, follows.
     Next(Edge),
-    /// With a conditional branch, its last instruction: taken, not taken.
+    /// A conditional branch is the last instruction: targets if it is taken, and if not.
     Branch(Edge, Edge),
-    /// With a jump to an address in a register, its last instruction: to these addresses, or any other.
+    /// A jump to an address in a register is the last instruction: the known target addresses with their edges; there
+    /// may be others.
     Indirect(Vec<(u64, Edge)>),
-    /// Before this instruction, which is the interpreter's.
+    /// The node ends before an instruction that the interpreter must execute.
     Handover,
 }
 
-/// Instructions that are executed one after the other.
+/// A node of a region: instructions that are always executed in order.
 #[derive(Debug)]
 pub(crate) struct RegionNode {
     pub(crate) pc: u64,
     pub(crate) ops: Vec<Instruction>,
     pub(crate) end: NodeEnd,
-    /// Whether it begins a loop: some path leads back to it.
+    /// Whether the node begins a loop: some path leads from it back to it.
     pub(crate) header: bool,
 }
 
 impl RegionNode {
-    /// Nodes that follow it.
+    /// Numbers of the nodes that can follow this one.
     pub(crate) fn successors(&self) -> Vec<usize> {
         let edges = match &self.end {
             NodeEnd::Next(edge) => vec![*edge],
@@ -58,11 +60,11 @@ impl RegionNode {
     }
 }
 
-/// A unit of translation. It is entered at its first node.
+/// A unit of translation: a graph of nodes, entered at the first.
 #[derive(Debug)]
 pub(crate) struct Region {
     pub(crate) nodes: Vec<RegionNode>,
-    /// Instructions in it: the longest path without a loop has no more.
+    /// Number of instructions in all nodes; no path without a loop is longer.
     pub(crate) ops: usize,
 }
 
@@ -71,26 +73,27 @@ pub(crate) struct RegionSource<'s> {
     pub(crate) bits: u32,
     pub(crate) extensions: Extensions,
     pub(crate) ops_max: usize,
-    /// The instruction at an address.
+    /// Returns the instruction at an address; `None` if it cannot be read or must not be part of a region.
     pub(crate) fetch: &'s dyn Fn(u64) -> Option<u32>,
-    /// Whether the block at an address is to be in the region; the first always is.
+    /// Whether the block at an address may be part of the region; the block at the entry always is.
     pub(crate) wanted: &'s dyn Fn(u64) -> bool,
     /// Whether an instruction can be translated.
     pub(crate) translates: &'s dyn Fn(&Instruction) -> bool,
-    /// Targets that indirect jumps at an address went to.
+    /// Observed targets of indirect jumps, by the address of the jump.
     pub(crate) targets: &'s HashMap<u64, Vec<u64>>,
 }
 
-/// An address, and the return addresses of the calls on the way to it.
+/// An address, and the number (in [`Chains`]) of the chain of calls that leads to it; 0 without calls.
 type CodePlace = (u64, usize);
 
-/// Calls on the way, each with its return address, the function, and the number of the calls before.
+/// Chains of nested calls. Each is its last call (return address, function) and the number of the chain before that
+/// call.
 #[derive(Default)]
 struct Chains(Vec<(u64, u64, usize)>);
 
 impl Chains {
-    /// The number of the chain that is `chain` and then a call of `target` that returns to `back`; none if it is too
-    /// deep.
+    /// Returns the number of the chain that extends `chain` by a call of `target` that returns to `back`; `None` if it
+    /// is too deep or the function is already in the chain.
     fn call(&mut self, chain: usize, target: u64, back: u64) -> Option<usize> {
         let mut depth = 0;
         let mut at = chain;
@@ -128,7 +131,7 @@ impl Chains {
     }
 }
 
-/// The successors of a block's last instruction.
+/// The places to which the last instruction of a block can lead.
 struct Ways {
     taken: Option<CodePlace>,
     next: Option<CodePlace>,
@@ -166,7 +169,7 @@ impl RegionSource<'_> {
                     for target in self.targets.get(&pc).into_iter().flatten() {
                         let place = match last.rd {
                             1 => chains.call(chain, *target, next).map(|c| (*target, c)),
-                            // Other jumps keep the depth of calls; so does a return from the function in which the
+                            // Other jumps keep the depth of calls. So does a return from the function in which the
                             // region was entered.
                             0 if last.rs1 != 1 || chain == 0 => Some((*target, chain)),
                             _ => None,
@@ -186,10 +189,10 @@ impl RegionSource<'_> {
         BasicBlock::decode(pc, self.bits, self.extensions, most, |at| (self.fetch)(at))
     }
 
-    /// The region that is entered at `pc`; none if not even its first instruction can be translated.
+    /// Builds the region that is entered at `pc`; `None` if not even its first instruction can be translated.
     pub(crate) fn region(&self, pc: u64) -> Option<Region> {
         let mut chains = Chains::default();
-        // The nearest first, by depth of calls and then by the order in which they were found.
+        // The nearest block comes first: by depth of calls, then by the order in which blocks were found.
         let mut waiting = BinaryHeap::new();
         let mut found: HashMap<CodePlace, usize> = HashMap::new();
         let mut order: Vec<CodePlace> = Vec::new();
@@ -204,7 +207,7 @@ impl RegionSource<'_> {
             if ops + block.ops.len() > self.ops_max && !order.is_empty() {
                 continue;
             }
-            // Instructions behind another leader are counted when that is found.
+            // Instructions from the next known block on are counted with that block.
             let end = at.saturating_add(block.bytes());
             let own = leaders.entry(chain).or_default();
             let cut = own.range(at + 1..end).next().map_or(block.ops.len(), |leader| {
@@ -278,7 +281,7 @@ impl RegionSource<'_> {
     }
 }
 
-/// Mark the nodes that some path leads back to.
+/// Marks the nodes to which some path leads back.
 fn mark_headers(nodes: &mut [RegionNode]) {
     #[derive(Clone, Copy, PartialEq)]
     enum Seen {
@@ -312,7 +315,7 @@ fn mark_headers(nodes: &mut [RegionNode]) {
     }
 }
 
-/// Whether the code generator knows an instruction, for a hart of either width.
+/// Whether the code generator can translate an instruction, for a hart of either width.
 pub(crate) fn translates(op: &Instruction) -> bool {
     use Code::*;
     match op.row().format {
@@ -320,7 +323,7 @@ pub(crate) fn translates(op: &Instruction) -> bool {
         Format::StreamRead => op.code == StreamWait,
         Format::Bare => false,
         format if format.vector() => false,
-        // Ends and limits are read seldom, and the interpreter knows them.
+        // Ends and limits of streams are read seldom, so the interpreter executes these instructions.
         Format::Csr | Format::CsrImmediate => op.reads_stream_register() && !matches!((op.imm - 0x800) >> 5, 1 | 3),
         _ => !matches!(op.code, Ecall | Ebreak | Vsetvl),
     }

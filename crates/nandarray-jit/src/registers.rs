@@ -1,10 +1,11 @@
-//! Registers that an instruction reads and writes, and the facts about floating-point registers at each node.
+//! Registers that an instruction reads and writes, and facts about floating-point registers at each node of a region.
 
 use nandarray_hart::isa::{Code, Extension, Format, Instruction};
 
 use crate::region::Region;
 
-/// Registers: integer ones in the low half, floating-point ones in the high half; integer register 0 is never in it.
+/// A set of registers: bit `n` is integer register `n`, bit `32 + n` floating-point register `n`; integer register 0 is
+/// never in it.
 pub(crate) type Set = u64;
 
 fn x(number: u8) -> Set {
@@ -15,7 +16,7 @@ fn f(number: u8) -> Set {
     1 << (32 + (number & 31))
 }
 
-/// Registers that an instruction reads.
+/// The registers that an instruction reads.
 pub(crate) fn reads(op: &Instruction) -> Set {
     use Format::*;
     match op.row().format {
@@ -31,7 +32,7 @@ pub(crate) fn reads(op: &Instruction) -> Set {
     }
 }
 
-/// Registers that it writes.
+/// The registers that an instruction writes.
 pub(crate) fn writes(op: &Instruction) -> Set {
     use Format::*;
     match op.row().format {
@@ -44,7 +45,8 @@ pub(crate) fn writes(op: &Instruction) -> Set {
     }
 }
 
-/// Whether its floating-point sources are numbers of single precision; not if it takes bits as they are.
+/// Whether an instruction's floating-point sources are numbers of single precision; false if it uses their bits
+/// unchanged.
 pub(crate) fn reads_single(op: &Instruction) -> bool {
     match op.code {
         Code::FcvtDS => true,
@@ -53,7 +55,7 @@ pub(crate) fn reads_single(op: &Instruction) -> bool {
     }
 }
 
-/// Whether its floating-point destination becomes a number of single precision.
+/// Whether an instruction's floating-point result is a number of single precision.
 pub(crate) fn writes_single(op: &Instruction) -> bool {
     match op.code {
         Code::FcvtSD => true,
@@ -62,16 +64,17 @@ pub(crate) fn writes_single(op: &Instruction) -> bool {
     }
 }
 
-/// Facts about the registers of a region.
+/// Facts about the registers of a region that hold on every path through it.
 #[derive(Debug)]
 pub(crate) struct Knowledge {
-    /// Read or written anywhere.
+    /// Registers that some instruction of the region reads or writes.
     pub(crate) used: Set,
-    /// Written on some path from the entry to each node.
+    /// For each node, registers that are written on some path from the entry to it.
     pub(crate) dirty: Vec<Set>,
-    /// Floating-point registers (bits 0 to 31) that hold a boxed number of single precision whenever a node is reached.
+    /// For each node, floating-point registers (bits 0 to 31) that hold a boxed number of single precision whenever it
+    /// is reached.
     pub(crate) single: Vec<u32>,
-    /// Registers that must do so at the entry of the region.
+    /// Floating-point registers that must hold a boxed number of single precision at the region's entry.
     pub(crate) wanted: u32,
 }
 
@@ -79,14 +82,14 @@ fn floats(set: Set) -> u32 {
     (set >> 32) as u32
 }
 
-/// Reads and writes of floating-point registers in a node.
+/// Effect of a node's instructions on floating-point registers; one bit each.
 #[derive(Clone, Copy, Default)]
 struct FloatEffect {
-    /// Read as single precision, or otherwise, before being written.
+    /// Registers that are read as single precision before the node writes them.
     exposed_single: u32,
     exposed_other: u32,
     written: u32,
-    /// Hold single precision at its end, of those written.
+    /// Registers written by the node that hold single precision at its end.
     made_single: u32,
     all: Set,
 }
@@ -115,7 +118,7 @@ impl Knowledge {
         let effects: Vec<FloatEffect> = nodes.iter().map(|n| effect(&n.ops)).collect();
         let successors: Vec<Vec<usize>> = nodes.iter().map(|n| n.successors()).collect();
         let used = nodes.iter().flat_map(|n| &n.ops).fold(0, |set, op| set | reads(op) | writes(op));
-        // Backwards: registers that are read before they are written, from each node on.
+        // Backwards from the ends: registers that are read before they are written, from each node on.
         let mut exposed = vec![(0u32, 0u32); nodes.len()];
         let mut changed = true;
         while changed {
@@ -133,7 +136,7 @@ impl Knowledge {
             }
         }
         let wanted = exposed[0].0 & !exposed[0].1;
-        // Forwards: registers that were written on some path, and that are single on all paths.
+        // Forwards from the entry: registers that were written on some path, and that are single on all paths.
         let mut dirty = vec![0; nodes.len()];
         let mut single = vec![u32::MAX; nodes.len()];
         single[0] = wanted;

@@ -1,8 +1,9 @@
 //! The data that harts of one program share: host code, its entries, and observations of the program.
 //!
-//! One thread at a time translates. The others find the lock taken and interpret meanwhile, so no thread waits. Code is
-//! kept until the last hart of the program is dropped; code that was recompiled stays where it is, since another hart
-//! may be executing it. The run whose core requests a translation pays for it. Nothing here executes instructions.
+//! One thread at a time translates. Other threads find the lock taken and continue to interpret, so no thread waits.
+//! Code is kept until the last hart of the program is dropped; even code that was replaced by a recompilation stays,
+//! since another hart may be executing it. The run whose core requests a translation pays for it. Nothing here executes
+//! instructions.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,70 +21,71 @@ use crate::region::{Region, RegionSource, translates};
 use crate::sites::{MAIN, Sites};
 use crate::{Settings, TranslationTrigger};
 
-/// Regions that code reached for the first time, after which it is recompiled.
+/// Memory regions that code must reach for the first time before it is recompiled to include them.
 const NEW_REGIONS_MAX: u32 = 3;
-/// The most recompilations of a region.
+/// Most recompilations of one region.
 const RECOMPILED_MAX: u32 = 6;
-/// Nanoseconds that it takes to leave code for one instruction that reaches an unexpected region of memory.
+/// Nanoseconds that it costs to leave code for one instruction that accesses an unexpected memory region.
 const MISSED_NS: u64 = 400;
-/// Fewest instructions that the purse must afford before a region is cut down to what it affords.
+/// Fewest instructions that the purse must afford before a region is cut down to what the purse affords.
 const SHORT: u64 = 300;
-/// Number of attempts to make a region smaller so that it is affordable.
+/// Most attempts to make a region small enough for the purse.
 const TRIES: u32 = 3;
 
-/// Counts of translated code.
+/// Counts of the code that was translated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Made {
-    /// Regions that were translated, recompiled ones counted again.
+    /// Number of regions that were translated; each recompilation counts again.
     pub(crate) regions: u64,
-    /// Instructions in them.
+    /// Number of instructions in those regions.
     pub(crate) instructions: u64,
-    /// Bytes of memory that host code takes, in whole pages.
+    /// Bytes of memory that host code occupies, in whole pages.
     pub(crate) code_bytes: u64,
 }
 
-/// The record of an address that execution went on at.
+/// The record of an address from which execution continued, and from which a region may be translated.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     visits: u32,
-    /// Instructions that were interpreted from here on, or up to here.
+    /// Instructions that were interpreted from this address on, or up to it.
     heat: u64,
-    /// The heat from which on translating from here may pay.
+    /// The heat from which on a translation of the region may pay.
     pays_from: u64,
     code: Option<CodeEntry>,
-    /// Instructions that must be left for the code to do anything.
+    /// Instructions that the budget must allow before this code is entered.
     wants: u64,
-    /// Nanoseconds that compiling took, or that the purse must have before it is tried.
+    /// Nanoseconds that compiling took; before that, those that the purse must contain for an attempt.
     cost_ns: u64,
-    /// Instructions that reached a region of memory which the code did not expect.
+    /// Number of instructions that accessed a memory region which the code did not expect.
     missed: u64,
-    /// Regions of memory that they reached for the first time.
+    /// Number of memory regions that they accessed for the first time.
     new_regions: u32,
     recompiled: u32,
-    /// Whether there was code, which is to be recompiled.
+    /// Whether there was code before, which is to be replaced by a recompilation.
     again: bool,
-    /// Whether nothing can be translated here.
+    /// Whether nothing can be translated at this address.
     hopeless: bool,
 }
 
 /// The state of the code at an address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CodeState {
-    /// Code, and the instructions that must be left for it to do anything; `None` if nothing can be translated there.
+    /// The code, and the instructions that the budget must allow before it is entered; `None` if nothing can be
+    /// translated.
     Code(Option<CodeEntry>, u64),
-    /// The same, translated just now.
+    /// As `Code`, for a region translated by this call.
     Fresh(Option<CodeEntry>, u64),
-    /// No code yet; the number of times that it was reached.
+    /// No code yet; the number of times that the address was reached.
     Cold(u32),
-    /// No code yet, and the next instructions are to be watched.
+    /// No code yet; the next instructions are to be executed singly and observed.
     Watch,
-    /// No code yet.
+    /// No code yet; the interpreter continues.
     Wait,
-    /// Another hart is translating.
+    /// Unknown, since another hart holds the lock to translate.
     Busy,
 }
 
-/// The data behind the lock.
+/// The data that the lock protects.
 #[derive(Default)]
 struct TranslatorState {
     sites: Sites,
@@ -92,22 +94,22 @@ struct TranslatorState {
     made: Made,
     /// Addresses of blocks whose executions were observed once before their translation.
     watched: HashSet<u64>,
-    /// Addresses at which code is entered.
+    /// Addresses at which translated code can be entered.
     entries: Vec<u64>,
 }
 
-/// The data that harts of one program share.
+/// The data that harts of one program share, with the rules by which they translate.
 pub(crate) struct SharedCode {
     pub(crate) settings: Settings,
     pub(crate) bits: u32,
     pub(crate) extensions: Extensions,
-    /// Layout that the code relies on: that of the first hart.
+    /// The layout for which the code is compiled: that of the first hart.
     layout: OnceLock<ContextLayout>,
-    /// First addresses of the regions of memory beside the main one, by slot.
+    /// First addresses of the memory regions beside the main one, by slot.
     bases: RwLock<Vec<u64>>,
-    /// Number of recompilations.
+    /// Number of recompilations so far.
     generation: AtomicU64,
-    /// Number of addresses at which code is entered.
+    /// Number of addresses at which translated code can be entered.
     entries: AtomicUsize,
     inner: Mutex<TranslatorState>,
 }
@@ -126,17 +128,18 @@ impl SharedCode {
         }
     }
 
-    /// The purse of a run that begins: its cores share it.
+    /// Creates the purse of a new run, which the run's cores share.
     pub(crate) fn purse(&self) -> Arc<Purse> {
         let costs = match self.settings.when {
             TranslationTrigger::Pays(costs) => costs,
-            // It pays for nothing then.
+            // With this trigger, translating needs no payment.
             TranslationTrigger::Visited(_) => Costs::NONE,
         };
         Arc::new(Purse::open(&costs))
     }
 
-    /// Calls `tell` with the addresses at which code is entered, from number `known` on.
+    /// Calls `tell` with each address at which translated code can be entered, from number `known` on, and raises
+    /// `known` to the number of all. Does nothing while another thread holds the lock.
     pub(crate) fn entries(&self, known: &mut usize, mut tell: impl FnMut(u64)) {
         if self.entries.load(Ordering::Relaxed) != *known {
             if let Some(inner) = self.inner.try_lock() {
@@ -151,7 +154,7 @@ impl SharedCode {
         self.layout.get_or_init(|| layout.clone()) == layout
     }
 
-    /// Rises whenever code was recompiled.
+    /// Number of recompilations so far; code that was looked up before it last rose may be out of date.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
@@ -160,7 +163,8 @@ impl SharedCode {
         self.inner.lock().made
     }
 
-    /// The slot of the region that begins at `base`; none if there are too many.
+    /// Returns the slot of the memory region that begins at `base`, assigning one if it is new; `None` if all slots are
+    /// in use.
     pub(crate) fn slot(&self, base: u64) -> Option<u8> {
         let place = |bases: &[u64]| bases.iter().position(|b| *b == base).map(|slot| slot as u8);
         if let Some(slot) = place(&self.bases.read()) {
@@ -177,7 +181,7 @@ impl SharedCode {
         Some(bases.len() as u8 - 1)
     }
 
-    /// The code at `pc`, translated now if it is time for that and the run can pay.
+    /// Finds the code at `pc`; translates it first, if the trigger says so and the run can pay.
     pub(crate) fn find<X: Xlen>(&self, port: &TranslatorPort<'_, '_, '_, X>, purse: &Purse, pc: u64) -> CodeState {
         let Some(mut inner) = self.inner.try_lock() else { return CodeState::Busy };
         let known = inner.known.entry(pc).or_default();
@@ -214,7 +218,8 @@ impl SharedCode {
         }
     }
 
-    /// Translates the region from `pc` if the time it would have saved so far pays for it, and the purse allows it.
+    /// Translates the region at `pc` if the time that code would have saved so far pays for translating, and the purse
+    /// affords it.
     fn weigh<X: Xlen>(
         &self,
         inner: &mut TranslatorState,
@@ -225,7 +230,7 @@ impl SharedCode {
     ) {
         let affordable = costs.affordable(purse.ns());
         let (known, watched) = (&inner.known, &inner.watched);
-        // Blocks that have code are entered there by every path.
+        // Blocks that have code are not included: every path enters that code instead.
         let wanted = |at| watched.contains(&at) && known.get(&at).is_none_or(|known| known.code.is_none());
         let (mut most, mut tries) = (self.settings.region_instructions as u64, 0);
         let (region, weight) = loop {
@@ -237,12 +242,13 @@ impl SharedCode {
             if weight <= affordable || tries == TRIES {
                 break (region, weight);
             }
-            // A smaller region, if it is still worth translating.
+            // Try a smaller region, if it is still worth translating.
             most = (region.ops as u64 * affordable / weight).max(1);
             tries += 1;
         };
         if weight > affordable || (tries > 0 && affordable < SHORT) {
-            // The cut depends on the purse: it is tried again when that holds more, and not at every sample.
+            // The cut of the region depends on the purse: wait until it contains more, instead of trying at every
+            // sample.
             let known = inner.known.entry(pc).or_default();
             known.cost_ns = costs.region(weight.max(SHORT));
             known.pays_from = known.heat.saturating_add((known.heat / 4).max(costs.warm));
@@ -256,7 +262,7 @@ impl SharedCode {
         let cost_ns = costs.region(weight);
         let pays_after = costs.pays_after(cost_ns);
         if heat < pays_after && !inner.known[&pc].again {
-            // Each place is weighed again when it has its share of the missing heat.
+            // Each address is weighed again when it has gained its share of the missing heat.
             let missing = u128::from(pays_after - heat);
             for at in places {
                 let Some(known) = inner.known.get_mut(&at) else { continue };
@@ -265,7 +271,7 @@ impl SharedCode {
             }
             return;
         }
-        // Cores of the run that share no code with this one may have spent from it meanwhile.
+        // Cores of this run that do not share this code may have spent from the purse meanwhile.
         if !purse.take(cost_ns) {
             return;
         }
@@ -277,7 +283,7 @@ impl SharedCode {
         }
     }
 
-    /// The region from `pc` on; `None` if nothing can be translated there, or there is no room for more code.
+    /// Builds the region at `pc`; `None` if nothing can be translated there, or the memory for code is used up.
     fn region<X: Xlen>(
         &self,
         inner: &TranslatorState,
@@ -302,7 +308,7 @@ impl SharedCode {
         source.region(pc)
     }
 
-    /// Make the code of a region that is entered at `pc`.
+    /// Compiles a region that is entered at `pc`, and records its code, or that nothing can be translated there.
     fn make(&self, inner: &mut TranslatorState, pc: u64, region: Option<Region>, cost_ns: u64) {
         let Some(layout) = self.layout.get() else { return };
         let bases = self.bases.read().clone();
@@ -325,7 +331,7 @@ impl SharedCode {
         inner.made.code_bytes += bytes;
     }
 
-    /// Notes that `heat` instructions were interpreted near `pc`; dropped while another thread translates.
+    /// Notes that `heat` instructions were interpreted near `pc`. The note is lost while another thread holds the lock.
     pub(crate) fn heated(&self, pc: u64, heat: u64) {
         if let Some(mut inner) = self.inner.try_lock() {
             let known = inner.known.entry(pc).or_default();
@@ -333,7 +339,7 @@ impl SharedCode {
         }
     }
 
-    /// Notes that the block at `pc` is about to be executed instruction by instruction.
+    /// Notes that the block at `pc` is about to be executed instruction by instruction, and charges the purse for that.
     pub(crate) fn watched(&self, costs: &Costs, purse: &Purse, pc: u64, instructions: u64) {
         if let Some(mut inner) = self.inner.try_lock() {
             inner.watched.insert(pc);
@@ -341,7 +347,8 @@ impl SharedCode {
         }
     }
 
-    /// Notes the region that the instruction `op` at `pc` is about to reach. Returns whether that is its first time.
+    /// Notes which memory region the instruction `op` at `pc` is about to access. Returns whether this is its first
+    /// access to that region.
     fn look<X: Xlen>(
         &self,
         inner: &mut TranslatorState,
@@ -361,8 +368,8 @@ impl SharedCode {
         slot.is_some_and(|slot| inner.sites.reached(pc, slot))
     }
 
-    /// Notes the region that the instruction at the program counter is about to reach; dropped while another thread
-    /// translates.
+    /// Notes which memory region the instruction at the program counter is about to access. The note is lost while
+    /// another thread holds the lock.
     pub(crate) fn seen<X: Xlen>(&self, port: &TranslatorPort<'_, '_, '_, X>, op: &Instruction) {
         if !reaches(op) {
             return;
@@ -379,8 +386,8 @@ impl SharedCode {
         }
     }
 
-    /// Notes that code entered at `from` reached a region of memory that it did not expect. It is recompiled after some
-    /// new regions.
+    /// Notes that code which was entered at `from` is about to access a memory region that it did not expect. After
+    /// some new regions the code is dropped, to be recompiled.
     pub(crate) fn missed<X: Xlen>(&self, port: &TranslatorPort<'_, '_, '_, X>, purse: &Purse, from: u64) {
         let pc = port.hart().pc();
         let (Some(word), Some(mut inner)) = (port.fetch(pc), self.inner.try_lock()) else { return };
@@ -392,7 +399,7 @@ impl SharedCode {
         known.new_regions += u32::from(new);
         let worth = match self.settings.when {
             TranslationTrigger::Visited(_) => new && known.new_regions >= NEW_REGIONS_MAX,
-            // As with the first translation: when leaving code has cost half the time of recompiling it.
+            // Recompile when leaving the code has cost half the time of recompiling it.
             TranslationTrigger::Pays(_) => {
                 known.new_regions > 0 && 2 * known.missed * MISSED_NS >= known.cost_ns && purse.has(known.cost_ns)
             }
@@ -406,7 +413,7 @@ impl SharedCode {
     }
 }
 
-/// Whether an instruction reaches memory that code has to compare with what it expects.
+/// Whether an instruction accesses memory, so that translated code compares its address with the expected regions.
 fn reaches(op: &Instruction) -> bool {
     matches!(op.row().format, Format::Load | Format::Store | Format::FloatLoad | Format::FloatStore)
 }

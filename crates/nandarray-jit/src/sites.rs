@@ -1,16 +1,16 @@
-//! Observations of instructions: regions of memory that loads and stores reached, and targets of indirect jumps.
+//! Observations of single instructions: memory regions that loads and stores accessed, and targets of indirect jumps.
 //!
-//! Code for a load or a store compares the address with the regions that were observed; without observations that is
-//! the program's own memory.
+//! Code for a load or store compares the address with the memory regions that were observed, or, without observations,
+//! with the main one.
 
 use std::collections::HashMap;
 
-/// The program's own memory.
+/// The slot number that stands for the main memory region, which holds the program and its stack.
 pub(crate) const MAIN: u8 = u8::MAX;
-/// Regions that code for one instruction compares with, and targets of one jump.
+/// Most memory regions that are noted for one instruction, and most targets of one jump.
 const SEEN_MAX: usize = 3;
 
-/// Observations by the instruction's address.
+/// Observations, by the address of the instruction.
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
     reached: HashMap<u64, Vec<u8>>,
@@ -18,7 +18,8 @@ pub(crate) struct Sites {
 }
 
 impl Sites {
-    /// Notes that the instruction at `pc` reached a region. Returns whether it did so for the first time.
+    /// Notes that the instruction at `pc` accessed a memory region. Returns whether this was its first noted access to
+    /// it.
     pub(crate) fn reached(&mut self, pc: u64, slot: u8) -> bool {
         let seen = self.reached.entry(pc).or_default();
         let new = !seen.contains(&slot) && seen.len() < SEEN_MAX;
@@ -28,7 +29,7 @@ impl Sites {
         new
     }
 
-    /// The regions to compare with.
+    /// The memory regions, by slot, that the code of the instruction at `pc` is to expect.
     pub(crate) fn expected(&self, pc: u64) -> &[u8] {
         self.reached.get(&pc).map_or(&[MAIN], Vec::as_slice)
     }

@@ -1,5 +1,5 @@
-//! Promise: a call that is left and taken up again comes to what it comes to at once, whatever arrives when: bytes,
-//! errors, states, counts of instructions; interpreted, with a meter that pauses it, and translated.
+//! Promise: a call that is interrupted and resumed has the same results as one that runs at once, however its input
+//! arrives: bytes, errors, states, counts of instructions; interpreted, with a meter that pauses it, and translated.
 
 #[path = "../../nandarray-cores/tests/common/mod.rs"]
 mod common;
@@ -16,7 +16,8 @@ use proptest::prelude::*;
 const COPY: &[&str] =
     &["streamload.wu t0, 0", "add t1, t1, t0", "streamstore.w t0, 0", "streamstore.d t1, 1", "jal zero, . - 16"];
 
-/// Counts bytes until the end register says so, in the state, and asks for the end at the end.
+/// Copies bytes, and adds them up in the state, until the end register says that the input has ended; then adds the
+/// input's length.
 const COUNT: &[&str] = &[
     "ld t2, 48(a0)",
     "ld t3, 0(t2)",
@@ -33,7 +34,8 @@ const COUNT: &[&str] = &[
     "jalr zero, 0(ra)",
 ];
 
-/// In chunks of at most 100 bytes that it waits for; each byte is written with the one two behind it.
+/// Waits for chunks of at most 100 bytes, and writes their lengths to the second output. Copies each byte to the first
+/// output, followed by the byte two positions after the head if the chunk contains it.
 const CHUNKS: &[&str] = &[
     "addi t0, zero, 100",
     "addi t6, zero, 2",
@@ -54,7 +56,7 @@ const CHUNKS: &[&str] = &[
     "jalr zero, 0(ra)",
 ];
 
-/// Takes from two inputs in turn, and looks back at what it wrote.
+/// Reads from two inputs in turn, and reads back bytes that it has written.
 const TURNS: &[&str] = &[
     "addi t2, zero, 3",
     "streamload.bu t0, 0",
@@ -66,7 +68,8 @@ const TURNS: &[&str] = &[
     "jal zero, . - 24",
 ];
 
-/// Reads beyond what the stream has, and what is not there.
+/// Reads two bytes before the input's end, then eight bytes at the head after each byte that is taken, at last beyond
+/// the end.
 const PEEKS: &[&str] = &[
     "addi t0, zero, 6",
     "readistream.h t1, 0, t0",
@@ -77,7 +80,7 @@ const PEEKS: &[&str] = &[
     "jal zero, . - 12",
 ];
 
-/// Never ends.
+/// Reads one byte, then loops for ever.
 const SPINS: &[&str] = &["streamload.bu t0, 0", "jal zero, . + 0"];
 
 const METADATA: &str = r#"{"abi": 1, "name": "s", "kind": "stream", "state_bytes": 8,
@@ -85,7 +88,7 @@ const METADATA: &str = r#"{"abi": 1, "name": "s", "kind": "stream", "state_bytes
     "outputs": [{"name": "a", "dtype": "uint8", "bound": {"per_input_byte": 2.0, "fixed": 8}},
                 {"name": "b", "dtype": "uint8", "bound": {"per_input_byte": 2.0}}]}"#;
 
-/// The same as a program of windows: sums of both inputs' words to the first output.
+/// A program on windows instead of streams: writes the running sums of an input's bytes to the first output.
 const BLOCK: &[&str] = &[
     "ld t0, 88(a0)",
     "ld t1, 96(a0)",
@@ -112,7 +115,7 @@ fn program(lines: &[&str], block: bool) -> Program {
     Program::from_elf(&common::elf(&[(name, lines)], Some(&metadata)), None).unwrap()
 }
 
-/// The draws of one seed.
+/// A random number generator with a seed.
 #[derive(Debug)]
 struct Chance(u64);
 
@@ -123,7 +126,7 @@ impl Chance {
     }
 }
 
-/// Pauses before one in four accesses.
+/// A meter that pauses the hart before one in four accesses.
 #[derive(Debug)]
 struct Pauses(Chance);
 
@@ -180,7 +183,7 @@ struct Seen {
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// At once.
+/// Runs a call in one go.
 fn whole(program: &Program, executor: Executor, inputs: [&[u8]; 2], limit: Option<u64>) -> Seen {
     let mut core = executor.core(program);
     let task =
@@ -194,20 +197,20 @@ fn whole(program: &Program, executor: Executor, inputs: [&[u8]; 2], limit: Optio
     Seen { outputs, state: core.state().unwrap(), instructions: core.instructions() }
 }
 
-/// The way in which a call gets its bytes.
+/// The way in which a call is cut into parts.
 #[derive(Clone, Copy, Debug)]
 struct Way {
-    /// Bytes that arrive at once, at most.
+    /// Most bytes of input that arrive at a time.
     at_once: u64,
-    /// Instructions of one run, at most.
+    /// Most instructions of one run; `None` for no limit.
     budget: Option<u64>,
-    /// Rings, not windows.
+    /// Whether inputs are ring buffers instead of windows on all bytes so far.
     rings: bool,
-    /// Bytes of the ring of each output.
+    /// Size of each output's ring buffer in bytes; `None` to hold all output.
     buffer_bytes: Option<usize>,
 }
 
-/// In parts.
+/// Runs a call in parts: input arrives, and output is drained, in random amounts.
 fn parts(
     program: &Program,
     executor: Executor,
@@ -247,7 +250,7 @@ fn parts(
         match call.run(budget, stop) {
             Advance::WaitInput { input } => assert!(more(&mut call, input) > 0, "it waits for what will never come"),
             Advance::WaitOutput { output } => drain(&mut call, output, 1 + chance.below(100)),
-            // Something may arrive, and be drained, at any time.
+            // Input may arrive, and output be drained, at any time.
             Advance::OutOfBudget | Advance::Paused => {
                 more(&mut call, 0);
                 if way.buffer_bytes.is_some() {
@@ -293,7 +296,7 @@ proptest! {
         let inputs = [&inputs[0][..], &inputs[1][..]];
         for (name, lines) in PROGRAMS {
             let program = program(lines, *name == "block");
-            // Programs that need more than this do not end.
+            // Programs that need more instructions than this never end.
             let limit = Some(if chance.below(4) == 0 { chance.below(400) } else { 20_000 });
             let at_once = whole(&program, Executor::Interpreter, inputs, limit);
             prop_assert_eq!(&whole(&program, Executor::Translator, inputs, limit), &at_once, "{}", name);
@@ -379,7 +382,7 @@ fn a_call_can_be_cancelled_and_its_core_used_again() {
     assert_eq!(call.instructions(), 1000);
     let stop = AtomicBool::new(true);
     assert!(matches!(call.run(None, &stop), Advance::Done(Err(RunError::Cancelled(Some((1, _)))))));
-    // Windows are the core's for a call only, also if that is given up.
+    // Windows belong to the core only during a call, even if that is abandoned.
     let stop = AtomicBool::new(false);
     let mut core = Core::interpreter(&block).unwrap();
     for most in [4, 1000] {

@@ -1,8 +1,8 @@
-//! Promise: what is looked at once for several instructions fails at the one that is to blame, with what those before
-//! it did.
+//! Promise: if several instructions are checked at once and one of them fails, the failure is reported at that
+//! instruction, with the effects of those before it.
 //!
-//! Loads and stores by one register are compared with a region's bounds together, and doubts about floating-point
-//! results settled together. Here each position of such a run is the one that fails.
+//! Loads and stores by one register are compared with a memory region's bounds together, and doubts about
+//! floating-point results are resolved together. Here each position in such a group of instructions fails in turn.
 
 use nandarray_hart::isa::{assemble, encode};
 use nandarray_hart::{Cause, Extensions, Hart, HartMode, Limits, Memory, Rv32, Rv64, Stop, Streams, Trap, Xlen};
@@ -32,7 +32,7 @@ fn translated<X: Xlen>() -> Translated<X> {
 }
 
 fn stores_at_an_edge<X: Xlen>(below: bool) {
-    // Four stores of words, in an order of their own, `beyond` of them beyond the end.
+    // Four stores of words, not in the order of their addresses; `beyond` of them lie beyond the end.
     for beyond in 0..=4 {
         let offsets = [8, 0, 12, 4];
         let mut lines: Vec<String> =
@@ -101,10 +101,10 @@ fn a_load_beyond_a_window_keeps_what_was_loaded() {
     }
 }
 
-/// Numbers that leave the host's result in doubt.
+/// Operands for which the host's result may differ from the hart's.
 const SPECIAL: [f64; 8] = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 5e-324, f64::MAX, f64::MIN_POSITIVE];
 
-/// Visible state: why it stopped, flags, instructions, registers.
+/// Runs a hart from the given start; returns why it stopped, its flags, number of instructions, and registers.
 fn play<X: Xlen>(
     start: impl Fn(&mut Hart<X>),
     hart: &mut impl AsHart<X>,
@@ -143,7 +143,7 @@ impl<X: Xlen> AsHart<X> for Translated<X> {
     }
 }
 
-/// Four lanes of an operation, three times, with one special number in each lane in turn.
+/// Executes an operation on four lanes, three times, with one special number in each lane in turn.
 fn run_of_numbers(operation: &[&str]) {
     let mut lines: Vec<String> = Vec::new();
     for lane in 0..4 {
@@ -157,7 +157,7 @@ fn run_of_numbers(operation: &[&str]) {
     let mut memory = memory(&lines, 64);
     let (mut hart, mut made) = (Hart::<Rv64>::new(HartMode::Program, Extensions::PROGRAM), translated::<Rv64>());
     let odd = [f64::from_bits(0x7ff0_0000_0000_0001), 1e-160, -1e300];
-    // "Inexact" stands, or not; "underflow" and others must rise either way.
+    // With and without "inexact" set before; "underflow" and others must be raised either way.
     for flags in [0, 1, 31] {
         for (position, special) in (0..4).flat_map(|p| SPECIAL.into_iter().chain(odd).map(move |s| (p, s))) {
             let start = |hart: &mut Hart<Rv64>| {

@@ -1,4 +1,4 @@
-//! Promise: the translator stops where and when it is asked to: limits, the stop flag, traps, streams, changed code.
+//! Promise: the translator stops exactly where and when it must: limits, the stop flag, traps, streams, changed code.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,7 +23,7 @@ fn put<X: Xlen>(memory: &mut Memory<'_>, lines: &[&str]) {
     }
 }
 
-/// A processor that translates at once, and a program with its stack.
+/// Creates a processor that translates at once, and a memory with the program and its stack.
 fn program<X: Xlen>(lines: &[&str]) -> (Translated<X>, Memory<'static>) {
     program_when(lines, TranslationTrigger::Visited(0))
 }
@@ -60,7 +60,7 @@ fn the_limit_is_exact(when: TranslationTrigger) {
         assert_eq!(stop, Stop::InstructionLimit);
         assert_eq!(translated.hart().pc(), CODE + 4 * (limit % 3) + if limit == 300 { 12 } else { 0 });
         assert_eq!(translated.hart().x(10), limit.div_ceil(3));
-        // It goes on from there as if it had not stopped.
+        // It continues from there as if it had not stopped.
         let stop = translated.run(&mut memory, &mut Streams::none(), Limits::default());
         assert_eq!((stop, translated.hart().instructions() - before), (Stop::Returned { code: 100 }, 301));
     }
@@ -145,7 +145,7 @@ fn a_program_that_waits_goes_on_where_it_stopped() {
 
 #[test]
 fn windows_may_lie_elsewhere_in_each_call_and_end_anywhere() {
-    // Sums bytes at a0, as many as a1.
+    // Adds up a1 bytes from address a0 on.
     let lines = [
         "addi a2, zero, 0",
         "beq a1, zero, . + 24",
@@ -244,7 +244,7 @@ fn cores_share_what_was_translated() {
     let once = |rounds: u64| {
         let mut memory = Memory::new();
         memory.add_program(CODE, END - CODE, DATA..END, CODE..DATA).unwrap();
-        // Counts a0 down: what is left in a0 is what a word in memory was counted up to.
+        // Counts a word in memory up a0 times; returns its value in a0.
         put::<Rv64>(
             &mut memory,
             &[
@@ -266,14 +266,14 @@ fn cores_share_what_was_translated() {
     once(100);
     let bytes = translations.code_bytes();
     assert!(bytes > 0);
-    // Code takes whole pages, however little of them it fills.
+    // Code occupies whole pages, however little of them it fills.
     assert!(bytes.is_multiple_of(4096), "{bytes} bytes are no pages");
     std::thread::scope(|scope| (0..4).for_each(|n| drop(scope.spawn(move || (0..50).for_each(|i| once(1 + n + i))))));
-    // The loop's code served all of them; one entry more may have been reached often enough.
+    // All of them used the loop's code; one further entry may have been reached often enough to be translated.
     assert!(translations.code_bytes() <= 3 * bytes);
 }
 
-/// Two loops, the second of which is entered a0 times: a1 rounds each.
+/// Two nested loops: the inner one is entered a0 times, for a1 rounds each.
 const LOOPS: &[&str] = &[
     "addi a4, a1, 0",
     "addi a2, a2, 1",
@@ -303,7 +303,7 @@ fn nothing_is_translated_before_it_pays() {
 
 #[test]
 fn a_run_spends_no_more_than_its_advance_and_what_it_earned() {
-    // Nothing is earned, and the advance is less than any region takes: no run gets further than the one before.
+    // Nothing is earned, and the advance is less than any region costs, so no run can translate.
     let costs = Costs {
         region_ns: 0,
         instruction_ns: 1_000,
@@ -353,13 +353,13 @@ fn pays(costs: Costs) -> Translations {
     Translations::with_settings(64, Settings { when: TranslationTrigger::Pays(costs), ..Settings::default() })
 }
 
-/// Costs by which a region that pays is found quickly.
+/// Costs with which a region that pays is found after few instructions.
 const QUICK: Costs = Costs { sample: 64, warm: 64, watched: 64, ..Costs::NONE };
 
-/// Two loops without end that share no block, at `CODE` and `CODE + 8`.
+/// Two endless loops that share no block, at `CODE` and `CODE + 8`.
 const APART: &[&str] = &["addi a1, a1, 1", "jal zero, . - 4", "addi a2, a2, 1", "jal zero, . - 4"];
 
-/// Runs a number of instructions on this core.
+/// Executes a number of instructions of the endless loop at `entry` on a core.
 fn spin(core: &mut dyn Processor, entry: u64, instructions: u64) {
     let (_, mut memory) = program::<Rv64>(APART);
     let limits = Limits { instructions: Some(instructions), stop: None };
@@ -370,16 +370,17 @@ fn spin(core: &mut dyn Processor, entry: u64, instructions: u64) {
 
 #[test]
 fn the_cores_of_a_run_share_one_advance() {
-    // It is enough for one of the two regions; hardly anything is earned: a picosecond for a translated instruction.
+    // The advance is enough for one of the two regions; hardly anything is earned: a picosecond for each translated
+    // instruction.
     let (region_ns, advance_ns) = (1_000, 1_500);
     let translations = pays(Costs { region_ns, advance_ns, saved_ps: 1, ..QUICK });
-    // A region pays after a million instructions; what code saves does not pay for another one.
+    // A region pays after a million instructions; the time that its code saves does not pay for another region.
     let enough = 1_100_000;
     let run = translations.run();
     spin(&mut *run.processor(), CODE, enough);
     let first = translations.code_bytes();
     assert!(first > 0, "the first core translates");
-    // A core that joins later brings no advance, and neither do those that come after it.
+    // Cores that join the run later add no further advance.
     for _ in 0..3 {
         spin(&mut *run.processor(), CODE + 8, enough);
         assert_eq!(translations.code_bytes(), first, "the run's advance is spent");
@@ -402,9 +403,10 @@ fn a_run_beside_another_keeps_what_it_earned() {
     assert!(translations.code_bytes() > 0, "what it earned before the other run began counts");
 }
 
-/// The same calls on this core and interpreted: each to a limit inside, and to its end.
+/// Makes the same calls on a core and interpreted, and compares them: each stops at a limit first, and is made again to
+/// its end.
 fn calls_agree(core: &mut dyn Processor, first: u64) {
-    // The loops, the inner one with ten rounds each time; the result counts the rounds of both, in all calls so far.
+    // The inner loop has ten rounds each time; the result is the number of rounds of both loops in all calls so far.
     let mut lines = LOOPS.to_vec();
     lines.insert(0, "addi a1, zero, 10");
     lines.splice(lines.len() - 1.., ["add a0, a2, a3", "jalr zero, 0(ra)"]);

@@ -5,8 +5,8 @@
 #[path = "../../tidy.rs"]
 mod tidy;
 
-/// From the bottom up; a module may use those before it, and itself. `Settings`, `TranslationTrigger` and `Translated`
-/// stand in the root, for all.
+/// The layers of modules, from the bottom up: a module may use itself and those before it. `Settings`,
+/// `TranslationTrigger` and `Translated` are declared in the root, for all modules.
 const LAYERS: tidy::Layers = &[
     &["context"],
     &["pace"],

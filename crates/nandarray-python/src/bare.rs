@@ -1,4 +1,4 @@
-//! Bare-metal tests: an ELF file run on a bare machine, watched and stopped as any run.
+//! Bare-metal tests: runs an ELF file on a bare machine, with the same progress and interruption as other runs.
 
 use nandarray_hart::bare::{self, BareOptions, BareStatus};
 use nandarray_hart::{Extensions, Limits, Stop, VLEN_MAX};
@@ -8,7 +8,8 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::errors::{detached, run_to_py, to_py};
 use crate::offload::Watch;
 
-/// Run a bare-metal test; `isa` is an architecture string. The outcome is a dictionary.
+/// Runs a bare-metal test; `isa` is an architecture string such as "rv64gc", `vlen` the bits of a vector register,
+/// `granularity` the bytes per line of the signature, `instructions` a limit. Returns the outcome as a dictionary.
 #[pyfunction]
 #[pyo3(signature = (elf, watch, *, isa = None, vlen = None, granularity = 4, instructions = None))]
 pub(crate) fn program_run_bare<'py>(

@@ -1,20 +1,20 @@
 //! NumPy arrays as addresses and strides.
 //!
-//! Only array metadata is looked at, through the array object's own fields: dtypes that the buffer protocol refuses
-//! (datetime64, structured) pass as well. Checked: item size, writability, number of dimensions; the rest is the
-//! engine's.
+//! Only the array object's own fields are read, so that dtypes which the buffer protocol refuses (datetime64,
+//! structured) work as well. Item size, writability and the number of dimensions are checked here; the engine checks
+//! the rest.
 
 use nandarray::{Axis, Error, Result};
 use numpy::{PyArray1, PyArrayDescrMethods, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
-/// Address, shape and strides of an array.
+/// Address, shape and strides of a NumPy array that a caller lends to one command.
 pub(crate) struct BorrowedArray {
     /// Address of element (0, 0, ...).
     pub(crate) first: *mut u8,
     /// Elements along each dimension.
     pub(crate) shape: Vec<u64>,
-    /// Byte strides.
+    /// Distance in bytes between neighbouring elements along each dimension.
     pub(crate) strides: Vec<isize>,
 }
 
@@ -23,7 +23,8 @@ unsafe impl Send for BorrowedArray {}
 // SAFETY: as above.
 unsafe impl Sync for BorrowedArray {}
 
-/// Looks at an array of elements of this size; `write` if it will be written to.
+/// Reads address, shape and strides of an array. Fails if its elements are not `item_bytes` long, or if it will be
+/// written to (`write`) and is read-only.
 pub(crate) fn lend(array: &Bound<'_, PyUntypedArray>, item_bytes: usize, write: bool) -> Result<BorrowedArray> {
     let found = array.dtype().itemsize();
     if found != item_bytes {
@@ -44,7 +45,7 @@ pub(crate) fn lend(array: &Bound<'_, PyUntypedArray>, item_bytes: usize, write: 
     })
 }
 
-/// An axis of an outer selection: (start, step, count) or a list of coordinates.
+/// Converts one axis of an outer selection: a tuple (start, step, count) or a list of coordinates.
 pub(crate) fn axis(item: &Bound<'_, PyAny>) -> PyResult<Axis> {
     if let Ok(list) = item.cast::<PyArray1<u64>>() {
         return Ok(Axis::List(list.to_vec()?));

@@ -1,7 +1,7 @@
-//! The modelled clock of a store: opened beside it, asked for times and reports.
+//! The modelled clock of a store: Python reads its times and reports here, and lets its time pass.
 //!
-//! The store itself is a store like any other; its device has the clock as its probe. Reports are JSON, as
-//! docs/reference/replay-report.md has it, and the text of the table.
+//! The store is used like any other; its device has the clock as its probe. A report is JSON, as in
+//! docs/reference/replay-report.md, and the same figures as a table in text.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) struct PyClock {
 /// A modelled store's device, its clock, and the trace file of its timeline, if one is recorded.
 pub(crate) type Opened = (Device, Arc<store::Clock>, Option<(Timeline, PathBuf)>);
 
-/// Opens a store on a described device.
+/// Opens a store on a described device; `trace` is the file to which a timeline is written, if one is wanted.
 pub(crate) fn open(
     bytes: &Backing,
     mode: Mode,
@@ -38,8 +38,8 @@ pub(crate) fn open(
     description: &Description,
     trace: Option<PathBuf>,
 ) -> Result<Opened> {
-    // Pages that a crash left behind in a file must never be taken for new, so an old file needs entropy; a new device
-    // needs no chance but its seed.
+    // Pages that a crash left in a file must never be taken for new ones, so an existing file needs entropy. A new
+    // device needs no randomness but its seed.
     let fresh = match bytes {
         Backing::File(path) => !path.exists(),
         Backing::Memory | Backing::Nowhere => true,
@@ -62,8 +62,9 @@ fn media(path: &std::path::Path, source: std::io::Error) -> Error {
 }
 
 impl PyClock {
-    /// Asks the clock something, without the GIL: another thread may be inside of it for as long as a program runs. In
-    /// a process forked from the one that opened the store, a thread that does not exist there may be.
+    /// Calls `ask` with the clock, without the GIL: another thread may hold the clock for as long as a program runs. In
+    /// a process forked from the one that opened the store, the holder may be a thread that the fork did not copy;
+    /// there the call fails instead of waiting.
     fn inside<T: Send>(&self, py: Python<'_>, ask: impl Send + FnOnce(&store::Clock) -> T) -> PyResult<T> {
         if let Ok(device) = device_of(&self.device) {
             if !device.is_here() {
@@ -77,7 +78,7 @@ impl PyClock {
         Self { clock, device, timeline: Mutex::new(timeline) }
     }
 
-    /// The store was closed: what goes on in the background ends, and the timeline with it.
+    /// Waits, in modelled time, for background work of the closed store, then finishes the timeline's file.
     pub(crate) fn close(&self) -> Result<()> {
         let settled = caught(|| self.clock.settle()).map_err(Error::Internal);
         let finished = match self.timeline.lock().take() {
@@ -120,7 +121,8 @@ impl PyClock {
         self.inside(py, store::Clock::batch)
     }
 
-    /// (kind, bytes, submitted, done, failed) of each command, in order of their ends; times in seconds.
+    /// Ends a batch and returns (kind, bytes, submitted, done, failed) of each of its commands in the order in which
+    /// they ended; times in seconds.
     fn end_batch(&self, py: Python<'_>, depth: usize) -> PyResult<Vec<(&'static str, u64, f64, f64, bool)>> {
         let done = self.inside(py, |clock| clock.end_batch(depth))?;
         let kind = |kind| match kind {
@@ -135,17 +137,17 @@ impl PyClock {
         Ok(done.iter().map(|d| (kind(d.kind), d.bytes, d.submitted.seconds(), d.done.seconds(), d.failed)).collect())
     }
 
-    /// Lets everything end that goes on in the background.
+    /// Lets modelled time pass until all background work has ended.
     fn settle(&self, py: Python<'_>) -> PyResult<()> {
         self.inside(py, store::Clock::settle)
     }
 
-    /// JSON, and the table as text.
+    /// Returns the clock's report as JSON, and as a table in text.
     fn report(&self, py: Python<'_>) -> PyResult<(String, String)> {
         let stat = || device_of(&self.device).and_then(|device| device.execute(command::Stat));
         let numbers = match detached(py, stat).flatten() {
             Ok(numbers) => numbers,
-            // A store that is closed has no numbers of its own any more.
+            // A closed store no longer has counters of its own.
             Err(Error::Closed(_)) => vec![],
             Err(e) => return Err(to_py(py, &e, None)),
         };

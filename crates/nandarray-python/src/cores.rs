@@ -1,4 +1,4 @@
-//! Described cores: their descriptions, and the figures of a run on one as dictionaries.
+//! Described cores: their descriptions, and the figures of a run on such cores, as Python dictionaries.
 
 use nandarray_cores::{CoreFigures, CoreTimer};
 use nandarray_uarch::{CoreDescription, CoreReport, DescribeError, FunctionalUnit, PRESETS};
@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 
 use crate::errors::to_py;
 
-/// A description in TOML, and pairs of keys and values that replace some of its own.
+/// A core's description in TOML, and (key, value) pairs that replace values of it.
 pub(crate) type CoreArg = (String, Vec<(String, String)>);
 
 fn invalid(py: Python<'_>, error: &DescribeError) -> PyErr {
@@ -19,19 +19,19 @@ fn described(py: Python<'_>, (text, changes): &CoreArg) -> PyResult<CoreDescript
     CoreDescription::parse_with(text, &changes).map_err(|e| invalid(py, &e))
 }
 
-/// The names of the cores that come with the product.
+/// Returns the names of the core descriptions that come with the product.
 #[pyfunction]
 pub(crate) fn core_names() -> Vec<&'static str> {
     PRESETS.iter().map(|(name, _)| *name).collect()
 }
 
-/// The description of a core that comes with the product, in TOML.
+/// Returns the TOML of a core description that comes with the product.
 #[pyfunction]
 pub(crate) fn core_text(py: Python<'_>, name: &str) -> PyResult<&'static str> {
     CoreDescription::preset_text(name).map_err(|e| invalid(py, &e))
 }
 
-/// Checks a description with some of its values replaced; the values that Python uses.
+/// Checks a core description in which `changes` replace some values, and returns the values that Python needs.
 #[pyfunction]
 pub(crate) fn core_describe(
     py: Python<'_>,
@@ -55,12 +55,13 @@ pub(crate) fn core_describe(
     Ok(given)
 }
 
-/// A timer of cores with a description.
+/// Returns a timer of cores with this description.
 pub(crate) fn timer(py: Python<'_>, core: &CoreArg) -> PyResult<CoreTimer> {
     described(py, core).map(CoreTimer::new)
 }
 
-/// The figures of all cores: reports, and (address, times, pipeline ticks, frozen ticks).
+/// Converts the figures of a run: a report of each core, and (address, executions, pipeline ticks, frozen ticks) of
+/// each instruction address.
 pub(crate) fn figures<'py>(py: Python<'py>, found: &CoreFigures) -> PyResult<Bound<'py, PyDict>> {
     let given = PyDict::new(py);
     let reports: Vec<_> = found.reports.iter().map(|report| reported(py, report)).collect::<PyResult<_>>()?;

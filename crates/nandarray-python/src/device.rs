@@ -1,37 +1,38 @@
-//! Device descriptions for Python: texts in, texts out. A description is its TOML and what was changed of it; nothing
-//! is held here. Errors are `nandarray.errors.DescriptionError`, all problems at once.
+//! Device descriptions for Python: texts in, texts out. A description is passed as its TOML text and a JSON object of
+//! changed values; nothing is kept here. Errors are `nandarray.errors.DescriptionError` with all problems at once.
 
 use nandarray_model::describe::{self, Description, Invalid, Sheet, Value, mqsim};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{Value as Json, json};
 
-/// Names of the presets.
+/// Returns the names of the device descriptions that come with the product.
 #[pyfunction]
 pub(crate) fn device_presets() -> Vec<&'static str> {
     describe::presets().to_vec()
 }
 
-/// The TOML of a preset, as it is written.
+/// Returns the TOML of a preset, as it stands in its file.
 #[pyfunction]
 pub(crate) fn device_preset(py: Python<'_>, name: &str) -> PyResult<&'static str> {
     describe::preset_text(name).map_err(|e| to_py(py, &e))
 }
 
-/// All keys as JSON: a list of objects.
+/// Returns all keys of a device description as JSON: a list of objects.
 #[pyfunction]
 pub(crate) fn device_keys() -> String {
     describe::keys_json().to_string()
 }
 
-/// A description as JSON: what is written, the numbers in the simulation's units, what follows from them.
+/// Returns a description as JSON: the values as written, the same in the simulation's units, and values derived from
+/// them.
 #[pyfunction]
 pub(crate) fn device_json(py: Python<'_>, toml: &str, overrides: &str) -> PyResult<String> {
     let sheet = sheet(py, toml, overrides)?;
     Ok(sheet.to_json().map_err(|e| to_py(py, &e))?.to_string())
 }
 
-/// A description as one TOML text that needs no other.
+/// Returns a description, with its changes applied, as one TOML text that refers to no other.
 #[pyfunction]
 pub(crate) fn device_toml(py: Python<'_>, toml: &str, overrides: &str) -> PyResult<String> {
     let sheet = sheet(py, toml, overrides)?;
@@ -39,7 +40,8 @@ pub(crate) fn device_toml(py: Python<'_>, toml: &str, overrides: &str) -> PyResu
     Ok(sheet.to_toml())
 }
 
-/// A configuration of MQSim as JSON: `toml`, and `notes` on what it says and a description does not.
+/// Converts a configuration of MQSim to JSON: `toml` is the description, `notes` lists settings that a description
+/// cannot express.
 #[pyfunction]
 pub(crate) fn device_import_mqsim(py: Python<'_>, xml: &str, name: &str) -> PyResult<String> {
     let imported = mqsim::import(xml, name).map_err(|e| to_py(py, &e))?;
@@ -47,13 +49,13 @@ pub(crate) fn device_import_mqsim(py: Python<'_>, xml: &str, name: &str) -> PyRe
     Ok(json!({"toml": imported.sheet.to_toml(), "notes": imported.notes}).to_string())
 }
 
-/// The description of a text, with what is to be changed, in the simulation's own units.
+/// Parses a description and applies its changes; the result is in the simulation's units.
 pub(crate) fn description(py: Python<'_>, toml: &str, overrides: &str) -> PyResult<Description> {
     sheet(py, toml, overrides)?.description().map_err(|e| to_py(py, &e))
 }
 
-/// The sheet of a text, with what is to be changed: a JSON object from dotted keys to values. A text among the values
-/// is read as TOML reads it, or bare: `"8"` is a number.
+/// Parses a description and applies its changes, a JSON object from dotted keys to values. A string among the values
+/// may be a quoted or a bare TOML value: `"8"` is a number.
 fn sheet(py: Python<'_>, toml: &str, overrides: &str) -> PyResult<Sheet> {
     let sheet = Sheet::parse(toml).map_err(|e| to_py(py, &e))?;
     let overrides: Json = serde_json::from_str(overrides).map_err(|e| PyValueError::new_err(e.to_string()))?;
@@ -84,7 +86,7 @@ fn value_of(json: &Json) -> Option<Value> {
     })
 }
 
-/// The exception: its text, and the problems as JSON.
+/// Builds the Python exception for an invalid description: its text, and the list of problems as JSON.
 pub(crate) fn to_py(py: Python<'_>, invalid: &Invalid) -> PyErr {
     let class = py.import("nandarray.errors").and_then(|m| m.getattr("DescriptionError"));
     let problems: Vec<Json> = invalid

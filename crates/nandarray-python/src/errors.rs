@@ -1,4 +1,4 @@
-//! Engine errors as the exceptions of `nandarray.errors`, found by kind.
+//! Engine errors as the exceptions of `nandarray.errors`, chosen by the error's kind.
 
 use nandarray::panics::caught;
 use nandarray::{Error, Result};
@@ -6,18 +6,18 @@ use nandarray_runtime as runtime;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Every kind that the engine and the runtime know.
+/// Returns the names of all kinds of errors of the engine and the runtime.
 #[pyfunction]
 pub(crate) fn error_kinds() -> Vec<&'static str> {
     [&nandarray::KINDS[..], &runtime::KINDS[..]].concat()
 }
 
-/// The exception of this kind with a text.
+/// Builds the exception that belongs to a kind of error, with the given text.
 pub(crate) fn of_kind(py: Python<'_>, kind: &str, text: &str) -> PyErr {
     class(py, kind).and_then(|c| Ok(PyErr::from_value(c.call1((text,))?))).unwrap_or_else(|e| e)
 }
 
-/// The exception for an error; `path` goes in front of an error of the system's.
+/// Builds the exception for an error of the engine; the text of an operating system's error begins with `path`.
 pub(crate) fn to_py(py: Python<'_>, error: &Error, path: Option<&str>) -> PyErr {
     let text = match path {
         Some(path) if error.os_error().is_some() => format!("{path}: {error}"),
@@ -30,7 +30,8 @@ pub(crate) fn to_py(py: Python<'_>, error: &Error, path: Option<&str>) -> PyErr 
     .unwrap_or_else(|e| e)
 }
 
-/// The same for an error of the runtime. A program that failed says where.
+/// Builds the exception for an error of the runtime. That of a failed program has the stage, program counter, caller
+/// and task as attributes.
 pub(crate) fn run_to_py(py: Python<'_>, error: &runtime::Error) -> PyErr {
     if let runtime::Error::Engine(error) = error {
         return to_py(py, error, None);
@@ -48,7 +49,7 @@ pub(crate) fn run_to_py(py: Python<'_>, error: &runtime::Error) -> PyErr {
     made.unwrap_or_else(|e| e)
 }
 
-/// Runs a call without the GIL. A panic in it is an [`Error::Internal`], which `except Exception` catches.
+/// Runs a call without the GIL. A panic in it becomes an [`Error::Internal`], which `except Exception` catches.
 pub(crate) fn detached<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> T) -> Result<T> {
     py.detach(|| caught(call)).map_err(Error::Internal)
 }

@@ -1,8 +1,8 @@
-//! Commands in flight: submitted on a modelled device, delivered while a caller lets its time pass.
+//! Commands in flight: submitted to a modelled device, completed while a caller lets the device's time pass.
 //!
-//! A space that collects ([`PySpace`](crate::space::PySpace)'s `in_flight`) submits reads and writes where another
-//! would execute them. The buffer of a command is kept until it is delivered, whether or not Python keeps the flight.
-//! Waiting lets modelled time pass, without the GIL. Python joins several commands to one future
+//! A space object whose `in_flight` is set ([`PySpace`](crate::space::PySpace)) submits reads and writes instead of
+//! executing them. The buffer of a command is kept until the command completes, whether or not Python keeps the flight.
+//! Waiting lets modelled time pass, without the GIL. Python combines several commands in one future
 //! (`nandarray.array.futures`).
 
 use std::sync::{Arc, Weak};
@@ -14,20 +14,20 @@ use pyo3::prelude::*;
 
 use crate::errors::{detached, to_py};
 
-/// The result of a command in flight, once it is delivered.
+/// The result of a command in flight; `None` until the command completes.
 type ResultSlot = Arc<Mutex<Option<Result<()>>>>;
 
-/// A command in flight.
+/// A command in flight, as Python holds it.
 #[pyclass(module = "nandarray._nandarray", name = "Flight", frozen)]
 pub(crate) struct PyFlight {
-    /// Not to keep the file of a closed store.
+    /// Weak, so that a flight does not keep the file of a closed store open.
     device: Weak<Device>,
     id: Option<FlightId>,
     slot: ResultSlot,
 }
 
 impl PyFlight {
-    /// Submits a command, and keeps an object until it is delivered.
+    /// Submits a command and keeps the Python object `kept`, such as its buffer, until the command completes.
     pub(crate) fn submit(
         py: Python<'_>,
         device: &Arc<Device>,
@@ -37,7 +37,7 @@ impl PyFlight {
         let slot = ResultSlot::default();
         let to = slot.clone();
         let done = Box::new(move |result| {
-            // Let go of only now: the engine moves bytes of it until here.
+            // Released only now: the engine moves the buffer's bytes until this point.
             drop(kept);
             *to.lock() = Some(result);
         });
@@ -49,12 +49,12 @@ impl PyFlight {
 
 #[pymethods]
 impl PyFlight {
-    /// Whether its result is known.
+    /// Whether the command's result is known.
     fn done(&self) -> bool {
         self.slot.lock().is_some()
     }
 
-    /// Lets modelled time pass until its result is known; raises its error.
+    /// Lets modelled time pass until the command's result is known; raises its error, if it failed.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
         if !self.done() {
             let driven = detached(py, || match self.device.upgrade() {
@@ -70,7 +70,7 @@ impl PyFlight {
         }
     }
 
-    /// Cancels the command if it has not begun.
+    /// Cancels the command if it has not begun; returns whether it was cancelled.
     fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
         match (self.device.upgrade(), self.id) {
             (Some(device), Some(id)) if !self.done() => {

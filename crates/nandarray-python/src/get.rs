@@ -1,14 +1,15 @@
-//! Small reads by one call: from the objects between the brackets to the elements.
+//! Small reads in one call: from the objects between the brackets to the elements.
 //!
-//! A read of one element takes half a microsecond in the engine, and several times that in Python's own lists and
-//! tuples. Boxes, outer selections and points of arrays of numbers and texts, and sub-blocks of views, are read here
-//! into new memory or into an array of the same dtype. Meaning and errors of the expression are those of `index`.
-//! Anything else (another dtype, a large result, a mask, index arrays of a view, other memory) gives `None`: the
-//! general way (`Grid` in Python) moves it. A test compares both ways (`tests/python/test_get.py`).
+//! A read of one element takes half a microsecond in the engine, and several times that if Python handles the selection
+//! in lists and tuples of its own. Therefore boxes, outer selections and points of arrays of numbers and texts, and
+//! sub-blocks of views, are read here into new memory or into an array of the same dtype. Meaning and errors of an
+//! index expression are those of `index`. For anything else (another dtype, a large result, a mask, index arrays of a
+//! view, other memory) these functions return `None`, and the general code in Python (`Grid`) reads it. A test compares
+//! both ways (`tests/python/test_get.py`).
 //!
-//! No Python code runs while the engine's locks are held: an expression is taken apart first, and compared with the
-//! shape afterwards. The GIL is released while the engine reads, however little: memory that was resident before may
-//! have to be fetched.
+//! No Python code runs while the engine's locks are held: an expression is parsed first, and compared with the shape
+//! afterwards. The GIL is released during every read, however small: pages that were resident before may have to be
+//! fetched.
 
 use nandarray::{Axis, BufferMut, Target, command};
 use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, NpyTypes, get_type_object, npy_intp};
@@ -24,20 +25,20 @@ use crate::index::selection::combination;
 use crate::index::terms::{Term, small_integers, terms};
 use crate::space::PySpace;
 
-/// Bytes of a result at most: beyond, Python's share of the time is none.
+/// Largest result in bytes; for larger ones the overhead of Python is negligible, and they are left to it.
 const RESULT_BYTES_MAX: u64 = 16 << 20;
 
-/// Indices of one array at most.
+/// Most indices in one index array.
 const INDICES_MAX: usize = 1 << 18;
 
-/// Points of an outer selection that are read as points at most.
+/// Most elements of an outer selection that is read as single points.
 const FEW_POINTS: u64 = 1 << 12;
 
-/// Bytes at most of an element that becomes a scalar.
+/// Most bytes of an element that is returned as a scalar.
 const SCALAR_BYTES: usize = 64;
 
-/// Reads the selection `key` of the space, or of the view of it with this shape: into `out`, which is returned, or else
-/// into a new array or scalar. `None` for what is left to the general way.
+/// Reads the selection `key` of a space, or of its view with the shape `view`, into `out`, which is returned, or else
+/// into a new array or scalar. Returns `None`, and reads nothing, if the general code in Python must do it.
 #[pyfunction]
 #[pyo3(signature = (space, key, dtype, out=None, view=None, mode="numpy"))]
 pub(crate) fn get<'py>(
@@ -67,8 +68,8 @@ pub(crate) fn get<'py>(
     request.found(|shape| Selected::of(py, &terms, shape, combination, true).map(Some).map_err(|wrong| wrong.to_py(py)))
 }
 
-/// Reads sub-block number `coordinate` of those of `sub_shape` that the view of this shape is cut into; else as
-/// [`get`].
+/// Reads one sub-block: the space, seen with the shape `view`, is cut into sub-blocks of `sub_shape`, and `coordinate`
+/// is the place of one in their grid. Result and `None` as for [`get`].
 #[pyfunction]
 #[pyo3(signature = (space, view, coordinate, sub_shape, dtype, out=None))]
 pub(crate) fn get_sub_block<'py>(
@@ -87,7 +88,7 @@ pub(crate) fn get_sub_block<'py>(
     request.found(|view| Ok(Selected::sub_block(&at, &shape, view)))
 }
 
-/// One read: a space, perhaps as a view of another shape, and the memory of the result.
+/// One read: a space, optionally as a view of another shape, and the memory of the result.
 struct ElementRead<'a, 'py> {
     py: Python<'py>,
     space: &'a PySpace,
@@ -97,7 +98,7 @@ struct ElementRead<'a, 'py> {
 }
 
 impl<'a, 'py> ElementRead<'a, 'py> {
-    /// `None` if elements of this dtype are more than bytes to Python, or the view's shape is none.
+    /// Returns `None` if elements of this dtype are not plain bytes to Python, or if `view` is not a tuple of sizes.
     fn new(
         space: &'a Bound<'py, PySpace>,
         dtype: &'a Bound<'py, PyArrayDescr>,
@@ -117,7 +118,8 @@ impl<'a, 'py> ElementRead<'a, 'py> {
         Some(Self { py: space.py(), space: space.get(), dtype, out, view })
     }
 
-    /// The shape that is read, of a space that has this one.
+    /// The shape to read, the view's or the space's own (`of`); `None` if the view has another number of elements than
+    /// the space.
     fn shape<'s>(&self, of: &'s [u64]) -> Option<&'s [u64]>
     where
         'a: 's,
@@ -128,8 +130,8 @@ impl<'a, 'py> ElementRead<'a, 'py> {
         }
     }
 
-    /// Reads the element at integers, one for every axis: without a [`Selected`], which takes a tenth of the time to
-    /// fill. `None` if it is no element, or does not exist.
+    /// Reads one element at a coordinate of one integer for every axis, without building a [`Selected`], which takes a
+    /// tenth of the time. Returns `None` if the integers are too few or too many, or there is no such element.
     fn element(&self, at: &[i64]) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (n, item) = (at.len(), self.dtype.itemsize());
         let mut start: PerDimension<u64> = smallvec![0; n];
@@ -153,7 +155,7 @@ impl<'a, 'py> ElementRead<'a, 'py> {
         self.scalar(element).map(Some)
     }
 
-    /// A NumPy scalar.
+    /// Builds a NumPy scalar from the bytes of an element.
     fn scalar(&self, mut element: ElementBytes) -> PyResult<Bound<'py, PyAny>> {
         // SAFETY: the element has the dtype's bytes, and no type among those let through keeps a reference to them.
         unsafe {
@@ -163,7 +165,7 @@ impl<'a, 'py> ElementRead<'a, 'py> {
         }
     }
 
-    /// Reads the selection that `find` finds in the shape.
+    /// Reads the selection that `find` computes from the shape; `None` if the general code in Python must do it.
     fn found(&self, find: impl FnOnce(&[u64]) -> PyResult<Option<Selected>>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let item = self.dtype.itemsize();
         let found = self.space.look(self.py, |space, record| {
@@ -200,13 +202,13 @@ impl<'a, 'py> ElementRead<'a, 'py> {
         Ok(self.read(s, strides_of(fields), fields.data.cast())?.then(|| result.clone()))
     }
 
-    /// The fields of the caller's array, if it may be read into: looked at only when the key was taken apart, which may
-    /// run Python code that changes them.
+    /// The fields of the caller's array, if it has the dtype and can be written to. Call this after the key was parsed:
+    /// parsing may run Python code that changes the array.
     fn fields<'f>(&self, given: &'f Bound<'py, PyAny>) -> Option<&'f npyffi::PyArrayObject_fields> {
         array(given).filter(|f| f.descr == self.dtype.as_dtype_ptr() && f.flags & NPY_ARRAY_WRITEABLE != 0)
     }
 
-    /// Reads a selection into a result with these strides; false if no command does.
+    /// Reads a selection into a result with these strides, in bytes; returns false if no single command can read it.
     fn read(&self, s: Selected, result_strides: &[isize], first: *mut u8) -> PyResult<bool> {
         if s.points.is_some() {
             return self.read_points(&s, result_strides, first);
@@ -217,7 +219,7 @@ impl<'a, 'py> ElementRead<'a, 'py> {
         for (origin, &stride) in s.origins.iter().zip(result_strides) {
             if let ResultDim::Axis(axis) = *origin {
                 if placed & 1 << axis != 0 {
-                    return Ok(false); // a list that is written in several dimensions
+                    return Ok(false); // one list spans several dimensions of the result
                 }
                 placed |= 1 << axis;
                 strides[axis] = stride;
@@ -248,7 +250,7 @@ impl<'a, 'py> ElementRead<'a, 'py> {
         Ok(true)
     }
 
-    /// Reads flat index arrays of one length, and integers beside them; false for any other points.
+    /// Reads points of flat index arrays of one length, combined with integers; returns false for any other points.
     fn read_points(&self, s: &Selected, result_strides: &[isize], first: *mut u8) -> PyResult<bool> {
         let (&[points], &[stride]) = (s.points.as_deref().unwrap_or_default(), result_strides) else {
             return Ok(false);
@@ -277,7 +279,7 @@ impl<'a, 'py> ElementRead<'a, 'py> {
         self.space.send(self.py, command::Read { space: self.space.number(), target, out })
     }
 
-    /// An array that NumPy allocates.
+    /// Allocates a NumPy array of this shape and of the dtype that is read, with undefined contents.
     fn empty(&self, shape: &[u64]) -> PyResult<Bound<'py, PyAny>> {
         let mut shape: PerDimension<npy_intp> = shape.iter().map(|&len| len as npy_intp).collect();
         // SAFETY: the dtype's reference that the function takes is a new one; it makes the strides and takes the memory
@@ -299,12 +301,13 @@ impl<'a, 'py> ElementRead<'a, 'py> {
     }
 }
 
-/// Memory of one element, as aligned as any number.
+/// Memory of one element, with the largest alignment of any number.
 #[repr(align(16))]
 struct ElementBytes([u8; SCALAR_BYTES]);
 
-/// The coordinates of all elements, if they are few, none lies beside the next in the array, and all do in the buffer:
-/// lists that are one task for each element cost more than points do.
+/// Returns the coordinates of all elements of an outer selection if it is better read as points: if the elements are
+/// few, none is the neighbour of the next in the array, and all are contiguous in the buffer. Reading lists then takes
+/// one step for each element, which costs more than a read of points. Otherwise `None`.
 fn as_points(s: &Selected, strides: &[isize], item_bytes: isize) -> Option<Vec<u64>> {
     let n = s.start.len();
     let points: u64 = s.count.iter().product();

@@ -1,4 +1,4 @@
-//! The device of a store object, as all its handles share it: spaces, clocks, controllers, transactions.
+//! The device of a store, shared by all Python objects that refer to it: spaces, clocks, controllers, transactions.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use pyo3::types::PyDict;
 
 use crate::errors::{detached, to_py};
 
-/// The device with its programs; none once the store is closed, so that the file is released while arrays still refer
-/// to it.
+/// The device with its runtime of programs; `None` once the store is closed, so that the file is released although
+/// arrays still refer to it.
 pub(crate) type SharedRuntime = Arc<RwLock<Option<Arc<Runtime>>>>;
 
 pub(crate) fn runtime_of(shared: &SharedRuntime) -> Result<Arc<Runtime>> {
@@ -23,17 +23,18 @@ pub(crate) fn device_of(shared: &SharedRuntime) -> Result<Arc<Device>> {
     found.ok_or_else(|| Error::Closed("the store is closed".to_owned()))
 }
 
-/// Runs an engine call without the GIL and turns its error into an exception.
+/// Runs an engine call without the GIL and converts its error to a Python exception.
 pub(crate) fn run<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> Result<T>) -> PyResult<T> {
     fail(py, detached(py, call).flatten())
 }
 
-/// Turns the error of a result into an exception.
+/// Converts the error of a result to a Python exception.
 pub(crate) fn fail<T>(py: Python<'_>, done: Result<T>) -> PyResult<T> {
     done.map_err(|e| to_py(py, &e, None))
 }
 
-/// Sizes along dimensions; Python's integers have no end, ours do.
+/// Converts sizes along dimensions from Python's integers, which are unbounded, to 64 bits; fails for any that does not
+/// fit.
 pub(crate) fn sizes(py: Python<'_>, given: &[Bound<'_, PyAny>]) -> PyResult<Vec<u64>> {
     let one = |size: &Bound<'_, PyAny>| {
         size.extract::<u64>().map_err(|_| {
@@ -44,7 +45,7 @@ pub(crate) fn sizes(py: Python<'_>, given: &[Bound<'_, PyAny>]) -> PyResult<Vec<
     given.iter().map(one).collect()
 }
 
-/// Numbers of a reply as a dictionary.
+/// Converts the named numbers of a reply to a dictionary.
 pub(crate) fn numbers<'py>(py: Python<'py>, numbers: Vec<(&'static str, u64)>) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     for (name, value) in numbers {
@@ -53,7 +54,8 @@ pub(crate) fn numbers<'py>(py: Python<'py>, numbers: Vec<(&'static str, u64)>) -
     Ok(dict)
 }
 
-/// Builds the list of changes to the catalog, in the order in which they apply: deletions, renames, new attributes.
+/// Builds the list of changes to the catalog in the order in which they apply: deletions, renames (from, to), then new
+/// attributes (array, JSON).
 pub(crate) fn changes<'a>(
     delete: &'a [String],
     rename: &'a [(String, String)],

@@ -1,9 +1,9 @@
-//! The Python binding: from Python's words to typed commands, and from errors to exceptions.
+//! The Python binding: Python's arguments become typed commands, and errors become exceptions.
 //!
-//! The interface is `python/nandarray/_nandarray.pyi`; ergonomics live in Python, but for the rules of index
-//! expressions (`index`), which every read passes. Every command releases the GIL. NumPy
-//! arrays are borrowed, not copied: the engine sees address, shape and byte strides. A caller who changes or reads an
-//! array from another thread while a command moves it gets what such races give in NumPy.
+//! The interface is `python/nandarray/_nandarray.pyi`. Ergonomics are Python's business, except for the rules of index
+//! expressions (`index`), which every read uses. Every command releases the GIL. NumPy arrays are borrowed, not copied:
+//! the engine gets address, shape and byte strides. If another thread changes or reads an array while a command moves
+//! its bytes, the values are unspecified, as in NumPy itself.
 //!
 //! | file | one idea |
 //! | --- | --- |

@@ -1,8 +1,8 @@
-//! The door of hosts that speak NVMe: entries in, entries out.
+//! NVMe controllers for Python: submission entries in, completion entries out.
 //!
-//! A command comes as the 64 bytes that any host would submit (`nvme_commands` makes them of Python's). A store that
-//! was refreshed has another device, which gets a controller of its own: views end, as they do when a controller is
-//! reset.
+//! A command arrives as the 64 bytes that any host would submit (`nvme_commands` encodes Python's commands). A store
+//! that was refreshed has another device, which gets a new controller; views that were open end, as at a reset of a
+//! controller.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::buffers::lend;
 use crate::errors::{detached, to_py};
 use crate::handle::{SharedRuntime, device_of};
 
-/// Every status: its 15 bits, and its name.
+/// Returns every status code: the 15 bits of the status field, and the name.
 #[pyfunction]
 pub(crate) fn nvme_statuses() -> Vec<(u16, &'static str)> {
     Status::ALL.iter().map(|(status, name)| (status.bits(), *name)).collect()
 }
 
-/// A controller on a store.
+/// An NVMe controller on a store.
 #[pyclass(module = "nandarray._nandarray", name = "Nvme", frozen)]
 pub(crate) struct PyNvme {
     device: SharedRuntime,
@@ -111,7 +111,7 @@ impl PyNvme {
         done.map(bits).map_err(|e| to_py(py, &e, None))
     }
 
-    /// The status, and the data if there is any.
+    /// Executes an Identify command; returns the status, and the data, which is empty if the command failed.
     fn identify<'py>(&self, py: Python<'py>, cns: u8, nsid: u32) -> PyResult<(u16, Bound<'py, PyBytes>)> {
         let controller = self.controller();
         let answer = detached(py, move || controller.identify(cns, nsid)).map_err(|e| to_py(py, &e, None))?;

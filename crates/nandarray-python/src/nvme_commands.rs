@@ -1,7 +1,8 @@
-//! NVMe commands of Python's dataclasses (`python/nandarray/nvme/commands.py`) as entries and pages, and back.
+//! Conversion of NVMe commands, dataclasses in Python (`python/nandarray/nvme/commands.py`), to entries and pages, and
+//! back.
 //!
-//! Fields are read by their names, and checked against the room that the wire has for them; layouts are the engine's
-//! (`nandarray::nvme`). Nothing is executed here.
+//! Fields are read by name and checked against their width in the entry; layouts are the engine's (`nandarray::nvme`).
+//! Nothing is executed here.
 
 use nandarray::nvme::{
     Blocks, BoxPage, CompletionEntry, CopyRange, DsmRange, NdBox, NvmeCommand, Opcode, OpenAction,
@@ -13,12 +14,12 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::errors::of_kind;
 
-/// A typed command with the data that is a part of it.
+/// A typed command with the bytes that are transferred with its entry.
 struct Encoded {
     command: NvmeCommand,
-    /// Ranges, or the description of a space.
+    /// The command's data, if it describes the command: ranges, or a space.
     payload: Option<Vec<u8>>,
-    /// Coordinates that do not fit the entry.
+    /// The page with coordinates that do not fit in the entry.
     page: Option<BoxPage>,
 }
 
@@ -28,7 +29,7 @@ impl From<NvmeCommand> for Encoded {
     }
 }
 
-/// Fields of a read, write, compare or write zeroes.
+/// Fields of Read, Write, Compare and Write Zeroes commands.
 #[derive(FromPyObject)]
 struct BlockFields {
     nsid: u32,
@@ -37,7 +38,7 @@ struct BlockFields {
     fua: bool,
 }
 
-/// Fields of an N-D read or write.
+/// Fields of a command that reads or writes an N-dimensional box.
 #[derive(FromPyObject)]
 struct NdFields {
     dsid: u32,
@@ -47,7 +48,7 @@ struct NdFields {
     fua: bool,
 }
 
-/// Fields of a space to be created.
+/// Fields of a command that creates a space.
 #[derive(FromPyObject)]
 struct CreateFields {
     name: String,
@@ -59,7 +60,8 @@ struct CreateFields {
     encryption_key: Option<Vec<u8>>,
 }
 
-/// The submission entry of a command, its data if that is a part of it, and its page of coordinates if it has one.
+/// Encodes a command: its submission entry, its data if the command describes ranges or a space, and its page of
+/// coordinates if they do not fit in the entry.
 #[pyfunction]
 #[pyo3(signature = (command, cid=0))]
 pub(crate) fn nvme_encode<'py>(
@@ -77,7 +79,7 @@ pub(crate) fn nvme_encode<'py>(
     Ok((entry, encoded.payload.as_deref().map(bytes), encoded.page.as_ref().map(|page| bytes(page.as_bytes()))))
 }
 
-/// Status bits, dword 0 and dword 1 of a completion entry.
+/// Returns the status bits, dword 0 and dword 1 of a completion entry.
 #[pyfunction]
 pub(crate) fn nvme_completion(py: Python<'_>, entry: &[u8]) -> PyResult<(u16, u32, u32)> {
     let entry = CompletionEntry::read_from_bytes(entry)
@@ -85,7 +87,7 @@ pub(crate) fn nvme_completion(py: Python<'_>, entry: &[u8]) -> PyResult<(u16, u3
     Ok((entry.status().bits(), entry.dw0.get(), entry.dw1.get()))
 }
 
-/// The description that space information gave, as a dictionary.
+/// Converts the page that a Space Information command returned to a dictionary.
 #[pyfunction]
 pub(crate) fn nvme_space<'py>(py: Python<'py>, page: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let bytes: Vec<u8> = page.extract()?;
@@ -158,7 +160,7 @@ fn field<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(command: &Bound<'
     command.getattr(name)?.extract()
 }
 
-/// First block and length of each range.
+/// Returns (first logical block, number of blocks) of each range of a command.
 fn ranges(command: &Bound<'_, PyAny>) -> PyResult<Vec<(u64, u64)>> {
     let ranges: Vec<Vec<u64>> = field(command, "ranges")?;
     let pair = |range: &Vec<u64>| match range[..] {
@@ -187,7 +189,7 @@ fn nd_box(py: Python<'_>, fields: &NdFields) -> PyResult<(NdBox, Option<BoxPage>
     Ok((NdBox { fua: *fua, ..nd }, page))
 }
 
-/// An open space command, and the page that describes the space or the view.
+/// Encodes an Open Space command, with the page that describes the space or the view.
 fn open_space(command: &Bound<'_, PyAny>) -> PyResult<Encoded> {
     let py = command.py();
     let (action, space, fields) = match command.getattr("action")?.extract::<&str>()? {
@@ -207,7 +209,7 @@ fn open_space(command: &Bound<'_, PyAny>) -> PyResult<Encoded> {
     Ok(Encoded { command, payload: Some(page.as_bytes().to_vec()), page: None })
 }
 
-/// A description that has no more than a name, a shape and a key.
+/// Builds a space's description with only a name, a shape and a key; other fields are empty.
 fn described(name: &str, dims: Vec<u64>, encryption_key: Option<Vec<u8>>) -> CreateFields {
     let (dtype, compression) = (String::new(), String::new());
     CreateFields {
@@ -255,7 +257,7 @@ fn logical_blocks(py: Python<'_>, nlb: u64) -> PyResult<u16> {
     zero_based(py, nlb, 1 << 16, "logical blocks").map(|nlb_z| nlb_z as u16)
 }
 
-/// A count as the wire has it, from zero.
+/// Converts a count from 1 to `most` to the zero-based value of the entry.
 fn zero_based(py: Python<'_>, count: u64, most: u64, what: &str) -> PyResult<u64> {
     if !(1..=most).contains(&count) {
         return Err(invalid(py, &format!("{count} {what}; a command has 1 to {most}")));

@@ -1,6 +1,6 @@
-//! The door over TCP: a server on a store, and a host that is connected to one.
+//! NVMe over TCP for Python: a server on a store, and a host that is connected to one.
 //!
-//! Entries and pages are bytes here; Python's commands become them by `nvme_commands`, and programs by their fields.
+//! Entries and data are bytes here; `nvme_commands` encodes Python's commands.
 
 use std::net::ToSocketAddrs;
 
@@ -26,7 +26,7 @@ fn address_of(py: Python<'_>, text: &str) -> PyResult<std::net::SocketAddr> {
     found.ok_or_else(|| io_error(py, &format!("{text} is no address")))
 }
 
-/// A server on a store.
+/// An NVMe/TCP server on a store.
 #[pyclass(module = "nandarray._nandarray", name = "NvmeServer", frozen)]
 pub(crate) struct PyNvmeServer {
     server: Mutex<Server>,
@@ -94,7 +94,7 @@ impl PyNvmeServer {
     }
 }
 
-/// A host that is connected to a controller.
+/// A host that is connected to an NVMe/TCP controller.
 #[pyclass(module = "nandarray._nandarray", name = "NvmeHost", frozen)]
 pub(crate) struct PyNvmeHost {
     host: Mutex<Initiator>,
@@ -121,7 +121,8 @@ impl PyNvmeHost {
         Ok(Self { host: Mutex::new(host) })
     }
 
-    /// The completion entry, and the controller's data.
+    /// Sends a command (to the admin queue if `admin`) with `data` for the controller, and waits for its end. Returns
+    /// the completion entry, and at most `room` bytes of data from the controller.
     #[pyo3(signature = (entry, data=None, room=0, *, admin=false))]
     fn call<'py>(
         &self,
@@ -140,7 +141,8 @@ impl PyNvmeHost {
         Ok((PyBytes::new(py, entry.as_bytes()), PyBytes::new(py, &data)))
     }
 
-    /// Reads of `bytes` at logical blocks, `depth` of them in flight; the bytes that came.
+    /// Sends read commands of `bytes` each, `depth` of them in flight at a time; returns the total number of bytes
+    /// received.
     fn read_many(&self, py: Python<'_>, entries: Vec<Vec<u8>>, bytes: usize, depth: usize) -> PyResult<u64> {
         let entries: Vec<SubmissionEntry> = entries
             .iter()

@@ -1,7 +1,7 @@
 //! Programs beside the data: loaded, run over boxes of spaces, watched and cancelled.
 //!
-//! Inputs and outputs come as tuples of a space and a box, as arrays of bytes in memory, or as outputs of other
-//! programs of the run. A run's outcome is a dictionary; printing it, and dtypes, are Python's business.
+//! An input or output is a tuple of a space and a box, an array of bytes in memory, or an output of another program of
+//! the run. A run's outcome is a dictionary; printing it, and dtypes, are Python's business.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,10 +20,10 @@ use crate::cores;
 use crate::errors::{detached, run_to_py, to_py};
 use crate::space::PySpace;
 
-/// An instruction that was counted: address, class, text, times.
+/// A counted instruction: its address, class and text, and the number of its executions.
 type CountedOp = (u64, &'static str, String, u64);
 
-/// Progress of a run; another thread may read it, and stop the run.
+/// Progress of a run; another thread can read it, and stop the run.
 #[pyclass(module = "nandarray._nandarray", frozen)]
 #[derive(Default)]
 pub(crate) struct Watch {
@@ -32,7 +32,8 @@ pub(crate) struct Watch {
 
 #[pymethods]
 impl Watch {
-    /// A watch; with `profile`, one that has the run's instructions counted; with `core`, timed on that core.
+    /// Creates a watch for one run. With `profile`, the run's instructions are counted; with `core`, they are timed on
+    /// that described core.
     #[new]
     #[pyo3(signature = (*, profile = false, core = None))]
     fn new(py: Python<'_>, profile: bool, core: Option<cores::CoreArg>) -> PyResult<Self> {
@@ -45,23 +46,24 @@ impl Watch {
         Ok(Self { progress: Arc::new(progress) })
     }
 
-    /// (tasks done, tasks there are, bytes read)
+    /// Returns (tasks done, tasks in all, bytes read).
     fn state(&self) -> (u64, u64, u64) {
         let p = &self.progress;
         (p.done.load(Ordering::Relaxed), p.tasks.load(Ordering::Relaxed), p.bytes_in.load(Ordering::Relaxed))
     }
 
-    /// For each program of the run: (tasks done, tasks there are)
+    /// Returns (tasks done, tasks in all) of each program of the run.
     fn stages(&self) -> Vec<(u64, u64)> {
         self.progress.stages()
     }
 
-    /// End the run soon.
+    /// Requests that the run end soon.
     fn cancel(&self) {
         self.progress.stop.store(true, Ordering::Relaxed);
     }
 
-    /// The counted instructions: ([(address, class, text, times)], [(address, instructions, times)] of blocks).
+    /// Takes the profile: ([(address, class, text, executions)] of instructions, [(address, instructions, executions)]
+    /// of basic blocks).
     fn profile(&self) -> (Vec<CountedOp>, Vec<(u64, u32, u64)>) {
         let profile = self.progress.profiler.as_ref().map(Profiler::take).unwrap_or_default();
         let ops = profile.instructions();
@@ -69,41 +71,41 @@ impl Watch {
         (ops.collect(), profile.blocks().collect())
     }
 
-    /// The figures of the described cores: reports, and ticks by address.
+    /// Takes the figures of the described cores: their reports, and ticks by instruction address.
     fn timing<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = self.progress.timer.as_ref().map(CoreTimer::take).unwrap_or_default();
         cores::figures(py, &found)
     }
 }
 
-/// Tiles of a box: end of the first, distance of the ends behind it, dimensions that programs learn.
+/// Tiles of a box: (end of the first tile, size of the following tiles, dimensions whose extents programs are passed).
 type TilesArg = (Vec<u64>, Vec<u64>, Vec<usize>);
 
-/// A box of a space: the space, first coordinates, distances, counts, shape of the view.
+/// A box of a space: (space, first coordinates, steps, counts, shape of the view if the box is of one).
 type BoxArg<'py> = (PyRef<'py, PySpace>, Vec<u64>, Vec<u64>, Vec<u64>, Option<Vec<u64>>);
 
 #[derive(FromPyObject)]
 pub(crate) enum InputArg<'py> {
     Box(BoxArg<'py>),
-    /// One whose elements come tile by tile.
+    /// A box whose elements are passed tile by tile.
     Tiled((BoxArg<'py>, TilesArg)),
-    /// Bytes of the caller's memory, borrowed until the run has ended. The borrow keeps the memory alive, and Rust code
-    /// from writing to it; nothing but the caller's word keeps other Python threads from it (see `run_input`).
+    /// Bytes of the caller's memory, borrowed until the run has ended. The borrow keeps the memory alive, and keeps
+    /// Rust code from writing to it; only the caller can keep other Python threads from it (see `run_input`).
     Bytes(PyReadonlyArray1<'py, u8>),
-    /// An output of a program before: the program's place, the output's.
+    /// An output of an earlier program: (number of that program in the run, number of its output).
     Output((usize, usize)),
 }
 
 #[derive(FromPyObject)]
 pub(crate) enum OutputArg<'py> {
     Box(BoxArg<'py>),
-    /// One whose elements come tile by tile.
+    /// A box whose elements are written tile by tile.
     Tiled((BoxArg<'py>, TilesArg)),
-    /// Whether it is wanted in memory.
+    /// An output that is not stored: returned as bytes if true, discarded if false.
     Wanted(bool),
 }
 
-/// A box without its borrow of Python.
+/// A box of a space, with the space's number in place of the borrowed Python object.
 struct OwnedBox {
     space: SpaceId,
     start: Vec<u64>,
@@ -129,12 +131,13 @@ fn owned(py: Python<'_>, device: &Arc<Device>, boxed: &BoxArg<'_>, tiles: Option
     Ok(OwnedBox { space, start, step, count: count.clone(), view: view.clone(), tiles: tiles.cloned() })
 }
 
-/// One program of a run, in Python's words.
+/// One program of a run, as Python passes it.
 #[derive(FromPyObject)]
 struct StageArg<'py> {
     program: ProgramId,
     form: String,
-    /// Addresses of nd_begin, of the task, of nd_merge and nd_end in this process, for the form "native"; 0 is none.
+    /// For the form "native", addresses in this process of nd_begin, the task, nd_merge and nd_end; 0 for a function
+    /// that the program lacks.
     entries: Option<[usize; 4]>,
     inputs: Vec<InputArg<'py>>,
     scalars: Vec<u64>,
@@ -143,7 +146,7 @@ struct StageArg<'py> {
     instructions: Option<u64>,
 }
 
-/// One run, in Python's words.
+/// One run, as Python passes it.
 #[derive(FromPyObject)]
 pub(crate) struct ExecuteRequest<'py> {
     stages: Vec<StageArg<'py>>,
@@ -151,7 +154,7 @@ pub(crate) struct ExecuteRequest<'py> {
     hold_bytes: u64,
 }
 
-/// An input without its borrow of Python.
+/// An input, with its memory borrowed and its box copied, so that no Python object is needed.
 enum LentInput<'h> {
     Bytes(&'h [u8]),
     Box(OwnedBox),
@@ -166,13 +169,13 @@ enum StoredOutput {
 
 fn run_input<'h>(py: Python<'_>, device: &Arc<Device>, input: &'h InputArg<'_>) -> PyResult<LentInput<'h>> {
     match input {
-        // SAFETY: `as_slice` is a safe function, but a `&[u8]` promises that no thread writes to the memory, and NumPy
-        // cannot keep that: the interpreter's lock is released during the run, and another thread may write through
-        // this array or through one that shares its memory. Python's `offload` therefore asks its caller to leave
-        // arrays as they are until the run has ended. Bounds do not depend on that: length and address are taken here,
-        // and the array object is held, so no access leaves the memory. For a caller that writes all the same, NumPy's
-        // rule for races holds: values are unspecified. The engine copies these bytes, or lends them to a
-        // program, in whose checks they are values like any others, and decides nothing by them itself.
+        // SAFETY: `as_slice` is a safe function, but a `&[u8]` promises that no thread writes to the memory, which
+        // NumPy cannot ensure: the interpreter's lock is released during the run, and another thread may write through
+        // this array or through one that shares its memory. Python's `offload` therefore asks its caller not to change
+        // the arrays until the run has ended. Bounds do not depend on that: length and address are read here, and the
+        // array object is held, so no access leaves the memory. If a caller writes all the same, NumPy's rule for races
+        // holds: values are unspecified. The engine only copies these bytes or lends them to a program, whose checks
+        // treat them as any other values; it bases no decision of its own on them.
         InputArg::Bytes(bytes) => Ok(LentInput::Bytes(bytes.as_slice()?)),
         InputArg::Box(boxed) => owned(py, device, boxed, None).map(LentInput::Box),
         InputArg::Tiled((boxed, tiles)) => owned(py, device, boxed, Some(tiles)).map(LentInput::Box),
@@ -306,7 +309,8 @@ fn accounted(py: Python<'_>, account: Account) -> PyResult<Bound<'_, PyDict>> {
     Ok(given)
 }
 
-/// The instructions of an ELF, function by function: (address, bytes as hex, text), with symbols between.
+/// Disassembles the executable segments of an ELF file: (address, instruction in hex, text) in order of addresses; a
+/// line without hex is the symbol at that address.
 #[pyfunction]
 pub(crate) fn program_disassemble(py: Python<'_>, elf: &[u8]) -> PyResult<Vec<(u64, Option<String>, String)>> {
     use nandarray_hart::{ElfProgram, Extensions, isa};

@@ -1,4 +1,4 @@
-//! Options of opening a store, from Python's words to the engine's. The engine says what they mean.
+//! Options of opening a store, converted from Python's arguments to the engine's. The engine documents their meaning.
 
 use nandarray::{Error, Geometry, Options, Result, Verify};
 use pyo3::prelude::*;
@@ -52,7 +52,7 @@ pub(crate) fn options_of(
     if threads == Some(0) {
         return Err(Error::Invalid("threads is 0; at least 1 is needed".to_owned()));
     }
-    // Chance comes in through the door: the engine itself asks no clock.
+    // The engine reads no clock, so entropy is drawn here and passed in.
     #[expect(clippy::disallowed_methods, reason = "the binding is the door that draws it")]
     let entropy = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)

@@ -14,7 +14,8 @@ use crate::buffers::lend;
 use crate::errors::{detached, to_py};
 use crate::handle::numbers;
 
-/// The engine's error that says the same; the caller's exception is made of it.
+/// Converts an error of the queues to the engine's error with the same meaning, from which the Python exception is
+/// made.
 fn engine(error: QueueError) -> Error {
     match error {
         QueueError::Store(error) => error,
@@ -27,7 +28,7 @@ fn run<T: Send>(py: Python<'_>, call: impl Send + FnOnce() -> Result<T, QueueErr
     detached(py, call).and_then(|done| done.map_err(engine)).map_err(|e| to_py(py, &e, None))
 }
 
-/// A server of queue pairs.
+/// A server of queue pairs in shared memory.
 #[pyclass(module = "nandarray._nandarray", name = "QueueServer", frozen)]
 pub(crate) struct PyQueueServer {
     server: Mutex<QueueServer>,
@@ -67,13 +68,14 @@ impl PyQueueServer {
     }
 }
 
-/// A claimed queue pair.
+/// A client's queue pair, claimed from a server of this machine.
 #[pyclass(module = "nandarray._nandarray", name = "QueueClient", frozen)]
 pub(crate) struct PyQueueClient {
     client: QueueClient,
 }
 
-/// Address and bytes of an array of bytes that follow one another.
+/// Returns address and length in bytes of a contiguous array of bytes; fails for any other array, and for a read-only
+/// one if `write`.
 fn memory(py: Python<'_>, array: &Bound<'_, PyUntypedArray>, write: bool) -> PyResult<(usize, u64)> {
     let lent = lend(array, 1, write).map_err(|e| to_py(py, &e, None))?;
     let (&[bytes], &[stride]) = (&lent.shape[..], &lent.strides[..]) else {

@@ -1,6 +1,6 @@
-//! Replays for Python: a description's text and settings as JSON in, a report as JSON out. Nothing is held here.
+//! Replays for Python: a description's text and settings as JSON in, a report as JSON out. No state is kept here.
 //!
-//! The GIL is released. Now and then it is taken to report progress and to see whether the user pressed Ctrl-C.
+//! The GIL is released during a replay, and taken now and then to report progress and to check for Ctrl-C.
 
 use nandarray_model::describe::Sheet;
 use nandarray_model::replay::{ReplayError, ReplayPhase, ReplaySettings, replay as run};
@@ -10,8 +10,9 @@ use pyo3::prelude::*;
 
 use crate::errors::detached;
 
-/// Replays a workload on a device. `progress(phase, share, requests, bytes, seconds)` is called now and then with the
-/// phase ("preconditioning" or "replaying"), the share done (None where it is not known), and the totals so far.
+/// Replays a workload on a described device and returns the report as JSON. `progress(phase, share, requests, bytes,
+/// seconds)` is called now and then with the phase ("preconditioning" or "replaying"), the share that is done (`None`
+/// if it is not known), and the totals so far.
 #[pyfunction]
 #[pyo3(signature = (toml, settings, progress=None))]
 pub(crate) fn replay(py: Python<'_>, toml: &str, settings: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
@@ -48,7 +49,7 @@ fn tell(py: Python<'_>, progress: Option<&Py<PyAny>>, phase: ReplayPhase) -> PyR
     Ok(())
 }
 
-/// An error of the system is an `OSError`; any other is about the request.
+/// Converts an error of a replay: to `OSError` if the operating system reported it, otherwise to `InvalidError`.
 fn to_py(py: Python<'_>, error: &ReplayError) -> PyErr {
     let system = match error {
         ReplayError::Workload(WorkloadError::Io { error, .. }) | ReplayError::Timeline(error) => error.raw_os_error(),

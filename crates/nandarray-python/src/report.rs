@@ -1,10 +1,10 @@
-//! Findings of a check, and records that opening left out, as dictionaries. The sentences are the engine's.
+//! Findings of a check, and journal records that opening left out, as dictionaries. The engine writes the sentences.
 
 use nandarray::{CheckReport, Dropped, Finding};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// The findings of a check.
+/// Converts the findings of a check to a dictionary.
 pub(crate) fn of_check<'py>(py: Python<'py>, report: &CheckReport) -> PyResult<Bound<'py, PyDict>> {
     let line = |f: &Finding, tail: &str| match &f.array {
         Some(array) => format!("array {array:?}: {}{tail}", f.message),
@@ -23,7 +23,7 @@ pub(crate) fn of_check<'py>(py: Python<'py>, report: &CheckReport) -> PyResult<B
     Ok(dict)
 }
 
-/// Journal records that opening left out.
+/// Converts the description of journal records that opening left out to a dictionary.
 pub(crate) fn of_dropped<'py>(py: Python<'py>, dropped: &Dropped) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("message", dropped.to_string())?;

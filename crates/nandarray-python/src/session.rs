@@ -1,7 +1,7 @@
 //! Sessions: kernels loaded, submitted, waited for and cancelled.
 //!
-//! Sections come as boxes of spaces or as bytes, which are copied. A job's result is a list with the bytes of each
-//! section that is collected; dtypes and shapes are Python's business.
+//! Sections are passed as boxes of spaces or as bytes, which are copied. A job's result is a list with the bytes of
+//! each collected section; dtypes and shapes are Python's business.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::errors::{detached, run_to_py, to_py};
 use crate::handle::{SharedRuntime, fail, runtime_of};
 use crate::space::PySpace;
 
-/// A loaded kernel.
+/// A loaded kernel, which any session can run.
 #[pyclass(module = "nandarray._nandarray", name = "Kernel", frozen)]
 pub(crate) struct PyKernel {
     pub(crate) loaded: Arc<LoadedKernel>,
@@ -34,7 +34,8 @@ impl PyKernel {
         Ok(Self { loaded: Arc::new(loaded) })
     }
 
-    /// (cycles, instructions, bytes of memory) of each microblock as one screen on a timed core.
+    /// Runs each microblock as one screen on a timed core, on sample data; returns (cycles, instructions, bytes of
+    /// memory) of each.
     fn cost(
         &self,
         py: Python<'_>,
@@ -53,7 +54,7 @@ impl PyKernel {
         all.map_err(|e| to_py(py, &e, None))?.map_err(|what| to_py(py, &nandarray::Error::Invalid(what), None))
     }
 
-    /// Accesses of its screens on sample data that its table does not declare, in words.
+    /// Runs screens on sample data; returns, in words, their accesses that the kernel's table does not declare.
     fn check(
         &self,
         py: Python<'_>,
@@ -70,7 +71,8 @@ impl PyKernel {
     }
 }
 
-/// A run of phantom kernels on a modelled accelerator, or with the scheduler "simd" behind a host; all in JSON.
+/// Runs phantom kernels on a modelled accelerator and returns the report; arguments and report are JSON. The scheduler
+/// "simd" runs them one after the other, as a host does.
 #[pyfunction]
 pub(crate) fn accelerator_run(py: Python<'_>, platform: &str, scheduler: &str, kernels: &str) -> PyResult<String> {
     use nandarray_model::accelerator::{run_accelerator, run_host};
@@ -85,7 +87,8 @@ pub(crate) fn accelerator_run(py: Python<'_>, platform: &str, scheduler: &str, k
     Ok(serde_json::to_string(&report).expect("a report is written"))
 }
 
-/// Decisions of a scheduler with many kernels ready: number of decisions made.
+/// Makes `decisions` decisions with a scheduler that has `kernels` kernels ready, for measuring its speed; returns the
+/// number made.
 #[pyfunction]
 pub(crate) fn schedule_decisions(py: Python<'_>, scheduler: &str, kernels: u64, decisions: u64) -> PyResult<u64> {
     use nandarray_runtime::schedule::by_name;
@@ -119,12 +122,12 @@ pub(crate) fn schedule_decisions(py: Python<'_>, scheduler: &str, kernels: u64, 
     }))
 }
 
-/// Sample data of sections: shapes and bytes.
+/// Copies the sample data of sections: a shape and the bytes of each.
 fn samples(sections: Vec<(Vec<u64>, PyReadonlyArray1<'_, u8>)>) -> PyResult<Vec<(Vec<u64>, Vec<u8>)>> {
     sections.into_iter().map(|(shape, bytes)| Ok((shape, bytes.as_slice()?.to_vec()))).collect()
 }
 
-/// A kernel of a session.
+/// A kernel that was submitted to a session.
 #[pyclass(module = "nandarray._nandarray", name = "SessionJob", frozen)]
 pub(crate) struct PySessionJob {
     job: Arc<SessionJob>,
@@ -137,17 +140,18 @@ impl PySessionJob {
         self.job.number
     }
 
-    /// Whether it has ended.
+    /// Whether the kernel has ended.
     fn done(&self) -> bool {
         self.job.has_ended()
     }
 
-    /// (screens done, microblocks)
+    /// Returns (screens done, number of microblocks).
     fn progress(&self) -> (u64, usize) {
         (self.job.screens_done(), self.job.microblocks())
     }
 
-    /// Its collected sections, once; raises its error.
+    /// Takes the bytes of the kernel's sections, with `None` for those not collected; raises the kernel's error, if it
+    /// failed. Returns `None` before the kernel has ended, and after its result was taken.
     fn take(&self, py: Python<'_>) -> PyResult<Option<Vec<Option<Py<PyAny>>>>> {
         match self.job.take() {
             None => Ok(None),
@@ -162,32 +166,33 @@ impl PySessionJob {
 
 type SectionBoxArg<'py> = (PyRef<'py, PySpace>, Vec<u64>, Vec<u64>, Vec<u64>, Option<Vec<u64>>);
 
-/// The bytes of a section before the kernel runs.
+/// The source of a section's initial bytes.
 #[derive(FromPyObject)]
 enum SourceArg<'py> {
     Box(SectionBoxArg<'py>),
     Bytes(PyReadonlyArray1<'py, u8>),
 }
 
-/// The destination of a section.
+/// The destination of a section's bytes after the kernel has run; a true `Wanted` returns them to the caller.
 #[derive(FromPyObject)]
 enum TargetArg<'py> {
     Box(SectionBoxArg<'py>),
     Wanted(bool),
 }
 
-/// A submission.
+/// A kernel to be submitted, with its sections and conditions.
 #[derive(FromPyObject)]
 struct SubmitRequest<'py> {
     kernel: PyRef<'py, PyKernel>,
     form: String,
-    /// Addresses of microblocks in this process, for the form "native".
+    /// For the form "native", addresses of the microblocks' functions in this process.
     entries: Option<Vec<usize>>,
-    /// Shape, bytes at the beginning (none are zeros), destination.
+    /// Of each section, its shape, source (without one, it begins as zeros) and destination.
     sections: Vec<(Vec<u64>, Option<SourceArg<'py>>, TargetArg<'py>)>,
     scalars: Vec<u64>,
     name: String,
-    /// Less than 0 is one of its own.
+    /// Number of the application that the kernel belongs to; a negative number makes the kernel an application of its
+    /// own.
     application: i64,
     priority: i64,
     deadline: Option<u64>,
@@ -197,7 +202,7 @@ struct SubmitRequest<'py> {
     instructions: Option<u64>,
 }
 
-/// Kernels at once, under a scheduler.
+/// Kernels that run at the same time on one store, under a scheduler.
 #[pyclass(module = "nandarray._nandarray", name = "Session", frozen)]
 pub(crate) struct PySession {
     session: Session,
@@ -206,7 +211,7 @@ pub(crate) struct PySession {
 
 #[pymethods]
 impl PySession {
-    /// The names of schedulers.
+    /// Returns the names of all schedulers.
     #[staticmethod]
     fn schedulers() -> Vec<&'static str> {
         SCHEDULERS.to_vec()
@@ -218,19 +223,20 @@ impl PySession {
         Ok(PySessionJob { job: done.map_err(|e| run_to_py(py, &e))? })
     }
 
-    /// Wait for a kernel; whether it has ended.
+    /// Waits until a kernel has ended, at most `seconds` if given; returns whether it has ended.
     #[pyo3(signature = (job, seconds=None))]
     fn wait(&self, py: Python<'_>, job: &PySessionJob, seconds: Option<f64>) -> bool {
         let time = seconds.map(|s| Duration::try_from_secs_f64(s.max(0.0)).unwrap_or(Duration::MAX / 4));
         py.detach(|| self.session.wait(&job.job, time))
     }
 
-    /// Whether it ends as cancelled.
+    /// Cancels a kernel unless its outputs are already being written; returns whether it ends as cancelled.
     fn cancel(&self, py: Python<'_>, job: &PySessionJob) -> bool {
         py.detach(|| self.session.cancel(&job.job))
     }
 
-    /// The state of a kernel, and the microblock that runs.
+    /// Returns the state of a kernel, and the number of the microblock that runs, if one does; `None` once the kernel
+    /// has ended.
     fn state(&self, py: Python<'_>, job: &PySessionJob) -> Option<(&'static str, Option<usize>)> {
         Some(match py.detach(|| self.session.state(&job.job))? {
             KernelState::Submitted => ("submitted", None),
@@ -243,7 +249,7 @@ impl PySession {
         })
     }
 
-    /// Take no more kernels and wait for all.
+    /// Closes the session to further kernels and waits for all submitted ones; with `cancel`, cancels them first.
     #[pyo3(signature = (*, cancel=false))]
     fn close(&self, py: Python<'_>, cancel: bool) {
         py.detach(|| self.session.close(cancel));
@@ -302,7 +308,7 @@ impl PySession {
     }
 }
 
-/// A session beside a store.
+/// Opens a session on a store.
 pub(crate) fn open(
     py: Python<'_>,
     device: &SharedRuntime,

@@ -1,4 +1,4 @@
-//! A space: reads and writes of boxes, outer selections and points of it, from and to NumPy's memory.
+//! A space: reads and writes of its boxes, outer selections and points, to and from NumPy's memory.
 
 use std::sync::Arc;
 
@@ -16,15 +16,16 @@ use crate::errors::to_py;
 use crate::flight::PyFlight;
 use crate::handle::{SharedRuntime, device_of, fail, numbers, run, sizes};
 
-/// An array as the engine has it: bytes, boxes, points.
+/// An array as the engine sees it: elements of some bytes, addressed by boxes and points, without a dtype's meaning.
 #[pyclass(module = "nandarray._nandarray", name = "Space", frozen)]
 pub(crate) struct PySpace {
     device: SharedRuntime,
     id: SpaceId,
-    /// The name when it was last looked up: to find the space again after a refresh, and for messages.
+    /// The space's name at the last look-up, for error messages and for opening the space again after a refresh.
     name: RwLock<String>,
     key: Option<Vec<u8>>,
-    /// Commands submitted so far, on a handle that submits reads and writes instead of executing them.
+    /// Commands submitted and not yet taken; `None` on a handle that executes reads and writes instead of submitting
+    /// them.
     flights: Option<Mutex<Vec<PyFlight>>>,
 }
 
@@ -34,12 +35,12 @@ impl PySpace {
         Self { device, id: space.id, name, key, flights: None }
     }
 
-    /// Its number in the device.
+    /// The space's number in the device.
     pub(crate) fn number(&self) -> SpaceId {
         self.id
     }
 
-    /// Whether it is a space of this device.
+    /// Whether the space belongs to this device.
     pub(crate) fn of(&self, device: &Arc<Device>) -> bool {
         self.device.read().as_ref().is_some_and(|own| Arc::ptr_eq(own.device(), device))
     }
@@ -49,7 +50,7 @@ impl PySpace {
         let (key, name) = (&self.key, &self.name);
         run(py, move || {
             if key.is_some() {
-                // After a refresh the engine has forgotten the key.
+                // After a refresh the engine no longer has the key.
                 let name = name.read().clone();
                 let _ = device.execute(command::Open { name: &name, key: key.as_deref() });
             }
@@ -61,7 +62,8 @@ impl PySpace {
         let device = fail(py, device_of(&self.device))?;
         let space = fail(py, device.by_id(self.id))?;
         let inner = space.peek();
-        // Nearly always the same: a look is a part of every read, and small reads come by the million.
+        // The name rarely changes. Every read passes here, and there may be millions of small ones, so the write lock
+        // is avoided.
         if *self.name.read() != inner.record.name {
             *self.name.write() = inner.record.name.clone();
         }
@@ -86,7 +88,8 @@ impl PySpace {
         self.transfer(py, target, lent.first, out, array)
     }
 
-    /// Executes or submits a read (`out`) or a write of an array's memory, which begins at `first`.
+    /// Executes, or submits, a read into (`out`) or a write from the memory of an array, whose first element is at
+    /// `first`.
     fn transfer(
         &self,
         py: Python<'_>,
@@ -187,13 +190,14 @@ struct BoxArgs {
 
 #[pymethods]
 impl PySpace {
-    /// The same space, whose reads and writes are submitted and collected.
+    /// Returns a handle of the same space that submits reads and writes instead of executing them, and collects the
+    /// flights.
     fn in_flight(&self) -> Self {
         let name = RwLock::new(self.name.read().clone());
         Self { device: self.device.clone(), id: self.id, name, key: self.key.clone(), flights: Some(Mutex::default()) }
     }
 
-    /// The commands that were submitted since the last time.
+    /// Takes the commands that this handle has submitted since the last call.
     fn take_flights(&self) -> Vec<PyFlight> {
         self.flights.as_ref().map(|flights| std::mem::take(&mut *flights.lock())).unwrap_or_default()
     }
@@ -276,7 +280,7 @@ impl PySpace {
         self.boxed(py, src, BoxArgs { start, step, view }, false)
     }
 
-    /// Grows the space along an axis and writes the new part, as one; the shape then.
+    /// Grows the space along an axis and writes `src` to the new part, as one command; returns the new shape.
     fn append<'py>(
         &self,
         py: Python<'py>,

@@ -1,4 +1,4 @@
-//! A store: opened, closed, its arrays by name, programs loaded and run.
+//! A store: opened, closed and refreshed; its arrays by name; programs loaded and run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::queues::PyQueueServer;
 use crate::space::PySpace;
 use crate::{offload, options, report, session};
 
-/// Arguments of opening a store, to open it again on `refresh`.
+/// Arguments with which a store was opened; `refresh` opens it again with them.
 #[derive(Clone)]
 struct ReopenArgs {
     path: PathBuf,
@@ -29,7 +29,7 @@ struct ReopenArgs {
     model: Option<Model>,
 }
 
-/// The device that a store is modelled on.
+/// The described device of a modelled store, and the place of the store's bytes.
 #[derive(Clone)]
 struct Model {
     description: Description,
@@ -40,7 +40,7 @@ fn beside(device: Device) -> Option<Arc<Runtime>> {
     Some(Arc::new(Runtime::new(Arc::new(device))))
 }
 
-/// A store.
+/// An open or closed store.
 #[pyclass(module = "nandarray._nandarray", name = "Store", frozen)]
 pub(crate) struct PyStore {
     pub(crate) device: SharedRuntime,
@@ -84,7 +84,9 @@ impl PyStore {
         Ok(Self { device, opening: ReopenArgs { path, options, model: None }, read_only, clock: Mutex::new(None) })
     }
 
-    /// A store on a described device, under the modelled clock. `device` is TOML, `overrides` a JSON object.
+    /// Opens a store on a described device, under the modelled clock. `device` is the description in TOML, `overrides`
+    /// a JSON object of changed values, `bytes` the place of the store's bytes ("file", "memory" or "nowhere"), `trace`
+    /// a file for the timeline.
     #[staticmethod]
     #[pyo3(signature = (path, mode, device, overrides, *, bytes="file", placement=None, gc_policy=None, verify="once",
         write_buffer=None, seed=0, trace=None))]
@@ -127,7 +129,7 @@ impl PyStore {
         Ok(Self { device, opening, read_only, clock: Mutex::new(Some(clock)) })
     }
 
-    /// A session of kernels beside the store.
+    /// Opens a session in which kernels run on this store.
     fn session(
         &self,
         py: Python<'_>,
@@ -139,7 +141,7 @@ impl PyStore {
         session::open(py, &self.device, scheduler, (workers, memory_bytes, window_bytes))
     }
 
-    /// The modelled clock, if the store has one.
+    /// The store's modelled clock; `None` for a store that is not modelled.
     #[getter]
     fn clock(&self, py: Python<'_>) -> Option<Py<PyClock>> {
         self.clock.lock().as_ref().map(|clock| clock.clone_ref(py))
@@ -173,7 +175,7 @@ impl PyStore {
         fail(py, detached(py, || drop(gone)))?;
         let done = fail(py, done);
         let clock = match &*self.clock.lock() {
-            // In a forked process the clock, and the timeline, are the other's.
+            // In a forked process, clock and timeline belong to the process that opened the store.
             Some(clock) if is_here => {
                 let clock = clock.get();
                 fail(py, detached(py, || clock.close()).flatten())
@@ -183,7 +185,7 @@ impl PyStore {
         done.and(clock)
     }
 
-    /// Panics inside of a command, as a broken invariant would: for tests.
+    /// Panics inside a command, as a broken invariant would; used by tests.
     fn panic_on_purpose(&self, py: Python<'_>) -> PyResult<()> {
         let device = fail(py, device_of(&self.device))?;
         run(py, move || device.panic_on_purpose())
@@ -193,12 +195,12 @@ impl PyStore {
         self.command(py, command::Flush)
     }
 
-    /// Submits a flush.
+    /// Submits a flush without waiting for it.
     fn submit_flush(&self, py: Python<'_>) -> PyResult<PyFlight> {
         PyFlight::submit(py, &fail(py, device_of(&self.device))?, OwnedCommand::Flush, None)
     }
 
-    /// Lets modelled time pass until the next command in flight is delivered; whether there was one.
+    /// Lets modelled time pass until the next command in flight completes; returns false if none was in flight.
     fn drive(&self, py: Python<'_>) -> PyResult<bool> {
         let device = fail(py, device_of(&self.device))?;
         run(py, move || device.drive(None))
@@ -215,7 +217,7 @@ impl PyStore {
         offload::unload(py, &runtime, program)
     }
 
-    /// Runs a program. `asked` has the attributes of `nandarray.programs.run.Asked`.
+    /// Runs programs. `asked` has the attributes of `_Asked` in `nandarray.programs.run`.
     fn execute<'py>(
         &self,
         py: Python<'py>,
@@ -234,13 +236,13 @@ impl PyStore {
         }
         let ReopenArgs { path, options, model } = self.opening.clone();
         if let Some(Model { description, bytes }) = model {
-            // Another opening, on a clock of its own.
+            // The store is opened anew, on a new clock.
             let (new, clock, _) = run(py, move || clock::open(&bytes, Mode::Read, options, &description, None))?;
             *self.device.write() = beside(new);
             *self.clock.lock() = Some(Py::new(py, PyClock::new(clock, self.device.clone(), None))?);
             return Ok(());
         }
-        // The new one is open before the old one is let go of: the readers' lock is never free in between.
+        // The new device is opened before the old one is dropped, so that the readers' lock is never free in between.
         let new = run(py, move || Device::open_file(&path, Mode::Read, &options))?;
         *self.device.write() = beside(new);
         Ok(())
@@ -313,7 +315,7 @@ impl PyStore {
         self.command(py, command::Rename { from: old, to: new })
     }
 
-    /// Deletes, renames, and sets attributes by name, in this order, all as one.
+    /// Deletes arrays, then renames arrays (from, to), then sets attributes (array, JSON), all as one command.
     #[pyo3(signature = (*, delete=vec![], rename=vec![], attrs=vec![]))]
     fn together(
         &self,
@@ -361,7 +363,7 @@ impl PyStore {
         numbers(py, self.command(py, command::Stat)?)
     }
 
-    /// The numbers of every space by its name.
+    /// Returns a dictionary from the name of every array to its counters.
     fn stat_arrays<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let device = fail(py, device_of(&self.device))?;
         let dict = PyDict::new(py);
@@ -420,7 +422,7 @@ impl PyStore {
 
 impl Drop for PyStore {
     fn drop(&mut self) {
-        // Commands in flight keep the device, and their callbacks keep them: let them end.
+        // Commands in flight keep the device alive, and their callbacks keep the buffers: let them end.
         if let Ok(device) = device_of(&self.device) {
             Python::attach(|py| py.detach(|| while let Ok(true) = device.drive(None) {}));
         }

@@ -1,6 +1,6 @@
-//! Transactions: writes to several spaces that are made as one.
+//! Transactions: writes to several spaces that are applied as one.
 //!
-//! Python says when it is over; one that is dropped is given up. Slabs may come from many threads.
+//! Python applies or aborts a transaction; one that is dropped is aborted. Its writes may come from many threads.
 
 use nandarray::{Error, Source, Target, TransactionId, command};
 use numpy::PyUntypedArray;
@@ -12,10 +12,10 @@ use crate::handle::{SharedRuntime, changes, device_of, run};
 use crate::space::PySpace;
 use crate::store::PyStore;
 
-/// A transaction: held spaces, and writes that are staged for them.
+/// A transaction: spaces that it holds, and writes staged for them.
 #[pyclass(module = "nandarray._nandarray", name = "Transaction", frozen)]
 pub(crate) struct PyTransaction {
-    /// Not the device itself, which would keep the file of a closed store.
+    /// The shared slot, not the device itself, which would keep the file of a closed store open.
     device: SharedRuntime,
     id: TransactionId,
 }
@@ -26,7 +26,8 @@ fn of_another_store(py: Python<'_>) -> PyErr {
 
 #[pymethods]
 impl PyTransaction {
-    /// Holds spaces, and says which shape each will have.
+    /// Begins a transaction that holds the given spaces; each comes with the shape that it will have when the
+    /// transaction is applied.
     #[new]
     fn new(py: Python<'_>, store: &PyStore, spaces: Vec<(PyRef<'_, PySpace>, Vec<u64>)>) -> PyResult<Self> {
         let device = device_of(&store.device).map_err(|e| to_py(py, &e, None))?;
@@ -41,7 +42,7 @@ impl PyTransaction {
         Ok(Self { device: store.device.clone(), id })
     }
 
-    /// Writes the box that begins at `start` and has the shape of `src`.
+    /// Stages a write of the box that begins at `start` and has the shape of `src`.
     fn write(&self, py: Python<'_>, space: &PySpace, src: &Bound<'_, PyUntypedArray>, start: Vec<u64>) -> PyResult<()> {
         let own = device_of(&self.device).map_err(|e| to_py(py, &e, None))?;
         if !space.of(&own) {
@@ -63,7 +64,7 @@ impl PyTransaction {
         })
     }
 
-    /// Makes all of it, then deletes, renames, and sets attributes by name, in this order, all as one.
+    /// Applies the staged writes, then deletes, renames, and sets attributes by name, in this order, all as one.
     #[pyo3(signature = (*, delete=vec![], rename=vec![], attrs=vec![]))]
     fn apply(
         &self,
@@ -79,10 +80,10 @@ impl PyTransaction {
         })
     }
 
-    /// Leaves everything as it was; without effect once the transaction is over.
+    /// Discards the staged writes and releases the spaces; without effect once the transaction is over.
     fn abort(&self, py: Python<'_>) {
         let (device, transaction) = (&self.device, self.id);
-        // A store that was closed has no transactions.
+        // A closed store has no transactions left to abort.
         let _ = detached(py, || device_of(device)?.execute(command::Abort { transaction }));
     }
 }

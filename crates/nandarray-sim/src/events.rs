@@ -6,7 +6,7 @@
 
 use crate::time::Ps;
 
-/// Children of a node: four keys are one cache line.
+/// Children of each node of the heap: four keys fill one cache line.
 const ARITY: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ struct PendingEvent<E> {
     event: E,
 }
 
-/// Pending events, ordered by time.
+/// Pending events in order of time; events at one time stay in the order of their pushes.
 #[derive(Clone, Debug)]
 pub struct Events<E> {
     heap: Vec<PendingEvent<E>>,
@@ -30,7 +30,7 @@ impl<E: Copy> Default for Events<E> {
 }
 
 impl<E: Copy> Events<E> {
-    /// The time of the event that was taken last.
+    /// Time of the event that was popped last; zero before the first.
     pub fn now(&self) -> Ps {
         self.now
     }
@@ -50,15 +50,15 @@ impl<E: Copy> Events<E> {
         self.pushed
     }
 
-    /// Time of the next event.
+    /// Time of the next event; `None` if no event is pending.
     pub fn next_at(&self) -> Option<Ps> {
         self.heap.first().map(|e| Ps((e.key >> 64) as u64))
     }
 
-    /// Schedules an event.
+    /// Adds an event that happens at time `at`, after the events already pending for that time.
     ///
     /// # Panics
-    /// If that time has passed.
+    /// If `at` is earlier than [`Self::now`].
     pub fn push(&mut self, at: Ps, event: E) {
         assert!(at >= self.now, "an event at {at}, which was before {}", self.now);
         let entry = PendingEvent { key: u128::from(at.0) << 64 | u128::from(self.pushed), event };
@@ -76,7 +76,7 @@ impl<E: Copy> Events<E> {
         self.heap[i] = entry;
     }
 
-    /// Takes the next event and advances the current time to it.
+    /// Removes the next event, advances the current time to it and returns both; `None` if no event is pending.
     pub fn pop(&mut self) -> Option<(Ps, E)> {
         let first = *self.heap.first()?;
         let last = self.heap.pop().expect("there was a first");
@@ -89,7 +89,7 @@ impl<E: Copy> Events<E> {
         Some((self.now, first.event))
     }
 
-    /// Puts an event in at the root and lets it sink to its place.
+    /// Writes an event to the root of the heap, then moves it down until no child has a smaller key.
     fn sink(&mut self, entry: PendingEvent<E>) {
         let len = self.heap.len();
         let mut i = 0;
@@ -98,7 +98,8 @@ impl<E: Copy> Events<E> {
             if below >= len {
                 break;
             }
-            // Two pairs, then a final: three comparisons without branches, since no predictor could guess how they go.
+            // The smaller of either pair, then the smaller of both: three comparisons without branches, since their
+            // outcomes cannot be predicted.
             let less = |a: usize, b: usize| if self.heap[b].key < self.heap[a].key { b } else { a };
             let least = if below + ARITY <= len {
                 less(less(below, below + 1), less(below + 2, below + 3))

@@ -19,7 +19,7 @@ pub struct Booked {
     pub server: u32,
 }
 
-/// Some servers of a kind, each with a track `T` on a timeline.
+/// Identical servers, numbered from 0; each has a track `T`, its row on a timeline.
 #[derive(Clone, Debug)]
 pub struct Resource<T> {
     track: fn(u32) -> T,
@@ -30,10 +30,10 @@ pub struct Resource<T> {
 }
 
 impl<T> Resource<T> {
-    /// A resource of `servers` free servers; `track` names each on a timeline.
+    /// Creates a resource of `servers` free servers; `track` maps a server's number to its track.
     ///
     /// # Panics
-    /// If there are none.
+    /// If `servers` is 0.
     pub fn new(servers: u32, track: fn(u32) -> T) -> Self {
         assert!(servers > 0, "a resource of 0 servers");
         let servers = servers as usize;
@@ -45,7 +45,8 @@ impl<T> Resource<T> {
         self.free_at.len() as u32
     }
 
-    /// Books the server that is free first; of several, the one with the lowest number.
+    /// Books a service of duration `lasts` on a free server, or else on the server that becomes free first; of several,
+    /// on the one with the lowest number. The service begins at `now` or when the server becomes free.
     pub fn book(&mut self, now: Ps, lasts: Ps) -> Booked {
         let mut server = 0;
         for other in 1..self.free_at.len() {
@@ -59,10 +60,10 @@ impl<T> Resource<T> {
         self.book_on(server as u32, now, lasts)
     }
 
-    /// Books the given server.
+    /// Books a service of duration `lasts` on the given server; it begins at `now` or when the server becomes free.
     ///
     /// # Panics
-    /// If there is no such server.
+    /// If there is no server of this number.
     pub fn book_on(&mut self, server: u32, now: Ps, lasts: Ps) -> Booked {
         let at = server as usize;
         let start = now.max(self.free_at[at]);
@@ -74,8 +75,8 @@ impl<T> Resource<T> {
         Booked { start, end, server }
     }
 
-    /// Books pipelined hardware, which begins at once whatever else it does. Its busy time is the sum of all services
-    /// and may exceed the elapsed time.
+    /// Books a service on a server of pipelined hardware, which begins every service at once, even while earlier ones
+    /// are in progress. The server's busy time is the sum of all services and may exceed the elapsed time.
     pub fn pipelined(&mut self, server: u32, now: Ps, lasts: Ps) -> Booked {
         let end = now + lasts;
         let free = &mut self.free_at[server as usize];
@@ -85,23 +86,24 @@ impl<T> Resource<T> {
         Booked { start: now, end, server }
     }
 
-    /// Time from which a server is free.
+    /// Time at which the last booking of a server ends.
     pub fn free_at(&self, server: u32) -> Ps {
         self.free_at[server as usize]
     }
 
-    /// Booked time of each server, future bookings included.
+    /// Booked time of each server, by number; bookings that lie in the future are included.
     pub fn busy(&self) -> &[Ps] {
         &self.busy
     }
 
-    /// Busy time of each server until `now`, bookings beyond it left out. Exact if no booking was made after `now`,
-    /// since bookings beyond it then follow each other without a gap; not exact for pipelined hardware.
+    /// Busy time of each server until `now`, without the time that is booked after `now`. The result is exact if no
+    /// booking was made later than `now`, since the bookings after it then follow each other without a gap; it is not
+    /// exact for pipelined hardware.
     pub fn busy_until(&self, now: Ps) -> impl Iterator<Item = Ps> + '_ {
         self.free_at.iter().zip(&self.busy).map(move |(&free, &busy)| busy.since(free.since(now)))
     }
 
-    /// Number of bookings.
+    /// Number of bookings made so far.
     pub fn served(&self) -> u64 {
         self.served
     }
@@ -111,13 +113,14 @@ impl<T> Resource<T> {
         self.waited
     }
 
-    /// The span of a booking, for a timeline.
+    /// Returns the span of a booking, for a timeline; `what`, `cause` and `detail` become the span's fields.
     pub fn span<C>(&self, booked: Booked, what: &'static str, cause: C, detail: u64) -> BusySpan<T, C> {
         BusySpan { track: (self.track)(booked.server), start: booked.start, end: booked.end, what, cause, detail }
     }
 }
 
-/// A port that moves bytes, such as a DRAM's. One transfer at a time, each followed by a latency that is pipelined.
+/// A port that moves bytes, such as a DRAM's. It moves one transfer at a time; each is followed by an access latency,
+/// during which the next transfer can already be moved.
 #[derive(Clone, Debug)]
 pub struct TransferPort<T> {
     resource: Resource<T>,
@@ -125,14 +128,15 @@ pub struct TransferPort<T> {
     t_access: Ps,
     bytes: u64,
     pj_per_byte: f64,
-    /// Time from which a line is not behind another.
+    /// Time at which the last line (see [`TransferPort::line`]) has been moved.
     lines_free_at: Ps,
-    /// Time of lines that went ahead of transfers.
+    /// Total time of lines that were moved ahead of booked transfers.
     ahead: Ps,
 }
 
 impl<T> TransferPort<T> {
-    /// A port without bookings. A rate of 0 is ideal: transfers take no time, but their bytes and energy count.
+    /// Creates a port without bookings. At a rate of 0 bytes/s transfers take no time; their bytes and energy still
+    /// count.
     pub fn new(track: fn(u32) -> T, bytes_per_s: u64, t_access: Ps, pj_per_byte: f64) -> Self {
         Self {
             resource: Resource::new(1, track),
@@ -145,7 +149,7 @@ impl<T> TransferPort<T> {
         }
     }
 
-    /// Moves bytes; the booking ends when the last of them has arrived.
+    /// Books a transfer of `bytes`; the booking ends when the last byte has arrived.
     pub fn transfer(&mut self, now: Ps, bytes: u64) -> Booked {
         self.bytes += bytes;
         if self.bytes_per_s == 0 {
@@ -155,11 +159,12 @@ impl<T> TransferPort<T> {
         Booked { end: booked.end + self.t_access, ..booked }
     }
 
-    /// Moves a line ahead of transfers that are booked: it waits for lines before it and for the burst that is being
-    /// moved. Transfers that wait are late by its time ([`TransferPort::ahead`]).
+    /// Books a cache line, which goes ahead of transfers that are already booked: it waits for earlier lines and for
+    /// the end of the burst, `burst_bytes` of a transfer, that is being moved. The waiting transfers are delayed by the
+    /// line's time, which is added to [`TransferPort::ahead`].
     ///
     /// # Panics
-    /// If a burst has no bytes.
+    /// If `burst_bytes` is 0.
     pub fn line(&mut self, now: Ps, bytes: u64, burst_bytes: u64) -> Booked {
         assert!(burst_bytes > 0, "a transfer is cut into bursts of 0 bytes");
         self.bytes += bytes;
@@ -179,14 +184,14 @@ impl<T> TransferPort<T> {
         if busy_until > now {
             self.ahead += lasts;
         }
-        // The port is busy for it, and free later by its time.
+        // The line occupies the port, so all bookings end later by the line's time.
         self.resource.book(now, lasts);
         self.lines_free_at = start + lasts;
         Booked { start, end: start + lasts + self.t_access, server: 0 }
     }
 
-    /// Time of lines that have gone ahead of transfers so far: what it has grown by since a transfer was booked is what
-    /// this transfer is late by.
+    /// Total time of lines that have gone ahead of booked transfers so far. A transfer is delayed by the growth of this
+    /// total since the transfer was booked.
     pub fn ahead(&self) -> Ps {
         self.ahead
     }
@@ -201,19 +206,19 @@ impl<T> TransferPort<T> {
         self.bytes as f64 * self.pj_per_byte
     }
 
-    /// The port's bookings, without the pipelined latency.
+    /// The port's bookings; their ends do not include the access latency.
     pub fn resource(&self) -> &Resource<T> {
         &self.resource
     }
 
-    /// The span of a transfer, for a timeline: the port's busy time, without the latency.
+    /// Returns the span of a transfer, for a timeline: the port's busy time, without the access latency.
     pub fn span<C>(&self, booked: Booked, what: &'static str, cause: C, detail: u64) -> BusySpan<T, C> {
         let latency = if self.bytes_per_s == 0 { Ps::ZERO } else { self.t_access };
         self.resource.span(Booked { end: booked.end - latency, ..booked }, what, cause, detail)
     }
 }
 
-/// The energy of `microwatts` drawn for a time, in picojoules.
+/// Returns the energy, in picojoules, of a power of `microwatts` over the duration `lasts`.
 pub fn energy_pj(microwatts: f64, lasts: Ps) -> f64 {
     microwatts * lasts.0 as f64 * 1e-6
 }

@@ -1,13 +1,13 @@
 //! Busy spans: a resource, an interval, the work done and its cause. Parts report them to a sink, for a timeline.
 //!
-//! Tracks and causes are types of the simulation. A part without a sink spends one branch on this.
+//! The simulation defines the types of tracks and causes. In a part without a sink, reporting costs one branch.
 
 use crate::time::Ps;
 
-/// An interval in which track `T` was busy, with its cause `C`.
+/// An interval in which the resource of track `T` was busy, with the cause `C` of its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusySpan<T, C> {
-    /// The busy resource's track.
+    /// The busy resource's track: its row on the timeline.
     pub track: T,
     /// Begin of the interval.
     pub start: Ps,
@@ -15,9 +15,9 @@ pub struct BusySpan<T, C> {
     pub end: Ps,
     /// The work, in a word or two: "sense", "data out", "program", "translate".
     pub what: &'static str,
-    /// The cause of the work.
+    /// The cause of the work, in the simulation's own terms.
     pub cause: C,
-    /// A number that identifies the work within the track: of a block or a request.
+    /// A number that identifies the work within the track, such as a block's or a request's.
     pub detail: u64,
 }
 

@@ -15,25 +15,25 @@ pub struct Ps(pub u64);
 impl Ps {
     /// Time zero, or no duration.
     pub const ZERO: Self = Self(0);
-    /// The end of modelled time.
+    /// The latest time that can be represented.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// From nanoseconds.
+    /// Converts from nanoseconds.
     pub const fn from_ns(ns: u64) -> Self {
         Self(ns * 1_000)
     }
 
-    /// From microseconds.
+    /// Converts from microseconds.
     pub const fn from_us(us: u64) -> Self {
         Self(us * 1_000_000)
     }
 
-    /// From milliseconds.
+    /// Converts from milliseconds.
     pub const fn from_ms(ms: u64) -> Self {
         Self(ms * 1_000_000_000)
     }
 
-    /// From seconds, rounded to the nearest picosecond.
+    /// Converts from seconds, rounded to the nearest picosecond.
     ///
     /// # Panics
     /// If `s` is negative, not a number, or beyond 213 days.
@@ -43,20 +43,20 @@ impl Ps {
         Self(ps as u64)
     }
 
-    /// As seconds.
+    /// Converts to seconds.
     pub fn seconds(self) -> f64 {
         self.0 as f64 / 1e12
     }
 
-    /// As microseconds.
+    /// Converts to microseconds.
     pub fn us(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// The time that `bytes` take at `bytes_per_s`, rounded up to a picosecond.
+    /// Returns the time that `bytes` take at a rate of `bytes_per_s`, rounded up to a picosecond.
     ///
     /// # Panics
-    /// If the rate is 0.
+    /// If the rate is 0, or the time exceeds 213 days.
     pub fn of_bytes(bytes: u64, bytes_per_s: u64) -> Self {
         assert!(bytes_per_s > 0, "a rate of 0 B/s");
         // Up to 18 MB one 64-bit division is enough, which covers all hot paths.
@@ -107,7 +107,7 @@ impl Sum for Ps {
 }
 
 impl fmt::Display for Ps {
-    /// In the largest unit that leaves at least one digit before the point.
+    /// Writes the time in the largest unit in which its value is at least 1.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ps = self.0 as f64;
         match self.0 {

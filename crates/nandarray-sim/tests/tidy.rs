@@ -1,4 +1,4 @@
-//! Promise: the kernel stays small and stands on nothing of the project.
+//! Promise: the kernel of the simulation stays small and depends on nothing of the project.
 //!
 //! Arrows between modules only point down; every file opens with what it is; nothing reads a clock, the environment or
 //! the machine's chance. `crates/tidy.rs` has the checks.
@@ -6,7 +6,7 @@
 #[path = "../../tidy.rs"]
 mod tidy;
 
-/// From the bottom up; a module may use those before it, and itself.
+/// The layers of modules, from the bottom up: a module may use itself and those before it.
 const LAYERS: tidy::Layers = &[&["time"], &["events", "spans"], &["resource"], &["lib"]];
 
 #[test]

@@ -1,4 +1,5 @@
-//! Atomic memory operations. One hart, so each is a load and a store; `aq` and `rl` order nothing.
+//! Atomic memory operations. There is one hart, so each is a load and a store; the ordering bits `aq` and `rl` have no
+//! effect.
 //!
 //! A reservation is an address and its value: `sc` succeeds if the value is unchanged. Addresses must be aligned.
 
@@ -7,7 +8,7 @@ use crate::access::AccessKind;
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
-/// The value of `N` bytes at `address`, sign-extended; or how the step ends.
+/// Loads `N` bytes at `address`, sign-extended; the error is the trap with which the step ends.
 fn load<X: Xlen, const N: usize>(
     step: *const StepSlot<X>,
     s: &mut HartState<X>,
@@ -30,7 +31,7 @@ fn load<X: Xlen, const N: usize>(
     Ok(if N == 4 { value as i32 as u64 } else { value })
 }
 
-/// Store the low `N` bytes of `value`; or how the step ends.
+/// Stores the low `N` bytes of `value`; the error is the trap with which the step ends.
 fn store<X: Xlen, const N: usize>(
     step: *const StepSlot<X>,
     s: &mut HartState<X>,

@@ -4,12 +4,12 @@ use super::int::{effects, immediates, registers, word};
 use super::{handlers, next, operands};
 use crate::xlen::Xlen;
 
-/// A single bit of a register, by its index.
+/// A word with only the bit `index` set; the index is taken modulo the register width.
 fn bit<X: Xlen>(index: u64) -> u64 {
     1 << (index & u64::from(X::BITS - 1))
 }
 
-/// Rotate the low `X::BITS` bits right.
+/// Rotates the low `X::BITS` bits of a value to the right.
 fn rotate<X: Xlen>(value: u64, by: u64) -> u64 {
     if X::BITS == 32 {
         u64::from((value as u32).rotate_right(by as u32 & 31))
@@ -66,7 +66,7 @@ immediates! {
     zext_h(a, i) X::unsigned(a) & 0xffff;
     rev8(a, i) X::unsigned(a).swap_bytes() >> (64 - X::BITS);
     orc_b(a, i) {
-        // 0x80 in every byte that is not zero, then spread over the byte.
+        // Sets 0x80 in every byte that is not zero, then spreads it over the byte.
         let a = X::unsigned(a);
         let low = 0x7f7f_7f7f_7f7f_7f7f;
         let high = (((a & low) + low) | a) & !low;

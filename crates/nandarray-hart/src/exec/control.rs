@@ -1,16 +1,16 @@
-//! Jumps, branches, and what a block ends with.
+//! Jumps, branches, and the steps that end a block.
 
 use super::{Exit, HartState, JUMP, NEXT, RECENT, Step, TAKEN, enter, follow, handlers, operands};
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
-/// A branch, apart from where it goes.
+/// The condition of a branch instruction, separate from its target.
 pub(super) trait Condition {
-    /// Whether it is taken.
+    /// Whether the branch is taken.
     fn holds<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> bool;
 }
 
-/// Branches: taken if the comparison holds.
+/// Defines branch instructions: each is taken if its comparison of two registers holds.
 macro_rules! branches {
     ($($name:ident ($a:ident, $b:ident) $holds:expr;)*) => {
         $(
@@ -34,13 +34,15 @@ macro_rules! branches {
     };
 }
 
-/// Go on at an address, if a block there was jumped to lately.
+/// Continues at a computed address if an indirect jump went to its block recently, and otherwise returns to the loop
+/// that finds blocks.
 macro_rules! indirect {
     ($target:expr, $step:expr, $s:expr, $e:expr) => {{
         let target = $target;
         $s.target = target;
         let first = $s.recent[(target >> 1) as usize % RECENT];
-        // SAFETY: recent blocks exist, or stand for unknown ones; either has a header.
+        // SAFETY: entries of this table are existing blocks, or the block that stands for unknown ones; all have a
+        // header.
         if unsafe { super::header(first) }.pc != target {
             return $s.end($step, JUMP);
         }
@@ -58,18 +60,18 @@ branches! {
 }
 
 handlers! {
-    // Behind the last instruction of a block that ends without a jump.
+    // Follows the last instruction of a block that ends without a jump.
     fn end(step, s, e) {
         follow!(NEXT, step, s, e)
     }
-    // The immediate of both jumps-and-links that write a register is the offset of the next instruction in the block;
-    // the target of `jal` is the block's.
+    // The immediate of both instructions that jump and write a register is the offset of the next instruction in the
+    // block; `jal` finds its target by the block's link.
     fn jal(step, s, e) {
         let o = operands!(step);
         s.x[o.rd as usize] = X::word(s.pc().wrapping_add(o.imm as u64));
         follow!(TAKEN, step, s, e)
     }
-    // In place of the first step of a block that is marked.
+    // Replaces the first step of a block that is marked.
     fn marked(step, s, e) {
         s.leave(step, Exit::Marked)
     }

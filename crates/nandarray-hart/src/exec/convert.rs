@@ -6,15 +6,15 @@ use crate::float::{self, Double, FloatFormat, NX, Rounding, Single};
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
-/// Numbers to integers. The common case is a cast towards zero of a number that fits.
+/// Conversions from numbers to integers. The fast path truncates a number that certainly fits.
 macro_rules! to_integers {
     ($($name:ident $exact:ident $int:ident ($value:ident) $register:expr;)*) => { handlers! {$(
         fn $name<F: FloatFormat>(step, s, e) {
             let o = operands!(step);
             if o.imm == 1 {
                 let number = F::to_f64(get::<X, F>(s, o.rs1));
-                // The largest integers have no exact neighbour in double precision; half of the range is certain to
-                // fit.
+                // The largest integers have no exact neighbour in double precision, so the fast path only accepts half
+                // of the range.
                 let (low, high) = (($int::MIN / 2) as f64, ($int::MAX / 2) as f64);
                 if number >= low && number < high {
                     let $value = number as $int;
@@ -46,13 +46,13 @@ to_integers! {
     to_lu to_lu_exact u64 (value) value;
 }
 
-/// Integers to numbers.
+/// Conversions from integers to numbers.
 macro_rules! from_integers {
     ($($name:ident $exact:ident $int:ident;)*) => { handlers! {$(
         fn $name<F: FloatFormat>(step, s, e) {
             let o = operands!(step);
             let value = X::unsigned(s.x[o.rs1 as usize]) as $int;
-            // Integers that fit the significand are exact in any mode.
+            // Integers that fit in the significand are exact in any rounding mode.
             if i128::from(value).unsigned_abs() < 1 << F::FRACTION {
                 put::<X, F>(s, o.rd, F::of_small(value as i64));
                 next!(step, s, e)
@@ -110,7 +110,7 @@ handlers! {
         put::<X, Double>(s, o.rd, wide);
         next!(step, s, e)
     }
-    // Moves take bits as they are: no box is looked at.
+    // Moves copy all bits: they do not check whether a single-precision value is boxed.
     fn move_x_w(step, s, e) {
         let o = operands!(step);
         s.x[o.rd as usize] = X::word(s.f[o.rs1 as usize & 31] as i32 as u64);

@@ -1,16 +1,17 @@
-//! Floating-point arithmetic: the host's where it is certain to agree, the exact one otherwise.
+//! Floating-point arithmetic: the host's where it certainly gives the same result, the exact software implementation
+//! otherwise.
 
 use super::{HartState, handlers, next, operands, otherwise};
 use crate::float::{self, FloatFormat, Relation, Rounding};
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
-/// The rounding mode of an instruction; none if `frm` holds none.
+/// The rounding mode of an instruction with this `rm` field; `None` if the field refers to `frm`, and that is invalid.
 pub(super) fn rounding<X: Xlen>(s: &HartState<X>, field: i32) -> Option<Rounding> {
     Rounding::from_number(if field == 7 { s.frm } else { field as u8 })
 }
 
-/// Whether the mode is to nearest, ties to even.
+/// Whether the rounding mode of an instruction with this `rm` field is "to nearest, ties to even".
 #[inline(always)]
 pub(super) fn nearest<X: Xlen>(s: &HartState<X>, field: i32) -> bool {
     s.nearest >> (field & 7) & 1 != 0
@@ -26,7 +27,7 @@ pub(super) fn put<X: Xlen, F: FloatFormat>(s: &mut HartState<X>, register: u8, b
     s.f[register as usize & 31] = F::to_register(bits);
 }
 
-/// Rounded operations of two operands: the host's, and the exact one.
+/// Defines rounded operations: each tries the host's arithmetic, and falls back to the exact implementation.
 macro_rules! rounded {
     ($($name:ident $exact:ident $operation:ident ($($source:ident),*);)*) => { handlers! {$(
         fn $name<F: FloatFormat>(step, s, e) {
@@ -58,7 +59,7 @@ rounded! {
     sqrt sqrt_exact sqrt (rs1);
 }
 
-/// Fused operations: the signs of the product and of the addend are turned before.
+/// Defines fused multiply-adds, which first negate the product or the addend as the instruction requires.
 macro_rules! fused {
     ($($name:ident $exact:ident $product:literal $addend:literal;)*) => { handlers! {$(
         fn $name<F: FloatFormat>(step, s, e) {
@@ -93,7 +94,7 @@ fused! {
     fnmadd fnmadd_exact true true;
 }
 
-/// Operations that neither round nor look at flags beyond "invalid".
+/// Defines operations that do not round, and raise no flag but "invalid".
 macro_rules! plain {
     ($($name:ident ($a:ident, $b:ident, $flags:ident) $value:expr;)*) => { handlers! {$(
         fn $name<F: FloatFormat>(step, s, e) {

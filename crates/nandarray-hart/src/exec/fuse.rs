@@ -1,9 +1,9 @@
-//! Fusing two instructions into one step, for frequent pairs.
+//! Fusion: frequent pairs of instructions are executed by one function.
 //!
-//! The first step of the pair does the work of both and goes on behind the second; the second step stays where it is,
-//! so that steps and instructions keep their correspondence, and an access that is not in the main region is executed
-//! by its own step. The pairs are those that made up a percent or more of the instructions of the tests' programs, and
-//! similar ones.
+//! The first step of the pair does the work of both and continues after the second. The second step stays in its place,
+//! so that steps and instructions correspond, and an access outside of the main memory region is executed by its own
+//! step. The pairs are those that made up one percent or more of the instructions of the tests' programs, and similar
+//! ones.
 
 use super::control::{self, Condition};
 use super::int::{self, Effect};
@@ -14,8 +14,8 @@ use super::{
 use crate::isa::{Code, Instruction};
 use crate::xlen::Xlen;
 
-/// Fuses the pairs in the steps of one block, from its end: a branch is fused first. Instructions that are `alone` are
-/// not fused.
+/// Fuses pairs in the steps of one block, from its end backwards, so that a final branch is fused first. Instructions
+/// for which `alone` returns true are not fused.
 pub(super) fn fuse<X: Xlen>(ops: &[Instruction], steps: &mut [Step<X>], alone: impl Fn(&Instruction) -> bool) {
     let mut behind = ops.len();
     while behind >= 2 {
@@ -29,7 +29,8 @@ pub(super) fn fuse<X: Xlen>(ops: &[Instruction], steps: &mut [Step<X>], alone: i
     }
 }
 
-/// A function for two instructions, generic over them: the first at `$step`, the second at `$second`.
+/// Defines functions that execute two instructions, generic over both: the first is at `$step`, the second at
+/// `$second`.
 macro_rules! joined {
     ($(
         fn $name:ident<$a:ident: $first:ident, $b:ident: $then:ident>(
@@ -41,7 +42,7 @@ macro_rules! joined {
             $s: &mut HartState<X>,
             $e: &mut Env<'_, '_>,
         ) -> Flow {
-            // SAFETY: the step was chosen for a pair, so there is another one behind it.
+            // SAFETY: the step was chosen for a pair, so another step follows it.
             let $second = unsafe { $step.add(1) };
             $body
         }
@@ -89,7 +90,7 @@ joined! {
     }
 }
 
-/// The function for a pair that begins with a certain instruction.
+/// Selects the function for a pair by its second instruction; the first is given.
 macro_rules! behind {
     ($second:expr, $first:ty, $effects:ident, $accesses:ident, $branches:ident) => {
         match $second {
@@ -121,7 +122,7 @@ macro_rules! behind {
     };
 }
 
-/// The function that executes two instructions, if there is one.
+/// Returns the function that executes these two instructions; `None` if the pair is not fused.
 fn pair<X: Xlen>(first: Code, second: Code) -> Option<Handler<X>> {
     macro_rules! effect {
         ($first:ty) => {

@@ -3,13 +3,13 @@
 use super::{HartState, Step, handlers, next, operands};
 use crate::xlen::Xlen;
 
-/// An instruction that reads and writes integer registers, and nothing else.
+/// An instruction that reads and writes integer registers and nothing else.
 pub(super) trait Effect {
-    /// Execute it.
+    /// Executes the instruction.
     fn apply<X: Xlen>(o: &Step<X>, s: &mut HartState<X>);
 }
 
-/// Effects, each as a type, and as a function that applies it and goes on.
+/// Defines instructions, each as a type with the [`Effect`], and as a function that applies it and continues.
 macro_rules! effects {
     ($($name:ident ($o:ident, $s:ident) $value:expr;)*) => {
         $(
@@ -34,7 +34,7 @@ macro_rules! effects {
     };
 }
 
-/// Instructions `x[rd] = f(x[rs1], x[rs2])`.
+/// Defines instructions of the form `x[rd] = f(x[rs1], x[rs2])`.
 macro_rules! registers {
     ($($name:ident ($a:ident, $b:ident) $value:expr;)*) => { effects! {$(
         $name(o, s) {
@@ -44,7 +44,7 @@ macro_rules! registers {
     )*}};
 }
 
-/// Instructions `x[rd] = f(x[rs1], imm)`.
+/// Defines instructions of the form `x[rd] = f(x[rs1], imm)`.
 macro_rules! immediates {
     ($($name:ident ($a:ident, $i:ident) $value:expr;)*) => { effects! {$(
         $name(o, s) {
@@ -56,19 +56,19 @@ macro_rules! immediates {
 
 pub(super) use {effects, immediates, registers};
 
-/// The low 32 bits of a value, sign-extended.
+/// The low 32 bits of a value, sign-extended to 64 bits.
 pub(super) fn word(value: u64) -> u64 {
     value as i32 as u64
 }
 
-/// `value` as an immediate: sign-extended.
+/// An immediate, sign-extended to 64 bits.
 fn wide(value: i32) -> u64 {
     i64::from(value) as u64
 }
 
 effects! {
     lui(o, s) wide(o.imm);
-    // The offset of the instruction in its block stands where the source registers would.
+    // The fields of the source registers hold the offset of the instruction in its block.
     auipc(o, s) s.pc().wrapping_add(u64::from(u16::from_le_bytes([o.rs1, o.rs2]))).wrapping_add(wide(o.imm));
 }
 
@@ -117,7 +117,8 @@ registers! {
     mulhsu(a, b) ((i128::from(X::signed(a)) * i128::from(X::unsigned(b))) >> X::BITS) as u64;
     mulhu(a, b) ((u128::from(X::unsigned(a)) * u128::from(X::unsigned(b))) >> X::BITS) as u64;
     mulw(a, b) word(X::unsigned(a).wrapping_mul(X::unsigned(b)));
-    // Division by zero gives all ones and the dividend; the one overflow wraps, since registers are cut to their width.
+    // Division by zero gives all ones as quotient and the dividend as remainder. The one overflow wraps, since
+    // registers are cut to their width.
     div(a, b) if X::signed(b) == 0 { u64::MAX } else { X::signed(a).wrapping_div(X::signed(b)) as u64 };
     divu(a, b) X::unsigned(a).checked_div(X::unsigned(b)).unwrap_or(u64::MAX);
     rem(a, b) if X::signed(b) == 0 { X::unsigned(a) } else { X::signed(a).wrapping_rem(X::signed(b)) as u64 };

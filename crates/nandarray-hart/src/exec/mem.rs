@@ -1,28 +1,28 @@
-//! Loads and stores of both register files.
+//! Loads and stores of integer and floating-point registers.
 //!
-//! Each has a function for the memory region that is used most, one for regions that were found before, and a cold one
-//! that looks for any other, or faults. The first two need no stack.
+//! Each has three functions: one for the main memory region, one for regions that were found recently, and a cold one
+//! that looks up any other region, or faults. The first two need no stack.
 
 use super::{Env, Exit, Flow, HartState, Step, StepSlot, handlers, next, operands, otherwise};
 use crate::access::AccessKind;
 use crate::xlen::Xlen;
 
-/// Ones in the upper half of a floating-point register that holds single precision.
+/// The upper half of a floating-point register that holds single precision: all ones.
 const BOX: u64 = 0xffff_ffff_0000_0000;
 
-/// A load or store, apart from how it goes on.
+/// A load or store, separate from how execution continues after it.
 pub(super) trait MemoryInstruction {
-    /// Execute it if the region that is used most has the address.
+    /// Executes the access if its address lies in the main memory region; returns whether it does.
     fn fast<X: Xlen>(o: &Step<X>, s: &mut HartState<X>, e: &mut Env<'_, '_>) -> bool;
 
-    /// Execute it wherever its address is, and go on, or fault.
+    /// Executes the access in any memory region and continues, or faults.
     ///
     /// # Safety
     /// As for [`Handler`](super::Handler).
     unsafe fn near<X: Xlen>(step: *const StepSlot<X>, s: &mut HartState<X>, e: &mut Env<'_, '_>) -> Flow;
 }
 
-/// The functions of an access that [`MemoryInstruction::fast`] and a function for other regions describe.
+/// Defines an access from its [`MemoryInstruction::fast`] and a function for other regions.
 macro_rules! access {
     ($name:ident $near:ident ($o:ident, $s:ident, $e:ident) $fast:block) => {
         #[allow(non_camel_case_types, reason = "named as the instruction is")]
@@ -34,7 +34,7 @@ macro_rules! access {
             fn fast<X: Xlen>($o: &Step<X>, $s: &mut HartState<X>, $e: &mut Env<'_, '_>) -> bool $fast
 
             unsafe fn near<X: Xlen>(step: *const StepSlot<X>, s: &mut HartState<X>, e: &mut Env<'_, '_>) -> Flow {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller's promise is the same.
                 unsafe { $near(step, s, e) }
             }
         }
@@ -50,7 +50,7 @@ macro_rules! access {
     };
 }
 
-/// Loads of `$n` bytes: how they become a register's value, and which register.
+/// Defines loads of `$n` bytes: the register file that is written, and the register's value as a function of the bytes.
 macro_rules! loads {
     ($($name:ident $near:ident $slow:ident $n:literal $file:ident ($o:ident, $bytes:ident) $value:expr;)*) => {$(
         access! {
@@ -84,7 +84,7 @@ macro_rules! loads {
     )*};
 }
 
-/// Stores of `$n` bytes.
+/// Defines stores of `$n` bytes.
 macro_rules! stores {
     ($($name:ident $near:ident $slow:ident $n:literal $value:ident;)*) => {$(
         access! {

@@ -1,51 +1,53 @@
 //! Steps that notify a meter, and then execute the instruction by its own function.
 //!
-//! They replace the plain ones only in harts whose meter observes the instruction, and are the only functions here that
-//! are compiled for each meter. The meter is where [`Env::open`] put it, without its type: a hart chooses steps for its
-//! own meter only, and executes only steps that it chose.
+//! They replace the plain functions only in harts whose meter observes the instruction, and are the only functions here
+//! that are compiled for each type of meter. The meter is at the place where [`Env::open`] put it, without its type: a
+//! hart selects steps for its own meter only, and executes only steps that it selected.
 
 use super::{Env, Exit, Flow, Handler, HartState, Step, StepSlot, atomic, control, mem, operands, otherwise, stream};
 use crate::isa::{Code, Instruction};
 use crate::meter::{DataAccess, Meter, MeterAnswer, StreamAccess};
 use crate::xlen::Xlen;
 
-/// The number of a block that is not kept.
+/// The number of a block that is not in the cache.
 pub(crate) const PART: u32 = u32::MAX;
 
 /// The meter of the hart that executes.
 macro_rules! meter {
     ($e:expr) => {
-        // SAFETY: this function was chosen for the meter of the hart that executes it, which lent it for the run.
+        // SAFETY: this function was selected for the meter of the hart that executes it, and that hart lent its meter
+        // for the run.
         unsafe { $e.meter::<M>() }
     };
 }
 
-/// The index of a step's instruction in its block.
+/// The index in its block of the instruction that a step executes.
 #[inline(always)]
 fn index<X: Xlen, M: Meter>(step: *const StepSlot<X>, s: &HartState<X>) -> u32 {
     ((step as usize - s.block as usize) / size_of::<StepSlot<X>>()) as u32 - u32::from(M::BLOCKS)
 }
 
-/// Before the first instruction of a block.
+/// Notifies the meter that a block is entered, before its first instruction.
 #[allow(clippy::missing_safety_doc, reason = "see `Handler`")]
 pub(super) unsafe fn enter<X: Xlen, M: Meter>(
     step: *const StepSlot<X>,
     s: &mut HartState<X>,
     e: &mut Env<'_, '_>,
 ) -> Flow {
-    // SAFETY: it is the first step of its block.
+    // SAFETY: this is the first step of its block.
     let unit = unsafe { super::header(step) }.unit;
     if unit != PART {
         meter!(e).enter(unit);
     }
-    // SAFETY: a block has an instruction behind it.
+    // SAFETY: this step is followed by that of the block's first instruction.
     unsafe {
         let next = step.add(1);
         ((*next).step.run)(next, s, e)
     }
 }
 
-/// Functions named as the plain ones of a module, which notify the meter first by `$notify`: it answers.
+/// Defines functions with the names of a module's plain ones, each of which first notifies the meter by `$notify` and
+/// stops if it answers with a pause.
 macro_rules! observed {
     ($module:ident: $($name:ident ($step:ident, $o:ident, $s:ident, $e:ident) $notify:expr;)*) => {$(
         #[allow(unused_variables, reason = "not every position needs the operands")]
@@ -63,7 +65,7 @@ macro_rules! observed {
     )*};
 }
 
-/// Accesses of memory, and the function that chooses among them.
+/// Defines observed accesses to memory, and the function that selects among them by instruction.
 macro_rules! accesses {
     ($chooses:ident $module:ident $address:ident: $($kind:ident $n:literal { $($code:ident $name:ident)* })*) => {
         mod $chooses {
@@ -115,7 +117,7 @@ accesses! {
     }
 }
 
-/// Branches, and the function that chooses among them.
+/// Defines observed branches and jumps, and the function that selects among them by instruction.
 macro_rules! branches {
     ($($code:ident $name:ident)*) => {
         mod branch {
@@ -151,7 +153,7 @@ fn target<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> u64 {
 
 branches! { Beq beq Bne bne Blt blt Bge bge Bltu bltu Bgeu bgeu }
 
-/// Accesses of streams, and the function that chooses among them.
+/// Defines observed accesses to streams, and the function that selects among them by instruction.
 macro_rules! streams {
     ($($kind:ident $position:ident $n:literal { $($code:ident $name:ident)* })*) => {
         mod streamed {
@@ -201,7 +203,8 @@ streams! {
     LookOut behind_head 8 { ReadOStreamD output_d }
 }
 
-/// Tell of an access at a position of a stream; of none where there is no such stream, which traps.
+/// Notifies the meter of an access at a position of a stream. There is no notification if the stream does not exist,
+/// since the access then traps.
 fn tell<X: Xlen, M: Meter>(
     step: *const StepSlot<X>,
     s: &HartState<X>,
@@ -226,7 +229,7 @@ fn head_out<X: Xlen>(o: &Step<X>, _s: &HartState<X>, e: &mut Env<'_, '_>) -> Opt
     Some(e.streams().outputs.get(o.rs1 as usize)?.head())
 }
 
-/// From where it begins if the end is known, otherwise from the head: it waits there for the end.
+/// Position of a read before an input's end; if the end is not known yet, that of the head, where the read waits.
 fn before_end<X: Xlen>(o: &Step<X>, s: &HartState<X>, e: &mut Env<'_, '_>) -> Option<u64> {
     let input = e.streams().inputs.get(o.rs1 as usize)?;
     let back = X::unsigned(s.x[o.rs2 as usize]);
@@ -243,7 +246,7 @@ fn behind_head<X: Xlen>(o: &Step<X>, s: &HartState<X>, e: &mut Env<'_, '_>) -> O
     Some(head.wrapping_sub(X::unsigned(s.x[o.rs2 as usize])))
 }
 
-/// The head of the stream that a register is of.
+/// The head of the stream that a stream register belongs to.
 fn register<X: Xlen>(o: &Step<X>, _s: &HartState<X>, e: &mut Env<'_, '_>) -> Option<u64> {
     let (number, stream) = ((o.imm - stream::REGISTERS.start) >> 5, (o.imm & 31) as usize);
     let streams = e.streams();
@@ -254,7 +257,8 @@ fn register<X: Xlen>(o: &Step<X>, _s: &HartState<X>, e: &mut Env<'_, '_>) -> Opt
     }
 }
 
-/// The function that notifies a meter of an instruction first; none if the meter does not observe it.
+/// Returns the function that notifies the meter of an instruction before executing it; `None` if the meter does not
+/// observe it.
 pub(super) fn handler<X: Xlen, M: Meter>(op: &Instruction) -> Option<Handler<X>> {
     let memory = || memory::choose::<X, M>(op.code).or_else(|| atomics::choose::<X, M>(op.code));
     let wanted = |wants: bool, choose: &dyn Fn() -> Option<Handler<X>>| if wants { choose() } else { None };

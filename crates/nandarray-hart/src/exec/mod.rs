@@ -1,16 +1,16 @@
-//! Executing instructions: the registers, and a function for each instruction.
+//! Execution of instructions: the registers, and a function for each instruction.
 //!
-//! A block's instructions become [`Step`]s: a pointer to the function that executes it, and its operands. Each function
-//! ends by calling the next step's in tail position, which an optimising build turns into a jump, so that the host's
-//! branch predictor sees a jump for every instruction of the program. The last step of a block goes on with the first
-//! of the block that it is linked to, as long as [`HartState::left`] allows; then it returns a [`Flow`]. A build that
-//! makes calls of these jumps nests no deeper than one run has instructions, so those are few. Rare cases (faults,
-//! memory outside the main region, inexact rounding) are in functions of their own, so that the common ones need no
-//! stack.
+//! A block's instructions become [`Step`]s: each is a pointer to the function that executes it, and its operands. Each
+//! function ends by calling the next step's function in tail position, which an optimising build turns into a jump, so
+//! that the host's branch predictor sees a separate jump for every instruction of the program. The last step of a block
+//! continues with the first step of the block that it is linked to, as long as [`HartState::left`] allows; then it
+//! returns a [`Flow`]. A build that does not turn these calls into jumps nests as deep as one run has instructions, so
+//! runs are short there. Rare cases (faults, memory outside of the main region, inexact rounding) are in functions of
+//! their own, so that the common ones need no stack.
 //!
 //! `int`, `bits`, `mem`, `atomic`, `float`, `convert`, `stream` and `control` hold the functions by instruction group,
-//! `select` chooses among them, `fuse` joins pairs, `metered` notifies the meter first. Nothing here knows blocks,
-//! privilege, or control and status registers.
+//! `select` chooses among them, `fuse` joins pairs, `metered` notifies a meter first. Nothing here depends on the cache
+//! of blocks, on privilege, or on control and status registers.
 
 mod atomic;
 mod bits;
@@ -40,84 +40,87 @@ use crate::varve::VarveUnit;
 use crate::vector::VectorUnit;
 use crate::xlen::Xlen;
 
-/// The index that writes to register 0 go to: nothing reads it.
+/// Index of the register that takes the writes to register 0; no instruction reads it.
 const SINK: u8 = 32;
 
-/// Why a run of blocks ended.
+/// The reason why a run of linked blocks ended: one of the four values below.
 pub(crate) type Flow = usize;
-/// The block that ended at [`HartState::at`] jumps or branches to its target, and that is not linked, or too long for
-/// what is left.
+/// The block that ended at [`HartState::at`] jumps or branches to its target. It is not linked to that block, or too
+/// few instructions are left to execute it.
 pub(crate) const TAKEN: Flow = 0;
-/// The same, to the instruction behind it.
+/// As [`TAKEN`], but the instruction after the block comes next.
 pub(crate) const NEXT: Flow = 1;
-/// The same, to [`HartState::target`].
+/// As [`TAKEN`], but the block at [`HartState::target`] comes next.
 pub(crate) const JUMP: Flow = 2;
-/// The block was left at [`HartState::at`]; [`HartState::exit`] says why.
+/// The block was left at the step [`HartState::at`]; [`HartState::exit`] has the reason.
 pub(crate) const LEAVE: Flow = 3;
 
-/// Units that are switched off, so that their instructions are illegal.
+/// Units that are switched off; their instructions are illegal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnitsOff {
     pub(crate) float: bool,
     pub(crate) vector: bool,
 }
 
-/// Why a block was left in the middle.
+/// The reason why a block was left before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// The instruction cannot be executed.
+    /// The instruction cannot be executed and traps.
     Trap { cause: Cause, value: u64 },
-    /// It is one that the hart executes outside of blocks.
+    /// The hart must execute the instruction outside of blocks.
     System,
-    /// The block is marked: a translator has code for it.
+    /// The block is marked, since a translator has code for it.
     Marked,
-    /// A meter wants it executed later.
+    /// The meter paused the hart before the instruction, which is executed later.
     Paused,
-    /// It was executed, but instructions decoded behind it may have been overwritten, or `tohost` was written.
+    /// The instruction was executed, but it may have overwritten decoded instructions that follow, or it wrote
+    /// `tohost`.
     Stored,
-    /// It waits for bytes of an input stream.
+    /// The instruction waits for bytes of this input stream.
     WaitInput(u8),
-    /// The input stream is closed and holds too few bytes.
+    /// This input stream has ended, and fewer bytes are left than the instruction needs.
     Exhausted(u8),
-    /// It waits for room in an output stream.
+    /// The instruction waits for room in this output stream.
     WaitOutput(u8),
-    /// The output stream has all the bytes that it may have.
+    /// This output stream has all the bytes that it may have.
     Full(u8),
 }
 
-/// Entries of the table by which indirect jumps find their target.
+/// Entries of the table in which indirect jumps look up their target.
 const RECENT: usize = 1 << 10;
 
-/// The registers, and the state of a run of blocks.
+/// The registers, and the state of a run of linked blocks.
 #[derive(Debug)]
 pub(crate) struct HartState<X: Xlen> {
-    /// Instructions that may still be executed in this run of blocks.
+    /// Number of instructions that may still be executed in this run.
     pub(crate) left: i64,
-    /// The first step of the block that is executed; its [`BlockHeader`] is before it.
+    /// The first step of the block that is being executed; its [`BlockHeader`] is in the slot before it.
     pub(crate) block: *const StepSlot<X>,
     /// The step at which the blocks were left.
     pub(crate) at: *const StepSlot<X>,
-    /// Blocks that indirect jumps went to lately, by a part of their address; never null.
+    /// First steps of recent targets of indirect jumps, indexed by a part of their address; never null.
     recent: Box<[*const StepSlot<X>; RECENT]>,
-    /// Integer registers, then the sink of register 0. A byte indexes all of them, so that no index is checked.
+    /// Integer registers, then the sink for register 0. The array is as long as an index of one byte needs, so that
+    /// none is checked.
     pub(crate) x: [X::Word; 256],
-    /// Floating-point registers; single precision is boxed in ones.
+    /// Floating-point registers; the upper half of a single-precision value is all ones (boxed).
     pub(crate) f: [u64; 32],
     /// Accrued exceptions: NV 16, DZ 8, OF 4, UF 2, NX 1.
     pub(crate) fflags: u8,
-    /// Dynamic rounding mode.
+    /// Dynamic rounding mode, as encoded in `frm`.
     pub(crate) frm: u8,
-    /// The rounding-mode fields that now mean "to nearest, ties to even": bit 0, and bit 7 if `frm` says so.
+    /// Bit `n` is set if the rounding-mode field `n` now means "to nearest, ties to even": always bit 0, and bit 7 if
+    /// `frm` is 0.
     pub(crate) nearest: u8,
-    /// Where [`JUMP`] goes.
+    /// Target address of the last [`JUMP`].
     pub(crate) target: u64,
-    /// Why the block was left.
+    /// The reason for the last [`LEAVE`].
     pub(crate) exit: Exit,
-    /// The reserved address and its value.
+    /// The reserved address and its value, after a load-reserved; `None` without a reservation.
     pub(crate) reserved: Option<(u64, u64)>,
-    /// The vector unit, of harts that have one.
+    /// The vector unit; `None` for harts without vectors.
     pub(crate) vector: Option<Box<VectorUnit>>,
-    /// The VarVE unit, of harts that have one.
+    /// The VarVE unit; `None` for harts without it.
     pub(crate) varve: Option<Box<VarveUnit>>,
 }
 
@@ -146,32 +149,32 @@ impl<X: Xlen> HartState<X> {
         self.nearest = if self.frm == 0 { 0x81 } else { 0x01 };
     }
 
-    /// Address of the block that is executed.
+    /// Address of the block that is being executed.
     #[inline(always)]
     fn pc(&self) -> u64 {
-        // SAFETY: while steps are executed, `block` is the first step of a block, and a header is before it.
+        // SAFETY: while steps are executed, `block` is the first step of a block, which follows a header.
         unsafe { (*self.block.sub(1)).header.pc }
     }
 
-    /// Note that indirect jumps to `pc` go to the block that begins at `first`.
+    /// Notes that indirect jumps to `pc` continue at the block that begins at `first`.
     pub(crate) fn note_recent(&mut self, pc: u64, first: *const StepSlot<X>) {
         self.recent[(pc >> 1) as usize % RECENT] = first;
     }
 
-    /// Forget all pointers to steps.
+    /// Clears all pointers to steps.
     pub(crate) fn forget_blocks(&mut self) {
         self.recent.fill(nowhere());
         (self.block, self.at) = (nowhere(), nowhere());
     }
 
-    /// Leave the block at `step`.
+    /// Records that the block is left at `step`, and for which reason.
     fn leave(&mut self, step: *const StepSlot<X>, exit: Exit) -> Flow {
         self.exit = exit;
         self.at = step;
         LEAVE
     }
 
-    /// Leave the block at its end, `step`.
+    /// Records that the block ended at `step`, its last.
     #[cold]
     fn end(&mut self, step: *const StepSlot<X>, flow: Flow) -> Flow {
         self.at = step;
@@ -183,7 +186,7 @@ impl<X: Xlen> HartState<X> {
     }
 }
 
-/// The environment of a run: memory, and beside it the streams and the meter.
+/// The environment of a run: memory, with the streams and the meter beside it.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct Env<'e, 's> {
@@ -192,7 +195,8 @@ pub(crate) struct Env<'e, 's> {
 }
 
 impl<'e, 's> Env<'e, 's> {
-    /// The environment for a run of a hart that has decoded the instructions at `code`, with the meter at `meter`.
+    /// Prepares the environment for a run of a hart that has decoded the instructions at the addresses `code`; `meter`
+    /// points to its meter.
     pub(crate) fn open(
         memory: &'e mut Memory<'_>,
         streams: &'e mut Streams<'s>,
@@ -202,39 +206,41 @@ impl<'e, 's> Env<'e, 's> {
         let spans = memory.spans();
         spans.begin(code);
         spans.beside = [(&raw mut *streams).cast(), meter];
-        // SAFETY: it is the same thing by another name: `Self` is transparent.
+        // SAFETY: `Self` is transparent, so it has the layout of the table that it refers to.
         unsafe { &mut *(&raw mut *spans).cast() }
     }
 
     #[inline(always)]
     pub(crate) fn streams(&mut self) -> &mut Streams<'s> {
-        // SAFETY: `open` put them there, and borrows them exclusively for as long as this is there.
+        // SAFETY: `open` stored this pointer, and the streams stay exclusively borrowed as long as this environment
+        // lives.
         unsafe { &mut *self.spans.beside[0].cast() }
     }
 
     /// The meter of the run.
     ///
     /// # Safety
-    /// It is an `M`, which nothing else refers to.
+    /// The meter passed to [`Env::open`] is an `M`, and no other reference to it exists.
     #[inline(always)]
     pub(crate) unsafe fn meter<M>(&mut self) -> &mut M {
-        // SAFETY: the caller's promise, and that of who called `open`.
+        // SAFETY: the caller promises this, as does the caller of `open`.
         unsafe { &mut *self.spans.beside[1].cast() }
     }
 }
 
-// SAFETY: the pointers are to steps that the hart's own cache holds, which goes wherever this goes.
+// SAFETY: the pointers are to steps in the cache of the same hart, which moves together with this.
 unsafe impl<X: Xlen> Send for HartState<X> {}
-// SAFETY: as above; nothing is changed through a shared reference.
+// SAFETY: as above; a shared reference changes nothing.
 unsafe impl<X: Xlen> Sync for HartState<X> {}
 
-/// Executes one step and what follows.
+/// The function of a step: executes it, and then the steps that follow.
 ///
 /// # Safety
-/// `step` is a step of a [`Steps`], this function was chosen for it, and that and all it is linked to still exist.
+/// The argument must be a step of a [`Steps`] for which this function was selected; that block and all blocks that it
+/// is linked to must still exist.
 type Handler<X> = for<'e, 's> unsafe fn(*const StepSlot<X>, &mut HartState<X>, &mut Env<'e, 's>) -> Flow;
 
-/// One instruction as it is executed. `rd` is [`SINK`] where the program says register 0.
+/// One instruction in executable form: its function and operands. `rd` is [`SINK`] if the instruction names register 0.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Step<X: Xlen> {
@@ -247,36 +253,37 @@ pub(crate) struct Step<X: Xlen> {
     imm: i32,
 }
 
-/// The record before the first step of a block.
+/// The header in the slot before the first step of a block.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct BlockHeader {
     /// Address of the block.
     pub(crate) pc: u64,
-    /// Instructions in it; [`UNLINKED`] for a block that there is not.
+    /// Number of instructions in the block; [`UNLINKED`] in the header that stands for unknown blocks.
     pub(crate) count: u32,
-    /// Its number in the cache.
+    /// The block's number in the cache.
     pub(crate) unit: u32,
 }
 
-/// More instructions than are ever left.
+/// A number of instructions that is never left, so that the block is not entered.
 const UNLINKED: u32 = u32::MAX;
 
-/// A place in the steps of a block: its header, its steps, and behind the last of them the blocks that follow.
+/// One slot of a block's memory: the header, a step, or after the last step the links to the blocks that follow.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) union StepSlot<X: Xlen> {
     header: BlockHeader,
     step: Step<X>,
-    /// First steps of the block that a jump or branch goes to, and of the one behind.
+    /// First steps of the blocks that follow: the target of the jump or branch, and the block at the next address.
     links: [*const StepSlot<X>; 2],
 }
 
-/// The block that stands for all that are not known: no run has enough instructions left to enter it.
+/// The block that stands for all unknown ones: it claims more instructions than any run has left, so that none can
+/// enter it.
 fn nowhere<X: Xlen>() -> *const StepSlot<X> {
     struct Nowhere<X: Xlen>(std::marker::PhantomData<X>);
     impl<X: Xlen> Nowhere<X> {
-        // Its first step is never executed, so there is only a header, and the address behind it.
+        // This first step is never executed, so only the header before it matters.
         const HEADER: &'static [StepSlot<X>; 2] = &[
             StepSlot { header: BlockHeader { pc: u64::MAX, count: UNLINKED, unit: UNLINKED } },
             StepSlot { header: BlockHeader { pc: u64::MAX, count: UNLINKED, unit: UNLINKED } },
@@ -285,42 +292,42 @@ fn nowhere<X: Xlen>() -> *const StepSlot<X> {
     &raw const Nowhere::<X>::HEADER[1]
 }
 
-/// The steps of a block, where they stay until they are dropped.
+/// The steps of a block; they stay at one address until they are dropped.
 #[derive(Debug)]
 pub(crate) struct Steps<X: Xlen> {
     slots: std::ptr::NonNull<[StepSlot<X>]>,
-    /// Number of steps before that of the first instruction: 1 if a meter observes blocks.
+    /// Number of steps before that of the first instruction: 1 if a meter observes blocks, otherwise 0.
     before: usize,
-    /// Handler of the first step where the block is marked.
+    /// The original function of the first step, while the block is marked; otherwise `None`.
     marked: Option<Handler<X>>,
 }
 
-// SAFETY: it owns its slots; what those point to is owned by the same cache.
+// SAFETY: this type owns its slots, and the same cache owns the blocks that they point to.
 unsafe impl<X: Xlen> Send for Steps<X> {}
 // SAFETY: slots are changed through exclusive references only.
 unsafe impl<X: Xlen> Sync for Steps<X> {}
 
 impl<X: Xlen> Steps<X> {
-    /// Slots as `select` makes them: a header, steps, links.
+    /// Takes over slots as `select` builds them: a header, steps, links. `observed`: the first step notifies a meter.
     fn new(slots: Vec<StepSlot<X>>, observed: bool) -> Self {
         let slots = std::ptr::NonNull::from(Box::leak(slots.into_boxed_slice()));
         Self { slots, before: usize::from(observed), marked: None }
     }
 
-    /// The first step.
+    /// Pointer to the first step.
     pub(crate) fn first(&self) -> *const StepSlot<X> {
-        // SAFETY: a header is before it.
+        // SAFETY: the first slot is the header.
         unsafe { self.slots.as_ptr().cast::<StepSlot<X>>().cast_const().add(1) }
     }
 
-    /// The instruction that `step` of these executes.
+    /// Index of the instruction that `step`, a step of this block, executes.
     pub(crate) fn index(&self, step: *const StepSlot<X>) -> usize {
         (step as usize - self.first() as usize) / size_of::<StepSlot<X>>() - self.before
     }
 
-    /// Have the block left before its first instruction, or no longer.
+    /// Marks the block, so that it is left before its first instruction, or removes the mark.
     pub(crate) fn mark(&mut self, marked: bool) {
-        // SAFETY: the slot behind the header is the first step; the reference is exclusive.
+        // SAFETY: the slot after the header is the first step; the reference is exclusive.
         let run = unsafe { &mut (*self.slots.as_ptr().cast::<StepSlot<X>>().add(1)).step.run };
         match (marked, self.marked) {
             (true, None) => self.marked = Some(std::mem::replace(run, control::marked)),
@@ -329,7 +336,7 @@ impl<X: Xlen> Steps<X> {
         }
     }
 
-    /// Link the block to the one whose first step is `first`: by [`TAKEN`] or [`NEXT`].
+    /// Links the block to the one whose first step is `first`; `flow` is [`TAKEN`] or [`NEXT`].
     pub(crate) fn link(&mut self, flow: Flow, first: *const StepSlot<X>) {
         // SAFETY: the links are the last slot; the reference is exclusive.
         unsafe { (*self.slots.as_ptr().cast::<StepSlot<X>>().add(self.slots.len() - 1)).links[flow] = first };
@@ -338,7 +345,7 @@ impl<X: Xlen> Steps<X> {
 
 impl<X: Xlen> Drop for Steps<X> {
     fn drop(&mut self) {
-        // SAFETY: it was leaked from such a box.
+        // SAFETY: `new` leaked these slots from such a box.
         drop(unsafe { Box::from_raw(self.slots.as_ptr()) });
     }
 }
@@ -346,19 +353,19 @@ impl<X: Xlen> Drop for Steps<X> {
 /// The header of the block that begins at `first`.
 ///
 /// # Safety
-/// `first` is the first step of a block that still exists.
+/// `first` must be the first step of a block that still exists.
 pub(crate) unsafe fn header<X: Xlen>(first: *const StepSlot<X>) -> BlockHeader {
-    // SAFETY: a header is before the first step.
+    // SAFETY: a header precedes the first step.
     unsafe { (*first.sub(1)).header }
 }
 
-/// Execute the block that begins at `first`, and those that it is linked to.
+/// Executes the block that begins at `first`, and the blocks that it is linked to; returns why they ended.
 ///
 /// # Safety
-/// `first` is the first step of a block; it and all that it is linked to exist. [`HartState::left`] has room for its
-/// count.
+/// `first` must be the first step of a block; that block and all that it is linked to must exist. [`HartState::left`]
+/// must be at least the block's number of instructions.
 pub(crate) unsafe fn run<X: Xlen>(first: *const StepSlot<X>, state: &mut HartState<X>, env: &mut Env<'_, '_>) -> Flow {
-    // SAFETY: the caller's promise is the handler's.
+    // SAFETY: the caller promises what the handler needs.
     unsafe {
         state.left -= i64::from((*first.sub(1)).header.count);
         state.block = first;
@@ -366,7 +373,7 @@ pub(crate) unsafe fn run<X: Xlen>(first: *const StepSlot<X>, state: &mut HartSta
     }
 }
 
-/// Define the functions of instructions: their body, with `$step`, `$state`, `$env` named by the caller.
+/// Defines the functions of instructions from their bodies; the caller names the step, the state and the environment.
 macro_rules! handlers {
     ($(
         $(#[$note:meta])* fn $name:ident $(<$p:ident : $bound:path>)? ($step:ident, $s:ident, $e:ident) $body:block
@@ -385,19 +392,19 @@ macro_rules! handlers {
 /// The operands of a step.
 macro_rules! operands {
     ($step:expr) => {
-        // SAFETY: a handler is given a slot that is there and is a step.
+        // SAFETY: the argument of a handler is an existing slot that holds a step.
         unsafe { &(*$step).step }
     };
 }
 
-/// Go on with the next step; `next!(2, ...)` with the one behind it.
+/// Continues with the next step; `next!(2, ...)` with the one after it.
 macro_rules! next {
     ($step:expr, $s:expr, $e:expr) => {
         next!(1, $step, $s, $e)
     };
     ($count:literal, $step:expr, $s:expr, $e:expr) => {{
-        // SAFETY: a step that goes on is not the last of its block, and one that stands for two is not the last but
-        // one.
+        // SAFETY: a step that continues is not the last of its block, and one that stands for two instructions is not
+        // among the last two.
         unsafe {
             let next = $step.add($count);
             return ((*next).step.run)(next, $s, $e);
@@ -405,20 +412,21 @@ macro_rules! next {
     }};
 }
 
-/// Go on with another function for the same step.
+/// Continues with another function for the same step.
 macro_rules! otherwise {
     ($handler:expr, $step:expr, $s:expr, $e:expr) => {{
-        // SAFETY: the same step, which `$handler` takes as this function does.
+        // SAFETY: the step is the same, and `$handler` requires the same of it as this function.
         return unsafe { $handler($step, $s, $e) };
     }};
 }
 
-/// Go on with the block that begins at `$first`, if it may be executed; end the block at `$step` by `$flow` otherwise.
+/// Continues with the block that begins at `$first` if enough instructions are left; otherwise ends the run at `$step`
+/// with `$flow`.
 macro_rules! enter {
     ($first:expr, $flow:expr, $step:expr, $s:expr, $e:expr) => {{
         let first: *const crate::exec::StepSlot<X> = $first;
-        // SAFETY: links and recent blocks are first steps of blocks that exist, with a header before them; the one that
-        // stands for unknown blocks asks for more than is left.
+        // SAFETY: links and recent targets are first steps of existing blocks, which follow a header; the block that
+        // stands for unknown ones needs more instructions than are ever left.
         unsafe {
             let left = $s.left - i64::from((*first.sub(1)).header.count);
             if left < 0 {
@@ -431,10 +439,10 @@ macro_rules! enter {
     }};
 }
 
-/// Go on with the block that is linked behind the last step, `$step`.
+/// Continues with the block that is linked after the last step, `$step`.
 macro_rules! follow {
     ($flow:expr, $step:expr, $s:expr, $e:expr) => {{
-        // SAFETY: the last step of a block has its links behind it.
+        // SAFETY: the links follow the last step of a block.
         let first = unsafe { (*$step.add(1)).links[$flow] };
         enter!(first, $flow, $step, $s, $e)
     }};

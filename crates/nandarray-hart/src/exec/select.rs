@@ -1,4 +1,4 @@
-//! From decoded instructions to steps: which function executes what.
+//! From decoded instructions to steps: selects the function that executes each instruction.
 
 use super::{
     BlockHeader, Handler, SINK, Step, StepSlot, Steps, UnitsOff, atomic, bits, control, convert, float, fuse, int, mem,
@@ -10,9 +10,9 @@ use crate::isa::{Code, Extension, Format, Instruction};
 use crate::meter::Meter;
 use crate::xlen::Xlen;
 
-/// The steps of a block, which is number `unit` in the cache: one an instruction, and one behind the last if that does
-/// not jump. Instructions of units that are `off` are illegal. A meter that wants to is
-/// notified of blocks by a step before all others, and of instructions by functions of their own.
+/// Builds the steps of a block, which has number `unit` in the cache: one for each instruction, and a final one if the
+/// last does not jump. Instructions of units that are `off` are illegal. For a meter that observes blocks, a step
+/// before all others notifies it; instructions that it observes get functions that notify it.
 pub(crate) fn steps<X: Xlen, M: Meter>(block: &BasicBlock, unit: u32, off: UnitsOff) -> Steps<X> {
     let mut steps: Vec<Step<X>> = Vec::with_capacity(block.ops.len() + 1);
     let mut offset = 0;
@@ -43,7 +43,7 @@ pub(crate) fn steps<X: Xlen, M: Meter>(block: &BasicBlock, unit: u32, off: Units
     Steps::new(slots, M::BLOCKS)
 }
 
-/// Whether a meter observes an instruction, so that it is a step of its own.
+/// Whether a meter observes an instruction, so that it must not be fused with another.
 fn observes<M: Meter>(op: &Instruction) -> bool {
     match op.row().format {
         Format::Branch => M::BRANCHES,

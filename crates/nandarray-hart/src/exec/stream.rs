@@ -1,25 +1,25 @@
-//! The stream instructions of Table 7.2, and reading the stream registers.
+//! The stream instructions of Table 7.2 (of the ASSASIN dissertation), and reads of the stream registers.
 //!
 //! `StreamLoad` takes the bytes at an input's head and moves the head; `StreamStore` puts bytes at an output's head and
-//! moves it; `ReadIStream`, `PeekIStream` and `ReadOStream` read the bytes at a distance before an input's end, behind
-//! its head, or before an output's head, and move nothing; `StreamWait` waits for bytes of an input. The instruction
-//! names its stream by a field, not by a register. Where the specification prescribes a hang the step is left, and
-//! executed again when the caller resumes. A stream that does not exist, or bytes that are out of reach, are access
-//! faults whose value is the stream's number or the distance. A program never learns how far its bytes have arrived: it
-//! waits, or reads values that never change.
+//! moves it. `ReadIStream`, `PeekIStream` and `ReadOStream` read the bytes at a distance before an input's end, after
+//! its head, or before an output's head, and move nothing. `StreamWait` waits for bytes of an input. The instruction
+//! names its stream by a field, not by a register. Where the specification prescribes a hang, execution leaves the
+//! step, and repeats it when the caller resumes. A stream that does not exist, or bytes that are out of reach, are
+//! access faults whose value is the stream's number or the distance. A program never learns how far its bytes have
+//! arrived: it waits, or reads values that never change.
 
 use super::{Env, Exit, Flow, HartState, StepSlot, handlers, next, operands};
 use crate::streams::Look;
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
-/// The exit of a step that needs more bytes than an input has.
+/// Leaves a step that needs more bytes than an input has now; `ended` if no more will arrive.
 #[cold]
 fn wait_input<X: Xlen>(step: *const StepSlot<X>, s: &mut HartState<X>, stream: u8, ended: bool) -> Flow {
     s.leave(step, if ended { Exit::Exhausted(stream) } else { Exit::WaitInput(stream) })
 }
 
-/// The exit of a step that needs more room than an output has.
+/// Leaves a step that needs more room than an output has now; `full` if it will never have more.
 #[cold]
 fn wait_output<X: Xlen>(step: *const StepSlot<X>, s: &mut HartState<X>, stream: u8, full: bool) -> Flow {
     s.leave(step, if full { Exit::Full(stream) } else { Exit::WaitOutput(stream) })
@@ -120,11 +120,11 @@ stream_stores! {
     store_d 8;
 }
 
-/// The stream registers: 32 of each kind from here on.
+/// Numbers of the stream registers: 32 of each of five kinds.
 pub(crate) const REGISTERS: std::ops::Range<i32> = 0x800..0x8a0;
 
-/// The value of stream register `number`; `None` if there is no such stream, `Err` if reading it hangs. No register
-/// shows how far bytes have arrived or were drained.
+/// The value of stream register `number`; `None` if the stream does not exist, `Err` if the read must wait. No register
+/// shows how many bytes have arrived or were drained.
 pub(crate) fn register(env: &mut Env<'_, '_>, number: i32) -> Option<Result<u64, Exit>> {
     let stream = (number & 31) as usize;
     let streams = env.streams();
@@ -160,7 +160,7 @@ handlers! {
         match register(e, o.imm) {
             Some(Ok(value)) => s.x[o.rd as usize] = X::word(value),
             Some(Err(exit)) => return s.leave(step, exit),
-            // The hart refuses it as it does any register that there is not.
+            // The hart treats it as any register that does not exist.
             None => return s.leave(step, Exit::System),
         }
         next!(step, s, e)

@@ -1,4 +1,4 @@
-//! VarVE instructions: the operands of a step, handed to `varve`; registers other than vectors, and traps.
+//! VarVE instructions: passes the operands of a step to the module `varve`, and handles integer registers and traps.
 
 use super::{Exit, Flow, HartState, Step, StepSlot, handlers, next, operands};
 use crate::isa::{Code, Format, TABLE};
@@ -33,12 +33,12 @@ fn trapped<X: Xlen>(step: *const StepSlot<X>, s: &mut HartState<X>, trap: VarveT
     }
 }
 
-/// Execute an instruction; the value for `x[rd]`, if it has one.
+/// Executes an instruction; returns the value for `x[rd]`, or `None` if the instruction does not write it.
 fn execute<X: Xlen>(o: &Step<X>, s: &mut HartState<X>, memory: &mut PackedBits<'_>) -> Result<Option<u64>, VarveTrap> {
     let x = |number: u8| X::unsigned(s.x[number as usize]);
     let row = &TABLE[(o.imm >> 16) as usize];
     let (first, second) = (x(o.rs1), x(o.rs2));
-    // Operands of a description are in three registers; the other formats have no third.
+    // The operands of a stream's description are in three registers; other formats use no third one.
     let third = x(o.rs3);
     let scalar = match row.format {
         Format::VectorVi | Format::VectorMoveI => Some(i64::from(o.imm << 16 >> 16)),
@@ -73,7 +73,8 @@ fn execute<X: Xlen>(o: &Step<X>, s: &mut HartState<X>, memory: &mut PackedBits<'
     streams(o, row.code, first, unit, vectors, memory)
 }
 
-/// The instructions that move values between streams and vectors, or read what there is of either.
+/// Executes an instruction that moves values between streams and vectors, or reads the state of either; returns the
+/// value for `x[rd]`, if any.
 fn streams<X: Xlen>(
     o: &Step<X>,
     code: Code,

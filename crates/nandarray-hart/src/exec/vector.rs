@@ -1,7 +1,7 @@
-//! Vector instructions: the operands of a step, and the unit's functions by group of instructions.
+//! Vector instructions: passes the operands of a step to the vector unit's functions, by group of instructions.
 //!
 //! A step's `imm` holds the instruction's code above its immediate, and `rs3` whether it is masked, its fields and its
-//! kind of operand. `vector` executes; registers other than vectors, traps and memory are put in here.
+//! kind of operand. The module `vector` executes; scalar registers, traps and memory are connected here.
 
 use super::{Exit, Flow, HartState, Step, StepSlot, handlers, next, operands};
 use crate::isa::{Code, Format, Instruction, TABLE};
@@ -9,16 +9,17 @@ use crate::trap::Cause;
 use crate::vector::{self, Addresses, VectorOp, VectorResult, VectorTrap, VectorUnit};
 use crate::xlen::Xlen;
 
-/// Bits of `rs3` in a step.
+/// Bit of a step's `rs3` that says that the instruction is masked; the next two are the positions of other fields.
 const MASKED: u8 = 1;
 const FIELDS: u32 = 1;
 const KIND: u32 = 4;
-/// Kinds of operands in place of `vs1`.
+/// Kind of an operand that replaces `vs1`: an integer register; the next two are an immediate and a floating-point
+/// register.
 const REGISTER: u8 = 1;
 const IMMEDIATE: u8 = 2;
 const FLOAT: u8 = 3;
 
-/// Put the operands of an instruction into its step.
+/// Writes the operands of a vector instruction to its step.
 pub(super) fn pack<X: Xlen>(op: &Instruction, step: &mut Step<X>) {
     use Format::*;
     let row = op.row();
@@ -57,7 +58,7 @@ fn operation<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> VectorOp {
     }
 }
 
-/// Execute by one of the unit's functions.
+/// Executes a step by one of the vector unit's functions; the error is the trap with which the step ends.
 #[inline(always)]
 fn execute<X: Xlen>(
     step: *const StepSlot<X>,
@@ -80,7 +81,7 @@ fn trapped<X: Xlen>(step: *const StepSlot<X>, s: &mut HartState<X>, trap: Vector
     }
 }
 
-/// Handlers that execute by a function of the unit, and go on.
+/// Defines handlers that execute a step by the vector unit's function of the same name, and continue.
 macro_rules! groups {
     ($($name:ident)*) => {
         handlers! {$(
@@ -109,7 +110,7 @@ handlers! {
         s.fflags |= s.vector.as_ref().map_or(0, |unit| unit.fflags);
         next!(step, s, e)
     }
-    // Single elements to and from floating-point registers, and slides of them.
+    // Moves single elements to and from floating-point registers, and slides vectors by such an element.
     fn permute_float(step, s, e) {
         let frm = s.frm;
         let run = |unit: &mut VectorUnit, op: &VectorOp| {
@@ -125,7 +126,7 @@ handlers! {
         }
         next!(step, s, e)
     }
-    // An element or a count to an integer register.
+    // Writes an element or a count to an integer register.
     fn to_register(step, s, e) {
         let run = |unit: &mut VectorUnit, op: &VectorOp| {
             if op.code == Code::VmvXS { vector::permute(unit, op) } else { vector::mask(unit, op) }
@@ -167,7 +168,7 @@ handlers! {
     }
 }
 
-/// The function that executes an instruction.
+/// The function that executes a vector instruction.
 pub(super) fn handler<X: Xlen>(op: &Instruction) -> super::Handler<X> {
     use Code::*;
     let name = op.row().name;

@@ -1,4 +1,4 @@
-//! Comparison, minimum and maximum, classes.
+//! Floating-point comparison, minimum and maximum, and classification.
 
 use super::{FloatFormat, NV};
 
@@ -10,13 +10,14 @@ pub(crate) enum Relation {
     LessOrEqual,
 }
 
-/// A key that orders numbers as they are, zeros equal.
+/// A key whose order is that of the numbers; both zeros have the same key.
 fn key<F: FloatFormat>(bits: u64) -> i64 {
     let magnitude = (bits & !F::SIGN) as i64;
     if bits & F::SIGN != 0 { -magnitude } else { magnitude }
 }
 
-/// Whether `a` stands in the relation to `b`. A NaN stands in none; asking for order of one is invalid.
+/// Whether `a` stands in the relation to `b`. A NaN is in no relation to anything; comparing its order sets the flag
+/// "invalid".
 pub(crate) fn compare<F: FloatFormat>(relation: Relation, a: u64, b: u64, flags: &mut u8) -> bool {
     if F::is_nan(a) || F::is_nan(b) {
         if relation != Relation::Equal || F::is_signaling(a) || F::is_signaling(b) {
@@ -39,7 +40,7 @@ fn choose<F: FloatFormat>(a: u64, b: u64, flags: &mut u8, least: bool) -> u64 {
         (true, true) => F::NAN,
         (true, false) => b,
         (false, true) => a,
-        // Minus zero counts as the smaller.
+        // Minus zero counts as smaller than plus zero.
         (false, false) => {
             let smaller = key::<F>(a) < key::<F>(b) || key::<F>(a) == key::<F>(b) && a & F::SIGN != 0;
             if smaller == least { a } else { b }
@@ -47,17 +48,17 @@ fn choose<F: FloatFormat>(a: u64, b: u64, flags: &mut u8, least: bool) -> u64 {
     }
 }
 
-/// The smaller one; of a number and a NaN the number.
+/// The smaller of two numbers; if one is a NaN, the other.
 pub(crate) fn min<F: FloatFormat>(a: u64, b: u64, flags: &mut u8) -> u64 {
     choose::<F>(a, b, flags, true)
 }
 
-/// The larger one; of a number and a NaN the number.
+/// The larger of two numbers; if one is a NaN, the other.
 pub(crate) fn max<F: FloatFormat>(a: u64, b: u64, flags: &mut u8) -> u64 {
     choose::<F>(a, b, flags, false)
 }
 
-/// The class as `fclass` gives it: one bit of ten.
+/// The class of a number as `fclass` returns it: one of ten bits.
 pub(crate) fn classify<F: FloatFormat>(bits: u64) -> u64 {
     let magnitude = bits & !F::SIGN;
     let class = if magnitude > F::INFINITY {

@@ -1,8 +1,8 @@
-//! Conversions: between the precisions, and to and from integers.
+//! Floating-point conversions: between single and double precision, and to and from integers.
 
 use super::{Finite, FloatFormat, NV, NX, Number, Rounding, nan, round, shift_rounded, signed, unpack};
 
-/// A number of format `From` in format `To`.
+/// Converts a number of format `From` to format `To`.
 pub(crate) fn widen<From: FloatFormat, To: FloatFormat>(a: u64, rounding: Rounding, flags: &mut u8) -> u64 {
     match unpack::<From>(a) {
         Number::Nan => {
@@ -15,7 +15,7 @@ pub(crate) fn widen<From: FloatFormat, To: FloatFormat>(a: u64, rounding: Roundi
     }
 }
 
-/// An integer as a number.
+/// Converts an integer to a number.
 pub(crate) fn from_int<F: FloatFormat>(value: i128, rounding: Rounding, flags: &mut u8) -> u64 {
     if value == 0 {
         return 0;
@@ -24,14 +24,14 @@ pub(crate) fn from_int<F: FloatFormat>(value: i128, rounding: Rounding, flags: &
     round::<F>(value, rounding, flags)
 }
 
-/// A number as an integer between `low` and `high`. Values outside become the nearer bound, a NaN `high`; both are
-/// invalid.
+/// Converts a number to an integer between `low` and `high`. Values outside become the nearer bound, a NaN becomes
+/// `high`; both set the flag "invalid".
 pub(crate) fn to_int<F: FloatFormat>(a: u64, low: i128, high: i128, rounding: Rounding, flags: &mut u8) -> i128 {
     let (value, exact) = match unpack::<F>(a) {
         Number::Nan | Number::Infinity(false) => (i128::MAX, true),
         Number::Infinity(true) => (i128::MIN, true),
         Number::Zero(_) => (0, true),
-        // More than 64 bits fit nowhere.
+        // With such an exponent, the value needs more than 64 bits.
         Number::Finite(value) if value.exponent > 64 => (if value.negative { i128::MIN } else { i128::MAX }, true),
         Number::Finite(Finite { negative, exponent, significand }) => {
             let (magnitude, exact) = if exponent >= 0 {

@@ -1,12 +1,13 @@
-//! The floating-point instructions as plain functions, for a translator to call where it does not know better.
+//! The floating-point instructions as plain functions, which a translator calls where it has no faster code.
 //!
-//! Each takes the contents of source registers as they are, boxed or not, does what the interpreter does, and gives
-//! what the destination register holds then. Loads, stores and moves of bits are not among them.
+//! Each takes the contents of the source registers, boxed or not, computes what the interpreter does, and returns the
+//! new contents of the destination register. Loads, stores and moves of bits are not included.
 
 use super::{Double, FastFloat, FloatFormat, NX, Relation, Rounding, Single};
 use crate::isa::Code;
 
-/// `f(rs1, rs2, rs3, rounding mode 0 to 4, accrued exceptions)`: an integer result is sign-extended to 64 bits.
+/// A function of (rs1, rs2, rs3, rounding mode 0 to 4, accrued exceptions) that returns the destination register's
+/// bits; an integer result is sign-extended to 64 bits.
 pub type FloatFunction = extern "C" fn(u64, u64, u64, u64, &mut u8) -> u64;
 
 fn mode(number: u64) -> Rounding {
@@ -31,7 +32,7 @@ rounded! {
     sqrt(a, _b) (a);
 }
 
-/// The signs of the product and of the addend are turned before.
+/// Computes a fused multiply-add, with the product negated if `PRODUCT`, and the addend if `ADDEND`.
 extern "C" fn fused<F: FloatFormat, const PRODUCT: bool, const ADDEND: bool>(
     a: u64,
     b: u64,
@@ -163,7 +164,7 @@ enum FloatOperation {
     FromLu,
 }
 
-/// The function of an instruction; none if it is not one of floating-point arithmetic.
+/// Returns the function that computes an instruction; `None` if it is not one of floating-point arithmetic.
 pub fn float_function(code: Code) -> Option<FloatFunction> {
     use FloatOperation::*;
     let (single, operation) = match code {

@@ -1,28 +1,29 @@
-//! Fast paths: the cases in which the host's arithmetic is certain to give the result and the flags.
+//! Fast paths: the cases in which the host's arithmetic certainly gives the right result and flags.
 //!
-//! Rounding is to nearest here; the host does that. A result in the normal range raises no flag but "inexact", so there
-//! it is left to say whether it was exact: not asked at all if the flag stands already (`NX` is never cleared by
-//! arithmetic), otherwise by an error-free transformation (sums) or by counting the significant bits of the factors
-//! (products, quotients, roots). Where that decides nothing, the answer is none, and the exact path is taken.
+//! The rounding mode is "to nearest" here, which is the host's. A result in the normal range raises no flag but
+//! "inexact", so it remains to decide whether the result is exact. That is unnecessary if the flag is set already (`NX`
+//! is never cleared by arithmetic); otherwise an error-free transformation (sums) or the numbers of significant bits of
+//! the factors (products, quotients, roots) decide it. Undecided cases return `None`, and the caller takes the exact
+//! path.
 
 use super::{Double, NX, Single};
 
-/// Host arithmetic on bit patterns: a result, or none where it is not certain.
+/// Host arithmetic on bit patterns; a function returns `None` if the host's result or flags are not certain.
 pub(crate) trait FastFloat: Copy + 'static {
     fn add(a: u64, b: u64, flags: &mut u8) -> Option<u64>;
     fn sub(a: u64, b: u64, flags: &mut u8) -> Option<u64>;
     fn mul(a: u64, b: u64, flags: &mut u8) -> Option<u64>;
     fn div(a: u64, b: u64, flags: &mut u8) -> Option<u64>;
     fn sqrt(a: u64, flags: &mut u8) -> Option<u64>;
-    /// `a * b + c`.
+    /// Computes `a * b + c`, rounded once.
     fn fused(a: u64, b: u64, c: u64, flags: &mut u8) -> Option<u64>;
-    /// The value, which double precision always holds.
+    /// The value of a number as double precision, which can represent all of them.
     fn to_f64(bits: u64) -> f64;
-    /// The bits of an integer that the significand holds.
+    /// The bits of an integer that fits in the significand.
     fn of_small(value: i64) -> u64;
 }
 
-/// Bits from the highest to the lowest that is set, of the significand of a normal number.
+/// Number of bits from the highest to the lowest one that is set, in the significand of a normal number.
 #[inline(always)]
 fn significant(bits: u64) -> u32 {
     53 - (bits | 1 << 52).trailing_zeros()
@@ -32,10 +33,11 @@ fn normal(value: f64) -> bool {
     value.is_normal()
 }
 
-/// Whether `a * b` has the value `result` without rounding, all three normal: none if the bits do not tell.
+/// Whether the product of `a` and `b` is exact without rounding, if both and the product are normal; `None` if their
+/// significant bits do not decide it.
 #[inline(always)]
 fn product_exact(a: u64, b: u64) -> Option<bool> {
-    // Two odd integers of p and q bits have a product of p + q - 1 or p + q bits.
+    // The product of two odd integers of p and q bits has p + q - 1 or p + q bits.
     match significant(a) + significant(b) {
         0..=53 => Some(true),
         54 => None,
@@ -43,7 +45,7 @@ fn product_exact(a: u64, b: u64) -> Option<bool> {
     }
 }
 
-/// Whether `whole` is exactly `part * other`, all normal.
+/// Whether `whole` is exactly `part * other`, if all are normal; `None` if their significant bits do not decide it.
 #[inline(always)]
 fn is_product(whole: f64, part: f64, other: f64) -> Option<bool> {
     match significant(part.to_bits()) + significant(other.to_bits()) {
@@ -80,7 +82,8 @@ impl FastFloat for Double {
             return None;
         }
         if *flags & NX == 0 {
-            // The rounding error of the sum is a number itself, and the transformation finds it if nothing overflows.
+            // The rounding error of the sum is itself a number, and the transformation computes it unless something
+            // overflows.
             if a.abs() > f64::MAX / 4.0 || b.abs() > f64::MAX / 4.0 {
                 return None;
             }
@@ -101,7 +104,7 @@ impl FastFloat for Double {
     fn mul(a: u64, b: u64, flags: &mut u8) -> Option<u64> {
         let (left, right) = (f64::from_bits(a), f64::from_bits(b));
         let result = left * right;
-        // The smallest normal number may be a smaller one rounded up.
+        // The smallest normal number may be the result of rounding a smaller one up.
         if !result.is_finite() || result.abs() <= f64::MIN_POSITIVE {
             let zero = result == 0.0 && (left == 0.0 || right == 0.0);
             return zero.then_some(result.to_bits());
@@ -123,7 +126,7 @@ impl FastFloat for Double {
             return None;
         }
         if *flags & NX == 0 {
-            // The check multiplies: keep far from where a product leaves the normal range.
+            // The check multiplies, so it stays far from products that leave the normal range.
             if !normal(left) || !normal(right) || left.abs() < 1e-290 {
                 return None;
             }
@@ -158,7 +161,8 @@ impl FastFloat for Double {
     }
 }
 
-/// A result of single precision of which is known whether it is exact.
+/// Returns a single-precision result of which `exact` is known, after setting the flag; `None` if it is not in the
+/// normal range.
 #[inline(always)]
 fn single(result: f32, exact: bool, flags: &mut u8) -> Option<u64> {
     if !result.is_finite() || result.abs() <= f32::MIN_POSITIVE {

@@ -1,10 +1,11 @@
-//! Exact IEEE 754 arithmetic on bit patterns, as RISC-V has it: all rounding modes, all flags.
+//! Exact IEEE 754 arithmetic on bit patterns, as RISC-V defines it: all rounding modes, all flags.
 //!
-//! One path for both precisions: a number is taken apart into sign, exponent and an integer significand of up to 128
-//! bits, computed exactly (a remainder too small to keep becomes the lowest bit), and rounded once by [`round`].
-//! Tininess is detected after rounding, as with an unbounded exponent; results that are not a number are the canonical
-//! NaN. This is what decides; `exec/float.rs` takes the host's arithmetic where that is certain to agree. No dependency
-//! does this: `rustc_apfloat` detects tininess differently, and is the oracle of the tests for the rest.
+//! One implementation serves both precisions: a number is unpacked into sign, exponent and an integer significand of up
+//! to 128 bits, the result is computed exactly (a remainder too small to keep becomes the lowest bit), and rounded once
+//! by [`round`]. Tininess is detected after rounding, as with an unbounded exponent; a result that is not a number is
+//! the canonical NaN. This implementation is authoritative; `exec/float.rs` uses the host's arithmetic where that
+//! certainly agrees. No library is used: `rustc_apfloat` detects tininess differently, and checks the rest in the
+//! tests.
 
 mod compare;
 mod convert;
@@ -16,7 +17,7 @@ pub(crate) use convert::{from_int, to_int, widen};
 pub use evaluate::{FloatFunction, float_function};
 pub(crate) use fast::FastFloat;
 
-/// Rounding modes by their number in instructions and in `frm`.
+/// Rounding modes, in the order of their numbers in instructions and in `frm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     /// To nearest, ties to even.
@@ -36,7 +37,8 @@ impl Rounding {
         [Self::Nearest, Self::Zero, Self::Down, Self::Up, Self::Away].get(number as usize).copied()
     }
 
-    /// Whether a magnitude is increased by one unit; `rest` is what is cut off, compared with half a unit.
+    /// Whether rounding increases a magnitude by one unit. `half` compares the bits cut off with half a unit, `exact`
+    /// says that they are zero.
     fn up(self, sign: bool, odd: bool, half: std::cmp::Ordering, exact: bool) -> bool {
         match self {
             Self::Nearest => half.is_gt() || half.is_eq() && odd,
@@ -48,22 +50,22 @@ impl Rounding {
     }
 }
 
-/// Invalid operation.
+/// Flag "invalid operation".
 pub(crate) const NV: u8 = 16;
-/// Division by zero.
+/// Flag "division by zero".
 pub(crate) const DZ: u8 = 8;
-/// Overflow.
+/// Flag "overflow".
 pub(crate) const OF: u8 = 4;
-/// Underflow.
+/// Flag "underflow".
 pub(crate) const UF: u8 = 2;
-/// Inexact.
+/// Flag "inexact".
 pub(crate) const NX: u8 = 1;
 
-/// A precision: single or double.
+/// A floating-point format: single or double precision.
 pub(crate) trait FloatFormat: FastFloat {
-    /// Bits of the significand that are stored.
+    /// Number of stored bits of the significand.
     const FRACTION: u32;
-    /// Bits of the exponent.
+    /// Number of bits of the exponent.
     const EXPONENT: u32;
 
     const BITS: u32 = 1 + Self::EXPONENT + Self::FRACTION;
@@ -74,10 +76,10 @@ pub(crate) trait FloatFormat: FastFloat {
     const EXPONENT_MAX: i32 = (1 << (Self::EXPONENT - 1)) - 1;
     const EXPONENT_MIN: i32 = 1 - Self::EXPONENT_MAX;
 
-    /// The bits of a number in a register.
+    /// The bits of the number that a register holds.
     fn from_register(register: u64) -> u64;
 
-    /// A register that holds the number of these bits.
+    /// The register's contents that hold the number with these bits.
     fn to_register(bits: u64) -> u64;
 
     fn is_nan(bits: u64) -> bool {
@@ -101,7 +103,7 @@ impl FloatFormat for Single {
     const FRACTION: u32 = 23;
     const EXPONENT: u32 = 8;
 
-    /// A register that is not boxed in ones holds the canonical NaN.
+    /// Returns the canonical NaN if the register's upper half is not all ones (boxed).
     #[inline(always)]
     fn from_register(register: u64) -> u64 {
         if register >> 32 == 0xffff_ffff { register & 0xffff_ffff } else { Self::NAN }
@@ -128,7 +130,7 @@ impl FloatFormat for Double {
     }
 }
 
-/// The class of a bit pattern.
+/// A bit pattern, unpacked; the booleans are signs, true for negative.
 #[derive(Clone, Copy, Debug)]
 enum Number {
     Nan,
@@ -137,7 +139,7 @@ enum Number {
     Finite(Finite),
 }
 
-/// `significand * 2^exponent`, not zero.
+/// The value `significand * 2^exponent` with a sign; never zero.
 #[derive(Clone, Copy, Debug)]
 struct Finite {
     negative: bool,
@@ -146,7 +148,7 @@ struct Finite {
 }
 
 impl Finite {
-    /// The same value with the highest bit of the significand at `bit`, which is not below where it is.
+    /// The same value with the highest bit of the significand moved up to position `bit`.
     fn shifted_to(self, bit: u32) -> Self {
         let by = bit - (127 - self.significand.leading_zeros());
         Self { significand: self.significand << by, exponent: self.exponent - by as i32, ..self }
@@ -176,13 +178,13 @@ fn signed<F: FloatFormat>(negative: bool, magnitude: u64) -> u64 {
     if negative { magnitude | F::SIGN } else { magnitude }
 }
 
-/// Divide `value` by `2^shift`, round to an integer; and whether that was exact.
+/// Divides `value` by `2^shift` and rounds to an integer; returns that, and whether it is exact.
 fn shift_rounded(value: u128, shift: u32, negative: bool, rounding: Rounding) -> (u128, bool) {
     if shift == 0 {
         return (value, true);
     }
     if shift > 127 {
-        // Below half a unit, unless it is nothing.
+        // The value is below half a unit, or zero.
         let up = rounding.up(negative, false, std::cmp::Ordering::Less, value == 0);
         return (u128::from(up), value == 0);
     }
@@ -191,11 +193,11 @@ fn shift_rounded(value: u128, shift: u32, negative: bool, rounding: Rounding) ->
     (whole + u128::from(up), rest == 0)
 }
 
-/// The number of format `F` for a value, rounded once.
+/// Rounds a value once to a number of format `F`, and sets flags.
 fn round<F: FloatFormat>(value: Finite, rounding: Rounding, flags: &mut u8) -> u64 {
     let Finite { negative, exponent, significand } = value;
     let top = 127 - significand.leading_zeros() as i32;
-    // The value lies in [2^scale, 2^(scale + 1)).
+    // The value is at least 2^scale and below 2^(scale + 1).
     let scale = exponent + top;
     let keep = F::FRACTION as i32;
     let subnormal_by = (F::EXPONENT_MIN - scale).max(0);
@@ -207,7 +209,8 @@ fn round<F: FloatFormat>(value: Finite, rounding: Rounding, flags: &mut u8) -> u
     };
     if !exact {
         *flags |= NX;
-        // Tiny if it would be below the smallest normal number even with as many bits as a normal number has.
+        // The result is tiny if it would be below the smallest normal number even with all bits of a normal number's
+        // significand.
         let tiny = subnormal_by > 1
             || subnormal_by == 1 && {
                 let unbounded = (top - keep).max(0) as u32;
@@ -218,7 +221,7 @@ fn round<F: FloatFormat>(value: Finite, rounding: Rounding, flags: &mut u8) -> u
         }
     }
     if subnormal_by > 0 {
-        // A carry into the hidden bit makes the smallest normal number, as its encoding does.
+        // A carry into the hidden bit gives the smallest normal number, as its encoding does.
         return signed::<F>(negative, rounded as u64);
     }
     let carried = rounded >> (F::FRACTION + 1) != 0;
@@ -237,8 +240,7 @@ fn round<F: FloatFormat>(value: Finite, rounding: Rounding, flags: &mut u8) -> u
     signed::<F>(negative, ((scale + F::EXPONENT_MAX) as u64) << F::FRACTION | fraction)
 }
 
-/// The canonical NaN for operands of which one is a NaN; `invalid` if one is signalling, or for a reason of the
-/// caller's.
+/// Returns the canonical NaN, and sets the flag "invalid" if an operand is a signalling NaN, or if `invalid`.
 fn nan<F: FloatFormat>(operands: &[u64], invalid: bool, flags: &mut u8) -> u64 {
     if invalid || operands.iter().any(|bits| F::is_signaling(*bits)) {
         *flags |= NV;
@@ -246,14 +248,14 @@ fn nan<F: FloatFormat>(operands: &[u64], invalid: bool, flags: &mut u8) -> u64 {
     F::NAN
 }
 
-/// The sum of two values; none if it is exactly zero. Each significand has at most 106 bits.
+/// The sum of two values; `None` if it is exactly zero. Each significand has at most 106 bits.
 fn sum(a: Finite, b: Finite) -> Option<Finite> {
     const TOP: u32 = 125;
     let (a, b) = (a.shifted_to(TOP), b.shifted_to(TOP));
     let (large, small) = if a.exponent >= b.exponent { (a, b) } else { (b, a) };
     let by = (large.exponent - small.exponent) as u32;
-    // Bits that are shifted out become the lowest bit: 20 bits below the result's, and no cancellation reaches there,
-    // since it takes more than one bit only if next to nothing is shifted out.
+    // Bits that are shifted out become the lowest bit, 20 bits below the result's lowest. Cancellation does not reach
+    // it, since more than one bit cancels only if almost nothing is shifted out.
     let lost = by > 127 || small.significand & ((1u128 << by.min(127)) - 1) != 0;
     let aligned = (if by > 127 { 0 } else { small.significand >> by }) | u128::from(lost);
     let Finite { negative, exponent, significand } = large;
@@ -275,12 +277,12 @@ fn product(a: Finite, b: Finite) -> Finite {
     }
 }
 
-/// The zero that a sum of opposite values is.
+/// The zero that results from adding opposite values: negative only when rounding down.
 fn cancelled<F: FloatFormat>(rounding: Rounding) -> u64 {
     signed::<F>(rounding == Rounding::Down, 0)
 }
 
-/// `a + b`.
+/// Computes `a + b`.
 pub(crate) fn add<F: FloatFormat>(a: u64, b: u64, rounding: Rounding, flags: &mut u8) -> u64 {
     match (unpack::<F>(a), unpack::<F>(b)) {
         (Number::Nan, _) | (_, Number::Nan) => nan::<F>(&[a, b], false, flags),
@@ -298,12 +300,12 @@ pub(crate) fn add<F: FloatFormat>(a: u64, b: u64, rounding: Rounding, flags: &mu
     }
 }
 
-/// `a - b`.
+/// Computes `a - b`.
 pub(crate) fn sub<F: FloatFormat>(a: u64, b: u64, rounding: Rounding, flags: &mut u8) -> u64 {
     add::<F>(a, if F::is_nan(b) { b } else { b ^ F::SIGN }, rounding, flags)
 }
 
-/// `a * b`.
+/// Computes `a * b`.
 pub(crate) fn mul<F: FloatFormat>(a: u64, b: u64, rounding: Rounding, flags: &mut u8) -> u64 {
     let negative = (a ^ b) & F::SIGN != 0;
     match (unpack::<F>(a), unpack::<F>(b)) {
@@ -315,7 +317,7 @@ pub(crate) fn mul<F: FloatFormat>(a: u64, b: u64, rounding: Rounding, flags: &mu
     }
 }
 
-/// `a / b`.
+/// Computes `a / b`.
 pub(crate) fn div<F: FloatFormat>(a: u64, b: u64, rounding: Rounding, flags: &mut u8) -> u64 {
     let negative = (a ^ b) & F::SIGN != 0;
     match (unpack::<F>(a), unpack::<F>(b)) {
@@ -328,7 +330,7 @@ pub(crate) fn div<F: FloatFormat>(a: u64, b: u64, rounding: Rounding, flags: &mu
             signed::<F>(negative, F::INFINITY)
         }
         (Number::Finite(left), Number::Finite(right)) => {
-            // A quotient of at least 64 bits, and whether there is a remainder.
+            // Compute a quotient of at least 64 bits, and whether there is a remainder.
             let (left, right) = (left.shifted_to(126), right.shifted_to(62));
             let (quotient, rest) = (left.significand / right.significand, left.significand % right.significand);
             let significand = quotient << 1 | u128::from(rest != 0);
@@ -338,14 +340,15 @@ pub(crate) fn div<F: FloatFormat>(a: u64, b: u64, rounding: Rounding, flags: &mu
     }
 }
 
-/// The square root.
+/// Computes the square root of a number.
 pub(crate) fn sqrt<F: FloatFormat>(a: u64, rounding: Rounding, flags: &mut u8) -> u64 {
     match unpack::<F>(a) {
         Number::Nan => nan::<F>(&[a], false, flags),
         Number::Zero(_) | Number::Infinity(false) => a,
         Number::Infinity(true) | Number::Finite(Finite { negative: true, .. }) => nan::<F>(&[], true, flags),
         Number::Finite(value) => {
-            // A root of 62 or 63 bits of a value with an even exponent, and whether there is a remainder.
+            // Compute a root of 62 or 63 bits of the value scaled to an even exponent, and whether there is a
+            // remainder.
             let value = value.shifted_to(124);
             let odd = value.exponent & 1 != 0;
             let square = if odd { value.significand << 1 } else { value.significand };
@@ -357,7 +360,7 @@ pub(crate) fn sqrt<F: FloatFormat>(a: u64, rounding: Rounding, flags: &mut u8) -
     }
 }
 
-/// `a * b + c`, rounded once.
+/// Computes `a * b + c`, rounded once.
 pub(crate) fn fused<F: FloatFormat>(a: u64, b: u64, c: u64, rounding: Rounding, flags: &mut u8) -> u64 {
     let negative = (a ^ b) & F::SIGN != 0;
     let (left, right, third) = (unpack::<F>(a), unpack::<F>(b), unpack::<F>(c));

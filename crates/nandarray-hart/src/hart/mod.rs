@@ -1,9 +1,9 @@
-//! A hart: registers, the blocks it decoded, and the loop that executes them.
+//! A hart: registers, the blocks that it has decoded, and the loop that executes them.
 //!
-//! [`Hart::run`] executes until something stops it, and can be called again: a wait for a stream is a state, not a
-//! spin. Between blocks it looks at the limit and, every few thousand instructions, at the stop flag. Memory and
-//! streams are the caller's and lent for each run. It does not load programs (`program`), and knows nothing of how long
-//! anything takes.
+//! [`Hart::run`] executes until something stops it, and can be called again: a hart that must wait for a stream
+//! returns, and does not spin. Between blocks it checks the limit and, every few thousand instructions, the stop flag.
+//! The caller owns memory and streams and lends them for each run. A hart does not load programs (`program`), and does
+//! not model time.
 
 mod port;
 #[cfg(feature = "bare")]
@@ -34,67 +34,69 @@ use privileged::Privileged;
 pub use stop::{Limits, Stop};
 use system::SystemOutcome;
 
-/// Bits to which a VarVE unit aligns elements in its datapath, unless another number is given.
+/// Default alignment, in bits, of elements in the datapath of a VarVE unit.
 const VARVE_ALIGNMENT: u32 = 8;
-/// Instructions between two looks at the stop flag.
+/// Instructions between two checks of the stop flag.
 const SLICE: u64 = if cfg!(debug_assertions) { 1 << 9 } else { 1 << 12 };
 
-/// The use of a hart.
+/// The environment that a hart provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HartMode {
-    /// One function in user mode; a trap stops the hart.
+    /// A program of one function in user mode; a trap stops the hart.
     Program,
-    /// A bare machine, from machine mode on; it handles its traps.
+    /// A bare machine that begins in machine mode and handles its own traps.
     #[cfg(feature = "bare")]
     Bare,
 }
 
-/// A RISC-V hart of width `X`: [`Rv32`](crate::Rv32) or [`Rv64`](crate::Rv64); `M` observes the instructions.
+/// A RISC-V hart with registers of width `X`, [`Rv32`](crate::Rv32) or [`Rv64`](crate::Rv64); the meter `M` observes
+/// the instructions.
 #[derive(Debug)]
 pub struct Hart<X: Xlen, M: Meter = Unmetered> {
     pub(crate) state: HartState<X>,
     pub(crate) cache: Cache<X>,
     pub(crate) extensions: Extensions,
     pub(crate) mode: HartMode,
-    /// The instruction to go on with, between runs of blocks.
+    /// Address of the next instruction, valid between runs of blocks.
     pub(crate) pc: u64,
     #[cfg_attr(not(feature = "bare"), expect(dead_code, reason = "it has no state then"))]
     privileged: Privileged,
-    /// Instructions executed.
+    /// Number of instructions executed.
     pub(crate) retired: u64,
-    /// Addresses of which blocks are kept.
+    /// Addresses from which the kept blocks were decoded.
     pub(crate) code: Range<u64>,
-    /// The meter; lent to the run while there is one.
+    /// The meter; `None` only during a run, to which it is lent.
     meter: Option<Box<M>>,
 }
 
-/// Why the inner loop ended.
+/// The reason why a run of blocks ended.
 enum LoopExit {
     /// Too few instructions are left for the next block.
     Slice,
-    /// This block was left at one of its steps.
+    /// A block, with this number in the cache, was left at one of its steps.
     Leave { unit: usize },
-    /// Nothing can be fetched at the program counter.
+    /// No instruction can be fetched at the program counter.
     Fetch,
-    /// It jumped to [`Hart::RETURN`].
+    /// The program jumped to [`Hart::RETURN`].
     Returned,
 }
 
 impl<X: Xlen> Hart<X> {
-    /// A hart whose registers are zero.
+    /// Creates a hart with all registers zero.
     pub fn new(mode: HartMode, extensions: Extensions) -> Self {
         Self::with_meter(mode, extensions, Unmetered)
     }
 
-    /// The address that `ra` holds when a program's function is entered; jumping there returns. No memory can be there.
+    /// The value of `ra` when a program's function is entered; a jump to this address returns from the function. No
+    /// memory may be at it.
     pub const RETURN: u64 = if X::BITS == 32 { 0xffff_fff0 } else { 0xffff_ffff_ffff_fff0 };
 }
 
 impl<X: Xlen, M: Meter> Hart<X, M> {
-    /// A hart whose registers are zero, with a meter.
+    /// Creates a hart with all registers zero, and with a meter.
     ///
     /// # Panics
-    /// If there are vectors, and their registers would have other than 32 (64 with elements of 64 bits) to
+    /// If the hart has vectors, and the length of their registers is not from 32 (64 with elements of 64 bits) to
     /// [`VLEN_MAX`](crate::VLEN_MAX) bits.
     pub fn with_meter(mode: HartMode, extensions: Extensions, meter: M) -> Self {
         let mut state = HartState::new();
@@ -114,36 +116,37 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// Have the VarVE unit, if there is one, align elements in its datapath to `bits` bits, and forget its state.
+    /// Sets the alignment, in bits, of elements in the datapath of the VarVE unit, if there is one, and resets the
+    /// unit's state.
     ///
     /// # Panics
-    /// If that is no power of two up to 64.
+    /// If the alignment is not a power of two up to 64.
     pub fn set_varve_alignment(&mut self, bits: u32) {
         if self.state.varve.is_some() {
             self.state.varve = Some(VarveUnit::new(self.vlen(), bits));
         }
     }
 
-    /// Bits of a vector register; 0 without vectors.
+    /// Bits of a vector register; 0 for a hart without vectors.
     pub fn vlen(&self) -> u32 {
         self.state.vector.as_ref().map_or(0, |unit| 8 * unit.vlenb as u32)
     }
 
-    /// The bytes of vector register `number`; none without vectors.
+    /// The bytes of vector register `number`; empty for a hart without vectors.
     pub fn v(&self, number: usize) -> &[u8] {
         self.state.vector.as_ref().map_or(&[], |unit| unit.register(number & 31))
     }
 
-    /// The bytes of vector register `number`, to be changed.
+    /// The bytes of vector register `number`, for writing; empty for a hart without vectors.
     pub fn v_mut(&mut self, number: usize) -> &mut [u8] {
         self.state.vector.as_mut().map_or(&mut [], |unit| unit.register_mut(number & 31))
     }
 
-    /// Set up a call of the function at `entry` with its first arguments and the stack's end; [`Hart::run`] executes
-    /// it.
+    /// Prepares a call of the function at `entry` with at most eight arguments; `stack` is the end of the stack.
+    /// [`Hart::run`] then executes it.
     ///
     /// # Panics
-    /// If there are more than eight arguments: those are on the stack.
+    /// If there are more than eight arguments, which would be passed on the stack.
     pub fn call(&mut self, entry: u64, stack: u64, arguments: &[u64]) {
         assert!(arguments.len() <= 8, "arguments beyond the eighth are passed on the stack");
         self.set_pc(entry);
@@ -154,12 +157,12 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// Integer register `number`, zero-extended.
+    /// The value of integer register `number`, zero-extended.
     pub fn x(&self, number: usize) -> u64 {
         X::unsigned(self.state.x[number & 31])
     }
 
-    /// Set integer register `number` to the low bits of `value`; register 0 stays 0.
+    /// Sets integer register `number` to the low bits of `value`; register 0 stays 0.
     pub fn set_x(&mut self, number: usize, value: u64) {
         if number & 31 != 0 {
             self.state.x[number & 31] = X::word(value);
@@ -171,7 +174,8 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         self.state.f[number & 31]
     }
 
-    /// Set the bits of floating-point register `number`; single precision is boxed in ones.
+    /// Sets the bits of floating-point register `number`; the upper half of a single-precision value must be all ones
+    /// (boxed).
     pub fn set_f(&mut self, number: usize, bits: u64) {
         self.state.f[number & 31] = bits;
     }
@@ -181,7 +185,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         self.state.frm << 5 | self.state.fflags
     }
 
-    /// Set the floating-point control and status register.
+    /// Sets the floating-point control and status register.
     pub fn set_fcsr(&mut self, value: u8) {
         self.state.fflags = value & 31;
         self.state.set_frm(value >> 5);
@@ -192,12 +196,12 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         self.pc
     }
 
-    /// Set the program counter.
+    /// Sets the program counter.
     pub fn set_pc(&mut self, pc: u64) {
         self.pc = X::unsigned(X::word(pc)) & !1;
     }
 
-    /// Instructions executed so far.
+    /// Number of instructions executed so far.
     pub fn instructions(&self) -> u64 {
         self.retired
     }
@@ -207,29 +211,29 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         &self.cache.blocks
     }
 
-    /// Forget decoded blocks: the caller changed code in memory.
+    /// Drops decoded blocks. Call this after changing code in memory.
     pub fn forget_blocks(&mut self) {
         self.cache.clear();
         self.state.forget_blocks();
         self.code = 0..0;
     }
 
-    /// The meter.
+    /// The hart's meter.
     pub fn meter(&self) -> &M {
         self.meter.as_deref().expect("between runs the meter is here")
     }
 
-    /// The meter, of a hart that is not needed any more.
+    /// Consumes the hart and returns its meter.
     pub fn into_meter(self) -> M {
         *self.meter.expect("between runs the meter is here")
     }
 
-    /// The meter, to be changed.
+    /// The hart's meter, for changing it.
     pub fn meter_mut(&mut self) -> &mut M {
         self.meter.as_deref_mut().expect("between runs the meter is here")
     }
 
-    /// Execute until something stops it.
+    /// Executes instructions until something stops the hart; returns the reason.
     pub fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop {
         let mut meter = self.meter.take().expect("between runs the meter is here");
         let env = Env::open(memory, streams, (&raw mut *meter).cast(), &self.code);
@@ -253,7 +257,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
             let before = self.retired;
             let stop =
                 if left < OPS_MAX as u64 { self.part(env, left as usize) } else { self.slice(env, left.min(SLICE)) };
-            // A trap counts as an instruction here, so that one whose handler traps at once comes to an end.
+            // A trap counts as an instruction here, so that a run ends even if a trap's handler traps again at once.
             left -= (self.retired - before).max(1);
             if let Some(stop) = stop {
                 return stop;
@@ -261,7 +265,8 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// Why a run ends that may execute nothing more: the limit, unless the function has just returned.
+    /// The reason why a run ends that may not execute another instruction: the limit, unless the function has just
+    /// returned.
     pub fn out_of_instructions(&self) -> Stop {
         if self.pc == Hart::<X>::RETURN && self.mode == HartMode::Program {
             Stop::Returned { code: self.x(10) }
@@ -270,13 +275,14 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// Execute whole blocks, of at most `most` instructions together.
+    /// Executes whole blocks, of at most `most` instructions together; returns why the hart stopped, or `None` if it
+    /// can continue.
     fn slice(&mut self, env: &mut Env<'_, '_>, most: u64) -> Option<Stop> {
         self.state.left = most as i64;
         let why = self.blocks_until(env);
         self.retired += most - self.state.left as u64;
         match why {
-            // Nothing may be fetched any more, or is to be.
+            // No instructions are left for the next block.
             LoopExit::Slice => None,
             LoopExit::Fetch if self.state.left == 0 => None,
             LoopExit::Fetch => self.fetch_trap(env),
@@ -294,7 +300,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// From block to block until it cannot go on, or fewer than the next block's instructions are left.
+    /// Executes block after block until something ends that, or fewer instructions are left than the next block has.
     fn blocks_until(&mut self, env: &mut Env<'_, '_>) -> LoopExit {
         let mut unit = match self.find(env) {
             Ok(unit) => unit,
@@ -305,9 +311,10 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
             if self.state.left < self.cache.blocks[unit].ops.len() as i64 {
                 return LoopExit::Slice;
             }
-            // SAFETY: steps and their links are dropped together, never while they are executed; enough is left.
+            // SAFETY: steps and their links are dropped together, never while they are executed; enough instructions
+            // are left.
             let flow = unsafe { exec::run(first, &mut self.state, env) };
-            // SAFETY: the cache is as it was.
+            // SAFETY: the cache has not changed.
             let from = unsafe { exec::header(self.state.block) }.unit as usize;
             if flow == LEAVE {
                 return LoopExit::Leave { unit: from };
@@ -319,7 +326,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// The unit that follows `unit` by `flow`, found or decoded, and linked.
+    /// Returns the number of the block that follows block `unit` by `flow`; decodes it if it is new, and links it.
     fn follow(&mut self, env: &mut Env<'_, '_>, unit: usize, flow: exec::Flow) -> Result<usize, LoopExit> {
         let block = &self.cache.blocks[unit];
         self.pc = match flow {
@@ -338,7 +345,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         Ok(next)
     }
 
-    /// The unit at the program counter, found or decoded.
+    /// Returns the number of the block at the program counter; decodes it if it is new.
     fn find(&mut self, env: &mut Env<'_, '_>) -> Result<usize, LoopExit> {
         let pc = self.pc;
         if pc == Hart::<X>::RETURN && self.mode == HartMode::Program {
@@ -359,11 +366,11 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         Ok(self.cache.insert::<M>(block, self.units_off()))
     }
 
-    /// Decode at most `most` instructions at the program counter; none where nothing can be fetched.
+    /// Decodes at most `most` instructions at the program counter; `None` if none can be fetched there.
     fn decode(&self, env: &mut Env<'_, '_>, most: usize) -> Option<BasicBlock> {
         let spans = &mut env.spans;
         let (pc, end) = (self.pc, spans.block_end(self.pc));
-        // Behind a page's end other bytes may follow than those at the next address.
+        // After the end of a page, the bytes at the next address may be of another page than the next in memory.
         let mut fetch = |at: u64| if at == pc || at <= end - 4 { spans.fetch(at).ok() } else { None };
         BasicBlock::decode(pc, X::BITS, self.extensions, most, &mut fetch)
     }
@@ -372,13 +379,13 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         UnitsOff { float: self.float_off(), vector: self.vector_off() }
     }
 
-    /// Nothing can be fetched at the program counter.
+    /// Traps because no instruction can be fetched at the program counter.
     fn fetch_trap(&mut self, env: &mut Env<'_, '_>) -> Option<Stop> {
         let fault = env.spans.fetch(self.pc).err()?;
         self.trapped(fault.cause(AccessKind::Fetch), fault.address, self.pc)
     }
 
-    /// Execute at most `most` instructions of the block at the program counter: fewer than are left of the limit.
+    /// Executes at most `most` instructions of the block at the program counter; used when the limit is near.
     fn part(&mut self, env: &mut Env<'_, '_>, most: usize) -> Option<Stop> {
         let pc = self.pc;
         if pc == Hart::<X>::RETURN && self.mode == HartMode::Program {
@@ -389,9 +396,9 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         if M::BLOCKS {
             Self::meter_of(env).part(&block);
         }
-        // None are left behind this block, so that it ends even where it could go on.
+        // No instructions are left after this block, so that it ends even if its steps could continue elsewhere.
         self.state.left = block.ops.len() as i64;
-        // SAFETY: the steps were made of the block just now, and are linked to nothing.
+        // SAFETY: the steps were just built from the block, and have no links.
         let flow = unsafe { exec::run(steps.first(), &mut self.state, env) };
         if flow == LEAVE {
             let index = steps.index(self.state.at);
@@ -410,7 +417,8 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         None
     }
 
-    /// Go on after a block was left at `op`, which stands at `pc` and does not count as executed yet.
+    /// Continues after a block was left at `op`, at address `pc`, which is not counted as executed yet. Returns why the
+    /// hart stopped, if it did.
     fn left(&mut self, pc: u64, op: &crate::isa::Instruction, env: &mut Env<'_, '_>) -> Option<Stop> {
         let behind = X::unsigned(X::word(pc.wrapping_add(u64::from(op.len))));
         self.pc = pc;
@@ -453,7 +461,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// An instruction outside of blocks was executed.
+    /// Counts an instruction that was executed outside of blocks.
     fn retire(&mut self, pc: u64, op: &crate::isa::Instruction, env: &mut Env<'_, '_>) {
         self.retired += 1;
         if M::BLOCKS {
@@ -461,10 +469,10 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// The meter of this run.
+    /// The meter lent to this run.
     fn meter_of<'e>(env: &'e mut Env<'_, '_>) -> &'e mut M {
-        // SAFETY: `run` lent this hart's own, which is reached by no other reference meanwhile; translators' harts have
-        // none, and call this never.
+        // SAFETY: `run` lent this hart's own meter, and no other reference to it exists meanwhile; harts of translators
+        // have none, and never call this.
         unsafe { env.meter::<M>() }
     }
 

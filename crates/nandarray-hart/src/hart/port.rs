@@ -1,9 +1,10 @@
-//! The translator's port: a hart between two instructions, with memory and streams lent to it.
+//! The translator's port: access to a hart between two instructions, with memory and streams lent to it.
 //!
-//! A translator executes instructions by code of its own, on the registers that [`TranslatorPort::registers`] points to
-//! and the memory that [`TranslatorPort::spans`] lists, and has all others executed here: one instruction, one block,
-//! or many, exactly as [`Hart::run`] does. It reports its progress by [`TranslatorPort::retire`] and
-//! [`TranslatorPort::set_pc`]. Programs only: no privileged mode.
+//! A translator executes some instructions by code of its own, which uses the registers that
+//! [`TranslatorPort::registers`] points to and the memory that [`TranslatorPort::spans`] lists. It has all other
+//! instructions executed here, by one instruction, one block or many at a time, exactly as [`Hart::run`] does. It
+//! reports its progress by [`TranslatorPort::retire`] and [`TranslatorPort::set_pc`]. Harts for programs only: there is
+//! no privileged mode.
 
 use std::ops::Range;
 
@@ -13,32 +14,32 @@ use crate::memory::Memory;
 use crate::streams::Streams;
 use crate::xlen::Xlen;
 
-/// Pointers to a hart's registers. Valid as long as the [`TranslatorPort`] that returned them; written only while no
-/// other method is called.
+/// Pointers to a hart's registers. They are valid as long as the [`TranslatorPort`] that returned them; write through
+/// them only while no other method of it is being called.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {
-    /// 32 integer registers of the hart's width; the first stays 0.
+    /// The 32 integer registers, each of the hart's width; the first must stay 0.
     pub x: *mut u8,
-    /// 32 floating-point registers.
+    /// The 32 floating-point registers.
     pub f: *mut u64,
     /// Accrued exceptions: NV 16, DZ 8, OF 4, UF 2, NX 1.
     pub fflags: *mut u8,
 }
 
-/// A region of memory as a translator reaches it.
+/// A memory region as a translator accesses it.
 #[derive(Clone, Debug)]
 pub struct MappedRegion {
-    /// Its addresses.
+    /// Addresses of the region.
     pub addresses: Range<u64>,
-    /// The writable part of them.
+    /// The writable part of the addresses.
     pub writable: Range<u64>,
-    /// Whether any of them may be executed.
+    /// Whether any of the addresses may be executed.
     pub executable: bool,
-    /// Its first byte; valid as long as the [`TranslatorPort`].
+    /// Pointer to the region's first byte; valid as long as the [`TranslatorPort`].
     pub pointer: *mut u8,
 }
 
-/// A hart, its memory and its streams.
+/// A hart with the memory and the streams that are lent to it.
 #[derive(Debug)]
 pub struct TranslatorPort<'h, 'e, 's, X: Xlen> {
     hart: &'h mut Hart<X>,
@@ -46,7 +47,7 @@ pub struct TranslatorPort<'h, 'e, 's, X: Xlen> {
 }
 
 impl<X: Xlen> Hart<X> {
-    /// Lend memory and streams to a translator that executes this hart's instructions.
+    /// Lends memory and streams to a translator that executes this hart's instructions.
     pub fn open<'h, 'e, 's>(
         &'h mut self,
         memory: &'e mut Memory<'_>,
@@ -58,25 +59,25 @@ impl<X: Xlen> Hart<X> {
 }
 
 impl<'s, X: Xlen> TranslatorPort<'_, '_, 's, X> {
-    /// The hart.
+    /// The hart, for reading its state.
     pub fn hart(&self) -> &Hart<X> {
         self.hart
     }
 
-    /// Go on at `pc`.
+    /// Sets the address of the next instruction.
     pub fn set_pc(&mut self, pc: u64) {
         self.hart.set_pc(pc);
     }
 
-    /// Count instructions that were executed outside.
+    /// Counts instructions that the translator's own code has executed.
     pub fn retire(&mut self, instructions: u64) {
         self.hart.retired += instructions;
     }
 
-    /// The registers.
+    /// Returns pointers to the hart's registers.
     pub fn registers(&mut self) -> Registers {
         let state = &raw mut self.hart.state;
-        // SAFETY: the state is there; only addresses are taken.
+        // SAFETY: the state is alive; only addresses of its fields are taken.
         unsafe {
             Registers {
                 x: (&raw mut (*state).x).cast(),
@@ -86,12 +87,12 @@ impl<'s, X: Xlen> TranslatorPort<'_, '_, 's, X> {
         }
     }
 
-    /// The streams.
+    /// The streams lent to this port.
     pub fn streams(&mut self) -> &mut Streams<'s> {
         self.env.streams()
     }
 
-    /// The memory, in the order in which it was laid out.
+    /// The memory regions, in the order in which they were added.
     pub fn spans(&self) -> Vec<MappedRegion> {
         let spans = self.env.spans.list();
         spans
@@ -99,24 +100,24 @@ impl<'s, X: Xlen> TranslatorPort<'_, '_, 's, X> {
             .collect()
     }
 
-    /// Whether code stays what it is: nothing can be both written and executed, no store is watched, and traps stop the
-    /// hart.
+    /// Whether code cannot change during the run: no memory is both writable and executable, no store is watched, and
+    /// traps stop the hart.
     pub fn fixed(&self) -> bool {
         self.hart.mode == HartMode::Program && self.env.spans.fixed()
     }
 
-    /// The instruction at an address, if one can be fetched there.
+    /// The two or four bytes of the instruction at an address; `None` if it cannot be fetched.
     pub fn fetch(&self, address: u64) -> Option<u32> {
         self.env.spans.executable(address)
     }
 
-    /// Interpret one instruction.
+    /// Interprets one instruction; returns why the hart stopped, if it did.
     pub fn step(&mut self) -> Option<Stop> {
         self.hart.part(self.env, 1)
     }
 
-    /// From now on, [`TranslatorPort::interpret`] ends before the block at `pc`, unless it begins there; [`Hart::run`]
-    /// forgets it.
+    /// Marks the block at `pc`: [`TranslatorPort::interpret`] ends before it, unless it begins there. [`Hart::run`]
+    /// removes all marks.
     pub fn mark(&mut self, pc: u64) {
         self.hart.cache.mark(pc);
     }
@@ -126,12 +127,13 @@ impl<'s, X: Xlen> TranslatorPort<'_, '_, 's, X> {
         self.hart.cache.is_marked(self.hart.pc)
     }
 
-    /// Take back all marks.
+    /// Removes all marks.
     pub fn unmark(&mut self) {
         self.hart.cache.unmark();
     }
 
-    /// Interpret to the end of the block at the program counter, but at most `most` instructions.
+    /// Interprets to the end of the block at the program counter, but at most `most` instructions; returns why the hart
+    /// stopped, if it did.
     pub fn block(&mut self, most: u64) -> Option<Stop> {
         if self.is_marked() {
             return self.part(most);
@@ -144,8 +146,9 @@ impl<'s, X: Xlen> TranslatorPort<'_, '_, 's, X> {
         if length <= most { self.hart.slice(self.env, length) } else { self.part(most) }
     }
 
-    /// Interpret at most `most` instructions; fewer if something stops it, after a few thousand, or before a marked
-    /// block. One that it begins at is executed.
+    /// Interprets at most `most` instructions. It ends earlier if something stops the hart, after a few thousand
+    /// instructions, or before a marked block; a marked block at the program counter itself is executed. Returns why
+    /// the hart stopped, if it did.
     pub fn interpret(&mut self, most: u64) -> Option<Stop> {
         if most < crate::block::OPS_MAX as u64 || self.is_marked() {
             self.part(most)

@@ -1,6 +1,7 @@
-//! The privileged modes of a bare machine: returns from traps, entering them, interrupts, and the guard of memory.
+//! The privileged modes of a bare machine: entering traps, returning from them, interrupts, and the guard of memory
+//! accesses.
 //!
-//! Builds without the feature `bare` have `unprivileged` in place of this file.
+//! Builds without the feature `bare` use `unprivileged` instead of this file.
 
 use crate::csr::{Csrs, FS, MIE, MPIE, MPP, MPRV, Privilege, SIE, SPIE, SPP, TSR, TVM, TW, VS};
 use crate::exec::Env;
@@ -17,9 +18,9 @@ use crate::xlen::Xlen;
 pub(crate) struct Privileged {
     mode: Privilege,
     csrs: Csrs,
-    /// Whether registers changed that decide how memory is reached.
+    /// Whether registers have changed that determine how memory is accessed, so that the guard must be computed again.
     looks_anew: bool,
-    /// The guard of memory when the blocks were decoded.
+    /// The guard with which the decoded blocks were fetched; `None` if memory was not guarded.
     decoded_behind: Option<Guard>,
 }
 
@@ -36,18 +37,18 @@ impl Privileged {
 }
 
 impl<X: Xlen, M: Meter> Hart<X, M> {
-    /// The privilege mode it is in.
+    /// The hart's current privilege mode.
     pub fn privilege(&self) -> Privilege {
         self.privileged.mode
     }
 
-    /// A run begins, possibly with other memory.
+    /// Prepares a run, which may be on other memory than the last.
     pub(super) fn begin_run(&mut self) {
         self.privileged.looks_anew = self.mode == HartMode::Bare;
     }
 
-    /// The loop is between two blocks: takes a pending interrupt, and applies registers that decide how memory is
-    /// reached.
+    /// Takes a pending interrupt, and applies changes of registers that determine how memory is accessed. Called
+    /// between two blocks.
     pub(super) fn between_blocks(&mut self, env: &mut Env<'_, '_>) {
         self.take_interrupt();
         if self.privileged.looks_anew {
@@ -83,7 +84,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
                 self.privileged.looks_anew = true;
                 SystemOutcome::Jump(self.privileged.csrs.sepc)
             }
-            // Waiting for an interrupt may end at any time; here it ends at once.
+            // A wait for an interrupt may end at any time; here it ends at once.
             Code::Wfi
                 if self.privileged.mode == Privilege::Machine
                     || self.privileged.mode == Privilege::Supervisor && status & TW == 0 =>
@@ -104,7 +105,8 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// The value of a register of the privileged modes, or of a counter, if it can be read now.
+    /// The value of a counter, or of a register of the privileged modes; `None` if it cannot be read in the current
+    /// mode.
     pub(super) fn read_privileged(&self, number: u32) -> Option<u64> {
         self.privileged.csrs.read::<X>(number, self.privileged.mode, self.retired, self.extensions)
     }
@@ -119,17 +121,17 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// Whether floating-point instructions are illegal now.
+    /// Whether floating-point instructions are currently illegal, since their unit is off.
     pub(crate) fn float_off(&self) -> bool {
         self.mode == HartMode::Bare && self.privileged.csrs.mstatus & FS == 0
     }
 
-    /// Whether vector instructions are illegal now.
+    /// Whether vector instructions are currently illegal, since their unit is off.
     pub(crate) fn vector_off(&self) -> bool {
         self.mode == HartMode::Bare && self.privileged.csrs.mstatus & VS == 0
     }
 
-    /// Enter a trap at `pc`; the trap itself if nothing in the program handles it.
+    /// Enters the handler of a trap at `pc`; returns the trap itself if the program has no handler that can run.
     pub(crate) fn enter_trap(&mut self, cause: Cause, value: u64, pc: u64) -> Result<(), Trap> {
         let unhandled = Trap { cause, pc, value };
         if self.mode == HartMode::Program {
@@ -138,7 +140,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         let supervisor =
             self.privileged.mode < Privilege::Machine && self.privileged.csrs.medeleg >> cause as u8 & 1 != 0;
         let vector = if supervisor { self.privileged.csrs.stvec } else { self.privileged.csrs.mtvec } & !3;
-        // A handler that cannot be fetched in the mode that it is entered in traps for ever.
+        // If the handler cannot be fetched in the mode in which it is entered, it would trap for ever.
         let to = if supervisor { Privilege::Supervisor } else { Privilege::Machine };
         if matches!(cause, Cause::FetchAccess | Cause::FetchPage) && pc == vector && self.privileged.mode == to {
             return Err(unhandled);
@@ -177,8 +179,8 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         self.privileged.looks_anew = true;
     }
 
-    /// Applies the registers that decide how memory is reached; drops decoded blocks if they might be fetched otherwise
-    /// now.
+    /// Computes the guard from the registers that determine how memory is accessed, and drops decoded blocks if
+    /// instructions might now be fetched from elsewhere.
     fn look(&mut self, env: &mut Env<'_, '_>) {
         self.privileged.looks_anew = false;
         let guard = self.privileged.csrs.guard::<X>(self.privileged.mode);

@@ -1,60 +1,61 @@
-//! Limits of a run of a hart, and the reasons for which one ends.
+//! Limits of a hart's run, and the reasons why a run ends.
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 
 use crate::trap::Trap;
 
-/// Limits of one run.
+/// Limits of one run of a hart.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits<'l> {
-    /// The most instructions that are executed; a bare machine's traps count, too.
+    /// Most instructions to execute, `None` for no limit; traps of a bare machine count, too.
     pub instructions: Option<u64>,
-    /// Set by another thread: stop soon.
+    /// A flag by which another thread requests that the run stop soon.
     pub stop: Option<&'l AtomicBool>,
 }
 
-/// The reason why a run ended. The hart's program counter is at the instruction to go on with.
+/// The reason why a run ended. The hart's program counter is at the next instruction to execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The function returned.
+    /// The program's function returned.
     Returned {
-        /// Register `a0`.
+        /// The function's result: register `a0`.
         code: u64,
     },
-    /// A `StreamLoad` from an input that ends before all it needs: the usual end of a stream program.
+    /// A `StreamLoad` needs more bytes than are left until the end of the input; a stream program usually ends in this
+    /// way.
     InputExhausted {
-        /// Its number.
+        /// Number of the input stream.
         stream: u8,
-        /// Bytes up to its end: fewer than the load's width.
+        /// Bytes left until the input's end: fewer than the load's width.
         left: u8,
     },
-    /// More bytes of an input are needed.
+    /// The hart waits until more bytes of an input have arrived.
     WaitInput {
-        /// Its number.
+        /// Number of the input stream.
         stream: u8,
     },
-    /// More room in an output is needed.
+    /// The hart waits until an output has more room.
     WaitOutput {
-        /// Its number.
+        /// Number of the output stream.
         stream: u8,
     },
-    /// A `StreamStore` to an output that has all the bytes that it may have.
+    /// A `StreamStore` would exceed the most bytes that the output may have.
     OutputFull {
-        /// Its number.
+        /// Number of the output stream.
         stream: u8,
     },
-    /// `ecall` of a program; it is already behind it.
+    /// The program executed `ecall`; the program counter is after it.
     EnvironmentCall,
-    /// A trap that nothing in the program handles.
+    /// A trap occurred that nothing in the program handles.
     Trap(Trap),
-    /// The limit on instructions is used up.
+    /// The limit on instructions was reached.
     InstructionLimit,
     /// The stop flag was set.
     Interrupted,
-    /// The hart's meter paused it before the next instruction, which it observes again later.
+    /// The meter paused the hart before the next instruction, which the meter will observe again.
     Paused,
-    /// A bare machine wrote this to `tohost`.
+    /// A bare machine wrote this value to `tohost`.
     ToHost(u64),
 }
 

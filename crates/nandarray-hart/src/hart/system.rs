@@ -1,4 +1,5 @@
-//! Instructions that a hart executes outside of blocks: control and status registers, calls, returns, fences; traps.
+//! Instructions that a hart executes outside of blocks: accesses to control and status registers, calls, returns,
+//! fences.
 
 use crate::exec::{Env, Exit};
 use crate::hart::{Hart, HartMode, Stop};
@@ -7,11 +8,11 @@ use crate::meter::Meter;
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
-/// The registers that hold flags and rounding mode.
+/// Number of the register of floating-point flags; then those of the rounding mode, and of both.
 const FFLAGS: u32 = 1;
 const FRM: u32 = 2;
 const FCSR: u32 = 3;
-/// The registers of the vector unit.
+/// Number of the first register of the vector unit; the others follow.
 const VSTART: u32 = 8;
 const VXSAT: u32 = 9;
 const VXRM: u32 = 10;
@@ -22,17 +23,17 @@ const VLENB: u32 = 0xc22;
 /// Number (CSR address) of the first stream register.
 const STREAMS: u32 = 0x800;
 
-/// The result of an instruction that is executed outside of blocks.
+/// The outcome of an instruction that is executed outside of blocks.
 #[derive(Debug)]
 pub(crate) enum SystemOutcome {
-    /// It was executed; the next one follows.
+    /// The instruction was executed, and the next one follows.
     Next,
-    /// It was executed; the one at an address follows.
+    /// The instruction was executed, and the one at this address follows.
     #[cfg_attr(not(feature = "bare"), expect(dead_code, reason = "only returns from traps jump"))]
     Jump(u64),
-    /// It was executed; the run ends before the next one.
+    /// The instruction was executed, and the run ends after it.
     Stop(Stop),
-    /// It could not be executed.
+    /// The instruction could not be executed.
     Leave(Exit),
 }
 
@@ -44,7 +45,7 @@ pub(super) fn trap(cause: Cause, value: u64) -> SystemOutcome {
 }
 
 impl<X: Xlen, M: Meter> Hart<X, M> {
-    /// Execute `op`, which stands at `pc`.
+    /// Executes the instruction `op` at address `pc`.
     pub(crate) fn system(&mut self, op: &Instruction, pc: u64, env: &mut Env<'_, '_>) -> SystemOutcome {
         match op.code {
             Code::Ecall if self.mode == HartMode::Program => SystemOutcome::Stop(Stop::EnvironmentCall),
@@ -54,7 +55,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
                 SystemOutcome::Next
             }
             _ if matches!(op.row().format, Format::Csr | Format::CsrImmediate) => self.csr(op, env),
-            // Also floating-point instructions while that unit is off, which are illegal.
+            // Floating-point instructions also arrive here while their unit is off; they are illegal then.
             _ => self.execute_privileged(op, env),
         }
     }
@@ -75,7 +76,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
             None => return ILLEGAL,
         };
         if writes {
-            // The heads and tails are moved by instructions and by the caller.
+            // Stream registers are read-only: instructions and the caller move heads and tails.
             if number & !0xff == STREAMS {
                 return ILLEGAL;
             }
@@ -135,7 +136,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// Drops decoded blocks.
+    /// Drops all decoded blocks, also from the table of memory regions.
     pub(crate) fn forget_code(&mut self, env: &mut Env<'_, '_>) {
         self.forget_blocks();
         env.spans.forget_decoded();

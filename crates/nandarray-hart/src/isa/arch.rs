@@ -1,9 +1,9 @@
-//! Architecture strings such as `rv64imafdc_zba` or `rv32i2p1_m2p0`: the register width, and the extensions that they
-//! name.
+//! Architecture strings such as `rv64imafdc_zba` or `rv32i2p1_m2p0`: parses the register width and the extensions that
+//! they name.
 
 use super::{Extension, Extensions};
 
-/// The extensions that a name in an architecture string stands for; `None` if it is not supported.
+/// Returns the extensions that a name in an architecture string includes; `None` if it is not supported.
 fn named(name: &str) -> Option<&'static [Extension]> {
     use Extension::*;
     Some(match name {
@@ -29,19 +29,19 @@ fn named(name: &str) -> Option<&'static [Extension]> {
         "zve64d" => &[Zve32x, Zve32f, Zve64x, Zve64d],
         "v" => &[Zve32x, Zve32f, Zve64x, Zve64d, V],
         "xvarve" => &[Zve32x, Zve64x, Varve],
-        // The least length of a vector register is no extension.
+        // The least length of a vector register is not an extension of its own.
         _ if zvl(name).is_some() => &[],
         _ => return None,
     })
 }
 
-/// The bits of a name such as `zvl128b`.
+/// Parses the number of bits in a name such as `zvl128b`; `None` for another name or an unsupported length.
 fn zvl(name: &str) -> Option<u32> {
     let bits = name.strip_prefix("zvl")?.strip_suffix('b')?.parse().ok()?;
     matches!(bits, 32 | 64 | 128 | 256 | 512 | 1024).then_some(bits)
 }
 
-/// A version such as `2p1` at the beginning of `text` is left out.
+/// Removes a version such as `2p1` from the beginning of `text`.
 fn without_version(text: &str) -> &str {
     let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let major = digits(text);
@@ -50,10 +50,10 @@ fn without_version(text: &str) -> &str {
 }
 
 impl Extensions {
-    /// The register width and the extensions of an architecture string.
+    /// Parses the register width (32 or 64) and the extensions of an architecture string.
     ///
     /// # Errors
-    /// The name that is none of a hart's extensions, or all of the text if it is no architecture.
+    /// The first name that is not supported, or the whole text if it is not an architecture string.
     pub fn parse(arch: &str) -> Result<(u32, Self), String> {
         let (bits, names) = match (arch.strip_prefix("rv64"), arch.strip_prefix("rv32")) {
             (Some(names), _) => (64, names),
@@ -82,7 +82,8 @@ impl Extensions {
                 rest = without_version(&rest[letter.len_utf8()..]);
             }
         }
-        // The length of vector registers: by `zvl128b` and the like, by `v`, or by the width of the elements.
+        // The length of vector registers follows from names such as `zvl128b`, from `v`, or from the width of the
+        // elements.
         let by_extension = [(Extension::V, 128), (Extension::Zve64x, 64), (Extension::Zve32x, 32)];
         let least = by_extension.into_iter().find(|(extension, _)| found.has(*extension)).map_or(0, |(_, bits)| bits);
         let named = names.split('_').filter_map(|part| zvl(&part[..part.find('b').map_or(0, |at| at + 1)]));

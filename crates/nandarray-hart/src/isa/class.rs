@@ -1,4 +1,4 @@
-//! Classes of instructions: what a profile counts together, and what a description of a core gives a cost.
+//! Classes of instructions: a profile counts by class, and a description of a core gives costs by class.
 
 use std::fmt;
 
@@ -11,13 +11,13 @@ pub enum Class {
     Integer,
     /// Integer multiplication, division and remainder.
     Multiply,
-    /// Zba, Zbb, Zbs.
+    /// Bit manipulation: Zba, Zbb, Zbs.
     Bits,
-    /// From memory into a register.
+    /// A load from memory into a register.
     Load,
-    /// From a register into memory.
+    /// A store from a register into memory.
     Store,
-    /// Atomic, with load-reserved and store-conditional.
+    /// An atomic memory operation, including load-reserved and store-conditional.
     Atomic,
     /// A branch, taken or not.
     Branch,
@@ -25,16 +25,17 @@ pub enum Class {
     Jump,
     /// Floating-point arithmetic, comparison and conversion.
     Float,
-    /// On vectors, with the loads and stores of them.
+    /// An instruction on vectors, including their loads and stores.
     Vector,
-    /// Of a stream, or of where its head and tail are.
+    /// An access to a stream, or to a register of its head or tail.
     Stream,
-    /// Fences, control and status registers, calls, returns from traps; and illegal instructions.
+    /// Fences, accesses to control and status registers, environment calls, returns from traps, and illegal
+    /// instructions.
     System,
 }
 
 impl Class {
-    /// All, in the order of their declaration.
+    /// All classes, in the order of their declaration.
     pub const ALL: [Self; 12] = [
         Self::Integer,
         Self::Multiply,
@@ -50,7 +51,7 @@ impl Class {
         Self::System,
     ];
 
-    /// Its name in lower case.
+    /// The class's name in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Self::Integer => "integer",
@@ -76,7 +77,7 @@ impl fmt::Display for Class {
 }
 
 impl Instruction {
-    /// The kind of work that it does.
+    /// The class of the instruction.
     pub fn class(&self) -> Class {
         let row = self.row();
         match (row.format, row.extension) {

@@ -1,11 +1,11 @@
-//! The 16-bit instructions: each stands for one of the table's.
+//! The 16-bit instructions, each of which abbreviates one 32-bit instruction.
 //!
-//! Rows of name, format, match and mask, as in `table.rs`; the format also says where the immediate's bits are
-//! scattered. The first row that matches counts, so reserved and special cases stand before the general one.
+//! Each row has name, format, match and mask, as in `table.rs`; the format also determines how the immediate's bits are
+//! scattered. The first matching row counts, so reserved and special cases come before the general one.
 
 use super::{Code, Extension, Extensions, Instruction, Width};
 
-/// Operands of a 16-bit instruction; `p` marks the short register fields (x8 to x15).
+/// Operands of a 16-bit instruction; `P` at the end of a name means short register fields (x8 to x15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "named after the specification's formats and the instructions that use them")]
 pub enum CompressedFormat {
@@ -42,15 +42,15 @@ pub enum CompressedFormat {
 pub struct CompressedRow {
     /// Mnemonic.
     pub name: &'static str,
-    /// The instruction that it stands for.
+    /// The 32-bit instruction that it abbreviates.
     pub code: Code,
-    /// The extension needed besides C.
+    /// The extension that is needed besides C.
     pub extension: Extension,
-    /// The register widths that have it.
+    /// The register widths for which the instruction exists.
     pub width: Width,
-    /// Its operands and where they stand.
+    /// Its operands and their places in the encoding.
     pub format: CompressedFormat,
-    /// The bits that tell it from others.
+    /// The bits that distinguish it from other instructions.
     pub mask: u16,
     /// The value of those bits.
     pub bits: u16,
@@ -58,7 +58,7 @@ pub struct CompressedRow {
 
 macro_rules! rows {
     ($($name:literal $code:ident $ext:ident $width:ident $format:ident $mask:literal $bits:literal;)*) => {
-        /// Every 16-bit instruction; the first match counts.
+        /// Every 16-bit instruction; if several rows match, the first counts.
         pub static COMPRESSED: &[CompressedRow] = &[$(
             CompressedRow {
                 name: $name,
@@ -123,14 +123,14 @@ rows! {
     "c.sdsp" Sd I Rv64 StoreSpD 0xe003 0xe002;
 }
 
-/// Decode a 16-bit instruction as the one that it stands for; none if there is no such instruction.
+/// Decodes a 16-bit instruction to the 32-bit instruction that it abbreviates; `None` if there is no such instruction.
 pub fn decode16(half: u16, bits: u32, extensions: Extensions) -> Option<Instruction> {
     use CompressedFormat as F;
     let row = COMPRESSED
         .iter()
         .find(|row| half & row.mask == row.bits && row.width.has(bits) && extensions.has(row.extension))?;
     let word = u32::from(half);
-    // Bits `high..=low` of the instruction, placed at `to`.
+    // Takes the bits `high..=low` of the instruction and shifts them to `to`.
     let at = |high: u32, low: u32, to: u32| (word >> low & ((1 << (high - low + 1)) - 1)) << to;
     let (full1, full2) = (at(11, 7, 0) as u8, at(6, 2, 0) as u8);
     let (short1, short2) = (at(9, 7, 0) as u8 + 8, at(4, 2, 0) as u8 + 8);

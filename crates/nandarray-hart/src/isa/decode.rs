@@ -1,6 +1,6 @@
-//! Bits to [`Instruction`] and back, by the rows of the table.
+//! Conversion between bits and [`Instruction`], by the rows of the table.
 //!
-//! Decoding looks up the rows of one major opcode; it runs once an instruction, when its block is built.
+//! Decoding searches the rows of one major opcode; it happens once per instruction, when its block is built.
 
 use std::sync::LazyLock;
 
@@ -15,15 +15,15 @@ static BY_OPCODE: LazyLock<[Vec<&'static Row>; 32]> = LazyLock::new(|| {
     rows
 });
 
-/// The length in bytes of the instruction that begins with these 16 bits: 2 or 4. Longer ones are illegal, and count as
-/// 4.
+/// The length in bytes of the instruction that begins with these 16 bits: 2 or 4. Longer instructions are illegal, and
+/// count as 4 bytes.
 pub fn length(first: u16) -> u8 {
     if first & 3 == 3 { 4 } else { 2 }
 }
 
-/// Decode the instruction in the low bits of `word` for harts of `bits` (32 or 64) bits with `extensions`.
+/// Decodes the instruction in the low bits of `word` for harts of `bits` (32 or 64) bits with `extensions`.
 ///
-/// Bits that are no instruction for such a hart become [`Code::Illegal`].
+/// Bits that are not an instruction of such a hart become [`Code::Illegal`].
 pub fn decode(word: u32, bits: u32, extensions: Extensions) -> Instruction {
     let op = if length(word as u16) == 4 {
         decode32(word, bits, extensions)
@@ -37,7 +37,7 @@ pub fn decode(word: u32, bits: u32, extensions: Extensions) -> Instruction {
     })
 }
 
-/// Decode a 32-bit instruction; none if there is no such instruction.
+/// Decodes a 32-bit instruction; `None` if such a hart has no such instruction.
 pub fn decode32(word: u32, bits: u32, extensions: Extensions) -> Option<Instruction> {
     let row = BY_OPCODE[(word >> 2 & 31) as usize]
         .iter()
@@ -96,11 +96,11 @@ pub fn decode32(word: u32, bits: u32, extensions: Extensions) -> Option<Instruct
     Some(op)
 }
 
-/// Put the operands of a vector instruction into `op`.
+/// Reads the operands of a vector instruction from `word` into `op`.
 fn vector_operands(row: &Row, word: u32, op: &mut Instruction) {
     let field = |low: u32, width: u32| (word >> low & ((1 << width) - 1)) as u8;
     let (rd, rs1, rs2) = (field(7, 5), field(15, 5), field(20, 5));
-    // Fields that tell rows apart are no operands.
+    // Fields that distinguish rows are not operands.
     let (first, second) = (rs1 & !(row.mask >> 15) as u8, rs2 & !(row.mask >> 20) as u8);
     op.rd = rd & !(row.mask >> 7) as u8;
     match row.format {
@@ -122,7 +122,8 @@ fn vector_operands(row: &Row, word: u32, op: &mut Instruction) {
     }
 }
 
-/// The 32-bit encoding of `op`, whatever its length was. Operands that the format does not have are ignored.
+/// Encodes an instruction in 32 bits, even if it was decoded from 16. Operands that its format does not have are
+/// ignored.
 pub fn encode(op: &Instruction) -> u32 {
     let row = op.row();
     let imm = op.imm as u32;

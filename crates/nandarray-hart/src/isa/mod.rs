@@ -1,7 +1,7 @@
-//! The instruction set: what 32 and 16 bits mean, and how they are written down.
+//! The instruction set: the meaning of 32-bit and 16-bit encodings, and instructions as text.
 //!
-//! [`table`](self) holds one row an instruction; `decode` turns bits into an [`Instruction`] and back, `compressed`
-//! does so for the 16-bit forms, `text` disassembles and assembles. Nothing here executes.
+//! [`table`](self) has one row for each instruction. `decode` converts bits to an [`Instruction`] and back,
+//! `compressed` does so for the 16-bit forms, `text` disassembles and assembles. Nothing here executes instructions.
 
 mod arch;
 mod class;
@@ -18,35 +18,37 @@ pub use decode::{decode, decode32, encode, length};
 pub use table::{Code, TABLE};
 pub use text::{AssembleError, assemble, disassemble};
 
-/// One decoded instruction. Registers are the encoding's numbers; which file they name follows from the [`Format`].
+/// One decoded instruction. Register fields are numbers; the [`Format`] determines which register file each refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Instruction {
-    /// Its operation.
+    /// The instruction's operation.
     pub code: Code,
     /// Destination register, or 0.
     pub rd: u8,
-    /// First source register, or a CSR instruction's immediate, or a stream's number.
+    /// First source register, the immediate of a CSR instruction, or the number of a stream.
     pub rs1: u8,
     /// Second source register.
     pub rs2: u8,
-    /// Third source register of a fused multiply-add; one less than the fields of a vector load's or store's segments.
+    /// Third source register of a fused multiply-add; for a load or store of vector segments, the number of fields less
+    /// one.
     pub rs3: u8,
-    /// Rounding mode of a floating-point instruction: 0 to 4, or 7 for the one in `frm`. Of a vector instruction 0 if
-    /// `v0` masks it, else 1.
+    /// Rounding mode of a floating-point instruction: 0 to 4, or 7 for the mode in `frm`. For a vector instruction, 0
+    /// if `v0` masks it, otherwise 1.
     pub rm: u8,
     /// Length in bytes: 2 or 4.
     pub len: u8,
-    /// Immediate, sign-extended; shift amount; CSR number; `aq` and `rl`; the bits of an illegal instruction.
+    /// Sign-extended immediate, shift amount, CSR number, the bits `aq` and `rl`, or the bits of an illegal
+    /// instruction.
     pub imm: i32,
 }
 
 impl Instruction {
-    /// The row of the table that describes it.
+    /// The row of the instruction table for this operation.
     pub fn row(&self) -> &'static Row {
         &TABLE[self.code as usize]
     }
 
-    /// Whether it may go elsewhere than to the next instruction, or changes what decoding depends on: it ends a block.
+    /// Whether the instruction ends a block: it may jump, or changes what decoding depends on.
     pub fn ends_block(&self) -> bool {
         use Code::*;
         match self.row().format {
@@ -57,7 +59,8 @@ impl Instruction {
         }
     }
 
-    /// Whether it only reads one of the stream registers: it may hang, but it changes nothing.
+    /// Whether the instruction reads a stream register and writes none: it may wait, but it changes no control
+    /// register.
     pub fn reads_stream_register(&self) -> bool {
         matches!(self.code, Code::Csrrs | Code::Csrrc | Code::Csrrsi | Code::Csrrci)
             && self.rs1 == 0
@@ -65,38 +68,38 @@ impl Instruction {
     }
 }
 
-/// A row of the instruction table.
+/// A row of the instruction table: the encoding of one operation.
 #[derive(Debug)]
 pub struct Row {
-    /// Its code.
+    /// The operation.
     pub code: Code,
     /// Mnemonic.
     pub name: &'static str,
-    /// The extension that it belongs to.
+    /// The extension that the instruction belongs to.
     pub extension: Extension,
-    /// The register widths that have it.
+    /// The register widths for which the instruction exists.
     pub width: Width,
-    /// Its operands and where they stand.
+    /// Its operands and their places in the encoding.
     pub format: Format,
-    /// The bits that tell it from others.
+    /// The bits that distinguish it from other instructions.
     pub mask: u32,
     /// The value of those bits.
     pub bits: u32,
 }
 
-/// Register widths that have an instruction.
+/// The register widths for which an instruction exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     /// RV32 only.
     Rv32,
     /// RV64 only.
     Rv64,
-    /// Either.
+    /// Both RV32 and RV64.
     Both,
 }
 
 impl Width {
-    /// Whether harts of `bits` bits have it.
+    /// Whether harts with registers of `bits` bits have the instruction.
     pub fn has(self, bits: u32) -> bool {
         match self {
             Self::Both => true,
@@ -110,7 +113,7 @@ impl Width {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Extension {
-    /// Base integer instructions; always there.
+    /// Base integer instructions; part of every set.
     I,
     /// Multiplication and division.
     M,
@@ -124,17 +127,17 @@ pub enum Extension {
     C,
     /// Control and status registers.
     Zicsr,
-    /// `fence.i`.
+    /// Instruction-fetch fence: `fence.i`.
     Zifencei,
-    /// Shift-and-add.
+    /// Address generation: shift and add.
     Zba,
-    /// Bit manipulation.
+    /// Basic bit manipulation.
     Zbb,
-    /// Single bits.
+    /// Operations on single bits.
     Zbs,
-    /// Streams (Table 7.2).
+    /// Stream instructions (Table 7.2 of the ASSASIN dissertation).
     Stream,
-    /// Machine and supervisor mode.
+    /// Machine and supervisor mode, with their instructions and registers.
     Privileged,
     /// Vectors of integers of up to 32 bits.
     Zve32x,
@@ -146,12 +149,12 @@ pub enum Extension {
     Zve64d,
     /// All vector instructions.
     V,
-    /// Vectors of values with a width each, and their streams (Table 8.1).
+    /// Vectors whose elements have a width each, and streams of such values (Table 8.1 of the dissertation).
     Varve,
 }
 
 impl Extension {
-    /// All, in the order of their declaration.
+    /// All extensions, in the order of their declaration.
     pub const ALL: [Self; 19] = [
         Self::I,
         Self::M,
@@ -175,45 +178,45 @@ impl Extension {
     ];
 }
 
-/// A set of extensions; with vectors, also the length of their registers.
+/// A set of extensions; with vectors, also the length of a vector register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Extensions(u32);
 
 impl Extensions {
-    /// The first of the bits that hold the logarithm of the length of a vector register.
+    /// Position of the bits that hold the base-two logarithm of the length of a vector register.
     const VLEN_AT: u32 = 24;
     /// The extensions of programs: all but [`Extension::Privileged`] and the vector extensions.
     pub const PROGRAM: Self = Self((1 << Extension::Privileged as u32) - 1);
-    /// The extensions of programs, and all vector extensions.
+    /// The extensions of programs, and also all vector extensions.
     pub const PROGRAM_VECTOR: Self = Self(Self::ALL.0 & !(1 << Extension::Privileged as u32));
-    /// The vector extensions.
+    /// The base instructions and all vector extensions.
     pub const VECTOR: Self = Self(Self::ALL.0 & !((1 << Extension::Zve32x as u32) - 1) | 1);
-    /// Everything that the hart has.
+    /// All extensions that this hart supports.
     pub const ALL: Self = Self((1 << Extension::ALL.len()) - 1);
 
-    /// Whether `extension` is in it.
+    /// Whether the set contains `extension`.
     pub const fn has(self, extension: Extension) -> bool {
         self.0 >> extension as u32 & 1 != 0
     }
 
-    /// The set without `extension`; [`Extension::I`] stays.
+    /// The set without `extension`; [`Extension::I`] is never removed.
     #[must_use]
     pub const fn without(self, extension: Extension) -> Self {
         Self(self.0 & !(1 << extension as u32) | 1)
     }
 
-    /// The set with vector registers of `bits` bits, a power of two; it matters to sets with vectors only.
+    /// The set with vector registers of `bits` bits, a power of two; without vectors this has no effect.
     #[must_use]
     pub const fn with_vlen(self, bits: u32) -> Self {
         Self(self.0 & ((1 << Self::VLEN_AT) - 1) | bits.trailing_zeros() << Self::VLEN_AT)
     }
 
-    /// Bits of a vector register, if the set has vectors: 128 unless said otherwise.
+    /// Bits of a vector register, if the set has vectors: 128 unless set otherwise.
     pub const fn vlen(self) -> u32 {
         if self.0 >> Self::VLEN_AT == 0 { 128 } else { 1 << (self.0 >> Self::VLEN_AT) }
     }
 
-    /// This set, and the vector extensions of another with the length of its registers.
+    /// This set, with the vector extensions of `other` and the length of its vector registers.
     #[must_use]
     pub const fn with_vectors_of(self, other: Self) -> Self {
         Self(self.0 | other.0 & (Self::VECTOR.0 & !1 | !((1 << Self::VLEN_AT) - 1)))
@@ -226,141 +229,142 @@ impl Extensions {
     }
 }
 
-/// The operands of an instruction: which there are, and where they stand.
+/// The operands of an instruction, and with them their places in the encoding.
 ///
-/// `x` is an integer register, `f` a floating-point register.
+/// `x` is an integer register, `f` a floating-point register, `v` a vector register; `rd`, `rs1`, `rs2`, `rs3` and
+/// `imm` are fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// `x[rd], x[rs1], x[rs2]`
+    /// Operands `x[rd], x[rs1], x[rs2]`.
     Register,
-    /// `x[rd], x[rs1], imm`
+    /// Operands `x[rd], x[rs1], imm`.
     Immediate,
-    /// `x[rd], x[rs1], amount` below the register width
+    /// Operands `x[rd], x[rs1], amount`; the amount is below the register width.
     Shift,
-    /// `x[rd], x[rs1], amount` below 32
+    /// Operands `x[rd], x[rs1], amount`; the amount is below 32.
     ShiftWord,
-    /// `x[rd], x[rs1]`
+    /// Operands `x[rd], x[rs1]`.
     Unary,
-    /// `x[rd], imm(x[rs1])`
+    /// Operands `x[rd], imm(x[rs1])`.
     Load,
-    /// `x[rs2], imm(x[rs1])`
+    /// Operands `x[rs2], imm(x[rs1])`.
     Store,
-    /// `x[rs1], x[rs2], offset`
+    /// Operands `x[rs1], x[rs2], offset`.
     Branch,
-    /// `x[rd], offset`
+    /// Operands `x[rd], offset`.
     Jump,
-    /// `x[rd], imm(x[rs1])`
+    /// Operands `x[rd], imm(x[rs1])`.
     JumpRegister,
-    /// `x[rd], imm[31:12]`
+    /// Operands `x[rd], imm[31:12]`.
     Upper,
-    /// predecessor and successor sets in `imm`
+    /// The sets of predecessors and successors, in `imm`.
     Fence,
-    /// `x[rs1], x[rs2]`
+    /// Operands `x[rs1], x[rs2]`.
     FenceVma,
-    /// no operands
+    /// No operands.
     Bare,
-    /// `x[rd], csr, x[rs1]`
+    /// Operands `x[rd], csr, x[rs1]`.
     Csr,
-    /// `x[rd], csr, imm`
+    /// Operands `x[rd], csr, imm`.
     CsrImmediate,
-    /// `x[rd], (x[rs1])`
+    /// Operands `x[rd], (x[rs1])`.
     LoadReserved,
-    /// `x[rd], x[rs2], (x[rs1])`
+    /// Operands `x[rd], x[rs2], (x[rs1])`.
     Atomic,
-    /// `f[rd], imm(x[rs1])`
+    /// Operands `f[rd], imm(x[rs1])`.
     FloatLoad,
-    /// `f[rs2], imm(x[rs1])`
+    /// Operands `f[rs2], imm(x[rs1])`.
     FloatStore,
-    /// `f[rd], f[rs1], f[rs2], f[rs3]`, rounded
+    /// Operands `f[rd], f[rs1], f[rs2], f[rs3]`; the result is rounded.
     FloatFused,
-    /// `f[rd], f[rs1], f[rs2]`, rounded
+    /// Operands `f[rd], f[rs1], f[rs2]`; the result is rounded.
     FloatRounded,
-    /// `f[rd], f[rs1]`, rounded
+    /// Operands `f[rd], f[rs1]`; the result is rounded.
     FloatUnaryRounded,
-    /// `f[rd], f[rs1], f[rs2]`
+    /// Operands `f[rd], f[rs1], f[rs2]`.
     FloatRegister,
-    /// `x[rd], f[rs1], f[rs2]`
+    /// Operands `x[rd], f[rs1], f[rs2]`.
     FloatCompare,
-    /// `x[rd], f[rs1]`, rounded
+    /// Operands `x[rd], f[rs1]`; the result is rounded.
     FloatToIntRounded,
-    /// `x[rd], f[rs1]`
+    /// Operands `x[rd], f[rs1]`.
     FloatToInt,
-    /// `f[rd], x[rs1]`, rounded
+    /// Operands `f[rd], x[rs1]`; the result is rounded.
     IntToFloatRounded,
-    /// `f[rd], x[rs1]`
+    /// Operands `f[rd], x[rs1]`.
     IntToFloat,
-    /// `x[rd], stream`
+    /// Operands `x[rd], stream`.
     StreamLoad,
-    /// `x[rs2], stream`
+    /// Operands `x[rs2], stream`.
     StreamStore,
-    /// `x[rd], stream, x[rs2]`
+    /// Operands `x[rd], stream, x[rs2]`.
     StreamRead,
-    /// `x[rd], x[rs1], vtype`
+    /// Operands `x[rd], x[rs1], vtype`.
     VectorSet,
-    /// `x[rd], length, vtype`
+    /// Operands `x[rd], length, vtype`.
     VectorSetImmediate,
-    /// `v[rd], v[rs2], v[rs1]`, masked or not, as the next ones
+    /// Operands `v[rd], v[rs2], v[rs1]`; the instruction can be masked, as those of the following formats.
     VectorVv,
-    /// `v[rd], v[rs2], x[rs1]`
+    /// Operands `v[rd], v[rs2], x[rs1]`.
     VectorVx,
-    /// `v[rd], v[rs2], imm`, signed
+    /// Operands `v[rd], v[rs2], imm`; the immediate is signed.
     VectorVi,
-    /// `v[rd], v[rs2], imm`, unsigned
+    /// Operands `v[rd], v[rs2], imm`; the immediate is unsigned.
     VectorVu,
-    /// `v[rd], v[rs2], f[rs1]`
+    /// Operands `v[rd], v[rs2], f[rs1]`.
     VectorVf,
-    /// `v[rd], v[rs1], v[rs2]`
+    /// Operands `v[rd], v[rs1], v[rs2]`.
     VectorMulV,
-    /// `v[rd], x[rs1], v[rs2]`
+    /// Operands `v[rd], x[rs1], v[rs2]`.
     VectorMulX,
-    /// `v[rd], f[rs1], v[rs2]`
+    /// Operands `v[rd], f[rs1], v[rs2]`.
     VectorMulF,
-    /// `v[rd], v[rs2]`
+    /// Operands `v[rd], v[rs2]`.
     VectorUnary,
-    /// `v[rd], v[rs1]`
+    /// Operands `v[rd], v[rs1]`.
     VectorMoveV,
-    /// `v[rd], x[rs1]`
+    /// Operands `v[rd], x[rs1]`.
     VectorMoveX,
-    /// `v[rd], imm`
+    /// Operands `v[rd], imm`.
     VectorMoveI,
-    /// `v[rd], f[rs1]`
+    /// Operands `v[rd], f[rs1]`.
     VectorMoveF,
-    /// `x[rd], v[rs2]`
+    /// Operands `x[rd], v[rs2]`.
     VectorToX,
-    /// `f[rd], v[rs2]`
+    /// Operands `f[rd], v[rs2]`.
     VectorToF,
-    /// `v[rd]`
+    /// Operands `v[rd]`.
     VectorId,
-    /// `v[rd], (x[rs1])`
+    /// Operands `v[rd], (x[rs1])`.
     VectorUnit,
-    /// `v[rd], (x[rs1]), x[rs2]`
+    /// Operands `v[rd], (x[rs1]), x[rs2]`.
     VectorStrided,
-    /// `v[rd], (x[rs1]), v[rs2]`
+    /// Operands `v[rd], (x[rs1]), v[rs2]`.
     VectorIndexed,
-    /// `stream rd, x[rs1], x[rs2], x[rs3]`
+    /// Operands `stream rd, x[rs1], x[rs2], x[rs3]`.
     VarveOpen,
-    /// `stream rs2, x[rs1]`
+    /// Operands `stream rs2, x[rs1]`.
     VarveConsume,
-    /// `x[rd], stream rs2`
+    /// Operands `x[rd], stream rs2`.
     VarveEnd,
-    /// `x[rd]`
+    /// Operands `x[rd]`.
     VarveNumber,
-    /// `x[rd], v[rs1]`
+    /// Operands `x[rd], v[rs1]`.
     VarveCount,
-    /// `v[rd], stream rs2`
+    /// Operands `v[rd], stream rs2`.
     VarveUnpack,
-    /// `x[rd], v[rs1], stream rs2`
+    /// Operands `x[rd], v[rs1], stream rs2`.
     VarvePack,
-    /// `v[rd], stream rs2, x[rs1]`
+    /// Operands `v[rd], stream rs2, x[rs1]`.
     VarveVunpack,
-    /// `v[rd], x[rs1], x[rs2]`
+    /// Operands `v[rd], x[rs1], x[rs2]`.
     VarveIndex,
-    /// nothing that is known
+    /// Unknown: the bits are not an instruction.
     Illegal,
 }
 
 impl Format {
-    /// Whether the instruction carries a rounding mode.
+    /// Whether instructions of this format carry a rounding mode.
     pub fn rounded(self) -> bool {
         matches!(
             self,
@@ -372,17 +376,17 @@ impl Format {
         )
     }
 
-    /// Whether it is an instruction on vectors.
+    /// Whether instructions of this format operate on vectors.
     pub fn vector(self) -> bool {
         self as u8 >= Self::VectorSet as u8 && self != Self::Illegal
     }
 
-    /// Whether it is a load or store of vectors.
+    /// Whether instructions of this format load or store vectors.
     pub fn vector_memory(self) -> bool {
         matches!(self, Self::VectorUnit | Self::VectorStrided | Self::VectorIndexed)
     }
 
-    /// Whether it touches floating-point registers, and so needs the floating-point unit switched on.
+    /// Whether instructions of this format use floating-point registers, and so need the floating-point unit to be on.
     pub fn float(self) -> bool {
         self.rounded()
             || matches!(

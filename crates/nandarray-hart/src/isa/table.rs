@@ -1,24 +1,24 @@
-//! The instruction set as one table: a row of name, format, match and mask for every 32-bit instruction that a hart
-//! knows.
+//! The instruction set as one table, with a row of name, format, match and mask for every 32-bit instruction that a
+//! hart supports.
 //!
-//! Decoder, encoder, disassembler, assembler and the random tests all read these rows; nothing else in the crate knows
-//! an encoding, but for the 16-bit ones in `compressed.rs`. Sources: the RISC-V unprivileged and privileged
+//! Decoder, encoder, disassembler, assembler and the random tests all read these rows; nothing else in the crate
+//! contains encodings, except `compressed.rs` for the 16-bit ones. Sources: the RISC-V unprivileged and privileged
 //! specifications (2024), and for the stream instructions Table 7.2 of the ASSASIN dissertation, which gives their
-//! fields; the four custom opcodes are put in them here, and `peekistream` and `streamwait` beside them. It does not
-//! say what an instruction does: that is `exec`.
+//! fields; the choice of the four custom opcodes, and `peekistream` and `streamwait`, are additions of this project.
+//! The effects of instructions are in `exec`.
 
 use super::vector_rows::with_vector_rows;
 use super::{Extension::*, Format, Row, Width::*};
 
 macro_rules! table {
     ($($code:ident $name:literal $ext:ident $width:ident $format:ident $mask:literal $match:literal;)*) => {
-        /// The operation of an instruction without its operands: the index of its row in [`TABLE`].
+        /// The operation of an instruction, without its operands: the index of its row in [`TABLE`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u16)]
         #[expect(missing_docs, reason = "each is the instruction of its name")]
         pub enum Code { $($code,)* }
 
-        /// A row for every [`Code`], in its order.
+        /// The instruction table: a row for every [`Code`], in the same order.
         pub static TABLE: &[Row] = &[$(
             Row {
                 code: Code::$code,
@@ -246,7 +246,7 @@ with_vector_rows! { table
     Binvi "binvi" Zbs Both Shift 0xfc00707f 0x68001013;
     Bset "bset" Zbs Both Register 0xfe00707f 0x28001033;
     Bseti "bseti" Zbs Both Shift 0xfc00707f 0x28001013;
-    // Streams: the field rs1 is the stream's number; unused bits are not looked at, and encoded as zero
+    // Streams: the field rs1 is the stream's number; unused bits are ignored by the decoder, and encoded as zero
     StreamLoadB "streamload.b" Stream Both StreamLoad 0x707f 0xb;
     StreamLoadH "streamload.h" Stream Both StreamLoad 0x707f 0x100b;
     StreamLoadW "streamload.w" Stream Both StreamLoad 0x707f 0x200b;

@@ -1,6 +1,7 @@
-//! Instructions as text: a disassembler, and an assembler of single instructions that reads what it writes.
+//! Instructions as text: a disassembler, and an assembler of single instructions that accepts the disassembler's
+//! output.
 //!
-//! The syntax is that of the usual RISC-V assemblers without pseudo-instructions; jumps and branches name their target
+//! The syntax is that of the usual RISC-V assemblers without pseudo-instructions; jumps and branches give their target
 //! as an offset from themselves (`. + 16`). A stream is written as its number. Instructions without a syntax are
 //! written as data (`.4byte`).
 
@@ -19,7 +20,7 @@ pub(super) const F: [&str; 32] = [
 const ROUNDING: [&str; 8] = ["rne", "rtz", "rdn", "rup", "rmm", "?", "?", "dyn"];
 const FENCE_TSO: i32 = 0x833;
 
-/// Control and status registers with names; the stream registers are named by rule.
+/// Numbers and names of control and status registers; names of stream registers follow a rule.
 const CSRS: &[(u32, &str)] = &[
     (0x001, "fflags"),
     (0x002, "frm"),
@@ -69,7 +70,7 @@ const CSRS: &[(u32, &str)] = &[
     (0xb80, "mcycleh"),
     (0xb82, "minstreth"),
 ];
-/// Names of the stream registers: 32 numbers each from 0x800 on.
+/// Names of the kinds of stream registers; each kind has 32 numbers, from 0x800 on.
 const STREAM_CSRS: [&str; 5] = ["ihead", "itail", "ohead", "otail", "iend"];
 
 struct Csr(i32);
@@ -100,13 +101,13 @@ fn sets(bits: i32) -> String {
     if set.is_empty() { "0".into() } else { set }
 }
 
-/// The rounding mode of an instruction that is written without one: that of `frm`; for conversions that never round, as
-/// assemblers have it, to nearest.
+/// The rounding mode of an instruction that is written without one: the mode in `frm`, but "to nearest" for conversions
+/// that never round, as in other assemblers.
 fn default_rounding(code: Code) -> u8 {
     if matches!(code, Code::FcvtDS | Code::FcvtDW | Code::FcvtDWu) { 0 } else { 7 }
 }
 
-/// An instruction as text, such as `addi a0, a0, -1`.
+/// Formats an instruction as text, such as `addi a0, a0, -1`.
 pub fn disassemble(op: &Instruction) -> String {
     let row = op.row();
     let x = |number: u8| X[number as usize & 31];
@@ -156,14 +157,14 @@ pub fn disassemble(op: &Instruction) -> String {
     text
 }
 
-/// Why a line is no instruction.
+/// The reason why a line of text is not an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AssembleError {
     /// No instruction has this name on such a hart.
     Mnemonic(String),
-    /// The operand is not what stands here, or out of range.
+    /// The operand is of the wrong kind, or out of range.
     Operand(String),
-    /// The line has this many operands, and should have another number.
+    /// The line has this number of operands, which is not the instruction's.
     Count(usize),
 }
 
@@ -202,14 +203,14 @@ pub(super) fn within(text: &str, low: i64, high: i64) -> Parsed<i32> {
     if (low..=high).contains(&value) { Ok(value as i32) } else { wrong(text) }
 }
 
-/// An offset from the instruction, `. + 16`, even and below `limit` either way.
+/// Parses an offset from the instruction such as `. + 16`: even, and within `limit` bytes either way.
 fn target(text: &str, limit: i64) -> Parsed<i32> {
     let offset = text.trim().strip_prefix('.').map(|rest| rest.replace(['+', ' '], "")).unwrap_or_default();
     let value = number(&offset)?;
     if value % 2 == 0 && (-limit..limit).contains(&value) { Ok(value as i32) } else { wrong(text) }
 }
 
-/// `imm(register)`, the immediate may be missing.
+/// Parses `imm(register)` to the register's number and the immediate, which may be missing.
 pub(super) fn memory(text: &str) -> Parsed<(u8, i32)> {
     let Some((offset, base)) = text.strip_suffix(')').and_then(|t| t.split_once('(')) else { return wrong(text) };
     let offset = if offset.trim().is_empty() { 0 } else { within(offset.trim(), -2048, 2047)? };
@@ -238,7 +239,7 @@ fn set(text: &str) -> Parsed<i32> {
     })
 }
 
-/// The row of an instruction's name, and the bits of its `aq` and `rl` suffixes.
+/// Finds the row of an instruction's name; also returns the bits of its suffixes `aq` and `rl`.
 fn row_of(name: &str, bits: u32) -> Parsed<(&'static Row, i32)> {
     let (plain, ordering) = [(".aqrl", 3), (".aq", 2), (".rl", 1)]
         .iter()
@@ -254,7 +255,8 @@ fn row_of(name: &str, bits: u32) -> Parsed<(&'static Row, i32)> {
     Ok((row, ordering))
 }
 
-/// Assemble one instruction for a hart of `bits` (32 or 64) bits: what [`disassemble`] writes, as a 32-bit instruction.
+/// Assembles one instruction in the syntax of [`disassemble`] for a hart of `bits` (32 or 64) bits, always as a 32-bit
+/// instruction.
 ///
 /// # Errors
 /// [`AssembleError`] if the name, the number of operands or an operand is wrong.

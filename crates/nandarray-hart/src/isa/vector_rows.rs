@@ -1,12 +1,12 @@
-//! The rows of the vector instructions (V 1.0), as the macro that `table.rs` completes its table with.
+//! The rows of the vector instructions (V 1.0), in a macro that `table.rs` uses to complete its table.
 //!
-//! The same columns as there. `Zve32x` and `Zve32f` stand for all vector extensions: the limits of the smaller ones on
-//! element widths are those of a unit, and are checked when an instruction is executed. Segment loads and stores are
-//! those of one field with another number in the operand `nf`. Source: the RISC-V V specification 1.0, its instruction
-//! listing; for VarVE Table 8.1 of the dissertation, which gives no encoding: that is put in here. It does not say
-//! what an instruction does: that is `vector`.
+//! The columns are those of `table.rs`. `Zve32x` and `Zve32f` represent all vector extensions: the smaller extensions'
+//! limits on element widths are properties of a unit, and are checked when an instruction is executed. Segment loads
+//! and stores share the rows of loads and stores of one field, with another number in the operand `nf`. Sources: the
+//! instruction listing of the RISC-V V specification 1.0; for VarVE, Table 8.1 of the dissertation, which gives no
+//! encoding: the one here is this project's. The effects of instructions are in `vector`.
 
-/// Give the rows that it is called with, and behind them those of the vector instructions, to the macro `$table`.
+/// Calls the macro `$table` with the given rows followed by those of the vector instructions.
 macro_rules! with_vector_rows {
     ($table:ident $($rows:tt)*) => {
         $table! {
@@ -386,7 +386,7 @@ macro_rules! with_vector_rows {
             Vs2rV "vs2r.v" Zve32x Both VectorUnit 0xfff0707f 0x22800027;
             Vs4rV "vs4r.v" Zve32x Both VectorUnit 0xfff0707f 0x62800027;
             Vs8rV "vs8r.v" Zve32x Both VectorUnit 0xfff0707f 0xe2800027;
-            // VarVE: under funct3 = 7 of the custom opcodes, which streams have too
+            // VarVE: under funct3 = 7 of the custom opcodes that the stream instructions also use
             FrStream "frstream" Varve Both VarveOpen 0x600707f 0x700b;
             VrStream "vrstream" Varve Both VarveOpen 0x600707f 0x200700b;
             HrStream "hrstream" Varve Both VarveOpen 0x600707f 0x400700b;
@@ -441,7 +441,7 @@ macro_rules! with_vector_rows {
             VvIndex "varve.index" Varve Both VarveIndex 0xfe00707f 0xc600705b;
             VvCpy "varve.cpy" Varve Both VectorMoveX 0xfff0707f 0xca00705b;
             VvDup "varve.dup" Varve Both VectorMoveI 0xfff0707f 0xca00707b;
-            // No instruction: these bits trap when they are reached; the immediate keeps them
+            // Not an instruction: executing these bits traps; the immediate keeps them
             Illegal "illegal" I Both Illegal 0x0 0x0;
         }
     };

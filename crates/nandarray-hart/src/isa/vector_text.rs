@@ -1,7 +1,7 @@
 //! The text of vector instructions: names of registers, vector types and masks, and the operands of each format.
 //!
-//! Segment loads and stores have names of their own (`vlseg3e32.v` for `vle32.v` of three fields), which are made of
-//! the table's names here. It does not know encodings: the table does.
+//! Segment loads and stores have names of their own (`vlseg3e32.v` for `vle32.v` with three fields), which are derived
+//! here from the table's names. Encodings are in the table only.
 
 use super::text::{F, Parsed, X, memory, register, within, wrong};
 use super::{Code, Format, Instruction, Row, TABLE};
@@ -13,7 +13,7 @@ const V: [&str; 32] = [
 const SEW: [&str; 4] = ["e8", "e16", "e32", "e64"];
 const LMUL: [&str; 8] = ["m1", "m2", "m4", "m8", "", "mf8", "mf4", "mf2"];
 
-/// A vector type as `vsetvli` has it: `e32, m1, ta, ma`, or its number if it is none.
+/// Formats a vector type as in `vsetvli`: `e32, m1, ta, ma`, or as a number if it is not valid.
 fn vtype(bits: i32) -> String {
     let (lmul, sew) = (LMUL[bits as usize & 7], bits as usize >> 3 & 7);
     if bits >> 8 != 0 || sew > 3 || lmul.is_empty() {
@@ -37,7 +37,7 @@ fn vtype_of(parts: &[&str], most: i64) -> Parsed<i32> {
     }
 }
 
-/// The text of a vector instruction.
+/// Formats a vector instruction as text.
 pub(super) fn disassemble(op: &Instruction) -> String {
     let row = op.row();
     let (x, f, v) = (|n: u8| X[n as usize & 31], |n: u8| F[n as usize & 31], |n: u8| V[n as usize & 31]);
@@ -83,13 +83,14 @@ pub(super) fn disassemble(op: &Instruction) -> String {
     format!("{name} {operands}")
 }
 
-/// The name of a load or store of segments: `vlseg3e32.v`, `vsuxseg2ei8.v`.
+/// The name of a load or store of segments with `more` fields besides the first: `vlseg3e32.v`, `vsuxseg2ei8.v`.
 fn segments(name: &str, more: u8) -> String {
     let at = name.find('e').unwrap_or(name.len());
     format!("{}seg{}{}", &name[..at], more + 1, &name[at..])
 }
 
-/// The row of the name of a segment load or store, whose fields less one it puts into `op`.
+/// Finds the row for the name of a segment load or store, and sets `op.rs3` to its number of fields less one; `None`
+/// for any other name.
 pub(super) fn row_of(name: &str, op: &mut Instruction) -> Option<&'static Row> {
     let (at, fields) = match name.find("seg") {
         Some(at) => (at, name.as_bytes().get(at + 3).map(|c| c.wrapping_sub(b'1')).filter(|n| (1..8).contains(n))?),
@@ -101,7 +102,7 @@ pub(super) fn row_of(name: &str, op: &mut Instruction) -> Option<&'static Row> {
     Some(row)
 }
 
-/// The operands of a vector instruction, put into `op`; none if there is another number of them.
+/// Parses the operands of a vector instruction into `op`; returns `None` if their number is wrong.
 pub(super) fn operands(op: &mut Instruction, texts: &[&str]) -> Parsed<Option<()>> {
     let row = op.row();
     let (x, f, v) = (|t: &str| register(&X, 'x', t), |t: &str| register(&F, 'f', t), |t: &str| register(&V, 'v', t));

@@ -1,8 +1,9 @@
-//! The regions of a memory while a hart runs, as raw spans.
+//! The regions of a memory while a hart runs, as raw pointers.
 //!
-//! One compare finds an address in the region that is used most, a table by the address's upper bits and another
-//! compare in any other; what those miss is looked up. Where a [`Guard`] is set, addresses are translated and protected
-//! (`guarded`). A memory keeps them as long as its regions stay what they are; its bytes are reached by pointers, while
+//! One comparison finds an address in the main region, the one that is used most. A table by the address's upper bits
+//! and another comparison find it in a region used recently; all other addresses are looked up. With a [`Guard`],
+//! addresses are translated and checked as well (`guarded`). A memory keeps this table as long as its regions do not
+//! change; bytes are accessed through pointers while the memory is borrowed exclusively.
 //! it is borrowed exclusively.
 
 #[cfg(feature = "bare")]
@@ -18,7 +19,7 @@ use super::{Memory, MemoryRegion};
 use crate::access::Fault;
 
 impl Memory<'_> {
-    /// The tables by which a hart reaches the regions: those of the last run, if the regions have not changed since.
+    /// The tables by which a hart accesses the regions; they are built again only if the regions have changed.
     pub(crate) fn spans(&mut self) -> &mut RegionTable {
         let (regions, watched) = (&mut self.regions, self.watched);
         self.spans.get_or_insert_with(|| {
@@ -53,7 +54,7 @@ fn intersect(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
     if start < end { start..end } else { 0..0 }
 }
 
-/// A region while a hart runs.
+/// A memory region while a hart runs.
 #[derive(Debug)]
 struct RegionSpan {
     range: Range<u64>,
@@ -62,20 +63,20 @@ struct RegionSpan {
     executable: Range<u64>,
 }
 
-/// Parts of the address space that [`RegionTable`] tells apart; windows of a program are 64 MiB apart.
+/// Number of parts into which [`RegionTable`] divides the address space; windows of a program are 64 MiB apart.
 const PARTS: usize = 64;
 
-/// The part that an address is in.
+/// The number of the part that an address belongs to.
 #[inline(always)]
 fn part(address: u64) -> usize {
     (address >> 26) as usize % PARTS
 }
 
-/// A range of addresses in which accesses of up to 8 bytes need one compare.
+/// A range of addresses that needs one comparison to check an access of up to 8 bytes.
 #[derive(Clone, Copy, Debug)]
 struct FastRange {
     base: u64,
-    /// Offsets at which 8 bytes still fit: length less 7.
+    /// Number of offsets at which 8 bytes still fit: the length less 7.
     reach: u64,
     pointer: *mut u8,
 }
@@ -88,12 +89,12 @@ impl FastRange {
             return Self::NONE;
         }
         let offset = (range.start - span.range.start) as usize;
-        // SAFETY: `range` lies in the span, so the offset is within its bytes.
+        // SAFETY: `range` lies in the region, so the offset is within its bytes.
         let pointer = unsafe { span.pointer.add(offset) };
         Self { base: range.start, reach: range.end - range.start - 7, pointer }
     }
 
-    /// The place of `bytes` bytes at an address, if all are in it.
+    /// Pointer to `bytes` bytes at an address; `None` if not all of them lie in the range.
     fn run(&self, address: u64, bytes: usize) -> Option<*mut u8> {
         let offset = address.wrapping_sub(self.base);
         // SAFETY: the offset is within the range.
@@ -104,37 +105,38 @@ impl FastRange {
     #[inline(always)]
     fn at(&self, address: u64) -> Option<*mut u8> {
         let offset = address.wrapping_sub(self.base);
-        // SAFETY: below `reach` there are at least 8 bytes of the span from the offset on.
+        // SAFETY: below `reach`, at least 8 bytes of the region follow the offset.
         if offset < self.reach { Some(unsafe { self.pointer.add(offset as usize) }) } else { None }
     }
 }
 
-/// The regions of a [`Memory`], reached by pointers only: usable while it is borrowed exclusively.
+/// The regions of a [`Memory`] as pointers; usable while the memory is borrowed exclusively.
 #[derive(Debug)]
 pub(crate) struct RegionTable {
     load: FastRange,
     store: FastRange,
     /// For each part of the address space, the region or page of the last load there; at first the region at its start.
     load_near: [FastRange; PARTS],
-    /// The same for stores.
+    /// For each part of the address space, the region or page of the last store there; at first the region at its
+    /// start.
     store_near: [FastRange; PARTS],
     all: Vec<RegionSpan>,
     watched: Option<u64>,
-    /// Addresses of which blocks were decoded.
+    /// Addresses from which blocks were decoded.
     code: Range<u64>,
-    /// A store went to decoded addresses.
+    /// Whether a store has changed decoded addresses.
     pub(crate) code_written: bool,
-    /// A store went to the watched address.
+    /// Whether a store has changed the watched address.
     pub(crate) watch_hit: bool,
-    /// Page tables and protection of memory, if any apply.
+    /// Page tables and memory protection; `None` if neither restricts any access.
     pub(crate) guard: Option<Box<Guard>>,
-    /// Streams and meter of a run, so that executing needs one pointer to reach all: [`Env::open`](crate::exec::Env)
-    /// puts them here, and knows their types.
+    /// Pointers to the streams and the meter of a run, so that one pointer to this table gives access to all:
+    /// [`Env::open`](crate::exec::Env) stores them here, and knows their types.
     pub(crate) beside: [*mut (); 2],
 }
 
 impl RegionTable {
-    /// Begins a run of a hart that has decoded the instructions at `code`, and has not set a guard yet.
+    /// Begins a run, without a guard, of a hart that has decoded the instructions at the addresses `code`.
     pub(crate) fn begin(&mut self, code: &Range<u64>) {
         (self.code_written, self.watch_hit) = (false, false);
         let guarded = self.guard.take().is_some();
@@ -148,7 +150,7 @@ impl RegionTable {
         }
     }
 
-    /// Take the program's own memory as the region that is used most, and note where the others begin.
+    /// Selects the main region, which is the program's own memory, and enters the other regions in the table of parts.
     fn choose(&mut self) {
         (self.load_near, self.store_near) = ([FastRange::NONE; PARTS], [FastRange::NONE; PARTS]);
         if self.guard.is_some() {
@@ -166,14 +168,14 @@ impl RegionTable {
         self.store = main.map_or(FastRange::NONE, |s| FastRange::new(s, &self.plain(&s.writable)));
     }
 
-    /// Take note that a region was found at an address.
+    /// Records which region an address was found in, for later accesses to its part of the address space.
     fn found(&mut self, address: u64, index: usize) {
         let span = &self.all[index];
         self.load_near[part(address)] = FastRange::new(span, &span.range);
         self.store_near[part(address)] = FastRange::new(span, &self.plain(&span.writable));
     }
 
-    /// The largest part of `range` that holds neither decoded code nor the watched address.
+    /// The largest part of `range` that contains neither decoded code nor the watched address.
     fn plain(&self, range: &Range<u64>) -> Range<u64> {
         let watched = self.watched.map_or(0..0, |at| at..at.saturating_add(8));
         if intersect(range, &self.code).is_empty() && intersect(range, &watched).is_empty() {
@@ -190,7 +192,7 @@ impl RegionTable {
         parts.into_iter().max_by_key(|p| p.end - p.start).unwrap_or(0..0)
     }
 
-    /// Take note that instructions at `addresses` were decoded, so that stores there are seen.
+    /// Records that instructions at `addresses` were decoded, so that stores to them are noticed.
     pub(crate) fn decoded(&mut self, addresses: Range<u64>) {
         let known = self.code.start <= addresses.start && addresses.end <= self.code.end;
         if known || addresses.start >= addresses.end {
@@ -206,29 +208,29 @@ impl RegionTable {
         }
     }
 
-    /// Take note that nothing is decoded any more.
+    /// Records that no instructions are decoded any more.
     pub(crate) fn forget_decoded(&mut self) {
         self.code = 0..0;
         self.choose();
     }
 
-    /// The regions, for a translator.
+    /// The regions as (addresses, writable addresses, whether any may be executed, pointer), for a translator.
     pub(crate) fn list(&self) -> impl Iterator<Item = (Range<u64>, Range<u64>, bool, *mut u8)> {
         let executable = |s: &RegionSpan| s.executable.start < s.executable.end;
         self.all.iter().map(move |s| (s.range.clone(), s.writable.clone(), executable(s), s.pointer))
     }
 
-    /// Whether nothing can be both written and executed, and no address is watched.
+    /// Whether no memory is both writable and executable, and no address is watched.
     pub(crate) fn fixed(&self) -> bool {
         self.watched.is_none() && self.all.iter().all(|s| intersect(&s.writable, &s.executable).is_empty())
     }
 
-    /// The 8 bytes at the watched address.
+    /// The value of the 8 bytes at the watched address; 0 if none is watched.
     pub(crate) fn watched_value(&mut self) -> u64 {
         self.watched.and_then(|at| self.load_plain::<8>(at).ok()).map_or(0, u64::from_le_bytes)
     }
 
-    /// Addresses of which blocks were decoded.
+    /// Addresses from which blocks were decoded.
     pub(crate) fn decoded_range(&self) -> Range<u64> {
         self.code.clone()
     }
@@ -238,7 +240,7 @@ impl RegionTable {
         let left = span.executable.end - address;
         let mut bytes = [0; 4];
         let count = left.min(4) as usize;
-        // SAFETY: `executable` lies in the span, and `count` bytes of it are left from `address` on.
+        // SAFETY: `executable` lies in the region, and at least `count` bytes of it follow `address`.
         unsafe {
             let from = span.pointer.add((address - span.range.start) as usize);
             std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), count);
@@ -251,26 +253,26 @@ impl RegionTable {
         }
     }
 
-    /// Read `N` bytes from the region that is used most.
+    /// Reads `N` bytes from the main region; `None` if they do not lie in it.
     #[inline(always)]
     pub(crate) fn load_fast<const N: usize>(&self, address: u64) -> Option<[u8; N]> {
         const { assert!(N <= 8) };
         let from = self.load.at(address)?;
-        // SAFETY: `at` leaves 8 bytes of a region that is borrowed exclusively; an array of bytes has no alignment.
+        // SAFETY: `at` leaves 8 bytes of a region that is borrowed exclusively; an array of bytes needs no alignment.
         Some(unsafe { from.cast::<[u8; N]>().read() })
     }
 
-    /// Write `N` bytes to the region that is used most.
+    /// Writes `N` bytes to the main region; returns false if they do not lie in its fast range.
     #[inline(always)]
     pub(crate) fn store_fast<const N: usize>(&mut self, address: u64, bytes: [u8; N]) -> bool {
         const { assert!(N <= 8) };
         let Some(to) = self.store.at(address) else { return false };
-        // SAFETY: as for loads, and the fast range of stores lies in a writable one.
+        // SAFETY: as for loads, and the fast range of stores lies in a writable range.
         unsafe { to.cast::<[u8; N]>().write(bytes) };
         true
     }
 
-    /// Reads `N` bytes from the region that was found last in this part of the address space.
+    /// Reads `N` bytes from the region last used in this part of the address space; `None` if they do not lie in it.
     #[inline(always)]
     pub(crate) fn load_near<const N: usize>(&self, address: u64) -> Option<[u8; N]> {
         let from = self.load_near[part(address)].at(address)?;
@@ -278,7 +280,8 @@ impl RegionTable {
         Some(unsafe { from.cast::<[u8; N]>().read() })
     }
 
-    /// Writes `N` bytes to the region that was found last in this part of the address space.
+    /// Writes `N` bytes to the region last used in this part of the address space; returns false if they do not lie in
+    /// it.
     #[inline(always)]
     pub(crate) fn store_near<const N: usize>(&mut self, address: u64, bytes: [u8; N]) -> bool {
         let Some(to) = self.store_near[part(address)].at(address) else { return false };
@@ -287,16 +290,18 @@ impl RegionTable {
         true
     }
 
-    /// Read bytes that lie together in a region that was found last; false if they do not.
+    /// Reads bytes that all lie in the main region or in the one last used near the address; returns false if they do
+    /// not.
     pub(crate) fn load_bytes(&self, address: u64, into: &mut [u8]) -> bool {
         let held = [&self.load, &self.load_near[part(address)]];
         let Some(from) = held.iter().find_map(|range| range.run(address, into.len())) else { return false };
-        // SAFETY: `run` leaves that many bytes of a region that is borrowed exclusively, and `into` is none of them.
+        // SAFETY: `run` leaves enough bytes of a region that is borrowed exclusively, and `into` does not overlap them.
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
         true
     }
 
-    /// Write bytes that lie together in a region that was found last; false if they do not.
+    /// Writes bytes that all lie in the main region or in the one last used near the address; returns false if they do
+    /// not.
     pub(crate) fn store_bytes(&mut self, address: u64, bytes: &[u8]) -> bool {
         let held = [&self.store, &self.store_near[part(address)]];
         let Some(to) = held.iter().find_map(|range| range.run(address, bytes.len())) else { return false };
@@ -305,7 +310,7 @@ impl RegionTable {
         true
     }
 
-    /// Read `N` bytes from wherever they are.
+    /// Reads `N` bytes at any address, translated and checked if there is a guard.
     pub(crate) fn load<const N: usize>(&mut self, address: u64) -> Result<[u8; N], Fault> {
         match self.load_near(address) {
             Some(bytes) => Ok(bytes),
@@ -314,7 +319,7 @@ impl RegionTable {
         }
     }
 
-    /// Read `N` bytes at a physical address.
+    /// Reads `N` bytes at a physical address.
     fn load_plain<const N: usize>(&mut self, address: u64) -> Result<[u8; N], Fault> {
         let fault = Fault::at(address);
         let end = address.checked_add(N as u64).ok_or(fault)?;
@@ -324,11 +329,11 @@ impl RegionTable {
             self.found(address, index);
         }
         let span = &self.all[index];
-        // SAFETY: the span holds all `N` bytes.
+        // SAFETY: the region contains all `N` bytes.
         Ok(unsafe { span.pointer.add((address - span.range.start) as usize).cast::<[u8; N]>().read() })
     }
 
-    /// Write `N` bytes wherever they belong.
+    /// Writes `N` bytes at any address, translated and checked if there is a guard.
     pub(crate) fn store<const N: usize>(&mut self, address: u64, bytes: [u8; N]) -> Result<(), Fault> {
         if self.store_near(address, bytes) {
             return Ok(());
@@ -342,13 +347,13 @@ impl RegionTable {
         let index = self.all.iter().position(holds).ok_or(fault)?;
         self.found(address, index);
         let span = &self.all[index];
-        // SAFETY: `writable` lies in the span and holds all `N` bytes; a span that is shared has none.
+        // SAFETY: `writable` lies in the region and contains all `N` bytes; it is empty for a region that is shared.
         unsafe { span.pointer.add((address - span.range.start) as usize).cast::<[u8; N]>().write(bytes) };
         self.stored(address, end);
         Ok(())
     }
 
-    /// Notes a store to decoded instructions, or to the watched address.
+    /// Notes whether a store from `address` to `end` changed decoded instructions, or the watched address.
     fn stored(&mut self, address: u64, end: u64) {
         if address < self.code.end && self.code.start < end {
             self.code_written = true;

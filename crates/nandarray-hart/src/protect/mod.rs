@@ -1,10 +1,10 @@
-//! Page tables and physical memory protection, which apply to accesses in the privileged modes.
+//! Page tables and physical memory protection, which restrict accesses in the privileged modes.
 //!
 //! A [`Guard`] holds the rules for loads, stores and fetches that follow from the hart's registers at one moment. The
-//! hart makes it whenever these change, and memory applies it to every access that is not already known to be allowed.
-//! If nothing is translated and everything is allowed there is none, and no access costs more. `pmp` holds the
-//! protection's registers and its rules, `pages` walks the tables. Nothing here knows how registers are numbered or
-//! where bytes lie.
+//! hart builds it again whenever these change, and memory applies it to every access that is not already known to be
+//! allowed. If nothing is translated and everything is allowed, there is no guard, and accesses cost nothing more.
+//! `pmp` holds the protection's registers and rules, `pages` walks the page tables. Nothing here depends on the numbers
+//! of registers or on the place of bytes.
 
 mod pages;
 mod pmp;
@@ -14,32 +14,32 @@ pub(crate) use pmp::{ENTRIES, Pmp};
 
 use crate::access::AccessKind;
 
-/// The mode in which memory is accessed.
+/// The rights with which memory is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Who {
-    /// Machine mode, which only locked protection binds.
+    /// Whether the access is made in machine mode, which only locked entries of the protection restrict.
     pub(crate) machine: bool,
-    /// The page tables that translate its addresses, if any do.
+    /// The page tables that translate the address; `None` if it is a physical address.
     pub(crate) pages: Option<PageTranslation>,
 }
 
-/// The rules for accesses to memory at one moment.
+/// The rules for memory accesses at one moment, as the hart's registers define them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Guard {
     pub(crate) pmp: Pmp,
     pub(crate) data: Who,
     pub(crate) fetch: Who,
-    /// The bits of an address.
+    /// Mask of the bits that an address has.
     pub(crate) addresses: u64,
 }
 
 impl Guard {
-    /// The mode in which an access is made.
+    /// The rights with which an access of this kind is made.
     pub(crate) fn who(&self, access: AccessKind) -> Who {
         if access == AccessKind::Fetch { self.fetch } else { self.data }
     }
 
-    /// Whether decoded instructions are still what would be fetched, once this takes the place of `before`.
+    /// Whether the same instructions would be fetched under this guard as under `before`.
     pub(crate) fn fetches_as(&self, before: &Self) -> bool {
         self.fetch == before.fetch && self.pmp == before.pmp
     }

@@ -1,9 +1,9 @@
-//! Page tables: Sv32, and Sv39, Sv48 and Sv57, which differ in their levels only.
+//! Page tables: Sv32, and Sv39, Sv48 and Sv57, which differ only in the number of levels.
 //!
-//! A table is a page of entries; one that may be read, written or executed is a page's (at a higher level that of a
-//! larger page), any other names the next table. The accessed and the dirty bit are set as the page is used, as QEMU's
-//! harts do unless told otherwise; a hart that left it to software would fault instead. The upper bits of an entry that
-//! no extension here uses must be zero.
+//! A table is a page of entries. An entry that may be read, written or executed refers to a page (at a higher level, to
+//! a larger page); any other entry refers to the next table. The accessed and the dirty bit are set when the page is
+//! used, as QEMU does by default; a hart that left this to software would fault instead. The upper bits of an entry
+//! that no extension here uses must be zero.
 
 use super::AccessKind;
 
@@ -14,24 +14,25 @@ const EXECUTE: u64 = 1 << 3;
 const USER: u64 = 1 << 4;
 const ACCESSED: u64 = 1 << 6;
 const DIRTY: u64 = 1 << 7;
-/// Bits of an address within a page.
+/// Number of address bits within a page.
 pub(crate) const PAGE_BITS: u32 = 12;
-/// Bits of a 64-bit entry: its page's number, and those that must be zero.
+/// Mask of the page number in a 64-bit entry; `NUMBER_32` is that of a 32-bit entry.
 const NUMBER_64: u64 = (1 << 44) - 1;
 const NUMBER_32: u64 = (1 << 22) - 1;
 
-/// The kind of tables.
+/// The format of page tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageTableFormat {
     pub(crate) levels: u32,
-    /// Bits of an address that each level takes; entries are of 4 bytes if it is 10, of 8 if it is 9.
+    /// Number of address bits that each level translates; entries have 4 bytes if it is 10, and 8 if it is 9.
     pub(crate) level_bits: u32,
 }
 
 impl PageTableFormat {
     pub(crate) const SV32: Self = Self { levels: 2, level_bits: 10 };
 
-    /// The tables that `satp` names on 64 bits: 8 for Sv39, 9 for Sv48, 10 for Sv57.
+    /// The format that the mode field of a 64-bit `satp` selects: 8 for Sv39, 9 for Sv48, 10 for Sv57; `None` for no
+    /// translation.
     pub(crate) fn of_mode(mode: u64) -> Option<Self> {
         (8..=10).contains(&mode).then(|| Self { levels: mode as u32 - 5, level_bits: 9 })
     }
@@ -41,37 +42,37 @@ impl PageTableFormat {
     }
 }
 
-/// The translation of addresses by page tables.
+/// The page tables that translate addresses, and the rights with which they are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageTranslation {
     pub(crate) table: PageTableFormat,
     /// Physical address of the first table.
     pub(crate) root: u64,
-    /// For user mode.
+    /// Whether the access is made in user mode.
     pub(crate) user: bool,
-    /// Supervisor mode may reach user mode's pages.
+    /// Whether supervisor mode may access pages of user mode.
     pub(crate) sum: bool,
-    /// Executable pages may be loaded from.
+    /// Whether executable pages may be loaded from.
     pub(crate) mxr: bool,
 }
 
-/// The tables in memory. None where there is no memory, or it may not be reached.
+/// Access to page tables in memory. A function returns `None` if there is no memory, or it may not be accessed.
 pub(crate) trait PageTables {
     fn entry(&mut self, address: u64, bytes: u64) -> Option<u64>;
     fn set_entry(&mut self, address: u64, bytes: u64, value: u64) -> Option<()>;
 }
 
-/// Why there is no translation.
+/// The reason why an address has no translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkFailure {
-    /// The tables say so.
+    /// The page tables have none, or forbid the access.
     Page,
-    /// The tables cannot be reached.
+    /// The page tables themselves cannot be accessed.
     Access,
 }
 
 impl PageTranslation {
-    /// The physical address behind `address`; notes in the tables that it is used.
+    /// Translates `address` to a physical address, and sets the accessed and dirty bits of the page.
     pub(crate) fn translate(
         &self,
         address: u64,
@@ -80,7 +81,7 @@ impl PageTranslation {
     ) -> Result<u64, WalkFailure> {
         let PageTableFormat { levels, level_bits } = self.table;
         let bits = levels * level_bits + PAGE_BITS;
-        // On 64 bits the upper ones are copies of the highest that is translated.
+        // With 64-bit entries, the upper address bits must be copies of the highest translated bit.
         let sign = (address as i64) << (64 - bits) >> (64 - bits);
         if level_bits == 9 && sign as u64 != address {
             return Err(WalkFailure::Page);

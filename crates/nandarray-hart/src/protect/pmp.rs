@@ -1,15 +1,16 @@
-//! Physical memory protection: sixteen entries of an address and a byte of settings.
+//! Physical memory protection: sixteen entries, each with an address and a byte of settings.
 //!
-//! An entry is off, the top of a range that begins where the entry before it ends, four bytes, or a power of two that
-//! the address's low ones tell. The lowest entry that has any byte of an access decides: it must have them all, also in
-//! machine mode, and allow it. A locked entry binds machine mode, too, and stays until the machine begins anew. Other
-//! modes may do nothing that no entry allows.
+//! An entry is off, the end of a range that begins where the entry before it ends, a range of four bytes, or a range
+//! whose length is a power of two that the low ones of the address encode. The lowest entry that contains any byte of
+//! an access decides: it must contain all bytes, even in machine mode, and allow the access. A locked entry restricts
+//! machine mode, too, and stays until the machine is reset. In other modes, an access is forbidden if no entry allows
+//! it.
 
 use std::ops::Range;
 
 use super::AccessKind;
 
-/// Entries there are.
+/// Number of entries.
 pub(crate) const ENTRIES: usize = 16;
 
 const READ: u8 = 1;
@@ -19,11 +20,11 @@ const MATCHING: u8 = 3 << 3;
 const TOP_OF_RANGE: u8 = 1 << 3;
 const FOUR_BYTES: u8 = 2 << 3;
 const LOCKED: u8 = 1 << 7;
-/// Bits of an address register: addresses of 56 bits without the low two.
+/// Mask of an address register on 64 bits: addresses of 56 bits without the two lowest bits.
 const ADDRESS_64: u64 = (1 << 54) - 1;
 const ADDRESS_32: u64 = (1 << 32) - 1;
 
-/// The registers.
+/// The registers of physical memory protection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pmp {
     settings: [u8; ENTRIES],
@@ -31,30 +32,30 @@ pub(crate) struct Pmp {
 }
 
 impl Pmp {
-    /// The settings of entry `first` and those behind it that fit into a register of `bits` bits.
+    /// The settings of entry `first` and of those after it, as many as fit in a register of `bits` bits.
     pub(crate) fn settings(&self, first: usize, bits: u32) -> u64 {
         let bytes = self.settings.iter().skip(first).take(bits as usize / 8);
         bytes.rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
     }
 
-    /// Write those of them that are not locked.
+    /// Sets the settings of entry `first` and of those after it; locked entries keep theirs.
     pub(crate) fn set_settings(&mut self, first: usize, bits: u32, value: u64) {
         let bytes = value.to_le_bytes();
         for (old, new) in self.settings.iter_mut().skip(first).zip(&bytes[..bits as usize / 8]) {
             if *old & LOCKED == 0 {
                 let new = new & (LOCKED | MATCHING | EXECUTE | WRITE | READ);
-                // Writable memory is readable: the other combination is reserved.
+                // Memory that can be written but not read is a reserved combination.
                 *old = if new & READ == 0 { new & !WRITE } else { new };
             }
         }
     }
 
-    /// An address register.
+    /// The value of an entry's address register.
     pub(crate) fn address(&self, entry: usize) -> u64 {
         self.addresses[entry]
     }
 
-    /// Write it, unless the entry is locked, or is the beginning of one that is.
+    /// Sets an entry's address register, unless the entry is locked, or is the beginning of a locked range.
     pub(crate) fn set_address(&mut self, entry: usize, bits: u32, value: u64) {
         let next = self.settings.get(entry + 1).copied().unwrap_or(0);
         let begins_locked = next & LOCKED != 0 && next & MATCHING == TOP_OF_RANGE;
@@ -63,7 +64,7 @@ impl Pmp {
         }
     }
 
-    /// The addresses of an entry.
+    /// The range of addresses of an entry; empty if it is off.
     fn range(&self, entry: usize) -> Range<u64> {
         let address = self.addresses[entry];
         match self.settings[entry] & MATCHING {
@@ -81,12 +82,12 @@ impl Pmp {
         }
     }
 
-    /// Whether `bytes` bytes from `address` on may be reached: all of them by one entry's word.
+    /// Whether `bytes` bytes from `address` on may be accessed; the first entry that contains any of them decides.
     pub(crate) fn allows(&self, address: u64, bytes: u64, access: AccessKind, machine: bool) -> bool {
         let end = address.saturating_add(bytes);
         for (entry, settings) in self.settings.iter().enumerate() {
             let range = self.range(entry);
-            // An empty range inside the access matches nothing.
+            // An empty range within the access matches nothing.
             if !range.is_empty() && range.start < end && address < range.end {
                 let need = match access {
                     AccessKind::Load => READ,

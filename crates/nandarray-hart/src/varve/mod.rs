@@ -1,10 +1,10 @@
-//! VarVE: vectors whose elements have a width of their own, and streams of packed values (dissertation, chapter 8).
+//! VarVE: vectors whose elements have a width each, and streams of packed values (dissertation, chapter 8).
 //!
-//! [`VarveUnit`] holds what the instructions of Table 8.1 work on: stream descriptors, a variable-width vector for each
-//! vector register with the widths that its metadata register has, and `NumE`. `stream` reads and writes packed bits,
+//! [`VarveUnit`] holds the state of the instructions of Table 8.1: stream descriptors, a variable-width vector for each
+//! vector register with the widths in its metadata register, and `NumE`. `stream` reads and writes packed bits,
 //! `operation` computes. Fixed-width vectors and masks are those of the vector unit. A vector is kept as a list of
-//! values; its bits count where the specification counts them: they never exceed a register, and an operation yields as
-//! many elements as the datapath takes, each rounded up to the alignment of the unit. Nothing here knows time.
+//! values. Its bits count where the specification counts them: they never exceed a register, and an operation yields as
+//! many elements as fit in the datapath, each rounded up to the alignment of the unit. Nothing here models time.
 
 mod operation;
 mod stream;
@@ -17,39 +17,40 @@ use crate::trap::Cause;
 pub(crate) use operation::{VarveOp, operate};
 pub(crate) use stream::{Describe, describe, pack, unpack, vunpack};
 
-/// Streams of a unit.
+/// Number of streams of a VarVE unit.
 pub(crate) const VARVE_STREAMS: usize = 32;
-/// Elements that a metadata register has for each 4 bits of a vector register.
+/// Bits of a vector register for each element that its metadata register has room for, so that a vector has at most a
+/// quarter as many elements as a register has bits.
 const ELEMENT_BITS_LEAST: usize = 4;
 
-/// Why an instruction was not executed; nothing has changed then.
+/// The reason why a VarVE instruction was not executed; its destination and stream are unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VarveTrap {
-    /// An operand that no unit allows, or a stream that was not described.
+    /// An operand is not allowed, or a stream was not described before.
     Illegal,
-    /// An access to memory.
+    /// An access to memory failed.
     Fault(Fault, AccessKind),
-    /// A stream that cannot go on, and its number.
+    /// A stream cannot continue; the cause, and the stream's number.
     Stream(Cause, u64),
 }
 
 pub(crate) type VarveResult<T = ()> = Result<T, VarveTrap>;
 
-/// The bits of a value in two's complement; none of zero.
+/// Number of bits of a value in two's complement; 0 for the value zero.
 pub(crate) fn width(value: i64) -> u32 {
     if value == 0 { 0 } else { 65 - if value < 0 { (!value).leading_zeros() } else { value.leading_zeros() } }
 }
 
-/// The low `bits` of a value, sign-extended.
+/// The low `bits` bits of a value, sign-extended; the whole value if `bits` is 0 or above 64.
 pub(crate) fn wrap(value: i64, bits: u32) -> i64 {
     if bits == 0 || bits > 64 { value } else { value << (64 - bits) >> (64 - bits) }
 }
 
-/// A vector of values with a width each, and the most bits that they may grow to.
+/// A vector of values with a width each, and the most bits that each may grow to.
 #[derive(Clone, Debug)]
 pub(crate) struct VariableVector {
     pub(crate) values: Vec<i64>,
-    /// The argument `mb` of the `vunpack` that it comes from.
+    /// The most bits of an element: the argument `mb` of the `vunpack` that read the values.
     pub(crate) most_bits: u32,
 }
 
@@ -64,16 +65,16 @@ impl Default for VariableVector {
 pub(crate) struct VarveUnit {
     streams: Vec<Option<stream::PackedStream>>,
     vectors: Vec<VariableVector>,
-    /// The least number of elements that an instruction yielded since it was read.
+    /// The fewest elements that an instruction has yielded since `NumE` was last read.
     pub(crate) num_e: u64,
-    /// Bits of a register, and of the datapath.
+    /// Bits of a vector register, and of the datapath.
     vlen: u32,
-    /// The alignment w of elements in the datapath, in bits.
+    /// Bits to which the width of each element is rounded up in the datapath (w in the dissertation).
     align: u32,
 }
 
 impl VarveUnit {
-    /// A unit with registers of `vlen` bits that aligns elements to `align` bits.
+    /// Creates a unit with registers of `vlen` bits that aligns elements to `align` bits.
     ///
     /// # Panics
     /// If the alignment is not a power of two up to 64.
@@ -93,23 +94,23 @@ impl VarveUnit {
         self.vlen as usize / ELEMENT_BITS_LEAST
     }
 
-    /// A vector.
+    /// The variable-width vector in register `number`.
     pub(crate) fn vector(&self, number: u8) -> &VariableVector {
         &self.vectors[number as usize & 31]
     }
 
-    /// Reads and resets `NumE`.
+    /// Returns `NumE`, and resets it.
     pub(crate) fn take_num_e(&mut self) -> u64 {
         std::mem::replace(&mut self.num_e, u64::MAX)
     }
 
-    /// Keeps a result, and counts it in `NumE`.
+    /// Stores the result of an instruction in register `number`, and includes its number of elements in `NumE`.
     fn yield_vector(&mut self, number: u8, values: Vec<i64>, most_bits: u32) {
         self.num_e = self.num_e.min(values.len() as u64);
         self.vectors[number as usize & 31] = VariableVector { values, most_bits };
     }
 
-    /// The elements of `widths` that fit into the datapath, each aligned.
+    /// Number of elements with these widths, from the first on, that fit in the datapath when each is aligned.
     fn fitting(&self, widths: impl Iterator<Item = u32>) -> usize {
         let mut bits = 0;
         let fits = |width: u32| {
@@ -120,7 +121,7 @@ impl VarveUnit {
     }
 }
 
-/// Bits of memory.
+/// Access to single bits of memory.
 #[derive(Debug)]
 pub(crate) struct PackedBits<'a> {
     pub(crate) spans: &'a mut RegionTable,
@@ -132,7 +133,7 @@ impl PackedBits<'_> {
         self.spans.load::<N>(address & self.mask).map_err(|fault| VarveTrap::Fault(fault, AccessKind::Load))
     }
 
-    /// `bits` (at most 64) at bit `at` behind an address, the lowest bit of a byte first.
+    /// Reads `bits` bits (at most 64), from bit `at` after an address on; the lowest bit of a byte comes first.
     pub(crate) fn get(&mut self, base: u64, at: u64, bits: u32) -> VarveResult<u64> {
         let (mut value, mut got) = (0u128, 0);
         while got < bits + (at & 7) as u32 {
@@ -144,7 +145,7 @@ impl PackedBits<'_> {
         Ok(if bits == 64 { value } else { value & ((1 << bits) - 1) })
     }
 
-    /// Put `bits` at bit `at` behind an address; bits behind them in the last byte become zero.
+    /// Writes `bits` bits from bit `at` after an address on; the bits that follow in the last byte become zero.
     pub(crate) fn put(&mut self, base: u64, at: u64, bits: u32, value: u64) -> VarveResult {
         if bits == 0 {
             return Ok(());
@@ -162,12 +163,12 @@ impl PackedBits<'_> {
         Ok(())
     }
 
-    /// 8 bytes at an address.
+    /// Reads the 8 bytes at an address as a little-endian number.
     pub(crate) fn word(&mut self, address: u64) -> VarveResult<u64> {
         Ok(u64::from_le_bytes(self.load::<8>(address)?))
     }
 
-    /// A byte at an address.
+    /// Reads the byte at an address.
     pub(crate) fn byte(&mut self, address: u64) -> VarveResult<u8> {
         Ok(self.load::<1>(address)?[0])
     }

@@ -1,24 +1,25 @@
-//! Operations on variable-width vectors: element by element, as many as the datapath takes (equation 8.1, Table 8.3).
+//! Operations on variable-width vectors: element by element, as many as fit in the datapath (equation 8.1, Table 8.3).
 
 use super::{VarveResult, VarveTrap, VarveUnit, width, wrap};
 use crate::isa::Code;
 use crate::vector::VectorUnit;
 
-/// The operands of an operation.
+/// The operands of an operation on vectors.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VarveOp {
     pub(crate) code: Code,
     pub(crate) vd: u8,
     pub(crate) vs1: u8,
     pub(crate) vs2: u8,
-    /// In place of `vs1`.
+    /// The scalar that replaces `vs1`; `None` if the operand is a vector.
     pub(crate) scalar: Option<i64>,
-    /// A second register's value, of those that take two.
+    /// The value of a second integer register, for operations that use one.
     pub(crate) second: i64,
     pub(crate) masked: bool,
 }
 
-/// Bits of the datapath that an operation on these elements takes: Table 8.3, and shifts by what they shift.
+/// Bits that an operation on these elements needs in the datapath, as in Table 8.3; for a shift, the greater of the
+/// widths before and after it.
 fn datapath_bits(code: Code, a: i64, b: i64) -> u32 {
     use Code::*;
     let (left, right) = (width(a), width(b));
@@ -60,7 +61,7 @@ fn compares(code: Code) -> bool {
     matches!(code, VvCmpeqV | VvCmpeqI | VvCmpneV | VvCmpneI | VvCmpltV | VvCmpltI | VvCmpleV | VvCmpleI)
 }
 
-/// Execute an operation; a comparison's result is a mask of the vector unit, zero behind its elements.
+/// Executes an operation; the result of a comparison is a mask in the vector unit, with zeros after its elements.
 pub(crate) fn operate(unit: &mut VarveUnit, vectors: &mut VectorUnit, o: &VarveOp) -> VarveResult {
     match o.code {
         Code::VvTvs => return from_fixed(unit, vectors, o),
@@ -78,7 +79,7 @@ pub(crate) fn operate(unit: &mut VarveUnit, vectors: &mut VectorUnit, o: &VarveO
     let shared = if o.scalar.is_some() { left.values.len() } else { left.values.len().min(right.values.len()) };
     let active = |i: usize| !o.masked || vectors.mask_bit(i);
     let operands = |i: usize| {
-        // Elements that the mask leaves out take no place in the datapath.
+        // Elements that the mask excludes need no room in the datapath.
         if active(i) { (left.values[i], o.scalar.unwrap_or_else(|| right.values[i])) } else { (0, 0) }
     };
     let bits = |i: usize| if active(i) { operands(i) } else { (0, 0) };
@@ -104,7 +105,7 @@ pub(crate) fn operate(unit: &mut VarveUnit, vectors: &mut VectorUnit, o: &VarveO
         vectors.put_mask(o.vd, &mask);
     } else {
         let values: Vec<i64> = (0..count).map(result).collect();
-        // Results fit the datapath; a register has as many bits.
+        // Results fit in the datapath; a register has the same number of bits.
         let mut used = 0;
         let kept = values
             .iter()
@@ -118,7 +119,7 @@ pub(crate) fn operate(unit: &mut VarveUnit, vectors: &mut VectorUnit, o: &VarveO
     Ok(())
 }
 
-/// A fixed-width vector as a variable-width one: as many elements as fit into a register.
+/// Converts a fixed-width vector to a variable-width one, with as many elements as fit in a register.
 fn from_fixed(unit: &mut VarveUnit, vectors: &VectorUnit, o: &VarveOp) -> VarveResult {
     let values = vectors.elements(o.vs2).ok_or(VarveTrap::Illegal)?;
     let active = |i: usize| !o.masked || vectors.mask_bit(i);

@@ -1,28 +1,29 @@
-//! Streams of packed values: of one width, of a width each, and of Huffman codes; into and out of vectors.
+//! Streams of packed values, read into vectors or written from them: values of one width, of a width each, or Huffman
+//! codes.
 //!
-//! Bits are counted from the lowest of the first byte. A variable-width stream has its widths beside it, a byte
-//! a value; a Huffman code's first bit is its highest. A table of codes begins with the number of codes (8 bytes),
-//! and has a value (8 bytes), a code (4 bytes) and its length in bits (4 bytes) for each. Values are signed where the
-//! description says so.
+//! Bits are counted from the lowest of the first byte. A variable-width stream has its widths in a separate array, one
+//! byte for each value; a Huffman code begins with its highest bit. A table of codes begins with the number of codes (8
+//! bytes), followed by a value (8 bytes), a code (4 bytes) and its length in bits (4 bytes) for each. Values are signed
+//! if the description says so.
 
 use super::{PackedBits, VarveResult, VarveTrap, VarveUnit, wrap};
 use crate::access::AccessKind;
 use crate::trap::Cause;
 use crate::vector::VectorUnit;
 
-/// The most codes of a table.
+/// Most codes in a table of Huffman codes.
 const CODES_MAX: u64 = 1 << 16;
-/// The bit of a description that makes values signed.
+/// The bit of a description that says that values are signed.
 const SIGNED: u64 = 1 << 7;
 
-/// The encoding of a stream.
+/// The encoding of a stream's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Describe {
-    /// Every value has one width.
+    /// All values have the same width.
     Fixed,
-    /// A width for each value.
+    /// Each value has a width of its own.
     Variable,
-    /// Codes of a table.
+    /// Values are Huffman codes from a table.
     Huffman,
 }
 
@@ -36,26 +37,27 @@ enum Encoding {
         widths: u64,
         signed: bool,
     },
-    /// Codes by length, then by code: length, code, value.
+    /// Codes as (length, code, value), in order of length, then of code.
     Huffman(Vec<(u32, u32, i64)>),
 }
 
-/// A described stream.
+/// A stream that an instruction has described, with its position.
 #[derive(Clone, Debug)]
 pub(super) struct PackedStream {
     encoding: Encoding,
     output: bool,
     base: u64,
-    /// The bit that comes next.
+    /// Number of the next bit to read or write.
     at: u64,
-    /// The value that comes next.
+    /// Number of the next value.
     next: u64,
-    /// Values of an input, or the most of an output.
+    /// Number of values of an input, or most values of an output.
     count: u64,
 }
 
-/// Describe stream `number`: an input of `count` values, or an output for as many. `detail` is the width (bit 7:
-/// signed) of fixed-width values, the address of widths (in an input, bit 63 of `count`: signed), or that of a table.
+/// Describes stream `number`: an input of `count` values, or an output of at most as many. `detail` is the width of
+/// fixed-width values (with bit 7 set if they are signed), the address of the widths (bit 63 of `count` says that
+/// values are signed), or the address of a table of codes.
 pub(crate) fn describe(
     unit: &mut VarveUnit,
     number: u8,
@@ -81,7 +83,7 @@ pub(crate) fn describe(
     Ok(())
 }
 
-/// Read a table of codes; no code may begin another.
+/// Reads a table of codes; fails if one code is the beginning of another.
 fn table(number: u8, address: u64, memory: &mut PackedBits<'_>) -> VarveResult<Vec<(u32, u32, i64)>> {
     let wrong = VarveTrap::Stream(Cause::HuffmanTable, u64::from(number));
     let count = memory.word(address)?;
@@ -98,7 +100,7 @@ fn table(number: u8, address: u64, memory: &mut PackedBits<'_>) -> VarveResult<V
         }
         codes.push((length, code, value));
     }
-    // Left-aligned, a code's successors by number are those that begin with it.
+    // Aligned to the left and sorted, a code is followed by the codes that begin with it.
     codes.sort_by_key(|(length, code, _)| (u64::from(*code) << (32 - length), *length));
     let begins = |(a, b): (&(u32, u32, i64), &(u32, u32, i64))| a.0 <= b.0 && b.1 >> (b.0 - a.0) == a.1;
     if codes.iter().zip(&codes[1..]).any(begins) {
@@ -109,7 +111,7 @@ fn table(number: u8, address: u64, memory: &mut PackedBits<'_>) -> VarveResult<V
 }
 
 impl PackedStream {
-    /// The next value, and how many bits it takes.
+    /// Reads the next value without consuming it; returns the value and its number of bits.
     fn read(&self, number: u8, memory: &mut PackedBits<'_>) -> VarveResult<(i64, u64)> {
         let at = self.at;
         let sized = |memory: &mut PackedBits<'_>, bits: u32, signed: bool| {
@@ -168,7 +170,7 @@ impl PackedStream {
             Encoding::Huffman(codes) => {
                 let found = codes.iter().find(|code| code.2 == value);
                 let Some((length, code, _)) = found else { return Err(VarveTrap::Stream(Cause::StreamWidth, told)) };
-                // The highest bit comes first.
+                // The highest bit of a code is written first.
                 memory.put(self.base, self.at, *length, u64::from(code.reverse_bits() >> (32 - length)))?;
                 *length
             }
@@ -177,7 +179,7 @@ impl PackedStream {
         Ok(())
     }
 
-    /// Go on behind the next value.
+    /// Reads the next value and moves to the one after it.
     fn advance(&mut self, number: u8, memory: &mut PackedBits<'_>) -> VarveResult<i64> {
         let (value, bits) = self.read(number, memory)?;
         (self.at, self.next) = (self.at.wrapping_add(bits), self.next + 1);
@@ -190,7 +192,7 @@ impl VarveUnit {
         self.streams[number as usize & 31].clone().filter(|s| s.output == output).ok_or(VarveTrap::Illegal)
     }
 
-    /// Consume `count` values of an input.
+    /// Consumes `count` values of an input without using them.
     pub(crate) fn consume(&mut self, number: u8, count: u64, memory: &mut PackedBits<'_>) -> VarveResult {
         let mut stream = self.stream(number, false)?;
         if count > stream.count - stream.next {
@@ -211,7 +213,7 @@ impl VarveUnit {
         Ok(())
     }
 
-    /// End a stream: the values that are left of an input, or the bits that were written to an output.
+    /// Ends a stream; returns the number of values left in an input, or of bits written to an output.
     pub(crate) fn end(&mut self, number: u8, output: bool) -> VarveResult<u64> {
         let stream = self.stream(number, output)?;
         self.streams[number as usize & 31] = None;
@@ -219,8 +221,8 @@ impl VarveUnit {
     }
 }
 
-/// Unpack and consume values into the fixed-width vector `vd`: as many as its length; at the end of the stream fewer,
-/// and that is the new length.
+/// Reads values of a stream into the fixed-width vector `vd`, as many as its length, and consumes them. At the end of
+/// the stream there may be fewer; the vector length becomes their number.
 pub(crate) fn unpack(
     unit: &mut VarveUnit,
     vectors: &mut VectorUnit,
@@ -245,8 +247,8 @@ pub(crate) fn unpack(
     Ok(())
 }
 
-/// Populate `vd` from a stream without consuming: as many values as fit into a register; where `mask` is not set a zero
-/// stands in place of the value.
+/// Reads values of a stream into the variable-width vector `vd` without consuming them, as many as fit in a register; a
+/// value whose bit in `mask` is not set is replaced by zero.
 pub(crate) fn vunpack(
     unit: &mut VarveUnit,
     vd: u8,
@@ -280,7 +282,7 @@ pub(crate) fn vunpack(
     Ok(())
 }
 
-/// Append values to an output: those that the mask lets through; their number.
+/// Appends to an output those values whose bit in the mask is set, or all without a mask; returns their number.
 pub(crate) fn pack(
     unit: &mut VarveUnit,
     values: &[i64],

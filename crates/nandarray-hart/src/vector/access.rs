@@ -1,20 +1,20 @@
 //! Loads and stores of vectors: unit-stride, strided, indexed, segments, masks, whole registers, fault-only-first.
 //!
-//! The kind and the element width are read from the bits of the table's row. An access that faults leaves `vstart` at
-//! its element; fields before the one that faulted may have been loaded. A run of bytes that one region holds is
-//! moved at once.
+//! Kind and element width are read from the bits of the instruction's table row. An access that faults sets `vstart` to
+//! its element; fields before the one that faulted may have been loaded. Consecutive bytes that lie in one memory
+//! region are moved at once.
 
 use super::{VectorOp, VectorResult, VectorTrap, VectorUnit, group, legal, overlap};
 use crate::access::{AccessKind, Fault};
 use crate::memory::RegionTable;
 
-/// The addresses of an access.
+/// The addresses of a vector access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Addresses {
     pub(crate) base: u64,
-    /// Bytes from one element to the next, of strided accesses.
+    /// Distance in bytes between elements, for strided accesses.
     pub(crate) stride: u64,
-    /// The bits that an address has.
+    /// Mask of the bits that an address has.
     pub(crate) mask: u64,
 }
 
@@ -28,18 +28,18 @@ enum VectorPattern {
     Indexed,
 }
 
-/// The kind of an access and its shape.
+/// The pattern, widths and number of elements of an access.
 #[derive(Clone, Copy, Debug)]
 struct VectorShape {
     pattern: VectorPattern,
     store: bool,
-    /// Bits of an element in memory.
+    /// Bits of each element in memory.
     eew: u32,
-    /// Logarithm of the registers of a field.
+    /// Base-two logarithm of the number of registers for each field.
     emul: i32,
-    /// Bits of an index.
+    /// Bits of each index, for indexed accesses.
     index: u32,
-    /// Elements.
+    /// Number of elements.
     count: usize,
 }
 
@@ -142,10 +142,10 @@ fn move_one(
     }
 }
 
-/// Execute a load or store.
+/// Executes a vector load or store.
 pub(crate) fn access(u: &mut VectorUnit, o: &VectorOp, at: Addresses, spans: &mut RegionTable) -> VectorResult {
     let shape = u.shape(o)?;
-    // An index is no wider than an address.
+    // An index must not be wider than an address.
     legal(shape.pattern != VectorPattern::Indexed || shape.index < 64 || at.mask > u64::from(u32::MAX))?;
     let fields = o.more_fields + 1;
     let together = !matches!(shape.pattern, VectorPattern::Strided | VectorPattern::Indexed) && !o.masked;

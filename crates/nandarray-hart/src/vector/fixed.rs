@@ -3,7 +3,7 @@
 use super::{VectorOp, VectorResult, VectorUnit, legal, signed};
 use crate::isa::Code;
 
-/// `value / 2^shift`, rounded as `vxrm` says.
+/// Computes `value / 2^shift`, rounded according to `vxrm`.
 fn rounded(value: i128, shift: u32, vxrm: u8) -> i128 {
     if shift == 0 {
         return value;
@@ -18,7 +18,7 @@ fn rounded(value: i128, shift: u32, vxrm: u8) -> i128 {
     whole + i128::from(up)
 }
 
-/// Execute one of these instructions.
+/// Executes a fixed-point instruction.
 pub(crate) fn fixed(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     let narrows = matches!(o.code, VnclipWv | VnclipWx | VnclipWi | VnclipuWv | VnclipuWx | VnclipuWi);

@@ -1,7 +1,7 @@
-//! Floating-point instructions on vectors: single and double precision, from one to the other, to and from integers.
+//! Floating-point instructions on vectors: single and double precision, conversions between them, to and from integers.
 //!
-//! Each element is computed as the scalar instruction does; flags accrue in `fflags`. `estimate` has the reciprocals of
-//! seven bits.
+//! Each element is computed as the scalar instruction does; flags accumulate in `fflags`. `estimate` has the
+//! reciprocals with seven bits of precision.
 
 mod convert;
 mod estimate;
@@ -10,7 +10,7 @@ use super::{VectorOp, VectorResult, VectorTrap, VectorUnit, legal};
 use crate::float::{self, Double, FloatFormat, NV, Relation, Rounding, Single};
 use crate::isa::Code;
 
-/// Run `$body` with `$format` as the floating-point format of `$sew` bits.
+/// Executes `$body` with `$format` as the floating-point format of `$sew` bits; illegal for other widths.
 macro_rules! by_format {
     ($sew:expr, $format:ident => $body:expr) => {
         match $sew {
@@ -28,7 +28,7 @@ macro_rules! by_format {
 }
 use by_format;
 
-/// Execute one of these instructions.
+/// Executes a floating-point instruction on vectors.
 pub(crate) fn float(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     u.ready()?;
@@ -93,7 +93,7 @@ pub(crate) fn float(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
 }
 
 impl VectorUnit {
-    /// The operand `vs1` of an element, or the register in its place.
+    /// Element `i` of the operand `vs1`, or the floating-point register that replaces it.
     fn float_first<F: FloatFormat>(&self, o: &VectorOp, i: usize) -> u64 {
         if o.is_scalar { F::from_register(o.scalar) } else { self.get(o.vs1, i, F::BITS) }
     }
@@ -118,7 +118,7 @@ arithmetic! {
     fused(a, b, c);
 }
 
-/// Operands and a result of one width.
+/// Executes an instruction whose operands and result have one width.
 fn same(u: &mut VectorUnit, o: &VectorOp, rounding: Rounding) -> VectorResult {
     use Code::*;
     let sew = u.sew;
@@ -156,12 +156,12 @@ fn same(u: &mut VectorUnit, o: &VectorOp, rounding: Rounding) -> VectorResult {
     })
 }
 
-/// A single-precision number in double precision.
+/// Converts a single-precision number to double precision.
 fn wide(bits: u64, flags: &mut u8) -> u64 {
     float::widen::<Single, Double>(bits, Rounding::Nearest, flags)
 }
 
-/// Single-precision operands and a double-precision result.
+/// Executes an instruction with single-precision operands and a double-precision result.
 fn widening(u: &mut VectorUnit, o: &VectorOp, rounding: Rounding) -> VectorResult {
     use Code::*;
     type D = Double;
@@ -188,7 +188,7 @@ fn widening(u: &mut VectorUnit, o: &VectorOp, rounding: Rounding) -> VectorResul
     })
 }
 
-/// Reductions, in the order of the elements.
+/// Executes a reduction, in the order of the elements.
 fn reduce(u: &mut VectorUnit, o: &VectorOp, rounding: Rounding) -> VectorResult {
     use Code::*;
     let widens = matches!(o.code, VfwredusumVs | VfwredosumVs);
@@ -212,7 +212,7 @@ fn reduce(u: &mut VectorUnit, o: &VectorOp, rounding: Rounding) -> VectorResult 
                 _ => add::<F>(all, value, rounding, flags),
             };
         })?;
-        // A sum in any order of no elements makes its start canonical.
+        // An unordered sum of no elements makes a NaN that it starts with canonical.
         if !any && matches!(o.code, VfredusumVs | VfwredusumVs) && F::is_nan(all) {
             if F::is_signaling(all) {
                 u.fflags |= NV;

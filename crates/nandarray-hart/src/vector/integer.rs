@@ -3,10 +3,10 @@
 use super::{VectorOp, VectorResult, VectorUnit, by_sew, legal, low};
 use crate::isa::Code;
 
-/// Execute one of these instructions.
+/// Executes an integer instruction whose operands have one width.
 pub(crate) fn integer(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
-    // In each, `a` is an element of `vs2`, and `b` one of `vs1`, a register's or the immediate.
+    // In each operation, `a` is an element of `vs2`; `b` is one of `vs1`, an integer register or the immediate.
     macro_rules! two {
         ($f:expr) => {
             by_sew!(u, U S => {
@@ -64,7 +64,7 @@ pub(crate) fn integer(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     }
 }
 
-/// The upper halves of products; for elements of 64 bits only with all of V.
+/// Computes the upper halves of products; for elements of 64 bits this needs all of V.
 fn high(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     let (sew, full) = (u.sew, u.full);
@@ -102,7 +102,7 @@ fn divide(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     })
 }
 
-/// `vd[i] = if v0[i] { vs1[i] } else { vs2[i] }`: all elements are active.
+/// Computes `vd[i] = if v0[i] { vs1[i] } else { vs2[i] }`; all elements are active.
 fn merge(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     u.check_same(o)?;
     let all = VectorOp { masked: false, ..*o };

@@ -1,17 +1,17 @@
-//! Loops over the elements of register groups, 16 bytes at a time.
+//! Loops over the elements of register groups, in chunks of 16 bytes.
 //!
-//! An operation is computed for all elements of 16 bytes, which compilers turn into vector instructions of the host,
-//! and kept for the active ones. It must therefore be defined for any operands. Sources of a chunk are read before
-//! its destination is written; groups that overlap begin at the same register, or are apart.
+//! An operation is computed for all elements of a chunk, which compilers turn into vector instructions of the host; the
+//! results of inactive elements are dropped. So an operation must be defined for any operands. The sources of a chunk
+//! are read before its destination is written; register groups that overlap begin at the same register.
 
 use super::{VectorOp, VectorResult, VectorUnit};
 
 const CHUNK: usize = 16;
 
-/// The elements of 16 bytes.
+/// An integer type of vector elements, with conversions of chunks of 16 bytes.
 pub(super) trait Element: Copy + Default {
     const LANES: usize;
-    /// An array of the elements of 16 bytes.
+    /// An array of the elements in 16 bytes.
     type Lanes: Copy + AsRef<[Self]>;
     fn unpack(bytes: [u8; CHUNK]) -> Self::Lanes;
     fn pack(lanes: Self::Lanes) -> [u8; CHUNK];
@@ -67,7 +67,7 @@ impl VectorUnit {
         bytes
     }
 
-    /// The active ones of `lanes` elements from `i` on, a multiple of their number, as bits.
+    /// The active elements among the `lanes` elements from `i` on, one bit each; `i` is a multiple of `lanes`.
     #[inline(always)]
     fn active_lanes(&self, o: &VectorOp, i: usize, lanes: usize) -> u32 {
         let all = (1u32 << lanes) - 1;
@@ -86,7 +86,7 @@ impl VectorUnit {
         active
     }
 
-    /// `vd[i] = f(vd[i], vs2[i], vs1[i])` for the active elements.
+    /// Computes `vd[i] = f(vd[i], vs2[i], vs1[i])` for all active elements.
     #[inline(always)]
     pub(super) fn lanes<E: Element>(&mut self, o: &VectorOp, f: impl Fn(E, E, E) -> E) -> VectorResult {
         self.check_same(o)?;
@@ -116,7 +116,7 @@ impl VectorUnit {
         Ok(())
     }
 
-    /// Bit `i` of the mask `vd` = `f(vs2[i], vs1[i])` for the active elements.
+    /// Sets bit `i` of the mask `vd` to `f(vs2[i], vs1[i])` for all active elements.
     #[inline(always)]
     pub(super) fn compare<E: Element>(&mut self, o: &VectorOp, f: impl Fn(E, E) -> bool) -> VectorResult {
         self.check_mask_out(o)?;
@@ -131,7 +131,7 @@ impl VectorUnit {
             let (a, b) = (a.as_ref(), b.as_ref());
             let set = (0..E::LANES).fold(0u32, |bits, lane| bits | u32::from(f(a[lane], b[lane])) << lane);
             let active = self.active_lanes(o, i, E::LANES);
-            // At most two bytes of the mask hold them.
+            // The elements' bits lie in at most two bytes of the mask.
             let (active, set) = (active << (i % 8), (set & active) << (i % 8));
             for (byte, at) in [to + i / 8, to + i / 8 + 1].into_iter().enumerate() {
                 let (kept, new) = (!(active >> (8 * byte)) as u8, (set >> (8 * byte)) as u8);

@@ -1,9 +1,9 @@
-//! Instructions on masks: logic, population count, first bit, bits before and at it, prefix sums, element numbers.
+//! Instructions on masks: logic, population count, first set bit, bits before and at it, prefix sums, element numbers.
 
 use super::{VectorOp, VectorResult, VectorUnit, group, legal, overlap};
 use crate::isa::Code;
 
-/// Execute one of these instructions; counts go to `result`.
+/// Executes an instruction on masks; counts are returned in `result`.
 pub(crate) fn mask(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     u.ready()?;

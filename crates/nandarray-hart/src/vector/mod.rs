@@ -1,11 +1,11 @@
 //! The vector unit of a hart: V 1.0 with registers of 32 to 1024 bits.
 //!
-//! [`VectorUnit`] holds the registers, the vector type and length, and what is common to all instructions: elements,
-//! masks, and the rules for register groups. `integer`, `fixed`, `widen`, `float`, `reduce`, `mask` and `permute`
-//! execute one group of instructions each, `access` loads and stores. Elements behind the vector length and masked ones
-//! keep their values, whatever the vector type says ("agnostic" allows that). Instructions of all groups begin at
-//! `vstart`, but for those that the specification allows to refuse one that is not 0. Nothing here knows integer
-//! registers, blocks or privilege; addresses wrap as the hart says.
+//! [`VectorUnit`] holds the registers, the vector type and length, and operations that all instructions share: on
+//! elements, masks, and the rules for register groups. `integer`, `fixed`, `widen`, `float`, `reduce`, `mask` and
+//! `permute` execute one group of instructions each, `access` loads and stores. Elements after the vector length and
+//! masked-off elements keep their values, whatever the vector type says ("agnostic" allows that). Instructions begin at
+//! the element `vstart`; those for which the specification permits it are illegal if `vstart` is not 0. Nothing here
+//! depends on integer registers, blocks or privilege; the hart gives the width at which addresses wrap.
 
 mod access;
 mod fixed;
@@ -33,31 +33,31 @@ pub(crate) use widen::widen;
 pub const VLEN_MAX: u32 = 1024;
 const REGISTER_BYTES_MAX: usize = VLEN_MAX as usize / 8;
 
-/// Why an instruction was not executed to its end.
+/// The reason why a vector instruction was not executed to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VectorTrap {
-    /// The vector type, a register group or an operand that it does not allow.
+    /// The vector type is invalid, or does not allow a register group or an operand.
     Illegal,
-    /// An access; `vstart` is the element's number.
+    /// An access to memory failed; `vstart` is the number of its element.
     Fault(Fault, AccessKind),
 }
 
 pub(crate) type VectorResult = Result<(), VectorTrap>;
 
-/// The operands of one instruction.
+/// The operands of one vector instruction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VectorOp {
     pub(crate) code: Code,
     pub(crate) vd: u8,
     pub(crate) vs1: u8,
     pub(crate) vs2: u8,
-    /// Whether `v0` masks it.
+    /// Whether `v0` masks the instruction.
     pub(crate) masked: bool,
-    /// One less than the fields of a segment.
+    /// Number of fields of a segment, less one.
     pub(crate) more_fields: u8,
-    /// Whether `scalar` stands in place of `vs1`.
+    /// Whether `scalar` replaces `vs1`.
     pub(crate) is_scalar: bool,
-    /// An integer register's value, sign-extended, an immediate, or a floating-point register's bits.
+    /// The sign-extended value of an integer register or immediate, or the bits of a floating-point register.
     pub(crate) scalar: u64,
 }
 
@@ -65,15 +65,15 @@ pub(crate) struct VectorOp {
 #[derive(Clone, Debug)]
 pub(crate) struct VectorUnit {
     registers: [u8; 32 * REGISTER_BYTES_MAX],
-    /// Bytes of a register.
+    /// Bytes of each register.
     pub(crate) vlenb: usize,
     pub(crate) vl: usize,
     pub(crate) vstart: usize,
-    /// The low 8 bits of `vtype`; `sew` is 0 if it is illegal.
+    /// The low 8 bits of `vtype`; meaningless while `sew` is 0.
     vtype: u8,
-    /// Bits of an element; 0 where `vtype` is illegal.
+    /// Bits of each element; 0 while `vtype` is invalid.
     sew: u32,
-    /// Logarithm of the group's registers.
+    /// Base-two logarithm of the number of registers in a group; negative for a part of one.
     lmul: i32,
     vlmax: usize,
     pub(crate) vxrm: u8,
@@ -83,14 +83,15 @@ pub(crate) struct VectorUnit {
     single: bool,
     double: bool,
     full: bool,
-    /// The rounding mode and the flags of floating-point instructions while one is executed.
+    /// Rounding mode for the floating-point instruction that is being executed; `fflags` collects its flags.
     pub(crate) frm: u8,
     pub(crate) fflags: u8,
-    /// The result that goes to an integer or floating-point register.
+    /// The result of an instruction that writes an integer or floating-point register.
     pub(crate) result: u64,
 }
 
-/// Run `$body` with `$unsigned` and `$signed` as the integers of the current element width.
+/// Executes `$body` with `$unsigned` and `$signed` as the integer types of the current element width; illegal without
+/// one.
 macro_rules! by_sew {
     (@of $unsigned:ident = $u:ty, $signed:ident = $s:ty => $body:expr) => {{
         #[allow(dead_code, reason = "not every operation needs it")]
@@ -110,12 +111,12 @@ macro_rules! by_sew {
 }
 use by_sew;
 
-/// Whether two ranges of registers have one in common.
+/// Whether two ranges of registers have a register in common.
 fn overlap(a: u8, a_count: u8, b: u8, b_count: u8) -> bool {
     a < b + b_count && b < a + a_count
 }
 
-/// Registers of a group.
+/// Number of registers that a group touches, at least one.
 fn group(lmul: i32) -> u8 {
     1 << lmul.max(0)
 }
@@ -124,21 +125,21 @@ fn legal(condition: bool) -> VectorResult {
     if condition { Ok(()) } else { Err(VectorTrap::Illegal) }
 }
 
-/// The low `bits` of a value, sign-extended.
+/// The low `bits` bits of a value, sign-extended.
 fn signed(value: u64, bits: u32) -> i64 {
     (value as i64) << (64 - bits) >> (64 - bits)
 }
 
-/// The low `bits` of a value.
+/// The low `bits` bits of a value.
 fn low(value: u64, bits: u32) -> u64 {
     if bits == 64 { value } else { value & ((1 << bits) - 1) }
 }
 
 impl VectorUnit {
-    /// A unit for harts with `extensions`; none if they have no vectors.
+    /// Creates the unit of a hart with `extensions`; `None` if they include no vectors.
     ///
     /// # Panics
-    /// If the length of its registers is not a power of two from 32 to 1024, or less than an element.
+    /// If the length of a register is not a power of two up to 1024 bits, or less than the widest element.
     pub(crate) fn new(extensions: Extensions) -> Option<Box<Self>> {
         let has = |extension| extensions.has(extension);
         if !has(Extension::Zve32x) {
@@ -169,15 +170,16 @@ impl VectorUnit {
         }))
     }
 
-    /// `vtype` as it is read, for registers of `bits` bits.
+    /// The value of the register `vtype` as a program reads it, for integer registers of `bits` bits.
     pub(crate) fn vtype(&self, bits: u32) -> u64 {
         if self.sew == 0 { 1 << (bits - 1) } else { u64::from(self.vtype) }
     }
 
-    /// Set the vector type, and the length: at most `wanted`, or as it was if none is given.
+    /// Sets the vector type, and the vector length to at most `wanted`; without `wanted` the length stays, as far as it
+    /// is allowed.
     pub(crate) fn configure(&mut self, vtype: u64, wanted: Option<u64>) {
         let (sew, lmul) = (8 << (vtype >> 3 & 7), ((vtype & 7) as i32) << 29 >> 29);
-        // The element has to fit into its part of a register, if the group is less than one.
+        // If a group is only a part of a register, an element must fit in that part.
         let widest = if lmul < 0 { self.elen >> -lmul } else { self.elen };
         self.vstart = 0;
         if vtype >> 8 != 0 || lmul == -4 || sew > widest {
@@ -190,28 +192,29 @@ impl VectorUnit {
         self.vl = wanted.unwrap_or(self.vl as u64).min(self.vlmax as u64) as usize;
     }
 
-    /// A register's bytes.
+    /// The bytes of a register.
     pub(crate) fn register(&self, number: usize) -> &[u8] {
         &self.registers[number * self.vlenb..][..self.vlenb]
     }
 
-    /// A register's bytes, to be changed.
+    /// The bytes of a register, for writing.
     pub(crate) fn register_mut(&mut self, number: usize) -> &mut [u8] {
         &mut self.registers[number * self.vlenb..][..self.vlenb]
     }
 
-    /// The bits of an element, if a group of the current type may begin at a register.
+    /// Bits of each element in the register group that begins at `register`; `None` if no group of the current type may
+    /// begin there.
     pub(crate) fn group_at(&self, register: u8) -> Option<u32> {
         (self.sew != 0 && Self::aligned(register, self.lmul)).then_some(self.sew)
     }
 
-    /// The elements of the group at a register, sign-extended; none if there is no such group.
+    /// The elements of the group that begins at `register`, sign-extended; `None` if no group may begin there.
     pub(crate) fn elements(&self, register: u8) -> Option<Vec<i64>> {
         let sew = self.group_at(register)?;
         Some((0..self.vl).map(|i| self.get_signed(register, i, sew)).collect())
     }
 
-    /// Set the first elements of the group at a register, and the length to their number.
+    /// Sets the first elements of the group that begins at `register`, and the vector length to their number.
     pub(crate) fn put_elements(&mut self, register: u8, values: &[i64]) {
         for (i, value) in values.iter().enumerate() {
             self.set(register, i, self.sew, *value as u64);
@@ -219,18 +222,18 @@ impl VectorUnit {
         (self.vl, self.vstart) = (values.len(), 0);
     }
 
-    /// Whether element `i` is one that `v0` lets through; none behind a register's bits.
+    /// Whether the mask `v0` has bit `i` set; false for bits that the register does not have.
     pub(crate) fn mask_bit(&self, i: usize) -> bool {
         i < 8 * self.vlenb && self.bit(0, i)
     }
 
-    /// Set a register to a mask, zero behind it.
+    /// Sets a register to a mask; the bits after it become zero.
     pub(crate) fn put_mask(&mut self, register: u8, bits: &[bool]) {
         self.register_mut(register as usize).fill(0);
         bits.iter().enumerate().for_each(|(i, bit)| self.set_bit(register, i, *bit));
     }
 
-    /// Element `i` of `sew` bits of the group that begins at a register, zero-extended.
+    /// Element `i` of the group that begins at `register`, whose elements have `sew` bits, zero-extended.
     fn get(&self, register: u8, i: usize, sew: u32) -> u64 {
         let bytes = sew as usize / 8;
         let at = register as usize * self.vlenb + i * bytes;
@@ -262,12 +265,12 @@ impl VectorUnit {
         !o.masked || self.bit(0, i)
     }
 
-    /// The operand `vs1` of an element, or what stands in its place, in `sew` bits.
+    /// Element `i` of the operand `vs1`, or the scalar that replaces it, zero-extended from the current element width.
     fn first(&self, o: &VectorOp, i: usize) -> u64 {
         if o.is_scalar { low(o.scalar, self.sew) } else { self.get(o.vs1, i, self.sew) }
     }
 
-    /// Run `body` for each active element from `vstart` on.
+    /// Calls `body` for each active element, from `vstart` on.
     fn each(&mut self, o: &VectorOp, mut body: impl FnMut(&mut Self, usize)) -> VectorResult {
         for i in self.vstart..self.vl {
             if self.active(o, i) {
@@ -287,7 +290,7 @@ impl VectorUnit {
         register & (group(lmul) - 1) == 0
     }
 
-    /// The mask is not overwritten by what it masks.
+    /// Whether the instruction leaves the mask that it uses unchanged.
     fn unmasks(o: &VectorOp) -> bool {
         !(o.masked && o.vd == 0)
     }
@@ -296,28 +299,29 @@ impl VectorUnit {
         Self::aligned(o.vs2, self.lmul) && (o.is_scalar || Self::aligned(o.vs1, self.lmul))
     }
 
-    /// Rules for sources and a destination of one width.
+    /// Checks the register groups of an instruction whose sources and destination have one width.
     fn check_same(&self, o: &VectorOp) -> VectorResult {
         let group = group(self.lmul) - 1;
         let all = o.vd | o.vs2 | if o.is_scalar { 0 } else { o.vs1 };
         legal(self.sew != 0 && all & group == 0 && Self::unmasks(o))
     }
 
-    /// Rules for a destination that is a mask.
+    /// Checks the register groups of an instruction whose destination is a mask.
     fn check_mask_out(&self, o: &VectorOp) -> VectorResult {
         let count = group(self.lmul);
         let apart = |source: u8| source == o.vd || !overlap(o.vd, 1, source, count);
         legal(self.sew != 0 && self.sources_aligned(o) && apart(o.vs2) && (o.is_scalar || apart(o.vs1)))
     }
 
-    /// Whether a group of `2^wide` registers at `vd` and a source of `2^narrow` with smaller elements may be together:
-    /// apart, or the source is the last part of the destination.
+    /// Whether a destination group of `2^wide` registers at `vd` and a source group of `2^narrow` with smaller elements
+    /// are allowed together: they must not overlap, or the source must be the last part of the destination.
     fn widens_apart(vd: u8, wide: i32, source: u8, narrow: i32) -> bool {
         let (large, small) = (group(wide), group(narrow));
         !overlap(vd, large, source, small) || narrow >= 0 && source == vd + large - small
     }
 
-    /// Rules for a destination of twice the width; `vs2` has that, too, if `wide_source`.
+    /// Checks the register groups of an instruction whose destination, and also `vs2` if `wide_source`, has elements of
+    /// twice the width.
     fn check_widening(&self, o: &VectorOp, wide_source: bool) -> VectorResult {
         let wide = self.lmul + 1;
         legal(self.sew != 0 && self.lmul < 3 && self.sew * 2 <= self.elen && Self::unmasks(o))?;
@@ -330,7 +334,7 @@ impl VectorUnit {
         legal(Self::aligned(o.vd, wide) && first && second)
     }
 
-    /// Rules for a source `vs2` of twice the width.
+    /// Checks the register groups of an instruction whose source `vs2` has elements of twice the width.
     fn check_narrowing(&self, o: &VectorOp) -> VectorResult {
         let wide = self.lmul + 1;
         legal(self.sew != 0 && self.lmul < 3 && self.sew * 2 <= self.elen && Self::unmasks(o))?;

@@ -4,7 +4,7 @@ use super::{VectorOp, VectorResult, VectorUnit, group, legal, overlap};
 use crate::float::{Double, FloatFormat, Single};
 use crate::isa::Code;
 
-/// Execute one of these instructions; single elements go to `result`.
+/// Executes an instruction that moves elements; a single element that leaves the vector unit is returned in `result`.
 pub(crate) fn permute(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     u.ready()?;
@@ -48,12 +48,12 @@ fn float_element(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
 }
 
 impl VectorUnit {
-    /// Whether there are floating-point elements of `sew` bits.
+    /// Whether the unit supports floating-point elements of `sew` bits.
     pub(super) fn has_float(&self, sew: u32) -> bool {
         sew == 32 && self.single || sew == 64 && self.double
     }
 
-    /// The floating-point register's number in a format of `sew` bits.
+    /// The bits of the scalar floating-point operand, in the format of `sew` bits.
     pub(super) fn float_scalar(&self, o: &VectorOp, sew: u32) -> u64 {
         if sew == 32 { Single::from_register(o.scalar) } else { Double::from_register(o.scalar) }
     }

@@ -3,7 +3,7 @@
 use super::{VectorOp, VectorResult, VectorUnit, legal, low, signed};
 use crate::isa::Code;
 
-/// Execute one of these instructions.
+/// Executes a reduction of integers.
 pub(crate) fn reduce(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     let wide = matches!(o.code, VwredsumVs | VwredsumuVs);

@@ -3,7 +3,7 @@
 use super::{VectorOp, VectorResult, VectorUnit, group, legal, overlap, signed};
 use crate::isa::Code;
 
-/// Execute one of these instructions.
+/// Executes an integer instruction whose operands differ in width.
 pub(crate) fn widen(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
     use Code::*;
     match o.code {
@@ -46,7 +46,7 @@ fn twice(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
         matches!(o.code, VwadduWv | VwadduWx | VwaddWv | VwaddWx | VwsubuWv | VwsubuWx | VwsubWv | VwsubWx);
     u.check_widening(o, wide_source)?;
     let sew = u.sew;
-    // Whether the operands are signed: `vs2`, and `vs1`.
+    // Whether each operand is signed: first `vs2`, then `vs1`.
     let (sign_a, sign_b) = match o.code {
         VwadduVv | VwadduVx | VwsubuVv | VwsubuVx | VwadduWv | VwadduWx | VwsubuWv | VwsubuWx | VwmuluVv | VwmuluVx
         | VwmaccuVv | VwmaccuVx => (false, false),

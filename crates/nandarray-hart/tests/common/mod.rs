@@ -1,25 +1,25 @@
-//! Running a Linux program on a hart: the system calls `write` and `exit`, and no others.
+//! Runs a Linux program on a hart; only the system calls `write` and `exit` are supported.
 #![allow(dead_code, unreachable_pub, reason = "each test and example is a crate of its own, and takes what it needs")]
 
 use nandarray_hart::{ElfProgram, Extensions, Hart, HartMode, Limits, Stop, Streams, Xlen};
 
-/// System call numbers.
+/// Number of the system call `write`.
 const WRITE: u64 = 64;
 const EXIT: u64 = 93;
 const STACK_BYTES: u64 = 1 << 20;
 
-/// The result of a program.
+/// The result of running a program.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ProgramOutcome {
-    /// The bytes that it wrote.
+    /// The bytes that the program wrote.
     pub output: Vec<u8>,
-    /// Its exit status, or why it did not come to that.
+    /// Exit status of the program, or the reason why it stopped before it could exit.
     pub status: Result<u64, Stop>,
-    /// Instructions that it executed.
+    /// Number of instructions executed.
     pub instructions: u64,
 }
 
-/// Run a static ELF file of width `X`.
+/// Runs a static ELF file of register width `X`, with at most `limit` instructions.
 pub fn run<X: Xlen>(elf: &[u8], limit: Option<u64>) -> ProgramOutcome {
     let program = ElfProgram::from_elf(elf, Extensions::PROGRAM).expect("a program");
     assert_eq!(program.bits, X::BITS);

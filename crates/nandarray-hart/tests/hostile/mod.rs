@@ -12,10 +12,11 @@ use nandarray_hart::{
 
 const CODE: u64 = 0x1000;
 const END: u64 = 0x3000;
-/// Instructions that are executed of an input.
+/// Most instructions that are executed for one input.
 const LIMIT: u64 = 2000;
 
-/// Any bits as instructions: they decode, are written down, and encode to what they were.
+/// Decodes any bits as instructions, and checks that they can be disassembled, and that encoding and decoding again
+/// restores them.
 pub fn decoder(data: &[u8]) {
     for word in data.windows(4).map(|w| u32::from_le_bytes(w.try_into().unwrap())) {
         for bits in [32, 64] {
@@ -44,7 +45,7 @@ fn execute_as<X: Xlen>(data: &[u8], mode: HartMode) {
     assert!(hart.instructions() <= LIMIT);
 }
 
-/// Any bytes as code, in memory that it may also write.
+/// Executes any bytes as code, in memory that the code itself may write.
 pub fn execute(data: &[u8]) {
     let modes = [
         HartMode::Program,
@@ -57,7 +58,8 @@ pub fn execute(data: &[u8]) {
     }
 }
 
-/// The state after a run: the stop, registers, flags, counters, memory.
+/// The state after a run: the reason for stopping, registers, flags, program counter, number of instructions, memory,
+/// window.
 type Rest = (Stop, Vec<u64>, u8, u64, u64, Vec<u8>, Vec<u8>);
 
 fn run_in_parts<X: Xlen, M: Meter>(data: &[u8], arguments: &[u16], part: u64, meter: M) -> (Rest, M) {
@@ -69,7 +71,7 @@ fn run_in_parts<X: Xlen, M: Meter>(data: &[u8], arguments: &[u16], part: u64, me
     memory.lend_mut(END + 0x1000, &mut window).unwrap();
     let mut hart = Hart::<X, M>::with_meter(HartMode::Program, Extensions::PROGRAM, meter);
     hart.call(CODE, END, &[]);
-    // Registers point into the program's memory, into the window, and to their edges.
+    // Registers point into the program's memory, into the window, and near their ends.
     for (i, value) in (5..32).zip(arguments.iter().cycle()) {
         let base = if i % 2 == 0 { CODE + 1024 } else { END + 0x1000 };
         hart.set_x(i, base + u64::from(*value) % 620);
@@ -96,14 +98,14 @@ fn run_in_parts<X: Xlen, M: Meter>(data: &[u8], arguments: &[u16], part: u64, me
     ((stop, registers, fcsr, pc, instructions, own, window), hart.into_meter())
 }
 
-/// Adds up the events that it observes, and pauses before accesses as its seed says.
+/// A meter that counts the events that it observes, and pauses the hart before accesses at random, by its seed.
 #[derive(Debug)]
 struct Fickle {
     seed: u64,
-    /// Pauses before one in `pauses` accesses; never if it is 0.
+    /// The meter pauses before one in this number of accesses; never if it is 0.
     pauses: u64,
     blocks: Vec<BasicBlock>,
-    /// The last block, until its end was reported.
+    /// The block that was entered last.
     last: Option<BasicBlock>,
     branched: Option<bool>,
     executed: u64,
@@ -116,7 +118,7 @@ impl Fickle {
     }
 
     fn begin(&mut self, block: BasicBlock) {
-        // A branch that was reported goes where it said; nothing else was executed in between.
+        // The block begins at the target of the branch that was reported before it.
         if let (Some(taken), Some(last)) = (self.branched.take(), &self.last) {
             let to = if taken { last.taken(64) } else { Some(last.next(64)) };
             assert!(to == Some(block.pc) || last.taken(32) == Some(block.pc) || last.next(32) == block.pc);
@@ -186,7 +188,8 @@ impl Meter for Fickle {
     }
 }
 
-/// The same with a meter that counts, with one that observes everything, and with one that pauses now and then.
+/// Runs the code with a meter that counts, with one that observes everything, and with one that pauses now and then;
+/// checks that their results agree, and returns them.
 fn metered<X: Xlen>(data: &[u8], arguments: &[u16], part: u64) -> Rest {
     let (rest, mut counter) = run_in_parts::<X, _>(data, arguments, part, Counter::default());
     let profile = counter.take();
@@ -200,7 +203,8 @@ fn metered<X: Xlen>(data: &[u8], arguments: &[u16], part: u64) -> Rest {
     rest
 }
 
-/// Any bytes as code: executed in one go, and in parts, metered and not, it comes to the same.
+/// Executes any bytes as code in one go and in parts, with meters and without, and checks that all results are the
+/// same.
 pub fn stepwise(data: &[u8], arguments: &[u16]) {
     let whole = run_in_parts::<Rv64, _>(data, arguments, LIMIT, Unmetered).0;
     assert_eq!(whole, metered::<Rv64>(data, arguments, LIMIT));
@@ -210,7 +214,7 @@ pub fn stepwise(data: &[u8], arguments: &[u16]) {
     assert_eq!(narrow, metered::<Rv32>(data, arguments, 1));
 }
 
-/// Any bytes as an ELF file: refused, or loaded and executed.
+/// Parses any bytes as an ELF file, which is rejected, or loaded and executed.
 pub fn elf(data: &[u8]) {
     if let Ok(program) = ElfProgram::from_elf(data, Extensions::PROGRAM) {
         let _ = program.load(1 << 16, Some(1 << 24));

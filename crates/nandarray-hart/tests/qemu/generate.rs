@@ -1,51 +1,51 @@
-//! Random sequences of instructions, and the registers and memory that they begin with.
+//! Random sequences of instructions, with the initial values of registers and memory.
 //!
-//! Registers x29 to x31 are the frame's: x31 points to the sequence's area, x29 into its memory; no instruction writes
-//! them. Every row of the tables may come up, but for jumps to addresses in registers, privileged and stream
-//! instructions.
+//! Registers x29 to x31 are reserved for the generated frame: x31 points to the sequence's area, x29 into its memory;
+//! no instruction of a sequence writes them. Every row of the tables may be drawn, except jumps to addresses in
+//! registers, privileged and stream instructions.
 
 use nandarray_hart::isa::{self, Code, Extensions, Format, Instruction, TABLE};
 
-/// The instructions that are generated.
+/// The mix of instructions that is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Of integers and memory.
+    /// Integer instructions and memory accesses.
     Integer,
-    /// Of floating point, most of them.
+    /// Mostly floating-point instructions.
     Float,
-    /// All alike.
+    /// All instructions with equal probability.
     Any,
 }
 
-/// Sequences of a batch.
+/// Number of sequences in a batch.
 const SEQUENCES: usize = 300;
-/// The first register that belongs to the frame.
+/// The first register that is reserved for the frame.
 const FRAME: u8 = 29;
-/// Points into the memory.
+/// The register that points into a sequence's memory.
 pub const BASE: u8 = 29;
 
-/// A program, and its initial state.
+/// A sequence of instructions, with the initial state of registers and memory.
 #[derive(Debug)]
 pub struct Sequence {
     /// The instructions.
     pub ops: Vec<Instruction>,
     /// Their encodings, two bytes or four each.
     pub words: Vec<u32>,
-    /// Integer registers; the frame's are not used.
+    /// Initial integer registers; the values of the frame's registers are not used.
     pub x: [u64; 32],
-    /// Floating-point registers.
+    /// Initial floating-point registers.
     pub f: [u64; 32],
-    /// Flags and rounding mode.
+    /// Initial flags and rounding mode, as in `fcsr`.
     pub fcsr: u8,
-    /// Memory around [`BASE`].
+    /// Initial contents of the memory around the address in register [`BASE`].
     pub memory: Vec<u8>,
 }
 
-/// The draws of one seed (SplitMix64).
+/// A random number generator with a seed (SplitMix64).
 pub struct Chance(u64);
 
 impl Chance {
-    /// Any 64 bits.
+    /// Draws 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -54,7 +54,7 @@ impl Chance {
         z ^ z >> 31
     }
 
-    /// A number below `n`.
+    /// Draws a number below `n`.
     pub fn below(&mut self, n: usize) -> usize {
         (self.bits() % n as u64) as usize
     }
@@ -75,7 +75,7 @@ fn integer(chance: &mut Chance) -> u64 {
     }
 }
 
-/// A number of `exponent` and `fraction` bits, often near where something happens.
+/// Draws a floating-point number with these numbers of exponent and fraction bits, often near a limit of the format.
 fn float(chance: &mut Chance, exponent: u32, fraction: u32) -> u64 {
     let (ones, top) = ((1u64 << fraction) - 1, (1u64 << exponent) - 1);
     let bias = top >> 1;
@@ -106,7 +106,7 @@ fn float_register(chance: &mut Chance) -> u64 {
     }
 }
 
-/// Sequences for harts of `bits` bits.
+/// Generates a batch of sequences for harts with registers of `bits` bits.
 pub fn sequences(seed: u64, bits: u32, kind: Kind) -> Vec<Sequence> {
     let chance = &mut Chance(seed);
     (0..SEQUENCES).map(|_| sequence(chance, bits, kind)).collect()
@@ -116,7 +116,7 @@ fn sequence(chance: &mut Chance, bits: u32, kind: Kind) -> Sequence {
     let length = 1 + chance.below(16);
     let mut ops: Vec<Instruction> = Vec::new();
     let mut words: Vec<u32> = Vec::new();
-    // Beginnings of the groups of instructions that belong together.
+    // Indices at which groups of instructions that belong together begin.
     let mut begins = Vec::new();
     while ops.len() < length {
         begins.push(ops.len());
@@ -126,7 +126,7 @@ fn sequence(chance: &mut Chance, bits: u32, kind: Kind) -> Sequence {
         }
     }
     begins.push(ops.len());
-    // Jumps and branches go over a few instructions, and never between those that belong together.
+    // Jumps and branches skip a few instructions, and never lead into a group.
     for i in 0..ops.len() {
         if matches!(ops[i].row().format, Format::Branch | Format::Jump) {
             let targets: Vec<usize> = begins.iter().copied().filter(|b| *b > i).take(4).collect();
@@ -146,7 +146,7 @@ fn sequence(chance: &mut Chance, bits: u32, kind: Kind) -> Sequence {
     }
 }
 
-/// One instruction, or a few that belong together.
+/// Draws one instruction, or a few that belong together.
 fn some(chance: &mut Chance, bits: u32, kind: Kind) -> Vec<(Instruction, u32)> {
     if kind != Kind::Float && chance.below(4) == 0 {
         return compressed(chance, bits);
@@ -186,21 +186,21 @@ fn some(chance: &mut Chance, bits: u32, kind: Kind) -> Vec<(Instruction, u32)> {
             }
             Format::Atomic => op.rs1 = BASE,
             Format::LoadReserved => {
-                // With a store that belongs to it, of the same width, and perhaps one in between.
+                // Followed by a store-conditional of the same width, perhaps with a store in between.
                 op.rs1 = BASE;
                 let name = if op.code == Code::LrW { "sc.w t0, t1, (t4)" } else { "sc.d t0, t1, (t4)" };
                 let between = if chance.below(3) == 0 { "sw t2, 0(t4)" } else { "addi t2, t2, 1" };
                 let rest = [between, name].map(|line| isa::assemble(line, bits).unwrap());
                 return std::iter::once(op).chain(rest).map(|op| (op, isa::encode(&op))).collect();
             }
-            // QEMU before 8.0 counts on beyond a word of zeros: set one of its bits before.
+            // QEMU before 8.0 counts beyond the word if it is zero, so one of its bits is set first.
             _ if op.code == Code::Ctzw => {
                 let set = Instruction { code: Code::Bseti, rd: 5, rs1: op.rs1, imm: chance.below(32) as i32, ..op };
                 op.rs1 = 5;
                 return [set, op].map(|op| (op, isa::encode(&op))).to_vec();
             }
             Format::Csr | Format::CsrImmediate => {
-                // The flags, read and written; the rounding mode only by ones that there are.
+                // Flags are read and written; the rounding mode is only set to valid values.
                 op.imm = 1;
                 if row.format == Format::CsrImmediate && op.code == Code::Csrrwi && chance.below(2) == 0 {
                     (op.imm, op.rs1) = (2, chance.below(5) as u8);
@@ -214,7 +214,7 @@ fn some(chance: &mut Chance, bits: u32, kind: Kind) -> Vec<(Instruction, u32)> {
     }
 }
 
-/// A 16-bit instruction, behind one that sets the address if it needs one.
+/// Draws a 16-bit instruction, preceded by one that sets its address register if it accesses memory.
 fn compressed(chance: &mut Chance, bits: u32) -> Vec<(Instruction, u32)> {
     loop {
         let half = chance.bits() as u16;

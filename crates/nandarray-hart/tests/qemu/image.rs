@@ -1,7 +1,8 @@
-//! An ELF file that runs sequences one after the other, each in an area of its own, and writes all areas to its output.
+//! Builds an ELF file that executes sequences one after the other, each in an area of its own, and writes all areas to
+//! its output.
 //!
-//! An area holds what a sequence begins with, then what it ended with, then its memory. Written by hand: a header, two
-//! program headers, code and data.
+//! An area holds a sequence's initial registers, then its final registers, then its memory. The file is written byte by
+//! byte: a header, two program headers, code and data.
 
 use nandarray_hart::isa::{assemble, encode};
 
@@ -9,15 +10,15 @@ use super::generate::Sequence;
 
 const TEXT: u64 = 0x1_0000;
 const DATA: u64 = 0x100_0000;
-/// Bytes of an area.
+/// Size of an area in bytes.
 pub const AREA: usize = 2048;
-/// Offset in an area of the registers at the end.
+/// Offset in an area of the final registers.
 const AFTER: usize = 512;
-/// Where in an area memory begins, and where the base register points.
+/// Offset in an area at which memory begins; the base register points to offset `BASE`.
 const MEMORY: usize = 1152;
 const BASE: usize = 1280;
-/// Registers in an area: 32 integer, 32 of floating point from `FLOATS`, the flags at `FLAGS`. Registers x29 to x31 are
-/// the frame's, and what would be x0 is not used.
+/// Offset among the registers of an area of the floating-point registers; integer registers are before them, the flags
+/// at `FLAGS`. The places of x0 and of the frame's registers x29 to x31 are not used.
 const FLOATS: usize = 232;
 const FLAGS: usize = 488;
 
@@ -32,7 +33,7 @@ impl Code {
         self.bytes.extend_from_slice(&encode(&op).to_le_bytes());
     }
 
-    /// Load a constant below 2^31.
+    /// Loads a constant below 2^31 into a register.
     fn constant(&mut self, register: &str, value: u64) {
         let high = (value + 0x800) >> 12;
         self.line(&format!("lui {register}, {high:#x}"));
@@ -60,7 +61,7 @@ impl Code {
     }
 }
 
-/// The file for harts of `bits` bits.
+/// Builds the ELF file for harts with registers of `bits` bits.
 pub fn elf(sequences: &[Sequence], bits: u32) -> Vec<u8> {
     let mut code = Code { bytes: Vec::new(), bits };
     let mut data = vec![0; sequences.len() * AREA];
@@ -94,7 +95,7 @@ fn file(text: &[u8], data: &[u8], bits: u32) -> Vec<u8> {
     word(&mut file, TEXT);
     word(&mut file, header);
     word(&mut file, 0);
-    // Flags: 16-bit instructions, double-precision calling convention. Then sizes and counts of headers.
+    // The header's flags (16-bit instructions, double-precision calling convention), then sizes and numbers of headers.
     file.extend_from_slice(&5u32.to_le_bytes());
     for value in [header as u16, entry, 2, 0, 0, 0] {
         file.extend_from_slice(&value.to_le_bytes());
@@ -119,7 +120,7 @@ fn file(text: &[u8], data: &[u8], bits: u32) -> Vec<u8> {
     file
 }
 
-/// Where two areas differ, in words.
+/// Describes the differences of two areas in words.
 pub fn differences(ours: &[u8], theirs: &[u8]) -> String {
     let at = |area: &[u8], offset: usize| u64::from_le_bytes(area[offset..offset + 8].try_into().unwrap());
     let mut lines = Vec::new();

@@ -1,8 +1,8 @@
-//! Promise: the hart agrees with QEMU's user mode, to the bit.
+//! Promise: the hart has the same results as QEMU's user mode, to the bit.
 //!
-//! Random sequences of instructions and small programs run in both: registers of both files, floating-point flags and
-//! memory are compared. Where QEMU is not installed (Debian's `qemu-user`), the tests say so and pass. More cases with
-//! `NANDARRAY_DEEP=1`; a batch that fails names its seed.
+//! Random sequences of instructions and small programs run in both; integer and floating-point registers,
+//! floating-point flags and memory are compared. If QEMU is not installed (Debian's `qemu-user`), the tests report that
+//! and pass. `NANDARRAY_DEEP=1` runs more cases; a batch that fails prints its seed.
 #![allow(unreachable_pub, reason = "modules of a test")]
 
 #[path = "../common/mod.rs"]
@@ -17,7 +17,7 @@ use std::process::Command;
 use nandarray_hart::{Rv32, Rv64, Xlen, isa};
 use proptest::prelude::*;
 
-/// QEMU for harts of `bits` bits, if it is installed.
+/// The command that runs QEMU for harts of `bits` bits; `None` if it is not installed.
 fn qemu(bits: u32) -> Option<Command> {
     let name = format!("qemu-riscv{bits}");
     if Command::new(&name).arg("--version").output().is_err() {
@@ -29,7 +29,7 @@ fn qemu(bits: u32) -> Option<Command> {
     Some(command)
 }
 
-/// What QEMU makes of an ELF file: its output; its status must be 0.
+/// Runs an ELF file in QEMU and returns its output; panics unless its exit status is 0.
 fn in_qemu(mut command: Command, elf: &[u8]) -> Vec<u8> {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("main").replace(':', "-");
@@ -45,7 +45,7 @@ fn in_qemu(mut command: Command, elf: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// Run a batch of random sequences in both; the first difference, in words.
+/// Runs a batch of random sequences in both; the error describes the first difference.
 fn batch<X: Xlen>(seed: u64, kind: generate::Kind) -> Result<(), String> {
     let Some(qemu) = qemu(X::BITS) else { return Ok(()) };
     let sequences = generate::sequences(seed, X::BITS, kind);
@@ -106,7 +106,7 @@ proptest! {
     }
 }
 
-/// The programs of `tests/programs`, as their script compiled them.
+/// Returns the paths of the ELF files that the script in `tests/programs` has compiled.
 fn programs() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/built");
     let mut found: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -124,7 +124,7 @@ fn real_programs_write_the_same() {
             if elf[4] == 1 { (32, common::run::<Rv32>(&elf, None)) } else { (64, common::run::<Rv64>(&elf, None)) };
         assert_eq!(ours.status, Ok(0), "{}", path.display());
         let ours = String::from_utf8(ours.output).unwrap();
-        // The record holds QEMU's output of when the program was compiled.
+        // The recorded text is QEMU's output at the time when the program was compiled.
         let recorded = std::fs::read_to_string(path.with_extension("txt")).unwrap();
         assert_eq!(ours, recorded, "{}", path.display());
         if let Some(qemu) = qemu(bits) {

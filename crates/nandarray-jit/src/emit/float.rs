@@ -1,10 +1,11 @@
-//! Floating-point arithmetic: the host's where it is certain to give result and flags, the hart's function otherwise.
+//! Floating-point arithmetic: the host's where its result and flags are certain to be right, the hart's function
+//! otherwise.
 //!
-//! Code is entered only while the dynamic rounding mode is to nearest, and a result in the normal range raises no flag
-//! but "inexact". If that flag is set already nothing more is tested; otherwise the rounding error is computed: by an
-//! error-free transformation for sums, by a fused multiply-add or in double precision for products, quotients and
-//! roots. Whatever is in doubt is left to the function that the interpreter's results come from too, called with the
-//! registers' contents. So an inexact operation makes one such call, and sets the flag.
+//! Translated code is entered only while the dynamic rounding mode is "to nearest", and a result in the normal range
+//! raises no flag but "inexact". If that flag is set already, no further test is needed; otherwise the rounding error
+//! is computed: by an error-free transformation for sums, by a fused multiply-add or in double precision for products,
+//! quotients and roots. Doubtful cases call the function that the interpreter uses too, with the registers' contents.
+//! So a program's first inexact operation makes one such call, which sets the flag.
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};
@@ -17,12 +18,12 @@ use super::{Emit, argument, own};
 use crate::registers::{reads_single, writes_single};
 
 impl Emit<'_, '_> {
-    /// Register `r` as single precision.
+    /// Emits the reading of register `r` as a number of single precision.
     fn single_of(&mut self, r: u8) -> Value {
         if self.single >> r & 1 != 0 {
             return self.b.use_var(self.s[r as usize]);
         }
-        // A value that is not boxed in ones reads as the canonical NaN.
+        // A value whose upper half is not all ones (boxed) reads as the canonical NaN.
         let bits = self.bits(r);
         let upper = self.b.ins().ushr_imm_u(bits, 32);
         let boxed = self.b.ins().icmp_imm_u(IntCC::Equal, upper, 0xffff_ffff);
@@ -32,7 +33,7 @@ impl Emit<'_, '_> {
         self.b.ins().bitcast(types::F32, MemFlagsData::new(), low)
     }
 
-    /// Register `r` as it is, as a number.
+    /// Emits the reading of all 64 bits of register `r`, as a number of double precision.
     pub(super) fn double(&mut self, r: i32) -> Value {
         if self.single >> r & 1 == 0 {
             return self.b.use_var(self.d[r as usize]);
@@ -41,7 +42,7 @@ impl Emit<'_, '_> {
         self.b.ins().bitcast(types::F64, MemFlagsData::new(), bits)
     }
 
-    /// Register `r` as it is, as bits.
+    /// Emits the reading of all 64 bits of register `r`, as an integer.
     pub(super) fn bits(&mut self, r: u8) -> Value {
         if self.single >> r & 1 == 0 {
             let value = self.b.use_var(self.d[r as usize]);
@@ -63,7 +64,7 @@ impl Emit<'_, '_> {
         self.single &= !(1 << r);
     }
 
-    /// A source register in the instruction's precision.
+    /// Emits the reading of a source register in the instruction's precision.
     fn source(&mut self, single: bool, r: u8) -> Value {
         if single { self.single_of(r) } else { self.double(i32::from(r)) }
     }
@@ -80,7 +81,8 @@ impl Emit<'_, '_> {
         self.b.ins().iadd_imm_s(self.registers, i64::from(self.target.layout.fflags))
     }
 
-    /// Call the hart's function for an instruction: the destination register's bits, or the integer.
+    /// Emits a call of the hart's function for an instruction; returns the destination register's bits, or the integer
+    /// result.
     fn call(&mut self, op: &Instruction) -> Value {
         let format = op.row().format;
         let zero = self.b.ins().iconst(types::I64, 0);
@@ -104,7 +106,7 @@ impl Emit<'_, '_> {
         self.b.inst_results(call)[0]
     }
 
-    /// The result of a call, in the form of a fast path's result.
+    /// Emits a call of the hart's function; returns its result with the type that the host's own operation gives.
     fn called(&mut self, op: &Instruction) -> Value {
         let bits = self.call(op);
         match op.row().format {
@@ -125,7 +127,8 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// `fast` if its conditions hold, the result of the hart's function otherwise.
+    /// Emits the choice of an instruction's result: `fast` if all conditions hold, the result of the hart's function
+    /// otherwise.
     fn or_call(&mut self, op: &Instruction, fast: Value, conditions: &[FloatCondition]) {
         if self.collects(conditions) {
             return self.set_result(op, fast);
@@ -144,8 +147,8 @@ impl Emit<'_, '_> {
         self.set_result(op, result);
     }
 
-    /// The same for results that may be inexact: `fast` only if that flag is set already, or `exact` holds; never if
-    /// there is no `exact`.
+    /// As [`Self::or_call`], for results that may be inexact: `fast` is used only if the flag "inexact" is set already,
+    /// or if `exact`, which emits a test for exactness, holds. Without `exact`, it is used only if the flag is set.
     fn or_inexact(
         &mut self,
         op: &Instruction,
@@ -153,7 +156,7 @@ impl Emit<'_, '_> {
         conditions: &[FloatCondition],
         exact: Option<&mut dyn FnMut(&mut Self) -> Value>,
     ) {
-        // Conditions are collected only where the flag is set already.
+        // Conditions are collected only in code that runs with the flag set.
         if self.collects(conditions) {
             return self.set_result(op, fast);
         }
@@ -184,13 +187,13 @@ impl Emit<'_, '_> {
         self.set_result(op, result);
     }
 
-    /// Whether the flag "inexact" is set.
+    /// Emits a test whether the flag "inexact" is set.
     pub(super) fn inexact_stands(&mut self) -> Value {
         let flags = self.b.ins().load(types::I8, own(), self.registers, self.target.layout.fflags);
         self.b.ins().band_imm_u(flags, 1)
     }
 
-    /// Whether `value` is a number between `low` and `high` in magnitude, both excluded.
+    /// Emits a test whether the magnitude of `value` lies between `low` and `high`, both excluded; false for a NaN.
     pub(super) fn between(&mut self, single: bool, value: Value, low: f64, high: f64) -> Value {
         let magnitude = self.b.ins().fabs(value);
         let (low, high) = (self.number(single, low), self.number(single, high));
@@ -284,7 +287,8 @@ impl Emit<'_, '_> {
             fast,
             &[FloatCondition::From(from), FloatCondition::Finite(fast)],
             Some(&mut |e| {
-                // The rounding error of the sum is a number itself, and this finds it if nothing overflows.
+                // The rounding error of the sum is itself a number, and these operations compute it unless something
+                // overflows.
                 let part = e.b.ins().fsub(fast, a);
                 let rest = e.b.ins().fsub(fast, part);
                 let rest = e.b.ins().fsub(a, rest);
@@ -306,14 +310,14 @@ impl Emit<'_, '_> {
         let normal = [FloatCondition::From([a, b, b]), FloatCondition::Normal(fast)];
         let quotient = [FloatCondition::From([a; 3]), FloatCondition::Normal(fast), FloatCondition::Finite(b)];
         let conditions: &[FloatCondition] = if divides { &quotient } else { &normal };
-        // The product of two of them and the third, which it is or is not.
+        // Test whether the first two of these, multiplied exactly, are the third.
         let (left, right, whole) = if divides { (fast, b, a) } else { (a, b, fast) };
         let mut exact = |e: &mut Self| e.is_product(single, left, right, whole);
         let known = single || self.target.fma;
         self.or_inexact(op, fast, conditions, if known { Some(&mut exact) } else { None });
     }
 
-    /// Whether `whole` is exactly the product of `left` and `right`.
+    /// Emits a test whether `whole` is exactly the product of `left` and `right`.
     fn is_product(&mut self, single: bool, left: Value, right: Value, whole: Value) -> Value {
         if single {
             let left = self.b.ins().fpromote(types::F64, left);
@@ -322,7 +326,7 @@ impl Emit<'_, '_> {
             let product = self.b.ins().fmul(left, right);
             return self.b.ins().fcmp(FloatCC::Equal, product, whole);
         }
-        // The rounding error of the product must be a number itself: keep away from products too small for that.
+        // The rounding error of the product must itself be a number: products too small for that count as inexact.
         let large = self.between(false, whole, 1e-290, f64::INFINITY);
         let negative = self.b.ins().fneg(whole);
         let lacks = self.b.ins().fma(left, right, negative);
@@ -334,7 +338,7 @@ impl Emit<'_, '_> {
     fn root(&mut self, op: &Instruction, single: bool) {
         let a = self.source(single, op.rs1);
         let fast = self.b.ins().sqrt(a);
-        // A root that is a number above zero is one of a number above zero; subnormal ones are left out.
+        // A root above zero is the root of a number above zero; roots of subnormal numbers are left to the function.
         let conditions = [FloatCondition::Normal(a), FloatCondition::Numbers(fast, fast)];
         let mut exact = |e: &mut Self| e.is_product(single, fast, fast, a);
         let known = single || self.target.fma;
@@ -382,7 +386,7 @@ impl Emit<'_, '_> {
         self.set_result(op, value);
     }
 
-    /// Emits a comparison that is plain as long as no operand is a NaN.
+    /// Emits a comparison, minimum or maximum; the host's is right as long as no operand is a NaN.
     fn ordered(&mut self, op: &Instruction, single: bool) {
         use Code::*;
         let (a, b) = (self.source(single, op.rs1), self.source(single, op.rs2));
@@ -402,7 +406,8 @@ impl Emit<'_, '_> {
         self.or_call(op, fast, &[FloatCondition::Numbers(a, b)]);
     }
 
-    /// Integers that the significand holds are exact in any mode.
+    /// Emits a conversion from an integer; the host's is exact in any rounding mode if the significand can hold the
+    /// integer.
     fn integer_to_float(&mut self, op: &Instruction) {
         use Code::*;
         let single = writes_single(op);
@@ -431,7 +436,8 @@ impl Emit<'_, '_> {
         self.or_call(op, fast, &[FloatCondition::Holds(small)]);
     }
 
-    /// Towards zero, as casts are. Half of the range is certain to fit.
+    /// Emits a conversion to an integer, rounding towards zero. The host's is right for magnitudes below half of the
+    /// range.
     fn float_to_integer(&mut self, op: &Instruction, single: bool) {
         use Code::*;
         let value = self.source(single, op.rs1);

@@ -7,7 +7,7 @@ use nandarray_hart::isa::{Code, Instruction};
 use super::Emit;
 
 impl Emit<'_, '_> {
-    /// Whether a branch is taken.
+    /// Emits the condition of a branch; the value is whether the branch is taken.
     pub(super) fn branch(&mut self, op: &Instruction) -> Value {
         let (a, b) = (self.get(op.rs1), self.get(op.rs2));
         let condition = match op.code {
@@ -21,7 +21,7 @@ impl Emit<'_, '_> {
         self.b.ins().icmp(condition, a, b)
     }
 
-    /// Where `jalr` goes; it sets the link.
+    /// Emits a `jalr`: sets the link register, and returns the target address.
     pub(super) fn jump_register(&mut self, op: &Instruction) -> Value {
         let base = self.get(op.rs1);
         let target = self.b.ins().iadd_imm_s(base, i64::from(op.imm));
@@ -48,7 +48,7 @@ impl Emit<'_, '_> {
         self.flag(holds)
     }
 
-    /// The low 32 bits, zero-extended.
+    /// Emits the low 32 bits of a register, zero-extended.
     fn zero_upper(&mut self, a: Value) -> Value {
         let low = self.low(a);
         self.b.ins().uextend(self.ty, low)
@@ -87,7 +87,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// Operations on the low 32 bits of two registers.
+    /// Emits an operation on the low 32 bits of two registers.
     fn words(&mut self, code: Code, a: Value, b: Value) -> Value {
         use Code::*;
         let (a, b) = (self.low(a), self.low(b));
@@ -108,7 +108,7 @@ impl Emit<'_, '_> {
         self.word(value)
     }
 
-    /// Operations of Zba, Zbb and Zbs on two registers.
+    /// Emits an operation of Zba, Zbb or Zbs on two registers.
     fn bit_registers(&mut self, code: Code, a: Value, b: Value) -> Value {
         use Code::*;
         match code {
@@ -157,7 +157,8 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// Quotient or remainder: of zero all ones and the dividend; the one overflow wraps. Both of one width.
+    /// Emits a division of two values of one width: the remainder or else the quotient. As RISC-V defines it, dividing
+    /// by zero gives the quotient -1 (all ones) and the dividend as remainder, and the one overflow wraps.
     fn divide(&mut self, signed: bool, remainder: bool, a: Value, b: Value) -> Value {
         let ty = self.b.func.dfg.value_type(a);
         let zero = self.b.ins().icmp_imm_s(IntCC::Equal, b, 0);
@@ -237,7 +238,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// Operations on one register.
+    /// Emits an operation on one register.
     fn unary(&mut self, code: Code, a: Value) -> Value {
         use Code::*;
         match code {
@@ -264,7 +265,7 @@ impl Emit<'_, '_> {
             ZextH32 | ZextH64 => self.b.ins().band_imm_s(a, 0xffff),
             Rev8In32 | Rev8In64 => self.b.ins().bswap(a),
             OrcB => {
-                // 0x80 in every byte that is not zero, then spread over the byte.
+                // Sets 0x80 in every byte that is not zero, then spreads it over the byte.
                 let low = self.constant(0x7f7f_7f7f_7f7f_7f7f);
                 let rest = self.b.ins().band(a, low);
                 let carried = self.b.ins().iadd(rest, low);

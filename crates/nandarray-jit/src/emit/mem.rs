@@ -1,8 +1,8 @@
-//! Loads and stores: the address is compared with the regions that the instruction is expected to reach.
+//! Loads and stores: the address is compared with the memory regions that the instruction is expected to access.
 //!
-//! Addresses that consecutive instructions reach by the same register are compared once, as one range. If the range is
-//! not inside a region, the function ends before the first of them, and the interpreter executes them one at a time, up
-//! to the one that fails.
+//! Addresses that consecutive instructions form from the same register are compared once, as one range. If the range is
+//! not inside a region, the function returns before the first of these instructions, and the interpreter executes them
+//! one at a time, up to the one that fails.
 
 use std::mem::offset_of;
 
@@ -15,14 +15,14 @@ use crate::context::{CodeExit, Context, RegionSlot};
 use crate::registers;
 use crate::sites::MAIN;
 
-/// Bytes that are known to be there: from `low` to `high`, beyond what a register held.
+/// Addresses that have been checked: from `base + low` to `base + high` all bytes lie in the memory region of `slot`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     base: Value,
     slot: u8,
     low: i32,
     high: i32,
-    /// They can be written, too.
+    /// Whether the bytes can also be written.
     store: bool,
 }
 
@@ -32,7 +32,8 @@ impl Range {
     }
 }
 
-/// The logarithm of the bytes that an instruction reaches, and whether it stores; none if it reaches none.
+/// Returns the base-two logarithm of the bytes that an instruction accesses, and whether it stores; `None` if it
+/// accesses no memory.
 fn extent(op: &Instruction) -> Option<(usize, bool)> {
     use Code::*;
     Some(match op.code {
@@ -49,7 +50,8 @@ fn extent(op: &Instruction) -> Option<(usize, bool)> {
 }
 
 impl Emit<'_, '_> {
-    /// Pointer (and what is to be added to it) to the `1 << log` bytes that an instruction reaches.
+    /// Emits the check of an instruction's address; returns the host's pointer to the `1 << log` bytes that it
+    /// accesses, and an offset to add to the pointer.
     fn reach(&mut self, op: &Instruction, log: usize, store: bool) -> (Value, i32) {
         let base = self.get(op.rs1);
         if let Some(slot) = self.only(op, self.pc) {
@@ -82,7 +84,7 @@ impl Emit<'_, '_> {
         (self.b.ins().iadd(pointer, address), 0)
     }
 
-    /// The region that the instruction at `pc` is expected to reach, if it is one.
+    /// The memory region that the instruction at `pc` is expected to access; `None` if there are several.
     fn only(&self, op: &Instruction, pc: u64) -> Option<u8> {
         // The stack is in the main region.
         let expected = if op.rs1 == 2 { &[MAIN] } else { self.target.sites.expected(pc) };
@@ -94,8 +96,9 @@ impl Emit<'_, '_> {
         self.wide(address)
     }
 
-    /// Leave unless the memory is there: what this and following instructions reach by the same register is looked at
-    /// as one.
+    /// Emits the check that the accessed bytes lie in a memory region, and leaves the function if not. The bytes that
+    /// this and following instructions access by the same register are checked as one range; a range that was checked
+    /// before is not checked again.
     fn check(&mut self, base: Value, slot: u8, op: &Instruction, log: usize, store: bool) {
         let (low, high) = (op.imm, op.imm + (1 << log));
         let covers =
@@ -114,7 +117,8 @@ impl Emit<'_, '_> {
         self.ranges.push(Range { base, slot, low, high, store });
     }
 
-    /// The range that this and following instructions reach by the same register, while it keeps its value.
+    /// Computes the range that this and following instructions access by the same register before it changes; `None` if
+    /// that is this instruction's alone, or cannot lie in the region.
     fn together(&self, base: Value, slot: u8, first: &Instruction) -> Option<Range> {
         if first.rs1 == 0 {
             return None;
@@ -169,7 +173,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// A region's pointer less its first address.
+    /// Emits the host's pointer to a memory region minus the region's first address.
     fn biased(&mut self, slot: u8) -> Value {
         if slot == MAIN {
             return self.main;
@@ -178,14 +182,14 @@ impl Emit<'_, '_> {
         self.b.ins().load(types::I64, own().with_readonly(), self.context, at as i32)
     }
 
-    /// Offsets in a region at which `1 << log` bytes can be reached: below this.
+    /// Emits the offset in a memory region from which on `1 << log` bytes no longer fit.
     fn room(&mut self, slot: u8, log: usize, store: bool) -> Value {
         let at = offset_of!(Context, slots) + slot as usize * size_of::<RegionSlot>();
         let reach = if store { offset_of!(RegionSlot, store) } else { offset_of!(RegionSlot, load) };
         self.b.ins().load(types::I64, own().with_readonly(), self.context, (at + reach + 8 * log) as i32)
     }
 
-    /// Whether an address lies in a region.
+    /// Emits a test whether `1 << log` bytes at an address lie in a memory region.
     fn inside(&mut self, slot: u8, address: Value, log: usize, store: bool) -> Value {
         let layout = self.target.layout;
         if slot == MAIN {
@@ -216,7 +220,7 @@ impl Emit<'_, '_> {
         self.set(op.rd, value);
     }
 
-    /// A value of memory as an integer register's.
+    /// Emits the extension of a value from memory to the width of an integer register.
     pub(super) fn extend(&mut self, value: Value, signed: bool) -> Value {
         match (self.b.func.dfg.value_type(value) == self.ty, signed) {
             (true, _) => value,
@@ -225,7 +229,7 @@ impl Emit<'_, '_> {
         }
     }
 
-    /// The low bits of an integer.
+    /// Emits the low bits of an integer, of type `ty`.
     pub(super) fn cut(&mut self, value: Value, ty: Type) -> Value {
         if self.b.func.dfg.value_type(value) == ty { value } else { self.b.ins().ireduce(ty, value) }
     }

@@ -1,9 +1,9 @@
-//! Code for a region: one host function, with the program's registers as its variables.
+//! Code generation for a region: one host function, with the program's registers as its variables.
 //!
-//! `int`, `mem`, `float` and `stream` hold the instructions by group; here is what joins them. Registers are read when
-//! the function is entered, and written back on every way out, in blocks that the host keeps out of the way. An
-//! instruction that meets what the code does not know (a fault, memory of another region, a stream that has run dry)
-//! has no effect here: the function ends before it, and the interpreter executes it.
+//! `int`, `mem`, `float` and `stream` emit the instructions by group; this file joins them. Registers are read when the
+//! function is entered, and written back on every exit, in cold blocks, which the host places after the others. An
+//! instruction that meets a case for which there is no code (a fault, another memory region, a stream without bytes at
+//! hand) has no effect here: the function returns before it, and the interpreter executes it.
 
 mod float;
 mod int;
@@ -25,71 +25,72 @@ use crate::region::{Edge, NodeEnd, Region, RegionNode};
 use crate::registers::{self, Knowledge, Set};
 use crate::sites::Sites;
 
-/// The host and the layout that code is made for.
+/// The host and the memory layout for which code is generated.
 pub(crate) struct CodeTarget<'t> {
     pub(crate) bits: u32,
     pub(crate) layout: &'t ContextLayout,
     pub(crate) sites: &'t Sites,
-    /// First addresses of the regions of memory beside the main one, by slot.
+    /// First addresses of the memory regions beside the main one, by slot.
     pub(crate) bases: &'t [u64],
     pub(crate) isa: &'t dyn TargetIsa,
-    /// The host has fused multiply-add.
+    /// Whether the host has a fused multiply-add.
     pub(crate) fma: bool,
 }
 
-/// The program counter of a way out.
+/// The program counter with which the function returns: a constant or a computed value.
 #[derive(Clone, Copy)]
 enum Pc {
     Known(u64),
     Value(Value),
 }
 
-/// The function that is being made.
+/// State of the generation of one function; its methods append code to the function.
 pub(crate) struct Emit<'e, 'f> {
     b: FunctionBuilder<'f>,
     target: &'e CodeTarget<'e>,
-    /// Type of integer registers.
+    /// Cranelift's type of the integer registers.
     ty: Type,
     x: Vec<Variable>,
-    /// Floating-point registers as they are, and those that hold single precision.
+    /// Floating-point registers with all 64 bits; `s` has those that hold single precision.
     d: Vec<Variable>,
     s: Vec<Variable>,
     left: Variable,
     context: Value,
     registers: Value,
-    /// The main region's pointer less its first address.
+    /// The host's pointer to the main memory region minus the region's first address.
     main: Value,
     float_signature: SigRef,
-    /// Of the node: its instructions, and which one is at hand, at which address.
+    /// Number of instructions of the current node; `index` and `pc` are those of the current instruction.
     count: usize,
     index: usize,
     pc: u64,
-    /// Registers written since the function was entered.
+    /// Registers that were written since the function was entered.
     dirty: Set,
-    /// Floating-point registers that are kept as single precision.
+    /// Floating-point registers that are kept as single precision at this point, one bit each.
     single: u32,
-    /// The instruction at hand and those behind it that surely follow.
+    /// The current instruction, and those that certainly follow it.
     ahead: &'e [Instruction],
-    /// Memory that is known to be there.
+    /// Ranges of addresses that have been checked at this point.
     ranges: Vec<mem::Range>,
-    /// In the first of two copies: the conditions collected, and the block to jump to instead of returning.
+    /// In the first of two copies of some instructions, the conditions collected so far; `escape` is the block to jump
+    /// to instead of returning.
     conditions: Option<Vec<speculate::FloatCondition>>,
     escape: Option<Block>,
-    /// Whether this is the second of two copies of the block, without conditions.
+    /// Whether this is the second of two copies of some instructions, whose blocks are cold.
     cold: bool,
 }
 
-/// The context's and the registers' memory.
+/// Flags for accesses to the memory of the context and the registers.
 fn own() -> MemFlagsData {
     MemFlagsData::new().with_notrap().with_aligned()
 }
 
-/// The program's memory: any alignment.
+/// Flags for accesses to the program's memory, which may be unaligned.
 fn guest() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
 
-/// Fill `function` with the code of `region`.
+/// Generates the code of `region` in `function`.
 pub(crate) fn emit<'e>(
     region: &'e Region,
     target: &'e CodeTarget<'e>,
@@ -151,7 +152,7 @@ pub(crate) fn emit<'e>(
 }
 
 impl<'e> Emit<'e, '_> {
-    /// Read the registers.
+    /// Emits the reading of the registers that the region uses, with a check of those that must hold single precision.
     fn enter(&mut self, knowledge: &Knowledge) {
         let left = self.b.ins().load(types::I64, own(), self.context, std::mem::offset_of!(Context, left) as i32);
         self.b.def_var(self.left, left);
@@ -183,7 +184,7 @@ impl<'e> Emit<'e, '_> {
         (self.dirty, self.single) = (knowledge.dirty[n], knowledge.single[n] & (knowledge.used >> 32) as u32);
         let left = self.b.use_var(self.left);
         if node.header || n == 0 {
-            // Enough for any way to the next such look.
+            // The budget must suffice for any path to the next such check.
             let enough = self.b.ins().icmp_imm_s(IntCC::SignedGreaterThanOrEqual, left, region.ops as i64);
             self.unless(enough, Pc::Known(node.pc), 0, CodeExit::Slice);
         }
@@ -206,7 +207,7 @@ impl<'e> Emit<'e, '_> {
         self.end(node, blocks);
     }
 
-    /// Emit instructions, one after the other.
+    /// Emits instructions one after the other.
     fn once(&mut self, ops: &'e [Instruction]) {
         for (i, op) in ops.iter().enumerate() {
             self.ahead = &ops[i..];
@@ -217,7 +218,8 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Where what follows keeps registers as they are that are kept as single precision here, have both.
+    /// Emits the 64-bit form of registers that are kept as single precision here, where a following node keeps all
+    /// their bits.
     fn unbox(&mut self, node: &RegionNode, knowledge: &Knowledge) {
         let needed = node.successors().iter().fold(0, |set, s| set | self.single & !knowledge.single[*s]);
         for r in (0..32).filter(|r| needed >> r & 1 != 0) {
@@ -261,7 +263,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// The block of an edge: a new one where it leads outside.
+    /// Returns the block that an edge leads to; an edge to an address outside of the region gets a new block.
     fn edge(&mut self, edge: Edge, blocks: &[Block]) -> Block {
         match edge {
             Edge::Node(n) => blocks[n],
@@ -281,7 +283,8 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Leave the function unless a condition holds. `back` instructions of the node are not executed.
+    /// Emits a return from the function unless a condition holds. `back` is the number of the node's instructions that
+    /// are then not executed.
     fn unless(&mut self, holds: Value, pc: Pc, back: usize, why: CodeExit) {
         let (on, out) = (self.block(), self.cold_block());
         self.b.ins().brif(holds, on, &[], out, &[]);
@@ -292,7 +295,7 @@ impl<'e> Emit<'e, '_> {
         self.b.switch_to_block(on);
     }
 
-    /// Leave the function before the instruction at hand unless a condition holds.
+    /// Emits a return from the function before the current instruction unless a condition holds.
     fn unless_here(&mut self, holds: Value, why: CodeExit) {
         if let Some(slow) = self.escape {
             return self.or_else(holds, slow);
@@ -300,7 +303,7 @@ impl<'e> Emit<'e, '_> {
         self.unless(holds, Pc::Known(self.pc), self.count - self.index, why);
     }
 
-    /// Emits the write-back of changed registers, and the return.
+    /// Emits the write-back of changed registers, and the return with reason `why`.
     fn leave(&mut self, pc: Pc, back: usize, why: CodeExit) {
         for r in (1..32).filter(|r| self.dirty >> r & 1 != 0) {
             let value = self.b.use_var(self.x[r as usize]);
@@ -334,40 +337,40 @@ impl<'e> Emit<'e, '_> {
         if self.target.bits == 32 { address & 0xffff_ffff } else { address }
     }
 
-    /// A constant of an integer register's type.
+    /// Emits a constant of an integer register's type.
     fn constant(&mut self, value: u64) -> Value {
         let value = self.wrap(value);
         self.b.ins().iconst(self.ty, value as i64)
     }
 
-    /// Integer register `r`.
+    /// Emits the value of integer register `r`.
     fn get(&mut self, r: u8) -> Value {
         if r == 0 { self.constant(0) } else { self.b.use_var(self.x[r as usize]) }
     }
 
-    /// Set integer register `r`.
+    /// Sets integer register `r` to a value.
     fn set(&mut self, r: u8, value: Value) {
         if r != 0 {
             self.b.def_var(self.x[r as usize], value);
         }
     }
 
-    /// An integer register's value, zero-extended to 64 bits.
+    /// Emits an integer register's value, zero-extended to 64 bits.
     fn wide(&mut self, value: Value) -> Value {
         if self.ty == types::I64 { value } else { self.b.ins().uextend(types::I64, value) }
     }
 
-    /// The low 32 bits of an integer register's value.
+    /// Emits the low 32 bits of an integer register's value.
     fn low(&mut self, value: Value) -> Value {
         if self.ty == types::I32 { value } else { self.b.ins().ireduce(types::I32, value) }
     }
 
-    /// 32 bits as an integer register's value, sign-extended.
+    /// Emits 32 bits as an integer register's value, sign-extended.
     fn word(&mut self, value: Value) -> Value {
         if self.ty == types::I32 { value } else { self.b.ins().sextend(self.ty, value) }
     }
 
-    /// 0 or 1 as an integer register's value.
+    /// Emits a truth value as an integer register's value, 0 or 1.
     fn flag(&mut self, holds: Value) -> Value {
         self.b.ins().uextend(self.ty, holds)
     }
@@ -397,7 +400,7 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// A new block, out of the way where everything is.
+    /// Creates a block; it is cold if the current copy of instructions is.
     fn block(&mut self) -> Block {
         let block = self.b.create_block();
         if self.cold {
@@ -406,14 +409,14 @@ impl<'e> Emit<'e, '_> {
         block
     }
 
-    /// A new block out of the way.
+    /// Creates a cold block: one that is rarely executed.
     fn cold_block(&mut self) -> Block {
         let block = self.b.create_block();
         self.b.set_cold_block(block);
         block
     }
 
-    /// A block, and a value that comes into it by several ways.
+    /// Creates a block and the value that its predecessors pass to it.
     fn join(&mut self, ty: Type) -> (Block, Value) {
         let block = self.block();
         let value = self.b.append_block_param(block, ty);

@@ -1,11 +1,11 @@
-//! Doubts about floating-point results: settled one by one, or for a run of instructions at once.
+//! Doubts about floating-point results: resolved one by one, or for a run of instructions at once.
 //!
-//! A result is the host's if some conditions hold ([`FloatCondition`]). Instructions one after the other that can all
-//! be executed again (no stores, no streams) are emitted twice. The first copy takes the host's results as they are,
-//! and tests at its end whether all conditions hold; most follow from others, since results of operands that are not
-//! finite are not finite either. If one fails, or the flag "inexact" is not set yet where it may be needed, the second
-//! copy, out of the way, executes the same instructions from the first on, each with its own conditions. The operations
-//! themselves are in `float`.
+//! The host's result is right if some conditions hold ([`FloatCondition`]). Consecutive instructions that can all be
+//! executed again (no stores, no streams) are emitted twice. The first copy uses the host's results unchecked, and
+//! tests at its end whether all conditions hold; most conditions follow from others, since results of operands that are
+//! not finite are not finite either. If one fails, or the flag "inexact" is not set although it may be needed, the
+//! second copy, a cold one, executes the same instructions from the first on, each with its own conditions. The
+//! operations themselves are in `float`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,42 +17,42 @@ use nandarray_hart::isa::{Code, Format, Instruction};
 use super::Emit;
 use crate::registers::{self, writes_single};
 
-/// Cost of translating an instruction speculatively, in ordinary instructions.
+/// Cost of translating a speculative instruction, in ordinary instructions.
 const SPECULATIVE_WEIGHT: u64 = 8;
-/// Doubtful instructions that are worth two copies.
+/// Fewest instructions with conditions for which two copies are worth their cost.
 const WORTH: usize = 2;
 
-/// A condition under which a result is right but for being inexact.
+/// A condition under which the host's result of an instruction is right, except that it may be inexact.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FloatCondition {
-    /// A number, not infinite.
+    /// The value is neither infinite nor a NaN.
     Finite(Value),
-    /// The same, and in magnitude beyond the smallest normal number.
+    /// The value is finite, and its magnitude is above the smallest normal number.
     Normal(Value),
-    /// Neither is a NaN.
+    /// Neither value is a NaN.
     Numbers(Value, Value),
-    /// The first is no NaN; the second is the same number in double precision.
+    /// The first value is no NaN; the second is the same number in double precision.
     Widened(Value, Value),
-    /// No condition: the second is the first one's integral part, or an end of the integers' range.
+    /// Not a condition but a fact: the second value is the first one's integral part, or an end of the integers' range.
     Cut(Value, Value),
-    /// A number whose magnitude is below this.
+    /// The value is a number whose magnitude is below this limit.
     Below(Value, f64),
-    /// This is true.
+    /// This truth value is true.
     Holds(Value),
-    /// No condition: if all others of the instruction hold, these are finite.
+    /// Not a condition but a fact: these operands are finite if all other conditions of the instruction hold.
     From([Value; 3]),
 }
 
-/// The conditions of an instruction, which decide whether two copies are worth it.
+/// The kind of conditions that an instruction has; it decides whether two copies are worth it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Speculation {
-    /// Nothing: it has no conditions.
+    /// It has no conditions.
     None,
-    /// Its conditions.
+    /// It has conditions, and an exact result if they hold.
     Exact,
-    /// Its conditions, and whether it is inexact.
+    /// It has conditions, and a result that may be inexact.
     Inexact,
-    /// It cannot be executed again, or is always a call.
+    /// It cannot be executed again, or always calls the hart's function.
     Never,
 }
 
@@ -80,12 +80,12 @@ fn speculation(op: &Instruction, fma: bool) -> Speculation {
     }
 }
 
-/// Cost of translating an instruction, relative to one that is not speculative.
+/// Cost of translating an instruction, in ordinary instructions.
 pub(crate) fn weight(op: &Instruction) -> u64 {
     if matches!(speculation(op, true), Speculation::Exact | Speculation::Inexact) { SPECULATIVE_WEIGHT } else { 1 }
 }
 
-/// Cuts instructions into runs: the length of each, and whether it is worth two copies.
+/// Cuts instructions into runs; returns the length of each, and whether it is worth two copies.
 pub(super) fn runs(ops: &[Instruction], fma: bool) -> Vec<(usize, bool)> {
     let kinds: Vec<Speculation> = ops.iter().map(|op| speculation(op, fma)).collect();
     let mut runs = Vec::new();
@@ -115,7 +115,8 @@ pub(super) fn runs(ops: &[Instruction], fma: bool) -> Vec<(usize, bool)> {
 }
 
 impl<'e> Emit<'e, '_> {
-    /// Notes conditions, if they are collected for the end of a run.
+    /// Adds conditions to those that are tested at the end of a run. Returns false, and adds none, if conditions are
+    /// not being collected.
     pub(super) fn collects(&mut self, conditions: &[FloatCondition]) -> bool {
         let Some(collected) = &mut self.conditions else { return false };
         collected.extend_from_slice(conditions);
@@ -130,7 +131,7 @@ impl<'e> Emit<'e, '_> {
         if self.is_single(value) { f64::from(f32::MIN_POSITIVE) } else { f64::MIN_POSITIVE }
     }
 
-    /// Whether a condition holds; nothing if it is none.
+    /// Emits the test of a condition; `None` if it is a fact that needs no test.
     fn holds(&mut self, condition: FloatCondition) -> Option<Value> {
         Some(match condition {
             FloatCondition::Finite(value) => self.below(self.is_single(value), value, f64::INFINITY),
@@ -146,7 +147,7 @@ impl<'e> Emit<'e, '_> {
         })
     }
 
-    /// Whether all conditions hold.
+    /// Emits the test whether all conditions hold.
     pub(super) fn certain(&mut self, conditions: &[FloatCondition]) -> Value {
         let mut all = None;
         for one in conditions {
@@ -157,9 +158,9 @@ impl<'e> Emit<'e, '_> {
         all.unwrap_or_else(|| self.b.ins().iconst(types::I8, 1))
     }
 
-    /// Emits the jump to the second copy unless all collected conditions hold.
+    /// Emits the tests of all collected conditions, with a jump to the second copy if one fails.
     fn settle(&mut self, conditions: &[FloatCondition], slow: Block) {
-        // Values that are finite if all other conditions hold, and values that must be below a power of two.
+        // Values that are finite if all other conditions hold, and values whose magnitude must be below a limit.
         let mut finite = HashSet::new();
         let mut bounds = HashMap::new();
         let mut cuts = HashMap::new();
@@ -175,7 +176,8 @@ impl<'e> Emit<'e, '_> {
                 _ => {}
             }
         }
-        // The sum of finite numbers is finite or very large; that of others is not.
+        // A sum of finite numbers is finite, or overflows, which only costs the second copy; a sum with another value
+        // is not finite.
         let mut sums: [Option<Value>; 2] = [None, None];
         for one in conditions {
             if let FloatCondition::Finite(value) = *one {
@@ -229,8 +231,8 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Whether a number's magnitude is below a power of two (or finite), and at least twice the smallest normal number
-    /// if it is to be `normal`: by its exponent, which needs no constants in registers.
+    /// Emits a test whether a number's magnitude is below a power of two (or finite), and at least twice the smallest
+    /// normal number if it is to be `normal`. It looks at the exponent, which needs no constants in registers.
     fn exponent(&mut self, value: Value, normal: bool, high: f64) -> Value {
         let (int, fraction, ones) =
             if self.is_single(value) { (types::I32, 23, 0xff) } else { (types::I64, 52, 0x7ff) };
@@ -243,8 +245,9 @@ impl<'e> Emit<'e, '_> {
         self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, exponent, end - least)
     }
 
-    /// Go on here if an integral part is from 1 to 2^30: its number is normal then, and small enough for any integer.
-    /// If it is not, go on here if the number has a condition that holds, at `slow` if not.
+    /// Emits a test whether an integral part is from 1 to 2^30: the number that it comes from is then normal, and small
+    /// enough for any integer. If it is not, `holds` emits the test of the number's own conditions. If both fail,
+    /// execution continues at `slow`.
     fn small(&mut self, cut: Value, slow: Block, holds: impl FnOnce(&mut Self) -> Value) {
         let less = self.b.ins().iadd_imm_s(cut, -1);
         let small = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, less, (1 << 30) - 1);
@@ -258,7 +261,7 @@ impl<'e> Emit<'e, '_> {
         self.b.switch_to_block(on);
     }
 
-    /// Go on here if a condition holds, at `other` if not.
+    /// Emits a jump to `other` unless a condition holds; the code that follows is executed if it does.
     pub(super) fn or_else(&mut self, holds: Value, other: Block) {
         let on = self.block();
         self.b.ins().brif(holds, on, &[], other, &[]);
@@ -266,7 +269,7 @@ impl<'e> Emit<'e, '_> {
         self.b.switch_to_block(on);
     }
 
-    /// Emit instructions in two copies.
+    /// Emits instructions in two copies, with a jump from the first to the second if a condition fails.
     pub(super) fn twice(&mut self, ops: &'e [Instruction]) {
         let (slow, join) = (self.cold_block(), self.block());
         let before = (self.index, self.pc, self.dirty, self.single, self.ranges.len());

@@ -1,4 +1,5 @@
-//! Stream instructions: what lies together in a ring is taken or put here; the rest is the interpreter's.
+//! Stream instructions: contiguous bytes of a ring buffer are read or written here; the interpreter executes all other
+//! cases.
 
 use std::mem::offset_of;
 
@@ -9,7 +10,7 @@ use nandarray_hart::isa::{Code, Instruction};
 use super::{Emit, guest, own};
 use crate::context::{CodeExit, Context, Ring};
 
-/// The most bytes that an output wants room for.
+/// Bytes of room that the ring of an output must have: those of the largest store.
 const ROOM: i64 = 8;
 
 impl Emit<'_, '_> {
@@ -61,7 +62,8 @@ impl Emit<'_, '_> {
         self.b.ins().store(own(), behind, self.context, at);
     }
 
-    /// Emits a wait for bytes. Inline only if all of them are in the ring; otherwise the interpreter executes it.
+    /// Emits a wait for bytes of an input. The code applies only if all of them are in the ring; otherwise the
+    /// interpreter executes it.
     pub(super) fn stream_wait(&mut self, op: &Instruction) {
         let [at, end, ahead] = [offset_of!(Ring, at), offset_of!(Ring, end), offset_of!(Ring, ahead)].map(|field| {
             let field = self.ring(true, op.rs1, field);
@@ -71,15 +73,15 @@ impl Emit<'_, '_> {
         let most = self.b.ins().umin(there, ahead);
         let value = self.get(op.rs2);
         let wanted = self.wide(value);
-        // None is for the interpreter, which knows whether there is such a stream.
+        // A wait for zero bytes is left to the interpreter, which knows whether the stream exists.
         let less = self.b.ins().iadd_imm_s(wanted, -1);
         let enough = self.b.ins().icmp(IntCC::UnsignedLessThan, less, most);
         self.unless_here(enough, CodeExit::Handover);
         self.set(op.rd, value);
     }
 
-    /// Emits a read of a stream register: a head, or whether an input is at its end. Inline only if the ring has bytes
-    /// left, which is not the end then; otherwise the interpreter executes it.
+    /// Emits a read of a stream register: a head, or whether an input has ended. The code applies only if the ring has
+    /// bytes left, so that the input has not ended; otherwise the interpreter executes it.
     pub(super) fn stream_register(&mut self, op: &Instruction) {
         let (kind, stream) = ((op.imm - 0x800) >> 5, (op.imm & 31) as u8);
         let inputs = kind != 2;

@@ -1,17 +1,17 @@
-//! Random programs: a loop over random instructions, with jumps forward, inner loops and calls, and what they begin
-//! with.
+//! Random programs: a loop over random instructions, with jumps forward, inner loops and calls; and random initial
+//! values.
 //!
-//! Registers x26 to x31 are the frame's: x29 points into the program's memory, x30 into a window, x28 counts rounds,
-//! x27 inner rounds, x26 keeps the return address.
+//! Registers x26 to x31 are reserved for the generated frame: x29 points into the program's memory, x30 into a window,
+//! x28 counts rounds, x27 inner rounds, x26 holds the return address.
 
 use nandarray_hart::isa::{self, Code, Extensions, Format, Instruction, TABLE};
 
-/// The draws of one seed (SplitMix64).
+/// A random number generator with a seed (SplitMix64).
 #[derive(Debug)]
 pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
-    /// Any 64 bits.
+    /// Draws 64 random bits.
     pub(crate) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -20,7 +20,7 @@ impl Chance {
         z ^ z >> 31
     }
 
-    /// A number below `n`.
+    /// Draws a number below `n`.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.bits() % n as u64) as usize
     }
@@ -30,28 +30,28 @@ impl Chance {
     }
 }
 
-/// The kind of instructions that prevails.
+/// The kind of instructions that most of a program consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InstructionMix {
-    /// Integers and memory.
+    /// Integer instructions and memory accesses.
     Integer,
-    /// Floating point.
+    /// Floating-point instructions.
     Float,
-    /// Streams.
+    /// Stream instructions.
     Stream,
-    /// Floating point of ordinary numbers, with few others among them.
+    /// Floating-point instructions on ordinary numbers, with few other numbers among them.
     Ordinary,
-    /// All alike, those that trap among them.
+    /// All instructions with equal probability, including those that trap.
     Any,
 }
 
 const FRAME: u8 = 26;
-/// Points into the program's memory.
+/// The register that points into the program's memory.
 pub(crate) const BASE: u8 = 29;
-/// Points into a window.
+/// The register that points into a window.
 pub(crate) const WINDOW: u8 = 30;
 
-/// Any integer, often a special one.
+/// Draws an integer, often a special one.
 pub(crate) fn integer(chance: &mut Chance) -> u64 {
     const SPECIAL: [u64; 8] = [0, 1, 2, u64::MAX, 1 << 63, 1 << 31, 0x7fff_ffff, 0xffff_ffff_8000_0000];
     match chance.below(5) {
@@ -63,7 +63,7 @@ pub(crate) fn integer(chance: &mut Chance) -> u64 {
     }
 }
 
-/// Any number, often near where something happens; single precision is boxed, but for a few.
+/// Draws a floating-point register's value, often near a limit of its format; most single-precision values are boxed.
 pub(crate) fn float(chance: &mut Chance) -> u64 {
     let mut part = |exponent: u32, fraction: u32| {
         let (ones, top) = ((1u64 << fraction) - 1, (1u64 << exponent) - 1);
@@ -92,18 +92,18 @@ pub(crate) fn float(chance: &mut Chance) -> u64 {
     }
 }
 
-/// A number between a thousandth and a thousand; seldom any.
+/// Draws a double-precision number between a thousandth and a thousand; seldom any other.
 pub(crate) fn ordinary(chance: &mut Chance) -> u64 {
     if chance.one_in(40) {
         return float(chance);
     }
     let (biased, sign) = (1013 + chance.bits() % 20, chance.bits() & 1);
-    // Few digits now and then: what is computed is exact.
+    // Sometimes few significant bits, so that results are exact.
     let mask = if chance.one_in(3) { !0 << 44 } else { !0 };
     sign << 63 | biased << 52 | chance.bits() & ((1 << 52) - 1) & mask
 }
 
-/// Whether ordinary numbers mostly lead to ordinary numbers.
+/// Whether an instruction mostly has ordinary results for ordinary operands.
 fn tame(code: Code) -> bool {
     use Code::*;
     matches!(
@@ -112,7 +112,7 @@ fn tame(code: Code) -> bool {
     ) || matches!(code, FsgnjD | FmvDX | FcvtDL | FcvtDW | FcvtSD | FcvtDS | FdivD | FsqrtD | Add | Addi | Ld)
 }
 
-/// One random instruction.
+/// Draws a random instruction of a mix.
 fn some(chance: &mut Chance, bits: u32, kind: InstructionMix) -> Instruction {
     loop {
         let row = &TABLE[chance.below(TABLE.len())];
@@ -148,7 +148,7 @@ fn some(chance: &mut Chance, bits: u32, kind: InstructionMix) -> Instruction {
             op.rd %= FRAME;
         }
         if float {
-            // Few registers, so that values meet; most to nearest.
+            // Few registers, so that results are used again; most instructions round to nearest.
             (op.rs1, op.rs2, op.rs3) = (op.rs1 & 15, op.rs2 & 15, op.rs3 & 15);
             if row.format.rounded() && !chance.one_in(6) {
                 op.rm = if matches!(row.format, Format::FloatToIntRounded) { 1 } else { 7 };
@@ -166,7 +166,7 @@ fn some(chance: &mut Chance, bits: u32, kind: InstructionMix) -> Instruction {
     }
 }
 
-/// Operands that reach memory and streams that are there, most of the time.
+/// Changes an instruction's operands so that, most of the time, it accesses memory and streams that exist.
 fn operands(chance: &mut Chance, op: &mut Instruction, rare: bool) {
     let format = op.row().format;
     let base = if chance.one_in(3) { WINDOW } else { BASE };
@@ -186,7 +186,7 @@ fn operands(chance: &mut Chance, op: &mut Instruction, rare: bool) {
         Format::StreamLoad | Format::StreamStore | Format::StreamRead => {
             op.rs1 = if rare { chance.below(2) as u8 } else { chance.below(4) as u8 };
             if format == Format::StreamRead && chance.one_in(2) {
-                // Small numbers, most of the time.
+                // These registers hold small numbers most of the time.
                 op.rs2 = 27 + chance.below(2) as u8;
             }
         }
@@ -212,7 +212,7 @@ fn line(text: &str, bits: u32) -> u32 {
     isa::encode(&isa::assemble(text, bits).unwrap_or_else(|e| panic!("{text}: {e}")))
 }
 
-/// Loads and stores one after the other by one register, about an end of memory: some reach beyond it.
+/// Appends consecutive loads and stores by one register near an end of memory; some of them cross it.
 fn at_an_edge(chance: &mut Chance, bits: u32, kind: InstructionMix, words: &mut Vec<u32>) {
     let (base, edge) = [(WINDOW, 256), (WINDOW, -256), (BASE, 2040), (BASE, -2040)][chance.below(4)];
     let near = (edge + chance.below(48) as i32 - 24).clamp(-2048, 2047);
@@ -237,7 +237,7 @@ fn at_an_edge(chance: &mut Chance, bits: u32, kind: InstructionMix, words: &mut 
     }
 }
 
-/// The words of a program that begins at its first.
+/// Generates a program; returns its instruction words, of which the first is the entry.
 pub(crate) fn program(chance: &mut Chance, bits: u32, kind: InstructionMix) -> Vec<u32> {
     let mut words = vec![line("addi x26, x1, 0", bits), line(&format!("addi x28, x0, {}", 1 + chance.below(12)), bits)];
     let top = words.len();
@@ -248,7 +248,7 @@ pub(crate) fn program(chance: &mut Chance, bits: u32, kind: InstructionMix) -> V
         let next = |over: usize| 4 * (1 + over);
         match chance.below(15) {
             0 | 1 => {
-                // A branch over a few: within the body they are any instructions.
+                // A branch over a few instructions, which may be any.
                 let over = 1 + chance.below(3);
                 let name = ["beq", "bne", "blt", "bge", "bltu", "bgeu"][chance.below(6)];
                 let (a, b) = (chance.below(26), chance.below(26));
@@ -273,12 +273,12 @@ pub(crate) fn program(chance: &mut Chance, bits: u32, kind: InstructionMix) -> V
                 }
             }
             6 => {
-                // A call: patched when it is known where the function stands.
+                // A call, completed when the address of its function is known.
                 functions.push(words.len());
                 words.push(0);
             }
             7 => {
-                // A jump to an address in a register: behind the next instruction.
+                // A jump, by a register, to the address after the next instruction.
                 words.push(line("auipc x31, 0", bits));
                 words.push(line(&format!("jalr x{}, 12(x31)", chance.below(2)), bits));
                 words.push(isa::encode(&some(chance, bits, kind)));

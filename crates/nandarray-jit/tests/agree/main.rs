@@ -1,8 +1,8 @@
-//! Promise: the translator does what the interpreter does, to the bit, whatever the program.
+//! Promise: translator and interpreter have the same results, to the bit, for every program.
 //!
-//! The same for a hart whose meter counts, and for one whose meter pauses it. Registers, flags, memory, streams, count
-//! of instructions, program counter and why it stopped are compared after random programs, at random limits, and when
-//! both go on afterwards. A failure prints its seed; `PROPTEST_CASES=n` in the environment runs more.
+//! So has a hart whose meter counts, and one whose meter pauses it. Registers, flags, memory, streams, count of
+//! instructions, program counter and the reason for stopping are compared after random programs, at random limits, and
+//! when the runs are continued. A failure prints its seed; `PROPTEST_CASES=n` in the environment runs more cases.
 
 mod generate;
 
@@ -20,7 +20,7 @@ const END: u64 = 0x1_2000;
 const WINDOW_AT: u64 = 0x2000_0000;
 const WINDOW_BYTES: usize = 512;
 
-/// One of them.
+/// One of the compared implementations: a hart with or without a meter, or the translator.
 trait Runner<X: Xlen> {
     type Meter: Meter;
     fn hart(&mut self) -> &mut Hart<X, Self::Meter>;
@@ -46,7 +46,7 @@ impl<X: Xlen, M: Meter> Runner<X> for Hart<X, M> {
     }
 }
 
-/// Pauses before one in three accesses.
+/// A meter that pauses the hart before one in three accesses.
 #[derive(Debug)]
 struct Pauses(Chance);
 
@@ -105,10 +105,10 @@ struct Start {
     data: Vec<u8>,
     window: Vec<u8>,
     input: Vec<u8>,
-    /// Limits of the runs, one after the other; 0 is none.
+    /// Limits of consecutive runs in instructions; 0 is no limit.
     limits: Vec<u64>,
     ring: usize,
-    /// The most bytes of the output.
+    /// The most bytes that the output may have.
     most: u64,
 }
 
@@ -135,7 +135,7 @@ fn start(chance: &mut Chance, bits: u32, kind: InstructionMix) -> Start {
     }
 }
 
-/// Run it, and say what was seen after each run, and what memory was left.
+/// Runs a program in parts; returns the visible state after each run, and the memory at the end.
 fn play<X: Xlen>(start: &Start, runner: &mut impl Runner<X>) -> (Vec<Seen>, Vec<u8>) {
     let mut own = Memory::new();
     own.add_program(CODE, END - CODE, DATA..END, CODE..DATA).unwrap();
@@ -160,7 +160,7 @@ fn play<X: Xlen>(start: &Start, runner: &mut impl Runner<X>) -> (Vec<Seen>, Vec<
         let mut memory = own.for_call();
         memory.lend_mut(WINDOW_AT, &mut window).unwrap();
         let mut streams = Streams::none();
-        // The first is what has arrived so far, the second an array that is all there.
+        // The first input has the bytes that have arrived so far, the second is a whole array.
         let end = Some(start.input.len() as u64).filter(|end| arrived == *end);
         streams.inputs.push(InputStream::window(&start.input[..arrived as usize], head).ending(end));
         streams.inputs.push(InputStream::whole(&start.input));
@@ -195,7 +195,7 @@ fn play<X: Xlen>(start: &Start, runner: &mut impl Runner<X>) -> (Vec<Seen>, Vec<
             Stop::InstructionLimit if total < 200_000 => {}
             Stop::WaitInput { .. } => arrived = (arrived + 40).min(start.input.len() as u64),
             Stop::WaitOutput { .. } => drained = written - (written - drained) / 3,
-            // On behind it.
+            // Continue after the instruction that trapped.
             Stop::Trap(trap) if run < 20 => hart.set_pc(trap.pc + 4),
             Stop::EnvironmentCall if run < 20 => {}
             _ => break,
@@ -207,7 +207,7 @@ fn play<X: Xlen>(start: &Start, runner: &mut impl Runner<X>) -> (Vec<Seen>, Vec<
     (seen, left)
 }
 
-/// The differences, and the program.
+/// Formats the differences of two states, and the program.
 fn differences(a: &Seen, b: &Seen, start: &Start) -> String {
     let end = |s: &Seen| format!("{:?} pc {:#x} {} fcsr {:#x} {:?}", s.stop, s.pc, s.instructions, s.fcsr, s.heads);
     let mut lines = vec![end(a), end(b)];
@@ -239,7 +239,7 @@ fn agree<X: Xlen>(seed: u64, kind: InstructionMix) {
     let mut translated = Translated::<X>::with_settings(Extensions::PROGRAM, settings);
     let mut counting = Hart::<X, _>::with_meter(HartMode::Program, Extensions::PROGRAM, Counter::default());
     let mut pausing = Hart::<X, _>::with_meter(HartMode::Program, Extensions::PROGRAM, Pauses(Chance(seed)));
-    // The second time, code is there from the beginning.
+    // In the second round, translated code exists from the beginning.
     for round in 0..2 {
         let (ours, our_memory) = play(&start, &mut translated);
         let (theirs, their_memory) = play(&start, &mut interpreter);
@@ -259,7 +259,7 @@ fn agree<X: Xlen>(seed: u64, kind: InstructionMix) {
         }
         assert_eq!(ours.len(), theirs.len(), "seed {seed} {kind:?}");
         assert!(our_memory == their_memory, "seed {seed} {kind:?} round {round}: memory differs");
-        // Other values the second time.
+        // The second round begins with other values.
         start.x.rotate_left(3);
         start.f.rotate_left(5);
     }

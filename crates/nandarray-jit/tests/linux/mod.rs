@@ -1,10 +1,10 @@
-//! Running a Linux program by interpreter or translator: the system calls `write` and `exit`, and no others.
+//! Runs a Linux program by interpreter or translator; only the system calls `write` and `exit` are supported.
 #![allow(dead_code, unreachable_pub, reason = "each test and example is a crate of its own, and takes what it needs")]
 
 use nandarray_hart::{ElfProgram, Extensions, Hart, HartMode, Limits, Stop, Streams, Xlen};
 use nandarray_jit::{Costs, Settings, Statistics, Translated, TranslationTrigger};
 
-/// System call numbers.
+/// Number of the system call `write`.
 const WRITE: u64 = 64;
 const EXIT: u64 = 93;
 const STACK_BYTES: u64 = 1 << 20;
@@ -12,30 +12,30 @@ const STACK_BYTES: u64 = 1 << 20;
 /// The engine that runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecutionEngine {
-    /// The hart itself.
+    /// The interpreter of the hart.
     Interpreter,
-    /// The translator.
+    /// The translator with default costs.
     Translator,
-    /// The translator, which waits for nothing.
+    /// The translator with costs of zero, which translates as soon as it can.
     Eager,
 }
 
-/// The result of a program.
+/// The result of running a program.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The bytes that it wrote.
+    /// The bytes that the program wrote.
     pub output: Vec<u8>,
-    /// Its exit status, or why it did not come to that.
+    /// Exit status of the program, or the reason why it stopped before it could exit.
     pub status: Result<u64, Stop>,
-    /// Instructions that it executed.
+    /// Number of instructions executed.
     pub instructions: u64,
-    /// Registers at its end, integer and then floating-point ones, and the flags.
+    /// Registers at the end: integer registers, floating-point registers, flags.
     pub registers: Vec<u64>,
     /// Counts of the translator's work.
     pub statistics: Statistics,
 }
 
-/// Run a static ELF file of width `X`.
+/// Runs a static ELF file of register width `X`.
 pub fn run<X: Xlen>(elf: &[u8], kind: ExecutionEngine) -> Outcome {
     let program = ElfProgram::from_elf(elf, Extensions::PROGRAM).expect("a program");
     assert_eq!(program.bits, X::BITS);

@@ -1,9 +1,9 @@
-//! Index expressions: NumPy's rules, stated once for every door.
+//! Index expressions: NumPy's rules, stated once for all callers.
 //!
-//! Reads by one call (`get`), everything that Python moves itself (`nandarray.index.transfer`), boxes of programs and
-//! boxes that are given back to the store get their selection here. An expression is taken apart first, which may run
-//! Python code (`__index__`, NumPy's conversions); comparing the terms with a shape runs none, so that it can be done
-//! under the engine's locks.
+//! Reads in one call (`get`), transfers that Python does itself (`nandarray.index.transfer`), boxes of programs, and
+//! boxes that programs return to the store compute their selection here. An expression is parsed first, which may run
+//! Python code (`__index__`, NumPy's conversions). Comparing the terms with a shape runs none, so it can be done while
+//! the engine's locks are held.
 //!
 //! | file | one idea |
 //! | --- | --- |
@@ -22,17 +22,17 @@ use smallvec::SmallVec;
 
 use crate::errors;
 
-/// One entry for each dimension. Few are kept inline, since a selection is moved where one element is read.
+/// One entry for each dimension. Up to four are stored inline, since even a read of one element moves a selection.
 pub(crate) type PerDimension<T> = SmallVec<[T; 4]>;
 
-/// An index expression that is wrong.
+/// The reason why an index expression is rejected.
 pub(crate) enum BadIndex {
     OutOfBounds {
         index: i128,
         axis: usize,
         size: u64,
     },
-    /// An integer that is longer than any axis: its digits.
+    /// An integer too large for any axis, in decimal digits.
     Endless(String),
     Ellipses,
     TooMany {
@@ -46,11 +46,11 @@ pub(crate) enum BadIndex {
     },
     /// Index arrays of these shapes cannot be broadcast together.
     Shapes(Vec<Vec<u64>>),
-    /// An expression for `oindex` with an index array of other than one dimension.
+    /// An expression for `oindex` with an index array that does not have exactly one dimension.
     Outer,
-    /// An object that is no index: the sentence says why.
+    /// An object that cannot be an index; the text explains why.
     NoIndex(String),
-    /// A slice whose step is zero.
+    /// A slice whose step is zero; the text is Python's.
     Step(String),
 }
 
@@ -85,7 +85,7 @@ impl BadIndex {
     }
 }
 
-/// A shape as Python writes it.
+/// Formats a shape as Python writes a tuple.
 fn tuple(shape: &[u64]) -> String {
     match shape {
         [one] => format!("({one},)"),

@@ -1,4 +1,4 @@
-//! Memory of NumPy's arrays, by the fields of the array object.
+//! Direct access to the memory of NumPy arrays through the fields of the array object.
 
 use numpy::npyffi::{self, PyArrayObject, npy_intp};
 use numpy::{PyArrayDescr, PyArrayDescrMethods};
@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 
 use super::rules::place;
 
-/// The fields of an array, if this is one, and none of a subclass.
+/// Returns the fields of the array object if `item` is a NumPy array and of no subclass, otherwise `None`.
 pub(crate) fn array<'a>(item: &'a Bound<'_, PyAny>) -> Option<&'a npyffi::PyArrayObject_fields> {
     // SAFETY: checked to be an array object, whose fields live as long as it does.
     unsafe {
@@ -20,11 +20,11 @@ pub(crate) fn shape_of(fields: &npyffi::PyArrayObject_fields) -> &[npy_intp] {
     if fields.nd == 0 {
         return &[];
     }
-    // SAFETY: NumPy keeps `nd` numbers there.
+    // SAFETY: NumPy keeps `nd` numbers at this address.
     unsafe { std::slice::from_raw_parts(fields.dimensions, fields.nd as usize) }
 }
 
-/// An array's byte strides.
+/// An array's strides in bytes.
 pub(crate) fn strides_of(fields: &npyffi::PyArrayObject_fields) -> &[npy_intp] {
     if fields.nd == 0 {
         return &[];
@@ -35,11 +35,11 @@ pub(crate) fn strides_of(fields: &npyffi::PyArrayObject_fields) -> &[npy_intp] {
 
 /// The dtype of an array.
 pub(crate) fn dtype_of<'py>(py: Python<'py>, fields: &npyffi::PyArrayObject_fields) -> Bound<'py, PyArrayDescr> {
-    // SAFETY: an array's dtype is alive as long as it is.
+    // SAFETY: the array keeps its dtype alive.
     unsafe { Bound::from_borrowed_ptr(py, fields.descr.cast()).cast_into_unchecked() }
 }
 
-/// Number of elements.
+/// Number of elements of an array.
 pub(crate) fn len_of(fields: &npyffi::PyArrayObject_fields) -> usize {
     shape_of(fields).iter().map(|&n| n as usize).product()
 }
@@ -49,11 +49,12 @@ pub(crate) fn is_readable(dtype: &Bound<'_, PyArrayDescr>) -> bool {
     dtype.byteorder() != b'>' && matches!((dtype.kind(), dtype.itemsize()), (b'i' | b'u', 4 | 8))
 }
 
-/// Places on an axis of this size that an index array names; the first index that lies outside, if one does. The array
-/// is [readable](is_readable), and has one dimension or is contiguous.
+/// Converts an index array to coordinates on an axis of `size` elements; negative indices count from the end. The error
+/// is the first index that lies outside of the axis. The array must be [readable](is_readable), and have one dimension
+/// or be contiguous.
 pub(crate) fn gather(py: Python<'_>, indices: &npyffi::PyArrayObject_fields, size: u64) -> Result<Vec<u64>, i128> {
     let dtype = dtype_of(py, indices);
-    // SAFETY: the kind and the size say what lies there; NumPy keeps every element of the shape readable.
+    // SAFETY: the element type follows from kind and size; NumPy keeps every element of the shape readable.
     unsafe {
         match (dtype.kind(), dtype.itemsize()) {
             (b'i', 8) => gather_as::<i64>(indices, size, |i| i),
@@ -64,8 +65,10 @@ pub(crate) fn gather(py: Python<'_>, indices: &npyffi::PyArrayObject_fields, siz
     }
 }
 
+/// Converts as [`gather`], with elements of type `T`.
+///
 /// # Safety
-/// The array must have elements of this type, and one dimension or no gaps.
+/// The array's elements must have type `T`, and it must have one dimension or be contiguous.
 unsafe fn gather_as<T: Copy + Into<i128>>(
     indices: &npyffi::PyArrayObject_fields,
     size: u64,
@@ -73,7 +76,7 @@ unsafe fn gather_as<T: Copy + Into<i128>>(
 ) -> Result<Vec<u64>, i128> {
     let first = indices.data.cast::<u8>();
     let stride = if indices.nd == 1 { strides_of(indices)[0] } else { size_of::<T>() as isize };
-    // SAFETY: the `i`-th element of the array, by the caller's promise.
+    // SAFETY: this is the `i`-th element of the array, as the caller promises.
     let element = |i: usize| unsafe { first.offset(i as isize * stride).cast::<T>().read_unaligned() };
     let len = len_of(indices);
     if let Ok(limit) = i64::try_from(size) {
@@ -89,12 +92,12 @@ unsafe fn gather_as<T: Copy + Into<i128>>(
             return Ok(places);
         }
     }
-    // Beyond machine integers, or to find which one it is.
+    // The size is beyond machine integers, or an index is outside of the axis and has to be found.
     (0..len).map(|i| place(element(i).into(), size).ok_or_else(|| element(i).into())).collect()
 }
 
-/// The truth values of a mask: contiguous bytes.
+/// The elements of a boolean mask: one byte each, contiguous.
 pub(crate) fn truths(mask: &npyffi::PyArrayObject_fields) -> &[u8] {
-    // SAFETY: masks are made contiguous when an expression is taken apart; a boolean takes one byte.
+    // SAFETY: masks are made contiguous when an expression is parsed; a boolean takes one byte.
     unsafe { std::slice::from_raw_parts(mask.data.cast::<u8>(), len_of(mask)) }
 }

@@ -1,11 +1,13 @@
-//! NumPy's rules: terms compared with a shape give a selection, or what is wrong with them.
+//! NumPy's rules: the terms of an index expression, compared with a shape, give a selection or the reason why they are
+//! wrong.
 //!
-//! A selection has for each axis of the array a run of coordinates or a list of them, and for each dimension of the
-//! result its origin. It is one of three kinds, cheapest first: a box (runs alone), an outer selection (runs, and
-//! lists that share no dimension of the result: one list, `numpy.ix_`, `oindex`), or points (lists that walk together,
-//! times a box of runs). Sizes and coordinates have 64 bits; Python's integers are compared with them in 128.
+//! A selection has for each axis of the array a run of coordinates (start, step, count) or a list of them, and for each
+//! dimension of the result its origin. It is one of three kinds, cheapest first: a box (only runs), an outer selection
+//! (runs, and lists that share no dimension of the result: one list, `numpy.ix_`, `oindex`), or points (lists that are
+//! broadcast together, and for each point a box of the runs). Sizes and coordinates have 64 bits; Python's integers are
+//! compared with them in 128 bits.
 //!
-//! No Python code runs here. Moving elements is the business of `get` and of `nandarray.index.transfer`.
+//! No Python code runs here. `get` and `nandarray.index.transfer` move the elements.
 
 use pyo3::prelude::*;
 use smallvec::smallvec;
@@ -14,37 +16,38 @@ use super::numpy::{array, gather, shape_of, truths};
 use super::terms::Term;
 use super::{BadIndex, PerDimension};
 
-/// The rule by which index arrays combine.
+/// The rule by which the index arrays of an expression combine.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Combination {
-    /// By NumPy's rules.
+    /// NumPy's rules: index arrays are broadcast together.
     NumPy,
-    /// Each along its own axis: `oindex`.
+    /// Every index array selects along its own axis: `oindex`.
     Outer,
-    /// All together, their dimensions in front: `vindex`.
+    /// All index arrays are broadcast together, and their dimensions come first in the result: `vindex`.
     Pointwise,
 }
 
-/// Origin of a dimension of the result.
+/// Origin of one dimension of a selection's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResultDim {
-    /// The elements of an axis, or some of the dimensions that its list is written in.
+    /// The axis whose elements, or some dimensions of whose index list, it holds.
     Axis(usize),
-    /// The points, or some of their dimensions.
+    /// The points of broadcast index arrays, or some of their dimensions.
     Points,
-    /// None: it has one element.
+    /// No axis: a new dimension with one element.
     New,
 }
 
-/// Coordinates that an index array names.
+/// Coordinates that one index array selects along one axis.
 pub(crate) struct IndexList {
-    /// The axis; `None` for a boolean without dimensions, which takes none.
+    /// The axis of the coordinates; `None` for a boolean without dimensions, which uses no axis.
     pub(crate) axis: Option<usize>,
-    /// The shape that they are written in.
+    /// The index array's shape.
     pub(crate) shape: PerDimension<u64>,
-    /// The coordinates in C order; none while they stand in the mask.
+    /// The coordinates in C order; empty while the mask that they come from has not been expanded.
     pub(crate) coordinates: Vec<u64>,
-    /// The term that is their mask of two or more dimensions, and the dimension of it.
+    /// For a mask of two or more dimensions, the number of its term, and the dimension of the mask that this list
+    /// stands for.
     mask: Option<(usize, usize)>,
 }
 
@@ -53,45 +56,47 @@ pub(crate) struct IndexList {
 pub(crate) struct Selected {
     /// Shape of the result.
     pub(crate) shape: PerDimension<u64>,
-    /// Origin of each of its dimensions.
+    /// Origin of each dimension of the result.
     pub(crate) origins: PerDimension<ResultDim>,
     /// First coordinate of each axis's run; 0 for an axis with a list.
     pub(crate) start: PerDimension<u64>,
-    /// Distance of the coordinates of each run; 1 for a single one.
+    /// Distance between coordinates of each axis's run; 1 for a run of one.
     pub(crate) step: PerDimension<u64>,
-    /// Elements along each axis.
+    /// Number of elements along each axis.
     pub(crate) count: PerDimension<u64>,
-    /// Whether the result has the elements of a run in reverse.
+    /// Whether the result has the elements of each axis's run in reverse order.
     pub(crate) backwards: PerDimension<bool>,
-    /// Index arrays, in the order of the expression.
+    /// Lists of coordinates, one for each axis that an index array selects from, in the order of the expression.
     pub(crate) lists: Vec<IndexList>,
-    /// The shape over which index arrays walk together, if they do.
+    /// The shape to which index arrays are broadcast, for a selection of points; otherwise `None`.
     pub(crate) points: Option<PerDimension<u64>>,
-    /// The term with the mask that stands for all index arrays, which would be larger.
+    /// The number of the term with the mask, if one mask takes the place of all index arrays, which would be larger
+    /// than it.
     pub(crate) mask: Option<usize>,
-    /// Whether the result is an element, not an array.
+    /// Whether the result is a single element rather than an array.
     pub(crate) scalar: bool,
 }
 
-/// A term after the comparison with its axis: its part in the shape of the result.
+/// A term of an index expression after it was compared with its axis: the part that it has in the shape of the result.
 #[derive(Clone, Copy)]
 enum ComparedTerm {
     Run(usize),
     Integer,
     List(usize),
     New,
-    /// An ellipsis: it takes no axis, yet it separates index arrays.
+    /// An ellipsis: it uses no axis itself, but it separates index arrays, which moves their dimensions to the front.
     Gap,
 }
 
-/// The coordinate that an index stands for on an axis of this size.
+/// The coordinate that an index, negative ones counted from the end, stands for on an axis of `size` elements; `None`
+/// if it lies outside.
 pub(crate) fn place(index: i128, size: u64) -> Option<u64> {
     let size = i128::from(size);
     let at = if index < 0 { index + size } else { index };
     (0..size).contains(&at).then_some(at as u64)
 }
 
-/// First coordinate, step and count of a slice of an axis, and whether it runs backwards.
+/// Converts a slice of an axis to first (lowest) coordinate, step and count, and whether it runs backwards.
 fn run(start: Option<i128>, stop: Option<i128>, step: i128, size: u64) -> (u64, u64, u64, bool) {
     let size = i128::from(size);
     let (low, high) = if step > 0 { (0, size) } else { (-1, size - 1) };
@@ -102,21 +107,21 @@ fn run(start: Option<i128>, stop: Option<i128>, step: i128, size: u64) -> (u64, 
     let count = if distance == 1 { reach.max(0) } else { (reach + distance - 1).max(0) / distance };
     match count {
         0 => (0, 1, 0, false),
-        // One element needs no step, which may lead out of the axis.
+        // A single element needs no step, and the step may be longer than the axis.
         1 => (first as u64, 1, 1, false),
         _ if step > 0 => (first as u64, step as u64, count as u64, false),
         _ => ((first - distance * (count - 1)) as u64, distance as u64, count as u64, true),
     }
 }
 
-/// The shape of a list that is written in one dimension.
+/// The shape of an index list of one dimension.
 fn flat(coordinates: &[u64]) -> PerDimension<u64> {
     smallvec![coordinates.len() as u64]
 }
 
 impl Selected {
-    /// The selection that the terms are of an array of this shape. Where an outer selection cannot be carried out
-    /// (`outer` is false), it becomes points.
+    /// Computes the selection that the terms of an expression make in an array of this shape. If `outer` is false, an
+    /// outer selection becomes points, for callers that cannot read one.
     pub(crate) fn of(
         py: Python<'_>,
         terms: &[Term<'_>],
@@ -155,7 +160,8 @@ impl Selected {
         Ok(s)
     }
 
-    /// Sub-block number `coordinate` of an array of this shape that is cut into pieces of `sub_shape`.
+    /// Selects one sub-block: an array of this shape is cut into pieces of `sub_shape`, and `coordinate` is the piece's
+    /// place in their grid. Returns `None` if the numbers do not fit the shape.
     pub(crate) fn sub_block(coordinate: &[i64], sub_shape: &[i64], shape: &[u64]) -> Option<Self> {
         if [coordinate.len(), sub_shape.len()] != [shape.len(); 2] {
             return None;
@@ -171,7 +177,7 @@ impl Selected {
         Some(s)
     }
 
-    /// Adds what a term selects of the next axes.
+    /// Compares one term with the next axes of the shape, and adds the runs or lists that it selects from them.
     fn compare(
         &mut self,
         py: Python<'_>,
@@ -217,7 +223,7 @@ impl Selected {
         Ok(())
     }
 
-    /// Adds the axes that a mask selects from.
+    /// Adds the axes that a mask of truth values selects from.
     fn masked(
         &mut self,
         number: usize,
@@ -242,7 +248,7 @@ impl Selected {
                 let found: Vec<u64> = (0..).zip(truths).filter(|(_, truth)| **truth != 0).map(|(at, _)| at).collect();
                 self.list(flat(&found), found, slots);
             }
-            // Its index arrays are larger than the mask by far, so they are only made where they are needed.
+            // Its index arrays are far larger than the mask, so they are only computed if they are needed.
             dimensions => {
                 let count = truths.iter().filter(|truth| **truth != 0).count() as u64;
                 for dimension in 0..dimensions {
@@ -279,7 +285,7 @@ impl Selected {
         self.origins.push(origin);
     }
 
-    /// Places index arrays in the result; integers beside them are index arrays, too.
+    /// Gives index arrays their places in the result; an integer beside them counts as an index array, too.
     fn combine(
         &mut self,
         terms: &[Term<'_>],
@@ -291,7 +297,7 @@ impl Selected {
         if each && self.lists.iter().any(|l| l.axis.is_none() || l.mask.is_some() || l.shape.len() != 1) {
             return Err(BadIndex::Outer);
         }
-        // Dimensions over which index arrays walk, and those of them that each spans alone.
+        // The dimensions of the broadcast shape, and for each list those in which its own length is not 1.
         let points = if each { self.lists.iter().map(|l| l.shape[0]).collect() } else { self.broadcast()? };
         let spans: Vec<PerDimension<usize>> = (0..self.lists.len())
             .map(|number| {
@@ -313,7 +319,7 @@ impl Selected {
                 let Some(axis) = list.axis else { continue };
                 span.iter().for_each(|&dim| self.origins[point_dims[dim]] = ResultDim::Axis(axis));
             }
-            // A dimension that no list spans has one element, or none of all.
+            // A dimension that no list spans has one element, or the selection is empty.
             let unspanned = |origin: &&mut ResultDim| **origin == ResultDim::Points;
             self.origins.iter_mut().filter(unspanned).for_each(|origin| *origin = ResultDim::New);
             self.lists.retain(|list| list.axis.is_some());
@@ -324,7 +330,7 @@ impl Selected {
             _ => self.unmask(terms),
         }
         if each {
-            // Each stretched over the dimensions of the others.
+            // Every list is stretched over the dimensions of the other lists.
             for (number, list) in self.lists.iter_mut().enumerate() {
                 let len = list.shape[0];
                 list.shape = (0..points.len()).map(|dim| if dim == number { len } else { 1 }).collect();
@@ -335,7 +341,7 @@ impl Selected {
         Ok(())
     }
 
-    /// Makes the shape of the result; gives the place of each dimension of the points in it.
+    /// Builds the shape of the result; returns the place in it of each dimension of the points.
     fn shape_with(&mut self, slots: &[ComparedTerm], points: &[u64], combination: Combination) -> PerDimension<usize> {
         let is_index = |slot: &ComparedTerm| matches!(slot, ComparedTerm::List(_) | ComparedTerm::Integer);
         let first = slots.iter().position(is_index).expect("there is an index array");
@@ -363,7 +369,7 @@ impl Selected {
         places
     }
 
-    /// The shape that all index arrays are stretched to.
+    /// Computes the shape to which all index arrays are broadcast; fails if their shapes do not fit together.
     fn broadcast(&self) -> Result<PerDimension<u64>, BadIndex> {
         let dimensions = self.lists.iter().map(|list| list.shape.len()).max().unwrap_or(0);
         let mut points: PerDimension<u64> = smallvec![1; dimensions];
@@ -381,7 +387,7 @@ impl Selected {
         Ok(points)
     }
 
-    /// Replaces masks by their index arrays, which other index arrays walk with.
+    /// Expands masks to index arrays, which are then broadcast with the other index arrays.
     fn unmask(&mut self, terms: &[Term<'_>]) {
         for list in &mut self.lists {
             let Some((number, dimension)) = list.mask.take() else { continue };

@@ -1,4 +1,5 @@
-//! A selection as Python sees it: read by `nandarray.index.transfer`, which moves what native commands do not.
+//! A selection as Python sees it: `nandarray.index.transfer` reads it to move elements that native commands do not
+//! move.
 
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
@@ -10,14 +11,14 @@ use super::terms::{Term, terms};
 use crate::errors;
 use crate::handle::sizes;
 
-/// The elements that an index expression names, compared with a shape.
+/// The elements that an index expression selects from an array of a certain shape.
 #[pyclass(module = "nandarray._nandarray", name = "Selection", frozen)]
 pub(crate) struct PySelection {
     selected: Selected,
     mask: Option<Py<PyAny>>,
 }
 
-/// The combination with this name.
+/// Parses the name of a rule by which index arrays combine.
 pub(crate) fn combination(py: Python<'_>, mode: &str) -> PyResult<Combination> {
     match mode {
         "numpy" => Ok(Combination::NumPy),
@@ -27,7 +28,8 @@ pub(crate) fn combination(py: Python<'_>, mode: &str) -> PyResult<Combination> {
     }
 }
 
-/// Reads an index expression against a shape. Without `outer`, index arrays always become points.
+/// Computes the selection of an index expression in an array of this shape. Without `outer`, index arrays always become
+/// points.
 #[pyfunction]
 #[pyo3(signature = (key, shape, mode="numpy", *, outer=true))]
 pub(crate) fn select(
@@ -56,13 +58,13 @@ impl PySelection {
         PyTuple::new(py, &self.selected.shape)
     }
 
-    /// Whether NumPy gives a scalar rather than an array without dimensions.
+    /// Whether NumPy would return a scalar rather than an array without dimensions.
     #[getter]
     fn scalar(&self) -> bool {
         self.selected.scalar
     }
 
-    /// Whether runs alone describe the selection.
+    /// Whether the selection has only runs, and no index arrays.
     #[getter]
     fn is_box(&self) -> bool {
         self.selected.points.is_none() && self.selected.lists.is_empty()
@@ -74,7 +76,7 @@ impl PySelection {
         PyTuple::new(py, &self.selected.start)
     }
 
-    /// Distance of the coordinates along each axis.
+    /// Distance between coordinates along each axis.
     #[getter]
     fn step<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, &self.selected.step)
@@ -86,7 +88,7 @@ impl PySelection {
         PyTuple::new(py, &self.selected.count)
     }
 
-    /// For each dimension of `counts` whether the result has it in reverse; empty if none is.
+    /// For each dimension of `counts`, whether the result has it in reverse order; empty if none is reversed.
     #[getter]
     fn reverse<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let s = &self.selected;
@@ -103,7 +105,7 @@ impl PySelection {
         PyTuple::new(py, &reverse)
     }
 
-    /// The axes that are dimensions of the result, in its order; `None` where a dimension comes of no axis.
+    /// The axis of each dimension of the result, in order; `None` for a dimension that belongs to no axis.
     #[getter]
     fn kept<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let axis = |origin: &ResultDim| match origin {
@@ -113,7 +115,8 @@ impl PySelection {
         PyTuple::new(py, self.selected.origins.iter().map(axis).collect::<Vec<_>>())
     }
 
-    /// For each axis its run (start, step, count), its indices, or `None` where the mask has them.
+    /// For each axis its run (start, step, count) or its array of indices; `None` for an axis whose indices are in the
+    /// mask.
     #[getter]
     fn axes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let s = &self.selected;
@@ -137,20 +140,20 @@ impl PySelection {
         PyTuple::new(py, axes)
     }
 
-    /// The shape over which index arrays walk together; `None` if they do not.
+    /// The shape to which index arrays are broadcast; `None` if the selection has no points.
     #[getter]
     fn points<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         self.selected.points.as_ref().map(|points| PyTuple::new(py, points)).transpose()
     }
 
-    /// The mask that stands for all index arrays.
+    /// The boolean array that stands for all index arrays; `None` if none does.
     #[getter]
     fn mask(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.mask.as_ref().map(|mask| mask.clone_ref(py))
     }
 
-    /// The shape in which native commands see the elements: points first, if there are any, then one length for each
-    /// axis (with points: for each axis that has a run).
+    /// The shape in which native commands see the elements: the number of points first, if there are any, then one
+    /// length for each axis (with points: only for each axis that has a run).
     #[getter]
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let s = &self.selected;
@@ -165,7 +168,8 @@ impl PySelection {
         }
     }
 
-    /// The order of the result's dimensions which, reshaped to `counts`, is that of native commands.
+    /// The order of the result's dimensions in which native commands move elements: the result, so transposed, can be
+    /// reshaped to `counts`.
     #[getter]
     fn permutation<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let rank = |dim: &usize| match self.selected.origins[*dim] {
@@ -180,7 +184,7 @@ impl PySelection {
 }
 
 impl Selected {
-    /// The axes that have a run.
+    /// The axes that have a run rather than a list.
     pub(crate) fn runs(&self) -> impl Iterator<Item = usize> {
         (0..self.start.len()).filter(|axis| !self.lists.iter().any(|list| list.axis == Some(*axis)))
     }

@@ -1,4 +1,4 @@
-//! Python objects between the brackets as terms: what they are, not yet what they mean for a shape.
+//! The Python objects between the brackets, parsed to terms: what they are, not yet what they mean for a shape.
 
 use numpy::PyArrayDescrMethods;
 use numpy::npyffi::{self, NpyTypes, get_type_object};
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::numpy::{array, dtype_of, is_readable, len_of, shape_of};
 use super::{BadIndex, PerDimension};
 
-/// Bounds of slices are cut to this many either way, which is beyond every axis.
+/// Bounds of slices are limited to this absolute value, which lies beyond every axis.
 const BEYOND: i128 = 1 << 70;
 
 /// One part of an index expression.
@@ -23,22 +23,22 @@ pub(crate) enum Term<'py> {
         stop: Option<i128>,
         step: i128,
     },
-    /// All axes that the other terms leave, whole.
+    /// All axes that no other term uses, selected whole.
     Ellipsis,
     NewAxis,
-    /// Indices of an axis as Python's integers, with the shape that they are written in.
+    /// Indices of an axis as Python's integers, with the shape of the nested list that they come from.
     List(PerDimension<u64>, Vec<i128>),
     /// Indices of an axis as an array that `numpy::gather` reads.
     Array(Bound<'py, PyAny>),
-    /// Truth values over as many axes as the array has dimensions: a contiguous array of booleans.
+    /// Truth values over as many axes as the array has dimensions: a contiguous boolean array.
     Mask(Bound<'py, PyAny>),
 }
 
-/// The terms of an expression.
+/// The terms of an index expression, in order.
 pub(crate) type Terms<'py> = SmallVec<[Term<'py>; 4]>;
 
 impl Term<'_> {
-    /// Number of axes of the array that the term takes.
+    /// Number of the array's axes that the term uses.
     pub(crate) fn axes(&self) -> usize {
         match self {
             Self::Ellipsis | Self::NewAxis => 0,
@@ -47,7 +47,7 @@ impl Term<'_> {
         }
     }
 
-    /// Number of indices or truth values.
+    /// Number of indices or truth values that the term lists; 0 for any other term.
     pub(crate) fn listed(&self) -> usize {
         match self {
             Self::List(_, values) => values.len(),
@@ -56,13 +56,13 @@ impl Term<'_> {
         }
     }
 
-    /// Whether it selects by an array, of indices or of truth values.
+    /// Whether the term selects by an array of indices or of truth values.
     pub(crate) fn is_array(&self) -> bool {
         matches!(self, Self::List(..) | Self::Array(_) | Self::Mask(_))
     }
 }
 
-/// Takes an expression apart.
+/// Parses an index expression.
 pub(crate) fn terms<'py>(key: &Bound<'py, PyAny>) -> PyResult<Terms<'py>> {
     match key.cast::<PyTuple>() {
         Ok(key) => key.iter_borrowed().map(|item| term(&item)).collect(),
@@ -70,7 +70,7 @@ pub(crate) fn terms<'py>(key: &Bound<'py, PyAny>) -> PyResult<Terms<'py>> {
     }
 }
 
-/// Takes a part of an expression apart: the usual types without a call of Python's.
+/// Parses one part of an index expression; the usual types are recognised without calling Python code.
 fn term<'py>(item: &Bound<'py, PyAny>) -> PyResult<Term<'py>> {
     let (py, object) = (item.py(), item.as_ptr());
     // SAFETY: the object is alive, and of the type that each function is called for.
@@ -102,11 +102,12 @@ fn term<'py>(item: &Bound<'py, PyAny>) -> PyResult<Term<'py>> {
     }
 }
 
-/// The items of a list that holds integers that are Python's own and nothing else.
+/// The items of a list that holds only Python's own integers, each of at most 64 bits; otherwise, or if the list is
+/// empty, `None`.
 fn integers_alone(list: &Bound<'_, PyList>) -> Option<Vec<i128>> {
     let one = |item: Bound<'_, PyAny>| {
         let mut overflow = 0;
-        // SAFETY: asked only of an integer, which is alive.
+        // SAFETY: the object is alive, and the function is only called for an integer.
         unsafe {
             if ffi::PyLong_CheckExact(item.as_ptr()) == 0 {
                 return None;
@@ -118,7 +119,7 @@ fn integers_alone(list: &Bound<'_, PyList>) -> Option<Vec<i128>> {
     if list.is_empty() { None } else { list.iter().map(one).collect() }
 }
 
-/// A term of any other type.
+/// Parses a part of an index expression that is of no usual type.
 fn unusual<'py>(item: &Bound<'py, PyAny>) -> PyResult<Term<'py>> {
     let py = item.py();
     // SAFETY: the type object is NumPy's own, and alive.
@@ -153,7 +154,7 @@ fn unusual<'py>(item: &Bound<'py, PyAny>) -> PyResult<Term<'py>> {
     })?
 }
 
-/// The term that NumPy's array of an object is. The outer error is NumPy's, the inner one is ours.
+/// Converts an object to an array and then to a term. The outer error is NumPy's, the inner one is ours.
 fn of_array<'py>(item: &Bound<'py, PyAny>) -> PyResult<PyResult<Term<'py>>> {
     let py = item.py();
     let made = as_array(item, None)?;
@@ -161,7 +162,7 @@ fn of_array<'py>(item: &Bound<'py, PyAny>) -> PyResult<PyResult<Term<'py>>> {
     let dtype = dtype_of(py, fields);
     let shape = shape_of(fields).iter().map(|&n| n as u64).collect();
     let term = match dtype.kind() {
-        // `[]` has no type of its own.
+        // An empty list has no element type of its own.
         _ if !is_ndarray(item) && len_of(fields) == 0 => Some(Term::List(shape, vec![])),
         b'b' => Some(Term::Mask(made.clone())),
         b'i' | b'u' if fields.nd == 0 => match made.call_method0(intern!(py, "__index__")) {
@@ -191,7 +192,7 @@ fn of_array<'py>(item: &Bound<'py, PyAny>) -> PyResult<PyResult<Term<'py>>> {
     })
 }
 
-/// The elements of an array of objects, if all are Python's integers.
+/// The elements of an array of objects, if all are Python's integers; otherwise `None`.
 fn exact_integers(objects: &Bound<'_, PyAny>) -> PyResult<Option<Vec<i128>>> {
     let flat = objects.call_method0(intern!(objects.py(), "ravel"))?.call_method0(intern!(objects.py(), "tolist"))?;
     let flat = flat.cast_into::<PyList>().map_err(PyErr::from)?;
@@ -202,7 +203,7 @@ fn exact_integers(objects: &Bound<'_, PyAny>) -> PyResult<Option<Vec<i128>>> {
     flat.iter().map(|one| integer(&one)).collect::<PyResult<_>>().map(Some)
 }
 
-/// An object as a contiguous array that is of no subclass.
+/// Converts an object to a contiguous array that is of no subclass.
 fn as_array<'py>(item: &Bound<'py, PyAny>, dtype: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
     static ASARRAY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let asarray = ASARRAY.import(item.py(), "numpy", "asarray")?;
@@ -214,10 +215,10 @@ fn is_ndarray(item: &Bound<'_, PyAny>) -> bool {
     unsafe { npyffi::PyArray_Check(item.py(), item.as_ptr()) != 0 }
 }
 
-/// The value of a Python integer.
+/// Converts a Python integer; fails if it has more than 128 bits.
 fn integer(item: &Bound<'_, PyAny>) -> PyResult<i128> {
     let mut overflow = 0;
-    // SAFETY: an integer that is alive.
+    // SAFETY: the object is an integer that is alive.
     let value = unsafe { ffi::PyLong_AsLongLongAndOverflow(item.as_ptr(), &mut overflow) };
     if overflow == 0 {
         return Ok(value.into());
@@ -225,11 +226,11 @@ fn integer(item: &Bound<'_, PyAny>) -> PyResult<i128> {
     item.extract().or_else(|_| Err(BadIndex::Endless(item.str()?.to_string()).to_py(item.py())))
 }
 
-/// Takes a slice apart.
+/// Parses a slice, with bounds that may be longer than machine integers.
 fn slice<'py>(item: &Bound<'py, PyAny>) -> PyResult<Term<'py>> {
     let py = item.py();
     let (mut start, mut stop, mut step) = (0, 0, 0);
-    // SAFETY: a slice that is alive.
+    // SAFETY: the object is a slice that is alive.
     if unsafe { ffi::PySlice_Unpack(item.as_ptr(), &mut start, &mut stop, &mut step) } < 0 {
         let error = PyErr::fetch(py);
         let text = error.value(py).to_string();
@@ -239,7 +240,7 @@ fn slice<'py>(item: &Bound<'py, PyAny>) -> PyResult<Term<'py>> {
             () => error,
         });
     }
-    // Python cuts bounds to machine integers, and has the ends of these for bounds that are left out.
+    // Python limits bounds to machine integers, and uses the largest or the smallest of them for omitted bounds.
     let exact = |cut: isize, name: &Bound<'py, PyString>| {
         if cut.unsigned_abs() < isize::MAX as usize {
             return Ok(Some(cut as i128));
@@ -253,19 +254,19 @@ fn slice<'py>(item: &Bound<'py, PyAny>) -> PyResult<Term<'py>> {
         let beyond = if cut > 0 { BEYOND } else { -BEYOND };
         Ok::<_, PyErr>(Some(index.extract().unwrap_or(beyond).clamp(-BEYOND, BEYOND)))
     };
-    // Without a start, Python's is 0 if the step is positive, and a whole slice begins there.
+    // For an omitted start and a positive step Python's value is 0, at which a whole slice begins.
     let start = exact(start, intern!(py, "start"))?;
     let stop = exact(stop, intern!(py, "stop"))?;
     let step = exact(step, intern!(py, "step"))?.unwrap_or(1);
     Ok(Term::Slice { start, stop, step })
 }
 
-/// The items of a tuple or list, if all are machine integers of Python's or of NumPy's.
+/// The items of a tuple or list if all are integers, of Python or NumPy, that fit in 64 bits; otherwise `None`.
 pub(crate) fn small_integers(sequence: &Bound<'_, PyAny>) -> Option<SmallVec<[i64; 8]>> {
     let (py, object) = (sequence.py(), sequence.as_ptr());
     let mut found = SmallVec::new();
     // SAFETY: the type is checked before each call, and the length before each item, since an item may run code;
-    // borrowed items are held while they are used.
+    // borrowed items are held while they are in use.
     unsafe {
         let tuple = ffi::PyTuple_CheckExact(object) != 0;
         if !tuple && ffi::PyList_CheckExact(object) == 0 {
@@ -282,10 +283,10 @@ pub(crate) fn small_integers(sequence: &Bound<'_, PyAny>) -> Option<SmallVec<[i6
     Some(found)
 }
 
-/// A machine integer of Python's or of NumPy's.
+/// The value of an integer, of Python or NumPy, that fits in 64 bits; otherwise `None`.
 fn small_integer(item: &Bound<'_, PyAny>) -> Option<i64> {
     let (py, mut overflow) = (item.py(), 0);
-    // SAFETY: the objects are alive, and of the type that each function is called for; an error is cleared.
+    // SAFETY: the objects are alive, and of the type that each function expects; an error is cleared.
     let value = unsafe {
         if ffi::PyLong_CheckExact(item.as_ptr()) != 0 {
             ffi::PyLong_AsLongLongAndOverflow(item.as_ptr(), &mut overflow)

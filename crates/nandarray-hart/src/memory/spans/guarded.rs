@@ -1,8 +1,8 @@
-//! Memory behind page tables and protection: every access is translated, compared, and only then made.
+//! Accesses to memory under page tables and protection: every access is translated and checked before it is made.
 //!
-//! The page that was used last in a part of the address space is kept as a fast range, for loads and for stores, as
-//! regions are where nothing guards them, if all of it is allowed and in one region. An access that crosses a page is
-//! made when both parts may be.
+//! The page that was used last in each part of the address space is kept as a fast range, for loads and for stores, as
+//! whole regions are without a guard, provided that all of the page is accessible and in one region. An access that
+//! crosses a page boundary is made only if both parts are allowed.
 
 use super::{FastRange, RegionTable, part};
 use crate::access::{AccessKind, Fault};
@@ -11,17 +11,17 @@ use crate::protect::{PageTables, WalkFailure};
 
 const PAGE: u64 = 1 << 12;
 
-/// Physical address and length of an access's bytes in its first page, and in the next.
+/// Physical address and number of an access's bytes in its first page, and in the next page.
 type AccessParts = [(u64, usize); 2];
 
 impl RegionTable {
-    /// From now on reach memory as `guard` says.
+    /// Sets the guard that all further accesses are checked by; `None` for no guard.
     pub(crate) fn set_guard(&mut self, guard: Option<Guard>) {
         self.guard = guard.map(Box::new);
         self.choose();
     }
 
-    /// Whether `guard`, which translates nothing, forbids nothing that the regions allow.
+    /// Whether `guard`, which must have no page tables, allows everything that the regions allow.
     pub(crate) fn open_to(&self, guard: &Guard) -> bool {
         self.all.iter().all(|s| {
             let allows = |access| {
@@ -31,12 +31,12 @@ impl RegionTable {
         })
     }
 
-    /// Forgets pages that were translated.
+    /// Drops the translations of pages that are kept as fast ranges.
     pub(crate) fn forget_pages(&mut self) {
         self.choose();
     }
 
-    /// Where the physical `address` lies, if one region has `bytes` bytes there for such an access.
+    /// Pointer to the physical `address`; `None` unless one region has `bytes` bytes there for such an access.
     fn place(&self, address: u64, bytes: u64, access: AccessKind) -> Option<*mut u8> {
         let end = address.checked_add(bytes)?;
         let span = self.all.iter().find(|s| {
@@ -47,11 +47,12 @@ impl RegionTable {
             };
             range.start <= address && end <= range.end
         })?;
-        // SAFETY: the ranges of a span lie in its bytes.
+        // SAFETY: the ranges of a region lie in its bytes.
         Some(unsafe { span.pointer.add((address - span.range.start) as usize) })
     }
 
-    /// The physical address of what `bytes` bytes at `address`, all in one page, are for such an access.
+    /// Translates `address` to a physical address, and checks that `bytes` bytes there, all in one page, may be
+    /// accessed in this way.
     fn physical(&mut self, address: u64, bytes: u64, access: AccessKind) -> Result<u64, Fault> {
         let Some(guard) = self.guard.take() else { return Ok(address) };
         let who = guard.who(access);
@@ -68,7 +69,7 @@ impl RegionTable {
         physical
     }
 
-    /// The parts of an access.
+    /// Translates and checks an access, and splits it at a page boundary.
     fn parts(&mut self, address: u64, bytes: usize, access: AccessKind) -> Result<AccessParts, Fault> {
         let left = (PAGE - address % PAGE).min(bytes as u64);
         let first = self.physical(address, left, access)?;
@@ -82,7 +83,7 @@ impl RegionTable {
         Ok(parts)
     }
 
-    /// The page around `address` as a fast range, if all of it may be reached so.
+    /// The page around `address` as a fast range; an empty one unless all of the page may be accessed in this way.
     fn page(&mut self, address: u64, physical: u64, access: AccessKind) -> FastRange {
         let Some(guard) = &self.guard else { return FastRange::NONE };
         let (base, at) = (address & !(PAGE - 1), physical & !(PAGE - 1));
@@ -103,9 +104,9 @@ impl RegionTable {
         let mut bytes = [0; N];
         let mut from = 0;
         for (at, length) in parts {
-            // `parts` checked that both are there; a part without bytes has no address.
+            // `parts` checked both parts; one without bytes has no address.
             if let Some(pointer) = self.place(at, length as u64, AccessKind::Load).filter(|_| length > 0) {
-                // SAFETY: `place` found `length` bytes, and the parts have `N` together.
+                // SAFETY: `place` found `length` bytes, and the parts have `N` bytes together.
                 unsafe { std::ptr::copy_nonoverlapping(pointer, bytes[from..].as_mut_ptr(), length) };
             }
             from += length;
@@ -129,13 +130,13 @@ impl RegionTable {
         Ok(())
     }
 
-    /// Whether `bytes` bytes at `address` may be read and written; where nothing guards memory, the access itself
-    /// tells.
+    /// Checks that `bytes` bytes at `address` may be stored to; without a guard there is nothing to check, since the
+    /// store itself fails if it must.
     pub(crate) fn may_store(&mut self, address: u64, bytes: usize) -> Result<(), Fault> {
         if self.guard.is_none() { Ok(()) } else { self.parts(address, bytes, AccessKind::Store).map(|_| ()) }
     }
 
-    /// Two or four bytes of code at `address`.
+    /// The two or four bytes of the instruction at `address`.
     pub(crate) fn fetch(&mut self, address: u64) -> Result<u32, Fault> {
         if self.guard.is_none() {
             return self.executable(address).ok_or(Fault::at(address));
@@ -151,16 +152,17 @@ impl RegionTable {
     fn fetch_half(&mut self, address: u64) -> Result<u16, Fault> {
         let physical = self.physical(address, 2, AccessKind::Fetch)?;
         let pointer = self.place(physical, 2, AccessKind::Fetch).ok_or(Fault::at(address))?;
-        // SAFETY: `place` found two bytes; an array of bytes has no alignment.
+        // SAFETY: `place` found two bytes; an array of bytes needs no alignment.
         Ok(u16::from_le_bytes(unsafe { pointer.cast::<[u8; 2]>().read() }))
     }
 
-    /// Behind the last address of which a block at `pc` may be decoded, besides its first instruction.
+    /// End of the addresses from which a block at `pc` may be decoded, apart from its first instruction: the end of the
+    /// page, if there is a guard.
     pub(crate) fn block_end(&self, pc: u64) -> u64 {
         if self.guard.is_none() { u64::MAX } else { (pc | (PAGE - 1)).saturating_add(1) }
     }
 
-    /// Take note that the instructions of a block of `bytes` bytes at `pc` were decoded.
+    /// Records that a block of `bytes` bytes at `pc` was decoded, so that stores to it are noticed.
     pub(crate) fn note_decoded(&mut self, pc: u64, bytes: u64) {
         if self.guard.is_none() {
             return self.decoded(pc..pc.saturating_add(bytes));
@@ -174,7 +176,7 @@ impl RegionTable {
     }
 }
 
-/// Page tables, which are reached as supervisor mode reaches memory.
+/// Access to the page tables in memory, with the rights of supervisor mode.
 struct InMemory<'s, 'g> {
     spans: &'s mut RegionTable,
     guard: &'g Guard,

@@ -1,7 +1,7 @@
-//! Memory without page tables and protection, in builds without bare machines (feature `bare`): what `guarded` does
-//! where there is no guard.
+//! Memory without page tables and protection, in builds without bare machines (feature `bare`): the functions of
+//! `guarded` for the case without a guard.
 
-/// A guard that cannot exist.
+/// The type of a guard; no value of it can exist in this build.
 pub(crate) use std::convert::Infallible as Guard;
 
 use super::RegionTable;
@@ -16,24 +16,24 @@ impl RegionTable {
         unreachable!("without bare machines no memory is guarded")
     }
 
-    /// Whether bytes may be read and written: the access itself tells.
+    /// Checks that bytes may be stored to; always succeeds, since the store itself fails if it must.
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as in builds with bare machines")]
     pub(crate) fn may_store(&mut self, _address: u64, _bytes: usize) -> Result<(), Fault> {
         Ok(())
     }
 
-    /// Two or four bytes of code at `address`.
+    /// The two or four bytes of the instruction at `address`.
     pub(crate) fn fetch(&mut self, address: u64) -> Result<u32, Fault> {
         self.executable(address).ok_or(Fault::at(address))
     }
 
-    /// The address at which a block at `pc` ends at the latest: none.
+    /// End of the addresses from which a block at `pc` may be decoded; unlimited in this build.
     #[expect(clippy::unused_self, reason = "as in builds with bare machines")]
     pub(crate) fn block_end(&self, _pc: u64) -> u64 {
         u64::MAX
     }
 
-    /// Take note that the instructions of a block of `bytes` bytes at `pc` were decoded.
+    /// Records that a block of `bytes` bytes at `pc` was decoded, so that stores to it are noticed.
     pub(crate) fn note_decoded(&mut self, pc: u64, bytes: u64) {
         self.decoded(pc..pc.saturating_add(bytes));
     }

@@ -1,11 +1,11 @@
-//! Conversions between numbers and integers, and between the precisions, of one width, widening and narrowing.
+//! Conversions between numbers and integers, and between precisions: to the same width, a wider or a narrower one.
 
 use super::super::{VectorOp, VectorResult, VectorTrap, VectorUnit, legal, signed};
 use super::by_format;
 use crate::float::{self, Double, FloatFormat, NX, Rounding, Single};
 use crate::isa::Code;
 
-/// Whether an instruction is a conversion.
+/// Whether an instruction is a conversion of vector elements.
 pub(super) fn is_conversion(code: Code) -> bool {
     code >= Code::VfcvtXuFV && code <= Code::VfncvtRtzXFW
 }
@@ -17,7 +17,7 @@ enum Kind {
     Float,
 }
 
-/// Source, destination, and how many times as wide the destination is: half of it if -1, twice if 1.
+/// The source's kind, the destination's kind, and the logarithm of how much wider the destination is: -1, 0 or 1.
 fn kinds(code: Code) -> (Kind, Kind, i32) {
     use Code::*;
     use Kind::*;
@@ -39,7 +39,7 @@ fn kinds(code: Code) -> (Kind, Kind, i32) {
     }
 }
 
-/// Execute a conversion.
+/// Executes a conversion of vector elements.
 pub(super) fn convert(u: &mut VectorUnit, o: &VectorOp, rounding: Rounding) -> VectorResult {
     use Code::*;
     let (from, to, by) = kinds(o.code);
@@ -89,7 +89,7 @@ pub(super) fn convert(u: &mut VectorUnit, o: &VectorOp, rounding: Rounding) -> V
     }
 }
 
-/// Double to single precision, an inexact result made odd.
+/// Converts double to single precision; if that is inexact, the lowest bit is set (round to odd).
 fn to_odd(bits: u64, flags: &mut u8) -> u64 {
     let mut raised = 0;
     let value = float::widen::<Double, Single>(bits, Rounding::Zero, &mut raised);

@@ -1,8 +1,8 @@
-//! Reciprocals and reciprocal square roots of seven bits, as the specification's tables have them.
+//! Estimates of reciprocals and reciprocal square roots with seven bits of precision, by the specification's tables.
 
 use crate::float::{DZ, FloatFormat, NV, NX, OF, Rounding};
 
-/// The leading 7 bits behind the point of `2 / x`, for x in the middle of 128 parts of 1 to 2.
+/// The first 7 fraction bits of `2 / x`, for the middle x of each of 128 parts of the interval from 1 to 2.
 const RECIPROCAL: [u8; 128] = [
     127, 125, 123, 121, 119, 117, 116, 114, 112, 110, 109, 107, 105, 104, 102, 100, 99, 97, 96, 94, 93, 91, 90, 88, 87,
     85, 84, 83, 81, 80, 79, 77, 76, 75, 74, 72, 71, 70, 69, 68, 66, 65, 64, 63, 62, 61, 60, 59, 58, 57, 56, 55, 54, 53,
@@ -10,7 +10,8 @@ const RECIPROCAL: [u8; 128] = [
     27, 26, 25, 25, 24, 23, 23, 22, 21, 21, 20, 19, 19, 18, 17, 17, 16, 15, 15, 14, 14, 13, 12, 12, 11, 11, 10, 9, 9,
     8, 8, 7, 7, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0,
 ];
-/// The same of `2 / sqrt(x)`, for x in 64 parts of 2 to 4, then of 1 to 2.
+/// The first 7 fraction bits of `2 / sqrt(x)`, for x in 64 parts of the interval from 2 to 4, then in 64 parts of 1 to
+/// 2.
 const ROOT: [u8; 128] = [
     52, 51, 50, 48, 47, 46, 44, 43, 42, 41, 40, 39, 38, 36, 35, 34, 33, 32, 31, 30, 30, 29, 28, 27, 26, 25, 24, 23, 23,
     22, 21, 20, 19, 19, 18, 17, 16, 16, 15, 14, 14, 13, 12, 12, 11, 10, 10, 9, 9, 8, 7, 7, 6, 6, 5, 4, 4, 3, 3, 2, 2,
@@ -19,7 +20,8 @@ const ROOT: [u8; 128] = [
     63, 62, 61, 60, 59, 59, 58, 57, 56, 56, 55, 54, 53,
 ];
 
-/// Exponent and fraction of a finite number that is not zero, a subnormal one shifted until its leading bit is gone.
+/// Exponent and fraction of a finite number other than zero; a subnormal number is normalised, and its leading bit
+/// removed.
 fn parts<F: FloatFormat>(a: u64) -> (i64, u64) {
     let fraction_mask = (1 << F::FRACTION) - 1;
     let (mut exponent, mut fraction) = (((a & !F::SIGN) >> F::FRACTION) as i64, a & fraction_mask);
@@ -38,7 +40,7 @@ fn nan<F: FloatFormat>(invalid: bool, flags: &mut u8) -> u64 {
     F::NAN
 }
 
-/// An estimate of `1 / a`.
+/// Estimates `1 / a`.
 pub(super) fn reciprocal<F: FloatFormat>(a: u64, rounding: Rounding, flags: &mut u8) -> u64 {
     let (sign, magnitude) = (a & F::SIGN, a & !F::SIGN);
     if F::is_nan(a) {
@@ -72,7 +74,7 @@ pub(super) fn reciprocal<F: FloatFormat>(a: u64, rounding: Rounding, flags: &mut
     sign | (out_exponent as u64) << F::FRACTION | out
 }
 
-/// An estimate of `1 / sqrt(a)`.
+/// Estimates `1 / sqrt(a)`.
 pub(super) fn root<F: FloatFormat>(a: u64, flags: &mut u8) -> u64 {
     let (sign, magnitude) = (a & F::SIGN, a & !F::SIGN);
     if F::is_nan(a) {

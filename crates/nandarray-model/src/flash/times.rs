@@ -98,8 +98,8 @@ impl Times {
         }
     }
 
-    /// Bytes on the bus for `bytes` of a page: the spare ones go with them in proportion, as each code word has its
-    /// parity.
+    /// Returns the bytes on the bus for `bytes` of a page, with the same proportion of spare bytes, as each code word
+    /// carries its parity.
     pub(super) fn bus_bytes(&self, bytes: u32) -> u64 {
         if self.spare_bytes == 0 {
             return u64::from(bytes);

@@ -87,13 +87,13 @@ impl Machine {
         self.clients.block.as_mut().expect("a device with page-mapped flash management")
     }
 
-    /// Submits a request of the host at time `now`.
+    /// The host submits a request, now.
     pub(super) fn submit_request(&mut self, now: Ps, request: IoRequest) {
         let block = self.clients.block.as_mut().expect("a device with page-mapped flash management");
         block.submit(&mut ClientContext { fabric: &mut self.fabric, io: &mut self.io }, now, request);
     }
 
-    /// Returns the next request that has ended, each once; `None` if there is none.
+    /// The next request that has ended and was not returned yet.
     pub(super) fn take_ended(&mut self) -> Option<RequestEnded> {
         self.block().take_ended()
     }

@@ -60,11 +60,11 @@ pub struct TimedCoresReport {
     pub crossbar_bytes: u64,
     /// Pages of inputs that reached a core without passing DRAM.
     pub pages_past_dram: u64,
-    /// Pages of inputs that went through DRAM since their channel does not belong to the core.
+    /// Pages of inputs that crossed DRAM since their channel is not the core's.
     pub pages_of_other_channels: u64,
-    /// Pages held in addition to the stream buffers, for programs that look further ahead in their input.
+    /// Pages held beyond the stream buffers, by programs that look farther ahead.
     pub pages_beyond_buffers: u64,
-    /// Components of the cores; empty if the description has neither their power nor their area.
+    /// Components of the cores, if the description has their powers or areas.
     pub components: Vec<ComponentReport>,
     /// Area of all components, in square millimetres.
     pub area_mm2: f64,

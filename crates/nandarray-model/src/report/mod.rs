@@ -65,14 +65,14 @@ pub struct Report {
     pub idle_states: Vec<IdleReport>,
     /// Figures of the data sheet that hold for this workload, with the measured ones.
     pub promises: Vec<Promise>,
-    /// Counts of the programs that ran on the device's cores; `None` if none ran.
+    /// Programs that ran on the device's cores, if any did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub programs: Option<ProgramsReport>,
-    /// Assumptions and changes, one sentence each.
+    /// Assumptions and changes, a sentence each.
     pub notes: Vec<String>,
 }
 
-/// One number for each cause of flash operations.
+/// A number for each cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CauseCounts {
     /// Operations for the host's requests.
@@ -277,7 +277,7 @@ pub struct ProgramsReport {
     /// cores.
     #[serde(skip)]
     pub ticks_by_reason: Vec<(&'static str, u64)>,
-    /// Ticks charged for calls of programs' entry points without input, which are not among the reasons.
+    /// Ticks of calls of programs' entry points that ran to their end at once; they are not among the reasons.
     #[serde(skip)]
     pub entry_ticks: u64,
     /// For instruction cache, data cache and second-level cache: reads, read misses, writes, write misses.
@@ -286,10 +286,10 @@ pub struct ProgramsReport {
     /// Cache lines that cores read, wrote back and prefetched.
     #[serde(skip)]
     pub line_counts: [u64; 3],
-    /// Pages held in addition to the stream buffers, for programs that look further ahead in their input.
+    /// Pages held beyond the stream buffers, by programs that look farther ahead.
     #[serde(skip)]
     pub pages_beyond_buffers: u64,
-    /// Figures of timed cores; `None` if the programs did not run on timed cores.
+    /// Figures of timed cores, if the programs ran on such.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timed_cores: Option<TimedCoresReport>,
 }

@@ -1,7 +1,7 @@
-//! The modelled clock of nandarray: time and energy that a described device needs for the commands of the store.
+//! The modelled clock of nandarray: the time and energy that a described device needs for the commands of the store.
 //!
-//! A deterministic simulation by discrete events in integer picoseconds ([`nandarray_sim`]); every number of a device
-//! is [described](describe) with its unit and source.
+//! A deterministic discrete-event simulation in integer picoseconds ([`nandarray_sim`]); every number of a device is
+//! [described](describe) with its unit and source.
 //!
 //! | module | one idea |
 //! | --- | --- |
@@ -9,7 +9,7 @@
 //! | `spans` | tracks of parts that can be busy, for timelines |
 //! | `describe` | descriptions in TOML, presets, MQSim's XML |
 //! | `flash` | channels, dies, planes: phases, arbitration, errors, energy |
-//! | `ftl` | conventional, page-mapped flash management under the clock |
+//! | `ftl` | conventional, page-mapped flash management on the modelled clock |
 //! | `host` | link, queues, processor cost |
 //! | `workload` | traces and synthetic generators |
 //! | `flash_trace` | flash operations of a command of the store, and the layout of its pages |
@@ -17,7 +17,7 @@
 //! | `report` | results of a run: time, percentiles, energy, utilisation |
 //! | `replay` | a workload on a described device, from settings to a report |
 //! | `timeline` | spans as a trace for Perfetto |
-//! | `store` | the array store under the modelled clock |
+//! | `store` | the array store on the modelled clock |
 
 pub mod accelerator;
 pub mod describe;

@@ -1,9 +1,9 @@
-//! Replays: a workload on a described device, from settings to a report. `nandarray.replay` and `nandarray replay` call
-//! it.
+//! Replays: a workload on a described device, from settings to a report. This is the entry point of `nandarray.replay`
+//! and of the command `nandarray replay`.
 //!
-//! The device is preconditioned (empty, full, or as after long use; this takes no modelled time) and gets the requests
-//! of a trace or a generator until there are no more. Invariants are checked on every run: every request ends once, no
-//! part is busy for longer than it exists, bytes and energy add up.
+//! The device is preconditioned (empty, full, or as after long use; this takes no modelled time) and executes the
+//! requests of a trace or a generator until there are no more. Invariants are checked on every run: every request ends
+//! once, no part is busy for longer than the elapsed time, and bytes and energy add up.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ use crate::timeline::{Timeline, TimelineOptions};
 use crate::workload::{BoxRequests, Boxes, Generator, RequestSource, Synthetic, Trace, TraceSettings, WorkloadError};
 use nandarray_sim::Ps;
 
-/// Pages written between two reports of progress while a device is brought into its steady state.
+/// Number of pages written between two reports of progress while a device is brought into its steady state.
 const PAGES_PER_REPORT: u64 = 1 << 20;
 
 /// The requests to be replayed.
@@ -28,7 +28,7 @@ pub enum Workload {
     Synthetic(Synthetic),
     /// Requests from a trace file.
     Trace {
-        /// The file.
+        /// Path of the trace file.
         path: PathBuf,
         /// Settings of the trace.
         #[serde(default)]
@@ -38,21 +38,21 @@ pub enum Workload {
     Boxes(Boxes),
 }
 
-/// The device's state when the first request arrives.
+/// State of the device when the first request arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Precondition {
-    /// As it leaves the factory: reads find nothing and touch no flash.
+    /// As it leaves the factory: reads find no data and need no flash operation.
     Empty,
     /// Every byte was written once, in order.
     #[default]
     Full,
-    /// Full, then overwritten at random: a number of times its capacity.
+    /// Full, then overwritten at random.
     Steady {
-        /// Times its capacity, above 0 and at most 100.
+        /// Amount of overwrites as a multiple of the capacity, above 0 and at most 100.
         overwrites: f64,
     },
-    /// As after long random overwrites, computed instead of written: [`crate::ftl::PageMapped::lay_out_used`].
+    /// As after long random overwrites; the state is computed, not written: [`crate::ftl::PageMapped::lay_out_used`].
     LaidOut,
 }
 
@@ -60,15 +60,15 @@ pub enum Precondition {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimelineSettings {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The most spans that are written.
+    /// Maximum number of spans that are written.
     #[serde(default = "spans_max")]
     pub spans_max: u64,
-    /// Spans that end before this second are left out.
+    /// Spans that end before this time, in seconds, are left out.
     #[serde(default)]
     pub from_s: f64,
-    /// Spans that begin at or after this second are left out; `None`: none are.
+    /// Spans that begin at or after this time, in seconds, are left out; `None` for no such limit.
     #[serde(default)]
     pub until_s: Option<f64>,
 }
@@ -83,13 +83,13 @@ fn spans_max() -> u64 {
 pub struct ReplaySettings {
     /// The requests to be replayed.
     pub workload: Workload,
-    /// The device's state before the first request.
+    /// State of the device before the first request.
     #[serde(default)]
     pub precondition: Precondition,
-    /// Seed of all chance in the device.
+    /// Seed of all random choices of the device.
     #[serde(default = "one")]
     pub seed: u64,
-    /// Settings of the timeline to be written, if there is to be one.
+    /// Settings of the timeline; `None` to write none.
     #[serde(default)]
     pub timeline: Option<TimelineSettings>,
 }
@@ -101,15 +101,15 @@ fn one() -> u64 {
 /// Progress of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ReplayPhase {
-    /// The device is being preconditioned; the share that is done.
+    /// The device is being preconditioned; the fraction that is done.
     Preconditioning(f64),
     /// Requests are being replayed.
     Replaying {
-        /// Share of the workload, where it is known.
+        /// Fraction of the workload that was submitted; `None` if it is not known.
         share: Option<f64>,
-        /// Requests that have ended.
+        /// Number of requests that have ended.
         requests: u64,
-        /// Bytes that these moved.
+        /// Bytes that these requests moved.
         bytes: u64,
         /// Modelled time since the replay began.
         now: Ps,
@@ -128,7 +128,7 @@ pub enum ReplayError {
     /// The device ran out of blocks before the first request.
     #[error("preconditioning: {0}")]
     Precondition(FtlError),
-    /// The state after long use is not known for the device.
+    /// The state of the device after long use cannot be computed.
     #[error("preconditioning: {0}; a number of overwrites writes it instead")]
     LayOut(#[from] LayOutError),
     /// A setting is out of range; the sentence names its value and its range.
@@ -137,14 +137,14 @@ pub enum ReplayError {
     /// The timeline could not be written.
     #[error("writing the timeline failed: {0}")]
     Timeline(std::io::Error),
-    /// The callback for progress ended the replay.
+    /// The progress callback ended the replay.
     #[error("the replay was interrupted")]
     Interrupted,
 }
 
 fn timeline(description: &Description, settings: &TimelineSettings) -> Result<Timeline, ReplayError> {
     let second = |what: &str, s: f64| {
-        // Up to the end of modelled time.
+        // Up to about the largest time that the clock can represent.
         if (0.0..=1.8e7).contains(&s) {
             Ok(Ps::from_seconds(s))
         } else {
@@ -187,7 +187,7 @@ fn precondition(
                     return Err(ReplayError::Interrupted);
                 }
                 let now = PAGES_PER_REPORT.min(pages - done);
-                // Each stretch has a seed of its own, from the run's.
+                // Each stretch of writes has its own seed, derived from the run's.
                 let seed = settings.seed ^ (done / PAGES_PER_REPORT + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 machine.ftl().steady_state(seed, capacity, now).map_err(failed)?;
                 done += now;
@@ -197,15 +197,15 @@ fn precondition(
     }
 }
 
-/// Replays a workload on a device. `on_progress` is called now and then with the progress and ends the replay by
+/// Replays a workload on a device. `on_progress` is called from time to time with the progress and ends the replay by
 /// returning `false`.
 ///
 /// # Errors
 /// If a setting is out of range, the workload cannot be read or does not fit the device, the timeline cannot be
-/// written, or `on_progress` returned `false`. Requests that fail are no error: the report counts them.
+/// written, or `on_progress` returned `false`. Failed requests are not an error: the report counts them.
 ///
 /// # Panics
-/// If the report does not add up, which is a defect of the model.
+/// If the report is inconsistent, which is a defect of the model.
 pub fn replay(
     description: &Description,
     settings: &ReplaySettings,

@@ -1,33 +1,33 @@
-//! The tracks of a modelled device: its parts that can be busy, and the spans that they report to a timeline.
+//! The tracks of a modelled device (parts that can be busy), and the spans that these report to a timeline.
 //!
-//! A part that was built without a sink spends one branch on this.
+//! Without a sink of spans, a part spends only one branch on reporting.
 
 use crate::flash::OpCause;
 
-/// A track of a timeline: a part of the device or the host.
+/// A track of a timeline: one part of the device or the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Track {
-    /// A host core.
+    /// A host core, by its number.
     HostCore(u32),
-    /// The link, towards the device.
+    /// The link in the direction of the device.
     LinkDown,
-    /// The link, towards the host.
+    /// The link in the direction of the host.
     LinkUp,
-    /// A controller core.
+    /// A controller core, by its number.
     Core(u32),
-    /// A controller stage that is hardware of its own, by its index in `Controller::stage_cores`.
+    /// A controller stage that is separate hardware, by its index in `ControllerSettings::stage_cores`.
     Stage(u32),
     /// The DRAM port.
     Dram,
-    /// A core that runs programs, by its state.
+    /// A core that runs programs, by its number; its spans are its states.
     Compute(u32),
-    /// The crossbar's port of such a core.
+    /// The crossbar's port of such a core, by the core's number.
     Crossbar(u32),
-    /// A channel bus.
+    /// A channel bus, by its number.
     Channel(u32),
-    /// A die of the whole device: sensing, programming, erasing.
+    /// A die, by its number within the device: sensing, programming, erasing.
     Die(u32),
-    /// A host request from submission to completion; requests overlap, the number is the queue pair.
+    /// Requests of the host from submission to completion, which may overlap, by the number of their queue pair.
     Request(u32),
 }
 

@@ -1,9 +1,10 @@
-//! Stored boxes of N-D commands: the command set of the vendor's range for hosts whose commands have one buffer.
+//! Stored boxes of N-D commands: a command set in the vendor's range, for hosts whose commands have only one buffer.
 //!
-//! Opcodes are those of the N-D commands without their highest bit, so that a stock kernel lets an ordinary user send
-//! them. A command of more than three dimensions, or of 64-bit coordinates, takes two steps where it reads: *Store Box*
-//! (0Dh) takes a page of coordinates and gives a handle; an N-D read with bit 10 of dword 11 names it in dword 12. An
-//! N-D write may do so too, or have the page in front of its data (bit 9). A handle is never used again.
+//! The opcodes are those of the N-D commands without their highest bit, so that an unmodified kernel lets ordinary
+//! users send them. A read with more than three dimensions, or with 64-bit coordinates, takes two steps. *Store Box*
+//! (0Dh) takes a page of coordinates and returns a handle; an N-D read with bit 10 of dword 11 set names the handle in
+//! dword 12. An N-D write may do the same, or have the page of coordinates before its data (bit 9). A handle is never
+//! reused.
 
 use std::collections::BTreeMap;
 
@@ -13,24 +14,24 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use crate::payload::Payload;
 
-/// Store Box.
+/// Opcode of Store Box.
 const STORE_BOX: u8 = 0x0d;
-/// Delete Box.
+/// Opcode of Delete Box.
 const DELETE_BOX: u8 = 0x10;
-/// N-D Write without its highest bit.
+/// Opcode of N-D Write, without its highest bit.
 const ND_WRITE: u8 = 0x01;
-/// The highest bit of the N-D commands' opcodes in the NVM command set.
+/// The highest bit of the N-D commands' opcodes in the NVM command set, which marks vendor commands.
 const VENDOR: u8 = 0x80;
-/// Coordinates are in a page (dword 11).
+/// Bit of dword 11: the coordinates are in a page before the data.
 const IN_PAGE: u32 = 1 << 9;
-/// Coordinates are in a stored box (dword 11).
+/// Bit of dword 11: the coordinates are those of a stored box.
 const BY_HANDLE: u32 = 1 << 10;
-/// The most boxes that one controller stores.
+/// Maximum number of boxes that one controller stores.
 const BOXES_MAX: usize = 4096;
 /// Bytes of a page of coordinates.
 const PAGE_BYTES: usize = size_of::<BoxPage>();
 
-/// Opcodes of this command set, for the log of command effects; `true` for those that change a store.
+/// Opcodes of this command set for the log of command effects, each with whether the command changes a store.
 pub(crate) const OPCODES: &[(u8, bool)] = &[
     (0x01, true),
     (0x02, false),
@@ -42,7 +43,7 @@ pub(crate) const OPCODES: &[(u8, bool)] = &[
     (DELETE_BOX, false),
 ];
 
-/// A stored box: the entry and the page that its read would have had.
+/// A stored box: the entry and the page of coordinates of an equivalent read.
 #[derive(Clone, Debug)]
 struct StoredBox {
     entry: SubmissionEntry,
@@ -55,14 +56,14 @@ struct BoxTable {
     stored: BTreeMap<u32, StoredBox>,
 }
 
-/// The boxes of a controller.
+/// The stored boxes of a controller.
 #[derive(Debug, Default)]
 pub(crate) struct StoredBoxes {
     table: Mutex<BoxTable>,
 }
 
 impl StoredBoxes {
-    /// Forgets all.
+    /// Deletes all boxes.
     pub(crate) fn clear(&self) {
         self.table.lock().stored.clear();
     }
@@ -85,12 +86,12 @@ impl StoredBoxes {
         Ok(handle)
     }
 
-    /// The elements of a stored box, as they are now.
+    /// Returns the elements that a stored box names in the array's current state.
     pub(crate) fn resolve(&self, controller: &Controller, handle: u32) -> Result<ResolvedBox, Status> {
         resolve(controller, &self.get(handle)?)
     }
 
-    /// Executes a command of this command set; the result is dwords 0 and 1.
+    /// Executes a command of this command set; returns dwords 0 and 1 of its completion.
     pub(crate) fn execute(
         &self,
         controller: &Controller,
@@ -120,7 +121,7 @@ impl StoredBoxes {
                 controller.submit(&engine, payload.into_buffer().with_page(stored.page.as_bytes()))
             }
             () if moves && word & IN_PAGE != 0 => {
-                // Towards the host there is no room for a page: that read names a stored box.
+                // A read has no room for a page of coordinates; it names a stored box instead.
                 let Payload::ToController(bytes) = payload else { return Err(Status::INVALID_FIELD) };
                 if entry.opcode != ND_WRITE || bytes.len() < PAGE_BYTES {
                     return Err(Status::DATA_LENGTH_INVALID);
@@ -135,7 +136,7 @@ impl StoredBoxes {
     }
 }
 
-/// The entry of an N-D read whose coordinates are in a page.
+/// Returns the entry of an N-D read whose coordinates are in a page.
 fn paged(entry: &SubmissionEntry) -> SubmissionEntry {
     let mut read = SubmissionEntry { opcode: 0x82, cdw2: Default::default(), ..*entry };
     read.set_cdw(11, entry.cdw(11) & !BY_HANDLE | IN_PAGE);

@@ -1,4 +1,5 @@
-//! Data of identify as a fabrics host wants it: the engine's structures with a transport's fields, and further CNS.
+//! Data of identify for fabrics hosts: the engine's structures with the fields of a transport, and further values of
+//! CNS (the kind of data structure requested).
 
 use nandarray::nvme::{IDENTIFY_BYTES, Status, VIEWS_MAX};
 
@@ -15,11 +16,11 @@ fn put(page: &mut IdentifyPage, at: usize, bytes: &[u8]) {
     page[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Logical blocks of 4 KiB in the largest transfer, counted from zero: no atomic write is larger.
+/// Logical blocks of 4 KiB in the largest transfer, zero-based: no write larger than this is atomic.
 const AWUPF_Z: u16 = (1 << MDTS) - 1;
 
 impl Association {
-    /// The data of an identify command.
+    /// Returns the data of an identify command.
     pub(crate) fn identify(&self, cns: u8, csi: u8, nsid: u32) -> Result<IdentifyPage, Status> {
         if self.is_discovery() && cns != 0x01 {
             return Err(Status::INVALID_FIELD);
@@ -39,7 +40,7 @@ impl Association {
             0x07 => list(&mut page, self.subsystem().active(Some(csi))?, nsid)?,
             0x08 => {
                 self.subsystem().csi(nsid)?;
-                // Shared; ready; write protected where the store is.
+                // Shared between controllers; ready; write protected if the store is.
                 page[1] = 1;
                 page[8] = u8::from(self.subsystem().read_only());
                 page[14] = 1;
@@ -61,7 +62,7 @@ impl Association {
             return Ok(page);
         }
         page = self.controller().identify(0, nsid)?;
-        // Shared; no boundary: a host would split its requests there.
+        // Shared between controllers; no boundary, since a host would split its requests there.
         page[30] = 1;
         put(&mut page, 46, &[0, 0]);
         page[99] = u8::from(self.subsystem().read_only());
@@ -71,26 +72,26 @@ impl Association {
     fn identify_controller(&self) -> Result<IdentifyPage, Status> {
         let mut page = self.controller().identify(1, 0)?;
         let discovery = self.is_discovery();
-        // Several controllers of one subsystem.
+        // The subsystem may have several controllers.
         page[76] = 1 << 1;
         page[77] = MDTS;
         put(&mut page, 78, &self.cntlid().to_le_bytes());
-        // Notices of changed namespaces, or of a changed discovery log.
+        // Supported events: changed namespaces, or a changed discovery log.
         let oaes: u32 = if discovery { 1 << 31 } else { 1 << 8 };
         put(&mut page, 92, &oaes.to_le_bytes());
-        // 128-bit host identifiers; any command keeps an association alive.
+        // 128-bit host identifiers; any command restarts the keep-alive timer.
         put(&mut page, 96, &(1u32 | 1 << 6).to_le_bytes());
         page[111] = if discovery { 2 } else { 1 };
-        // Commands to abort and events to hold, counted from zero; firmware: one slot, read only; logs: effects, long
-        // pages; entries of the error log.
+        // Aborts and outstanding event requests, zero-based; firmware: one read-only slot; logs: effects and extended
+        // data; number of entries of the error log.
         page[258..260].copy_from_slice(&[3, 3]);
         page[260] = 1 | 1 << 1;
         page[261] = 1 << 1 | 1 << 2;
         page[262] = (crate::logs::ERRORS - 1) as u8;
-        // Warning and critical temperatures in kelvin.
+        // Warning and critical temperature in kelvin.
         put(&mut page, 266, &343u16.to_le_bytes());
         put(&mut page, 268, &353u16.to_le_bytes());
-        // Keep alive in units of 100 ms.
+        // Granularity of keep alive, in units of 100 ms.
         put(&mut page, 320, &10u16.to_le_bytes());
         put(&mut page, 514, &QUEUE_ENTRIES_MAX.to_le_bytes());
         put(&mut page, 516, &if discovery { 0 } else { NN }.to_le_bytes());
@@ -125,7 +126,7 @@ impl Association {
                 put(page, 0, &ACTIVE_MAX.to_le_bytes());
                 put(page, 2, &RANGE_SETS.to_le_bytes());
                 page[6] = RANGES;
-                // MiB of all programs.
+                // Maximum size of all programs in MiB.
                 put(page, 8, &128u64.to_le_bytes());
             }
             NSID_ND => {
@@ -140,7 +141,7 @@ impl Association {
     }
 }
 
-/// Fills a page with the namespaces above `nsid`.
+/// Fills a page with the namespace identifiers above `nsid`.
 fn list(page: &mut IdentifyPage, namespaces: Vec<u32>, nsid: u32) -> Result<(), Status> {
     if nsid >= u32::MAX - 1 {
         return Err(Status::INVALID_NAMESPACE);

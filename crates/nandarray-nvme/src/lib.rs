@@ -1,11 +1,11 @@
-//! NVMe for hosts that are no part of this process: subsystems, controllers with their admin commands, queues, fabrics.
+//! NVMe for hosts outside this process: subsystems, controllers with their admin commands, queues, fabrics.
 //!
-//! The command sets on namespaces and views, with their entries and status codes, are the engine's
-//! ([`nandarray::nvme`]). This crate adds the parts between them and a transport: a [`Subsystem`] per store, an
-//! [`Association`] per host that is connected to it (admin commands, features, log pages, events, boxes), a
-//! [`QueuePair`] per queue (heads, phases, identifiers in flight), and Computational Programs on Subsystem Local Memory
-//! over the runtime. None of these has a socket. [`tcp`] is a transport with an initiator for tests and clients.
-//! Formats are those of the NVMe base specification 2.0 and the TCP transport specification 1.0.
+//! The command sets of namespaces and views, with their entries and status codes, are in the engine
+//! ([`nandarray::nvme`]). This crate adds what lies between them and a transport: a [`Subsystem`] per store, an
+//! [`Association`] per connected host (admin commands, features, log pages, events, boxes), a [`QueuePair`] per queue
+//! (heads, phases, identifiers in flight), and Computational Programs on Subsystem Local Memory, executed by the
+//! runtime. None of these opens a socket. [`tcp`] is a transport, with an initiator for tests and clients. Formats are
+//! those of the NVMe base specification 2.0 and the TCP transport specification 1.0.
 //!
 //! | file | one idea |
 //! | --- | --- |

@@ -1,10 +1,10 @@
-//! The data of a command as memory of this process, which a transport fills or sends.
+//! The data of a command in memory of this process, which a transport fills or sends.
 
 use nandarray::nvme::{DataBuffer, Status, SubmissionEntry};
 
 use crate::wire::AdminOpcode;
 
-/// Direction of a command's data, seen from the host.
+/// Direction of a command's data, as seen from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferDirection {
     /// No data.
@@ -16,7 +16,7 @@ pub enum TransferDirection {
 }
 
 impl TransferDirection {
-    /// The direction that an opcode encodes; of a fabrics command, its type. 11b has no direction.
+    /// Returns the direction that the opcode encodes or, for a fabrics command, its type. Code 11b counts as no data.
     pub fn of(entry: &SubmissionEntry) -> Self {
         let code = if entry.opcode == AdminOpcode::FABRICS { entry.nsid.get() as u8 } else { entry.opcode };
         match code & 3 {
@@ -27,19 +27,19 @@ impl TransferDirection {
     }
 }
 
-/// The data of a command.
+/// The data buffer of a command.
 #[derive(Debug)]
 pub enum Payload<'a> {
-    /// None.
+    /// The command has no data.
     None,
-    /// The host's data.
+    /// Data that the host sent.
     ToController(&'a [u8]),
-    /// Room for the controller's data, all zeroes at first.
+    /// Room for data to the host, all zeroes at first.
     ToHost(&'a mut [u8]),
 }
 
 impl<'a> Payload<'a> {
-    /// As the engine takes it.
+    /// Converts the payload to the engine's buffer.
     pub(crate) fn into_buffer(self) -> DataBuffer<'a> {
         match self {
             Self::None => DataBuffer::NONE,
@@ -48,7 +48,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// The host's data.
+    /// Returns the host's data; an error if the command has none.
     pub(crate) fn source(&self) -> Result<&[u8], Status> {
         match self {
             Self::ToController(bytes) => Ok(bytes),
@@ -56,7 +56,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Room for the controller's data.
+    /// Returns the room for data to the host; an error if the command has none.
     pub(crate) fn room(&mut self) -> Result<&mut [u8], Status> {
         match self {
             Self::ToHost(bytes) => Ok(bytes),
@@ -64,7 +64,8 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// Gives the part of a data structure that the host has room for, from an offset.
+    /// Copies a data structure, from byte `offset` on, into the room for data to the host, as much as fits; fills the
+    /// rest with zeroes.
     pub(crate) fn give(&mut self, bytes: &[u8], offset: u64) -> Result<(), Status> {
         let room = self.room()?;
         let from = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();

@@ -1,16 +1,16 @@
-//! One queue pair without a transport: heads, phases, identifiers of commands in flight.
+//! A queue pair without a transport: heads, phase, identifiers of commands in flight.
 //!
-//! A transport accepts each command that arrives and completes it once. Capsules of fabrics need the submission queue's
-//! head only; rings in memory also take the slot and the phase of a completion from here.
+//! A transport accepts each command that arrives, and completes it once. Fabrics capsules need only the submission
+//! queue's head from here; rings in memory also need the slot and the phase of each completion.
 
 use std::collections::BTreeSet;
 
 use nandarray::nvme::{CompletionEntry, Status};
 
-/// Submission queue head of a queue without flow control.
+/// Submission queue head that is reported for a queue without flow control.
 const NO_FLOW_CONTROL: u16 = 0xffff;
 
-/// A submission queue and its completion queue.
+/// A submission queue and its completion queue, which have the same number of entries.
 #[derive(Debug)]
 pub struct QueuePair {
     qid: u16,
@@ -23,35 +23,35 @@ pub struct QueuePair {
 }
 
 impl QueuePair {
-    /// A queue pair of `entries` entries on both sides, both empty.
+    /// Makes an empty queue pair of `entries` entries on both sides.
     ///
     /// # Panics
-    /// For less than 2 entries.
+    /// If there are fewer than 2 entries.
     pub fn new(qid: u16, entries: u32, flow_control: bool) -> Self {
         assert!(entries >= 2, "a queue of {entries} entries; it has at least 2");
         Self { qid, entries, flow_control, head: 0, tail: 0, phase: true, in_flight: BTreeSet::new() }
     }
 
-    /// Number of the queue.
+    /// Returns the number of the queue.
     pub fn qid(&self) -> u16 {
         self.qid
     }
 
-    /// Commands that were accepted and are not complete.
+    /// Returns the number of commands that were accepted and are not complete.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// The submission queue's head as a slot of its ring: the next command to fetch.
+    /// Returns the submission queue's head: the slot of the next command to fetch.
     pub fn head(&self) -> u32 {
         self.head
     }
 
-    /// Takes a command in; its slot of the submission queue is free again.
+    /// Accepts a command, and frees its slot of the submission queue.
     ///
     /// # Errors
-    /// Command identifier conflict: the command is answered by [`Self::refuse`] and is not in flight.
-    /// Command sequence error where the host has more commands in flight than the queue has room for.
+    /// Command identifier conflict: the command is not in flight, and is answered with [`Self::refuse`]. Command
+    /// sequence error if the host has more commands in flight than the queue has entries.
     pub fn accept(&mut self, cid: u16) -> Result<(), Status> {
         self.head = (self.head + 1) % self.entries;
         if self.in_flight.len() >= self.entries as usize {
@@ -60,10 +60,10 @@ impl QueuePair {
         if self.in_flight.insert(cid) { Ok(()) } else { Err(Status::CID_CONFLICT) }
     }
 
-    /// Fills in the queue's part of a completion, ends the command, and gives the completion queue's slot.
+    /// Fills in the queue's fields of a completion, ends the command, and returns the slot of the completion queue.
     ///
     /// # Panics
-    /// If the command is not in flight: a completion has one sender.
+    /// If the command is not in flight: each command is completed once.
     pub fn complete(&mut self, entry: &mut CompletionEntry) -> u32 {
         let cid = entry.cid.get();
         assert!(self.in_flight.remove(&cid), "command {cid:#06x} of queue {} completed and not in flight", self.qid);

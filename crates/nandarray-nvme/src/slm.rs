@@ -1,25 +1,25 @@
 //! Subsystem Local Memory: command set 3, modelled on the memory commands of the specification.
 //!
-//! The memory is the subsystem's, volatile, zero at first. A command is atomic: it has the memory for itself, shared
-//! for reads. A program that runs works on a copy of its inputs, and its outputs appear together when it ends.
+//! The memory belongs to the subsystem, is volatile, and is zero at first. A command is atomic: it locks the memory,
+//! shared for reads. A running program works on a copy of its inputs, and its outputs appear all at once when it ends.
 
 use nandarray::nvme::{Status, SubmissionEntry};
 use parking_lot::RwLock;
 
 use crate::payload::Payload;
 
-/// Memory copy.
+/// Opcode of Memory Copy.
 const COPY: u8 = 0x01;
-/// Memory read.
+/// Opcode of Memory Read.
 const READ: u8 = 0x02;
-/// Memory fill.
+/// Opcode of Memory Fill.
 const FILL: u8 = 0x04;
-/// Memory write.
+/// Opcode of Memory Write.
 const WRITE: u8 = 0x05;
-/// Unit of lengths and addresses.
+/// Unit of lengths and addresses in bytes.
 const ALIGN: u64 = 4;
 
-/// The memory of a subsystem.
+/// The Subsystem Local Memory of a subsystem.
 #[derive(Debug)]
 pub(crate) struct LocalMemory {
     bytes: RwLock<Vec<u8>>,
@@ -39,13 +39,13 @@ impl LocalMemory {
         Ok(first as usize..end as usize)
     }
 
-    /// A copy of a part.
+    /// Returns a copy of `len` bytes from byte `first` on.
     pub(crate) fn read(&self, first: u64, len: u64) -> Result<Vec<u8>, Status> {
         let range = self.range(first, len)?;
         Ok(self.bytes.read()[range].to_vec())
     }
 
-    /// Writes several parts at once.
+    /// Writes several parts atomically; each is an address and its bytes.
     pub(crate) fn write_all(&self, parts: &[(u64, &[u8])]) -> Result<(), Status> {
         let ranges: Vec<_> =
             parts.iter().map(|(first, part)| self.range(*first, part.len() as u64)).collect::<Result<_, _>>()?;
@@ -89,7 +89,8 @@ impl LocalMemory {
         }
     }
 
-    /// Copies from the memory to the memory (descriptor format 4), range behind range.
+    /// Copies ranges within the memory (descriptor format 4); they are written one after the other from the
+    /// destination on.
     fn copy(&self, entry: &SubmissionEntry, payload: &Payload<'_>) -> Result<(), Status> {
         let word = entry.cdw(12);
         if word >> 8 & 0xf != 4 {

@@ -1,7 +1,7 @@
-//! A subsystem: one store as hosts see it, with namespaces of every command set and the associations of its hosts.
+//! A subsystem: one store as hosts see it, with namespaces of every command set, and associations with its hosts.
 //!
-//! Block namespaces are the arrays `ns/N`; three more namespaces, with fixed numbers, have the other command sets. The
-//! subsystem does not keep its store open.
+//! Block namespaces are the arrays `ns/N`; three more namespaces with fixed identifiers provide the other command
+//! sets. A subsystem does not keep its store open.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -17,33 +17,33 @@ use crate::programs::Programs;
 use crate::slm::LocalMemory;
 use crate::wire::{CNTLID_ANY, CommandSet, DISCOVERY_NQN};
 
-/// The largest namespace identifier (NN).
+/// Maximum namespace identifier (NN).
 pub(crate) const NN: u32 = 1024;
-/// The namespace of Subsystem Local Memory.
+/// Identifier of the namespace of Subsystem Local Memory.
 pub const NSID_MEMORY: u32 = 1022;
-/// The namespace of Computational Programs.
+/// Identifier of the namespace of Computational Programs.
 pub const NSID_PROGRAMS: u32 = 1023;
-/// The namespace of the N-D commands.
+/// Identifier of the namespace of the N-D commands.
 pub const NSID_ND: u32 = 1024;
-/// Associations at once.
+/// Maximum number of associations at once.
 const ASSOCIATIONS_MAX: usize = 256;
 
-/// Switches and limits of a subsystem.
+/// Options and limits of a subsystem.
 #[derive(Clone, Debug)]
 pub struct SubsystemOptions {
-    /// Qualified name; `None` derives it from the store's UUID.
+    /// Qualified name; `None` to derive it from the store's UUID.
     pub nqn: Option<String>,
-    /// Commands that change the store are refused.
+    /// Whether commands that change the store are refused.
     pub read_only: bool,
-    /// Whether there are programs and their memory.
+    /// Whether there are Computational Programs and Subsystem Local Memory.
     pub programs: bool,
     /// Whether there are N-D commands.
     pub nd: bool,
-    /// Bytes of Subsystem Local Memory.
+    /// Size of Subsystem Local Memory in bytes.
     pub memory_bytes: usize,
-    /// Qualified names of the hosts that may connect; empty lets all.
+    /// Qualified names of the hosts that may connect; empty for any host.
     pub hosts: Vec<String>,
-    /// A completed write survives the end of this process: the default. Without, a host's flush does that.
+    /// Whether a completed write survives the end of this process (the default); otherwise only after a host's flush.
     pub kill_safe: bool,
 }
 
@@ -67,11 +67,11 @@ struct AssociationTable {
     open: BTreeMap<u16, Weak<Association>>,
 }
 
-/// A store as a subsystem.
+/// A store as an NVMe subsystem.
 #[derive(Debug)]
 pub struct Subsystem {
     runtime: Weak<Runtime>,
-    /// Lists and describes namespaces for the subsystem itself.
+    /// Controller that lists and describes namespaces for the subsystem itself.
     inventory: Controller,
     nqn: String,
     uuid: [u8; 16],
@@ -83,7 +83,7 @@ pub struct Subsystem {
 }
 
 impl Subsystem {
-    /// A subsystem of a store and the programs beside it.
+    /// Makes a subsystem of a store and its programs.
     pub fn new(runtime: &Arc<Runtime>, options: SubsystemOptions) -> Arc<Self> {
         let device = runtime.device();
         let uuid = device.uuid();
@@ -103,12 +103,12 @@ impl Subsystem {
         })
     }
 
-    /// Its qualified name.
+    /// Returns the qualified name.
     pub fn nqn(&self) -> &str {
         &self.nqn
     }
 
-    /// Its options.
+    /// Returns the options.
     pub fn options(&self) -> &SubsystemOptions {
         &self.options
     }
@@ -121,10 +121,10 @@ impl Subsystem {
         self.memory.len()
     }
 
-    /// The store with its programs.
+    /// Returns the store with its programs.
     ///
     /// # Errors
-    /// Namespace not ready, if the store was closed.
+    /// Namespace not ready if the store was closed.
     pub(crate) fn runtime(&self) -> Result<Arc<Runtime>, Status> {
         self.runtime.upgrade().filter(|runtime| !runtime.device().closed()).ok_or(Status::NOT_READY)
     }
@@ -138,7 +138,7 @@ impl Subsystem {
         self.options.read_only || self.device().is_ok_and(|device| device.read_only())
     }
 
-    /// Whether the subsystem has a command set.
+    /// Whether the subsystem provides a command set.
     pub(crate) fn has(&self, csi: u8) -> bool {
         match csi {
             CommandSet::NVM => true,
@@ -148,7 +148,7 @@ impl Subsystem {
         }
     }
 
-    /// The command set of a namespace.
+    /// Returns the command set of a namespace.
     ///
     /// # Errors
     /// Invalid namespace.
@@ -166,7 +166,7 @@ impl Subsystem {
         if self.has(csi) { Ok(csi) } else { Err(Status::INVALID_NAMESPACE) }
     }
 
-    /// The namespaces, all or those of one command set, in order.
+    /// Returns the namespace identifiers in order: all, or those of one command set.
     pub(crate) fn active(&self, csi: Option<u8>) -> Result<Vec<u32>, Status> {
         if csi.is_some_and(|csi| !self.has(csi)) {
             return Err(Status::INVALID_FIELD);
@@ -186,7 +186,7 @@ impl Subsystem {
         Ok(found)
     }
 
-    /// Block namespaces with their blocks and bytes of a block, to notice changes.
+    /// Returns the block namespaces, each with its number of blocks and bytes per block, to detect changes.
     pub fn inventory(&self) -> Vec<(u32, u64, u32)> {
         let found = self.inventory.namespaces().unwrap_or_default();
         let of = |nsid: u32| {
@@ -196,7 +196,7 @@ impl Subsystem {
         found.into_iter().filter(|&nsid| nsid < NSID_MEMORY).filter_map(of).collect()
     }
 
-    /// Hands completed writes to the system, so that they survive the end of this process.
+    /// Hands completed writes to the operating system, so that they survive the end of this process.
     ///
     /// # Errors
     /// As a flush of the engine.
@@ -219,7 +219,7 @@ impl Subsystem {
     /// # Errors
     /// The statuses of a connect command, with dword 0 of its completion.
     pub fn associate(self: &Arc<Self>, host: HostIdentity, kato_ms: u32) -> Result<Arc<Association>, (Status, u32)> {
-        /// Places of the wrong parameter: in the data, at these offsets.
+        /// Values of dword 0 that locate an invalid parameter: in the data, at these offsets.
         const SUBNQN: u32 = 1 << 16 | 256;
         const HOSTNQN: u32 = 1 << 16 | 512;
         let discovery = host.subnqn == DISCOVERY_NQN;
@@ -250,24 +250,24 @@ impl Subsystem {
         Ok(made)
     }
 
-    /// The association with a controller identifier.
+    /// Returns the association with this controller identifier; `None` if it has ended.
     pub fn association(&self, cntlid: u16) -> Option<Arc<Association>> {
         self.table.lock().open.get(&cntlid).and_then(Weak::upgrade)
     }
 
-    /// The associations that are there, in order of their controllers.
+    /// Returns the current associations, in order of their controller identifiers.
     pub fn associations(&self) -> Vec<Arc<Association>> {
         self.table.lock().open.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Notifies every host that namespaces have come, gone or changed their size.
+    /// Notifies every host that namespaces were added, removed or resized.
     pub fn namespaces_changed(&self, nsids: &[u32]) {
         for association in self.associations() {
             association.notice_namespaces(nsids);
         }
     }
 
-    /// Numbers of commands so far: reads, writes, their bytes, failures.
+    /// Returns named counts since the subsystem was made: reads, writes, their bytes, failures.
     pub fn numbers(&self) -> Vec<(&'static str, u64)> {
         self.health.numbers().to_vec()
     }

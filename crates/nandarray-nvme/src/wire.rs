@@ -1,25 +1,25 @@
 //! Numbers and structures of admin and fabrics commands, byte for byte.
 //!
-//! Base specification 2.0, sections 3.1 (properties), 5 (admin commands) and 6 (fabrics commands). I/O commands are the
-//! engine's ([`nandarray::nvme::Opcode`]).
+//! The formats are those of the base specification 2.0, sections 3.1 (properties), 5 (admin commands) and 6 (fabrics
+//! commands). I/O commands are in the engine ([`nandarray::nvme::Opcode`]).
 
 use nandarray::nvme::SubmissionEntry;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The qualified name of every discovery service.
+/// Qualified name of every discovery service.
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
-/// Controller identifier of a host that takes any controller.
+/// Controller identifier in a connect command of a host that accepts any controller.
 pub const CNTLID_ANY: u16 = 0xffff;
-/// Largest transfer as a power of two of 4 KiB pages (MDTS).
+/// Maximum data transfer size (MDTS): a power of two of 4 KiB pages.
 pub const MDTS: u8 = 9;
-/// Largest transfer in bytes.
+/// Maximum data transfer size in bytes.
 pub const TRANSFER_BYTES_MAX: usize = 4096 << MDTS;
-/// Data within a capsule of an I/O queue, in bytes.
+/// Maximum bytes of data within a capsule of an I/O queue.
 pub const IN_CAPSULE_BYTES: usize = 16384;
-/// Data within a capsule of an admin queue, in bytes: fixed by the specification.
+/// Maximum bytes of data within a capsule of an admin queue, which the specification fixes.
 pub const ADMIN_IN_CAPSULE_BYTES: usize = 8192;
-/// Entries of the largest queue.
+/// Maximum number of entries of a queue.
 pub const QUEUE_ENTRIES_MAX: u16 = 128;
 
 /// Opcodes of admin commands.
@@ -41,7 +41,7 @@ impl AdminOpcode {
     pub const ASYNC_EVENT: u8 = 0x0c;
     /// Keep Alive.
     pub const KEEP_ALIVE: u8 = 0x18;
-    /// Every fabrics command, on any queue.
+    /// All fabrics commands, on any queue.
     pub const FABRICS: u8 = 0x7f;
     /// Load Program.
     pub const LOAD_PROGRAM: u8 = 0x85;
@@ -75,11 +75,11 @@ impl CommandSet {
     pub const MEMORY: u8 = 3;
     /// Computational Programs.
     pub const PROGRAMS: u8 = 4;
-    /// The N-D commands, in the vendor's range.
+    /// The N-D commands, in the range for vendors.
     pub const ND: u8 = 0x30;
 }
 
-/// Properties of a controller: offsets of its registers.
+/// Properties of a controller, by the offsets of its registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Property;
 
@@ -98,18 +98,18 @@ impl Property {
     pub const CRTO: u32 = 0x68;
 }
 
-/// Data of a connect command: 1024 bytes.
+/// Data of a connect command, 1024 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct ConnectData {
-    /// Host identifier.
+    /// Identifier of the host.
     pub hostid: [u8; 16],
     /// Controller identifier; [`CNTLID_ANY`] on an admin queue.
     pub cntlid: U16,
     reserved18: [u8; 238],
-    /// Qualified name of the subsystem, ended by zeroes.
+    /// Qualified name of the subsystem, padded with zeroes.
     pub subnqn: [u8; 256],
-    /// Qualified name of the host, ended by zeroes.
+    /// Qualified name of the host, padded with zeroes.
     pub hostnqn: [u8; 256],
     reserved768: [u8; 256],
 }
@@ -120,23 +120,23 @@ impl Default for ConnectData {
     }
 }
 
-/// Parameters of a connect command's entry.
+/// Parameters in the entry of a connect command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectFields {
-    /// Record format; 0 is the only one.
+    /// Record format, always 0.
     pub recfmt: u16,
-    /// Queue: 0 is the admin queue.
+    /// Number of the queue; 0 is the admin queue.
     pub qid: u16,
-    /// Entries of the submission queue, counted from zero.
+    /// Number of entries of the submission queue, zero-based.
     pub sqsize_z: u16,
-    /// Attributes; bit 2 switches flow control off.
+    /// Attributes; bit 2 disables submission queue flow control.
     pub cattr: u8,
     /// Keep alive timeout in milliseconds.
     pub kato_ms: u32,
 }
 
 impl ConnectFields {
-    /// From an entry.
+    /// Reads the parameters from an entry.
     pub fn decode(entry: &SubmissionEntry) -> Self {
         let (first, second) = (entry.cdw(10), entry.cdw(11));
         Self {
@@ -148,7 +148,7 @@ impl ConnectFields {
         }
     }
 
-    /// Into an entry.
+    /// Makes an entry with these parameters.
     pub fn encode(&self, cid: u16) -> SubmissionEntry {
         let mut entry = fabrics_entry(FabricsType::CONNECT, cid);
         entry.set_cdw(10, u32::from(self.recfmt) | u32::from(self.qid) << 16);
@@ -158,7 +158,7 @@ impl ConnectFields {
     }
 }
 
-/// An entry of a fabrics command.
+/// Makes an entry of a fabrics command of type `fctype`.
 pub fn fabrics_entry(fctype: u8, cid: u16) -> SubmissionEntry {
     SubmissionEntry {
         opcode: AdminOpcode::FABRICS,
@@ -168,7 +168,7 @@ pub fn fabrics_entry(fctype: u8, cid: u16) -> SubmissionEntry {
     }
 }
 
-/// The kinds of SGL descriptors that fabrics use.
+/// Location of a command's data, by the types of SGL descriptors that fabrics use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataLocation {
     /// Within the capsule, at this offset (type 01h).
@@ -176,18 +176,18 @@ pub enum DataLocation {
         /// Offset of the data.
         offset: u64,
     },
-    /// In a buffer of the command's, which the transport moves (type 5Ah).
+    /// In a buffer of the host, from or to which the transport moves the data (type 5Ah).
     Transport,
-    /// A descriptor of another type.
+    /// A descriptor of another type, which is not supported.
     Other(u8),
 }
 
-/// The one SGL descriptor of an entry: 16 bytes.
+/// The only SGL descriptor of an entry, 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataDescriptor {
-    /// Place of the data.
+    /// Location of the data.
     pub location: DataLocation,
-    /// Bytes of the data.
+    /// Length of the data in bytes.
     pub bytes: u32,
 }
 
@@ -195,7 +195,7 @@ const IN_CAPSULE: u8 = 0x01;
 const TRANSPORT: u8 = 0x5a;
 
 impl DataDescriptor {
-    /// The descriptor of an entry.
+    /// Reads the descriptor of an entry.
     pub fn decode(entry: &SubmissionEntry) -> Self {
         let word = entry.dptr[1].get();
         let location = match (word >> 56) as u8 {
@@ -206,7 +206,7 @@ impl DataDescriptor {
         Self { location, bytes: word as u32 }
     }
 
-    /// Sets the descriptor of an entry, with PSDT 01b.
+    /// Writes the descriptor into an entry, with PSDT 01b (the data pointer is an SGL).
     pub fn encode(&self, entry: &mut SubmissionEntry) {
         let (offset, kind) = match self.location {
             DataLocation::Capsule { offset } => (offset, IN_CAPSULE),
@@ -219,15 +219,15 @@ impl DataDescriptor {
     }
 }
 
-/// An entry of the discovery log: 1024 bytes.
+/// An entry of the discovery log, 1024 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct DiscoveryEntry {
-    /// Transport; 3 is TCP.
+    /// Transport type; 3 is TCP.
     pub trtype: u8,
-    /// Address family; 1 is IPv4, 2 IPv6.
+    /// Address family; 1 is IPv4, 2 is IPv6.
     pub adrfam: u8,
-    /// Kind of subsystem: 2 has namespaces, 3 is this discovery service.
+    /// Kind of subsystem: 2 for one with namespaces, 3 for this discovery service.
     pub subtype: u8,
     /// Transport requirements.
     pub treq: u8,
@@ -235,35 +235,35 @@ pub struct DiscoveryEntry {
     pub portid: U16,
     /// Controller identifier.
     pub cntlid: U16,
-    /// Entries of the admin queue.
+    /// Maximum number of entries of the admin queue.
     pub asqsz: U16,
     reserved10: [u8; 22],
-    /// Port, as ASCII.
+    /// Transport service identifier: the port, in ASCII.
     pub trsvcid: [u8; 32],
     reserved64: [u8; 192],
     /// Qualified name of the subsystem.
     pub subnqn: [u8; 256],
-    /// Address, as ASCII.
+    /// Transport address, in ASCII.
     pub traddr: [u8; 256],
-    /// Transport specific; byte 0 of TCP is the kind of security.
+    /// Transport-specific address; for TCP, byte 0 is the kind of security.
     pub tsas: [u8; 256],
 }
 
-/// A range of a memory range set: 32 bytes.
+/// A range of a memory range set, 32 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct MemoryRange {
     /// Namespace: Subsystem Local Memory, a block namespace, or the N-D namespace.
     pub nsid: U32,
-    /// Bytes; for a box 0 takes all of it.
+    /// Length in bytes; 0 for a whole box.
     pub len: U32,
-    /// First byte; in the N-D namespace a box handle.
+    /// First byte; in the N-D namespace, the handle of a stored box.
     pub sb: U64,
     reserved16: [u8; 16],
 }
 
 impl MemoryRange {
-    /// A range of `len` bytes from `sb` of a namespace.
+    /// Makes a range of `len` bytes from byte `sb` of a namespace.
     pub fn new(nsid: u32, sb: u64, len: u32) -> Self {
         Self { nsid: nsid.into(), len: len.into(), sb: sb.into(), reserved16: [0; 16] }
     }

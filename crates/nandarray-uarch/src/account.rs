@@ -1,31 +1,33 @@
-//! Ticks by instruction: what each address of a program took, in the pipeline and frozen.
+//! Ticks by instruction: how long the instruction at each address of a program took, in the pipeline and while it was
+//! frozen.
 //!
-//! Blocks that were executed whole are worked out from their summaries when they are requested; instructions timed one
-//! by one are noted here. An instruction is charged from its issue to that of the next one: a hazard is charged to the
-//! instruction whose result was awaited, a branch's cost to the branch. Functions and lines are not known here.
+//! The ticks of blocks that were executed whole are computed from the blocks' summaries when they are requested;
+//! instructions that were timed one by one are recorded here. An instruction is charged from its issue to the issue of
+//! the next one: a hazard is charged to the instruction whose result was awaited, and a branch's cost to the branch.
+//! Functions and source lines are not known here.
 
 use std::collections::BTreeMap;
 
 use crate::issue::BlockExit;
 
-/// Executions and ticks of one instruction.
+/// Executions and ticks of the instruction at one address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InstructionTicks {
-    /// Times that it was executed.
+    /// Number of times that it was executed.
     pub times: u64,
-    /// Ticks of the pipeline.
+    /// Ticks that it took in the pipeline.
     pub pipeline: u64,
-    /// Ticks for which it froze the pipeline: caches, memory, scratchpad, streams.
+    /// Ticks for which it froze the pipeline, by waiting for caches, memory, scratchpad or streams.
     pub frozen: u64,
 }
 
 impl InstructionTicks {
-    /// All ticks.
+    /// Returns all ticks of the instruction.
     pub fn total(&self) -> u64 {
         self.pipeline + self.frozen
     }
 
-    /// Adds those of another core.
+    /// Adds the counts of another core, or of other executions.
     pub fn add(&mut self, other: &Self) {
         self.times += other.times;
         self.pipeline += other.pipeline;
@@ -33,19 +35,20 @@ impl InstructionTicks {
     }
 }
 
-/// Ticks by address.
+/// Executions and ticks by address of the instruction.
 pub type AddressTicks = BTreeMap<u64, InstructionTicks>;
 
-/// Instructions that were not timed as parts of a whole block.
+/// Counts of the instructions that were not timed as parts of a whole block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SingleAccount {
     settled: AddressTicks,
-    /// The last ones, which a branch may change and a block left early takes back.
+    /// Addresses and ticks of the instructions recorded last, which a taken branch may change, and which are discarded
+    /// if their block is left early.
     last: Vec<(u64, u64)>,
 }
 
 impl SingleAccount {
-    /// Ends the instructions noted last; those that come belong together.
+    /// Settles the instructions recorded last, and begins a new group of instructions.
     pub(crate) fn begin(&mut self) {
         let last = std::mem::take(&mut self.last);
         for &(pc, ticks) in &last {
@@ -57,43 +60,43 @@ impl SingleAccount {
         self.last.clear();
     }
 
-    /// Notes the ticks of one instruction.
+    /// Records the ticks of one instruction.
     pub(crate) fn note(&mut self, pc: u64, ticks: u64) {
         self.last.push((pc, ticks));
     }
 
-    /// The branch that was noted last took this much more.
+    /// Adds ticks to the branch that was recorded last, because it is taken.
     pub(crate) fn taken(&mut self, more: u64) {
         if let Some((_, ticks)) = self.last.last_mut() {
             *ticks += more;
         }
     }
 
-    /// Takes back the instructions noted last.
+    /// Discards the instructions recorded last.
     pub(crate) fn take_back(&mut self) {
         self.last.clear();
     }
 
-    /// The address of one of the instructions noted last.
+    /// Returns the address of one of the instructions recorded last, by its index; 0 if there is none.
     pub(crate) fn address(&self, index: usize) -> u64 {
         self.last.get(index).map_or(0, |(pc, _)| *pc)
     }
 
-    /// Notes a stall at an address.
+    /// Records that the instruction at an address froze the pipeline.
     pub(crate) fn freeze(&mut self, pc: u64, ticks: u64) {
         if ticks > 0 {
             self.settled.entry(pc).or_default().frozen += ticks;
         }
     }
 
-    /// Adds the ticks of whole blocks that are dropped.
+    /// Adds the ticks of whole blocks that are about to be dropped.
     pub(crate) fn settle(&mut self, blocks: &AddressTicks) {
         for (pc, ticks) in blocks {
             self.settled.entry(*pc).or_default().add(ticks);
         }
     }
 
-    /// All so far.
+    /// Returns all counts so far.
     pub(crate) fn all(&self) -> AddressTicks {
         let mut whole = self.clone();
         whole.begin();
@@ -101,11 +104,12 @@ impl SingleAccount {
     }
 }
 
-/// Ticks of each instruction of a block on one way out of it, given their issues.
+/// Divides the ticks of a block with this exit among its instructions, given the tick of issue of each.
 pub(crate) fn split(issue_at: &[u32], exit: &BlockExit) -> Vec<u64> {
     let total = exit.ticks.total();
     let mut order: Vec<usize> = (0..issue_at.len()).collect();
-    // A re-scheduled block issues its instructions in another order; a loop's rounds overlap, and cost less than one.
+    // A re-scheduled block issues its instructions in another order. The iterations of a loop overlap, and one costs
+    // fewer ticks than its schedule is long.
     order.sort_by_key(|&op| issue_at[op]);
     let mut ticks = vec![0; issue_at.len()];
     for (place, &op) in order.iter().enumerate() {

@@ -1,8 +1,9 @@
-//! Changes of a description from outside: a key and a value in words, put into its table before it is checked.
+//! Changes of a description from outside: a key and a value as texts, which are put into the description's table
+//! before it is checked.
 
 use toml::{Table, Value};
 
-/// A value in words: a number, a size such as `16KiB`, a truth value, or text.
+/// Reads a value from a text: a number, a size such as `16KiB`, a truth value, or a text.
 fn value(text: &str) -> Value {
     for (unit, bytes) in [("KiB", 1u64 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)] {
         let number = text.strip_suffix(unit).and_then(|number| number.trim().parse::<u64>().ok());
@@ -22,7 +23,7 @@ fn value(text: &str) -> Value {
     }
 }
 
-/// Puts a value into a table; `none` takes the key out.
+/// Sets a key of a table to a value; the value `none` removes the key. The error is a message with key and value.
 pub(crate) fn change(table: &mut Table, key: &str, text: &str) -> Result<(), String> {
     let (path, last) = key.rsplit_once('.').map_or((None, key), |(path, last)| (Some(path), last));
     let last = match last {
@@ -42,7 +43,7 @@ pub(crate) fn change(table: &mut Table, key: &str, text: &str) -> Result<(), Str
     Ok(())
 }
 
-/// The message of a parser without the lines that it shows, and with the changes that were made.
+/// Returns a parser's message without the lines of text that it quotes, with the changes that were made.
 pub(crate) fn without_lines(said: &str, changes: &[(&str, &str)]) -> String {
     let made: Vec<String> = changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let message: Vec<&str> = said.lines().filter(|line| !line.contains('|') && !line.starts_with("TOML")).collect();

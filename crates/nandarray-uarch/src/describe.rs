@@ -1,8 +1,8 @@
-//! Descriptions of cores: every value with its key, checked when it is read.
+//! Descriptions of cores: every value with its key, checked when the description is read.
 //!
-//! A description is TOML. Times are ticks of the core, `tick_ps` picoseconds each: a core whose caches or scratchpads
-//! take half cycles has two ticks a cycle. Nothing here knows a pipeline or a cache; [`CoreDescription::parse`] gives
-//! numbers that the other files may rely on. Presets are in `presets`.
+//! A description is TOML. Times are in ticks of the core, of `tick_ps` picoseconds each: a core whose caches or
+//! scratchpads take half cycles has two ticks per cycle. This file does not model pipelines or caches;
+//! [`CoreDescription::parse`] returns numbers that the other files may rely on. Presets are in `presets`.
 
 use nandarray_hart::{Extension, Extensions};
 use serde::Deserialize;
@@ -10,10 +10,10 @@ use serde::Deserialize;
 use crate::parts::CorePart;
 use crate::unit::FunctionalUnit;
 
-/// A description that cannot be used.
+/// Reason why a description cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DescribeError {
-    /// It is not TOML, or has a key or a kind of value that is not known.
+    /// It is not TOML, or has an unknown key or a value of the wrong kind.
     #[error("{0}")]
     Syntax(String),
     /// A value is out of its range.
@@ -21,7 +21,7 @@ pub enum DescribeError {
     Range {
         /// The key.
         key: &'static str,
-        /// The value given.
+        /// The value found.
         value: String,
         /// The values allowed.
         range: &'static str,
@@ -29,7 +29,7 @@ pub enum DescribeError {
     /// No preset has this name.
     #[error("no core is called {name:?}; there are {known}")]
     Unknown {
-        /// The name given.
+        /// The name requested.
         name: String,
         /// The names of the presets.
         known: String,
@@ -40,91 +40,92 @@ fn range(key: &'static str, value: impl ToString, range: &'static str) -> Descri
     DescribeError::Range { key, value: value.to_string(), range }
 }
 
-/// The order in which instructions are issued.
+/// Order in which a core issues instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Issue {
-    /// One instruction after the other, each for its latency: gem5's TimingSimple.
+    /// One instruction after the other, each occupying the core for its latency, as in gem5's TimingSimple.
     Blocking,
-    /// In order through a pipeline, stalled by hazards.
+    /// In order through a pipeline, which hazards stall.
     InOrder,
-    /// Blocks re-scheduled onto the units of a VLIW core.
+    /// Blocks are re-scheduled onto the units of a VLIW core.
     Vliw,
 }
 
-/// The rule by which a cache chooses the line that leaves a set.
+/// Replacement policy of a cache: which line leaves a full set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Replacement {
     /// Least recently used.
     #[default]
     Lru,
-    /// By a linear-feedback shift register, as Spike's cache simulator does.
+    /// Pseudo-random by a linear-feedback shift register, as in Spike's cache simulator.
     Lfsr,
 }
 
-/// A cache.
+/// Description of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheDescription {
     /// Bytes of data.
     pub size_bytes: u64,
-    /// Lines of a set.
+    /// Number of lines of a set.
     pub ways: u32,
     /// Bytes of a line.
     pub line_bytes: u32,
-    /// Ticks that a hit takes beyond the access of the level above; for a first level, beyond the unit's latency.
+    /// Ticks that a hit takes in addition to the access of the level above; for a first-level cache, in addition to
+    /// the latency of the load or store unit.
     #[serde(default)]
     pub t_hit: u32,
-    /// The line that leaves a full set.
+    /// Policy that chooses the line that leaves a full set.
     #[serde(default)]
     pub replacement: Replacement,
 }
 
-/// A prefetcher beside a cache.
+/// Kind of the prefetcher of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PrefetchKind {
     /// No prefetches.
     #[default]
     None,
-    /// The next line, at each miss.
+    /// The next line is fetched at each miss.
     NextLine,
-    /// By the stride of each instruction's addresses.
+    /// Lines are fetched ahead by the stride of each instruction's addresses.
     Stride,
-    /// Delta-correlating prediction tables (Grannaes, Jahre, Natvig, 2009).
+    /// Delta-correlating prediction tables, which repeat patterns of distances (Grannaes, Jahre, Natvig, 2009).
     Dcpt,
 }
 
-/// The place from which a core gets a task's input.
+/// Path by which a core gets a task's input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InputPath {
-    /// The device's memory, through the caches.
+    /// From the device's memory, through the caches.
     #[default]
     Dram,
-    /// Two halves of a buffer beside the core: one is filled while it reads the other.
+    /// From a buffer of two halves beside the core: one is filled while the core reads the other.
     PingPong,
-    /// Stream buffers beside the core.
+    /// From stream buffers beside the core.
     Stream,
 }
 
-/// Memory as a core sees it where no device answers.
+/// Memory behind the caches of a core that is not part of a modelled device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryDescription {
-    /// Ticks from a miss to its line.
+    /// Ticks from a miss until its line has arrived.
     pub t_access: u32,
-    /// Ticks for which a line occupies the memory's port.
+    /// Ticks for which the transfer of a line occupies the memory's port.
     pub t_line: u32,
 }
 
-/// UnitLatencies of units: ticks from an instruction's issue to its result.
+/// Latencies of functional units: ticks from an instruction's issue to its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitLatencies([u32; FunctionalUnit::COUNT]);
 
 impl UnitLatencies {
-    /// The latency of a unit, in ticks.
+    /// Returns the latency of a unit, in ticks.
     pub fn of(&self, unit: FunctionalUnit) -> u32 {
         self.0[unit as usize]
     }
@@ -135,77 +136,78 @@ impl UnitLatencies {
     }
 }
 
-/// Units of a VLIW core: how many of each kind there are.
+/// Numbers of units of a VLIW core, by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VliwUnits {
-    /// Multipliers (M).
+    /// Number of multipliers (M).
     pub multiply: u32,
-    /// Load and store units (D).
+    /// Number of load and store units (D).
     pub memory: u32,
-    /// Units of arithmetic and logic (L and S).
+    /// Number of units of arithmetic and logic (L and S).
     pub general: u32,
-    /// Instructions of an execute packet.
+    /// Maximum number of instructions of an execute packet, which are issued in one cycle.
     pub width: u32,
-    /// Two single-precision operations of one kind share a unit's cycle.
+    /// Whether two single-precision operations of the same kind share a unit's cycle.
     #[serde(default)]
     pub simd_pairs: bool,
 }
 
-/// A core.
+/// Description of a core.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoreDescription {
-    /// Its name.
+    /// Name of the core.
     pub name: String,
-    /// Publication or data sheet that the numbers are from.
+    /// Publication or data sheet that the numbers come from.
     pub source: String,
-    /// Picoseconds of a tick.
+    /// Picoseconds per tick.
     pub tick_ps: u64,
-    /// Ticks of a clock cycle.
+    /// Ticks per clock cycle.
     pub cycle: u32,
     /// Instruction set, for example `rv32im`.
     pub isa: String,
-    /// The order in which it issues instructions.
+    /// Order in which the core issues instructions.
     pub issue: Issue,
-    /// Instructions that it issues in a cycle, if it issues in order.
+    /// Maximum number of instructions issued per cycle, if the core issues in order.
     pub width: u32,
     /// Ticks from the issue of each unit to its result.
     pub latency: UnitLatencies,
-    /// Units that take no further instruction before their result is there.
+    /// Units that accept no further instruction until their result is ready.
     pub unpipelined: Vec<FunctionalUnit>,
-    /// Ticks that a taken branch or jump costs beyond its cycle.
+    /// Ticks that a taken branch or jump costs in addition to its cycle.
     pub t_taken: u32,
-    /// Ticks that a branch not taken costs beyond its cycle.
+    /// Ticks that a branch not taken costs in addition to its cycle.
     pub t_not_taken: u32,
-    /// Units, if it is a VLIW core.
+    /// Units of a VLIW core; `None` for other cores.
     pub vliw: Option<VliwUnits>,
-    /// Instruction cache; without one, fetching costs nothing.
+    /// Instruction cache; `None` if fetching costs nothing.
     pub l1i: Option<CacheDescription>,
-    /// Data cache; without one, an access takes its unit's latency.
+    /// Data cache; `None` if an access only takes its unit's latency.
     pub l1d: Option<CacheDescription>,
-    /// Second-level cache behind both.
+    /// Second-level cache of both; `None` if there is none.
     pub l2: Option<CacheDescription>,
-    /// CachePrefetcher beside the data cache.
+    /// Prefetcher of the data cache.
     pub prefetch_l1d: PrefetchKind,
-    /// CachePrefetcher beside the second level.
+    /// Prefetcher of the second-level cache.
     pub prefetch_l2: PrefetchKind,
-    /// Ticks of an access of the scratchpad beyond the unit's latency.
+    /// Ticks of a scratchpad access, in addition to the latency of the load or store unit.
     pub t_scratchpad: u32,
-    /// Ticks of a stream access beyond the unit's latency.
+    /// Ticks of a stream access, in addition to the latency of the load or store unit.
     pub t_stream: u32,
-    /// Memory behind the caches, where no device answers.
+    /// Memory behind the caches, for a core that is not part of a modelled device; `None` if misses cost nothing
+    /// further.
     pub memory: Option<MemoryDescription>,
-    /// Bytes of its scratchpad; 0 if it has none, and the scratchpad of programs is ordinary memory.
+    /// Bytes of scratchpad; 0 if the core has none, and the scratchpad of programs is ordinary memory.
     pub scratchpad_bytes: u64,
-    /// Bytes of both halves of its ping-pong buffer; 0 if it has none.
+    /// Bytes of both halves of the ping-pong buffer; 0 if the core has none.
     pub pingpong_bytes: u64,
-    /// Input streams, and as many output streams, that it has; 0 if it has no stream instructions.
+    /// Number of input streams, and of output streams; 0 if the core has no stream instructions.
     pub streams: u32,
-    /// Pages of each stream that are beside the core at once.
+    /// Number of pages of each stream that the core's buffers hold.
     pub stream_pages: u32,
-    /// The place from which it gets a task's input.
+    /// Path by which the core gets a task's input.
     pub input_source: InputPath,
-    /// Its parts: area and power.
+    /// Parts of the core, with their area and power.
     pub parts: Vec<CorePart>,
 }
 
@@ -259,7 +261,7 @@ fn one() -> u32 {
     1
 }
 
-/// The largest latency that is taken: pipeline states stay small.
+/// Highest latency that is accepted, which keeps pipeline states small.
 const LATENCY_MAX: u32 = 4_096;
 
 fn unit(key: &str) -> Result<FunctionalUnit, DescribeError> {
@@ -288,17 +290,17 @@ impl CacheDescription {
         Ok(())
     }
 
-    /// Number of sets.
+    /// Returns the number of sets.
     pub fn sets(&self) -> u64 {
         self.size_bytes / (u64::from(self.line_bytes) * u64::from(self.ways))
     }
 }
 
 impl CoreDescription {
-    /// Reads a description.
+    /// Reads a description from its TOML text.
     ///
     /// # Errors
-    /// [`DescribeError`]: the key, its value, and what is allowed.
+    /// [`DescribeError`] with the key, its value, and what is allowed.
     pub fn parse(text: &str) -> Result<Self, DescribeError> {
         let written: WrittenCore = toml::from_str(text).map_err(|e| DescribeError::Syntax(e.to_string()))?;
         let mut latency = UnitLatencies([written.cycle; FunctionalUnit::COUNT]);
@@ -341,7 +343,7 @@ impl CoreDescription {
         Ok(description)
     }
 
-    /// Checks a description that was put together or changed.
+    /// Checks a description that was built or changed by a program.
     ///
     /// # Errors
     /// [`DescribeError::Range`].
@@ -402,7 +404,7 @@ impl CoreDescription {
         }
     }
 
-    /// Checks the memory beside the core, and its parts.
+    /// Checks the core's scratchpad, buffers and streams, and its parts.
     fn check_beside(&self) -> Result<(), DescribeError> {
         for (key, bytes) in [("scratchpad_bytes", self.scratchpad_bytes), ("pingpong_bytes", self.pingpong_bytes)] {
             if bytes % 8 != 0 || bytes > 1 << 28 {
@@ -445,8 +447,8 @@ impl CoreDescription {
         Ok(())
     }
 
-    /// Register width, and the extensions of its instruction set, with what the interface of programs uses: control and
-    /// status registers, and stream instructions if it has streams.
+    /// Returns the register width in bits, and the extensions of the core's instruction set, with those that the
+    /// interface of programs requires: control and status registers, and stream instructions if the core has streams.
     pub fn extensions(&self) -> (u32, Extensions) {
         let (bits, found) = Extensions::parse(&self.isa).expect("a checked description");
         let found = found.with(Extension::Zicsr);

@@ -1,5 +1,5 @@
-//! BlockTimer of described RISC-V cores: pipelines, caches, prefetchers. It counts a core's ticks and knows neither
-//! events nor flash.
+//! Timing of described RISC-V cores: pipelines, caches, prefetchers. It counts a core's ticks and knows neither events
+//! nor flash.
 //!
 //! ```text
 //! hart executes  ->  TimedCore (a meter)  ->  issue: ticks of a block from a pipeline's state, worked out once

@@ -1,29 +1,29 @@
-//! Parts of a core by name: area and power, from which a report composes energy.
+//! Named parts of a core with their area and power, from which a report computes energy.
 //!
-//! Totals of a publication are compared with these sums, and never stored. Power is spent while a part is there: active
-//! while its core works or waits for its caches, idle while the core waits for data of a stream.
+//! Totals of a publication are compared with these sums, and never stored. A part draws its active power while its
+//! core works or waits for its caches, and its idle power while the core waits for data of a stream.
 
 use serde::Deserialize;
 
-/// A part that a core has, or that all cores of a device share.
+/// A part that each core has, or that all cores of a device share.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CorePart {
-    /// Its name.
+    /// Name of the part.
     pub name: String,
-    /// Their number.
+    /// Number of such parts, per core or (if shared) per device.
     #[serde(default = "one")]
     pub count: u32,
-    /// Area of one, in square millimetres.
+    /// Area of one part, in square millimetres.
     pub area_mm2: f64,
-    /// Power of one while its core works, in milliwatts.
+    /// Power of one part while its core works, in milliwatts.
     pub active_mw: f64,
-    /// Power of one while its core waits for a stream, in milliwatts; as active if left out.
+    /// Power of one part while its core waits for a stream, in milliwatts; `None` for the active power.
     pub idle_mw: Option<f64>,
-    /// Whether all cores of a device share it: it is there once, whatever their number.
+    /// Whether all cores of a device share the part, which then exists `count` times per device.
     #[serde(default)]
     pub shared: bool,
-    /// Publication or data sheet that the numbers are from.
+    /// Publication or data sheet that the numbers come from.
     pub source: String,
 }
 
@@ -31,19 +31,19 @@ fn one() -> u32 {
     1
 }
 
-/// Energy of a part in a run.
+/// Area and energy of one kind of part in a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartEnergy {
-    /// The part's name.
+    /// Name of the part.
     pub name: String,
-    /// Area of all of its kind, in square millimetres.
+    /// Area of all parts of this kind, in square millimetres.
     pub area_mm2: f64,
-    /// Energy of all of its kind, in joules.
+    /// Energy of all parts of this kind, in joules.
     pub energy_j: f64,
 }
 
 impl CorePart {
-    /// Energy of all of its kind over an active and an idle time, in picoseconds.
+    /// Returns the energy of all parts of this kind over an active and an idle time, both in picoseconds.
     pub fn energy(&self, active_ps: u64, idle_ps: u64) -> PartEnergy {
         let count = f64::from(self.count);
         let idle_mw = self.idle_mw.unwrap_or(self.active_mw);
@@ -51,7 +51,8 @@ impl CorePart {
         PartEnergy { name: self.name.clone(), area_mm2: count * self.area_mm2, energy_j }
     }
 
-    /// Area in square millimetres, and active power in milliwatts, of `cores` cores and what they share.
+    /// Returns the area in square millimetres and the active power in milliwatts of `cores` cores with the parts they
+    /// share.
     pub fn totals(parts: &[Self], cores: u32) -> (f64, f64) {
         let each = |part: &Self| f64::from(part.count) * if part.shared { 1.0 } else { f64::from(cores) };
         parts.iter().fold((0.0, 0.0), |(area, power), part| {

@@ -1,9 +1,9 @@
-//! The cores that come with the product, by name, and descriptions with some of their values replaced.
+//! The core descriptions that come with the product, by name, and descriptions with some of their values replaced.
 
 use crate::changes::{change, without_lines};
 use crate::describe::{CoreDescription, DescribeError};
 
-/// The cores that come with the product: name and description.
+/// Names and texts of the core descriptions that come with the product.
 pub const PRESETS: [(&str, &str); 14] = [
     ("zou-2023", include_str!("../presets/zou-2023.toml")),
     ("zou-2023-prefetch", include_str!("../presets/zou-2023-prefetch.toml")),
@@ -22,24 +22,24 @@ pub const PRESETS: [(&str, &str); 14] = [
 ];
 
 impl CoreDescription {
-    /// Reads a description with some of its values replaced: pairs of a key such as `l1d.size_bytes` and a value in
-    /// words. Sizes may be written as `16KiB`, and their keys without `_bytes`; `none` leaves a key or table out.
+    /// Reads a description with some of its values replaced: pairs of a key such as `l1d.size_bytes` and a value as
+    /// text. Sizes may be written as `16KiB`, with their keys without `_bytes`; `none` removes a key or table.
     ///
     /// # Errors
-    /// [`DescribeError`]: the key, its value, and what is allowed.
+    /// [`DescribeError`] with the key, its value, and what is allowed.
     pub fn parse_with(text: &str, changes: &[(&str, &str)]) -> Result<Self, DescribeError> {
         let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| DescribeError::Syntax(e.to_string()))?;
         for (key, value) in changes {
             change(&mut table, key, value).map_err(DescribeError::Syntax)?;
         }
         Self::parse(&table.to_string()).map_err(|error| match error {
-            // Lines of the rewritten text would name nothing that the caller knows.
+            // Line numbers of the rewritten text would mean nothing to the caller.
             DescribeError::Syntax(said) => DescribeError::Syntax(without_lines(&said, changes)),
             other => other,
         })
     }
 
-    /// The text of a preset by its name; [`PRESETS`] lists them.
+    /// Returns the text of a preset by its name; [`PRESETS`] lists them.
     ///
     /// # Errors
     /// [`DescribeError::Unknown`].
@@ -51,7 +51,7 @@ impl CoreDescription {
         Ok(found.1)
     }
 
-    /// A preset by its name; [`PRESETS`] lists them.
+    /// Returns a preset by its name; [`PRESETS`] lists them.
     ///
     /// # Errors
     /// [`DescribeError::Unknown`].

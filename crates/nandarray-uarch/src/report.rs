@@ -12,35 +12,35 @@ use crate::unit::FunctionalUnit;
 /// Ticks for which the pipeline was frozen, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frozen {
-    /// Fetching instructions.
+    /// Waits of instruction fetches, by the level that answered.
     pub fetch: Stall,
-    /// Data.
+    /// Waits of data accesses, by the level that answered.
     pub data: Stall,
-    /// The scratchpad.
+    /// Scratchpad accesses, beyond the unit's latency.
     pub scratchpad: u64,
-    /// Streams: accesses beyond the unit's latency.
+    /// Stream accesses, beyond the unit's latency.
     pub stream: u64,
-    /// Streams: waits for bytes or room.
+    /// Waits for bytes in an input stream or room in an output stream.
     pub stream_wait: u64,
 }
 
 impl Frozen {
-    /// All ticks.
+    /// Returns the sum of all ticks.
     pub fn total(&self) -> u64 {
         self.fetch.total() + self.data.total() + self.scratchpad + self.stream + self.stream_wait
     }
 }
 
-/// The figures of a core, in its ticks.
+/// Figures of a timed core; times are in its ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CoreReport {
-    /// The core's name.
+    /// Name of the core's description.
     pub core: String,
-    /// Picoseconds of a tick.
+    /// Picoseconds per tick.
     pub tick_ps: u64,
-    /// Ticks of a cycle.
+    /// Ticks per clock cycle.
     pub cycle: u32,
-    /// All ticks.
+    /// Sum of all ticks.
     pub ticks: u64,
     /// Ticks of the pipeline, by reason.
     pub pipeline: Breakdown,
@@ -48,11 +48,11 @@ pub struct CoreReport {
     pub frozen: Frozen,
     /// Instructions by unit, in the order of [`FunctionalUnit::ALL`].
     pub instructions_by_unit: [u64; FunctionalUnit::COUNT],
-    /// Instruction cache, data cache, second level; none where the core has none.
+    /// Counts of instruction cache, data cache and second-level cache; `None` for a cache that the core does not have.
     pub caches: [Option<LineCounts>; 3],
-    /// Lines that crossed the memory's port.
+    /// Lines that were transferred over the memory's port.
     pub memory: MemoryCounts,
-    /// Area and energy by part, those that cores share included.
+    /// Area and energy by part, with the parts that cores share.
     pub parts: Vec<PartEnergy>,
 }
 
@@ -74,37 +74,37 @@ impl CoreReport {
         Self { core, tick_ps, cycle, ticks, pipeline, frozen, instructions_by_unit, caches, memory, parts }
     }
 
-    /// Instructions executed.
+    /// Returns the number of instructions executed.
     pub fn instructions(&self) -> u64 {
         self.instructions_by_unit.iter().sum()
     }
 
-    /// Clock cycles.
+    /// Returns the number of clock cycles.
     pub fn cycles(&self) -> f64 {
         self.ticks as f64 / f64::from(self.cycle)
     }
 
-    /// Cycles an instruction; 0 without instructions.
+    /// Returns the cycles per instruction; 0 without instructions.
     pub fn cpi(&self) -> f64 {
         if self.instructions() == 0 { 0.0 } else { self.cycles() / self.instructions() as f64 }
     }
 
-    /// Modelled time in picoseconds.
+    /// Returns the modelled time in picoseconds.
     pub fn time_ps(&self) -> u64 {
         self.ticks * self.tick_ps
     }
 
-    /// Energy in joules; 0 if its description has no parts.
+    /// Returns the energy in joules; 0 if the core's description has no parts.
     pub fn energy_j(&self) -> f64 {
         self.parts.iter().map(|part| part.energy_j).sum()
     }
 
-    /// Area in square millimetres; 0 if its description has no parts.
+    /// Returns the area in square millimetres; 0 if the core's description has no parts.
     pub fn area_mm2(&self) -> f64 {
         self.parts.iter().map(|part| part.area_mm2).sum()
     }
 
-    /// Ticks by reason, in the order in which a stack of cycles an instruction is drawn.
+    /// Returns ticks by reason, in the order in which a CPI stack (cycles per instruction by reason) is drawn.
     pub fn reasons(&self) -> [(&'static str, u64); 12] {
         let Frozen { fetch, data, scratchpad, stream, stream_wait } = self.frozen;
         [

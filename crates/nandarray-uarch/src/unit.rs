@@ -1,12 +1,12 @@
-//! Functional units: the unit that executes an instruction, and the registers that the instruction reads and writes.
+//! Functional units: which unit executes an instruction, and which registers the instruction reads and writes.
 //!
-//! One table for all cores: a description gives each unit a latency, and an issue model uses the registers for hazards.
-//! Memory latencies beyond the first level are the caches' business.
+//! There is one table for all cores: a description gives each unit a latency, and an issue model uses the registers to
+//! find hazards. Latencies beyond the first-level cache are modelled by the caches.
 
 use nandarray_hart::Class;
 use nandarray_hart::isa::{Code, Format, Instruction};
 
-/// A kind of functional unit, as far as latencies differ.
+/// Kind of functional unit, as far as latencies differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum FunctionalUnit {
@@ -57,10 +57,10 @@ pub enum FunctionalUnit {
 }
 
 impl FunctionalUnit {
-    /// Number of units.
+    /// Number of kinds of units.
     pub const COUNT: usize = 22;
 
-    /// All units, in the order of their declaration.
+    /// All kinds of units, in the order of their declaration.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Alu,
         Self::Multiply,
@@ -86,7 +86,7 @@ impl FunctionalUnit {
         Self::System,
     ];
 
-    /// The unit's key in descriptions.
+    /// Returns the unit's key in descriptions.
     pub fn name(self) -> &'static str {
         match self {
             Self::Alu => "alu",
@@ -114,11 +114,12 @@ impl FunctionalUnit {
         }
     }
 
-    /// The unit that executes an instruction.
+    /// Returns the unit that executes an instruction.
     pub fn of(op: &Instruction) -> Self {
         use Code::*;
         match op.class() {
-            // Vector instructions have no unit of their own yet: each takes a place in the arithmetic unit.
+            // Vector instructions have no unit of their own yet: each is timed as one instruction of the arithmetic
+            // unit.
             Class::Integer | Class::Bits | Class::Vector => Self::Alu,
             Class::Multiply => match op.code {
                 Mul | Mulh | Mulhsu | Mulhu | Mulw => Self::Multiply,
@@ -150,25 +151,25 @@ impl FunctionalUnit {
     }
 }
 
-/// Number of registers: 32 integer ones, then 32 of floating point.
+/// Number of registers: 32 integer registers, then 32 floating-point registers.
 pub const REGISTERS: usize = 64;
 
-/// The registers of one instruction: floating-point ones count from 32, and integer register 0 is none.
+/// Registers of one instruction. Floating-point registers are numbered from 32; integer register 0 is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operands {
     sources: [u8; 3],
     count: u8,
-    /// The register that the instruction writes.
+    /// Register that the instruction writes; `None` if it writes none.
     pub destination: Option<u8>,
 }
 
 impl Operands {
-    /// The registers that the instruction reads.
+    /// Returns the registers that the instruction reads.
     pub fn sources(&self) -> &[u8] {
         &self.sources[..self.count as usize]
     }
 
-    /// The operands of an instruction.
+    /// Returns the operands of an instruction.
     pub fn of(op: &Instruction) -> Self {
         use Format::*;
         let (x1, x2, xd) = (op.rs1, op.rs2, Some(op.rd));
@@ -197,7 +198,7 @@ impl Operands {
             VectorSet => ([x1, 0, 0], xd),
             VectorSetImmediate | VectorToX | VarveEnd | VarveNumber | VarveCount | VarvePack => ([0; 3], xd),
             VectorToF => ([0; 3], fd),
-            // Vector registers are not followed.
+            // Vector registers are not tracked.
             VectorVv | VectorVi | VectorVu | VectorMulV | VectorUnary | VectorMoveV | VectorMoveI | VectorId
             | VarveUnpack | Fence | FenceVma | Bare | Illegal => ([0; 3], None),
         };

@@ -1,6 +1,6 @@
-//! Turns a sheet into a description: reads every quantity, checks every range, reports all problems at once.
+//! Turns a sheet into a description: reads every quantity, checks every range, and reports all problems at once.
 //!
-//! Rules between several keys are checked in `check`, once each value is right by itself.
+//! Rules between several keys are checked in `check`, after each value has been found valid by itself.
 
 use super::check;
 use super::description::*;
@@ -14,10 +14,10 @@ use super::value::Quantity;
 use nandarray_sim::Ps;
 
 impl Sheet {
-    /// The description, resolved into the simulation's own units.
+    /// Resolves the sheet into a description in the simulation's units.
     ///
     /// # Errors
-    /// Every value that is missing, out of range, in a wrong unit or contradictory.
+    /// All values that are missing, out of range, in a wrong unit or contradictory.
     pub fn description(&self) -> Result<Description, Invalid> {
         let mut problems = Vec::new();
         let quantities: Vec<Option<Quantity>> = KEYS
@@ -61,13 +61,13 @@ impl Sheet {
         Err(Invalid { subject: self.name.clone(), problems })
     }
 
-    /// The line of an entry in this description's own text.
+    /// Returns the line of an entry in this description's own text; `None` if the value comes from elsewhere.
     pub(super) fn line_of(&self, entry: &super::sheet::SheetEntry) -> Option<u32> {
         (entry.line > 0 && entry.origin == self.name).then_some(entry.line)
     }
 }
 
-/// All quantities in the order of [`KEYS`], each of its key's kind.
+/// The quantities of all keys in the order of [`KEYS`], each of its key's kind.
 struct Quantities(Vec<Option<Quantity>>);
 
 impl Quantities {
@@ -80,7 +80,7 @@ impl Quantities {
         self.maybe(path).unwrap_or_else(|| panic!("{path} is always a number"))
     }
 
-    /// `None` for the word that the key has for it.
+    /// Returns a whole number; `None` if the value is the key's special word, such as `"none"`.
     fn maybe(&self, path: &str) -> Option<u64> {
         match self.get(path) {
             Quantity::Whole(n) => Some(*n),
@@ -112,7 +112,7 @@ impl Quantities {
         }
     }
 
-    /// A time for each of `n`; a single time holds for all.
+    /// Returns a list of `n` times; a single time is repeated.
     fn times(&self, path: &str, n: usize) -> Vec<Ps> {
         match self.get(path) {
             Quantity::Times(all) if all.len() == 1 => vec![all[0]; n],
@@ -142,8 +142,8 @@ impl Quantities {
         }
     }
 
-    /// An operation's energy in picojoules: of each page and of each command. A current is the die's for as long as the
-    /// command lasts, shared by all planes that take part.
+    /// Returns an operation's energy in picojoules, per page and per command; one of them is 0. A current gives an
+    /// energy per command: it is the die's for the time `lasts`, shared by all planes that take part.
     fn energy_pj(&self, path: &str, lasts: Ps) -> (f64, f64) {
         match self.get(path) {
             Quantity::Real(pj) => (*pj, 0.0),
@@ -152,7 +152,7 @@ impl Quantities {
         }
     }
 
-    /// The entries of a list; empty for `"none"`.
+    /// Returns the entries of a list; empty for `"none"`.
     fn list(&self, path: &str) -> &[Quantity] {
         match self.get(path) {
             Quantity::List(all) => all,
@@ -428,7 +428,7 @@ impl Quantities {
     }
 
     fn energy(&self, nand: &Nand, reliability: &Reliability) -> Energy {
-        // Kinds of pages come up equally often, so the mean is a page's time.
+        // All kinds of pages are equally frequent, so the mean is the time of a page.
         let mean = |all: &[Ps]| Ps(all.iter().map(|t| t.0).sum::<u64>() / all.len() as u64);
         let (read_pj, read_command_pj) = self.energy_pj("energy.read", mean(&nand.t_read));
         let (program_pj, program_command_pj) = self.energy_pj("energy.program", mean(&nand.t_program));
@@ -468,7 +468,7 @@ impl Quantities {
             }
             other => panic!("an idle state of {other:?}"),
         };
-        // The lists have one length: `check` makes sure.
+        // The lists have the same length; `check` reports a difference.
         lists[0].iter().zip(lists[1]).zip(lists[2]).map(state).collect()
     }
 

@@ -1,4 +1,4 @@
-//! Rules between several keys: impossible geometry, counts that contradict each other, caches larger than memory.
+//! Rules between several keys: impossible geometry, contradictory counts, caches larger than memory.
 
 use super::description::*;
 use super::keys::{self, KEYS};
@@ -6,13 +6,13 @@ use super::problem::Problem;
 use super::sheet::Sheet;
 use super::value::show_size;
 
-/// The most bytes of a device: sums of them stay far from 64 bits.
+/// Maximum number of bytes of a device, so that sums of them stay far below 64 bits.
 const BYTES_MAX: u64 = 1 << 56;
-/// The most pages: flash management numbers them in 32 bits, and needs a few numbers for itself.
+/// Maximum number of pages: flash management numbers them in 32 bits and reserves a few numbers.
 const PAGES_MAX: u64 = (1 << 32) - 3;
-/// The most dies: each has its own queue.
+/// Maximum number of dies: each has its own queues.
 const DIES_MAX: u64 = 1 << 16;
-/// The most dies on a channel: the back end keeps those that wait for the bus in 128 bits.
+/// Maximum number of dies on a channel: the back end holds those that wait for the bus in a mask of 128 bits.
 const DIES_ON_CHANNEL_MAX: u32 = 128;
 
 struct Checks<'a> {
@@ -21,7 +21,8 @@ struct Checks<'a> {
 }
 
 impl Checks<'_> {
-    /// Records the problem `what` of a key, unless it is `fine`.
+    /// Records a problem with a key unless `fine` holds; `what` and `allowed` return the problem and the allowed
+    /// values.
     fn hold(&mut self, fine: bool, path: &str, what: impl FnOnce() -> String, allowed: impl FnOnce() -> String) {
         if fine {
             return;
@@ -38,7 +39,7 @@ impl Checks<'_> {
     }
 }
 
-/// Finds all contradictions of a description.
+/// Returns all contradictions of a description.
 pub(super) fn check(d: &Description, sheet: &Sheet) -> Vec<Problem> {
     let mut checks = Checks { sheet, problems: Vec::new() };
     geometry(d, &mut checks);

@@ -9,32 +9,32 @@ use nandarray_uarch::{
 use super::description::{Compute, Dram, InputFrom};
 use nandarray_sim::Ps;
 
-/// A value of a description that a core cannot have.
+/// A value of a description that is not allowed for its core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CoreProblem {
-    /// The key.
+    /// The key of the device's description.
     pub(super) key: &'static str,
-    /// The problem.
+    /// Description of the problem.
     pub(super) what: String,
     /// The allowed values.
     pub(super) allowed: String,
 }
 
-/// Bytes of a line of a cache that the preset does not have.
+/// Bytes of a line of a cache that the description adds to the core's preset.
 const LINE_BYTES: u32 = 64;
-/// Ways of such a cache.
+/// Ways of such an added cache.
 const WAYS: u32 = 8;
 
 impl Compute {
-    /// The timed core, if there is one, before this DRAM.
+    /// Returns the timed core of the description with this DRAM as its memory; `None` if the core is not a timed one.
     ///
     /// # Panics
-    /// If it cannot be: descriptions are checked when they are read.
+    /// If the description does not give a valid core, which is checked when descriptions are read.
     pub fn core_description(&self, dram: &Dram) -> Option<CoreDescription> {
         self.core_checked(dram).unwrap_or_else(|problem| panic!("a core that was checked: {problem:?}"))
     }
 
-    /// Picoseconds of a tick of a core.
+    /// Returns the time of one tick of a core.
     pub fn tick(&self, core: &CoreDescription) -> Ps {
         Ps(core.tick_ps)
     }
@@ -58,7 +58,7 @@ impl Compute {
             core.prefetch_l1d = kind;
             core.prefetch_l2 = kind;
         }
-        // A prefetcher goes with its cache.
+        // A prefetcher is left out together with its cache.
         if core.l1d.is_none() {
             core.prefetch_l1d = PrefetchKind::None;
         }
@@ -98,7 +98,7 @@ impl Compute {
     }
 }
 
-/// Gives a cache another size and other ways, or takes it away.
+/// Changes size, ways and hit latency of a cache where given; 0 bytes remove the cache, and a size adds a missing one.
 fn resize(cache: &mut Option<CacheDescription>, bytes: Option<u64>, ways: Option<u32>, ticks: Option<u32>) {
     match (bytes, &mut *cache) {
         (Some(0), _) => *cache = None,
@@ -115,7 +115,7 @@ fn resize(cache: &mut Option<CacheDescription>, bytes: Option<u64>, ways: Option
     }
 }
 
-/// The problem of a core under the key of the device's description.
+/// Translates a problem of a core into one of the device description's key.
 fn named(problem: &DescribeError) -> CoreProblem {
     let DescribeError::Range { key, value, range } = problem else {
         return CoreProblem { key: "compute.core", what: problem.to_string(), allowed: String::new() };

@@ -1,25 +1,25 @@
 //! A device's description, resolved: every number in the simulation's integer units, one struct for each part of the
-//! model. The files beside this one read and write it as TOML, with units and sources.
+//! model. The other files of this folder read and write it as TOML, with units and sources.
 
 pub use nandarray::policy::GcPolicy;
 use nandarray_sim::Ps;
 
-/// A device's description.
+/// Description of a modelled device.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Description {
-    /// The device's name; presets are found by it.
+    /// Name of the device, by which presets are found.
     pub name: String,
-    /// A summary in one sentence.
+    /// Summary in one sentence.
     pub summary: String,
     /// The shape of the flash.
     pub geometry: FlashGeometry,
     /// The channel bus.
     pub bus: Bus,
-    /// The cells, and abilities of a die.
+    /// Times of the cells, and abilities of a die.
     pub nand: Nand,
     /// Cell errors and their correction.
     pub reliability: Reliability,
-    /// Firmware: cores, stages, policies.
+    /// Firmware of the controller: cores, stages, policies.
     pub controller: ControllerSettings,
     /// Cores for programs; `None` if the device runs none.
     pub compute: Option<Compute>,
@@ -29,30 +29,30 @@ pub struct Description {
     pub dram: Dram,
     /// The link to the host.
     pub link: LinkSettings,
-    /// The host's side.
+    /// The host's cores and queues.
     pub host: HostSettings,
-    /// Energy of every part.
+    /// Energy and power of every part.
     pub energy: Energy,
     /// Idle states, the lightest first; empty if the device never sleeps.
     pub idle_states: Vec<IdleState>,
-    /// Figures of the data sheet, for comparison with the model's.
+    /// Figures of the device's data sheet, for comparison with the model; `None` if the description has none.
     pub spec: Option<Spec>,
 }
 
-/// The shape of the flash. `ways` are chips (packages) behind a channel; all ways of a channel share its bus.
+/// Shape of the flash. `ways` are chips (packages) on a channel; all ways of a channel share its bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct FlashGeometry {
-    /// Channels.
+    /// Number of channels.
     pub channels: u32,
-    /// Chips a channel.
+    /// Number of chips per channel.
     pub ways: u32,
-    /// Dies a chip.
+    /// Number of dies per chip.
     pub dies: u32,
-    /// Planes a die.
+    /// Number of planes per die.
     pub planes: u32,
-    /// Erase blocks a plane.
+    /// Number of erase blocks per plane.
     pub blocks: u32,
-    /// Pages an erase block.
+    /// Number of pages per erase block.
     pub pages: u32,
     /// Bytes of a page, without its spare bytes.
     pub page_bytes: u32,
@@ -61,32 +61,32 @@ pub struct FlashGeometry {
 }
 
 impl FlashGeometry {
-    /// Dies of the device: channels x ways x dies.
+    /// Returns the number of dies of the device: channels x ways x dies.
     pub fn dies_total(&self) -> u32 {
         self.channels * self.ways * self.dies
     }
-    /// Planes of the device.
+    /// Returns the number of planes of the device.
     pub fn planes_total(&self) -> u32 {
         self.dies_total() * self.planes
     }
-    /// Pages of the device.
+    /// Returns the number of pages of the device.
     pub fn pages_total(&self) -> u64 {
         u64::from(self.planes_total()) * u64::from(self.blocks) * u64::from(self.pages)
     }
-    /// Bytes of the device's pages, over-provisioning included.
+    /// Returns the bytes of all pages, over-provisioning included.
     pub fn bytes(&self) -> u64 {
         self.pages_total() * u64::from(self.page_bytes)
     }
-    /// A die's number in the whole device: channel-major, then way, then die.
+    /// Returns a die's number within the device: channel-major, then way, then die.
     pub fn die_index(&self, channel: u32, way: u32, die: u32) -> u32 {
         debug_assert!(channel < self.channels && way < self.ways && die < self.dies);
         (channel * self.ways + way) * self.dies + die
     }
-    /// The channel of a die of the whole device.
+    /// Returns the channel of a die, which is numbered through the device.
     pub fn channel_of(&self, die: u32) -> u32 {
         die / (self.ways * self.dies)
     }
-    /// The chip (in the whole device) of a die of the whole device.
+    /// Returns the chip of a die, both numbered through the device.
     pub fn chip_of(&self, die: u32) -> u32 {
         die / self.dies
     }
@@ -95,44 +95,44 @@ impl FlashGeometry {
 /// The channel bus (ONFI): one transfer or command sequence at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Bus {
-    /// Bytes a second while data is moved.
+    /// Data rate in bytes per second.
     pub bytes_per_s: u64,
-    /// Command and address cycles of a page read.
+    /// Time of the command and address cycles of a page read.
     pub t_read_command: Ps,
-    /// ... of a page program, before its data.
+    /// Time of the command and address cycles of a page program, before its data.
     pub t_program_command: Ps,
-    /// ... of a block erase.
+    /// Time of the command and address cycles of a block erase.
     pub t_erase_command: Ps,
-    /// More for each further plane of a multi-plane read.
+    /// Additional command time for each further plane of a multi-plane read.
     pub t_read_further_plane: Ps,
-    /// ... of a multi-plane program.
+    /// Additional command time for each further plane of a multi-plane program.
     pub t_program_further_plane: Ps,
-    /// ... of a multi-plane erase.
+    /// Additional command time for each further plane of a multi-plane erase.
     pub t_erase_further_plane: Ps,
-    /// Cycles before the data of a finished read may leave (change of column, status).
+    /// Time of the cycles before the data of a finished read is transferred (change of column, status).
     pub t_data_out_command: Ps,
-    /// A suspend or resume command.
+    /// Time of a suspend or resume command.
     pub t_suspend_command: Ps,
     /// Whether the spare bytes cross the bus with the page.
     pub transfers_spare: bool,
 }
 
-/// Kind of cells, by the bits that each holds.
+/// Kind of cells, by the number of bits that each holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cell {
     /// One bit.
     Slc,
-    /// Two.
+    /// Two bits.
     Mlc,
-    /// Three.
+    /// Three bits.
     Tlc,
-    /// Four.
+    /// Four bits.
     Qlc,
 }
 
 impl Cell {
-    /// Bits of a cell, which is also the number of kinds of pages.
+    /// Returns the number of bits of a cell, which is also the number of kinds of pages.
     pub fn bits(self) -> usize {
         match self {
             Self::Slc => 1,
@@ -154,17 +154,20 @@ pub struct Nand {
     pub t_program: Vec<Ps>,
     /// Time to erase a block.
     pub t_erase: Ps,
-    /// From the end of an array operation to the edge of the ready/busy line.
+    /// Time from the end of an array operation to the edge of the ready/busy line.
     pub t_ready: Ps,
     /// Whether the pages of a word line are programmed together.
     pub one_shot: bool,
     /// Whether planes of a die take one command together.
     pub multi_plane: bool,
-    /// Whether a multi-plane read may read different pages of its planes; otherwise the page must be the same on all.
+    /// Whether a multi-plane read may read different pages on its planes; otherwise the page number must be the same
+    /// on all.
     pub independent_planes: bool,
-    /// Cache read: sensing the next page while the last one leaves. `None` if there is none; the time is tRCBSY.
+    /// Busy time tRCBSY of a cache read, which senses the next page while the last one is transferred; `None` if dies
+    /// have no cache reads.
     pub t_cache_read_busy: Option<Ps>,
-    /// Cache program: data for the next page while this one is programmed. The time is tCBSY.
+    /// Busy time tCBSY of a cache program, which receives data for the next page while this one is programmed; `None`
+    /// if dies have no cache programs.
     pub t_cache_program_busy: Option<Ps>,
     /// Time from a program's suspension until the die can read; `None` if programs cannot be suspended.
     pub t_suspend_program: Option<Ps>,
@@ -172,13 +175,13 @@ pub struct Nand {
     pub t_suspend_erase: Option<Ps>,
     /// Time to resume a suspended operation.
     pub t_resume: Ps,
-    /// Most suspensions of one operation.
+    /// Maximum number of suspensions of one operation.
     pub suspends_max: u32,
     /// Program/erase cycles that a block endures.
     pub endurance_cycles: u32,
 }
 
-/// Cell errors and their correction. All rates 0 and no ECC: a device without faults.
+/// Cell errors and their correction. With all rates 0 and no error correction, the device has no faults.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Reliability {
     /// Raw bit-error rate of a fresh block.
@@ -203,40 +206,41 @@ pub struct Reliability {
     pub retention_days: f64,
     /// Program/erase cycles of every block before the run.
     pub cycles_before: u32,
-    /// Bytes that one code word protects; 0 is no ECC.
+    /// Bytes that one code word protects; 0 without error correction.
     pub ecc_codeword_bytes: u32,
     /// Bits that a code word can correct.
     pub ecc_correctable_bits: u32,
     /// Time to decode a code word.
     pub t_ecc_decode: Ps,
-    /// Time of a read retry at another reference voltage, beyond another sensing.
+    /// Time of a read retry at another reference voltage, in addition to another sensing.
     pub t_read_retry: Ps,
-    /// Retries before a page is given up.
+    /// Maximum number of retries before a read fails.
     pub read_retries_max: u32,
     /// Factor by which each retry multiplies the raw bit-error rate.
     pub read_retry_rber_factor: f64,
-    /// Factory bad blocks, per million.
+    /// Blocks that are bad from the factory, per million.
     pub factory_bad_ppm: u32,
     /// Erases or programs that fail, per million.
     pub grown_bad_ppm: u32,
 }
 
-/// Policy that chooses the next flash operation of a die and a channel.
+/// Policy that chooses the next flash operation of a die, and the next use of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheduling {
-    /// Dies independent, sensing overlapped with transfers, reads before programs before erases, aged.
+    /// Dies are independent, and sensing overlaps with transfers; reads go before programs and programs before erases,
+    /// until an operation has waited too long.
     Normal,
-    /// Strictly in order of arrival at each die.
+    /// Operations are executed in order of arrival at each die.
     Fifo,
-    /// As MQSim does: a chip works for one command at a time, data leaving goes before new commands.
+    /// As in MQSim: a chip executes one command at a time, and data that leaves goes before new commands.
     MqsimCompat,
 }
 
 /// Firmware: number of cores, times of the stages, mapping of stages to cores.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct ControllerSettings {
-    /// Embedded cores; stages are mapped to them by `stage_cores`.
+    /// Number of embedded cores; `stage_cores` maps the stages to them.
     pub cores: u32,
     /// Command handler: time to decode a command.
     pub t_command: Ps,
@@ -252,16 +256,18 @@ pub struct ControllerSettings {
     pub t_channel: Ps,
     /// Command handler: time to complete a command.
     pub t_complete: Ps,
-    /// Bytes of host memory that hold the coordinates of a command that moves elements (NDS paper, 5.3.1: its second
-    /// word points to a page of them): the device fetches them before it translates. 0 if they come with the command's
-    /// entry.
+    /// Bytes of host memory that hold the coordinates of a command that moves elements (NDS paper, 5.3.1: the second
+    /// word of the command points to a page with them). The device fetches them before it translates. 0 if the
+    /// coordinates are part of the command's entry.
     pub coordinates_bytes: u32,
-    /// Number of channel handlers: cores from the stage's own on, channels dealt to them in turn.
+    /// Number of channel handlers, which run on successive cores from the stage's own core on; channels are assigned
+    /// to them in turn.
     pub channel_handlers: u32,
-    /// The core of each stage: command handler, translator, allocator and collector, assembler, channel handlers.
-    /// `None` if the stage is pipelined hardware of its own, which never waits for a core.
+    /// Core of each stage: command handler, translator, allocator and collector, assembler, channel handlers; `None`
+    /// if the stage is separate pipelined hardware, which never waits for a core.
     pub stage_cores: [Option<u32>; 5],
-    /// Commands that the device works on at once; further ones wait in the host's queues, where arbitration chooses.
+    /// Maximum number of commands that the device executes at once; further ones wait in the host's queues, where
+    /// arbitration chooses.
     pub command_slots: u32,
     /// Flash scheduling policy.
     pub scheduling: Scheduling,
@@ -269,86 +275,88 @@ pub struct ControllerSettings {
     pub spaces_in_device: bool,
 }
 
-/// Cores that run programs beside the data; firmware has its own ([`ControllerSettings::cores`]).
+/// Cores that run programs beside the data, separate from the firmware's cores ([`ControllerSettings::cores`]).
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Compute {
     /// Number of cores.
     pub cores: u32,
-    /// Cycles a second.
+    /// Clock rate in cycles per second.
     pub clock_hz: u64,
-    /// Power of a core at work, in microwatts.
+    /// Power of a core that works, in microwatts.
     pub core_active_uw: f64,
-    /// Power of a core at rest, in microwatts.
+    /// Power of a core that does not work, in microwatts.
     pub core_idle_uw: f64,
-    /// The timed core, a preset of `nandarray-uarch`; `None`: it takes one instruction a cycle.
+    /// The timed core, a preset of `nandarray-uarch`; `None` for a core that executes one instruction per cycle.
     pub core: Option<&'static str>,
-    /// Whether only programs of the core's own instruction set run; else its set and width are not looked at.
+    /// Whether the core only runs programs of its own instruction set; otherwise set and width of programs are not
+    /// checked.
     pub checks_isa: bool,
-    /// Bytes of the instruction cache, 0 for none; `None`: as the core has it, like the others.
+    /// Bytes of the instruction cache, 0 for no cache. Here and in the following fields `None` stands for the core
+    /// preset's value.
     pub l1i_bytes: Option<u64>,
-    /// Ways of the instruction cache.
+    /// Ways of the instruction cache; `None` for the core's.
     pub l1i_ways: Option<u32>,
-    /// Bytes of the data cache.
+    /// Bytes of the data cache, 0 for no cache; `None` for the core's.
     pub l1d_bytes: Option<u64>,
-    /// Ways of the data cache.
+    /// Ways of the data cache; `None` for the core's.
     pub l1d_ways: Option<u32>,
-    /// Bytes of the second level.
+    /// Bytes of the second-level cache, 0 for no cache; `None` for the core's.
     pub l2_bytes: Option<u64>,
-    /// Ways of the second level.
+    /// Ways of the second-level cache; `None` for the core's.
     pub l2_ways: Option<u32>,
-    /// Ticks of a hit of the data cache beyond the unit's latency.
+    /// Ticks of a hit in the data cache, in addition to the latency of the load or store unit; `None` for the core's.
     pub l1d_ticks: Option<u32>,
-    /// Ticks of a hit of the second level.
+    /// Ticks of a hit in the second-level cache; `None` for the core's.
     pub l2_ticks: Option<u32>,
-    /// Prefetcher beside the data cache, and beside the second level if there is one.
+    /// Prefetcher of the data cache and of the second-level cache; `None` for the core's.
     pub prefetch: Option<&'static str>,
-    /// Ticks of a load, if not the core's.
+    /// Latency of a load in ticks; `None` for the core's.
     pub load_ticks: Option<u32>,
-    /// Ticks of a store, if not the core's.
+    /// Latency of a store in ticks; `None` for the core's.
     pub store_ticks: Option<u32>,
-    /// Ticks of a multiplication, if not the core's.
+    /// Latency of a multiplication in ticks; `None` for the core's.
     pub multiply_ticks: Option<u32>,
-    /// Ticks of a division, if not the core's.
+    /// Latency of a division in ticks; `None` for the core's.
     pub divide_ticks: Option<u32>,
-    /// Ticks that a taken branch costs, if not the core's.
+    /// Ticks that a taken branch costs; `None` for the core's.
     pub taken_ticks: Option<u32>,
     /// Bytes of scratchpad; 0 for none.
     pub scratchpad_bytes: u64,
-    /// Ticks of a scratchpad access beyond the unit's latency.
+    /// Ticks of a scratchpad access, in addition to the latency of the load or store unit; `None` for the core's.
     pub scratchpad_ticks: Option<u32>,
-    /// Ticks of a stream access beyond the unit's latency.
+    /// Ticks of a stream access, in addition to the latency of the load or store unit; `None` for the core's.
     pub stream_ticks: Option<u32>,
-    /// Input streams, and output streams, that a core has buffers for.
+    /// Number of input streams, and of output streams, that a core has buffers for.
     pub streams: u32,
-    /// Pages of the buffer of one stream.
+    /// Number of pages that the buffer of one stream holds.
     pub pages: u32,
-    /// Pages of one stream that are requested ahead, those in its buffer included.
+    /// Number of pages of one stream that are requested ahead, those in its buffer included.
     pub read_ahead: u32,
-    /// Bytes of a half of the ping-pong buffer, shared by a program's inputs.
+    /// Bytes of one half of the ping-pong buffer, shared by a program's inputs.
     pub half_bytes: u64,
-    /// The origin of a core's input.
+    /// Place from which a core reads its input.
     pub input: InputFrom,
     /// The channels whose pages reach a core.
     pub placement: CorePlacement,
-    /// Bytes a second of the crossbar's port of one core; 0 is ideal.
+    /// Rate of the crossbar's port of one core, in bytes per second; 0 stands for an ideal port without delay.
     pub crossbar_bytes_per_s: u64,
     /// Latency of the crossbar.
     pub t_crossbar: Ps,
-    /// Firmware: time of a transition of a core's state.
+    /// Firmware time for a transition of a core's state.
     pub t_manage: Ps,
-    /// Firmware: time to request or drain a page of a stream.
+    /// Firmware time to request or drain a page of a stream.
     pub t_request: Ps,
     /// Power and area of the components of one core, in the order of [`ComputeParts::NAMES`].
     pub parts: ComputeParts,
 }
 
-/// The origin of the input of a core.
+/// Place from which a core reads its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InputFrom {
     /// The device's DRAM, line by line through the caches.
     Dram,
-    /// Two halves of a buffer: one is filled while the core works on the other.
+    /// A buffer of two halves: one is filled while the core works on the other.
     PingPong,
     /// Stream buffers, page by page.
     Stream,
@@ -358,18 +366,18 @@ pub enum InputFrom {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CorePlacement {
-    /// All, through a crossbar.
+    /// All channels, through a crossbar.
     Crossbar,
-    /// Channel n is core n's, modulo the number of cores; pages of others go through DRAM.
+    /// Channel n belongs to core n, modulo the number of cores; pages of other channels go through DRAM.
     Channel,
 }
 
-/// Power and area of the components of one core; the crossbar is there once.
+/// Power and area of the components of one core; the crossbar exists once per device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct ComputeParts {
-    /// Power in microwatts.
+    /// Power of each component in microwatts, in the order of [`Self::NAMES`].
     pub power_uw: [f64; 8],
-    /// Area in square millimetres.
+    /// Area of each component in square millimetres, in the order of [`Self::NAMES`].
     pub area_mm2: [f64; 8],
 }
 
@@ -378,106 +386,107 @@ impl ComputeParts {
     pub const NAMES: [&str; 8] =
         ["pipeline", "l1i", "l1d", "l2", "scratchpad", "input_buffers", "output_buffers", "crossbar"];
 
-    /// The number of each in a device with this number of cores.
+    /// Returns how often each component exists in a device with `cores` cores.
     pub fn counts(cores: u32) -> [u32; 8] {
         let mut counts = [cores; 8];
         counts[7] = 1;
         counts
     }
 
-    /// The sum over all cores of a number of each component.
+    /// Returns the sum of a value of the components over a whole device with `cores` cores.
     pub fn sum(values: &[f64; 8], cores: u32) -> f64 {
         values.iter().zip(Self::counts(cores)).map(|(value, count)| value * f64::from(count)).sum()
     }
 }
 
-/// Order in which a conventional device fills its parallel units.
+/// Order in which conventional flash management distributes pages over parallel units.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Striping {
-    /// Page n goes to a fixed unit: the order of the letters C (channel), W (way), D (die), P (plane), first fastest.
+    /// Page n goes to a fixed unit. Units are counted in the order of the letters C (channel), W (way), D (die), P
+    /// (plane); the first letter varies fastest.
     Static([StripeLevel; 4]),
-    /// Pages go to the next idle plane, searched in that order.
+    /// Pages go to the next idle plane, searched in this order.
     Dynamic([StripeLevel; 4]),
 }
 
-/// A letter of a striping order.
+/// Level of parallel units, a letter of a striping order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StripeLevel {
-    /// C
+    /// C: channels.
     Channel,
-    /// W
+    /// W: ways, the chips of a channel.
     Way,
-    /// D
+    /// D: dies of a chip.
     Die,
-    /// P
+    /// P: planes of a die.
     Plane,
 }
 
 /// Flash management of the conventional configuration.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct FtlSettings {
-    /// Share of the flash that users do not see.
+    /// Fraction of the flash that users cannot address.
     pub over_provisioning: f64,
     /// Order in which parallel units are filled.
     pub striping: Striping,
-    /// Bytes of the map kept in DRAM; `None` is the ideal map: all of it, without any access time.
+    /// Bytes of DRAM for the cached part of the map; `None` for an ideal map, all of it in memory without access time.
     pub map_cache_bytes: Option<u64>,
     /// Bytes of a map entry.
     pub map_entry_bytes: u32,
     /// Policy by which reclaim chooses its victim.
     pub gc: GcPolicy,
-    /// Reclaim begins when a plane has fewer free blocks than this share.
+    /// Fraction of a plane's blocks: reclaim begins when fewer are free.
     pub gc_threshold: f64,
-    /// Writes wait for reclaim when a plane has fewer free blocks than this many.
+    /// Number of free blocks of a plane below which writes wait for reclaim.
     pub gc_urgent_blocks: u32,
     /// Whether host reads and writes go before reclaim until it is urgent.
     pub gc_preemptible: bool,
-    /// Whether the least worn free block is taken next.
+    /// Whether the least worn free block is used next; otherwise the one that was freed first.
     pub wear_dynamic: bool,
-    /// Cold data moves when erase counts of a plane differ by more than this; `None`: it never does.
+    /// Difference of erase counts within a plane beyond which cold data is moved; `None` if it never is.
     pub wear_static_threshold: Option<u32>,
-    /// Whether the host's hot and cold pages have blocks of their own; pages moved by reclaim always do.
+    /// Whether the host's hot and cold pages are written to separate blocks; pages moved by reclaim always are.
     pub hot_cold: bool,
-    /// Bytes of write cache; 0 if there is none.
+    /// Bytes of the write cache; 0 if there is none.
     pub write_cache_bytes: u64,
     /// Whether a write is complete once it is in the cache (power-loss protected or volatile until flush).
     pub early_completion: bool,
 }
 
-/// The device's DRAM: one port.
+/// The device's DRAM, with one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Dram {
-    /// Bytes a second; 0 is ideal: accesses take no time.
+    /// Rate in bytes per second; 0 stands for ideal DRAM, whose accesses take no time.
     pub bytes_per_s: u64,
     /// Latency of an access.
     pub t_access: Ps,
     /// Size in bytes.
     pub bytes: u64,
-    /// Bytes of a burst: a line of a core waits for one, and goes ahead of the others.
+    /// Bytes of a burst: a core's cache line waits for at most one burst and goes ahead of bulk transfers.
     pub burst_bytes: u64,
-    /// Number of times that a byte read from flash crosses DRAM on its way to the host: 2 is into it and out of it, 0
-    /// is past it.
+    /// Number of times that a byte read from flash crosses DRAM's port on its way to the host: 2 if it is written and
+    /// read, 0 if it bypasses DRAM.
     pub read_crossings: u32,
 }
 
-/// The link to the host: full duplex, one transfer at a time each way.
+/// The link to the host: full duplex, one transfer at a time in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct LinkSettings {
-    /// Raw bytes a second, each way, after line coding.
+    /// Raw rate in each direction, after line coding, in bytes per second.
     pub bytes_per_s: u64,
-    /// Payload of a packet.
+    /// Maximum payload of a packet in bytes.
     pub packet_payload_bytes: u32,
-    /// Bytes of each packet beyond its payload.
+    /// Bytes of each packet in addition to its payload.
     pub packet_overhead_bytes: u32,
-    /// Propagation time, one way, added to each message; pipelined.
+    /// One-way propagation time, added to each message; messages are pipelined.
     pub t_propagate: Ps,
     /// Bytes of a command on the link (64 for NVMe).
     pub command_bytes: u32,
     /// Bytes of a completion (16 for NVMe).
     pub completion_bytes: u32,
-    /// Whether entries and requests for host memory go ahead of data that waits for the link.
+    /// Whether queue entries and requests for host memory go ahead of data that waits for the link.
     pub entries_ahead: bool,
 }
 
@@ -485,67 +494,67 @@ pub struct LinkSettings {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Arbitration {
-    /// One after the other, `burst` commands each.
+    /// The queues in turn, up to `burst` commands each.
     RoundRobin {
-        /// Commands a turn.
+        /// Maximum number of commands per turn.
         burst: u32,
     },
-    /// Weighted round robin with urgent class (NVMe base specification, 3.4.4): weights of high, medium, low.
+    /// Weighted round robin with urgent priority class (NVMe base specification, 3.4.4).
     Weighted {
-        /// Commands a turn.
+        /// Maximum number of commands per turn.
         burst: u32,
-        /// High, medium, low.
+        /// Weights of the high, medium and low class.
         weights: [u32; 3],
-        /// Number of urgent, high, medium and low queues, from queue 0 on; those beyond are medium.
+        /// Number of urgent, high, medium and low queues, counted from queue 0; the remaining queues are medium.
         classes: [u32; 4],
     },
 }
 
-/// The host's side.
+/// The host's cores and queues.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct HostSettings {
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub queues: u32,
-    /// Commands that each queue pair may hold.
+    /// Number of commands that each queue pair may hold.
     pub queue_entries: u32,
     /// Arbitration between the queues.
     pub arbitration: Arbitration,
     /// CPU time to build and submit a command.
     pub t_submit: Ps,
-    /// CPU time to take a completion.
+    /// CPU time to process a completion.
     pub t_complete: Ps,
     /// Interrupt latency, from the completion until the CPU notices it; `None` if the host polls.
     pub t_interrupt: Option<Ps>,
-    /// CPU time of each run copied on the host (marshalling), beyond its bytes.
+    /// CPU time for each run that is copied on the host (marshalling), in addition to the time for its bytes.
     pub t_copy_run: Ps,
-    /// Bytes a second that one host core copies.
+    /// Bytes per second that one host core copies.
     pub copy_bytes_per_s: u64,
-    /// CPU time to translate the address of a building block, where spaces are translated on the host (software NDS).
+    /// CPU time to translate the address of a building block, where the host translates spaces (software NDS).
     pub t_translate: Ps,
     /// Whether the host, where it translates spaces, composes all blocks of a written command before it programs the
-    /// first: software without asynchronous writes.
+    /// first, as software without asynchronous writes does.
     pub composes_commands: bool,
-    /// The most bytes that one command moves (the controller's MDTS).
+    /// Maximum number of bytes that one command moves (the controller's MDTS).
     pub transfer_max_bytes: u32,
-    /// Host cores that submit, take completions and copy.
+    /// Number of host cores that submit commands, process completions and copy.
     pub cores: u32,
 }
 
-/// Energy: dynamic energy by operation and by byte in picojoules, idle power in microwatts.
+/// Energy of operations and bytes in picojoules, and power of parts in microwatts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Energy {
-    /// Sensing: energy of each page.
+    /// Energy to sense a page.
     pub read_pj: f64,
-    /// Sensing: energy of each command of a die, whatever number of its planes takes part. A current, as data sheets
-    /// state it, is the die's for as long as a command lasts.
+    /// Energy of each sensing command of a die, however many of its planes take part: a current, as data sheets state
+    /// it, is the die's for the duration of a command.
     pub read_command_pj: f64,
-    /// Programming: energy of each page (of its share of a word line, with one-shot).
+    /// Energy to program a page (its share of a word line, with one-shot programming).
     pub program_pj: f64,
-    /// ... of each command.
+    /// Energy of each program command, as `read_command_pj`.
     pub program_command_pj: f64,
-    /// Erasing: energy of each block.
+    /// Energy to erase a block.
     pub erase_pj: f64,
-    /// ... of each command.
+    /// Energy of each erase command, as `read_command_pj`.
     pub erase_command_pj: f64,
     /// Energy of a byte over a channel.
     pub bus_pj_per_byte: f64,
@@ -555,52 +564,52 @@ pub struct Energy {
     pub link_pj_per_byte: f64,
     /// Energy to decode a code word.
     pub ecc_pj: f64,
-    /// Power of a die at rest.
+    /// Power of an idle die.
     pub die_idle_uw: f64,
     /// Power of DRAM's refresh and standby.
     pub dram_idle_uw: f64,
     /// Power of the link while it is up.
     pub link_idle_uw: f64,
-    /// Power of a controller core at work.
+    /// Power of a controller core that works.
     pub core_active_uw: f64,
-    /// Power of a controller core at rest.
+    /// Power of an idle controller core.
     pub core_idle_uw: f64,
-    /// Power of everything else of the controller.
+    /// Power of the remaining parts of the controller.
     pub controller_idle_uw: f64,
-    /// Power of a host core at work on I/O.
+    /// Power of a host core that works on I/O.
     pub host_core_active_uw: f64,
 }
 
-/// A state that a device enters when it has rested for a time.
+/// A low-power state that a device enters after it has been idle for some time.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct IdleState {
     /// Power of the whole device in this state, in microwatts.
     pub power_uw: f64,
-    /// Rest after which the device enters this state.
+    /// Idle time after which the device enters this state.
     pub t_after: Ps,
-    /// From the doorbell that wakes it to the first command fetched.
+    /// Time from the doorbell that wakes the device to the first command fetched.
     pub t_exit: Ps,
 }
 
 /// Figures of a data sheet.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Spec {
-    /// Sequential read, bytes a second.
+    /// Sequential read rate in bytes per second.
     pub seq_read_bytes_per_s: Option<u64>,
-    /// Sequential write.
+    /// Sequential write rate in bytes per second.
     pub seq_write_bytes_per_s: Option<u64>,
-    /// Random 4 KiB reads a second.
+    /// Random 4 KiB reads per second.
     pub rand_read_iops: Option<u64>,
-    /// Random 4 KiB writes a second.
+    /// Random 4 KiB writes per second.
     pub rand_write_iops: Option<u64>,
-    /// Queue depth (of all queues together) of the random figures.
+    /// Queue depth of the random figures, over all queues together.
     pub queue_depth: u32,
-    /// Read latency of one 4 KiB read, where it is published.
+    /// Latency of a single 4 KiB read, if published.
     pub read_latency: Option<Ps>,
-    /// Average power while busy, in microwatts, where it is published.
+    /// Average power while busy, in microwatts, if published.
     pub power_uw: Option<u64>,
-    /// Power limit of the form factor, in microwatts.
+    /// Power limit of the form factor, in microwatts, if stated.
     pub power_limit_uw: Option<u64>,
-    /// Whether the preset claims to match, to 15 %.
+    /// Whether the preset claims to match these figures within 15 %.
     pub claims_match: bool,
 }

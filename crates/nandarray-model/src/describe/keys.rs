@@ -1,7 +1,7 @@
-//! Every key of a description: kind of its value, meaning, and the reason for the end of its range.
+//! Every key of a description: kind of its value, meaning, and the reason for its range where that is not obvious.
 //!
-//! One table; reading, checking, printing, the reference page and sweeps all go by it. `build` makes a
-//! [`Description`](super::Description) of the quantities.
+//! This one table is used for reading, checking and printing, for the reference page and for sweeps. `build` makes a
+//! [`Description`](super::Description) from the quantities.
 
 use super::value::ValueKind;
 use nandarray::policy::GcPolicy;
@@ -10,29 +10,29 @@ use nandarray_sim::Ps;
 /// A key of a description.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Key {
-    /// Section and name, dotted.
+    /// Section and name of the key, such as `nand.t_read`.
     pub path: &'static str,
-    /// Kind and range of its value.
+    /// Kind and range of the value.
     pub kind: ValueKind,
-    /// Its meaning, in a few words.
+    /// Meaning in a few words.
     pub meaning: &'static str,
-    /// The reason for the end of its range, where it is not obvious; else empty.
+    /// Reason for the end of the range; empty where it is obvious.
     pub bound: &'static str,
 }
 
 impl Key {
-    /// The section.
+    /// Returns the section of the key.
     pub fn section(&self) -> &'static str {
         self.path.split_once('.').map_or("", |p| p.0)
     }
 
-    /// The name within its section.
+    /// Returns the name of the key within its section.
     pub fn name(&self) -> &'static str {
         self.path.split_once('.').map_or(self.path, |p| p.1)
     }
 }
 
-/// Declares the words of a key as an enum, so that code that reads them handles all or does not compile.
+/// Declares the words that a key allows as an enum, so that the code that reads the key must handle all of them.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -42,12 +42,12 @@ macro_rules! words {
         }
 
         impl $name {
-            /// The words as descriptions write them.
+            /// The words as they are written in descriptions.
             pub(super) const WORDS: &'static [&'static str] = &[$($word),+];
         }
 
         impl From<&'static str> for $name {
-            /// From one of `WORDS`, the only results of reading a key of these words.
+            /// Converts one of `WORDS`; a key of these words has no other values.
             fn from(word: &'static str) -> Self {
                 match word {
                     $($word => Self::$variant,)+
@@ -59,7 +59,7 @@ macro_rules! words {
 }
 
 words!(
-    /// Timed cores, by their presets.
+    /// Timed cores, named by their presets.
     CoreWord {
         None = "none",
         Zou2023 = "zou-2023",
@@ -79,7 +79,7 @@ words!(
     }
 );
 words!(
-    /// Programs that a core runs.
+    /// Programs that a core runs: those of its own instruction set, or any.
     IsaWord { Own = "own", Any = "any" }
 );
 words!(
@@ -91,19 +91,19 @@ words!(
     SourceWord { Dram = "dram", PingPong = "pingpong", Stream = "stream" }
 );
 words!(
-    /// The channels whose pages reach a core.
+    /// Channels whose pages reach a core directly.
     PlacementWord { Crossbar = "crossbar", Channel = "channel" }
 );
 words!(
-    /// The names of scheduling policies.
+    /// Scheduling policies of the flash.
     SchedulingWord { Normal = "normal", Fifo = "fifo", MqsimCompat = "mqsim-compat" }
 );
 words!(
-    /// The names of cells.
+    /// Kinds of cells.
     CellWord { Slc = "slc", Mlc = "mlc", Tlc = "tlc", Qlc = "qlc" }
 );
 words!(
-    /// The names of queue arbitrations.
+    /// Arbitrations between submission queues.
     ArbitrationWord { RoundRobin = "round-robin", Weighted = "weighted" }
 );
 words!(
@@ -111,7 +111,7 @@ words!(
     EntriesWord { InOrder = "in order", Ahead = "ahead" }
 );
 words!(
-    /// Unit that software composes before it programs.
+    /// Unit that host software composes before it programs any of it.
     ComposesWord { Block = "block", Command = "command" }
 );
 
@@ -133,11 +133,12 @@ const PPM: ValueKind = ValueKind::Count(0, 500_000);
 const OPERATION: ValueKind = ValueKind::Energy(0.0, 1e12);
 const PER_BYTE: ValueKind = ValueKind::EnergyPerByte(0.0, 1e6);
 const POWER: ValueKind = ValueKind::Power(0.0, 1e9);
-/// Time that a device rests, or takes to wake: up to an hour.
+/// Area of a component in square millimetres.
 const AREA: ValueKind = ValueKind::Real(0.0, 10_000.0);
 const CACHE: ValueKind = ValueKind::SizeOr("core", 0, 1 << 34);
 const WAYS: ValueKind = ValueKind::CountOrNone(1, 1_024);
 const TICKS: ValueKind = ValueKind::CountOrNone(0, 4_096);
+/// Idle time of a device, or time that it takes to wake: up to an hour.
 const LONG: ValueKind = ValueKind::Time(Ps::ZERO, Ps::from_ms(3_600_000));
 const IDLE_STATES_MAX: usize = 32;
 const A_CURRENT: &str = "a current is the die's for as long as a command lasts, shared by its planes";
@@ -501,12 +502,12 @@ pub const KEYS: &[Key] = &[
     key("spec.claims_match", ValueKind::Flag, "whether the preset claims to match, to 15 %"),
 ];
 
-/// Index of a key in [`KEYS`].
+/// Returns the index of a key in [`KEYS`]; `None` if there is no such key.
 pub(super) fn index(path: &str) -> Option<usize> {
     KEYS.iter().position(|k| k.path == path)
 }
 
-/// The most similar of `names`, if any is similar enough to suggest.
+/// Returns the most similar of `names`; `None` if none is similar enough to suggest.
 pub(super) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     names
         .map(|n| (strsim::jaro_winkler(name, n), n))

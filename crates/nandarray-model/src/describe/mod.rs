@@ -10,7 +10,7 @@
 //! | `build`, `check` | from a sheet to a description; rules between keys |
 //! | `problem` | problems of a description, all at once |
 //! | `presets` | descriptions that come with the product |
-//! | `summary` | figures that follow without simulating |
+//! | `summary` | derived figures that need no simulation |
 //! | `write` | a description as TOML and JSON |
 //! | `mqsim` | descriptions from configurations of MQSim |
 
@@ -36,16 +36,16 @@ pub use summary::Summary;
 pub use value::{Value, ValueKind};
 pub use write::keys_json;
 
-/// A preset, resolved.
+/// Returns the resolved description of a preset.
 ///
 /// # Errors
-/// If there is none of that name.
+/// If there is no preset of that name.
 pub fn preset(name: &str) -> Result<Description, Invalid> {
     Sheet::preset(name)?.description()
 }
 
-/// A preset with some values changed: `preset_with("mqsim-ideal", &[("controller.scheduling", "mqsim-compat")])`.
-/// Values are as TOML writes them; the quotes of texts may be left out.
+/// Returns a preset with some values changed: `preset_with("mqsim-ideal", &[("controller.scheduling",
+/// "mqsim-compat")])`. Values are written as in TOML, except that the quotes of texts may be omitted.
 ///
 /// # Errors
 /// If there is no such preset or key, or a value is not allowed.
@@ -53,10 +53,10 @@ pub fn preset_with(name: &str, overrides: &[(&str, &str)]) -> Result<Description
     Sheet::preset(name)?.with(overrides.iter().map(|(key, value)| (*key, Value::from_bare(value))))?.description()
 }
 
-/// A description from its text.
+/// Reads a description from its TOML text.
 ///
 /// # Errors
-/// Every problem of the text.
+/// All problems of the text.
 pub fn parse(toml_text: &str) -> Result<Description, Invalid> {
     Sheet::parse(toml_text)?.description()
 }

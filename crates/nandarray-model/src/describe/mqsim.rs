@@ -1,8 +1,8 @@
-//! Descriptions from configurations of MQSim (`ssdconfig.xml`).
+//! Imports configurations of MQSim (`ssdconfig.xml`) as descriptions.
 //!
-//! Values are taken as written, also where MQSim itself would round: it makes 500 MT/s of 400, and any bus above 1,000
-//! MT/s free. Notes list elements without a counterpart here and differences from MQSim's behaviour. Missing elements
-//! are as in the preset `mqsim-default`.
+//! Values are used as written, even where MQSim itself would round: MQSim treats 400 MT/s as 500, and a bus above
+//! 1,000 MT/s as infinitely fast. Notes list elements without a counterpart here and differences from MQSim's
+//! behaviour. Values of missing elements are those of the preset `mqsim-default`.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct Note {
     pub key: String,
     /// The element's value.
     pub value: String,
-    /// Its treatment here, or the reason why it is ignored.
+    /// Treatment of the element, or the reason why it is ignored.
     pub what: String,
 }
 
@@ -34,17 +34,17 @@ pub struct Imported {
     pub notes: Vec<Note>,
 }
 
-/// Elements that change nothing here: reports are always whole, and these are sizes that only MQSim's own parts have.
+/// Elements without effect here: reports are always complete, and the size belongs to a part that only MQSim models.
 const SILENT: &[&str] =
     &["Enable_ResponseTime_Logging", "ResponseTime_Logging_Period_Length", "Data_Cache_DRAM_Row_Size"];
 
-/// The deepest nesting of elements that is followed.
+/// Maximum nesting of elements.
 const DEPTH_MAX: usize = 32;
 
-/// Makes a description of a configuration; `name` is the device's name.
+/// Makes a description from a configuration; `name` is the device's name.
 ///
 /// # Errors
-/// If the text is no XML, is no configuration of MQSim, or a value does not suit its element.
+/// If the text is not XML or not a configuration of MQSim, or a value does not suit its element.
 pub fn import(xml: &str, name: &str) -> Result<Imported, Invalid> {
     let (elements, mut problems) = elements(xml);
     if problems.is_empty() && !elements.contains_key("Flash_Channel_Count") {
@@ -79,7 +79,7 @@ struct XmlElement {
     line: u32,
 }
 
-/// All elements that hold texts, at any depth; malformed XML is a problem.
+/// Returns all elements that hold a text, at any depth, by name, and the problems of malformed XML.
 fn elements(xml: &str) -> (BTreeMap<String, XmlElement>, Vec<Problem>) {
     let line = |at: u64| {
         let before = &xml.as_bytes()[..usize::try_from(at).map_or(xml.len(), |at| at.min(xml.len()))];
@@ -162,7 +162,7 @@ impl Import {
     }
 
     fn flag(&mut self, element: &'static str) -> Option<bool> {
-        // As MQSim reads it: every text but "false" is true.
+        // As in MQSim, every text but "false" is true.
         Some(!self.text(element)?.eq_ignore_ascii_case("false"))
     }
 
@@ -178,14 +178,14 @@ impl Import {
         self.notes.push(Note { key: element.to_owned(), value, what: what.into() });
     }
 
-    /// Sets a key to an element's whole number.
+    /// Sets a key to the whole number of an element, if the configuration has that element.
     fn count(&mut self, path: &str, element: &'static str) {
         if let Some(n) = self.whole(element) {
             self.set(path, n, element);
         }
     }
 
-    /// Sets a key to an element's number with a unit.
+    /// Sets a key to the number of an element with this unit, if the configuration has that element.
     fn with_unit(&mut self, path: &str, element: &'static str, unit: &str) {
         if let Some(x) = self.number(element) {
             self.set(path, format!("{x} {unit}").as_str(), element);
@@ -420,7 +420,7 @@ impl Import {
         }
     }
 
-    /// Notes elements that belong to a run, and unknown ones.
+    /// Adds notes about elements that belong to a run, and about unknown ones.
     fn rest(&mut self) {
         if self.text("Memory_Type").is_some_and(|m| !m.eq_ignore_ascii_case("FLASH")) {
             self.note("Memory_Type", "the memory is flash here");

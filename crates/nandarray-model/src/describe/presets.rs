@@ -33,15 +33,15 @@ presets![
     "tiny",
 ];
 
-/// The names of all presets.
+/// Returns the names of all presets.
 pub fn names() -> &'static [&'static str] {
     NAMES
 }
 
-/// The text of a preset.
+/// Returns the TOML text of a preset.
 ///
 /// # Errors
-/// If there is none of that name.
+/// If there is no preset of that name.
 pub fn find(name: &str) -> Result<&'static str, Invalid> {
     text(name).ok_or_else(|| {
         let near = nearest(name, NAMES.iter().copied()).map(|n| format!("did you mean {n:?}? "));
@@ -51,7 +51,7 @@ pub fn find(name: &str) -> Result<&'static str, Invalid> {
     })
 }
 
-/// The text of a preset, if there is one of that name.
+/// Returns the TOML text of a preset; `None` if there is no preset of that name.
 pub(super) fn text(name: &str) -> Option<&'static str> {
     PRESETS.iter().find(|p| p.0 == name).map(|p| p.1)
 }

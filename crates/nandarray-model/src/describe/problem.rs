@@ -5,13 +5,13 @@ use std::fmt;
 /// One problem of a description.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Problem {
-    /// Line of the text, from 1; `None` for values that came from elsewhere.
+    /// Line of the text, from 1; `None` for a value that came from elsewhere, such as a command line.
     pub line: Option<u32>,
-    /// The key, dotted; empty where it concerns the text as a whole.
+    /// The key with its section, such as `nand.t_read`; empty if the problem concerns the whole text.
     pub key: String,
-    /// The value as it is written; empty where there is none.
+    /// The value as written; empty if there is none.
     pub value: String,
-    /// Description of the problem.
+    /// Description of the problem, to be read after key and value.
     pub what: String,
     /// Allowed values, or a remedy.
     pub allowed: String,
@@ -38,14 +38,14 @@ impl fmt::Display for Problem {
 /// The error of an invalid description, with all of its problems.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Invalid {
-    /// Name of the preset or the file, as far as it is known.
+    /// Name of the preset or the file; empty if it is not known.
     pub subject: String,
     /// All problems, in the order of the text; at least one.
     pub problems: Vec<Problem>,
 }
 
 impl Invalid {
-    /// An error with one problem, of one value.
+    /// Makes an error with one problem, which concerns one value.
     pub fn one(subject: &str, key: &str, value: &str, what: &str) -> Self {
         let [key, value, what] = [key, value, what].map(str::to_owned);
         let problem = Problem { line: None, key, value, what, allowed: String::new() };

@@ -1,8 +1,8 @@
-//! A description as written: values with their sources, from a text and from the description that it builds on.
+//! A description as written: values with their sources, from a text and from the preset that it builds on.
 //!
 //! Every number has a source: `source` of its section in the same text, or `sources.KEY`. A description that names a
-//! `base` starts from that preset's values, a description without one from `defaults.toml`, which has the values that
-//! nearly all devices share and nothing of flash. Nothing here knows what a key means.
+//! `base` starts from that preset's values; one without a base starts from `defaults.toml`, which has the values that
+//! nearly all devices share, and none of the flash. This file does not know the meaning of keys.
 
 use super::keys::{self, KEYS, nearest};
 use super::presets;
@@ -14,41 +14,41 @@ use super::value::Value;
 pub struct SheetEntry {
     /// The value as written.
     pub value: Value,
-    /// Its source: data sheet, paper, measurement or assumption.
+    /// Source of the value: data sheet, paper, measurement or assumption.
     pub source: String,
-    /// Name of the description whose text has it.
+    /// Name of the description whose text sets the value.
     pub origin: String,
-    /// Line of that text, from 1; 0 for values set from elsewhere.
+    /// Line of that text, from 1; 0 for a value set from elsewhere.
     pub line: u32,
 }
 
-/// A description as written.
+/// A description as written: one optional value for each key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sheet {
     pub(super) name: String,
     pub(super) summary: String,
     pub(super) bases: Vec<String>,
-    /// One entry for each of [`KEYS`].
+    /// Values in the order of [`KEYS`]; `None` for keys without a value.
     pub(super) entries: Vec<Option<SheetEntry>>,
 }
 
-/// The deepest chain of bases; a deeper one is a circle.
+/// Maximum depth of a chain of bases; a deeper chain must be circular.
 const BASES_MAX: usize = 16;
 
 impl Sheet {
-    /// The sheet of a preset.
+    /// Returns the sheet of a preset.
     ///
     /// # Errors
-    /// If there is none of that name.
+    /// If there is no preset of that name.
     pub fn preset(name: &str) -> Result<Self, Invalid> {
         Self::read(presets::find(name)?, name, 0)
     }
 
-    /// Reads a sheet from a text.
+    /// Reads a sheet from a TOML text.
     ///
     /// # Errors
-    /// Every problem of its form: malformed TOML, unknown keys, missing sources. [`description`](Self::description)
-    /// checks values.
+    /// All problems of its form: malformed TOML, unknown keys, missing sources. Values are checked by
+    /// [`description`](Self::description).
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         Self::read(text, "", 0)
     }
@@ -57,7 +57,8 @@ impl Sheet {
         SheetReader { text, problems: Vec::new() }.read(subject, depth)
     }
 
-    /// The same with some values changed: keys are dotted, the source is that the caller set them.
+    /// Returns a copy with some values changed. Keys are written as `section.name`; the source of these values is "set
+    /// by the caller".
     ///
     /// # Errors
     /// For unknown keys.
@@ -78,32 +79,32 @@ impl Sheet {
         if problems.is_empty() { Ok(sheet) } else { Err(Invalid { subject: self.name.clone(), problems }) }
     }
 
-    /// The device's name.
+    /// Returns the device's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Names of the presets that it builds on, the nearest first.
+    /// Returns the names of the presets that the description builds on, its direct base first.
     pub fn bases(&self) -> &[String] {
         &self.bases
     }
 
-    /// The value of a key, if it has one.
+    /// Returns the value of a key; `None` if it has none or is unknown.
     pub fn get(&self, path: &str) -> Option<&SheetEntry> {
         self.entries[keys::index(path)?].as_ref()
     }
 
-    /// All keys that have a value, in the order of [`KEYS`].
+    /// Returns all keys that have a value, in the order of [`KEYS`].
     pub fn entries(&self) -> impl Iterator<Item = (&'static keys::Key, &SheetEntry)> {
         KEYS.iter().zip(&self.entries).filter_map(|(k, e)| e.as_ref().map(|e| (k, e)))
     }
 }
 
-/// The problem of an unknown key.
+/// Makes the problem of an unknown key, with a suggestion.
 fn unknown(path: &str, line: Option<u32>) -> Problem {
     let (section, name) = path.split_once('.').unwrap_or(("", path));
     let known = KEYS.iter().any(|k| k.section() == section);
-    // In a known section its own names are suggested first; for a misspelt section the whole path is compared.
+    // For a known section the names of its keys are compared first; for a misspelt section the whole path is.
     let near = known
         .then(|| nearest(name, KEYS.iter().filter(|k| k.section() == section).map(keys::Key::name)))
         .flatten()
@@ -121,7 +122,7 @@ fn unknown(path: &str, line: Option<u32>) -> Problem {
     }
 }
 
-/// The names of a section's keys, or of all sections.
+/// Returns the names of a section's keys; of all sections if the section is unknown.
 fn names_of(section: &str) -> String {
     let mut names: Vec<&str> = match KEYS.iter().any(|k| k.section() == section) {
         true => KEYS.iter().filter(|k| k.section() == section).map(keys::Key::name).collect(),
@@ -196,7 +197,7 @@ impl SheetReader<'_> {
         }
     }
 
-    /// A text at the top level.
+    /// Reads a text at the top level of the table; `None` if it is missing. An empty one is recorded as a problem.
     fn top(&mut self, table: &TomlTable<'_>, name: &str) -> Option<String> {
         let value = table.get(name)?;
         let text = value.get_ref().as_str();
@@ -206,7 +207,7 @@ impl SheetReader<'_> {
         text.map(str::to_owned)
     }
 
-    /// The values of the base that the description builds on.
+    /// Reads the sheet of the base that the description names, or of the defaults.
     fn base(&mut self, table: &TomlTable<'_>, depth: usize) -> Sheet {
         let empty =
             Sheet { name: String::new(), summary: String::new(), bases: Vec::new(), entries: vec![None; KEYS.len()] };
@@ -272,7 +273,7 @@ impl SheetReader<'_> {
         }
     }
 
-    /// The source of a whole section.
+    /// Reads the source that holds for a whole section; `None` if the section has none.
     fn source_of(&mut self, section: &str, table: &TomlTable<'_>) -> Option<String> {
         let source = table.get("source")?;
         match source.get_ref().as_str().map(str::trim) {
@@ -284,7 +285,7 @@ impl SheetReader<'_> {
         }
     }
 
-    /// Checks that every entry of `sources` is a text and belongs to a key that the same section sets.
+    /// Checks that every entry of `sources` is a text, and belongs to a key that this section sets.
     fn sources(&mut self, section: &str, sources: &Spanned<toml::de::DeValue<'_>>, table: &TomlTable<'_>) {
         let Some(inner) = sources.get_ref().as_table() else {
             self.problem(sources.span().start, &format!("{section}.sources"), "", "is no table", "");

@@ -1,9 +1,9 @@
-//! Figures that follow from a description without simulating: capacity, bandwidths of the parts, latency of a lone
-//! request.
+//! Figures that follow from a description without simulation: capacity, bandwidths of the parts, latency of a single
+//! request on an idle device.
 //!
 //! These closed forms are printed, and the simulation is checked against them. Sequential rates assume that each die
-//! works as its timing allows, sensing overlapped with the transfers of other dies, bounded by the channels; waiting
-//! between requests, reclaim, caches and retries are left out.
+//! works as fast as its timing allows, with sensing overlapped with the transfers of other dies, bounded by the
+//! channels; waiting between requests, reclaim, caches and retries are not included.
 
 use super::description::{Cell, Description, StripeLevel, Striping};
 use nandarray_sim::Ps;
@@ -11,7 +11,7 @@ use nandarray_sim::Ps;
 /// Figures that follow from a description.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Summary {
-    /// Bytes of all pages.
+    /// Bytes of all flash pages, over-provisioning included.
     pub raw_bytes: u64,
     /// Bytes that requests can address.
     pub user_bytes: u64,
@@ -21,20 +21,20 @@ pub struct Summary {
     pub planes: u32,
     /// Kind of cells.
     pub cell: Cell,
-    /// Rate of all channels together, while they move data.
+    /// Data rate of all channels together, while they transfer data.
     pub bus_bytes_per_s: u64,
-    /// Rate of reading whole pages in sequence, bound by dies and channels.
+    /// Rate of reading whole pages sequentially, as bounded by dies and channels.
     pub read_bytes_per_s: u64,
-    /// Rate of programming whole pages in sequence, bound by dies and channels.
+    /// Rate of programming whole pages sequentially, as bounded by dies and channels.
     pub program_bytes_per_s: u64,
-    /// Rate of data over the link, without its packets' overhead.
+    /// Rate of data over the link in each direction, without the overhead of packets.
     pub link_bytes_per_s: u64,
-    /// Latency of a read of 4 KiB on an idle device, from submission to completion; the mean over kinds of pages.
+    /// Latency of a 4 KiB read on an idle device, from submission to completion; the mean over the kinds of pages.
     pub read_4k_ps: Ps,
-    /// Latency of a page written on an idle device without a cache, until it is programmed.
+    /// Latency of a write of one page on an idle device without a cache, until the page is programmed.
     pub write_page_ps: Ps,
-    /// Latency of a page written on an idle device, until it is complete for the host: with early completion, in the
-    /// cache.
+    /// Latency of a write of one page on an idle device as the host sees it: with early completion, until the page is
+    /// in the cache.
     pub write_page_seen_ps: Ps,
 }
 
@@ -42,7 +42,7 @@ fn mean(all: &[Ps]) -> Ps {
     Ps(all.iter().map(|t| t.0).sum::<u64>() / all.len() as u64)
 }
 
-/// The rate, in bytes a second, of `bytes` every `every`; the largest number if `every` is zero.
+/// Returns the rate of `bytes` per time `every`, in bytes per second; the largest number if `every` is zero.
 fn rate(bytes: u64, every: Ps) -> u64 {
     if every == Ps::ZERO {
         return u64::MAX;
@@ -51,7 +51,7 @@ fn rate(bytes: u64, every: Ps) -> u64 {
 }
 
 impl Description {
-    /// Works out the figures.
+    /// Computes the figures.
     pub fn summarise(&self) -> Summary {
         let g = &self.geometry;
         let raw_bytes = g.bytes();
@@ -71,25 +71,26 @@ impl Description {
         }
     }
 
-    /// Time of bytes of a page on the bus, with their share of the spare bytes where those cross it.
+    /// Returns the time of `bytes` of a page on the bus, with the same proportion of spare bytes if these cross it.
     fn on_bus(&self, bytes: u64) -> Ps {
         let (page, spare) = (u64::from(self.geometry.page_bytes), u64::from(self.geometry.spare_bytes));
         let spare = if self.bus.transfers_spare { (bytes * spare).div_ceil(page) } else { 0 };
         Ps::of_bytes(bytes + spare, self.bus.bytes_per_s)
     }
 
-    /// Planes that take one command together.
+    /// Returns the number of planes that share one command.
     fn together(&self) -> u64 {
         if self.nand.multi_plane { u64::from(self.geometry.planes) } else { 1 }
     }
 
-    /// The rate of all channels, whose dies move `bytes` in each `cycle` and take the bus for `bus` of it.
+    /// Returns the rate of all channels, if each die moves `bytes` in a time `cycle`, and occupies the bus for `bus`
+    /// of it.
     fn channels_rate(&self, bytes: u64, bus: Ps, cycle: Ps) -> u64 {
         let dies = u64::from(self.geometry.ways) * u64::from(self.geometry.dies);
         rate(bytes, bus).min(rate(bytes * dies, cycle)).saturating_mul(u64::from(self.geometry.channels))
     }
 
-    /// The best rate over commands of 1 to all planes.
+    /// Returns the highest rate over commands of 1 to all planes.
     fn read_rate(&self) -> u64 {
         (1..=self.together()).map(|planes| self.read_rate_of(planes)).max().unwrap_or(0)
     }
@@ -130,13 +131,13 @@ impl Description {
         u64::try_from(share).expect("less than the raw rate")
     }
 
-    /// Time of a message of `bytes` on the link.
+    /// Returns the time of a message of `bytes` on the link, with its packets' overhead.
     fn message(&self, bytes: u64) -> Ps {
         let packets = bytes.div_ceil(u64::from(self.link.packet_payload_bytes)).max(1);
         Ps::of_bytes(bytes + packets * u64::from(self.link.packet_overhead_bytes), self.link.bytes_per_s)
     }
 
-    /// Time of host, link and firmware for any command, apart from data.
+    /// Returns the time that host, link and firmware take for any command, apart from data.
     fn command_alone(&self) -> Ps {
         let host = self.host.t_submit + self.host.t_complete + self.host.t_interrupt.unwrap_or_default();
         let link = self.message(self.link.command_bytes.into()) + self.message(self.link.completion_bytes.into());
@@ -146,7 +147,7 @@ impl Description {
     fn read_alone(&self, bytes: u64) -> Ps {
         let page = u64::from(self.geometry.page_bytes);
         let pages = bytes.div_ceil(page);
-        // Neighbouring pages are on different channels, or one behind the other on the same.
+        // Neighbouring pages are on different channels, or are read one after the other on the same channel.
         let first = match &self.ftl.striping {
             Striping::Static(order) | Striping::Dynamic(order) => order[0],
         };

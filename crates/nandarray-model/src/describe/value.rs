@@ -1,15 +1,15 @@
 //! Values as written, and the quantities that they stand for: numbers with units, converted to the model's integer
 //! units.
 //!
-//! A value comes from TOML or from a sweep; a [`ValueKind`] is a quantity with its range, and reads it from a value.
-//! `keys` lists the keys. Texts hold no arithmetic; the few compound forms are those that data sheets print: `333 MT/s
-//! x8`, `PCIe 4 x4`, `25 mA at 3.3 V`.
+//! A value comes from TOML or from a sweep; a [`ValueKind`] is a kind of quantity with its range, and converts a value
+//! to a quantity. `keys` lists the keys. Texts may not contain arithmetic; the few compound forms are those that data
+//! sheets print: `333 MT/s x8`, `PCIe 4 x4`, `25 mA at 3.3 V`.
 
 use std::fmt;
 
 use nandarray_sim::Ps;
 
-/// A value as written behind the equals sign.
+/// A value as written after the equals sign.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -26,8 +26,8 @@ pub enum Value {
 }
 
 impl Value {
-    /// From a value as TOML writes it, or, where it is none, from its bare text: `8`, `0.07`, `75 us` and `[25 us, 50
-    /// us]` all work. This is how values come from command lines.
+    /// Reads a value from a command line: as TOML if the text is valid TOML, otherwise as a bare text. `8`, `0.07`,
+    /// `75 us` and `[25 us, 50 us]` are all accepted.
     pub fn from_bare(text: &str) -> Self {
         let text = text.trim();
         let written = |text: &str| Self::from_toml(toml::de::DeValue::parse(text).ok()?.get_ref()).ok();
@@ -38,7 +38,7 @@ impl Value {
         }
     }
 
-    /// The text, if it is one.
+    /// Returns the text; `None` for a value of another kind.
     fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -46,7 +46,7 @@ impl Value {
         }
     }
 
-    /// The number, if it is one without a unit.
+    /// Returns the number; `None` for a value that is no number or has a unit.
     fn number(&self) -> Option<f64> {
         match self {
             Self::Whole(n) => Some(*n as f64),
@@ -55,7 +55,7 @@ impl Value {
         }
     }
 
-    /// From the TOML parser's value; the error says what it is instead.
+    /// Converts the TOML parser's value; the error describes a value that is not allowed.
     pub(super) fn from_toml(value: &toml::de::DeValue<'_>) -> Result<Self, &'static str> {
         use toml::de::DeValue;
         Ok(match value {
@@ -134,7 +134,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// The kind of a key's quantity, with its range, both ends included.
+/// Kind of a key's quantity, with its range; both ends are included.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ValueKind {
     /// A plain count.
@@ -143,42 +143,42 @@ pub enum ValueKind {
     CountOrNone(u64, u64),
     /// A number without a unit.
     Real(f64, f64),
-    /// A share of a whole: `0.07` or `"7 %"`.
+    /// A fraction of a whole, written as `0.07` or `"7 %"`.
     Share(f64, f64),
-    /// `"75 us"`.
+    /// A time, such as `"75 us"`.
     Time(Ps, Ps),
-    /// `"75 us"`, or `"none"`.
+    /// A time, such as `"75 us"`, or `"none"`.
     TimeOrNone(Ps, Ps),
-    /// `"75 us"`, or a list with a time for each kind of page.
+    /// A time, such as `"75 us"`, or a list with one time for each kind of page.
     Times(Ps, Ps),
-    /// `"8 KiB"`.
+    /// A size, such as `"8 KiB"`; the range is in bytes.
     Size(u64, u64),
-    /// A size, or this word.
+    /// A size, or the given word.
     SizeOr(&'static str, u64, u64),
-    /// `"1 GHz"`.
+    /// A frequency, such as `"1 GHz"`; the range is in hertz.
     Frequency(u64, u64),
-    /// `"3.4 GB/s"`, `"333 MT/s x8"`, `"40 Gb/s"`, `"PCIe 4 x4"`.
+    /// A data rate: `"3.4 GB/s"`, `"333 MT/s x8"`, `"40 Gb/s"` or `"PCIe 4 x4"`; the range is in bytes per second.
     Rate(u64, u64),
-    /// A rate, or this word.
+    /// A data rate, or the given word.
     RateOr(&'static str, u64, u64),
-    /// Energy of one operation: `"4.1 uJ"`, or the current while it lasts, `"25 mA at 3.3 V"`; the range is in
-    /// picojoules.
+    /// Energy of one operation, such as `"4.1 uJ"`, or the current during the operation, such as `"25 mA at 3.3 V"`;
+    /// the range is in picojoules.
     Energy(f64, f64),
-    /// `"60 pJ/B"`, `"7.5 pJ/bit"`; the range is in picojoules.
+    /// Energy per byte, such as `"60 pJ/B"` or `"7.5 pJ/bit"`; the range is in picojoules per byte.
     EnergyPerByte(f64, f64),
-    /// `"30 mW"`, `"5 mA at 3.3 V"`; the range is in microwatts.
+    /// A power, such as `"30 mW"` or `"5 mA at 3.3 V"`; the range is in microwatts.
     Power(f64, f64),
-    /// A power, or this word.
+    /// A power, or the given word.
     PowerOr(&'static str, f64, f64),
-    /// A list of values of one kind, with its greatest length; a single value needs no brackets; or `"none"`.
+    /// A list of values of one kind, up to the given length; a single value needs no brackets. Or `"none"`.
     List(&'static ValueKind, usize),
     /// `true` or `false`.
     Flag,
-    /// One of these words.
+    /// One of the given words.
     Word(&'static [&'static str]),
-    /// `"static CWDP"` or `"dynamic CWDP"`.
+    /// A striping order, such as `"static CWDP"` or `"dynamic CWDP"`.
     Striping,
-    /// A list of counts: its length, and the range of each.
+    /// A list of counts of the given length, with the range of each.
     Counts(usize, u64, u64),
     /// A list of this many cores, each a number or `"none"`.
     Cores(usize),
@@ -187,31 +187,31 @@ pub enum ValueKind {
 /// A quantity read from a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Quantity {
-    /// A count, a size in bytes, a rate in bytes a second or a frequency in hertz.
+    /// A count, a size in bytes, a rate in bytes per second or a frequency in hertz.
     Whole(u64),
-    /// A number, a share, an energy in picojoules, a power in microwatts.
+    /// A number, a fraction, an energy in picojoules, or a power in microwatts.
     Real(f64),
     /// A time.
     Time(Ps),
-    /// One time or one for each kind of page.
+    /// One time, or one for each kind of page.
     Times(Vec<Ps>),
-    /// An energy that is a power, in watts, for as long as the operation takes.
+    /// An energy given as a power in watts, which lasts as long as the operation.
     WattsWhile(f64),
-    /// `"none"`, or the word that the key has for it.
+    /// `"none"`, or the word that the key allows instead of a number.
     Nothing,
     /// `true` or `false`.
     Flag(bool),
     /// One of the key's words.
     Word(&'static str),
-    /// Whether the striping is dynamic, and its letters.
+    /// A striping order: whether it is dynamic, and its letters.
     Striping(bool, [u8; 4]),
-    /// Counts; `None` is `"none"`.
+    /// Counts; `None` stands for `"none"`.
     Counts(Vec<Option<u64>>),
     /// A list of quantities of one kind.
     List(Vec<Quantity>),
 }
 
-/// A problem of a value.
+/// The problem with a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wrong {
     /// Description of the problem.
@@ -255,12 +255,12 @@ const POWERS: &[(&str, f64)] = &[("nW", 1e-3), ("uW", 1.0), ("µW", 1.0), ("μW"
 const CURRENTS: &[(&str, f64)] = &[("uA", 1e-6), ("µA", 1e-6), ("μA", 1e-6), ("mA", 1e-3), ("A", 1.0)];
 const TRANSFERS: &[(&str, f64)] = &[("MT/s", 1e6), ("GT/s", 1e9)];
 
-/// Bytes a second of one PCIe lane for packets, by generation: 8b/10b up to 2, 128b/130b up to 5, 236 of each 256-byte
-/// flit from 6 (PCI Express base specifications 1.0 to 7.0).
+/// Rate of one PCIe lane in bytes per second, by generation, after line coding: 8b/10b up to 2, 128b/130b up to 5, and
+/// 236 bytes of each 256-byte flit from 6 on (PCI Express base specifications 1.0 to 7.0).
 const PCIE_LANE_BYTES_PER_S: [u64; 7] =
     [250_000_000, 500_000_000, 984_615_385, 1_969_230_769, 3_938_461_538, 7_375_000_000, 14_750_000_000];
 
-/// Splits `12.5 us` into 12.5 and `us`; the space may be missing.
+/// Splits `12.5 us` into 12.5 and `us`; the space may be missing. `None` if the text does not begin with a number.
 fn split(text: &str) -> Option<(f64, &str)> {
     let text = text.trim();
     let mut end = 0;
@@ -278,7 +278,8 @@ fn split(text: &str) -> Option<(f64, &str)> {
     Some((number, text[end..].trim()))
 }
 
-/// Reads a number in one of these units; the result is in the unit whose factor is 1.
+/// Reads a number in one of these units and converts it to the unit whose factor is 1; `None` if the unit is not
+/// listed.
 fn in_units(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let (number, unit) = split(text)?;
     units.iter().find(|u| u.0 == unit).map(|u| number * u.1)
@@ -307,7 +308,7 @@ fn list(units: &[(&str, f64)]) -> String {
     units.iter().map(|u| u.0).filter(|u| u.is_ascii()).collect::<Vec<_>>().join(", ")
 }
 
-/// Writes a size in the largest unit that divides it.
+/// Formats a size in the largest unit that divides it.
 pub(super) fn show_size(bytes: u64) -> String {
     for (unit, factor) in [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
         if bytes >= factor && bytes.is_multiple_of(factor) {
@@ -317,7 +318,7 @@ pub(super) fn show_size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-/// Writes a number in the largest of these units, a factor of 1000 apart, that leaves a digit before the point.
+/// Formats a number in the largest of these units, a factor of 1000 apart, that leaves a digit before the point.
 pub(super) fn show_decimal(x: f64, units: &[&str]) -> String {
     let mut x = x;
     let mut unit = 0;
@@ -328,18 +329,18 @@ pub(super) fn show_decimal(x: f64, units: &[&str]) -> String {
     format!("{} {}", (x * 1e6).round() / 1e6, units[unit])
 }
 
-/// Writes a rate.
+/// Formats a rate.
 pub(super) fn show_rate(bytes_per_s: u64) -> String {
     show_decimal(bytes_per_s as f64, &["B/s", "kB/s", "MB/s", "GB/s", "TB/s"])
 }
 
 impl ValueKind {
-    /// Whether it is a number, which needs a source.
+    /// Whether the kind is a number, which needs a source.
     pub fn is_number(&self) -> bool {
         !matches!(self, Self::Flag | Self::Word(_) | Self::Striping | Self::Cores(_))
     }
 
-    /// The allowed values in words: the range, and the form in which they are written.
+    /// Returns a description of the allowed values: the range, and the form in which they are written.
     pub fn allowed(&self) -> String {
         const PJ: &[&str] = &["pJ", "nJ", "uJ", "mJ", "J"];
         const HZ: &[&str] = &["Hz", "kHz", "MHz", "GHz"];
@@ -403,7 +404,7 @@ impl ValueKind {
         }
     }
 
-    /// The same kind without its word.
+    /// Returns the same kind without its special word.
     fn or_less(&self) -> Self {
         match *self {
             Self::CountOrNone(min, max) => Self::Count(min, max),
@@ -415,7 +416,7 @@ impl ValueKind {
         }
     }
 
-    /// Reads a quantity from a value.
+    /// Reads a quantity of this kind from a value.
     pub(super) fn read(&self, value: &Value) -> Result<Quantity, Wrong> {
         let is_word = |word: &str| value.text().map(str::trim) == Some(word);
         match *self {
@@ -572,8 +573,8 @@ impl ValueKind {
         }
     }
 
-    /// Reads a number with a unit by `read`; the error says whether it lacks a unit, has another quantity's, or is no
-    /// number.
+    /// Reads a number with a unit by `read`; the error says whether the value lacks a unit, has a unit of another
+    /// quantity, or is no number.
     fn number(
         &self,
         value: &Value,

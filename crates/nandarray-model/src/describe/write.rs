@@ -11,8 +11,8 @@ use super::sheet::{Sheet, SheetEntry};
 use super::value::Value;
 
 impl Sheet {
-    /// The whole description as one text without a base: the most frequent source of a section is its `source`, the
-    /// others stand in its `sources`.
+    /// Writes the whole description as TOML without a base. The most frequent source of a section is its `source`; the
+    /// other sources are listed in its `sources`.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
         let quoted = |t: &str| Value::Text(t.to_owned()).to_string();
@@ -35,10 +35,11 @@ impl Sheet {
         text
     }
 
-    /// The description for programs: values as written with their sources (`values`), numbers in the simulation's units
-    /// (`resolved`: times in ps, energies in pJ, powers in uW) and derived figures (`effective`).
+    /// Returns the description as JSON for programs: values as written with their sources (`values`), numbers in the
+    /// simulation's units (`resolved`: times in ps, energies in pJ, powers in uW) and derived figures (`effective`).
     ///
     /// # Errors
+    /// If the description is invalid.
     /// If the description is invalid.
     pub fn to_json(&self) -> Result<Json, Invalid> {
         let description = self.description()?;
@@ -60,7 +61,7 @@ impl Sheet {
         }))
     }
 
-    /// Sections in order, each with its keys that have a value.
+    /// Returns the sections in order, each with its keys that have a value.
     fn sections(&self) -> Vec<(&'static str, Vec<(&'static str, &SheetEntry)>)> {
         let mut sections: Vec<(&'static str, Vec<_>)> = Vec::new();
         for (key, entry) in self.entries() {
@@ -73,7 +74,7 @@ impl Sheet {
     }
 }
 
-/// All keys for programs: allowed values and meaning of each.
+/// Returns all keys as JSON for programs: allowed values and meaning of each.
 pub fn keys_json() -> Json {
     let all = KEYS.iter().map(|k| {
         json!({"key": k.path, "meaning": k.meaning, "allowed": k.kind.allowed(), "bound": k.bound,
@@ -82,7 +83,7 @@ pub fn keys_json() -> Json {
     Json::Array(all.collect())
 }
 
-/// The most frequent source; among equals, the first in alphabetical order.
+/// Returns the most frequent source; among equals, the first in alphabetical order.
 fn usual_source<'a>(entries: &[(&str, &'a SheetEntry)]) -> &'a str {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (_, entry) in entries {

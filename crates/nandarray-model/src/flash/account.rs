@@ -1,16 +1,16 @@
-//! Account of the flash: counts, bytes, busy time, energy; and the check that they add up.
+//! Account of the flash: counts, bytes, busy time and energy, with a check that they are consistent.
 
 use super::operation::{FlashOp, OpCause, OpKind, OpOutcome};
 use crate::describe::Energy;
 use nandarray_sim::Ps;
 
-/// By cause, in the order of [`OpCause::ALL`].
+/// One value per cause, in the order of [`OpCause::ALL`].
 pub type PerCause<T> = [T; 4];
 
-/// Counts of events.
+/// Counts of operations, commands and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlashCounts {
-    /// Operations taken.
+    /// Operations submitted.
     pub submitted: u64,
     /// Operations ended, by kind ([`OpKind`]) and cause.
     pub ended: [PerCause<u64>; 3],
@@ -20,79 +20,79 @@ pub struct FlashCounts {
     pub programs: PerCause<u64>,
     /// Blocks erased.
     pub erases: PerCause<u64>,
-    /// Commands that sensed, whatever number of planes took part; for whom the first of their pages was.
+    /// Commands that sensed pages, each counted once however many planes took part, under the cause of its first page.
     pub sense_commands: PerCause<u64>,
-    /// ... that programmed.
+    /// Commands that programmed pages, counted like `sense_commands`.
     pub program_commands: PerCause<u64>,
-    /// ... that erased.
+    /// Commands that erased blocks, counted like `sense_commands`.
     pub erase_commands: PerCause<u64>,
-    /// Bytes of reads that were delivered; retries are not counted again.
+    /// User-data bytes returned by reads; retries are not counted again.
     pub read_bytes: PerCause<u64>,
-    /// Bytes brought by programs.
+    /// User-data bytes written by programs.
     pub program_bytes: PerCause<u64>,
-    /// Bytes that sensed pages had to send, spare ones and retries included.
+    /// Bytes that sensed pages put on the bus or will put on it, spare bytes and retries included.
     pub sensed_bus_bytes: PerCause<u64>,
-    /// Bytes that left dies over their channel.
+    /// Bytes transferred from dies over their channel, spare bytes included.
     pub out_bus_bytes: PerCause<u64>,
-    /// Bytes that came to dies over their channel.
+    /// Bytes transferred to dies over their channel, spare bytes included.
     pub in_bus_bytes: PerCause<u64>,
-    /// Code words decoded.
+    /// Error-correction code words decoded.
     pub codewords: PerCause<u64>,
-    /// Commands for more than one plane.
+    /// Commands for more than one plane of a die.
     pub multi_plane: u64,
-    /// Cache reads.
+    /// Reads that began while data of the read before was still in the die's cache register.
     pub cache_reads: u64,
-    /// Cache programs.
+    /// Programs whose data was sent while the die still programmed another page.
     pub cache_programs: u64,
-    /// Word lines programmed at once, with one-shot programming.
+    /// Commands that programmed several pages of a word line at once.
     pub word_lines: u64,
-    /// Programs interrupted.
+    /// Suspensions of programs.
     pub program_suspends: u64,
-    /// Erases interrupted.
+    /// Suspensions of erases.
     pub erase_suspends: u64,
-    /// Suspended operations that were resumed.
+    /// Resumptions of suspended programs and erases.
     pub resumes: u64,
-    /// Pages sensed again.
+    /// Reads of a page that were repeated because the page could not be corrected.
     pub retries: u64,
-    /// Pages given up.
+    /// Reads that failed after all retries.
     pub uncorrectable: u64,
     /// Programs and erases that failed.
     pub failed: u64,
 }
 
-/// Busy time of a channel, by what the bus was used for.
+/// Busy time of a channel's bus, by use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BusTime {
     /// Commands and addresses.
     pub command: Ps,
-    /// Pages to be programmed, with their commands.
+    /// Data of programs, with their commands.
     pub data_in: Ps,
     /// Data of reads.
     pub data_out: Ps,
 }
 
 impl BusTime {
-    /// All of it.
+    /// Returns the total busy time.
     pub fn total(&self) -> Ps {
         self.command + self.data_in + self.data_out
     }
 }
 
-/// Busy time of a die's array.
+/// Busy time of a die's cell array, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DieTime {
-    /// Sensing.
+    /// Time spent sensing pages.
     pub sense: Ps,
-    /// Programming.
+    /// Time spent programming pages.
     pub program: Ps,
-    /// Erasing.
+    /// Time spent erasing blocks.
     pub erase: Ps,
-    /// Being interrupted.
+    /// Time spent suspending programs and erases.
     pub suspend: Ps,
 }
 
 impl DieTime {
-    /// All of it.
+    /// Returns the total busy time.
     pub fn total(&self) -> Ps {
         self.sense + self.program + self.erase + self.suspend
     }
@@ -101,87 +101,87 @@ impl DieTime {
 /// Energy by part, in picojoules.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FlashEnergy {
-    /// Sensing.
+    /// Sensing pages.
     pub sense_pj: f64,
-    /// Programming.
+    /// Programming pages.
     pub program_pj: f64,
-    /// Erasing.
+    /// Erasing blocks.
     pub erase_pj: f64,
-    /// Moving bytes over channels.
+    /// Transfers over channels.
     pub bus_pj: f64,
-    /// Decoding.
+    /// Decoding error-correction code words.
     pub ecc_pj: f64,
-    /// Dies that rest.
+    /// Idle dies.
     pub idle_pj: f64,
-    /// Energy of the operations of each cause; all but the energy of idle parts.
+    /// Energy of the operations of each cause; idle energy belongs to none.
     pub by_cause_pj: PerCause<f64>,
 }
 
 impl FlashEnergy {
-    /// All of it.
+    /// Returns the total energy in picojoules.
     pub fn total_pj(&self) -> f64 {
         self.sense_pj + self.program_pj + self.erase_pj + self.bus_pj + self.ecc_pj + self.idle_pj
     }
 }
 
-/// Everything, at a moment.
+/// Account of a device's flash from the beginning to a moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlashAccount {
-    /// Elapsed time.
+    /// The moment, as time since the beginning.
     pub elapsed: Ps,
-    /// Counts.
+    /// Counts of operations, commands and bytes.
     pub counts: FlashCounts,
-    /// Operations taken and not ended.
+    /// Operations submitted and not ended.
     pub in_flight: u64,
-    /// Busy time of channels.
+    /// Busy time of each channel.
     pub channels: Vec<BusTime>,
-    /// Busy time of dies.
+    /// Busy time of each die.
     pub dies: Vec<DieTime>,
-    /// Energy.
+    /// Energy by part and by cause.
     pub energy: FlashEnergy,
 }
 
-/// A part of the account that does not add up.
+/// An inconsistency of an account.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Imbalance {
     /// An operation was lost or invented.
     #[error("{submitted} operations taken, but {ended} ended and {in_flight} in flight")]
     Operations {
-        /// Taken.
+        /// Operations submitted.
         submitted: u64,
-        /// Ended.
+        /// Operations ended.
         ended: u64,
-        /// In flight.
+        /// Operations in flight.
         in_flight: u64,
     },
-    /// Bytes read from dies and bytes that crossed channels.
+    /// More bytes crossed channels than were sensed, or fewer although nothing is in flight.
     #[error("{sensed} bytes were sensed, {crossed} crossed a channel, with {in_flight} operations in flight")]
     Bytes {
-        /// Sensed.
+        /// Bytes sensed.
         sensed: u64,
-        /// Crossed a channel.
+        /// Bytes that crossed a channel.
         crossed: u64,
         /// Operations in flight.
         in_flight: u64,
     },
-    /// Something was busy for longer than it existed.
+    /// A channel or die was busy for longer than the elapsed time.
     #[error("{what} {number} was busy for {busy} of {elapsed}")]
     Busy {
         /// "channel" or "die".
         what: &'static str,
-        /// Which.
+        /// Number of the channel or die.
         number: usize,
-        /// Its busy time.
+        /// Its total busy time.
         busy: Ps,
-        /// Of how long.
+        /// Elapsed time of the account.
         elapsed: Ps,
     },
-    /// Energy by part and by cause differ.
+    /// The sums of energy by part and by cause differ.
     #[error("energy by part is {parts_pj} pJ, by cause {causes_pj} pJ")]
     Energy {
-        /// Sum of parts.
+        /// Sum over parts.
         parts_pj: f64,
-        /// Sum of causes, and of resting.
+        /// Sum over causes, plus idle energy.
         causes_pj: f64,
     },
 }
@@ -207,7 +207,7 @@ impl FlashCounts {
         }
     }
 
-    /// Energy of what was counted, and of `idle` die time.
+    /// Returns the energy of everything counted, plus that of dies which were idle for `idle` in total.
     pub(super) fn energy(&self, of: &Energy, idle: Ps) -> FlashEnergy {
         let mut energy = FlashEnergy::default();
         for cause in OpCause::ALL {
@@ -234,7 +234,8 @@ impl FlashCounts {
 }
 
 impl FlashAccount {
-    /// That nothing was lost, invented, or busy for longer than it existed.
+    /// Checks that no operation or byte was lost or invented, that no part was busy for longer than the elapsed time,
+    /// and that energy by part and by cause agree.
     pub fn check(&self) -> Result<(), Imbalance> {
         let counts = &self.counts;
         let in_flight = self.in_flight;

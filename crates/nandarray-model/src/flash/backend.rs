@@ -1,14 +1,14 @@
-//! The back end: takes operations, reports when they end.
+//! The back end: accepts flash operations and reports when they end.
 //!
-//! The owner of the clock calls [`Backend::submit`] and, for every event that the back end pushed, [`Backend::handle`].
-//! Operations submitted at one moment are all seen before any of them is begun, so they may join one command.
+//! The owner of the clock calls [`Backend::submit`], and [`Backend::handle`] for every event that the back end
+//! scheduled. All operations submitted at one time are queued before any of them begins, so they may share a command.
 //!
-//! A read takes two events: cells sensed, data gone. The bus needs no event of its own while no die waits for it; and
-//! the next use of the bus is decided together with a command, so a die may start up to a few commands (290 ns each)
-//! earlier than it could have been overtaken.
+//! A read takes two events: cells sensed, data transferred. No event marks the end of a use of the bus while no die
+//! waits for it, and the next use of the bus is decided together with a command; a die may therefore start up to a few
+//! commands (290 ns each) before a more urgent one could have gone first.
 //!
-//! The caller does not read a page before its program has ended. The back end keeps the rest of the order that cells
-//! need: programs of a block stay in their order, an erase waits for earlier operations on its block.
+//! The caller must not read a page before its program has ended. The back end keeps the rest of the order that cells
+//! need: programs of a block stay in order, and an erase waits for earlier operations on its block.
 
 use super::account::{BusTime, DieTime, FlashAccount, FlashCounts, Imbalance};
 use super::cells::{Cells, NandCells};
@@ -23,30 +23,30 @@ use crate::spans::{DeviceSpan, DeviceSpanSink, Track};
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
-/// An event of the back end.
+/// An event that the back end scheduled for itself. Channels and dies are given by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlashEvent {
-    /// Operations were submitted to a channel whose bus is free.
+    /// The channel's bus is free and operations were submitted to its dies.
     Kick(u32),
-    /// A channel's bus is free.
+    /// The channel's bus has become free.
     BusFree(u32),
-    /// A die's array has done what it did (or would have, had it not been interrupted).
+    /// The die's array has finished its work; out of date if that work was suspended meanwhile.
     ArrayDone(u32),
-    /// A die's cache register is filled.
+    /// The die's cache register is filled.
     CacheReady(u32),
-    /// A read, by its slot, is decoded.
+    /// The data of the read in this slot is decoded.
     Decoded(u32),
-    /// A die has waited long enough for the rest of a word line.
+    /// The die has waited long enough for the rest of a word line.
     HoldOver(u32),
 }
 
-/// The flash of a device under the clock.
+/// The flash of a modelled device.
 pub struct Backend {
     pub(super) geometry: FlashGeometry,
     pub(super) scheduling: Scheduling,
     pub(super) times: Times,
     pub(super) slab: Slab,
-    /// Queues by die, plane, class.
+    /// Queues of waiting operations; [`Backend::queue`] gives the index.
     pub(super) queues: Vec<SlotList>,
     pub(super) dies: Vec<Die>,
     pub(super) channels: Vec<Channel>,
@@ -60,7 +60,8 @@ pub struct Backend {
 }
 
 impl Backend {
-    /// The flash of a described device, all dies resting. `seed` decides what fails.
+    /// Makes the flash of a described device with all dies idle. `seed` decides what fails; busy times are reported to
+    /// `spans`.
     ///
     /// # Panics
     /// If a channel has more than 128 dies, or the description has no times.
@@ -68,7 +69,8 @@ impl Backend {
         Self::with_cells(description, Box::new(NandCells::new(description, seed)), spans)
     }
 
-    /// The same over other cells: faults ([`super::fault`]) around those of the description.
+    /// Makes the flash of a described device with other cells, such as faults ([`super::fault`]) around the described
+    /// cells.
     ///
     /// # Panics
     /// As [`Backend::new`].
@@ -99,10 +101,10 @@ impl Backend {
         }
     }
 
-    /// Takes an operation; it ends in some later [`Backend::handle`], never in this call.
+    /// Accepts an operation; it ends in a later call of [`Backend::handle`], never in this one.
     ///
     /// # Panics
-    /// If its place is not one of the device.
+    /// If its address is not of this device, or it has more bytes than a page.
     pub fn submit<E: Copy + From<FlashEvent>>(&mut self, now: Ps, operation: FlashOp, events: &mut Events<E>) {
         let place = operation.place;
         let g = &self.geometry;
@@ -138,7 +140,7 @@ impl Backend {
         }
     }
 
-    /// Goes on after an event; pushes to `ended` what has ended now.
+    /// Handles an event at its time `now`, and pushes to `ended` the operations that end by it.
     pub fn handle<E: Copy + From<FlashEvent>>(
         &mut self,
         now: Ps,
@@ -158,7 +160,7 @@ impl Backend {
                 self.grant(c, now, events);
             }
             FlashEvent::ArrayDone(d) => {
-                // An operation that was interrupted leaves its event behind.
+                // The event of an operation that was suspended meanwhile is out of date.
                 let die = &self.dies[d as usize];
                 if die.end != now || matches!(die.array, Array::Idle | Array::Holding) {
                     return;
@@ -187,38 +189,38 @@ impl Backend {
         }
     }
 
-    /// Whether a die rests and nothing waits for it.
+    /// Whether a die executes nothing and no operation waits for it.
     pub fn is_idle(&self, die: u32) -> bool {
         let die = &self.dies[die as usize];
         die.mask == 0 && die.rests()
     }
 
-    /// Number of operations that wait for a die, without those that it executes.
+    /// Returns the number of operations that wait for a die, without those that it executes.
     pub fn queued(&self, die: u32) -> u32 {
         self.dies[die as usize].queued()
     }
 
-    /// Operations taken and not ended.
+    /// Returns the number of operations submitted and not ended.
     pub fn in_flight(&self) -> u64 {
         self.slab.in_flight()
     }
 
-    /// Whether background work of a die counts as the host's: reclaim there has become urgent.
+    /// Sets whether background operations of a die are scheduled like the host's, since reclaim there is urgent.
     pub fn set_urgent(&mut self, die: u32, urgent: bool) {
         self.dies[die as usize].urgent = urgent;
     }
 
-    /// Whether a block was bad when made; the same for the same seed, in any order of calls.
+    /// Whether a block is bad from the factory; the answer depends on the seed, not on the order of calls.
     pub fn is_factory_bad(&self, die: u32, plane: u32, block: u32) -> bool {
         self.cells.is_factory_bad(die, plane, block)
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> &FlashCounts {
         &self.counts
     }
 
-    /// The account at a moment, which is not before the last event.
+    /// Returns the account up to `elapsed`, which must not be before the last event.
     pub fn account(&self, elapsed: Ps) -> FlashAccount {
         let channels = self.channels.iter().map(|c| {
             let [command, data_in, data_out] = c.busy_until(elapsed);
@@ -249,24 +251,24 @@ impl Backend {
         }
     }
 
-    /// That everything adds up ([`FlashAccount::check`]).
+    /// Checks that the account up to `elapsed` is consistent ([`FlashAccount::check`]).
     pub fn check(&self, elapsed: Ps) -> Result<(), Imbalance> {
         self.account(elapsed).check()
     }
 
-    /// The dies of a die's channel.
+    /// Returns the numbers of all dies on the channel of die `d`.
     pub(super) fn dies_on_channel(&self, d: u32) -> std::ops::Range<u32> {
         let first = d / self.dies_per_channel * self.dies_per_channel;
         first..first + self.dies_per_channel
     }
 
-    /// The queue of a die's plane and class.
+    /// Returns the index in `queues` of the queue of a die, plane and class.
     pub(super) fn queue(&self, die: u32, plane: u32, class: usize) -> usize {
         (die as usize * self.geometry.planes as usize + plane as usize) * CLASSES + class
     }
 
-    /// The class that an operation waits in. Programs of one block stay in one queue, whatever their causes: pages of a
-    /// block are programmed in order.
+    /// Returns the class in which an operation waits. All waiting programs of a block share one queue, whatever their
+    /// causes, since pages of a block are programmed in order.
     fn class_of(&self, operation: &FlashOp) -> OpClass {
         let class = OpClass::of(operation.op, operation.cause);
         let other = match class {
@@ -285,7 +287,7 @@ impl Backend {
         class
     }
 
-    /// Sees anew what a die wants of the bus; whether it wants anything.
+    /// Updates the command for which die `d` requests the bus; returns whether it requests the bus.
     pub(super) fn refresh<E: Copy + From<FlashEvent>>(&mut self, d: u32, now: Ps, events: &mut Events<E>) -> bool {
         if self.scheduling == Scheduling::MqsimCompat {
             return self.refresh_chip(d);
@@ -321,7 +323,8 @@ impl Backend {
         false
     }
 
-    /// A die may want the bus: it is granted now, or when it is free.
+    /// Grants the bus to die `d`'s channel now, or schedules a grant for when the bus is free, if any die waits for
+    /// it.
     fn poke<E: Copy + From<FlashEvent>>(&mut self, d: u32, now: Ps, events: &mut Events<E>) {
         let c = self.dies[d as usize].channel;
         let channel = &mut self.channels[c as usize];
@@ -336,7 +339,7 @@ impl Backend {
         }
     }
 
-    /// Grants the bus, if it is free, until data takes it or no die wants it.
+    /// Grants the free bus to one command after another, until a transfer of data occupies it or no die requests it.
     fn grant<E: Copy + From<FlashEvent>>(&mut self, c: u32, now: Ps, events: &mut Events<E>) {
         let compat = self.scheduling == Scheduling::MqsimCompat;
         let channel = &mut self.channels[c as usize];
@@ -385,7 +388,7 @@ impl Backend {
         }
     }
 
-    /// Puts the data that waits first on the bus.
+    /// Begins to transfer the oldest data of the list `out[list]` of channel `c`.
     fn data_out(&mut self, c: u32, list: usize, start: Ps) {
         let channel = &mut self.channels[c as usize];
         let i = self.slab.pop_front(&mut channel.out[list]).expect("data waits");
@@ -399,7 +402,7 @@ impl Backend {
         self.span(Track::Channel(c), "data out", start, end, i);
     }
 
-    /// A read's data has left.
+    /// Ends the transfer of a read's data, and begins its decoding.
     fn data_gone<E: Copy + From<FlashEvent>>(
         &mut self,
         i: u32,
@@ -428,7 +431,7 @@ impl Backend {
         let codewords = u64::from(self.cells.codewords(slot.bytes));
         self.counts.codewords[cause] += codewords;
         if codewords > 0 && self.t_ecc_decode > Ps::ZERO {
-            // Code words come in evenly over the transfer; the decoder takes one at a time, in order.
+            // Code words arrive evenly over the transfer; the decoder takes one at a time, in order.
             let t_transfer = self.times.transfer(bus_bytes);
             let first = now - t_transfer + Ps(t_transfer.0 / codewords);
             let channel = &mut self.channels[self.dies[d as usize].channel as usize];
@@ -441,7 +444,7 @@ impl Backend {
         }
     }
 
-    /// A read's data is decoded: it has ended, or it is sensed again.
+    /// Handles a read whose data is decoded: ends it, or queues it for another sensing.
     fn decoded<E: Copy + From<FlashEvent>>(
         &mut self,
         i: u32,
@@ -467,7 +470,7 @@ impl Backend {
         self.refresh(d, now, events);
     }
 
-    /// An operation has ended.
+    /// Ends an operation: counts it, pushes its report to `ended`, and frees its slot.
     pub(super) fn end(&mut self, i: u32, outcome: OpOutcome, ended: &mut Vec<OpEnded>) {
         let slot = &self.slab[i];
         let operation =

@@ -1,47 +1,48 @@
-//! Cells: the trait that gives the times of a die's cells and their failures, and cells as a description has them.
+//! Cells: the trait that says how long a die's cells take and when they fail, and its implementation for a described
+//! device.
 //!
-//! Faults (`fault`) are wrappers of this trait; the back end knows no others.
+//! Injected faults (`fault`) wrap an implementation of this trait.
 
 use super::operation::PageAddress;
 use super::reliability::{Failures, is_factory_bad};
 use crate::describe::{Cell, Description, FlashGeometry};
 use nandarray_sim::Ps;
 
-/// Result of sensing a page.
+/// Result of reading a page, with all its retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Sensings that fail, each followed by another one.
+    /// Number of failed sensings after which the page is sensed again.
     pub retries: u8,
-    /// Whether it cannot be corrected after all of them.
+    /// Whether the page cannot be corrected even after all retries.
     pub lost: bool,
 }
 
 impl Verdict {
-    /// Right at once.
+    /// A page that is read without a retry.
     pub const GOOD: Self = Self { retries: 0, lost: false };
 }
 
-/// Cells: time and failures.
+/// Time and failures of a device's flash cells.
 pub trait Cells: Send {
-    /// Sensing a page; `retry` is 0 for the first time.
+    /// Returns the time to sense a page; `retry` is 0 for the first attempt.
     fn t_sense(&mut self, now: Ps, place: PageAddress, retry: u8) -> Ps;
-    /// Programming a page, or the word line it begins.
+    /// Returns the time to program a page, or the word line that begins with it.
     fn t_program(&mut self, now: Ps, place: PageAddress) -> Ps;
-    /// Erasing a block.
+    /// Returns the time to erase a block.
     fn t_erase(&mut self, now: Ps, place: PageAddress) -> Ps;
-    /// Result of sensing `bytes` of a page; called once a read.
+    /// Decides the result of reading `bytes` of a page; called once for each read, before its retries.
     fn read(&mut self, now: Ps, place: PageAddress, bytes: u32) -> Verdict;
-    /// Whether a page was programmed.
+    /// Records that a page was programmed; returns whether it succeeded.
     fn programmed(&mut self, now: Ps, place: PageAddress) -> bool;
-    /// Whether a block was erased.
+    /// Records that a block was erased; returns whether it succeeded.
     fn erased(&mut self, now: Ps, place: PageAddress) -> bool;
-    /// Whether a block was bad when made.
+    /// Whether a block is bad from the factory.
     fn is_factory_bad(&self, die: u32, plane: u32, block: u32) -> bool;
-    /// Code words in this number of bytes; 0 without error correction.
+    /// Returns the number of error-correction code words that hold `bytes` bytes; 0 without error correction.
     fn codewords(&self, bytes: u32) -> u32;
 }
 
-/// Cells as a description has them.
+/// Cells of a device with the times and failure rates of its [`Description`].
 #[derive(Debug)]
 pub struct NandCells {
     geometry: FlashGeometry,
@@ -58,7 +59,7 @@ pub struct NandCells {
 }
 
 impl NandCells {
-    /// Cells of a described device; `seed` decides which blocks are bad and which reads fail.
+    /// Makes the cells of a described device; `seed` decides which blocks are bad and which reads fail.
     pub fn new(description: &Description, seed: u64) -> Self {
         let Description { geometry, nand, reliability, .. } = description;
         Self {
@@ -82,11 +83,11 @@ impl NandCells {
     }
 }
 
-/// The kind of a page within its word line, 0 for LSB, by which times are chosen.
+/// Returns the kind of a page within its word line (0 for LSB), by which sensing and programming times are chosen.
 ///
-/// Pages of a word line that is programmed at once follow each other. Otherwise the order of TLC pages is the one of
-/// MQSim, SimpleSSD and FEMU (Yaakobi et al., ICNC 2012): eight pages to begin with, then LSB, CSB, MSB in pairs. QLC
-/// goes by the same rule with four kinds, which none of the three models.
+/// With one-shot programming, the pages of a word line are consecutive. Otherwise TLC pages are ordered as in MQSim,
+/// SimpleSSD and FEMU (Yaakobi et al., ICNC 2012): eight pages to begin with, then LSB, CSB, MSB in pairs. QLC follows
+/// the same rule with four kinds, which none of the three simulators models.
 pub fn kind_of_page(cell: Cell, one_shot: bool, page: u16) -> usize {
     let page = usize::from(page);
     match cell {

@@ -1,45 +1,46 @@
-//! A channel's bus: its use at the moment, and the dies that wait for it.
+//! A channel's bus: its current use, and the dies that wait for it.
 
 use super::slab::{NONE, SlotList};
 use nandarray_sim::Ps;
 
-/// Use of the bus.
+/// Kind of use of a bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     /// Command and address cycles.
     Command,
-    /// A page on its way to a die, with its command.
+    /// Data of a program on its way to a die, with its command.
     DataIn,
-    /// Data on its way to the controller.
+    /// Data of a read on its way to the controller.
     DataOut,
 }
 
-/// A channel.
+/// State of a channel: its bus, its decoder, and the dies and data that wait for the bus.
 #[derive(Clone, Debug)]
 pub(super) struct Channel {
-    /// Until when the bus is taken.
+    /// End of the bus's current use; the bus is free from then on.
     pub(super) free_at: Ps,
-    /// Whether an event at `free_at` is in the queue.
+    /// Whether a [`BusFree`](super::FlashEvent::BusFree) event at `free_at` has been scheduled.
     pub(super) pending: bool,
-    /// Whether an event is in the queue that begins the operations submitted at this moment.
+    /// Whether a [`Kick`](super::FlashEvent::Kick) event has been scheduled at the current time, to begin the
+    /// operations submitted at this time.
     pub(super) kicked: bool,
-    /// The read whose data is on the bus.
+    /// Slot of the read whose data is on the bus, or `NONE`.
     pub(super) leaving: u32,
-    /// Dies (of the channel) that wait with a command that takes no data.
+    /// Bit mask of the channel's dies that wait to send a command without data.
     pub(super) short: u128,
-    /// Dies that wait with a page to be programmed.
+    /// Bit mask of the channel's dies that wait to receive a page to be programmed.
     pub(super) long: u128,
-    /// Next in turn: a die or, in `policy::mqsim_compat`, a chip.
+    /// Die from which the round-robin over `short` goes on; a chip in `policy::mqsim_compat`.
     pub(super) turn: u32,
-    /// Die that is next in turn for a page to program.
+    /// Die from which the round-robin over `long` goes on.
     pub(super) program_turn: u32,
-    /// Reads that left while a program waited.
+    /// Number of transfers of read data granted in a row while a program waited.
     pub(super) programs_passed: u32,
-    /// Reads that left while one of the background waited.
+    /// Number of transfers of the map's or host's reads granted in a row while data of a background read waited.
     pub(super) back_passed: u32,
-    /// Reads whose data waits for the bus: of the map, of the host, of the background.
+    /// Queues of reads whose data waits for the bus: the map's, the host's, the background's.
     pub(super) out: [SlotList; 3],
-    /// Until when the channel's decoder is taken.
+    /// End of the last decoding scheduled at the channel's decoder.
     pub(super) decoder_free: Ps,
     pub(super) busy_command: Ps,
     pub(super) busy_in: Ps,
@@ -69,17 +70,18 @@ impl Channel {
         }
     }
 
-    /// Whether someone waits for the bus.
+    /// Whether a command or data waits for the bus.
     pub(super) fn wanted(&self) -> bool {
         self.short | self.long != 0 || self.data_waits()
     }
 
-    /// Whether data waits to leave.
+    /// Whether data of a read waits for the bus.
     pub(super) fn data_waits(&self) -> bool {
         self.out.iter().any(|l| !l.is_empty())
     }
 
-    /// Takes the bus.
+    /// Marks the bus as used from `start` to `end` and adds the time to the busy time of this use. Panics if it is in
+    /// use at `start`.
     pub(super) fn occupy(&mut self, what: Use, start: Ps, end: Ps) {
         assert!(start >= self.free_at && end >= start, "the bus is taken until {}", self.free_at);
         let t = end - start;
@@ -92,7 +94,8 @@ impl Channel {
         self.free_at = end;
     }
 
-    /// Busy time up to a moment, by use: what reaches beyond it is taken off again, the last use first.
+    /// Returns the bus's busy time up to `now`, in the order of [`Use`]. Time that was booked beyond `now` is
+    /// subtracted, that of the last use first.
     pub(super) fn busy_until(&self, now: Ps) -> [Ps; 3] {
         let mut busy = [self.busy_command, self.busy_in, self.busy_out];
         let mut beyond = self.free_at.since(now);
@@ -105,7 +108,7 @@ impl Channel {
     }
 }
 
-/// The first set bit of `mask` at or after `turn`, round and round.
+/// Returns the first set bit of `mask` at or after bit `turn`, or else the lowest set bit (round-robin).
 pub(super) fn next_in_turn(mask: u128, turn: u32) -> u32 {
     debug_assert!(mask != 0);
     let after = mask & (u128::MAX << turn);

@@ -1,8 +1,8 @@
-//! Commands of a die: its requests for the bus, the effect of a grant, the next step when its array is done.
+//! Commands of a die: its requests for the bus, the effect of a grant, the next step when its array has finished.
 //!
-//! A cache read is decided when cells have been sensed: a read that comes later waits until that data has left, as it
-//! would without a cache register. A page that was loaded by a cache program stays in its register while the program
-//! before it is suspended.
+//! Whether a read becomes a cache read is decided when the cells of the read before have been sensed: a read that
+//! arrives later waits until that data has been transferred, as it would without a cache register. A page loaded by a
+//! cache program stays in its register while the running program is suspended.
 
 use super::backend::{Backend, FlashEvent};
 use super::channel::Use;
@@ -17,7 +17,7 @@ use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
 impl Backend {
-    /// The command that a die would send if it got the bus.
+    /// Returns the command that die `d` would send if it got the bus.
     pub(super) fn wish(&self, d: u32, now: Ps) -> Wish {
         let die = &self.dies[d as usize];
         match die.array {
@@ -56,7 +56,8 @@ impl Backend {
         }
     }
 
-    /// With an interrupted program or erase: reads, until that has waited too long.
+    /// Returns the next command of a die with a suspended program or erase: a read, or the resumption once the
+    /// suspended operation has waited too long.
     fn wish_while_paused(&self, d: u32, now: Ps) -> Wish {
         let die = &self.dies[d as usize];
         let paused = die.paused.expect("asked for");
@@ -67,8 +68,8 @@ impl Backend {
         if self.key(d, read) <= self.key(d, &self.slab[paused.group]) { Wish::Read } else { Wish::Resume }
     }
 
-    /// To interrupt is worth while if the read would start earlier than by waiting, and if what is interrupted is not
-    /// itself overdue.
+    /// Returns a suspension of the running program or erase if a waiting read would start earlier by it than by
+    /// waiting, the running operation is not itself overdue, and it was not suspended too often.
     fn wish_to_suspend(&self, d: u32, t_suspend: Option<Ps>, now: Ps) -> Wish {
         let die = &self.dies[d as usize];
         let Some(t_suspend) = t_suspend else { return Wish::Nothing };
@@ -80,10 +81,11 @@ impl Backend {
         if worth && !due && die.suspends < self.times.suspends_max { Wish::Suspend } else { Wish::Nothing }
     }
 
-    /// A grant of the bus to a die at `t`: does what the die wants. Whether data goes with it.
+    /// Sends the command that die `d` wants when it is granted the bus at `t`; returns whether data goes with the
+    /// command.
     pub(super) fn command<E: Copy + From<FlashEvent>>(&mut self, d: u32, t: Ps, events: &mut Events<E>) -> bool {
         let compat = self.scheduling == Scheduling::MqsimCompat;
-        // A suspension may not be worth while any more.
+        // The wish is decided anew: a suspension, for example, may no longer be worth while.
         let wish = if compat {
             let (class, _) = self.pick(d, u8::MAX, t).expect("a chip with a die that waits");
             wish_of(class)
@@ -159,7 +161,7 @@ impl Backend {
         }
     }
 
-    /// Cells are programmed from `start` on.
+    /// Begins to program the cells at `start`.
     fn start_program<E: Copy + From<FlashEvent>>(&mut self, d: u32, group: u32, start: Ps, events: &mut Events<E>) {
         let mut t_program = Ps::ZERO;
         let mut i = group;
@@ -238,7 +240,7 @@ impl Backend {
         self.counts.resumes += 1;
     }
 
-    /// Takes the bus of a die's channel from `t` on; until when.
+    /// Occupies the bus of a die's channel for `t_bus` from `t` on; returns the end of that time.
     fn take_bus(&mut self, d: u32, what: Use, name: &'static str, t: Ps, t_bus: Ps, group: u32) -> Ps {
         let c = self.dies[d as usize].channel;
         let end = t + t_bus;
@@ -247,7 +249,7 @@ impl Backend {
         end
     }
 
-    /// A die's array has done what it did.
+    /// Ends the current work of a die's array and begins what follows.
     pub(super) fn array_done<E: Copy + From<FlashEvent>>(
         &mut self,
         d: u32,
@@ -291,7 +293,7 @@ impl Backend {
         self.refresh(d, now, events);
     }
 
-    /// Pages were sensed: how they turn out is decided the first time.
+    /// Counts the sensed pages; at the first sensing of each, decides how many retries it needs.
     fn sensed(&mut self, group: u32, now: Ps) {
         self.counts.sense_commands[self.slab[group].cause as usize] += 1;
         let mut i = group;
@@ -310,7 +312,7 @@ impl Backend {
         }
     }
 
-    /// Pages were programmed, or blocks erased: their operations end.
+    /// Ends the operations of a command that programmed pages or erased blocks.
     fn worked(&mut self, group: u32, now: Ps, ended: &mut Vec<OpEnded>) {
         let first = self.slab[group];
         assert_ne!(first.op, OpKind::Read);
@@ -337,7 +339,8 @@ impl Backend {
         }
     }
 
-    /// Goes on with the page that was loaded meanwhile, when all of it is there.
+    /// Begins the cache program that was loaded during the last program, if there is one, once all its data has been
+    /// received.
     fn start_loaded<E: Copy + From<FlashEvent>>(&mut self, d: u32, now: Ps, events: &mut Events<E>) {
         let die = &mut self.dies[d as usize];
         let group = std::mem::replace(&mut die.loaded, NONE);
@@ -348,7 +351,7 @@ impl Backend {
         }
     }
 
-    /// Queues the data of the page register for the bus.
+    /// Queues the data of the page register for its transfer over the bus.
     pub(super) fn offer(&mut self, d: u32) {
         let group = std::mem::replace(&mut self.dies[d as usize].group, NONE);
         assert!(self.dies[d as usize].left == 0, "the page register of die {d} is on its way");
@@ -356,7 +359,7 @@ impl Backend {
         self.dies[d as usize].left = pages;
     }
 
-    /// Queues the data of the cache register for the bus.
+    /// Queues the data of the cache register for its transfer over the bus.
     pub(super) fn cache_ready(&mut self, d: u32) {
         let group = std::mem::replace(&mut self.dies[d as usize].cache_group, NONE);
         let pages = self.queue_for_bus(d, group, true);
@@ -386,7 +389,7 @@ impl Backend {
         n
     }
 
-    /// The order of what waits: see `policy`.
+    /// Returns the scheduling key of a waiting operation (see `policy`).
     pub(super) fn key(&self, d: u32, slot: &super::slab::OpSlot) -> u64 {
         policy::key(self.scheduling, &self.times, self.dies[d as usize].urgent, slot)
     }

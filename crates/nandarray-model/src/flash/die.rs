@@ -1,40 +1,40 @@
-//! A die: the state of its array, and the command that it would send if it got the bus.
+//! A die: the state of its cell array, and the command it would send if it got the bus.
 
 use super::operation::OpKind;
 use super::slab::{CLASSES, NONE};
 use nandarray_sim::Ps;
 
-/// A die's array.
+/// State of a die's cell array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Array {
-    /// Rests; may hold a suspended operation.
+    /// The array is idle; it may hold a suspended operation.
     Idle,
-    /// A read's command has been (or is being) sent, cells are sensed until `end`.
+    /// A read's command is being or has been sent; the cells are sensed until `Die::end`.
     Sensing,
-    /// Sensed data waits in the page register until all of it has left.
+    /// Sensed data waits in the page register until all of it has been transferred.
     Holding,
-    /// Cells are programmed (or the data for it comes in) until `end`.
+    /// A program's data is being received or its cells are being programmed, until `Die::end`.
     Programming,
-    /// A block is erased until `end`.
+    /// A block is being erased until `Die::end`.
     Erasing,
-    /// A program or an erase is being interrupted until `end`.
+    /// A program or an erase is being suspended until `Die::end`.
     Pausing,
 }
 
-/// A command for which a die requests the bus.
+/// Command for which a die requests the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
-    /// Nothing.
+    /// No request.
     Nothing,
-    /// A read.
+    /// A read into the page register.
     Read,
-    /// A read while the sensed data moves to the cache register.
+    /// A read into the page register while the data sensed before moves to the cache register.
     CacheRead,
-    /// A page and its program.
+    /// A page's data and its program.
     Program,
-    /// A page while the die programs another.
+    /// A page's data, sent while the die still programs another page.
     CacheProgram,
-    /// An erase.
+    /// An erase of a block.
     Erase,
     /// Suspension of the running program or erase, for a read.
     Suspend,
@@ -42,46 +42,47 @@ pub(super) enum Wish {
     Resume,
 }
 
-/// A program or erase that was interrupted.
+/// A suspended program or erase.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paused {
     pub(super) op: OpKind,
-    /// Its operations.
+    /// Slot of the first of its operations.
     pub(super) group: u32,
-    /// Remaining time.
+    /// Time that the operation still needs after its resumption.
     pub(super) remaining: Ps,
 }
 
-/// A die.
+/// State of a die.
 #[derive(Clone, Debug)]
 pub(super) struct Die {
     pub(super) channel: u32,
     pub(super) chip: u32,
     pub(super) array: Array,
     pub(super) wish: Wish,
-    /// Classes that wait.
+    /// Bit mask of the [`OpClass`](super::slab::OpClass)es of which an operation waits for the die.
     pub(super) mask: u8,
-    /// Whether background work counts as the host's.
+    /// Whether background operations are scheduled like the host's.
     pub(super) urgent: bool,
-    /// Number of times that the current operation was suspended.
+    /// Number of times that the current program or erase was suspended.
     pub(super) suspends: u32,
-    /// Operations in a plane's queue, by class.
+    /// Number of operations in the queues of all planes, by class.
     pub(super) count: [u32; CLASSES],
-    /// The operations of the array's command.
+    /// Slot of the first operation of the array's command, or `NONE`; a read's until its data is queued for the bus.
     pub(super) group: u32,
-    /// Of what the page register holds, pages that have not left.
+    /// Number of pages in the page register whose data was queued for the bus and has not been transferred.
     pub(super) left: u32,
-    /// The same of the cache register.
+    /// Number of pages in the cache register whose data has not been transferred.
     pub(super) cache_left: u32,
-    /// The operations whose data is in the cache register and has not been offered to the bus: on the way there.
+    /// Slot of the first operation whose data is moving to the cache register and is not yet queued for the bus, or
+    /// `NONE`.
     pub(super) cache_group: u32,
-    /// The operations of a program that was loaded while another one runs.
+    /// Slot of the first operation of a cache program that was sent while another program runs, or `NONE`.
     pub(super) loaded: u32,
-    /// When its data is all there.
+    /// Time at which all data of `loaded` has been received.
     pub(super) loaded_at: Ps,
     pub(super) start: Ps,
     pub(super) end: Ps,
-    /// End of the wait for the rest of a word line, while an event for it is in the queue.
+    /// Time of the latest scheduled event that ends the wait for the rest of a word line.
     pub(super) hold_until: Ps,
     pub(super) paused: Option<Paused>,
     pub(super) busy_sense: Ps,
@@ -118,23 +119,23 @@ impl Die {
         }
     }
 
-    /// Operations that wait in the queues of its planes.
+    /// Number of operations that wait in the queues of all planes.
     pub(super) fn queued(&self) -> u32 {
         self.count.iter().sum()
     }
 
-    /// Whether nothing is done, held, loaded or interrupted.
+    /// Whether the die executes nothing and holds no sensed data, loaded page or suspended operation.
     pub(super) fn rests(&self) -> bool {
         self.array == Array::Idle && self.paused.is_none() && self.loaded == NONE && self.cache_left == 0
     }
 
-    /// Operations of these classes that wait in the queues of its planes.
+    /// Number of operations of these classes (a bit mask) that wait in the queues of all planes.
     pub(super) fn waiting_in(&self, classes: u8) -> u32 {
         (0..CLASSES).filter(|class| classes >> class & 1 != 0).map(|class| self.count[class]).sum()
     }
 
-    /// Whether it is at work, or can be at once, on operations of a kind, whose classes are given: whether it will soon
-    /// take its share of the bus for them.
+    /// Whether the die will soon use the bus for operations of kind `op`: it executes one, or is idle and one of
+    /// `classes` (the bit mask of that kind's classes) waits.
     pub(super) fn uses_bus_for(&self, op: OpKind, classes: u8) -> bool {
         match (op, self.array) {
             (_, Array::Idle) => self.paused.is_none() && self.mask & classes != 0,
@@ -157,7 +158,8 @@ impl Die {
         }
     }
 
-    /// Books busy time up to a moment, for an account. A suspension is booked when its command is, which may be ahead.
+    /// Adds the array's work up to `now` to its busy times, for an account. A suspension was booked when its command
+    /// was granted, which may lie after `now`: that excess is subtracted.
     pub(super) fn book_until(&mut self, now: Ps) {
         let ahead = self.start.since(now);
         if let (Array::Pausing, Some(paused)) = (self.array, self.paused) {
@@ -167,7 +169,7 @@ impl Die {
         self.book(now);
     }
 
-    /// Books what the array has done since `start`, and makes `now` the start of what is next.
+    /// Adds the time since `start` to the busy time of the array's current state, and sets `start` to `now`.
     pub(super) fn book(&mut self, now: Ps) {
         let spent = now.since(self.start);
         match self.array {

@@ -1,10 +1,10 @@
-//! Faults of dies, as wrappers of the cells: a slow die, a dead die, bit errors. They nest.
+//! Injected faults of dies: a slow die, a dead die, bit errors. Each wraps other cells, so faults can be nested.
 
 use super::cells::{Cells, Verdict};
 use super::operation::PageAddress;
 use nandarray_sim::Ps;
 
-/// Methods of a wrapper that changes nothing; each fault overrides those that it changes.
+/// Implements the listed methods, and those that no fault changes, by calling the wrapped cells.
 macro_rules! as_within {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
         $(fn $name(&mut self, $($arg: $ty),*) -> $ret {
@@ -19,7 +19,7 @@ macro_rules! as_within {
     };
 }
 
-/// A die whose cells take `percent` of the time they should, from a moment on.
+/// Cells with one die that takes `percent` of its normal time from a given moment on.
 pub struct SlowDie<C> {
     within: C,
     die: u32,
@@ -28,7 +28,7 @@ pub struct SlowDie<C> {
 }
 
 impl<C: Cells> SlowDie<C> {
-    /// Makes `die` slow; 300 percent is three times as long.
+    /// Makes `die` slow from time `from` on; at 300 percent it takes three times as long.
     pub fn new(within: C, die: u32, from: Ps, percent: u64) -> Self {
         Self { within, die, from, percent }
     }
@@ -58,7 +58,7 @@ impl<C: Cells> Cells for SlowDie<C> {
     }
 }
 
-/// A die that answers, in the time it always took, and never with success, from a moment on.
+/// Cells with one die that fails every operation from a given moment on, in the time the operation normally takes.
 pub struct DeadDie<C> {
     within: C,
     die: u32,
@@ -66,7 +66,7 @@ pub struct DeadDie<C> {
 }
 
 impl<C: Cells> DeadDie<C> {
-    /// Lets `die` die.
+    /// Makes `die` fail from time `from` on.
     pub fn new(within: C, die: u32, from: Ps) -> Self {
         Self { within, die, from }
     }
@@ -78,7 +78,7 @@ impl<C: Cells> DeadDie<C> {
 
 impl<C: Cells> Cells for DeadDie<C> {
     fn read(&mut self, now: Ps, place: PageAddress, bytes: u32) -> Verdict {
-        // A dead die fails its status check: no read is retried with other voltages.
+        // A dead die fails its status check, so the read is not retried with other voltages.
         if self.dead(now, place) {
             return Verdict { retries: 0, lost: true };
         }
@@ -97,7 +97,7 @@ impl<C: Cells> Cells for DeadDie<C> {
     }
 }
 
-/// Pages of one block that need retries, or cannot be read at all, whatever their wear.
+/// Cells in which all pages of one block need retries, or cannot be read at all, independently of wear.
 pub struct BitErrors<C> {
     within: C,
     block: PageAddress,
@@ -105,7 +105,7 @@ pub struct BitErrors<C> {
 }
 
 impl<C: Cells> BitErrors<C> {
-    /// Gives every page of `block` (whose `page` does not matter) this verdict.
+    /// Applies `verdict` to every page of `block`, whose `page` field is ignored.
     pub fn new(within: C, block: PageAddress, verdict: Verdict) -> Self {
         Self { within, block, verdict }
     }

@@ -1,5 +1,5 @@
-//! The operations of one command: the one that is next in turn, and those that may join it on other planes and of its
-//! word line.
+//! Selection of the operations of one command: the operation whose turn it is, with those that may join it on other
+//! planes and in its word line.
 
 use super::backend::{Backend, FlashEvent};
 use super::die::Die;
@@ -9,26 +9,27 @@ use crate::describe::Scheduling;
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
-/// Depth to which a plane's queue is searched for a read that may join: a stream that fell out of step by a page or two
-/// finds its step again, and a queue of thousands costs no more than one of four. With one-shot programming, word
-/// lines.
+/// Depth (in word lines, with one-shot programming) to which a plane's queue is searched for an operation that may
+/// join a command. It lets a stream that fell out of step by a page or two catch up, and bounds the cost of searching
+/// long queues.
 const JOIN_DEPTH: u32 = 4;
-/// Depth to which a queue is searched for the pages of a word line: two streams with four pages each, and as many to
-/// spare.
+/// Depth to which a queue is searched for the pages of a word line: enough for two streams of four pages each, twice
+/// over.
 const WORD_LINE_DEPTH: u32 = 16;
 
 /// The operations of one command.
 pub(super) struct CommandOps {
-    /// The first; the others follow by `OpSlot::next`.
+    /// Slot of the first operation; the others follow by `OpSlot::next`.
     pub(super) group: u32,
-    /// Planes that take part.
+    /// Number of planes that take part.
     pub(super) planes: u32,
-    /// Pages (or blocks).
+    /// Number of pages (or blocks).
     pub(super) pages: u32,
 }
 
 impl Backend {
-    /// The class and plane whose turn it is, among those of `mask`.
+    /// Returns the class and plane whose first operation has the lowest key, among the classes of the bit mask `mask`;
+    /// `None` if no operation of them can begin.
     pub(super) fn pick(&self, d: u32, mask: u8, now: Ps) -> Option<(OpClass, u32)> {
         let mut waiting = mask & self.dies[d as usize].mask;
         let mut best = None;
@@ -52,7 +53,8 @@ impl Backend {
         best
     }
 
-    /// Takes what goes into the next command of the classes of `mask` out of the queues.
+    /// Removes the operations of the next command, of the classes in `mask`, from the queues of die `d`; `None` if no
+    /// operation of them can begin.
     pub(super) fn gather(&mut self, d: u32, mask: u8, now: Ps) -> Option<CommandOps> {
         let (class, plane) = self.pick(d, mask, now)?;
         let head = self.queues[self.queue(d, plane, class as usize)].head;
@@ -94,12 +96,13 @@ impl Backend {
         Some(CommandOps { group: group.head, planes, pages })
     }
 
-    /// Number of planes in a command that gives the most throughput on a channel with this number of busy dies.
+    /// Returns the number of planes in a command of die `d` that gives the most throughput, given the busy dies of its
+    /// channel.
     ///
-    /// A plane that joins spares the die a sensing or a program of its own; but where its cycles take longer than those
-    /// of a command, it costs the bus. On a channel whose dies would keep the bus busy one plane at a time, nothing is
-    /// gained. That counts only dies with two rounds of their planes to do: of a burst that is soon over, the first to
-    /// finish matters more.
+    /// A plane that joins a command saves the die a separate sensing or programming, but costs bus time where its
+    /// command cycles take longer than those of a separate command. Where the channel's dies would keep the bus busy
+    /// with single-plane commands, joining gains nothing. Only dies with at least two rounds of work for all their
+    /// planes count towards this: in a burst that ends soon, finishing the first operations early matters more.
     fn planes_that_gain(&self, d: u32, first: &OpSlot) -> u32 {
         let planes = self.geometry.planes;
         if self.scheduling == Scheduling::MqsimCompat || !self.times.joining_costs(first.op) {
@@ -120,7 +123,8 @@ impl Backend {
         self.times.best_planes(first.op, self.times.bus_bytes(first.bytes), planes, dies)
     }
 
-    /// The operation of a plane that may join a command: its class, the slot before it in the queue, its slot.
+    /// Returns the class, the preceding slot in the queue (`NONE` if there is none) and the slot of an operation on
+    /// `plane` that may join a command; `None` if no operation may.
     fn partner(&self, d: u32, plane: u32, mask: u8, op: OpKind, page: u16, now: Ps) -> Option<(OpClass, u32, u32)> {
         let mut waiting = mask & self.dies[d as usize].mask;
         let depth = match self.scheduling {
@@ -146,7 +150,8 @@ impl Backend {
         None
     }
 
-    /// Whether nothing of its block is before it in its queue: pages of a block are programmed in order.
+    /// Whether no operation on the same block precedes slot `i` in its queue: pages of a block are programmed in
+    /// order.
     fn is_first_of_block(&self, d: u32, plane: u32, class: OpClass, i: u32) -> bool {
         let block = self.slab[i].place.block;
         let mut j = self.queues[self.queue(d, plane, class as usize)].head;
@@ -156,13 +161,14 @@ impl Backend {
         j == i
     }
 
-    /// Whether planes take this one together with one of that page.
+    /// Whether the operation in slot `i` may share a multi-plane command with an operation on page `page` of another
+    /// plane.
     fn joins(&self, op: OpKind, page: u16, i: u32) -> bool {
         self.slab[i].place.page == page || (op == OpKind::Read && self.times.independent_planes)
     }
 
-    /// Whether an operation may be begun: a word line is complete or has waited long enough, an erase has nothing of
-    /// its block before it.
+    /// Whether an operation may begin: a program if its word line is complete or has waited long enough, an erase if
+    /// no earlier operation on its block waits, a read always.
     fn eligible(&self, d: u32, plane: u32, i: u32, now: Ps) -> bool {
         let slot = &self.slab[i];
         match slot.op {
@@ -190,8 +196,8 @@ impl Backend {
         }
     }
 
-    /// Whether another plane, which would join, still waits for pages of this word line: they come page by page over
-    /// all planes, so those of one plane are complete a moment before those of the next.
+    /// Whether another plane that would join the command still waits for pages of the same word line. Pages are
+    /// written across all planes in turn, so a plane's word line is complete a moment before the next plane's.
     fn others_gather(&self, d: u32, plane: u32, i: u32) -> bool {
         let slot = &self.slab[i];
         let word_line = slot.place.page / self.times.word_line_pages;
@@ -211,14 +217,14 @@ impl Backend {
         })
     }
 
-    /// Pages from `page` to the end of its word line.
+    /// Returns the number of pages from `page` to the end of its word line, `page` included.
     fn word_line_missing(&self, page: u16) -> u32 {
         let pages = self.times.word_line_pages;
         let end = (page / pages * pages + pages).min(self.geometry.pages as u16);
         u32::from(end - page)
     }
 
-    /// Number of pages in the queue of slot `i`, itself included, that belong to the word line it begins or continues.
+    /// Returns the number of pages in the queue of slot `i`, from that slot on, that belong to its word line.
     fn word_line(&self, d: u32, plane: u32, class: OpClass, i: u32) -> u32 {
         debug_assert_eq!(self.slab[i].class, class, "a queue holds one class, of {d}.{plane}");
         let first = self.slab[i].place;
@@ -239,7 +245,8 @@ impl Backend {
         place.block == first.block && place.page / pages == first.page / pages
     }
 
-    /// Takes slot `i`, and the rest of its word line, out of its queue to the end of `group`; how many pages.
+    /// Moves slot `i`, and the rest of its word line, from its queue to the end of `group`; returns the number of
+    /// pages.
     fn take(&mut self, group: &mut SlotList, d: u32, plane: u32, class: OpClass, before: u32, i: u32) -> u32 {
         let queue = self.queue(d, plane, class as usize);
         let first = self.slab[i];
@@ -262,7 +269,8 @@ impl Backend {
         pages
     }
 
-    /// Asks for an event when the first incomplete word line has waited long enough.
+    /// Schedules an event for the time at which the first incomplete word line of die `d` will have waited long
+    /// enough.
     pub(super) fn hold<E: Copy + From<FlashEvent>>(&mut self, d: u32, now: Ps, events: &mut Events<E>) {
         let mut until = Ps::MAX;
         for class in [OpClass::ProgramFront, OpClass::ProgramBack] {
@@ -280,7 +288,8 @@ impl Backend {
         }
     }
 
-    /// Sees anew whether a chip can be given a command, where chips work for one at a time; whether it can.
+    /// Updates whether die `d`'s chip can be given a command (in `mqsim_compat`, where a chip executes one command at
+    /// a time), and returns it.
     pub(super) fn refresh_chip(&mut self, d: u32) -> bool {
         let per_chip = self.geometry.dies;
         let die = &self.dies[d as usize];
@@ -292,7 +301,7 @@ impl Backend {
         ready
     }
 
-    /// The die of a chip whose turn it is.
+    /// Returns the die of a chip whose first operation has the lowest key.
     pub(super) fn die_of_chip(&self, chip: u32, now: Ps) -> u32 {
         let dies = chip * self.geometry.dies..(chip + 1) * self.geometry.dies;
         let key = |&d: &u32| {

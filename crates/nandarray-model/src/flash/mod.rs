@@ -1,4 +1,5 @@
-//! The flash back end under the clock: channels, chips, dies, planes; their operations and when these end.
+//! The flash back end of a modelled device: channels, chips, dies and planes, the operations on them, and when these
+//! end.
 //!
 //! | file | one idea |
 //! | --- | --- |

@@ -1,65 +1,65 @@
 //! Flash operations: a page read, a page programmed, a block erased, each with its cause.
 //!
-//! Flash management (conventional or the store's own) names physical addresses; the back end decides when, and joins
-//! operations (planes of a die, pages that follow each other) into one command.
+//! Flash management (conventional or the store's own) submits operations on physical addresses. The back end decides
+//! when each is executed, and combines operations (on several planes of a die, or on consecutive pages) into one
+//! command.
 
 /// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OpKind {
-    /// Senses a page and moves bytes of it to the controller.
+    /// Sense a page and transfer bytes of it to the controller.
     Read,
-    /// Moves a page to the die and programs it.
+    /// Transfer a page to the die and program it.
     Program,
-    /// Erases a block; `page` is 0, `bytes` 0.
+    /// Erase a block; `page` and `bytes` are 0.
     Erase,
 }
 
-/// Cause of an operation, to which its energy and bytes are booked.
+/// Reason for an operation, to which its energy and bytes are charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum OpCause {
     /// A host's command.
     Host,
-    /// The map: translation pages, journal, checkpoints.
+    /// Reading or writing the map: translation pages, journal, checkpoints.
     Map,
-    /// Reclaim.
+    /// Garbage collection.
     Gc,
     /// Wear levelling.
     Wear,
 }
 
 impl OpCause {
-    /// All of them, in order of their numbers.
+    /// All causes, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Host, Self::Map, Self::Gc, Self::Wear];
 }
 
-/// A physical page: the die's number in the whole device (`FlashGeometry::die_index`), plane, block, page within the
-/// block.
+/// Address of a physical page; of a block, if `page` is 0 or does not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PageAddress {
-    /// Die, of the whole device.
+    /// Number of the die within the whole device, as `FlashGeometry::die_index` counts.
     pub die: u32,
     /// Block within its plane.
     pub block: u32,
     /// Page within its block.
     pub page: u16,
-    /// Plane of the die.
+    /// Plane within its die.
     pub plane: u16,
 }
 
-/// An operation.
+/// A flash operation as its submitter describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlashOp {
-    /// Its kind.
+    /// Kind of the operation.
     pub op: OpKind,
-    /// Its cause.
+    /// Cause of the operation.
     pub cause: OpCause,
     /// Address of the page or block.
     pub place: PageAddress,
-    /// Bytes that cross the channel (spare bytes are the back end's business); a part of a page for reads, a page for
-    /// programs.
+    /// User-data bytes that cross the channel: a part of a page for reads, a whole page for programs. The back end
+    /// adds the spare bytes.
     pub bytes: u32,
-    /// The caller's value, returned with the outcome.
+    /// A value of the caller's choice, returned in [`OpEnded`].
     pub token: u64,
 }
 
@@ -68,21 +68,21 @@ pub struct FlashOp {
 pub enum OpOutcome {
     /// Success.
     Done,
-    /// A page that could not be corrected after all retries.
+    /// A read whose page could not be corrected after all retries.
     Uncorrectable,
     /// A program or an erase that failed: the block is bad from now on.
     Failed,
 }
 
-/// An operation that ended.
+/// Report of an operation that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpEnded {
-    /// The caller's value.
+    /// The caller's value from [`FlashOp::token`].
     pub token: u64,
-    /// Its kind.
+    /// Kind of the operation.
     pub op: OpKind,
     /// Address of the page or block.
     pub place: PageAddress,
-    /// Its outcome.
+    /// Outcome of the operation.
     pub outcome: OpOutcome,
 }

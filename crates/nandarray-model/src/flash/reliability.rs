@@ -1,27 +1,30 @@
-//! Reliability of cells, after error correction: raw bit-error rate, code words, retries, grown bad blocks.
+//! Reliability of cells with error correction: raw bit-error rate, code words, read retries, grown bad blocks.
 //!
-//! The raw bit-error rate is a sum of a base, of wear, of retention and of read disturb (the form that SimpleSSD 2.1
-//! takes from 2y-nm MLC measurements). A code word fails if more bits of it are wrong than can be corrected: the tail
-//! of a binomial distribution, tabulated once over the rate in steps of an eighth of an octave, for every retry. One
-//! number is drawn for a page that is read, none while the rate is 0: the page needs n retries if the draw lies below
-//! the chance that n attempts fail, since retries of one page fail together or not at all.
+//! The raw bit-error rate is the sum of a base, of wear, of retention and of read disturb (the form that SimpleSSD 2.1
+//! takes from measurements of 2y-nm MLC). A code word fails if more of its bits are wrong than the code corrects: the
+//! tail of a binomial distribution, tabulated once for every number of retries over rates in steps of an eighth of an
+//! octave. One random number is drawn for each page that is read, none while the rate is 0. The page needs n retries
+//! if the number is below the probability that n attempts fail: the attempts at one page are modelled as failing
+//! together, not independently.
 //!
-//! A block that has been erased as often as it is good for fails its next erase; others fail with a small chance.
+//! A block fails its first erase beyond its endurance; other programs and erases fail with a small probability.
 //!
-//! It does not know which bits are wrong; `fault` does not either: a page that cannot be corrected has no bytes.
+//! The model does not know which bits are wrong, and neither does `fault`: a page that cannot be corrected returns no
+//! bytes.
 
 use crate::describe::{Description, Reliability};
 
-/// Buckets an octave of the raw bit-error rate.
+/// Table steps per octave (factor of two) of the raw bit-error rate.
 const STEPS: f64 = 8.0;
-/// Exponent of the lowest rate that is not taken for 0: 2^-44, a wrong bit in 2 TiB.
+/// Binary exponent of the lowest rate that is not treated as 0: 2^-44, one wrong bit in 2 TiB.
 const LEAST_EXPONENT: f64 = -44.0;
-/// Buckets from there up to a half.
+/// Number of table steps from the lowest rate up to one half.
 const BUCKETS: usize = 43 * STEPS as usize + 1;
-/// The bucket of a rate that is as good as 0.
+/// Table index that stands for a rate treated as 0.
 const NEVER: u16 = u16::MAX;
 
-/// The raw bit-error rate of a block that was erased `cycles` times and read `reads` times since.
+/// Returns the raw bit-error rate of a block that was erased `cycles` times and read `reads` times since its last
+/// erase.
 pub fn rber(of: &Reliability, cycles: f64, reads: f64) -> f64 {
     let term = |factor: f64, value: f64| if factor == 0.0 { 0.0 } else { factor * value };
     let rate = of.rber_base
@@ -34,19 +37,19 @@ pub fn rber(of: &Reliability, cycles: f64, reads: f64) -> f64 {
     rate.clamp(0.0, 0.5)
 }
 
-/// The chance that more than `correctable` of `bits` bits are wrong when each is with chance `rber`: 1 - CDF of a
-/// binomial.
+/// Returns the probability that more than `correctable` of `bits` bits are wrong, if each is wrong with probability
+/// `rber`: the upper tail of a binomial distribution.
 pub fn codeword_failure(bits: u64, correctable: u32, rber: f64) -> f64 {
     let (n, t) = (bits as f64, f64::from(correctable));
     if rber <= 0.0 || t >= n {
         return 0.0;
     }
     let odds = (rber / (1.0 - rber)).ln();
-    // ln of the chance of exactly k wrong bits, from k = 0 on.
+    // Natural logarithm of the probability of exactly k wrong bits, starting at k = 0.
     let mut ln_pmf = n * (-rber).ln_1p();
     let advance = |ln_pmf: f64, k: f64| ln_pmf + ((n - k) / (k + 1.0)).ln() + odds;
     if n * rber > t + 1.0 {
-        // Most of the distribution lies above: the tail below is the small, exact one.
+        // Most of the distribution lies above `correctable`: the lower tail is small, so its sum is the accurate one.
         let mut below = 0.0;
         for k in 0..=correctable {
             below += ln_pmf.exp();
@@ -67,29 +70,29 @@ pub fn codeword_failure(bits: u64, correctable: u32, rber: f64) -> f64 {
     above.min(1.0)
 }
 
-/// History of a block.
+/// Wear of a block, and the table index of its error rate.
 #[derive(Clone, Copy, Debug)]
 struct BlockHistory {
     cycles: u32,
     reads: u32,
-    /// The reads at which the bucket is worked out anew.
+    /// Number of reads at which `bucket` is computed again.
     next_at: u32,
     bucket: u16,
 }
 
-/// Chances of failure, by block.
+/// Decides which reads, programs and erases fail, from the wear of every block.
 #[derive(Debug)]
 pub(super) struct Failures {
     of: Reliability,
-    /// Bytes of a code word; of a page, without error correction.
+    /// Bytes of a code word; of a whole page without error correction.
     codeword_bytes: u32,
     attempts: usize,
-    /// Chance that a code word fails, by bucket and attempt.
+    /// Probability that a code word fails, by table index (bucket) and attempt.
     chances: Vec<f64>,
-    /// Blocks of the device, made when the first is erased, or read if reads wear it.
+    /// Wear of all blocks; empty until the first erase, or the first read if the error rate depends on wear.
     blocks: Vec<BlockHistory>,
     blocks_total: usize,
-    /// The bucket of every block, where neither wear nor reads matter.
+    /// The table index of all blocks if their error rate depends neither on wear nor on reads; `None` otherwise.
     constant: Option<u16>,
     endurance_cycles: u32,
     chance: fastrand::Rng,
@@ -131,12 +134,12 @@ impl Failures {
         }
     }
 
-    /// Code words that hold this number of bytes; 0 without error correction.
+    /// Returns the number of code words that hold `bytes` bytes; 0 without error correction.
     pub(super) fn codewords(&self, bytes: u32) -> u32 {
         if self.of.ecc_codeword_bytes == 0 { 0 } else { bytes.div_ceil(self.of.ecc_codeword_bytes) }
     }
 
-    /// Sensings of a page that fail before one succeeds; `None` if none of those allowed does.
+    /// Draws the number of sensings of a page that fail before one succeeds; `None` if all allowed attempts fail.
     pub(super) fn read(&mut self, block: usize, bytes: u32) -> Option<u8> {
         let bucket = match self.constant {
             Some(bucket) => bucket,
@@ -148,7 +151,7 @@ impl Failures {
         let chances = &self.chances[usize::from(bucket) * self.attempts..][..self.attempts];
         let codewords = f64::from(bytes.div_ceil(self.codeword_bytes));
         let draw = self.chance.f64();
-        // 1 - (1-p)^n <= n p: nearly every page is through here.
+        // 1 - (1-p)^n <= n p: this bound settles nearly every page without the logarithm below.
         if draw >= codewords * chances[0] {
             return Some(0);
         }
@@ -157,7 +160,7 @@ impl Failures {
         (failing < self.attempts).then_some(failing as u8)
     }
 
-    /// A block was erased; whether it is still good.
+    /// Records an erase of a block; returns whether the block is still within its endurance.
     pub(super) fn erased(&mut self, block: usize) -> bool {
         self.make_blocks();
         let block = &mut self.blocks[block];
@@ -167,12 +170,13 @@ impl Failures {
         block.cycles <= self.endurance_cycles
     }
 
-    /// Whether a program or erase fails, and the block with it.
+    /// Draws whether a program or erase fails, which makes its block bad.
     pub(super) fn grows_bad(&mut self) -> bool {
         self.of.grown_bad_ppm > 0 && self.chance.u32(0..1_000_000) < self.of.grown_bad_ppm
     }
 
-    /// One more read of a block; its bucket. Worked out anew whenever reads have grown by an eighth.
+    /// Counts a read of a block and returns the table index of its error rate, which is computed again whenever the
+    /// number of reads has grown by an eighth.
     fn disturb(&mut self, block: usize) -> u16 {
         self.make_blocks();
         let block = &mut self.blocks[block];
@@ -199,7 +203,8 @@ fn bucket_of(rate: f64) -> u16 {
     (((rate.log2() - LEAST_EXPONENT) * STEPS) as usize).min(BUCKETS - 1) as u16
 }
 
-/// Whether a block was bad when made: a hash of where it is, so that asking costs no memory and no order matters.
+/// Whether a block is bad from the factory: decided by a hash of the block's number, so that the answer needs no
+/// memory and does not depend on the order of queries.
 pub(super) fn is_factory_bad(seed: u64, ppm: u32, block: u64) -> bool {
     ppm > 0 && fastrand::Rng::with_seed(seed ^ block.wrapping_mul(0x9E37_79B9_7F4A_7C15)).u32(0..1_000_000) < ppm
 }

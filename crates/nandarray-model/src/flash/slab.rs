@@ -1,23 +1,22 @@
-//! Slab of operations in flight: slots, linked into queues by their numbers.
+//! Slab of operations in flight: reusable slots, linked into queues by their numbers.
 //!
-//! A slot is in at most one queue at a time (of a die's plane, of a command, of a channel's data that waits to leave),
-//! so one link is enough. Nothing is allocated once the slab has grown to the most operations that were in flight at
-//! once.
+//! A slot is in at most one queue at a time (of a die's plane, of a command, or of a channel's read data), so one link
+//! per slot is enough. Nothing is allocated once the slab has grown to the largest number of operations in flight.
 
 use super::operation::{FlashOp, OpCause, OpKind, PageAddress};
 use nandarray_sim::Ps;
 
-/// No slot.
+/// The number that stands for no slot.
 pub(super) const NONE: u32 = u32::MAX;
-/// The link of a free slot.
+/// Value of `OpSlot::next` in a free slot.
 const FREE: u32 = NONE - 1;
 
-/// Class of a waiting operation; policies choose between classes. Their order is the one that `policy::normal` prefers
-/// at equal age.
+/// Class of a waiting operation, by which scheduling policies choose. The classes are in the order that
+/// `policy::normal` prefers at equal age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum OpClass {
-    /// A read that a host's command cannot go on without: of the map.
+    /// A read of the map, which a host's command waits for.
     ReadMap = 0,
     /// A host's read.
     ReadHost = 1,
@@ -25,7 +24,8 @@ pub(super) enum OpClass {
     ReadBack = 2,
     /// A host's program.
     ProgramFront = 3,
-    /// A program of anyone else.
+    /// A program of the map, reclaim or wear levelling, although a program keeps the class of others waiting for its
+    /// A program of the map, reclaim or wear levelling.
     ProgramBack = 4,
     /// An erase.
     Erase = 5,
@@ -33,21 +33,21 @@ pub(super) enum OpClass {
 
 /// Number of classes.
 pub(super) const CLASSES: usize = 6;
-/// Bits of the classes that someone waits for, reads.
+/// Bit mask of the classes of reads that a host's command waits for.
 pub(super) const FRONT_READS: u8 = 0b00_0011;
-/// Bits of all reads.
+/// Bit mask of the classes of reads.
 pub(super) const READS: u8 = 0b00_0111;
-/// Bits of all programs.
+/// Bit mask of the classes of programs.
 pub(super) const PROGRAMS: u8 = 0b01_1000;
-/// Bit of erases.
+/// Bit mask of the class of erases.
 pub(super) const ERASES: u8 = 0b10_0000;
 
 impl OpClass {
-    /// All of them, by their numbers.
+    /// All classes, in the order of their numbers.
     pub(super) const ALL: [Self; CLASSES] =
         [Self::ReadMap, Self::ReadHost, Self::ReadBack, Self::ProgramFront, Self::ProgramBack, Self::Erase];
 
-    /// The class of an operation.
+    /// Returns the class of an operation by its kind and cause.
     pub(super) fn of(op: OpKind, cause: OpCause) -> Self {
         match (op, cause) {
             (OpKind::Read, OpCause::Map) => Self::ReadMap,
@@ -59,7 +59,7 @@ impl OpClass {
         }
     }
 
-    /// Its bit in a mask of classes.
+    /// Returns the class's bit in a bit mask of classes.
     pub(super) fn bit(self) -> u8 {
         1 << self as u8
     }
@@ -69,23 +69,23 @@ impl OpClass {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpSlot {
     pub(super) token: u64,
-    /// Order of arrival.
+    /// Number of the operation in order of submission.
     pub(super) seq: u64,
     pub(super) submitted: Ps,
     pub(super) place: PageAddress,
     pub(super) bytes: u32,
-    /// The next slot of the queue that it is in.
+    /// Number of the next slot in the same queue, or `NONE`.
     pub(super) next: u32,
     pub(super) op: OpKind,
     pub(super) cause: OpCause,
     pub(super) class: OpClass,
-    /// Sensings that failed so far.
+    /// Number of sensings that have failed so far.
     pub(super) retries: u8,
     /// Number of sensings that will fail before the page can be corrected, or is given up as lost.
     pub(super) retries_needed: u8,
-    /// Whether the page cannot be corrected at all.
+    /// Whether the page cannot be corrected even after all retries.
     pub(super) lost: bool,
-    /// Whether its data is in the cache register, so that the array is free.
+    /// Whether the read's data is in the cache register, which leaves the die's array free.
     pub(super) cached: bool,
 }
 
@@ -104,7 +104,7 @@ impl SlotList {
     }
 }
 
-/// All slots.
+/// All slots, used and free.
 #[derive(Debug, Default)]
 pub(super) struct Slab {
     slots: Vec<OpSlot>,
@@ -150,7 +150,7 @@ impl Slab {
         (self.slots.len() - self.free.len()) as u64
     }
 
-    /// Number of slots linked behind this one, itself included.
+    /// Returns the number of slots from slot `i` to the end of its queue, both included.
     pub(super) fn length(&self, mut i: u32) -> u32 {
         let mut n = 0;
         while i != NONE {
@@ -192,7 +192,7 @@ impl Slab {
         Some(i)
     }
 
-    /// Takes a slot out of the middle; `before` is the one before it, `NONE` if it is the first.
+    /// Removes slot `i` from a queue; `before` is the slot before it, or `NONE` if `i` is the first.
     pub(super) fn remove(&mut self, list: &mut SlotList, before: u32, i: u32) {
         if before == NONE {
             let first = self.pop_front(list);

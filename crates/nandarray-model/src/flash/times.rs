@@ -1,4 +1,4 @@
-//! A description's times, ready to be added up: what a command, a transfer, a suspension takes.
+//! Times of a description in the form the back end adds up: of commands, transfers and suspensions.
 
 use crate::describe::{Description, Scheduling};
 use nandarray_sim::Ps;
@@ -6,14 +6,14 @@ use nandarray_sim::Ps;
 use super::operation::OpKind;
 use super::slab::{CLASSES, OpClass};
 
-/// Times and abilities of the back end.
+/// Times and abilities of a described device, as the back end needs them.
 #[derive(Clone, Debug)]
 pub(super) struct Times {
     bytes_per_s: u64,
     page_bytes: u32,
-    /// Bytes that cross the bus with `page_bytes` bytes of a page, beyond them.
+    /// Spare bytes that cross the bus with a whole page; 0 if none do.
     spare_bytes: u32,
-    /// Bytes and time of the last transfer: nearly all of a run have one or two lengths.
+    /// Bytes and time of the last transfer, kept since most transfers of a run have one of two lengths.
     last: (u64, Ps),
     pub(super) t_read_command: Ps,
     pub(super) t_read_further_plane: Ps,
@@ -24,7 +24,7 @@ pub(super) struct Times {
     pub(super) t_data_out_command: Ps,
     pub(super) t_suspend_command: Ps,
     pub(super) t_ready: Ps,
-    /// Sensing and programming on average over kinds of pages, to the end of their array's work.
+    /// Mean times of sensing and of programming over the kinds of pages, each with `t_ready`.
     t_sense_mean: Ps,
     t_program_mean: Ps,
     pub(super) t_cache_read_busy: Option<Ps>,
@@ -35,19 +35,21 @@ pub(super) struct Times {
     pub(super) suspends_max: u32,
     pub(super) multi_plane: bool,
     pub(super) independent_planes: bool,
-    /// Pages that are programmed together; 1 without one-shot programming.
+    /// Number of pages that are programmed together; 1 without one-shot programming.
     pub(super) word_line_pages: u16,
-    /// Time that an incomplete word line waits for the rest of its pages.
+    /// Time that an incomplete word line waits for its missing pages.
     pub(super) t_hold: Ps,
-    /// Age beyond a host's read from which an operation of each class goes before it.
+    /// Time added to the submission time of an operation of each class to form its scheduling key: the operation goes
+    /// before host reads that were submitted later by more than this.
     pub(super) patience: [Ps; CLASSES],
 }
 
-/// Programs (and background work) that have waited this many program times go before younger reads.
+/// Multiple of the programming time for which programs and background reads give way to younger host reads.
 const PATIENCE_PROGRAMS: u64 = 8;
-/// Part of its own time by which a die may be late for its turn at the bus, in the decision whether planes join.
+/// Divisor of a die's cycle: the fraction of it by which a die may be late for its turn on the bus when it is decided
+/// whether planes share a command.
 const OUT_OF_STEP: u64 = 4;
-/// Erases that have waited this many erase times go before younger reads and programs.
+/// Multiple of the erase time for which erases give way to younger reads and programs.
 const PATIENCE_ERASES: u64 = 8;
 
 fn mean(all: &[Ps]) -> Ps {
@@ -57,7 +59,7 @@ fn mean(all: &[Ps]) -> Ps {
 impl Times {
     pub(super) fn new(description: &Description) -> Self {
         let Description { geometry, bus, nand, .. } = description;
-        // MQSim has no cache operations and no word lines, and never comes to suspend.
+        // MQSim has no cache operations and no one-shot word lines, and its code never suspends.
         let compat = description.controller.scheduling == Scheduling::MqsimCompat;
         let plain = compat || description.controller.scheduling == Scheduling::Fifo;
         let t_program = nand.t_program.iter().copied().max().unwrap_or(Ps::ZERO);
@@ -96,8 +98,8 @@ impl Times {
         }
     }
 
-    /// Bytes on the bus for `bytes` of a page: the spare ones go with them in proportion, as each code word has its
-    /// parity.
+    /// Returns the bytes on the bus for `bytes` of a page, with the same proportion of spare bytes, as each code word
+    /// carries its parity.
     pub(super) fn bus_bytes(&self, bytes: u32) -> u64 {
         if self.spare_bytes == 0 {
             return u64::from(bytes);
@@ -105,18 +107,18 @@ impl Times {
         u64::from(bytes) + (u64::from(bytes) * u64::from(self.spare_bytes)).div_ceil(u64::from(self.page_bytes))
     }
 
-    /// Whether a plane that joins a command takes the bus for longer than a command of its own would.
+    /// Whether adding a plane to a command takes the bus for longer than a separate command would.
     pub(super) fn joining_costs(&self, op: OpKind) -> bool {
         match op {
             OpKind::Read => self.t_read_further_plane > self.t_read_command,
             OpKind::Program => self.t_program_further_plane > self.t_program_command,
-            // No data follows: the bus is not what erases wait for.
+            // Erases transfer no data, so the bus is not their bottleneck.
             OpKind::Erase => false,
         }
     }
 
-    /// Number of planes in a command, up to `planes`, with the least time a page when `dies` dies share the bus; the
-    /// highest of those with the same time.
+    /// Returns the number of planes in a command, up to `planes`, that gives the least time per page when `dies` dies
+    /// share the bus; the highest such number if several give the same time.
     pub(super) fn best_planes(&self, op: OpKind, bus_bytes: u64, planes: u32, dies: u64) -> u32 {
         let transfer = Ps::of_bytes(bus_bytes, self.bytes_per_s);
         let (command, further, data, array, cache_busy) = match op {
@@ -139,10 +141,10 @@ impl Times {
                 (Some(busy), OpKind::Read) => commands + (array + busy).max(data * n),
                 (Some(busy), _) => bus.max(array + busy),
             };
-            // Of `dies` commands. Dies fall out of step, so the bus is the bound only where it would be with slower
-            // dies, too.
+            // The time of one command of each of the `dies` dies. Dies drift out of step, so the bus counts as the
+            // bottleneck only if it would be one with somewhat slower dies, too.
             let round = u128::from((bus * dies).max(cycle + Ps(cycle.0 / OUT_OF_STEP)).0);
-            // A page of this many planes against one of the best: round / n <= best_ps / best.
+            // Compares the time per page of `n` planes with the best so far: round / n <= best_ps / best.
             if best_ps == u128::MAX || round * u128::from(best) <= best_ps * u128::from(n) {
                 (best, best_ps) = (n, round);
             }
@@ -150,7 +152,7 @@ impl Times {
         best as u32
     }
 
-    /// Time of a transfer of this many bytes on the bus.
+    /// Returns the time of a transfer of `bus_bytes` bytes on the bus.
     pub(super) fn transfer(&mut self, bus_bytes: u64) -> Ps {
         if self.last.0 != bus_bytes {
             self.last = (bus_bytes, Ps::of_bytes(bus_bytes, self.bytes_per_s));

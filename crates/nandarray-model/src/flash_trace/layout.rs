@@ -1,8 +1,8 @@
-//! The layout of the store's pages on the described flash.
+//! The mapping of the store's pages to the described flash.
 //!
-//! A lane of the store (channel x bank) is a plane: bank = (way x dies + die) x planes + plane, so that neighbouring
-//! pages of a channel fill the planes of a die, as one multi-plane command takes them, before the next die. Segment s
-//! is block s of every plane, and a page's row in its segment is its page within that block.
+//! A lane of the store (one bank of one channel) is a plane: bank = (way x dies + die) x planes + plane. Neighbouring
+//! pages of a channel thus fill the planes of a die, as one multi-plane command needs them, before the next die.
+//! Segment s consists of block s of every plane, and a page's row in its segment is its page number within that block.
 
 use nandarray::file_format::{Layout, Ppa, Segment};
 use nandarray::{Error, Geometry, Result};
@@ -18,10 +18,10 @@ pub struct StoreLayout {
 }
 
 impl StoreLayout {
-    /// The layout of a store that fills this flash.
+    /// Makes the layout of a store that fills this flash.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the store cannot have that geometry (page bytes no power of two, segments too large).
+    /// [`Error::Invalid`] if a store cannot have that geometry (page bytes not a power of two, segments too large).
     pub fn new(flash: FlashGeometry) -> Result<Self> {
         let store = Geometry {
             page_bytes: flash.page_bytes,
@@ -34,28 +34,28 @@ impl StoreLayout {
         Ok(Self { flash, store })
     }
 
-    /// The store's geometry.
+    /// Returns the store's geometry.
     pub fn store(&self) -> Geometry {
         self.store
     }
 
-    /// Bytes of a medium with a segment for every block of a plane.
+    /// Returns the bytes of a medium with one segment for every block of a plane.
     pub fn capacity_bytes(&self) -> u64 {
         self.store.medium_bytes(self.flash.blocks.into())
     }
 
-    /// Number of planes that a segment has a block on: all.
+    /// Returns the number of planes that a segment has a block on, which is all planes.
     pub fn planes(&self) -> u32 {
         self.store.lanes()
     }
 
-    /// The physical address of a page.
+    /// Returns the flash address of a page of the store.
     pub fn place(&self, ppa: Ppa) -> PageAddress {
         let (segment, page) = (self.store.segment_of(ppa), self.store.page_in_segment(ppa));
         self.on_lane(segment, page % self.store.lanes(), page / self.store.lanes())
     }
 
-    /// The physical address of the first page of a segment's block on lane `lane`.
+    /// Returns the flash address of the first page of a segment's block on lane `lane`.
     pub fn block(&self, segment: Segment, lane: u32) -> PageAddress {
         self.on_lane(segment, lane, 0)
     }

@@ -1,8 +1,8 @@
 //! Flash traces: the flash operations that one command of the store needs, in order and by building block.
 //!
-//! A [`Recorder`] records the accesses of a command's first half to the medium, and its calls of the probe. The machine
-//! then lets modelled time pass for the trace. The order is that of the engine with one thread, which depends on
-//! nothing but the commands.
+//! A [`Recorder`] records how the first half of a command accesses the medium and calls the probe. The machine then
+//! lets modelled time pass for the trace. The order is that of the engine with one thread, and depends only on the
+//! commands.
 
 mod layout;
 
@@ -28,18 +28,18 @@ pub struct ExtentOp {
     pub cause: OpCause,
     /// The extent's first page; for an erase, page 0 of the segment.
     pub first: Ppa,
-    /// Number of pages, at least 1; for an erase, 1.
+    /// Number of pages, at least 1; 1 for an erase.
     pub pages: u32,
-    /// Bytes of the last page that are needed: a whole page, unless a read needs less.
+    /// Bytes needed of the last page: the whole page, unless a read needs less.
     pub last_bytes: u32,
 }
 
-/// One building block's share of a trace.
+/// The operations of one building block in a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockOps {
-    /// End of its operations in [`FlashTrace::steps`]; they begin at the end of the block before.
+    /// End of the block's operations in [`FlashTrace::ops`]; they begin where those of the previous block end.
     pub ops_end: usize,
-    /// Contiguous runs that are copied between block and buffer.
+    /// Number of contiguous runs that are copied between the block and the caller's buffer.
     pub runs: u64,
     /// Bytes of these runs.
     pub bytes: u64,
@@ -50,11 +50,11 @@ pub struct BlockOps {
 pub struct FlashTrace {
     /// All operations, in order.
     pub ops: Vec<ExtentOp>,
-    /// Shares of building blocks; operations behind the last share belong to no block (reclaim, log).
+    /// Operations of each building block; the operations after the last block's belong to no block (reclaim, log).
     pub blocks: Vec<BlockOps>,
-    /// Number of barriers, at which everything before becomes durable.
+    /// Number of barriers; each makes everything written before it durable.
     pub barriers: u64,
-    /// Segments that became empty, each with the number of operations before that.
+    /// Segments that became empty, each after this number of operations: (operations, segment).
     pub freed: Vec<(usize, u32)>,
 }
 
@@ -64,7 +64,7 @@ struct Recording {
     purpose: Purpose,
 }
 
-/// Records the trace of the command that executes.
+/// Records the flash trace of the command that is being executed.
 #[derive(Debug)]
 pub struct Recorder {
     geometry: Geometry,
@@ -73,17 +73,17 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder for a store of this geometry.
+    /// Makes a recorder for a store of this geometry.
     pub fn new(geometry: Geometry) -> Arc<Self> {
         Arc::new(Self { geometry, is_recording: AtomicBool::new(true), recording: Mutex::default() })
     }
 
-    /// The store's geometry.
+    /// Returns the store's geometry.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// Does `work` without recording it: the second half of a command, whose pages the first half has recorded.
+    /// Executes `work` without recording: the second half of a command, whose pages the first half has recorded.
     pub(crate) fn unrecorded<T>(&self, work: impl FnOnce() -> T) -> T {
         self.is_recording.store(false, Ordering::Relaxed);
         let done = work();
@@ -91,7 +91,7 @@ impl Recorder {
         done
     }
 
-    /// Takes the operations recorded since the last call.
+    /// Returns the operations recorded since the last call.
     pub fn take(&self) -> FlashTrace {
         std::mem::take(&mut self.recording.lock().trace)
     }
@@ -102,7 +102,7 @@ impl Recorder {
         }
     }
 
-    /// Records that bytes of a segment's data area are read or programmed, from byte `at` of the segment on.
+    /// Records a read or program of bytes of a segment's data area, from byte `at` of the segment on.
     pub(crate) fn pages(&self, op: OpKind, log: bool, segment: u32, at: u64, bytes: u64) {
         if bytes == 0 {
             return;

@@ -1,5 +1,5 @@
-//! Audit of all state: every logical page lies in one physical page, every physical page holds one logical page, every
-//! count is right.
+//! Audit of all state: every mapped logical page lies in one live physical page, every live physical page belongs to
+//! one logical page, and every count is right.
 
 use super::PageMapped;
 use super::blocks::BlockState;
@@ -7,10 +7,10 @@ use super::map::NOWHERE;
 use std::collections::BTreeMap;
 
 impl PageMapped {
-    /// Looks at every page and block.
+    /// Checks every page and block against the counts.
     ///
     /// # Panics
-    /// If state or counts disagree, with the numbers.
+    /// If state or counts disagree; the message names the numbers.
     pub fn audit(&self) {
         let pages = self.geometry.pages;
         let mut live: BTreeMap<u32, u32> = BTreeMap::new();

@@ -1,8 +1,8 @@
 //! Erase blocks: their states, the free ones, the open ones of each stream, and the owner of each page.
 //!
-//! A plane has one open block a stream. The free block opened next is the least worn or the one that was freed first;
-//! blocks that were never used come before both, in order of their numbers. Owners of pages are kept in rows that a
-//! block gets when it is opened and returns when it is erased.
+//! A plane has one open block per stream. The next free block to be opened is the least worn, or the one that was
+//! freed first; blocks that were never used come before all others, in order of their numbers. The owners of a block's
+//! pages are kept in a row, a table that a block gets when it is opened and returns when it is erased.
 
 use super::divide::Divisor;
 use super::fill::Fill;
@@ -12,33 +12,34 @@ use nandarray::policy::WearLevelling;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-/// Streams: pages that are written to blocks of their own.
+/// Streams of writes; the pages of each stream are written to separate blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Stream {
-    /// The host's pages; with hot and cold told apart, the cold ones.
+    /// The host's pages; only the cold ones if hot pages are separated.
     Host,
     /// The host's hot pages.
     Hot,
-    /// The map.
+    /// Pages of the map.
     Map,
     /// Pages that reclaim and wear levelling move, and pages whose program failed.
     Moved,
 }
 
-/// Number of streams.
+/// Number of variants of [`Stream`].
 pub(super) const STREAMS: usize = 4;
 
-/// Free blocks that only [`Stream::Moved`] may open: one to empty a victim into, one for a block that fails meanwhile.
+/// Number of free blocks of a plane that only [`Stream::Moved`] may open: one to empty a victim into, one for a block
+/// that fails meanwhile.
 pub(super) const KEPT_BLOCKS: u32 = 2;
 
-/// State of a block.
+/// State of an erase block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum BlockState {
     /// Erased or never used; waits to be opened.
     Free,
-    /// Its pages are given out, in order, to one stream.
+    /// Its pages are being given out, in order, to one stream.
     Open,
     /// All its pages were given out; it is a candidate for reclaim.
     Closed,
@@ -46,71 +47,72 @@ pub(super) enum BlockState {
     Leaving,
     /// None of its pages is live and its erase was requested.
     Erasing,
-    /// A program in it failed; its live pages are to be moved or are being moved, then it is bad.
+    /// A program in it failed; once its live pages have been moved, it is bad.
     Retiring,
-    /// Never used again.
+    /// It is never used again.
     Bad,
 }
 
-/// A block.
+/// Counts and state of an erase block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EraseBlock {
-    /// Pages that the map points to.
+    /// Number of pages that the map points to.
     pub(super) live: u16,
-    /// Pages that were given out.
+    /// Number of pages that were given out, and so the next page to give out.
     pub(super) next: u16,
-    /// Erase count.
+    /// Number of erases.
     pub(super) erases: u32,
-    /// Its owners' row; [`NOWHERE`] for a free block, and for one that was filled by formula.
+    /// Index of the row of its pages' owners; [`NOWHERE`] for a free block, and for one whose owners a formula gives.
     row: u32,
-    /// Its state.
+    /// State of the block.
     pub(super) state: BlockState,
 }
 
-/// A plane.
+/// State of a plane.
 #[derive(Clone, Debug)]
 pub(super) struct Plane {
-    /// Free blocks, used and unused ones.
+    /// Number of free blocks, those never used included.
     pub(super) free: u32,
-    /// Blocks that are neither bad nor on their way there.
+    /// Number of blocks that are neither bad nor retiring.
     pub(super) good: u32,
-    /// Live pages, those in retiring blocks included.
+    /// Number of live pages, those in retiring blocks included.
     pub(super) live: u32,
-    /// Free blocks below which streams other than [`Stream::Moved`] open none.
+    /// Minimum number of free blocks at which streams other than [`Stream::Moved`] may open one.
     pub(super) floor: u32,
-    /// Live pages up to which the host and the map may write, so that reclaim always finds something dead.
+    /// Number of live pages up to which the host and the map may write, so that reclaim always finds a dead page.
     pub(super) live_max: u32,
-    /// Open block of each stream, [`NOWHERE`] if there is none.
+    /// Open block of each stream; [`NOWHERE`] if there is none.
     pub(super) open: [u32; STREAMS],
-    /// Pages given to each stream, counted on to the next block where one was left early: modulo the pages of a block,
-    /// where the stream writes next.
+    /// Number of pages given to each stream, rounded up where a block was left early: modulo the pages of a block,
+    /// this is the page that the stream writes next.
     given: [u64; STREAMS],
-    /// Blocks that wait to be emptied for good.
+    /// Failed blocks that wait to be emptied.
     pub(super) retiring: VecDeque<u32>,
-    /// Whether erase counts have drifted apart.
+    /// Whether erase counts differ so much that static wear levelling is due.
     pub(super) wear_due: bool,
-    /// First block that was never used; bad ones from there on are stepped over.
+    /// First block that was never used; bad blocks after it are skipped.
     unused: u32,
-    /// Free blocks that were used: erase count or number of freeing, and block.
+    /// Free blocks that were used before: the rank that orders them (erase count or order of freeing), and the block.
     used: BinaryHeap<Reverse<(u64, u32)>>,
-    /// Number of good blocks by erase count; only kept for static wear levelling.
+    /// Number of good blocks by erase count; maintained only for static wear levelling.
     by_erases: BTreeMap<u32, u32>,
 }
 
-/// All of them.
+/// All erase blocks of a device.
 #[derive(Clone, Debug)]
 pub(super) struct EraseBlocks {
-    /// Blocks a plane.
+    /// Number of blocks of a plane.
     pub(super) per_plane: u32,
-    /// Pages a block.
+    /// Number of pages of a block.
     pub(super) pages: u32,
     pub(super) blocks: Vec<EraseBlock>,
     pub(super) planes: Vec<Plane>,
-    /// A bit for each page: given out, and dead since. 32 times denser than the map, and untouched where all is live.
+    /// One bit per page, set if the page was given out and has died. 32 times smaller than the map, and not touched
+    /// where all pages are live.
     dead: Vec<u64>,
-    /// Words of `dead` a block.
+    /// Number of words of `dead` per block.
     words: u32,
-    /// Blocks a plane and pages a block, to divide by.
+    /// Divisor for blocks of a plane; `by_pages` for pages of a block.
     by_blocks: Divisor,
     by_pages: Divisor,
     rows: Vec<Box<[u32]>>,
@@ -120,7 +122,7 @@ pub(super) struct EraseBlocks {
 }
 
 impl EraseBlocks {
-    /// Fresh blocks; `bad` names those that are so from the factory, by plane and block.
+    /// Makes unused blocks; `bad` says which are bad from the factory, by plane and block.
     pub(super) fn new(
         (planes, per_plane, pages): (u32, u32, u32),
         levelling: WearLevelling,
@@ -172,38 +174,39 @@ impl EraseBlocks {
         }
     }
 
-    /// The plane of a block of the whole device.
+    /// Returns the plane of a block, which is numbered through the whole device.
     pub(super) fn plane_of(&self, block: u32) -> u32 {
         self.by_blocks.divide(block).0
     }
 
-    /// The block of a page of the whole device.
+    /// Returns the block of a page, both numbered through the whole device.
     pub(super) fn block_of(&self, page: u32) -> u32 {
         self.by_pages.divide(page).0
     }
 
-    /// The block of a page of the whole device, and the page within it.
+    /// Returns the block of a page, both numbered through the whole device, and the page within the block.
     pub(super) fn split(&self, page: u32) -> (u32, u32) {
         self.by_pages.divide(page)
     }
 
-    /// The plane of a block of the whole device, and the block within it.
+    /// Returns the plane of a block, which is numbered through the whole device, and the block within the plane.
     pub(super) fn split_block(&self, block: u32) -> (u32, u32) {
         self.by_blocks.divide(block)
     }
 
-    /// Whether a stream could be given a page of a plane.
+    /// Whether a plane has a page for a stream, in its open block or in a free one that it may open.
     pub(super) fn has_page(&self, plane: u32, stream: Stream) -> bool {
         let p = &self.planes[plane as usize];
         p.open[stream as usize] != NOWHERE || p.free >= if stream == Stream::Moved { 1 } else { p.floor }
     }
 
-    /// Pages given to a stream in a plane; modulo the pages of a block, the page that it writes next.
+    /// Returns the number of pages given to a stream in a plane; modulo the pages of a block, the page that it writes
+    /// next.
     pub(super) fn given(&self, plane: u32, stream: Stream) -> u64 {
         self.planes[plane as usize].given[stream as usize]
     }
 
-    /// Pages of a plane that could be given to [`Stream::Moved`].
+    /// Returns the number of pages of a plane that could be given to [`Stream::Moved`].
     pub(super) fn room(&self, plane: u32) -> u64 {
         let p = &self.planes[plane as usize];
         let open = match p.open[Stream::Moved as usize] {
@@ -213,11 +216,11 @@ impl EraseBlocks {
         u64::from(p.free) * u64::from(self.pages) + u64::from(open)
     }
 
-    /// Gives the next page of a plane's open block to an owner; it is live. The second value is whether that was the
-    /// block's last one.
+    /// Gives the next page of a stream's open block to an owner, as a live page. Returns the page, and whether it was
+    /// the block's last one.
     ///
     /// # Panics
-    /// If there is no such page; ask [`EraseBlocks::has_page`] first.
+    /// If there is no such page; call [`EraseBlocks::has_page`] first.
     pub(super) fn take(&mut self, plane: u32, stream: Stream, owner: u32) -> (u32, bool) {
         let mut block = self.planes[plane as usize].open[stream as usize];
         if block == NOWHERE {
@@ -273,13 +276,13 @@ impl EraseBlocks {
         })
     }
 
-    /// The owner that a page was given to.
+    /// Returns the owner that a page was given to.
     pub(super) fn owner(&self, page: u32, fill: &Fill) -> u32 {
         let (block, in_block) = self.split(page);
         self.owner_in(block, in_block, fill)
     }
 
-    /// The owner that a page of a block was given to.
+    /// Returns the owner that a page of a block was given to.
     pub(super) fn owner_in(&self, block: u32, in_block: u32, fill: &Fill) -> u32 {
         match self.blocks[block as usize].row {
             NOWHERE => fill.lpa_at(self.plane_of(block), block % self.per_plane, in_block),
@@ -292,7 +295,7 @@ impl EraseBlocks {
         self.dead[(block * self.words + in_block / 64) as usize] >> (in_block % 64) & 1 == 0
     }
 
-    /// The first live page of a block from page `from` on.
+    /// Returns the first live page of a block from page `from` on; `None` if there is none.
     pub(super) fn next_live(&self, block: u32, from: u32) -> Option<u32> {
         let end = u32::from(self.blocks[block as usize].next);
         let mut at = from;
@@ -306,7 +309,7 @@ impl EraseBlocks {
         None
     }
 
-    /// A page is no longer live; its block's live pages are returned.
+    /// Marks a page as dead; returns its block with the block's remaining live pages and state.
     pub(super) fn forget(&mut self, page: u32) -> (u32, u16, BlockState) {
         let (block, in_block) = self.split(page);
         let plane = self.plane_of(block);
@@ -320,7 +323,7 @@ impl EraseBlocks {
         (block, b.live, b.state)
     }
 
-    /// An erase ended well: the block is free.
+    /// Marks a block as free after a successful erase, and counts the erase.
     pub(super) fn erased(&mut self, block: u32) {
         self.give_back_row(block);
         let plane = self.plane_of(block);
@@ -341,7 +344,7 @@ impl EraseBlocks {
         }
     }
 
-    /// A block is good no more; what was live in it stays so until it is moved.
+    /// Takes a block out of use; its live pages stay live until they are moved.
     pub(super) fn retire(&mut self, block: u32, state: BlockState) {
         let plane = self.plane_of(block);
         let p = &mut self.planes[plane as usize];
@@ -360,7 +363,7 @@ impl EraseBlocks {
         }
     }
 
-    /// A retiring block is empty.
+    /// Marks a retiring block as bad, once it holds no live pages.
     pub(super) fn bad(&mut self, block: u32) {
         self.give_back_row(block);
         let b = &mut self.blocks[block as usize];
@@ -369,7 +372,7 @@ impl EraseBlocks {
         b.state = BlockState::Bad;
     }
 
-    /// A block holds nothing: neither owners nor dead pages.
+    /// Frees a block's row of owners, and clears its bits in `dead`.
     fn give_back_row(&mut self, block: u32) {
         self.dead[(block * self.words) as usize..][..self.words as usize].fill(0);
         let row = std::mem::replace(&mut self.blocks[block as usize].row, NOWHERE);
@@ -378,18 +381,18 @@ impl EraseBlocks {
         }
     }
 
-    /// The most erases of a plane's good blocks; kept only for static wear levelling.
+    /// Returns the highest erase count of a plane's good blocks; maintained only for static wear levelling.
     pub(super) fn most_erases(&self, plane: u32) -> u32 {
         self.planes[plane as usize].by_erases.last_key_value().map_or(0, |(&erases, _)| erases)
     }
 
-    /// Whether nothing was ever given out.
+    /// Whether no block was ever opened or filled.
     pub(super) fn untouched(&self) -> bool {
         self.planes.iter().all(|p| p.unused == 0 && p.used.is_empty())
     }
 
-    /// Lets the first `rows` pages of a plane's good blocks be given out by formula; the last block, if it is not full,
-    /// is the host's open one.
+    /// Marks the first `rows` pages of a plane's good blocks as given out by formula; if the last block is not full,
+    /// it becomes the host's open block.
     pub(super) fn fill(&mut self, plane: u32, rows: u32, fill: &Fill) {
         let (full, rest) = (rows / self.pages, rows % self.pages);
         let first = plane * self.per_plane;
@@ -417,22 +420,22 @@ impl EraseBlocks {
     }
 }
 
-/// A block as it is laid out.
+/// State of a block in a device whose used state is computed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaidOut {
-    /// Its number in the device.
+    /// Number of the block in the device.
     pub(super) block: u32,
-    /// The stream that it is open for; `None` for a closed one.
+    /// Stream that the block is open for; `None` for a closed block.
     pub(super) open: Option<Stream>,
-    /// Pages that were given out.
+    /// Number of pages that were given out.
     pub(super) next: u32,
-    /// Of them, live ones.
+    /// Number of live pages among them.
     pub(super) live: u32,
 }
 
 impl EraseBlocks {
-    /// Puts blocks of an untouched plane into the state that they have after long use; its other good blocks are free,
-    /// in the order of `free`. [`EraseBlocks::lay_out_pages`] marks the dead pages.
+    /// Puts the blocks of an untouched plane into a used state; the plane's other good blocks are free, in the order
+    /// of `free`. [`EraseBlocks::lay_out_pages`] then marks the dead pages.
     pub(super) fn lay_out(&mut self, plane: u32, blocks: &[LaidOut], free: &[u32]) {
         for laid in blocks {
             let b = &mut self.blocks[laid.block as usize];
@@ -455,7 +458,7 @@ impl EraseBlocks {
         }
     }
 
-    /// Marks the pages of laid out blocks that are dead, and gives open blocks rows of owners.
+    /// Marks the dead pages of open and closed blocks, and gives open blocks their rows of owners.
     pub(super) fn lay_out_pages(&mut self, scatter: &Scatter, fill: &Fill) {
         for block in 0..self.blocks.len() as u32 {
             let EraseBlock { live, next, state, .. } = self.blocks[block as usize];

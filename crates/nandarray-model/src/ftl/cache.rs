@@ -1,89 +1,90 @@
-//! The write cache: pages in DRAM that the host wrote, until the flash has them, and as long as there is room after
-//! that.
+//! The write cache: pages in DRAM that the host wrote. Each stays until it is in flash, and then as long as no other
+//! page needs its room.
 //!
-//! A part of its own in front of [`PageMapped`](super::PageMapped): the caller offers it writes, asks it on reads, and
-//! drains it: [`WriteCache::drain`] names a page to be written to flash, [`WriteCache::drained`] says that it was. A
-//! page holds which of its sectors are there, so that small writes gather and a page that is whole needs no read before
-//! its program. It keeps no bytes and knows no time; when to drain (full, idle, flush) is the caller's choice.
+//! The cache is separate from [`PageMapped`](super::PageMapped) and in front of it: the caller offers it writes, looks
+//! reads up in it, and drains it. [`WriteCache::drain`] returns a page to be written to flash, and the caller reports
+//! with [`WriteCache::drained`] that it was written. For each page the cache records which sectors it holds, so that
+//! small writes are merged and a complete page needs no read before its program. It holds no data and knows no time;
+//! when to drain (full, idle, flush) is the caller's choice.
 
 use super::lru::Lru;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// Order in which pages are drained, and dropped.
+/// Order in which pages are drained, and in which clean pages are evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheOrder {
-    /// The one used longest ago; reads and writes are uses.
+    /// The least recently used page first; reads and writes are uses.
     Lru,
-    /// The one that became dirty (was drained) longest ago.
+    /// The page that became dirty (or, if clean, was drained) first.
     Fifo,
 }
 
-/// The cache's answer to a write.
+/// Result of offering a write to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// It has it.
+    /// The cache took the write.
     Taken,
-    /// Every page is dirty or being drained: drain, then offer it again.
+    /// The cache took nothing, since every page is dirty or being drained: drain a page, then offer the write again.
     Full,
 }
 
-/// Share of a read that the cache holds.
+/// The part of a read that the cache holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hit {
-    /// All.
+    /// All of the read.
     All,
-    /// Some sectors; the flash has the rest.
+    /// Some of its sectors; the flash has the rest.
     Part,
-    /// Nothing.
+    /// None of its sectors.
     None,
 }
 
 /// A page to be written to flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drain {
-    /// Which.
+    /// The logical page.
     pub lpa: u64,
-    /// Whether all its sectors are there; otherwise what the flash has is to be read first.
+    /// Whether the cache holds all its sectors; otherwise the page's content in flash must be read first.
     pub whole: bool,
-    /// Bytes of the sectors that are there.
+    /// Bytes of the sectors that the cache holds.
     pub bytes: u32,
 }
 
-/// The state of the cache at the time of a flush.
+/// A flush in progress: identifies the pages that were dirty when it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlushTicket(u64);
 
-/// Counts of the cache.
+/// Counts of the cache's use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounts {
-    /// Writes taken.
+    /// Number of writes taken.
     pub writes: u64,
-    /// Of those, writes to a page that was there and dirty: the flash is spared a program.
+    /// Number of these writes that went to a dirty page, which saved a program.
     pub rewrites: u64,
-    /// Reads answered wholly.
+    /// Number of reads that the cache answered completely.
     pub read_hits: u64,
-    /// Reads answered in part or not at all.
+    /// Number of reads that it answered in part or not at all.
     pub read_misses: u64,
-    /// Pages drained.
+    /// Number of pages drained.
     pub drained: u64,
 }
 
-/// A page.
+/// State of a cached page.
 #[derive(Clone, Copy, Debug)]
 struct CachedPage {
-    /// Sectors that are there, a bit each.
+    /// Bit mask of the sectors that the cache holds.
     sectors: u128,
-    /// When it became dirty, counted from 1; 0 for a page that was trimmed while it is drained; no meaning for a clean
-    /// one.
+    /// Time at which the page became dirty, in a count from 1; 0 for a page that was trimmed while being drained;
+    /// meaningless for a clean page.
     since: u64,
-    /// While it is drained: when it was written again, and which sectors.
+    /// For a page being drained: when it was written again, and the bit mask of the sectors written.
     again: Option<(u64, u128)>,
-    /// While it is drained: whether it was trimmed.
+    /// For a page being drained: whether it was trimmed.
     dropped: bool,
 }
 
-/// The cache.
+/// A write cache without its data.
 #[derive(Clone, Debug)]
 pub struct WriteCache {
     capacity_pages: usize,
@@ -94,18 +95,18 @@ pub struct WriteCache {
     clean: Lru<CachedPage, u64>,
     dirty: Lru<CachedPage, u64>,
     draining: FxHashMap<u64, CachedPage>,
-    /// Numbers of becoming dirty with their pages, in order; those that no longer hold are dropped when they come to
-    /// the front.
+    /// Times at which pages became dirty, with the pages, in order. Entries that no longer apply are removed when they
+    /// reach the front.
     unsafe_since: VecDeque<(u64, u64)>,
     clock: u64,
     counts: CacheCounts,
 }
 
-/// Most sectors of a page: one bit each.
+/// Maximum number of sectors of a page: one bit each.
 const SECTORS_MAX: u32 = u128::BITS;
 
 impl WriteCache {
-    /// A cache of this size; `None` if it is smaller than a page.
+    /// Makes a cache of this size in bytes; `None` if it is smaller than a page.
     pub fn new(capacity_bytes: u64, page_bytes: u32, order: CacheOrder) -> Option<Self> {
         let capacity_pages = usize::try_from(capacity_bytes.checked_div(u64::from(page_bytes))?).ok()?;
         let sector_bytes = 512.max(page_bytes.div_ceil(SECTORS_MAX));
@@ -124,37 +125,37 @@ impl WriteCache {
         })
     }
 
-    /// Pages that it can hold.
+    /// Returns the number of pages that the cache can hold.
     pub fn capacity_pages(&self) -> usize {
         self.capacity_pages
     }
 
-    /// Pages that it holds.
+    /// Returns the number of pages that the cache holds.
     pub fn pages(&self) -> usize {
         self.clean.len() + self.dirty.len() + self.draining.len()
     }
 
-    /// Dirty pages whose draining has not begun.
+    /// Returns the number of dirty pages whose draining has not begun.
     pub fn dirty_pages(&self) -> usize {
         self.dirty.len()
     }
 
-    /// Pages that are being drained.
+    /// Returns the number of pages that are being drained.
     pub fn draining_pages(&self) -> usize {
         self.draining.len()
     }
 
-    /// The counts.
+    /// Returns the counts since the last reset.
     pub fn counts(&self) -> CacheCounts {
         self.counts
     }
 
-    /// Begins to count anew.
+    /// Resets the counts.
     pub fn forget_counts(&mut self) {
         self.counts = CacheCounts::default();
     }
 
-    /// Takes a write of `bytes` from byte `from` of a page on.
+    /// Offers a write of `bytes` bytes, from byte `from` of a page on.
     pub fn write(&mut self, lpa: u64, from: u32, bytes: u32) -> Put {
         let sectors = self.covered(from, bytes);
         if let Some(held) = self.dirty.get_mut(lpa) {
@@ -203,7 +204,7 @@ impl WriteCache {
         dropped
     }
 
-    /// Looks up `bytes` from byte `from` of a page on.
+    /// Looks up `bytes` bytes, from byte `from` of a page on.
     pub fn read(&mut self, lpa: u64, from: u32, bytes: u32) -> Hit {
         let there = if let Some(held) = self.dirty.get(lpa) {
             held.sectors
@@ -229,13 +230,14 @@ impl WriteCache {
         hit
     }
 
-    /// The next page to be written to flash; `None` if nothing is dirty that is not being drained.
+    /// Begins to drain the next page; returns it, or `None` if no dirty page is left that is not being drained.
     pub fn drain(&mut self) -> Option<Drain> {
         let lpa = self.dirty.oldest()?;
         Some(self.drain_page(lpa))
     }
 
-    /// The page that became dirty first, whatever its use: what a flush waits for.
+    /// Begins to drain the page that became dirty first, whatever its use, since a flush waits for it; returns it as
+    /// [`Self::drain`].
     pub fn drain_for_flush(&mut self) -> Option<Drain> {
         let lpa = self.unsafe_since.iter().map(|&(_, lpa)| lpa).find(|&lpa| self.dirty.get(lpa).is_some())?;
         Some(self.drain_page(lpa))
@@ -249,15 +251,15 @@ impl WriteCache {
         Drain { lpa, whole: held.sectors == self.whole, bytes }
     }
 
-    /// Whether a page is being drained and was not trimmed since: only then it is to be written.
+    /// Whether a page is being drained and was not trimmed since; otherwise it need not be written.
     pub fn is_wanted(&self, lpa: u64) -> bool {
         self.draining.get(&lpa).is_some_and(|held| held.since != 0)
     }
 
-    /// A page is in flash. It stays as a clean one, or is dirty if it was written again meanwhile.
+    /// Records that a page is in flash. The page stays cached as clean, or is dirty if it was written again meanwhile.
     ///
     /// # Panics
-    /// If it is not being drained.
+    /// If the page is not being drained.
     pub fn drained(&mut self, lpa: u64) {
         let held = self.draining.remove(&lpa).unwrap_or_else(|| panic!("page {lpa} is not being drained"));
         self.counts.drained += 1;
@@ -273,10 +275,11 @@ impl WriteCache {
         self.forget_safe();
     }
 
-    /// A page could not be written (reclaim has to go on first, no space): it is dirty as before.
+    /// Records that a page could not be written, because reclaim must make progress or there is no space: it is dirty
+    /// as before.
     ///
     /// # Panics
-    /// If it is not being drained.
+    /// If the page is not being drained.
     pub fn put_back(&mut self, lpa: u64) {
         let held = self.draining.remove(&lpa).unwrap_or_else(|| panic!("page {lpa} is not being drained"));
         if !held.dropped {
@@ -287,7 +290,7 @@ impl WriteCache {
         self.forget_safe();
     }
 
-    /// A page is wanted no more.
+    /// Discards a page that was trimmed.
     pub fn trim(&mut self, lpa: u64) {
         self.dirty.remove(lpa);
         self.clean.remove(lpa);
@@ -298,18 +301,18 @@ impl WriteCache {
         self.forget_safe();
     }
 
-    /// Begins a flush: pages that are dirty or being drained now have to be in flash before it is complete.
+    /// Begins a flush: it is complete once the pages that are now dirty or being drained are in flash.
     pub fn flush(&self) -> FlushTicket {
         FlushTicket(self.clock)
     }
 
-    /// Whether what a flush waited for is in flash.
+    /// Whether the pages that a flush waits for are in flash.
     pub fn is_flushed(&self, ticket: FlushTicket) -> bool {
         assert!(ticket.0 <= self.clock, "a flush of another cache");
         self.unsafe_since.front().is_none_or(|&(since, _)| since > ticket.0)
     }
 
-    /// Drops numbers from the front that hold no longer.
+    /// Removes entries of `unsafe_since` from its front that no longer apply.
     fn forget_safe(&mut self) {
         while let Some(&(since, lpa)) = self.unsafe_since.front() {
             let holds =
@@ -321,7 +324,7 @@ impl WriteCache {
         }
     }
 
-    /// Sectors that a range covers wholly.
+    /// Returns the bit mask of the sectors that a range covers completely.
     fn covered(&self, from: u32, bytes: u32) -> u128 {
         let end = from.saturating_add(bytes).min(self.page_bytes);
         let first = from.div_ceil(self.sector_bytes);
@@ -329,14 +332,14 @@ impl WriteCache {
         if first >= behind { 0 } else { ones(behind) & !ones(first) }
     }
 
-    /// Sectors that a range touches.
+    /// Returns the bit mask of the sectors that a range touches.
     fn touched(&self, from: u32, bytes: u32) -> u128 {
         let end = from.saturating_add(bytes.max(1)).min(self.page_bytes);
         ones(end.div_ceil(self.sector_bytes)) & !ones((from / self.sector_bytes).min(SECTORS_MAX))
     }
 }
 
-/// The lowest n bits.
+/// Returns a mask of the lowest n bits.
 fn ones(n: u32) -> u128 {
     if n >= SECTORS_MAX { u128::MAX } else { (1 << n) - 1 }
 }

@@ -1,14 +1,13 @@
-//! Division by a number that a geometry fixes: a multiplication (Lemire, Kaser, Kurz, Software: Practice and Experience
-//! 2019).
+//! Division by a fixed number as a multiplication (Lemire, Kaser, Kurz, Software: Practice and Experience 2019).
 //!
-//! A page's number is taken apart into die, plane, block and page several times a request, by numbers that need not be
-//! powers of two.
+//! Each request splits page numbers into die, plane, block and page several times, by divisors that a geometry fixes
+//! and that need not be powers of two.
 
-/// A divisor.
+/// A divisor, with its precomputed inverse.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Divisor {
     by: u32,
-    /// 2^64 / by, rounded up; 0 for 1, which 2^64 does not fit.
+    /// 2^64 / by, rounded up; 0 for the divisor 1, since 2^64 does not fit.
     inverse: u64,
 }
 
@@ -19,7 +18,7 @@ impl Divisor {
         Self { by, inverse: (u64::MAX / u64::from(by)).wrapping_add(1) }
     }
 
-    /// Quotient and remainder.
+    /// Returns the quotient and the remainder of `n`.
     pub(super) fn divide(self, n: u32) -> (u32, u32) {
         if self.by == 1 {
             return (n, 0);

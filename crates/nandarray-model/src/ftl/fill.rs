@@ -1,14 +1,15 @@
-//! A device whose logical pages were written once, in order: where each lies is a formula, and takes no memory.
+//! The state of a device whose logical pages were written once, in order: a formula gives the address of each and
+//! needs no memory.
 //!
-//! Page n lies in the plane at position `n % planes` of the striping order, in that plane's row `n / planes`; a plane's
-//! rows run through its good blocks in order. The formula holds for a page until it is overwritten, and the other way
-//! round (which page a place holds) for a block until it is erased.
+//! Logical page n lies in the plane at position `n % planes` of the striping order, in row `n / planes` of that plane;
+//! a plane's rows run through its good blocks in order. The formula holds for a logical page until it is overwritten,
+//! and its inverse (which logical page a physical page holds) for a block until it is erased.
 
 use super::divide::Divisor;
 use super::scatter::Scatter;
 use super::striping::StripeOrder;
 
-/// The formula.
+/// The formula between logical and physical pages.
 #[derive(Clone, Debug)]
 pub(super) struct Fill {
     order: StripeOrder,
@@ -17,36 +18,36 @@ pub(super) struct Fill {
     pages: u32,
     by_planes: Divisor,
     by_pages: Divisor,
-    /// Blocks that are left out, by plane, in order.
+    /// Bad blocks that the formula skips, by plane, in order.
     bad: Vec<Vec<u32>>,
-    /// Another formula instead: the device was overwritten at random for long.
+    /// Formula that replaces this one for a device that was overwritten at random for long.
     scatter: Option<Box<Scatter>>,
 }
 
 impl Fill {
-    /// With the blocks of each plane that are left out, in order.
+    /// Makes the formula of a device; `bad` lists the blocks of each plane to skip, in order.
     pub(super) fn new(order: StripeOrder, blocks: u32, pages: u32, bad: Vec<Vec<u32>>) -> Self {
         let (by_planes, by_pages) = (Divisor::new(order.planes()), Divisor::new(pages));
         Self { planes: order.planes(), order, blocks, pages, by_planes, by_pages, bad, scatter: None }
     }
 
-    /// The same device, its pages where another formula says.
+    /// Returns the formula of the same device with pages where `scatter` computes.
     pub(super) fn scattered(self, scatter: Scatter) -> Self {
         Self { scatter: Some(Box::new(scatter)), ..self }
     }
 
-    /// The number of a logical page among those of its plane, and the plane, which follow from its address.
+    /// Returns the row of a logical page within its plane, and the plane.
     pub(super) fn row_and_plane(&self, lpa: u32) -> (u32, u32) {
         let (row, position) = self.by_planes.divide(lpa);
         (row, self.order.plane_at[position as usize])
     }
 
-    /// The logical page that is a plane's by its number, the other way round.
+    /// Returns the logical page in row `row` of a plane.
     pub(super) fn lpa_of(&self, row: u32, plane: u32) -> u32 {
         row * self.planes + self.order.position_of[plane as usize]
     }
 
-    /// Physical page of a logical page.
+    /// Returns the physical page of a logical page.
     pub(super) fn page_of(&self, lpa: u32) -> u32 {
         if let Some(scatter) = &self.scatter {
             return scatter.page_of(lpa, self);
@@ -56,7 +57,7 @@ impl Fill {
         (plane * self.blocks + self.nth_good(plane, nth)) * self.pages + page
     }
 
-    /// Logical page in page `page` of block `block` (of the plane).
+    /// Returns the logical page in page `page` of block `block` of a plane.
     pub(super) fn lpa_at(&self, plane: u32, block: u32, page: u32) -> u32 {
         if let Some(scatter) = &self.scatter {
             return scatter.lpa_at(plane * self.blocks + block, page, self);
@@ -66,13 +67,13 @@ impl Fill {
         self.lpa_of(row, plane)
     }
 
-    /// Number of the first `lpas` logical pages that lie in a plane.
+    /// Returns how many of the first `lpas` logical pages lie in a plane.
     pub(super) fn rows_of(&self, plane: u32, lpas: u32) -> u32 {
         let position = self.order.position_of[plane as usize];
         lpas / self.planes + u32::from(position < lpas % self.planes)
     }
 
-    /// The n-th good block of a plane.
+    /// Returns the number of a plane's good block of index `nth`.
     pub(super) fn nth_good(&self, plane: u32, nth: u32) -> u32 {
         let mut block = nth;
         for &bad in &self.bad[plane as usize] {

@@ -1,14 +1,16 @@
-//! Hot pages, those written often: small counters behind two hash functions (Hsieh, Kuo, Chang, ACM TOS 2006).
+//! Detection of hot pages, which are written often, by small counters at two hashes of the page number (Hsieh, Kuo,
+//! Chang, ACM TOS 2006).
 //!
-//! A write counts up both of its page's 4-bit counters; a page is hot if both have reached a quarter of their range.
-//! All counters are halved, a few a write, once in as many writes as 5/4 of the counters, so that hot pages cool down.
+//! A write increments both 4-bit counters of its page; a page is hot if both have reached a quarter of their range.
+//! Counters are halved a few at a time, each once in as many writes as 5/4 of the number of counters, so that hot
+//! pages cool down.
 
-/// A counter's most.
+/// Highest value of a counter.
 const MOST: u8 = 15;
-/// A page whose counters have both reached this is hot.
+/// Value that both counters of a hot page have reached.
 const HOT: u8 = 4;
 
-/// The counters.
+/// The counters of a device.
 #[derive(Clone, Debug)]
 pub(super) struct HotData {
     counts: Vec<u8>,
@@ -17,15 +19,15 @@ pub(super) struct HotData {
 }
 
 impl HotData {
-    /// Counters for a device of `lpas` logical pages: one for 16 of them, at least 4,096 as in the paper, at most a
-    /// million.
+    /// Makes counters for a device of `lpas` logical pages: one per 16 pages, at least 4,096 as in the paper, at most
+    /// a million.
     pub(super) fn new(lpas: u32) -> Self {
         let counters = (lpas as usize / 16).next_power_of_two().clamp(1 << 12, 1 << 20);
         assert!(counters.is_power_of_two(), "hashes are masked to {counters} counters");
         Self { counts: vec![0; counters], cooled: 0, writes: 0 }
     }
 
-    /// Writes in which every counter is halved once.
+    /// Returns the number of writes in which every counter is halved once.
     pub(super) fn remembers(&self) -> usize {
         self.counts.len() * 5 / 4
     }
@@ -36,18 +38,18 @@ impl HotData {
         [(hash >> 40) as usize & mask, (hash >> 16) as usize & mask]
     }
 
-    /// Whether a page is hot.
+    /// Whether a page is written often.
     pub(super) fn is_hot(&self, lpa: u32) -> bool {
         self.slots(lpa).iter().all(|&slot| self.counts[slot] >= HOT)
     }
 
-    /// A page was written.
+    /// Counts a write of a page, and halves another counter in four of five writes.
     pub(super) fn written(&mut self, lpa: u32) {
         for slot in self.slots(lpa) {
             let count = &mut self.counts[slot];
             *count = (*count + 1).min(MOST);
         }
-        // Four counters cooled in five writes is all of them in 5/4 as many writes.
+        // Four counters halved in five writes are all counters in 5/4 as many writes.
         self.writes += 1;
         if !self.writes.is_multiple_of(5) {
             self.counts[self.cooled] /= 2;

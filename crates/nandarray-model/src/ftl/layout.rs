@@ -1,10 +1,10 @@
-//! A device as after long random overwrites, laid out instead of written.
+//! Computes the state of a device after long random overwrites, without writing it.
 //!
-//! The number of live pages in each closed block is worked out (`stationary`), the logical pages that they hold are a
-//! permutation (`scatter`), and blocks, lists of victims and the counters of hot pages are put into the state that goes
-//! with it. Two differences remain to a device that was really overwritten: no block is worn, and the blocks of a plane
-//! have the average numbers of live pages, not random ones. It costs the time to mark dead pages and a few bytes of
-//! memory a block; later writes cost the same as on any device.
+//! The number of live pages in each closed block is computed (`stationary`), the logical pages that they hold are a
+//! permutation (`scatter`), and blocks, lists of victims and the counters of hot pages are set to match. Two
+//! differences remain from a device that was really overwritten: no block is worn, and the blocks of a plane have the
+//! average numbers of live pages, not random ones. The cost is the time to mark dead pages and a few bytes of memory a
+//! block; later writes cost the same as on any device.
 
 use super::blocks::{BlockState, LaidOut, Stream};
 use super::scatter::Scatter;
@@ -12,36 +12,36 @@ use super::stationary::{Solver, normal};
 use super::{LayOutError, PageMapped};
 use crate::describe::GcPolicy;
 
-/// Pages of closed blocks of which at least one has to be dead: with fewer dead pages, reclaim would program hundreds
-/// of pages for each of the host's.
+/// At least one page in this many pages of closed blocks must be dead: with fewer dead pages, reclaim would program
+/// hundreds of pages for each page of the host.
 const DEAD_ONE_OF: u64 = 200;
-/// Logical pages that are sampled for the share of hot ones.
+/// Number of logical pages that are sampled to estimate the fraction of hot pages.
 const SAMPLE: u32 = 1 << 12;
 
-/// A stream that has an open block.
+/// A stream of writes that has an open block.
 #[derive(Clone, Copy, Debug)]
 struct OpenStream {
     stream: Stream,
-    /// Share of the host's writes; `None` for the stream of moved pages.
+    /// Fraction of the host's writes that go to this stream; `None` for the stream of moved pages.
     share: Option<f64>,
-    /// Pages of it that were given out.
+    /// Number of pages of the open block that were given out.
     next: u32,
 }
 
-/// A plane as it was laid out.
+/// The computed state of one plane.
 struct PlaneInUse {
     laid: Vec<LaidOut>,
     free: Vec<u32>,
-    /// Of closed blocks: how many pages the device programmed since each was closed.
+    /// For each closed block, the number of pages that the device programmed since it was closed.
     ages: Vec<u64>,
 }
 
 impl PageMapped {
     /// Brings an untouched device into the state that long uniform random overwrites of all its pages lead to. Counts
-    /// of operations stay 0, and so does wear.
+    /// of operations and wear stay 0.
     ///
     /// # Errors
-    /// If the state is not known for such a device, which can be filled and overwritten instead.
+    /// If that state is not known for such a device; it can be filled and overwritten instead.
     ///
     /// # Panics
     /// If the device was written.
@@ -61,7 +61,7 @@ impl PageMapped {
         let mut streams = Vec::new();
         for plane in 0..self.planes() {
             let again = match (self.order.dynamic, plane % self.geometry.planes, hot) {
-                // Planes that are filled in turn are at the same page; which of the host's streams a page goes to
+                // Planes that are filled in turn are at the same page. The stream that a page of the host goes to
                 // differs by die.
                 (true, 0, Some(_)) => false,
                 (true, _, _) => plane > 0,
@@ -84,7 +84,7 @@ impl PageMapped {
         let lives = self.blocks.blocks.iter().map(|b| u32::from(b.live));
         let mut scatter = Scatter::new(shape, !self.order.dynamic, lives, &mut chance);
         for laid in planes.iter().flat_map(|plane| &plane.laid).filter(|laid| laid.open.is_some()) {
-            // Pages that were written first are dead first.
+            // Pages that were written first have died first.
             scatter.in_order(laid.block, laid.next - laid.live);
         }
         self.blocks.lay_out_pages(&scatter, &self.map.fill);
@@ -92,8 +92,9 @@ impl PageMapped {
         Ok(())
     }
 
-    /// Live pages of each plane: its own where striping is static; otherwise planes are written in turn and lose pages
-    /// by chance, which leaves a variance of half the mean (an Ornstein-Uhlenbeck process).
+    /// Returns the number of live pages of each plane. With static striping this is the plane's own pages; with
+    /// dynamic striping planes are written in turn and lose pages at random, which gives a variance of half the mean
+    /// (an Ornstein-Uhlenbeck process).
     fn live_by_plane(&self, chance: &mut fastrand::Rng) -> Result<Vec<u64>, LayOutError> {
         let (planes, all) = (self.planes(), u64::from(self.lpas));
         let mut live: Vec<u64> = (0..planes).map(|p| u64::from(self.map.fill.rows_of(p, self.lpas))).collect();
@@ -119,8 +120,8 @@ impl PageMapped {
         Ok(live)
     }
 
-    /// Lets the counters of hot pages see more writes than they remember; the share of pages that they take for hot, if
-    /// there are such counters.
+    /// Counts random writes until the counters of hot pages are in their steady state; returns the fraction of pages
+    /// then taken for hot, or `None` if hot pages are not detected.
     fn hot_in_use(&mut self, chance: &mut fastrand::Rng) -> Option<f64> {
         let lpas = self.lpas;
         let hot = self.hot.as_mut()?;
@@ -131,7 +132,7 @@ impl PageMapped {
         Some(found as f64 / f64::from(SAMPLE))
     }
 
-    /// Streams with open blocks, and the pages written to each.
+    /// Returns the streams that have open blocks, with a random number of pages written to each.
     fn open_streams(&self, hot: Option<f64>, chance: &mut fastrand::Rng) -> Vec<OpenStream> {
         let pages = self.geometry.pages;
         if pages < 2 {
@@ -145,7 +146,7 @@ impl PageMapped {
             .collect()
     }
 
-    /// Lays out one plane with `live` live pages.
+    /// Computes the state of one plane with `live` live pages.
     fn plane_in_use(
         &mut self,
         plane: u32,
@@ -156,7 +157,7 @@ impl PageMapped {
     ) -> Result<PlaneInUse, LayOutError> {
         let (pages, per_plane) = (self.geometry.pages, self.geometry.blocks);
         let p = &self.blocks.planes[plane as usize];
-        // Reclaim stops at this number of free blocks, and begins again with the next block that is opened.
+        // Reclaim stops at this number of free blocks, and resumes with the next block that is opened.
         let free = p.floor.max(self.threshold_blocks);
         let closed = p.good.saturating_sub(free + streams.len() as u32);
         let room = u64::from(closed) * u64::from(pages);
@@ -168,7 +169,7 @@ impl PageMapped {
         let good = |b: &u32| self.blocks.blocks[*b as usize].state != BlockState::Bad;
         let mut blocks: Vec<u32> = (first..first + per_plane).filter(good).collect();
         if self.victims.policy() == GcPolicy::RoundRobin {
-            // From the block at which it goes on, the oldest, to those that were just erased.
+            // In the order of age: from the oldest block, at which round-robin continues, to those just erased.
             let begin = chance.usize(0..blocks.len());
             blocks.rotate_left(begin);
             self.victims.go_on_at(plane, blocks[0] - first);
@@ -180,7 +181,8 @@ impl PageMapped {
         let mut open = Vec::new();
         for (stream, &block) in streams.iter().zip(&blocks[closed as usize..]) {
             let next = if stream.stream == Stream::Moved { chance.u32(1..pages) } else { stream.next };
-            // The host's writes to the plane in which as many pages of the stream are written as there are live ones.
+            // Number of host writes to the plane during which as many pages are written to this stream as the plane
+            // has live pages.
             let lasts = live as f64 * stream.share.unwrap_or(amplification - 1.0).max(1e-6);
             let alive = (lasts * (1.0 - (-f64::from(next) / lasts).exp())).round().min(in_closed as f64) as u32;
             in_closed -= u64::from(alive);

@@ -1,17 +1,18 @@
-//! Lists of closed blocks by their number of live pages: neither a page that dies nor a choice looks at other blocks.
+//! Lists of closed blocks by their number of live pages, which make finding the emptiest block, and counting a page
+//! that dies, independent of the number of blocks.
 
 use super::map::NOWHERE;
 
-/// A plane has one list for each number of live pages; blocks without a dead page are in none.
+/// One linked list of blocks per plane and number of live pages; blocks without a dead page are in none.
 #[derive(Clone, Debug)]
 pub(super) struct LiveLists {
     per_plane: u32,
     pages: u32,
-    /// First block of plane x live.
+    /// First block of each list, at index `plane * pages + live`.
     heads: Vec<u32>,
-    /// Neighbours of each block in its list: before, behind.
+    /// Neighbours of each block in its list: the previous and the next block.
     links: Vec<[u32; 2]>,
-    /// No list of the plane below this one has blocks.
+    /// Lower bound for each plane: no list for fewer live pages than this has blocks.
     lowest: Vec<u32>,
 }
 
@@ -26,14 +27,14 @@ impl LiveLists {
         }
     }
 
-    /// A block was closed.
+    /// Adds a block that was closed with `live` live pages.
     pub(super) fn closed(&mut self, block: u32, live: u16) {
         if u32::from(live) < self.pages {
             self.link(block, live);
         }
     }
 
-    /// A page of a closed block died; `live` are left.
+    /// Moves a closed block of which a page died to the list of the `live` pages left.
     pub(super) fn less(&mut self, block: u32, live: u16) {
         debug_assert!(u32::from(live) < self.pages, "a page of block {block} died and {live} are live");
         if u32::from(live) + 1 < self.pages {
@@ -42,21 +43,22 @@ impl LiveLists {
         self.link(block, live);
     }
 
-    /// A block is closed no longer.
+    /// Removes a block with `live` live pages that is no longer closed.
     pub(super) fn gone(&mut self, block: u32, live: u16) {
         if u32::from(live) < self.pages {
             self.unlink(block, live);
         }
     }
 
-    /// Moves the bound of a plane up to the first list that has blocks, so that later choices begin there.
+    /// Raises the lower bound of a plane to the first list that has blocks, so that later searches begin there.
     pub(super) fn settle(&mut self, plane: u32) {
         let lowest = self.lowest_of(plane);
         assert!(lowest >= self.lowest[plane as usize], "plane {plane} has blocks below the bound");
         self.lowest[plane as usize] = lowest;
     }
 
-    /// The block of a plane that has the fewest live pages; of several, the one that came to its list last.
+    /// Returns the block of a plane with the fewest live pages, of several the last one added to its list; `None` if
+    /// no closed block has a dead page.
     pub(super) fn emptiest(&self, plane: u32) -> Option<u32> {
         let lowest = self.lowest_of(plane);
         (lowest < self.pages).then(|| self.heads[(plane * self.pages + lowest) as usize])

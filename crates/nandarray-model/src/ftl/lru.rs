@@ -1,4 +1,4 @@
-//! Keys in order of use: a hash to slots, slots in a doubly linked list. Takes no memory after it has grown once.
+//! Keys in order of use: a hash map to slots in a doubly linked list. Allocates nothing once it has grown.
 
 use rustc_hash::FxHashMap;
 use std::fmt::Debug;
@@ -14,7 +14,7 @@ struct LruSlot<V, K> {
     value: V,
 }
 
-/// Keys with values, from the one used last to the one used longest ago.
+/// Keys with values, ordered from the most to the least recently used.
 #[derive(Clone, Debug)]
 pub(super) struct Lru<V, K = u32> {
     slot_of: FxHashMap<K, u32>,
@@ -43,7 +43,7 @@ impl<V: Copy, K: Copy + Eq + Hash + Debug> Lru<V, K> {
         self.slot_of.get(&key).map(|&slot| &mut self.slots[slot as usize].value)
     }
 
-    /// Makes a key the one used last; says whether it is there.
+    /// Marks a key as the most recently used; returns whether it is present.
     pub(super) fn touch(&mut self, key: K) -> bool {
         let Some(&slot) = self.slot_of.get(&key) else { return false };
         if slot != self.newest {
@@ -53,10 +53,10 @@ impl<V: Copy, K: Copy + Eq + Hash + Debug> Lru<V, K> {
         true
     }
 
-    /// Puts a key in, as the one used last.
+    /// Inserts a key as the most recently used.
     ///
     /// # Panics
-    /// If it is there already.
+    /// If the key is present already.
     pub(super) fn insert(&mut self, key: K, value: V) {
         let new = LruSlot { key, newer: NONE, older: NONE, value };
         let slot = match self.free.pop() {
@@ -82,12 +82,12 @@ impl<V: Copy, K: Copy + Eq + Hash + Debug> Lru<V, K> {
         Some(self.slots[slot as usize].value)
     }
 
-    /// The key used longest ago.
+    /// Returns the least recently used key; `None` if there is none.
     pub(super) fn oldest(&self) -> Option<K> {
         (self.oldest != NONE).then(|| self.slots[self.oldest as usize].key)
     }
 
-    /// Keys from the one used longest ago.
+    /// Returns keys and values, the least recently used first.
     pub(super) fn oldest_first(&self) -> impl Iterator<Item = (K, &V)> {
         let mut at = self.oldest;
         std::iter::from_fn(move || {

@@ -1,24 +1,25 @@
-//! Logical to physical: one number a page, in chunks that exist once something in them was written.
+//! The map from logical to physical pages: one number a page, in chunks that are allocated when an entry in them is
+//! first written.
 //!
-//! Pages of the map itself are owners like logical pages, numbered behind them, so that reclaim knows one kind of page.
-//! An entry is 0 while it is as the fill left it, so that a chunk begins as zeroed memory.
+//! The pages of the map itself are owners like logical pages, numbered after these, so that reclaim handles one kind
+//! of page. An entry is 0 while its page lies where the initial fill put it, so that a chunk begins as zeroed memory.
 
 use super::fill::Fill;
 use super::scatter::Scatter;
 
-/// Not mapped; no block; no place.
+/// Stands for "not mapped", "no block" and "no page".
 pub(super) const NOWHERE: u32 = u32::MAX;
-/// Most pages of a flash: entries are one more than a page's number, and two values mean something else.
+/// Maximum number of flash pages: an entry is a page's number plus one, and two values are reserved.
 pub(super) const PAGES_MAX: u64 = u32::MAX as u64 - 2;
 
-/// A chunk is 4 KiB.
+/// Entries of a chunk, which is 4 KiB.
 const CHUNK: usize = 1024;
 
-/// The map.
+/// The map from owners (logical pages and map pages) to physical pages.
 #[derive(Clone, Debug)]
 pub(super) struct Map {
     chunks: Vec<Option<Box<[u32; CHUNK]>>>,
-    /// Owners below this lie where the formula says, until they are written.
+    /// Owners below this number lie where `fill` computes, until they are written.
     filled: u32,
     pub(super) fill: Fill,
 }
@@ -28,19 +29,19 @@ impl Map {
         Self { chunks: vec![None; (owners as usize).div_ceil(CHUNK)], filled: 0, fill }
     }
 
-    /// Lets owners below `filled` lie where the formula says.
+    /// Makes owners below `filled` lie where the fill formula computes; only for a map that was never written.
     pub(super) fn fill_to(&mut self, filled: u32) {
         debug_assert!(self.chunks.iter().all(Option::is_none), "a device that was written");
         self.filled = filled;
     }
 
-    /// Lets owners below `filled` lie where another formula says.
+    /// Makes owners below `filled` lie where the formula of `scatter` computes.
     pub(super) fn scatter(&mut self, filled: u32, scatter: Scatter) {
         self.fill = self.fill.clone().scattered(scatter);
         self.fill_to(filled);
     }
 
-    /// Where an owner lies, or [`NOWHERE`].
+    /// Returns the physical page of an owner, or [`NOWHERE`].
     pub(super) fn get(&self, owner: u32) -> u32 {
         let entry = match &self.chunks[owner as usize / CHUNK] {
             Some(chunk) => chunk[owner as usize % CHUNK],
@@ -54,7 +55,7 @@ impl Map {
         }
     }
 
-    /// Maps an owner, or unmaps it with [`NOWHERE`].
+    /// Maps an owner to a physical page, or unmaps it with [`NOWHERE`].
     pub(super) fn set(&mut self, owner: u32, page: u32) {
         let chunk = self.chunks[owner as usize / CHUNK]
             .get_or_insert_with(|| vec![0; CHUNK].into_boxed_slice().try_into().expect("a chunk of its size"));

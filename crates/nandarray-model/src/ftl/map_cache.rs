@@ -1,20 +1,20 @@
-//! A map that does not fit into DRAM: entries in use are cached, the map itself lies in flash, in pages of its own
-//! (DFTL: Gupta, Kim, Urgaonkar, ASPLOS 2009).
+//! Cache for a map that does not fit into DRAM: entries in use are cached, and the map itself lies in flash, in pages
+//! of its own (DFTL: Gupta, Kim, Urgaonkar, ASPLOS 2009).
 //!
-//! The cache holds entries, evicted in LRU order. A missing entry costs a read of its map page; entries of the same
-//! page that the same request needs come with it. Evicting a changed entry costs a read and a program of its map page,
-//! which writes back all changed entries of that page.
+//! The cache holds single entries and evicts the least recently used. A missing entry costs a read of its map page,
+//! which also loads the entries of that page that the same request needs. Evicting a changed entry costs a read and a
+//! program of its map page, which writes back all changed entries of that page.
 //!
-//! Pages that reclaim moves are entered as changed without a read (the page's own spare bytes name its owner) and
-//! without an eviction: while reclaim works the cache may exceed its size, and the host's next requests pay. So reclaim
-//! never waits for map writes, which could wait for reclaim.
+//! Entries of pages that reclaim moves become changed without a read (the moved page's spare bytes name its owner) and
+//! without an eviction: during reclaim the cache may exceed its size, and the host's next requests pay for the
+//! evictions. Reclaim therefore never waits for map writes, which could themselves wait for reclaim.
 
 use super::lru::Lru;
 use rustc_hash::FxHashMap;
 
 const NONE: u32 = u32::MAX;
 
-/// An entry: whether it was changed, and the next of the changed entries of its map page.
+/// A cached entry: whether it was changed, and the next changed entry of its map page.
 #[derive(Clone, Copy, Debug)]
 struct MapCacheEntry {
     changed: bool,
@@ -23,7 +23,7 @@ struct MapCacheEntry {
 
 const CLEAN: MapCacheEntry = MapCacheEntry { changed: false, behind: NONE };
 
-/// The cache.
+/// The cache of map entries.
 #[derive(Clone, Debug)]
 pub(super) struct MapCache {
     entries_max: usize,
@@ -34,7 +34,7 @@ pub(super) struct MapCache {
 }
 
 impl MapCache {
-    /// With room for at least one entry.
+    /// Makes a cache for `entries_max` entries, at least one.
     pub(super) fn new(entries_max: u64, entries_a_page: u32) -> Self {
         Self {
             entries_max: usize::try_from(entries_max).unwrap_or(usize::MAX).max(1),
@@ -44,24 +44,24 @@ impl MapCache {
         }
     }
 
-    /// The map page that an entry lies in.
+    /// Returns the map page that holds the entry of a logical page.
     pub(super) fn page_of(&self, lpa: u32) -> u32 {
         lpa / self.entries_a_page
     }
 
-    /// Whether an entry is there; it is then the one used last.
+    /// Whether an entry is cached; if so, marks it as the most recently used.
     pub(super) fn touch(&mut self, lpa: u32) -> bool {
         self.entries.touch(lpa)
     }
 
-    /// Puts an entry in as it is in flash; nothing if it is there.
+    /// Inserts an entry as unchanged, unless it is cached already.
     pub(super) fn load(&mut self, lpa: u32) {
         if self.entries.get(lpa).is_none() {
             self.entries.insert(lpa, CLEAN);
         }
     }
 
-    /// An entry was changed; it is put in if it is not there.
+    /// Marks an entry as changed, inserting it if it is not cached.
     pub(super) fn change(&mut self, lpa: u32) {
         self.load(lpa);
         if self.entries.get(lpa).is_some_and(|e| e.changed) {
@@ -73,8 +73,8 @@ impl MapCache {
         *self.entries.get_mut(lpa).expect("was loaded") = MapCacheEntry { changed: true, behind };
     }
 
-    /// Drops unchanged entries until there is room. If a changed one is in the way: its map page, which is to be
-    /// written.
+    /// Evicts unchanged entries until the cache is within its size. Returns the map page that must be written first if
+    /// the oldest entry is a changed one; `None` once there is room.
     pub(super) fn make_room(&mut self) -> Option<u32> {
         while self.entries.len() > self.entries_max {
             let oldest = self.entries.oldest()?;
@@ -87,7 +87,7 @@ impl MapCache {
         None
     }
 
-    /// A map page was written: none of its entries is changed any more.
+    /// Marks all entries of a map page as unchanged, since the page was written.
     pub(super) fn written(&mut self, page: u32) {
         let mut at = self.changed.remove(&page).unwrap_or(NONE);
         while let Some(entry) = self.entries.get_mut(at) {
@@ -97,7 +97,7 @@ impl MapCache {
         }
     }
 
-    /// A map page with changed entries, the one whose changed entry was used longest ago.
+    /// Returns the map page of the least recently used changed entry; `None` if no entry is changed.
     pub(super) fn any_changed(&self) -> Option<u32> {
         if self.changed.is_empty() {
             return None;

@@ -1,8 +1,9 @@
-//! Conventional flash management under the clock: a page map, reclaim, wear, bad blocks, a write cache.
+//! Conventional flash management on the modelled clock: a page map, reclaim, wear levelling, bad blocks, a write
+//! cache.
 //!
-//! [`PageMapped`] is a pure state machine: it returns the flash operations of a request and their addresses; the caller
-//! issues them when its clock allows and reports how they ended. It knows no time, owns no bytes, and draws chance from
-//! its seed only.
+//! [`PageMapped`] is a pure state machine: it returns the flash operations of a request and their addresses; the
+//! caller issues these when its clock allows, and reports how they ended. The state machine knows no time, holds no
+//! data, and draws random numbers from its seed only.
 //!
 //! | file | one idea |
 //! | --- | --- |
@@ -13,18 +14,18 @@
 //! | `blocks` | states of erase blocks, free blocks, open blocks, owners of pages |
 //! | `divide` | division by constants of a geometry |
 //! | `striping` | the plane that a page goes to |
-//! | `victims`, `live_lists` | victims of reclaim, by the policies that the store has, too |
+//! | `victims`, `live_lists` | victims of reclaim, by the same policies as the store's |
 //! | `hot` | pages that are written often |
-//! | `cache` | the write cache, a part of its own in front of the others |
+//! | `cache` | the write cache, a separate part in front of the page map |
 //! | `precondition` | a used device without the modelled time that using it takes |
 //! | `layout` | a used device without writing it: the state of the long run |
 //! | `stationary`, `scatter` | the live pages of blocks in that state: their number, and by formula their addresses |
 //! | `report`, `audit` | counts; a check of all state |
 //!
-//! It does not order operations. A page is mapped to its new address from the moment of `write`: if it is read before
-//! its program has ended, the caller still has the data in the controller. Programs of a block have to be issued in the
-//! order of their addresses. Operations on a block may be in flight when its erase is requested: reads that were issued
-//! before it go first.
+//! This module does not order operations. A page is mapped to its new address from the moment of `write`: if it is
+//! read before its program has ended, the caller takes the data from the controller's memory. Programs of a block must
+//! be issued in the order of their addresses. Operations on a block may be in flight when its erase is requested;
+//! reads issued before the erase go first.
 
 mod audit;
 mod blocks;
@@ -66,55 +67,56 @@ pub enum Owner {
 /// Urgency of reclaim in a plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Urgency {
-    /// Not at all.
+    /// No reclaim is needed.
     None,
-    /// When the plane is idle, or beside other work.
+    /// Reclaim may run when the plane is idle, or beside other work.
     Background,
-    /// Now: the next write to the plane may have to wait for it.
+    /// Reclaim must run now: the next write to the plane may have to wait for it.
     Urgent,
 }
 
-/// A flash operation for the map, to be done, in order, before the request that it was returned with; of cause
-/// `OpCause::Map`.
+/// A flash operation on the map, with the cause `OpCause::Map`. Operations returned with a request must be executed in
+/// order, before the request itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MapOp {
     /// Read a page of the map.
     Read(PageAddress),
-    /// Program one.
+    /// Program a page of the map.
     Program(PageAddress),
 }
 
 /// The new address of a written page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// To be programmed, whole.
+    /// Address to which the whole page must be programmed.
     pub place: PageAddress,
-    /// To be read first, because only a part of the page was written; `None` if nothing has to be.
+    /// Address of the old content, to be read first because only a part of the page is written; `None` if nothing must
+    /// be read.
     pub read_first: Option<PageAddress>,
-    /// The plane of `place`, `die * planes + plane`.
+    /// Plane of `place`, numbered `die * planes + plane`.
     pub plane: u32,
-    /// Whether that plane needs reclaim now.
+    /// Urgency of reclaim in that plane after this write.
     pub reclaim: Urgency,
 }
 
-/// A request that is refused. The state is as it was before.
+/// Reason why a request was refused. A refused request changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FtlError {
-    /// There is no such page.
+    /// The device has no such logical page.
     #[error("logical page {lpa} of {capacity_pages}")]
     OutOfRange {
         /// The requested page.
         lpa: u64,
-        /// Logical pages of the device.
+        /// Number of logical pages of the device.
         capacity_pages: u64,
     },
-    /// The write has to wait until reclaim of a plane went on: call `step` on it, then try again.
+    /// No free page before reclaim of a plane has made progress: call `step` for it, then retry the write.
     #[error("plane {plane} has no page to write to before it is reclaimed")]
     NotNow {
-        /// The plane.
+        /// Number of the plane.
         plane: u32,
     },
-    /// Too few good blocks are left for what is stored.
+    /// Too few good blocks are left for the pages that are stored.
     #[error(
         "no space for page {lpa}: {live_pages} of {usable_pages} usable pages are live, {bad_blocks} blocks are bad"
     )]
@@ -123,103 +125,104 @@ pub enum FtlError {
         lpa: u64,
         /// Pages that are live, those of the map included.
         live_pages: u64,
-        /// Pages that the good blocks can take beside what reclaim needs.
+        /// Live pages that the good blocks can hold in addition to the space that reclaim needs.
         usable_pages: u64,
-        /// Blocks that are bad or about to be.
+        /// Blocks that are bad, or will be once they are emptied.
         bad_blocks: u64,
     },
 }
 
-/// Why a device cannot be laid out as after long use; it can be filled and overwritten instead.
+/// Reason why the state of a device after long use cannot be computed; such a device can be filled and overwritten
+/// instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayOutError {
-    /// Pages of the map are written more often than others, in a way that is not worked out.
+    /// The map is cached in part: its pages are written more often than others, in a way that is not modelled.
     #[error("the steady state of a device whose map is cached in part (ftl.map_cache) is not known in advance")]
     CachedMap,
-    /// The share of live pages that a victim policy leads to is not worked out.
+    /// The distribution of live pages that this victim policy leads to is not modelled.
     #[error("the steady state of a device that reclaims by {name} (ftl.gc) is not known in advance")]
     Policy {
         /// The policy's name.
         name: &'static str,
     },
-    /// Reclaim could not keep as many blocks free as the description says.
+    /// Reclaim could not keep as many blocks free as the description requires.
     #[error(
         "plane {plane} has {live} live pages for {closed} blocks of {pages} beside {free} free ones: too few dead \
          pages for reclaim to come to rest"
     )]
     NoSpare {
-        /// The plane.
+        /// Number of the plane.
         plane: u32,
-        /// Its live pages.
+        /// Number of its live pages.
         live: u64,
         /// Blocks that are neither free nor open.
         closed: u32,
         /// Blocks that reclaim keeps free.
         free: u32,
-        /// Pages of a block.
+        /// Number of pages of a block.
         pages: u32,
     },
-    /// Pages of one plane lie in others.
+    /// A plane with bad blocks cannot hold all its logical pages, so that some would lie in other planes.
     #[error("plane {plane} has {live} logical pages and, with its bad blocks, room for {room}")]
     BadBlocks {
-        /// The plane.
+        /// Number of the plane.
         plane: u32,
-        /// Logical pages that are its own.
+        /// Number of logical pages that striping assigns to it.
         live: u64,
-        /// Live pages that it may have.
+        /// Number of live pages that it may hold.
         room: u64,
     },
 }
 
-/// Why a description's flash management cannot be built.
+/// Reason why a description's flash management cannot be built.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum FtlSetupError {
-    /// More pages than a map entry can name.
+    /// The flash has more pages than a map entry can address.
     #[error("{pages} flash pages; the page map takes at most {max}: use larger pages or fewer of them")]
     TooManyPages {
-        /// Pages of the flash.
+        /// Number of pages of the flash.
         pages: u64,
-        /// Most.
+        /// Maximum number of pages.
         max: u64,
     },
-    /// More pages a block than are counted.
+    /// A block has more pages than the per-block counters can hold.
     #[error("{pages} pages a block; at most {max}")]
     TooManyPagesABlock {
-        /// Pages of a block.
+        /// Number of pages of a block.
         pages: u32,
-        /// Most.
+        /// Maximum number of pages of a block.
         max: u32,
     },
-    /// A setting that is no share.
+    /// A setting that must be a fraction is outside 0 to 1.
     #[error("{what} is {value}; it has to be at least 0 and less than 1")]
     NotAShare {
-        /// The setting.
+        /// Name of the setting.
         what: &'static str,
         /// Its value.
         value: f64,
     },
-    /// Too few blocks to write and reclaim at all.
+    /// Too few good blocks to write and reclaim at all.
     #[error(
         "{good_blocks} good blocks in {planes} planes leave no page beside the {reserved} a plane that reclaim needs"
     )]
     TooFewBlocks {
-        /// Good blocks of the device.
+        /// Number of good blocks of the device.
         good_blocks: u64,
-        /// Planes.
+        /// Number of planes.
         planes: u32,
-        /// Blocks that each plane keeps back.
+        /// Number of blocks that each plane keeps for reclaim.
         reserved: u32,
     },
-    /// A striping order that leaves levels out.
+    /// The striping order does not name every level exactly once.
     #[error("the striping order names a level twice")]
     Striping,
-    /// A policy that draws no block.
+    /// The policy draws from 0 blocks.
     #[error("d-choices of 0 blocks")]
     NoChoices,
-    /// A map entry larger than a page, or of no size.
+    /// A map entry is empty or larger than a page.
     #[error("a map entry of {entry_bytes} bytes with pages of {page_bytes}")]
     MapEntry {
-        /// Its bytes.
+        /// Bytes of a map entry.
         entry_bytes: u32,
         /// Bytes of a page.
         page_bytes: u32,

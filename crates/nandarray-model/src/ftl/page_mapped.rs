@@ -1,7 +1,7 @@
-//! The parts joined: what a read, a write, a trim means for the flash.
+//! Page-mapped flash management of a device: what a read, a write and a trim require of the flash.
 //!
-//! Map first, then the write: a page is given out and mapped at once, the page that it replaces is dead at once.
-//! Nothing is changed by a request that is refused.
+//! A write first takes a page and maps it; the page that it replaces is dead at once. A request that is refused
+//! changes nothing.
 
 use super::blocks::{BlockState, EraseBlocks, STREAMS, Stream};
 use super::divide::Divisor;
@@ -18,15 +18,15 @@ use crate::describe::{Description, FlashGeometry};
 use crate::flash::{OpCause, PageAddress};
 use nandarray::policy::WearLevelling;
 
-/// Map pages that one request writes at most to make room in the map's cache.
+/// Maximum number of map pages that one request writes to make room in the map's cache.
 const MAP_WRITES_MAX: usize = 4;
 
-/// The planes that dynamic striping stays at until their word lines are full: those of a die, or one.
+/// Planes that dynamic striping stays at until their word lines are full: all planes of a die, or one plane.
 #[derive(Clone, Copy, Debug, Default)]
 struct Filling {
-    /// The first of them.
+    /// The first of these planes.
     plane: u32,
-    /// Pages to come.
+    /// Number of pages until their word lines are full.
     left: u32,
 }
 
@@ -34,11 +34,11 @@ struct Filling {
 #[derive(Clone, Debug)]
 pub struct PageMapped {
     pub(super) geometry: FlashGeometry,
-    /// Logical pages.
+    /// Number of logical pages.
     pub(super) lpas: u32,
-    /// Logical pages and pages of the map, which are numbered behind them.
+    /// Number of owners: logical pages, then the pages of the map, which are numbered after them.
     pub(super) owners: u32,
-    /// Logical pages that the over-provisioning alone would leave.
+    /// Number of logical pages that the over-provisioning alone would leave.
     pub(super) lpas_asked: u64,
     pub(super) order: StripeOrder,
     pub(super) map: Map,
@@ -48,26 +48,26 @@ pub struct PageMapped {
     pub(super) hot: Option<HotData>,
     pub(super) jobs: Vec<ReclaimJob>,
     pub(super) counts: FtlCounts,
-    /// Free blocks of a plane below which reclaim begins.
+    /// Number of free blocks of a plane below which reclaim begins.
     pub(super) threshold_blocks: u32,
     urgent_blocks: u32,
     streams: u32,
-    /// Where dynamic striping, and the map's, looks first.
+    /// Position in the striping order at which dynamic striping begins to search.
     cursor: u32,
-    /// Planes that dynamic striping fills at the moment, by stream.
+    /// Planes that dynamic striping is filling, by stream.
     filling: [Filling; STREAMS],
-    /// Pages that are programmed together in a plane; 1 without one-shot programming.
+    /// Number of pages that are programmed together in a plane; 1 without one-shot programming.
     word_line_pages: u32,
     map_cursor: u32,
     pub(super) factory_bad: u64,
     endurance_cycles: u32,
-    /// Planes a die, to divide by.
+    /// Divisor for planes of a die.
     by_planes: Divisor,
 }
 
 impl PageMapped {
-    /// An empty device. `seed` is for policies that draw; `factory_bad` tells which blocks are bad when made, by die
-    /// (of the device), plane (of the die) and block.
+    /// Makes an empty device. `seed` is for policies that draw random blocks; `factory_bad` says which blocks are bad
+    /// from the factory, by die (of the device), plane (of the die) and block.
     ///
     /// The capacity is the flash less `over_provisioning`, or the good blocks less those that reclaim needs, whichever
     /// is less.
@@ -138,30 +138,31 @@ impl PageMapped {
         Ok(ftl)
     }
 
-    /// Logical pages that users see, each of `page_bytes`.
+    /// Returns the number of logical pages that users see, each of `page_bytes`.
     pub fn capacity_pages(&self) -> u64 {
         u64::from(self.lpas)
     }
 
-    /// Bytes of a logical page, which is a flash page.
+    /// Returns the bytes of a logical page, which is a flash page.
     pub fn page_bytes(&self) -> u32 {
         self.geometry.page_bytes
     }
 
-    /// Planes, which are numbered `die * planes + plane`.
+    /// Returns the number of planes of the device, which are numbered `die * planes + plane`.
     pub fn planes(&self) -> u32 {
         self.order.planes()
     }
 
-    /// Program/erase cycles that a block is good for.
+    /// Returns the number of program/erase cycles that a block is specified for.
     pub(super) fn endurance_cycles(&self) -> u32 {
         self.endurance_cycles
     }
 
-    /// Physical page of a logical page; `None` if it was never written, or trimmed: then the flash is not read.
+    /// Returns the physical page of a logical page; `None` if it was never written, or was trimmed: then the flash is
+    /// not read.
     ///
-    /// `ahead` pages behind it belong to the same request: their map entries come along. Flash operations for the map
-    /// are appended to `map_ops`.
+    /// The same request also reads the next `ahead` pages: their map entries are loaded with this one. Flash
+    /// operations for the map are appended to `map_ops`.
     ///
     /// # Errors
     /// For a page beyond the capacity.
@@ -178,7 +179,8 @@ impl PageMapped {
         Ok(Some(self.place(page)))
     }
 
-    /// Where a logical page lies, without counting as a read and whatever the map's cache holds.
+    /// Returns the physical page of a logical page, without counting a read and without using the map's cache; `None`
+    /// if it has none.
     ///
     /// # Errors
     /// For a page beyond the capacity.
@@ -187,12 +189,12 @@ impl PageMapped {
         Ok((page != NOWHERE).then(|| self.place(page)))
     }
 
-    /// Maps a logical page to a new physical page. Unless all of it is written (`whole`), its old content has to be
-    /// read first, from `read_first`. `ahead`, `map_ops`: as in [`PageMapped::read`]. `load` returns the load of a die
-    /// of the device, for dynamic striping.
+    /// Maps a logical page to a new physical page. Unless all of the page is written (`whole`), its old content must
+    /// be read first, from `read_first`. `ahead` and `map_ops` are as in [`PageMapped::read`]. `load` returns the load
+    /// of a die of the device, for dynamic striping.
     ///
     /// # Errors
-    /// `OutOfRange`; `NotNow` while reclaim has to go on first; `NoSpace`. Nothing has changed then.
+    /// `OutOfRange`; `NotNow` while reclaim must make progress first; `NoSpace`. Nothing has changed then.
     pub fn write(
         &mut self,
         lpa: u64,
@@ -223,7 +225,7 @@ impl PageMapped {
         Ok(Written { place: self.place(page), read_first, plane, reclaim: self.urgency(plane) })
     }
 
-    /// Forgets `pages` logical pages from `lpa` on: they read as never written, and reclaim need not move them. Returns
+    /// Unmaps `pages` logical pages from `lpa` on: they read as never written, and reclaim need not move them. Returns
     /// how many of them were mapped.
     ///
     /// # Errors
@@ -252,14 +254,14 @@ impl PageMapped {
         Ok(trimmed)
     }
 
-    /// Writes what was changed of a cached map: one map page a call, its operations appended to `map_ops`. `false` if
-    /// there is nothing left to write, or no page to write it to at this time.
+    /// Writes one changed page of a cached map and appends its operations to `map_ops`. Returns `false` if no page is
+    /// changed, or there is no page to write it to now.
     pub fn flush_map(&mut self, map_ops: &mut Vec<MapOp>) -> bool {
         let Some(page) = self.map_cache.as_ref().and_then(MapCache::any_changed) else { return false };
         self.write_map_page(page, map_ops)
     }
 
-    /// Urgency of reclaim in a plane.
+    /// Returns the urgency of reclaim in a plane.
     pub fn urgency(&self, plane: u32) -> Urgency {
         let p = &self.blocks.planes[plane as usize];
         if p.free < p.floor {
@@ -271,7 +273,7 @@ impl PageMapped {
         }
     }
 
-    /// Whether reclaim by threshold is due in a plane.
+    /// Whether a plane has so few free blocks that reclaim by threshold is due.
     pub(super) fn below_threshold(&self, plane: u32) -> bool {
         self.blocks.planes[plane as usize].free < self.threshold_blocks
     }
@@ -283,28 +285,28 @@ impl PageMapped {
         }
     }
 
-    /// The owner behind its number.
+    /// Returns the owner of this number: a logical page or a page of the map.
     pub(super) fn owner(&self, owner: u32) -> Owner {
         if owner < self.lpas { Owner::Page(u64::from(owner)) } else { Owner::Map(owner - self.lpas) }
     }
 
-    /// A page's place.
+    /// Returns the address of a page, which is numbered through the whole device.
     pub(super) fn place(&self, page: u32) -> PageAddress {
         let (block, in_block) = self.blocks.split(page);
         self.place_in(block, in_block)
     }
 
-    /// The place of a page of a block of the device.
+    /// Returns the address of a page of a block, which is numbered through the whole device.
     pub(super) fn place_in(&self, block: u32, page: u32) -> PageAddress {
         let (plane, block) = self.blocks.split_block(block);
         let (die, plane) = self.by_planes.divide(plane);
         PageAddress { die, block, page: page as u16, plane: plane as u16 }
     }
 
-    /// A place's page.
+    /// Returns the number of a page through the whole device.
     ///
     /// # Panics
-    /// If the device has no such place.
+    /// If the device has no such page.
     pub(super) fn page(&self, place: PageAddress) -> u32 {
         let g = &self.geometry;
         let within = u32::from(place.plane) < g.planes && place.block < g.blocks && u32::from(place.page) < g.pages;
@@ -313,7 +315,8 @@ impl PageMapped {
         (plane * g.blocks + place.block) * g.pages + u32::from(place.page)
     }
 
-    /// Gives a page of a plane to an owner that lay at `old`, and maps it there; what it had before is dead.
+    /// Gives a page of a plane to an owner that lay at `old`, and maps it there; the old page is dead. Returns the new
+    /// page.
     pub(super) fn put(&mut self, plane: u32, stream: Stream, owner: u32, old: u32) -> u32 {
         debug_assert!(old == self.map.get(owner));
         let (page, last) = self.blocks.take(plane, stream, owner);
@@ -329,7 +332,7 @@ impl PageMapped {
         page
     }
 
-    /// A page is dead.
+    /// Marks a page as dead.
     fn forget(&mut self, page: u32) {
         let (block, live, state) = self.blocks.forget(page);
         if state == BlockState::Closed {
@@ -337,11 +340,12 @@ impl PageMapped {
         }
     }
 
-    /// Works out how many free blocks a plane keeps for reclaim and how many live pages it may have.
+    /// Computes how many free blocks a plane keeps for reclaim (`floor`) and how many live pages it may have
+    /// (`live_max`).
     ///
-    /// When a stream finds no open block and fewer free ones than `floor`, at most `streams - 1` blocks are open; were
-    /// all closed ones wholly live, there would be more live pages than `live_max`. So one of them has a dead page, and
-    /// reclaim makes progress.
+    /// When a stream finds no open block and fewer free ones than `floor`, at most `streams - 1` blocks are open. If
+    /// all closed blocks had only live pages, there would be more live pages than `live_max`. So one of them has a
+    /// dead page, and reclaim makes progress.
     pub(super) fn set_limits(&mut self, plane: u32) {
         let p = &mut self.blocks.planes[plane as usize];
         let least = super::blocks::KEPT_BLOCKS + 1;
@@ -352,12 +356,12 @@ impl PageMapped {
         assert!(p.floor > super::blocks::KEPT_BLOCKS, "reclaim of plane {plane} has no block to move into");
     }
 
-    /// Live pages that all planes together may have.
+    /// Returns the number of live pages that all planes together may have.
     pub(super) fn usable_pages(&self) -> u64 {
         self.blocks.planes.iter().map(|p| u64::from(p.live_max)).sum()
     }
 
-    /// The plane that a page is written to.
+    /// Returns the plane that a page of an owner is written to.
     fn plane_for(&mut self, owner: u32, old: u32, stream: Stream, load: impl Fn(u32) -> u64) -> Result<u32, FtlError> {
         let planes = self.order.planes();
         if self.order.dynamic {
@@ -405,12 +409,13 @@ impl PageMapped {
         self.any_plane(owner, old, stream)
     }
 
-    /// The next plane of the die that is being filled, or of the least busy one when that has had its pages: the plane
-    /// that is furthest behind, so that the planes of a die stay at one page and are programmed together.
+    /// Returns the next plane of the die that is being filled, or of the least busy die once the former has received
+    /// its pages; `None` if no plane of it has room. Of a die's planes it is the one with the fewest pages written, so
+    /// that all its planes stay at the same page and are programmed together.
     ///
-    /// A die has had its pages when each of its planes has had one; with one-shot programming, when each has had the
-    /// rest of its word line. There the streams have dies of their own: a page of another stream does not count for a
-    /// word line.
+    /// A die has received its pages when each of its planes has received one or, with one-shot programming, the rest
+    /// of its word line. With one-shot programming each stream fills a die of its own, since a page of another stream
+    /// does not count for a word line.
     fn next_of_die(&mut self, old: u32, stream: Stream, load: &impl Fn(u32) -> u64) -> Option<u32> {
         let (planes, group) = (self.order.planes(), self.geometry.planes);
         let at = if self.word_line_pages > 1 { stream as usize } else { 0 };
@@ -443,7 +448,8 @@ impl PageMapped {
         plane
     }
 
-    /// The plane whose word line a stream has begun, where planes are chosen one by one.
+    /// Returns the plane whose word line a stream has begun, where planes are chosen one by one; `None` if the word
+    /// line is full or the plane has no room.
     fn rest_of_word_line(&mut self, old: u32, stream: Stream) -> Option<u32> {
         let Filling { plane, left } = self.filling[stream as usize];
         if left == 0 {
@@ -454,8 +460,9 @@ impl PageMapped {
         goes_on.then_some(plane)
     }
 
-    /// Pages until the word lines that a stream is at are full, in those of `planes` planes from `first` on that are
-    /// furthest behind; one a plane without one-shot programming.
+    /// Returns the number of pages that fill a stream's current word lines in `planes` planes from `first` on,
+    /// counting only the planes that have written the fewest word lines; without one-shot programming, one page per
+    /// plane.
     fn word_lines_left(&self, first: u32, planes: u32, stream: Stream) -> u32 {
         if self.word_line_pages == 1 {
             return planes;
@@ -466,8 +473,8 @@ impl PageMapped {
         given().filter(|n| n / word_line == behind).map(|n| word_line - n % word_line).sum::<u64>() as u32
     }
 
-    /// Pages that fill the word lines which the host's next page is part of: as many as a write buffer does well to
-    /// hand over together. 1 without one-shot programming.
+    /// Returns the number of pages that fill the word lines which the host's next page is part of, which a write
+    /// buffer should hand over together; 1 without one-shot programming.
     pub fn word_lines_to_fill(&self) -> u32 {
         if self.word_line_pages == 1 {
             return 1;
@@ -478,7 +485,7 @@ impl PageMapped {
         }
     }
 
-    /// A plane for a page whose own has no room for more live pages: the one with the most.
+    /// Returns a plane for a page whose own plane has no room for more live pages: the one with the most room.
     fn any_plane(&self, owner: u32, old: u32, stream: Stream) -> Result<u32, FtlError> {
         let most = |planes: &mut dyn Iterator<Item = u32>| {
             planes.max_by_key(|&p| {
@@ -496,7 +503,7 @@ impl PageMapped {
         Err(self.no_space(owner))
     }
 
-    /// The error for a page that finds no room.
+    /// Returns the error for a page that finds no room.
     pub(super) fn no_space(&self, owner: u32) -> FtlError {
         FtlError::NoSpace {
             lpa: u64::from(owner),
@@ -506,14 +513,15 @@ impl PageMapped {
         }
     }
 
-    /// Whether a plane may have one more live page, which replaces one at `old`.
+    /// Whether a plane may have one more live page, which replaces the page `old`.
     fn fits(&self, plane: u32, old: u32) -> bool {
         let p = &self.blocks.planes[plane as usize];
         p.live < p.live_max
             || (p.live == p.live_max && old != NOWHERE && self.blocks.plane_of(self.blocks.block_of(old)) == plane)
     }
 
-    /// Looks an entry of a cached map up, and makes room for it; `map_ops` gets the flash operations that this costs.
+    /// Looks up an entry of a cached map and makes room for it; appends the flash operations that this costs to
+    /// `map_ops`.
     fn look_up(&mut self, owner: u32, ahead: u32, map_ops: &mut Vec<MapOp>) {
         let Some(cache) = &mut self.map_cache else { return };
         if cache.touch(owner) {
@@ -521,7 +529,7 @@ impl PageMapped {
         } else {
             self.counts.map_misses += 1;
             let page = cache.page_of(owner);
-            // Behind it first: the entry itself is the one used last.
+            // The entries after it are loaded first, so that the entry itself is the most recently used.
             for other in (owner..=owner.saturating_add(ahead).min(self.lpas - 1)).rev() {
                 if cache.page_of(other) == page {
                     cache.load(other);
@@ -541,7 +549,7 @@ impl PageMapped {
         }
     }
 
-    /// Reads and programs a map page; `false` if no plane has a page for it without reclaim.
+    /// Reads and programs a map page; returns `false` if no plane has a page for it without reclaim.
     pub(super) fn write_map_page(&mut self, page: u32, map_ops: &mut Vec<MapOp>) -> bool {
         let owner = self.lpas + page;
         assert!(owner < self.owners, "map page {page} of {}", self.owners - self.lpas);
@@ -567,7 +575,7 @@ impl PageMapped {
     }
 }
 
-/// Checks that geometry and settings are within what this flash management counts.
+/// Checks that geometry and settings are within the limits of this flash management.
 fn check(description: &Description) -> Result<(), FtlSetupError> {
     let (g, s) = (description.geometry, &description.ftl);
     if g.pages_total() > PAGES_MAX {

@@ -1,11 +1,11 @@
-//! A used device without the time that using it takes: filled in order by formula, or written at random with reclaim at
-//! once.
+//! Preconditioning: brings a device into a used state without the modelled time of the writes, by a formula for a
+//! sequential fill, or by random writes with immediate reclaim.
 
 use super::{FtlError, PageMapped, ReclaimStep, Urgency};
 
 impl PageMapped {
-    /// Writes every logical page that is not mapped, in order. On a device that was never written this is a formula and
-    /// takes no memory; counts are not changed by it.
+    /// Writes every logical page that is not mapped, in order. On a device that was never written this applies a
+    /// formula and takes no memory. Counts of operations do not change.
     ///
     /// # Errors
     /// `NoSpace` if blocks failed before and too few are left.
@@ -42,8 +42,8 @@ impl PageMapped {
         Ok(())
     }
 
-    /// Writes pages of the first `working_set_pages` by chance, `writes` of them, reclaiming at once whatever is due,
-    /// so that the device is as after long use. Counts begin anew after it; wear stays.
+    /// Writes `writes` random pages of the first `working_set_pages`, with immediate reclaim, so that the device is as
+    /// after long use. Counts of operations are reset afterwards; wear stays.
     ///
     /// # Errors
     /// `NoSpace` if too few good blocks are left.
@@ -57,9 +57,9 @@ impl PageMapped {
         Ok(())
     }
 
-    /// A write with all reclaim that it asks for.
+    /// Writes a page, and runs all reclaim that the write requires.
     fn write_at_once(&mut self, lpa: u64) -> Result<(), FtlError> {
-        // Without a clock no die is busy: dynamic striping takes one after the other.
+        // Without a clock no die is busy: dynamic striping uses one die after the other.
         let mut ops = Vec::new();
         let plane = loop {
             match self.write(lpa, true, 0, |_| 0, &mut ops) {
@@ -77,10 +77,10 @@ impl PageMapped {
         Ok(())
     }
 
-    /// Runs one job of a plane to its end; `false` if none was due.
+    /// Runs one reclaim job of a plane to its end; returns `false` if none was due.
     ///
     /// # Errors
-    /// `NoSpace` if it found no room for a page.
+    /// `NoSpace` if the job found no room for a page.
     pub fn reclaim_at_once(&mut self, plane: u32) -> Result<bool, FtlError> {
         let mut worked = false;
         loop {

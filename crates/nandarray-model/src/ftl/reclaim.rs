@@ -1,14 +1,14 @@
-//! Reclaim as jobs that the caller pulls through: read this page, write it there, erase that block.
+//! Reclaim as jobs whose steps the caller executes: read this page, write it there, erase that block.
 //!
 //! A plane has one job at a time: a victim of garbage collection, a cold block for wear levelling, or a block that
-//! failed. The caller gets the next operation from [`PageMapped::step`], performs it when it likes, and completes each
+//! failed. The caller gets the next operation from [`PageMapped::step`], performs it at any time, and completes each
 //! move with [`PageMapped::relocate`] and each erase with [`PageMapped::erased`] or [`PageMapped::erase_failed`].
-//! Between steps the host may read, write and trim anything, pages in flight included; several moves may be in flight.
-//! Reclaim is pre-empted by not calling `step`.
+//! Between steps the host may read, write and trim any page, also those being moved; several moves may be in flight.
+//! The caller pre-empts reclaim by not calling `step`.
 //!
-//! Room: free blocks up to `KEPT_BLOCKS` are opened for moved pages only, and a victim has fewer live pages than a
-//! block, so a job leaves at least the room that it found. A block that fails takes room away; then pages move to other
-//! planes, and if no plane has room, the job is given up: its pages stay readable where they are.
+//! The last `KEPT_BLOCKS` free blocks of a plane are opened for moved pages only, and a victim has fewer live pages
+//! than a block, so a job leaves at least as much room as it found. A block that fails reduces the room; pages are
+//! then moved to other planes. If no plane has room, the job is abandoned: its pages stay readable where they are.
 
 use super::blocks::{BlockState, EraseBlock, KEPT_BLOCKS, Stream};
 use super::map::NOWHERE;
@@ -18,17 +18,16 @@ use crate::flash::{OpCause, PageAddress};
 /// A job of reclaim or wear levelling in a plane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReclaimJob {
-    /// The block, [`NOWHERE`] if there is no job.
+    /// The block to be emptied; [`NOWHERE`] if there is no job.
     pub(super) block: u32,
-    /// Pages of it that were visited.
+    /// Page of the block at which the search for live pages continues.
     next: u16,
-    /// Moves handed out and not completed.
+    /// Number of moves returned by `step` and not completed.
     pub(super) under_way: u16,
     cause: OpCause,
-    /// Whether there was no room for a move: once the others are completed the job is given up.
+    /// Whether a move found no room: once the other moves are completed, the job is abandoned.
     stuck: bool,
-    /// Whether a program in the block failed after all its pages were dead: it must not be used again once it is
-    /// erased.
+    /// Whether a program in the block failed after all its pages had died: the block becomes bad once it is erased.
     doomed: bool,
 }
 
@@ -37,55 +36,55 @@ impl ReclaimJob {
         Self { block: NOWHERE, next: 0, under_way: 0, cause: OpCause::Gc, stuck: false, doomed: false };
 }
 
-/// A page to be moved: to be read, then relocated.
+/// A page to be moved: the caller reads it, then calls [`PageMapped::relocate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// To be read, whole.
+    /// Address from which the whole page must be read.
     pub from: PageAddress,
-    /// Its owner.
+    /// Owner of the page.
     pub owner: Owner,
-    /// Reclaim or wear levelling.
+    /// Cause of the move: garbage collection or wear levelling.
     pub cause: OpCause,
 }
 
-/// The new address of a moved page.
+/// Result of relocating a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// To be programmed there.
+    /// The page must be programmed at this address.
     To(PageAddress),
-    /// Nowhere: it was overwritten or trimmed while it was under way.
+    /// The page need not be programmed: it was overwritten or trimmed while it was being moved.
     Overwritten,
 }
 
-/// The next step of reclaim in a plane.
+/// The next step of reclaim in a plane, for the caller to execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReclaimStep {
     /// Read a page, then [`PageMapped::relocate`] it.
     Move(Move),
-    /// Erase a block, then say [`PageMapped::erased`] or [`PageMapped::erase_failed`].
+    /// Erase a block, then call [`PageMapped::erased`] or [`PageMapped::erase_failed`].
     Erase {
-        /// Its first page.
+        /// Address of its first page.
         place: PageAddress,
-        /// Reclaim or wear levelling.
+        /// Cause of the erase: garbage collection or wear levelling.
         cause: OpCause,
     },
-    /// None before the moves in flight have been completed.
+    /// Complete the moves and the erase in flight first.
     Wait,
-    /// None.
+    /// Nothing to do.
     Idle,
 }
 
-/// A page that has a new place because its program failed.
+/// New address of a page whose program failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renewed {
-    /// To be programmed there.
+    /// Address at which the page must be programmed.
     pub place: PageAddress,
-    /// Its owner.
+    /// Owner of the page.
     pub owner: Owner,
 }
 
 impl PageMapped {
-    /// The next operation of reclaim in a plane; begins a job if there is none and one is due.
+    /// Returns the next operation of reclaim in a plane; begins a job if there is none and one is due.
     pub fn step(&mut self, plane: u32) -> ReclaimStep {
         loop {
             let job = self.jobs[plane as usize];
@@ -135,13 +134,13 @@ impl PageMapped {
         }
     }
 
-    /// Gives a page that was read a new place, unless it was overwritten meanwhile.
+    /// Allocates a new address for a page that was read, unless it was overwritten meanwhile.
     ///
     /// # Errors
-    /// `NoSpace` if no plane has room: the page stays where it is, live and readable, and the job is given up.
+    /// `NoSpace` if no plane has room: the page stays where it is, live and readable, and the job is abandoned.
     ///
     /// # Panics
-    /// If that page is not under way.
+    /// If the page is not being moved.
     pub fn relocate(&mut self, moved: &Move) -> Result<Moved, FtlError> {
         let page = self.page(moved.from);
         let block = self.blocks.block_of(page);
@@ -153,7 +152,7 @@ impl PageMapped {
             Owner::Page(lpa) => lpa as u32,
             Owner::Map(page) => self.lpas + page,
         };
-        // The block is not erased while a move is under way, so this is the page that was read.
+        // The block is not erased while one of its moves is in flight, so this is the page that was read.
         if !self.blocks.is_live(block, u32::from(moved.from.page)) {
             return Ok(Moved::Overwritten);
         }
@@ -166,10 +165,10 @@ impl PageMapped {
         Ok(Moved::To(place))
     }
 
-    /// A block was erased; it is free.
+    /// Records that a block was erased, which makes it free.
     ///
     /// # Panics
-    /// If its erase was not asked for.
+    /// If `step` did not request the erase.
     pub fn erased(&mut self, place: PageAddress) {
         let block = self.blocks.block_of(self.page(place));
         let plane = self.blocks.plane_of(block);
@@ -181,15 +180,15 @@ impl PageMapped {
         }
         self.blocks.erased(block);
         if job.cause == OpCause::Wear {
-            // One cold block for one erase of reclaim: levelling never takes the flash for itself.
+            // Wear levelling empties one cold block per erase of reclaim, so that it never occupies the flash alone.
             self.blocks.planes[plane as usize].wear_due = false;
         }
     }
 
-    /// An erase failed: the block is bad.
+    /// Records that an erase failed, which makes the block bad.
     ///
     /// # Panics
-    /// If its erase was not asked for.
+    /// If `step` did not request the erase.
     pub fn erase_failed(&mut self, place: PageAddress) {
         let block = self.blocks.block_of(self.page(place));
         let plane = self.blocks.plane_of(block);
@@ -206,12 +205,13 @@ impl PageMapped {
         self.set_limits(plane);
     }
 
-    /// A program failed: its block is bad from now on, what is live in it will be moved (a job of the plane), and the
-    /// page itself, if it is still wanted, gets a new place at once. `cause` is the failed program's.
+    /// Handles a failed program: its block is retired, and its live pages will be moved by a job of the plane. Returns
+    /// a new address for the failed page itself; `None` if the page is no longer mapped there. `cause` is the failed
+    /// program's.
     ///
     /// # Errors
-    /// `NoSpace` if no plane has room. The page stays mapped to where it failed: its data has to be kept, and this may
-    /// be called again later.
+    /// `NoSpace` if no plane has room. The page stays mapped to the address where it failed: the caller keeps its data
+    /// and may call this again later.
     pub fn program_failed(&mut self, place: PageAddress, cause: OpCause) -> Result<Option<Renewed>, FtlError> {
         let page = self.page(place);
         let block = self.blocks.block_of(page);
@@ -246,28 +246,28 @@ impl PageMapped {
         Ok(Some(Renewed { place, owner: self.owner(owner) }))
     }
 
-    /// Whether stepping through reclaim of a plane will give it free pages.
+    /// Whether executing reclaim of a plane will give it free pages.
     pub(super) fn can_reclaim(&self, plane: u32) -> bool {
         let job = self.jobs[plane as usize];
         let emptiest = || self.victims.emptiest(plane, &self.blocks);
         (job.block != NOWHERE && !job.stuck) || emptiest().is_some_and(|b| self.can_empty(b))
     }
 
-    /// Whether the live pages of a block find room, as far as one can tell before.
+    /// Whether the live pages of a block will find room, as an estimate made before they are moved.
     fn can_empty(&self, block: u32) -> bool {
         let plane = self.blocks.plane_of(block);
         let live = u64::from(self.blocks.blocks[block as usize].live);
         live <= self.blocks.room(plane) || self.elsewhere(plane).is_some()
     }
 
-    /// Begins the most urgent job; `false` if none is due or possible.
+    /// Begins the most urgent job of a plane; returns `false` if none is due or possible.
     fn begin(&mut self, plane: u32) -> bool {
         let p = &self.blocks.planes[plane as usize];
         let urgent = p.free < p.floor;
         if urgent {
             let picked = self.victims.pick(plane, &self.blocks, self.counts.given);
             let victim = picked.filter(|&b| self.can_empty(b));
-            // A policy that draws may have drawn none; any victim is good enough now.
+            // A policy that draws blocks may have found no victim; any victim is good enough now.
             let emptiest = || self.victims.emptiest(plane, &self.blocks).filter(|&b| self.can_empty(b));
             if let Some(block) = victim.or_else(emptiest) {
                 return self.leave(plane, block, OpCause::Gc);
@@ -308,7 +308,7 @@ impl PageMapped {
         true
     }
 
-    /// Ends a job that found no room; its block is what it was before.
+    /// Abandons a job that found no room; its block returns to its earlier state.
     fn give_up(&mut self, plane: u32) {
         let job = std::mem::replace(&mut self.jobs[plane as usize], ReclaimJob::NONE);
         let b = &mut self.blocks.blocks[job.block as usize];
@@ -321,12 +321,14 @@ impl PageMapped {
         }
     }
 
-    /// The plane that a page of `plane` can be moved to: itself, or another that can spare it.
+    /// Returns the plane that a page of `plane` can be moved to: the same one, or another that has room to spare;
+    /// `None` if no plane has room.
     fn spot(&self, plane: u32) -> Option<u32> {
         if self.blocks.has_page(plane, Stream::Moved) { Some(plane) } else { self.elsewhere(plane) }
     }
 
-    /// Another plane that has more room than its own reclaim needs: the one with most free blocks.
+    /// Returns another plane that has more room than its own reclaim needs, the one with the most free blocks; `None`
+    /// if there is none.
     fn elsewhere(&self, plane: u32) -> Option<u32> {
         (0..self.order.planes())
             .filter(|&p| p != plane && self.blocks.planes[p as usize].free > KEPT_BLOCKS)

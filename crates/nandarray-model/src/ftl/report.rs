@@ -5,7 +5,7 @@ use super::blocks::BlockState;
 use crate::flash::OpCause;
 use std::collections::BTreeMap;
 
-/// Running numbers.
+/// Running counts since the last reset, except where stated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FtlCounts {
     pub(super) reads: [u64; 4],
@@ -15,68 +15,69 @@ pub(super) struct FtlCounts {
     pub(super) map_hits: u64,
     pub(super) map_misses: u64,
     pub(super) grown_bad: u64,
-    /// Pages given out since the device was made: the time of policies that know age.
+    /// Pages given out since the device was made: the clock of victim policies that consider age.
     pub(super) given: u64,
 }
 
-/// Erase counts of blocks.
+/// Erase counts of the good blocks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wear {
-    /// Least of all good blocks.
+    /// Lowest erase count.
     pub least: u32,
-    /// Most.
+    /// Highest erase count.
     pub most: u32,
-    /// On average.
+    /// Mean erase count.
     pub mean: f64,
-    /// Good blocks by their number of erases, in order.
+    /// Pairs of an erase count and the number of good blocks with it, in order.
     pub histogram: Vec<(u32, u64)>,
-    /// Good blocks erased more often than the cells are good for.
+    /// Number of good blocks erased more often than the cells' endurance.
     pub beyond_endurance: u64,
 }
 
-/// Counts of conventional flash management, since it was made or since the counts were reset.
+/// Counts of conventional flash management, since the device was made or the counts were reset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FtlReport {
-    /// Logical pages.
+    /// Number of logical pages.
     pub capacity_pages: u64,
-    /// Logical pages that over-provisioning alone would leave; more than there are where reclaim needed the rest.
+    /// Number of logical pages that over-provisioning alone would leave; higher than `capacity_pages` where reclaim
+    /// needs more space.
     pub asked_pages: u64,
     /// Bytes of a page.
     pub page_bytes: u32,
     /// Pages read, by cause in the order of `OpCause::ALL`.
     pub reads: [u64; 4],
-    /// Pages programmed, by cause; the host's are those that it wrote.
+    /// Pages programmed, by cause in the same order; those of the host are the pages that it wrote.
     pub programs: [u64; 4],
-    /// Blocks erased, by cause.
+    /// Blocks erased, by cause in the same order.
     pub erases: [u64; 4],
-    /// Pages programmed for each that the host wrote; 0 if it wrote none.
+    /// Pages programmed per page that the host wrote; 0 if it wrote none.
     pub write_amplification: f64,
     /// Logical pages trimmed.
     pub trimmed: u64,
-    /// Map entries found in the cache; with an ideal map none are looked for.
+    /// Map entries found in the cache; 0 for a map that is not cached.
     pub map_hits: u64,
-    /// Map entries that had to be read.
+    /// Map entries that had to be read from flash.
     pub map_misses: u64,
     /// Logical and map pages that are live now.
     pub live_pages: u64,
-    /// Live pages that the good blocks can take beside what reclaim needs.
+    /// Live pages that the good blocks can hold in addition to the space that reclaim needs.
     pub usable_pages: u64,
-    /// Free blocks now.
+    /// Number of free blocks now.
     pub free_blocks: u64,
-    /// Free blocks of the plane that has fewest.
+    /// Number of free blocks of the plane with the fewest.
     pub free_blocks_least: u32,
     /// Blocks bad from the factory.
     pub factory_bad_blocks: u64,
     /// Blocks that failed since.
     pub grown_bad_blocks: u64,
-    /// Of those, blocks that still hold live pages.
+    /// Number of failed blocks that still hold live pages.
     pub retiring_blocks: u64,
-    /// Erases, over the device's life.
+    /// Erase counts over the device's life; a reset of the counts does not change them.
     pub wear: Wear,
 }
 
 impl PageMapped {
-    /// The counts until now.
+    /// Returns the counts until now.
     pub fn report(&self) -> FtlReport {
         let c = &self.counts;
         let planes = &self.blocks.planes;
@@ -105,10 +106,10 @@ impl PageMapped {
         }
     }
 
-    /// Erases a block had, for error rates that grow with them.
+    /// Returns how often a block was erased, for error rates that depend on it.
     ///
     /// # Panics
-    /// If the device has no such place.
+    /// If the device has no such page.
     pub fn erases_of(&self, place: crate::flash::PageAddress) -> u32 {
         self.blocks.blocks[self.blocks.block_of(self.page(place)) as usize].erases
     }
@@ -131,7 +132,7 @@ impl PageMapped {
         }
     }
 
-    /// Begins to count operations anew, after preconditioning; wear and bad blocks stay.
+    /// Resets the counts of operations, after preconditioning; wear and bad blocks stay.
     pub fn forget_counts(&mut self) {
         let (given, grown_bad) = (self.counts.given, self.counts.grown_bad);
         self.counts = FtlCounts { given, grown_bad, ..FtlCounts::default() };

@@ -1,23 +1,24 @@
-//! A device whose logical pages were overwritten at random for long: where each lies is a formula, and takes a few
-//! bytes a block.
+//! The state of a device whose logical pages were overwritten at random for long: a formula gives the address of each,
+//! from a few bytes a block.
 //!
-//! The live pages of all blocks, block after block, are one row of numbers; a permutation (a Feistel network that walks
-//! its cycle until it is within the row: Black and Rogaway, CT-RSA 2002) sends logical pages to it: a device's as a
-//! whole, or each plane's own where striping is static. Within a block the n-th live page lies `shift + n * step` pages
-//! on, modulo the pages, with a step and a shift of the block's own. Both ways are a formula, as for a device that was
-//! filled in order (`fill`), and hold as long: a page's until it is written again, a block's until it is erased.
+//! The live pages of all blocks, one block after the other, are numbered in a row. A permutation maps logical pages to
+//! these numbers: one for the whole device, or one for each plane where striping is static. It is a Feistel network
+//! that is applied repeatedly until the result is within the row (Black and Rogaway, CT-RSA 2002). Within a block,
+//! live page n lies at `shift + n * step` modulo the pages, with a step and a shift of the block's own. The formula
+//! can be inverted. Like the one for a device that was filled in order (`fill`), it holds for a logical page until it
+//! is written again, and for a block until it is erased.
 
 use super::fill::Fill;
 
-/// Arrangement of a block's live pages.
+/// Positions of the live pages within a block: page n at `shift + n * step`, modulo the pages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spread {
     shift: u16,
-    /// Index of its step.
+    /// Index of the step in [`Scatter::steps`].
     step: u8,
 }
 
-/// A permutation of the numbers below `n`.
+/// A random permutation of the numbers below `n`, by a Feistel network.
 #[derive(Clone, Debug)]
 struct Permutation {
     n: u32,
@@ -67,22 +68,23 @@ impl Permutation {
     }
 }
 
-/// The formula.
+/// The formula between logical and physical pages.
 #[derive(Clone, Debug)]
 pub(super) struct Scatter {
     pages: u32,
     per_plane: u32,
-    /// Live pages of all blocks before each; one entry more than blocks.
+    /// Number of live pages of all blocks before each block; one entry more than there are blocks.
     starts: Vec<u32>,
     spreads: Vec<Spread>,
-    /// Steps that have no divisor in common with the pages of a block, and their inverses.
+    /// Steps that are coprime to the number of pages of a block, with their modular inverses.
     steps: Vec<(u32, u32)>,
-    /// One for the device, or one for each plane.
+    /// One permutation for the device, or one for each plane.
     permutations: Vec<Permutation>,
 }
 
 impl Scatter {
-    /// A permutation over blocks of a device; with `own` each logical page stays in the plane of its address.
+    /// Makes a random formula for blocks with these numbers of live pages; with `own`, each logical page stays in the
+    /// plane that static striping assigns to it.
     pub(super) fn new(
         (planes, per_plane, pages): (u32, u32, u32),
         own: bool,
@@ -96,7 +98,7 @@ impl Scatter {
             starts.push(sum);
         }
         let coprime = |step: &u32| inverse(*step, pages).is_some();
-        // The first is 1; more of them than fit a byte would not make blocks more different.
+        // The first step is 1. More steps than fit into a byte would not make the blocks more different.
         let mut steps: Vec<u32> = (1..pages.max(2)).filter(coprime).collect();
         if steps.len() > 1 {
             chance.shuffle(&mut steps[1..]);
@@ -112,17 +114,17 @@ impl Scatter {
         Self { pages, per_plane, starts, spreads, steps, permutations }
     }
 
-    /// Lets a block's live pages lie one behind the other, from page `first` on.
+    /// Makes a block's live pages consecutive, from page `first` on.
     pub(super) fn in_order(&mut self, block: u32, first: u32) {
         self.spreads[block as usize] = Spread { shift: first as u16, step: 0 };
     }
 
-    /// Live pages that a block was laid out with.
+    /// Returns the number of live pages that the formula puts into a block.
     pub(super) fn live(&self, block: u32) -> u32 {
         self.starts[block as usize + 1] - self.starts[block as usize]
     }
 
-    /// The pages of a block in an order that has the live ones in front.
+    /// Returns the pages of a block, the live ones first.
     pub(super) fn pages_of(&self, block: u32) -> impl Iterator<Item = u32> {
         let Spread { shift, step } = self.spreads[block as usize];
         let (mut at, step, pages) = (u32::from(shift), self.steps[usize::from(step)].0, self.pages);
@@ -136,7 +138,7 @@ impl Scatter {
         })
     }
 
-    /// Physical page of a logical page.
+    /// Returns the physical page of a logical page.
     pub(super) fn page_of(&self, lpa: u32, fill: &Fill) -> u32 {
         let at = if self.permutations.len() > 1 {
             let (row, plane) = fill.row_and_plane(lpa);
@@ -151,8 +153,8 @@ impl Scatter {
         block as u32 * self.pages + (on % u64::from(self.pages)) as u32
     }
 
-    /// Logical page in page `page` of block `block` (of the device). For a page that was dead from the beginning, some
-    /// page that does not lie there.
+    /// Returns the logical page in page `page` of block `block` (of the device); for a page that was dead from the
+    /// beginning, some logical page that does not lie there.
     pub(super) fn lpa_at(&self, block: u32, page: u32, fill: &Fill) -> u32 {
         let Spread { shift, step } = self.spreads[block as usize];
         let on = u64::from(page + self.pages - u32::from(shift)) * u64::from(self.steps[usize::from(step)].1);
@@ -171,7 +173,7 @@ impl Scatter {
     }
 }
 
-/// The number that `step` has to be multiplied with to give 1 modulo `pages`; `None` if they have a divisor in common.
+/// Returns the inverse of `step` modulo `pages`; `None` if they have a common divisor.
 fn inverse(step: u32, pages: u32) -> Option<u32> {
     let (mut a, mut b, mut x, mut y) = (i64::from(step), i64::from(pages), 1_i64, 0_i64);
     while b != 0 {

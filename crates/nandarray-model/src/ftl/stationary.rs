@@ -1,50 +1,51 @@
-//! Live pages of closed blocks after long uniform random overwrites, without writing them: mean-field fixed points of
-//! the victim policies.
+//! Distribution of live pages over closed blocks after long uniform random overwrites, computed as the mean-field
+//! fixed points of the victim policies.
 //!
-//! One plane: `M` closed blocks of `b` pages, `L` of their pages live. A host write kills one of the `L` pages, each as
-//! likely as any other, so a block that has `i` live pages loses one at rate `i / L` a host write. Reclaim turns over
-//! `g` blocks a host write; each comes back wholly live. With `x_i` the share of closed blocks that have `i` live pages
-//! and `k = g L / M`, the flow from `i` to `i - 1` is balanced by the victims that are taken below `i`:
+//! One plane has `M` closed blocks of `b` pages, and `L` of these pages are live. A host write kills one of the `L`
+//! pages, each with the same probability, so a block with `i` live pages loses one at rate `i / L` per host write.
+//! Reclaim empties `g` blocks per host write; each comes back with all its pages live. Let `x_i` be the fraction of
+//! closed blocks with `i` live pages, and `k = g L / M`. The flow from `i` to `i - 1` is balanced by the victims that
+//! are taken below `i`:
 //!
 //! ```text
 //! i x_i = k (1 - P(victim has at least i))       sum x_i = 1,   sum i x_i = L / M       write amplification b k M / L
 //! ```
 //!
-//! - greedy: victims are of the lowest level that has blocks; `x_i = k / i` above it (Bux and Iliadis, Performance
-//!   Evaluation 67, 2010; Desnoyers, SYSTOR 2012)
-//! - d-choices: `P = t_i^d`, `t_i` the share of candidates with at least `i` (Van Houdt, SIGMETRICS 2013; Li, Lee, Lui,
-//!   SIGMETRICS 2013)
-//! - round-robin: victims are of one age `T`, `L / (M b) = (1 - e^-T) / T` (Menon, 1995; Desnoyers, SYSTOR 2012: first
-//!   in, first out)
-//! - cost-benefit: a block leaves when it reaches the score `age (b - i) / i = s` (Rosenblum and Ousterhout, SOSP 1991,
-//!   for the score); deaths and departures of one generation are integrated
+//! - greedy: victims have the lowest number of live pages that occurs; `x_i = k / i` above it (Bux and Iliadis,
+//!   Performance Evaluation 67, 2010; Desnoyers, SYSTOR 2012)
+//! - d-choices: `P = t_i^d`, where `t_i` is the fraction of candidates with at least `i` live pages (Van Houdt,
+//!   SIGMETRICS 2013; Li, Lee, Lui, SIGMETRICS 2013)
+//! - round-robin: all victims have the same age `T`, `L / (M b) = (1 - e^-T) / T` (Menon, 1995; Desnoyers, SYSTOR
+//!   2012: first in, first out)
+//! - cost-benefit: a block becomes a victim when its score `age (b - i) / i` reaches `s` (Rosenblum and Ousterhout,
+//!   SOSP 1991, for the score); deaths and departures of one generation of blocks are integrated
 //!
-//! Exact as blocks become many; planes of some hundred blocks agree within a few percent (`tests/layout.rs`). Not
-//! covered: windowed greedy, skewed or sequential writes, pages of a cached map, wear. The time unit of ages is `L`
-//! host writes.
+//! The results are exact in the limit of many blocks; planes of some hundred blocks agree within a few percent
+//! (`tests/layout.rs`). Not covered: windowed greedy, skewed or sequential writes, pages of a cached map, wear. Ages
+//! are in units of `L` host writes.
 
 use crate::describe::GcPolicy;
 use std::collections::BTreeMap;
 
-/// A closed block.
+/// A closed block's live pages and age.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Aged {
-    /// Live pages.
+    /// Number of live pages.
     pub(super) live: u32,
-    /// Since it was closed.
+    /// Time since the block was closed, in units of `L` host writes.
     pub(super) age: f64,
 }
 
-/// The distribution over closed blocks, as points of equal weight are drawn from it.
+/// Distribution of live pages and ages over closed blocks.
 #[derive(Clone, Debug)]
 struct Solution {
-    /// Levels and ages with their shares, the one that leaves first in front.
+    /// Values with their fractions of blocks; blocks that become victims first come first.
     points: Vec<(Aged, f64)>,
-    /// `k` of the head comment.
+    /// `k` of the head comment: proportional to the blocks that reclaim empties per host write.
     turnover: f64,
 }
 
-/// Solves for one policy and block size, and remembers: planes differ by a few pages only.
+/// Solver for one policy and block size; caches its solutions, since planes differ by a few pages only.
 #[derive(Debug)]
 pub(super) struct Solver {
     policy: GcPolicy,
@@ -52,7 +53,8 @@ pub(super) struct Solver {
     solved: BTreeMap<u64, Solution>,
 }
 
-/// Means are solved for in steps of a page by this; the rounding error is spread over blocks afterwards.
+/// Solutions are computed for means in steps of one page divided by this; the rounding error is spread over blocks
+/// afterwards.
 const STEPS_A_PAGE: f64 = 8.0;
 
 impl Solver {
@@ -60,15 +62,16 @@ impl Solver {
         Self { policy, pages, solved: BTreeMap::new() }
     }
 
-    /// The closed blocks of a plane: `count` of them with `live` live pages in all, the one that leaves first in front.
+    /// Returns `count` closed blocks of a plane with `live` live pages in total; those that become victims first come
+    /// first.
     ///
     /// # Panics
-    /// If the pages do not fit the blocks, or no page is dead.
+    /// If the pages do not fit into the blocks, or no page is dead.
     pub(super) fn blocks(&mut self, count: u32, live: u64, chance: &mut fastrand::Rng) -> Vec<Aged> {
         let (b, places) = (self.pages, u64::from(count) * u64::from(self.pages));
         assert!(live < places, "{live} live pages in {count} blocks of {b}");
         let points = &self.solution(live as f64 / f64::from(count)).points;
-        // One point in the middle of each of `count` equal shares.
+        // Samples the distribution at the middle of each of `count` equal shares.
         let (mut blocks, mut at, mut below) = (Vec::with_capacity(count as usize), 0, 0.0);
         let total: f64 = points.iter().map(|(_, share)| share).sum();
         for n in 0..count {
@@ -80,7 +83,8 @@ impl Solver {
             blocks.push(points[at].0);
         }
         if matches!(self.policy, GcPolicy::RoundRobin) {
-            // The others' levels are from a distribution; here a level is a mean, around which pages die by chance.
+            // The other policies give a distribution of live pages; here the value is a mean, around which pages die
+            // at random.
             for block in &mut blocks {
                 let survive = (-block.age).exp();
                 let spread = (f64::from(b) * survive * (1.0 - survive)).sqrt();
@@ -100,7 +104,7 @@ impl Solver {
         blocks
     }
 
-    /// Pages programmed for each that the host writes, where closed blocks have `mean` live pages on average.
+    /// Returns the pages programmed per page of the host, where closed blocks have `mean` live pages on average.
     pub(super) fn amplification(&mut self, mean: f64) -> f64 {
         let mean = mean.clamp(0.0, f64::from(self.pages) * 0.9999);
         f64::from(self.pages) * self.solution(mean).turnover / mean.max(1e-9)
@@ -121,12 +125,12 @@ impl Solver {
     }
 }
 
-/// A standard normal number (Box and Muller).
+/// Returns a random number of the standard normal distribution (Box and Muller).
 pub(super) fn normal(chance: &mut fastrand::Rng) -> f64 {
     (-2.0 * (1.0 - chance.f64()).ln()).sqrt() * (std::f64::consts::TAU * chance.f64()).cos()
 }
 
-/// Where `f`, which grows, crosses zero.
+/// Returns the zero of the increasing function `f` between `low` and `high`, by bisection.
 fn root(mut low: f64, mut high: f64, f: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..45 {
         let middle = 0.5 * (low + high);
@@ -139,7 +143,7 @@ fn level(live: u32) -> Aged {
     Aged { live, age: 0.0 }
 }
 
-/// Levels from the lowest `m` on: `x_i = k / i` above it, the rest in it.
+/// Solves for the greedy policy: `x_i = k / i` above the lowest level `m`, the rest at `m`.
 fn greedy(pages: u32, mean: f64) -> Solution {
     let b = f64::from(pages);
     let mut harmonic = 0.0;
@@ -148,7 +152,8 @@ fn greedy(pages: u32, mean: f64) -> Solution {
         let low = f64::from(m);
         let k = (mean - low) / (b - low - low * harmonic);
         let lowest = 1.0 - k * harmonic;
-        // Victims are taken from this level and, as it loses pages, from the one below: no more may leave it than come.
+        // Victims are taken from this level and, as it loses pages, from the one below: no more blocks may leave it
+        // than enter it.
         if m == 0 || lowest * low <= k {
             let above = (m + 1..=pages).map(|i| (level(i), k / f64::from(i)));
             let points = std::iter::once((level(m), lowest.max(0.0))).chain(above).collect();
@@ -158,11 +163,11 @@ fn greedy(pages: u32, mean: f64) -> Solution {
     unreachable!("a mean of {mean} live pages of {pages} has a lowest level")
 }
 
-/// From the highest level down; `k` is found by bisection on the mean.
+/// Solves for d-choices from the highest level down; `k` is found by bisection on the mean.
 fn d_choices(pages: u32, mean: f64, d: u32) -> Solution {
     let power = |t: f64| t.powi(d.min(i32::MAX as u32) as i32);
     let levels = |k: f64| {
-        // Wholly live blocks are no candidates.
+        // Blocks without a dead page are no candidates.
         let full = k / f64::from(pages);
         let mut shares = vec![(level(pages), full)];
         let mut at_least = full;
@@ -181,12 +186,12 @@ fn d_choices(pages: u32, mean: f64, d: u32) -> Solution {
         shares
     };
     let of = |shares: &[(Aged, f64)]| shares.iter().map(|(at, x)| f64::from(at.live) * x).sum::<f64>();
-    // More turnover, fuller blocks. Between no turnover and one at which every block is full.
+    // More turnover gives fuller blocks: bisects between no turnover and one at which every block is full.
     let k = root(0.0, f64::from(pages) * (1.0 - 1e-9), |k| of(&levels(k)) - mean);
     Solution { points: levels(k), turnover: k }
 }
 
-/// Ages from the oldest on, all equally likely.
+/// Solves for round-robin: a sample of ages from the oldest on, all equally likely.
 fn round_robin(pages: u32, mean: f64) -> Solution {
     const AGES: u32 = 1_024;
     let share = mean / f64::from(pages);
@@ -198,18 +203,20 @@ fn round_robin(pages: u32, mean: f64) -> Solution {
     Solution { points: points.collect(), turnover: 1.0 / oldest }
 }
 
-/// One generation: blocks that start wholly live lose pages, and leave once `age (b - i) >= score i`.
+/// Follows one generation of blocks: they start with all pages live, lose pages, and leave once `age (b - i) >= score
+/// i`.
 ///
-/// `visit` gets every age with the shares that are still there, from level 0 on.
+/// Calls `visit` for every age with the length of its time step and the fractions of the generation that remain at
+/// each level, from 0 live pages on.
 fn generation(pages: u32, score: f64, mut visit: impl FnMut(f64, f64, &[f64])) {
     let b = pages as usize;
-    // A step in which no level loses more than a quarter.
+    // A time step in which no level loses more than a quarter of its blocks.
     let step = 0.25 / f64::from(pages);
     let mut shares = vec![0.0; b + 1];
     shares[b] = 1.0;
     let (mut top, mut age) = (b, 0.0_f64);
     loop {
-        // Levels up to here leave at this age.
+        // Blocks up to this level leave at this age.
         let gone = ((age * f64::from(pages) / (age + score)).floor() as usize).min(b - 1);
         shares[..=gone].fill(0.0);
         while top > gone && shares[top] < 1e-12 {
@@ -229,7 +236,7 @@ fn generation(pages: u32, score: f64, mut visit: impl FnMut(f64, f64, &[f64])) {
     }
 }
 
-/// The score is found by bisection on the mean.
+/// Solves for cost-benefit; the score is found by bisection on the mean.
 fn cost_benefit(pages: u32, mean: f64) -> Solution {
     let sums = |score: f64| {
         let (mut blocks, mut live) = (0.0, 0.0);
@@ -241,7 +248,8 @@ fn cost_benefit(pages: u32, mean: f64) -> Solution {
         });
         (blocks, live / blocks)
     };
-    // A higher score, older blocks, fewer live pages. Scores span many orders: bisection on their logarithm.
+    // A higher score gives older blocks and fewer live pages. Scores span many orders of magnitude: bisects their
+    // logarithm.
     let score = root(-25.0, 5.0, |log| mean - sums(log.exp()).1).exp();
     let lifetime = sums(score).0;
     let mut points = Vec::new();

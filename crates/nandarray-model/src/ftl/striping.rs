@@ -1,32 +1,34 @@
-//! Striping, the choice of a plane for a logical page: positions in an order of channels, ways, dies and planes.
+//! Striping, the choice of a plane for a logical page: planes are ordered by channel, way, die and plane number, in a
+//! configurable order.
 //!
-//! Statically, page n goes to position n modulo their number; dynamically, to the position that is least busy, looked
-//! for from the one after the last. Where an order begins with the planes, a dynamic one chooses the least busy die and
-//! fills its planes together, so that one command programs them. Both need the order as a table, which is made here.
+//! Static striping puts page n at position n modulo the number of planes. Dynamic striping chooses the least busy
+//! plane, searching from the position after the last choice; where the order begins with the planes of a die, it
+//! chooses the least busy die and fills its planes together, so that one command programs them. Both use the order as
+//! a table, which is built here.
 
 use super::FtlSetupError;
 use super::divide::Divisor;
 use crate::describe::{FlashGeometry, StripeLevel, Striping};
 
-/// An order of planes, both ways.
+/// An order of all planes, with its inverse.
 #[derive(Clone, Debug)]
 pub(super) struct StripeOrder {
-    /// The plane (`die * planes + plane`) at each position.
+    /// Plane (`die * planes + plane`) at each position.
     pub(super) plane_at: Vec<u32>,
-    /// The position of each plane.
+    /// Position of each plane.
     pub(super) position_of: Vec<u32>,
-    /// Whether the least busy plane is taken, not the page's own.
+    /// Whether pages go to the least busy plane, not to the plane of their number.
     pub(super) dynamic: bool,
-    /// Whether the planes of a die come first in the order: then a die is filled as a whole.
+    /// Whether the planes of a die are adjacent in the order: then a die is filled as a whole.
     pub(super) die_at_once: bool,
     by_planes: Divisor,
 }
 
 impl StripeOrder {
-    /// The order that a description asks for.
+    /// Makes the order that a description requests.
     ///
     /// # Errors
-    /// If it does not name every level once.
+    /// If the description does not name every level once.
     pub(super) fn new(g: &FlashGeometry, striping: &Striping) -> Result<Self, FtlSetupError> {
         let (levels, dynamic) = match striping {
             Striping::Static(levels) => (levels, false),
@@ -59,12 +61,12 @@ impl StripeOrder {
         Ok(Self { plane_at, position_of, dynamic, die_at_once, by_planes: Divisor::new(count) })
     }
 
-    /// The plane that an owner has by its number.
+    /// Returns the plane that static striping assigns to an owner (a logical page or map page).
     pub(super) fn own(&self, owner: u32) -> u32 {
         self.plane_at[self.by_planes.divide(owner).1 as usize]
     }
 
-    /// Number of planes.
+    /// Returns the number of planes.
     pub(super) fn planes(&self) -> u32 {
         self.plane_at.len() as u32
     }

@@ -1,33 +1,33 @@
-//! Victims of reclaim: the shared policies (`nandarray::policy`) over the closed blocks of one plane.
+//! Victims of reclaim: applies the policies of `nandarray::policy` to the closed blocks of one plane.
 //!
-//! The rules are stateless; the state that they see is kept here, by plane or block: when a block was closed, in pages
-//! programmed; the block behind the last victim; and for greedy lists of blocks by live pages, so that neither a page
-//! that dies nor a choice looks at other blocks.
+//! The policies are stateless; the state that they use is kept here: for each block the time at which it was closed,
+//! in pages programmed; for each plane the block after its last victim; and, for the greedy policy, lists of blocks by
+//! live pages, so that no search over blocks is needed.
 
 use super::FtlSetupError;
 use super::blocks::{BlockState, EraseBlocks};
 use super::live_lists::LiveLists;
 use nandarray::policy::{ClosedBlock, GcPolicy, ReclaimView};
 
-/// A victim policy and what it remembers of a device. Blocks are numbered through the whole device.
+/// A victim policy with its state for a device. Blocks are numbered through the whole device.
 #[derive(Clone, Debug)]
 pub(super) struct Victims {
     policy: GcPolicy,
     chance: fastrand::Rng,
     per_plane: u32,
-    /// Of each plane, the block behind the last victim.
+    /// For each plane, the number within it of the block after the last victim.
     behind_last: Vec<u32>,
-    /// Pages that the device had programmed when each block was closed.
+    /// Number of pages that the device had programmed when each block was closed.
     closed_at: Vec<u64>,
-    /// For greedy only.
+    /// Lists of blocks by live pages; `None` unless the policy is greedy.
     lists: Option<LiveLists>,
 }
 
 impl Victims {
-    /// The policy of a description.
+    /// Makes the policy of a description.
     ///
     /// # Errors
-    /// If it chooses among no blocks.
+    /// If the policy chooses among no blocks.
     pub(super) fn new(
         policy: GcPolicy,
         (planes, per_plane, pages): (u32, u32, u32),
@@ -46,12 +46,12 @@ impl Victims {
         })
     }
 
-    /// The policy.
+    /// Returns the policy.
     pub(super) fn policy(&self) -> GcPolicy {
         self.policy
     }
 
-    /// A block with this many live pages was closed.
+    /// Records that a block with `live` live pages was closed at time `now`, in pages programmed.
     pub(super) fn closed(&mut self, block: u32, live: u16, now: u64) {
         assert!(self.closed_at[block as usize] <= now, "block {block} was closed after {now} pages");
         self.closed_at[block as usize] = now;
@@ -60,27 +60,28 @@ impl Victims {
         }
     }
 
-    /// A page of a closed block died; `live` pages are left. Called for every page that is overwritten.
+    /// Records that a page of a closed block died and `live` pages are left. Called for every page that is
+    /// overwritten.
     pub(super) fn less(&mut self, block: u32, live: u16) {
         if let Some(lists) = &mut self.lists {
             lists.less(block, live);
         }
     }
 
-    /// A closed block with this many live pages is being emptied, or was retired.
+    /// Records that a closed block with `live` live pages is being emptied, or was retired.
     pub(super) fn gone(&mut self, block: u32, live: u16) {
         if let Some(lists) = &mut self.lists {
             lists.gone(block, live);
         }
     }
 
-    /// Sets the block of a plane, by its number in it, at which round-robin goes on.
+    /// Sets the block of a plane, by its number within the plane, at which round-robin continues.
     pub(super) fn go_on_at(&mut self, plane: u32, block: u32) {
         assert!(block < self.per_plane, "block {block} of a plane of {}", self.per_plane);
         self.behind_last[plane as usize] = block;
     }
 
-    /// The block of a plane to reclaim next.
+    /// Chooses the next victim of a plane at time `now`, in pages programmed; `None` if the policy finds none.
     pub(super) fn pick(&mut self, plane: u32, blocks: &EraseBlocks, now: u64) -> Option<u32> {
         if let Some(lists) = &mut self.lists {
             lists.settle(plane);
@@ -93,12 +94,12 @@ impl Victims {
         Some(plane * self.per_plane + picked)
     }
 
-    /// A closed block of a plane with the fewest live pages, if any of its pages is dead.
+    /// Returns a closed block of a plane with the fewest live pages; `None` if no closed block has a dead page.
     pub(super) fn emptiest(&self, plane: u32, blocks: &EraseBlocks) -> Option<u32> {
         self.view(plane, blocks, u64::MAX).emptiest().map(|block| plane * self.per_plane + block)
     }
 
-    /// The least worn closed block of a plane, if wear levelling has it emptied.
+    /// Returns the least worn closed block of a plane if wear levelling requires that it is emptied; `None` otherwise.
     pub(super) fn cold(&self, plane: u32, blocks: &EraseBlocks) -> Option<u32> {
         let view = self.view(plane, blocks, u64::MAX);
         blocks.levelling.cold(&view, blocks.most_erases(plane)).map(|block| plane * self.per_plane + block)
@@ -109,12 +110,12 @@ impl Victims {
     }
 }
 
-/// The blocks of a plane as policies see them.
+/// The blocks of one plane as the policies see them.
 struct PlaneView<'a> {
     victims: &'a Victims,
     blocks: &'a EraseBlocks,
     plane: u32,
-    /// Pages that the device has programmed.
+    /// Number of pages that the device has programmed.
     now: u64,
 }
 

@@ -1,8 +1,9 @@
-//! Cost of I/O for the host's processor: building commands, noticing and taking completions, copying runs of bytes.
+//! Cost of I/O for the host's processor: building commands, noticing and processing completions, copying runs of
+//! bytes.
 //!
-//! Cores are booked (`DeviceResource`); a queue pair belongs to one core. With interrupts a core works only while it
-//! does one of these; with polling it also spins from the first command in flight to the last completion, which costs
-//! energy and delays nothing: other work begins at once.
+//! Cores are booked (`DeviceResource`); a queue pair belongs to one core. With interrupts, a core works only while it
+//! does one of these. With polling it also spins from the first command in flight to the last completion, which costs
+//! energy but delays nothing: other work begins at once.
 
 use crate::describe;
 use crate::flash::OpCause;
@@ -10,7 +11,8 @@ use crate::host::DeviceResource;
 use crate::spans::{DeviceSpan, Track};
 use nandarray_sim::{Booked, Ps, energy_pj};
 
-/// A core that polls: its commands in flight, the beginning of its present spin, and the time of earlier ones.
+/// A core that polls: its number of commands in flight, the begin of its current spin, and the total time of earlier
+/// spins.
 #[derive(Clone, Copy, Debug, Default)]
 struct Polling {
     outstanding: u32,
@@ -18,7 +20,7 @@ struct Polling {
     spun: Ps,
 }
 
-/// The host's cores, as far as I/O uses them.
+/// The host's cores, with the work that I/O books on them.
 #[derive(Clone, Debug)]
 pub struct HostCpu {
     cores: DeviceResource,
@@ -32,10 +34,10 @@ pub struct HostCpu {
 }
 
 impl HostCpu {
-    /// Cores without bookings.
+    /// Makes cores with nothing booked.
     ///
     /// # Panics
-    /// If there are none.
+    /// If the host has no core.
     pub fn new(host: &describe::HostSettings, energy: &describe::Energy) -> Self {
         Self {
             cores: DeviceResource::new(host.cores, Track::HostCore),
@@ -49,12 +51,12 @@ impl HostCpu {
         }
     }
 
-    /// The core of a queue pair.
+    /// Returns the core of a queue pair.
     pub fn core_of(&self, queue: u32) -> u32 {
         queue % self.cores.servers()
     }
 
-    /// Books the building of a command, which ends with the doorbell.
+    /// Books the building of a command on a core; its end is the doorbell.
     pub fn submit(&mut self, now: Ps, core: u32) -> Booked {
         let booked = self.cores.book_on(core, now, self.t_submit);
         let polling = &mut self.polling[core as usize];
@@ -65,12 +67,13 @@ impl HostCpu {
         booked
     }
 
-    /// Time at which a core notices a completion that is in memory now: after an interrupt, or at once.
+    /// Returns the time at which a core notices a completion that is in memory now: after an interrupt, or at once if
+    /// it polls.
     pub fn notices(&self, now: Ps) -> Ps {
         now + self.t_interrupt.unwrap_or(Ps::ZERO)
     }
 
-    /// Books the taking of a completion that was noticed now; at its end the caller has its answer.
+    /// Books the processing of a completion that was noticed now; at its end the command is completed for the caller.
     ///
     /// # Panics
     /// If the core has no command in flight.
@@ -85,7 +88,7 @@ impl HostCpu {
         booked
     }
 
-    /// Books the copying of `bytes` in `runs` contiguous runs, on the given core or on the one that is free first.
+    /// Books the copying of `bytes` in `runs` contiguous runs, on the given core, or on the one that is free first.
     pub fn copy(&mut self, now: Ps, core: Option<u32>, runs: u64, bytes: u64) -> Booked {
         let lasts = self.copy_time(runs, bytes);
         match core {
@@ -94,22 +97,22 @@ impl HostCpu {
         }
     }
 
-    /// Books other work on a core: translating an address.
+    /// Books other work on a core, such as translating an address.
     pub fn work(&mut self, now: Ps, core: u32, lasts: Ps) -> Booked {
         self.cores.book_on(core, now, lasts)
     }
 
-    /// Time of one core to copy `bytes` in `runs` contiguous runs.
+    /// Returns the time that one core needs to copy `bytes` in `runs` contiguous runs.
     pub fn copy_time(&self, runs: u64, bytes: u64) -> Ps {
         self.t_copy_run * runs + Ps::of_bytes(bytes, self.copy_bytes_per_s)
     }
 
-    /// The cores' bookings.
+    /// Returns the cores with their bookings.
     pub fn cores(&self) -> &DeviceResource {
         &self.cores
     }
 
-    /// Time until `now` that each core drew active power: at work, and spinning if it polls.
+    /// Returns the time until `now` in which each core drew active power: working, or spinning if it polls.
     pub fn active_until(&self, now: Ps) -> impl Iterator<Item = Ps> + '_ {
         let polled = self.t_interrupt.is_none();
         self.cores.busy_until(now).zip(&self.polling).map(move |(busy, polling)| {
@@ -117,17 +120,17 @@ impl HostCpu {
                 return busy;
             }
             let spins = if polling.outstanding > 0 { now.since(polling.since) } else { Ps::ZERO };
-            // Submissions and completions lie within the spins; copies may lie outside.
+            // Submissions and completions fall within spins; copies may fall outside.
             (polling.spun + spins).max(busy)
         })
     }
 
-    /// Energy of the cores' active time, in picojoules.
+    /// Returns the energy of the cores' active time until `now`, in picojoules.
     pub fn energy_pj(&self, now: Ps) -> f64 {
         energy_pj(self.active_uw, self.active_until(now).sum())
     }
 
-    /// The span of a booking, for a timeline.
+    /// Returns the span of a booking, for a timeline.
     pub fn span(&self, booked: Booked, what: &'static str, detail: u64) -> DeviceSpan {
         self.cores.span(booked, what, OpCause::Host, detail)
     }

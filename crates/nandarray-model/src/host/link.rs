@@ -1,12 +1,13 @@
-//! The link between host and device: PCIe or a fabric, full duplex, one message at a time each way, in order of
-//! sending.
+//! The link between host and device: PCIe or a fabric, full duplex, one message at a time in each direction, in order
+//! of sending.
 //!
-//! A message is cut into packets of `packet_payload_bytes`, each of which adds `packet_overhead_bytes`, at the raw
-//! rate; then it travels for `t_propagate`, while the next is sent already. PCIe 3 x4 with 128 B payload and 28 B
-//! overhead at 4 B/ns: 4 KiB are 32 x 156 B, 1,248 ns. A message without payload (a read request) is one packet. Queue
-//! entries and requests for host memory may go ahead of waiting data (`entries_ahead`), so that a completion follows
-//! its own command's data and not all data sent meanwhile: they leave at once, between two packets, and the waiting
-//! data is delayed by their time. Flow control credits and retransmission are not modelled.
+//! A message is split into packets of `packet_payload_bytes`, each with `packet_overhead_bytes` more, which are sent
+//! at the raw rate; then it travels for `t_propagate`, while the next message is already sent. With PCIe 3 x4, 128 B
+//! of payload and 28 B of overhead at 4 B/ns, 4 KiB are 32 x 156 B, 1,248 ns. A message without payload (a read
+//! request) is one packet. Queue entries and requests for host memory may go ahead of waiting data (`entries_ahead`),
+//! so that a completion follows the data of its own command, not all data sent meanwhile: they are sent at once,
+//! between two packets, and the waiting data is delayed by their time. Flow control credits and retransmission are not
+//! modelled.
 
 use crate::describe;
 use crate::flash::OpCause;
@@ -23,14 +24,14 @@ pub enum Direction {
     Up,
 }
 
-/// A message on the link.
+/// Times of a message on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Time at which its first byte leaves.
+    /// Time at which its first byte is sent.
     pub start: Ps,
-    /// Time at which its last byte has left, and the link is free for the next.
+    /// Time at which its last byte has been sent, and the link is free for the next message.
     pub left: Ps,
-    /// Time at which its last byte arrives.
+    /// Time at which its last byte has arrived.
     pub end: Ps,
 }
 
@@ -45,7 +46,7 @@ pub struct HostLink {
 }
 
 impl HostLink {
-    /// A link without messages.
+    /// Makes a link with nothing booked.
     ///
     /// # Panics
     /// If its rate or its payload is 0.
@@ -60,13 +61,13 @@ impl HostLink {
         }
     }
 
-    /// Bytes on the wire of a message of `bytes`, its packets' overhead included.
+    /// Returns the bytes that a message of `bytes` takes on the wire, its packets' overhead included.
     pub fn on_the_wire(&self, bytes: u64) -> u64 {
         let packets = bytes.div_ceil(u64::from(self.settings.packet_payload_bytes)).max(1);
         bytes + packets * u64::from(self.settings.packet_overhead_bytes)
     }
 
-    /// Sends a message behind earlier ones of its direction.
+    /// Books a message after earlier ones of its direction.
     pub fn send(&mut self, now: Ps, direction: Direction, bytes: u64) -> Sent {
         let wire = self.on_the_wire(bytes);
         let way = direction as usize;
@@ -75,7 +76,7 @@ impl HostLink {
         Sent { start: booked.start, left: booked.end, end: booked.end + self.settings.t_propagate }
     }
 
-    /// Sends a queue entry or a request for host memory: in order, or ahead of waiting data.
+    /// Books a queue entry or a request for host memory: in order, or ahead of waiting data.
     pub fn send_entry(&mut self, now: Ps, direction: Direction, bytes: u64) -> Sent {
         let sent = self.send(now, direction, bytes);
         if !self.settings.entries_ahead || sent.start <= now {
@@ -85,22 +86,22 @@ impl HostLink {
         Sent { start: now, left: sent.left - early, end: sent.end - early }
     }
 
-    /// Busy time of a direction until `now`.
+    /// Returns the busy time of a direction until `now`.
     pub fn busy_until(&self, direction: Direction, now: Ps) -> Ps {
         self.ways[direction as usize].busy_until(now).sum()
     }
 
-    /// Energy of all bytes that crossed the wire, overhead included, in picojoules.
+    /// Returns the energy of all bytes on the wire, overhead included, in picojoules.
     pub fn energy_pj(&self) -> f64 {
         (self.wire_bytes[0] + self.wire_bytes[1]) as f64 * self.pj_per_byte
     }
 
-    /// Idle energy of the link, in picojoules.
+    /// Returns the idle energy of the link during `elapsed`, in picojoules.
     pub fn idle_energy_pj(&self, elapsed: Ps) -> f64 {
         nandarray_sim::energy_pj(self.idle_uw, elapsed)
     }
 
-    /// The span of a message, for a timeline: from the departure of its first byte to that of its last.
+    /// Returns the span of a message for a timeline, from the departure of its first byte to that of its last.
     pub fn span(
         &self,
         sent: Sent,

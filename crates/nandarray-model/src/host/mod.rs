@@ -1,8 +1,7 @@
-//! The host's side under the clock: the link, queue pairs and their arbitration, processor cost; and the resources of
-//! the device by their tracks.
+//! The host's side of the model: the link, queue pairs and their arbitration, and processor cost.
 //!
-//! All of it is booked, not simulated: a service is booked when the work arrives, and the booking says at once when it
-//! begins and ends. Nothing here pushes events.
+//! All of these are booked, not simulated: work is booked on a resource when it arrives, and the booking gives its
+//! begin and end at once. No events are scheduled here.
 
 pub mod cpu;
 pub mod link;
@@ -13,7 +12,7 @@ pub use link::{Direction, HostLink, Sent};
 pub use nandarray_sim::Booked;
 pub use queues::{FetchedCommand, QueueClass, QueueFull, Queues};
 
-/// Servers of the device that are booked first come, first served: cores, firmware stages, directions of the link.
+/// A resource of the device that is booked first come, first served: cores, firmware stages, a direction of the link.
 pub type DeviceResource = nandarray_sim::Resource<crate::spans::Track>;
 
 /// The device's DRAM port.

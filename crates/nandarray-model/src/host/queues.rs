@@ -1,46 +1,46 @@
 //! NVMe queue pairs: commands submitted by the host, commands visible to the device, and the arbitration between
 //! queues.
 //!
-//! A pair is a submission and a completion queue of the same number of entries. The host puts commands in and rings the
-//! doorbell, which makes them visible; the device fetches visible ones, one at a time, by the arbitration, and posts
-//! completions, which the host reaps. A command holds its entry from `submit` to `reap`, so neither queue can overrun.
-//! There is no clock here: the caller books link and cores.
+//! A pair is a submission queue and a completion queue with the same number of entries. The host enqueues commands and
+//! rings the doorbell, which makes them visible; the device fetches visible commands, one at a time, by the
+//! arbitration, and posts completions, which the host reaps. A command holds its entry from `submit` to `reap`, so
+//! neither queue can overflow. Nothing here depends on time: the caller books link and cores.
 //!
-//! Arbitration is that of the NVMe base specification, 3.4.4: round robin with an arbitration burst, or urgent queues
-//! first and then weighted round robin among high, medium and low, round robin with the burst within each.
+//! The arbitration is that of the NVMe base specification, 3.4.4: round robin with an arbitration burst; or urgent
+//! queues first, then weighted round robin among the high, medium and low classes, with round robin within each class.
 
 use std::collections::VecDeque;
 
 use crate::describe::Arbitration;
 
-/// The class of a submission queue under weighted round robin; plain round robin ignores it.
+/// Priority class of a submission queue under weighted round robin; plain round robin ignores it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueClass {
     /// Served before all others.
     Urgent,
-    /// Weight 0 of `Arbitration::Weighted`.
+    /// Served by the first weight of `Arbitration::Weighted`.
     High,
-    /// Weight 1; the default.
+    /// Served by the second weight; the default.
     #[default]
     Medium,
-    /// Weight 2.
+    /// Served by the third weight.
     Low,
 }
 
-/// A queue that holds as many commands as it has entries.
+/// Error: a queue already holds as many commands as it has entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("queue {queue} holds {entries} commands already")]
 pub struct QueueFull {
-    /// The queue's number.
+    /// Number of the queue.
     pub queue: u32,
-    /// Number of its entries.
+    /// Number of entries of the queue.
     pub entries: u32,
 }
 
 /// A command that the device has fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchedCommand<C> {
-    /// Its queue.
+    /// Number of its queue.
     pub queue: u32,
     /// The command.
     pub command: C,
@@ -55,7 +55,7 @@ struct Pair<C> {
     class: QueueClass,
 }
 
-/// The queues of one class: a bit for each that has visible commands, and the turn.
+/// The queues of one class: a bit mask of those that have visible commands, and whose turn it is.
 #[derive(Clone, Debug)]
 struct Turns {
     ready: Vec<u64>,
@@ -64,19 +64,20 @@ struct Turns {
     left: u32,
 }
 
-/// All queue pairs of a controller.
+/// All queue pairs of a controller, with commands of type `C`.
 #[derive(Clone, Debug)]
 pub struct Queues<C> {
     pairs: Vec<Pair<C>>,
     entries: u32,
     burst: u32,
-    /// Commands that each class may still send in this round, and in a whole round; `None` for plain round robin.
+    /// Number of commands that may still be fetched from each class in this round, and in a whole round; `None` for
+    /// plain round robin.
     credits: Option<([u32; 3], [u32; 3])>,
     turns: [Turns; 4],
 }
 
 impl<C: Copy> Queues<C> {
-    /// Empty queue pairs; a burst or a weight of 0 counts as 1.
+    /// Makes empty queue pairs; a burst or a weight of 0 counts as 1.
     ///
     /// # Panics
     /// If there are no queues or no entries.
@@ -87,7 +88,7 @@ impl<C: Copy> Queues<C> {
             Arbitration::Weighted { burst, weights, classes } => (burst, Some(weights.map(|w| w.max(1))), classes),
         };
         let pair = |class| Pair { submitted: VecDeque::new(), visible: 0, completed: VecDeque::new(), held: 0, class };
-        // From queue 0 on, the given number of each class; those beyond are medium.
+        // From queue 0 on, the given number of queues of each class; the remaining queues are medium.
         let each = [QueueClass::Urgent, QueueClass::High, QueueClass::Medium, QueueClass::Low].into_iter().zip(classes);
         let classes = each.flat_map(|(class, n)| std::iter::repeat_n(class, n as usize));
         let classes = classes.chain(std::iter::repeat(QueueClass::default())).take(queues as usize);
@@ -101,7 +102,7 @@ impl<C: Copy> Queues<C> {
         }
     }
 
-    /// Number of free entries of a queue.
+    /// Returns the number of free entries of a queue.
     pub fn room(&self, queue: u32) -> u32 {
         self.entries - self.pairs[queue as usize].held
     }
@@ -120,13 +121,14 @@ impl<C: Copy> Queues<C> {
         Ok(())
     }
 
-    /// The doorbell of a queue reaches the device: all submitted commands become visible. Returns the number of new
-    /// ones.
+    /// Handles a doorbell at the device: makes all submitted commands of the queue visible. Returns the number of
+    /// newly visible ones.
     pub fn ring(&mut self, queue: u32) -> u32 {
         self.show(queue, u32::MAX)
     }
 
-    /// The doorbell of a queue reaches the device with an older tail: at most `commands` more become visible.
+    /// Handles a doorbell with an older tail: makes at most `commands` more commands visible, and returns their
+    /// number.
     pub fn show(&mut self, queue: u32, commands: u32) -> u32 {
         let pair = &mut self.pairs[queue as usize];
         let new = (pair.submitted.len() as u32 - pair.visible).min(commands);
@@ -139,12 +141,12 @@ impl<C: Copy> Queues<C> {
         new
     }
 
-    /// Number of commands that the device could fetch.
+    /// Returns the number of commands that the device could fetch.
     pub fn visible(&self) -> u32 {
         self.turns.iter().map(|t| t.waiting).sum()
     }
 
-    /// Fetches the next command, by the arbitration.
+    /// Fetches the next command, by the arbitration; `None` if no command is visible.
     pub fn fetch(&mut self) -> Option<FetchedCommand<C>> {
         let class = self.next_class()?;
         let turns = &mut self.turns[class];
@@ -161,7 +163,7 @@ impl<C: Copy> Queues<C> {
         Some(FetchedCommand { queue, command })
     }
 
-    /// The class whose turn it is, with one credit taken from it.
+    /// Returns the class whose turn it is, and takes one credit from it; `None` if no command is visible.
     fn next_class(&mut self) -> Option<usize> {
         let Some((left, weights)) = &mut self.credits else {
             return (self.turns[0].waiting > 0).then_some(0);
@@ -176,7 +178,7 @@ impl<C: Copy> Queues<C> {
                     return Some(class);
                 }
             }
-            // No waiting class has credit left: a new round begins, if any class waits at all.
+            // No class with visible commands has credit left: a new round begins.
             *left = *weights;
         }
         None
@@ -185,7 +187,7 @@ impl<C: Copy> Queues<C> {
     /// Posts a completion.
     ///
     /// # Panics
-    /// If a queue has more completions than fetched commands.
+    /// If a queue gets more completions than commands were fetched from it.
     pub fn post(&mut self, queue: u32, command: C) {
         let pair = &mut self.pairs[queue as usize];
         let on_their_way = pair.held as usize - pair.submitted.len() - pair.completed.len();
@@ -193,7 +195,7 @@ impl<C: Copy> Queues<C> {
         pair.completed.push_back(command);
     }
 
-    /// Takes the oldest completion of a queue, and frees its command's entry.
+    /// Removes and returns the oldest completion of a queue, and frees its command's entry; `None` if there is none.
     pub fn reap(&mut self, queue: u32) -> Option<C> {
         let pair = &mut self.pairs[queue as usize];
         let command = pair.completed.pop_front()?;
@@ -204,8 +206,8 @@ impl<C: Copy> Queues<C> {
 }
 
 impl Turns {
-    /// The queue whose turn it is: the same until its burst is used up or it is empty, then the next that has a
-    /// command.
+    /// Returns the queue whose turn it is: the same one until its burst is used up or it is empty, then the next one
+    /// with a visible command.
     fn next_queue(&mut self, burst: u32) -> u32 {
         let mine = self.ready[self.queue as usize / 64] >> (self.queue % 64) & 1 == 1;
         if self.left == 0 || !mine {
@@ -216,7 +218,7 @@ impl Turns {
         self.queue
     }
 
-    /// The first ready queue behind `queue`, in a circle that ends with `queue` itself.
+    /// Returns the first ready queue after `queue`, in circular order, which may be `queue` itself.
     fn after(&self, queue: u32) -> u32 {
         let words = self.ready.len();
         let from = (queue as usize + 1) % (words * 64);

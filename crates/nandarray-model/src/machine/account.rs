@@ -1,4 +1,4 @@
-//! Results of a machine, and the checks that they add up.
+//! Results of a machine, and checks of their consistency.
 
 use super::{Machine, SpaceJobDone, SpaceJobKind};
 use crate::flash::FlashAccount;
@@ -6,20 +6,20 @@ use crate::host::Direction;
 use crate::report::{CoreTimes, Latencies, MachineParts, Report, Slept};
 use nandarray_sim::energy_pj;
 
-/// Counts of one machine.
+/// Counts of commands, errors and bytes of a machine.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     /// Commands submitted on the link.
     pub submitted: u64,
     /// Commands that the host has reaped.
     pub completed: u64,
-    /// Pages that could not be read.
+    /// Page reads that failed after all retries.
     pub uncorrectable: u64,
     /// Programs and erases that failed.
     pub failed: u64,
-    /// Bytes of elements read by the host.
+    /// Bytes of array elements that the host read.
     pub read_bytes: u64,
-    /// Bytes of elements written by the host.
+    /// Bytes of array elements that the host wrote.
     pub written_bytes: u64,
 }
 
@@ -39,22 +39,23 @@ impl Totals {
 }
 
 impl Machine {
-    /// Controller cores: busy time of each until now, and the energy of all, at work and at rest, in picojoules.
+    /// Returns the busy time of each controller core until now, and their energy in picojoules: while busy, and while
+    /// idle.
     pub fn cores(&self) -> (Vec<crate::Ps>, (f64, f64)) {
         let now = self.now();
         (self.fabric.stages.cores().busy_until(now).collect(), self.fabric.stages.energy_pj(now, self.asleep()))
     }
 
-    /// Times and energy until now of the cores that run programs; `None` if there are no such cores.
+    /// Returns times and energy until now of the cores that run programs; `None` without such cores.
     pub fn core_times(&self) -> Option<CoreTimes> {
         let cores = self.clients.cores.as_ref()?;
         Some(cores.times(self.now(), self.asleep()))
     }
 
-    /// Counts, times and energy of the flash until now.
+    /// Returns counts, times and energy of the flash until now.
     pub fn flash(&self) -> FlashAccount {
         let mut account = self.fabric.flash.account(self.now());
-        // Dies have no idle power of their own while the device is asleep.
+        // Dies draw no idle power of their own while the device is asleep.
         let asleep = self.asleep() * u64::from(self.fabric.description.geometry.dies_total());
         let asleep_pj = energy_pj(self.fabric.description.energy.die_idle_uw, asleep);
         let awake_pj = account.energy.idle_pj - asleep_pj;
@@ -67,17 +68,17 @@ impl Machine {
         account
     }
 
-    /// Time until now in each idle state.
+    /// Returns the time until now in each idle state.
     pub fn slept(&self) -> Vec<Slept> {
         self.io.slept_until(self.now())
     }
 
-    /// Time until now in any idle state.
+    /// Returns the time until now in all idle states together.
     fn asleep(&self) -> crate::Ps {
         self.slept().iter().map(|state| state.lasted).sum()
     }
 
-    /// The report until now, with the given latencies of requests.
+    /// Returns the report until now, with the given latencies of requests.
     pub fn report(&self, latencies: &Latencies) -> Report {
         let (cores, cores_pj) = self.cores();
         let (flash, ftl) = (self.flash(), self.clients.block.as_ref().map(|b| b.ftl().report()));
@@ -100,8 +101,8 @@ impl Machine {
         Report::new(&parts, latencies)
     }
 
-    /// Checks a machine at rest: every command was answered, bytes that left dies crossed channels and reached their
-    /// requesters, nothing was busy for longer than it existed, energy by part and by cause is the same.
+    /// Checks a machine with nothing in flight: every command was answered, the bytes that left dies crossed channels,
+    /// nothing was busy for longer than the elapsed time, and energy by part and by cause agree.
     ///
     /// # Panics
     /// If a check fails: the model is wrong.

@@ -1,9 +1,9 @@
-//! The clients of a machine: parts that use the fabric, each with events, flash operations and commands of its own.
+//! The clients of a machine: parts that use the fabric, each with its own events, flash operations and commands.
 //!
 //! A client is one file (or folder) with a type that implements [`Client`], and one line in the list below, which
 //! generates its variants of events, of waiters for flash operations and of requesters of commands. A platform is a
-//! list of such parts ([`super::PlatformPart`]). Clients do not call each other: one that needs another leaves it to
-//! the machine, or pushes an event.
+//! list of such parts ([`super::PlatformPart`]). Clients do not call each other: a client that needs another one
+//! returns to the machine, or schedules an event.
 
 use std::fmt::Debug;
 
@@ -14,15 +14,15 @@ use super::space::SpaceClient;
 use crate::flash::{OpKind, OpOutcome};
 use nandarray_sim::Ps;
 
-/// A small enum with one number that packs into the token of a flash operation.
+/// A small enum whose variants carry at most one number, so that it fits into the token of a flash operation.
 pub(crate) trait Packed: Copy + Debug {
-    /// The kind, below 16, and the number.
+    /// Returns the variant's kind, below 16, and its number.
     fn pack(self) -> (u8, u32);
-    /// The value of a kind and a number.
+    /// Returns the value with this kind and number.
     fn unpack(kind: u8, number: u32) -> Self;
 }
 
-/// A flash operation that has ended.
+/// A flash operation that has ended: its kind, bytes and outcome.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OperationEnded {
     pub(super) op: OpKind,
@@ -30,9 +30,9 @@ pub(crate) struct OperationEnded {
     pub(super) outcome: OpOutcome,
 }
 
-/// A part of a machine that handles its events with the fabric and the link that are lent to it.
+/// A part of a machine, which is lent the fabric and the link while it handles an event.
 pub(crate) trait Client {
-    /// Its events.
+    /// The client's events.
     type Event: Copy + Debug;
     /// The part of the client that waits for a flash operation.
     type Waiter: Packed;
@@ -45,32 +45,32 @@ pub(crate) trait Client {
     /// Handles the end of a flash operation that this client issued.
     fn operation_ended(&mut self, ctx: &mut ClientContext<'_>, now: Ps, waiter: Self::Waiter, ended: OperationEnded);
 
-    /// Called after all flash operations that ended at this event were handled.
+    /// Called once at each event, after the flash operations that ended at it were handled.
     fn flash_moved(&mut self, _ctx: &mut ClientContext<'_>, _now: Ps) {}
 
-    /// The device has decoded a command that this client requested.
+    /// Handles a command of this client that the device has decoded; `io` is the command's number.
     fn decoded(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32, requester: Self::Requester);
 
-    /// The host has reaped a command that this client requested.
+    /// Handles a command of this client whose completion the host has reaped.
     fn reaped(&mut self, ctx: &mut ClientContext<'_>, now: Ps, requester: Self::Requester);
 
-    /// Whether the device has nothing to do for this client.
+    /// Whether no work of this client is in flight in the device, so that the device may rest.
     fn is_still(&self) -> bool;
 
     /// Checks that nothing was left in flight.
     ///
     /// # Panics
-    /// If something was: the model is wrong.
+    /// If something was left: the model is wrong.
     fn check_at_rest(&self);
 
-    /// The event's number for the hash of the run: a kind that is unique in the machine, and the number that the event
-    /// carries.
+    /// Returns the event's number for the hash of the run: a kind that is unique in the machine, and the number that
+    /// the event carries.
     fn code(event: Self::Event) -> (u64, u32);
 }
 
 macro_rules! clients {
     ($($(#[$doc:meta])* $field:ident: $client:ident = $index:literal),+ $(,)?) => {
-        /// The clients that a machine has.
+        /// The clients of a machine, each at most once.
         #[derive(Default)]
         pub(crate) struct Clients {
             $($(#[$doc])* pub(super) $field: Option<Box<$client>>,)+
@@ -83,7 +83,7 @@ macro_rules! clients {
             $($client(<$client as Client>::Event),)+
         }
 
-        /// The client, and the part of it, that waits for a flash operation.
+        /// The waiter for a flash operation: a client, and the part of it that waits.
         #[derive(Clone, Copy, Debug)]
         #[allow(dead_code, reason = "not every client issues operations")]
         #[allow(clippy::enum_variant_names, reason = "variants are named as the clients' types")]
@@ -91,7 +91,7 @@ macro_rules! clients {
             $($client(<$client as Client>::Waiter),)+
         }
 
-        /// The client, and the part of it, that requested a command on the link.
+        /// The requester of a command on the link: a client, and the part of it that requested the command.
         #[derive(Clone, Copy, Debug)]
         #[allow(dead_code, reason = "not every client requests commands")]
         #[allow(clippy::enum_variant_names, reason = "variants are named as the clients' types")]
@@ -112,7 +112,7 @@ macro_rules! clients {
         }
 
         impl Waiter {
-            /// The token of an operation that moves `bytes` bytes.
+            /// Returns the token of a flash operation that moves `bytes` bytes for this waiter.
             pub(super) fn token(self, bytes: u32) -> u64 {
                 debug_assert!(bytes < 1 << 24);
                 let (client, (kind, number)) = match self { $(Self::$client(waiter) => ($index, waiter.pack()),)+ };

@@ -1,8 +1,9 @@
 //! Cores that run programs beside the data: their busy times and energy.
 //!
-//! An executor (`store::executor`) decides what a core does: it books work on a free core and gets an event at its end.
-//! A core with a program and without work waits, for its data or for the executor; [`CoreClient::occupy`] distinguishes
-//! that from rest. This client issues no flash operations and requests no command on the link.
+//! An executor (`store::executor`) decides what a core does: it books work on a core and gets an event at the work's
+//! end. A core that has a program but no work waits, for data or for the executor; [`CoreClient::occupy`]
+//! distinguishes this from a core without a program. This client issues no flash operations and requests no command on
+//! the link.
 
 use std::collections::VecDeque;
 
@@ -12,14 +13,14 @@ use crate::describe::Compute;
 use crate::report::CoreTimes;
 use nandarray_sim::{Ps, energy_pj};
 
-/// An event of a core.
+/// An event of a core that runs programs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CoreEvent {
-    /// The work booked on a core is over.
+    /// The work booked on this core has ended.
     Free(u32),
 }
 
-/// Cores wait for no flash operation and request no command on the link.
+/// The empty type of waiters and requesters: cores wait for no flash operation and request no command on the link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoOperation;
 
@@ -35,17 +36,17 @@ impl Packed for NoOperation {
     }
 }
 
-/// The state of one core.
+/// State of one core.
 #[derive(Clone, Copy, Debug, Default)]
 struct ComputeCore {
     works: bool,
     worked: Ps,
-    /// Time at which it got its present program, if it has one.
+    /// Time at which the core got its current program; `None` without one.
     occupied: Option<Ps>,
     had_program: Ps,
 }
 
-/// The cores of a device.
+/// The cores of a device that run programs.
 #[derive(Debug)]
 pub(crate) struct CoreClient {
     compute: Compute,
@@ -59,10 +60,10 @@ impl CoreClient {
         Self { compute: *compute, cores, free: VecDeque::new() }
     }
 
-    /// Books work on a core, beginning now.
+    /// Books `time` of work on a core, beginning now.
     ///
     /// # Panics
-    /// If it works already.
+    /// If the core already works, or has no program.
     pub(super) fn work(&mut self, ctx: &mut ClientContext<'_>, now: Ps, core: u32, time: Ps) {
         let one = &mut self.cores[core as usize];
         assert!(one.occupied.is_some(), "core {core} is to work without a program");
@@ -71,17 +72,17 @@ impl CoreClient {
         ctx.push(now + time, CoreEvent::Free(core));
     }
 
-    /// Lets a core wait until a time.
+    /// Makes a core wait until a time, without counting it as work.
     ///
     /// # Panics
-    /// If it is at work.
+    /// If the core works.
     pub(super) fn hold(&mut self, ctx: &mut ClientContext<'_>, now: Ps, core: u32, until: Ps) {
         let one = &mut self.cores[core as usize];
         assert!(!std::mem::replace(&mut one.works, true), "core {core} is held at {now} while it works");
         ctx.push(until.max(now), CoreEvent::Free(core));
     }
 
-    /// A core gets a program, or returns it.
+    /// Records that a core gets a program (`has_program`) or gives it back.
     pub(super) fn occupy(&mut self, now: Ps, core: u32, has_program: bool) {
         let one = &mut self.cores[core as usize];
         match (has_program, one.occupied) {
@@ -95,12 +96,12 @@ impl CoreClient {
         }
     }
 
-    /// The next core whose work is over and that was not returned yet.
+    /// Returns the next core whose work or wait has ended, each once; `None` if there is none.
     pub(super) fn take_free(&mut self) -> Option<u32> {
         self.free.pop_front()
     }
 
-    /// Times and energy until `now`, of which the device slept `asleep`.
+    /// Returns the cores' times and energy until `now`, of which the device was asleep for `asleep`.
     pub(super) fn times(&self, now: Ps, asleep: Ps) -> CoreTimes {
         // Work that is booked beyond `now` counts up to `now`.
         let worked: Vec<Ps> = self.cores.iter().map(|core| core.worked.min(now)).collect();

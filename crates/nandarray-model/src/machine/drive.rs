@@ -1,4 +1,5 @@
-//! Runs a source of requests to its end: with the queue depth of a closed loop, or as they arrive.
+//! Runs a source of requests to its end, at a constant queue depth (closed loop) or at the requests' arrival times
+//! (open loop).
 
 use super::fabric::Event;
 use super::{Machine, RequestEnded};
@@ -8,29 +9,29 @@ use nandarray_sim::Ps;
 /// Progress of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct DriveProgress {
-    /// Requests that have ended.
+    /// Number of requests that have ended.
     pub requests: u64,
-    /// Bytes that these moved.
+    /// Bytes that these requests read, wrote or trimmed.
     pub bytes: u64,
-    /// Modelled time.
+    /// Modelled time since the run began.
     pub now: Ps,
-    /// Share of the source that was submitted, where it is known.
+    /// Fraction of the source's requests that was submitted; `None` if the source does not know its length.
     pub share: Option<f64>,
 }
 
-/// Requests between two reports of progress.
+/// Number of ended requests between two reports of progress.
 const PROGRESS_EVERY: u64 = 1 << 14;
 
 impl Machine {
-    /// Submits all requests of a source and lets them end. `on_end` is called for every request that ends,
-    /// `on_progress` now and then with the progress; it may end the run by returning `false` (requests in flight then
-    /// still end).
+    /// Submits all requests of a source and waits until they have ended. Calls `on_end` for every request that ends,
+    /// and `on_progress` every 16384 requests; if this returns `false`, no more requests are submitted, and those in
+    /// flight end.
     ///
     /// # Errors
     /// The error of the source; requests in flight end first.
     ///
     /// # Panics
-    /// If no flash management is attached.
+    /// If the machine has no page-mapped flash management.
     pub fn drive(
         &mut self,
         source: &mut dyn RequestSource,
@@ -60,7 +61,7 @@ impl Machine {
                         }
                     },
                 };
-                // A request of a closed loop has a time if it comes after a pause.
+                // A request of a closed loop has a time if it follows a pause.
                 let at = request.at.map_or(Ps::ZERO, |at| began + at);
                 if at > self.now() {
                     next = Some(request);

@@ -1,9 +1,9 @@
-//! The fabric that all parts of a machine share: flash, DRAM, the link, firmware stages, host cores, the event queue
-//! and the spans.
+//! The fabric: the resources that all parts of a machine share, which are flash, DRAM, the link, firmware stages, host
+//! cores, the event queue and the sink of spans.
 //!
-//! The fabric is lent to clients ([`super::clients`]): they book its resources, issue flash operations and push events,
-//! and the fabric knows none of them. An operation carries a token that names the client that waits for it; when it
-//! ends, the machine notifies that client.
+//! The fabric is lent to clients ([`super::clients`]): they book its resources, issue flash operations and schedule
+//! events, and the fabric knows none of them. A flash operation carries a token that names the client that waits for
+//! it; when the operation ends, the machine notifies that client.
 
 use std::sync::Arc;
 
@@ -29,19 +29,19 @@ pub(crate) enum Event {
     Io(IoEvent),
     /// An event of a client.
     Client(ClientEvent),
-    /// The next request of an open loop arrives.
+    /// The time of the next request of an open loop has come.
     Alarm,
 }
 
-// With its key, an event of the queue has 32 bytes: two of them are a cache line.
+// With its key, an event takes 32 bytes in the queue, half a cache line.
 const _: () = assert!(size_of::<Event>() <= 16);
 
 /// An event of the fabric.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FabricEvent {
-    /// An event of the flash.
+    /// An event of the flash back end.
     Flash(FlashEvent),
-    /// A channel handler is done with an operation, which is submitted to the flash.
+    /// The channel handler has processed the operation in this slot, which now goes to the flash.
     Issue(u32),
 }
 
@@ -58,7 +58,8 @@ impl From<IoEvent> for Event {
 }
 
 impl Event {
-    /// The event's number for the hash of the run: the kind in the upper, the number that it carries in the lower bits.
+    /// Returns the event's number for the hash of the run: its kind in the upper bits, the number it carries in the
+    /// lower bits.
     pub(crate) fn code(self) -> u64 {
         let (kind, number) = match self {
             Self::Fabric(FabricEvent::Issue(n)) => (6, n),
@@ -78,7 +79,7 @@ impl Event {
     }
 }
 
-/// A sink of spans that all parts share.
+/// A sink of spans (busy times for the timeline) that all parts share.
 #[derive(Clone)]
 pub(crate) struct SharedSpanSink(Arc<Mutex<Box<dyn DeviceSpanSink>>>);
 
@@ -88,7 +89,7 @@ impl nandarray_sim::SpanSink<DeviceSpan> for SharedSpanSink {
     }
 }
 
-/// Flash, DRAM, link, firmware stages and host cores of one machine, and its event queue.
+/// The resources that all parts of one machine share, and its event queue.
 pub(crate) struct Fabric {
     pub(super) description: Description,
     pub(super) events: nandarray_sim::Events<Event>,
@@ -97,9 +98,9 @@ pub(crate) struct Fabric {
     pub(super) link: HostLink,
     pub(super) stages: FirmwareStages,
     pub(super) dram: DevicePort,
-    /// The crossbar's port of each core that runs programs.
+    /// The crossbar's port for each core that runs programs.
     pub(super) crossbar: Vec<DevicePort>,
-    /// Pages of inputs that went to a core past DRAM, and across it.
+    /// Pages of inputs that reached a core without passing DRAM, and those that went through DRAM.
     pub(super) pages_past_dram: (u64, u64),
     pub(super) totals: Totals,
     issued: Slab<FlashOp>,
@@ -107,7 +108,7 @@ pub(crate) struct Fabric {
 }
 
 impl Fabric {
-    /// A fabric at rest, at time 0.
+    /// Makes a fabric with nothing in flight, at time 0.
     pub(super) fn new(d: &Description, spans: Option<Box<dyn DeviceSpanSink>>, cells: Box<dyn Cells>) -> Self {
         let spans = spans.map(|spans| SharedSpanSink(Arc::new(Mutex::new(spans))));
         Self {
@@ -131,7 +132,7 @@ impl Fabric {
         self.events.push(at, event.into());
     }
 
-    /// Handles an event of the fabric; flash operations that ended are added to `ended`.
+    /// Handles an event of the fabric; appends the flash operations that ended to `ended`.
     pub(super) fn handle(&mut self, now: Ps, event: FabricEvent, ended: &mut Vec<OpEnded>) {
         match event {
             FabricEvent::Flash(event) => self.flash.handle(now, event, &mut self.events, ended),
@@ -142,7 +143,7 @@ impl Fabric {
         }
     }
 
-    /// Submits an operation to its channel handler, which passes it to the flash; `waiter` is notified of its end.
+    /// Submits a flash operation through its channel handler; `waiter` is notified of its end.
     pub(super) fn issue(
         &mut self,
         now: Ps,
@@ -168,7 +169,7 @@ impl Fabric {
         }
     }
 
-    /// Counts an operation's outcome.
+    /// Counts an operation that failed.
     pub(super) fn count(&mut self, outcome: OpOutcome) {
         match outcome {
             OpOutcome::Done => {}
@@ -182,17 +183,17 @@ impl Fabric {
         self.issued.is_empty() && self.flash.in_flight() == 0
     }
 
-    /// Books a firmware stage for work that arrives now; returns its end.
+    /// Books a firmware stage for work that arrives at `now`; returns the end of the work.
     pub(super) fn run_stage(&mut self, stage: FirmwareStage, now: Ps, lasts: Ps) -> Ps {
         self.stages.run(stage, now, lasts, OpCause::Host, &mut self.spans)
     }
 
-    /// Books the firmware's management of cores; returns its end.
+    /// Books firmware work that manages cores; returns the end of the work.
     pub(super) fn manage_cores(&mut self, now: Ps, lasts: Ps) -> Ps {
         self.stages.manage_cores(now, lasts, &mut self.spans)
     }
 
-    /// Books the movement of bytes through DRAM; returns its end.
+    /// Books a transfer of bytes through DRAM; returns its end.
     pub(super) fn through_dram(&mut self, now: Ps, bytes: u64, what: &'static str, cause: OpCause) -> Ps {
         let booked = self.dram.transfer(now, bytes);
         assert!(booked.start >= now && booked.end >= booked.start, "DRAM is booked for {booked:?} at {now}");
@@ -204,12 +205,13 @@ impl Fabric {
         booked.end
     }
 
-    /// Books a line of a core, which goes ahead of transfers; returns the time at which it is there.
+    /// Books the transfer of a core's cache line, which DRAM serves ahead of bulk transfers; returns the time at which
+    /// it has arrived.
     pub(super) fn dram_line(&mut self, now: Ps, bytes: u64) -> Ps {
         self.dram.line(now, bytes, self.description.dram.burst_bytes).end
     }
 
-    /// Books the movement of bytes of a page between a channel, or DRAM, and a core; returns its end.
+    /// Books the transfer of bytes of a page between a channel, or DRAM, and a core; returns its end.
     pub(super) fn through_crossbar(&mut self, now: Ps, core: u32, bytes: u64, what: &'static str) -> Ps {
         let port = &mut self.crossbar[core as usize];
         let booked = port.transfer(now, bytes);
@@ -222,7 +224,7 @@ impl Fabric {
         booked.end
     }
 
-    /// Reports a state of a core to the timeline.
+    /// Reports the state of a core between two times to the timeline.
     pub(super) fn core_span(&mut self, core: u32, start: Ps, end: Ps, what: &'static str) {
         if let Some(spans) = &self.spans {
             if end > start {
@@ -232,7 +234,7 @@ impl Fabric {
         }
     }
 
-    /// Sends a queue entry or a request for host memory over the link.
+    /// Sends a queue entry, or a request to read host memory, over the link.
     pub(super) fn send_entry(&mut self, now: Ps, direction: Direction, bytes: u64, what: &'static str) -> Sent {
         let sent = self.link.send_entry(now, direction, bytes);
         self.report_sent(sent, direction, what)
@@ -261,7 +263,7 @@ impl Fabric {
         }
     }
 
-    /// Reports a command to the timeline, from submission to completion.
+    /// Reports a command to the timeline, from its submission to its completion.
     pub(super) fn io_span(&mut self, queue: u32, start: Ps, end: Ps, what: &'static str, io: u32) {
         assert!(start <= end, "{what} {io} was submitted at {start} and reaped at {end}");
         if let Some(spans) = &self.spans {
@@ -271,7 +273,7 @@ impl Fabric {
     }
 }
 
-/// The crossbar's ports of a description's cores.
+/// Makes the crossbar's ports, one for each core of the description.
 fn crossbar(d: &Description) -> Vec<DevicePort> {
     let Some(compute) = &d.compute else { return Vec::new() };
     let port = || DevicePort::new(|_| Track::Crossbar(0), compute.crossbar_bytes_per_s, compute.t_crossbar, 0.0);
@@ -290,7 +292,7 @@ impl ClientContext<'_> {
         self.fabric.push(at, Event::Client(event.into()));
     }
 
-    /// Ends one of the parts that a command on the link waits for.
+    /// Marks one of the parts that a command on the link waits for as done.
     pub(super) fn io_progress(&mut self, now: Ps, io: u32) {
         self.io.progress(self.fabric, now, io);
     }

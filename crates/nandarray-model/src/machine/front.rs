@@ -1,4 +1,4 @@
-//! The interface of a machine: submitting requests and commands, taking completions, letting time pass.
+//! The interface of a machine: submits requests and commands, returns completions, lets time pass.
 
 use super::fabric::ClientContext;
 use super::power::Power;
@@ -15,43 +15,43 @@ use nandarray_sim::Ps;
 /// An event that an executor of programs waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notification {
-    /// A command, or an input or output of programs, is done.
+    /// A command, or an input or output of programs, has been completed.
     Done(SpaceJobDone),
-    /// A block of an input of programs is in the device's memory: the input, and the block's index in it.
+    /// A block of an input of programs has arrived in the device's memory: the input, and the block's index in it.
     Arrived(SpaceJobId, usize),
-    /// A core's work is over.
+    /// The work or wait of this core has ended.
     CoreFree(u32),
 }
 
 impl Machine {
-    /// The description of the machine's device.
+    /// Returns the description of the machine's device.
     pub fn description(&self) -> &Description {
         &self.fabric.description
     }
 
-    /// The modelled time: that of the last event.
+    /// Returns the modelled time, which is that of the last event.
     pub fn now(&self) -> Ps {
         self.fabric.events.now()
     }
 
-    /// Number of events so far, pending ones included.
+    /// Returns the number of events so far, pending ones included.
     pub fn events(&self) -> u64 {
         self.fabric.events.pushed()
     }
 
-    /// The hash of all events so far: two runs with the same hash did the same things at the same times.
+    /// Returns the hash of all events so far: two runs with the same hash did the same at the same times.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// Lets the power fail after `events` more events. Simulation continues as if it had not; [`Machine::power_failed`]
-    /// has the contents of the flash at that moment.
+    /// Makes the power fail after `events` more events. The simulation continues as if it had not failed;
+    /// [`Machine::power_failed`] returns what the flash held at that moment.
     pub fn fail_power_after(&mut self, events: u64) {
         assert!(self.power.is_none(), "the power of a machine fails once");
         self.power = Some(Power::fails_after(events));
     }
 
-    /// The contents of the flash when the power failed; `None` if it has not.
+    /// Returns the contents of the flash when the power failed; `None` before that.
     pub fn power_failed(&self) -> Option<&Programmed> {
         self.power.as_ref()?.failed()
     }
@@ -67,7 +67,7 @@ impl Machine {
         self.add([PlatformPart::Blocks { seed }])
     }
 
-    /// Page-mapped flash management, for preconditioning and reports.
+    /// Returns the page-mapped flash management, for preconditioning and reports.
     ///
     /// # Panics
     /// If the device has none.
@@ -75,7 +75,7 @@ impl Machine {
         self.block().ftl_mut()
     }
 
-    /// Bytes that requests can address.
+    /// Returns the number of bytes that requests can address.
     ///
     /// # Panics
     /// If the device has no page-mapped flash management.
@@ -105,19 +105,19 @@ impl Machine {
         self.clients.spaces.as_mut().expect("a machine with an attached store")
     }
 
-    /// The host submits a command with its flash trace, at a time, on a queue; any number may be in flight.
+    /// Submits a command of the host, with its flash trace, at time `at` on a queue; any number may be in flight.
     ///
     /// # Panics
-    /// If no store is attached, or the time has passed.
+    /// If no store is attached, or `at` has passed.
     pub fn submit_job(&mut self, at: Ps, kind: SpaceJobKind, queue: u32, trace: FlashTrace) -> SpaceJobId {
         let spaces = self.clients.spaces.as_mut().expect("a machine with an attached store");
         spaces.submit(&mut self.fabric, at, kind, queue, trace)
     }
 
-    /// Lets time pass until a command is done.
+    /// Lets time pass until a command is completed, and returns its completion.
     ///
     /// # Panics
-    /// If it never is: no event is pending that could end it.
+    /// If no pending event can complete it.
     pub fn run_job(&mut self, id: SpaceJobId) -> SpaceJobDone {
         loop {
             if let Some(done) = self.spaces().take_done_of(id) {
@@ -127,14 +127,14 @@ impl Machine {
         }
     }
 
-    /// The first completion that was not returned yet, letting time pass until there is one; `None` when nothing is in
-    /// flight.
+    /// Returns the oldest completion that was not returned yet, letting time pass until there is one; `None` when
+    /// nothing is in flight.
     pub fn next_job(&mut self) -> Option<SpaceJobDone> {
         self.next_job_until(Ps::MAX)
     }
 
-    /// The same, but without handling events later than `until`: `None` when no command is done by then. A command may
-    /// be submitted at `until` afterwards.
+    /// As [`Self::next_job`], but handles no event later than `until`: `None` when no command is completed by then. A
+    /// command may be submitted at `until` afterwards.
     pub fn next_job_until(&mut self, until: Ps) -> Option<SpaceJobDone> {
         loop {
             if let Some(done) = self.spaces().take_done() {
@@ -147,8 +147,8 @@ impl Machine {
         }
     }
 
-    /// The next happening of commands or cores, letting time pass until there is one; `None` when nothing is in flight.
-    /// Of several at one event, blocks come first, then cores, then commands.
+    /// Returns the next notification of commands or cores, letting time pass until there is one; `None` when nothing
+    /// is in flight. Of several at one event, arrived blocks come first, then cores, then commands.
     pub fn next_notification(&mut self) -> Option<Notification> {
         loop {
             if let Some((job, piece)) = self.spaces().take_arrived() {
@@ -171,29 +171,29 @@ impl Machine {
         (cores, ClientContext { fabric: &mut self.fabric, io: &mut self.io })
     }
 
-    /// Lets a core work for a time, beginning now; [`Notification::CoreFree`] is its end.
+    /// Makes a core work for `time`, beginning now; a [`Notification::CoreFree`] reports the end.
     ///
     /// # Panics
-    /// If there is no such core, or it is at work.
+    /// If there is no such core, or it already works.
     pub fn work(&mut self, core: u32, time: Ps) {
         let now = self.now();
         let (cores, mut ctx) = self.compute();
         cores.work(&mut ctx, now, core, time);
     }
 
-    /// A core gets a program, or returns it: in between it works or waits.
+    /// Records that a core gets a program (`has_program`) or gives it back; in between it works or waits.
     ///
     /// # Panics
-    /// If there is no such core, or it has one already, or none.
+    /// If there is no such core, or it already is in that state.
     pub fn occupy(&mut self, core: u32, has_program: bool) {
         let now = self.now();
         self.compute().0.occupy(now, core, has_program);
     }
 
-    /// Lets an input that goes by credits fetch a further number of its pages, from a time on.
+    /// Allows an input that is read by credits to fetch `pages` more of its pages from time `at` on.
     ///
     /// # Panics
-    /// If it is done: it has no such pages.
+    /// If the input is completed: it has no pages to fetch.
     pub fn credit(&mut self, at: Ps, id: SpaceJobId, pages: u64) {
         let now = self.now();
         let spaces = self.clients.spaces.as_mut().expect("a machine with an attached store");
@@ -201,59 +201,61 @@ impl Machine {
         spaces.credit(&mut ctx, now, at, id, pages);
     }
 
-    /// Gives up the pages of an input that were not requested yet: it is done when the others have arrived.
+    /// Cancels the pages of an input that were not requested yet; the input is completed when the requested pages have
+    /// arrived.
     pub fn give_up(&mut self, id: SpaceJobId) {
         let now = self.now();
         let spaces = self.clients.spaces.as_mut().expect("a machine with an attached store");
         spaces.give_up(&mut ClientContext { fabric: &mut self.fabric, io: &mut self.io }, now, id);
     }
 
-    /// Lets a core wait until a time, for room or for the firmware; [`Notification::CoreFree`] is its end.
+    /// Makes a core wait until a time, for room or for the firmware; a [`Notification::CoreFree`] reports the end.
     ///
     /// # Panics
-    /// If there is no such core, or it is at work.
+    /// If there is no such core, or it works.
     pub fn hold(&mut self, core: u32, until: Ps) {
         let now = self.now();
         let (cores, mut ctx) = self.compute();
         cores.hold(&mut ctx, now, core, until);
     }
 
-    /// Books a line of a core in DRAM, now; returns the time at which it is there.
+    /// Books the transfer of a cache line between DRAM and a core, now; returns the time at which it has arrived.
     pub fn line(&mut self, bytes: u64) -> Ps {
         let now = self.now();
         self.fabric.dram_line(now, bytes)
     }
 
-    /// Books the drain of an output's bytes from a core to DRAM, now; returns its end.
+    /// Books the transfer of an output's bytes from a core to DRAM, now; returns its end.
     pub fn drain_output(&mut self, core: u32, bytes: u64) -> Ps {
         let now = self.now();
         let crossed = self.fabric.through_crossbar(now, core, bytes, "output");
         crossed.max(self.fabric.through_dram(now, bytes, "output", OpCause::Host))
     }
 
-    /// Books the firmware's management of cores for a time, now; returns its end.
+    /// Books `lasts` of firmware work that manages cores, now; returns its end.
     pub fn manage(&mut self, lasts: Ps) -> Ps {
         let now = self.now();
         self.fabric.manage_cores(now, lasts)
     }
 
-    /// A state of a core, for the timeline.
+    /// Reports the state of a core between two times to the timeline.
     pub fn core_state(&mut self, core: u32, start: Ps, end: Ps, what: &'static str) {
         self.fabric.core_span(core, start, end, what);
     }
 
-    /// Traffic of programs' data: bytes through the crossbar, pages that went past DRAM, pages that went across it.
+    /// Returns the traffic of programs' data: bytes through the crossbar, pages that bypassed DRAM, pages that went
+    /// through DRAM.
     pub fn core_traffic(&self) -> (u64, u64, u64) {
         let crossed = self.fabric.crossbar.iter().map(nandarray_sim::TransferPort::bytes).sum();
         (crossed, self.fabric.pages_past_dram.0, self.fabric.pages_past_dram.1)
     }
 
-    /// Bytes through DRAM so far.
+    /// Returns the number of bytes that went through DRAM so far.
     pub fn dram_bytes(&self) -> u64 {
         self.fabric.dram.bytes()
     }
 
-    /// Lets everything in flight end, in the background too.
+    /// Lets time pass until nothing is in flight, background work included, and checks the machine's consistency.
     pub fn settle(&mut self) {
         while self.step() {}
         self.check();

@@ -1,4 +1,4 @@
-//! The life of a command on the link: from the host's core into a queue, fetched, decoded; and back.
+//! Commands on the link (ios), from a host core into a queue, to the device, and back with a completion.
 //!
 //! ```text
 //! host core: submit -> doorbell -> fetched by arbitration -> entry crosses the link -> command handler -> decoded ...
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Clients submit ios and report their progress; they are notified when an io is decoded and when the host has reaped
-//! it ([`IoDone`]). Doorbells and the device's requests for entries are messages without payload: the time of fetching
-//! an entry includes them. A sleeping device ([`Sleep`]) fetches once it is awake.
+//! its completion ([`IoDone`]). Doorbells and the device's requests for queue entries are messages without payload:
+//! the time of fetching an entry includes them. A sleeping device ([`Sleep`]) fetches commands once it is awake.
 
 use std::collections::VecDeque;
 
@@ -23,46 +23,46 @@ use crate::host::{Direction, Queues};
 use crate::report::Slept;
 use nandarray_sim::Ps;
 
-/// Direction of an io's data.
+/// Direction in which an io moves data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IoDirection {
     /// To the host.
     Read,
     /// To the device.
     Write,
-    /// None.
+    /// No data.
     Neither,
 }
 
-/// A command on the link.
+/// A command on the link (an io).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Io {
     pub(super) requester: Requester,
     pub(super) direction: IoDirection,
     pub(super) queue: u32,
     pub(super) submitted: Ps,
-    /// Parts that are not done, plus one while more may be added.
+    /// Number of parts of the command's work that are not done, plus one while more may be added.
     pub(super) parts_left: u32,
 }
 
-/// An event of a command on the link.
+/// An event of a command on the link; carries the io's number unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum IoEvent {
-    /// A doorbell reaches the device.
+    /// A doorbell reaches the device: the number of its queue.
     Doorbell(u32),
-    /// A command's entry is in the controller.
+    /// The command's submission entry is in the controller.
     Arrived(u32),
-    /// The command handler has decoded an io.
+    /// The command handler has decoded the command.
     Decoded(u32),
-    /// One of the parts that an io waits for is done.
+    /// One of the parts that the command waits for is done.
     Progress(u32),
-    /// An io has nothing left to do but its completion.
+    /// All parts of the command are done, so its completion can be sent.
     Finished(u32),
-    /// A completion's entry is in the host's memory.
+    /// The command's completion entry is in the host's memory.
     Completed(u32),
-    /// A host core notices a completion.
+    /// A host core notices the completion.
     Noticed(u32),
-    /// A host core has reaped a completion.
+    /// A host core has reaped the completion.
     Reaped(u32),
     /// The device has woken up.
     Awake,
@@ -84,27 +84,27 @@ impl IoEvent {
     }
 }
 
-/// A notification of an io for the client that requested it.
+/// A notification for the client that requested a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum IoDone {
-    /// The device has decoded it.
+    /// The device has decoded this command.
     Decoded(u32, Requester),
-    /// The host has reaped it; the io is gone.
+    /// The host has reaped the command's completion; its number is free again.
     Reaped(Requester),
 }
 
-/// The commands on the link, with their queues.
+/// The commands on the link, with their queue pairs.
 pub(crate) struct HostIo {
     ios: Slab<Io>,
     queues: Queues<u32>,
-    /// Ios that wait for room in their queue.
+    /// Commands that wait on the host for room in their queue, by queue.
     backlog: Vec<VecDeque<u32>>,
     in_device: u32,
     sleep: Sleep,
 }
 
 impl HostIo {
-    /// No command in flight, the device at rest.
+    /// Makes an idle device with no command in flight.
     pub(super) fn new(d: &Description) -> Self {
         Self {
             ios: Slab::new(),
@@ -115,7 +115,7 @@ impl HostIo {
         }
     }
 
-    /// Handles an event; at most one client is to be notified of it, after everything else that follows from the event.
+    /// Handles an event and what follows from it; returns the client's notification, if the event causes one.
     pub(super) fn handle(&mut self, fabric: &mut Fabric, now: Ps, event: IoEvent) -> Option<IoDone> {
         match event {
             IoEvent::Doorbell(queue) => self.doorbell(fabric, now, queue),
@@ -137,7 +137,7 @@ impl HostIo {
         None
     }
 
-    /// The host submits a command; it waits on the host while its queue is full.
+    /// Submits a command of the host and returns its number; the command waits on the host while its queue is full.
     pub(super) fn submit(&mut self, fabric: &mut Fabric, now: Ps, io: Io) -> u32 {
         assert!(io.parts_left > 0, "an io without parts never ends: {io:?}");
         let queue = io.queue;
@@ -151,23 +151,23 @@ impl HostIo {
         io
     }
 
-    /// The requester of an io.
+    /// Returns the requester of a command.
     pub(super) fn requester(&self, io: u32) -> Requester {
         self.ios[io as usize].requester
     }
 
-    /// The direction of an io's data.
+    /// Returns the direction of a command's data.
     pub(super) fn direction(&self, io: u32) -> IoDirection {
         self.ios[io as usize].direction
     }
 
-    /// Adds parts that an io waits for.
+    /// Adds parts that a command waits for.
     pub(super) fn add_parts(&mut self, io: u32, parts: u32) {
         assert!(self.parts_left(io) > 0, "io {io} is finished and gets {parts} parts");
         self.ios[io as usize].parts_left += parts;
     }
 
-    /// Number of parts that an io still waits for.
+    /// Returns the number of parts that a command still waits for.
     pub(super) fn parts_left(&self, io: u32) -> u32 {
         self.ios[io as usize].parts_left
     }
@@ -185,7 +185,7 @@ impl HostIo {
         }
     }
 
-    /// A doorbell reaches the device: commands are fetched now, or when the device is awake.
+    /// Handles a doorbell at the device: commands are fetched now, or when the device is awake.
     fn doorbell(&mut self, fabric: &mut Fabric, now: Ps, queue: u32) {
         let shown = self.queues.show(queue, 1);
         assert_eq!(shown, 1, "a doorbell of queue {queue} is that of one command");
@@ -193,7 +193,7 @@ impl HostIo {
         if awake > now { fabric.push(awake, IoEvent::Awake) } else { self.fetch(fabric, now) }
     }
 
-    /// The device fetches commands while it has free slots.
+    /// Fetches commands from the queues while the device has free command slots.
     fn fetch(&mut self, fabric: &mut Fabric, now: Ps) {
         while self.in_device < fabric.description.controller.command_slots {
             let Some(fetched) = self.queues.fetch() else { return };
@@ -212,7 +212,7 @@ impl HostIo {
         IoDone::Decoded(io, self.requester(io))
     }
 
-    /// One of the parts that an io waits for is done; after the last, the io is finished.
+    /// Marks one of the parts that a command waits for as done; after the last, sends its completion.
     pub(super) fn progress(&mut self, fabric: &mut Fabric, now: Ps, io: u32) {
         let one = &mut self.ios[io as usize];
         assert!(one.parts_left > 0, "an io that was finished makes progress");
@@ -223,7 +223,8 @@ impl HostIo {
         }
     }
 
-    /// The last part of an io has just left for the host: its completion follows at once.
+    /// Ends a command whose last part is data that has just left for the host: the completion is sent right after the
+    /// data.
     pub(super) fn finished_with_data(&mut self, fabric: &mut Fabric, now: Ps, io: u32) {
         let parts = std::mem::replace(&mut self.ios[io as usize].parts_left, 0);
         assert_eq!(parts, 1, "io {io} ends with its last part");
@@ -280,19 +281,18 @@ impl HostIo {
         IoDone::Reaped(one.requester)
     }
 
-    /// Whether the device could come to rest now, as far as commands on the link go; `false` if it rests already or has
-    /// no idle states.
+    /// Whether commands on the link allow the device to rest now; `false` if it already rests or has no idle states.
     pub(super) fn may_rest(&self, now: Ps) -> bool {
         self.sleep.is_up(now) && self.in_device == 0 && self.queues.visible() == 0
     }
 
-    /// The device rests from now on.
+    /// Begins a rest of the device at `now`.
     pub(super) fn rest(&mut self, now: Ps) {
         assert!(self.may_rest(now), "the device rests at {now} with {} commands", self.in_device);
         self.sleep.rests(now);
     }
 
-    /// Time until `now` in each idle state.
+    /// Returns the time until `now` in each idle state.
     pub(super) fn slept_until(&self, now: Ps) -> Vec<Slept> {
         self.sleep.slept_until(now)
     }
@@ -300,7 +300,7 @@ impl HostIo {
     /// Checks that no command was left in flight.
     ///
     /// # Panics
-    /// If one was: the model is wrong.
+    /// If one was left: the model is wrong.
     pub(super) fn check_at_rest(&self) {
         assert!(self.ios.is_empty(), "a command was left in flight on the link");
     }

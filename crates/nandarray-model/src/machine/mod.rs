@@ -1,4 +1,5 @@
-//! One modelled platform: a fabric, the commands on its link, and clients that work with both, on one event loop.
+//! One modelled platform: a fabric of shared resources, the commands on its link, and clients that use both, on one
+//! event loop.
 //!
 //! ```text
 //! Machine      pops an event, folds it into the run's hash, hands it to the part that it belongs to
@@ -8,32 +9,33 @@
 //! ```
 //!
 //! Calls only go down. A part returns what has happened, and the machine notifies the client that waits for it. A
-//! platform is a list of parts ([`PlatformPart`]); its device, link and host are a description's. **A new client** is a
-//! file with its type and its [`clients::Client`], a line in `clients`, and a variant of [`PlatformPart`].
+//! platform is a list of parts ([`PlatformPart`]); its device, link and host are those of a description. **A new
+//! client** is a file with its type and its [`clients::Client`], a line in `clients`, and a variant of
+//! [`PlatformPart`].
 //!
 //! # Commands in flight
 //!
-//! A command of the store is submitted at any time that has not passed ([`Machine::submit_job`] returns its
-//! [`SpaceJobId`]), whatever else is in flight. Time passes only while a caller waits for something:
+//! A command of the store can be submitted at any present or future time, whatever else is in flight;
+//! [`Machine::submit_job`] returns its [`SpaceJobId`]. Modelled time passes only while a caller waits for something:
 //!
 //! | wait for | call |
 //! | --- | --- |
 //! | one command | [`Machine::run_job`] |
 //! | the next completion | [`Machine::next_job`] |
 //! | the next completion, up to a time | [`Machine::next_job_until`] |
-//! | the next event of commands or cores | [`Machine::next_happening`] |
+//! | the next event of commands or cores | [`Machine::next_notification`] |
 //! | everything, background work included | [`Machine::settle`] |
 //!
-//! Completions are returned once each, in order of time and, at one time, of their events; others are kept until they
-//! are requested. A caller that keeps N commands in flight submits the next at the time of the completion that made
-//! room. A command that must not begin before another is done is submitted after its completion: the machine knows no
-//! dependencies.
+//! Each completion is returned once. Completions are returned in order of time and, at one time, of their events;
+//! those that were not requested are kept. A caller that keeps N commands in flight submits the next one at the time
+//! of the completion that made room. A command that must not begin before another is done is submitted after the
+//! other's completion: the machine knows no dependencies.
 //!
 //! # Determinism
 //!
-//! Events at one time happen in the order of their pushes: a part that waits is woken in the order (time, order of
-//! request). The same description, seed and requests give the same hash, on every machine and beside any number of
-//! threads.
+//! Events at one time are handled in the order in which they were scheduled: a part that waits is woken in the order
+//! (time, order of request). The same description, seed and requests give the same hash, on every machine and beside
+//! any number of threads.
 
 mod account;
 mod block;
@@ -70,21 +72,21 @@ use fabric::{ClientContext, Event, Fabric};
 use host_io::{HostIo, IoDone};
 use power::Power;
 
-/// A part of a platform, beside the device, link and host that a description gives.
+/// A part of a platform, in addition to the device, link and host of a description.
 #[derive(Clone, Copy, Debug)]
 pub enum PlatformPart {
-    /// Page-mapped flash management for conventional requests, empty at first.
+    /// Page-mapped flash management for conventional requests, with an empty map.
     Blocks {
-        /// Seed of its chance.
+        /// Seed of its random choices.
         seed: u64,
     },
     /// Commands of an array store with this layout.
     Spaces(StoreLayout),
-    /// Cores that run programs, as the description has them; none if it has none.
+    /// The description's cores that run programs; nothing if it has none.
     Cores,
 }
 
-/// A platform under the modelled clock.
+/// A platform on the modelled clock.
 pub struct Machine {
     fabric: Fabric,
     io: HostIo,
@@ -102,7 +104,7 @@ impl std::fmt::Debug for Machine {
     }
 }
 
-/// The fabric and the link of a machine, to be lent to one of its clients.
+/// Lends the machine's fabric and link to one of its clients.
 macro_rules! ctx {
     ($machine:ident) => {
         &mut ClientContext { fabric: &mut $machine.fabric, io: &mut $machine.io }
@@ -110,12 +112,12 @@ macro_rules! ctx {
 }
 
 impl Machine {
-    /// A device at rest, at time 0, without clients. Busy times are reported to `spans`.
+    /// Makes an idle device at time 0, without clients. Busy times are reported to `spans`.
     pub fn new(description: &Description, seed: u64, spans: Option<Box<dyn DeviceSpanSink>>) -> Self {
         Self::with_cells(description, seed, spans, Box::new(NandCells::new(description, seed)))
     }
 
-    /// The same with other cells: the description's, or those with faults around them ([`crate::flash::fault`]).
+    /// Makes the same device with other cells, such as faults around the described cells ([`crate::flash::fault`]).
     pub fn with_cells(
         d: &Description,
         seed: u64,
@@ -133,7 +135,7 @@ impl Machine {
         }
     }
 
-    /// Adds parts to the platform, before the first request to each.
+    /// Adds parts to the platform; each must be added before the first request to it.
     ///
     /// # Errors
     /// If the description leaves no flash to manage for [`PlatformPart::Blocks`].
@@ -153,7 +155,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Handles the next event; `false` if none is pending.
+    /// Handles the next event; returns `false` if none is pending.
     pub(crate) fn step(&mut self) -> bool {
         let Some((now, event)) = self.fabric.events.pop() else { return false };
         if let Some(power) = &mut self.power {

@@ -1,20 +1,20 @@
-//! Power failure at a chosen event, and the contents of the flash at that moment.
+//! Power failure at a chosen event, and a record of what the flash held at that moment.
 
 use std::collections::BTreeMap;
 
 use crate::flash::PageAddress;
 use nandarray_sim::Ps;
 
-/// The contents of the flash when the power failed.
+/// Contents of the flash when the power failed.
 #[derive(Clone, Debug, Default)]
 pub struct Programmed {
-    /// Ended programs of each page.
+    /// Number of programs of each page that had ended.
     pub ended: BTreeMap<PageAddress, u32>,
     /// Modelled time of the failure.
     pub at: Ps,
 }
 
-/// Counts events down to the one at which the power fails.
+/// Counts events down to a power failure, and the programs that ended before it.
 #[derive(Debug, Default)]
 pub(super) struct Power {
     events_left: u64,
@@ -23,12 +23,12 @@ pub(super) struct Power {
 }
 
 impl Power {
-    /// A power failure after `events` more events.
+    /// Schedules a power failure after `events` more events.
     pub(super) fn fails_after(events: u64) -> Self {
         Self { events_left: events, ..Self::default() }
     }
 
-    /// Counts an event.
+    /// Counts an event at time `now`; records the flash's contents if the power fails at it.
     pub(super) fn tick(&mut self, now: Ps) {
         assert!(self.failed.as_ref().is_none_or(|failed| failed.at <= now), "{now} is before the failure");
         if self.failed.is_none() {
@@ -40,12 +40,12 @@ impl Power {
         }
     }
 
-    /// Counts the end of a page's program.
+    /// Counts a program of `place` that has ended.
     pub(super) fn programmed(&mut self, place: PageAddress) {
         *self.now.ended.entry(place).or_default() += 1;
     }
 
-    /// The contents of the flash, if it has failed.
+    /// Returns the contents of the flash when the power failed; `None` before that.
     pub(super) fn failed(&self) -> Option<&Programmed> {
         self.failed.as_ref()
     }

@@ -1,30 +1,30 @@
 //! Idle states: a device without work for long enough sleeps, draws less power, and takes time to wake.
 //!
-//! It rests from the completion of its last command and its last flash operation until the next doorbell. Its time in
-//! idle states is computed then, without events for falling asleep. While it wakes it draws the power of an awake
-//! device. Deeper states are entered one after the other and left at once, with the exit latency of the deepest. Work
-//! before entering a state (emptying a write buffer, saving a map) is not modelled, and neither are states that the
-//! host requests: the device decides alone.
+//! The device rests from the completion of its last command and its last flash operation until the next doorbell. Its
+//! time in idle states is computed at that doorbell; falling asleep needs no events. While it wakes, it draws the
+//! power of an awake device. Deeper states are entered one after the other, and all are left at once, with the exit
+//! latency of the deepest. Work before entering a state (emptying a write buffer, saving a map) is not modelled, and
+//! neither are states that the host requests: the device decides alone.
 
 use crate::describe::IdleState;
 use crate::report::Slept;
 use nandarray_sim::Ps;
 
-/// The rest and the sleep of a device.
+/// A device's idle states, and the time it spent in each.
 #[derive(Clone, Debug)]
 pub(super) struct Sleep {
     states: Vec<IdleState>,
-    /// Begin of the present rest; `None` while the device works.
+    /// Begin of the current rest; `None` while the device works.
     rests_since: Option<Ps>,
-    /// Time at which it is awake, or was.
+    /// Time at which the last wake-up ends or ended.
     awake_at: Ps,
-    /// Time in each state, up to the last time it woke.
+    /// Time in each idle state until the last wake-up.
     slept: Vec<Ps>,
     entered: Vec<u64>,
 }
 
 impl Sleep {
-    /// A device at rest from time 0.
+    /// Makes a device that rests from time 0.
     pub(super) fn new(states: &[IdleState]) -> Self {
         Self {
             states: states.to_vec(),
@@ -35,7 +35,7 @@ impl Sleep {
         }
     }
 
-    /// Time in each state within a rest of the given length.
+    /// Returns the time in each idle state within a rest of length `rest`.
     fn within(&self, rest: Ps) -> impl Iterator<Item = Ps> + '_ {
         self.states.iter().enumerate().map(move |(i, state)| {
             let end = self.states.get(i + 1).map_or(rest, |next| next.t_after.min(rest));
@@ -43,7 +43,7 @@ impl Sleep {
         })
     }
 
-    /// Wakes the device for new work; returns the time at which it is awake.
+    /// Wakes the device for new work; returns the time at which it is awake, `now` if it was.
     pub(super) fn wakes(&mut self, now: Ps) -> Ps {
         if self.states.is_empty() {
             return now;
@@ -64,18 +64,18 @@ impl Sleep {
         self.awake_at.max(now)
     }
 
-    /// Whether it works and is awake; `false` for a device without idle states, which never rests.
+    /// Whether the device works and is awake; always `false` for a device without idle states.
     pub(super) fn is_up(&self, now: Ps) -> bool {
         !self.states.is_empty() && self.rests_since.is_none() && now >= self.awake_at
     }
 
-    /// The device begins to rest.
+    /// Begins a rest at `now`.
     pub(super) fn rests(&mut self, now: Ps) {
         assert!(self.is_up(now), "the device rests at {now}: it rests already, or wakes until {}", self.awake_at);
         self.rests_since = Some(now);
     }
 
-    /// Time until `now` in each state.
+    /// Returns the time until `now` in each idle state, with the number of entries into it.
     pub(super) fn slept_until(&self, now: Ps) -> Vec<Slept> {
         let rest = self.rests_since.map_or(Ps::ZERO, |since| now.since(since));
         let states = self.states.iter().zip(self.within(rest)).zip(self.slept.iter().zip(&self.entered));

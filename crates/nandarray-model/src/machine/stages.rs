@@ -1,4 +1,4 @@
-//! Firmware: the five stages of the controller and the cores that they run on.
+//! Firmware: the five stages of the controller's work and the cores that they run on.
 //!
 //! The stages are those of the NDS paper, section 5.3.2: command handler, space translator, allocator and collector,
 //! data assembler, channel handlers. A stage that is mapped to a core waits for it; one that is mapped to none is
@@ -11,16 +11,16 @@ use crate::spans::{DeviceSpanSink, Track};
 use nandarray_sim::Ps;
 use nandarray_sim::energy_pj;
 
-/// A firmware stage, by its index in [`ControllerSettings::stage_cores`].
+/// A firmware stage; its number is its index in [`ControllerSettings::stage_cores`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirmwareStage {
     /// Command handler: decodes and completes commands.
     Command = 0,
-    /// Translator: from addresses or coordinates to pages.
+    /// Translator: maps addresses or coordinates to pages.
     Translate = 1,
     /// Allocator: finds pages for writes.
     Allocate = 2,
-    /// Data assembler: gathers runs of blocks for reads, scatters written data into blocks.
+    /// Data assembler: gathers runs of blocks for reads, and scatters written data into blocks.
     Assemble = 3,
     /// Channel handlers: issue flash commands.
     Channel = 4,
@@ -28,7 +28,7 @@ pub enum FirmwareStage {
 
 const NAMES: [&str; 5] = ["command", "translate", "allocate", "assemble", "channel"];
 
-/// The controller's cores and stages.
+/// The controller's cores, and the stages mapped to them or to hardware.
 #[derive(Clone, Debug)]
 pub(crate) struct FirmwareStages {
     cores: DeviceResource,
@@ -40,7 +40,7 @@ pub(crate) struct FirmwareStages {
 }
 
 impl FirmwareStages {
-    /// Stages without bookings.
+    /// Makes stages with nothing booked.
     pub(crate) fn new(controller: &ControllerSettings, energy: &Energy) -> Self {
         let cores = controller.cores.max(1);
         let mapped = controller.stage_cores.map(|core| core.map(|c| c % cores));
@@ -54,7 +54,7 @@ impl FirmwareStages {
         }
     }
 
-    /// Books a stage for work that arrives now; returns its end.
+    /// Books a stage for `lasts` of work that arrives at `now`; returns the end of the work.
     pub(crate) fn run(
         &mut self,
         stage: FirmwareStage,
@@ -66,7 +66,7 @@ impl FirmwareStages {
         self.run_one(stage, 0, now, lasts, cause, spans)
     }
 
-    /// Books the handler of a channel; returns its end.
+    /// Books the handler of a channel for `lasts` of work; returns the end of the work.
     pub(crate) fn handle_channel(
         &mut self,
         channel: u32,
@@ -78,8 +78,8 @@ impl FirmwareStages {
         self.run_one(FirmwareStage::Channel, channel % self.channel_handlers, now, lasts, cause, spans)
     }
 
-    /// Books the management of cores that run programs, on the core of the command handler or, if that is hardware, the
-    /// first; returns its end.
+    /// Books firmware work that manages the cores for programs, on the core of the command handler, or on the first
+    /// core if that stage is hardware; returns the end of the work.
     pub(crate) fn manage_cores(&mut self, now: Ps, lasts: Ps, spans: &mut Option<impl DeviceSpanSink>) -> Ps {
         if lasts == Ps::ZERO {
             return now;
@@ -118,12 +118,13 @@ impl FirmwareStages {
         booked.end
     }
 
-    /// The cores' bookings.
+    /// Returns the cores with their bookings.
     pub(crate) fn cores(&self) -> &DeviceResource {
         &self.cores
     }
 
-    /// Energy of the cores until `now`, in picojoules: at work, and at rest while the device was not `asleep`.
+    /// Returns the energy of the cores until `now` in picojoules: while busy, and while idle in a device that was not
+    /// `asleep`.
     pub(crate) fn energy_pj(&self, now: Ps, asleep: Ps) -> (f64, f64) {
         let busy: Ps = self.cores.busy_until(now).sum();
         let all = now.since(asleep) * u64::from(self.cores.servers());

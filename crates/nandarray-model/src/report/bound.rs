@@ -1,23 +1,26 @@
-//! Tells whether the host, not the device, bounded a run, which throughput and latencies do not show.
+//! Detects that the host, not the device, bounded a run, which throughput and latencies do not show.
 //!
-//! A host core that submits and completes all the time holds back a device that could do more. Polling is no work: a
-//! core that spins while it waits is not the bound. The note appears only where no part of the device is busy all the
-//! time. Other bounds (few requests in flight, a chain of latencies) keep nothing busy and are not detected.
+//! A host core that is always busy submitting and completing commands holds back a device that could do more. Polling
+//! does not count as work: a core that spins while it waits is not the bottleneck. The note appears only if no part of
+//! the device is always busy. Other bottlenecks (few requests in flight, a chain of latencies) keep no part busy and
+//! are not detected.
 
 use super::{MachineParts, Utilisation};
 use nandarray_sim::Ps;
 
-/// Share of the time from which a part counts as always busy: less than 1, since a run has a beginning and an end.
+/// Busy fraction of the time from which a part counts as always busy; less than 1, since a run has a beginning and an
+/// end.
 const BUSY: f64 = 0.95;
 
-/// A sentence, if a host core was the bound of a run that lasted for `elapsed` and had `requests` requests.
+/// Returns a sentence if a host core was the bottleneck of a run of `elapsed` with `requests` requests; `None`
+/// otherwise.
 pub(super) fn note(parts: &MachineParts<'_>, busy: &Utilisation, elapsed: Ps, requests: u64) -> Option<String> {
     if elapsed == Ps::ZERO || requests == 0 {
         return None;
     }
     let works: Vec<Ps> = parts.cpu.cores().busy_until(parts.now).collect();
     let (core, most) = (0..).zip(&works).max_by_key(|&(core, work)| (*work, std::cmp::Reverse::<usize>(core)))?;
-    // Latencies may cover only a part of a run.
+    // The latencies may cover only a part of the run.
     let elapsed = if *most > elapsed { parts.now } else { elapsed };
     let share = most.0 as f64 / elapsed.0 as f64;
     let (what, device) = busy.device().max_by(|a, b| a.1.total_cmp(&b.1))?;

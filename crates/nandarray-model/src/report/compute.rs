@@ -1,14 +1,14 @@
-//! The part of a report on timed cores: cycles by reason, hits and misses, traffic, energy and area by component.
+//! The part of a report about timed cores: cycles by reason, hits and misses, traffic, energy and area by component.
 
 use serde::Serialize;
 
 use super::{CoreTimes, ProgramsReport};
 use crate::describe::{Compute, ComputeParts};
 
-/// Accesses of a cache, of all cores.
+/// Counts of one kind of cache, summed over all cores.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CacheReport {
-    /// `l1i`, `l1d` or `l2`.
+    /// Name of the cache: `l1i`, `l1d` or `l2`.
     pub name: &'static str,
     /// Reads.
     pub reads: u64,
@@ -20,45 +20,45 @@ pub struct CacheReport {
     pub write_misses: u64,
 }
 
-/// A component of the cores, over all of them.
+/// One component of the cores, summed over all cores.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ComponentReport {
-    /// Its name.
+    /// Name of the component.
     pub name: &'static str,
-    /// The number of them.
+    /// Number of such components in the device.
     pub count: u32,
-    /// Power of all, in watts.
+    /// Power of all of them, in watts.
     pub power_w: f64,
-    /// Energy of all until now, in joules: power times the time in which the device was awake.
+    /// Energy of all of them until now, in joules.
     pub energy_j: f64,
-    /// Area of all, in square millimetres.
+    /// Area of all of them, in square millimetres.
     pub area_mm2: f64,
 }
 
-/// Figures of timed cores.
+/// Figures of the timed cores.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TimedCoresReport {
-    /// The core's preset.
+    /// Name of the cores' preset.
     pub core: String,
-    /// Cycles of all cores with a call, waits for inputs included.
+    /// Cycles in which the cores had a call to execute, waits for inputs included; the sum over all cores.
     pub cycles: f64,
-    /// Cycles an instruction.
+    /// Cycles per instruction.
     pub cpi: f64,
-    /// Seconds of all cores by reason, waits for inputs (`stream_wait`) included.
+    /// Seconds of these cycles by reason, summed over all cores; `stream_wait` are waits for inputs.
     pub seconds_by_reason: Vec<(&'static str, f64)>,
-    /// Caches that the core has.
+    /// Counts of the caches that the cores have.
     pub caches: Vec<CacheReport>,
-    /// Lines read from DRAM, written back, and prefetched.
+    /// Cache lines read from DRAM.
     pub lines_read: u64,
-    /// Lines written back.
+    /// Cache lines written back to DRAM.
     pub lines_written: u64,
-    /// Lines prefetched.
+    /// Cache lines prefetched from DRAM.
     pub lines_prefetched: u64,
-    /// Bytes through DRAM since opening, of everything.
+    /// Bytes transferred through DRAM since the store was opened, for any purpose.
     pub dram_bytes: u64,
-    /// Bytes through the crossbar.
+    /// Bytes transferred through the crossbar.
     pub crossbar_bytes: u64,
-    /// Pages of inputs that reached a core past DRAM.
+    /// Pages of inputs that reached a core without passing DRAM.
     pub pages_past_dram: u64,
     /// Pages of inputs that crossed DRAM since their channel is not the core's.
     pub pages_of_other_channels: u64,
@@ -70,23 +70,23 @@ pub struct TimedCoresReport {
     pub area_mm2: f64,
 }
 
-/// The parts of a report of timed cores, beside the counts of programs.
+/// Input of a report about timed cores, in addition to the counts of programs.
 #[derive(Clone, Copy, Debug)]
 pub struct TimedParts<'a> {
-    /// The description.
+    /// The description of the cores.
     pub compute: &'a Compute,
-    /// Picoseconds of a tick, and ticks of a cycle.
+    /// Picoseconds per tick, and ticks per cycle.
     pub tick: (u64, u32),
-    /// Times of the cores.
+    /// Times and energy of the cores.
     pub times: &'a CoreTimes,
-    /// Bytes through DRAM.
+    /// Bytes transferred through DRAM.
     pub dram_bytes: u64,
-    /// Bytes through the crossbar, pages past DRAM, pages across it.
+    /// Bytes through the crossbar, pages that bypassed DRAM, pages that went through DRAM.
     pub traffic: (u64, u64, u64),
 }
 
 impl TimedCoresReport {
-    /// The report of timed cores that ran these programs.
+    /// Makes the report of timed cores that ran these programs.
     pub fn new(parts: &TimedParts<'_>, programs: &ProgramsReport) -> Self {
         let (tick_ps, cycle) = parts.tick;
         let tick_s = tick_ps as f64 * 1e-12;
@@ -124,7 +124,7 @@ impl TimedCoresReport {
 fn components(parts: &TimedParts<'_>) -> Vec<ComponentReport> {
     let ComputeParts { power_uw, area_mm2 } = parts.compute.parts;
     let all_uw = ComputeParts::sum(&power_uw, parts.compute.cores);
-    // The energy of the cores, shared out by power: it adds up to theirs.
+    // The energy of the cores is divided among the components by their power, so that the sum is the cores' energy.
     let energy_j = (parts.times.energy_pj.0 + parts.times.energy_pj.1) * 1e-12;
     let counts = ComputeParts::counts(parts.compute.cores);
     let one = |i: usize| {

@@ -1,8 +1,8 @@
 //! Latencies of requests: counts, bytes and percentiles by operation, up to the 99.99th.
 //!
 //! Latencies are kept in histograms of three significant digits (HdrHistogram) from a picosecond to 11 days: a
-//! percentile is at most 0.1 % above the exact one, and memory does not grow with requests. Mean, least and most are
-//! exact.
+//! percentile is at most 0.1 % above the exact value, and memory use does not depend on the number of requests. Mean,
+//! minimum and maximum are exact.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::workload::RequestOp;
 use nandarray_sim::Ps;
 
-/// The longest latency that histograms distinguish: 11.5 days.
+/// Longest latency that the histograms distinguish: 11.5 days.
 const LONGEST_PS: u64 = 1_000_000_000_000_000_000;
 
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ impl OfOp {
     }
 }
 
-/// Collects requests as they end.
+/// Collects the latencies of requests as they end.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     ops: [OfOp; 4],
@@ -45,7 +45,7 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Records a request with its arrival and its completion. A failed one is counted and is in no latency.
+    /// Records a request with its arrival and its completion. A failed request is counted, but its latency is not.
     pub fn record(&mut self, op: RequestOp, bytes: u64, arrived: Ps, done: Ps, succeeded: bool) {
         self.first = self.first.min(arrived);
         self.last = self.last.max(done);
@@ -62,17 +62,17 @@ impl Latencies {
         of.most = of.most.max(took);
     }
 
-    /// From the first arrival to the last answer.
+    /// Returns the time from the first arrival to the last completion.
     pub fn elapsed(&self) -> Ps {
         self.last.since(self.first)
     }
 
-    /// The figures of one operation.
+    /// Returns the figures of one operation.
     pub fn of(&self, op: RequestOp) -> OpReport {
         OpReport::new(&self.ops[op as usize], self.elapsed())
     }
 
-    /// The figures of all operations together.
+    /// Returns the figures of all operations together.
     pub fn all(&self) -> OpReport {
         let mut all = OfOp::new();
         for of in &self.ops {
@@ -87,8 +87,8 @@ impl Latencies {
     }
 }
 
-/// The distribution for drawing: latencies in microseconds, and the share of requests that took no longer, in order; as
-/// many points for the last thousandth as for the first half.
+/// Returns the latency distribution for a chart: pairs of a latency in microseconds and the fraction of requests that
+/// took no longer, in order. There are as many points for the last thousandth of the requests as for the first half.
 fn distribution(of: &OfOp) -> Vec<(f64, f64)> {
     const POINTS: u32 = 64;
     let mut drawn: Vec<(f64, f64)> = vec![(of.least.us(), 0.0)];
@@ -103,50 +103,50 @@ fn distribution(of: &OfOp) -> Vec<(f64, f64)> {
     drawn
 }
 
-/// The latency that a share of the requests did not exceed.
+/// Returns the latency that this fraction of the requests did not exceed.
 fn value(of: &OfOp, share: f64) -> Ps {
     Ps(of.histogram.value_at_quantile(share)).clamp(of.least, of.most)
 }
 
-/// Requests of an operation, or of all.
+/// Figures of the requests of one operation, or of all.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct OpReport {
-    /// Requests that succeeded.
+    /// Number of requests that succeeded.
     pub requests: u64,
-    /// Requests that failed.
+    /// Number of requests that failed.
     pub failed: u64,
-    /// Bytes that they moved (for trims: that they named).
+    /// Bytes that the successful requests moved (that they named, for trims).
     pub bytes: u64,
-    /// Successful requests a second, from the first arrival to the last answer.
+    /// Successful requests per second, from the first arrival to the last completion.
     pub iops: f64,
-    /// Bytes a second.
+    /// Bytes per second over the same time.
     pub bytes_per_s: f64,
-    /// Latencies from arrival to completion; `None` if there were no requests.
+    /// Latencies from arrival to completion; `None` if no request succeeded.
     pub latency: Option<Latency>,
 }
 
 /// Latencies in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
-    /// On average.
+    /// Mean latency.
     pub mean_us: f64,
-    /// Least.
+    /// Lowest latency.
     pub min_us: f64,
-    /// Half of the requests took no longer.
+    /// Median: half of the requests took no longer.
     pub p50_us: f64,
-    /// 90 %
+    /// 90th percentile.
     pub p90_us: f64,
-    /// 95 %
+    /// 95th percentile.
     pub p95_us: f64,
-    /// 99 %
+    /// 99th percentile.
     pub p99_us: f64,
-    /// 99.9 %
+    /// 99.9th percentile.
     pub p99_9_us: f64,
-    /// 99.99 %
+    /// 99.99th percentile.
     pub p99_99_us: f64,
-    /// Most.
+    /// Highest latency.
     pub max_us: f64,
-    /// At most 65 pairs of a latency in microseconds and the share of requests that took no longer, in order.
+    /// At most 65 pairs of a latency in microseconds and the fraction of requests that took no longer, in order.
     pub distribution: Vec<(f64, f64)>,
 }
 

@@ -1,9 +1,9 @@
 //! Reports of runs: time, throughput, percentiles, energy by part, write amplification, utilisation, wear.
 //!
-//! A report is plain numbers with units in their names, and serialises as it stands: its JSON is described in
-//! docs/reference/replay-report.md, and `schema` grows when a field changes its meaning or goes. `latency` collects
-//! requests while they end, `promise` compares with data sheets, `table` prints. [`MachineParts`] has the counts of a
-//! machine's parts.
+//! A report consists of plain numbers with units in their names, and is serialised as it is:
+//! docs/reference/replay-report.md describes its JSON. The version `schema` is incremented when a field changes its
+//! meaning or is removed. `latency` collects requests as they end, `promise` compares with data sheets, `table`
+//! formats. [`MachineParts`] holds the counts of a machine's parts.
 
 mod bound;
 mod compute;
@@ -25,25 +25,25 @@ pub use compute::{CacheReport, ComponentReport, TimedCoresReport, TimedParts};
 pub use latency::{Latencies, Latency, OpReport};
 pub use promise::{Promise, WorkloadProfile};
 
-/// Version of the JSON.
+/// Version of the report's JSON.
 pub const SCHEMA: u32 = 1;
 
 /// The results of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// Version of this structure as JSON.
+    /// Version of this structure as JSON, [`SCHEMA`].
     pub schema: u32,
     /// The device's name.
     pub device: String,
-    /// Seed of all chance in the device.
+    /// Seed of all random choices of the device.
     pub seed: u64,
     /// Hash of all events, in hexadecimal: two runs with the same hash did the same at the same times.
     pub hash: String,
     /// Seconds from the first arrival to the last completion.
     pub elapsed_s: f64,
-    /// Seconds of modelled time until the device was at rest.
+    /// Seconds of modelled time until nothing was in flight, background work included.
     pub until_rest_s: f64,
-    /// All operations.
+    /// Requests of all operations.
     pub all: OpReport,
     /// Reads.
     pub read: OpReport,
@@ -55,15 +55,15 @@ pub struct Report {
     pub flush: OpReport,
     /// Operations of the flash.
     pub flash: FlashReport,
-    /// Flash management; `None` where the host or the store manages the flash.
+    /// Counts of flash management; `None` where the host or the store manages the flash.
     pub management: Option<ManagementReport>,
-    /// Busy shares of all parts.
+    /// Busy fractions of all parts.
     pub utilisation: Utilisation,
-    /// Energy.
+    /// Energy by part.
     pub energy: EnergyReport,
-    /// Idle states of the description, the lightest first.
+    /// Times in the idle states of the description, the lightest first.
     pub idle_states: Vec<IdleReport>,
-    /// Figures of the data sheet for such a workload, beside the measured ones.
+    /// Figures of the data sheet that hold for this workload, with the measured ones.
     pub promises: Vec<Promise>,
     /// Programs that ran on the device's cores, if any did.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,13 +75,13 @@ pub struct Report {
 /// A number for each cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CauseCounts {
-    /// For the host.
+    /// Operations for the host's requests.
     pub host: u64,
-    /// For the map.
+    /// Operations on the map.
     pub map: u64,
-    /// For reclaim.
+    /// Operations of garbage collection.
     pub gc: u64,
-    /// For wear levelling.
+    /// Operations of wear levelling.
     pub wear: u64,
 }
 
@@ -92,7 +92,7 @@ impl From<[u64; 4]> for CauseCounts {
     }
 }
 
-/// Operations of the flash.
+/// Counts of the flash's operations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FlashReport {
     /// Pages sensed, retries included.
@@ -101,21 +101,21 @@ pub struct FlashReport {
     pub programs: CauseCounts,
     /// Blocks erased.
     pub erases: CauseCounts,
-    /// Bytes requested by reads.
+    /// Bytes requested by page reads.
     pub read_bytes: CauseCounts,
     /// Bytes programmed.
     pub program_bytes: CauseCounts,
-    /// Commands for more than one plane.
+    /// Commands for more than one plane of a die.
     pub multi_plane: u64,
-    /// Cache reads.
+    /// Reads that began while data of the read before was still in the die's cache register.
     pub cache_reads: u64,
-    /// Cache programs.
+    /// Programs whose data was sent while the die still programmed another page.
     pub cache_programs: u64,
     /// Suspensions of programs.
     pub program_suspends: u64,
     /// Suspensions of erases.
     pub erase_suspends: u64,
-    /// Read retries.
+    /// Reads of a page that were repeated because the page could not be corrected.
     pub retries: u64,
     /// Pages that could not be corrected.
     pub uncorrectable: u64,
@@ -123,12 +123,12 @@ pub struct FlashReport {
     pub failed: u64,
 }
 
-/// Counts of flash management.
+/// Counts of conventional flash management.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ManagementReport {
     /// Bytes that requests can address.
     pub capacity_bytes: u64,
-    /// Pages programmed for each page that the host wrote; `None` if it wrote none.
+    /// Pages programmed per page that the host wrote; `None` if it wrote none.
     pub write_amplification: Option<f64>,
     /// Logical pages trimmed.
     pub trimmed_pages: u64,
@@ -136,33 +136,33 @@ pub struct ManagementReport {
     pub map_hits: u64,
     /// Map entries that had to be read from flash.
     pub map_misses: u64,
-    /// Pages that are live at the end.
+    /// Number of live pages at the end.
     pub live_pages: u64,
-    /// Blocks that are free at the end.
+    /// Number of free blocks at the end.
     pub free_blocks: u64,
-    /// Factory bad blocks.
+    /// Number of blocks bad from the factory.
     pub factory_bad_blocks: u64,
-    /// Blocks that have failed since.
+    /// Number of blocks that have failed since.
     pub grown_bad_blocks: u64,
-    /// Erases of each good block, over the device's life.
+    /// Erase counts of the good blocks over the device's life.
     pub wear: WearReport,
 }
 
-/// Erase counts of blocks.
+/// Erase counts of the good blocks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct WearReport {
-    /// The least of all.
+    /// Lowest erase count.
     pub min: u32,
-    /// The average.
+    /// Mean erase count.
     pub mean: f64,
-    /// The most of all.
+    /// Highest erase count.
     pub max: u32,
-    /// Blocks erased more often than the cells endure.
+    /// Number of blocks erased more often than the cells' endurance.
     pub beyond_endurance: u64,
 }
 
-/// Busy shares of parts, from 0 to 1, of the time until the device was at rest. Pipelined stages and DRAM without a
-/// bandwidth are never busy.
+/// Busy fraction of each part, from 0 to 1, of the time until nothing is in flight. Pipelined stages and ideal DRAM
+/// are never busy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Utilisation {
     /// Channel buses.
@@ -171,11 +171,11 @@ pub struct Utilisation {
     pub dies: Vec<f64>,
     /// Controller cores.
     pub cores: Vec<f64>,
-    /// Cores that run programs: at work.
+    /// Cores that run programs, while they work.
     pub compute: Vec<f64>,
-    /// The link towards the device.
+    /// The link in the direction of the device.
     pub link_down: f64,
-    /// The link towards the host.
+    /// The link in the direction of the host.
     pub link_up: f64,
     /// The DRAM port.
     pub dram: f64,
@@ -194,37 +194,37 @@ pub struct EnergyReport {
     pub erase_j: f64,
     /// Channel buses.
     pub bus_j: f64,
-    /// Decoding.
+    /// Decoding error-correction code words.
     pub ecc_j: f64,
-    /// Dies that rest.
+    /// Idle dies.
     pub die_idle_j: f64,
-    /// Bytes into and out of DRAM.
+    /// Transfers into and out of DRAM.
     pub dram_j: f64,
     /// DRAM's refresh and standby.
     pub dram_idle_j: f64,
-    /// Bytes over the link.
+    /// Transfers over the link.
     pub link_j: f64,
-    /// The link, up.
+    /// Idle power of the link.
     pub link_idle_j: f64,
-    /// Cores that work.
+    /// Controller cores that work.
     pub cores_j: f64,
-    /// Cores that rest.
+    /// Idle controller cores.
     pub cores_idle_j: f64,
-    /// Cores that run programs, at work.
+    /// Cores that run programs, while they work.
     pub compute_j: f64,
-    /// Cores that run programs, at rest or waiting for data.
+    /// Cores that run programs, while they are idle or wait for data.
     pub compute_idle_j: f64,
-    /// Everything else of the controller.
+    /// The remaining parts of the controller.
     pub controller_idle_j: f64,
-    /// The whole device in its idle states; the parts at rest are counted while it is awake.
+    /// The whole device in its idle states; the energy of idle parts above is counted only while the device is awake.
     pub asleep_j: f64,
-    /// All of the device: everything above.
+    /// Total energy of the device: the sum of the fields above.
     pub device_j: f64,
-    /// Host cores that work on I/O, beside the device.
+    /// Host cores that work on I/O; not part of the device.
     pub host_cores_j: f64,
-    /// The device's average power until rest, in watts.
+    /// Average power of the device until nothing is in flight, in watts.
     pub device_w: f64,
-    /// The device's energy for each byte that requests moved; `None` if they moved none.
+    /// Energy of the device per byte that requests moved; `None` if they moved none.
     pub device_j_per_byte: Option<f64>,
 }
 
@@ -235,31 +235,31 @@ pub struct Slept {
     pub power_uw: f64,
     /// Time in this state.
     pub lasted: Ps,
-    /// Number of times that it was entered.
+    /// Number of times that the device entered this state.
     pub entered: u64,
 }
 
-/// Time in one idle state, as reported.
+/// Time that a device spent in one idle state, as reported.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct IdleReport {
     /// Power of the whole device in this state, in watts.
     pub power_w: f64,
     /// Seconds in this state.
     pub asleep_s: f64,
-    /// Number of times that it was entered.
+    /// Number of times that the device entered this state.
     pub entered: u64,
 }
 
 /// Counts of programs that ran on the device's cores.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ProgramsReport {
-    /// Programs that were run in interpreted form.
+    /// Number of programs that were interpreted.
     pub interpreted: u64,
-    /// Programs that were run in translated form; other counts do not depend on the form.
+    /// Number of programs that were translated to host code; the other counts do not depend on this.
     pub translated: u64,
-    /// Tasks of these programs.
+    /// Number of tasks of these programs.
     pub tasks: u64,
-    /// Instructions that the cores executed, one a cycle.
+    /// Instructions that the cores executed.
     pub instructions: u64,
     /// Bytes of inputs that came from the flash, without crossing the link.
     pub stored_bytes: u64,
@@ -269,20 +269,21 @@ pub struct ProgramsReport {
     pub result_bytes: u64,
     /// Bytes of outputs that went into the flash, without crossing the link.
     pub written_bytes: u64,
-    /// Time of cores at work, in seconds.
+    /// Time in which cores worked, in seconds; the sum over all cores.
     pub work_s: f64,
-    /// Time of cores that had a program and waited for data, in seconds.
+    /// Time in which cores had a program and waited for data, in seconds; the sum over all cores.
     pub wait_s: f64,
-    /// Ticks of timed cores by reason, in the order of [`nandarray_uarch::CoreReport::reasons`]; empty without them.
+    /// Ticks of timed cores by reason, in the order of [`nandarray_uarch::CoreReport::reasons`]; empty without timed
+    /// cores.
     #[serde(skip)]
     pub ticks_by_reason: Vec<(&'static str, u64)>,
-    /// Ticks of a state's entry points, which are not in the reasons.
+    /// Ticks of calls of programs' entry points that ran to their end at once; they are not among the reasons.
     #[serde(skip)]
     pub entry_ticks: u64,
-    /// Reads, their misses, writes and their misses of instruction cache, data cache and second level.
+    /// For instruction cache, data cache and second-level cache: reads, read misses, writes, write misses.
     #[serde(skip)]
     pub cache_counts: [[u64; 4]; 3],
-    /// Lines that cores read, wrote back and prefetched.
+    /// Cache lines that cores read, wrote back and prefetched.
     #[serde(skip)]
     pub line_counts: [u64; 3],
     /// Pages held beyond the stream buffers, by programs that look farther ahead.
@@ -297,7 +298,7 @@ pub struct ProgramsReport {
 }
 
 impl ProgramsReport {
-    /// Adds what a timed core did between two of its reports.
+    /// Adds the difference between two reports of a timed core.
     pub fn timed(&mut self, before: &CoreReport, after: &CoreReport) {
         let (reasons, earlier) = (after.reasons(), before.reasons());
         if self.ticks_by_reason.is_empty() {
@@ -317,8 +318,7 @@ impl ProgramsReport {
         self.line_counts.iter_mut().zip(pairs).for_each(|(sum, (n, t))| *sum += n - t);
     }
 
-    /// One sentence on the programs and the assumptions about them.
-    /// `core` is the preset of timed cores.
+    /// Returns one sentence on the programs and the assumptions about them. `core` is the preset of timed cores.
     pub fn note(&self, core: Option<&str>) -> String {
         let programs = self.interpreted + self.translated;
         let ran = if programs == 1 { "1 program ran" } else { &format!("{programs} programs ran") };
@@ -336,51 +336,51 @@ impl ProgramsReport {
     }
 }
 
-/// Times and energy of the cores that run programs.
+/// Times and energy of the cores that run programs, until now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CoreTimes {
-    /// Time of each core at work.
+    /// Time in which each core worked.
     pub worked: Vec<Ps>,
-    /// Time of each core with a program that waited for data.
+    /// Time in which each core had a program and waited for data.
     pub waited: Vec<Ps>,
-    /// Energy at work, and at rest or waiting, in picojoules.
+    /// Energy while the cores worked, and while they were idle or waited, in picojoules.
     pub energy_pj: (f64, f64),
 }
 
-/// The counts of a machine's parts, for a report.
+/// Counts of a machine's parts, from which a report is made.
 pub struct MachineParts<'a> {
-    /// The description's name.
+    /// Name of the device's description.
     pub device: &'a str,
-    /// Powers at rest.
+    /// Idle powers of the description.
     pub energy: &'a crate::describe::Energy,
-    /// Seed of all chance in the device.
+    /// Seed of all random choices of the device.
     pub seed: u64,
     /// Hash of all events.
     pub hash: u64,
-    /// Modelled time at rest.
+    /// Modelled time, with nothing in flight.
     pub now: Ps,
-    /// The flash.
+    /// Account of the flash.
     pub flash: &'a FlashAccount,
-    /// Flash management.
+    /// Counts of flash management; `None` where the host or the store manages the flash.
     pub ftl: Option<&'a FtlReport>,
-    /// The link.
+    /// The link, with its bookings.
     pub link: &'a HostLink,
-    /// Host cores.
+    /// Host cores, with their bookings.
     pub cpu: &'a HostCpu,
-    /// DRAM.
+    /// The DRAM port, with its bookings.
     pub dram: &'a DevicePort,
     /// Busy times of controller cores until now.
     pub cores: Vec<Ps>,
-    /// Energy of controller cores, working and resting, in picojoules.
+    /// Energy of controller cores in picojoules: while working, and while idle.
     pub cores_pj: (f64, f64),
-    /// Cores that run programs, if there are any.
+    /// Times of the cores that run programs; `None` without such cores.
     pub compute: Option<CoreTimes>,
-    /// Times in idle states, by state.
+    /// Time in each idle state.
     pub slept: Vec<Slept>,
 }
 
 impl Report {
-    /// Puts a report together from the counts of parts and the latencies of requests.
+    /// Makes a report from the counts of parts and the latencies of requests.
     pub fn new(parts: &MachineParts<'_>, latencies: &Latencies) -> Self {
         let all = latencies.all();
         let utilisation = Utilisation::new(parts);
@@ -408,7 +408,7 @@ impl Report {
         }
     }
 
-    /// As JSON, on one line.
+    /// Returns the report as JSON, on one line.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("plain numbers serialise")
     }
@@ -479,7 +479,7 @@ impl Utilisation {
         }
     }
 
-    /// Shares of the device and its link, with names.
+    /// Returns the busy fractions of the device's parts and its link, with their names.
     fn device(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
         let single = [("link_down", self.link_down), ("link_up", self.link_up), ("dram", self.dram)];
         let cores = [("core", &self.cores), ("compute core", &self.compute)];
@@ -488,7 +488,7 @@ impl Utilisation {
         single.into_iter().chain(many)
     }
 
-    /// All shares, with names.
+    /// Returns all busy fractions, with the parts' names.
     fn all(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
         self.device().chain(self.host_cores.iter().map(|&s| ("host core", s)))
     }
@@ -526,7 +526,7 @@ impl EnergyReport {
         of
     }
 
-    /// The device's parts, which add up to `device_j`.
+    /// Returns the energy of the device's parts in joules, with their names; the sum is `device_j`.
     pub fn parts(&self) -> [(&'static str, f64); 16] {
         [
             ("sensing", self.sense_j),
@@ -549,40 +549,40 @@ impl EnergyReport {
     }
 }
 
-/// An imbalance in a report.
+/// An inconsistency of a report.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReportImbalance {
-    /// A part was busy for longer than it existed.
+    /// A part was busy for longer than the elapsed time.
     #[error("a {what} was busy for {share} of the time")]
     Busy {
         /// Kind of the part.
         what: &'static str,
-        /// Its busy share of the time.
+        /// Busy fraction of the part.
         share: f64,
     },
-    /// The parts' energy does not add up to the device's.
+    /// The sum over parts is not the device's energy.
     #[error("parts took {parts_j} J, the device {device_j} J")]
     Energy {
-        /// Sum of parts.
+        /// Sum over parts, in joules.
         parts_j: f64,
-        /// The device.
+        /// Energy of the device, in joules.
         device_j: f64,
     },
-    /// Requests by operation do not add up to all.
+    /// The sum over operations is not the number of all requests.
     #[error("{by_op} requests by operation, {all} in all")]
     Requests {
-        /// Sum of operations.
+        /// Sum over operations.
         by_op: u64,
-        /// In all.
+        /// Number of all requests.
         all: u64,
     },
 }
 
 impl Report {
-    /// Checks that the numbers add up.
+    /// Checks that the numbers are consistent.
     ///
     /// # Errors
-    /// The first imbalance.
+    /// The first inconsistency.
     pub fn check(&self) -> Result<(), ReportImbalance> {
         if let Some((what, share)) = self.utilisation.all().find(|&(_, s)| !(0.0..=1.0 + 1e-9).contains(&s)) {
             return Err(ReportImbalance::Busy { what, share });

@@ -1,5 +1,5 @@
-//! Compares a data sheet's figures with measured ones. A figure holds for one kind of workload; only fitting ones are
-//! compared.
+//! Compares a data sheet's figures with measured ones. A figure holds for one kind of workload, and only matching
+//! figures are compared.
 
 use serde::Serialize;
 
@@ -10,9 +10,9 @@ use crate::workload::{Arrival, Pattern, Skew, Synthetic};
 /// The kind of a workload, as far as data sheets distinguish kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkloadProfile {
-    /// Large reads in sequence.
+    /// Sequential reads of at least 64 KiB.
     SequentialRead,
-    /// Large writes in sequence.
+    /// Sequential writes of at least 64 KiB.
     SequentialWrite,
     /// Random reads of 4 KiB.
     RandomRead {
@@ -29,7 +29,7 @@ pub enum WorkloadProfile {
 }
 
 impl WorkloadProfile {
-    /// The kind of a generated workload.
+    /// Returns the kind of a generated workload.
     pub fn of(synthetic: &Synthetic) -> Self {
         let Arrival::Closed { depth } = synthetic.arrival else { return Self::Other };
         let reads = synthetic.read_share >= 1.0;
@@ -48,7 +48,7 @@ impl WorkloadProfile {
     }
 }
 
-/// A figure of a data sheet, with the measured one.
+/// A figure of a data sheet and its measured counterpart.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Promise {
     /// Name of the figure.
@@ -59,13 +59,13 @@ pub struct Promise {
     pub promised: f64,
     /// The measured figure.
     pub measured: f64,
-    /// Measured / promised.
+    /// The measured figure divided by the data sheet's.
     pub ratio: f64,
-    /// Whether the preset claims to match, to 15 %.
+    /// Whether the preset claims to match the data sheet within 15 %.
     pub claimed: bool,
 }
 
-/// Compares the figures of a data sheet that hold for such a workload.
+/// Compares the data sheet's figures that hold for this kind of workload.
 pub fn promises(spec: &Spec, profile: WorkloadProfile, report: &Report) -> Vec<Promise> {
     let mut found = Vec::new();
     let mut compare = |what, unit, promised: Option<f64>, measured: f64| {

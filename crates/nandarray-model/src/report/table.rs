@@ -1,10 +1,10 @@
-//! A report as a text for terminals, with the most important numbers.
+//! Formats a report as text for terminals, with its most important numbers.
 
 use std::fmt;
 
 use super::{OpReport, Report};
 
-/// A number with three significant digits and a prefix: 1.23 G, 45.6 k, 789.
+/// Formats a number with three significant digits and a prefix: 1.23 G, 45.6 k, 789.
 fn scaled(n: f64) -> String {
     let (n, prefix) = match n {
         n if n >= 1e12 => (n / 1e12, " T"),
@@ -23,7 +23,7 @@ fn scaled(n: f64) -> String {
     format!("{n:.digits$}{prefix}")
 }
 
-/// Least, mean and most of some shares, as percentages.
+/// Formats mean, minimum and maximum of some fractions as percentages.
 fn spread(shares: &[f64]) -> String {
     let percent = |s: f64| format!("{:.1} %", s * 100.0);
     match shares {
@@ -106,7 +106,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// As `scaled`, below 1 too.
+/// Formats a number as `scaled` does, with prefixes also for numbers below 1.
 fn scaled_small(n: f64) -> String {
     match n {
         n if n >= 1.0 || n == 0.0 => scaled(n),

@@ -1,12 +1,13 @@
-//! The medium of a modelled store: passes every access on to a real medium, and reports its pages to the [`Recorder`].
+//! The medium of a modelled store: forwards every access to a real medium, and reports the pages to the [`Recorder`].
 //!
-//! Pages of data are pages of flash. A page's out-of-band record crosses with the page, in its spare bytes. A whole
-//! segment's records at once (recovery, reclaim) are read as the pages that they would fill, from the segment's first
-//! on. Superblocks and a segment's header are kept by the controller (battery-backed memory or a few blocks of their
-//! own) and cost nothing; a segment's blocks are erased when all of their pages are known to be dead.
+//! A page of the store's data is a page of flash, and its out-of-band record is in the page's spare bytes, which are
+//! transferred with it. A read of all records of a segment (recovery, reclaim) is charged as a read of as many pages
+//! as the records would fill, from the segment's first page on. Superblocks and segment headers are kept by the
+//! controller (battery-backed memory or a few separate blocks) and cost nothing. A segment's blocks are erased when
+//! all their pages are known to be dead.
 //!
-//! A medium without bytes keeps the engine's own state (head, log, 32 bytes of record a page) and forgets the data,
-//! which reads as zeroes.
+//! A medium that keeps no data keeps only the engine's own state (head, log, 32 bytes of record per page); data reads
+//! as zeroes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,22 +20,24 @@ use super::power::{LoggedWrite, WriteLog};
 use crate::flash::OpKind;
 use crate::flash_trace::{Recorder, StoreLayout};
 
-/// A medium under the modelled clock.
+/// A medium on the modelled clock.
 #[derive(Debug)]
 pub struct ModelMedia {
     below: Arc<dyn Media>,
     recorder: Arc<Recorder>,
-    /// The recorder's geometry, with the layout of the store on the medium.
+    /// The recorder's geometry, with the layout of the store that the medium holds.
     geometry: Geometry,
-    /// Whether a segment belongs to the journal or to a checkpoint, by segment; filled from its header on first use.
+    /// Whether each segment belongs to the journal or to a checkpoint; looked up in the segment's header on first use.
     log: RwLock<BTreeMap<Segment, bool>>,
     keeps_data: bool,
-    /// The log of every write, for lost power, with the layout that finds their pages.
+    /// Log of every write, for power failures, and the layout that gives the pages' flash addresses; `None` if no log
+    /// is kept.
     writes: Option<(Arc<Mutex<WriteLog>>, StoreLayout)>,
 }
 
 impl ModelMedia {
-    /// Wraps a medium of a store whose accesses this recorder records.
+    /// Wraps a medium of a store; accesses are reported to `recorder`. Unless `keeps_data`, pages of data are not
+    /// written.
     pub fn new(below: Arc<dyn Media>, recorder: Arc<Recorder>, keeps_data: bool) -> Self {
         let shape = recorder.geometry();
         let found = read_slots(below.as_ref(), "the store").ok();
@@ -42,7 +45,7 @@ impl ModelMedia {
         Self { below, recorder, geometry, log: RwLock::default(), keeps_data, writes: None }
     }
 
-    /// Logs every write from now on.
+    /// Returns the medium with every write from now on logged in `writes`.
     pub fn logged(self, writes: Arc<Mutex<WriteLog>>, layout: StoreLayout) -> Self {
         Self { writes: Some((writes, layout)), ..self }
     }
@@ -105,7 +108,7 @@ impl Media for ModelMedia {
             }
             Area::Records(segment, _) => {
                 let all = u64::from(geometry.pages_per_segment()) * OOB_BYTES;
-                // Fewer records come with their pages, which are read anyway.
+                // A part of the records is read with the records' pages, which are read anyway.
                 if out.len() as u64 == all {
                     self.recorder.pages(OpKind::Read, true, segment, 0, all.min(geometry.segment_data_bytes()));
                 }
@@ -148,7 +151,7 @@ impl Media for ModelMedia {
     }
 
     fn slice(&self, _offset: u64, _len: usize) -> Option<&[u8]> {
-        // Every access must pass through here, so that it can be timed.
+        // Every access must pass through this type to be timed, so it gives out no slices.
         None
     }
 

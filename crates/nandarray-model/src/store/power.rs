@@ -1,11 +1,11 @@
-//! Lost power under the modelled clock: the contents of the flash at that moment.
+//! Power failure on the modelled clock: the contents of the flash at that moment.
 //!
-//! The engine is ahead of the modelled clock by the command that it executes: its writes are on the medium before their
-//! programs have ended. A [`WriteLog`] keeps every write; with the programs that had ended when the power failed it
-//! gives the bytes that a real device would still have: a page (and the record beside it) if its program had ended; a
-//! superblock, which the controller writes behind a barrier, if every program before it had; lengths and segment
-//! headers, which are the controller's own, if they were written at all. A page whose program was in flight keeps its
-//! old content.
+//! The engine is ahead of the modelled clock by the command that it executes: its writes are on the medium before
+//! their modelled programs have ended. A [`WriteLog`] keeps every write. Together with the programs that had ended
+//! when the power failed, it gives the bytes that a real device would still hold. A page and its out-of-band record
+//! are there if the page's program had ended; a superblock, which the controller writes after a barrier, if every
+//! program before it had ended; lengths and segment headers, which the controller keeps itself, if they were written
+//! at all. A page whose program was in flight keeps its old content.
 
 use std::collections::BTreeMap;
 
@@ -13,38 +13,38 @@ use nandarray::{Media, Result, SparseMedia};
 
 use crate::flash::PageAddress;
 
-/// A write of the engine.
+/// A write of the engine, at an offset of the medium in bytes.
 #[derive(Clone, Debug)]
 pub(super) enum LoggedWrite {
     /// A new length of the medium.
     Length(u64),
-    /// A write to the head: a superblock, for example.
+    /// A write to the head of the medium, such as a superblock.
     Head(u64, Vec<u8>),
-    /// A write to the controller's own memory: a segment's header and empty records.
+    /// A write to memory of the controller: a segment's header and empty records.
     Own(u64, Vec<u8>),
-    /// A write to pages from an offset on, which begins at byte `within` of the first; with the address of each page.
+    /// A write to pages, which begins at byte `within` of the first page, with the flash address of each page.
     Pages { offset: u64, within: usize, bytes: Vec<u8>, places: Vec<PageAddress> },
-    /// A write of out-of-band records, with the address of each one's page.
+    /// A write of out-of-band records, with the flash address of each record's page.
     Records(u64, Vec<u8>, Vec<PageAddress>),
 }
 
-/// A log of every write since a medium was made.
+/// Log of every write to a medium since it was made.
 #[derive(Debug, Default)]
 pub struct WriteLog {
     pub(super) writes: Vec<LoggedWrite>,
 }
 
 impl WriteLog {
-    /// Number of writes.
+    /// Returns the number of writes in the log.
     pub fn len(&self) -> usize {
         self.writes.len()
     }
 
-    /// The medium as it is when the power comes back: all of the first `before` writes, whose programs are known to
-    /// have ended, and of the following up to `writes` those whose programs are among `ended`.
+    /// Returns the medium as it is when the power comes back: all of the first `before` writes, whose programs are
+    /// known to have ended, and of the following writes up to `writes` those whose programs are among `ended`.
     ///
     /// # Errors
-    /// None that a medium in memory has.
+    /// Only those of a medium in memory, which has none.
     pub fn survives(
         &self,
         before: usize,

@@ -1,12 +1,12 @@
-//! Timelines: writes busy spans as a trace that Perfetto opens (ui.perfetto.dev, `.pftrace`).
+//! Timelines: busy spans written as a trace that Perfetto opens (ui.perfetto.dev, `.pftrace`).
 //!
-//! A run's device is a process; under it are tracks for host, link, controller, and for every channel its bus and its
-//! dies. A track is made when it is first busy. Spans that overlap on one track (requests, pipelined stages) lie in
-//! several lanes, which Perfetto draws as one track. Perfetto counts nanoseconds: times are rounded down, which keeps
-//! their order.
+//! A run's device is a process in the trace; under it are tracks for host, link and controller, and for every channel
+//! its bus and its dies. A track is created when it is first busy. Spans that overlap on one track (requests,
+//! pipelined stages) are put into several lanes, which Perfetto draws as one track. Perfetto counts nanoseconds: times
+//! are rounded down, which keeps their order.
 //!
-//! The file is written during the run; only the lanes are in memory. `proto` has the messages, with only those fields
-//! that are written.
+//! The file is written during the run, and only the lanes are kept in memory. `proto` defines the messages, with only
+//! those fields that are written.
 
 pub mod proto;
 
@@ -26,17 +26,17 @@ use proto::{
     TrackDescriptor, TrackEvent,
 };
 
-/// The most lanes of one track; spans beyond are left out and counted.
+/// Maximum number of lanes of one track; spans beyond them are left out and counted.
 const LANES_MAX: usize = 4096;
-/// The uuid of the process; those of tracks follow.
+/// The uuid of the process's track; those of other tracks follow.
 const ROOT: u64 = 1;
-/// The id of the only sequence of packets.
+/// The id of the trace's only sequence of packets.
 const SEQUENCE: u32 = 1;
 
 /// Limits of a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimelineOptions {
-    /// The most spans that are written; about 50 bytes each.
+    /// Maximum number of spans that are written; each takes about 50 bytes.
     pub spans_max: u64,
     /// Spans that end before this time are left out.
     pub from: Ps,
@@ -45,7 +45,7 @@ pub struct TimelineOptions {
 }
 
 impl Default for TimelineOptions {
-    /// Ten million spans, half a gigabyte, from the beginning.
+    /// Ten million spans, about half a gigabyte, from the beginning of the run.
     fn default() -> Self {
         Self { spans_max: 10_000_000, from: Ps::ZERO, until: Ps::MAX }
     }
@@ -54,15 +54,15 @@ impl Default for TimelineOptions {
 /// Counts of a finished timeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimelineEnd {
-    /// Spans written.
+    /// Number of spans written.
     pub written: u64,
-    /// Spans left out: beyond `spans_max`, or too many at once on a track.
+    /// Number of spans left out: beyond `spans_max`, or too many at once on a track.
     pub left_out: u64,
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub bytes: u64,
 }
 
-/// A timeline that is being written.
+/// A timeline that is being written; cheap to share.
 pub struct Timeline(Arc<Mutex<TimelineWriter>>);
 
 impl std::fmt::Debug for Timeline {
@@ -72,19 +72,19 @@ impl std::fmt::Debug for Timeline {
 }
 
 impl Timeline {
-    /// Creates a file, or replaces it, for a device of this name.
+    /// Creates a timeline file, or replaces it, for a device named `name`.
     ///
     /// # Errors
-    /// If the file cannot be made or written.
+    /// If the file cannot be created or written.
     pub fn create(path: &Path, name: &str, geometry: &FlashGeometry, options: TimelineOptions) -> io::Result<Self> {
         let file = std::fs::File::create(path)?;
         Self::new(Box::new(BufWriter::with_capacity(1 << 20, file)), name, geometry, options)
     }
 
-    /// Writes a timeline to any writer.
+    /// Writes a timeline to any writer, for a device named `name`.
     ///
     /// # Errors
-    /// If it cannot be written to.
+    /// If the writer fails.
     pub fn new(
         out: Box<dyn Write + Send>,
         name: &str,
@@ -129,15 +129,15 @@ impl Timeline {
         }
     }
 
-    /// A sink of spans for this timeline; there may be several.
+    /// Returns a sink that writes spans to this timeline; there may be several sinks.
     pub fn spans(&self) -> Box<dyn DeviceSpanSink> {
         Box::new(TimelineSpans(self.0.clone()))
     }
 
-    /// Writes all buffered bytes. Later spans are left out.
+    /// Writes all buffered bytes and closes the timeline: later spans are left out.
     ///
     /// # Errors
-    /// The first that occurred while writing; the file then ends there.
+    /// The first error that occurred while writing; the file is incomplete then.
     pub fn finish(self) -> io::Result<TimelineEnd> {
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(error) = writer.error.take() {
@@ -157,7 +157,7 @@ impl nandarray_sim::SpanSink<DeviceSpan> for TimelineSpans {
     }
 }
 
-/// A group of tracks; groups are drawn in this order.
+/// A group of tracks; groups are drawn in the order of the variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum TrackGroup {
     Requests,
@@ -168,7 +168,7 @@ enum TrackGroup {
     Channel(u32),
 }
 
-/// A track with its lanes: the uuid of each, and the time until which it is taken.
+/// A track with its lanes: the uuid of each lane, and the time until which it is busy.
 struct TrackLanes {
     name: String,
     parent: u64,
@@ -188,12 +188,12 @@ struct TimelineWriter {
     tracks: BTreeMap<Track, TrackLanes>,
     uuids: u64,
     names: Vec<&'static str>,
-    /// A bit for each cause whose name was written.
+    /// Bit mask of the causes whose names were written.
     causes: u8,
 }
 
 impl TimelineWriter {
-    /// Appends a packet: field 1 of the file's message, with its length.
+    /// Appends a packet to the file: field 1 of the file's message, with its length.
     fn write(&mut self, packet: &TracePacket) {
         if self.error.is_some() {
             return;
@@ -245,7 +245,7 @@ impl TimelineWriter {
         self.write(&packet(span.end, end));
     }
 
-    /// The numbers of a span's name and cause, and the message that names them on first use.
+    /// Returns the numbers of a span's name and cause, and the message that defines those used for the first time.
     fn names(&mut self, span: &DeviceSpan) -> (u64, u64, Option<InternedData>) {
         let mut interned = InternedData::default();
         let known = self.names.iter().position(|&name| name == span.what);
@@ -270,7 +270,7 @@ impl TimelineWriter {
         self.uuids
     }
 
-    /// The lane of a span: a free one of its track, or a new one; `None` if there are too many.
+    /// Returns the uuid of the lane for a span: a free lane of its track, or a new one; `None` if there are too many.
     fn lane(&mut self, span: &DeviceSpan) -> Option<u64> {
         if !self.tracks.contains_key(&span.track) {
             let (group, rank, name) = self.place(span.track);
@@ -332,7 +332,7 @@ impl TimelineWriter {
         uuid
     }
 
-    /// A track's group, its rank within the group, and its name.
+    /// Returns a track's group, its rank within the group, and its name.
     fn place(&self, track: Track) -> (TrackGroup, i32, String) {
         match track {
             Track::Request(n) => (TrackGroup::Requests, n as i32, format!("queue {n}")),
@@ -358,7 +358,7 @@ impl TimelineWriter {
     }
 }
 
-/// The name of a cause.
+/// Returns the name of a cause.
 fn cause_name(cause: OpCause) -> &'static str {
     match cause {
         OpCause::Host => "host",

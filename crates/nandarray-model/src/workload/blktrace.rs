@@ -1,10 +1,10 @@
-//! The default output of blkparse for a blktrace (blkparse(1), "DEFAULT OUTPUT"): `major,minor cpu sequence
+//! Parser of blkparse's default output for a blktrace (blkparse(1), "DEFAULT OUTPUT"): `major,minor cpu sequence
 //! seconds.nanoseconds pid action RWBS sector + sectors [process]`.
 //!
-//! One action stands for the request (`BlktraceEvent`), the others are ignored; otherwise a merged, split or remapped
-//! request would count twice. Sectors have 512 bytes. A request that asks to flush first (RWBS begins with F) is a
-//! flush and then the request. The CPU is the stream, as Linux has a queue for each. The summary behind the events ends
-//! the trace.
+//! Only one action counts as the request (`BlktraceEvent`), and the others are ignored; otherwise a merged, split or
+//! remapped request would count twice. Sectors have 512 bytes. A request that demands a flush first (RWBS begins with
+//! F) becomes a flush and the request. The CPU is the stream, since Linux has a queue for each CPU. The summary after
+//! the events ends the trace.
 
 use std::collections::VecDeque;
 
@@ -18,10 +18,10 @@ use nandarray_sim::Ps;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BlktraceEvent {
-    /// Q: as submitted by the file system or the program, before merging; fio replays the same.
+    /// Q: requests as submitted by the file system or the program, before merging; fio replays these, too.
     #[default]
     Queued,
-    /// D: as issued to the driver, merged, at the pace of the traced device.
+    /// D: requests as issued to the driver, after merging, at the pace of the traced device.
     Issued,
 }
 
@@ -62,7 +62,7 @@ impl LineParser for Blktrace {
         }
         let rwbs = fields.next().ok_or("an RWBS field")?;
         let mut flags = rwbs.bytes().peekable();
-        // A leading F means a flush before the request; alone, or before another F or N, there is only the flush.
+        // A leading F stands for a flush before the request; alone, or before another F or N, it is only the flush.
         let flushes = flags.next_if_eq(&b'F').is_some();
         let op = match flags.next() {
             Some(b'R') => Some(RequestOp::Read),
@@ -72,7 +72,7 @@ impl LineParser for Blktrace {
             Some(b'F' | b'N' | b'E' | b'Z' | b'S' | b'M' | b'A') | None => None,
             Some(_) => return Err("an RWBS field like R, WS, D or FWS".into()),
         };
-        // Commands of another kind (N) have other fields here, and requests without data only the process.
+        // Commands of another kind (N) have other fields here, and requests without data have only the process.
         let (mut sector, mut sectors) = (0, 0);
         if op.is_some() {
             let field = fields.next();
@@ -98,7 +98,7 @@ impl LineParser for Blktrace {
     }
 }
 
-/// Parses `12.003456789`, at most nine digits behind the point.
+/// Parses `12.003456789`, with at most nine digits after the point.
 fn seconds(field: Option<&str>) -> Result<Ps, Expected> {
     let expected = "a time as seconds.nanoseconds, within 115 days";
     let parse = || {

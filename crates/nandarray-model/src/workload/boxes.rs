@@ -1,11 +1,11 @@
-//! Requests for boxes of an array that is stored row by row on a conventional device: those of a program without
-//! spaces.
+//! Requests for boxes of an array that is stored row by row on a conventional device, as a program without spaces
+//! would issue them.
 //!
-//! An array of elements begins at a byte of the device, its last dimension contiguous (reverse shape and boxes for one
-//! stored column by column). A box of it has a contiguous run for each of its outer coordinates; trailing dimensions
-//! that it takes whole join into longer runs. Each run is one request, or several of at most `request_bytes_max`;
-//! requests are rounded out to sectors. Boxes follow one another without a pause, always with `depth` requests in
-//! flight, from one queue pair: one thread.
+//! An array of elements begins at a byte of the device, and its last dimension is contiguous (for an array stored
+//! column by column, reverse shape and boxes). A box consists of one contiguous run for each of its outer coordinates;
+//! trailing dimensions that the box covers completely make the runs longer. Each run is one request, or several of at
+//! most `request_bytes_max`; requests are rounded out to sectors. Boxes follow one another without a pause, always
+//! with `depth` requests in flight, from one queue pair: one thread.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,35 +13,35 @@ use super::synthetic::SECTOR_BYTES;
 use super::{IoRequest, RequestOp, RequestSource, WorkloadError};
 use nandarray_sim::Ps;
 
-/// A box of an array.
+/// A box of an array: a range of indexes along each dimension.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArrayBox {
-    /// First element along each dimension.
+    /// Index of the first element along each dimension.
     pub start: Vec<u64>,
-    /// Elements along each dimension, at least 1.
+    /// Number of elements along each dimension, at least 1.
     pub count: Vec<u64>,
 }
 
-/// Boxes of an array, to read or to write.
+/// Settings of a workload: boxes of an array, to read or to write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Boxes {
-    /// Whether they are written.
+    /// Whether the boxes are written; otherwise they are read.
     #[serde(default)]
     pub write: bool,
-    /// Elements along each dimension, of which the last is contiguous.
+    /// Number of elements along each dimension; the last dimension is contiguous.
     pub shape: Vec<u64>,
     /// Bytes of an element.
     pub item_bytes: u64,
     /// Byte of the device at which the array begins.
     #[serde(default)]
     pub offset_bytes: u64,
-    /// The boxes, in order.
+    /// The boxes, in the order in which they are requested.
     pub boxes: Vec<ArrayBox>,
-    /// The most bytes of a request, a multiple of a sector.
+    /// Maximum number of bytes of a request, a multiple of a sector.
     pub request_bytes_max: u64,
-    /// Requests in flight at all times.
+    /// Number of requests in flight at all times.
     pub depth: u32,
 }
 
@@ -50,7 +50,7 @@ pub struct Boxes {
 struct Runs {
     /// First byte of the first run.
     from: u64,
-    /// (present step, steps, bytes between steps) of the dimensions around a run, slowest first.
+    /// Dimensions around a run, slowest first: (current step, number of steps, bytes between steps).
     outer: Vec<(u64, u64, u64)>,
     bytes: u64,
     over: bool,
@@ -63,7 +63,8 @@ impl Runs {
         for i in (0..n - 1).rev() {
             strides[i] = strides[i + 1] * all.shape[i + 1];
         }
-        // A run has the last dimension, and those before it while all behind them are taken whole.
+        // A run covers the last dimension, and each dimension before it as long as all later ones are covered
+        // completely.
         let mut first = n - 1;
         while first > 0 && part.count[first] == all.shape[first] {
             first -= 1;
@@ -76,7 +77,7 @@ impl Runs {
         }
     }
 
-    /// The first byte of the next run.
+    /// Returns the first byte of the next run; `None` after the last.
     fn next(&mut self) -> Option<u64> {
         if self.over {
             return None;
@@ -93,13 +94,13 @@ impl Runs {
     }
 }
 
-/// The source of the requests of boxes.
+/// A source of the requests of boxes.
 #[derive(Clone, Debug)]
 pub struct BoxRequests {
     settings: Boxes,
     next_box: usize,
     runs: Option<Runs>,
-    /// The rest of the present run: (first byte, end).
+    /// The part of the current run that was not requested yet: (first byte, end).
     left: (u64, u64),
     requested_bytes: u64,
     total: u64,
@@ -110,7 +111,7 @@ fn wrong<T>(text: String) -> Result<T, WorkloadError> {
 }
 
 impl BoxRequests {
-    /// The requests of boxes on a device of `device_bytes`.
+    /// Makes the source of requests for boxes on a device of `device_bytes` bytes.
     ///
     /// # Errors
     /// If the array exceeds the device, a box exceeds the array, or a setting is out of range.

@@ -1,8 +1,8 @@
-//! fio iologs, versions 2 and 3 (fio's HOWTO, "Trace file format").
+//! Parser of fio iologs, versions 2 and 3 (fio's HOWTO, "Trace file format").
 //!
-//! After `fio version 2 iolog`: `file action`, or `file action offset length`. Version 3 puts a time in microseconds in
-//! front. Version 2 has no times, only pauses (`wait`, in microseconds, each counted from the one before), and is
-//! replayed in a closed loop, as by fio. Each file has offsets of its own and is a stream of its own.
+//! Lines after `fio version 2 iolog` are `file action` or `file action offset length`; version 3 prepends a time in
+//! microseconds. Version 2 has no times, only pauses (`wait`, in microseconds, each counted from the previous one),
+//! and is replayed in a closed loop, as by fio. Each file has its own offsets and is a separate stream.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,14 +10,14 @@ use super::RequestOp;
 use super::record::{AfterLine, Expected, LineParser, RecordTime, TraceRecord, number};
 use nandarray_sim::Ps;
 
-/// The most files of one trace; each file's name is kept in memory.
+/// Maximum number of files of one trace, since each file's name is kept in memory.
 const FILES_MAX: usize = 65_536;
 
 #[derive(Debug, Default)]
 pub(super) struct Fio {
     version: u32,
     files: HashMap<String, u32>,
-    /// Pauses since the last request.
+    /// Sum of the pauses since the last request.
     pause: Ps,
 }
 
@@ -47,7 +47,7 @@ impl LineParser for Fio {
             "sync" | "datasync" | "sync_file_range" | "syncfs" => RequestOp::Flush,
             "wait" if self.version == 2 => {
                 let us = number(fields.next(), "microseconds to wait")?;
-                // A length follows, which has no meaning.
+                // A length follows, which has no meaning and is ignored.
                 self.pause = Ps(self.pause.0.saturating_add(us.saturating_mul(1_000_000)));
                 return Ok(AfterLine::More);
             }
@@ -75,7 +75,7 @@ impl LineParser for Fio {
 }
 
 impl Fio {
-    /// The number of a file, given on its first use.
+    /// Returns the number of a file, which is assigned at its first use.
     fn file(&mut self, name: &str) -> Result<u32, Expected> {
         if let Some(&file) = self.files.get(name) {
             return Ok(file);

@@ -1,4 +1,5 @@
-//! The entrance of the fuzz target `trace`: any bytes are requests within the device, in order of time, or an error.
+//! Entry point of the fuzz target `trace`: any bytes must give requests within the device, in order of time, or an
+//! error.
 
 use std::io::Cursor;
 
@@ -7,7 +8,7 @@ use super::trace::{Trace, TraceSettings};
 use super::{RequestOp, RequestSource, SECTOR_BYTES, WorkloadError};
 use nandarray_sim::Ps;
 
-/// Reads any bytes as a trace of any format, for devices of several sizes.
+/// Reads any bytes as a trace of any format, for devices of two sizes.
 ///
 /// # Panics
 /// If a request is not one that a device accepts.

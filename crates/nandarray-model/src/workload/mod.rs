@@ -1,9 +1,8 @@
-//! Requests for a device, one at a time, from a generator or a trace. Nothing here knows more of a device than its
-//! size.
+//! Requests for a device, one at a time, from a generator or a trace. A workload knows only the size of the device.
 //!
-//! The machine takes the next request of a source when it can use it, so a trace of any length takes no memory. Open
-//! loop: every request has a time of arrival, whatever the device is doing. Closed loop: a source has a queue depth,
-//! and the machine takes the next request when one has completed.
+//! The machine takes the next request of a source when it can submit it, so a trace of any length needs no memory. In
+//! an open loop, every request has a time of arrival, whatever the device is doing. In a closed loop, a source has a
+//! queue depth, and the machine takes the next request when one has completed.
 
 mod blktrace;
 pub mod boxes;
@@ -34,17 +33,17 @@ pub enum RequestOp {
     Read,
     /// Writes bytes.
     Write,
-    /// Marks bytes as not needed any more (deallocate, discard).
+    /// Marks bytes as no longer needed (deallocate, discard).
     Trim,
     /// Makes all earlier writes durable; has no bytes.
     Flush,
 }
 
 impl RequestOp {
-    /// All of them, in order of their numbers.
+    /// All operations, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Trim, Self::Flush];
 
-    /// Its name.
+    /// Returns the name of the operation.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -58,14 +57,14 @@ impl RequestOp {
 /// One request of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoRequest {
-    /// Time of arrival. `None`: as soon as a request in flight has completed (closed loop); `Some` in a closed loop:
-    /// the same, but not before this time (a pause).
+    /// Time of arrival. In a closed loop `None`: the request is submitted as soon as a request in flight has
+    /// completed; or a time: not before this time, either (a pause).
     pub at: Option<Ps>,
-    /// The operation.
+    /// Operation of the request.
     pub op: RequestOp,
-    /// Its stream: requests of a stream use one queue pair (the stream's number modulo the number of pairs).
+    /// Number of its stream: requests of a stream use one queue pair (the stream's number modulo the number of pairs).
     pub stream: u32,
-    /// First byte.
+    /// Offset of the first byte on the device.
     pub offset_bytes: u64,
     /// Number of bytes; 0 for a flush.
     pub bytes: u64,
@@ -74,14 +73,14 @@ pub struct IoRequest {
 /// The error of a trace or of a generator's settings.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
-    /// A line does not have the format.
+    /// A line does not conform to the format.
     #[error("line {line} of {format}: expected {expected}, found {text:?}")]
     Line {
-        /// Counted from 1.
+        /// Number of the line, from 1.
         line: u64,
-        /// The format, in words.
+        /// Name of the format.
         format: &'static str,
-        /// The expected text, in words.
+        /// Description of the expected text.
         expected: String,
         /// The line, or its first 80 characters.
         text: String,
@@ -92,7 +91,7 @@ pub enum WorkloadError {
     /// The trace could not be read.
     #[error("reading the trace failed near line {line}: {error}")]
     Io {
-        /// The line at which reading failed, counted from 1.
+        /// Number of the line at which reading failed, from 1.
         line: u64,
         /// The error of reading.
         error: std::io::Error,
@@ -101,19 +100,20 @@ pub enum WorkloadError {
 
 /// A source of requests.
 pub trait RequestSource: Send {
-    /// The next request, taken at a time; `None` when there are no more. Times of arrival do not decrease.
+    /// Returns the next request, which is taken at time `now`; `None` when there are no more. Times of arrival do not
+    /// decrease.
     ///
     /// # Errors
     /// If a trace cannot be read or has a malformed line.
     fn next(&mut self, now: Ps) -> Result<Option<IoRequest>, WorkloadError>;
 
-    /// The queue depth of a closed loop; `None` for an open loop.
+    /// Returns the queue depth of a closed loop; `None` for an open loop.
     fn depth(&self) -> Option<u32>;
 
-    /// The share of requests that was taken, from 0 to 1, where it is known.
+    /// Returns the fraction of requests that was taken, from 0 to 1; `None` if it is not known.
     fn progress(&self, now: Ps) -> Option<f64>;
 
-    /// Changes that replaying required, a sentence each, for the report.
+    /// Returns the changes to requests that replaying required, a sentence each, for the report.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
@@ -128,7 +128,7 @@ pub struct RequestList {
 }
 
 impl RequestList {
-    /// A source of these requests, in this order. With `depth`, their times of arrival are ignored.
+    /// Makes a source of these requests, in this order. With a queue `depth`, their times of arrival are ignored.
     pub fn new(requests: impl IntoIterator<Item = IoRequest>, depth: Option<u32>) -> Self {
         let requests: VecDeque<_> = requests.into_iter().collect();
         Self { total: requests.len(), requests, depth }

@@ -1,8 +1,9 @@
-//! CSV as of the MSR Cambridge traces (Narayanan et al., "Write Off-Loading", FAST 2008; the format is in their
-//! README): `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`.
+//! Parser of CSV in the format of the MSR Cambridge traces (Narayanan et al., "Write Off-Loading", FAST 2008;
+//! described in their README): `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`.
 //!
-//! Times are Windows file times, units of 100 ns; the first is the beginning. Offset and size are bytes; the recorded
-//! response time is not used and may be missing. The disk is the stream. A heading line is ignored.
+//! Times are Windows file times, in units of 100 ns; the first one is the beginning of the trace. Offset and size are
+//! in bytes; the recorded response time is not used and may be missing. The disk number is the stream. A heading line
+//! is ignored.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Records: a request as a line of a trace has it, and the trait of the parsers that read such lines.
+//! Records: requests as a line of a trace describes them, and the trait of the parsers that read such lines.
 
 use std::collections::VecDeque;
 
@@ -8,19 +8,19 @@ use nandarray_sim::Ps;
 /// Issue time of a recorded request: absolute, or relative to the request before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordTime {
-    /// A time from the beginning of the trace.
+    /// Time since the beginning of the trace.
     At(Ps),
-    /// As soon as the request before it is done, but not before this long after the last pause.
+    /// As soon as the request before it has completed, but not earlier than this long after the end of the last pause.
     After(Ps),
 }
 
-/// A request as a line of a trace has it.
+/// A request as a line of a trace describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TraceRecord {
     pub(super) when: RecordTime,
     pub(super) op: RequestOp,
     pub(super) stream: u32,
-    /// Number of the trace's file, each with offsets of its own; 0 for traces of one device.
+    /// Number of the trace's file, since each file has its own offsets; 0 for traces of one device.
     pub(super) file: u32,
     pub(super) offset_bytes: u64,
     pub(super) bytes: u64,
@@ -31,20 +31,20 @@ pub(super) struct TraceRecord {
 pub(super) enum AfterLine {
     /// More requests may follow.
     More,
-    /// A summary follows, which has no requests.
+    /// No: a summary follows, which has no requests.
     End,
 }
 
-/// The text that was expected instead, in words.
+/// Description of the text that was expected in place of the one found.
 pub(super) type Expected = String;
 
-/// Parses a whole number; `what` names it in the error.
+/// Parses a whole number; `what` names the number in the error.
 pub(super) fn number(field: Option<&str>, what: &str) -> Result<u64, Expected> {
     field.and_then(|f| f.parse().ok()).ok_or_else(|| format!("{what}, a whole number"))
 }
 
 /// A parser of one format of traces.
 pub(super) trait LineParser: Send {
-    /// Reads a line, and appends its requests to `out`.
+    /// Parses a line, and appends its requests to `out`.
     fn line(&mut self, text: &str, out: &mut VecDeque<TraceRecord>) -> Result<AfterLine, Expected>;
 }

@@ -1,7 +1,7 @@
-//! Skew of random places: uniform, Zipf, hot and cold.
+//! Skew of random places: uniform, Zipf, or hot and cold. A place is an offset at which a request may begin.
 //!
-//! A skew first draws a rank (0 is the hottest) and then maps it to a place by a fixed permutation, so that hot places
-//! lie all over the working set and not at its beginning. Nothing is kept per place: a working set may be any size.
+//! A skew first draws a rank (0 is the hottest) and then maps the rank to a place by a fixed permutation, so that hot
+//! places are spread over the whole working set. Nothing is stored per place: a working set may have any size.
 //! Logarithms and powers come from `libm`, not from the machine, so that a seed gives the same places everywhere.
 
 use serde::{Deserialize, Serialize};
@@ -12,29 +12,29 @@ use crate::workload::WorkloadError;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Skew {
-    /// All places equally often.
+    /// All places are equally frequent.
     #[default]
     Uniform,
-    /// The place of rank r (from 1) in proportion to 1 / r^theta.
+    /// The frequency of the place of rank r (from 1) is proportional to 1 / r^theta.
     Zipf {
-        /// Above 0 and at most 5; 0.99 is YCSB's.
+        /// Exponent, above 0 and at most 5; 0.99 is YCSB's.
         theta: f64,
     },
-    /// A share of the places, the hot ones, gets a share of the requests; within hot and cold ones, all places equally
-    /// often.
+    /// A fraction of the places, the hot ones, gets a fraction of the requests; places are equally frequent within the
+    /// hot ones, and within the cold ones.
     HotCold {
-        /// Share of the space that is hot, above 0 and below 1.
+        /// Fraction of the places that are hot, above 0 and below 1.
         space: f64,
-        /// Share of the requests that go there, from 0 to 1.
+        /// Fraction of the requests that go to hot places, from 0 to 1.
         requests: f64,
     },
 }
 
 impl Skew {
-    /// Checks that its numbers are within their ranges.
+    /// Checks that the numbers are within their ranges.
     ///
     /// # Errors
-    /// Names the number and its range.
+    /// Names the number that is not, and its range.
     pub fn check(&self) -> Result<(), WorkloadError> {
         let wrong = |what: &str, value: f64, range: &str| {
             Err(WorkloadError::Parameter(format!("{what} is {value}; it must be {range}")))
@@ -54,7 +54,7 @@ impl Skew {
     }
 }
 
-/// Draws places at random.
+/// Draws random places.
 #[derive(Clone, Debug)]
 pub(crate) struct PlaceSampler {
     count: u64,
@@ -69,12 +69,12 @@ enum Distribution {
 }
 
 impl PlaceSampler {
-    /// A sampler of `count` places, not 0, with a checked skew.
+    /// Makes a sampler of `count` places, at least 1, with a checked skew.
     pub(crate) fn new(count: u64, skew: Skew) -> Self {
         let how = match skew {
             Skew::Uniform => Distribution::Uniform,
             Skew::Zipf { theta } => Distribution::Zipf(Zipf::new(count, theta)),
-            // At least one place on either side, if there are two at all.
+            // At least one hot and one cold place, if there are two places.
             Skew::HotCold { space, requests } => {
                 let hot = ((count as f64 * space).round() as u64).clamp(1, (count - 1).max(1));
                 Distribution::HotCold { hot, requests }
@@ -83,7 +83,7 @@ impl PlaceSampler {
         Self { count, how }
     }
 
-    /// Draws a place, from 0.
+    /// Draws a place, from 0 to the number of places less 1.
     pub(crate) fn draw(&self, chance: &mut fastrand::Rng) -> u64 {
         let rank = match &self.how {
             Distribution::Uniform => return chance.u64(..self.count),
@@ -100,8 +100,8 @@ impl PlaceSampler {
     }
 }
 
-/// A fixed pseudo-random permutation of 0..n: invertible steps on as many bits as n needs, repeated until the number
-/// lies below n again (fewer than two rounds on average).
+/// Maps a rank below `n` to a place by a fixed pseudo-random permutation: invertible steps on as many bits as `n`
+/// needs, repeated until the result is below `n` (fewer than two rounds on average).
 fn scatter(rank: u64, n: u64) -> u64 {
     let bits = 64 - (n - 1).leading_zeros();
     if bits < 2 {
@@ -111,7 +111,7 @@ fn scatter(rank: u64, n: u64) -> u64 {
     let shift = bits.div_ceil(2);
     let mut x = rank;
     loop {
-        // Odd multipliers (of PCG and of SplitMix64) and shifts by half of the bits are invertible.
+        // Multiplying by odd numbers (from PCG and SplitMix64) and xor-shifting by half of the bits are invertible.
         x = x.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F) & mask;
         x ^= x >> shift;
         x = x.wrapping_mul(0xBF58_476D_1CE4_E5B9) & mask;
@@ -122,8 +122,8 @@ fn scatter(rank: u64, n: u64) -> u64 {
     }
 }
 
-/// Zipf by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone
-/// discrete distributions", 1996): constant time a draw, no tables.
+/// Zipf's distribution by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from
+/// monotone discrete distributions", 1996): constant time per draw, without tables.
 #[derive(Clone, Debug)]
 struct Zipf {
     n: f64,
@@ -159,7 +159,7 @@ impl Zipf {
         libm::exp(-self.theta * libm::log(x))
     }
 
-    /// The integral of h, with (x^(1-theta) - 1) / (1-theta) written so that theta = 1 is nothing special.
+    /// Returns the integral of `h`, with (x^(1-theta) - 1) / (1-theta) in a form that also holds for theta = 1.
     fn h_integral(&self, x: f64) -> f64 {
         let log = libm::log(x);
         let t = (1.0 - self.theta) * log;

@@ -1,7 +1,7 @@
-//! Synthetic requests: operations, sizes, places and rates from settings and one seed.
+//! Synthetic requests: operations, sizes, offsets and rates from settings and one seed.
 //!
-//! Users write the settings (JSON from Python and the command line); [`Generator`] is the source. Random places come
-//! from `skew`; a sequential stream walks through its own part of the working set, again and again.
+//! Users write the settings (JSON from Python and the command line), and [`Generator`] is the source of requests.
+//! Random offsets come from `skew`; a sequential stream walks through its own part of the working set again and again.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use nandarray_sim::Ps;
 pub struct Size {
     /// Bytes of a request.
     pub bytes: u64,
-    /// Weight of the size: its frequency in proportion to others.
+    /// Weight of the size: its frequency in proportion to the other weights.
     #[serde(default = "one")]
     pub weight: f64,
 }
@@ -24,34 +24,34 @@ fn one() -> f64 {
     1.0
 }
 
-/// The pattern of requests' places.
+/// Pattern of the requests' offsets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// Random places, distributed by the skew.
+    /// Random offsets, distributed by the skew.
     #[default]
     Random,
-    /// Each stream walks from the beginning of its part of the working set to its end, and again.
+    /// Each stream walks from the beginning of its part of the working set to the end, then starts again.
     Sequential,
 }
 
-/// The arrival of requests.
+/// When requests arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Arrival {
     /// Closed loop: a fixed number of requests is always in flight.
     Closed {
-        /// Requests in flight, of all streams together; from 1 to 65,536.
+        /// Number of requests in flight, over all streams together; from 1 to 65,536.
         depth: u32,
     },
     /// Open loop: requests at a constant rate.
     Constant {
-        /// Requests a second.
+        /// Requests per second.
         per_s: f64,
     },
     /// Open loop: requests at random times, independent of each other.
     Poisson {
-        /// Requests a second.
+        /// Requests per second.
         per_s: f64,
     },
 }
@@ -60,35 +60,35 @@ pub enum Arrival {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Synthetic {
-    /// Share of requests that read; the others write, unless they trim.
+    /// Fraction of requests that read; the remaining requests write, unless they trim.
     pub read_share: f64,
-    /// Share of requests that trim.
+    /// Fraction of requests that trim.
     pub trim_share: f64,
-    /// Number of writes before each flush; 0 is no flushes.
+    /// Number of writes before each flush; 0 for no flushes.
     pub flush_every: u64,
     /// Sizes of requests, chosen at random by their weights.
     pub sizes: Vec<Size>,
-    /// The pattern of places.
+    /// Pattern of the offsets.
     pub pattern: Pattern,
-    /// The skew of random places.
+    /// Skew of random offsets.
     pub skew: Skew,
-    /// The arrival of requests.
+    /// When requests arrive.
     pub arrival: Arrival,
-    /// Alignment of offsets; `None`: the request's own size.
+    /// Alignment of offsets in bytes; `None` for the request's own size.
     pub align_bytes: Option<u64>,
-    /// First byte of the working set.
+    /// Offset of the working set on the device in bytes.
     pub offset_bytes: u64,
-    /// Size of the working set; `None`: up to the end of the device.
+    /// Size of the working set in bytes; `None` to extend it to the end of the device.
     pub working_set_bytes: Option<u64>,
-    /// Number of streams: sequential walks, or random requests dealt to them in turn.
+    /// Number of streams: sequential walks, or random requests assigned to the streams in turn.
     pub streams: u32,
-    /// Number of requests after which the workload ends.
+    /// Number of requests after which the workload ends; `None` for no such limit.
     pub requests: Option<u64>,
-    /// Number of requested bytes after which it ends.
+    /// Number of requested bytes after which the workload ends; `None` for no such limit.
     pub bytes: Option<u64>,
-    /// Seconds of modelled time after which it ends; the first of the three limits counts.
+    /// Seconds of modelled time after which the workload ends; the first of the three limits counts.
     pub seconds: Option<f64>,
-    /// Seed of all chance in the generator.
+    /// Seed of all random choices of the generator.
     pub seed: u64,
 }
 
@@ -114,17 +114,17 @@ impl Default for Synthetic {
     }
 }
 
-/// Bytes of a sector; offsets and sizes are multiples of it.
+/// Bytes of a sector; offsets and sizes are multiples of a sector.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// A size, prepared for drawing.
+/// A size, prepared for random choice.
 #[derive(Clone, Copy, Debug)]
 struct SizeChoice {
     bytes: u64,
     align_bytes: u64,
-    /// Upper end of the drawn numbers that mean this size; all weights together are 1.
+    /// Upper end of the random numbers from 0 to 1 that select this size.
     until: f64,
-    /// Places where a request of this size may begin, `align_bytes` apart.
+    /// Number of offsets at which a request of this size may begin, `align_bytes` apart.
     places: u64,
 }
 
@@ -141,7 +141,7 @@ struct SequentialWalk {
 pub struct Generator {
     settings: Synthetic,
     sizes: Vec<SizeChoice>,
-    /// The sampler of places and the grid's step in bytes; `None` for a uniform skew.
+    /// The sampler of random places, and the distance between places in bytes; `None` for a uniform skew.
     skewed: Option<(PlaceSampler, u64)>,
     walks: Vec<SequentialWalk>,
     until: Option<Ps>,
@@ -158,10 +158,10 @@ fn wrong<T>(text: String) -> Result<T, WorkloadError> {
 }
 
 impl Generator {
-    /// A generator for a device of `device_bytes`.
+    /// Makes a generator for a device of `device_bytes` bytes.
     ///
     /// # Errors
-    /// If a setting is out of range, does not fit the device, or nothing says when to end.
+    /// If a setting is out of range or does not fit the device, or no setting ends the workload.
     pub fn new(settings: Synthetic, device_bytes: u64) -> Result<Self, WorkloadError> {
         let s = &settings;
         let (read, trim) = (s.read_share, s.trim_share);
@@ -195,7 +195,7 @@ impl Generator {
         }
         let sizes = Self::ready(s, set)?;
         let grid = sizes.iter().map(|r| r.align_bytes).min().expect("at least one size");
-        // All sizes are drawn on the finest grid, so that the same bytes are hot for each of them.
+        // Places of all sizes are drawn on the finest grid, so that the same bytes are hot for all sizes.
         let skewed = (s.skew != Skew::Uniform).then(|| (PlaceSampler::new((set / grid).max(1), s.skew), grid));
         let walks = match s.pattern {
             Pattern::Random => Vec::new(),
@@ -240,7 +240,7 @@ impl Generator {
             until += weight / all;
             sizes.push(SizeChoice { bytes, align_bytes, until, places: (set - bytes) / align_bytes + 1 });
         }
-        // Rounding must leave no drawn number without a size.
+        // No random number may be without a size because of rounding.
         sizes.last_mut().expect("not empty").until = f64::INFINITY;
         Ok(sizes)
     }
@@ -301,11 +301,11 @@ impl Generator {
         self.settings.offset_bytes + place * size.align_bytes
     }
 
-    /// Time of the next request's arrival.
+    /// Returns the arrival time of the next request; `None` in a closed loop.
     fn arrival(&mut self) -> Option<Ps> {
         let step = match self.settings.arrival {
             Arrival::Closed { .. } => return None,
-            // Computed from the running number, so that rounding errors do not add up.
+            // Computed from the request's number, so that rounding errors do not add up.
             Arrival::Constant { per_s } => return Some(Ps((self.issued as f64 * (1e12 / per_s)).round() as u64)),
             Arrival::Poisson { per_s } => -libm::log1p(-self.chance.f64()) * (1e12 / per_s),
         };

@@ -1,9 +1,9 @@
-//! Traces as sources of requests: a stream of lines through the parser of its format, with times scaled and offsets
-//! wrapped into the device.
+//! Traces as sources of requests: lines are read one at a time and parsed in their format, times are scaled, and
+//! offsets are wrapped into the device.
 //!
-//! Only the line at hand is in memory, so a trace may be any size; gzip is unpacked on the way. The parsers (`fio`,
-//! `blktrace`, `msr`) each know one format and nothing of devices. Fuzzing holds that any bytes are requests or an
-//! error that names the line.
+//! Only the current line is in memory, so a trace may have any size; gzip is decompressed on the fly. The parsers
+//! (`fio`, `blktrace`, `msr`) each know one format and nothing of devices. A fuzz test checks that any bytes give
+//! requests or an error that names the line.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -21,25 +21,25 @@ use super::record::{AfterLine, Expected, LineParser, RecordTime, TraceRecord};
 use super::{IoRequest, RequestOp, RequestSource, SECTOR_BYTES, WorkloadError};
 use nandarray_sim::Ps;
 
-/// The longest line that is accepted.
+/// Maximum length of a line in bytes.
 const LINE_BYTES_MAX: usize = 64 << 10;
-/// The latest time of arrival, 115 days, which leaves the clock room behind it.
+/// Latest time of arrival in picoseconds, 115 days, which leaves the clock room after it.
 const AT_MAX: u64 = 10_000_000_000_000_000_000;
 
-/// The format of a trace.
+/// Format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TraceFormat {
     /// fio's `write_iolog`, version 2 or 3.
     Fio,
-    /// The text that blkparse prints by default.
+    /// The default text output of blkparse.
     Blktrace,
-    /// CSV as of the MSR Cambridge traces.
+    /// CSV in the format of the MSR Cambridge traces.
     Msr,
 }
 
 impl TraceFormat {
-    /// The name of the format in errors.
+    /// Returns the name of the format for error messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fio => "an fio iolog",
@@ -48,7 +48,7 @@ impl TraceFormat {
         }
     }
 
-    /// Detects the format by a trace's first line.
+    /// Detects the format from a trace's first line; `None` if it is none of these.
     pub fn of_line(line: &str) -> Option<Self> {
         let first = line.split_whitespace().next().unwrap_or("");
         let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
@@ -68,13 +68,13 @@ impl TraceFormat {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TraceSettings {
-    /// Its format; `None`: detected by its first line.
+    /// Format of the trace; `None` to detect it from the first line.
     pub format: Option<TraceFormat>,
-    /// Factor of all times: 0.5 is twice as fast as recorded.
+    /// Factor by which all times are multiplied: 0.5 is twice as fast as recorded.
     pub time_scale: f64,
-    /// Number of requests in flight at all times, without the recorded times; `None`: as recorded.
+    /// Number of requests in flight at all times, in place of the recorded times; `None` to replay with these.
     pub depth: Option<u32>,
-    /// The most requests that are replayed.
+    /// Maximum number of requests that are replayed; `None` for all.
     pub requests: Option<u64>,
     /// The events of a blktrace that count as requests.
     pub blktrace_event: BlktraceEvent,
@@ -86,7 +86,7 @@ impl Default for TraceSettings {
     }
 }
 
-/// The parser of a format.
+/// Makes the parser of a format.
 fn parser(format: TraceFormat, event: BlktraceEvent) -> Box<dyn LineParser> {
     match format {
         TraceFormat::Fio => Box::new(Fio::default()),
@@ -95,7 +95,7 @@ fn parser(format: TraceFormat, event: BlktraceEvent) -> Box<dyn LineParser> {
     }
 }
 
-/// Counts the bytes read through it.
+/// A reader that counts the bytes read through it.
 struct Counted<R> {
     inner: R,
     count: Arc<AtomicU64>,
@@ -109,7 +109,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// A trace that is being read.
+/// A trace that is being read, as a source of requests.
 pub struct Trace {
     lines: BufReader<Box<dyn Read + Send>>,
     line: Vec<u8>,
@@ -137,7 +137,7 @@ impl std::fmt::Debug for Trace {
 }
 
 impl Trace {
-    /// Opens a trace file, gzipped or not, for a device of `device_bytes`.
+    /// Opens a trace file, compressed with gzip or not, for a device of `device_bytes` bytes.
     ///
     /// # Errors
     /// If the file cannot be read, a setting is out of range, or the first line is of no known format.
@@ -148,10 +148,10 @@ impl Trace {
         Self::new(Box::new(file), total, settings, device_bytes)
     }
 
-    /// Reads a trace from any reader; progress is measured by `total_bytes`, if known.
+    /// Reads a trace from any reader; its progress is measured against `total_bytes`, if known.
     ///
     /// # Errors
-    /// If it cannot be read, a setting is out of range, or the first line is of no known format.
+    /// If the reader fails, a setting is out of range, or the first line is of no known format.
     pub fn new(
         source: Box<dyn Read + Send>,
         total_bytes: Option<u64>,
@@ -193,13 +193,13 @@ impl Trace {
             cut: 0,
             reordered: 0,
         };
-        // The first request is read at once, to know whether the trace has times.
+        // The first request is read at once, to learn whether the trace has times.
         trace.fill()?;
         trace.closed |= matches!(trace.waiting.front(), Some(TraceRecord { when: RecordTime::After(_), .. }));
         Ok(trace)
     }
 
-    /// The trace's format; `None` only for a trace without a line.
+    /// Returns the trace's format; `None` only for a trace without a line.
     pub fn format(&self) -> Option<TraceFormat> {
         self.parser.as_ref().map(|(format, _)| *format)
     }
@@ -210,7 +210,7 @@ impl Trace {
         WorkloadError::Line { line: self.line_number, format, expected, text }
     }
 
-    /// Reads lines until there is a record, or no more.
+    /// Reads lines until a record waits, or the trace ends.
     fn fill(&mut self) -> Result<(), WorkloadError> {
         while self.waiting.is_empty() && !self.ended {
             self.line.clear();
@@ -263,8 +263,8 @@ impl Trace {
         Ok(Ps(ps))
     }
 
-    /// Maps a record into the device: whole sectors, from its file's base, modulo the device's size, no request across
-    /// its end.
+    /// Returns offset and bytes of a record on the device: whole sectors, from the base of the record's file, modulo
+    /// the device's size, and no request across its end.
     fn place(&mut self, record: &TraceRecord) -> (u64, u64) {
         let capacity = self.capacity_bytes;
         if record.op == RequestOp::Flush {
@@ -277,7 +277,7 @@ impl Trace {
             bytes = capacity;
             self.cut += 1;
         }
-        // Bases of files are apart by the golden ratio: evenly, whatever their number.
+        // The bases of files are multiples of the golden ratio, which spreads any number of files evenly.
         let base = (f64::from(record.file) * 0.618_033_988_749_894_8).fract() * capacity as f64;
         let base = base as u64 / (1 << 20) * (1 << 20);
         let offset = (u128::from(base) + u128::from(begin)) % u128::from(capacity);

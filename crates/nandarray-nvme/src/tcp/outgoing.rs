@@ -1,7 +1,8 @@
-//! The sending half of a connection: one lock for whole PDUs, so that threads do not mix theirs.
+//! The sending half of a connection: one lock protects the buffer, so that PDUs of several threads are never
+//! interleaved.
 //!
-//! A [`Completer`] is the right to end one command. It is made when the command is accepted and consumed by its
-//! completion: a completion has one sender.
+//! A [`Completer`] is the right to complete one command. It is created when the command is accepted, and consumed by
+//! its completion, so that each command is completed once.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -14,7 +15,7 @@ use zerocopy::IntoBytes;
 use super::pdu::{self, Digests, FLAG_LAST, FLAG_SUCCESS, FatalError, PduKind, TransferFields};
 use crate::queue::QueuePair;
 
-/// Bytes that wait for the end of a batch.
+/// Number of buffered bytes at which they are sent before the batch ends.
 const BATCH_BYTES: usize = 512 << 10;
 
 #[derive(Debug)]
@@ -24,7 +25,7 @@ struct Waiting {
     failed: bool,
 }
 
-/// The sending half of a connection, with its queue.
+/// The sending half of a connection, with its queue pair.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     waiting: Mutex<Waiting>,
@@ -32,7 +33,7 @@ pub(crate) struct Outgoing {
     digests: Digests,
 }
 
-/// The right to end one command.
+/// The right to complete one command.
 #[derive(Debug)]
 pub(crate) struct Completer {
     outgoing: Arc<Outgoing>,
@@ -42,11 +43,11 @@ pub(crate) struct Completer {
 impl Outgoing {
     pub(crate) fn new(stream: TcpStream, digests: Digests) -> Self {
         let waiting = Waiting { stream, bytes: Vec::new(), failed: false };
-        // An admin queue of 32 entries, until connect says another size.
+        // An admin queue of 32 entries until the connect command gives another size.
         Self { waiting: Mutex::new(waiting), queue: Mutex::new(QueuePair::new(0, 32, true)), digests }
     }
 
-    /// Replaces the queue once connect has given its number and size; the connect command is in flight there.
+    /// Replaces the queue once the connect command has given its number and size; that command is in flight on it.
     pub(crate) fn set_queue(&self, mut queue: QueuePair, connect: u16) {
         queue.accept(connect).expect("a new queue is empty");
         *self.queue.lock() = queue;
@@ -55,7 +56,7 @@ impl Outgoing {
     /// Accepts a command.
     ///
     /// # Errors
-    /// It has to be refused, and was answered so.
+    /// If the command must be refused; its completion with that status is queued.
     pub(crate) fn accept(self: &Arc<Self>, cid: u16) -> Result<Completer, Status> {
         let mut queue = self.queue.lock();
         if let Err(status) = queue.accept(cid) {
@@ -69,21 +70,21 @@ impl Outgoing {
     }
 
     fn respond(&self, mut entry: CompletionEntry) {
-        // Capsules have no phase.
+        // Completions in capsules have no phase.
         entry.status_phase.set(entry.status_phase.get() & !1);
         let mut waiting = self.waiting.lock();
         pdu::begin(&mut waiting.bytes, PduKind::CapsuleResp, 0, entry.as_bytes(), 0, self.digests);
         self.bound(&mut waiting);
     }
 
-    /// Sends what waits where it has become much.
+    /// Sends the buffered bytes if there are many.
     fn bound(&self, waiting: &mut Waiting) {
         if waiting.bytes.len() >= BATCH_BYTES {
             send(waiting);
         }
     }
 
-    /// Asks for data of a command.
+    /// Requests data of a command from the host.
     pub(crate) fn ready_to_transfer(&self, fields: TransferFields) {
         let mut waiting = self.waiting.lock();
         pdu::begin(&mut waiting.bytes, PduKind::R2T, 0, fields.as_bytes(), 0, self.digests);
@@ -96,12 +97,12 @@ impl Outgoing {
         pdu::begin(&mut waiting.bytes, PduKind::ICResp, 0, &rest, 0, Digests::default());
     }
 
-    /// Sends everything that waits.
+    /// Sends all buffered bytes.
     pub(crate) fn flush(&self) {
         send(&mut self.waiting.lock());
     }
 
-    /// Sends the reason for which the connection ends, with the header that has it.
+    /// Sends the reason for which the connection ends, with the header that caused it.
     pub(crate) fn terminate(&self, error: FatalError, header: &[u8]) {
         let mut rest = [0u8; 16];
         rest[..2].copy_from_slice(&(error.status as u16).to_le_bytes());
@@ -113,11 +114,11 @@ impl Outgoing {
         send(&mut waiting);
     }
 
-    /// Ends the connection; nothing is sent any more.
+    /// Closes the connection; later data is discarded.
     pub(crate) fn close(&self) {
         let mut waiting = self.waiting.lock();
         waiting.failed = true;
-        // The other side may have closed it before.
+        // The other side may have closed it already.
         drop(waiting.stream.shutdown(std::net::Shutdown::Both));
     }
 }
@@ -125,7 +126,7 @@ impl Outgoing {
 fn send(waiting: &mut Waiting) {
     let Waiting { stream, bytes, failed } = waiting;
     if !*failed && !bytes.is_empty() && stream.write_all(bytes).is_err() {
-        // The reading half notices the same, and ends the connection.
+        // The reading half notices the error, too, and ends the connection.
         *failed = true;
         drop(stream.shutdown(std::net::Shutdown::Both));
     }
@@ -133,19 +134,20 @@ fn send(waiting: &mut Waiting) {
 }
 
 impl Completer {
-    /// Identifier of the command.
+    /// Returns the identifier of the command.
     pub(crate) fn cid(&self) -> u16 {
         self.cid
     }
 
-    /// Ends the command without data.
+    /// Completes the command without data.
     pub(crate) fn complete(self, mut entry: CompletionEntry) {
         assert_eq!(entry.cid.get(), self.cid, "the completion of another command");
         self.outgoing.queue.lock().complete(&mut entry);
         self.outgoing.respond(entry);
     }
 
-    /// Ends a command with data for the host. Where dwords 0 and 1 are 0, the last data is the completion.
+    /// Completes a command with data for the host. If dwords 0 and 1 are 0, the last data PDU also stands for the
+    /// completion.
     pub(crate) fn complete_with(self, mut entry: CompletionEntry, data: &[u8]) {
         if !entry.status().ok() || data.is_empty() {
             return self.complete(entry);
@@ -167,7 +169,7 @@ impl Completer {
         }
     }
 
-    /// The connection.
+    /// Returns the connection's sending half.
     pub(crate) fn outgoing(&self) -> Arc<Outgoing> {
         self.outgoing.clone()
     }

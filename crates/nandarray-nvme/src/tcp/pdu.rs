@@ -1,47 +1,48 @@
-//! PDUs byte for byte, and the checks that a header passes before anything is read or allocated for it.
+//! The bytes of PDUs (protocol data units), and the checks that a header must pass before anything is read or
+//! allocated for its PDU.
 //!
-//! TCP transport specification 1.0, section 3.6. All numbers are little endian.
+//! The formats are those of the TCP transport specification 1.0, section 3.6. All numbers are little endian.
 
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::wire::{ADMIN_IN_CAPSULE_BYTES, IN_CAPSULE_BYTES};
 
-/// Bytes of a common header.
+/// Bytes of the header that all PDUs have in common.
 pub(crate) const HEADER_BYTES: usize = 8;
-/// Bytes of a digest.
+/// Bytes of a header digest or data digest.
 pub(crate) const DIGEST_BYTES: usize = 4;
-/// The most bytes of data that a host may send in one H2CData PDU.
+/// Maximum bytes of data that a host may send in one H2CData PDU.
 pub(crate) const H2C_BYTES_MAX: u32 = 256 << 10;
-/// A header digest follows the header.
+/// Flag: a header digest follows the header.
 pub(crate) const FLAG_HEADER_DIGEST: u8 = 1;
-/// A data digest follows the data.
+/// Flag: a data digest follows the data.
 pub(crate) const FLAG_DATA_DIGEST: u8 = 1 << 1;
-/// The last data of a transfer.
+/// Flag: this is the last data of the transfer.
 pub(crate) const FLAG_LAST: u8 = 1 << 2;
-/// The command succeeded; no response capsule follows.
+/// Flag: the command succeeded, and no response capsule follows.
 pub(crate) const FLAG_SUCCESS: u8 = 1 << 3;
 
 /// Kinds of PDUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PduKind {
-    /// Host opens the connection.
+    /// The host opens the connection.
     ICReq = 0,
-    /// Controller answers.
+    /// The controller accepts the connection.
     ICResp = 1,
-    /// Host ends the connection with a reason.
+    /// The host ends the connection and states the reason.
     H2CTermReq = 2,
-    /// Controller ends the connection with a reason.
+    /// The controller ends the connection and states the reason.
     C2HTermReq = 3,
-    /// A command.
+    /// A capsule with a command.
     CapsuleCmd = 4,
-    /// A completion.
+    /// A capsule with a completion.
     CapsuleResp = 5,
-    /// Data of the host.
+    /// Data from the host to the controller.
     H2CData = 6,
-    /// Data of the controller.
+    /// Data from the controller to the host.
     C2HData = 7,
-    /// The controller is ready to take data.
+    /// Ready to transfer: the controller requests data from the host.
     R2T = 9,
 }
 
@@ -61,7 +62,7 @@ impl PduKind {
         all.into_iter().find(|kind| *kind as u8 == code)
     }
 
-    /// Bytes of its header (HLEN).
+    /// Returns the bytes of the PDU's header (HLEN), without its digest.
     pub fn header_bytes(self) -> usize {
         match self {
             Self::ICReq | Self::ICResp => 128,
@@ -71,30 +72,30 @@ impl PduKind {
     }
 }
 
-/// Reasons of a connection's end (FES).
+/// Reason for the end of a connection (FES).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FatalStatus {
-    /// A field of a header is wrong; the detail is its offset.
+    /// A header field is wrong; the detail is its offset.
     Header = 1,
-    /// A PDU comes at a time when it must not.
+    /// A PDU was not expected at this time.
     Sequence = 2,
-    /// The header digest is wrong; the detail is the digest that came.
+    /// The header digest is wrong; the detail is the digest received.
     HeaderDigest = 3,
-    /// Data lies outside of its transfer.
+    /// Data lies outside its transfer.
     DataRange = 4,
-    /// More data than the limit.
+    /// The data exceeds the limit.
     DataLimit = 5,
     /// A parameter is not supported; the detail is its offset.
     Unsupported = 6,
 }
 
-/// A fault of the other side that ends the connection.
+/// An error of the other side that ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("PDU refused: {status:?}, detail {detail}")]
 pub struct FatalError {
-    /// The reason (FES).
+    /// Reason (FES).
     pub status: FatalStatus,
-    /// Its detail (FEI).
+    /// Detail of the reason (FEI).
     pub detail: u32,
 }
 
@@ -104,12 +105,12 @@ impl FatalError {
     }
 }
 
-/// Digests that a connection has.
+/// The digests that a connection uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digests {
-    /// Of headers.
+    /// Whether headers have digests.
     pub header: bool,
-    /// Of data.
+    /// Whether data has digests.
     pub data: bool,
 }
 
@@ -127,29 +128,29 @@ impl Digests {
     }
 }
 
-/// A checked common header: what follows it has these lengths.
+/// A checked common header, with the lengths of the parts that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PduHeader {
-    /// Its kind.
+    /// Kind of the PDU.
     pub kind: PduKind,
-    /// Its flags.
+    /// Flags of the PDU.
     pub flags: u8,
-    /// Bytes of the header and its digest, the 8 common bytes among them.
+    /// Bytes of the header and its digest, with the 8 common bytes.
     pub header_bytes: usize,
     /// Whether a header digest follows the header.
     pub has_header_digest: bool,
-    /// Bytes of the data, without its digest.
+    /// Bytes of data, without their digest.
     pub data_bytes: usize,
     /// Whether a data digest follows the data.
     pub has_data_digest: bool,
 }
 
 impl PduHeader {
-    /// Checks the 8 bytes of a common header. `from_host` is the direction, `is_admin` widens nothing and narrows the
-    /// data within a capsule.
+    /// Checks the 8 bytes of a common header. `from_host` is the direction of the PDU; on an admin queue (`is_admin`)
+    /// less data is allowed within a capsule.
     ///
     /// # Errors
-    /// The reason for which the connection has to end.
+    /// The reason for which the connection must end.
     pub fn decode(bytes: &[u8; 8], digests: Digests, from_host: bool, is_admin: bool) -> Result<Self, FatalError> {
         let header = |at: u32| FatalError::new(FatalStatus::Header, at);
         let kind = PduKind::of(bytes[0]).ok_or(header(0))?;
@@ -202,16 +203,16 @@ impl PduHeader {
         Ok(Self { kind, flags, header_bytes, has_header_digest, data_bytes, has_data_digest })
     }
 
-    /// Bytes of the whole PDU.
+    /// Returns the bytes of the whole PDU.
     pub fn bytes(&self) -> usize {
         self.header_bytes + self.data_bytes + if self.has_data_digest { DIGEST_BYTES } else { 0 }
     }
 }
 
-/// Checks a header digest, if there is one. `pdu` begins with the header.
+/// Checks the header digest, if there is one. `pdu` begins with the header.
 ///
 /// # Errors
-/// The digest is wrong.
+/// If the digest is wrong.
 pub(crate) fn check_header(header: &PduHeader, pdu: &[u8]) -> Result<(), FatalError> {
     if !header.has_header_digest {
         return Ok(());
@@ -221,17 +222,17 @@ pub(crate) fn check_header(header: &PduHeader, pdu: &[u8]) -> Result<(), FatalEr
     if crc_fast::crc32_iscsi(bytes) == found { Ok(()) } else { Err(FatalError::new(FatalStatus::HeaderDigest, found)) }
 }
 
-/// The PSH of data and R2T PDUs: 16 bytes behind the common header.
+/// The PDU-specific header of data and R2T PDUs: 16 bytes after the common header.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub(crate) struct TransferFields {
-    /// Identifier of the command.
+    /// Identifier of the command (CCCID).
     pub(crate) cccid: U16,
-    /// Tag of the transfer.
+    /// Tag of the transfer (TTAG).
     pub(crate) ttag: U16,
-    /// First byte.
+    /// Offset of the first byte within the command's data.
     pub(crate) offset: U32,
-    /// Bytes.
+    /// Number of bytes.
     pub(crate) bytes: U32,
     reserved: U32,
 }
@@ -242,7 +243,8 @@ impl TransferFields {
     }
 }
 
-/// Appends a PDU without data to a buffer, and returns its place; `data_bytes` follow.
+/// Appends the header of a PDU and its digest to a buffer; the caller appends the `data_bytes` bytes of data. `rest`
+/// is the header after the 8 common bytes.
 pub(crate) fn begin(to: &mut Vec<u8>, kind: PduKind, flags: u8, rest: &[u8], data_bytes: usize, digests: Digests) {
     assert_eq!(HEADER_BYTES + rest.len(), kind.header_bytes(), "header of {kind:?}");
     let handshake = matches!(kind, PduKind::ICReq | PduKind::ICResp | PduKind::H2CTermReq | PduKind::C2HTermReq);
@@ -266,7 +268,7 @@ pub(crate) fn begin(to: &mut Vec<u8>, kind: PduKind, flags: u8, rest: &[u8], dat
     }
 }
 
-/// Appends data and its digest.
+/// Appends data and, if the connection uses them, its digest.
 pub(crate) fn data(to: &mut Vec<u8>, data: &[u8], digests: Digests) {
     to.extend_from_slice(data);
     if digests.data && !data.is_empty() {
@@ -274,7 +276,7 @@ pub(crate) fn data(to: &mut Vec<u8>, data: &[u8], digests: Digests) {
     }
 }
 
-/// The handshake's 120 bytes: version 0, alignment 0, digests, and a limit.
+/// Returns the 120 bytes of a handshake after the common header: version 0, alignment 0, digests, and a limit on data.
 pub(crate) fn handshake(digests: Digests, limit: u32) -> [u8; 120] {
     let mut rest = [0u8; 120];
     rest[3] = digests.bits();
@@ -282,10 +284,10 @@ pub(crate) fn handshake(digests: Digests, limit: u32) -> [u8; 120] {
     rest
 }
 
-/// Digests and limit of a handshake's header.
+/// Reads digests and limit from a handshake's header.
 ///
 /// # Errors
-/// Another version, or an alignment.
+/// If it demands another version, or an alignment.
 pub(crate) fn read_handshake(pdu: &[u8]) -> Result<(Digests, u32), FatalError> {
     if pdu[8] != 0 || pdu[9] != 0 {
         return Err(FatalError::new(FatalStatus::Unsupported, 8));

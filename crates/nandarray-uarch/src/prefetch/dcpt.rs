@@ -1,17 +1,18 @@
 //! Delta-correlating prediction tables (Grannaes, Jahre, Natvig: "Storage Efficient Hardware Prefetching using
 //! Delta-Correlating Prediction Tables", JILP 2011).
 //!
-//! An entry an instruction: its last address, the last address prefetched for it, and a ring of the distances between
-//! its addresses. The last two distances are searched in the ring from the newest on; where they occur, the distances
-//! that followed them are applied to the address in turn. Addresses at or before the last one prefetched are left out.
+//! The table has an entry for each load or store instruction: its last address, the last address prefetched for it,
+//! and a ring of the distances between its successive addresses. The last two distances are searched in the ring, from
+//! the newest on; if they occurred before, the distances that followed them are added to the address in turn.
+//! Addresses up to the last one prefetched are left out.
 
 use super::{CachePrefetcher, Suggestions};
 
-/// Entries of the table.
+/// Number of entries of the table.
 const ENTRIES: usize = 128;
-/// Distances of an entry.
+/// Number of distances in an entry.
 const DELTAS: usize = 16;
-/// Bits of a distance; one that has more is kept as 0, which never matches.
+/// Bits of a distance; one that needs more is stored as 0, which never matches.
 const DELTA_BITS: u32 = 12;
 
 #[derive(Clone, Debug)]
@@ -19,23 +20,23 @@ struct DcptEntry {
     pc: u64,
     last_address: u64,
     last_prefetch: u64,
-    /// Distances, oldest first.
+    /// Distances in lines, oldest first.
     deltas: Vec<i32>,
     used: u64,
 }
 
-/// Suggests the addresses that followed the last two distances before.
+/// Prefetcher that suggests the lines that followed the last two distances when these occurred before.
 #[derive(Clone, Debug)]
 pub struct Dcpt {
     entries: Vec<DcptEntry>,
-    /// The entry of a hash of the instruction's address, or none: a hint that is checked.
+    /// Index of the entry for each hash of an instruction's address: a hint that is checked before use.
     hints: Vec<u16>,
     line_shift: u32,
     clock: u64,
 }
 
 impl Dcpt {
-    /// A prefetcher for lines of `line_bytes` bytes.
+    /// Makes a prefetcher for lines of `line_bytes` bytes.
     pub fn new(line_bytes: u64) -> Self {
         assert!(line_bytes.is_power_of_two(), "{line_bytes} bytes a line");
         Self { entries: Vec::new(), hints: vec![0; 1_024], line_shift: line_bytes.trailing_zeros(), clock: 0 }
@@ -67,7 +68,7 @@ impl Dcpt {
 impl CachePrefetcher for Dcpt {
     fn access(&mut self, pc: u64, address: u64, _missed: bool, suggestions: &mut Suggestions) {
         self.clock += 1;
-        // Distances count lines: accesses within one line are one access.
+        // Distances are counted in lines: accesses within one line count as one access.
         let line = address >> self.line_shift;
         let Some(at) = self.find(pc) else { return self.insert(pc, line) };
         let (clock, shift) = (self.clock, self.line_shift);
@@ -91,7 +92,8 @@ impl CachePrefetcher for Dcpt {
     }
 }
 
-/// The lines that followed the last two distances when they occurred before, behind the last one prefetched.
+/// Returns the lines that follow from the last two distances, if these occurred before; only those after the last one
+/// prefetched.
 fn candidates(entry: &DcptEntry) -> Vec<u64> {
     let deltas = &entry.deltas;
     let Some([before, last]) = deltas.last_chunk::<2>() else { return Vec::new() };
@@ -108,7 +110,7 @@ fn candidates(entry: &DcptEntry) -> Vec<u64> {
         line = line.wrapping_add_signed(i64::from(delta));
         lines.push(line);
         if line == entry.last_prefetch {
-            // Everything up to here was fetched before.
+            // All lines up to this one were prefetched before.
             lines.clear();
         }
     }

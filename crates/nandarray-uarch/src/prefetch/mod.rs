@@ -1,7 +1,7 @@
-//! Prefetchers: the lines that an access makes worth fetching before they are requested.
+//! Prefetchers: after each access, they suggest lines that are worth fetching before they are requested.
 //!
-//! One file each behind [`CachePrefetcher`]; a prefetcher sees the accesses of its cache and gives addresses, and the
-//! caches decide whether these lines are there already. None knows the time.
+//! Each prefetcher is one file and implements [`CachePrefetcher`]. It sees the accesses of its cache and suggests
+//! addresses, and the caches check whether they hold these lines already. No prefetcher knows the time.
 
 mod dcpt;
 mod next_line;
@@ -13,10 +13,10 @@ pub use stride::Stride;
 
 use crate::describe::PrefetchKind;
 
-/// The most addresses that one access may suggest.
+/// Maximum number of addresses that one access may suggest.
 pub const SUGGESTIONS_MAX: usize = 16;
 
-/// Addresses to be fetched.
+/// Addresses that a prefetcher suggests after one access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Suggestions {
     addresses: [u64; SUGGESTIONS_MAX],
@@ -24,7 +24,7 @@ pub struct Suggestions {
 }
 
 impl Suggestions {
-    /// Adds an address; beyond [`SUGGESTIONS_MAX`] it is left out.
+    /// Adds an address; does nothing beyond [`SUGGESTIONS_MAX`] addresses.
     pub fn push(&mut self, address: u64) {
         if self.count < SUGGESTIONS_MAX {
             self.addresses[self.count] = address;
@@ -32,19 +32,20 @@ impl Suggestions {
         }
     }
 
-    /// The addresses, in the order in which they were suggested.
+    /// Returns the addresses, in the order in which they were suggested.
     pub fn as_slice(&self) -> &[u64] {
         &self.addresses[..self.count]
     }
 }
 
-/// A prefetcher beside a cache.
+/// A prefetcher of one cache.
 pub trait CachePrefetcher: std::fmt::Debug + Send {
-    /// An access by the instruction at `pc`; `missed` if its line was not there.
+    /// Handles an access by the instruction at `pc`, which `missed` if the cache did not hold the line; adds addresses
+    /// to fetch to `suggestions`.
     fn access(&mut self, pc: u64, address: u64, missed: bool, suggestions: &mut Suggestions);
 }
 
-/// A prefetcher of a kind, for lines of `line_bytes` bytes.
+/// Makes a prefetcher of a kind, for lines of `line_bytes` bytes; `None` for [`PrefetchKind::None`].
 pub fn prefetcher(kind: PrefetchKind, line_bytes: u64) -> Option<Box<dyn CachePrefetcher>> {
     match kind {
         PrefetchKind::None => None,

@@ -1,15 +1,15 @@
-//! The next line, at each miss.
+//! Next-line prefetcher: fetches the next line at each miss.
 
 use super::{CachePrefetcher, Suggestions};
 
-/// Suggests the line behind one that missed.
+/// Prefetcher that suggests the line after one that missed.
 #[derive(Clone, Debug)]
 pub struct NextLine {
     line_bytes: u64,
 }
 
 impl NextLine {
-    /// A prefetcher for lines of `line_bytes` bytes.
+    /// Makes a prefetcher for lines of `line_bytes` bytes.
     pub fn new(line_bytes: u64) -> Self {
         Self { line_bytes }
     }

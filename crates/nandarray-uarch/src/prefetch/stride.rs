@@ -1,12 +1,13 @@
-//! Strides: each instruction's last address and the distance to the one before it (Fu, Patel, Janssens, MICRO 1992).
+//! Stride prefetcher: records each instruction's last address and the distance from the address before (Fu, Patel,
+//! Janssens, MICRO 1992).
 
 use super::{CachePrefetcher, Suggestions};
 
-/// Entries of the table, chosen by the instruction's address.
+/// Number of entries of the table, which are chosen by the instruction's address.
 const ENTRIES: usize = 256;
-/// Equal strides in a row after which a stride is believed.
+/// Number of equal strides in a row after which a stride is used.
 const CONFIDENCE: u8 = 2;
-/// Strides ahead that are fetched.
+/// Number of strides ahead that are fetched.
 const DEGREE: u64 = 2;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,7 +18,7 @@ struct StrideEntry {
     confidence: u8,
 }
 
-/// Suggests the addresses that an instruction's stride leads to.
+/// Prefetcher that suggests the next addresses of an instruction that accesses memory with a constant stride.
 #[derive(Clone, Debug)]
 pub struct Stride {
     table: Vec<StrideEntry>,
@@ -25,7 +26,7 @@ pub struct Stride {
 }
 
 impl Stride {
-    /// A prefetcher for lines of `line_bytes` bytes.
+    /// Makes a prefetcher for lines of `line_bytes` bytes.
     pub fn new(line_bytes: u64) -> Self {
         Self { table: vec![StrideEntry::default(); ENTRIES], line_bytes }
     }
@@ -49,7 +50,7 @@ impl CachePrefetcher for Stride {
             (entry.stride, entry.confidence) = (stride, 0);
         }
         if entry.confidence == CONFIDENCE {
-            // A stride within a line leads to the next line at once.
+            // With a stride shorter than a line, the next line is suggested.
             let step =
                 if stride.unsigned_abs() < self.line_bytes { self.line_bytes as i64 * stride.signum() } else { stride };
             for ahead in 1..=DEGREE as i64 {

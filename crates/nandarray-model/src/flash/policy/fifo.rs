@@ -1,5 +1,5 @@
-//! Strictly in order of arrival at each die; nothing is suspended, and operations join one command only if they came
-//! one after the other. The bus is granted as in `normal`.
+//! Scheduling in strict order of arrival at each die. Nothing is suspended, and operations share a command only if
+//! they arrived one directly after the other. The bus is granted as in `normal`.
 
 use super::super::slab::OpSlot;
 

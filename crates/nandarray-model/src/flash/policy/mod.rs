@@ -1,4 +1,5 @@
-//! Scheduling: the next operation of a die by a key, the next use of the bus by a grant. Each policy is one small file.
+//! Scheduling policies: `key` orders the operations that wait for a die, `grant` chooses the next use of a channel's
+//! bus. Each policy is one small file.
 
 pub(super) mod fifo;
 pub(super) mod mqsim_compat;
@@ -8,18 +9,19 @@ use super::slab::OpSlot;
 use super::times::Times;
 use crate::describe::Scheduling;
 
-/// Grant of the bus.
+/// The next use of a channel's bus, as a policy's `grant` chose it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grant {
-    /// No die wants it.
+    /// The bus stays free: no die waits for it.
     Nothing,
-    /// A die of the channel (a chip of it, in `mqsim_compat`), for a command.
+    /// A command of this die of the channel (of this chip, in `mqsim_compat`).
     Command(u32),
-    /// The data that waits first in this one of `Channel::out`.
+    /// The transfer of the oldest waiting read data in the list `Channel::out` of this index.
     DataOut(usize),
 }
 
-/// Of what waits at a die, what has the least key goes first; at one key, what came first.
+/// Returns the scheduling key of a waiting operation: the operation of a die with the lowest key goes first; among
+/// equal keys, the one that arrived first.
 pub(super) fn key(by: Scheduling, times: &Times, urgent: bool, slot: &OpSlot) -> u64 {
     match by {
         Scheduling::Normal => normal::key(times, urgent, slot),

@@ -1,17 +1,20 @@
-//! As MQSim does (its TSU_OutOfOrder over NVM_PHY_ONFI_NVDDR2, as they run, not as they are meant):
+//! Scheduling as MQSim's code does it (TSU_OutOfOrder over NVM_PHY_ONFI_NVDDR2), including where that differs from
+//! MQSim's intention:
 //!
-//! - a chip works for one command at a time, whatever its dies are, until all data of it has left;
-//! - data that waits to leave always goes before a new command, the map's before the host's before the background's;
-//! - chips of a channel get commands in turn; the first of a chip's queue decides die and page, and whatever else waits
-//!   for that page on other planes of that die joins, however far behind;
-//! - reads before programs before erases, with the background's reads behind the host's programs;
+//! - a chip executes one command at a time, however many dies it has, until all data of the command has left;
+//! - data that waits to leave always goes before a new command: the map's first, then the host's, then the
+//!   background's;
+//! - chips of a channel get commands in turn; the first operation in a chip's queue decides die and page, and every
+//!   operation that waits for the same page number on another plane of that die joins, at any depth of its queue;
+//! - reads go before programs and programs before erases, but the background's reads go after the host's programs;
 //! - nothing is ever suspended.
 
 use super::super::channel::{Channel, next_in_turn};
 use super::super::slab::{OpClass, OpSlot};
 use super::Grant;
 
-/// Order of classes at a chip; while reclaim is urgent there, its own work goes before the host's.
+/// Returns the key of an operation at a chip: its class, then its order of arrival. While reclaim is `urgent` at the
+/// die, background work goes before the host's.
 pub(super) fn key(urgent: bool, slot: &OpSlot) -> u64 {
     let rank = match (slot.class, urgent) {
         (OpClass::ReadMap, _) => 0,
@@ -29,7 +32,7 @@ pub(super) fn key(urgent: bool, slot: &OpSlot) -> u64 {
     rank << 56 | slot.seq
 }
 
-/// Grants the bus; commands to chips.
+/// Chooses the next use of the bus: data that waits to leave, then a command to the next chip in turn.
 pub(in super::super) fn grant(channel: &mut Channel, ways: u32) -> Grant {
     if let Some(out) = (0..3).find(|&i| !channel.out[i].is_empty()) {
         return Grant::DataOut(out);

@@ -1,20 +1,21 @@
-//! Reads before programs before erases, the host before the background, until something has waited too long.
+//! Scheduling that prefers reads to programs to erases, and the host to the background, until an operation has waited
+//! too long.
 //!
-//! There is no strict priority, from which something could starve: an operation's key is when it came, plus the
-//! patience of its class (`Times::patience`). A program goes after every read that is at most its patience younger, and
-//! before the others. Reads of the map count as the host's, whose command waits for them; so does the background of a
-//! die on which reclaim is urgent.
+//! No class has strict priority, which could starve another: an operation's key is its submission time plus the
+//! patience of its class (`Times::patience`). A program therefore goes before every read that was submitted later by
+//! more than that patience. Reads of the map count as the host's, since a host's command waits for them; so does
+//! background work of a die on which reclaim is urgent.
 //!
-//! On the bus, commands without data go first: they are short, and each sets a die to work. Data that leaves goes
-//! before data that comes, a host's before the background's, but each at most [`PASSES`] times in a row while the other
-//! waits.
+//! On the bus, commands without data go first: they are short, and each sets a die to work. Data from dies goes before
+//! data to dies, and the host's data before the background's, but each is preferred at most [`PASSES`] times in a row
+//! while the other waits.
 
 use super::super::channel::{Channel, next_in_turn};
 use super::super::slab::{OpClass, OpSlot};
 use super::super::times::Times;
 use super::Grant;
 
-/// Times that a waiting program is passed over before it gets the bus.
+/// Number of times in a row that waiting data may be passed over before it gets the bus.
 const PASSES: u32 = 8;
 
 pub(super) fn key(times: &Times, urgent: bool, slot: &OpSlot) -> u64 {
@@ -26,7 +27,7 @@ pub(super) fn key(times: &Times, urgent: bool, slot: &OpSlot) -> u64 {
     slot.submitted.0 + times.patience[class as usize].0
 }
 
-/// Grants the bus.
+/// Chooses the next use of the bus and counts which waiting data it passed over.
 pub(in super::super) fn grant(channel: &mut Channel) -> Grant {
     if channel.short != 0 {
         let die = next_in_turn(channel.short, channel.turn);
@@ -40,12 +41,13 @@ pub(in super::super) fn grant(channel: &mut Channel) -> Grant {
         channel.programs_passed = 0;
         return Grant::Command(die);
     }
-    // A grant counts as passing over only if a program waits: one turn passes over one of the others.
+    // Data that leaves passes over a program only if one waits.
     channel.programs_passed += u32::from(program_waits);
     data_out(channel).map_or(Grant::Nothing, Grant::DataOut)
 }
 
-/// Index of the data that leaves next: the map's, then the host's, then the background's.
+/// Returns the index in `Channel::out` of the data that leaves next: the map's, then the host's, then the
+/// background's; `None` if no data waits.
 fn data_out(channel: &mut Channel) -> Option<usize> {
     let front = (0..2).find(|&i| !channel.out[i].is_empty());
     if channel.out[2].is_empty() {

@@ -1,17 +1,19 @@
-//! The write cache and the pages that wait for it: writes are offered to it, pages drain from it, flushes empty it. It
-//! knows no clock; it returns the next action ([`CacheAction`]), which the client executes.
+//! The write cache and the writes that wait for it. Writes are offered to the cache, its pages are drained to flash,
+//! and flushes empty it. This file knows no clock: it returns the next action ([`CacheAction`]), which the client
+//! executes.
 //!
-//! With early completion a write is complete for the host once the cache has it, otherwise once that content is in
+//! With early completion, a write is complete for the host once the cache has its data, otherwise once that data is in
 //! flash; small writes are merged in the cache either way. Draining begins when three quarters of the cache are dirty
-//! and ends at one half; it goes on for a write that finds no room, for a flush, and always without early completion. A
-//! page on its way to flash stays in the cache and is read from there; data written to it meanwhile drains again later.
+//! and stops at one half; it also goes on for a write that finds no room, for a flush, and always without early
+//! completion. A page that is being drained stays in the cache and is read from there; data written to it meanwhile is
+//! drained again later.
 //!
-//! Where cells are programmed a word line at once, pages leave the cache by whole word lines of a die's planes: as many
-//! as flash management puts there before it turns to another die. Fewer leave only for a flush, without early
-//! completion, or when the cache is full and nothing else drains.
+//! Where cells are programmed a word line at once, pages leave the cache in groups that fill whole word lines of all
+//! planes of a die, as many as flash management places there before it turns to another die. Smaller groups leave only
+//! for a flush, without early completion, or when the cache is full and nothing else drains.
 //!
-//! When no plane has room for any dirty page the cache is stuck: writes that do not fit fail, flushes fail, its content
-//! stays and can be read, until reclaim or a trim makes room.
+//! When no plane has room for any dirty page, the cache is stuck: writes that do not fit fail, flushes fail, and its
+//! content stays readable, until reclaim or a trim makes room.
 
 use std::collections::VecDeque;
 
@@ -20,20 +22,20 @@ use rustc_hash::FxHashMap;
 use crate::describe::Description;
 use crate::ftl::cache::{CacheOrder, Drain, Put, WriteCache};
 
-/// Pages (word lines, where these are programmed at once) that drain to each plane at once, on average: enough that no
-/// plane rests while others have work.
+/// Maximum number of pages (word lines, where these are programmed at once) that drain to each plane at once, on
+/// average: enough that no plane is idle while others have work.
 const DRAINS_A_PLANE: usize = 4;
 
-/// Writes that wait for a page to reach the flash.
+/// Writes that wait until a page of the cache is in flash.
 #[derive(Debug, Default)]
 struct Waiters {
-    /// Waiters for the drain in flight.
+    /// Writes whose data is in the drain in flight.
     this: Vec<u32>,
-    /// Waiters for the drain after it.
+    /// Writes that came later, whose data is in the next drain.
     next: Vec<u32>,
 }
 
-/// The range of bytes that a write covers in a logical page.
+/// The range of bytes that a write covers within a logical page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageBytes {
     pub(super) lpa: u64,
@@ -41,54 +43,55 @@ pub(super) struct PageBytes {
     pub(super) bytes: u32,
 }
 
-/// Whether the cache took a write to a page.
+/// Result of offering a page of a write to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CacheOffer {
-    /// It did, and the write is done.
+    /// The cache took the data, and the write is complete.
     Done,
-    /// It did; the write waits for the flash.
+    /// The cache took the data; the write waits until it is in flash.
     Waits,
-    /// It has no room.
+    /// The cache has no room.
     No,
 }
 
-/// The next action of the client for the cache.
+/// The next action for the client to execute.
 #[derive(Debug)]
 pub(super) enum CacheAction {
-    /// Complete a page of a write.
+    /// Complete this page of a write.
     Done(u32),
-    /// Fail pages of writes: there is no space.
+    /// Fail these pages of writes for lack of space.
     Refused(Vec<u32>),
-    /// Write a page to flash.
+    /// Write this page to flash.
     Drain(Drain),
-    /// Nothing for now; flushes may go on.
+    /// Do nothing for now; flushes may be advanced.
     Nothing,
 }
 
-/// The write cache, and the pages that wait for it.
+/// The write cache, with the pages of writes that wait for it.
 #[derive(Debug)]
 pub(super) struct Cached {
     pub(super) cache: WriteCache,
     early: bool,
-    /// Dirty pages above which draining begins (`high`), and at which it ends (`low`).
+    /// Number of dirty pages above which draining begins; it ends at `low`.
     high: usize,
     low: usize,
     at_once: usize,
-    /// Pages that leave together (`unit`), and the number of them still to come.
+    /// Number of pages that leave the cache as one group; `unit_left` counts those of the current group still to
+    /// leave.
     unit: usize,
     unit_left: usize,
     draining: bool,
-    /// Pages of writes that found no room, in order.
+    /// Pages of writes for which the cache had no room, in order.
     waiting: VecDeque<u32>,
     waiters: FxHashMap<u64, Waiters>,
-    /// Consecutive drains that found no page in flash.
+    /// Number of consecutive drains that found no free page in flash.
     refused: usize,
-    /// Whether actions are being returned: their consequences do not start another round.
+    /// Whether a round of actions is under way; the consequences of an action start no second round.
     busy: bool,
 }
 
 impl Cached {
-    /// The cache of a description; `None` without one.
+    /// Makes the cache of a description; `None` if it has none.
     pub(super) fn new(description: &Description) -> Option<Self> {
         let (geometry, ftl) = (&description.geometry, &description.ftl);
         let cache = WriteCache::new(ftl.write_cache_bytes, geometry.page_bytes, CacheOrder::Lru)?;
@@ -102,7 +105,7 @@ impl Cached {
             high: pages * 3 / 4,
             low: pages / 2,
             at_once: geometry.planes_total() as usize * word_line * DRAINS_A_PLANE,
-            // A cache of a few units cannot wait for whole ones.
+            // A cache of only a few groups cannot wait for whole ones.
             unit: if unit > pages / 4 { 1 } else { unit },
             unit_left: 0,
             draining: false,
@@ -113,7 +116,7 @@ impl Cached {
         })
     }
 
-    /// Whether a page on its way to flash is still to be written.
+    /// Whether a page that is being drained must still be written; not if it was trimmed meanwhile.
     pub(super) fn is_wanted(&self, lpa: u64) -> bool {
         self.cache.is_wanted(lpa)
     }
@@ -124,15 +127,15 @@ impl Cached {
         dirty > 0 && self.refused >= dirty && self.cache.draining_pages() == 0
     }
 
-    /// Room was made in flash: refused pages may be tried again.
+    /// Allows refused pages to be retried, since room may have been made in flash.
     pub(super) fn there_may_be_room(&mut self) {
         self.refused = 0;
     }
 
-    /// Whether another page should drain to flash.
+    /// Whether another page should be drained to flash now.
     fn drains(&mut self, flushing: bool) -> bool {
         let dirty = self.cache.dirty_pages();
-        // A word line takes so long to program that most of the cache drains while all dies are at work: in this case
+        // A word line takes so long to program that most of the cache drains while all dies work: in this case
         // draining pages count as dirty.
         let held = if self.unit > 1 { dirty + self.cache.draining_pages() } else { dirty };
         self.draining = held > if self.draining { self.low } else { self.high };
@@ -141,14 +144,15 @@ impl Cached {
         }
         let now = flushing || !self.early;
         let room = self.draining || !self.waiting.is_empty();
-        // A full cache from which nothing drains would wait for ever.
+        // A full cache from which nothing drains would wait for ever for a whole group.
         let whole = dirty >= self.unit || self.cache.draining_pages() == 0;
         let wanted = now || self.unit_left > 0 || (room && whole);
         wanted && dirty > 0 && self.refused < dirty && self.cache.draining_pages() < self.at_once
     }
 
-    /// A page is about to leave the cache; the first of a unit sets the number that is to follow. `to_fill`: pages
-    /// until flash management's open word lines are full, which is exact only while nothing drains.
+    /// Counts a page that is about to leave the cache; the first page of a group sets the number of pages that follow.
+    /// `to_fill` is the number of pages until flash management's open word lines are full, which is exact only while
+    /// nothing drains.
     fn leaves(&mut self, flushing: bool, to_fill: usize) {
         assert!(self.cache.dirty_pages() > 0, "a page leaves a clean cache");
         if flushing || !self.early {
@@ -161,7 +165,7 @@ impl Cached {
         }
     }
 
-    /// Takes the writes that wait for pages to reach the flash, if the cache is stuck.
+    /// Removes and returns the writes that wait for the flash if the cache is stuck; returns nothing otherwise.
     fn give_up_waiters(&mut self) -> Vec<u32> {
         if self.waiters.is_empty() || !self.is_stuck() {
             return Vec::new();
@@ -171,7 +175,8 @@ impl Cached {
         parts
     }
 
-    /// Offers a page of a write to the cache; it waits behind others that found no room. Returns whether it is done.
+    /// Offers a page of a write to the cache; if there is no room, the page waits after those that came before.
+    /// Returns whether the page is done.
     pub(super) fn offer(&mut self, part: u32, of: PageBytes) -> bool {
         if !self.waiting.is_empty() {
             self.waiting.push_back(part);
@@ -187,7 +192,7 @@ impl Cached {
         }
     }
 
-    /// The cache takes a page, if it has room.
+    /// Puts a page of a write into the cache, if it has room.
     fn take(&mut self, part: u32, of: PageBytes) -> CacheOffer {
         if self.cache.write(of.lpa, of.from, of.bytes) == Put::Full {
             return CacheOffer::No;
@@ -199,12 +204,13 @@ impl Cached {
         CacheOffer::Waits
     }
 
-    /// Begins a round of actions; `false` if one is going on already.
+    /// Begins a round of actions; returns `false` if one is already under way.
     pub(super) fn begin(&mut self) -> bool {
         !std::mem::replace(&mut self.busy, true)
     }
 
-    /// The next action, to be called until it is `Nothing`. `bytes_of` returns the range that a page of a write covers.
+    /// Returns the next action; call it until it returns `Nothing`. `bytes_of` returns the byte range of a page of a
+    /// write.
     pub(super) fn next(
         &mut self,
         flushing: bool,
@@ -236,7 +242,7 @@ impl Cached {
             return CacheAction::Refused(refused);
         }
         self.leaves(flushing, to_fill());
-        // Refused pages go back behind the others: by order of use all get their turn.
+        // Refused pages are queued after the others: in order of use, each gets its turn.
         let in_order = flushing && self.refused == 0;
         let drain = if in_order { self.cache.drain_for_flush() } else { self.cache.drain() };
         let drain = drain.expect("a page is dirty");
@@ -246,7 +252,7 @@ impl Cached {
         CacheAction::Drain(drain)
     }
 
-    /// A page has reached the flash, or found no room there; returns the writes that waited for it.
+    /// Ends the drain of a page, which found no room in flash if `no_space`; returns the writes that waited for it.
     pub(super) fn drained(&mut self, lpa: u64, no_space: bool) -> Vec<u32> {
         assert!(self.cache.draining_pages() > 0, "page {lpa} was drained, and none was draining");
         if no_space {
@@ -269,7 +275,7 @@ impl Cached {
         done
     }
 
-    /// Forgets trimmed pages; returns the writes that waited for them to reach the flash.
+    /// Discards trimmed pages; returns the writes that waited for them to reach the flash.
     pub(super) fn trim(&mut self, first: u64, end: u64) -> Vec<u32> {
         let mut done = Vec::new();
         for lpa in first..end {

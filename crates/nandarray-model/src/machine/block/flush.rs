@@ -1,5 +1,5 @@
-//! Flushes. A flush waits for the content of the write cache at its arrival, then for the changed pages of a cached
-//! map, then for every program that had begun by then ([`super::programs::Epochs`]).
+//! Flushes. A flush waits until the write cache has written its content of that moment, then until the changed pages
+//! of a cached map and all programs that had begun by then have ended ([`super::programs::Epochs`]).
 
 use std::collections::VecDeque;
 
@@ -10,12 +10,12 @@ use crate::ftl::cache::FlushTicket;
 use crate::machine::fabric::Fabric;
 use nandarray_sim::Ps;
 
-/// The stage of a flush.
+/// Stage of a flush.
 #[derive(Clone, Copy, Debug)]
 enum FlushStage {
-    /// The cache writes the pages that were dirty when the flush arrived.
+    /// The cache writes the pages that were dirty when the flush arrived; `None` without a cache.
     Draining(Option<FlushTicket>),
-    /// Programs up to this epoch end.
+    /// The flush waits for all programs up to this epoch.
     Programming(u64),
 }
 
@@ -26,23 +26,23 @@ struct PendingFlush {
     status: RequestStatus,
 }
 
-/// A flush that is done.
+/// A flush that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flushed {
-    /// Its command on the link (an io).
+    /// Number of its command on the link.
     pub(super) io: u32,
-    /// Its outcome.
+    /// Outcome of the flush.
     pub(super) status: RequestStatus,
 }
 
-/// Flushes in flight, in order.
+/// Flushes in flight, in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Flushes {
     waiting: VecDeque<PendingFlush>,
 }
 
 impl Flushes {
-    /// Begins a flush; `ticket` stands for the dirty pages of the cache.
+    /// Begins a flush; `ticket` identifies the dirty pages of the cache, and is `None` without a cache.
     pub(super) fn begin(&mut self, io: u32, ticket: Option<FlushTicket>) {
         assert!(self.waiting.iter().all(|flush| flush.io != io), "flush {io} begins twice");
         self.waiting.push_back(PendingFlush {
@@ -52,12 +52,12 @@ impl Flushes {
         });
     }
 
-    /// Whether a flush needs the cache to drain.
+    /// Whether a flush waits for the cache to write its dirty pages.
     pub(super) fn drains(&self) -> bool {
         self.waiting.back().is_some_and(|flush| matches!(flush.stage, FlushStage::Draining(_)))
     }
 
-    /// Lets the first flush go on; returns it once it is done. Call again for the next one.
+    /// Advances the oldest flush; returns it once it has ended. Call again for the next one until `None`.
     pub(super) fn go_on(
         &mut self,
         programs: &mut PagePrograms,

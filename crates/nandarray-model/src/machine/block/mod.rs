@@ -1,5 +1,5 @@
-//! Conventional requests: bytes of a linear address space, cut into logical pages, through page-mapped flash
-//! management.
+//! Conventional requests: byte ranges of a linear address space, split into logical pages, served through page-mapped
+//! flash management.
 //!
 //! ```text
 //! read    translate -> map pages, if the map is cached -> page read -> DRAM -> link up
@@ -8,10 +8,10 @@
 //! trim    forgets whole pages; flush: `flush`
 //! ```
 //!
-//! A written page is in the controller's memory until its program has ended, and is read from there. A write that finds
-//! no free page waits for reclaim of its plane; one for which there will never be a page fails, and changes nothing
-//! unless a program of it had begun. A write of a part of an unreadable page fails too, since the rest of the page is
-//! lost.
+//! The data of a written page is in the controller's memory until its program has ended, and is read from there. A
+//! write that finds no free page waits for reclaim of its plane; a write for which there will never be a page fails,
+//! and changes nothing unless one of its programs had begun. A partial write to an unreadable page fails too, since
+//! the rest of the page is lost.
 //!
 //! | file | one idea |
 //! | --- | --- |
@@ -22,7 +22,7 @@
 //! | `page` | a page of a request, and its states |
 //! | `programs` | programs of pages: ended, failed, repeated elsewhere |
 //!
-//! The files below `mod` do not call it: they return what has happened, and the client acts on it.
+//! The files below `mod` do not call it: they return what has happened, and the client acts on that.
 
 mod cached;
 mod flush;
@@ -49,57 +49,57 @@ use crate::host::Direction;
 use crate::workload::{IoRequest, RequestOp};
 use nandarray_sim::Ps;
 
-/// The outcome of a request.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestStatus {
     /// The request has succeeded.
     Success,
-    /// It reached beyond the device (NVMe: LBA Out of Range).
+    /// The request reached beyond the device's capacity (NVMe: LBA Out of Range).
     OutOfRange,
-    /// No page was left to write to (NVMe: Capacity Exceeded).
+    /// No flash page was left to write to (NVMe: Capacity Exceeded).
     NoSpace,
     /// A page could not be read (NVMe: Unrecovered Read Error).
     Unreadable,
 }
 
-/// A request that ended.
+/// A request that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestEnded {
     /// The request.
     pub request: IoRequest,
-    /// Time of its arrival, whether or not a queue had room.
+    /// Time of its arrival, even if it then waited for room in its queue.
     pub arrived: Ps,
-    /// Time at which the host had its completion.
+    /// Time at which the host reaped its completion.
     pub done: Ps,
-    /// Its outcome.
+    /// Outcome of the request.
     pub status: RequestStatus,
 }
 
-/// An event of a conventional request.
+/// An event of a conventional request; carries the number of its command on the link, or of one of its pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BlockEvent {
     /// All data of a write request has crossed the link.
     RequestData(u32),
-    /// All data of a write request is in DRAM, to be cut into pages.
+    /// All data of a write request is in DRAM and can be split into pages.
     RequestCut(u32),
-    /// The translator, and the allocator for writes, are done with a page.
+    /// The translator, and for writes the allocator, have processed a page.
     Page(u32),
-    /// A page that was read is in DRAM.
+    /// A page that was read is in DRAM, on its way to the host.
     PageUp(u32),
-    /// A page that was read is with the host.
+    /// A page that was read has crossed the link.
     PageDone(u32),
 }
 
-/// The part of the client that waits for a flash operation.
+/// The part of this client that waits for a flash operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockWaiter {
     /// A page of a request.
     Page(u32),
-    /// A program of a page, which knows its own waiter.
+    /// A program of [`PagePrograms`], which records its own waiter.
     Program(u32),
-    /// A page that reclaim reads.
+    /// A page that reclaim reads, by the number of its move.
     Move(u32),
-    /// A page that reclaim programs, by its plane: only behind a program.
+    /// A page that reclaim programs, by its plane; only used as the waiter of a [`Self::Program`].
     MoveTo(u32),
     /// A block that reclaim erases, by its plane.
     Erase(u32),
@@ -139,7 +139,7 @@ struct SubmittedRequest {
     status: RequestStatus,
 }
 
-/// Conventional requests of one device.
+/// The client that serves conventional requests of one device.
 #[derive(Debug)]
 pub(crate) struct BlockClient {
     programs: PagePrograms,
@@ -155,7 +155,7 @@ pub(crate) struct BlockClient {
 impl Client for BlockClient {
     type Event = BlockEvent;
     type Waiter = BlockWaiter;
-    /// A request's index.
+    /// Number of a request.
     type Requester = u32;
 
     fn handle(&mut self, ctx: &mut ClientContext<'_>, now: Ps, event: BlockEvent) {
@@ -182,7 +182,7 @@ impl Client for BlockClient {
         }
     }
 
-    /// Planes whose reclaim gave way go on if no operation waits for their dies any more.
+    /// Continues reclaim of the planes that gave way, once no operation waits for their dies.
     fn flash_moved(&mut self, ctx: &mut ClientContext<'_>, now: Ps) {
         let mut i = 0;
         while let Some(plane) = self.reclaim.resumes(ctx.fabric, &mut i) {
@@ -227,7 +227,7 @@ impl Client for BlockClient {
 }
 
 impl BlockClient {
-    /// A client with empty page-mapped flash management.
+    /// Makes a client whose page-mapped flash management holds no data.
     ///
     /// # Errors
     /// If the description leaves no flash to manage.
@@ -246,40 +246,40 @@ impl BlockClient {
         })
     }
 
-    /// Page-mapped flash management.
+    /// Returns the page-mapped flash management.
     pub(super) fn ftl(&self) -> &PageMapped {
         &self.programs.ftl
     }
 
-    /// Page-mapped flash management, to be preconditioned.
+    /// Returns the page-mapped flash management for changes, such as preconditioning.
     pub(super) fn ftl_mut(&mut self) -> &mut PageMapped {
         &mut self.programs.ftl
     }
 
-    /// Bytes that requests can address.
+    /// Returns the number of bytes that requests can address.
     pub(super) fn capacity_bytes(&self) -> u64 {
         self.ftl().capacity_pages() * u64::from(self.ftl().page_bytes())
     }
 
-    /// Whether each plane's reclaim is urgent, as set in the flash.
+    /// Whether each plane's reclaim is urgent, as last reported to the flash.
     #[cfg(test)]
     pub(super) fn urgent_planes(&self) -> &[bool] {
         self.reclaim.urgent_planes()
     }
 
-    /// The pages that wait with their states, for messages about requests that never end.
+    /// Returns a text with the waiting pages and their states, for messages about requests that never end.
     pub(super) fn waiting(&self) -> String {
         let pages: Vec<_> = self.pages.iter().map(|(_, p)| (p.lpa, p.at, p.of)).collect();
         let (stalled, flushes, reclaim) = (&self.stalled, &self.flushes, self.reclaim.waiting());
         format!("pages {pages:?}, stalled {stalled:?}, {reclaim}, {flushes:?}")
     }
 
-    /// The next request that has ended and was not returned yet.
+    /// Returns the next request that has ended, each once; `None` if there is none.
     pub(super) fn take_ended(&mut self) -> Option<RequestEnded> {
         self.ended.pop_front()
     }
 
-    /// The host submits a request, now.
+    /// Submits a request of the host at time `now`.
     pub(super) fn submit(&mut self, ctx: &mut ClientContext<'_>, now: Ps, request: IoRequest) {
         let request_id =
             self.requests.insert(SubmittedRequest { request, arrived: now, status: RequestStatus::Success }) as u32;
@@ -347,7 +347,7 @@ impl BlockClient {
         }
         map_ops.clear();
         self.programs.map_ops = map_ops;
-        // There may be free pages now for writes that found none.
+        // There may now be free pages for writes that found none.
         self.retry_stalled(ctx, now);
     }
 
@@ -356,7 +356,7 @@ impl BlockClient {
         request_id
     }
 
-    /// All data of a write has crossed the link.
+    /// Moves the data of a write into DRAM, once all of it has crossed the link.
     fn request_data(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32) {
         let request = self.requests[self.request_of(ctx, io) as usize].request;
         let there = ctx.fabric.through_dram(now, request.bytes, "data in", OpCause::Host);
@@ -372,7 +372,7 @@ impl BlockClient {
         self.cut(ctx, now, io, &request);
     }
 
-    /// Cuts a request into its pages.
+    /// Splits a request into its logical pages, and begins each.
     fn cut(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32, request: &IoRequest) {
         let page = u64::from(ctx.fabric.description.geometry.page_bytes);
         let (start, end) = (request.offset_bytes, request.offset_bytes + request.bytes);
@@ -410,8 +410,8 @@ impl BlockClient {
         }
     }
 
-    /// Books the translator for a page, and the allocator for a written one; it goes on when they are done, but not
-    /// before `ready`.
+    /// Books the translator for a page and, if it is written, the allocator; the page continues when they are done,
+    /// but not before `ready`.
     fn translate(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, ready: Ps) {
         let write = self.pages[part as usize].write;
         let c = &ctx.fabric.description.controller;
@@ -434,8 +434,8 @@ impl BlockClient {
         p.place = self.programs.ftl.read(p.lpa, p.ahead, &mut map_ops).expect("the page is within the device");
         p.at = PageState::Mapping;
         p.map_ops.extend(map_ops.iter().rev().filter(|op| matches!(op, MapOp::Read(_))));
-        // Map pages are programmed at once, since pages of a block are programmed in the order in which they were
-        // allocated.
+        // Map pages are programmed at once, since pages of a block must be programmed in the order of their
+        // allocation.
         for op in map_ops.drain(..).filter(|op| matches!(op, MapOp::Program(_))) {
             p.left += 1;
             self.programs.issue_map(ctx.fabric, now, op, BlockWaiter::Page(part));
@@ -447,7 +447,7 @@ impl BlockClient {
         }
     }
 
-    /// Reads the old content of a page that is written in part.
+    /// Reads the old content of a partly written page, if there is any, or writes the page at once.
     fn merge(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = &mut self.pages[part as usize];
         assert!(p.write && p.left == 0, "page {} has {} operations in flight before it is merged", p.lpa, p.left);
@@ -469,7 +469,7 @@ impl BlockClient {
         }
     }
 
-    /// Reads the next page of the map that a read needs, one after the other, then the page itself.
+    /// Reads the next map page that a read needs, one after the other, then the page itself.
     fn read_next(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = &mut self.pages[part as usize];
         assert!(!p.write && p.left == 0, "page {} has {} operations in flight before it is read", p.lpa, p.left);
@@ -487,25 +487,25 @@ impl BlockClient {
                 (p.left, p.at) = (1, PageState::Reading);
                 self.programs.read(ctx.fabric, now, OpCause::Host, place, bytes, BlockWaiter::Page(part));
             }
-            // The page was never written, or is still in the controller's memory.
+            // The page was never written, or its data is still in the controller's memory.
             _ => self.page_up(ctx, now, part, 1),
         }
     }
 
-    /// Allocates a page for a write, and programs it.
+    /// Allocates a flash page for a write, and programs it.
     fn write_page(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = &mut self.pages[part as usize];
         assert!(p.write && p.left == 0, "page {} has {} operations in flight before it is written", p.lpa, p.left);
         let (lpa, ahead, whole) = (p.lpa, p.ahead, p.whole);
         if p.of == PageRequester::Cache && self.cached.as_ref().is_some_and(|c| !c.is_wanted(lpa)) {
-            // It was trimmed on its way.
+            // The page was trimmed while it was drained.
             return self.page_done(ctx, now, part);
         }
         let programs = &mut self.programs;
         if !whole {
             let old = programs.ftl.place_of(lpa).expect("the page is within the device");
             if old != p.place && old.is_some_and(|place| !programs.is_in_memory(place)) {
-                // Another write to the page, or reclaim, was faster: its content has to be merged.
+                // Another write to the page, or reclaim, changed it first: its current content must be merged.
                 return self.merge(ctx, now, part);
             }
         }
@@ -542,7 +542,7 @@ impl BlockClient {
         self.programs.map_ops = map_ops;
     }
 
-    /// Tries again the writes that found no free page.
+    /// Retries the writes that found no free page.
     fn retry_stalled(&mut self, ctx: &mut ClientContext<'_>, now: Ps) {
         self.programs.retry_unplaced(ctx.fabric, now);
         if let Some(cached) = &mut self.cached {
@@ -575,7 +575,7 @@ impl BlockClient {
             && matches!(at, PageState::Mapping | PageState::Reading | PageState::Merging);
         if unreadable {
             if at == PageState::Merging && of == PageRequester::Cache {
-                // Its write may be complete for the host already: the known part of the page is kept.
+                // The write may already be complete for the host: the known part of the page is kept.
                 self.programs.lost.insert(lpa);
             }
             self.fail(ctx, part, RequestStatus::Unreadable);
@@ -602,8 +602,8 @@ impl BlockClient {
         }
     }
 
-    /// Sends a page's bytes to the host, `crossings` times through DRAM: in from the flash and out to the link, or past
-    /// it.
+    /// Sends a page's bytes to the host, after `crossings` transfers through DRAM (in from the flash, out to the
+    /// link); 0 if the data bypasses DRAM.
     fn page_up(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, crossings: u64) {
         if crossings == 0 {
             return self.page_leaves(ctx, now, part);
@@ -620,7 +620,7 @@ impl BlockClient {
         };
         let sent = ctx.fabric.send(now, Direction::Up, bytes, "data");
         if ctx.io.parts_left(io) == 1 && ctx.fabric.description.controller.t_complete == Ps::ZERO {
-            // The last page of the request: the completion follows at once.
+            // This was the last page of the request: the completion follows its data at once.
             self.pages.remove(part as usize);
             return ctx.io.finished_with_data(ctx.fabric, now, io);
         }
@@ -639,7 +639,7 @@ impl BlockClient {
     // The write cache and flushes
     // ---------------------------------------------------------------------------------------
 
-    /// Lets the cache drain and take writes that wait for room, then lets flushes go on.
+    /// Drains the cache and lets it take the writes that wait for room, as far as possible, then advances flushes.
     fn go_on_draining(&mut self, ctx: &mut ClientContext<'_>, now: Ps) {
         if !self.cached.as_mut().is_some_and(Cached::begin) {
             return;
@@ -674,7 +674,7 @@ impl BlockClient {
         self.go_on_flushing(ctx, now);
     }
 
-    /// A page's way from the cache to flash has ended.
+    /// Ends the drain of a page from the cache.
     fn drained(&mut self, ctx: &mut ClientContext<'_>, now: Ps, lpa: u64, status: RequestStatus) {
         let cached = self.cached.as_mut().expect("a page from the cache");
         for part in cached.drained(lpa, status == RequestStatus::NoSpace) {
@@ -686,7 +686,7 @@ impl BlockClient {
         self.go_on_draining(ctx, now);
     }
 
-    /// Lets flushes go on, in order, and completes those that are done.
+    /// Advances flushes in order, and completes those that have ended.
     fn go_on_flushing(&mut self, ctx: &mut ClientContext<'_>, now: Ps) {
         while let Some(Flushed { io, status }) =
             self.flushes.go_on(&mut self.programs, self.cached.as_ref(), ctx.fabric, now)
@@ -717,21 +717,21 @@ impl BlockClient {
         self.go_on_flushing(ctx, now);
     }
 
-    /// Lets reclaim of a plane go on as far as it may.
+    /// Continues reclaim of a plane as far as it may, retrying writes whenever there may be room.
     fn go_on_reclaiming(&mut self, ctx: &mut ClientContext<'_>, now: Ps, plane: u32) {
         while self.reclaim.go_on(&mut self.programs, ctx.fabric, now, plane) == RoomChange::Perhaps {
             self.retry_stalled(ctx, now);
         }
     }
 
-    /// A page that reclaim moves is programmed elsewhere, or stays where it is.
+    /// Ends a move of reclaim, whose page was programmed elsewhere or stays where it is.
     fn move_over(&mut self, ctx: &mut ClientContext<'_>, now: Ps, plane: u32) {
         self.reclaim.move_over(plane);
         self.go_on_reclaiming(ctx, now, plane);
         self.retry_stalled(ctx, now);
     }
 
-    /// A victim was erased, or is bad.
+    /// Handles the end of an erase of a victim, which is bad if the erase failed.
     fn block_erased(&mut self, ctx: &mut ClientContext<'_>, now: Ps, plane: u32, outcome: OpOutcome) {
         self.reclaim.erased(&mut self.programs, ctx.fabric, plane, outcome);
         self.retry_stalled(ctx, now);

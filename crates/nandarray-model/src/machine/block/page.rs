@@ -1,61 +1,61 @@
-//! A logical page's share of a conventional request, on its way from state to state.
+//! The part of a conventional request that falls into one logical page, with its state.
 
 use super::RequestStatus;
 use crate::flash::PageAddress;
 use crate::ftl::MapOp;
 
-/// The state of a page of a request.
+/// State of a page of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageState {
-    /// Waits for the translator, and the allocator for writes.
+    /// Waits for the translator, and for the allocator if it is written.
     Translating,
-    /// Waits for pages of the map, where the map is cached.
+    /// Waits for pages of the map to be read, if the map is cached.
     Mapping,
-    /// Is read from flash for the host.
+    /// Waits for the flash to read it for the host.
     Reading,
-    /// Waits for room in the write cache, or, without early completion, until it is in flash.
+    /// Waits for room in the write cache or, without early completion, for its program.
     Caching,
-    /// Waits for its old content, of which a part stays.
+    /// Waits for its old content to be read, since the write replaces only a part of it.
     Merging,
-    /// Waits for a free page.
+    /// Waits for a free flash page.
     Stalled,
-    /// Waits for its program.
+    /// Waits for its program to end.
     Programming,
 }
 
-/// The requester of a page, notified when it is done.
+/// The requester of a page, which is notified when the page is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageRequester {
-    /// An io that the host waits for.
+    /// A command on the link.
     Io(u32),
-    /// The write cache, which writes it to flash.
+    /// The write cache, which writes the page to flash.
     Cache,
 }
 
-/// A logical page's share of a request, or a page on its way from the cache to flash.
+/// The part of a request that falls into one logical page, or a page that is being written from the cache to flash.
 #[derive(Debug)]
 pub(super) struct RequestPage {
     pub(super) of: PageRequester,
     pub(super) lpa: u64,
-    /// First byte within the page.
+    /// Offset of the first byte within the page.
     pub(super) from: u32,
     pub(super) bytes: u32,
     pub(super) ahead: u32,
     pub(super) write: bool,
     pub(super) whole: bool,
     pub(super) at: PageState,
-    /// The outcome of its way from the cache.
+    /// Outcome for a page that is written from the cache.
     pub(super) status: RequestStatus,
-    /// Flash operations in flight.
+    /// Number of flash operations in flight.
     pub(super) left: u32,
-    /// Address from which it is read; for a partial write, the address of its old content.
+    /// Flash address of the page to read; for a partial write, of its old content. `None` if there is none.
     pub(super) place: Option<PageAddress>,
-    /// Map operations that remain to be done first, in reverse order.
+    /// Operations on the map that must end first, in reverse order.
     pub(super) map_ops: Vec<MapOp>,
 }
 
 impl RequestPage {
-    /// A page that is read, or is to be filled in as one that is written.
+    /// Makes a page to read; the caller changes the fields that differ for a write.
     pub(super) fn new(of: PageRequester, lpa: u64, from: u32, bytes: u32) -> Self {
         Self {
             of,

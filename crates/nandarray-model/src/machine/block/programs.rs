@@ -1,10 +1,10 @@
-//! Page programs of conventional flash management: issued, ended, repeated elsewhere after failures; and operations of
-//! the map.
+//! Page programs of conventional flash management: issues them and, after a failure, repeats them at another address;
+//! also issues operations of the map.
 //!
-//! A page is in the controller's memory until its program has ended. One whose program failed and for which no plane
-//! has room stays there until reclaim or a trim makes room; its write fails for lack of space. Programs are counted by
-//! epochs: a flush ends the current one and waits for all programs of it and of earlier ones, so that later writes and
-//! reclaim do not hold it up.
+//! A page's data stays in the controller's memory until its program has ended. If the program failed and no plane has
+//! room, the data stays there until reclaim or a trim makes room, and the write fails for lack of space. Programs are
+//! counted by epochs: a flush ends the current epoch and waits for all programs of this and earlier epochs, so that
+//! later writes and reclaim do not hold it up.
 
 use std::collections::VecDeque;
 
@@ -17,30 +17,30 @@ use crate::machine::clients::Waiter;
 use crate::machine::fabric::Fabric;
 use nandarray_sim::Ps;
 
-/// A program in flight.
+/// A page program in flight.
 #[derive(Clone, Copy, Debug)]
 struct PageProgram {
     place: PageAddress,
     cause: OpCause,
     waiter: BlockWaiter,
-    /// Its epoch, which decides whether a flush waits for it.
+    /// Epoch in which the program was issued; a flush of this or a later epoch waits for it.
     epoch: u64,
 }
 
-/// A program that has ended, for the client to act on in this order.
+/// A program that has ended. The client handles the fields in this order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProgramEnd {
-    /// The page of a write that fails since nothing has room for it.
+    /// Page of the write that fails because no plane has room for it.
     pub(super) unplaced: Option<u32>,
-    /// The plane of a failed block, which is to be emptied.
+    /// Plane of the block that failed and must be emptied.
     pub(super) failed_plane: Option<u32>,
-    /// Its waiter; `None` if the program is repeated elsewhere.
+    /// Waiter of the program; `None` if the program is repeated elsewhere.
     pub(super) waiter: Option<BlockWaiter>,
-    /// Its epoch, to be passed to [`Epochs::ended`] last.
+    /// Epoch of the program, to be passed to [`Epochs::ended`] last.
     pub(super) epoch: u64,
 }
 
-/// Numbers of programs in flight, by epoch; the last epoch is the current one.
+/// Number of programs in flight by epoch; the last epoch is the current one.
 #[derive(Debug)]
 pub(super) struct Epochs {
     programs: VecDeque<u64>,
@@ -53,7 +53,7 @@ impl Epochs {
         self.first + self.programs.len() as u64 - 1
     }
 
-    /// Counts the end of a program of an epoch.
+    /// Counts the end of a program that was issued in `epoch`.
     pub(super) fn ended(&mut self, epoch: u64) {
         assert!(epoch >= self.first, "a program of epoch {epoch} ends behind epoch {}", self.first);
         let left = &mut self.programs[(epoch - self.first) as usize];
@@ -69,7 +69,7 @@ impl Epochs {
         }
     }
 
-    /// Begins another epoch; returns the one that was current.
+    /// Begins another epoch; returns the number of the previous one.
     pub(super) fn next(&mut self) -> u64 {
         let epoch = self.first + self.programs.len() as u64 - 1;
         self.programs.push_back(0);
@@ -77,23 +77,24 @@ impl Epochs {
         epoch
     }
 
-    /// Whether all programs of an epoch, and of those before, have ended.
+    /// Whether all programs of this and earlier epochs have ended.
     pub(super) fn is_over(&self, epoch: u64) -> bool {
         self.first > epoch
     }
 }
 
-/// Page-mapped flash management, and its programs in flight.
+/// Page-mapped flash management, with its programs in flight.
 #[derive(Debug)]
 pub(crate) struct PagePrograms {
     pub(super) ftl: PageMapped,
     in_flight: slab::Slab<PageProgram>,
-    /// Pages whose data is in the controller until their programs end, each with the number of its programs.
+    /// Pages whose data is in the controller's memory until their programs end, each with the number of these
+    /// programs.
     writing: FxHashMap<PageAddress, u32>,
-    /// Failed programs for which there was no other page: their data stays in the controller.
+    /// Failed programs for whose data no other page was free: the data stays in the controller's memory.
     unplaced: Vec<(PageAddress, OpCause)>,
     /// Logical pages whose content was lost when they were moved or merged; they are unreadable until they are written
-    /// whole.
+    /// as a whole.
     pub(super) lost: FxHashSet<u64>,
     pub(super) epochs: Epochs,
     pub(super) map_ops: Vec<MapOp>,
@@ -112,17 +113,17 @@ impl PagePrograms {
         }
     }
 
-    /// Whether a page's data is still in the controller.
+    /// Whether a page's data is still in the controller's memory.
     pub(super) fn is_in_memory(&self, place: PageAddress) -> bool {
         self.writing.contains_key(&place)
     }
 
-    /// Whether a logical page's content was lost.
+    /// Whether the content of logical page `lpa` was lost.
     pub(super) fn is_lost(&self, lpa: u64) -> bool {
         !self.lost.is_empty() && self.lost.contains(&lpa)
     }
 
-    /// Whether some page found no room in flash.
+    /// Whether the data of a failed program still waits for a free page.
     pub(super) fn has_unplaced(&self) -> bool {
         !self.unplaced.is_empty()
     }
@@ -145,7 +146,7 @@ impl PagePrograms {
         fabric.issue(now, OpKind::Read, cause, place, bytes, Waiter::BlockClient(waiter));
     }
 
-    /// Issues a page program; `waiter` is notified of its end, here or, after a failure, elsewhere.
+    /// Issues a page program; `waiter` is notified when the page is programmed, here or, after a failure, elsewhere.
     pub(super) fn program(
         &mut self,
         fabric: &mut Fabric,
@@ -161,7 +162,7 @@ impl PagePrograms {
         fabric.issue(now, OpKind::Program, cause, place, bytes, Waiter::BlockClient(BlockWaiter::Program(program)));
     }
 
-    /// Issues an operation of the map.
+    /// Issues an operation of the map as a read or program of a whole page.
     pub(super) fn issue_map(&mut self, fabric: &mut Fabric, now: Ps, op: MapOp, waiter: BlockWaiter) {
         let bytes = fabric.description.geometry.page_bytes;
         match op {
@@ -179,7 +180,7 @@ impl PagePrograms {
         }
     }
 
-    /// Handles the end of a program.
+    /// Handles the end of a program; after a failure, repeats it elsewhere if there is room.
     pub(super) fn over(&mut self, fabric: &mut Fabric, now: Ps, program: u32, outcome: OpOutcome) -> ProgramEnd {
         let PageProgram { place, cause, waiter, epoch } = self.in_flight.remove(program as usize);
         assert_ne!(outcome, OpOutcome::Uncorrectable, "a program of {place:?} reads nothing");
@@ -207,14 +208,14 @@ impl PagePrograms {
         ProgramEnd { unplaced, failed_plane, waiter, epoch }
     }
 
-    /// Tries again to find pages for data whose programs failed.
+    /// Retries the failed programs for which no page was free.
     pub(super) fn retry_unplaced(&mut self, fabric: &mut Fabric, now: Ps) {
         if self.unplaced.is_empty() {
             return;
         }
         for (place, cause) in std::mem::take(&mut self.unplaced) {
             match self.ftl.program_failed(place, cause) {
-                // It was moved, overwritten or trimmed meanwhile.
+                // The page was moved, overwritten or trimmed meanwhile.
                 Ok(None) => self.leaves_memory(place),
                 Ok(Some(renewed)) => {
                     self.program(fabric, now, cause, renewed.place, BlockWaiter::None);
@@ -225,8 +226,8 @@ impl PagePrograms {
         }
     }
 
-    /// Writes the changed pages of a cached map, as many as find room; recovery would find the others again from data
-    /// pages, which name their owners.
+    /// Writes as many changed pages of a cached map as find room. The unwritten ones could be rebuilt at recovery from
+    /// the data pages, whose spare bytes name their owners.
     pub(super) fn write_map(&mut self, fabric: &mut Fabric, now: Ps) {
         let mut map_ops = std::mem::take(&mut self.map_ops);
         while self.ftl.flush_map(&mut map_ops) {

@@ -1,12 +1,12 @@
-//! Background work of conventional flash management: reclaim, wear levelling, emptying of failed blocks.
+//! Background work of conventional flash management: garbage collection, wear levelling, emptying of failed blocks.
 //!
-//! A plane's job is executed step by step (`crate::ftl`, reclaim): a page is read, relocated, programmed; at the end
-//! its block is erased. Some moves are in flight at once. Where reclaim is pre-emptible and not urgent, it takes its
-//! next step only when no operation waits for its die; it is tried again whenever another operation of that die has
+//! A plane's reclaim job (`crate::ftl`) is executed step by step: live pages are read, given new addresses and
+//! programmed, several at once; at the end their block is erased. Where reclaim is pre-emptible and not urgent, it
+//! takes its next step only when no operation waits for its die; it is retried whenever an operation of that die has
 //! ended.
 //!
-//! Reclaim returns whether a move or an erase may have made room; the client then tries again the writes that found
-//! none.
+//! Reclaim returns whether a move or an erase may have made room; the client then retries the writes that found no
+//! free page.
 
 use super::BlockWaiter;
 use super::programs::PagePrograms;
@@ -16,35 +16,35 @@ use crate::machine::clients::Waiter;
 use crate::machine::fabric::Fabric;
 use nandarray_sim::Ps;
 
-/// Moves of a plane in flight at once: one page is read while others are programmed.
+/// Maximum number of moves of a plane in flight, so that one page is read while others are programmed.
 const MOVES_AT_ONCE: u16 = 4;
 
-/// A move in flight.
+/// A page that reclaim moves and whose read is in flight.
 #[derive(Clone, Copy, Debug)]
 struct MoveInFlight {
     plane: u32,
     moved: Move,
 }
 
-/// Whether room may have been made.
+/// Whether reclaim may have made room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RoomChange {
     /// No room was made.
     Unchanged,
-    /// There may be room: writes that found none are to be tried again, then reclaim of the plane goes on.
+    /// There may be room: the client retries the writes that found none, then continues reclaim of the plane.
     Perhaps,
 }
 
-/// Reclaim in flight, plane by plane.
+/// Reclaim in flight, by plane.
 #[derive(Debug)]
 pub(super) struct Reclaim {
     moves: slab::Slab<MoveInFlight>,
     moving: Vec<u16>,
     erasing: Vec<Option<PageAddress>>,
-    /// Planes whose reclaim gave way to other operations; `is_postponed` has the same by plane.
+    /// Planes whose reclaim gave way to other operations; `is_postponed` holds the same by plane.
     postponed: Vec<u32>,
     is_postponed: Vec<bool>,
-    /// Whether a plane's reclaim is urgent, as set in the flash.
+    /// Whether each plane's reclaim is urgent, as last reported to the flash.
     is_urgent: Vec<bool>,
 }
 
@@ -60,13 +60,14 @@ impl Reclaim {
         }
     }
 
-    /// Moves in flight and planes that gave way, for messages about requests that never end.
+    /// Returns a text with the moves in flight and the planes that gave way, for messages about requests that never
+    /// end.
     pub(super) fn waiting(&self) -> String {
         let moving: Vec<_> = self.moving.iter().enumerate().filter(|m| *m.1 > 0).collect();
         format!("postponed {:?}, moving {moving:?}", self.postponed)
     }
 
-    /// Whether each plane's reclaim is urgent, as set in the flash.
+    /// Whether each plane's reclaim is urgent, as last reported to the flash.
     #[cfg(test)]
     pub(super) fn urgent_planes(&self) -> &[bool] {
         &self.is_urgent
@@ -77,7 +78,7 @@ impl Reclaim {
         self.moves.is_empty()
     }
 
-    /// Lets reclaim of a plane go on as far as it may.
+    /// Executes the next steps of a plane's reclaim, as many as are allowed now; returns whether there may be room.
     pub(super) fn go_on(
         &mut self,
         programs: &mut PagePrograms,
@@ -91,7 +92,7 @@ impl Reclaim {
         room
     }
 
-    /// Sets in the flash whether a die's background work goes before the host's: when it is urgent.
+    /// Tells the flash that a die's background work goes before the host's if reclaim of one of its planes is urgent.
     fn set_urgency(&mut self, programs: &PagePrograms, fabric: &mut Fabric, plane: u32) {
         let planes = fabric.description.geometry.planes;
         let urgent = programs.ftl.urgency(plane) == Urgency::Urgent;
@@ -146,7 +147,8 @@ impl Reclaim {
         }
     }
 
-    /// The next plane, from index `i` on, whose reclaim gave way and for whose die no operation waits any more.
+    /// Removes and returns the next plane, from index `i` of the postponed ones on, for whose die no operation waits
+    /// any more; `None` if there is none.
     pub(super) fn resumes(&mut self, fabric: &Fabric, i: &mut usize) -> Option<u32> {
         let planes = fabric.description.geometry.planes;
         while let Some(&plane) = self.postponed.get(*i) {
@@ -162,11 +164,11 @@ impl Reclaim {
         None
     }
 
-    /// A page of a victim was read: it is programmed where there is room. Returns its plane if it stays, for then the
-    /// move is over.
+    /// Handles the end of a victim page's read: programs the page at its new address. Returns the plane if the page
+    /// stays where it is, which ends the move.
     ///
-    /// An unreadable page moves too, since its block is erased; its content is recorded as lost. An unreadable page of
-    /// the map is made anew from the data pages, which name their owners.
+    /// An unreadable page is moved too, since its block will be erased; its content is recorded as lost. An unreadable
+    /// page of the map is rebuilt from the data pages, whose spare bytes name their owners.
     pub(super) fn read_over(
         &mut self,
         programs: &mut PagePrograms,
@@ -187,7 +189,7 @@ impl Reclaim {
                 programs.program(fabric, now, moved.cause, place, BlockWaiter::MoveTo(plane));
                 None
             }
-            // It was overwritten meanwhile, or there is no room anywhere: it stays where it is.
+            // The page was overwritten meanwhile, or no plane has room: it stays where it is.
             Ok(Moved::Overwritten) | Err(_) => Some(plane),
         }
     }
@@ -198,7 +200,7 @@ impl Reclaim {
         self.moving[plane as usize] -= 1;
     }
 
-    /// A victim was erased, or is bad.
+    /// Records that a plane's victim was erased, or became bad if the erase failed.
     pub(super) fn erased(&mut self, programs: &mut PagePrograms, fabric: &mut Fabric, plane: u32, outcome: OpOutcome) {
         let place = self.erasing[plane as usize].take().expect("an erase under way has a place");
         match outcome {

@@ -1,45 +1,45 @@
-//! Events of the store's commands, and the parts of the client that wait for flash operations and commands on the link.
+//! Events of the store's commands, and the parts of the client that wait for flash operations or commands on the link.
 
 use crate::flash_trace::ExtentOp;
 use crate::machine::clients::Packed;
 
-/// An event of a command of the store.
+/// An event of a command of the store; carries the number of a job, a part or a command on the link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SpaceEvent {
-    /// The host submits a job.
+    /// The host submits this job.
     Submitted(u32),
-    /// The device's request for a command's coordinates reaches the host's memory.
+    /// The device's request for the coordinates of this command on the link reaches the host's memory.
     CoordinatesAsked(u32),
-    /// A command's coordinates are in the device.
+    /// The coordinates of this command on the link are in the device.
     CoordinatesThere(u32),
-    /// The command handler is done with a job whose coordinates it has.
+    /// The command handler has decoded the coordinates of this job.
     Translating(u32),
-    /// A part's data is in the device.
+    /// The data of this part has crossed the link to the device.
     DataDown(u32),
-    /// A part's present stage is over.
+    /// The current stage of this part has ended.
     Staged(u32),
-    /// A part's bytes are with the host, or safe in the device.
+    /// The bytes of this part are with the host, or safe in the device.
     Delivered(u32),
-    /// A host core is free for a job's next block.
+    /// A host core is free for the next block of this job.
     HostWork(u32),
-    /// A host core has translated or copied a block.
+    /// A host core has translated or copied the block of this part.
     HostBlock(u32),
-    /// The firmware has given a job credits for pages.
+    /// The firmware grants this job credits for further pages.
     Credited(u32),
 }
 
-/// The part of the client that waits for a flash operation.
+/// The part of this client that waits for a flash operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SpaceWaiter {
     /// A part of a command.
     Part(u32),
-    /// A chunk of reclaim.
+    /// A chunk of reclaim: a group of pages that are read and then programmed elsewhere.
     Chunk(u32),
     /// A job that programs pages of the log.
     Log(u32),
     /// A job that reads pages of the log.
     LogRead(u32),
-    /// An erase of a segment.
+    /// An erase of a block of this segment.
     Erase(u32),
 }
 
@@ -66,22 +66,22 @@ impl Packed for SpaceWaiter {
     }
 }
 
-/// The part of the client that requested a command on the link.
+/// The part of this client that requested a command on the link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SpaceRequester {
     /// A job that the device translates.
     Job(u32),
-    /// An extent of a block of a job that the host translates.
+    /// One extent of a block of a job that the host translates.
     Extent {
-        /// The part of the whole block.
+        /// The part that stands for the whole block.
         parent: u32,
-        /// The pages.
+        /// The extent's pages.
         extent: ExtentOp,
     },
 }
 
 impl SpaceEvent {
-    /// Its number for the hash of a run.
+    /// Returns the event's number for the hash of a run: its kind and the number it carries.
     pub(super) fn code(self) -> (u64, u32) {
         match self {
             Self::DataDown(part) => (4, part),

@@ -1,9 +1,9 @@
-//! The store's pages in the flash: issues the operations of a trace, counts programs, erases segments in order, and
-//! moves the pages of the store's reclaim, chunk by chunk.
+//! The store's pages in the flash: issues the operations of flash traces, counts programs, erases segments in order,
+//! and moves the pages of the store's reclaim in chunks.
 //!
-//! A program into a segment that is being erased waits for the erase; an erase of a segment whose last erase has not
-//! ended waits behind the programs that came in between. This file knows no commands: it returns the job whose chunk is
-//! over.
+//! A program into a segment that is being erased waits for the erase. An erase of a segment whose previous erase has
+//! not ended waits until that erase has ended and the programs issued in between have been issued. This file knows no
+//! commands: it returns the job whose chunk has ended.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -15,7 +15,7 @@ use crate::machine::clients::Waiter;
 use crate::machine::fabric::Fabric;
 use nandarray_sim::Ps;
 
-/// An operation that waits for an erase.
+/// A program or erase that waits for an erase of its segment.
 #[derive(Clone, Copy, Debug)]
 struct HeldOp {
     op: OpKind,
@@ -29,29 +29,29 @@ struct HeldOp {
 #[derive(Debug)]
 struct ReclaimChunk {
     job: u32,
-    /// The job's age: its number among all.
+    /// Age of the job: its number in order of submission.
     age: u64,
     ops: Vec<ExtentOp>,
     left: u32,
     programming: bool,
 }
 
-/// The effect of the end of a chunk's operation.
+/// Progress of a chunk by the end of one of its operations.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChunkProgress {
-    /// The job whose chunk is over.
+    /// The job whose chunk has ended; `None` if the chunk goes on.
     pub(super) over: Option<u32>,
-    /// The age of the job, if the operation was a program.
+    /// Age of the job if the operation was a program; `None` otherwise.
     pub(super) programmed: Option<u64>,
 }
 
-/// The flash as the store sees it.
+/// The flash of a device as its store uses it.
 #[derive(Debug)]
 pub(super) struct StoreFlash {
     layout: StoreLayout,
-    /// Programs in flight, by the age of their job.
+    /// Number of programs in flight, by the age of their job.
     programs: BTreeMap<u64, u64>,
-    /// Blocks that are still to be erased, by segment.
+    /// Number of blocks still to be erased, by segment that is being erased.
     erasing: BTreeMap<u32, u32>,
     held: Vec<HeldOp>,
     chunks: slab::Slab<ReclaimChunk>,
@@ -68,22 +68,22 @@ impl StoreFlash {
         }
     }
 
-    /// Bytes of a page of the store.
+    /// Returns the bytes of a page of the store.
     pub(super) fn page_bytes(&self) -> u32 {
         self.layout.store().page_bytes
     }
 
-    /// The channel of an operation's first page.
+    /// Returns the channel of an operation's first page.
     pub(super) fn channel(&self, fabric: &Fabric, op: &ExtentOp) -> u32 {
         fabric.description.geometry.channel_of(self.layout.place(op.first).die)
     }
 
-    /// Whether no program of the job of this age, or of an older one, is in flight.
+    /// Whether no program is in flight of the job of this age, or of an older job.
     pub(super) fn is_settled(&self, age: u64) -> bool {
         self.programs.first_key_value().is_none_or(|(&oldest, _)| oldest > age)
     }
 
-    /// Issues reads and programs for a job of this age.
+    /// Issues reads and programs for the job of this age; `wait` is notified of the end of each.
     pub(super) fn issue(&mut self, fabric: &mut Fabric, now: Ps, age: u64, ops: &[ExtentOp], wait: SpaceWaiter) {
         let page = self.page_bytes();
         for extent in ops {
@@ -106,7 +106,7 @@ impl StoreFlash {
         }
     }
 
-    /// Counts the end of a program of a job of this age; `true` if it was the job's last one in flight.
+    /// Counts the end of a program of the job of this age; returns whether it was the job's last one in flight.
     pub(super) fn program_ended(&mut self, age: u64) -> bool {
         let left = self.programs.get_mut(&age).expect("a program that ends was counted");
         assert!(*left > 0, "a program of job {age} ends that was not issued");
@@ -118,7 +118,8 @@ impl StoreFlash {
         last
     }
 
-    /// Starts a chunk of a job: its reads, then its programs. `true` if it is over at once, having neither.
+    /// Starts a chunk of a job: its reads, then its programs. Returns `true` if the chunk has neither, and so has
+    /// ended.
     pub(super) fn start_chunk(
         &mut self,
         fabric: &mut Fabric,
@@ -151,7 +152,7 @@ impl StoreFlash {
         Some(self.chunks.remove(chunk as usize).job)
     }
 
-    /// Handles the end of a chunk's operation.
+    /// Handles the end of a chunk's read or program; after the last read, issues the programs.
     pub(super) fn chunk_operation_ended(&mut self, fabric: &mut Fabric, now: Ps, chunk: u32) -> ChunkProgress {
         let c = &mut self.chunks[chunk as usize];
         assert!(c.left > 0, "a chunk of job {} has no operation in flight", c.age);
@@ -161,8 +162,8 @@ impl StoreFlash {
         ChunkProgress { over, programmed }
     }
 
-    /// Erases a segment's blocks. A nearly full store may free a segment again before its last erase has ended in
-    /// modelled time: this erase then waits for that one, behind the programs that came in between.
+    /// Erases a segment's blocks. A nearly full store may free a segment again before its previous erase has ended in
+    /// modelled time: the new erase then waits for the previous one and for the programs issued in between.
     pub(super) fn erase(&mut self, fabric: &mut Fabric, now: Ps, segment: u32) {
         let waits = match self.erasing.entry(segment) {
             Entry::Occupied(_) => true,
@@ -181,7 +182,7 @@ impl StoreFlash {
         }
     }
 
-    /// Handles the end of a block's erase; after the segment's last one, issues the operations that waited for it.
+    /// Handles the end of a block's erase; after the segment's last block, issues the operations that waited for it.
     pub(super) fn erase_ended(&mut self, fabric: &mut Fabric, now: Ps, segment: u32) {
         let left = self.erasing.get_mut(&segment).expect("an erase of a segment that is being erased");
         assert!((1..=self.layout.planes()).contains(left), "{left} blocks of segment {segment} are still to be erased");
@@ -190,8 +191,8 @@ impl StoreFlash {
             return;
         }
         self.erasing.remove(&segment);
-        // Programs that waited go first; the segment's next erase, if there is one, holds back the operations behind
-        // it.
+        // Programs that waited are issued first; the segment's next erase, if there is one, holds back the operations
+        // that came after it.
         let planes = self.layout.planes();
         let mut erases = 0;
         for held in std::mem::take(&mut self.held) {

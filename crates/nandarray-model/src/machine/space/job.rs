@@ -1,5 +1,5 @@
-//! Commands of the store in flight: the operations of a command's trace, sorted into blocks, log and background, and
-//! its state.
+//! Commands of the store in flight: the operations of a command's flash trace, sorted into blocks, log and background
+//! work, with the command's state.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::flash_trace::{BlockOps, ExtentOp, FlashTrace};
 use crate::machine::host_io::IoDirection;
 use nandarray_sim::Ps;
 
-/// The number of a command of the store in flight.
+/// Number of a command of the store, in order of submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SpaceJobId(pub(super) u64);
 
@@ -20,40 +20,40 @@ impl SpaceJobId {
     }
 }
 
-/// The kind of a command of the store, by the data that it moves.
+/// Kind of a command of the store, by the data that it moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceJobKind {
-    /// Elements to the host.
+    /// Elements go to the host.
     Read,
-    /// Elements to the device.
+    /// Elements go to the device.
     Write,
-    /// No elements: flush, create, and so on.
+    /// No elements are moved: flush, create, and so on.
     Other,
-    /// Elements into the device's memory, for a program that runs there. There is no command on the link: it belongs to
-    /// the program's own.
+    /// Elements go into the device's memory, as an input of a program that runs there. No command crosses the link:
+    /// the input is part of the program's command.
     Input,
-    /// An output of such a program, from the device's memory into the flash.
+    /// An output of a program goes from the device's memory into the flash.
     Output,
-    /// Pages of an input, in order, from the flash to a core past DRAM: each block is one, read when there is a credit
-    /// for it.
+    /// Pages of an input go in order from the flash to a core, without passing DRAM. Each block of the trace is one
+    /// page, read when a credit for it was granted.
     Stream {
-        /// The core.
+        /// Number of the core.
         core: u32,
     },
-    /// Pages of an input that is in the device's memory, on to a core, by credits as well.
+    /// Pages of an input that is in the device's memory go to a core, one for each credit.
     Feed {
-        /// The core.
+        /// Number of the core.
         core: u32,
     },
 }
 
 impl SpaceJobKind {
-    /// Whether it is an input or output of a program, which crosses no link.
+    /// Whether this is an input or output of a program, which does not cross the link.
     pub fn is_programs(self) -> bool {
         matches!(self, Self::Input | Self::Output | Self::Stream { .. } | Self::Feed { .. })
     }
 
-    /// The core that its pages go to, if they do.
+    /// Returns the core that the pages go to; `None` for commands that feed no core.
     pub(super) fn core(self) -> Option<u32> {
         match self {
             Self::Stream { core } | Self::Feed { core } => Some(core),
@@ -62,7 +62,7 @@ impl SpaceJobKind {
     }
 }
 
-/// A command of the store that is done.
+/// Completion of a command of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceJobDone {
     /// Its number.
@@ -73,35 +73,35 @@ pub struct SpaceJobDone {
     pub bytes: u64,
     /// Time of its submission.
     pub submitted: Ps,
-    /// Time at which the host had its completion.
+    /// Time at which the host reaped its completion.
     pub done: Ps,
-    /// Whether a page could not be read.
+    /// Whether one of its pages could not be read.
     pub failed: bool,
 }
 
-/// A piece of background work of a job.
+/// A piece of a job's background work.
 #[derive(Clone, Debug)]
 pub(super) enum Background {
-    /// Pages that are read, then programmed elsewhere.
+    /// Pages that are read, then programmed elsewhere (reclaim).
     Chunk(Vec<ExtentOp>),
-    /// A segment to erase, after all work before it.
+    /// A segment to erase, after all background work before it.
     Erase(u32),
 }
 
-/// The phase of a job.
+/// Phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JobPhase {
-    /// Blocks are in flight.
+    /// Its blocks are read or written.
     Moving,
-    /// Waits for the programs that must end before the log is written.
+    /// It waits for the programs that must end before its log is written.
     Settling,
-    /// Pages of the log are in flight.
+    /// Its pages of the log are read or programmed.
     Logging,
-    /// The host has its completion; background work may go on.
+    /// It is completed for the host; background work may go on.
     Done,
 }
 
-/// A command and its state.
+/// A command of the store in flight.
 #[derive(Debug)]
 pub(super) struct SpaceJob {
     pub(super) id: SpaceJobId,
@@ -116,27 +116,27 @@ pub(super) struct SpaceJob {
     pub(super) chunks_left: u32,
     pub(super) phase: JobPhase,
     pub(super) next: usize,
-    /// Number of blocks that take room in the device.
+    /// Number of blocks in flight that take room in the device.
     pub(super) open: u32,
     pub(super) open_bytes: u64,
-    /// Blocks that may still be started, if it goes by credits.
+    /// Number of further blocks that may be started, if the job is fed by credits.
     pub(super) credits: u64,
-    /// Credits that the firmware is about to give, in order.
+    /// Credits that the firmware will grant, in order.
     pub(super) credits_due: VecDeque<u64>,
-    /// Whether the device has begun with it.
+    /// Whether the device has begun to execute the job.
     pub(super) begun: bool,
-    /// Number of blocks that the host waits for.
+    /// Number of started blocks whose end the completion waits for.
     pub(super) waiting: u32,
     pub(super) log_left: u32,
     pub(super) bytes: u64,
     pub(super) io: Option<u32>,
     pub(super) failed: bool,
-    /// Blocks that the host has composed and not programmed yet: it first composes all of the command.
+    /// Blocks that the host has composed and not programmed yet, when it composes all blocks of a command first.
     pub(super) composed: Vec<u32>,
 }
 
 impl SpaceJob {
-    /// The direction of a block with these operations.
+    /// Returns the direction of a block's data, given the range of the job's operations that belong to the block.
     pub(super) fn direction(&self, from: usize, to: usize) -> IoDirection {
         let programs = self.ops[from..to].iter().any(|s| s.op == OpKind::Program);
         if matches!(self.kind, SpaceJobKind::Write | SpaceJobKind::Output) || programs {
@@ -146,7 +146,7 @@ impl SpaceJob {
         }
     }
 
-    /// Sorts a trace into blocks, background work and the log.
+    /// Makes a job and sorts its trace into blocks, background work and the log.
     pub(super) fn new(id: SpaceJobId, kind: SpaceJobKind, queue: u32, now: Ps, trace: FlashTrace) -> Self {
         let (mut ops, mut blocks, mut log) = (Vec::new(), Vec::new(), Vec::new());
         let mut background: VecDeque<Background> = VecDeque::new();
@@ -175,8 +175,8 @@ impl SpaceJob {
                     _ => background.push_back(Background::Chunk(vec![extent])),
                 },
                 OpCause::Host if i < last_block => ops.push(extent),
-                // Pages of the write buffer, written by a flush: blocks of their own, whose bytes came with earlier
-                // commands.
+                // Pages of the write buffer that a flush writes: each extent becomes a block without bytes, since its
+                // bytes came with earlier commands.
                 OpCause::Host => rest.push(extent),
             }
         }

@@ -1,9 +1,10 @@
-//! Commands of the store under the clock: building blocks through the NDS pipeline, in the device or on the host.
+//! Commands of the store on the modelled clock: building blocks pass through the NDS pipeline, in the device or on the
+//! host.
 //!
-//! Hardware NDS (paper, section 5.3): one io a command; the device translates block by block, reads or programs its
-//! pages, assembles in DRAM, and sends one block while the next is read. Software NDS (section 5.2): the host
-//! translates, reads or writes each extent of a block by an io of its own, whole pages cross the link, and a host core
-//! copies the runs. Either way:
+//! Hardware NDS (paper, section 5.3): each command of the store is one command on the link (an io). The device
+//! translates block by block, reads or programs the pages, assembles the data in DRAM, and sends one block while the
+//! next is read. Software NDS (section 5.2): the host translates, and reads or writes each extent of a block by a
+//! separate io; whole pages cross the link, and a host core copies the runs. Either way:
 //!
 //! ```text
 //! read    translate -> flash reads -> DRAM -> assemble -> link up            (one part a block, pipelined)
@@ -11,8 +12,9 @@
 //! log     once everything programmed so far is in the flash: the journal's pages, or the checkpoint's
 //! ```
 //!
-//! Reclaim's moves go on in the background, a few chunks (reads, then programs) at a time; segments that became empty
-//! are erased behind them, and programs into these wait for that. Writes of the log are charged whole pages.
+//! Reclaim's moves go on in the background, a few chunks (reads, then programs) at a time. Segments that became empty
+//! are erased afterwards, and programs into these segments wait for the erase. Writes of the log are charged as whole
+//! pages.
 //!
 //! | file | one idea |
 //! | --- | --- |
@@ -23,7 +25,7 @@
 //! | `software` | the host's share, where it translates |
 //! | `flash` | pages and segments of the store: programs counted, erases in order, chunks of reclaim |
 //!
-//! The files below `mod` do not call it: they return what has happened, and the client acts on it.
+//! The files below `mod` do not call it: they return what has happened, and the client acts on that.
 
 mod events;
 mod flash;
@@ -49,25 +51,26 @@ use crate::flash_trace::{ExtentOp, FlashTrace, StoreLayout};
 use crate::host::Direction;
 use nandarray_sim::Ps;
 
-/// Chunks of reclaim of one job in flight at once.
+/// Maximum number of a job's reclaim chunks in flight.
 const CHUNKS_AT_ONCE: u32 = 8;
-/// Blocks of a command in flight at once, if DRAM has room for them.
+/// Maximum number of a command's blocks in flight, if DRAM has room for them.
 const PARTS_AT_ONCE: u32 = 64;
 
-/// Commands of one store.
+/// The client that executes the commands of one store.
 #[derive(Debug)]
 pub(crate) struct SpaceClient {
     flash: StoreFlash,
     jobs: slab::Slab<SpaceJob>,
     parts: slab::Slab<SpacePart>,
     submitted: u64,
-    /// Jobs that wait to write their log, until [`Self::may_log`].
+    /// Jobs that wait to write their log until [`Self::may_log`] allows it.
     settling: VecDeque<u32>,
-    /// Ages of jobs with a barrier, until their logs are written.
+    /// Ages of the jobs with a barrier whose logs are not written yet.
     barriers: BTreeSet<u64>,
     dirty_bytes: u64,
     done: VecDeque<SpaceJobDone>,
-    /// Blocks of inputs of programs that are in the device's memory and were not returned yet.
+    /// Blocks of programs' inputs that have arrived in the device's memory and were not reported yet: the input and
+    /// the block's index.
     arrived: VecDeque<(SpaceJobId, usize)>,
 }
 
@@ -92,7 +95,7 @@ impl Client for SpaceClient {
             SpaceEvent::HostWork(job) => self.host_work(ctx, now, job),
             SpaceEvent::HostBlock(part) => self.host_block(ctx, now, part),
             SpaceEvent::Credited(job) => {
-                // A job that gave up its pages may be over.
+                // A job whose remaining pages were cancelled may have ended.
                 let Some(j) = self.jobs.get_mut(job as usize) else { return };
                 let Some(pages) = j.credits_due.pop_front() else { return };
                 j.credits += pages;
@@ -142,7 +145,7 @@ impl Client for SpaceClient {
         let coordinates = ctx.fabric.description.controller.coordinates_bytes > 0;
         match requester {
             SpaceRequester::Job(_) if coordinates && ctx.io.direction(io) != IoDirection::Neither => {
-                // A read of host memory begins with a request without payload.
+                // A read of host memory begins with a request message without payload.
                 let sent = ctx.fabric.send_entry(now, Direction::Up, 0, "coordinates");
                 ctx.push(sent.end, SpaceEvent::CoordinatesAsked(io));
             }
@@ -191,7 +194,7 @@ impl Client for SpaceClient {
 }
 
 impl SpaceClient {
-    /// A client without commands, for a store with this layout.
+    /// Makes a client without commands, for a store with this layout.
     pub(super) fn new(layout: StoreLayout) -> Self {
         Self {
             flash: StoreFlash::new(layout),
@@ -206,12 +209,12 @@ impl SpaceClient {
         }
     }
 
-    /// The next block of an input of programs that has arrived and was not returned yet.
+    /// Returns the next block of a program's input that has arrived, each once; `None` if there is none.
     pub(super) fn take_arrived(&mut self) -> Option<(SpaceJobId, usize)> {
         self.arrived.pop_front()
     }
 
-    /// The host submits a command with its flash trace, at a time to come.
+    /// Submits a command of the host, with its flash trace, at the present or future time `at`.
     pub(super) fn submit(
         &mut self,
         fabric: &mut Fabric,
@@ -231,18 +234,18 @@ impl SpaceClient {
         id
     }
 
-    /// The next completion that was not returned yet.
+    /// Returns the next completion, each once; `None` if there is none.
     pub(super) fn take_done(&mut self) -> Option<SpaceJobDone> {
         self.done.pop_front()
     }
 
-    /// The completion of one command, if it is done.
+    /// Returns the completion of one command, once; `None` if it is not completed.
     pub(super) fn take_done_of(&mut self, id: SpaceJobId) -> Option<SpaceJobDone> {
         let at = self.done.iter().position(|done| done.id == id)?;
         self.done.remove(at)
     }
 
-    /// The host submits a command: its blocks start here, or with its io.
+    /// Begins a submitted command: sends it over the link, or starts its blocks where it needs no command on the link.
     fn submitted(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
         let j = &self.jobs[job as usize];
         assert!(j.submitted == now && j.next == 0, "{:?} is submitted at {now}, not at {}", j.id, j.submitted);
@@ -259,7 +262,7 @@ impl SpaceClient {
         if !ctx.fabric.description.controller.spaces_in_device {
             return self.host_work(ctx, now, job);
         }
-        // One more than the number of blocks: the log, even if it is empty.
+        // One more than the number of blocks: the last stands for the log, even if that is empty.
         let requester = Requester::SpaceClient(SpaceRequester::Job(job));
         let io = Io { requester, direction, queue, submitted: now, parts_left: parts + 1 };
         // No event of the job happens before its entry has crossed the link, so its io can be set afterwards.
@@ -269,7 +272,7 @@ impl SpaceClient {
 
     // The device's side of a command (hardware NDS) -------------------------------------------------------------------
 
-    /// The coordinates of a command are in the device: books the command handler again.
+    /// Books the command handler again, once the coordinates of a command are in the device.
     fn coordinates_there(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32) {
         let Requester::SpaceClient(SpaceRequester::Job(job)) = ctx.io.requester(io) else {
             unreachable!("only jobs have coordinates")
@@ -285,7 +288,7 @@ impl SpaceClient {
         self.blocks_progress(ctx, now, job);
     }
 
-    /// Starts blocks of a job, as many as may be in flight.
+    /// Starts further blocks of a job, as many as may be in flight.
     fn start_parts(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
         let room = match ctx.fabric.description.dram.bytes {
             0 => u64::MAX,
@@ -307,11 +310,11 @@ impl SpaceClient {
             j.open_bytes += block.bytes;
             j.waiting += 1;
             let direction = j.direction(from, block.ops_end);
-            // Pages that a flush writes are in the device already.
+            // Pages that a flush writes are already in the device.
             let at = match j.kind {
                 SpaceJobKind::Write => PartStage::Down,
                 SpaceJobKind::Output => PartStage::Scattered,
-                // The first page of a block has it translated.
+                // The first page of a block has the block translated.
                 SpaceJobKind::Input if block.runs == 0 && block.bytes > 0 => PartStage::Reading,
                 SpaceJobKind::Read | SpaceJobKind::Other | SpaceJobKind::Input => PartStage::Translated,
                 SpaceJobKind::Stream { .. } if block.runs > 0 => PartStage::Translated,
@@ -344,7 +347,7 @@ impl SpaceClient {
         }
     }
 
-    /// A part enters a stage, whose end is booked now.
+    /// Moves a part into stage `at`, and books the time until the end of that stage.
     fn enter(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, at: PartStage) {
         let (left, before) = (self.parts[part as usize].left, self.parts[part as usize].at);
         assert!(
@@ -382,7 +385,8 @@ impl SpaceClient {
         if leaves == now { self.leave(ctx, now, part) } else { ctx.push(leaves, SpaceEvent::Staged(part)) }
     }
 
-    /// The present stage of a part is over, unless lines of cores have gone ahead of its bytes in DRAM meanwhile.
+    /// Ends the current stage of a part, or postpones the end if DRAM has meanwhile served cache lines ahead of its
+    /// bytes.
     fn staged(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = &mut self.parts[part as usize];
         let ahead = ctx.fabric.dram.ahead();
@@ -395,7 +399,7 @@ impl SpaceClient {
         }
     }
 
-    /// A part leaves its stage for the next.
+    /// Moves a part from its stage to the next.
     fn leave(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = self.parts[part as usize];
         if p.at == PartStage::Landed {
@@ -412,7 +416,7 @@ impl SpaceClient {
         self.enter(ctx, now, part, next);
     }
 
-    /// Completes a write early, once it is in the device's write cache, if there is one and it has room.
+    /// Completes a write early if the device's write cache has room for its data.
     fn complete_early(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         assert!(
             !self.parts[part as usize].completed_early,
@@ -463,21 +467,21 @@ impl SpaceClient {
         self.flash.issue(ctx.fabric, now, age, &wanted, SpaceWaiter::Part(part));
     }
 
-    /// The age of a job: its number among all.
+    /// Returns the age of a job: its number in order of submission.
     fn age(&self, job: u32) -> u64 {
         self.jobs[job as usize].id.0
     }
 
-    /// A program of a job of this age has ended: writes the logs that waited for it. Programs of younger jobs hold no
-    /// log back, so that a stream of writes does not keep a flush from its end.
+    /// Counts the end of a program of the job of this age, and writes the logs that waited for it. Programs of younger
+    /// jobs hold no log back, so that a stream of writes does not delay a flush for ever.
     fn program_ended(&mut self, ctx: &mut ClientContext<'_>, now: Ps, age: u64) {
         if self.flash.program_ended(age) {
             self.write_logs(ctx, now);
         }
     }
 
-    /// Whether a job's log may be written: a barrier waits for all programs of its job and of older ones, and for older
-    /// barriers, since a record states which pages were durable when it was made.
+    /// Whether a job's log may be written. A barrier waits for all programs of its job and of older jobs, and for
+    /// older barriers, since a log record states which pages were durable when it was made.
     fn may_log(&self, job: u32) -> bool {
         let j = &self.jobs[job as usize];
         let is_next = j.log.is_empty() || self.barriers.first().is_none_or(|&oldest| oldest >= j.id.0);
@@ -499,8 +503,8 @@ impl SpaceClient {
         let reads = self.parts[part as usize].at == PartStage::Reading;
         let age = self.parts[part as usize].age;
         if reads {
-            // Data that the device assembles lies in its DRAM; pages for a host that assembles them itself may stream
-            // past it.
+            // Data that the device assembles lies in its DRAM; pages for a host that assembles them itself may bypass
+            // DRAM.
             let d = &ctx.fabric.description;
             let crosses = d.controller.spaces_in_device || d.dram.read_crossings == 2;
             let bytes = u64::from(ended.bytes);
@@ -528,7 +532,8 @@ impl SpaceClient {
         }
     }
 
-    /// A page has left its channel for a core: past DRAM, unless the core is another channel's.
+    /// Books the transfer of a page from its channel to a core, without passing DRAM unless the core belongs to
+    /// another channel; returns its end.
     fn bring_to_core(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32, core: u32, bytes: u64) -> Ps {
         let fabric = &mut *ctx.fabric;
         let compute = fabric.description.compute.as_ref().expect("a device with cores");
@@ -549,7 +554,7 @@ impl SpaceClient {
         there.max(fabric.through_dram(now, bytes, "data out", OpCause::Host))
     }
 
-    /// Lets a job start a further number of the pages that it has not started, from a time on.
+    /// Allows a job that is fed by credits to start `pages` more of its pages from time `at` on.
     pub(super) fn credit(&mut self, ctx: &mut ClientContext<'_>, now: Ps, at: Ps, id: SpaceJobId, pages: u64) {
         let found = self.jobs.iter_mut().find(|(_, j)| j.id == id);
         let (job, j) = found.expect("a job that has pages to start is in flight");
@@ -563,13 +568,13 @@ impl SpaceClient {
         }
     }
 
-    /// Gives up the pages of a job that it has not started; it is done when the others have arrived.
+    /// Cancels the pages that a job has not started; the job ends when the started ones have arrived.
     pub(super) fn give_up(&mut self, ctx: &mut ClientContext<'_>, now: Ps, id: SpaceJobId) {
         let Some((job, j)) = self.jobs.iter_mut().find(|(_, j)| j.id == id) else { return };
         if j.phase != JobPhase::Moving {
             return;
         }
-        // Credits that are due find nothing to start.
+        // Credits granted later find nothing to start.
         j.blocks.truncate(j.next);
         j.ops.truncate(j.blocks.last().map_or(0, |block| block.ops_end));
         if j.begun {
@@ -594,7 +599,7 @@ impl SpaceClient {
             ctx.io_progress(now, io);
         }
         if matches!(p.ops, PartOps::One(_)) {
-            // The part of the whole block goes on when the extent's io is reaped.
+            // The part that stands for the whole block continues when the extent's command is reaped.
             return;
         }
         let job = p.job;
@@ -618,7 +623,7 @@ impl SpaceClient {
         self.forget(job);
     }
 
-    /// Once all blocks are done: writes the log, as soon as it may be written.
+    /// Writes a job's log once all its blocks are done and the log may be written.
     fn blocks_progress(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
         let j = &mut self.jobs[job as usize];
         let left = if j.settle { j.open } else { j.waiting };
@@ -693,7 +698,7 @@ impl SpaceClient {
         }
     }
 
-    /// Lets the background work of a command go on: chunks of reclaim, then erases of the segments that they emptied.
+    /// Advances the background work of a command: chunks of reclaim, then erases of the segments that these emptied.
     fn background(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
         loop {
             let j = &mut self.jobs[job as usize];
@@ -717,14 +722,14 @@ impl SpaceClient {
     // The host's side (software NDS)
     // --------------------------------------------------------------------------------------
 
-    /// The host translates the next block of a job, or is done with translating.
+    /// Translates the next block of a job on the host, or ends the job's translation.
     fn host_work(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
         if !self.host_translates(ctx, now, job) {
             self.blocks_progress(ctx, now, job);
         }
     }
 
-    /// Starts the next step of a block that the host has translated or copied, or that is with the device.
+    /// Starts the next step of a block that the host has translated or copied, or that the device has read or written.
     fn host_block(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         match self.parts[part as usize].at {
             PartStage::Translated => self.host_reads(ctx, now, part),
@@ -734,7 +739,7 @@ impl SpaceClient {
         }
     }
 
-    /// The host has composed a block: programs it now, or once all blocks of its command are composed.
+    /// Programs a block that the host has composed: now, or once all blocks of its command are composed.
     fn composed(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = self.parts[part as usize];
         let j = &mut self.jobs[p.job as usize];

@@ -1,58 +1,60 @@
-//! A part of a command of the store: a building block's share, or one extent of it, on its way from stage to stage.
+//! A part of a command of the store: the share of one building block, or one extent of it, which passes through
+//! stages.
 //!
-//! Each part has one [`PartStage`] at a time; [`SpacePart::next_stage`] is the only order of stages. The client books
+//! Each part is in one [`PartStage`] at a time; [`SpacePart::next_stage`] alone defines their order. The client books
 //! their times.
 
 use crate::flash_trace::ExtentOp;
 use crate::machine::host_io::IoDirection;
 use nandarray_sim::Ps;
 
-/// The stage of a part of a command; when its time is over, the part enters the next.
+/// Stage of a part of a command; at its end the part enters the next stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PartStage {
-    /// Its data crosses the link to the device.
+    /// The part's data crosses the link to the device.
     Down,
-    /// Its data moves into DRAM, to be written.
+    /// Written data moves into DRAM.
     Landed,
-    /// The assembler scatters its runs into pages.
+    /// The assembler scatters the part's runs into pages.
     Scattered,
-    /// The translator finds its pages.
+    /// The translator looks up the part's pages.
     Translated,
-    /// The allocator finds pages for it.
+    /// The allocator finds free pages for the part's programs.
     Allocated,
-    /// Pages are read.
+    /// The part's pages are read.
     Reading,
-    /// Pages are programmed.
+    /// The part's pages are programmed.
     Programming,
-    /// The pages that were read are in DRAM; the assembler gathers their runs.
+    /// The pages read are in DRAM; the assembler gathers the part's runs from them.
     Gathered,
-    /// Its data leaves DRAM for the link.
+    /// The part's data leaves DRAM for the link.
     Leaving,
-    /// Its data crosses from the channel, or from DRAM, to a core.
+    /// The part's data goes from DRAM to a core that runs a program.
     Crossing,
-    /// It is with the host, or safe in the flash.
+    /// The part's data is with the host, or safe in the flash.
     Delivered,
 }
 
-/// The flash operations of a part.
+/// Flash operations of a part.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PartOps {
-    /// A range of its job's operations.
+    /// A range of operations of the part's job.
     Of { from: usize, to: usize },
     /// The operation of one extent.
     One(ExtentOp),
-    /// A range of its job's operations, whose extents are ios of their own (software NDS).
+    /// A range of operations of the part's job, each extent of which is a command of its own on the link (software
+    /// NDS).
     Extents { from: usize, to: usize },
 }
 
-/// A building block's share of a command, or an extent of it.
+/// The share of one building block in a command, or one extent of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpacePart {
-    /// Its job, which may be over before an extent that went into the write cache is programmed.
+    /// The part's job, which may have ended before an extent in the write cache is programmed.
     pub(super) job: u32,
-    /// The age of its job (its number among all), which outlives the job.
+    /// Age of its job (its number in order of submission), which remains valid after the job has ended.
     pub(super) age: u64,
-    /// The block's index in the job.
+    /// Index of the block in the job.
     pub(super) number: usize,
     pub(super) io: Option<u32>,
     pub(super) direction: IoDirection,
@@ -61,19 +63,20 @@ pub(super) struct SpacePart {
     pub(super) bytes: u64,
     pub(super) at: PartStage,
     pub(super) left: u32,
-    /// Time at which its last page is in DRAM.
+    /// Time at which the part's last page is in DRAM.
     pub(super) ready: Ps,
-    /// Time of lines ahead of transfers when its last page was booked: later lines delay it.
+    /// Total time of cache lines that DRAM had served ahead of transfers when the part's last page was booked; later
+    /// lines delay the part.
     pub(super) lines_ahead: Ps,
-    /// Whether its io was completed early, from the write cache.
+    /// Whether its command was completed early, once the data was in the write cache.
     pub(super) completed_early: bool,
-    /// Whether it is the log, which the host writes (software NDS).
+    /// Whether the part is the log that the host writes (software NDS).
     pub(super) log: bool,
     pub(super) failed: bool,
 }
 
 impl SpacePart {
-    /// A part of a job of this age, without data or operations yet.
+    /// Makes a part of a job, without data or operations yet.
     pub(super) fn new(job: u32, age: u64) -> Self {
         Self {
             job,
@@ -94,7 +97,7 @@ impl SpacePart {
         }
     }
 
-    /// The stage behind the present one. `to_core`: the data stays in the device's memory, for a program.
+    /// Returns the stage after the current one. `to_core`: the data stays in the device's memory, for a program.
     ///
     /// # Panics
     /// If the part's data is still on the link, or the part is delivered.

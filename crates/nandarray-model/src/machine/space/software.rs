@@ -1,7 +1,8 @@
-//! The host's side of a command of the store (software NDS; paper, section 5.2): it translates block by block, reads
-//! and writes the extents of each by ios of their own, and copies runs between pages and the caller's memory.
+//! The host's work for a command of the store (software NDS; paper, section 5.2): the host translates block by block,
+//! reads and writes the extents of each block by separate commands on the link (ios), and copies runs between pages
+//! and the caller's memory.
 //!
-//! Each function leaves ios or an event in flight, or returns that there was nothing to do; the client decides on the
+//! Each function starts ios or schedules an event, or returns that there was nothing to do; the client decides on the
 //! next step.
 
 use super::part::{PartOps, PartStage, SpacePart};
@@ -14,7 +15,7 @@ use crate::machine::host_io::{Io, IoDirection};
 use nandarray_sim::Ps;
 
 impl SpaceClient {
-    /// Books the translation of a job's next block; `false` if there is none.
+    /// Books a host core to translate a job's next block; `false` if no block is left.
     pub(super) fn host_translates(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) -> bool {
         let j = &mut self.jobs[job as usize];
         if j.next == j.blocks.len() {
@@ -38,14 +39,15 @@ impl SpaceClient {
         true
     }
 
-    /// Submits reads of a block's pages; without any, the host copies at once.
+    /// Submits reads of a block's pages; if there are none, begins the copying at once.
     pub(super) fn host_reads(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         if !self.submit_extents(ctx, now, part, PartStage::Reading, OpKind::Read) {
             self.host_copies(ctx, now, part);
         }
     }
 
-    /// All of a block is in host memory: books a core that copies its runs, to the caller or into pages.
+    /// Books a host core to copy a block's runs between host pages and the caller's memory, once all its pages are in
+    /// host memory.
     pub(super) fn host_copies(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: u32) {
         let p = &mut self.parts[part as usize];
         assert_eq!(p.left, 0, "copied with extents in flight: {p:?}");
@@ -72,7 +74,7 @@ impl SpaceClient {
             while done < extent.pages {
                 let pages = most.min(extent.pages - done);
                 let first = nandarray::file_format::Ppa(extent.first.0 + u64::from(done));
-                // A host reads whole pages.
+                // A host reads and writes whole pages.
                 extents.push(ExtentOp { first, pages, last_bytes: page, ..extent });
                 done += pages;
             }

@@ -433,6 +433,7 @@ class NvmeServer:
         programs: bool = True,
         hosts: list[str] | None = None,
         kill_safe: bool = True,
+        pace: bool = False,
     ) -> NvmeServer: ...
     @property
     def address(self) -> str: ...

@@ -82,8 +82,8 @@ def test_a_killed_server(guest: Guest, connected: Drive) -> None:
     guest.run(f"mke2fs -q -t ext4 -F {disk} && mount {disk} /mnt", 300)
     # Each file is acknowledged by fsync before its number is written down.
     guest.run(
-        "(i=0; while [ $i -lt 60 ]; do i=$((i+1)); head -c 60000 /dev/urandom > /tmp/one; "
-        "cp /tmp/one /mnt/$i; sync /mnt/$i; (sha256sum < /tmp/one | cut -c1-64; echo /mnt/$i) | paste -s -d' ' >> /tmp/sums2; "
+        "(rm -f /tmp/sums2 /tmp/over; i=0; while [ $i -lt 60 ]; do i=$((i+1)); head -c 60000 /dev/urandom > /tmp/one; "
+        "cp /tmp/one /mnt/$i; sync /mnt/$i; sha256sum /tmp/one | sed s,/tmp/one,/mnt/$i, >> /tmp/sums2; "
         "done; echo done > /tmp/over) > /tmp/log 2>&1 &"
     )
     for _ in range(2):

@@ -85,6 +85,8 @@ pub struct Association {
     subsystem: Arc<Subsystem>,
     controller: Controller,
     boxes: StoredBoxes,
+    /// The host's own: hosts that execute at once read theirs.
+    account: Mutex<String>,
     cntlid: u16,
     host: HostIdentity,
     state: Mutex<AdminState>,
@@ -130,6 +132,7 @@ impl Association {
             subsystem,
             controller,
             boxes: StoredBoxes::default(),
+            account: Mutex::default(),
             cntlid,
             host,
             state: Mutex::new(state),
@@ -277,7 +280,8 @@ impl Association {
                 if self.subsystem.has(CommandSet::PROGRAMS) && !self.is_discovery() =>
             {
                 let runtime = self.subsystem.runtime()?;
-                let done = self.subsystem.programs.admin(&runtime, &self.subsystem.memory, entry, &payload)?;
+                let (programs, memory) = (&self.subsystem.programs, &self.subsystem.memory);
+                let done = programs.admin(&runtime, memory, &self.account, entry, &payload)?;
                 return Ok((done, 0));
             }
             _ => Err(Status::INVALID_OPCODE),
@@ -428,7 +432,7 @@ impl Association {
                 let list = nandarray::command::List { prefix: "" };
                 logs::names(&self.subsystem.device()?.execute(list)?)
             }
-            LogPage::EXECUTION => self.subsystem.programs.last().into_bytes(),
+            LogPage::EXECUTION => self.account.lock().clone().into_bytes(),
             _ => return Err(Status::INVALID_LOG_PAGE),
         };
         payload.give(&page, entry.cdw_pair(12))
@@ -505,6 +509,7 @@ impl Association {
                     controller: &self.controller,
                     boxes: &self.boxes,
                     memory: &self.subsystem.memory,
+                    account: &self.account,
                 };
                 self.subsystem.programs.execute(&at, entry, &payload)
             }

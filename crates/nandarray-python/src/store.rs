@@ -141,7 +141,7 @@ impl PyStore {
 
     /// The modelled clock, if the store has one.
     #[getter]
-    fn clock(&self, py: Python<'_>) -> Option<Py<PyClock>> {
+    pub(crate) fn clock(&self, py: Python<'_>) -> Option<Py<PyClock>> {
         self.clock.lock().as_ref().map(|clock| clock.clone_ref(py))
     }
 

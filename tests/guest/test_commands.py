@@ -25,9 +25,9 @@ BOTH = {
     "id-ctrl {c}": "subnqn",
     "id-ns {d}": "nsze",
     "ns-descs {d}": None,
-    "cmdset-ind-id-ns {d}": None,
+    "cmdset-ind-id-ns {c} -n 2": None,
     "nvm-id-ctrl {c}": None,
-    "effects-log {c}": None,
+    "effects-log {c} -c 0": None,
     "smart-log {c}": "percent_used",
     "error-log {c}": "errors",
     "fw-log {c}": None,
@@ -93,7 +93,7 @@ def test_text_and_json(guest: Guest, shared: nandarray.Store, command: str) -> N
 
 def test_numbers(guest: Guest, shared: nandarray.Store) -> None:
     namespaces = as_json(guest, filled(guest, "list-ns {c}"))
-    assert [one["nsid"] for one in namespaces["nsid_list"]] == [1, 2]
+    assert [one["nsid"] for one in namespaces["nsid_list"]] == [1, 2, 1022, 1023, 1024]
     everything = as_json(guest, filled(guest, "list-ns {c} -a"))
     assert [one["nsid"] for one in everything["nsid_list"]] == [1, 2, 1022, 1023, 1024]
     of = as_json(guest, filled(guest, "id-ns {d}"))

@@ -49,6 +49,17 @@ pub(super) struct Pace {
     state: Mutex<PaceState>,
 }
 
+/// Time before an event in which a thread keeps looking: a timer of the system may be as late as that.
+const LOOK: Duration = Duration::from_micros(60);
+
+/// Sleeps for no longer than a time, less what a timer may be late; a short time is left to other threads.
+fn rest(time: Duration) {
+    match time.checked_sub(LOOK) {
+        Some(time) if !time.is_zero() => thread::park_timeout(time),
+        _ => thread::yield_now(),
+    }
+}
+
 fn duration(time: Ps) -> Duration {
     Duration::from_nanos(time.0 / 1000)
 }
@@ -90,7 +101,7 @@ impl Pace {
             if now >= time {
                 return;
             }
-            thread::park_timeout(duration(time.since(now)) + Duration::from_nanos(1));
+            rest(duration(time.since(now)));
         }
     }
 
@@ -208,7 +219,7 @@ impl Clock {
         let idle = !moved && over.is_empty();
         over.iter().for_each(Thread::unpark);
         if let (true, Some(next)) = (idle, next) {
-            thread::park_timeout(duration(next.since(pace.now().min(next))) + Duration::from_nanos(1));
+            rest(duration(next.since(pace.now().min(next))));
         }
     }
 }

@@ -179,6 +179,18 @@ impl PyNvmeHost {
 
     /// Reads of `bytes` at logical blocks, `depth` of them in flight; the bytes that came.
     fn read_many(&self, py: Python<'_>, entries: Vec<Vec<u8>>, bytes: usize, depth: usize) -> PyResult<u64> {
+        self.many(py, &entries, &[], bytes, depth)
+    }
+
+    /// Writes of the same data at logical blocks, `depth` of them in flight.
+    fn write_many(&self, py: Python<'_>, entries: Vec<Vec<u8>>, data: &[u8], depth: usize) -> PyResult<()> {
+        self.many(py, &entries, data, 0, depth).map(|_| ())
+    }
+}
+
+impl PyNvmeHost {
+    /// Commands with `depth` of them in flight; the bytes that came.
+    fn many(&self, py: Python<'_>, entries: &[Vec<u8>], data: &[u8], room: usize, depth: usize) -> PyResult<u64> {
         let entries: Vec<SubmissionEntry> = entries
             .iter()
             .map(|entry| SubmissionEntry::read_from_bytes(entry))
@@ -192,16 +204,16 @@ impl PyNvmeHost {
             loop {
                 while queue.in_flight() < depth {
                     let Some(entry) = next.next() else { break };
-                    queue.submit(*entry, &[], bytes);
+                    queue.submit(*entry, data, room);
                 }
                 if queue.in_flight() == 0 {
                     return Ok(total);
                 }
-                let (done, data) = queue.completion()?;
+                let (done, found) = queue.completion()?;
                 if !done.status().ok() {
                     return Err(std::io::Error::other(done.status().to_string()));
                 }
-                total += data.len() as u64;
+                total += found.len() as u64;
             }
         };
         detached(py, many).map_err(|e| to_py(py, &e, None))?.map_err(|e| io_error(py, &e))

@@ -55,6 +55,11 @@ arch-tests: $(STAMPS)/test $(STAMPS)/native ## every instruction of the hart on 
 	@-tools/system-packages.sh qemu-system-misc device-tree-compiler
 	$(BIN)/python tests/python/arch_run.py --fetch-spike $(ARCH)
 
+.PHONY: guest-tests
+guest-tests: $(STAMPS)/test $(STAMPS)/native ## a stock Linux kernel in QEMU uses a served store as its drive: no root, no KVM (10 minutes)
+	@-tools/system-packages.sh qemu-system-x86 busybox-static cpio kmod nvme-cli fio e2fsprogs xfsprogs util-linux
+	$(BIN)/python -m pytest -q tests/guest
+
 .PHONY: cuda
 cuda: $(STAMPS)/test ## compile every kernel for three architectures (fetches compilers of 300 MB; skipped off line)
 	$(BIN)/python tools/cuda.py

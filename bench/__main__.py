@@ -39,6 +39,10 @@ def _side_commands(commands: Any) -> None:
     cores = commands.add_parser("cores", help="speed of timed cores: instructions a second, with and without caches")
     _output(cores)
     cores.add_argument("--rounds", type=int, default=3)
+    drive = commands.add_parser("nvme", help="NVMe/TCP on loopback beside nbdkit and a bare exchange of the same bytes")
+    _output(drive)
+    drive.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
+    drive.add_argument("--only", default="", metavar="PATTERN", help="patterns whose name contains this")
     offload = commands.add_parser("offload", help="programs over an array of a store beside peers with it in memory")
     _output(offload)
     offload.add_argument("--bytes", type=int, metavar="N", help="of the array: 4 GiB, or what fits")
@@ -334,6 +338,16 @@ def _cores(arguments: argparse.Namespace, command: str) -> int:
     return 0
 
 
+def _nvme(arguments: argparse.Namespace, command: str) -> int:
+    import json
+
+    from . import nvme
+
+    found = nvme.measure(arguments.folder, arguments.seconds, arguments.only, _say)
+    _lines(arguments, command, *nvme.table(found), json.dumps([vars(one) for one in found], indent=1))
+    return 0
+
+
 def _memory(arguments: argparse.Namespace, command: str) -> int:
     import json
 
@@ -396,7 +410,7 @@ def main(argv: list[str] | None = None) -> int:
     command = "python -m bench " + shlex.join(sys.argv[1:] if argv is None else argv)
     act = {"run": _run, "open": _open, "memory": _memory, "geometry": _geometry, "write": _write, "report": _show}
     act |= {"model": _model, "first-result": _first, "offload": _offload, "micro": _micro, "programs": _programs}
-    act |= {"schedule": _schedule, "cores": _cores}
+    act |= {"schedule": _schedule, "cores": _cores, "nvme": _nvme}
     return act[arguments.command](arguments, command)
 
 

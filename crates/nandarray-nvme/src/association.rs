@@ -85,6 +85,8 @@ pub struct Association {
     subsystem: Arc<Subsystem>,
     controller: Controller,
     boxes: StoredBoxes,
+    /// The host's own: hosts that execute at once read theirs.
+    account: Mutex<String>,
     cntlid: u16,
     host: HostIdentity,
     state: Mutex<AdminState>,
@@ -130,6 +132,7 @@ impl Association {
             subsystem,
             controller,
             boxes: StoredBoxes::default(),
+            account: Mutex::default(),
             cntlid,
             host,
             state: Mutex::new(state),
@@ -277,7 +280,8 @@ impl Association {
                 if self.subsystem.has(CommandSet::PROGRAMS) && !self.is_discovery() =>
             {
                 let runtime = self.subsystem.runtime()?;
-                let done = self.subsystem.programs.admin(&runtime, &self.subsystem.memory, entry, &payload)?;
+                let (programs, memory) = (&self.subsystem.programs, &self.subsystem.memory);
+                let done = programs.admin(&runtime, memory, &self.account, entry, &payload)?;
                 return Ok((done, 0));
             }
             _ => Err(Status::INVALID_OPCODE),
@@ -290,7 +294,7 @@ impl Association {
         match entry.nsid.get() as u8 {
             FabricsType::PROPERTY_GET => {
                 let wide = entry.cdw(10) & 7 == 1;
-                if wide != (offset == Property::CAP) {
+                if wide != matches!(offset, Property::CAP | 0x28 | 0x30) {
                     return Err(Status::INVALID_FIELD);
                 }
                 let state = self.state.lock();
@@ -301,6 +305,9 @@ impl Association {
                     Property::CSTS => Ok((state.csts, 0)),
                     Property::NSSR => Ok((0, 0)),
                     Property::CRTO => Ok((CRTO, 0)),
+                    // Registers of other transports (interrupts, queues and buffers in memory): nvme-cli reads them all,
+                    // and stops at a refusal.
+                    0x0c | 0x10 | 0x24 | 0x28 | 0x30 | 0x38 | 0x3c => Ok((0, 0)),
                     _ => Err(Status::INVALID_FIELD),
                 }
             }
@@ -428,7 +435,7 @@ impl Association {
                 let list = nandarray::command::List { prefix: "" };
                 logs::names(&self.subsystem.device()?.execute(list)?)
             }
-            LogPage::EXECUTION => self.subsystem.programs.last().into_bytes(),
+            LogPage::EXECUTION => self.account.lock().clone().into_bytes(),
             _ => return Err(Status::INVALID_LOG_PAGE),
         };
         payload.give(&page, entry.cdw_pair(12))
@@ -505,6 +512,7 @@ impl Association {
                     controller: &self.controller,
                     boxes: &self.boxes,
                     memory: &self.subsystem.memory,
+                    account: &self.account,
                 };
                 self.subsystem.programs.execute(&at, entry, &payload)
             }

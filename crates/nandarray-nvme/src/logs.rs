@@ -2,7 +2,7 @@
 //!
 //! Health (02h), errors (01h), firmware (03h), changed namespaces (04h), effects of commands (05h), discovery (70h);
 //! programs (82h) and range sets (84h) of command set 4; two of the vendor's: names of arrays (C0h) and the account of
-//! the last execution (C1h).
+//! the host's last execution (C1h).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

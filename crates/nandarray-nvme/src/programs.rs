@@ -76,8 +76,6 @@ struct RangeSet {
 struct ProgramState {
     slots: BTreeMap<u16, Slot>,
     sets: BTreeMap<u16, RangeSet>,
-    /// Account of the execution that ended last, for the vendor's log page.
-    last: String,
 }
 
 /// Programs and range sets of a subsystem.
@@ -92,6 +90,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) controller: &'a Controller,
     pub(crate) boxes: &'a StoredBoxes,
     pub(crate) memory: &'a LocalMemory,
+    /// Account of the host's execution or load that ended last, for the vendor's log page.
+    pub(crate) account: &'a Mutex<String>,
 }
 
 /// One input or output of an execution.
@@ -111,17 +111,23 @@ impl Programs {
         &self,
         runtime: &Runtime,
         memory: &LocalMemory,
+        account: &Mutex<String>,
         entry: &SubmissionEntry,
         payload: &Payload<'_>,
     ) -> Result<u32, Status> {
         match entry.opcode {
-            AdminOpcode::LOAD_PROGRAM => self.load(entry, payload).map(|()| 0),
+            AdminOpcode::LOAD_PROGRAM => self.load(account, entry, payload).map(|()| 0),
             AdminOpcode::ACTIVATE_PROGRAM => self.activate(runtime, entry).map(|()| 0),
             _ => self.range_set(memory, entry, payload).map(u32::from),
         }
     }
 
-    fn load(&self, entry: &SubmissionEntry, payload: &Payload<'_>) -> Result<(), Status> {
+    fn load(
+        &self,
+        account: &Mutex<String>,
+        entry: &SubmissionEntry,
+        payload: &Payload<'_>,
+    ) -> Result<(), Status> {
         let pind = index(entry, 10)?;
         let word = entry.cdw(10);
         let mut state = self.state.lock();
@@ -169,7 +175,7 @@ impl Programs {
                 let bytes = std::mem::take(bytes);
                 if let Err(error) = Program::from_elf(&bytes, None) {
                     *slot = Slot::Empty;
-                    state.last = error.to_string();
+                    *account.lock() = error.to_string();
                     return Err(Status::PROGRAM_DATA);
                 }
                 *slot = Slot::Loaded { id, bytes };
@@ -313,7 +319,7 @@ impl Programs {
         let (inputs, outputs) = (ports.inputs.len(), ports.outputs.len());
         let wanted = inputs + outputs;
         if ranges.len() != wanted {
-            self.state.lock().last =
+            *at.account.lock() =
                 format!("{} ranges; the program has {inputs} inputs, {outputs} outputs", ranges.len());
             return Err(Status::INVALID_FIELD);
         }
@@ -343,7 +349,7 @@ impl Programs {
         let executor = at.runtime.threads(THREADS);
         let execution = Execution { stages: &stages, executor: &executor, hold_bytes: HOLD_BYTES, progress: &progress };
         let done = at.runtime.execute(&execution).map_err(|error| {
-            self.state.lock().last = error.to_string();
+            *at.account.lock() = error.to_string();
             match error {
                 Error::Engine(error) => Status::from(error),
                 Error::Program(_) => Status::PROGRAM_DATA,
@@ -352,41 +358,7 @@ impl Programs {
                 _ => Status::INTERNAL_ERROR,
             }
         })?;
-        self.deliver(at.memory, to, &done.stages[0].outputs, done.account.instructions)
-    }
-
-    /// Puts outputs into their ranges, all or none.
-    fn deliver(
-        &self,
-        memory: &LocalMemory,
-        to: &[Operand],
-        outputs: &[Option<OutputValue>],
-        instructions: u64,
-    ) -> Result<u64, Status> {
-        let (mut parts, mut lengths) = (Vec::new(), Vec::new());
-        for (operand, value) in to.iter().zip(outputs) {
-            match (operand, value) {
-                (Operand::Memory(first, room), Some(OutputValue::Bytes(bytes))) => {
-                    if bytes.len() as u64 > *room {
-                        self.state.lock().last = format!("an output of {} bytes; its range has {room}", bytes.len());
-                        return Err(Status::MEMORY_RANGE);
-                    }
-                    parts.push((*first, &bytes[..]));
-                    lengths.push(bytes.len() as u64);
-                }
-                (_, Some(OutputValue::Elements(count))) => lengths.push(*count),
-                (_, value) => unreachable!("an output of an execution is {value:?}"),
-            }
-        }
-        memory.write_all(&parts)?;
-        let text: Vec<String> = lengths.iter().map(u64::to_string).collect();
-        self.state.lock().last = format!("outputs {} instructions {instructions}", text.join(" "));
-        Ok(lengths.iter().sum())
-    }
-
-    /// Account of the execution or load that ended last.
-    pub(crate) fn last(&self) -> String {
-        self.state.lock().last.clone()
+        deliver(at, to, &done.stages[0].outputs, done.account.instructions)
     }
 
     /// Log page 82h: a program in 64 bytes each.
@@ -497,4 +469,32 @@ fn output(operand: &Operand) -> Output<'_> {
             Output::Box { space: of.space, start: &of.start, count: &of.count, view, tiles: None }
         }
     }
+}
+
+/// Puts outputs into their ranges, all or none.
+fn deliver(
+    at: &Surroundings<'_>,
+    to: &[Operand],
+    outputs: &[Option<OutputValue>],
+    instructions: u64,
+) -> Result<u64, Status> {
+    let (mut parts, mut lengths) = (Vec::new(), Vec::new());
+    for (operand, value) in to.iter().zip(outputs) {
+        match (operand, value) {
+            (Operand::Memory(first, room), Some(OutputValue::Bytes(bytes))) => {
+                if bytes.len() as u64 > *room {
+                    *at.account.lock() = format!("an output of {} bytes; its range has {room}", bytes.len());
+                    return Err(Status::MEMORY_RANGE);
+                }
+                parts.push((*first, &bytes[..]));
+                lengths.push(bytes.len() as u64);
+            }
+            (_, Some(OutputValue::Elements(count))) => lengths.push(*count),
+            (_, value) => unreachable!("an output of an execution is {value:?}"),
+        }
+    }
+    at.memory.write_all(&parts)?;
+    let text: Vec<String> = lengths.iter().map(u64::to_string).collect();
+    *at.account.lock() = format!("outputs {} instructions {instructions}", text.join(" "));
+    Ok(lengths.iter().sum())
 }

@@ -3,9 +3,12 @@
 //! Entries and data are bytes here; `nvme_commands` encodes Python's commands.
 
 use std::net::ToSocketAddrs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use nandarray::Error;
 use nandarray::nvme::SubmissionEntry;
+use nandarray_model::store::{Clock, WallTime};
 use nandarray_nvme::tcp::{Digests, Initiator, InitiatorOptions, Server, ServerOptions};
 use nandarray_nvme::{Subsystem, SubsystemOptions};
 use parking_lot::Mutex;
@@ -30,13 +33,32 @@ fn address_of(py: Python<'_>, text: &str) -> PyResult<std::net::SocketAddr> {
 #[pyclass(module = "nandarray._nandarray", name = "NvmeServer", frozen)]
 pub(crate) struct PyNvmeServer {
     server: Mutex<Server>,
+    /// The modelled clock that keeps pace while the server runs.
+    clock: Option<Arc<Clock>>,
+}
+
+/// The wall clock of a paced store.
+#[derive(Debug)]
+struct MachineTime(Instant);
+
+impl Default for MachineTime {
+    #[expect(clippy::disallowed_methods, reason = "a paced store follows the machine's clock; this is its door")]
+    fn default() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl WallTime for MachineTime {
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
 }
 
 #[pymethods]
 impl PyNvmeServer {
     #[staticmethod]
     #[pyo3(signature = (store, listen, *, nqn=None, insecure=false, read_only=false, programs=true, hosts=None,
-        kill_safe=true))]
+        kill_safe=true, pace=false))]
     #[expect(clippy::too_many_arguments, reason = "keyword-only options, one for one with the stub")]
     fn start(
         py: Python<'_>,
@@ -48,7 +70,13 @@ impl PyNvmeServer {
         programs: bool,
         hosts: Option<Vec<String>>,
         kill_safe: bool,
+        pace: bool,
     ) -> PyResult<Self> {
+        let clock = match (pace, store.clock(py)) {
+            (false, _) => None,
+            (true, Some(clock)) => Some(clock.get().clock.clone()),
+            (true, None) => return Err(io_error(py, &"pace needs a modelled clock: open the store with device=")),
+        };
         let runtime = fail(py, runtime_of(&store.device))?;
         let address = address_of(py, listen)?;
         let options = SubsystemOptions {
@@ -59,11 +87,14 @@ impl PyNvmeServer {
             kill_safe,
             ..SubsystemOptions::default()
         };
-        let server = ServerOptions { insecure, ..ServerOptions::default() };
+        let server = ServerOptions { insecure, waits: pace, ..ServerOptions::default() };
         let started = detached(py, move || Server::start(Subsystem::new(&runtime, options), address, &server));
         let started = started.map_err(|e| to_py(py, &e, None))?;
         let server = started.map_err(|e| io_error(py, &format!("cannot listen on {listen}: {e}")))?;
-        Ok(Self { server: Mutex::new(server) })
+        if let Some(clock) = &clock {
+            clock.pace(Box::new(MachineTime::default()));
+        }
+        Ok(Self { server: Mutex::new(server), clock })
     }
 
     #[getter]
@@ -90,7 +121,13 @@ impl PyNvmeServer {
     }
 
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
-        detached(py, || self.server.lock().stop()).map_err(|e| to_py(py, &e, None))
+        let stop = || {
+            self.server.lock().stop();
+            if let Some(clock) = &self.clock {
+                clock.end_pace();
+            }
+        };
+        detached(py, stop).map_err(|e| to_py(py, &e, None))
     }
 }
 
@@ -144,6 +181,18 @@ impl PyNvmeHost {
     /// Sends read commands of `bytes` each, `depth` of them in flight at a time; returns the total number of bytes
     /// received.
     fn read_many(&self, py: Python<'_>, entries: Vec<Vec<u8>>, bytes: usize, depth: usize) -> PyResult<u64> {
+        self.many(py, &entries, &[], bytes, depth)
+    }
+
+    /// Writes of the same data at logical blocks, `depth` of them in flight.
+    fn write_many(&self, py: Python<'_>, entries: Vec<Vec<u8>>, data: &[u8], depth: usize) -> PyResult<()> {
+        self.many(py, &entries, data, 0, depth).map(|_| ())
+    }
+}
+
+impl PyNvmeHost {
+    /// Commands with `depth` of them in flight; the bytes that came.
+    fn many(&self, py: Python<'_>, entries: &[Vec<u8>], data: &[u8], room: usize, depth: usize) -> PyResult<u64> {
         let entries: Vec<SubmissionEntry> = entries
             .iter()
             .map(|entry| SubmissionEntry::read_from_bytes(entry))
@@ -157,16 +206,16 @@ impl PyNvmeHost {
             loop {
                 while queue.in_flight() < depth {
                     let Some(entry) = next.next() else { break };
-                    queue.submit(*entry, &[], bytes);
+                    queue.submit(*entry, data, room);
                 }
                 if queue.in_flight() == 0 {
                     return Ok(total);
                 }
-                let (done, data) = queue.completion()?;
+                let (done, found) = queue.completion()?;
                 if !done.status().ok() {
                     return Err(std::io::Error::other(done.status().to_string()));
                 }
-                total += data.len() as u64;
+                total += found.len() as u64;
             }
         };
         detached(py, many).map_err(|e| to_py(py, &e, None))?.map_err(|e| io_error(py, &e))

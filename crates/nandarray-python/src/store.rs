@@ -143,7 +143,7 @@ impl PyStore {
 
     /// The store's modelled clock; `None` for a store that is not modelled.
     #[getter]
-    fn clock(&self, py: Python<'_>) -> Option<Py<PyClock>> {
+    pub(crate) fn clock(&self, py: Python<'_>) -> Option<Py<PyClock>> {
         self.clock.lock().as_ref().map(|clock| clock.clone_ref(py))
     }
 

@@ -36,7 +36,7 @@ Index = Annotated[int, typer.Option("--index", min=1, max=64, help="Slot of the 
 
 
 #: Options of ``serve`` that only one of its two doors has.
-_OF_TCP = {"listen", "insecure", "read_only", "no_programs", "host", "device"}
+_OF_TCP = {"listen", "insecure", "read_only", "no_programs", "host", "device", "pace"}
 _OF_SHM = {"writable", "queues", "depth", "data", "threads"}
 
 
@@ -91,6 +91,9 @@ def serve(
     device: Annotated[
         str | None, typer.Option(metavar="NAME", help="Serve it on a described device, with a report at the end.")
     ] = None,
+    pace: Annotated[
+        bool, typer.Option("--pace", help="With --device: completions leave when their modelled time has passed.")
+    ] = False,
     status: Annotated[bool, typer.Option("--status", help="Print the status of the running server as JSON.")] = False,
     shm: Annotated[
         str | None, typer.Option("--shm", metavar="NAME", help="Serve queue pairs in shared memory under this name.")
@@ -110,6 +113,8 @@ def serve(
     if status:
         print(_status_of(store))
         return
+    if pace and device is None:
+        raise typer.BadParameter("--pace: only a described device has modelled time; name one with --device")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -119,7 +124,7 @@ def serve(
         opened = nandarray.open(store, "r" if read_only else "r+", device=device)
     with opened:
         server = nandarray.serve(
-            opened, listen, insecure=insecure, read_only=read_only, programs=not no_programs, hosts=host or ()
+            opened, listen, insecure=insecure, read_only=read_only, programs=not no_programs, hosts=host or (), pace=pace
         )
         with server:
             print(f"address  {server.address}\nNQN      {server.nqn}")

@@ -478,7 +478,9 @@ class RemoteProgram:
         self._store._done(_entry(0x88, 0, {10: self.index}), admin=True)
         self._store._done(_entry(0x85, 0, {10: self.index | 1 << 24}), admin=True)
 
-    def execute(self, *inputs: Any, scalars: Sequence[int] = (), room: int = 1 << 20, outputs: int = 1) -> list[bytes]:
+    def execute(
+        self, *inputs: Any, scalars: Sequence[int] = (), room: int = 1 << 20, outputs: int = 1, memory: int = 0
+    ) -> list[bytes]:
         """Run the program beside the data.
 
         Parameters
@@ -491,13 +493,16 @@ class RemoteProgram:
             Bytes for each output.
         outputs : int
             Outputs of the program.
+        memory : int
+            First byte of Subsystem Local Memory for inputs that are bytes, and for outputs; a multiple of 4. All hosts
+            of a drive share that memory: those that execute at once agree on places.
 
         Returns
         -------
         list of bytes
             The outputs.
         """
-        at, ranges, handles = 0, b"", []
+        at, ranges, handles = memory, b"", []
         for one in inputs:
             if isinstance(one, RemoteArray):
                 handles.append(one.box([0] * one.ndim, one.shape))

@@ -85,6 +85,7 @@ def serve(
     programs: bool = True,
     hosts: Sequence[str] = (),
     kill_safe: bool = True,
+    pace: bool = False,
 ) -> Server:
     """Serve a store as an NVMe/TCP drive.
 
@@ -106,6 +107,10 @@ def serve(
         Qualified names of the hosts that may connect; empty lets all.
     kill_safe : bool
         A completed write survives the end of this process. Without, a flush of the host does that.
+    pace : bool
+        Of a store on a described device: completions leave when their modelled time has passed on the wall clock.
+        Completed writes are those of the described drive, which holds them in its memory until a flush (``kill_safe``
+        is without effect).
 
     Returns
     -------
@@ -115,7 +120,7 @@ def serve(
     Raises
     ------
     InvalidError
-        The address cannot be listened on, or needs ``insecure``.
+        The address cannot be listened on, or needs ``insecure``; ``pace`` without a described device.
 
     Examples
     --------
@@ -128,6 +133,6 @@ def serve(
     """
     native = _nandarray.NvmeServer.start(
         store._engine, listen, nqn=nqn, insecure=insecure, read_only=read_only, programs=programs,
-        hosts=list(hosts), kill_safe=kill_safe,
+        hosts=list(hosts), kill_safe=kill_safe and not pace, pace=pace,
     )  # fmt: skip
     return Server(native)

@@ -150,6 +150,17 @@ impl Machine {
     /// Returns the next notification of commands or cores, letting time pass until there is one; `None` when nothing
     /// is in flight. Of several at one event, arrived blocks come first, then cores, then commands.
     pub fn next_notification(&mut self) -> Option<Notification> {
+        self.next_notification_until(Ps::MAX)
+    }
+
+    /// Time of the next event; `None` when nothing is pending.
+    pub fn next_event(&self) -> Option<Ps> {
+        self.fabric.events.next_at()
+    }
+
+    /// As [`Self::next_notification`], without handling events later than `until`. A command may be submitted at `until`
+    /// afterwards.
+    pub fn next_notification_until(&mut self, until: Ps) -> Option<Notification> {
         loop {
             if let Some((job, piece)) = self.spaces().take_arrived() {
                 return Some(Notification::Arrived(job, piece));
@@ -160,9 +171,10 @@ impl Machine {
             if let Some(done) = self.spaces().take_done() {
                 return Some(Notification::Done(done));
             }
-            if !self.step() {
+            if self.fabric.events.next_at().is_none_or(|at| at > until) {
                 return None;
             }
+            self.step();
         }
     }
 

@@ -68,8 +68,39 @@ pub struct Report {
     /// Programs that ran on the device's cores, if any did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub programs: Option<ProgramsReport>,
+    /// Completions on the wall clock, where modelled time kept pace with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pace: Option<PaceReport>,
     /// Assumptions and changes, a sentence each.
     pub notes: Vec<String>,
+}
+
+/// Completions of a paced store. One is late if it left later than modelled by more than a tenth of its latency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct PaceReport {
+    /// Commands that took modelled time.
+    pub completions: u64,
+    /// Completions that left late.
+    pub late: u64,
+    /// Mean time by which completions left later than modelled, in seconds.
+    pub behind_mean_s: f64,
+    /// The longest such time, in seconds.
+    pub behind_max_s: f64,
+}
+
+impl PaceReport {
+    /// A sentence.
+    #[must_use]
+    pub fn note(&self) -> String {
+        format!(
+            "Completions kept pace with the wall clock: {} of {} left late (by more than a tenth of their latency); on \
+             average {:.0} us after their modelled time, at most {:.0} us.",
+            self.late,
+            self.completions,
+            self.behind_mean_s * 1e6,
+            self.behind_max_s * 1e6
+        )
+    }
 }
 
 /// A number for each cause.
@@ -402,6 +433,7 @@ impl Report {
             energy: EnergyReport::new(parts, all.bytes),
             idle_states: parts.slept.iter().map(IdleReport::new).collect(),
             programs: None,
+            pace: None,
             promises: Vec::new(),
             notes: bound.into_iter().collect(),
             all,

@@ -21,12 +21,14 @@
 //! | `executor` | programs on the device's cores |
 //! | `timed`, `timed_cores`, `feeds` | programs on timed cores, the cores, their inputs on the way |
 //! | `media` | the medium that records a command's pages |
+//! | `pace` | modelled time that keeps pace with a wall clock |
 //! | `power` | the medium that survives lost power |
 
 pub mod executor;
 mod feeds;
 mod flights;
 pub mod media;
+mod pace;
 pub mod power;
 mod timed;
 mod timed_cores;
@@ -35,11 +37,12 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::ThreadId;
 
 use nandarray::probe::{FlightId, Halves, Moves, Probe, Purpose};
 use nandarray::{Device, Error, Geometry, Media, Mode, Options, Result, SparseMedia, Verify};
-use parking_lot::{Condvar, Mutex, ReentrantMutex, ReentrantMutexGuard};
+use parking_lot::{Condvar, Mutex, ReentrantMutex, ReentrantMutexGuard, RwLock};
 
 use crate::describe::Description;
 use crate::flash_trace::{FlashTrace, Recorder, StoreLayout};
@@ -55,6 +58,7 @@ use nandarray_sim::Ps;
 use power::WriteLog;
 
 pub use flights::IN_FLIGHT_MAX;
+pub use pace::WallTime;
 
 /// The backing of a modelled device's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +95,8 @@ struct ClockState {
     programs: ProgramsReport,
     latencies: Latencies,
     mount: Ps,
+    /// Modelled ends of commands whose threads have not taken notice of them yet; with a wall clock only.
+    done_at: BTreeMap<FlightId, Ps>,
     /// Set while modelled time passes, and left so by a panic: the machine's state is unknown then, and it is not run
     /// again.
     running: bool,
@@ -109,6 +115,8 @@ pub struct Clock {
     /// Commands that have ended and are being delivered, each with the thread that does it; others may wait for them.
     delivering: Mutex<BTreeMap<FlightId, ThreadId>>,
     delivered: Condvar,
+    /// The wall clock that modelled time keeps pace with, if any.
+    pace: RwLock<Option<Arc<pace::Pace>>>,
 }
 
 impl Probe for Clock {
@@ -120,6 +128,11 @@ impl Probe for Clock {
             command.plan();
             command.complete();
             return;
+        }
+        let paced = self.pace.read().clone();
+        if let Some(pace) = paced.filter(|pace| pace.active.load(Ordering::Relaxed)) {
+            drop(guard);
+            return self.run_paced(&pace, command);
         }
         self.assert_alive();
         // SAFETY: this call goes on until the command was taken out of the table, or panics with the clock stopped for
@@ -270,6 +283,7 @@ pub fn open_logged(
         state: ReentrantMutex::new(RefCell::new(None)),
         delivering: Mutex::default(),
         delivered: Condvar::new(),
+        pace: RwLock::new(None),
     });
     let options = Options {
         geometry: layout.store(),
@@ -321,6 +335,7 @@ pub fn open_logged(
         programs: ProgramsReport::default(),
         latencies,
         mount,
+        done_at: BTreeMap::new(),
         running: false,
     });
     Ok((device, clock))
@@ -492,6 +507,8 @@ impl Clock {
                 "Spaces are translated and assembled by the host (software NDS).".to_owned()
             });
             report.notes.push(format!("Opening took {}.", state.mount));
+            report.pace = self.pace_report();
+            report.notes.extend(report.pace.map(|pace| pace.note()));
             if state.programs.interpreted + state.programs.translated > 0 {
                 let core = state.machine.description().compute.and_then(|compute| compute.core);
                 report.notes.push(state.programs.note(core));
@@ -595,7 +612,12 @@ impl ClockState {
     /// Lets time pass until a command ends, or until a happening that a program may wait for. `false` if nothing is in
     /// flight.
     fn advance(&mut self, recorder: &Recorder, ended: &mut EndedCommands) -> bool {
-        let Some(notification) = self.machine.next_notification() else { return false };
+        self.advance_until(Ps::MAX, recorder, ended)
+    }
+
+    /// The same, without handling events later than `until`: `false` also if nothing happens by then.
+    fn advance_until(&mut self, until: Ps, recorder: &Recorder, ended: &mut EndedCommands) -> bool {
+        let Some(notification) = self.machine.next_notification_until(until) else { return false };
         let command = match notification {
             Notification::Done(done) => self.jobs.remove(&done.id).map(|id| (id, done)),
             Notification::Arrived(..) | Notification::CoreFree(_) => None,
@@ -604,6 +626,9 @@ impl ClockState {
             Some((id, done)) => {
                 let submitted = self.flights.get(id).submitted;
                 self.record(&SpaceJobDone { submitted, ..done });
+                if until < Ps::MAX && matches!(self.flights.get(id).held, FlightHalves::Borrowed(_)) {
+                    self.done_at.insert(id, done.done);
+                }
                 self.end(id, recorder, ended);
             }
             None => self.notifications.push_back(notification),

@@ -87,6 +87,8 @@ impl From<std::io::Error> for ConnectionEnd {
 /// One connection of a server.
 pub(crate) struct Connection {
     shared: Arc<ServerState>,
+    /// Its number among the server's connections.
+    number: u64,
     stream: TcpStream,
     buffer: Vec<u8>,
     start: usize,
@@ -106,10 +108,11 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Serves a connection until it ends.
-    pub(crate) fn serve(shared: Arc<ServerState>, stream: TcpStream) {
+    pub(crate) fn serve(shared: Arc<ServerState>, number: u64, stream: TcpStream) {
         let Ok(sending) = stream.try_clone() else { return };
         let mut connection = Self {
             shared,
+            number,
             stream,
             buffer: vec![0; BUFFER_BYTES.0],
             start: 0,
@@ -354,7 +357,7 @@ impl Connection {
             ConnectionState::Io(association, qid) => {
                 let (association, qid) = (association.clone(), *qid);
                 let safe = association.subsystem().options().kill_safe && association.has_written(&entry);
-                if entry.nsid.get() == NSID_PROGRAMS || entry.opcode == Opcode::COPY {
+                if entry.nsid.get() == NSID_PROGRAMS || entry.opcode == Opcode::COPY || self.shared.waits() {
                     self.shared.work(move || run_long(&association, qid, completer, &entry, data, room, safe));
                     return;
                 }
@@ -426,6 +429,7 @@ impl Connection {
                 self.outgoing.set_queue(queue, completer.cid());
                 completer.complete(done);
                 self.deadline = None;
+                self.shared.no_longer_half_open(self.number);
                 // The association's timeout ends silent connections from now on.
                 drop(self.stream.set_read_timeout(None));
                 let rest = self.buffer[self.start..self.end].to_vec();

@@ -3,7 +3,7 @@
 //! It listens on loopback addresses only, unless an option says otherwise: there is no authentication. Connections that
 //! are no queue yet are few, and have ten seconds to become one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,8 +19,12 @@ use crate::subsystem::Subsystem;
 
 /// Threads for long commands.
 const WORKERS: usize = 4;
+/// The same where every command may wait in the engine: those of a full queue.
+const WAITING_WORKERS: usize = 128;
 /// Bytes of a connection's stack.
 const STACK_BYTES: usize = 1 << 20;
+/// Connections at once that are no queue yet; one more ends the oldest of them.
+const HALF_OPEN_MAX: usize = 128;
 /// Time between two looks at keep alive timeouts and namespaces.
 const LOOK: Duration = Duration::from_millis(200);
 /// Time after which a host that takes no answers is given up.
@@ -35,11 +39,14 @@ pub struct ServerOptions {
     pub insecure: bool,
     /// Connections at once.
     pub connections_max: usize,
+    /// Commands wait in the engine until modelled time has passed on the wall clock: each gets a thread of its own, so
+    /// that those of a queue wait together.
+    pub waits: bool,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        Self { insecure: false, connections_max: 512 }
+        Self { insecure: false, connections_max: 512, waits: false }
     }
 }
 
@@ -73,8 +80,11 @@ pub(crate) struct ServerState {
     subsystem: Arc<Subsystem>,
     live: Mutex<BTreeMap<u16, LiveAssociation>>,
     sockets: Mutex<BTreeMap<u64, TcpStream>>,
+    /// Numbers of connections that are no queue yet, in order of arrival.
+    half_open: Mutex<BTreeSet<u64>>,
     connections: AtomicUsize,
     stopping: AtomicBool,
+    waits: bool,
     work: Mutex<Option<mpsc::Sender<LongCommand>>>,
     look: (Mutex<()>, Condvar),
 }
@@ -82,6 +92,29 @@ pub(crate) struct ServerState {
 impl ServerState {
     pub(crate) fn subsystem(&self) -> &Arc<Subsystem> {
         &self.subsystem
+    }
+
+    /// A connection has become a queue, or has ended.
+    pub(crate) fn no_longer_half_open(&self, number: u64) {
+        self.half_open.lock().remove(&number);
+    }
+
+    /// Notes a new connection, and ends the oldest of those that are no queue yet, if they are too many.
+    fn begin_half_open(&self, number: u64) {
+        let oldest = {
+            let mut half_open = self.half_open.lock();
+            half_open.insert(number);
+            if half_open.len() > HALF_OPEN_MAX { half_open.pop_first() } else { None }
+        };
+        if let Some(socket) = oldest.and_then(|oldest| self.sockets.lock().get(&oldest).and_then(|s| s.try_clone().ok())) {
+            // The host may have closed it before.
+            drop(socket.shutdown(Shutdown::Both));
+        }
+    }
+
+    /// Whether every I/O command may wait in the engine.
+    pub(crate) fn waits(&self) -> bool {
+        self.waits
     }
 
     /// Has a worker execute a long command.
@@ -176,14 +209,16 @@ impl Server {
             subsystem,
             live: Mutex::default(),
             sockets: Mutex::default(),
+            half_open: Mutex::default(),
             connections: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
+            waits: options.waits,
             work: Mutex::new(Some(send)),
             look: (Mutex::new(()), Condvar::new()),
         });
         let receive = Arc::new(Mutex::new(receive));
         let mut threads = Vec::new();
-        for _ in 0..WORKERS {
+        for _ in 0..if options.waits { WAITING_WORKERS } else { WORKERS } {
             let receive = receive.clone();
             threads.push(thread::spawn(move || {
                 loop {
@@ -297,13 +332,16 @@ fn accept(shared: &Arc<ServerState>, listener: &TcpListener, most: usize) {
         let Ok(socket) = stream.try_clone() else { continue };
         shared.sockets.lock().insert(number, socket);
         shared.connections.fetch_add(1, Ordering::AcqRel);
+        shared.begin_half_open(number);
         let of = shared.clone();
         let serve = move || {
-            Connection::serve(of.clone(), stream);
+            Connection::serve(of.clone(), number, stream);
+            of.no_longer_half_open(number);
             of.sockets.lock().remove(&number);
             of.connections.fetch_sub(1, Ordering::AcqRel);
         };
         if thread::Builder::new().name("nvme-tcp".to_owned()).stack_size(STACK_BYTES).spawn(serve).is_err() {
+            shared.no_longer_half_open(number);
             shared.sockets.lock().remove(&number);
             shared.connections.fetch_sub(1, Ordering::AcqRel);
         }

@@ -1,0 +1,160 @@
+//! Bytes of a host that keeps no rule: the functions behind the fuzz targets, which tests give seeded inputs.
+//!
+//! Each makes a store in memory, does what the bytes say, and then asks the subsystem for something simple: it answers.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use nandarray::nvme::{Controller, NewNamespace, SubmissionEntry};
+use nandarray::{Device, MemoryMedia, Mode, Options};
+use nandarray_nvme::tcp::{Server, ServerOptions};
+use nandarray_nvme::wire::{AdminOpcode, ConnectData, FabricsType, Property, fabrics_entry};
+use nandarray_nvme::{
+    AdminAnswer, Association, HostIdentity, NSID_MEMORY, NSID_ND, NSID_PROGRAMS, Payload, Subsystem, SubsystemOptions,
+    TransferDirection,
+};
+use nandarray_runtime::Runtime;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+/// The largest data of one command.
+const DATA_MAX: usize = 8192;
+
+fn subsystem() -> (Arc<Runtime>, Arc<Subsystem>) {
+    let device = Device::open(Arc::new(MemoryMedia::default()), "memory", Mode::Truncate, &Options::default());
+    let runtime = Arc::new(Runtime::new(Arc::new(device.expect("a store in memory"))));
+    let new = NewNamespace { nsid: 1, nsze: 64, lba_bytes: 512, compression: None, key: None };
+    Controller::new(runtime.device()).create_namespace(&new).expect("a namespace");
+    let options = SubsystemOptions { memory_bytes: 1 << 20, ..SubsystemOptions::default() };
+    let subsystem = Subsystem::new(&runtime, options);
+    (runtime, subsystem)
+}
+
+fn enabled(subsystem: &Arc<Subsystem>) -> Arc<Association> {
+    let subnqn = subsystem.nqn().to_owned();
+    let host = HostIdentity { hostid: [1; 16], hostnqn: "nqn.host".to_owned(), subnqn, local: None };
+    let association = subsystem.associate(host, 0).expect("an association");
+    let mut enable = fabrics_entry(FabricsType::PROPERTY_SET, 1);
+    enable.set_cdw(11, Property::CC);
+    enable.set_cdw(12, 0x0046_0061);
+    assert!(matches!(association.admin(&enable, Payload::None), AdminAnswer::Done(done) if done.status().ok()));
+    association
+}
+
+/// A host's commands as an enabled association gets them: loads, range sets, executions, boxes, blocks. Each takes a
+/// byte that says which command it is, 48 bytes of its entry, two bytes of the length of its data, and the data.
+pub fn commands(mut bytes: &[u8]) {
+    let (_runtime, subsystem) = subsystem();
+    let association = enabled(&subsystem);
+    const ADMIN: [u8; 8] = [
+        AdminOpcode::LOAD_PROGRAM,
+        AdminOpcode::ACTIVATE_PROGRAM,
+        AdminOpcode::MEMORY_RANGE_SET,
+        AdminOpcode::GET_LOG_PAGE,
+        AdminOpcode::IDENTIFY,
+        AdminOpcode::SET_FEATURES,
+        AdminOpcode::GET_FEATURES,
+        AdminOpcode::ASYNC_EVENT,
+    ];
+    const SPACES: [u32; 4] = [1, NSID_MEMORY, NSID_PROGRAMS, NSID_ND];
+    while let Some((head, rest)) = bytes.split_at_checked(51) {
+        let mut raw = [0u8; 64];
+        raw[16..].copy_from_slice(&head[1..49]);
+        let mut entry = SubmissionEntry::read_from_bytes(&raw).expect("64 bytes");
+        let is_admin = head[0] & 1 == 0;
+        if is_admin {
+            entry.opcode = ADMIN[usize::from(head[0] >> 1 & 7)];
+        } else {
+            entry.opcode = head[0] >> 3;
+            entry.nsid = SPACES[usize::from(head[0] >> 1 & 3)].into();
+            // The dwords that a host has beside those.
+            entry.cdw2 = entry.cdw(14).into();
+            entry.set_cdw(3, entry.cdw(15));
+        }
+        let bytes_of = usize::from(u16::from_le_bytes([head[49], head[50]])) % DATA_MAX;
+        let (data, after) = rest.split_at(bytes_of.min(rest.len()));
+        bytes = after;
+        let mut room = vec![0u8; bytes_of];
+        let payload = match TransferDirection::of(&entry) {
+            TransferDirection::None => Payload::None,
+            TransferDirection::ToController => Payload::ToController(data),
+            TransferDirection::ToHost => Payload::ToHost(&mut room),
+        };
+        if is_admin {
+            // Any answer but a panic is right.
+            let _ = association.admin(&entry, payload);
+        } else {
+            let _ = association.io(1, &entry, payload);
+        }
+    }
+    assert!(!subsystem.inventory().is_empty() || association.is_ready(), "the namespace is there");
+}
+
+/// A server that all calls of this process share: a hostile connection hurts no other.
+fn server() -> &'static (Arc<Runtime>, Server) {
+    static SERVER: OnceLock<(Arc<Runtime>, Server)> = OnceLock::new();
+    SERVER.get_or_init(|| {
+        let (runtime, subsystem) = subsystem();
+        let at = "127.0.0.1:0".parse().expect("an address");
+        (runtime, Server::start(subsystem, at, &ServerOptions::default()).expect("a server"))
+    })
+}
+
+/// Sends bytes after a handshake, all at once, and reads until the server has ended the connection.
+fn converse(bytes: &[u8]) {
+    let mut stream = TcpStream::connect(server().1.address()).expect("the server listens");
+    stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+    let mut handshake = [0u8; 128];
+    handshake[2] = 128;
+    handshake[4] = 128;
+    let mut all = handshake.to_vec();
+    all.extend_from_slice(bytes);
+    // The server may end the connection while it is sent.
+    drop(stream.write_all(&all));
+    drop(stream.shutdown(Shutdown::Write));
+    let (mut answer, mut total) = ([0u8; 4096], 0);
+    while let Ok(n) = stream.read(&mut answer) {
+        total += n;
+        if n == 0 {
+            break;
+        }
+    }
+    assert!(total <= 16 << 20, "{total} bytes of answers to {}", bytes.len());
+}
+
+/// Any bytes as the PDUs of a host that has made its handshake.
+pub fn stream(bytes: &[u8]) {
+    converse(bytes);
+}
+
+/// Any bytes as a Connect command's entry and data, between a right handshake and a Property Get.
+pub fn connect(bytes: &[u8]) {
+    let mut entry = fabrics_entry(FabricsType::CONNECT, 0);
+    let mut data = ConnectData::new_zeroed();
+    data.cntlid.set(0xffff);
+    let nqn = server().1.subsystem().nqn().as_bytes();
+    data.subnqn[..nqn.len()].copy_from_slice(nqn);
+    data.hostnqn[..8].copy_from_slice(b"nqn.host");
+    // Bits of a right command that the input turns over: pairs of a place and a mask.
+    let mut raw = entry.as_bytes().to_vec();
+    raw[44] = 31;
+    raw[1] = 0x40;
+    raw[32..36].copy_from_slice(&1024u32.to_le_bytes());
+    raw[39] = 1;
+    raw.extend_from_slice(data.as_bytes());
+    for change in bytes.chunks_exact(3) {
+        let at = usize::from(u16::from_le_bytes([change[0], change[1]])) % raw.len();
+        raw[at] ^= change[2];
+    }
+    entry = SubmissionEntry::read_from_bytes(&raw[..64]).expect("64 bytes");
+    let mut pdu = vec![4, 0, 72, 72];
+    pdu.extend_from_slice(&(72 + 1024u32).to_le_bytes());
+    pdu.extend_from_slice(entry.as_bytes());
+    pdu.extend_from_slice(&raw[64..]);
+    let mut get = fabrics_entry(FabricsType::PROPERTY_GET, 2);
+    get.set_cdw(11, Property::CSTS);
+    pdu.extend_from_slice(&[4, 0, 72, 0, 72, 0, 0, 0]);
+    pdu.extend_from_slice(get.as_bytes());
+    converse(&pdu);
+}

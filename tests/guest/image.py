@@ -1,0 +1,140 @@
+"""The guest's file system: busybox, a distribution's modules, and this machine's programs with their libraries.
+
+It is an initramfs, made in a few seconds and kept beside the kernel. What is missing on this machine is a
+:class:`MissingError`, whose text is the reason for which the tests are skipped.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "target" / "guest"
+
+#: Programs of this machine that the guest gets, and the packages that have them.
+PROGRAMS = {
+    # Busybox's own shell would run its own mke2fs.
+    "sh": "dash",
+    "nvme": "nvme-cli",
+    "fio": "fio",
+    "mke2fs": "e2fsprogs",
+    "e2fsck": "e2fsprogs",
+    "mkfs.xfs": "xfsprogs",
+    "xfs_repair": "xfsprogs",
+    "fstrim": "util-linux",
+    "blkdiscard": "util-linux",
+}
+#: Programs that this machine itself needs.
+TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "cpio": "cpio", "depmod": "kmod"}
+#: Modules, loaded in this order, each after those that it needs.
+MODULES = ("virtio_pci", "virtio_net", "crc32c_generic", "nvme-tcp", "ext4", "xfs")
+
+INIT = r"""#!/bin/sh
+export PATH=/bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mkdir -p /dev/shm /run /tmp /mnt
+mount -t tmpfs tmp /tmp
+while read -r module; do insmod "/modules/$module"; done < /modules/order
+ip link set lo up
+ip link set eth0 up
+ip addr add 10.0.2.15/24 dev eth0
+stty -F /dev/ttyS1 raw -echo
+exec < /dev/ttyS1 > /dev/ttyS1 2>&1
+echo READY
+while read -r line; do
+  sh -c "$line" < /dev/null 2>&1
+  echo "END $?"
+done
+poweroff -f
+"""
+
+
+class MissingError(Exception):
+    """A program or a kernel that this machine does not have."""
+
+
+def find(program: str, package: str) -> Path:
+    found = shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin")
+    if found is None:
+        raise MissingError(f"{program} is missing: install {package}")
+    return Path(found)
+
+
+def kernel() -> Path:
+    """The kernel, fetched where it is not there."""
+    fetched = subprocess.run([ROOT / "tools" / "guest-kernel.sh", FOLDER], capture_output=True, text=True, check=False)
+    if fetched.returncode:
+        raise MissingError(fetched.stderr.strip() or "no kernel for the guest")
+    return next((FOLDER / "root" / "boot").glob("vmlinuz-*"))
+
+
+def initramfs() -> Path:
+    """The image, made anew: a program of this machine may have been replaced."""
+    for program, package in TOOLS.items():
+        find(program, package)
+    kernel()
+    top = FOLDER / "image"
+    shutil.rmtree(top, ignore_errors=True)
+    for folder in ("bin", "etc/nvme", "proc", "sys", "dev", "modules"):
+        (top / folder).mkdir(parents=True)
+    for program, package in PROGRAMS.items():
+        copy_program(find(program, package), top)
+    busybox = find("busybox", "busybox-static")
+    if libraries(busybox):
+        raise MissingError("busybox is not linked statically: install busybox-static")
+    shutil.copy2(busybox, top / "bin" / "busybox")
+    applets = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    for applet in applets:
+        if not (top / "bin" / applet).exists():
+            (top / "bin" / applet).symlink_to("busybox")
+    configuration = Path("/etc/mke2fs.conf")
+    if configuration.exists():
+        shutil.copy2(configuration, top / "etc")
+    copy_modules(top / "modules")
+    (top / "init").write_text(INIT)
+    (top / "init").chmod(0o755)
+    image = FOLDER / "initramfs"
+    names = subprocess.run(["find", ".", "-print0"], cwd=top, capture_output=True, check=True).stdout
+    with image.open("wb") as out:
+        subprocess.run(
+            ["cpio", "--null", "--create", "--format=newc", "--quiet", "--owner=0:0"],
+            cwd=top, input=names, stdout=out, check=True,
+        )  # fmt: skip
+    return image
+
+
+def libraries(program: Path) -> list[Path]:
+    text = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+    return [Path(found) for found in re.findall(r"(/\S+) \(0x", text)]
+
+
+def copy_program(program: Path, top: Path) -> None:
+    shutil.copy2(program, top / "bin" / program.name)
+    for library in libraries(program):
+        to = top / library.relative_to("/")
+        if not to.exists():
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(library, to)
+
+
+def copy_modules(to: Path) -> None:
+    """Copy modules and those that they need, in the order in which they are loaded."""
+    tree = next((FOLDER / "root" / "lib" / "modules").iterdir())
+    subprocess.run(["depmod", "-b", FOLDER / "root", tree.name], check=True, capture_output=True)
+    needs: dict[str, list[str]] = {}
+    for line in (tree / "modules.dep").read_text().splitlines():
+        path, _, rest = line.partition(":")
+        needs[Path(path).stem.replace("_", "-")] = [*reversed(rest.split()), path]
+    order: list[str] = []
+    for module in MODULES:
+        for path in needs.get(module.replace("_", "-"), ()):  # a kernel may have it built in
+            if path not in order:
+                order.append(path)
+    for path in order:
+        shutil.copy2(tree / path, to / Path(path).name)
+    (to / "order").write_text("".join(f"{Path(path).name}\n" for path in order))

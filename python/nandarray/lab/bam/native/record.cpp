@@ -231,6 +231,8 @@ template <class P> static void graph(mode how, bool cc, u32 warps, u32 lines, co
                 }
             }
         });
+        // As kernels that look at every vertex's label do: in order of vertices.
+        std::sort(next.begin(), next.end());
         if (!cc) frontier = next;
     }
     u64 sum = 0;

@@ -243,6 +243,14 @@ class Session:
     def close(self, *, cancel: bool = False) -> None: ...
 
 def accelerator_run(platform: str, scheduler: str, kernels: str) -> str: ...  # all in JSON
+def fetch_run(
+    devices: list[str],
+    platform: str,
+    rows: np.ndarray[Any, np.dtype[np.uint32]],
+    addresses: np.ndarray[Any, np.dtype[np.uint64]],
+    bytes: np.ndarray[Any, np.dtype[np.uint32]],
+    seed: int,
+) -> str: ...  # a report in JSON
 def schedule_decisions(scheduler: str, kernels: int, decisions: int) -> int: ...
 
 # A command in flight on a modelled device.

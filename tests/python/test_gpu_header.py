@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from nandarray import gpu
+from nandarray import gpu, lab
 
 GPU = Path(__file__).parents[1] / "gpu"
 INCLUDE = gpu.include()
+#: `drive.hpp`, which recordings for the model use as well.
+DRIVE = Path(lab.__file__).parent / "bam" / "native"
 DEEP = bool(os.environ.get("NANDARRAY_DEEP"))
 SEEDS = range(1, 40) if DEEP else range(1, 5)
 
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no
 
 
 def build(source: str, to: Path, *flags: str, include: Path = INCLUDE) -> Path:
-    base = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Wno-clobbered", "-pthread", f"-I{include}", f"-I{GPU}"]
+    base = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Wno-clobbered", "-pthread", f"-I{include}", f"-I{GPU}", f"-I{DRIVE}"]
     subprocess.run([*base, *flags, str(GPU / source), "-o", str(to)], check=True, timeout=300)
     return to
 

@@ -6,6 +6,7 @@
 //! | module | one idea |
 //! | --- | --- |
 //! | `accelerator` | kernels at once on cores in front of flash, and behind a host |
+//! | `fetch` | warps, or a CPU, that fetch from several devices over one link |
 //! | `spans` | tracks of parts that can be busy, for timelines |
 //! | `describe` | descriptions in TOML, presets, MQSim's XML |
 //! | `flash` | channels, dies, planes: phases, arbitration, errors, energy |
@@ -21,6 +22,7 @@
 
 pub mod accelerator;
 pub mod describe;
+pub mod fetch;
 pub mod flash;
 pub mod flash_trace;
 

@@ -16,7 +16,7 @@ const LAYERS: tidy::Layers = &[
     &["ftl", "host", "workload", "flash_trace"],
     &["timeline", "report"],
     &["machine"],
-    &["store", "replay", "accelerator"],
+    &["store", "replay", "accelerator", "fetch"],
     &["lib"],
 ];
 

@@ -34,6 +34,7 @@ mod clock;
 mod cores;
 mod device;
 mod errors;
+mod fetch;
 mod flight;
 mod get;
 mod handle;
@@ -93,6 +94,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(cores::core_describe, m)?)?;
     m.add_function(wrap_pyfunction!(bare::program_run_bare, m)?)?;
     m.add_function(wrap_pyfunction!(session::accelerator_run, m)?)?;
+    m.add_function(wrap_pyfunction!(fetch::fetch_run, m)?)?;
     m.add_function(wrap_pyfunction!(session::schedule_decisions, m)?)?;
     Ok(())
 }

@@ -12,12 +12,12 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use crate::entries::{FLUSH, READ, Status, SubmissionEntry, WRITE};
 use crate::error::QueueError;
+use crate::futex;
 use crate::layout::{
     ABORT_OFFSET, ASLEEP, CLAIM, CLAIM_BYTE, CQ_HEAD, ENDED, LBA_BYTES, NamespaceEntry, QUEUE_HEADER_BYTES, READY,
     RegionHeader, SERVER_BYTE, SQ_TAIL,
 };
 use crate::region::{QueueRegion, region_path};
-use crate::sleep;
 
 /// An array as a region shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl QueueClient {
         let rings = Mutex::new(rings);
         let client = Self { region, header, name: name.to_owned(), queue, at, claim, deadline, rings };
         let mut wait = client.waiting();
-        sleep::wake(client.asleep());
+        futex::wake(client.asleep());
         while client.word(READY).load(Ordering::Acquire) != claim {
             step();
             wait.round(&client)?;
@@ -348,7 +348,7 @@ impl QueueClient {
         if rings.rung != rings.submitted {
             self.word(SQ_TAIL).swap(rings.submitted, Ordering::SeqCst);
             rings.rung = rings.submitted;
-            sleep::wake(self.asleep());
+            futex::wake(self.asleep());
         }
     }
 

@@ -13,15 +13,19 @@
 //! | `region` | the file, its mapping and its locks |
 //! | `prepared` | an array as a namespace, resolved once |
 //! | `ring` | the server's side of one queue pair |
+//! | `atomic` | the machine's atomics, which a test replaces |
 //! | `sleep` | sleeping without losing a doorbell |
+//! | `futex` | the system's calls of sleeping |
 //! | `server` | threads, each with its queues |
 //! | `client` | one claimed queue pair, and the gathering of records by it |
 //!
 //! Not here: TCP, and queues of the modelled clock.
 
+mod atomic;
 mod client;
 mod entries;
 mod error;
+mod futex;
 mod layout;
 mod prepared;
 mod region;

@@ -13,6 +13,7 @@ use zerocopy::IntoBytes;
 
 use crate::entries::Controller;
 use crate::error::{QueueError, system};
+use crate::futex;
 use crate::layout::{ABORT_OFFSET, ASLEEP, HEARTBEAT_OFFSET, NamespaceEntry, RegionGeometry};
 use crate::prepared::{ARRAY_NSID, Prepared};
 use crate::region::{QueueRegion, region_path};
@@ -21,6 +22,8 @@ use crate::sleep;
 
 /// Rounds without work before a thread sleeps: some tens of microseconds.
 const IDLE_ROUNDS: u32 = 4000;
+/// Of these, rounds between two offers of the core to other threads.
+const YIELD_ROUNDS: u32 = 32;
 /// The longest sleep: the time in which a dead client is noticed.
 const SLEEP_MS: u32 = 100;
 
@@ -136,7 +139,7 @@ impl QueueServer {
         let region = &self.shared.region;
         region.word(ABORT_OFFSET).store(1, Ordering::SeqCst);
         for t in 0..self.threads.len() as u32 {
-            sleep::wake(region.word(self.shared.header.queue(t) + ASLEEP));
+            futex::wake(region.word(self.shared.header.queue(t) + ASLEEP));
         }
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so; the others are stopped all the same.
@@ -185,6 +188,10 @@ fn thread(shared: &ServedStore, counters: &ServeCounters, number: u32, mut pairs
         }
         idle += 1;
         if idle < IDLE_ROUNDS {
+            // A client that shares this core needs it to submit more.
+            if idle % YIELD_ROUNDS == 0 {
+                std::thread::yield_now();
+            }
             std::hint::spin_loop();
             continue;
         }
@@ -198,7 +205,7 @@ fn thread(shared: &ServedStore, counters: &ServeCounters, number: u32, mut pairs
         let anything =
             || counters.stop.load(Ordering::SeqCst) || pairs.iter().any(|pair| pair.has_work(&shared.region));
         if sleep::announce(asleep, anything) {
-            sleep::wait(asleep, SLEEP_MS);
+            futex::wait(asleep, SLEEP_MS);
         }
     }
 }

@@ -88,14 +88,19 @@ impl Machine {
     }
 
     /// The host submits a request, now.
-    pub(super) fn submit_request(&mut self, now: Ps, request: IoRequest) {
+    pub(crate) fn submit_request(&mut self, now: Ps, request: IoRequest) {
         let block = self.clients.block.as_mut().expect("a device with page-mapped flash management");
         block.submit(&mut ClientContext { fabric: &mut self.fabric, io: &mut self.io }, now, request);
     }
 
     /// The next request that has ended and was not returned yet.
-    pub(super) fn take_ended(&mut self) -> Option<RequestEnded> {
+    pub(crate) fn take_ended(&mut self) -> Option<RequestEnded> {
         self.block().take_ended()
+    }
+
+    /// Time of the next event, for a caller that runs several machines side by side.
+    pub(crate) fn next_event_at(&self) -> Option<Ps> {
+        self.fabric.events.next_at()
     }
 
     // Commands of the store

@@ -164,7 +164,13 @@ template <class P> struct cache {
         return {line, status(why)};
     }
 
-    NDA_FN void release(u32 line) { drop(line, 1); }
+    /// Gives a line back: lanes of the warp that do so together are one count. Their reads are before it.
+    NDA_FN void release(u32 line) {
+        if (!P::has_warps) return drop(line, 1);
+        u32 same = P::match(P::active(), u64(line));
+        P::sync(same);
+        if (P::lane() == lowest(same)) drop(line, population(same));
+    }
 
     NDA_FN line_handle acquire_for(u64 wanted, u32 n) {
         u64 seen = 0;

@@ -1,6 +1,6 @@
 // A drive for tests and models, in the client's own process: a region in memory, and a server that is stepped.
 //
-// What a namespace holds is a function of the block until it is written. Commands end in the order of their modelled
+// What a namespace holds is a function of the block, or given bytes, until it is written. Commands end in the order of their modelled
 // times; faults are a status for some blocks, commands that never end, death. Not here: the real server
 // (`crates/nandarray-queues`).
 #pragma once
@@ -55,9 +55,16 @@ struct Drive {
     std::function<u64(const nda::submission_entry &, u64)> when = [](const nda::submission_entry &, u64 now) { return now; };
     std::function<void(const nda::submission_entry &)> seen = [](const nda::submission_entry &) {};
 
-    struct Namespace { const char *name; u64 bytes; bool writable; };
+    struct Namespace {
+        const char *name;
+        u64 bytes;
+        bool writable;
+        /// Its bytes; the pattern if there are none.
+        const u8 *image = nullptr;
+    };
+    std::vector<Namespace> spaces;
 
-    Drive(u32 queues, u32 depth, u64 data_stride, std::vector<Namespace> spaces) {
+    Drive(u32 queues, u32 depth, u64 data_stride, std::vector<Namespace> spaces_) : spaces(std::move(spaces_)) {
         u64 spaces_at = 4096, queues_at = (spaces_at + spaces.size() * 512 + 4095) / 4096 * 4096;
         u64 stride = (512 + 80ull * depth + 4095) / 4096 * 4096;
         u64 data_at = queues_at + queues * stride;
@@ -93,6 +100,14 @@ struct Drive {
         }
     }
 
+    u64 original(u32 nsid, u64 word) const {
+        const Namespace &of = spaces[nsid - 1];
+        if (!of.image) return pattern(nsid, word);
+        u64 value = 0, left = of.bytes > word * 8 ? of.bytes - word * 8 : 0;
+        std::memcpy(&value, of.image + word * 8, size_t(left < 8 ? left : 8));
+        return value;
+    }
+
     void move(const nda::submission_entry &e) {
         u64 slba = e.cdw10[0] | u64(e.cdw10[1]) << 32;
         u32 nlb = (e.cdw10[2] & 0xffff) + 1;
@@ -101,8 +116,10 @@ struct Drive {
             u64 key = u64(e.nsid) << 56 | (slba + b);
             if (e.opcode == nda::op_read) {
                 auto found = written.find(key);
-                for (u32 w = 0; w < 64; ++w)
-                    __atomic_store_n(&at[w], found != written.end() ? found->second[w] : pattern(e.nsid, (slba + b) * 64 + w), __ATOMIC_RELAXED);
+                for (u32 w = 0; w < 64; ++w) {
+                    u64 value = found != written.end() ? found->second[w] : original(e.nsid, (slba + b) * 64 + w);
+                    __atomic_store_n(&at[w], value, __ATOMIC_RELAXED);
+                }
             } else {
                 auto &to = written[key];
                 for (u32 w = 0; w < 64; ++w) to[w] = __atomic_load_n(&at[w], __ATOMIC_RELAXED);

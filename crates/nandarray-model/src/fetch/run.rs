@@ -1,0 +1,344 @@
+//! The event loop: tasks on warps, groups of accesses, fetches that several tasks wait for.
+//!
+//! Devices have event loops of their own; the earliest event of all is always the next, so that nothing happens in the
+//! past. A task is at one group: its atomics are booked on their slices, its fetches are started or waited for, and when
+//! the last of them is there the next group begins. A phase begins when all tasks of the one before have ended.
+
+use nandarray_sim::{Events, Ps, Resource};
+
+use super::drives::{BankRequest, DriveBank};
+use super::platform::FetchPlatform;
+use super::recording::{AccessKind, AccessRecord, Recording};
+use super::results::FetchReport;
+use crate::describe::Description;
+
+/// The life of a fetch.
+#[derive(Clone, Debug, PartialEq)]
+enum FetchState {
+    /// Nobody has come to it yet.
+    Recorded,
+    /// On its way; the tasks that wait for it.
+    UnderWay(Vec<u32>),
+    /// Its bytes are in memory, or on the device.
+    Ready,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum FetchEvent {
+    /// A phase is launched.
+    Launch,
+    /// A task's group begins.
+    Group(u32),
+    /// Part of what a task's group waits for is there.
+    Part(u32),
+    /// A fetch is submitted.
+    Start(u32),
+    /// A request is at its device.
+    Arrive(u32),
+    /// A request's completion was found.
+    Land(u32),
+}
+
+/// A place for a task: a warp.
+#[derive(Clone, Copy, Debug, Default)]
+struct Warp {
+    /// Accesses of the task that are left.
+    next: u32,
+    end: u32,
+    /// Parts that its group waits for.
+    parts: u32,
+}
+
+struct FetchRun<'a> {
+    platform: &'a FetchPlatform,
+    recording: &'a Recording,
+    phases: Vec<Vec<(u32, u32)>>,
+    phase: usize,
+    /// Tasks of the phase that were given out, and that have not ended.
+    given: usize,
+    busy: usize,
+    warps: Vec<Warp>,
+    fetches: Vec<FetchState>,
+    requests: Vec<Option<BankRequest>>,
+    bank: DriveBank,
+    events: Events<FetchEvent>,
+    slices: Resource<()>,
+    queues: Resource<()>,
+    cpu: Option<Resource<()>>,
+    report: FetchReport,
+    in_flight: u64,
+    flight_ps: u128,
+    flight_at: Ps,
+    latency_ps: u128,
+}
+
+fn ns(t: f64) -> Ps {
+    Ps((t * 1e3).round() as u64)
+}
+
+/// Lets a recording pass through a platform with these devices.
+///
+/// # Errors
+/// A sentence, for a platform or devices that cannot be.
+///
+/// # Panics
+/// If the run does not add up, which is a defect of the model.
+pub fn run_fetches(
+    devices: &[Description],
+    platform: &FetchPlatform,
+    recording: &Recording,
+    seed: u64,
+) -> Result<FetchReport, String> {
+    if let Some(problem) = platform.problem() {
+        return Err(problem);
+    }
+    let bank = DriveBank::new(devices, platform, seed)?;
+    let pairs = platform.queue_pairs * bank.devices() as u32;
+    let run = FetchRun {
+        platform,
+        recording,
+        phases: recording.phases(),
+        phase: 0,
+        given: 0,
+        busy: 0,
+        warps: vec![Warp::default(); platform.resident_tasks],
+        fetches: vec![FetchState::Recorded; recording.addresses.len()],
+        requests: vec![None; recording.addresses.len()],
+        bank,
+        events: Events::default(),
+        slices: Resource::new(platform.atomic_slices, |_| ()),
+        queues: Resource::new(pairs, |_| ()),
+        cpu: (platform.cpu_threads > 0).then(|| Resource::new(platform.cpu_threads, |_| ())),
+        report: FetchReport::default(),
+        in_flight: 0,
+        flight_ps: 0,
+        flight_at: Ps::ZERO,
+        latency_ps: 0,
+    };
+    Ok(run.run())
+}
+
+impl FetchRun<'_> {
+    fn run(mut self) -> FetchReport {
+        if !self.phases.is_empty() {
+            self.events.push(Ps::ZERO, FetchEvent::Launch);
+        }
+        let mut ended = Vec::new();
+        let mut last = Ps::ZERO;
+        loop {
+            let device = self.bank.next();
+            match (self.events.next_at(), device) {
+                (Some(at), device) if device.is_none_or(|(_, d)| at <= d) => {
+                    let (now, event) = self.events.pop().expect("an event is next");
+                    last = now;
+                    self.handle(now, event);
+                }
+                (_, Some((device, at))) => {
+                    self.bank.step(device, &mut ended);
+                    for io in ended.drain(..) {
+                        self.returned(at, io);
+                    }
+                }
+                (_, None) => break,
+            }
+        }
+        self.finish(last)
+    }
+
+    fn handle(&mut self, now: Ps, event: FetchEvent) {
+        match event {
+            FetchEvent::Launch => self.launch(now),
+            FetchEvent::Group(warp) => self.group(now, warp),
+            FetchEvent::Part(warp) => self.part(now, warp),
+            FetchEvent::Start(fetch) => self.start(now, fetch),
+            FetchEvent::Arrive(io) => {
+                let request = self.requests[io as usize].expect("a request that was submitted");
+                self.bank.submit(now, io, &request);
+            }
+            FetchEvent::Land(io) => self.land(now, io),
+        }
+    }
+
+    fn launch(&mut self, now: Ps) {
+        (self.given, self.busy) = (0, 0);
+        for warp in 0..self.warps.len() as u32 {
+            self.take(now, warp);
+        }
+    }
+
+    /// A warp takes the next task of the phase; the last one to end launches the next phase.
+    fn take(&mut self, now: Ps, warp: u32) {
+        let tasks = &self.phases[self.phase];
+        if let Some(&(next, end)) = tasks.get(self.given) {
+            self.given += 1;
+            self.busy += 1;
+            self.warps[warp as usize] = Warp { next, end, parts: 0 };
+            self.events.push(now, FetchEvent::Group(warp));
+        } else if self.busy == 0 && self.given == tasks.len() {
+            // Only once: `given` is beyond the tasks from here on.
+            self.given += 1;
+            self.report.phase_ends_s.push(now.seconds());
+            self.phase += 1;
+            if self.phase < self.phases.len() {
+                self.events.push(now + ns(self.platform.t_phase_ns), FetchEvent::Launch);
+            }
+        }
+    }
+
+    /// Books a group's atomics, and starts or waits for its fetches.
+    fn group(&mut self, now: Ps, warp: u32) {
+        let Warp { next, end, .. } = self.warps[warp as usize];
+        let group = self.recording.accesses[next as usize].group;
+        let mut at = next;
+        let mut done = now + ns(self.platform.t_group_ns);
+        let mut parts = 1;
+        self.report.groups += 1;
+        while at < end && self.recording.accesses[at as usize].group == group {
+            let access = self.recording.accesses[at as usize];
+            let ready = self.atomics(now + ns(self.platform.t_group_ns), &access);
+            done = done.max(ready);
+            parts += u32::from(self.access(ready, warp, &access));
+            at += 1;
+        }
+        self.warps[warp as usize] = Warp { next: at, end, parts };
+        self.events.push(done, FetchEvent::Part(warp));
+    }
+
+    fn atomics(&mut self, now: Ps, access: &AccessRecord) -> Ps {
+        if access.atomics == 0 {
+            return now;
+        }
+        self.report.atomics += u64::from(access.atomics);
+        let line = self.recording.addresses[access.fetch as usize].wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let slice = (line % u64::from(self.platform.atomic_slices)) as u32;
+        self.slices.book_on(slice, now, ns(self.platform.t_atomic_ns) * u64::from(access.atomics)).end
+    }
+
+    /// Whether the warp waits for the access.
+    fn access(&mut self, at: Ps, warp: u32, access: &AccessRecord) -> bool {
+        self.report.touches += u64::from(access.kind == AccessKind::Touch);
+        let state = &mut self.fetches[access.fetch as usize];
+        match (access.kind, state) {
+            (_, FetchState::Ready) => false,
+            (AccessKind::WriteBehind, FetchState::UnderWay(_)) => false,
+            (_, FetchState::UnderWay(waiters)) => {
+                waiters.push(warp);
+                true
+            }
+            (kind, state) => {
+                let waits = kind != AccessKind::WriteBehind;
+                *state = FetchState::UnderWay(if waits { vec![warp] } else { Vec::new() });
+                let address = self.recording.addresses[access.fetch as usize];
+                let bytes = self.recording.bytes[access.fetch as usize];
+                let (device, offset) = self.bank.place(address, bytes);
+                let write = kind != AccessKind::Touch;
+                let request = BankRequest { device, write, offset, bytes, submitted: at };
+                self.requests[access.fetch as usize] = Some(request);
+                self.events.push(at, FetchEvent::Start(access.fetch));
+                waits
+            }
+        }
+    }
+
+    fn part(&mut self, now: Ps, warp: u32) {
+        let w = &mut self.warps[warp as usize];
+        assert!(w.parts > 0, "warp {warp} waits for nothing");
+        w.parts -= 1;
+        if w.parts > 0 {
+            return;
+        }
+        if w.next < w.end {
+            self.events.push(now, FetchEvent::Group(warp));
+            return;
+        }
+        self.busy -= 1;
+        self.take(now, warp);
+    }
+
+    /// A request passes the CPU, if there is one in its way, and a queue pair's critical section.
+    fn start(&mut self, now: Ps, io: u32) {
+        let request = self.requests[io as usize].expect("a request that was submitted");
+        if !self.bank.admit(request.device, io) {
+            return;
+        }
+        self.flight(now, 1);
+        let (count, bytes) = if request.write {
+            (&mut self.report.writes, &mut self.report.bytes_written)
+        } else {
+            (&mut self.report.reads, &mut self.report.bytes_read)
+        };
+        *count += 1;
+        *bytes += u64::from(request.bytes);
+        let p = self.platform;
+        let mut at = now;
+        if let Some(cpu) = &mut self.cpu {
+            at = cpu.book(at, ns(p.t_cpu_ns + p.t_cpu_kib_ns * f64::from(request.bytes) / 1024.0)).end;
+        }
+        let pair = request.device * p.queue_pairs + io % p.queue_pairs;
+        at = self.queues.book_on(pair, at, ns(p.t_enqueue_ns)).end;
+        let arrives = self.bank.descend(at, &request);
+        self.events.push(arrives, FetchEvent::Arrive(io));
+    }
+
+    fn returned(&mut self, now: Ps, io: u32) {
+        let request = self.requests[io as usize].expect("a request that was submitted");
+        let landed = self.bank.ascend(now, &request) + ns(self.platform.t_poll_ns);
+        self.events.push(landed, FetchEvent::Land(io));
+    }
+
+    fn land(&mut self, now: Ps, io: u32) {
+        let request = self.requests[io as usize].expect("a request that was submitted");
+        self.flight(now, -1);
+        self.latency_ps += u128::from(now.since(request.submitted).0);
+        if let Some(next) = self.bank.leave(request.device) {
+            self.events.push(now, FetchEvent::Start(next));
+        }
+        let state = std::mem::replace(&mut self.fetches[io as usize], FetchState::Ready);
+        let FetchState::UnderWay(waiters) = state else { panic!("fetch {io} landed in state {state:?}") };
+        for warp in waiters {
+            self.events.push(now, FetchEvent::Part(warp));
+        }
+    }
+
+    fn flight(&mut self, now: Ps, by: i64) {
+        self.flight_ps += u128::from(now.since(self.flight_at).0) * u128::from(self.in_flight);
+        self.flight_at = now;
+        self.in_flight = self.in_flight.checked_add_signed(by).expect("requests in flight are counted");
+        self.report.in_flight_max = self.report.in_flight_max.max(self.in_flight);
+    }
+
+    fn finish(mut self, last: Ps) -> FetchReport {
+        use crate::host::Direction;
+        assert_eq!(self.phase, self.phases.len(), "a phase never ended");
+        assert_eq!(self.in_flight, 0, "requests are in flight at the end");
+        let left = self.fetches.iter().filter(|state| matches!(state, FetchState::UnderWay(_))).count();
+        assert_eq!(left, 0, "fetches never landed");
+        let requests = self.report.reads + self.report.writes;
+        let share = |busy: Ps| if last == Ps::ZERO { 0.0 } else { busy.0 as f64 / last.0 as f64 };
+        let busy: Vec<f64> = self.slices.busy_until(last).map(share).collect();
+        let r = &mut self.report;
+        r.seconds = last.seconds();
+        r.in_flight_mean = if last == Ps::ZERO { 0.0 } else { self.flight_ps as f64 / last.0 as f64 };
+        r.latency_mean_us = self.latency_ps as f64 / requests.max(1) as f64 * 1e-6;
+        r.link_up = share(self.bank.link.busy_until(Direction::Up, last));
+        r.link_down = share(self.bank.link.busy_until(Direction::Down, last));
+        r.atomics_busy = busy.iter().sum::<f64>() / busy.len() as f64;
+        r.atomics_busy_max = busy.iter().copied().fold(0.0, f64::max);
+        r.enqueue_wait_us = self.queues.waited().us() / requests.max(1) as f64;
+        r.cpu_busy = self.cpu.as_ref().map_or(0.0, |cpu| {
+            cpu.busy_until(last).map(share).sum::<f64>() / f64::from(cpu.servers())
+        });
+        r.by_device.clone_from(&self.bank.by_device);
+        let (events, hash) = self.bank.finish();
+        r.events = events + self.events.pushed();
+        r.hash = hash;
+        let shares = [r.link_up, r.link_down, r.atomics_busy_max, r.cpu_busy];
+        assert!(shares.iter().all(|&s| s <= 1.0 + 1e-9), "a part is busy for longer than the run: {shares:?}");
+        assert_eq!(r.by_device.iter().sum::<u64>(), requests, "requests of devices");
+        self.report
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,32 @@
+//! Warps that fetch from several modelled devices: descriptions' texts, a platform as JSON, a recording as columns in;
+//! a report as JSON out. The GIL is released.
+
+use nandarray_model::describe::{Description, Sheet};
+use nandarray_model::fetch::{Recording, run_fetches};
+use numpy::PyReadonlyArray1;
+use pyo3::prelude::*;
+
+use crate::errors::{detached, to_py};
+
+/// Lets a recording pass through a platform: rows of six numbers (phase, task, group, kind, fetch, atomics), and the
+/// first byte and the size of each fetch.
+#[pyfunction]
+pub(crate) fn fetch_run(
+    py: Python<'_>,
+    devices: Vec<String>,
+    platform: &str,
+    rows: PyReadonlyArray1<'_, u32>,
+    addresses: PyReadonlyArray1<'_, u64>,
+    bytes: PyReadonlyArray1<'_, u32>,
+    seed: u64,
+) -> PyResult<String> {
+    let invalid = |what: String| to_py(py, &nandarray::Error::Invalid(what), None);
+    let platform = serde_json::from_str(platform).map_err(|e| invalid(format!("platform: {e}")))?;
+    let described = devices.iter().map(|toml| Sheet::parse(toml).and_then(|sheet| sheet.description()));
+    let devices: Vec<Description> = described.collect::<Result<_, _>>().map_err(|e| crate::device::to_py(py, &e))?;
+    let recording = Recording::new(rows.as_slice()?, addresses.as_slice()?.to_vec(), bytes.as_slice()?.to_vec());
+    let recording = recording.map_err(invalid)?;
+    let done = detached(py, || run_fetches(&devices, &platform, &recording, seed));
+    let report = done.map_err(|e| to_py(py, &e, None))?.map_err(invalid)?;
+    Ok(serde_json::to_string(&report).expect("a report is written"))
+}

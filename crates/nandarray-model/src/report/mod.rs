@@ -285,9 +285,6 @@ pub struct ProgramsReport {
     /// Lines that cores read, wrote back and prefetched.
     #[serde(skip)]
     pub line_counts: [u64; 3],
-    /// Pages held beyond the stream buffers, by programs that look farther ahead.
-    #[serde(skip)]
-    pub pages_beyond_buffers: u64,
     /// Figures of timed cores, if the programs ran on such.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timed_cores: Option<TimedCoresReport>,

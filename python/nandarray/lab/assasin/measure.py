@@ -40,8 +40,9 @@ def measure(
     -------
     dict
         ``seconds``, ``GBps`` (of input), ``instructions``, ``cycles``, ``dram_bytes``, ``cores_busy``,
-        ``reasons`` (share of all core time by reason), ``flash_bytes`` (read from flash), ``channels_busy`` (share of the
-        time that they take on channels of :data:`ARRAY_GBPS` together), and the ``report``.
+        ``reasons`` (share of all core time by reason), ``flash_bytes`` (read from flash), ``channel_seconds`` (in which
+        each channel was busy), ``channels_busy`` (share of the time that the bytes take on channels of
+        :data:`ARRAY_GBPS` together), ``area_mm2`` and ``power_mW`` of the compute engines' parts, and the ``report``.
     """
     program = work.make(kind, target)
     with nandarray.open(device=device, mode="w", seed=seed) as store:
@@ -50,11 +51,14 @@ def measure(
         store.flush()
         store.clock.settle()
         arrays = [store[f"input{number}"] for number in range(len(work.inputs))]
-        before, read_before = store.clock.now, _read_bytes(store.report().data)
-        done = nandarray.offload(program, arrays, work.scalars, task_bytes=(task_bytes or work.task_bytes) // len(arrays))
+        before, first = store.clock.now, store.report().data
+        done = nandarray.offload(
+            program, arrays, work.scalars, task_bytes=(task_bytes or work.task_bytes) // len(arrays)
+        )
         seconds = store.clock.now - before
         report = store.report()
-    read = _read_bytes(report.data) - read_before
+    read = _read_bytes(report.data) - _read_bytes(first)
+    busy = [after - was for after, was in zip(_channels(report.data), _channels(first), strict=True)]
     timed: Mapping[str, Any] = report["programs"]["timed_cores"]
     spent = dict(timed["seconds_by_reason"])
     total = sum(spent.values()) or 1.0
@@ -68,6 +72,9 @@ def measure(
         "reasons": {reason: value / total for reason, value in spent.items()},
         "core_seconds": spent,
         "flash_bytes": read,
+        "channel_seconds": busy,
+        "area_mm2": timed["area_mm2"],
+        "power_mW": _power(timed),
         "channels_busy": read / (ARRAY_GBPS * 1e9 * seconds),
         "report": report.data,
     }
@@ -76,6 +83,16 @@ def measure(
 def _read_bytes(report: Mapping[str, Any]) -> int:
     """Bytes read from flash since opening."""
     return int(sum(report["flash"]["read_bytes"].values()))
+
+
+def _channels(report: Mapping[str, Any]) -> list[float]:
+    """Seconds in which each channel was busy since opening."""
+    return [float(share) * float(report["elapsed_s"]) for share in report["utilisation"]["channels"]]
+
+
+def _power(timed: Mapping[str, Any]) -> float:
+    """Power of all parts of the compute engines, in milliwatts."""
+    return float(sum(1e3 * one["power_w"] for one in timed["components"]))
 
 
 def _dram_bytes(report: Mapping[str, Any]) -> int:

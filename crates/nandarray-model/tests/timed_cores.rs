@@ -398,6 +398,8 @@ fn one_history_gives_one_trace() {
 
 /// Loops for ever, or loads from nowhere.
 const HANGS: &[&str] = &["addi t0, zero, 1", "jal zero, . + 0"];
+/// Waits for 64 KiB at once.
+const LOOKS_FAR: &[&str] = &["lui t0, 0x10", "streamwait t1, 0, t0", "jalr zero, 0(ra)"];
 const TRAPS: &[&str] = &["addi t0, zero, 1", "ld t0, 66(zero)", "jalr zero, 0(ra)"];
 
 #[test]
@@ -406,7 +408,8 @@ fn a_program_that_goes_wrong_is_named_and_the_device_serves_on() {
         "inputs": [{"name": "x", "dtype": "int32"}], "outputs": [], "scalars": []}"#;
     for core in ["zou-2023-stream", "five-stage"] {
         let store = store(&device(core, &[STREAM[0], ("compute.cores", "2"), ("compute.t_manage", "1 us")]), 1 << 16);
-        for (body, says) in [(HANGS, "nd_stream+0x4"), (TRAPS, "nd_stream+0x4")] {
+        let beyond = "input 0 is needed up to byte 16384 while the core is in the page of byte 0; its stream buffer holds";
+        for (body, says) in [(HANGS, "nd_stream+0x4"), (TRAPS, "nd_stream+0x4"), (LOOKS_FAR, beyond)] {
             let modelled = Modelled::new(&store.clock).unwrap();
             let elf = common::elf(&[("nd_stream", body), ("nd_merge", ADD)], Some(metadata));
             let error = store.execute_limited(&elf, &modelled, 1 << 14, Some(3_000_000)).unwrap_err();

@@ -12,62 +12,52 @@ use std::ops::Range;
 use nandarray_hart::isa::Instruction;
 use nandarray_hart::{BasicBlock, DataAccess, Meter, MeterAnswer, StreamAccess};
 
-use crate::account::{AddressTicks, InstructionTicks, SingleAccount, split};
+use crate::account::{AddressTicks, SingleAccount};
+use crate::blocks::{BlockTable, SEVERAL_LINES};
 use crate::describe::{CoreDescription, DescribeError};
 use crate::feed::{CoreNeed, TaskFeed};
 use crate::hierarchy::{CacheSide, Hierarchy, LineRequest};
-use crate::issue::{AT_REST, BlockSummary, BlockTimer, Breakdown, TimedOp};
+use crate::issue::{AT_REST, BlockTimer, Breakdown, TimedOp};
 use crate::report::{CoreReport, Frozen};
 use crate::unit::FunctionalUnit;
 
-/// A block as it was decoded, with its summaries.
-#[derive(Debug)]
-struct TimedBlock {
-    block: BasicBlock,
-    ops: Vec<TimedOp>,
-    /// Summaries by state, with the times that each was entered, and left by its taken branch.
-    known: Vec<(BlockSummary, u64, u64)>,
-    /// The summary used last.
-    last: usize,
-    /// First byte of its code, and the one behind the last.
-    code: Range<u64>,
-    /// Ticks for which each of its instructions froze the pipeline.
-    frozen: Vec<u64>,
-}
+/// Number of no block, where a block's entry stands.
+const NOTHING: u32 = u32::MAX;
+/// Number that stands for instructions timed one by one.
+const SINGLE: u32 = u32::MAX - 1;
 
-/// The block that was entered last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CurrentBlock {
-    /// None yet, or one that is over.
-    Nothing,
-    /// A block with a number: its unit and summary.
-    Numbered(u32, u32),
-    /// Instructions timed one by one, with the ticks and the state of a taken branch.
-    Single {
-        /// State before them.
-        before: u32,
-        through: Breakdown,
-        taken: Breakdown,
-        /// State behind a taken branch.
-        taken_state: u32,
-    },
+/// Instructions timed one by one, with the ticks and the state of a taken branch.
+#[derive(Clone, Copy, Debug, Default)]
+struct SingleBlock {
+    /// State before them.
+    before: u32,
+    through: Breakdown,
+    taken: Breakdown,
+    /// State behind a taken branch.
+    taken_state: u32,
 }
 
 /// The meter of a described core.
 #[derive(Debug)]
 pub struct TimedCore {
     timing: BlockTimer,
-    units: Vec<TimedBlock>,
+    blocks: BlockTable,
     hierarchy: Hierarchy,
     scratchpad: Range<u64>,
     feed: TaskFeed,
+    /// Whether accesses may meet more than a cache: a scratchpad, a window whose bytes arrive, an answer of memory.
+    is_gated: bool,
     /// The need of a pause that has nothing to do with lines.
     paused_for: Option<CoreNeed>,
     now: u64,
     /// Time at which the current block began, without what froze the pipeline since.
     began: u64,
     state: u32,
-    current: CurrentBlock,
+    /// The entry of the block that was entered last, or a number that stands for something else.
+    current: u32,
+    /// Place of its first instruction in the row of frozen ticks.
+    first_op: u32,
+    single: SingleBlock,
     /// Ticks of instructions timed one by one, and of blocks that were dropped.
     settled: Breakdown,
     settled_units: [u64; FunctionalUnit::COUNT],
@@ -106,15 +96,18 @@ impl TimedCore {
     fn with(description: &CoreDescription, shared: bool) -> Self {
         Self {
             timing: BlockTimer::new(description),
-            units: Vec::new(),
+            blocks: BlockTable::default(),
             hierarchy: Hierarchy::new(description, shared),
             scratchpad: 0..0,
             feed: TaskFeed::default(),
+            is_gated: false,
             paused_for: None,
             now: 0,
             began: 0,
             state: AT_REST,
-            current: CurrentBlock::Nothing,
+            current: NOTHING,
+            first_op: NOTHING,
+            single: SingleBlock::default(),
             settled: Breakdown::default(),
             settled_units: [0; FunctionalUnit::COUNT],
             singles: SingleAccount::default(),
@@ -130,11 +123,17 @@ impl TimedCore {
     /// Addresses that are the scratchpad's.
     pub fn set_scratchpad(&mut self, addresses: Range<u64>) {
         self.scratchpad = addresses;
+        self.gate();
     }
 
     /// The data of the task that comes next.
     pub fn set_feed(&mut self, feed: TaskFeed) {
         self.feed = feed;
+        self.gate();
+    }
+
+    fn gate(&mut self) {
+        self.is_gated = self.granted || !self.scratchpad.is_empty() || self.feed.has_windows();
     }
 
     /// The data of its task.
@@ -183,7 +182,7 @@ impl TimedCore {
         self.frozen.data.memory += waited;
         self.singles.freeze(self.left_at, waited);
         self.freeze(waited);
-        self.granted = true;
+        (self.granted, self.is_gated) = (true, true);
     }
 
     /// The core waited for a stream until this tick.
@@ -200,9 +199,7 @@ impl TimedCore {
     /// The figures so far.
     pub fn report(&self) -> CoreReport {
         let (mut ticks, mut units) = (self.settled, self.settled_units);
-        for unit in &self.units {
-            settle(unit, &mut ticks, &mut units);
-        }
+        self.blocks.settle(&mut ticks, &mut units);
         let d = self.description();
         CoreReport::new(d, self.now, ticks, self.frozen, units, self.hierarchy.counts(), self.hierarchy.memory_counts())
     }
@@ -210,7 +207,7 @@ impl TimedCore {
     /// Executions and ticks by address; their sum is [`ticks`](Self::ticks).
     pub fn addresses(&self) -> AddressTicks {
         let mut all = self.singles.clone();
-        self.units.iter().for_each(|unit| all.settle(&unit.addresses()));
+        self.blocks.addresses().for_each(|block| all.settle(&block));
         let all = all.all();
         debug_assert_eq!(all.values().map(|t| t.total()).sum::<u64>(), self.now, "every tick has an address");
         all
@@ -225,12 +222,9 @@ impl TimedCore {
     #[inline]
     fn freeze_at(&mut self, index: u32, ticks: u64) {
         self.freeze(ticks);
-        match self.current {
-            CurrentBlock::Numbered(unit, _) => self.units[unit as usize].frozen[index as usize] += ticks,
-            CurrentBlock::Single { .. } | CurrentBlock::Nothing => {
-                let pc = self.singles.address(index as usize);
-                self.singles.freeze(pc, ticks);
-            }
+        if !self.blocks.freeze(self.first_op.saturating_add(index), ticks) {
+            let pc = self.singles.address(index as usize);
+            self.singles.freeze(pc, ticks);
         }
     }
 
@@ -241,8 +235,14 @@ impl TimedCore {
         let mut at = code.start & !(line - 1);
         while at < code.end {
             // The line fetched last is the most recent one of its set: nothing changes.
-            if at != self.fetched {
-                let stored = self.feed.address(at);
+            let stored = self.feed.address(at);
+            if at == self.fetched {
+            } else if self.hierarchy.code_hits(stored) {
+                let ticks = self.hierarchy.t_code_hit();
+                self.fetched = at;
+                self.frozen.fetch.l1 += ticks;
+                self.freeze(ticks);
+            } else {
                 let stall = self.hierarchy.access(self.now, CacheSide::Instruction, at, stored, 1, false);
                 self.fetched = at;
                 self.frozen.fetch.add(stall);
@@ -251,22 +251,6 @@ impl TimedCore {
             at += line;
         }
         self.now - before
-    }
-
-    fn summary(&mut self, unit: u32) -> usize {
-        let (state, timed) = (self.state, &mut self.units[unit as usize]);
-        if timed.known.get(timed.last).is_some_and(|(summary, ..)| summary.state == state) {
-            return timed.last;
-        }
-        timed.last = match timed.known.iter().position(|(summary, ..)| summary.state == state) {
-            Some(at) => at,
-            None => {
-                let summary = self.timing.summary(&timed.block, &timed.ops, state);
-                timed.known.push((summary, 0, 0));
-                timed.known.len() - 1
-            }
-        };
-        timed.last
     }
 
     /// Times instructions one by one from the present state.
@@ -291,69 +275,60 @@ impl TimedCore {
         self.began = self.now;
         self.now += through.total();
         self.settled.add(&through, 1);
-        self.current = CurrentBlock::Single { before, through, taken, taken_state };
+        (self.current, self.first_op) = (SINGLE, NOTHING);
+        self.single = SingleBlock { before, through, taken, taken_state };
     }
 
     /// Time at which instruction `index` of the current block is issued.
     fn issued_at(&self, index: u32) -> u64 {
-        match self.current {
-            CurrentBlock::Numbered(unit, summary) => {
-                let (summary, ..) = &self.units[unit as usize].known[summary as usize];
-                self.began + u64::from(summary.issue_at[index as usize])
-            }
-            CurrentBlock::Single { .. } => {
-                self.issued.get(index as usize).map_or(self.now, |&at| self.began + u64::from(at))
-            }
-            CurrentBlock::Nothing => self.now,
-        }
+        let singly = || self.issued.get(index as usize).filter(|_| self.current == SINGLE).copied();
+        let issued = self.blocks.issue_at(self.current, index).or_else(singly);
+        issued.map_or(self.now, |at| self.began + u64::from(at))
     }
 
     fn pc_of(&self, index: u32) -> u64 {
         match self.current {
-            CurrentBlock::Numbered(unit, _) => {
-                let timed = &self.units[unit as usize];
-                // Blocks of four-byte instructions are the usual ones.
-                if timed.code.end - timed.code.start == 4 * timed.ops.len() as u64 {
-                    timed.code.start + 4 * u64::from(index)
-                } else {
-                    timed.block.address(index as usize)
-                }
-            }
-            CurrentBlock::Single { .. } => self.singles.address(index as usize),
-            CurrentBlock::Nothing => 0,
+            NOTHING => 0,
+            SINGLE => self.singles.address(index as usize),
+            _ => self.blocks.address(self.first_op + index).expect("an instruction of a block"),
         }
     }
-}
 
-impl TimedBlock {
-    /// Executions and ticks by address.
-    fn addresses(&self) -> AddressTicks {
-        let mut ticks = vec![0; self.ops.len()];
-        let mut times = 0;
-        for (summary, entered, taken) in &self.known {
-            times += entered;
-            for (exit, times) in [(&summary.through, entered - taken), (&summary.taken, *taken)] {
-                for (op, each) in split(&summary.issue_at, exit).into_iter().enumerate() {
-                    ticks[op] += each * times;
-                }
-            }
+    /// Accesses that meet more than a cache; none if only the cache is left.
+    fn gated(&mut self, index: u32, address: u64, bytes: u32) -> Option<MeterAnswer> {
+        if self.granted {
+            self.granted = false;
+            self.gate();
+            return Some(MeterAnswer::Proceed);
         }
-        let entry = |op: usize| {
-            let frozen = self.frozen[op];
-            (self.block.address(op), InstructionTicks { times, pipeline: ticks[op], frozen })
-        };
-        (0..self.ops.len()).map(entry).filter(|(_, found)| found.times > 0 || found.total() > 0).collect()
+        if let Some(need) = self.feed.access(address, u64::from(bytes)) {
+            self.paused_for = Some(need);
+            return Some(MeterAnswer::Pause);
+        }
+        if self.scratchpad.contains(&address) {
+            let ticks = u64::from(self.timing.description().t_scratchpad);
+            self.frozen.scratchpad += ticks;
+            self.freeze_at(index, ticks);
+            return Some(MeterAnswer::Proceed);
+        }
+        None
     }
-}
 
-/// Adds the ticks and instructions of a block's entries.
-fn settle(timed: &TimedBlock, ticks: &mut Breakdown, units: &mut [u64; FunctionalUnit::COUNT]) {
-    for (summary, entered, taken) in &timed.known {
-        ticks.add(&summary.through.ticks, entered - taken);
-        ticks.add(&summary.taken.ticks, *taken);
-        for op in &timed.ops {
-            units[op.unit as usize] += entered;
+    /// An access that does not simply hit.
+    fn looked_up(&mut self, index: u32, write: bool, address: u64, bytes: u32) -> MeterAnswer {
+        let at = self.issued_at(index);
+        let pc = if self.hierarchy.notes_addresses() { self.pc_of(index) } else { 0 };
+        let stall = self.hierarchy.access(at, CacheSide::Data, pc, address, u64::from(bytes), write);
+        self.frozen.data.add(stall);
+        if stall.total() > 0 {
+            self.freeze_at(index, stall.total());
         }
+        let since = at + stall.total();
+        if self.hierarchy.pauses(since) {
+            self.waits = Some(since);
+            return MeterAnswer::Pause;
+        }
+        MeterAnswer::Proceed
     }
 }
 
@@ -364,38 +339,38 @@ impl Meter for TimedCore {
     const STREAMS: bool = true;
 
     fn decoded(&mut self, unit: u32, block: &BasicBlock) {
-        let ops = block.ops.iter().map(TimedOp::from).collect();
-        let (code, frozen) = (block.pc..block.pc + block.bytes(), vec![0; block.ops.len()]);
-        let timed = TimedBlock { block: block.clone(), ops, known: Vec::new(), last: 0, code, frozen };
-        match self.units.get_mut(unit as usize) {
-            Some(old) => {
-                let old = std::mem::replace(old, timed);
-                settle(&old, &mut self.settled, &mut self.settled_units);
-                self.singles.settle(&old.addresses());
-                if matches!(self.current, CurrentBlock::Numbered(number, _) if number == unit) {
-                    self.current = CurrentBlock::Nothing;
-                }
-            }
-            None => {
-                assert_eq!(self.units.len(), unit as usize, "blocks are numbered one after the other");
-                self.units.push(timed);
-            }
+        if unit == 0 && self.blocks.len() > 0 {
+            // All blocks were dropped: their figures stay.
+            let old = std::mem::take(&mut self.blocks);
+            old.settle(&mut self.settled, &mut self.settled_units);
+            old.addresses().for_each(|block| self.singles.settle(&block));
+            (self.current, self.first_op) = (NOTHING, NOTHING);
         }
+        let (first, last) = (block.pc, block.pc + block.bytes() - 1);
+        let line = match self.hierarchy.instruction_line_bytes() {
+            // Equal to the line fetched last, for there is never one.
+            None => u64::MAX,
+            Some(line) if first / line == last / line => first / line * line,
+            Some(_) => SEVERAL_LINES,
+        };
+        self.blocks.add(unit, block, line);
     }
 
     #[inline]
     fn enter(&mut self, unit: u32) {
-        let code = &self.units[unit as usize].code;
-        let (start, end) = (code.start, code.end);
-        let fetched = self.fetch(start..end);
-        self.units[unit as usize].frozen[0] += fetched;
-        let at = self.summary(unit);
-        let (summary, entered, _) = &mut self.units[unit as usize].known[at];
-        *entered += 1;
+        if self.blocks.line(unit) != self.fetched {
+            let fetched = self.fetch(self.blocks.code(unit));
+            if fetched > 0 {
+                self.blocks.freeze_first(unit, fetched);
+            }
+        }
+        let number = self.blocks.enter(unit, self.state, &mut self.timing);
+        let entry = self.blocks.entry(number).expect("an entry by its number");
         self.began = self.now;
-        self.now += summary.through.ticks.total();
-        self.state = summary.through.state;
-        self.current = CurrentBlock::Numbered(unit, at as u32);
+        self.now += entry.through;
+        self.state = entry.through_state;
+        self.first_op = entry.first_op;
+        self.current = number;
     }
 
     fn part(&mut self, block: &BasicBlock) {
@@ -406,13 +381,9 @@ impl Meter for TimedCore {
 
     fn left(&mut self, block: &BasicBlock, index: usize) {
         match self.current {
-            CurrentBlock::Numbered(unit, at) => {
-                let (summary, entered, _) = &mut self.units[unit as usize].known[at as usize];
-                *entered -= 1;
-                self.now -= summary.through.ticks.total();
-                self.state = summary.state;
-            }
-            CurrentBlock::Single { before, through, .. } => {
+            NOTHING => {}
+            SINGLE => {
+                let SingleBlock { before, through, .. } = self.single;
                 self.now -= through.total();
                 self.settled.subtract(&through);
                 for op in &block.ops {
@@ -421,7 +392,10 @@ impl Meter for TimedCore {
                 self.state = before;
                 self.singles.take_back();
             }
-            CurrentBlock::Nothing => {}
+            number => {
+                self.now -= self.blocks.entry(number).expect("the current entry").through;
+                self.state = self.blocks.leave(number);
+            }
         }
         self.left_at = block.address(index);
         self.step(block.pc, block.ops[..index].iter());
@@ -436,56 +410,37 @@ impl Meter for TimedCore {
         if !taken {
             return;
         }
-        match self.current {
-            CurrentBlock::Numbered(unit, at) => {
-                let (summary, _, left) = &mut self.units[unit as usize].known[at as usize];
-                *left += 1;
-                self.now = self.now - summary.through.ticks.total() + summary.taken.ticks.total();
-                self.state = summary.taken.state;
-            }
-            CurrentBlock::Single { through, taken, taken_state, .. } => {
-                self.now = self.now - through.total() + taken.total();
-                self.settled.add(&taken, 1);
-                self.settled.subtract(&through);
-                self.singles.taken(taken.total() - through.total());
-                self.state = taken_state;
-            }
-            CurrentBlock::Nothing => {}
+        if let Some(entry) = self.blocks.take(self.current) {
+            self.now = self.now.wrapping_add(entry.more);
+            self.state = entry.taken_state;
+        } else if self.current == SINGLE {
+            let SingleBlock { through, taken, taken_state, .. } = self.single;
+            self.now = self.now - through.total() + taken.total();
+            self.settled.add(&taken, 1);
+            self.settled.subtract(&through);
+            self.singles.taken(taken.total() - through.total());
+            self.state = taken_state;
         }
     }
 
     #[inline]
     fn access(&mut self, index: u32, kind: DataAccess, address: u64, bytes: u32) -> MeterAnswer {
-        if self.granted {
-            self.granted = false;
-            return MeterAnswer::Proceed;
-        }
-        if let Some(need) = self.feed.access(address, u64::from(bytes)) {
-            self.paused_for = Some(need);
-            return MeterAnswer::Pause;
-        }
-        if self.scratchpad.contains(&address) {
-            let ticks = u64::from(self.timing.description().t_scratchpad);
-            self.frozen.scratchpad += ticks;
-            self.freeze_at(index, ticks);
-            return MeterAnswer::Proceed;
+        if self.is_gated {
+            if let Some(answer) = self.gated(index, address, bytes) {
+                return answer;
+            }
         }
         if !self.hierarchy.caches_data() {
             return MeterAnswer::Proceed;
         }
-        let at = self.issued_at(index);
-        let pc = self.pc_of(index);
-        let write = kind != DataAccess::Load;
-        let stored = self.feed.address(address);
-        let stall = self.hierarchy.access(at, CacheSide::Data, pc, stored, u64::from(bytes), write);
-        self.frozen.data.add(stall);
-        if stall.total() > 0 {
-            self.freeze_at(index, stall.total());
+        let (stored, write) = (self.feed.address(address), kind != DataAccess::Load);
+        if !self.hierarchy.data_hits(stored, u64::from(bytes), write) {
+            return self.looked_up(index, write, stored, bytes);
         }
-        let since = at + stall.total();
-        if self.hierarchy.pauses(since) {
-            self.waits = Some(since);
-            return MeterAnswer::Pause;
+        let ticks = self.hierarchy.t_data_hit();
+        if ticks > 0 {
+            self.frozen.data.l1 += ticks;
+            self.freeze_at(index, ticks);
         }
         MeterAnswer::Proceed
     }

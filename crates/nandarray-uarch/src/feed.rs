@@ -98,6 +98,11 @@ impl TaskFeed {
         self.regions[region as usize] = AddressRegion { offset: address.wrapping_sub(window), window: window_of };
     }
 
+    /// Whether an access of a window may have to wait.
+    pub(crate) fn has_windows(&self) -> bool {
+        self.regions.iter().any(|region| region.window > 0)
+    }
+
     /// The address in shared memory.
     #[inline]
     pub(crate) fn address(&self, address: u64) -> u64 {

@@ -115,6 +115,8 @@ pub struct Hierarchy {
     /// Prefetched lines on their way: line address and the tick at which each arrives.
     coming: Vec<(u64, u64)>,
     counts: MemoryCounts,
+    /// Shared memory has something to answer or to book.
+    owes: bool,
 }
 
 impl Hierarchy {
@@ -139,6 +141,7 @@ impl Hierarchy {
             backing,
             coming: Vec::new(),
             counts: MemoryCounts::default(),
+            owes: false,
         }
     }
 
@@ -164,13 +167,12 @@ impl Hierarchy {
 
     /// Whether shared memory has something to answer or to book; then the request is made at this time of the core.
     pub fn pauses(&mut self, at: u64) -> bool {
-        let LineSource::Shared(request) = &mut self.backing else { return false };
-        let all = [&request.wanted, &request.prefetches, &request.write_backs];
-        let pauses = all.into_iter().any(|lines| !lines.is_empty());
-        if pauses {
-            request.at = at;
+        if let LineSource::Shared(request) = &mut self.backing {
+            if self.owes {
+                request.at = at;
+            }
         }
-        pauses
+        self.owes
     }
 
     /// A prefetched line of shared memory arrives at this tick; an access that comes sooner waits for it.
@@ -180,10 +182,49 @@ impl Hierarchy {
 
     /// The request that shared memory has to answer.
     pub fn take_request(&mut self) -> LineRequest {
+        self.owes = false;
         match &mut self.backing {
             LineSource::Shared(request) => std::mem::take(request),
             LineSource::Nothing | LineSource::Own { .. } => LineRequest::default(),
         }
+    }
+
+    /// Whether an access of data hits the first level, with no prefetcher to be notified and no line on its way: then it
+    /// is done, and takes [`t_data_hit`](Self::t_data_hit). Otherwise nothing has changed.
+    #[inline]
+    pub(crate) fn data_hits(&mut self, address: u64, bytes: u64, write: bool) -> bool {
+        match &mut self.l1d {
+            Some(cache) if self.prefetch_l1d.is_none() && self.coming.is_empty() && !self.owes => {
+                cache.hits(address, bytes, write)
+            }
+            _ => false,
+        }
+    }
+
+    /// The same of a line of code.
+    #[inline]
+    pub(crate) fn code_hits(&mut self, address: u64) -> bool {
+        match &mut self.l1i {
+            Some(cache) if self.coming.is_empty() => cache.hits(address, 1, false),
+            _ => false,
+        }
+    }
+
+    /// Ticks of a hit of data, beyond the unit's latency.
+    #[inline]
+    pub(crate) fn t_data_hit(&self) -> u64 {
+        self.t_l1d
+    }
+
+    /// Ticks of a hit of code.
+    #[inline]
+    pub(crate) fn t_code_hit(&self) -> u64 {
+        self.t_l1i
+    }
+
+    /// Whether a prefetcher looks at the addresses of instructions.
+    pub(crate) fn notes_addresses(&self) -> bool {
+        self.prefetch_l1d.is_some() || self.prefetch_l2.is_some()
     }
 
     /// Accesses `bytes` bytes at an address at a time; the stall. An access that crosses lines waits for both.
@@ -329,6 +370,7 @@ impl Hierarchy {
                         return self.t_code;
                     }
                 }
+                self.owes = true;
                 0
             }
         }
@@ -339,7 +381,10 @@ impl Hierarchy {
         match &mut self.backing {
             LineSource::Nothing => {}
             LineSource::Own { memory, free_at } => *free_at = now.max(*free_at) + u64::from(memory.t_line),
-            LineSource::Shared(request) => request.write_backs.push(line),
+            LineSource::Shared(request) => {
+                request.write_backs.push(line);
+                self.owes = true;
+            }
         }
     }
 }

@@ -44,6 +44,7 @@
 //! ```
 
 mod account;
+mod blocks;
 pub mod cache;
 mod changes;
 mod core;

@@ -15,6 +15,7 @@ const LAYERS: tidy::Layers = &[
     &["cache", "prefetch", "issue"],
     &["hierarchy"],
     &["account", "feed", "report"],
+    &["blocks"],
     &["core"],
     &["lib"],
 ];

@@ -62,8 +62,6 @@ pub struct TimedCoresReport {
     pub pages_past_dram: u64,
     /// Pages of inputs that crossed DRAM since their channel is not the core's.
     pub pages_of_other_channels: u64,
-    /// Pages held beyond the stream buffers, by programs that look farther ahead.
-    pub pages_beyond_buffers: u64,
     /// Components of the cores, if the description has their powers or areas.
     pub components: Vec<ComponentReport>,
     /// Area of all components, in square millimetres.
@@ -114,7 +112,6 @@ impl TimedCoresReport {
             crossbar_bytes,
             pages_past_dram,
             pages_of_other_channels,
-            pages_beyond_buffers: programs.pages_beyond_buffers,
             area_mm2: components.iter().map(|one| one.area_mm2).sum(),
             components,
         }

@@ -317,9 +317,6 @@ pub struct ProgramsReport {
     /// Cache lines that cores read, wrote back and prefetched.
     #[serde(skip)]
     pub line_counts: [u64; 3],
-    /// Pages held beyond the stream buffers, by programs that look farther ahead.
-    #[serde(skip)]
-    pub pages_beyond_buffers: u64,
     /// Commands of the host that ended while a program ran, if any did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_beside: Option<OpReport>,

@@ -69,8 +69,6 @@ struct PagesToCore {
     taken: usize,
     /// Pages that have a credit.
     credited: usize,
-    /// Credits beyond the read-ahead, for a program that looks farther.
-    extra: usize,
 }
 
 /// An input of a task.
@@ -136,7 +134,7 @@ impl InputFeed {
             InputLocation::Stored(bytes) | InputLocation::Host(bytes) | InputLocation::Here(bytes) => bytes,
         };
         let arrivals = |trace: &FlashTrace| PageArrivals::new(trace.blocks.iter().map(|block| block.bytes));
-        let to_core = |pages: PageArrivals| PagesToCore { job: None, pages, taken: 0, credited: 0, extra: 0 };
+        let to_core = |pages: PageArrivals| PagesToCore { job: None, pages, taken: 0, credited: 0 };
         let whole = |pages: &FlashTrace| pages.blocks.iter().map(|block| block.bytes).sum::<u64>() == bytes;
         let (dram, core) = match (input, in_pages) {
             (InputLocation::Stored(_), Some(pages)) if direct && whole(&pages) => {
@@ -207,6 +205,12 @@ impl InputFeed {
         }
     }
 
+    /// Bytes of the pages that the core has taken.
+    pub(super) fn taken_bytes(&self) -> u64 {
+        let taken = self.core.as_ref().and_then(|core| Some(core.pages.ends[core.taken.checked_sub(1)?]));
+        taken.unwrap_or(0)
+    }
+
     /// The core has taken this number of bytes.
     pub(super) fn taken(&mut self, bytes: u64) {
         if let Some(core) = &mut self.core {
@@ -230,8 +234,16 @@ impl InputFeed {
         }
     }
 
-    /// Credits that its last leg may have now and has not got: within the read-ahead, and of what is in DRAM.
-    pub(super) fn credits(&mut self, rules: &FeedRules) -> u64 {
+    /// Pages of a buffer that it holds or waits for, and whether all of its pages have their credits.
+    pub(super) fn holds(&self) -> (usize, bool) {
+        self.core
+            .as_ref()
+            .map_or((0, true), |core| (core.credited - core.taken, core.credited == core.pages.ends.len()))
+    }
+
+    /// Credits that its last leg may have now and has not got: of what is in DRAM, and within the read-ahead, of which
+    /// the task before it holds this number of pages.
+    pub(super) fn credits(&mut self, rules: &FeedRules, held: usize) -> u64 {
         let in_dram = self.dram.as_ref().map_or(
             u64::MAX,
             |(_, pages)| {
@@ -239,20 +251,17 @@ impl InputFeed {
             },
         );
         let Some(core) = &mut self.core else { return 0 };
-        let ahead = if self.as_a_whole { usize::MAX } else { core.taken + rules.read_ahead + core.extra };
+        let ahead = if self.as_a_whole { usize::MAX } else { core.taken + rules.read_ahead.saturating_sub(held) };
         let may = ahead.min(core.pages.until(in_dram)).min(core.pages.ends.len());
         let more = may.saturating_sub(core.credited);
         core.credited += more;
         more as u64
     }
 
-    /// Lets a program look farther ahead than its buffers reach; returns the pages beyond them.
-    pub(super) fn reach(&mut self, until: u64, rules: &FeedRules) -> u64 {
-        let Some(core) = &mut self.core else { return 0 };
-        let beyond = core.pages.covering(until).saturating_sub(core.taken + rules.read_ahead);
-        let more = beyond.saturating_sub(core.extra);
-        core.extra += more;
-        more as u64
+    /// Whether its buffer can hold all bytes from the page that the core works on to this one.
+    pub(super) fn reaches(&self, until: u64, rules: &FeedRules) -> bool {
+        self.as_a_whole
+            || self.core.as_ref().is_none_or(|core| core.pages.covering(until) <= core.taken + rules.read_ahead)
     }
 }
 
@@ -361,7 +370,8 @@ mod tests {
         let mut all = InputFeed::of(&rules, &[InputLocation::Stored(5 * 4096)], &trace);
         let (mut feed, legs) = all.pop().unwrap();
         assert!(matches!(legs[..], [Leg::FlashToCore(_)]));
-        assert_eq!((feed.credits(&rules), feed.credits(&rules), feed.available()), (2, 0, 0));
+        assert_eq!((feed.credits(&rules, 1), feed.holds(), feed.available()), (1, (1, false), 0));
+        assert_eq!((feed.credits(&rules, 0), feed.credits(&rules, 0), feed.available()), (1, 0, 0));
         let job = SpaceJobId::for_test(1);
         feed.set_core_job(job);
         feed.arrives(job, 1);
@@ -369,8 +379,8 @@ mod tests {
         feed.arrives(job, 0);
         assert_eq!(feed.available(), 8192);
         feed.taken(4096);
-        assert_eq!(feed.credits(&rules), 1);
-        assert_eq!((feed.reach(5 * 4096, &rules), feed.credits(&rules)), (2, 2), "a program that looks to the end");
+        assert_eq!((feed.credits(&rules, 0), feed.holds()), (1, (2, false)));
+        assert_eq!((feed.reaches(3 * 4096, &rules), feed.reaches(3 * 4096 + 1, &rules)), (true, false));
     }
 
     #[test]
@@ -380,13 +390,13 @@ mod tests {
         let mut all = InputFeed::of(&rules, &inputs, &FlashTrace::default());
         let (mut here, legs) = all.pop().unwrap();
         assert!(matches!(legs[..], [Leg::DramToCore(_)]));
-        assert_eq!(here.credits(&rules), 1);
+        assert_eq!(here.credits(&rules, 0), 1);
         let (mut host, legs) = all.pop().unwrap();
         assert!(matches!(legs[..], [Leg::OverLink(10_000), Leg::DramToCore(_)]));
-        assert_eq!(host.credits(&rules), 0, "it is on the link");
+        assert_eq!(host.credits(&rules, 0), 0, "it is on the link");
         host.set_dram_job(SpaceJobId::for_test(1));
         host.ends(SpaceJobId::for_test(1));
-        assert_eq!(host.credits(&rules), 2);
+        assert_eq!(host.credits(&rules, 0), 2);
         let mut rules = rules;
         (rules.from, rules.streams) = (InputFrom::Dram, false);
         let (window, legs) = InputFeed::of(&rules, &[InputLocation::Here(100)], &FlashTrace::default()).pop().unwrap();

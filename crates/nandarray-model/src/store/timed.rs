@@ -95,6 +95,10 @@ struct SlotJob<'s, 'p> {
     feeds: Vec<InputFeed>,
     /// Whether the inputs of its task were requested.
     fetched: bool,
+    /// Its number among all: older jobs have their pages first.
+    age: u64,
+    /// Its call is over and takes no more pages.
+    is_fed: bool,
     /// Jobs of the machine in flight for it.
     pending: u32,
     /// The job's outcome, while data for it is in flight.
@@ -132,6 +136,8 @@ pub(super) struct TimedRun<'r, 's, 'p> {
     moving: BTreeMap<SpaceJobId, MoveFor>,
     /// The next address in DRAM for windows.
     next_window: u64,
+    /// Number of jobs so far.
+    jobs: u64,
 }
 
 impl Drop for TimedRun<'_, '_, '_> {
@@ -173,7 +179,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
             debt: 0,
         };
         let slots = (0..cores.compute.cores).map(|_| idle()).collect();
-        Self { clock, cores, agenda, sink, slots, moving: BTreeMap::new(), next_window: WINDOWS }
+        Self { clock, cores, agenda, sink, slots, moving: BTreeMap::new(), next_window: WINDOWS, jobs: 0 }
     }
 
     fn now(&self) -> Ps {
@@ -228,8 +234,17 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
                             state.machine.occupy(core as u32, true);
                         }
                     });
-                    self.slots[core].slots[slot] =
-                        Some(SlotJob { job, call: None, feeds: Vec::new(), fetched: false, pending: 0, ended: None });
+                    self.jobs += 1;
+                    self.slots[core].slots[slot] = Some(SlotJob {
+                        job,
+                        call: None,
+                        feeds: Vec::new(),
+                        fetched: false,
+                        age: self.jobs,
+                        is_fed: false,
+                        pending: 0,
+                        ended: None,
+                    });
                     self.steps(core, slot);
                 }
             }
@@ -305,6 +320,9 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         }
         let other = 1 - slot;
         let waits = self.slots[core].slots[other].as_ref().is_some_and(|on| on.ended.is_none());
+        for input in 0..if waits { abi::PORTS_MAX } else { 0 } {
+            self.give_credits_of(core, other, input);
+        }
         if self.slots[core].active.is_none() && self.slots[core].at_end.is_none() && waits {
             self.steps(core, other);
         }
@@ -522,8 +540,10 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
             let starved = timed.call.starved(input);
             return self.call_over(core, Err(starved));
         }
-        let beyond = on.feeds[input].reach(until, &rules);
-        self.clock.with(|state| state.programs.pages_beyond_buffers += beyond);
+        if !on.feeds[input].reaches(until, &rules) {
+            let at = on.feeds[input].taken_bytes();
+            return self.call_over(core, Err(too_far(input, at, until, &rules)));
+        }
         self.give_credits(core, slot, input);
         self.slots[core].parked = Some((input, until));
         self.set_state(core, CoreState::WaitsForInput);
@@ -569,12 +589,38 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         FeedRules { from: compute.input, streams, page_bytes, read_ahead }
     }
 
-    /// Gives the last leg of an input the credits that it may have; the firmware requests the pages.
+    /// Gives the last leg of an input the credits that it may have; the firmware requests the pages. A core's buffers
+    /// are one job's, and what they have left the next one's: its pages come behind all pages of the first.
     fn give_credits(&mut self, core: usize, slot: usize, input: usize) {
+        let age = self.on(core, slot).age;
+        let other = self.slots[core].slots[1 - slot].as_ref();
+        let (older, younger) = other.map_or((None, false), |on| {
+            let before = on.age < age && !on.is_fed && on.ended.is_none();
+            (before.then(|| on.feeds.get(input).map_or((0, true), InputFeed::holds)), on.age > age)
+        });
+        match older {
+            None => self.give(core, slot, input, 0),
+            Some((held, true)) => self.give(core, slot, input, held),
+            Some((_, false)) => {}
+        }
+        let on = self.on(core, slot);
+        if younger && (on.is_fed || on.feeds.get(input).is_none_or(|feed| feed.holds().1)) {
+            self.give_credits_of(core, 1 - slot, input);
+        }
+    }
+
+    /// The same of a slot's job if it has such an input.
+    fn give_credits_of(&mut self, core: usize, slot: usize, input: usize) {
+        if self.slots[core].slots[slot].as_ref().is_some_and(|on| input < on.feeds.len()) {
+            self.give_credits(core, slot, input);
+        }
+    }
+
+    fn give(&mut self, core: usize, slot: usize, input: usize, held: usize) {
         let (rules, t_request) = (self.rules_of(core, slot), self.cores.compute.t_request);
         let feed = &mut self.on(core, slot).feeds[input];
         let Some(job) = feed.core_job() else { return };
-        let pages = feed.credits(&rules);
+        let pages = feed.credits(&rules, held);
         if pages > 0 {
             self.clock.with(|state| {
                 let at = state.machine.manage(t_request * pages);
@@ -636,6 +682,10 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
                 state.machine.drain_output(core as u32, left);
             }
         });
+        self.on(core, slot).is_fed = true;
+        for input in 0..abi::PORTS_MAX {
+            self.give_credits_of(core, 1 - slot, input);
+        }
         let done = self.on(core, slot).job.end_call(timed.call, result);
         self.slots[core].active = None;
         self.set_state(core, CoreState::Idle);
@@ -723,6 +773,15 @@ impl TimedCall<'_> {
         let (began, origin) = self.origin;
         origin + time.since(began).0.div_ceil(tick_time.0)
     }
+}
+
+/// A program that looks farther ahead than its stream buffer reaches: its core would wait for ever.
+fn too_far(input: usize, at: u64, until: u64, rules: &FeedRules) -> RunError {
+    let (pages, page) = (rules.read_ahead, rules.page_bytes);
+    RunError::Inputs(format!(
+        "compute.read_ahead = {pages}: input {input} is needed up to byte {until} while the core is in the page of byte \
+         {at}; its stream buffer holds {pages} pages of {page} B. Look less far ahead, or give it more pages"
+    ))
 }
 
 /// The meter of a call on a timed core.

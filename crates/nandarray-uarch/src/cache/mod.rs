@@ -95,6 +95,35 @@ impl CacheTags {
         self.tags[first..first + self.ways].iter().any(|tag| tag & !DIRTY == VALID | line)
     }
 
+    /// Accesses the line of some bytes if it is there and has all of them; otherwise nothing changes.
+    #[inline]
+    pub(crate) fn hits(&mut self, address: u64, bytes: u64, write: bool) -> bool {
+        let line = address >> self.line_shift;
+        if address.wrapping_add(bytes).wrapping_sub(1) >> self.line_shift != line {
+            return false;
+        }
+        let (wanted, dirty) = (VALID | line, if write { DIRTY } else { 0 });
+        let lru = self.replacement == Replacement::Lru;
+        let set = self.set(line);
+        if set[0] & !DIRTY == wanted {
+            set[0] |= dirty;
+        } else {
+            let Some(way) = set[1..].iter().position(|tag| tag & !DIRTY == wanted) else { return false };
+            if lru {
+                // The most recent one comes first; those before it move on by one.
+                let mut moves = set[way + 1] | dirty;
+                for tag in &mut set[..way + 2] {
+                    std::mem::swap(tag, &mut moves);
+                }
+            } else {
+                set[way + 1] |= dirty;
+            }
+        }
+        self.counts.writes += u64::from(write);
+        self.counts.reads += u64::from(!write);
+        true
+    }
+
     /// Accesses the line of an address.
     #[inline]
     pub fn access(&mut self, address: u64, write: bool) -> CacheAccess {

@@ -10,14 +10,14 @@ from nandarray.device import Description
 from nandarray.lab.assasin.engines import TARGET, Engine
 from nandarray.lab.assasin.work import Work
 
-__all__ = ["TASK_BYTES", "measure", "row"]
+__all__ = ["ARRAY_GBPS", "measure", "row"]
 
-#: Half of a ping-pong scratchpad, less a line by which a task of text may be longer.
-TASK_BYTES = 60 << 10
+#: Eight channels of 1 GB/s.
+ARRAY_GBPS = 8.0
 
 
 def measure(
-    device: Description, work: Work, kind: str, *, seed: int, task_bytes: int = TASK_BYTES, target: str = TARGET
+    device: Description, work: Work, kind: str, *, seed: int, task_bytes: int | None = None, target: str = TARGET
 ) -> dict[str, Any]:
     """Run a function on a modelled device, whose data lie in flash.
 
@@ -31,8 +31,8 @@ def measure(
         Its form.
     seed : int
         Of the device's chance.
-    task_bytes : int
-        Bytes of the first input that a task has.
+    task_bytes : int, optional
+        Bytes of all inputs that a task has; the work's.
     target : str
         The cores' instruction set.
 
@@ -40,7 +40,9 @@ def measure(
     -------
     dict
         ``seconds``, ``GBps`` (of input), ``instructions``, ``cycles``, ``dram_bytes``, ``cores_busy``,
-        ``reasons`` (share of all core time by reason), and the ``report``.
+        ``reasons`` (share of all core time by reason), ``flash_bytes`` (read from flash), ``channel_seconds`` (in which
+        each channel was busy), ``channels_busy`` (share of the time that the bytes take on channels of
+        :data:`ARRAY_GBPS` together), ``area_mm2`` and ``power_mW`` of the compute engines' parts, and the ``report``.
     """
     program = work.make(kind, target)
     with nandarray.open(device=device, mode="w", seed=seed) as store:
@@ -49,10 +51,14 @@ def measure(
         store.flush()
         store.clock.settle()
         arrays = [store[f"input{number}"] for number in range(len(work.inputs))]
-        before = store.clock.now
-        done = nandarray.offload(program, arrays, work.scalars, task_bytes=task_bytes // len(arrays))
+        before, first = store.clock.now, store.report().data
+        done = nandarray.offload(
+            program, arrays, work.scalars, task_bytes=(task_bytes or work.task_bytes) // len(arrays)
+        )
         seconds = store.clock.now - before
         report = store.report()
+    read = _read_bytes(report.data) - _read_bytes(first)
+    busy = [after - was for after, was in zip(_channels(report.data), _channels(first), strict=True)]
     timed: Mapping[str, Any] = report["programs"]["timed_cores"]
     spent = dict(timed["seconds_by_reason"])
     total = sum(spent.values()) or 1.0
@@ -65,8 +71,28 @@ def measure(
         "dram_bytes": max(0, _dram_bytes(report.data) - work.bytes),
         "reasons": {reason: value / total for reason, value in spent.items()},
         "core_seconds": spent,
+        "flash_bytes": read,
+        "channel_seconds": busy,
+        "area_mm2": timed["area_mm2"],
+        "power_mW": _power(timed),
+        "channels_busy": read / (ARRAY_GBPS * 1e9 * seconds),
         "report": report.data,
     }
+
+
+def _read_bytes(report: Mapping[str, Any]) -> int:
+    """Bytes read from flash since opening."""
+    return int(sum(report["flash"]["read_bytes"].values()))
+
+
+def _channels(report: Mapping[str, Any]) -> list[float]:
+    """Seconds in which each channel was busy since opening."""
+    return [float(share) * float(report["elapsed_s"]) for share in report["utilisation"]["channels"]]
+
+
+def _power(timed: Mapping[str, Any]) -> float:
+    """Power of all parts of the compute engines, in milliwatts."""
+    return float(sum(1e3 * one["power_w"] for one in timed["components"]))
 
 
 def _dram_bytes(report: Mapping[str, Any]) -> int:
@@ -107,5 +133,6 @@ def row(engine: Engine, work: Work, found: Mapping[str, Any], **more: Any) -> di
         "memory_share": memory,
         "stream_share": reasons.get("stream", 0.0) + reasons.get("scratchpad", 0.0),
         "wait_share": reasons.get("stream_wait", 0.0),
+        "channels_busy": found["channels_busy"],
         **more,
     }

@@ -42,12 +42,15 @@ class Work:
         Its inputs.
     scalars : mapping
         Its numbers.
+    task_bytes : int
+        Bytes of all inputs that a task has: a half of a ping-pong scratchpad, whole pages of each input.
     """
 
     name: str
     make: _MakeProgram
     inputs: Sequence[np.ndarray[Any, Any]]
     scalars: Mapping[str, Any] = field(default_factory=dict)
+    task_bytes: int = 64 << 10
 
     @property
     def bytes(self) -> int:
@@ -119,7 +122,7 @@ ND_PROGRAM("name": "touch", "kind": "stream", "inputs": [{"name": "x", "dtype": 
 int64_t nd_stream(nd_args *args) {
     (void)args;
     while (!nd_at_end(0))
-        _Pragma("clang loop unroll_count(64)") for (size_t n = nd_wait(0, 16384); n; n--) (void)nd_load_u8(0);
+        _Pragma("clang loop unroll_count(256)") for (size_t n = nd_wait(0, 4096); n; n--) (void)nd_load_u8(0);
     return 0;
 }
 """
@@ -174,4 +177,6 @@ def scan(name: str, size: int, scale: float, folder: str | None = None, *, listi
             "psf", kind=kind, target=target, listing=int(listing and kind == "stream"), **parameters
         ),
         [text],
+        # A line may make a task longer.
+        task_bytes=60 << 10,
     )

@@ -186,8 +186,9 @@ static inline __attribute__((always_inline)) void copy_fixed(void *to, const voi
 
 /* ---- streams --------------------------------------------------------------------------------------------------- */
 
-/* Bytes of a stream that are waited for together: few enough for a stream buffer, enough for asking to cost nothing. */
-#define AT_A_TIME 16384
+/* Bytes of a stream that are waited for together: one page of a stream buffer, whose other pages are on their way
+ * meanwhile; enough for asking to cost nothing. */
+#define AT_A_TIME 4096
 /* Wait for elements of stream S: how many can be loaded without asking for its end; 1 at least, which may be torn. */
 #define READY(s, type)                                           \
     __extension__({                                              \

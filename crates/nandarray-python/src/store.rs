@@ -127,7 +127,8 @@ impl PyStore {
         Ok(Self { device, opening, read_only, clock: Mutex::new(Some(clock)) })
     }
 
-    /// A session of kernels beside the store.
+    /// A session of kernels beside the store; with a platform in JSON and a core, on a modelled accelerator.
+    #[pyo3(signature = (scheduler, workers, memory_bytes, window_bytes, accelerator=None))]
     fn session(
         &self,
         py: Python<'_>,
@@ -135,8 +136,9 @@ impl PyStore {
         workers: usize,
         memory_bytes: u64,
         window_bytes: u64,
+        accelerator: Option<(String, String)>,
     ) -> PyResult<session::PySession> {
-        session::open(py, &self.device, scheduler, (workers, memory_bytes, window_bytes))
+        session::open(py, &self.device, scheduler, (workers, memory_bytes, window_bytes), accelerator)
     }
 
     /// The modelled clock, if the store has one.

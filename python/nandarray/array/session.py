@@ -7,6 +7,7 @@ submission; others run beside each other, as the scheduler and the memory bound 
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Generator, Iterable, Mapping
@@ -198,14 +199,22 @@ class Session:
         workers: int | None = None,
         memory: int | None = None,
         window: int = 64 << 20,
+        accelerator: Mapping[str, Any] | bool = False,
+        core: str = "lwp",
     ) -> None:
-        count = workers if workers is not None else len(os.sched_getaffinity(0))
         bound = memory if memory is not None else _half_of_memory()
+        modelled = None
+        if accelerator is not False and accelerator is not None:
+            platform = {} if accelerator is True else dict(accelerator)
+            if workers is not None:
+                platform["workers"] = workers
+            modelled = (json.dumps(platform), core)
+        count = workers if workers is not None else len(os.sched_getaffinity(0))
         ports.at_least_one(workers=count, memory=bound, window=window)
         self._store = store
         self._scheduler = scheduler
-        self._engine = store._engine.session(scheduler, count, bound, window)
-        self._workers = count
+        self._engine = store._engine.session(scheduler, count, bound, window, modelled)
+        self._workers = len(self.report()["utilisation"]) if modelled else count
 
     @property
     def scheduler(self) -> str:
@@ -216,6 +225,25 @@ class Session:
     def workers(self) -> int:
         """Number of workers."""
         return self._workers
+
+    def report(self) -> dict[str, Any]:
+        """Return what happened so far on a modelled accelerator.
+
+        Returns
+        -------
+        dict
+            As :func:`nandarray.model.accelerator.run` returns it.
+
+        Raises
+        ------
+        InvalidError
+            The session is on the wall clock.
+        """
+        text = self._engine.report()
+        if text is None:
+            raise InvalidError("this session is on the wall clock; store.session(accelerator=True) models time")
+        found: dict[str, Any] = json.loads(text)
+        return found
 
     def submit(
         self,

@@ -61,6 +61,14 @@ class Phantom:
         The application that it belongs to.
     priority : int
         Kernels with a higher one come first.
+    bytes_out : int
+        Bytes of its outputs, which go to flash.
+    arrives_ns : int
+        The time at which it is submitted.
+    deadline : int or None
+        For schedulers that have use for it.
+    work : int
+        The same: its expected work.
     """
 
     name: str
@@ -68,6 +76,10 @@ class Phantom:
     microblocks: tuple[Block, ...]
     application: int = 0
     priority: int = 0
+    bytes_out: int = 0
+    arrives_ns: int = 0
+    deadline: int | None = None
+    work: int = 0
 
     def of(self, application: int) -> Phantom:
         """Return the same kernel of another application."""
@@ -75,7 +87,7 @@ class Phantom:
 
 
 def run(kernels: Sequence[Phantom], scheduler: str, platform: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Run phantom kernels that are all submitted at once.
+    """Run phantom kernels, each submitted when it arrives.
 
     Parameters
     ----------
@@ -89,25 +101,18 @@ def run(kernels: Sequence[Phantom], scheduler: str, platform: Mapping[str, Any] 
     Returns
     -------
     dict
-        ``seconds``, ``bytes``, ``kernels`` (waiting, storage, compute, transfer, latency), ``utilisation`` and
-        ``occupancy`` of workers, ``energy_movement``, ``energy_computation``, ``energy_storage`` in joules,
-        ``flashvisor`` (its core's busy share), ``fairness``, ``spans``.
+        The `report <../reference/accelerator.html>`_: ``seconds`` until the last kernel ended and ``flushed_seconds``
+        until its outputs were in flash, ``bytes``, ``bytes_out``, ``kernels`` (waiting, storage, compute, transfer,
+        latency, energy), ``utilisation`` and ``occupancy`` of workers, ``energy_movement``, ``energy_computation``,
+        ``energy_storage`` in joules, ``flashvisor`` and ``storengine`` (their cores' busy shares),
+        ``storengine_work``, ``fairness``, ``spans``, ``activity``.
 
     Raises
     ------
     InvalidError
         There is no such scheduler, or a value cannot be.
     """
-    said = [
-        {
-            "name": one.name,
-            "application": one.application,
-            "priority": one.priority,
-            "bytes": one.bytes,
-            "microblocks": [vars(block) for block in one.microblocks],
-        }
-        for one in kernels
-    ]
+    said = [{**vars(one), "microblocks": [vars(block) for block in one.microblocks]} for one in kernels]
     text = _nandarray.accelerator_run(json.dumps(dict(platform or {})), scheduler, json.dumps(said))
     found: dict[str, Any] = json.loads(text)
     return found
@@ -208,7 +213,9 @@ def fitted(
         used = sum(nbytes[name] for name in sources if name in table["reads"] or name in table["writes"])
         screens = 1 if table["screens"] == 1 else 1 << 20
         blocks.append(Block(screens, scaled(0), read[number] if read else used, int(scaled(2))))
-    return Phantom(kernel.name, sum(nbytes[name] for name in sources), tuple(blocks))
+    kept = [one["name"] for one in kernel._table["outputs"] if not one.get("temporary")]
+    bytes_out = sum(nbytes[name] for name in kept)
+    return Phantom(kernel.name, sum(nbytes[name] for name in sources), tuple(blocks), bytes_out=bytes_out)
 
 
 def _grown(kernel: Kernel, sample: Any, size: int, sizes: tuple[int, int]) -> dict[str, tuple[int, ...]]:

@@ -291,6 +291,15 @@ impl PySession {
     }
 }
 
+impl Drop for PySession {
+    /// Its workers may need the interpreter for their scheduler.
+    fn drop(&mut self) {
+        if let SessionClock::Wall(session) = &self.session {
+            Python::attach(|py| py.detach(|| session.close(false)));
+        }
+    }
+}
+
 impl PySession {
     fn request(&self, py: Python<'_>, request: SubmitRequest<'_>) -> PyResult<KernelRequest> {
         let mut sections = Vec::new();

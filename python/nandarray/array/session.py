@@ -10,26 +10,67 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from nandarray import _nandarray
 from nandarray.array.futures import Future
 from nandarray.errors import InvalidError
 from nandarray.programs import ports
 
 if TYPE_CHECKING:
-    from nandarray import _nandarray
     from nandarray.array.store import Store
     from nandarray.programs.kernel import Kernel
 
-__all__ = ["Job", "Progress", "Session"]
+__all__ = ["Job", "KernelScheduler", "Progress", "Session", "register_scheduler"]
 
 #: The most instructions of a screen unless the submission says otherwise: a kernel that never ends is an error.
 INSTRUCTIONS = 1 << 40
+
+
+class KernelScheduler(Protocol):
+    """The methods of a scheduler in Python; ``crates/nandarray-runtime/src/schedule/mod.rs`` has their order."""
+
+    #: Whether a microblock is divided into screens; otherwise it is one.
+    splits: bool
+
+    def arrived(self, number: int, application: int, priority: int, deadline: int | None, work: int) -> None:
+        """A kernel may run: those it depends on are done, and its ranges are held."""
+
+    def ready(self, kernel: int, screens: int) -> None:
+        """So many more screens of a kernel may run."""
+
+    def next(self, worker: int) -> int | None:
+        """Return the kernel whose next screen a worker runs now; None if there is none for it."""
+
+    def ended(self, kernel: int) -> None:
+        """A kernel is done, failed or cancelled; it may still have ready screens."""
+
+    def lost(self, worker: int) -> None:
+        """A worker has failed, and asks no more; its screen comes again by :meth:`ready`."""
+
+
+def register_scheduler(name: str, maker: Callable[[int], KernelScheduler]) -> None:
+    """Make a scheduler known by a name in this process, to sessions and to the modelled accelerator.
+
+    Parameters
+    ----------
+    name : str
+        The name, as ``store.session(scheduler=name)`` and :func:`nandarray.model.accelerator.run` take it.
+    maker : callable
+        A class, or a function: makes a scheduler for a number of workers. An error of its methods ends the session's
+        worker.
+
+    Raises
+    ------
+    InvalidError
+        The name is taken.
+    """
+    _nandarray.register_scheduler(name, maker)
 
 
 class Progress(NamedTuple):

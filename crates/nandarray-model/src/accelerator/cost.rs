@@ -36,7 +36,16 @@ pub fn timed_work<R>(
     Ok((done, ScreenCost { cycles, instructions, bytes_dram: misses * line }))
 }
 
-/// Runs all of a microblock as one screen on a core of a preset; sections are changed as the kernel changes them.
+/// The core of a preset's name, or of a description's text.
+///
+/// # Errors
+/// Text: there is none, or the text does not describe one.
+pub fn described_core(core: &str) -> Result<CoreDescription, String> {
+    let described = if core.contains('\n') { CoreDescription::parse(core) } else { CoreDescription::preset(core) };
+    described.map_err(|e| e.to_string())
+}
+
+/// Runs all of a microblock as one screen on a core, named or described; sections are changed as the kernel changes them.
 ///
 /// # Errors
 /// Text: there is no such core, or the screen failed.
@@ -47,7 +56,7 @@ pub fn screen_cost(
     microblock: usize,
     core: &str,
 ) -> Result<ScreenCost, String> {
-    let description = CoreDescription::preset(core).map_err(|e| e.to_string())?;
+    let description = described_core(core)?;
     let call = whole_call(kernel, sections, scalars, (microblock, 0, 1));
     let run = |core: &mut KernelCore| core.run(kernel, call, None, &AtomicBool::new(false));
     let (done, cost) = timed_work(kernel, &description, run)?;

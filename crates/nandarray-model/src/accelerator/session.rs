@@ -15,7 +15,7 @@ use nandarray_runtime::{
 };
 use nandarray_uarch::CoreDescription;
 
-use super::cost::timed_work;
+use super::cost::{described_core, timed_work};
 use super::machine::{AcceleratorMachine, AcceleratorWork, KernelMoves, ScreenLoad};
 use super::platform::AcceleratorPlatform;
 use super::results::AcceleratorReport;
@@ -25,7 +25,7 @@ use super::results::AcceleratorReport;
 pub struct AcceleratorOptions {
     /// The platform.
     pub platform: AcceleratorPlatform,
-    /// The preset of its workers.
+    /// The preset of its workers, or the text of a description.
     pub core: String,
     /// The most bytes that mapped kernels need together.
     pub memory_bytes: u64,
@@ -129,7 +129,7 @@ impl AcceleratorSession {
         scheduler: Box<dyn KernelScheduler>,
     ) -> Result<Self> {
         runtime.device().usable()?;
-        let core = CoreDescription::preset(&options.core).map_err(|e| Error::invalid(e.to_string()))?;
+        let core = described_core(&options.core).map_err(Error::invalid)?;
         let machine = AcceleratorMachine::new(&options.platform, scheduler, options.memory_bytes);
         let machine = machine.map_err(Error::invalid)?;
         let (jobs, saved) = (BTreeMap::new(), BTreeMap::new());

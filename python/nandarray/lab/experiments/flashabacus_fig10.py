@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nandarray.lab.experiment import Answer, Context, Experiment, Figure, Parameter, Result
-from nandarray.lab.flashabacus.systems import CALIBRATED, SYSTEMS, best, mean, workload
+from nandarray.lab.flashabacus.systems import CALIBRATED, PARAMETERS, SYSTEMS, best, mean, workload
 from nandarray.lab.flashabacus.workloads import APPS, BALANCED, DATA_INTENSIVE, MIXES, UNBALANCED
 
 __all__ = ["EXPERIMENT"]
@@ -74,7 +74,7 @@ def _latency(homogeneous: _Rows, mixed: _Rows) -> list[Answer]:
 
     low = [mean(homogeneous, "latency_min_s", one, other) for one in (_ST, _DY) for other in (_IO, _O3)]
     means = {system: _over(mixed, "latency_mean_s", system) for system in SYSTEMS}
-    slow = _some([name for name in ("MX4", "MX8", "MX14")], mixed)
+    slow = _some(("MX4", "MX8", "MX14"), mixed)
     maxima = {(row["workload"], row["system"]): row["latency_max_s"] for row in mixed}
     orders = (
         max(means, key=lambda system: means[system]) == _ST
@@ -109,9 +109,7 @@ def _energy(homogeneous: _Rows, mixed: _Rows) -> list[Answer]:
         Answer(
             "flashabacus.fig13.simd_transfer", sum(moved) / len(moved), calibrated=True, note="follows the host's power"
         ),
-        Answer(
-            "flashabacus.fig13.st_compute", mean(homogeneous, "energy_J", _ST, "simd", _some(_HEAVY, homogeneous))
-        ),
+        Answer("flashabacus.fig13.st_compute", mean(homogeneous, "energy_J", _ST, "simd", _some(_HEAVY, homogeneous))),
         Answer(
             "flashabacus.fig13.vs_st",
             bool(ordered),
@@ -138,9 +136,8 @@ def _utilisation(homogeneous: _Rows, mixed: _Rows) -> list[Answer]:
 
 def run(context: Context) -> Result:
     """Run all workloads on all systems."""
-    square, cubic = tuple(context["square"]), tuple(context["cubic"])
-    names = [*context["kernels"], *context["mixes"]]
-    cases = [(name, context["core"], square, cubic, context["shrink"]) for name in names]
+    sizes = Sizes.of(context)
+    cases = [(name, sizes) for name in [*context["kernels"], *context["mixes"]]]
     rows = [row for found in context.map(workload, cases, "workloads") for row in found]
     homogeneous = [row for row in rows if row["kind"] == "homogeneous"]
     mixed = [row for row in rows if row["kind"] == "heterogeneous" and row["workload"] != "MX5"]
@@ -173,7 +170,6 @@ _ASSUMPTIONS = [
 ]
 _MISFITS = [
     "Absolute throughput is not the paper's: its kernels are vectorised for C66x.",
-    "Reduced sizes of cubic kernels fit the second-level cache; at full size their rows come from memory.",
 ]
 
 
@@ -268,10 +264,7 @@ EXPERIMENT = Experiment(
     parameters={
         "kernels": Parameter(list(APPS), "homogeneous workloads", small=["ATAX", "MVT"]),
         "mixes": Parameter(list(MIXES), "heterogeneous workloads", small=["MX12"]),
-        "core": Parameter("lwp", "preset of the timed core"),
-        "square": Parameter([256, 384], "reduced sides of kernels with quadratic trip counts", small=[24, 32]),
-        "cubic": Parameter([64, 96], "reduced sides of kernels with cubic trip counts", small=[12, 16]),
-        "shrink": Parameter(1, "divides full sides", small=40),
+        **PARAMETERS,
     },
     minutes=3,
 )

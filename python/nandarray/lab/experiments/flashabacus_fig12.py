@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from nandarray.lab.experiment import Answer, Context, Experiment, Figure, Parameter, Result
-from nandarray.lab.flashabacus.systems import CALIBRATED, SYSTEMS, calibrated, submitted
+from nandarray.lab.experiment import Answer, Context, Experiment, Figure, Result
+from nandarray.lab.flashabacus.systems import CALIBRATED, PARAMETERS, SYSTEMS, Sizes, calibrated, submitted
 from nandarray.model import accelerator
 
 __all__ = ["EXPERIMENT"]
@@ -14,11 +13,9 @@ __all__ = ["EXPERIMENT"]
 _DY, _O3 = "inter-dynamic", "intra-out-of-order"
 
 
-def ends(
-    name: str, system: str, core: str, square: Sequence[int], cubic: Sequence[int], shrink: int
-) -> dict[str, list[dict[str, Any]]]:
+def ends(name: str, system: str, sizes: Sizes) -> dict[str, list[dict[str, Any]]]:
     """Return when kernels of a workload end, in order, and the screens of the first seconds."""
-    found = accelerator.run(submitted(name, core, square, cubic, shrink), system, calibrated())
+    found = accelerator.run(submitted(name, sizes), system, calibrated())
     order = sorted((kernel["latency"], kernel["name"]) for kernel in found["kernels"])
     done = [
         {"workload": name, "system": system, "done": number + 1, "kernel": kernel, "end_s": end}
@@ -43,12 +40,12 @@ def ends(
 
 def run(context: Context) -> Result:
     """Run both workloads on all systems."""
-    sizes = (context["core"], context["square"], context["cubic"], context["shrink"])
-    cases = [(name, system, *sizes) for name in ("ATAX", "MX1") for system in SYSTEMS]
+    sizes = Sizes.of(context)
+    cases = [(name, system, sizes) for name in ("ATAX", "MX1") for system in SYSTEMS]
     found = context.map(ends, cases, "workloads")
     rows = [row for one in found for row in one["ends"]]
     screens = [row for one in found for row in one["screens"] if row["workload"] == "ATAX"]
-    by = {(name, system): one["ends"] for (name, system, *_), one in zip(cases, found, strict=True)}
+    by = {(name, system): one["ends"] for (name, system, _), one in zip(cases, found, strict=True)}
     atax = {system: [row["end_s"] for row in by["ATAX", system]] for system in SYSTEMS}
     first = {system: times[0] for system, times in atax.items() if system in (_DY, "intra-in-order", _O3)}
     holds = max(first, key=lambda system: first[system]) == _DY and all(
@@ -92,10 +89,7 @@ EXPERIMENT = Experiment(
     run=run,
     claims=("flashabacus.fig12a.o3_first", "flashabacus.fig12b.o3_vs_simd"),
     parameters={
-        "core": Parameter("lwp", "preset of the timed core"),
-        "square": Parameter([256, 384], "reduced sides of kernels with quadratic trip counts", small=[24, 32]),
-        "cubic": Parameter([64, 96], "reduced sides of kernels with cubic trip counts", small=[12, 16]),
-        "shrink": Parameter(1, "divides full sides", small=40),
+        **PARAMETERS,
     },
     minutes=1,
 )

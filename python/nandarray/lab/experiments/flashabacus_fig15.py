@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nandarray.lab.experiment import Answer, Context, Experiment, Figure, Parameter, Result
-from nandarray.lab.flashabacus.systems import CALIBRATED, calibrated, submitted
+from nandarray.lab.flashabacus.systems import CALIBRATED, PARAMETERS, Sizes, calibrated, submitted
 from nandarray.model import accelerator
 
 __all__ = ["EXPERIMENT"]
@@ -24,12 +24,10 @@ def _power(system: str, idle: float, host: float, computing: float, storage: flo
     return workers + _FIRMWARE + _BACKBONE * (storage + _IDLE_BACKBONE * (1 - storage))
 
 
-def series(
-    name: str, system: str, core: str, square: Sequence[int], cubic: Sequence[int], shrink: int
-) -> dict[str, Any]:
+def series(name: str, system: str, sizes: Sizes) -> dict[str, Any]:
     """Return a system's activity, slot by slot."""
     values = calibrated()
-    found = accelerator.run(submitted(name, core, square, cubic, shrink), system, values)
+    found = accelerator.run(submitted(name, sizes), system, values)
     activity, seconds = found["activity"], found["seconds"]
     width, rows = activity["slot_s"], []
     for number in range(int(seconds / width) + 1):
@@ -70,8 +68,8 @@ def _ratio(idle: float, ours: float, theirs: float) -> float:
 
 def run(context: Context) -> Result:
     """Run the workload on both systems."""
-    sizes = (context["core"], context["square"], context["cubic"], context["shrink"])
-    cases = [(context["workload"], system, *sizes) for system in _SYSTEMS]
+    sizes = Sizes.of(context)
+    cases = [(context["workload"], system, sizes) for system in _SYSTEMS]
     simd, o3 = context.map(series, cases, "systems")
     rows = [*simd["rows"], *o3["rows"]]
     # Storage accesses of the host, and pure computation, which has none; IntraO3 overlaps both.
@@ -134,10 +132,7 @@ EXPERIMENT = Experiment(
     ),
     parameters={
         "workload": Parameter("MX1", "the workload", small="ATAX"),
-        "core": Parameter("lwp", "preset of the timed core"),
-        "square": Parameter([256, 384], "reduced sides of kernels with quadratic trip counts", small=[24, 32]),
-        "cubic": Parameter([64, 96], "reduced sides of kernels with cubic trip counts", small=[12, 16]),
-        "shrink": Parameter(1, "divides full sides", small=40),
+        **PARAMETERS,
     },
     minutes=1,
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nandarray.lab.experiment import Answer, Context, Experiment, Figure, Parameter, Result
-from nandarray.lab.flashabacus.systems import CALIBRATED, mean, workload
+from nandarray.lab.experiment import Answer, Context, Experiment, Figure, Result
+from nandarray.lab.flashabacus.systems import CALIBRATED, PARAMETERS, Sizes, mean, workload
 from nandarray.lab.flashabacus.workloads import APPLICATIONS
 
 __all__ = ["EXPERIMENT"]
@@ -15,8 +15,8 @@ _DY, _ST, _IO, _O3 = "inter-dynamic", "inter-static", "intra-in-order", "intra-o
 
 def run(context: Context) -> Result:
     """Run the applications on all systems."""
-    sizes = (context["core"], context["square"], context["square"], context["shrink"])
-    found = context.map(workload, [(name, *sizes) for name in APPLICATIONS], "applications")
+    sizes = Sizes.of(context)
+    found = context.map(workload, [(name, sizes) for name in APPLICATIONS], "applications")
     rows = [row for one in found for row in one]
 
     def rate(system: str, *names: str) -> float:
@@ -83,9 +83,7 @@ EXPERIMENT = Experiment(
         "flashabacus.fig16b.transfer_share",
     ),
     parameters={
-        "core": Parameter("lwp", "preset of the timed core"),
-        "square": Parameter([256, 384], "reduced sides; applications have 16 times as many points", small=[24, 32]),
-        "shrink": Parameter(1, "divides full sides", small=40),
+        **PARAMETERS,
     },
     minutes=1,
 )

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nandarray.lab.experiment import Answer, Context, Experiment, Figure, Parameter, PaperPoint, Result
-from nandarray.lab.flashabacus.systems import CALIBRATED, calibrated
-from nandarray.lab.flashabacus.workloads import APPS, phantom
+from nandarray.lab.experiment import Answer, Context, Experiment, Figure, PaperPoint, Parameter, Result
+from nandarray.lab.flashabacus.systems import CALIBRATED, PARAMETERS, Sizes, calibrated
+from nandarray.lab.flashabacus.workloads import APPS
 from nandarray.model import accelerator
 from nandarray.model.accelerator import Block, Phantom
 
@@ -27,15 +27,17 @@ def _serial(share: float, cores: int) -> dict[str, Any]:
     blocks = tuple(
         one for one in (Block(cores, cycles * (1 - share), 0), Block(1, cycles * share, 0)) if one.cycles > 0
     )
-    found = accelerator.run([Phantom("serial", 1 << 20, blocks)], "simd", {"workers": cores, "host_stack_ns_per_kib": 0})
+    found = accelerator.run(
+        [Phantom("serial", 1 << 20, blocks)], "simd", {"workers": cores, "host_stack_ns_per_kib": 0}
+    )
     compute = sum(one["end"] - one["start"] for one in found["spans"] if one["worker"] == 0)
     used = sum(one["end"] - one["start"] for one in found["spans"]) / (compute * cores)
     return {"serial": share, "cores": cores, "seconds": compute, "utilisation": used}
 
 
-def parts(name: str, core: str, square: Sequence[int], cubic: Sequence[int], shrink: int) -> dict[str, Any]:
+def parts(name: str, sizes: Sizes) -> dict[str, Any]:
     """Return one kernel's bytes and seconds of computing behind the host."""
-    one = phantom(name, core, (square[0], square[1]), (cubic[0], cubic[1]), shrink)
+    one = sizes.phantom(name)
     found = accelerator.run([one], "simd", calibrated())
     return {
         "kernel": name,
@@ -102,14 +104,16 @@ def run(context: Context) -> Result:
     serial = [_serial(share, cores) for cores in range(1, 9) for share in shares]
     ideal = {one["cores"]: one["seconds"] for one in serial if one["serial"] == 0}
     serial = [{**one, "throughput": ideal[one["cores"]] / one["seconds"]} for one in serial]
-    sizes = (context["core"], context["square"], context["cubic"], context["shrink"])
-    rows = context.map(parts, [(name, *sizes) for name in context["kernels"]], "kernels")
+    sizes = Sizes.of(context)
+    rows = context.map(parts, [(name, sizes) for name in context["kernels"]], "kernels")
     at = {(one["serial"], one["cores"]): one for one in serial}
     lost = sum(at[0.3, cores]["throughput"] for cores in range(1, 9)) / 8
     low = at[0.3, 8]["utilisation"] < 0.46 and at[0.1, 8]["utilisation"] <= 0.59  # noqa: PLR2004
     compute = [one["energy_share"] for one in rows if one["kernel"] in _COMPUTE]
     answers = [
-        Answer("flashabacus.fig3.serial30", lost, note="Amdahl's law: nothing is calibrated, and nothing else is shown"),
+        Answer(
+            "flashabacus.fig3.serial30", lost, note="Amdahl's law: nothing is calibrated, and nothing else is shown"
+        ),
         Answer("flashabacus.fig3c.utilisation", bool(low), note="eight cores"),
         Answer("flashabacus.fig3d.transfer_share", _mean(rows, "transfer_share", _INTENSIVE), calibrated=True),
         Answer("flashabacus.fig3e.stack_energy", _mean(rows, "energy_share"), calibrated=True),
@@ -135,8 +139,8 @@ def _misfits(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     mean = _mean(rows, "transfer_share")
     longest = max(rows, key=lambda one: one["compute_s"])
     return [
-        f"Transfers take {mean:.2f} of the time over all kernels (section 1 has 0.49): ours compute on scalar RV64 code, "
-        f"{longest['kernel']} for {longest['compute_s']:.0f} s."
+        f"Transfers take {mean:.2f} of the time over all kernels (section 1 has 0.49): ours compute on scalar "
+        f"RV64 code, {longest['kernel']} for {longest['compute_s']:.0f} s."
     ]
 
 
@@ -173,10 +177,7 @@ EXPERIMENT = Experiment(
     ),
     parameters={
         "kernels": Parameter(list(APPS), "kernels of Table 2", small=["ATAX", "BICG", "MVT", "SYRK"]),
-        "core": Parameter("lwp", "preset of the timed core"),
-        "square": Parameter([256, 384], "reduced sides of kernels with quadratic trip counts", small=[24, 32]),
-        "cubic": Parameter([64, 96], "reduced sides of kernels with cubic trip counts", small=[12, 16]),
-        "shrink": Parameter(1, "divides full sides", small=40),
+        **PARAMETERS,
     },
     minutes=1,
 )

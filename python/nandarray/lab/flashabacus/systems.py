@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from nandarray.lab.experiment import Context, Parameter
 from nandarray.lab.flashabacus.table2 import ALONE_INSTANCES, MIX_INSTANCES
 from nandarray.lab.flashabacus.workloads import APPLICATIONS, MIXES, phantom
 from nandarray.model import accelerator
 from nandarray.model.accelerator import Phantom
 
-__all__ = ["CALIBRATED", "SYSTEMS", "best", "calibrated", "mean", "row", "submitted", "workload"]
+__all__ = ["CALIBRATED", "PARAMETERS", "SYSTEMS", "Sizes", "best", "calibrated", "mean", "row", "submitted", "workload"]
 
 #: The conventional host, and the accelerator's four schedulers.
 SYSTEMS = ("simd", "inter-static", "inter-dynamic", "intra-in-order", "intra-out-of-order")
@@ -32,27 +34,61 @@ def calibrated() -> dict[str, float]:
     return {key: float(value) for key, value in tomllib.loads(text).items()}
 
 
-def submitted(name: str, core: str, square: Sequence[int], cubic: Sequence[int], shrink: int) -> list[Phantom]:
+@dataclass(frozen=True)
+class Sizes:
+    """The core on which kernels are measured, and the sizes.
+
+    Attributes
+    ----------
+    core : str
+        A preset of timed cores.
+    square, cubic : (int, int)
+        Reduced sides of kernels with quadratic, and with cubic trip counts.
+    shrink : int
+        Divides full sides.
+    """
+
+    core: str
+    square: tuple[int, int]
+    cubic: tuple[int, int]
+    shrink: int
+
+    @classmethod
+    def of(cls, context: Context) -> Sizes:
+        """Return those of an experiment's :data:`PARAMETERS`."""
+        square, cubic = context["square"], context["cubic"]
+        return cls(context["core"], (square[0], square[1]), (cubic[0], cubic[1]), context["shrink"])
+
+    def phantom(self, name: str) -> Phantom:
+        """Return a kernel of Table 2, or an application, at the full size."""
+        return phantom(name, self.core, self.square, self.cubic, self.shrink)
+
+
+#: Parameters of experiments that have :class:`Sizes`.
+PARAMETERS = {
+    "core": Parameter("lwp", "preset of the timed core"),
+    "square": Parameter([256, 384], "reduced sides of kernels with quadratic trip counts", small=[24, 48]),
+    "cubic": Parameter([64, 128], "reduced sides of kernels with cubic trip counts", small=[12, 24]),
+    "shrink": Parameter(1, "divides full sides", small=40),
+}
+
+
+def submitted(name: str, sizes: Sizes) -> list[Phantom]:
     """Return the kernels of a workload in the order of their submission.
 
     Parameters
     ----------
     name : str
         A kernel of Table 2, an application of 5.6, or a mix.
-    core : str
-        A preset of timed cores.
-    square, cubic : (int, int)
-        Reduced sides.
-    shrink : int
-        Divides full sides.
+    sizes : Sizes
+        The core and the sizes.
 
     Returns
     -------
     list of Phantom
         Six instances of a kernel, four of each kernel of a mix.
     """
-    sizes = ((square[0], square[1]), (cubic[0], cubic[1]))
-    made = {app: phantom(app, core, *sizes, shrink) for app in MIXES.get(name, (name,))}
+    made = {app: sizes.phantom(app) for app in MIXES.get(name, (name,))}
     if name in MIXES:
         # Instances of an application are on one worker under static scheduling: six applications, six workers.
         return [one.of(number) for _ in range(MIX_INSTANCES) for number, one in enumerate(made.values())]
@@ -86,37 +122,23 @@ def row(name: str, system: str, found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def workload(
-    name: str,
-    core: str,
-    square: Sequence[int],
-    cubic: Sequence[int],
-    shrink: int,
-    platform: Mapping[str, Any] | None = None,
-) -> list[dict[str, Any]]:
+def workload(name: str, sizes: Sizes) -> list[dict[str, Any]]:
     """Run one workload on every system.
 
     Parameters
     ----------
     name : str
         A kernel of Table 2, an application of 5.6, or a mix.
-    core : str
-        A preset of timed cores.
-    square, cubic : (int, int)
-        Reduced sides.
-    shrink : int
-        Divides full sides.
-    platform : mapping, optional
-        Values beside the calibrated ones.
+    sizes : Sizes
+        The core and the sizes.
 
     Returns
     -------
     list of dict
         A row for each system.
     """
-    kernels = submitted(name, core, square, cubic, shrink)
-    values = {**calibrated(), **(platform or {})}
-    return [row(name, system, accelerator.run(kernels, system, values)) for system in SYSTEMS]
+    kernels = submitted(name, sizes)
+    return [row(name, system, accelerator.run(kernels, system, calibrated())) for system in SYSTEMS]
 
 
 def mean(

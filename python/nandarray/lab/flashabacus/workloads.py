@@ -116,7 +116,9 @@ def phantom(name: str, core: str, square: tuple[int, int], cubic: tuple[int, int
         app = APPLICATIONS[name]
         points = (16 * square[0], 16 * square[1])
         kernel = kernels.get(app.kernel)
-        made = fitted(kernel, lambda n: _sample(app, n), points, app.side // shrink**2, app.trips, core=core)
+        made = fitted(
+            kernel, lambda n: _sample(app, n), points, app.side // shrink**2, app.trips, core=core, caches=False
+        )
         return made.of(list(APPLICATIONS).index(name))
     app = APPS[name]
     sizes = cubic if max(app.trips(10)) >= 10**3 else square

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use nandarray_hart::{Extensions, Hart, HartMode, Meter, Rv32, Rv64, Xlen};
 
-use crate::kernel::{KernelCore, KernelProgram, ScreenCall, ScreenError};
 use crate::error::LoadError;
+use crate::kernel::{KernelCore, KernelProgram, ScreenCall, ScreenError};
 use crate::processor::{HartOwner, OwnedHart};
 
 /// Does work on a core of a kernel whose instructions a meter observes; gives its result, and the meter.

@@ -105,8 +105,7 @@ fn request(kernel: &Arc<LoadedKernel>, space: SpaceId) -> KernelRequest {
 
 fn session(runtime: &Arc<Runtime>, scheduler: &str, platform: AcceleratorPlatform) -> AcceleratorSession {
     let policy = by_name(scheduler, platform.workers).unwrap();
-    let options =
-        AcceleratorOptions { platform, core: "lwp".into(), memory_bytes: 1 << 30, window_bytes: 1 << 20 };
+    let options = AcceleratorOptions { platform, core: "lwp".into(), memory_bytes: 1 << 30, window_bytes: 1 << 20 };
     AcceleratorSession::new(runtime, &options, policy).unwrap()
 }
 
@@ -126,8 +125,7 @@ fn every_scheduler_gives_the_bytes_of_a_serial_run_even_if_parts_fail() {
                 ..AcceleratorPlatform::default()
             };
             let session = session(&runtime, scheduler, platform);
-            let jobs: Vec<_> =
-                (0..12).map(|n| session.submit(request(&kernel, spaces[n % SPACES])).unwrap()).collect();
+            let jobs: Vec<_> = (0..12).map(|n| session.submit(request(&kernel, spaces[n % SPACES])).unwrap()).collect();
             for job in &jobs {
                 assert!(session.wait(job));
                 job.take().expect("it has ended").unwrap();

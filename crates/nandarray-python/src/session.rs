@@ -82,9 +82,9 @@ pub(crate) fn accelerator_run(py: Python<'_>, platform: &str, scheduler: &str, k
         "simd" => run_host(&platform, &kernels),
         _ => {
             let platform: AcceleratorPlatform = platform;
-            let policy = by_name(scheduler, platform.workers)
-                .ok_or_else(|| format!("there is no scheduler {scheduler:?}; there are {}, and simd", names().join(", ")));
-            run_accelerator(&platform, policy?, &kernels)
+            let all = || names().join(", ");
+            let none = || format!("there is no scheduler {scheduler:?}; there are {}, and simd", all());
+            run_accelerator(&platform, by_name(scheduler, platform.workers).ok_or_else(none)?, &kernels)
         }
     });
     let report = done.map_err(|e| to_py(py, &e, None))?.map_err(invalid)?;

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use nandarray_runtime::{BoardError, BoardKernel, BoardWork, KernelEnd, KernelState, ScreenJob, SessionBoard};
 use nandarray_runtime::schedule::KernelScheduler;
+use nandarray_runtime::{BoardError, BoardKernel, BoardWork, KernelEnd, KernelState, ScreenJob, SessionBoard};
 use nandarray_sim::{Events, Ps};
 
 use super::platform::AcceleratorPlatform;

@@ -10,9 +10,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nandarray_runtime::schedule::KernelScheduler;
-use nandarray_runtime::{
-    Error, KernelRequest, KernelState, Result, Runtime, SavedRows, ScreenJob, SessionJob,
-};
+use nandarray_runtime::{Error, KernelRequest, KernelState, Result, Runtime, SavedRows, ScreenJob, SessionJob};
 use nandarray_uarch::CoreDescription;
 
 use super::cost::{described_core, timed_work};

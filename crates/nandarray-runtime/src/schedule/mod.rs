@@ -2,8 +2,8 @@
 //!
 //! A [`KernelScheduler`] learns of kernels and of their ready screens, and answers one question. It knows no clock and
 //! no bytes, so the same file serves threads of this machine and cores of a modelled one. A step takes O(log kernels).
-//! Each scheduler is a file; [`register`] adds one from outside of this crate. Microblocks and dependencies are kept by the caller: a screen that
-//! is ready may run at once.
+//! Each scheduler is a file; [`register`] adds one from outside of this crate. Microblocks and dependencies are kept by
+//! the caller: a screen that is ready may run at once.
 
 mod inter_dynamic;
 mod inter_static;

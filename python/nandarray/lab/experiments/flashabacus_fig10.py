@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nandarray.lab.experiment import Answer, Context, Experiment, Figure, Parameter, Result
-from nandarray.lab.flashabacus.systems import CALIBRATED, PARAMETERS, SYSTEMS, best, mean, workload
+from nandarray.lab.flashabacus.systems import CALIBRATED, PARAMETERS, SYSTEMS, Sizes, best, mean, workload
 from nandarray.lab.flashabacus.workloads import APPS, BALANCED, DATA_INTENSIVE, MIXES, UNBALANCED
 
 __all__ = ["EXPERIMENT"]

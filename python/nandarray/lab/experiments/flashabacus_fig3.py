@@ -80,7 +80,7 @@ def _fitted(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
             if one["kernel"] in _INTENSIVE:
                 moved = one["ssd_s"] + one["pcie_s"] + one["stack_s"] * cost / now["host_stack_ns_per_kib"]
                 shares.append(moved / (moved + one["compute_s"]))
-        return sum(shares) / len(shares)
+        return float(sum(shares) / len(shares))
 
     stack = _fit(transfer, 0.77, 1e6)
 
@@ -93,7 +93,7 @@ def _fitted(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
             moved = one["storage_J"] + rest * seconds / one["seconds"] + power * seconds
             computed = one["computation_J"] + idle * (seconds - one["seconds"])
             shares.append(moved / (moved + computed))
-        return sum(shares) / len(shares)
+        return float(sum(shares) / len(shares))
 
     return {"host_stack_ns_per_kib": stack, "host_w": _fit(energy, 0.85, 1e4)}
 

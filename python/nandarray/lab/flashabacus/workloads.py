@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from nandarray.lab.flashabacus import table2
@@ -67,9 +67,15 @@ _TRIPS: dict[str, _Trips] = {
 #: Table 2, in its order, by its names.
 APPS: dict[str, App] = {one.paper: App(one.kernel, one.input_MB, _TRIPS[one.kernel]) for one in table2.WORKLOADS}
 
+
+def _points(microblocks: int, n: int) -> Sequence[float]:
+    """Return trips that grow with the number of points."""
+    return (n,) * microblocks
+
+
 #: The applications of 5.6, which have no megabytes in the text: as many as the data-intensive kernels.
 APPLICATIONS: dict[str, App] = {
-    name: App(name, 640, lambda n, name=name: (n,) * len(kernels.get(name).table["microblocks"]))
+    name: App(name, 640, partial(_points, len(kernels.get(name).table["microblocks"])))
     for name in ("nn", "bfs", "nw", "path", "wc")
 }
 

@@ -20,6 +20,8 @@ from nandarray.programs import kernels
 
 READY = 10_000
 DECISIONS = 1_000_000
+#: Kernels after which resident memory is compared, with the usual count.
+RESIDENT = 1_000_000
 
 
 def decisions(scheduler: str) -> dict[str, Any]:
@@ -52,6 +54,26 @@ def throughput(folder: Path, scheduler: str, count: int, side: int) -> dict[str,
         np.testing.assert_allclose(results[0], A.T @ (A @ x), rtol=1e-3)
     path.unlink()
     return {"what": scheduler, "side": side, "per_s": count / spent, "grown_kib": grown}
+
+
+def resident(folder: Path, scheduler: str, few: int, many: int) -> dict[str, Any]:
+    """Return resident memory after a few kernels of a session and after many, submitted a thousand at a time."""
+    made, A, x = kernels.get("atax"), np.ones((2, 2), "f4"), np.ones(2, "f4")
+    path = folder / "resident.nda"
+    kib: dict[int, int] = {}
+    with nandarray.open(path, mode="w") as store, store.session(scheduler) as session:
+        for done in range(0, many, 1000):
+            for job in [session.submit(made, inputs={"A": A, "x": x}) for _ in range(1000)]:
+                job.result()
+            if done + 1000 in (few, many):
+                kib[done + 1000] = _resident_kib()
+    path.unlink()
+    return {"scheduler": scheduler, "kernels": [few, many], "kib": [kib[few], kib[many]]}
+
+
+def _resident_kib() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() // 1024
 
 
 def peer(count: int, side: int, workers: int) -> dict[str, Any]:
@@ -90,6 +112,10 @@ def run(folder: Path, count: int) -> dict[str, Any]:
         print(
             f"{row['scheduler']:20} {row['per_cpu_s'] / 1e6:6.2f} million decisions a CPU second, {READY} kernels ready"
         )
+    row = resident(folder, schedulers[-1], 1000, max(2000, RESIDENT * count // 2000))
+    found["resident"] = row
+    (few, many), (before, after) = row["kernels"], row["kib"]
+    print(f"{row['scheduler']:20} {before} KiB resident after {few} kernels, {after} KiB after {many}")
     for side in (16, 256):
         rows = [throughput(folder, one, count, side) for one in schedulers]
         rows += [row for row in (peer(count, side, 2), dask(count, side, 2)) if row]

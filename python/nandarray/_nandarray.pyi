@@ -46,6 +46,7 @@ __all__ = [
     "program_disassemble",
     "program_run_bare",
     "replay",
+    "register_scheduler",
     "schedule_decisions",
     "select",
 ]
@@ -133,7 +134,14 @@ class Store:
         seed: int = 0,
         trace: str | None = None,  # a .pftrace to write
     ) -> Store: ...
-    def session(self, scheduler: str, workers: int, memory_bytes: int, window_bytes: int) -> Session: ...
+    def session(
+        self,
+        scheduler: str,
+        workers: int,
+        memory_bytes: int,
+        window_bytes: int,
+        accelerator: tuple[str, str] | None = None,
+    ) -> Session: ...
     @property
     def clock(self) -> Clock | None: ...
     @property
@@ -241,7 +249,9 @@ class Session:
     def cancel(self, job: SessionJob) -> bool: ...
     def state(self, job: SessionJob) -> tuple[str, int | None] | None: ...
     def close(self, *, cancel: bool = False) -> None: ...
+    def report(self) -> str | None: ...  # on a modelled accelerator, in JSON
 
+def register_scheduler(name: str, maker: object) -> None: ...
 def accelerator_run(platform: str, scheduler: str, kernels: str) -> str: ...  # all in JSON
 def fetch_run(
     devices: list[str],

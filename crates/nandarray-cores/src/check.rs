@@ -9,7 +9,7 @@ use std::ops::Range;
 use nandarray_hart::{DataAccess, Meter, MeterAnswer};
 
 use crate::kernel::{KernelProgram, ScreenCall, ScreenError, ScreenRule, SectionRole, SectionWindow, WindowBytes};
-use crate::kernel_metered::MeteredCore;
+use crate::kernel_metered::metered_screen;
 
 /// Instructions of one screen of a check at most.
 const INSTRUCTIONS_MAX: u64 = 1 << 33;
@@ -153,10 +153,9 @@ fn observed(
     let window = |n: usize| kernel.window(n)..kernel.window(n) + sections[n].1.len() as u64;
     let windows = (0..count).map(window).collect();
     let none = vec![TouchedBytes::default(); count];
-    let core = MeteredCore::new(TouchMeter { windows, reads: none.clone(), writes: none });
+    let meter = TouchMeter { windows, reads: none.clone(), writes: none };
     let call = whole_call(kernel, sections, scalars, (microblock, screen, screens));
-    let (done, core) = core.run(kernel, call, Some(INSTRUCTIONS_MAX));
-    done.map(|()| core.meter().clone())
+    metered_screen(kernel, meter, call, Some(INSTRUCTIONS_MAX))
 }
 
 /// The call of a screen with all sections within reach.

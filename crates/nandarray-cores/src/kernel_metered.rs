@@ -3,65 +3,63 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use nandarray_hart::{Extensions, Hart, HartMode, Meter, Rv64};
+use nandarray_hart::{Extensions, Hart, HartMode, Meter, Rv32, Rv64, Xlen};
 
+use crate::error::LoadError;
 use crate::kernel::{KernelCore, KernelProgram, ScreenCall, ScreenError};
 use crate::processor::{HartOwner, OwnedHart};
 
-/// A core of 64 bits whose instructions a meter observes; the meter is reached between calls.
-pub struct MeteredCore<M: Meter> {
-    hart: Hart<Rv64, M>,
-}
-
-impl<M: Meter + 'static> MeteredCore<M> {
-    /// A core with a meter.
-    pub fn new(meter: M) -> Self {
-        Self { hart: Hart::with_meter(HartMode::Program, Extensions::PROGRAM, meter) }
-    }
-
-    /// The meter.
-    pub fn meter(&self) -> &M {
-        self.hart.meter()
-    }
-
-    /// The meter, to be changed.
-    pub fn meter_mut(&mut self) -> &mut M {
-        self.hart.meter_mut()
-    }
-
-    /// Runs a screen, and returns the core.
-    ///
-    /// # Errors
-    /// [`ScreenError`].
-    pub fn run(
-        self,
-        kernel: &KernelProgram,
-        call: ScreenCall<'_>,
-        limit: Option<u64>,
-    ) -> (Result<(), ScreenError>, Self) {
-        let slot = Arc::new(Mutex::new(None));
-        let processor = Box::new(OwnedHart::new(self.hart, HartSlot(slot.clone())));
-        let (microblock, screen) = (kernel.table.microblocks[call.microblock].entry.clone(), call.screen);
-        let done = match KernelCore::new(kernel, processor) {
-            Ok(mut core) => core.run(kernel, call, limit, &AtomicBool::new(false)),
-            Err(e) => Err(ScreenError::Memory { microblock, screen, what: e.to_string() }),
-        };
-        let hart = slot.lock().expect("no thread panics with it").take().expect("the processor was dropped");
-        (done, Self { hart })
+/// Does work on a core of a kernel whose instructions a meter observes; gives its result, and the meter.
+///
+/// # Errors
+/// [`LoadError`]: the kernel cannot be loaded.
+pub fn metered<M: Meter + 'static, R>(
+    kernel: &KernelProgram,
+    meter: M,
+    work: impl FnOnce(&mut KernelCore) -> R,
+) -> Result<(R, M), LoadError> {
+    match kernel.bits() {
+        32 => on_hart::<Rv32, M, R>(kernel, meter, work),
+        _ => on_hart::<Rv64, M, R>(kernel, meter, work),
     }
 }
 
-impl<M: Meter> std::fmt::Debug for MeteredCore<M> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MeteredCore").finish_non_exhaustive()
-    }
+/// The same for one screen.
+///
+/// # Errors
+/// [`ScreenError`].
+pub fn metered_screen<M: Meter + 'static>(
+    kernel: &KernelProgram,
+    meter: M,
+    call: ScreenCall<'_>,
+    limit: Option<u64>,
+) -> Result<M, ScreenError> {
+    let (microblock, screen) = (kernel.table.microblocks[call.microblock].entry.clone(), call.screen);
+    let done = metered(kernel, meter, |core| core.run(kernel, call, limit, &AtomicBool::new(false)));
+    let (done, meter) = done.map_err(|e| ScreenError::Memory { microblock, screen, what: e.to_string() })?;
+    done.map(|()| meter)
 }
 
-/// The place to which a screen's hart goes back.
-struct HartSlot<M: Meter>(Arc<Mutex<Option<Hart<Rv64, M>>>>);
+fn on_hart<X: Xlen, M: Meter + 'static, R>(
+    kernel: &KernelProgram,
+    meter: M,
+    work: impl FnOnce(&mut KernelCore) -> R,
+) -> Result<(R, M), LoadError> {
+    let slot = Arc::new(Mutex::new(None));
+    let hart = Hart::<X, M>::with_meter(HartMode::Program, Extensions::PROGRAM, meter);
+    let processor = Box::new(OwnedHart::new(hart, MeterSlot(slot.clone())));
+    let mut core = KernelCore::new(kernel, processor)?;
+    let done = work(&mut core);
+    drop(core);
+    let meter = slot.lock().expect("no thread panics with it").take().expect("the processor was dropped");
+    Ok((done, meter))
+}
 
-impl<M: Meter> HartOwner<Rv64, M> for HartSlot<M> {
-    fn returned(&mut self, hart: Hart<Rv64, M>) {
-        *self.0.lock().expect("no thread panics with it") = Some(hart);
+/// The place to which a hart's meter goes back.
+struct MeterSlot<M: Meter>(Arc<Mutex<Option<M>>>);
+
+impl<X: Xlen, M: Meter> HartOwner<X, M> for MeterSlot<M> {
+    fn returned(&mut self, hart: Hart<X, M>) {
+        *self.0.lock().expect("no thread panics with it") = Some(hart.into_meter());
     }
 }

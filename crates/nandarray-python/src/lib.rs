@@ -95,6 +95,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(bare::program_run_bare, m)?)?;
     m.add_function(wrap_pyfunction!(session::accelerator_run, m)?)?;
     m.add_function(wrap_pyfunction!(fetch::fetch_run, m)?)?;
+    m.add_function(wrap_pyfunction!(session::register_scheduler, m)?)?;
     m.add_function(wrap_pyfunction!(session::schedule_decisions, m)?)?;
     Ok(())
 }

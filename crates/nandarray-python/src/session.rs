@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use nandarray_cores::kernel::{KernelFunctions, SectionRole};
 use nandarray_model::accelerator::cost::screen_cost;
-use nandarray_runtime::schedule::{KernelFacts, SCHEDULERS};
+use nandarray_model::accelerator::{AcceleratorOptions, AcceleratorPlatform, AcceleratorSession};
+use nandarray_runtime::schedule::{KernelFacts, KernelScheduler, SchedulerMaker, by_name, names, register};
 use nandarray_runtime::{
     KernelForm, KernelRequest, KernelState, LoadedKernel, SectionBinding, SectionBox, SectionSource, SectionTarget,
     Session, SessionJob, SessionOptions,
@@ -81,7 +82,12 @@ pub(crate) fn accelerator_run(py: Python<'_>, platform: &str, scheduler: &str, k
     let kernels: Vec<_> = serde_json::from_str(kernels).map_err(|e| invalid(format!("kernels: {e}")))?;
     let done = detached(py, || match scheduler {
         "simd" => run_host(&platform, &kernels),
-        _ => run_accelerator(&platform, scheduler, &kernels),
+        _ => {
+            let platform: AcceleratorPlatform = platform;
+            let all = || names().join(", ");
+            let none = || format!("there is no scheduler {scheduler:?}; there are {}, and simd", all());
+            run_accelerator(&platform, by_name(scheduler, platform.workers).ok_or_else(none)?, &kernels)
+        }
     });
     let report = done.map_err(|e| to_py(py, &e, None))?.map_err(invalid)?;
     Ok(serde_json::to_string(&report).expect("a report is written"))
@@ -91,9 +97,8 @@ pub(crate) fn accelerator_run(py: Python<'_>, platform: &str, scheduler: &str, k
 /// number made.
 #[pyfunction]
 pub(crate) fn schedule_decisions(py: Python<'_>, scheduler: &str, kernels: u64, decisions: u64) -> PyResult<u64> {
-    use nandarray_runtime::schedule::by_name;
     let workers = 6;
-    let all = SCHEDULERS.join(", ");
+    let all = names().join(", ");
     let what = || nandarray::Error::Invalid(format!("there is no scheduler {scheduler:?}; there are {all}"));
     let mut policy = by_name(scheduler, workers).ok_or_else(|| to_py(py, &what(), None))?;
     Ok(py.detach(|| {
@@ -205,21 +210,33 @@ struct SubmitRequest<'py> {
 /// Kernels that run at the same time on one store, under a scheduler.
 #[pyclass(module = "nandarray._nandarray", name = "Session", frozen)]
 pub(crate) struct PySession {
-    session: Session,
+    session: SessionClock,
     device: SharedRuntime,
+}
+
+/// A session, under either clock.
+enum SessionClock {
+    /// Threads of this machine.
+    Wall(Session),
+    /// The modelled accelerator.
+    Modelled(AcceleratorSession),
 }
 
 #[pymethods]
 impl PySession {
     /// Returns the names of all schedulers.
     #[staticmethod]
-    fn schedulers() -> Vec<&'static str> {
-        SCHEDULERS.to_vec()
+    fn schedulers() -> Vec<String> {
+        names()
     }
 
     fn submit(&self, py: Python<'_>, request: SubmitRequest<'_>) -> PyResult<PySessionJob> {
         let made = self.request(py, request)?;
-        let done = detached(py, || self.session.submit(made)).map_err(|e| to_py(py, &e, None))?;
+        let submit = || match &self.session {
+            SessionClock::Wall(session) => session.submit(made),
+            SessionClock::Modelled(session) => session.submit(made),
+        };
+        let done = detached(py, submit).map_err(|e| to_py(py, &e, None))?;
         Ok(PySessionJob { job: done.map_err(|e| run_to_py(py, &e))? })
     }
 
@@ -227,18 +244,28 @@ impl PySession {
     #[pyo3(signature = (job, seconds=None))]
     fn wait(&self, py: Python<'_>, job: &PySessionJob, seconds: Option<f64>) -> bool {
         let time = seconds.map(|s| Duration::try_from_secs_f64(s.max(0.0)).unwrap_or(Duration::MAX / 4));
-        py.detach(|| self.session.wait(&job.job, time))
+        py.detach(|| match &self.session {
+            SessionClock::Wall(session) => session.wait(&job.job, time),
+            SessionClock::Modelled(session) => session.wait(&job.job),
+        })
     }
 
     /// Cancels a kernel unless its outputs are already being written; returns whether it ends as cancelled.
     fn cancel(&self, py: Python<'_>, job: &PySessionJob) -> bool {
-        py.detach(|| self.session.cancel(&job.job))
+        py.detach(|| match &self.session {
+            SessionClock::Wall(session) => session.cancel(&job.job),
+            SessionClock::Modelled(session) => session.cancel(&job.job),
+        })
     }
 
     /// Returns the state of a kernel, and the number of the microblock that runs, if one does; `None` once the kernel
     /// has ended.
     fn state(&self, py: Python<'_>, job: &PySessionJob) -> Option<(&'static str, Option<usize>)> {
-        Some(match py.detach(|| self.session.state(&job.job))? {
+        let state = py.detach(|| match &self.session {
+            SessionClock::Wall(session) => session.state(&job.job),
+            SessionClock::Modelled(session) => session.state(&job.job),
+        });
+        Some(match state? {
             KernelState::Submitted => ("submitted", None),
             KernelState::Blocked => ("blocked", None),
             KernelState::Admitted => ("admitted", None),
@@ -252,7 +279,30 @@ impl PySession {
     /// Closes the session to further kernels and waits for all submitted ones; with `cancel`, cancels them first.
     #[pyo3(signature = (*, cancel=false))]
     fn close(&self, py: Python<'_>, cancel: bool) {
-        py.detach(|| self.session.close(cancel));
+        py.detach(|| match &self.session {
+            SessionClock::Wall(session) => session.close(cancel),
+            SessionClock::Modelled(session) => session.close(cancel),
+        });
+    }
+
+    /// What happened so far on a modelled accelerator, in JSON; none of a session on the wall clock.
+    fn report(&self, py: Python<'_>) -> Option<String> {
+        match &self.session {
+            SessionClock::Wall(_) => None,
+            SessionClock::Modelled(session) => {
+                let report = py.detach(|| session.report());
+                Some(serde_json::to_string(&report).expect("a report is written"))
+            }
+        }
+    }
+}
+
+impl Drop for PySession {
+    /// Its workers may need the interpreter for their scheduler.
+    fn drop(&mut self) {
+        if let SessionClock::Wall(session) = &self.session {
+            Python::attach(|py| py.detach(|| session.close(false)));
+        }
     }
 }
 
@@ -308,15 +358,95 @@ impl PySession {
     }
 }
 
-/// Opens a session on a store.
+/// A scheduler that Python wrote; an error of its methods is a panic, which ends the session's worker.
+struct PyScheduler {
+    object: Py<PyAny>,
+    splits: bool,
+}
+
+impl std::fmt::Debug for PyScheduler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PyScheduler").finish_non_exhaustive()
+    }
+}
+
+impl PyScheduler {
+    fn new(py: Python<'_>, object: Py<PyAny>) -> PyResult<Self> {
+        let splits = object.getattr(py, "splits")?.extract(py)?;
+        Ok(Self { object, splits })
+    }
+
+    fn call<A: for<'p> pyo3::call::PyCallArgs<'p>>(&self, method: &str, arguments: A) -> Option<u64> {
+        let called = Python::attach(|py| {
+            let found = self.object.call_method1(py, method, arguments)?;
+            found.extract::<Option<u64>>(py)
+        });
+        called.unwrap_or_else(|error| panic!("scheduler's method {method}: {error}"))
+    }
+}
+
+impl KernelScheduler for PyScheduler {
+    fn splits(&self) -> bool {
+        self.splits
+    }
+
+    fn arrived(&mut self, kernel: &KernelFacts) {
+        let KernelFacts { number, application, priority, deadline, work } = *kernel;
+        self.call("arrived", (number, application, priority, deadline, work));
+    }
+
+    fn ready(&mut self, kernel: u64, screens: u64) {
+        self.call("ready", (kernel, screens));
+    }
+
+    fn next(&mut self, worker: usize) -> Option<u64> {
+        self.call("next", (worker,))
+    }
+
+    fn ended(&mut self, kernel: u64) {
+        self.call("ended", (kernel,));
+    }
+
+    fn lost(&mut self, worker: usize) {
+        self.call("lost", (worker,));
+    }
+}
+
+/// Makes schedulers of a Python class known by a name: it is called with the number of workers.
+#[pyfunction]
+pub(crate) fn register_scheduler(py: Python<'_>, name: &str, maker: Py<PyAny>) -> PyResult<()> {
+    let make: SchedulerMaker = Arc::new(move |workers| {
+        let made = Python::attach(|py| PyScheduler::new(py, maker.call1(py, (workers,))?));
+        Box::new(made.unwrap_or_else(|error| panic!("a scheduler could not be made: {error}")))
+    });
+    register(name, make).map_err(|what| to_py(py, &nandarray::Error::Invalid(what), None))
+}
+
+/// Opens a session on a store; with the JSON of an accelerator's platform and its core, under a modelled clock.
 pub(crate) fn open(
     py: Python<'_>,
     device: &SharedRuntime,
     scheduler: String,
     (workers, memory_bytes, window_bytes): (usize, u64, u64),
+    accelerator: Option<(String, String)>,
 ) -> PyResult<PySession> {
     let runtime = fail(py, runtime_of(device))?;
-    let options = SessionOptions { scheduler, workers, memory_bytes, window_bytes };
-    let session = Session::new(&runtime, &options).map_err(|e| run_to_py(py, &e))?;
+    let invalid = |what: String| to_py(py, &nandarray::Error::Invalid(what), None);
+    let session = match accelerator {
+        None => {
+            let options = SessionOptions { scheduler, workers, memory_bytes, window_bytes };
+            let opened = detached(py, || Session::new(&runtime, &options)).map_err(|e| to_py(py, &e, None))?;
+            SessionClock::Wall(opened.map_err(|e| run_to_py(py, &e))?)
+        }
+        Some((platform, core)) => {
+            let platform: AcceleratorPlatform =
+                serde_json::from_str(&platform).map_err(|e| invalid(format!("accelerator: {e}")))?;
+            let none = || invalid(format!("there is no scheduler {scheduler:?}; there are {}", names().join(", ")));
+            let policy = by_name(&scheduler, platform.workers).ok_or_else(none)?;
+            let options = AcceleratorOptions { platform, core, memory_bytes, window_bytes };
+            let session = AcceleratorSession::new(&runtime, &options, policy).map_err(|e| run_to_py(py, &e))?;
+            SessionClock::Modelled(session)
+        }
+    };
     Ok(PySession { session, device: device.clone() })
 }

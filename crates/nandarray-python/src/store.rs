@@ -129,7 +129,8 @@ impl PyStore {
         Ok(Self { device, opening, read_only, clock: Mutex::new(Some(clock)) })
     }
 
-    /// Opens a session in which kernels run on this store.
+    /// Opens a session in which kernels run on this store; with a platform in JSON and a core, on a modelled accelerator.
+    #[pyo3(signature = (scheduler, workers, memory_bytes, window_bytes, accelerator=None))]
     fn session(
         &self,
         py: Python<'_>,
@@ -137,8 +138,9 @@ impl PyStore {
         workers: usize,
         memory_bytes: u64,
         window_bytes: u64,
+        accelerator: Option<(String, String)>,
     ) -> PyResult<session::PySession> {
-        session::open(py, &self.device, scheduler, (workers, memory_bytes, window_bytes))
+        session::open(py, &self.device, scheduler, (workers, memory_bytes, window_bytes), accelerator)
     }
 
     /// The store's modelled clock; `None` for a store that is not modelled.

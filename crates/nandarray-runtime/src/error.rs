@@ -87,7 +87,8 @@ impl Error {
         }
     }
 
-    pub(crate) fn invalid(what: impl Into<String>) -> Self {
+    /// An error of the caller's, in words.
+    pub fn invalid(what: impl Into<String>) -> Self {
         Self::Engine(nandarray::Error::invalid(what))
     }
 }

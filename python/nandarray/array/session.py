@@ -7,28 +7,70 @@ submission; others run beside each other, as the scheduler and the memory bound 
 
 from __future__ import annotations
 
+import json
 import os
 import threading
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from nandarray import _nandarray
 from nandarray.array.futures import Future
 from nandarray.errors import InvalidError
 from nandarray.programs import ports
 
 if TYPE_CHECKING:
-    from nandarray import _nandarray
     from nandarray.array.store import Store
     from nandarray.programs.kernel import Kernel
 
-__all__ = ["Job", "Progress", "Session"]
+__all__ = ["Job", "KernelScheduler", "Progress", "Session", "register_scheduler"]
 
 #: The most instructions of a screen unless the submission says otherwise: a kernel that never ends is an error.
 INSTRUCTIONS = 1 << 40
+
+
+class KernelScheduler(Protocol):
+    """The methods of a scheduler in Python; ``crates/nandarray-runtime/src/schedule/mod.rs`` has their order."""
+
+    #: Whether a microblock is divided into screens; otherwise it is one.
+    splits: bool
+
+    def arrived(self, number: int, application: int, priority: int, deadline: int | None, work: int) -> None:
+        """A kernel may run: those it depends on are done, and its ranges are held."""
+
+    def ready(self, kernel: int, screens: int) -> None:
+        """So many more screens of a kernel may run."""
+
+    def next(self, worker: int) -> int | None:
+        """Return the kernel whose next screen a worker runs now; None if there is none for it."""
+
+    def ended(self, kernel: int) -> None:
+        """A kernel is done, failed or cancelled; it may still have ready screens."""
+
+    def lost(self, worker: int) -> None:
+        """A worker has failed, and asks no more; its screen comes again by :meth:`ready`."""
+
+
+def register_scheduler(name: str, maker: Callable[[int], KernelScheduler]) -> None:
+    """Make a scheduler known by a name in this process, to sessions and to the modelled accelerator.
+
+    Parameters
+    ----------
+    name : str
+        The name, as ``store.session(scheduler=name)`` and :func:`nandarray.model.accelerator.run` take it.
+    maker : callable
+        A class, or a function: makes a scheduler for a number of workers. An error of its methods ends the session's
+        worker.
+
+    Raises
+    ------
+    InvalidError
+        The name is taken.
+    """
+    _nandarray.register_scheduler(name, maker)
 
 
 class Progress(NamedTuple):
@@ -198,14 +240,22 @@ class Session:
         workers: int | None = None,
         memory: int | None = None,
         window: int = 64 << 20,
+        accelerator: Mapping[str, Any] | bool = False,
+        core: str = "lwp",
     ) -> None:
-        count = workers if workers is not None else len(os.sched_getaffinity(0))
         bound = memory if memory is not None else _half_of_memory()
+        modelled = None
+        if accelerator is not False and accelerator is not None:
+            platform = {} if accelerator is True else dict(accelerator)
+            if workers is not None:
+                platform["workers"] = workers
+            modelled = (json.dumps(platform), core)
+        count = workers if workers is not None else len(os.sched_getaffinity(0))
         ports.at_least_one(workers=count, memory=bound, window=window)
         self._store = store
         self._scheduler = scheduler
-        self._engine = store._engine.session(scheduler, count, bound, window)
-        self._workers = count
+        self._engine = store._engine.session(scheduler, count, bound, window, modelled)
+        self._workers = len(self.report()["utilisation"]) if modelled else count
 
     @property
     def scheduler(self) -> str:
@@ -216,6 +266,25 @@ class Session:
     def workers(self) -> int:
         """Number of workers."""
         return self._workers
+
+    def report(self) -> dict[str, Any]:
+        """Return what happened so far on a modelled accelerator.
+
+        Returns
+        -------
+        dict
+            As :func:`nandarray.model.accelerator.run` returns it.
+
+        Raises
+        ------
+        InvalidError
+            The session is on the wall clock.
+        """
+        text = self._engine.report()
+        if text is None:
+            raise InvalidError("this session is on the wall clock; store.session(accelerator=True) models time")
+        found: dict[str, Any] = json.loads(text)
+        return found
 
     def submit(
         self,

@@ -10,7 +10,7 @@ Elsewhere: opening (:mod:`nandarray.array.opening`), moving data (:mod:`nandarra
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
@@ -268,6 +268,8 @@ class Store(Group):
         workers: int | None = None,
         memory: int | None = None,
         window: int = 64 << 20,
+        accelerator: Mapping[str, Any] | bool = False,
+        core: str = "lwp",
     ) -> Session:
         """Open a session: many kernels at once beside this store.
 
@@ -281,6 +283,11 @@ class Store(Group):
             The most bytes that kernels need at once; by default half of the machine's memory.
         window : int
             The most bytes of an input that stays in the store which one screen maps at once.
+        accelerator : bool or mapping
+            True for FlashAbacus' platform, or values in place of those of its description: kernels run on the store's
+            bytes, in modelled time, and :meth:`Session.report` tells it.
+        core : str
+            The preset of that platform's workers.
 
         Returns
         -------
@@ -294,7 +301,9 @@ class Store(Group):
         """
         from nandarray.array.session import Session
 
-        return Session(self, scheduler, workers=workers, memory=memory, window=window)
+        return Session(
+            self, scheduler, workers=workers, memory=memory, window=window, accelerator=accelerator, core=core
+        )
 
     def submit_flush(self) -> Future:
         """Flush later, beside whatever else is in flight: it begins when every command submitted before has ended.

@@ -7,6 +7,7 @@ reduced sizes and scales by trip counts; :func:`run` lets phantoms pass through 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,14 @@ class Phantom:
         The application that it belongs to.
     priority : int
         Kernels with a higher one come first.
+    bytes_out : int
+        Bytes of its outputs, which go to flash.
+    arrives_ns : int
+        The time at which it is submitted.
+    deadline : int or None
+        For schedulers that have use for it.
+    work : int
+        The same: its expected work.
     """
 
     name: str
@@ -68,6 +77,10 @@ class Phantom:
     microblocks: tuple[Block, ...]
     application: int = 0
     priority: int = 0
+    bytes_out: int = 0
+    arrives_ns: int = 0
+    deadline: int | None = None
+    work: int = 0
 
     def of(self, application: int) -> Phantom:
         """Return the same kernel of another application."""
@@ -75,7 +88,7 @@ class Phantom:
 
 
 def run(kernels: Sequence[Phantom], scheduler: str, platform: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Run phantom kernels that are all submitted at once.
+    """Run phantom kernels, each submitted when it arrives.
 
     Parameters
     ----------
@@ -89,25 +102,18 @@ def run(kernels: Sequence[Phantom], scheduler: str, platform: Mapping[str, Any] 
     Returns
     -------
     dict
-        ``seconds``, ``bytes``, ``kernels`` (waiting, storage, compute, transfer, latency), ``utilisation`` and
-        ``occupancy`` of workers, ``energy_movement``, ``energy_computation``, ``energy_storage`` in joules,
-        ``flashvisor`` (its core's busy share), ``fairness``, ``spans``.
+        The `report <../reference/accelerator.html>`_: ``seconds`` until the last kernel ended and ``flushed_seconds``
+        until its outputs were in flash, ``bytes``, ``bytes_out``, ``kernels`` (waiting, storage, compute, transfer,
+        latency, energy), ``utilisation`` and ``occupancy`` of workers, ``energy_movement``, ``energy_computation``,
+        ``energy_storage`` in joules, ``flashvisor`` and ``storengine`` (their cores' busy shares),
+        ``storengine_work``, ``fairness``, ``spans``, ``activity``.
 
     Raises
     ------
     InvalidError
         There is no such scheduler, or a value cannot be.
     """
-    said = [
-        {
-            "name": one.name,
-            "application": one.application,
-            "priority": one.priority,
-            "bytes": one.bytes,
-            "microblocks": [vars(block) for block in one.microblocks],
-        }
-        for one in kernels
-    ]
+    said = [{**vars(one), "microblocks": [vars(block) for block in one.microblocks]} for one in kernels]
     text = _nandarray.accelerator_run(json.dumps(dict(platform or {})), scheduler, json.dumps(said))
     found: dict[str, Any] = json.loads(text)
     return found
@@ -154,8 +160,14 @@ def fitted(
     *,
     core: str = "lwp",
     read: Sequence[int] | None = None,
+    caches: bool = True,
 ) -> Phantom:
     """Scale a kernel's cost from two reduced sizes to a full one.
+
+    A size that is reduced alone is in another regime of the caches: a column that misses each time at full size stays
+    in the first-level cache at the reduced one. So reduced sizes are the full one divided by powers of two, and run on
+    a core whose data caches are divided by the same: a row or a column has the same share of a cache, and rows meet in
+    the same sets.
 
     Parameters
     ----------
@@ -164,7 +176,7 @@ def fitted(
     sample : callable
         Sample data and scalars for a size.
     sizes : (int, int)
-        The reduced sizes.
+        The reduced sizes; with ``caches``, the nearest that are the full one divided by a power of two.
     size : int
         The full one.
     trips : callable
@@ -173,6 +185,8 @@ def fitted(
         A preset of cores.
     read : sequence of int, optional
         Bytes from flash of each microblock at the full size; by default those of the inputs that it maps.
+    caches : bool
+        Whether caches are divided as the sizes are; not for kernels whose rows do not grow.
 
     Returns
     -------
@@ -185,7 +199,13 @@ def fitted(
     InvalidError
         The sizes have the same trip count.
     """
-    small, large = (costs(kernel, *sample(one), core=core) for one in sizes)
+    cores = (core, core)
+    if caches:
+        (one, factor), (two, other) = (_reduced(size, wanted) for wanted in sizes)
+        if one == two:
+            two, other = max(1, size // (factor // 2 or 1)), max(1, factor // 2)
+        sizes, cores = (one, two), (_smaller_caches(core, factor), _smaller_caches(core, other))
+    small, large = (costs(kernel, *sample(one), core=text) for one, text in zip(sizes, cores, strict=True))
     counts = [trips(one) for one in (*sizes, size)]
     full = dict(
         zip((one["name"] for one in kernel.sections), kernel.shapes(_grown(kernel, sample, size, sizes)), strict=True)
@@ -208,7 +228,30 @@ def fitted(
         used = sum(nbytes[name] for name in sources if name in table["reads"] or name in table["writes"])
         screens = 1 if table["screens"] == 1 else 1 << 20
         blocks.append(Block(screens, scaled(0), read[number] if read else used, int(scaled(2))))
-    return Phantom(kernel.name, sum(nbytes[name] for name in sources), tuple(blocks))
+    kept = [one["name"] for one in kernel._table["outputs"] if not one.get("temporary")]
+    bytes_out = sum(nbytes[name] for name in kept)
+    return Phantom(kernel.name, sum(nbytes[name] for name in sources), tuple(blocks), bytes_out=bytes_out)
+
+
+def _reduced(size: int, wanted: int) -> tuple[int, int]:
+    """Return the size divided by the power of two with which it comes nearest to a reduced one, and the power."""
+    factor = 1 << max(0, round(math.log2(max(1.0, size / wanted))))
+    return max(4, size // factor), factor
+
+
+def _smaller_caches(core: str, factor: int) -> str:
+    """Return a core's description with data caches divided by a power of two; a set is the least."""
+    text = core if "\n" in core else _nandarray.core_text(core)
+    described = _nandarray.core_describe(text, [])
+    for level in ("l1d", "l2"):
+        if (cache := described[level]) is not None:
+            size, ways, line = cache
+            smaller = max(ways * line, size // factor)
+            head = f"[{level}]\nsize_bytes = "
+            if f"{head}{size}\n" not in text:
+                raise InvalidError(f"{core}: the description of {level} does not begin with size_bytes = {size}")
+            text = text.replace(f"{head}{size}\n", f"{head}{smaller}\n")
+    return text
 
 
 def _grown(kernel: Kernel, sample: Any, size: int, sizes: tuple[int, int]) -> dict[str, tuple[int, ...]]:

@@ -32,10 +32,6 @@ _SECTION = {"name", "dtype", "shape", "update", "temporary"}
 _MICROBLOCK = {"entry", "screens", "reads", "writes"}
 
 
-#: The class of an ELF file of 32 bits (EI_CLASS).
-_ELF_32_BITS = 1
-
-
 class Kernel:
     """A program whose work is cut into microblocks and screens.
 
@@ -185,11 +181,8 @@ class Kernel:
         ProgramError
             An access lies outside of the declared ranges, or two screens of a microblock conflict.
         InvalidError
-            Arrays or numbers do not fit. Or the kernel was compiled for 32 bits: check its form for 64, whose table is
-            the same.
+            Arrays or numbers do not fit.
         """
-        if self._elf[4] == _ELF_32_BITS:
-            raise InvalidError(f"{self.name} was compiled for 32 bits; kernels are checked in their form for 64")
         known = [one["name"] for one in self.sections]
         if stray := sorted(set(arrays) - set(known)):
             raise InvalidError(f"{self.name} has no section {stray[0]!r}; it has {', '.join(sorted(known))}")

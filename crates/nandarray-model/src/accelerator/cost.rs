@@ -1,8 +1,10 @@
 //! The cost of a screen: it runs on a timed core, whose counts are what a phantom call of a larger one is scaled from.
 
+use std::sync::atomic::AtomicBool;
+
 use nandarray_cores::check::whole_call;
-use nandarray_cores::kernel::KernelProgram;
-use nandarray_cores::kernel_metered::MeteredCore;
+use nandarray_cores::kernel::{KernelCore, KernelProgram};
+use nandarray_cores::kernel_metered::metered;
 use nandarray_uarch::{CoreDescription, TimedCore};
 use serde::Serialize;
 
@@ -17,7 +19,33 @@ pub struct ScreenCost {
     pub bytes_dram: u64,
 }
 
-/// Runs all of a microblock as one screen on a core of a preset; sections are changed as the kernel changes them.
+/// Does work on a core of a kernel with empty caches; gives its result and its cost.
+///
+/// # Errors
+/// Text: the kernel cannot be loaded.
+pub fn timed_work<R>(
+    kernel: &KernelProgram,
+    description: &CoreDescription,
+    work: impl FnOnce(&mut KernelCore) -> R,
+) -> Result<(R, ScreenCost), String> {
+    let line = description.l2.as_ref().or(description.l1d.as_ref()).map_or(0, |c| u64::from(c.line_bytes));
+    let (done, core) = metered(kernel, TimedCore::new(description), work).map_err(|e| e.to_string())?;
+    let report = core.report();
+    let misses = report.caches[2].or(report.caches[1]).map_or(0, |counts| counts.misses());
+    let (cycles, instructions) = (report.cycles(), report.instructions());
+    Ok((done, ScreenCost { cycles, instructions, bytes_dram: misses * line }))
+}
+
+/// The core of a preset's name, or of a description's text.
+///
+/// # Errors
+/// Text: there is none, or the text does not describe one.
+pub fn described_core(core: &str) -> Result<CoreDescription, String> {
+    let described = if core.contains('\n') { CoreDescription::parse(core) } else { CoreDescription::preset(core) };
+    described.map_err(|e| e.to_string())
+}
+
+/// Runs all of a microblock as one screen on a core, named or described; sections are changed as the kernel changes them.
 ///
 /// # Errors
 /// Text: there is no such core, or the screen failed.
@@ -28,14 +56,10 @@ pub fn screen_cost(
     microblock: usize,
     core: &str,
 ) -> Result<ScreenCost, String> {
-    let description = CoreDescription::preset(core).map_err(|e| e.to_string())?;
-    let line = description.l2.as_ref().or(description.l1d.as_ref()).map_or(0, |c| u64::from(c.line_bytes));
-    let metered = MeteredCore::new(TimedCore::new(&description));
+    let description = described_core(core)?;
     let call = whole_call(kernel, sections, scalars, (microblock, 0, 1));
-    let (done, metered) = metered.run(kernel, call, None);
+    let run = |core: &mut KernelCore| core.run(kernel, call, None, &AtomicBool::new(false));
+    let (done, cost) = timed_work(kernel, &description, run)?;
     done.map_err(|e| e.to_string())?;
-    let report = metered.meter().report();
-    let misses = report.caches[2].or(report.caches[1]).map_or(0, |counts| counts.misses());
-    let (cycles, instructions) = (report.cycles(), report.instructions());
-    Ok(ScreenCost { cycles, instructions, bytes_dram: misses * line })
+    Ok(cost)
 }

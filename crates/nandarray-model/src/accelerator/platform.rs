@@ -23,6 +23,22 @@ pub struct AcceleratorPlatform {
     pub group_bytes: u64,
     /// Reading a page.
     pub t_read_ns: u64,
+    /// Writing a page.
+    pub t_program_ns: u64,
+    /// Erasing a block.
+    pub t_erase_ns: u64,
+    /// A read that suspends a write or an erase in its die.
+    pub t_suspend_ns: u64,
+    /// Page groups of a block of groups.
+    pub groups_per_block: u64,
+    /// Blocks of groups.
+    pub blocks: u64,
+    /// Share of the groups that hold data at the beginning; outputs replace these.
+    pub filled_share: f64,
+    /// Free blocks below which Storengine reclaims.
+    pub reclaim_blocks: u64,
+    /// Bytes of DDR3L that hold outputs on their way to flash; a kernel whose outputs do not fit waits.
+    pub write_buffer_bytes: u64,
     /// Bytes a second of a channel.
     pub channel_rate: u64,
     /// Bytes a second of the link between backbone and cores.
@@ -39,6 +55,17 @@ pub struct AcceleratorPlatform {
     pub t_translate_ns: u64,
     /// Flashvisor: a decision of the scheduler, per screen.
     pub t_schedule_ns: u64,
+    /// Storengine: moving a page group, or freeing a block.
+    pub t_reclaim_ns: u64,
+    /// Storengine: a page group of its journal.
+    pub t_journal_ns: u64,
+    /// Storengine: the time between journals, while the mapping changes.
+    pub journal_period_ns: u64,
+    /// Cores that fail: a worker and the time.
+    pub core_failures: Vec<(usize, u64)>,
+    /// Dies of each channel that fail: a die and the time. What they held is taken from redundancy, whose cost is not
+    /// modelled.
+    pub die_failures: Vec<(usize, u64)>,
     /// Power of an active worker.
     pub worker_w: f64,
     /// Share of that power that a worker takes while it computes nothing.
@@ -53,6 +80,8 @@ pub struct AcceleratorPlatform {
     pub backbone_idle_share: f64,
     /// Bytes a second of the host's SSD, reading.
     pub ssd_rate: u64,
+    /// The same, writing.
+    pub ssd_write_rate: u64,
     /// Latency of a request to it.
     pub t_ssd_ns: u64,
     /// Bytes of a request of the host's application.
@@ -61,10 +90,8 @@ pub struct AcceleratorPlatform {
     pub host_stack_ns_per_kib: f64,
     /// Bytes a second of PCIe to the accelerator.
     pub pcie_rate: u64,
-    /// Power of the host and its memory while they move data.
+    /// Power of the host and its memory during the whole run: they stay on while the accelerator computes.
     pub host_w: f64,
-    /// The same while the accelerator computes.
-    pub host_idle_w: f64,
     /// Power of the host's SSD while it works.
     pub ssd_w: f64,
     /// Power of PCIe.
@@ -80,6 +107,14 @@ impl Default for AcceleratorPlatform {
             dies: 8,
             group_bytes: 64 << 10,
             t_read_ns: 81_000,
+            t_program_ns: 2_600_000,
+            t_erase_ns: 3_000_000,
+            t_suspend_ns: 20_000,
+            groups_per_block: 256,
+            blocks: 2_048,
+            filled_share: 0.0,
+            reclaim_blocks: 4,
+            write_buffer_bytes: 256 << 20,
             channel_rate: 800_000_000,
             backbone_rate: 2_000_000_000,
             dram_rate: 6_400_000_000,
@@ -88,6 +123,11 @@ impl Default for AcceleratorPlatform {
             t_message_ns: 1_000,
             t_translate_ns: 500,
             t_schedule_ns: 2_000,
+            t_reclaim_ns: 2_000,
+            t_journal_ns: 10_000,
+            journal_period_ns: 100_000_000,
+            core_failures: Vec::new(),
+            die_failures: Vec::new(),
             worker_w: 0.8,
             worker_idle_share: 0.3,
             firmware_w: 0.8,
@@ -95,12 +135,12 @@ impl Default for AcceleratorPlatform {
             backbone_w: 11.0,
             backbone_idle_share: 0.3,
             ssd_rate: 2_200_000_000,
+            ssd_write_rate: 900_000_000,
             t_ssd_ns: 90_000,
             request_bytes: 1 << 20,
             host_stack_ns_per_kib: 1_000.0,
             pcie_rate: 1_000_000_000,
             host_w: 98.0,
-            host_idle_w: 10.0,
             ssd_w: 22.0,
             pcie_w: 0.17,
         }
@@ -125,10 +165,34 @@ impl AcceleratorPlatform {
             ("backbone_rate", self.backbone_rate),
             ("dram_rate", self.dram_rate),
             ("window_bytes", self.window_bytes),
+            ("groups_per_block", self.groups_per_block),
+            ("blocks", self.blocks),
+            ("write_buffer_bytes", self.write_buffer_bytes / self.group_bytes.max(1)),
+            ("journal_period_ns", self.journal_period_ns),
             ("ssd_rate", self.ssd_rate),
+            ("ssd_write_rate", self.ssd_write_rate),
             ("request_bytes", self.request_bytes),
             ("pcie_rate", self.pcie_rate),
         ];
-        positive.iter().find(|(_, value)| *value == 0).map(|(name, _)| format!("{name} is 0; at least 1 is needed"))
+        let zero = positive.iter().find(|(_, value)| *value == 0);
+        let lost = |failures: &[(usize, u64)], of: usize| {
+            let mut which: Vec<usize> = failures.iter().map(|(one, _)| *one).collect();
+            which.sort_unstable();
+            which.dedup();
+            which.len() >= of || which.iter().any(|one| *one >= of)
+        };
+        match zero {
+            Some((name, _)) => Some(format!("{name} is 0; at least 1 is needed")),
+            None if !(0.0..0.95).contains(&self.filled_share) => {
+                Some(format!("filled_share is {}; it is at least 0 and below 0.95", self.filled_share))
+            }
+            None if lost(&self.core_failures, self.workers) => {
+                Some(format!("core_failures are {:?}; one of {} workers stays", self.core_failures, self.workers))
+            }
+            None if lost(&self.die_failures, self.dies as usize) => {
+                Some(format!("die_failures are {:?}; one of {} dies stays", self.die_failures, self.dies))
+            }
+            None => None,
+        }
     }
 }

@@ -1,17 +1,13 @@
-//! The event loop of the accelerator: workers take screens from a board and go through their windows.
-//!
-//! A screen requests its first windows, computes on one while later ones come, and ends when its last window is done.
-//! A window's way: a message to Flashvisor, range lock and translation of its page groups on Flashvisor's core, dies,
-//! channels, the backbone's link, DDR3L. Outputs stay in DDR3L, which the paper says buffers the majority of writes;
-//! their way to flash, behind a kernel's end, is not modelled.
+//! Phantom kernels: cycles and bytes of microblocks that the caller measured, in place of programs and data.
 
-use nandarray_runtime::schedule::{KernelFacts, SCHEDULERS, by_name};
-use nandarray_runtime::{BoardKernel, BoardWork, ScreenJob, SessionBoard};
-use nandarray_sim::{Events, Ps};
+use nandarray_runtime::schedule::{KernelFacts, KernelScheduler};
+use nandarray_runtime::{BoardKernel, ScreenJob};
+use nandarray_sim::Ps;
 use serde::Deserialize;
 
+use super::machine::{AcceleratorMachine, AcceleratorWork, KernelMoves, ScreenLoad};
 use super::platform::AcceleratorPlatform;
-use super::results::{AcceleratorReport, AcceleratorSums, KernelTimes, ScreenSpan};
+use super::results::AcceleratorReport;
 
 /// A microblock as a phantom call.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -39,242 +35,91 @@ pub struct PhantomKernel {
     /// Kernels with a higher priority come first.
     #[serde(default)]
     pub priority: i64,
+    /// The time by which it should be done, for schedulers that have use for it.
+    #[serde(default)]
+    pub deadline: Option<u64>,
+    /// The expected work, for schedulers that have use for it.
+    #[serde(default)]
+    pub work: u64,
+    /// The time at which it is submitted.
+    #[serde(default)]
+    pub arrives_ns: u64,
     /// Bytes of its inputs.
     pub bytes: u64,
+    /// Bytes of its outputs.
+    #[serde(default)]
+    pub bytes_out: u64,
     /// Its microblocks.
     pub microblocks: Vec<PhantomBlock>,
 }
 
-/// A screen that a worker is at.
-#[derive(Clone, Copy, Debug)]
-struct WorkingScreen {
-    job: ScreenJob,
-    began: Ps,
-    /// Windows: all, requested, computed.
-    windows: (u64, u64, u64),
-    /// Times at which requested windows that were not computed are there; at most two are needed.
-    arrives: [Ps; 8],
-    compute: Ps,
-    bytes: u64,
-    dram: u64,
+/// Phantoms in the order of their arrival.
+struct PhantomWork<'a>(Vec<&'a PhantomKernel>);
+
+impl AcceleratorWork for PhantomWork<'_> {
+    fn map(&mut self, _kernel: u64) -> Result<KernelMoves, ()> {
+        Ok(KernelMoves::default())
+    }
+
+    fn screen(&mut self, job: ScreenJob, _again: bool) -> Result<ScreenLoad, ()> {
+        let block = &self.0[job.kernel as usize].microblocks[job.microblock];
+        Ok(ScreenLoad {
+            cycles: block.cycles / job.screens as f64,
+            bytes_in: block.bytes_in / job.screens,
+            bytes_dram: block.bytes_dram / job.screens,
+        })
+    }
+
+    fn undo(&mut self, _job: ScreenJob) {}
+
+    fn drain(&mut self, kernel: u64) -> Result<KernelMoves, ()> {
+        Ok(KernelMoves { bytes_host: 0, bytes_out: self.0[kernel as usize].bytes_out })
+    }
 }
 
-#[derive(Clone, Copy, Debug)]
-enum AcceleratorEvent {
-    /// A worker is free, or its window is computed.
-    Worker(usize),
-}
-
-/// Resources that one operation occupies at a time, with the time at which each is free.
-#[derive(Debug)]
-struct Backbone {
-    flashvisor: Ps,
-    dies: Vec<Ps>,
-    channels: Ps,
-    link: Ps,
-    dram: Ps,
-    next_die: usize,
-}
-
-struct AcceleratorRun<'a> {
-    platform: &'a AcceleratorPlatform,
-    kernels: &'a [PhantomKernel],
-    board: SessionBoard,
-    events: Events<AcceleratorEvent>,
-    at: Vec<Option<WorkingScreen>>,
-    idle: Vec<bool>,
-    backbone: Backbone,
-    sums: AcceleratorSums,
-    report: AcceleratorReport,
-    begun: Vec<bool>,
-}
-
-/// Runs kernels that are all submitted at time 0 under a scheduler.
+/// Runs kernels under a scheduler. Their spans and times are in the order of their arrival.
 ///
 /// # Errors
-/// Text: there is no such scheduler, or platform or kernels cannot be.
+/// Text: platform or kernels cannot be.
 pub fn run_accelerator(
     platform: &AcceleratorPlatform,
-    scheduler: &str,
+    scheduler: Box<dyn KernelScheduler>,
     kernels: &[PhantomKernel],
 ) -> Result<AcceleratorReport, String> {
-    if let Some(problem) = platform.problem() {
-        return Err(problem);
+    let mut machine = AcceleratorMachine::new(platform, scheduler, u64::MAX)?;
+    let mut work = PhantomWork(kernels.iter().collect());
+    work.0.sort_by_key(|kernel| kernel.arrives_ns);
+    for at in work.0.iter().map(|kernel| kernel.arrives_ns).filter(|at| *at > 0) {
+        machine.arrive_at(Ps(at * 1_000));
     }
-    let n = platform.workers;
-    let policy = by_name(scheduler, n).ok_or_else(|| {
-        let all = SCHEDULERS.join(", ");
-        format!("there is no scheduler {scheduler:?}; there are {all}, and simd")
-    })?;
-    let mut board = SessionBoard::new(policy, n, u64::MAX);
-    for kernel in kernels {
-        let facts =
-            KernelFacts { application: kernel.application, priority: kernel.priority, ..KernelFacts::default() };
-        let microblocks = kernel.microblocks.iter().map(|m| (1, m.screens)).collect();
-        let kernel = BoardKernel { facts, microblocks, ..BoardKernel::default() };
-        board.submit(kernel).map_err(|e| e.to_string())?;
-    }
-    let dies = vec![Ps::ZERO; platform.dies as usize];
-    let (flashvisor, channels, link, dram) = (Ps::ZERO, Ps::ZERO, Ps::ZERO, Ps::ZERO);
-    let times = |k: &PhantomKernel| KernelTimes { name: k.name.clone(), ..KernelTimes::default() };
-    let mut run = AcceleratorRun {
-        platform,
-        kernels,
-        board,
-        events: Events::default(),
-        at: vec![None; n],
-        idle: vec![true; n],
-        backbone: Backbone { flashvisor, dies, channels, link, dram, next_die: 0 },
-        sums: AcceleratorSums { computed: vec![Ps::ZERO; n], occupied: vec![Ps::ZERO; n], ..Default::default() },
-        report: AcceleratorReport {
-            bytes: kernels.iter().map(|k| k.bytes).sum(),
-            kernels: kernels.iter().map(times).collect(),
-            ..AcceleratorReport::default()
-        },
-        begun: vec![false; kernels.len()],
-    };
-    run.wake(Ps::ZERO);
-    let mut end = Ps::ZERO;
-    while let Some((now, AcceleratorEvent::Worker(worker))) = run.events.pop() {
-        end = now;
-        run.step(worker, now);
-    }
-    assert!(run.board.is_empty(), "{} kernels are left, and nothing happens", run.board.len());
-    let AcceleratorRun { mut report, sums, .. } = run;
-    report.finish(platform, end, &sums, false);
-    Ok(report)
-}
-
-impl AcceleratorRun<'_> {
-    /// Hands work to idle workers.
-    fn wake(&mut self, now: Ps) {
-        for worker in 0..self.at.len() {
-            while self.idle[worker] {
-                match self.board.take(worker) {
-                    // Mapping is a message a window, drains are behind: neither occupies a worker.
-                    Some(BoardWork::Map(kernel)) => self.board.mapped(kernel, true),
-                    Some(BoardWork::Drain(kernel)) => {
-                        self.board.drained(kernel, true);
-                        self.report.kernels[kernel as usize].latency = now.seconds();
-                    }
-                    Some(BoardWork::Screen(job)) => self.begin(worker, job, now),
-                    None => break,
-                }
-            }
+    let mut submitted = 0;
+    loop {
+        while submitted < work.0.len() && Ps(work.0[submitted].arrives_ns * 1_000) <= machine.now() {
+            let kernel = work.0[submitted];
+            let PhantomKernel { application, priority, deadline, work: amount, .. } = *kernel;
+            let facts = KernelFacts { number: 0, application, priority, deadline, work: amount };
+            let microblocks = kernel.microblocks.iter().map(|m| (1, m.screens)).collect();
+            let made = BoardKernel { facts, microblocks, ..BoardKernel::default() };
+            machine.submit(&kernel.name, kernel.bytes, made).map_err(|e| e.to_string())?;
+            submitted += 1;
         }
-        self.board.take_ended();
-    }
-
-    fn begin(&mut self, worker: usize, job: ScreenJob, now: Ps) {
-        let p = self.platform;
-        let block = &self.kernels[job.kernel as usize].microblocks[job.microblock];
-        // Flashvisor decides, and tells the worker.
-        let from = self.backbone.flashvisor.max(now);
-        let decided = from + Ps(p.t_schedule_ns * 1_000);
-        self.sums.flashvisor += decided - from;
-        self.backbone.flashvisor = decided;
-        let start = decided + Ps(p.t_message_ns * 1_000);
-        let bytes = block.bytes_in / job.screens;
-        let count = bytes.div_ceil(p.window_bytes).max(1);
-        let compute = p.cycles(block.cycles / job.screens as f64 / count as f64);
-        let kernel = job.kernel as usize;
-        if !self.begun[kernel] {
-            self.begun[kernel] = true;
-            self.report.kernels[kernel].waiting = start.seconds();
+        if submitted == work.0.len() && machine.kernels() == 0 {
+            break;
         }
-        self.idle[worker] = false;
-        self.at[worker] = Some(WorkingScreen {
-            job,
-            began: now,
-            windows: (count, 0, 0),
-            arrives: [Ps::ZERO; 8],
-            compute,
-            bytes,
-            dram: block.bytes_dram / job.screens / count,
-        });
-        self.events.push(start, AcceleratorEvent::Worker(worker));
-    }
-
-    /// A worker has begun a screen, or has computed a window.
-    fn step(&mut self, worker: usize, now: Ps) {
-        let mut screen = self.at[worker].expect("a worker with a screen");
-        let (all, requested, computed) = &mut screen.windows;
-        let ahead = self.platform.ahead.clamp(1, 7);
-        if *computed == *all {
-            return self.end(worker, screen, now);
+        if !machine.step(&mut work) {
+            let left = machine.kernels();
+            return Err(format!("{left} kernels are left, and nothing happens: flash is full, or no core is left"));
         }
-        let per = screen.bytes / *all;
-        let kernel = screen.job.kernel as usize;
-        while *requested < *all && *requested <= *computed + ahead {
-            let (there, moved) = self.backbone.window(self.platform, now, per, &mut self.sums);
-            self.report.kernels[kernel].transfer += moved.seconds();
-            screen.arrives[(*requested % 8) as usize] = there;
-            *requested += 1;
-        }
-        let there = screen.arrives[(*computed % 8) as usize].max(now);
-        self.report.kernels[kernel].storage += (there - now).seconds();
-        let mut done = there + screen.compute;
-        if screen.dram > 0 {
-            done = done.max(self.backbone.memory(self.platform, there, screen.dram));
-        }
-        self.report.kernels[kernel].compute += (done - there).seconds();
-        self.sums.computed[worker] += done - there;
-        *computed += 1;
-        self.at[worker] = Some(screen);
-        self.events.push(done, AcceleratorEvent::Worker(worker));
+        machine.take_ended();
     }
-
-    fn end(&mut self, worker: usize, screen: WorkingScreen, now: Ps) {
-        let ScreenJob { kernel, microblock, screen: number, .. } = screen.job;
-        let (start, end) = (screen.began.seconds(), now.seconds());
-        self.report.spans.push(ScreenSpan { kernel, microblock, screen: number, worker, start, end });
-        self.sums.occupied[worker] += now - screen.began;
-        self.at[worker] = None;
-        self.idle[worker] = true;
-        self.board.screened(screen.job, true);
-        self.wake(now);
-    }
-}
-
-impl Backbone {
-    /// Requests a window; returns when it is in DDR3L, and its time on the backbone's link.
-    fn window(&mut self, p: &AcceleratorPlatform, now: Ps, bytes: u64, sums: &mut AcceleratorSums) -> (Ps, Ps) {
-        if bytes == 0 {
-            return (now, Ps::ZERO);
-        }
-        let groups = bytes.div_ceil(p.group_bytes);
-        let asked = (now + Ps(p.t_message_ns * 1_000)).max(self.flashvisor);
-        self.flashvisor = asked + Ps(p.t_translate_ns * 1_000 * groups);
-        sums.flashvisor += self.flashvisor - asked;
-        let channel = Ps::of_bytes(p.group_bytes / p.channels, p.channel_rate);
-        let link = Ps::of_bytes(p.group_bytes, p.backbone_rate);
-        let mut there = now;
-        for group in 0..groups {
-            let translated = asked + Ps(p.t_translate_ns * 1_000 * (group + 1));
-            let die = &mut self.dies[self.next_die];
-            let read = translated.max(*die) + Ps(p.t_read_ns * 1_000);
-            let moved = read.max(self.channels) + channel;
-            (*die, self.channels) = (moved, moved);
-            self.next_die = (self.next_die + 1) % self.dies.len();
-            self.link = moved.max(self.link) + link;
-            there = self.memory(p, self.link, p.group_bytes);
-        }
-        let busy = Ps(link.0 * groups);
-        sums.backbone += busy;
-        (there, busy)
-    }
-
-    /// Occupies DDR3L; returns the end.
-    fn memory(&mut self, p: &AcceleratorPlatform, now: Ps, bytes: u64) -> Ps {
-        let lasts = Ps::of_bytes(bytes, p.dram_rate);
-        // Bursts of others come between: a transfer waits only while the sum of all is behind.
-        self.dram = self.dram.max(Ps(now.0.saturating_sub(lasts.0))) + lasts;
-        self.dram.max(now + lasts)
-    }
+    machine.settle(&mut work);
+    Ok(machine.report())
 }
 
 #[cfg(test)]
 mod tests {
+    use nandarray_runtime::schedule::{SCHEDULERS, by_name};
+
     use super::*;
 
     fn kernel(application: u64, blocks: &[(u64, f64, u64)]) -> PhantomKernel {
@@ -285,11 +130,25 @@ mod tests {
             bytes_dram: 0,
         };
         let microblocks = blocks.iter().map(block).collect();
-        PhantomKernel { name: "k".into(), application, priority: 0, bytes: 1 << 20, microblocks }
+        PhantomKernel {
+            name: "k".into(),
+            application,
+            priority: 0,
+            deadline: None,
+            work: 0,
+            arrives_ns: 0,
+            bytes: 1 << 20,
+            bytes_out: 0,
+            microblocks,
+        }
+    }
+
+    fn on(platform: &AcceleratorPlatform, scheduler: &str, kernels: &[PhantomKernel]) -> AcceleratorReport {
+        run_accelerator(platform, by_name(scheduler, platform.workers).unwrap(), kernels).unwrap()
     }
 
     fn run(scheduler: &str, kernels: &[PhantomKernel]) -> AcceleratorReport {
-        run_accelerator(&AcceleratorPlatform::default(), scheduler, kernels).unwrap()
+        on(&AcceleratorPlatform::default(), scheduler, kernels)
     }
 
     #[test]
@@ -315,6 +174,80 @@ mod tests {
         let rate = (400u64 << 20) as f64 / report.seconds;
         assert!((1.8e9..=2.0e9).contains(&rate), "{rate} bytes a second behind a link of 2e9");
         assert!(report.kernels[0].storage > 5.0 * report.kernels[0].compute);
+    }
+
+    #[test]
+    fn outputs_end_in_the_buffer_and_then_in_flash() {
+        let platform = AcceleratorPlatform::default();
+        let mut one = kernel(0, &[(6, 6.0, 0)]);
+        one.bytes_out = 128 << 20;
+        let report = run("intra-out-of-order", std::slice::from_ref(&one));
+        // Eight rows of dies write 64 KiB in 2.6 ms: 0.2 GB/s, far behind the kernel's end.
+        assert!(report.seconds < 0.01, "{}", report.seconds);
+        let rate = one.bytes_out as f64 / (report.kernels[0].flushed - report.seconds);
+        assert!((1.7e8..=2.1e8).contains(&rate), "{rate}");
+        assert_eq!(report.storengine_work.written, 2048);
+        assert!(report.storengine_work.journalled >= 8 && report.storengine > 0.0);
+        // Outputs beyond the buffer wait for flash.
+        one.bytes_out = 512 << 20;
+        let report = on(&platform, "intra-out-of-order", &[one]);
+        let waited = (256u64 << 20) as f64 / 2.016e8;
+        assert!((report.seconds / waited - 1.0).abs() < 0.1, "{} for {waited}", report.seconds);
+    }
+
+    #[test]
+    fn a_full_device_frees_blocks_behind_its_kernels() {
+        let platform =
+            AcceleratorPlatform { blocks: 64, filled_share: 0.8, reclaim_blocks: 8, ..AcceleratorPlatform::default() };
+        let mut kernels = vec![kernel(0, &[(6, 6e6, 8 << 20)]); 12];
+        kernels.iter_mut().for_each(|k| k.bytes_out = 64 << 20);
+        let full = on(&platform, "intra-out-of-order", &kernels);
+        let free = on(&AcceleratorPlatform { filled_share: 0.0, ..platform }, "intra-out-of-order", &kernels);
+        assert!(full.storengine_work.erased > 0 && full.storengine_work.moved > 0, "{:?}", full.storengine_work);
+        assert_eq!(free.storengine_work.erased, 0);
+        assert!(full.storengine > free.storengine);
+        assert!(full.seconds > free.seconds, "{} after {}", full.seconds, free.seconds);
+        assert_eq!(full.storengine_work.written, 12 * 1024);
+    }
+
+    #[test]
+    fn a_flash_that_is_full_is_an_error() {
+        let platform = AcceleratorPlatform { blocks: 8, ..AcceleratorPlatform::default() };
+        let mut one = kernel(0, &[(6, 6.0, 0)]);
+        one.bytes_out = 1 << 30;
+        let done = run_accelerator(&platform, by_name("inter-dynamic", 6).unwrap(), &[one]);
+        assert!(done.unwrap_err().contains("flash is full"));
+    }
+
+    #[test]
+    fn screens_of_a_core_or_die_that_fails_run_again() {
+        let kernels: Vec<PhantomKernel> = (0..6).map(|n| kernel(n, &[(6, 6e8, 60 << 20), (1, 6e7, 0)])).collect();
+        for scheduler in SCHEDULERS {
+            let sound = run(scheduler, &kernels);
+            for (core, die) in [(true, false), (false, true)] {
+                let platform = AcceleratorPlatform {
+                    core_failures: if core { vec![(2, 200_000_000)] } else { Vec::new() },
+                    die_failures: if die { vec![(3, 5_000_000)] } else { Vec::new() },
+                    ..AcceleratorPlatform::default()
+                };
+                let report = on(&platform, scheduler, &kernels);
+                assert!(report.reruns > 0, "{scheduler}");
+                assert!(report.seconds > sound.seconds, "{scheduler}");
+                assert!(report.kernels.iter().all(|k| k.latency > 0.0), "{scheduler}");
+                let done = report.spans.iter().filter(|s| s.fine).count();
+                assert_eq!(done, sound.spans.len(), "{scheduler}: each screen is done once");
+                assert!(!core || report.spans.iter().all(|s| s.worker != 2 || s.end <= 0.2001));
+            }
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_arrives_later_waits_from_then() {
+        let mut kernels = vec![kernel(0, &[(6, 6e8, 0)]), kernel(1, &[(6, 6e6, 0)])];
+        kernels[1].arrives_ns = 50_000_000;
+        let report = run("intra-in-order", &kernels);
+        assert!((report.kernels[1].end - 0.101).abs() < 0.001, "{:?}", report.kernels[1]);
+        assert!((report.kernels[1].latency - 0.051).abs() < 0.001, "{:?}", report.kernels[1]);
     }
 
     #[test]

@@ -52,4 +52,11 @@ impl KernelScheduler for InterDynamic {
             self.waiting.remove(&order);
         }
     }
+
+    /// Its kernel waits for another worker.
+    fn lost(&mut self, worker: usize) {
+        if let Some((order, _)) = self.owned[worker].take().and_then(|kernel| self.kernels.get(&kernel)) {
+            self.waiting.insert(*order, ());
+        }
+    }
 }

@@ -9,6 +9,8 @@ use super::{KernelFacts, KernelOrder, KernelScheduler};
 pub struct InterStatic {
     /// Kernels of each worker, with their ready screens.
     queues: Vec<BTreeMap<KernelOrder, u64>>,
+    /// The worker that has each worker's applications: itself, unless it has failed.
+    heirs: Vec<usize>,
     /// The worker of each kernel, and its place in the queue.
     places: BTreeMap<u64, (usize, KernelOrder)>,
 }
@@ -16,7 +18,8 @@ pub struct InterStatic {
 impl InterStatic {
     /// A scheduler for this number of workers.
     pub fn new(workers: usize) -> Self {
-        Self { queues: vec![BTreeMap::new(); workers.max(1)], places: BTreeMap::new() }
+        let queues = vec![BTreeMap::new(); workers.max(1)];
+        Self { heirs: (0..queues.len()).collect(), queues, places: BTreeMap::new() }
     }
 }
 
@@ -26,7 +29,7 @@ impl KernelScheduler for InterStatic {
     }
 
     fn arrived(&mut self, kernel: &KernelFacts) {
-        let worker = (kernel.application % self.queues.len() as u64) as usize;
+        let worker = self.heirs[(kernel.application % self.queues.len() as u64) as usize];
         self.queues[worker].insert(kernel.order(), 0);
         self.places.insert(kernel.number, (worker, kernel.order()));
     }
@@ -46,6 +49,20 @@ impl KernelScheduler for InterStatic {
     fn ended(&mut self, kernel: u64) {
         if let Some((worker, order)) = self.places.remove(&kernel) {
             self.queues[worker].remove(&order);
+        }
+    }
+
+    /// The next worker that works takes over its applications.
+    fn lost(&mut self, worker: usize) {
+        let workers = self.queues.len();
+        let heir = (1..workers).map(|k| (worker + k) % workers).find(|w| self.heirs[*w] == *w);
+        let Some(heir) = heir else { return };
+        for of in &mut self.heirs {
+            *of = if *of == worker { heir } else { *of };
+        }
+        for (order, ready) in std::mem::take(&mut self.queues[worker]) {
+            self.queues[heir].insert(order, ready);
+            self.places.insert(order.1, (heir, order));
         }
     }
 }

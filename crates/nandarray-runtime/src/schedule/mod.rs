@@ -2,8 +2,8 @@
 //!
 //! A [`KernelScheduler`] learns of kernels and of their ready screens, and answers one question. It knows no clock and
 //! no bytes, so the same file serves threads of this machine and cores of a modelled one. A step takes O(log kernels).
-//! Each scheduler is a file; [`by_name`] lists them. Microblocks and dependencies are kept by the caller: a screen that
-//! is ready may run at once.
+//! Each scheduler is a file; [`register`] adds one from outside of this crate. Microblocks and dependencies are kept by
+//! the caller: a screen that is ready may run at once.
 
 mod inter_dynamic;
 mod inter_static;
@@ -11,12 +11,15 @@ mod intra_in_order;
 mod intra_out_of_order;
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 pub use inter_dynamic::InterDynamic;
 pub use inter_static::InterStatic;
 pub use intra_in_order::IntraInOrder;
 pub use intra_out_of_order::IntraOutOfOrder;
+use parking_lot::RwLock;
 
 /// The properties of a kernel by which it is scheduled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,9 +61,35 @@ pub trait KernelScheduler: Debug + Send {
     fn next(&mut self, worker: usize) -> Option<u64>;
     /// A kernel is done, failed or cancelled.
     fn ended(&mut self, kernel: u64);
+    /// A worker has failed, and asks no more. Its screens come again by `ready`.
+    fn lost(&mut self, _worker: usize) {}
 }
 
-/// The names of all schedulers.
+/// Makes a scheduler for a number of workers.
+pub type SchedulerMaker = Arc<dyn Fn(usize) -> Box<dyn KernelScheduler> + Send + Sync>;
+
+/// Schedulers from outside, by name.
+static REGISTERED: RwLock<BTreeMap<String, SchedulerMaker>> = RwLock::new(BTreeMap::new());
+
+/// Makes a scheduler known by a name, to sessions and to the modelled accelerator.
+///
+/// # Errors
+/// Text: the name is taken.
+pub fn register(name: &str, maker: SchedulerMaker) -> Result<(), String> {
+    let mut registered = REGISTERED.write();
+    if SCHEDULERS.contains(&name) || registered.contains_key(name) {
+        return Err(format!("there is a scheduler {name:?}"));
+    }
+    registered.insert(name.to_owned(), maker);
+    Ok(())
+}
+
+/// The names of all schedulers: those of this crate, then those that were registered.
+pub fn names() -> Vec<String> {
+    SCHEDULERS.iter().map(|name| (*name).to_owned()).chain(REGISTERED.read().keys().cloned()).collect()
+}
+
+/// The names of this crate's schedulers.
 pub const SCHEDULERS: [&str; 4] = ["inter-static", "inter-dynamic", "intra-in-order", "intra-out-of-order"];
 
 /// A scheduler by its name, for this number of workers.
@@ -70,6 +99,6 @@ pub fn by_name(name: &str, workers: usize) -> Option<Box<dyn KernelScheduler>> {
         "inter-dynamic" => Box::new(InterDynamic::new(workers)),
         "intra-in-order" => Box::new(IntraInOrder::default()),
         "intra-out-of-order" => Box::new(IntraOutOfOrder::default()),
-        _ => return None,
+        other => return REGISTERED.read().get(other).map(|maker| maker(workers)),
     })
 }

@@ -131,6 +131,8 @@ struct BoardEntry {
     resident: bool,
     /// Screens of the microblock: all, handed out, come back.
     screens: (u64, u64, u64),
+    /// Screens of it that are to run again.
+    again: Vec<u64>,
     end: Option<KernelEnd>,
     /// The scheduler knows it.
     arrived: bool,
@@ -235,7 +237,8 @@ impl SessionBoard {
         }
         let (state, screens) = (KernelState::Submitted, (0, 0, 0));
         let (request, resident, end, arrived) = (None, false, None, false);
-        let entry = BoardEntry { kernel, state, waits, names, behind, request, resident, screens, end, arrived };
+        let again = Vec::new();
+        let entry = BoardEntry { kernel, state, waits, names, behind, request, resident, screens, again, end, arrived };
         self.kernels.insert(number, entry);
         if lost {
             self.stop(number, KernelEnd::Dependency(failed));
@@ -265,10 +268,35 @@ impl SessionBoard {
         let KernelState::Running { microblock } = entry.state else {
             panic!("kernel {kernel} is scheduled in state {:?}", entry.state)
         };
-        let (screens, out, _) = &mut entry.screens;
+        let (screens, out, back) = &mut entry.screens;
+        if let Some(screen) = entry.again.pop() {
+            *back -= 1;
+            return Some(BoardWork::Screen(ScreenJob { kernel, microblock, screen, screens: *screens }));
+        }
         assert!(*out < *screens, "kernel {kernel} has {screens} screens, and all of them were handed out");
         *out += 1;
         Some(BoardWork::Screen(ScreenJob { kernel, microblock, screen: *out - 1, screens: *screens }))
+    }
+
+    /// A screen did not run to its end, and changed nothing: its core failed. It is ready again.
+    pub fn again(&mut self, job: ScreenJob) {
+        let entry = self.kernels.get_mut(&job.kernel).expect("a kernel with a screen");
+        let (_, out, back) = &mut entry.screens;
+        *back += 1;
+        assert!(*back <= *out, "{back} of {out} screens of kernel {} came back", job.kernel);
+        match entry.state {
+            KernelState::Stopping if *back == *out => self.remove(job.kernel),
+            KernelState::Stopping => {}
+            _ => {
+                entry.again.push(job.screen);
+                self.scheduler.ready(job.kernel, 1);
+            }
+        }
+    }
+
+    /// A worker has failed, and takes nothing any more; its screen came back by [`SessionBoard::again`].
+    pub fn lost(&mut self, worker: usize) {
+        self.scheduler.lost(worker);
     }
 
     /// A kernel's sections were read, or this failed.
@@ -291,7 +319,7 @@ impl SessionBoard {
         let (screens, out, back) = &mut entry.screens;
         *back += 1;
         assert!(*back <= *out, "{back} of {out} screens of kernel {} came back", job.kernel);
-        let (all, none) = (*back == *screens, *back == *out);
+        let (all, none) = (*back == *screens && entry.again.is_empty(), *back == *out);
         match entry.state {
             KernelState::Stopping if none => self.remove(job.kernel),
             KernelState::Stopping => {}

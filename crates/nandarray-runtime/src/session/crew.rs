@@ -5,17 +5,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use nandarray::Device;
 use nandarray::panics::caught;
 use nandarray_cores::kernel::KernelCore;
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::{Error, Result};
 use crate::execute::Runtime;
-use crate::schedule::{SCHEDULERS, by_name};
+use crate::schedule::{KernelScheduler, by_name, names};
 use crate::session::board::{BoardError, BoardWork, KernelEnd, KernelState, ScreenJob, SessionBoard};
 use crate::session::kernels::{KernelRequest, LoadedKernel};
 use crate::session::mapping::MappedSections;
@@ -55,6 +57,100 @@ pub struct SessionJob {
 }
 
 impl SessionJob {
+    /// A submission with the number that its board gave it. The owner of the board does its steps.
+    pub fn new(number: u64, request: KernelRequest) -> Self {
+        Self {
+            number,
+            request,
+            stop: AtomicBool::new(false),
+            sections: Mutex::new(None),
+            done: AtomicU64::new(0),
+            failure: Mutex::new(None),
+            end: Mutex::new(None),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    /// The submission.
+    pub fn request(&self) -> &KernelRequest {
+        &self.request
+    }
+
+    /// Reads and makes its sections.
+    ///
+    /// # Errors
+    /// [`Error`] of a read.
+    pub fn map(&self, device: &Device) -> Result<()> {
+        *self.sections.lock() = Some(Arc::new(MappedSections::map(device, &self.request)?));
+        Ok(())
+    }
+
+    /// Runs a screen on a core.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`], or that of a read.
+    pub fn screen(&self, device: &Device, core: &mut KernelCore, screen: ScreenJob) -> Result<()> {
+        let sections = self.sections.lock().clone().expect("a mapped kernel");
+        let done = sections.run(device, &self.request, core, screen, &self.stop);
+        self.done.fetch_add(1, Ordering::Relaxed);
+        done
+    }
+
+    /// Copies what a screen may change; [`SessionJob::restore`] puts it back.
+    pub fn save(&self, screen: ScreenJob) -> SavedRows {
+        let sections = self.sections.lock().clone().expect("a mapped kernel");
+        SavedRows(sections.save(&self.request, screen))
+    }
+
+    /// A screen is as if it had not run.
+    pub fn restore(&self, saved: SavedRows) {
+        self.done.fetch_sub(1, Ordering::Relaxed);
+        self.sections.lock().clone().expect("a mapped kernel").restore(saved.0);
+    }
+
+    /// Writes its outputs.
+    ///
+    /// # Errors
+    /// [`Error`] of a write; nothing was written then.
+    pub fn drain(&self, device: &Device) -> Result<()> {
+        let sections = self.sections.lock().take().expect("a mapped kernel");
+        let sections = Arc::into_inner(sections).expect("no screen runs any more");
+        let given = sections.drain(device, &self.request)?;
+        *self.end.lock() = Some(Ok(given));
+        Ok(())
+    }
+
+    /// A step has failed; its other screens are not needed.
+    pub fn fail(&self, error: Error) {
+        self.failure.lock().get_or_insert(error);
+        self.stop();
+    }
+
+    /// Its screens stop.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// The board says that it has ended.
+    pub fn finish(&self, end: KernelEnd) {
+        let number = self.number;
+        self.sections.lock().take();
+        let mut slot = self.end.lock();
+        let failure = self.failure.lock().take();
+        match (end, failure) {
+            (KernelEnd::Done, _) => assert!(slot.is_some(), "the outputs of kernel {number} are there"),
+            (KernelEnd::Failed, Some(error)) => *slot = Some(Err(error)),
+            (KernelEnd::Failed, None) => panic!("kernel {number} failed without an error"),
+            (KernelEnd::Cancelled, _) => *slot = Some(Err(Error::Cancelled)),
+            (KernelEnd::Dependency(on), _) => {
+                let name = self.request.kernel.program().table.name.clone();
+                *slot = Some(Err(Error::Dependency { kernel: name, on }));
+            }
+        }
+        drop(slot);
+        self.ended.store(true, Ordering::Release);
+    }
+
     /// Whether it has ended.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
@@ -103,10 +199,16 @@ impl fmt::Debug for Session {
     }
 }
 
-fn refused(error: BoardError) -> Error {
-    match error {
-        BoardError::Circle { names } => Error::Circle { names },
-        other => Error::invalid(other.to_string()),
+/// Bytes that a screen may change, as they were.
+#[derive(Debug)]
+pub struct SavedRows(Vec<(usize, Range<u64>, Vec<u8>)>);
+
+impl From<BoardError> for Error {
+    fn from(error: BoardError) -> Self {
+        match error {
+            BoardError::Circle { names } => Self::Circle { names },
+            other => Self::invalid(other.to_string()),
+        }
     }
 }
 
@@ -116,12 +218,25 @@ impl Session {
     /// # Errors
     /// [`Error::Engine`]: there is no such scheduler, or no thread.
     pub fn new(runtime: &Arc<Runtime>, options: &SessionOptions) -> Result<Self> {
-        runtime.device().usable()?;
         let workers = if runtime.device().is_watched() { 1 } else { options.workers.max(1) };
         let scheduler = by_name(&options.scheduler, workers).ok_or_else(|| {
-            let (name, all) = (&options.scheduler, SCHEDULERS.join(", "));
+            let (name, all) = (&options.scheduler, names().join(", "));
             Error::invalid(format!("there is no scheduler {name:?}; there are {all}"))
         })?;
+        Self::with_scheduler(runtime, options, scheduler)
+    }
+
+    /// The same with a scheduler of the caller's, made for that number of workers; the options' name is not read.
+    ///
+    /// # Errors
+    /// [`Error::Engine`]: no thread.
+    pub fn with_scheduler(
+        runtime: &Arc<Runtime>,
+        options: &SessionOptions,
+        scheduler: Box<dyn KernelScheduler>,
+    ) -> Result<Self> {
+        runtime.device().usable()?;
+        let workers = if runtime.device().is_watched() { 1 } else { options.workers.max(1) };
         let board = SessionBoard::new(scheduler, workers, options.memory_bytes);
         let state = SessionState { board, jobs: BTreeMap::new(), closed: false };
         let shared = Arc::new(SessionShared {
@@ -154,17 +269,8 @@ impl Session {
         if state.closed {
             return Err(Error::invalid("the session is closed"));
         }
-        let number = state.board.submit(kernel).map_err(refused)?;
-        let job = Arc::new(SessionJob {
-            number,
-            request,
-            stop: AtomicBool::new(false),
-            sections: Mutex::new(None),
-            done: AtomicU64::new(0),
-            failure: Mutex::new(None),
-            end: Mutex::new(None),
-            ended: AtomicBool::new(false),
-        });
+        let number = state.board.submit(kernel)?;
+        let job = Arc::new(SessionJob::new(number, request));
         state.jobs.insert(number, job.clone());
         self.shared.settle(&mut state);
         Ok(job)
@@ -188,7 +294,7 @@ impl Session {
         let mut state = self.shared.state.lock();
         let cancelled = state.board.cancel(job.number);
         if cancelled {
-            job.stop.store(true, Ordering::Relaxed);
+            job.stop();
         }
         self.shared.settle(&mut state);
         cancelled
@@ -209,7 +315,7 @@ impl Session {
                 let jobs: Vec<Arc<SessionJob>> = state.jobs.values().cloned().collect();
                 for job in jobs {
                     if state.board.cancel(job.number) {
-                        job.stop.store(true, Ordering::Relaxed);
+                        job.stop();
                     }
                 }
             }
@@ -234,21 +340,7 @@ impl SessionShared {
     fn settle(&self, state: &mut SessionState) {
         for (number, end) in state.board.take_ended() {
             let Some(job) = state.jobs.remove(&number) else { panic!("kernel {number} ended, and was not submitted") };
-            job.sections.lock().take();
-            let mut slot = job.end.lock();
-            let failure = job.failure.lock().take();
-            match (end, failure) {
-                (KernelEnd::Done, _) => assert!(slot.is_some(), "the outputs of kernel {number} are there"),
-                (KernelEnd::Failed, Some(error)) => *slot = Some(Err(error)),
-                (KernelEnd::Failed, None) => panic!("kernel {number} failed without an error"),
-                (KernelEnd::Cancelled, _) => *slot = Some(Err(Error::Cancelled)),
-                (KernelEnd::Dependency(on), _) => {
-                    let name = job.request.kernel.program().table.name.clone();
-                    *slot = Some(Err(Error::Dependency { kernel: name, on }));
-                }
-            }
-            drop(slot);
-            job.ended.store(true, Ordering::Release);
+            job.finish(end);
             self.ended.notify_all();
         }
         self.moved.notify_all();
@@ -270,17 +362,13 @@ impl SessionShared {
                     let done = done.unwrap_or_else(|what| Err(Error::Worker(what)));
                     let fine = done.is_ok();
                     if let Err(error) = done {
-                        job.failure.lock().get_or_insert(error);
+                        job.fail(error);
                     }
                     state = self.state.lock();
                     match work {
                         BoardWork::Map(kernel) => state.board.mapped(kernel, fine),
                         BoardWork::Screen(screen) => state.board.screened(screen, fine),
                         BoardWork::Drain(kernel) => state.board.drained(kernel, fine),
-                    }
-                    if !fine {
-                        // Its other screens are not needed.
-                        job.stop.store(true, Ordering::Relaxed);
                     }
                     self.settle(&mut state);
                 }
@@ -299,19 +387,10 @@ impl SessionShared {
     ) -> Result<()> {
         let device = self.runtime.device();
         match work {
-            BoardWork::Map(_) => {
-                let mapped = MappedSections::map(device, &job.request)?;
-                *job.sections.lock() = Some(Arc::new(mapped));
-            }
-            BoardWork::Screen(screen) => self.screen(screen, job, cores)?,
-            BoardWork::Drain(_) => {
-                let sections = job.sections.lock().take().expect("a mapped kernel");
-                let sections = Arc::into_inner(sections).expect("no screen runs any more");
-                let given = sections.drain(device, &job.request)?;
-                *job.end.lock() = Some(Ok(given));
-            }
+            BoardWork::Map(_) => job.map(device),
+            BoardWork::Screen(screen) => self.screen(screen, job, cores),
+            BoardWork::Drain(_) => job.drain(device),
         }
-        Ok(())
     }
 
     fn screen(
@@ -335,10 +414,7 @@ impl SessionShared {
                 (request.kernel.clone(), mark, made)
             }
         };
-        let sections = job.sections.lock().clone().expect("a mapped kernel");
-        let done = sections.run(self.runtime.device(), request, &mut core, screen, &job.stop);
-        drop(sections);
-        job.done.fetch_add(1, Ordering::Relaxed);
+        let done = job.screen(self.runtime.device(), &mut core, screen);
         cores.push_front((kernel, mark, core));
         cores.truncate(CORES_KEPT);
         done

@@ -169,8 +169,58 @@ impl KernelRequest {
             && !table.microblocks.iter().any(|m| m.mapped(section) == Some(whole))
     }
 
+    /// Bytes that come from the caller, and those that come from the store.
+    pub fn bytes_in(&self) -> (u64, u64) {
+        let (mut given, mut stored) = (0, 0);
+        for (number, binding) in self.sections.iter().enumerate() {
+            match &binding.source {
+                SectionSource::Zeros => {}
+                SectionSource::Bytes(bytes) => given += bytes.len() as u64,
+                SectionSource::Box(_) => stored += self.section_bytes(number),
+            }
+        }
+        (given, stored)
+    }
+
+    /// Bytes that go to the caller, and those that go to the store.
+    pub fn bytes_out(&self) -> (u64, u64) {
+        let (mut collected, mut stored) = (0, 0);
+        for (number, binding) in self.sections.iter().enumerate() {
+            match &binding.target {
+                SectionTarget::Nowhere => {}
+                SectionTarget::Collect => collected += self.section_bytes(number),
+                SectionTarget::Box(_) => stored += self.section_bytes(number),
+            }
+        }
+        (collected, stored)
+    }
+
+    /// Bytes of the store that a screen brings: windows of inputs that stay there, and its share of sections that
+    /// are mapped whole, in the first microblock that maps them.
+    pub fn screen_bytes(&self, microblock: usize, screen: u64, screens: u64) -> u64 {
+        let table = &self.kernel.program.table;
+        let mut all = 0;
+        for number in 0..self.sections.len() {
+            let Some(part) = table.microblocks[microblock].mapped(number) else { continue };
+            if !matches!(self.sections[number].source, SectionSource::Box(_)) {
+                continue;
+            }
+            let (rows, bytes) = (self.rows(number), self.section_bytes(number));
+            if self.is_windowed(number) {
+                let mapped = part.rows(rows, screen, screens);
+                all += (mapped.end - mapped.start) * bytes.checked_div(rows).unwrap_or(0);
+            } else if !table.microblocks[..microblock].iter().any(|earlier| earlier.mapped(number).is_some()) {
+                all += bytes / screens;
+            }
+        }
+        all
+    }
+
     /// Checks bindings against the table, and describes the kernel for a board. `shape` tells the shape of a space.
-    pub(crate) fn board(&self, window_bytes: u64, shape: impl Fn(SpaceId) -> Option<Vec<u64>>) -> Result<BoardKernel> {
+    ///
+    /// # Errors
+    /// [`Error::Engine`]: bindings do not fit.
+    pub fn board(&self, window_bytes: u64, shape: impl Fn(SpaceId) -> Option<Vec<u64>>) -> Result<BoardKernel> {
         let table = &self.kernel.program.table;
         let invalid = |what: String| Err(Error::invalid(format!("kernel {}: {what}", table.name)));
         if self.sections.len() != table.sections.len() || self.scalars.len() != table.scalars {

@@ -89,6 +89,36 @@ impl MappedSections {
         Ok(Self { bytes: all })
     }
 
+    /// Bytes of a section that a screen maps.
+    fn mapped_bytes(request: &KernelRequest, section: usize, job: ScreenJob) -> Option<Range<u64>> {
+        let rows = request.rows(section);
+        let row = request.section_bytes(section).checked_div(rows).unwrap_or(0);
+        request.kernel.program().table.microblocks[job.microblock].mapped(section).map(|part| {
+            let rows = part.rows(rows, job.screen, job.screens);
+            rows.start * row..rows.end * row
+        })
+    }
+
+    /// Copies the bytes that a screen may change.
+    pub(crate) fn save(&self, request: &KernelRequest, job: ScreenJob) -> Vec<(usize, Range<u64>, Vec<u8>)> {
+        let block = &request.kernel.program().table.microblocks[job.microblock];
+        let written = block.writes.keys().filter_map(|n| Some((*n, Self::mapped_bytes(request, *n, job)?)));
+        let copied = |(n, range): (usize, Range<u64>)| {
+            let bytes = self.bytes[n].read().get()[range.start as usize..range.end as usize].to_vec();
+            (n, range, bytes)
+        };
+        written.map(copied).collect()
+    }
+
+    /// Puts back bytes of [`MappedSections::save`].
+    pub(crate) fn restore(&self, saved: Vec<(usize, Range<u64>, Vec<u8>)>) {
+        for (number, range, bytes) in saved {
+            let mut section = self.bytes[number].write();
+            let SectionBytes::Own(own) = &mut *section else { unreachable!("a section that is written") };
+            own[range.start as usize..range.end as usize].copy_from_slice(&bytes);
+        }
+    }
+
     /// Runs a screen on a core.
     pub(crate) fn run(
         &self,
@@ -100,15 +130,8 @@ impl MappedSections {
     ) -> Result<()> {
         let program = request.kernel.program();
         let block = &program.table.microblocks[job.microblock];
-        let mut ranges: Vec<Option<Range<u64>>> = Vec::new();
-        for number in 0..request.sections.len() {
-            let rows = request.rows(number);
-            let row = request.section_bytes(number).checked_div(rows).unwrap_or(0);
-            ranges.push(block.mapped(number).map(|part| {
-                let rows = part.rows(rows, job.screen, job.screens);
-                rows.start * row..rows.end * row
-            }));
-        }
+        let ranges: Vec<Option<Range<u64>>> =
+            (0..request.sections.len()).map(|number| Self::mapped_bytes(request, number, job)).collect();
         // Copies of rows to be written, and windows of sections that lie in the store.
         let mut copies: Vec<Option<Vec<u8>>> = Vec::new();
         for (number, range) in ranges.iter().enumerate() {

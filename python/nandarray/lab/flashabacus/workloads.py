@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from nandarray.lab.flashabacus import table2
@@ -17,7 +17,7 @@ from nandarray.model.accelerator import Phantom, fitted
 from nandarray.programs import kernels
 from nandarray.programs.kernels.samples import sample, size_of
 
-__all__ = ["APPS", "DATA_INTENSIVE", "MIXES", "App", "phantom"]
+__all__ = ["APPLICATIONS", "APPS", "BALANCED", "DATA_INTENSIVE", "MIXES", "UNBALANCED", "App", "phantom"]
 
 _Trips = Callable[[int], Sequence[float]]
 
@@ -67,6 +67,22 @@ _TRIPS: dict[str, _Trips] = {
 #: Table 2, in its order, by its names.
 APPS: dict[str, App] = {one.paper: App(one.kernel, one.input_MB, _TRIPS[one.kernel]) for one in table2.WORKLOADS}
 
+
+def _points(microblocks: int, n: int) -> Sequence[float]:
+    """Return trips that grow with the number of points."""
+    return (n,) * microblocks
+
+
+#: The applications of 5.6, which have no megabytes in the text: as many as the data-intensive kernels.
+APPLICATIONS: dict[str, App] = {
+    name: App(name, 640, partial(_points, len(kernels.get(name).table["microblocks"])))
+    for name in ("nn", "bfs", "nw", "path", "wc")
+}
+
+#: Mixes in which static scheduling is ahead of in-order scheduling in the paper, and those in which it is behind.
+BALANCED = ("MX2", "MX3", "MX4", "MX6", "MX7", "MX9", "MX13")
+UNBALANCED = ("MX1", "MX5", "MX8", "MX10", "MX11", "MX12")
+
 #: Kernels that 5.2 names as data-intensive.
 DATA_INTENSIVE = ("ATAX", "BICG", "2DCON", "MVT")
 
@@ -88,11 +104,12 @@ def phantom(name: str, core: str, square: tuple[int, int], cubic: tuple[int, int
     Parameters
     ----------
     name : str
-        A name of Table 2.
+        A name of Table 2, or of an application of 5.6.
     core : str
         A preset of timed cores.
     square, cubic : (int, int)
-        Reduced sides of kernels with quadratic and with cubic trip counts.
+        Reduced sides of kernels with quadratic and with cubic trip counts; applications have sixteen times as many
+        points as a quadratic kernel's side.
     shrink : int
         Divides the full side.
 
@@ -101,6 +118,14 @@ def phantom(name: str, core: str, square: tuple[int, int], cubic: tuple[int, int
     Phantom
         With the application's number of Table 2.
     """
+    if name in APPLICATIONS:
+        app = APPLICATIONS[name]
+        points = (16 * square[0], 16 * square[1])
+        kernel = kernels.get(app.kernel)
+        made = fitted(
+            kernel, lambda n: _sample(app, n), points, app.side // shrink**2, app.trips, core=core, caches=False
+        )
+        return made.of(list(APPLICATIONS).index(name))
     app = APPS[name]
     sizes = cubic if max(app.trips(10)) >= 10**3 else square
     made = fitted(kernels.get(app.kernel), lambda n: _sample(app, n), sizes, app.side // shrink, app.trips, core=core)

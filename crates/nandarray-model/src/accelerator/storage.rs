@@ -1,0 +1,378 @@
+//! The accelerator's storage: the ways of page groups to and from flash, DDR3L as a buffer of writes, and the work of
+//! Flashvisor's and Storengine's cores.
+//!
+//! A read goes through Flashvisor's core, a die on each channel, the channels, the backbone's link, DDR3L. Outputs are
+//! accepted into DDR3L and written behind the kernel's end; a read suspends a write or an erase in its die. Storengine
+//! writes the journal of mappings and frees blocks, one group at a time, round robin; its groups queue behind outputs'.
+//! Files of the store's flash management do this for real bytes; here are the costs, and who is charged.
+
+use std::collections::VecDeque;
+
+use nandarray_sim::Ps;
+use serde::Serialize;
+
+use super::platform::AcceleratorPlatform;
+
+/// Work of a die that reads may suspend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BackgroundWork {
+    /// A group of a kernel's outputs.
+    Output(u64),
+    /// A group of the journal.
+    Journal,
+    /// A valid group of a block that is being freed.
+    Move,
+    /// The erase of a block that was freed.
+    Erase,
+}
+
+/// A die on each channel, which work together.
+#[derive(Clone, Debug)]
+struct DieRow {
+    /// Free for reads from this time on.
+    free: Ps,
+    /// Its write or erase, and the end of that.
+    behind: Option<(BackgroundWork, Ps)>,
+    failed: bool,
+}
+
+/// Counts of Storengine's work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct StorengineCounts {
+    /// Page groups of outputs that were written.
+    pub written: u64,
+    /// Page groups of the journal.
+    pub journalled: u64,
+    /// Valid page groups that moved.
+    pub moved: u64,
+    /// Blocks that were erased.
+    pub erased: u64,
+}
+
+/// The storage of an accelerator.
+#[derive(Debug)]
+pub(super) struct AcceleratorStorage {
+    pub(super) platform: AcceleratorPlatform,
+    flashvisor: Ps,
+    storengine: Ps,
+    rows: Vec<DieRow>,
+    channels: Ps,
+    link: Ps,
+    dram: Ps,
+    pcie: Ps,
+    next_row: usize,
+    queue: VecDeque<BackgroundWork>,
+    buffered: u64,
+    /// Groups left in the open block, free blocks, valid groups of used blocks in the order in which they are freed.
+    open: u64,
+    free_blocks: u64,
+    used: VecDeque<u64>,
+    replaced: usize,
+    /// Valid groups that are still to be moved of the block that is being freed.
+    freeing: Option<u64>,
+    dirty: u64,
+    pub(super) counts: StorengineCounts,
+    pub(super) flashvisor_busy: Ps,
+    pub(super) storengine_busy: Ps,
+    pub(super) link_busy: Ps,
+    pub(super) pcie_busy: Ps,
+    /// Time in which at least one die wrote or erased.
+    pub(super) programming: Ps,
+    programs: u64,
+    programs_since: Ps,
+}
+
+impl AcceleratorStorage {
+    pub(super) fn new(platform: &AcceleratorPlatform) -> Self {
+        let p = platform;
+        let row = DieRow { free: Ps::ZERO, behind: None, failed: false };
+        let full = (p.blocks as f64 * p.filled_share) as u64;
+        // What is full holds its share of valid groups spread over more blocks, as after a long time of rewriting.
+        let used_blocks = ((full as f64 / 0.95).ceil() as u64).min(p.blocks.saturating_sub(p.reclaim_blocks + 1));
+        let valid = (full * p.groups_per_block).checked_div(used_blocks).unwrap_or(0).min(p.groups_per_block);
+        Self {
+            platform: p.clone(),
+            flashvisor: Ps::ZERO,
+            storengine: Ps::ZERO,
+            rows: vec![row; p.dies as usize],
+            channels: Ps::ZERO,
+            link: Ps::ZERO,
+            dram: Ps::ZERO,
+            pcie: Ps::ZERO,
+            next_row: 0,
+            queue: VecDeque::new(),
+            buffered: 0,
+            open: 0,
+            free_blocks: p.blocks - used_blocks,
+            used: (0..used_blocks).map(|_| valid).collect(),
+            replaced: 0,
+            freeing: None,
+            dirty: 0,
+            counts: StorengineCounts::default(),
+            flashvisor_busy: Ps::ZERO,
+            storengine_busy: Ps::ZERO,
+            link_busy: Ps::ZERO,
+            pcie_busy: Ps::ZERO,
+            programming: Ps::ZERO,
+            programs: 0,
+            programs_since: Ps::ZERO,
+        }
+    }
+
+    /// Occupies Flashvisor's core; returns the begin and the end.
+    pub(super) fn flashvisor(&mut self, from: Ps, lasts: Ps) -> (Ps, Ps) {
+        let begin = self.flashvisor.max(from);
+        self.flashvisor = begin + lasts;
+        self.flashvisor_busy += lasts;
+        (begin, self.flashvisor)
+    }
+
+    fn storengine(&mut self, from: Ps, lasts: Ps) -> Ps {
+        self.storengine = self.storengine.max(from) + lasts;
+        self.storengine_busy += lasts;
+        self.storengine
+    }
+
+    /// Moves bytes between host and DDR3L; returns the end.
+    pub(super) fn host_link(&mut self, now: Ps, bytes: u64) -> Ps {
+        let lasts = Ps::of_bytes(bytes, self.platform.pcie_rate);
+        self.pcie = self.pcie.max(now) + lasts;
+        self.pcie_busy += lasts;
+        self.pcie
+    }
+
+    /// Occupies DDR3L; returns the end.
+    pub(super) fn memory(&mut self, now: Ps, bytes: u64) -> Ps {
+        let lasts = Ps::of_bytes(bytes, self.platform.dram_rate);
+        // Bursts of others come between: a transfer waits only while the sum of all is behind.
+        self.dram = self.dram.max(Ps(now.0.saturating_sub(lasts.0))) + lasts;
+        self.dram.max(now + lasts)
+    }
+
+    fn next_row(&mut self) -> usize {
+        loop {
+            let row = self.next_row;
+            self.next_row = (row + 1) % self.rows.len();
+            if !self.rows[row].failed {
+                return row;
+            }
+        }
+    }
+
+    /// Requests a window; returns when it is in DDR3L, and its time on the backbone's link.
+    pub(super) fn window(&mut self, now: Ps, bytes: u64) -> (Ps, Ps) {
+        if bytes == 0 {
+            return (now, Ps::ZERO);
+        }
+        let p = &self.platform;
+        let (group_bytes, groups) = (p.group_bytes, bytes.div_ceil(p.group_bytes));
+        let translate = Ps(p.t_translate_ns * 1_000);
+        let (t_read, t_suspend) = (Ps(p.t_read_ns * 1_000), Ps(p.t_suspend_ns * 1_000));
+        let channel = Ps::of_bytes(p.group_bytes / p.channels, p.channel_rate);
+        let link = Ps::of_bytes(p.group_bytes, p.backbone_rate);
+        let (asked, _) = self.flashvisor(now + Ps(p.t_message_ns * 1_000), Ps(translate.0 * groups));
+        let mut there = now;
+        for group in 0..groups {
+            let translated = asked + Ps(translate.0 * (group + 1));
+            let row = self.next_row();
+            let die = &mut self.rows[row];
+            let mut begin = translated.max(die.free);
+            if let Some((_, end)) = &mut die.behind {
+                if *end > begin {
+                    begin += t_suspend;
+                    *end = *end + t_suspend + t_read;
+                }
+            }
+            let moved = (begin + t_read).max(self.channels) + channel;
+            (die.free, self.channels) = (moved, moved);
+            self.link = moved.max(self.link) + link;
+            there = self.memory(self.link, group_bytes);
+        }
+        let busy = Ps(link.0 * groups);
+        self.link_busy += busy;
+        (there, busy)
+    }
+
+    /// Page groups that DDR3L can take.
+    pub(super) fn room(&self) -> u64 {
+        (self.platform.write_buffer_bytes / self.platform.group_bytes).saturating_sub(self.buffered)
+    }
+
+    /// Accepts page groups of a kernel's outputs, for which there is room; returns when Flashvisor has mapped them.
+    pub(super) fn accept(&mut self, now: Ps, kernel: u64, groups: u64) -> Ps {
+        assert!(groups <= self.room(), "{groups} groups into a buffer with room for {}", self.room());
+        self.buffered += groups;
+        self.queue.extend((0..groups).map(|_| BackgroundWork::Output(kernel)));
+        let p = &self.platform;
+        let (message, translate) = (Ps(p.t_message_ns * 1_000), Ps(p.t_translate_ns * 1_000 * groups));
+        self.flashvisor(now + message, translate).1
+    }
+
+    /// A group gets a place: blocks are opened, what it replaces becomes invalid.
+    fn place(&mut self, now: Ps) {
+        if self.open == 0 {
+            self.free_blocks = self.free_blocks.checked_sub(1).expect("a free block");
+            self.open = self.platform.groups_per_block;
+            self.used.push_back(0);
+            // The entries of a block's pages are in its first pages.
+            self.counts.journalled += 1;
+            self.storengine(now, Ps(self.platform.t_journal_ns * 1_000));
+            self.open -= 1;
+        }
+        self.open -= 1;
+        *self.used.back_mut().expect("the open block") += 1;
+    }
+
+    fn replace(&mut self) {
+        if self.platform.filled_share == 0.0 || self.used.is_empty() {
+            return;
+        }
+        for _ in 0..self.used.len() {
+            self.replaced = (self.replaced + 1) % self.used.len();
+            if self.used[self.replaced] > 0 {
+                self.used[self.replaced] -= 1;
+                return;
+            }
+        }
+    }
+
+    /// Gives work to dies that have none; tells each begun operation's row and end.
+    pub(super) fn begin(&mut self, now: Ps) -> Vec<(usize, Ps)> {
+        let mut begun = Vec::new();
+        while !self.queue.is_empty() {
+            let idle = (0..self.rows.len()).map(|k| (self.next_row + k) % self.rows.len());
+            let Some(row) = idle.into_iter().find(|r| !self.rows[*r].failed && self.rows[*r].behind.is_none()) else {
+                break;
+            };
+            // An open block or a free one is needed, but for an erase; the last block is for those that are moved.
+            let spare = u64::from(matches!(self.queue.front(), Some(BackgroundWork::Output(_))));
+            let fits = self.open > 0 || self.free_blocks > spare;
+            let Some(at) = (match fits {
+                true => Some(0),
+                false => self.queue.iter().position(|w| match w {
+                    BackgroundWork::Erase => true,
+                    BackgroundWork::Move => self.free_blocks > 0,
+                    _ => false,
+                }),
+            }) else {
+                break;
+            };
+            let work = self.queue.remove(at).expect("it was found");
+            begun.push((row, self.occupy(row, work, now)));
+        }
+        begun
+    }
+
+    fn occupy(&mut self, row: usize, work: BackgroundWork, now: Ps) -> Ps {
+        let (program, read) = (self.platform.t_program_ns, self.platform.t_read_ns);
+        let lasts = match work {
+            BackgroundWork::Erase => Ps(self.platform.t_erase_ns * 1_000),
+            BackgroundWork::Move => Ps((program + read) * 1_000),
+            _ => Ps(program * 1_000),
+        };
+        if work != BackgroundWork::Erase {
+            self.place(now);
+        }
+        let mut from = now.max(self.rows[row].free);
+        if matches!(work, BackgroundWork::Output(_) | BackgroundWork::Journal) {
+            let link = Ps::of_bytes(self.platform.group_bytes, self.platform.backbone_rate);
+            self.link = self.link.max(now) + link;
+            self.link_busy += link;
+            from = from.max(self.link);
+        }
+        let end = from + lasts;
+        self.rows[row].behind = Some((work, end));
+        if self.programs == 0 {
+            self.programs_since = now;
+        }
+        self.programs += 1;
+        end
+    }
+
+    /// An operation may have ended: what it was, or when it will end.
+    pub(super) fn ended(&mut self, row: usize, now: Ps) -> Result<BackgroundWork, Option<Ps>> {
+        match self.rows[row].behind {
+            Some((_, end)) if end > now => Err(Some(end)),
+            None => Err(None),
+            Some((work, _)) => {
+                self.rows[row].behind = None;
+                self.programs -= 1;
+                if self.programs == 0 {
+                    self.programming += now - self.programs_since;
+                }
+                match work {
+                    BackgroundWork::Output(_) => {
+                        self.buffered -= 1;
+                        self.counts.written += 1;
+                        self.dirty += 1;
+                        self.replace();
+                    }
+                    BackgroundWork::Journal => self.counts.journalled += 1,
+                    BackgroundWork::Move => self.counts.moved += 1,
+                    BackgroundWork::Erase => {
+                        self.counts.erased += 1;
+                        self.free_blocks += 1;
+                        self.freeing = None;
+                    }
+                }
+                Ok(work)
+            }
+        }
+    }
+
+    /// Whether the mapping changed since the last journal.
+    pub(super) fn is_dirty(&self) -> bool {
+        self.dirty > 0
+    }
+
+    /// Writes what changed of the mapping: four bytes a group.
+    pub(super) fn journal(&mut self, now: Ps) {
+        let groups = (self.dirty * 4).div_ceil(self.platform.group_bytes);
+        self.dirty = 0;
+        self.storengine(now, Ps(self.platform.t_journal_ns * 1_000 * groups));
+        self.queue.extend((0..groups).map(|_| BackgroundWork::Journal));
+    }
+
+    /// Storengine frees a block if there are few: moves one valid group, or erases. Returns when it looks again; none
+    /// if nothing is to be done.
+    pub(super) fn reclaim(&mut self, now: Ps) -> Option<Ps> {
+        let each = Ps(self.platform.t_reclaim_ns * 1_000);
+        match self.freeing {
+            Some(0) => None,
+            Some(left) => {
+                let end = self.storengine(now, each);
+                self.freeing = Some(left - 1);
+                self.queue.push_front(if left == 1 { BackgroundWork::Erase } else { BackgroundWork::Move });
+                Some(end)
+            }
+            None if self.free_blocks >= self.platform.reclaim_blocks || self.used.len() < 2 => None,
+            None => {
+                // Round robin: the first that frees at least the two groups that its successor's head takes.
+                let full = self.platform.groups_per_block.saturating_sub(1);
+                let at = self.used.iter().take(self.used.len() - 1).position(|valid| *valid < full)?;
+                let valid = self.used.remove(at).expect("a used block");
+                self.replaced = self.replaced.saturating_sub(1);
+                // The last step is the erase.
+                self.freeing = Some(valid + 1);
+                Some(self.storengine(now, each))
+            }
+        }
+    }
+
+    /// A row of dies fails; its work begins again elsewhere.
+    pub(super) fn fail(&mut self, row: usize, now: Ps) {
+        self.rows[row].failed = true;
+        if let Some((work, _)) = self.rows[row].behind.take() {
+            self.queue.push_front(work);
+            self.programs -= 1;
+            if self.programs == 0 {
+                self.programming += now - self.programs_since;
+            }
+        }
+    }
+
+    /// Whether nothing is on its way to flash.
+    pub(super) fn is_settled(&self) -> bool {
+        self.queue.is_empty() && self.rows.iter().all(|row| row.behind.is_none())
+    }
+}

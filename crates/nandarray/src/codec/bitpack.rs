@@ -5,7 +5,7 @@
 //! packed frame := width in bits, 1 byte
 //!                 reference, as long as an element   added to each value, modulo the element's range
 //!                 values, `width` bits each          the first in the lowest bits of the first byte
-//!                 bytes behind the last whole element
+//!                 bytes after the last whole element
 //! ```
 //! The reference is 0, the smallest value, or the smallest value as a signed integer, whichever gives the smallest
 //! width; with 0 the values are a plain bit stream. Unpacking spreads the bits of several elements over a 64-bit word
@@ -58,7 +58,8 @@ pub(super) fn unpack(element_bytes: usize, packed: &[u8], raw: &mut [u8]) -> boo
     true
 }
 
-/// Returns the reference that gives the smallest width, and that width in bits.
+/// Chooses the reference (the value to subtract from all values) that gives the smallest width; returns both, the width
+/// in bits.
 fn choose(element_bytes: usize, values: &[u8]) -> (u64, u32) {
     match element_bytes {
         1 => choose_of::<1>(values),

@@ -71,7 +71,7 @@ pub enum CodecError {
         /// Number of the frame.
         frame: usize,
     },
-    /// The frame does not decompress to its raw length.
+    /// The frame does not decompress to its decoded length.
     #[error("frame {frame} does not decompress to {raw} bytes")]
     Decompress {
         /// Number of the frame.

@@ -29,13 +29,13 @@ const LZ4_ACCELERATION: i32 = 5;
 /// A thread's compressor contexts and working buffers.
 #[derive(Default)]
 pub(super) struct Scratch {
-    /// A frame after its filter.
+    /// Working buffer: the bytes of a frame after its filter.
     filtered: Vec<u8>,
     /// Byte planes between the two steps of a bit shuffle.
     planes: Vec<u8>,
     /// Integers from which the reference was subtracted.
     shifted: Vec<u8>,
-    /// Output of a compressor.
+    /// Working buffer: the output of a compressor.
     packed: Vec<u8>,
     /// A compressed frame after its decryption.
     opened: Vec<u8>,

@@ -3,7 +3,7 @@
 //! ```text
 //! packed frame := widths, 1 byte a value
 //!                 values, each with as many bits as its width   the first in the lowest bits of the first byte
-//!                 bytes behind the last whole element
+//!                 bytes after the last whole element
 //! ```
 //! These are the two streams of variable-width values of Zou's dissertation (section 8.2): a packed stream of bits, and
 //! a stream of widths. The width of a value is the number of its bits without leading zeroes: 0 takes no bits, a

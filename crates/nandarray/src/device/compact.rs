@@ -93,7 +93,7 @@ impl Device {
             self.only_generation()?;
         }
         // An empty journal marks a store to which nothing was written since compaction. The first turn moves the
-        // metadata behind the pages, the second one back in front of them.
+        // metadata after the data pages, the second one back before them.
         for _ in 0..2 {
             if self.log.lock().has_records() || self.metadata_fits_in_front() {
                 self.only_generation()?;

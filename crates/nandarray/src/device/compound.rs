@@ -102,7 +102,7 @@ impl<'d> Compound<'d> {
     /// Applies staged writes together, all of them or none.
     ///
     /// # Errors
-    /// [`Error::Closed`] if the store was closed or a space deleted meanwhile.
+    /// [`Error::Closed`] if the store was closed, or a space deleted, since the writes began.
     pub fn apply(&self, writes: Vec<StagedWrite<'d>>) -> Result<()> {
         self.device.guarded(|| self.device.apply_staged(writes))
     }

@@ -139,7 +139,7 @@ impl Device {
             }
         };
         if inner.index().get(at) != Some(&map) {
-            // Reclaim has moved its pages meanwhile.
+            // Reclaim has moved pages of the block since they were read.
             self.ftl.abandon(&runs);
             return Ok(0);
         }

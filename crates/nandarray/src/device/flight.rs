@@ -163,7 +163,7 @@ impl Halves for Submitted {
 
     fn deliver(mut self: Box<Self>) {
         let result = self.flight.result();
-        // Its blocks are released before the callback, which may submit further commands.
+        // The blocks are released before the callback, which may submit further commands.
         self.flight.ticket = None;
         let done = self.done.take().expect("a command is delivered once");
         done(result);

@@ -77,7 +77,7 @@ impl Planner<'_> {
         Ok(Plan::new(selection, &self.space.shape.block, self.item()))
     }
 
-    /// Passes the work of one selection of the space itself to `each`; checks the selection.
+    /// Checks one selection of the space itself, and passes its work to `each`.
     fn single(&self, selection: Selection, each: EachWork<'_>) -> Result<()> {
         selection.check(self.shape)?;
         let elements = selection.elements();
@@ -159,7 +159,7 @@ struct PlanBatch<'a> {
 }
 
 impl PlanBatch<'_> {
-    /// Adds a selection; calls `each` when the batch is full.
+    /// Adds the plan of a selection; if the batch is full then, calls `each` with its work and empties it.
     fn add(&mut self, selection: &Selection, each: EachWork<'_>) -> Result<()> {
         self.bytes += selection.elements() * self.planner.item();
         self.plans.push(self.planner.plan(selection)?);

@@ -16,7 +16,7 @@ use crate::stl::write::Source;
 /// A [`Target`] that owns its coordinates; its fields have the same meaning.
 #[derive(Clone, Debug)]
 pub enum OwnedTarget {
-    /// As [`Target::Box`].
+    /// Owned form of [`Target::Box`].
     Box {
         /// First coordinate.
         start: Vec<u64>,
@@ -29,14 +29,14 @@ pub enum OwnedTarget {
         /// Shape of the view that the coordinates refer to; `None` is the space's own shape.
         view: Option<Vec<u64>>,
     },
-    /// As [`Target::Outer`].
+    /// Owned form of [`Target::Outer`].
     Outer {
         /// A range or a list of coordinates for each dimension.
         axes: Vec<Axis>,
         /// Byte strides in the buffer, one for each dimension.
         strides: Vec<isize>,
     },
-    /// As [`Target::Boxes`].
+    /// Owned form of [`Target::Boxes`].
     Boxes {
         /// First coordinates: those of the first box, then those of the second, and so on.
         starts: Vec<u64>,
@@ -51,7 +51,7 @@ pub enum OwnedTarget {
         /// Shape of the view that the coordinates refer to; `None` is the space's own shape.
         view: Option<Vec<u64>>,
     },
-    /// As [`Target::Points`].
+    /// Owned form of [`Target::Points`].
     Points {
         /// Coordinates: those of the first point, then those of the second, and so on.
         coordinates: Vec<u64>,
@@ -102,7 +102,7 @@ impl OwnedTarget {
 /// A command that owns its coordinates and names and has no reply. Its buffer must stay valid until it is delivered.
 #[derive(Clone, Debug)]
 pub enum OwnedCommand {
-    /// As [`Read`].
+    /// Owned form of [`Read`].
     Read {
         /// The space.
         space: SpaceId,
@@ -111,7 +111,7 @@ pub enum OwnedCommand {
         /// Destination buffer, which must cover the target.
         out: BufferMut,
     },
-    /// As [`Write`].
+    /// Owned form of [`Write`].
     Write {
         /// The space.
         space: SpaceId,
@@ -120,19 +120,19 @@ pub enum OwnedCommand {
         /// Source of the elements' values.
         source: Source,
     },
-    /// As [`Resize`].
+    /// Owned form of [`Resize`].
     Resize {
         /// The space.
         space: SpaceId,
         /// New shape, with as many dimensions as before.
         shape: Vec<u64>,
     },
-    /// As [`Delete`].
+    /// Owned form of [`Delete`].
     Delete {
         /// Name of the space.
         name: String,
     },
-    /// As [`Flush`].
+    /// Owned form of [`Flush`].
     Flush,
 }
 

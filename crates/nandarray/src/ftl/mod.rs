@@ -53,11 +53,11 @@ use verified::Verified;
 /// When pages are compared with their checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
-    /// The first time that a page is read since the store was opened.
+    /// A page is compared the first time that it is read since the store was opened.
     Once,
-    /// Every time that the page is read.
+    /// A page is compared every time that it is read.
     Always,
-    /// Never; for measurements only.
+    /// Pages are never compared; for measurements only.
     Never,
 }
 

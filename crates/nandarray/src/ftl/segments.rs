@@ -17,24 +17,24 @@ use crate::sim::Chance;
 /// State of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentState {
-    /// It holds nothing of value and may be opened.
+    /// The segment holds nothing of value and may be opened.
     Free,
-    /// Pages are allocated in it.
+    /// Pages are being allocated in the segment.
     Open,
-    /// No more pages are allocated in it; it may have live pages.
+    /// The segment may have live pages, but no more pages are allocated in it.
     Closed,
-    /// It has no live pages; it becomes free once the journal record with this number is durable.
+    /// The segment has no live pages, and becomes free once the journal record with this number is durable.
     PendingFree(u64),
-    /// It belongs to the chain of the journal or of a checkpoint.
+    /// The segment belongs to the journal or to a checkpoint.
     Chain,
-    /// A write to it failed: no more pages are allocated in it, and it is never opened again.
+    /// A write to the segment failed: no more pages are allocated in it, and it is never opened again.
     Bad,
 }
 
 /// State of one segment and the counts of its pages.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentInfo {
-    /// Its state.
+    /// State of the segment.
     pub state: SegmentState,
     /// Number of live pages.
     pub live: u32,

@@ -19,31 +19,31 @@ use super::status::Status;
 pub struct Opcode;
 
 impl Opcode {
-    /// Flush.
+    /// Opcode of Flush.
     pub const FLUSH: u8 = 0x00;
-    /// Write.
+    /// Opcode of Write.
     pub const WRITE: u8 = 0x01;
-    /// Read.
+    /// Opcode of Read.
     pub const READ: u8 = 0x02;
-    /// Compare.
+    /// Opcode of Compare.
     pub const COMPARE: u8 = 0x05;
-    /// Write Zeroes.
+    /// Opcode of Write Zeroes.
     pub const WRITE_ZEROES: u8 = 0x08;
-    /// Dataset Management.
+    /// Opcode of Dataset Management.
     pub const DATASET_MANAGEMENT: u8 = 0x09;
-    /// Copy.
+    /// Opcode of Copy.
     pub const COPY: u8 = 0x19;
-    /// N-D Write.
+    /// Opcode of N-D Write.
     pub const ND_WRITE: u8 = 0x81;
-    /// N-D Read.
+    /// Opcode of N-D Read.
     pub const ND_READ: u8 = 0x82;
-    /// Open Space.
+    /// Opcode of Open Space.
     pub const OPEN_SPACE: u8 = 0x85;
-    /// Space Information.
+    /// Opcode of Space Information.
     pub const SPACE_INFORMATION: u8 = 0x86;
-    /// Close Space.
+    /// Opcode of Close Space.
     pub const CLOSE_SPACE: u8 = 0x88;
-    /// Delete Space.
+    /// Opcode of Delete Space.
     pub const DELETE_SPACE: u8 = 0x8c;
 }
 

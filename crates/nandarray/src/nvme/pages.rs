@@ -55,7 +55,7 @@ impl CopyRange {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub struct BoxPage {
-    /// Coordinate along each dimension; the command says in which unit.
+    /// Coordinate along each dimension, in the unit of the command ([`super::Unit`]).
     pub coordinate: [U64; DIMENSIONS_MAX],
     /// Sub-dimensionality: the size of the sub-block along each dimension, in elements.
     pub sub: [U64; DIMENSIONS_MAX],
@@ -76,9 +76,9 @@ impl BoxPage {
 pub struct SpaceFlags;
 
 impl SpaceFlags {
-    /// The field `key` of the page has a key.
+    /// Flag: the field `key` of the page is set.
     pub const KEY: u32 = 1;
-    /// The space is encrypted; set by space information only.
+    /// Flag: the space is encrypted; set by space information only.
     pub const ENCRYPTED: u32 = 2;
 }
 

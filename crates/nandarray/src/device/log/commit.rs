@@ -33,7 +33,7 @@ const JOURNAL_BYTES_MAX: u64 = 16 << 20;
 /// In a store with a capacity a checkpoint is due when the journal has more than the capacity divided by this.
 const JOURNAL_PART_OF_CAPACITY: u64 = 128;
 
-/// Bytes for further journal records whose disk blocks are allocated in advance, beside those for pending changes.
+/// Bytes for further journal records, beyond the pending changes, whose disk blocks are allocated in advance.
 const JOURNAL_BYTES_AHEAD: u64 = 16 << 10;
 /// Limits [`JOURNAL_BYTES_AHEAD`] to a segment's bytes divided by this.
 const JOURNAL_AHEAD_PART: u64 = 4;
@@ -99,7 +99,7 @@ impl Device {
         }
     }
 
-    /// Writes records without changes that say which records are durable, so that pages that died in those may be
+    /// Writes records without changes that say which records are durable, so that pages which died in these may be
     /// reused. Returns whether a segment became free.
     fn free_dying(&self) -> Result<bool> {
         let waiting = || self.ftl.with_segments(|s| s.pending_free());
@@ -126,7 +126,8 @@ impl Device {
         Ok(waiting() < before)
     }
 
-    /// Takes a cut and writes a journal record of the pending changes; with `barrier` makes it durable.
+    /// Commits at a cut, when no command is half applied: writes one journal record of all pending changes. With
+    /// `barrier` makes the record durable.
     pub(in crate::device) fn commit(&self, barrier: bool) -> Result<()> {
         self.commit_record(barrier, false)
     }

@@ -54,7 +54,7 @@ pub trait ReclaimView {
         self.closed(block).filter(|b| b.live < b.pages)
     }
 
-    /// Returns a candidate with the fewest live pages; `None` if there is no candidate. May be overridden by an index.
+    /// Returns a candidate with the fewest live pages; `None` if there is no candidate. An index may override it.
     fn emptiest(&self) -> Option<u32> {
         candidates(self).min_by_key(|(_, b)| b.live).map(|(block, _)| block)
     }

@@ -110,7 +110,7 @@ impl<'a, 'w> PagePrefetcher<'a, 'w> {
         this
     }
 
-    /// Whether a sampled page is not in memory.
+    /// Whether at least one sampled page of the work is not in memory.
     fn is_cold(&self, work: &Work, bytes: u64, state: &mut WorkerState<'a>) -> bool {
         let (ftl, page) = (self.reader.ftl, self.reader.space.shape.page as u64);
         self.reader.any_sampled_page(work, bytes >= LARGE_BYTES, state, &mut |run| {
@@ -118,7 +118,7 @@ impl<'a, 'w> PagePrefetcher<'a, 'w> {
         })
     }
 
-    /// Whether a sampled page was not verified yet.
+    /// Whether at least one sampled page of the work has not been verified yet.
     fn is_new(&self, work: &Work, state: &mut WorkerState<'a>) -> bool {
         self.reader.any_sampled_page(work, true, state, &mut |run| !self.reader.is_verified(run))
     }

@@ -46,7 +46,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Returns the byte ranges of a coded block that a task touches, in ascending order, none adjacent.
+    /// Returns the byte ranges of a coded block that a task touches, in ascending order and disjoint.
     pub(super) fn wanted_of_coded(&self, task: &Task<'_>) -> Result<SmallVec<[Range<usize>; 8]>> {
         let shape = &self.space.shape;
         let mut wanted: SmallVec<[Range<usize>; 8]> = SmallVec::new();

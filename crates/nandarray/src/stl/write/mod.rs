@@ -83,7 +83,7 @@ pub struct Writer<'a> {
 pub struct Successor {
     /// Number of the dimension along which the writes are adjacent.
     pub axis: usize,
-    /// Coordinate along the axis at which (exclusive) the next write ends at the latest.
+    /// Exclusive bound along the axis, in elements: the next write does not reach beyond it.
     pub end: u64,
 }
 

@@ -176,8 +176,7 @@ impl<'e> Emit<'e, '_> {
                 _ => {}
             }
         }
-        // A sum of finite numbers is finite, or overflows, which only costs the second copy; a sum with another value
-        // is not finite.
+        // A sum of finite numbers is finite, or overflows and costs the second copy; a sum of others is not finite.
         let mut sums: [Option<Value>; 2] = [None, None];
         for one in conditions {
             if let FloatCondition::Finite(value) = *one {

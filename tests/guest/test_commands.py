@@ -30,7 +30,6 @@ BOTH = {
     "smart-log {c}": "percent_used",
     "error-log {c}": "errors",
     "fw-log {c}": None,
-    "show-regs {c}": "vs",
 }
 #: Commands with text alone, and a word of it.
 TEXT = {

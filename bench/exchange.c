@@ -1,4 +1,4 @@
-/* A bare exchange over TCP: requests and answers of fixed lengths, batched, without a protocol. The peer of bench/nvme.py.
+/* A bare exchange over TCP: requests and answers of fixed lengths, batched, without a protocol; bench/nvme.py runs it.
  *
  *   exchange server IN OUT                    prints its port, serves one connection after the other
  *   exchange client PORT IN OUT DEPTH SECONDS prints operations, seconds, CPU seconds

@@ -1,7 +1,8 @@
 """NVMe/TCP on loopback: a served store beside nbdkit's memory plugin and a bare exchange of the same bytes.
 
-Servers are pinned to one core and clients to another. Figures are operations a second, and CPU microseconds an operation
-of both sides, which load of the machine changes less. ``exchange.c`` is the bare exchange; nbdkit is driven by fio.
+Servers are pinned to one core and clients to another. Figures are operations a second, and CPU microseconds an
+operation of both sides, which load of the machine changes less. ``exchange.c`` is the bare exchange; nbdkit is driven
+by fio.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def _server(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str
 
 
 def _client(command: list[str]) -> str:
-    """What a process on the clients' core printed."""
+    """Run a process on the clients' core; its output."""
     core = _cores()[1]
     done = subprocess.run(
         command, text=True, stdout=subprocess.PIPE, check=True, preexec_fn=lambda: os.sched_setaffinity(0, {core})
@@ -106,9 +107,7 @@ def _figure(pattern: Pattern, system: str, pid: int, run: Callable[[], tuple[flo
     before = _cpu_s(pid)
     operations, seconds, client_s = run()
     server_s = _cpu_s(pid) - before
-    return Figure(
-        pattern.name, system, operations / seconds, client_s / operations * 1e6, server_s / operations * 1e6
-    )
+    return Figure(pattern.name, system, operations / seconds, client_s / operations * 1e6, server_s / operations * 1e6)
 
 
 def bare(pattern: Pattern, folder: Path, seconds: float) -> Figure:

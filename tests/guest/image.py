@@ -1,7 +1,7 @@
 """The guest's file system: busybox, a distribution's modules, and this machine's programs with their libraries.
 
-It is an initramfs, made in a few seconds and kept beside the kernel. What is missing on this machine is a
-:class:`MissingError`, whose text is the reason for which the tests are skipped.
+It is an initramfs, made in a few seconds and kept beside the kernel. A program that this machine
+lacks is a :class:`MissingError`, whose text is the reason for which the tests are skipped.
 """
 
 from __future__ import annotations

@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import BYTES, NAMESPACES, Drive, as_json, connect, disks
+from conftest import BYTES, NAMESPACES, as_json, connect, disks
 from machine import Guest
 
 import nandarray
@@ -31,7 +30,6 @@ BOTH = {
     "smart-log {c}": "percent_used",
     "error-log {c}": "errors",
     "fw-log {c}": None,
-    "show-regs {c}": "vs",
 }
 #: Commands with text alone, and a word of it.
 TEXT = {
@@ -158,9 +156,8 @@ def test_a_box_by_pass_through(guest: Guest, shared: nandarray.Store) -> None:
     view = int(opened.split("0x")[-1].split()[0].rstrip(".)"), 16)
     box = struct.pack("<32Q", 2, 3, *[0] * 30) + struct.pack("<32Q", 3, 4, *[0] * 30)
     send_file(guest, box, "/tmp/box")
-    stored = guest.run(
-        f"nvme io-passthru {device} -o 0x0d -n 1024 --cdw10={view} --cdw11={2 | 1 << 8 | 1 << 9} -l 512 -i /tmp/box -w 2>&1"
-    )
+    words = f"--cdw10={view} --cdw11={2 | 1 << 8 | 1 << 9}"
+    stored = guest.run(f"nvme io-passthru {device} -o 0x0d -n 1024 {words} -l 512 -i /tmp/box -w 2>&1")
     handle = int(stored.split("0x")[-1].split()[0].rstrip(".)"), 16)
     read = guest.run(
         f"nvme io-passthru {device} -o 2 -n 1024 --cdw10={view} --cdw11={2 | 1 << 8 | 1 << 10} --cdw12={handle} "

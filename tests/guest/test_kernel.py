@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 
 import pytest
-from conftest import BYTES, HOSTNQN, NAMESPACES, Drive, as_json, connect, disks
+from conftest import BYTES, NAMESPACES, Drive, as_json, connect, disks
 from machine import HOST, Guest
 from recorder import Recorder
 
@@ -55,8 +53,11 @@ def test_a_file_system(guest: Guest, connected: Drive, kind: str, nsid: int) -> 
 def test_verified_data(guest: Guest, connected: Drive, nsid: int) -> None:
     disk = disks(guest)[nsid]
     guest.run(f"{FIO} --filename={disk} --rw=randwrite --bsrange=4k-128k --iodepth=16 --size=24m", 400)
-    guest.run(f"{FIO} --filename={disk} --offset=64m --rw=randrw --bs=4k --iodepth=8 --numjobs=2 --offset_increment=4m --size=3m", 400)
-    guest.run(f"dd if=/dev/urandom of=/tmp/big bs=1M count=8 2>/dev/null && dd if=/tmp/big of={disk} bs=4M oflag=direct")
+    two = "--numjobs=2 --offset=64m --offset_increment=4m --size=3m"
+    guest.run(f"{FIO} --filename={disk} --rw=randrw --bs=4k --iodepth=8 {two}", 400)
+    guest.run(
+        f"dd if=/dev/urandom of=/tmp/big bs=1M count=8 2>/dev/null && dd if=/tmp/big of={disk} bs=4M oflag=direct"
+    )
     guest.run(f"dd if={disk} bs=4M count=2 iflag=direct 2>/dev/null | cmp - /tmp/big && rm /tmp/big")
 
 
@@ -74,7 +75,9 @@ def test_discarded_blocks(guest: Guest, connected: Drive) -> None:
     guest.run(f"blkdiscard -o 4M -l 8M {disk}")
     assert used - as_json(guest, f"nvme id-ns {disk}")["nuse"] == (8 << 20) // 4096
     guest.run(f"dd if={disk} bs=1M skip=4 count=8 iflag=direct 2>/dev/null | tr -d '\\000' | cmp - /dev/null")
-    guest.run(f"blkdiscard -z -o 0 -l 1M {disk} && dd if={disk} bs=1M count=1 2>/dev/null | tr -d '\\000' | wc -c | grep -x 0")
+    guest.run(
+        f"blkdiscard -z -o 0 -l 1M {disk} && dd if={disk} bs=1M count=1 2>/dev/null | tr -d '\\000' | wc -c | grep -x 0"
+    )
 
 
 def test_a_killed_server(guest: Guest, connected: Drive) -> None:
@@ -107,5 +110,6 @@ def test_a_namespace_grows(guest: Guest, tmp_path: Path) -> None:
             connect(guest, int(server.address.rpartition(":")[2]), server.nqn)
             disk = disks(guest)[2]
             store["ns/2"].resize((2 * BYTES // 4096,))
-            guest.run(f"for i in 1 2 3 4 5 6 7 8 9 10; do blockdev --getsize64 {disk} | grep -x {2 * BYTES} && exit 0; sleep 1; done; exit 1")
+            grown = f"blockdev --getsize64 {disk} | grep -x {2 * BYTES}"
+            guest.run(f"for i in 1 2 3 4 5 6 7 8 9 10; do {grown} && exit 0; sleep 1; done; exit 1")
             guest.run(f"nvme disconnect -n {server.nqn}")

@@ -181,7 +181,7 @@ def busy() -> bytes:
     """A program that takes seconds for an element of its input that is not zero, and then fails."""
 
     @nandarray.program
-    def spins(x: nd.Block["int32"], out: nd.Out["int64"]):  # type: ignore[name-defined]  # noqa: F821
+    def spins(x: nd.Block[int32], out: nd.Out[int64]):  # type: ignore[name-defined]  # noqa: F821
         total = 0
         for i in range(x.size):
             for j in range(x[i]):
@@ -233,7 +233,7 @@ def test_two_hosts_that_execute_at_once(store: nandarray.Store) -> None:
 
 def test_a_program_that_fails(remote: RemoteStore) -> None:
     @nandarray.program
-    def beyond(x: nd.Block["int32"], out: nd.Out["int32"]):  # type: ignore[name-defined]  # noqa: F821
+    def beyond(x: nd.Block[int32], out: nd.Out[int32]):  # type: ignore[name-defined]  # noqa: F821
         return x[0]
 
     said = Said(remote)

@@ -75,20 +75,20 @@ def test_two_thousand_half_open_connections(tmp_path: Path) -> None:
         assert process.wait(30) == 0
 
 
-# --- at the pace of the wall clock -------------------------------------------------------------------------------------
+# --- at the pace of the wall clock ------------------------------------------------------------------------------------
 
 #: Bytes of a logical block, and how many are written.
-LBA, BLOCKS = 16384, 64
+LBA, BLOCKS = 16384, 1024
 
 
-@pytest.fixture
-def modelled() -> Iterator[nandarray.Store]:
-    """A store on a described device that takes some 200 us and more for a read."""
-    device = load("qlc-enterprise").with_({"nand.t_read": ["400 us", "500 us", "600 us", "700 us"]})
-    with nandarray.open(device=device, mode="w") as store:
+@contextlib.contextmanager
+def modelled(*t_read: str) -> Iterator[nandarray.Store]:
+    """A store on a described device with these times of a page's read."""
+    with nandarray.open(device=load("qlc-enterprise").with_({"nand.t_read": list(t_read)}), mode="w") as store:
         assert store.nvme().create_namespace(1, BLOCKS, LBA).ok
-        for first in range(BLOCKS):
-            assert store.nvme().submit(Write(1, first, 1), np.full(LBA, first, "u1")).ok
+        for first in range(0, BLOCKS, 128):
+            data = np.repeat(np.arange(first, first + 128, dtype="<u4"), LBA // 4)
+            assert store.nvme().submit(Write(1, first, 128), data).ok
         store.flush()
         store.clock.settle()
         yield store
@@ -112,43 +112,44 @@ def measured(remote: RemoteStore, blocks: list[int]) -> list[float]:
         before = time.perf_counter()
         assert remote.submit(Read(1, block, 1), room).ok
         found.append(time.perf_counter() - before)
-        assert room == bytes([block]) * LBA
+        assert room == struct.pack("<I", block) * (LBA // 4)
     return found
 
 
-def test_completions_leave_when_modelled_time_has_passed(modelled: nandarray.Store) -> None:
-    blocks = [int(b) for b in np.random.default_rng(7).integers(0, BLOCKS, 200)]
-    wanted = described(modelled, blocks)
-    assert min(wanted) > 200e-6
-    with nandarray.serve(modelled) as server, connect(server.url) as remote:
-        exchange = statistics.median(measured(remote, blocks))
-    with nandarray.serve(modelled, pace=True) as server, connect(server.url) as remote:
-        found = measured(remote, blocks)
-    # Nothing is early; the middle is on time, but for what the exchange and the machine's load cost.
-    assert min(found) >= min(wanted)
-    assert statistics.median(found) >= statistics.median(wanted)
-    assert statistics.median(found) <= 1.1 * statistics.median(wanted) + 3 * exchange + 1e-3
-    report = modelled.report()
-    assert report["pace.completions"] >= len(blocks)
-    assert 0 <= report["pace.late"] <= report["pace.completions"]
-    assert 0 < report["pace.behind_mean_s"] <= report["pace.behind_max_s"]
-    assert "kept pace with the wall clock" in str(report)
-    # Time passes at full speed again.
-    before = time.perf_counter()
-    described(modelled, blocks)
-    assert time.perf_counter() - before < sum(wanted)
+def test_completions_leave_when_modelled_time_has_passed() -> None:
+    blocks = [int(b) for b in np.random.default_rng(7).permutation(BLOCKS)[:200]]
+    with modelled("400 us", "500 us", "600 us", "700 us") as store:
+        wanted = described(store, blocks)
+        assert min(wanted) > 400e-6
+        with nandarray.serve(store) as server, connect(server.url) as remote:
+            exchange = statistics.median(measured(remote, blocks))
+        with nandarray.serve(store, pace=True) as server, connect(server.url) as remote:
+            found = measured(remote, blocks)
+        # Nothing is early; a tenth at least is on time, whatever the load of the machine.
+        assert min(found) >= min(wanted)
+        assert np.percentile(found, 10) <= 1.1 * np.percentile(wanted, 10) + 3 * exchange + 2e-3
+        report = store.report()
+        assert report["pace.completions"] >= len(blocks)
+        assert 0 <= report["pace.late"] <= report["pace.completions"]
+        assert 0 < report["pace.behind_mean_s"] <= report["pace.behind_max_s"]
+        assert "kept pace with the wall clock" in str(report)
 
 
-def test_commands_of_a_queue_wait_together(modelled: nandarray.Store) -> None:
-    blocks = [int(b) for b in np.random.default_rng(8).integers(0, BLOCKS, 128)]
-    one_by_one = sum(described(modelled, blocks))
-    entries = [_entry(0x02, 1, {10: block, 11: 0, 12: 0}) for block in blocks]
-    with nandarray.serve(modelled, pace=True) as server, connect(server.url) as remote:
-        assert remote._native is not None
+def test_commands_of_a_queue_wait_together() -> None:
+    blocks = [int(b) for b in np.random.default_rng(8).permutation(BLOCKS)[:64]]
+    entries = [_entry(0x02, 1, {10: block}) for block in blocks]
+    with modelled("10 ms", "10 ms", "10 ms", "10 ms") as store:
+        one_by_one = sum(described(store, blocks))
+        with nandarray.serve(store, pace=True) as server, connect(server.url) as remote:
+            assert remote._native is not None
+            before = time.perf_counter()
+            assert remote._native.read_many(entries, LBA, 32) == len(blocks) * LBA
+            took = time.perf_counter() - before
+        assert 0.02 <= took < one_by_one / 2
+        # Time passes at full speed again.
         before = time.perf_counter()
-        assert remote._native.read_many(entries, LBA, 32) == len(blocks) * LBA
-        took = time.perf_counter() - before
-    assert max(described(modelled, blocks)) < took < one_by_one
+        described(store, blocks)
+        assert time.perf_counter() - before < one_by_one / 2
 
 
 def test_pace_needs_a_described_device(tmp_path: Path) -> None:
@@ -159,7 +160,7 @@ def test_pace_needs_a_described_device(tmp_path: Path) -> None:
         nandarray.serve(store, pace=True)
 
 
-# --- an independent reader ---------------------------------------------------------------------------------------------
+# --- an independent reader --------------------------------------------------------------------------------------------
 
 
 def write_pcap(path: Path, lines: list[tuple[int, str, bytes]], port: int) -> int:
@@ -207,7 +208,15 @@ def test_tshark_reads_our_conversations(tmp_path: Path, digests: bool) -> None:
             recorder.close()
     written = write_pcap(tmp_path / "a.pcap", recorder.lines, 4420)
     fields = ["-T", "fields", "-e", "frame.protocols", "-e", "nvme-tcp.type", "-e", "_ws.expert.message"]
-    command = [tshark, "-r", str(tmp_path / "a.pcap"), "-d", "tcp.port==4420,nvme-tcp", "-o", "tcp.check_checksum:FALSE"]
+    command = [
+        tshark,
+        "-r",
+        str(tmp_path / "a.pcap"),
+        "-d",
+        "tcp.port==4420,nvme-tcp",
+        "-o",
+        "tcp.check_checksum:FALSE",
+    ]
     command += ["-o", "nvme-tcp.check_hdgst:TRUE", "-o", "nvme-tcp.check_ddgst:TRUE"]
     read = subprocess.run([*command, *fields], capture_output=True, text=True, check=True, timeout=120)
     frames = read.stdout.splitlines()

@@ -305,9 +305,9 @@ impl Association {
                     Property::CSTS => Ok((state.csts, 0)),
                     Property::NSSR => Ok((0, 0)),
                     Property::CRTO => Ok((CRTO, 0)),
-                    // Registers of other transports (interrupts, queues and buffers in memory): nvme-cli reads them all,
-                    // and stops at a refusal.
-                    0x0c | 0x10 | 0x24 | 0x28 | 0x30 | 0x38 | 0x3c => Ok((0, 0)),
+                    // Registers of other transports (interrupts, queues and buffers in memory): nvme-cli reads them
+                    // all, and stops at a refusal.
+                    0x0c | 0x10 | 0x18 | 0x24 | 0x28 | 0x30 | 0x38 | 0x3c => Ok((0, 0)),
                     _ => Err(Status::INVALID_FIELD),
                 }
             }

@@ -122,12 +122,7 @@ impl Programs {
         }
     }
 
-    fn load(
-        &self,
-        account: &Mutex<String>,
-        entry: &SubmissionEntry,
-        payload: &Payload<'_>,
-    ) -> Result<(), Status> {
+    fn load(&self, account: &Mutex<String>, entry: &SubmissionEntry, payload: &Payload<'_>) -> Result<(), Status> {
         let pind = index(entry, 10)?;
         let word = entry.cdw(10);
         let mut state = self.state.lock();
@@ -319,8 +314,7 @@ impl Programs {
         let (inputs, outputs) = (ports.inputs.len(), ports.outputs.len());
         let wanted = inputs + outputs;
         if ranges.len() != wanted {
-            *at.account.lock() =
-                format!("{} ranges; the program has {inputs} inputs, {outputs} outputs", ranges.len());
+            *at.account.lock() = format!("{} ranges; the program has {inputs} inputs, {outputs} outputs", ranges.len());
             return Err(Status::INVALID_FIELD);
         }
         let operands: Vec<Operand> = ranges.iter().map(|range| operand(at, range)).collect::<Result<_, _>>()?;

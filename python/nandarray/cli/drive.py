@@ -124,7 +124,13 @@ def serve(
         opened = nandarray.open(store, "r" if read_only else "r+", device=device)
     with opened:
         server = nandarray.serve(
-            opened, listen, insecure=insecure, read_only=read_only, programs=not no_programs, hosts=host or (), pace=pace
+            opened,
+            listen,
+            insecure=insecure,
+            read_only=read_only,
+            programs=not no_programs,
+            hosts=host or (),
+            pace=pace,
         )
         with server:
             print(f"address  {server.address}\nNQN      {server.nqn}")

@@ -163,8 +163,8 @@ impl Machine {
         self.fabric.events.next_at()
     }
 
-    /// As [`Self::next_notification`], without handling events later than `until`. A command may be submitted at `until`
-    /// afterwards.
+    /// As [`Self::next_notification`], without handling events later than `until`. A command may be submitted at
+    /// `until` afterwards.
     pub fn next_notification_until(&mut self, until: Ps) -> Option<Notification> {
         loop {
             if let Some((job, piece)) = self.spaces().take_arrived() {

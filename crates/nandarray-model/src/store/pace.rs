@@ -1,8 +1,8 @@
 //! Modelled time that keeps pace with a wall clock: a command's caller gets its result when its modelled time is over.
 //!
 //! A command is submitted at the present, and the machine never runs ahead of it, so that commands of several threads
-//! meet in the device as they met on the wall clock. The threads that wait share the work: one of them, the leader, lets
-//! the machine handle what is due and sleeps until the next event; the others sleep until their commands are over.
+//! meet in the device as they met on the wall clock. The threads that wait share the work: one of them, the leader,
+//! lets the machine handle what is due and sleeps until the next event; the others sleep until their commands are over.
 //! Commands that let time pass while they begin (programs) run ahead, and their callers wait for the end. The time
 //! itself comes from a [`WallTime`]: the model reads no clock.
 

@@ -106,7 +106,9 @@ impl ServerState {
             half_open.insert(number);
             if half_open.len() > HALF_OPEN_MAX { half_open.pop_first() } else { None }
         };
-        if let Some(socket) = oldest.and_then(|oldest| self.sockets.lock().get(&oldest).and_then(|s| s.try_clone().ok())) {
+        if let Some(socket) =
+            oldest.and_then(|oldest| self.sockets.lock().get(&oldest).and_then(|s| s.try_clone().ok()))
+        {
             // The host may have closed it before.
             drop(socket.shutdown(Shutdown::Both));
         }

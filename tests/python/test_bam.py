@@ -100,9 +100,9 @@ def test_what_cannot_be_is_refused() -> None:
         fetches(drive, bam.platform(queue_pairs=0), one)
     with pytest.raises(InvalidError, match="unknown field"):
         fetches(drive, bam.platform(colour=1), one)
+    rows = one.rows.copy()
+    rows[0, 3] = 9
     with pytest.raises(InvalidError, match="kind 9"):
-        rows = one.rows.copy()
-        rows[0, 3] = 9
         fetches(drive, bam.platform(), dataclasses.replace(one, rows=rows))
     with pytest.raises(InvalidError, match="have 4 sizes"):
         fetches(drive, bam.platform(), Accesses(one.rows, one.addresses[:2], one.bytes, {}))

@@ -90,7 +90,9 @@ def tiles_of(elements: int, tiles: int) -> Accesses:
     return Accesses(np.array(rows, np.uint32), np.array(addresses, np.uint64), sizes, {"elements": elements})
 
 
-def vectoradd(how: str, elements: int, tiles: int, drive: str, drives: int, seed: int) -> dict[str, Any]:
+def vectoradd(  # noqa: PLR0917 (a case, as Context.map calls it)
+    how: str, elements: int, tiles: int, drive: str, drives: int, seed: int
+) -> dict[str, Any]:
     """Add two vectors into a third.
 
     Parameters
@@ -133,7 +135,9 @@ def run(context: Context) -> Result:
     """Run all queries, and the sum in three ways."""
     drive, drives, seed = context["drive"], context["drives"], context.seed
     queries = context.map(query, [(k, context["rows"], drive, n, seed) for n in drives for k in range(1, 7)], "queries")
-    ways = [(how, context["elements"], 5, drive, drives[-1], seed) for how in ("waited", "overlapped", "replaced", "tiling")]
+    ways = [
+        (how, context["elements"], 5, drive, drives[-1], seed) for how in ("waited", "overlapped", "replaced", "tiling")
+    ]
     sums = context.map(vectoradd, ways, "vectorAdd")
     seconds = {row["how"]: row["seconds"] for row in sums}
     slower = seconds["waited"] / seconds["tiling"]
@@ -145,8 +149,8 @@ def run(context: Context) -> Result:
                 "bam.vectoradd.order",
                 bool(slower > 1),
                 note=f"waited write-backs take {slower:.2f} times tiling's time, BaM's paper says 1.51; overlapped "
-                f"ones {seconds['overlapped'] / seconds['tiling']:.2f} times, and lines that are not fetched before they are "
-                f"written whole {seconds['replaced'] / seconds['tiling']:.2f} times",
+                f"ones {seconds['overlapped'] / seconds['tiling']:.2f} times, and lines that are not fetched "
+                f"before they are written whole {seconds['replaced'] / seconds['tiling']:.2f} times",
             )
         ],
         figures=[
@@ -159,10 +163,10 @@ def run(context: Context) -> Result:
             "Tiling's arithmetic takes no time; its tiles are loaded, computed and written in phases.",
         ],
         misfits=[
-            f"Q0 to Q5 gain {gain[0]:.2f} to {gain[-1]:.2f} times over whole columns from the same drives. RAPIDS' file "
-            "was in the page cache; the text gives 1.22 to 5.3, which hold RAPIDS' own time, not modelled here.",
-            "A line of the sum is fetched before it is written: three lines come for tiling's two, which alone makes 1.5 of "
-            "the paper's 1.51; `access::replace` fetches two.",
+            f"Q0 to Q5 gain {gain[0]:.2f} to {gain[-1]:.2f} times over whole columns from the same drives. RAPIDS' "
+            "file was in the page cache; the text gives 1.22 to 5.3, which hold RAPIDS' own time, not modelled here.",
+            "A line of the sum is fetched before it is written: three lines come for tiling's two, which alone makes "
+            "1.5 of the paper's 1.51; `access::replace` fetches two.",
         ],
     )
 

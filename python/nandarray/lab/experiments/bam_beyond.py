@@ -1,7 +1,7 @@
 """Beyond BaM: Gen5 and twenty drives, write-backs overlapped, QLC drives, tiles as lines; and a CPU process's share.
 
-Each step runs with warps that submit and with a process on the shared-memory door: the latter has one serving thread, so
-that most gains end at it.
+Each step runs with warps that submit and with a process on the shared-memory door: the latter has one serving thread,
+so that most gains end at it.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def run(context: Context) -> Result:
             *bam.assumptions(),
             *bam.assumptions("cpu"),
             "A Gen5 drive has twice the commands and twice the rates of its buses and link; its dies are the same.",
-            "The recordings are those of warps; a process on the door has no warps, and its threads would not coalesce.",
+            "The recordings are those of warps; a process on the door has no warps, and its threads do not coalesce.",
         ],
         misfits=_said(rows),
     )

@@ -29,7 +29,7 @@ FIVE = {
 }
 
 
-def run_one(
+def run_one(  # noqa: PLR0917 (a case, as Context.map calls it)
     kind: str, algorithm: str, scale: int, degree: int, share: float, drive: str, drives: list[int], seed: int
 ) -> list[dict[str, Any]]:
     """Record an algorithm in three ways, and let it fetch from each number of drives.
@@ -206,9 +206,7 @@ _ASSUMPTIONS = [
 def _misfits(large: list[dict[str, Any]], answers: list[Answer]) -> list[str]:
     said = []
     for algorithm in ("bfs", "cc"):
-        counts = {
-            step: next(r for r in large if r["step"] == step and r["algorithm"] == algorithm) for step in STEPS
-        }
+        counts = {step: next(r for r in large if r["step"] == step and r["algorithm"] == algorithm) for step in STEPS}
         none, naive, optimised = (counts[step] for step in STEPS)
         said.append(
             f"{algorithm.upper()}, {none['graph']}, counts: {none['reads']} reads without a cache, "
@@ -220,8 +218,8 @@ def _misfits(large: list[dict[str, Any]], answers: list[Answer]) -> list[str]:
     said.append(
         f"Against the target the order is {found['bam.graph.bfs_1ssd']:.2f} and {found['bam.graph.cc_1ssd']:.2f} times "
         f"its time with one drive, {1 / found['bam.graph.bfs_4ssd']:.2f} and {1 / found['bam.graph.bfs_cc']:.2f} with "
-        "four. Graphs that fit here end in a tail: one warp reads the longest row of a Kronecker graph line by line, with "
-        "few requests in flight, while a large graph has other rows to read meanwhile. The uniform graph has none such."
+        "four. Graphs that fit here end in a tail: one warp reads the longest row of a Kronecker graph line by line, "
+        "with few requests in flight, while a large graph has other rows to read meanwhile. The uniform graph has none such."
     )
     return said
 
@@ -255,7 +253,7 @@ def _figures() -> list[Figure]:
 EXPERIMENT = Experiment(
     id="bam.graph",
     title="BaM: BFS and CC on demand, and the steps of its cache",
-    question="How does fetching edges on demand compare with loading them first, and what does each step of the cache gain?",
+    question="How does fetching edges on demand compare with loading them first, and what does the cache gain?",
     run=run,
     claims=(
         "bam.graph.bfs_1ssd",

@@ -63,6 +63,12 @@ def _side_commands(commands: Any) -> None:
     model.add_argument("--section", action="append", default=[], choices=sections)
     model.add_argument("--only", default="", metavar="PRESET", help="data sheets of presets whose name contains this")
     model.add_argument("--short", action="store_true", help="a tenth of the requests")
+    queue = commands.add_parser("queue", help="queues in shared memory, the cache of kernels, gathering")
+    _output(queue)
+    queue.add_argument("--records", type=int, default=100_000, help="records gathered (the issue's figure: 1000000)")
+    queue.add_argument("--rows", type=int, default=65_536, help="rows of 4 KiB that they are drawn from")
+    queue.add_argument("--rounds", type=int, default=3)
+    queue.add_argument("--short", action="store_true", help="an eighth of the commands")
     micro = commands.add_parser("micro", help="short reads, first looks, ways to bring cold pages")
     _output(micro)
     micro.add_argument("--section", action="append", default=[], choices=("small", "first", "disk"))
@@ -392,6 +398,18 @@ def _model(arguments: argparse.Namespace, command: str) -> int:
     return 0
 
 
+def _queue(arguments: argparse.Namespace, command: str) -> int:
+    import json
+
+    from . import queue
+
+    sizes = {"records": arguments.records, "rows": arguments.rows, "rounds": arguments.rounds}
+    found = queue.measure(arguments.folder, **sizes, short=arguments.short)
+    rows = [list(row) for row in found]
+    _lines(arguments, command, list(queue.HEADER), rows, json.dumps(rows, indent=1))
+    return 0
+
+
 def _show(arguments: argparse.Namespace, command: str) -> int:
     from . import report
 
@@ -410,7 +428,7 @@ def main(argv: list[str] | None = None) -> int:
     command = "python -m bench " + shlex.join(sys.argv[1:] if argv is None else argv)
     act = {"run": _run, "open": _open, "memory": _memory, "geometry": _geometry, "write": _write, "report": _show}
     act |= {"model": _model, "first-result": _first, "offload": _offload, "micro": _micro, "programs": _programs}
-    act |= {"schedule": _schedule, "cores": _cores, "nvme": _nvme}
+    act |= {"schedule": _schedule, "cores": _cores, "nvme": _nvme, "queue": _queue}
     return act[arguments.command](arguments, command)
 
 

@@ -1,8 +1,8 @@
 """Queues in shared memory: ``python -m bench queue``.
 
 One thread plays both sides of a queue pair, beside a bare pair (``crates/nandarray-queues/benches/queue.rs``); a hit in
-the cache of kernels (``tests/gpu/threads.cpp``); gathering random records through the store, through a served region and
-by ``numpy.memmap``, warm and with the page cache dropped. Bars are the issue's; two processes have none.
+the cache of kernels (``tests/gpu/threads.cpp``); gathering random records through the store, through a served region
+and by ``numpy.memmap``, warm and with the page cache dropped. Bars are the issue's; two processes have none.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _METADATA_BYTES = 16.0
 Measured = tuple[str, str, str, str, str]
 
 
-def _pairs(short: bool) -> list[Measured]:
+def _pairs(*, short: bool) -> list[Measured]:
     done = subprocess.run([*_CARGO, *(["--short"] if short else [])], cwd=_ROOT, stdout=subprocess.PIPE, text=True,
                           check=True)  # fmt: skip
     rows = []
@@ -169,4 +169,4 @@ def measure(folder: Path, *, records: int, rows: int, rounds: int, short: bool) 
         Rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    return [*_pairs(short), *_hits(), *_gathers(folder, records, rows, rounds)]
+    return [*_pairs(short=short), *_hits(), *_gathers(folder, records, rows, rounds)]

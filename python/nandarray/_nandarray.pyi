@@ -37,6 +37,7 @@ __all__ = [
     "device_presets",
     "device_toml",
     "error_kinds",
+    "fetch_run",
     "get",
     "get_sub_block",
     "nvme_completion",

@@ -26,7 +26,17 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no
 
 
 def build(source: str, to: Path, *flags: str, include: Path = INCLUDE) -> Path:
-    base = ["g++", "-std=c++17", "-Wall", "-Wextra", "-Wno-clobbered", "-pthread", f"-I{include}", f"-I{GPU}", f"-I{DRIVE}"]
+    base = [
+        "g++",
+        "-std=c++17",
+        "-Wall",
+        "-Wextra",
+        "-Wno-clobbered",
+        "-pthread",
+        f"-I{include}",
+        f"-I{GPU}",
+        f"-I{DRIVE}",
+    ]
     subprocess.run([*base, *flags, str(GPU / source), "-o", str(to)], check=True, timeout=300)
     return to
 

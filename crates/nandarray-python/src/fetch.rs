@@ -2,7 +2,7 @@
 //! a report as JSON out. The GIL is released.
 
 use nandarray_model::describe::{Description, Sheet};
-use nandarray_model::fetch::{Recording, run_fetches};
+use nandarray_model::fetch::{FetchRecording, run_fetches};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 
@@ -24,7 +24,7 @@ pub(crate) fn fetch_run(
     let platform = serde_json::from_str(platform).map_err(|e| invalid(format!("platform: {e}")))?;
     let described = devices.iter().map(|toml| Sheet::parse(toml).and_then(|sheet| sheet.description()));
     let devices: Vec<Description> = described.collect::<Result<_, _>>().map_err(|e| crate::device::to_py(py, &e))?;
-    let recording = Recording::new(rows.as_slice()?, addresses.as_slice()?.to_vec(), bytes.as_slice()?.to_vec());
+    let recording = FetchRecording::new(rows.as_slice()?, addresses.as_slice()?.to_vec(), bytes.as_slice()?.to_vec());
     let recording = recording.map_err(invalid)?;
     let done = detached(py, || run_fetches(&devices, &platform, &recording, seed));
     let report = done.map_err(|e| to_py(py, &e, None))?.map_err(invalid)?;

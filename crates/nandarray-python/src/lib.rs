@@ -12,6 +12,7 @@
 //! | `clock` | the modelled clock of a store |
 //! | `device` | descriptions of devices, as texts |
 //! | `errors` | engine errors as the exceptions of `nandarray.errors` |
+//! | `fetch` | warps that fetch from several modelled devices |
 //! | `flight` | commands in flight on a modelled device |
 //! | `get` | small reads by one call |
 //! | `handle` | the device that all handles of a store share |

@@ -3,7 +3,12 @@
 //!
 //! The bare pair is the floor: 64-byte entries and 16-byte completions in plain memory, 32 in flight, without checks, and
 //! a copy from random places of memory as large as the array. Ours is a server of a store in a file, and its client.
-#![allow(missing_docs, clippy::print_stdout, clippy::disallowed_methods, reason = "a program of its own, that measures")]
+#![allow(
+    missing_docs,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a program of its own, that measures"
+)]
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -99,10 +99,19 @@ fn doorbells_of_two_clients_wake_their_server() {
     });
 }
 
-/// The mutant that everybody writes first: loom finds the order in which it sleeps for ever.
+/// The mutant that everybody writes first: loom finds the order in which its server sleeps for ever, and aborts.
 #[test]
-#[should_panic(expected = "deadlock")]
 fn a_client_that_looks_before_it_rings_loses_one() {
+    let program = std::env::current_exe().unwrap();
+    let words = ["--ignored", "--exact", "--nocapture", "looks_before_it_rings"];
+    let done = std::process::Command::new(program).args(words).output().unwrap();
+    assert!(!done.status.success());
+    assert!(String::from_utf8_lossy(&done.stderr).contains("deadlock"), "{done:?}");
+}
+
+#[test]
+#[ignore = "a mutant, which `a_client_that_looks_before_it_rings_loses_one` runs"]
+fn looks_before_it_rings() {
     loom::model(|| {
         let sleeper = Sleeper::new();
         let client = {

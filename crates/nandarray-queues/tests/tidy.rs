@@ -6,8 +6,15 @@
 mod tidy;
 
 /// From the bottom up; a module may use those before it, and itself. Modules of one entry do not use each other.
-const LAYERS: tidy::Layers =
-    &[&["error", "entries", "atomic"], &["sleep"], &["futex", "layout"], &["region", "prepared"], &["ring"], &["server", "client"], &["lib"]];
+const LAYERS: tidy::Layers = &[
+    &["error", "entries", "atomic"],
+    &["sleep"],
+    &["futex", "layout"],
+    &["region", "prepared"],
+    &["ring"],
+    &["server", "client"],
+    &["lib"],
+];
 
 #[test]
 fn arrows_only_point_down() {

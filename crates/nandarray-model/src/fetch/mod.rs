@@ -1,10 +1,10 @@
 //! Warps that fetch for themselves from several devices over one link (BaM), and the same requests submitted by a CPU.
 //!
-//! The accesses are a recording of the real header (`python/nandarray/gpu/include`): tasks of a kernel's phases, each a
-//! row of groups of accesses that a warp issues together. Devices are described ones, each a [`crate::machine::Machine`]
-//! of its own with its link; behind them is one shared link, and in front of that the warps, the slices that execute
-//! atomics, the queue pairs' critical sections and, where a CPU submits, its threads. Time of the kernels' arithmetic is
-//! one number a group; the kernels' results are the recording's.
+//! The accesses are a recording of the real header (`python/nandarray/gpu/include`): tasks of a kernel's phases, each
+//! a row of groups of accesses that a warp issues together. Devices are described, each a [`crate::machine::Machine`]
+//! of its own with its link; behind them is one shared link. In front of that are the warps, the slices that execute
+//! atomics, the queue pairs' critical sections and, where a CPU submits, its threads. The kernels' arithmetic is one
+//! time for each group; their results are the recording's.
 //!
 //! | file | one idea |
 //! | --- | --- |
@@ -21,6 +21,6 @@ mod results;
 mod run;
 
 pub use platform::FetchPlatform;
-pub use recording::{AccessKind, AccessRecord, Recording};
+pub use recording::{AccessRecord, FetchRecording, TouchKind};
 pub use results::FetchReport;
 pub use run::run_fetches;

@@ -1,12 +1,12 @@
 //! Accesses of a kernel as columns.
 //!
-//! A fetch is one movement of bytes between memory and a device. A touch names the fetch whose bytes it uses: the first
-//! touch in modelled time starts it, later ones wait for it or hit. So the number of fetches is the recording's, whatever
-//! the order in which modelled tasks come to them.
+//! A fetch is one movement of bytes between memory and a device. A touch names the fetch whose bytes it uses: the
+//! first touch in modelled time starts it, later ones wait for it or hit. So the number of fetches is the recording's,
+//! whatever the order in which modelled tasks come to them.
 
-/// What an access does.
+/// The kinds of accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessKind {
+pub enum TouchKind {
     /// Uses bytes that a fetch reads.
     Touch,
     /// Starts a write and goes on; the run ends when it has ended.
@@ -24,8 +24,8 @@ pub struct AccessRecord {
     pub task: u32,
     /// The group within the task: accesses of a group are issued together.
     pub group: u32,
-    /// What it does.
-    pub kind: AccessKind,
+    /// Its kind.
+    pub kind: TouchKind,
     /// The fetch.
     pub fetch: u32,
     /// Atomics on the fetch's line.
@@ -34,7 +34,7 @@ pub struct AccessRecord {
 
 /// A recording: accesses in order of phase, task and group, and the fetches that they name.
 #[derive(Clone, Debug, Default)]
-pub struct Recording {
+pub struct FetchRecording {
     /// The accesses.
     pub accesses: Vec<AccessRecord>,
     /// First byte of each fetch.
@@ -43,10 +43,10 @@ pub struct Recording {
     pub bytes: Vec<u32>,
 }
 
-/// Bit of a kind's number for a write; bit 1 says that nobody waits for it.
-const KINDS: [AccessKind; 3] = [AccessKind::Touch, AccessKind::WriteBehind, AccessKind::Write];
+/// Kinds by their numbers.
+const KINDS: [TouchKind; 3] = [TouchKind::Touch, TouchKind::WriteBehind, TouchKind::Write];
 
-impl Recording {
+impl FetchRecording {
     /// From rows of six numbers: phase, task, group, kind (0 touch, 1 write behind, 2 write), fetch, atomics.
     ///
     /// # Errors
@@ -101,13 +101,13 @@ mod tests {
     #[test]
     fn rows_become_tasks_of_phases_and_nonsense_is_refused() {
         let rows = [0, 0, 0, 0, 0, 2, 0, 0, 1, 0, 1, 2, 0, 3, 0, 0, 1, 2, 2, 0, 0, 2, 0, 0];
-        let recording = Recording::new(&rows, vec![0, 4096], vec![4096, 4096]).unwrap();
+        let recording = FetchRecording::new(&rows, vec![0, 4096], vec![4096, 4096]).unwrap();
         assert_eq!(recording.phases(), vec![vec![(0, 2), (2, 3)], vec![(3, 4)]]);
-        let refused = |rows: &[u32]| Recording::new(rows, vec![0], vec![512]).unwrap_err();
+        let refused = |rows: &[u32]| FetchRecording::new(rows, vec![0], vec![512]).unwrap_err();
         assert!(refused(&[0, 0, 0, 0, 1, 0]).contains("fetch 1 of 1"));
         assert!(refused(&[0, 0, 0, 7, 0, 0]).contains("kind 7"));
         assert!(refused(&[0, 0, 0]).contains("rows of 6"));
         assert!(refused(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).contains("is before"));
-        assert!(Recording::new(&[], vec![0], vec![0]).unwrap_err().contains("no bytes"));
+        assert!(FetchRecording::new(&[], vec![0], vec![0]).unwrap_err().contains("no bytes"));
     }
 }

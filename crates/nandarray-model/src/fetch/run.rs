@@ -1,14 +1,14 @@
 //! The event loop: tasks on warps, groups of accesses, fetches that several tasks wait for.
 //!
-//! Devices have event loops of their own; the earliest event of all is always the next, so that nothing happens in the
-//! past. A task is at one group: its atomics are booked on their slices, its fetches are started or waited for, and when
-//! the last of them is there the next group begins. A phase begins when all tasks of the one before have ended.
+//! Devices have event loops of their own; the earliest event of all is always the next, so that nothing happens in
+//! the past. A task is at one group: its atomics are booked on their slices, its fetches are started or waited for,
+//! and when the last of them is there the next group begins. A phase begins when all tasks of the one before have ended.
 
 use nandarray_sim::{Events, Ps, Resource};
 
 use super::drives::{BankRequest, DriveBank};
 use super::platform::FetchPlatform;
-use super::recording::{AccessKind, AccessRecord, Recording};
+use super::recording::{AccessRecord, FetchRecording, TouchKind};
 use super::results::FetchReport;
 use crate::describe::Description;
 
@@ -51,7 +51,7 @@ struct Warp {
 
 struct FetchRun<'a> {
     platform: &'a FetchPlatform,
-    recording: &'a Recording,
+    recording: &'a FetchRecording,
     phases: Vec<Vec<(u32, u32)>>,
     phase: usize,
     /// Tasks of the phase that were given out, and that have not ended.
@@ -86,7 +86,7 @@ fn ns(t: f64) -> Ps {
 pub fn run_fetches(
     devices: &[Description],
     platform: &FetchPlatform,
-    recording: &Recording,
+    recording: &FetchRecording,
     seed: u64,
 ) -> Result<FetchReport, String> {
     if let Some(problem) = platform.problem() {
@@ -216,22 +216,22 @@ impl FetchRun<'_> {
 
     /// Whether the warp waits for the access.
     fn access(&mut self, at: Ps, warp: u32, access: &AccessRecord) -> bool {
-        self.report.touches += u64::from(access.kind == AccessKind::Touch);
+        self.report.touches += u64::from(access.kind == TouchKind::Touch);
         let state = &mut self.fetches[access.fetch as usize];
         match (access.kind, state) {
             (_, FetchState::Ready) => false,
-            (AccessKind::WriteBehind, FetchState::UnderWay(_)) => false,
+            (TouchKind::WriteBehind, FetchState::UnderWay(_)) => false,
             (_, FetchState::UnderWay(waiters)) => {
                 waiters.push(warp);
                 true
             }
             (kind, state) => {
-                let waits = kind != AccessKind::WriteBehind;
+                let waits = kind != TouchKind::WriteBehind;
                 *state = FetchState::UnderWay(if waits { vec![warp] } else { Vec::new() });
                 let address = self.recording.addresses[access.fetch as usize];
                 let bytes = self.recording.bytes[access.fetch as usize];
                 let (device, offset) = self.bank.place(address, bytes);
-                let write = kind != AccessKind::Touch;
+                let write = kind != TouchKind::Touch;
                 let request = BankRequest { device, write, offset, bytes, submitted: at };
                 self.requests[access.fetch as usize] = Some(request);
                 self.events.push(at, FetchEvent::Start(access.fetch));
@@ -325,9 +325,10 @@ impl FetchRun<'_> {
         r.atomics_busy = busy.iter().sum::<f64>() / busy.len() as f64;
         r.atomics_busy_max = busy.iter().copied().fold(0.0, f64::max);
         r.enqueue_wait_us = self.queues.waited().us() / requests.max(1) as f64;
-        r.cpu_busy = self.cpu.as_ref().map_or(0.0, |cpu| {
-            cpu.busy_until(last).map(share).sum::<f64>() / f64::from(cpu.servers())
-        });
+        r.cpu_busy = self
+            .cpu
+            .as_ref()
+            .map_or(0.0, |cpu| cpu.busy_until(last).map(share).sum::<f64>() / f64::from(cpu.servers()));
         r.by_device.clone_from(&self.bank.by_device);
         let (events, hash) = self.bank.finish();
         r.events = events + self.events.pushed();

@@ -33,13 +33,13 @@ fn platform() -> FetchPlatform {
 }
 
 /// Tasks of one group with one touch of a fetch of its own.
-fn apart(tasks: u32, bytes: u32) -> Recording {
+fn apart(tasks: u32, bytes: u32) -> FetchRecording {
     let rows: Vec<u32> = (0..tasks).flat_map(|t| [0, t, 0, 0, t, 1]).collect();
     let addresses = (0..u64::from(tasks)).map(|t| t.wrapping_mul(0x9e37_79b9) % (1 << 20) * 4096).collect();
-    Recording::new(&rows, addresses, vec![bytes; tasks as usize]).unwrap()
+    FetchRecording::new(&rows, addresses, vec![bytes; tasks as usize]).unwrap()
 }
 
-fn run(devices_n: usize, platform: &FetchPlatform, recording: &Recording) -> FetchReport {
+fn run(devices_n: usize, platform: &FetchPlatform, recording: &FetchRecording) -> FetchReport {
     run_fetches(&devices(devices_n), platform, recording, 1).unwrap()
 }
 
@@ -50,7 +50,7 @@ fn a_fetch_takes_the_time_of_its_way() {
     let later = run(1, &FetchPlatform { t_poll_ns: 2500.0, ..platform() }, &apart(1, 512));
     assert!((later.seconds - one.seconds - 2e-6).abs() < 1e-12, "{later:?}");
     assert_eq!((one.reads, one.bytes_read, one.atomics, one.in_flight_max), (1, 512, 1, 1));
-    let nothing = run(1, &platform(), &Recording::default());
+    let nothing = run(1, &platform(), &FetchRecording::default());
     assert_eq!((nothing.reads, nothing.seconds), (0, 0.0));
 }
 
@@ -59,7 +59,7 @@ fn groups_follow_one_another_and_accesses_of_a_group_do_not() {
     let addresses: Vec<u64> = (0..8).map(|i| i * 4096).collect();
     let of = |row: &dyn Fn(u32) -> [u32; 6]| {
         let rows: Vec<u32> = (0..8).flat_map(row).collect();
-        run(1, &platform(), &Recording::new(&rows, addresses.clone(), vec![512; 8]).unwrap()).seconds
+        run(1, &platform(), &FetchRecording::new(&rows, addresses.clone(), vec![512; 8]).unwrap()).seconds
     };
     let together = of(&|i| [0, 0, 0, 0, i, 1]);
     let in_turn = of(&|i| [0, 0, i, 0, i, 1]);
@@ -71,7 +71,7 @@ fn groups_follow_one_another_and_accesses_of_a_group_do_not() {
 #[test]
 fn a_fetch_is_made_once_whoever_wants_it() {
     let rows: Vec<u32> = (0..100).flat_map(|t| [0, t, 0, 0, 0, 2]).collect();
-    let report = run(1, &platform(), &Recording::new(&rows, vec![0], vec![4096]).unwrap());
+    let report = run(1, &platform(), &FetchRecording::new(&rows, vec![0], vec![4096]).unwrap());
     assert_eq!((report.reads, report.touches, report.atomics), (1, 100, 200));
     // 200 atomics of 1 ns on one slice.
     assert!(report.atomics_busy_max * report.seconds > 199e-9, "{report:?}");
@@ -109,7 +109,7 @@ fn writes_behind_take_less_time_than_writes_and_all_are_made() {
     let write = |kind: u32| {
         let rows: Vec<u32> = (0..64).flat_map(|i| [0, i % 4 / 4, i, kind, i, 1]).collect();
         let addresses = (0..64).map(|i| i * 4096).collect();
-        run(1, &platform(), &Recording::new(&rows, addresses, vec![4096; 64]).unwrap())
+        run(1, &platform(), &FetchRecording::new(&rows, addresses, vec![4096; 64]).unwrap())
     };
     let (behind, waited) = (write(1), write(2));
     assert_eq!((behind.writes, waited.writes), (64, 64));

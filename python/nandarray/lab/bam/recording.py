@@ -109,7 +109,7 @@ def record(what: str, how: str, *words: int | np.ndarray[Any, Any], warps: int =
     return Accesses(rows, addresses, sizes, json.loads(done.stdout))
 
 
-def bulk(requests: int, size: int, write: bool = False) -> Accesses:
+def bulk(requests: int, size: int, *, write: bool = False) -> Accesses:
     """Return requests of one size one after the other, as fio makes them: a task each, without a cache.
 
     Parameters

@@ -1,7 +1,7 @@
 """Beyond BaM: Gen5 and twenty drives, write-backs overlapped, QLC drives, tiles as lines; and a CPU process's share.
 
-Each step runs with warps that submit and with a process on the shared-memory door: the latter has one serving thread, so
-that most gains end at it.
+Each step runs with warps that submit and with a process on the shared-memory door: the latter has one serving thread,
+so that most gains end at it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ STEPS: dict[str, tuple[str, str, int, str, dict[str, Any]]] = {
     "random, 20 drives, Gen5": ("random", "read", 20, "gen5", {"stripe_bytes": 512, **_GEN5}),
     "vectorAdd, write-backs waited for": ("vectoradd", "waited", 4, "optane", {}),
     "vectorAdd, write-backs overlapped": ("vectoradd", "overlapped", 4, "optane", {}),
+    "vectorAdd, lines not fetched": ("vectoradd", "replaced", 4, "optane", {}),
     "squares, rows as lines": ("tiles", "rows", 4, "optane", {}),
     "squares, tiles as lines": ("tiles", "tiles", 4, "optane", {}),
     "squares, rows as lines, 4 QLC drives": ("tiles", "rows", 4, "qlc", {}),
@@ -100,6 +101,7 @@ def _said(rows: list[dict[str, Any]]) -> list[str]:
         ("20 drives instead of 10", "random, 10 drives", "random, 20 drives"),
         ("Gen5, 20 drives", "random, 20 drives", "random, 20 drives, Gen5"),
         ("write-backs overlapped", "vectorAdd, write-backs waited for", "vectorAdd, write-backs overlapped"),
+        ("whole lines not fetched", "vectorAdd, write-backs overlapped", "vectorAdd, lines not fetched"),
         ("tiles as lines", "squares, rows as lines", "squares, tiles as lines"),
         ("tiles as lines, QLC", "squares, rows as lines, 4 QLC drives", "squares, tiles as lines, 4 QLC drives"),
         ("20 QLC drives instead of 4", *(f"squares, tiles as lines, {n} QLC drives" for n in (4, 20))),
@@ -125,7 +127,7 @@ def run(context: Context) -> Result:
             *bam.assumptions(),
             *bam.assumptions("cpu"),
             "A Gen5 drive has twice the commands and twice the rates of its buses and link; its dies are the same.",
-            "The recordings are those of warps; a process on the door has no warps, and its threads would not coalesce.",
+            "The recordings are those of warps; a process on the door has no warps, and its threads do not coalesce.",
         ],
         misfits=_said(rows),
     )

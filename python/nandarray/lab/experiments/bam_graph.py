@@ -29,7 +29,7 @@ FIVE = {
 }
 
 
-def run_one(
+def run_one(  # noqa: PLR0917 (a case, as Context.map calls it)
     kind: str, algorithm: str, scale: int, degree: int, share: float, drive: str, drives: list[int], seed: int
 ) -> list[dict[str, Any]]:
     """Record an algorithm in three ways, and let it fetch from each number of drives.
@@ -163,6 +163,7 @@ def run(context: Context) -> Result:
         Answer("bam.graph.cc_1ssd", against("cc", few), note=note),
         Answer("bam.graph.bfs_4ssd", 1 / against("bfs", many), note=note),
         Answer("bam.graph.bfs_cc", 1 / against("cc", many), note=f"CC, 4 drives; {note}"),
+        *_alone(large, drives),
         Answer("bam.graph.cache", step("bfs", "none", "naive"), calibrated=True, note="the cost of a contended atomic"),
         Answer("bam.graph.cache_cc", step("cc", "none", "naive")),
         Answer("bam.graph.optimised_bfs", step("bfs", "naive", "optimised")),
@@ -177,6 +178,22 @@ def run(context: Context) -> Result:
     )
 
 
+def _alone(large: list[dict[str, Any]], drives: list[int]) -> list[Answer]:
+    """Return the answers of the uniform graph's runs themselves, whose rows are short as those of large graphs."""
+    few, many = drives[0], drives[-1]
+    found = []
+    for algorithm, claims, paper in (
+        ("bfs", ("bam.graph.bfs_1ssd", "bam.graph.bfs_4ssd"), (1.43, 1.0)),
+        ("cc", ("bam.graph.cc_1ssd", "bam.graph.bfs_cc"), (1.27, 1.49)),
+    ):
+        for claim, n, value in zip(claims, (few, many), paper, strict=True):
+            for row in _of(large, graph="uniform", algorithm=algorithm, step="optimised", drives=n):
+                ratio = row["seconds"] / row["target_seconds"]
+                measured = ratio if n == few else 1 / ratio
+                found.append(Answer(f"{claim}#uniform", measured, paper=value, note="the largest run itself"))
+    return found
+
+
 _ASSUMPTIONS = [
     "Graphs have 8-byte neighbours, both ways; a warp has a vertex, and vertices come in order of their numbers.",
     "The target's load is requests of 128 KiB from the same drives, its traversal reads each used neighbour once over "
@@ -189,9 +206,7 @@ _ASSUMPTIONS = [
 def _misfits(large: list[dict[str, Any]], answers: list[Answer]) -> list[str]:
     said = []
     for algorithm in ("bfs", "cc"):
-        counts = {
-            step: next(r for r in large if r["step"] == step and r["algorithm"] == algorithm) for step in STEPS
-        }
+        counts = {step: next(r for r in large if r["step"] == step and r["algorithm"] == algorithm) for step in STEPS}
         none, naive, optimised = (counts[step] for step in STEPS)
         said.append(
             f"{algorithm.upper()}, {none['graph']}, counts: {none['reads']} reads without a cache, "
@@ -203,8 +218,8 @@ def _misfits(large: list[dict[str, Any]], answers: list[Answer]) -> list[str]:
     said.append(
         f"Against the target the order is {found['bam.graph.bfs_1ssd']:.2f} and {found['bam.graph.cc_1ssd']:.2f} times "
         f"its time with one drive, {1 / found['bam.graph.bfs_4ssd']:.2f} and {1 / found['bam.graph.bfs_cc']:.2f} with "
-        "four. The modelled warps keep the drives busy throughout; the paper's BFS with four drives takes about twice "
-        "the time of its bytes on the link, and the slides do not say on what it waits."
+        "four. Graphs that fit here end in a tail: one warp reads the longest row of a Kronecker graph line by line, "
+        "with few requests in flight, while a large graph has other rows to read meanwhile. The uniform graph has none such."
     )
     return said
 
@@ -238,7 +253,7 @@ def _figures() -> list[Figure]:
 EXPERIMENT = Experiment(
     id="bam.graph",
     title="BaM: BFS and CC on demand, and the steps of its cache",
-    question="How does fetching edges on demand compare with loading them first, and what does each step of the cache gain?",
+    question="How does fetching edges on demand compare with loading them first, and what does the cache gain?",
     run=run,
     claims=(
         "bam.graph.bfs_1ssd",
@@ -252,7 +267,7 @@ EXPERIMENT = Experiment(
     ),
     parameters={
         "graphs": Parameter(["rmat", "uniform"], "kinds of graphs"),
-        "scales": Parameter([13, 15], "logarithms of the number of vertices", small=[8, 9]),
+        "scales": Parameter([12, 14], "logarithms of the number of vertices", small=[8, 9]),
         "degree": Parameter(16, "edges a vertex before they lead both ways", small=8),
         "cache_share": Parameter(0.25, "cache over edges: the slides' 8 GB of 31.5 GB"),
         "drive": Parameter("optane-p5800x", "drive of the lab, preset or file"),

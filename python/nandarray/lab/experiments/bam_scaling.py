@@ -9,7 +9,7 @@ from typing import Any
 
 from nandarray.lab import bam
 from nandarray.lab.experiment import Answer, Context, Experiment, Figure, PaperPoint, Parameter, Result
-from nandarray.model.fetch import Accesses, fetches
+from nandarray.model.fetch import fetches
 
 __all__ = ["EXPERIMENT", "run_one"]
 
@@ -97,7 +97,10 @@ def run(context: Context) -> Result:
         tables={"scaling": rows},
         answers=answers,
         figures=[figure],
-        assumptions=[*bam.assumptions(), "A request a lane, 32 lanes a warp, all submitted by the header's queue pairs."],
+        assumptions=[
+            *bam.assumptions(),
+            "A request a lane, 32 lanes a warp, by the header's queue pairs.",
+        ],
         misfits=_misfits(rows),
     )
 

@@ -16,7 +16,8 @@ template <class T> struct result {
     NDA_FN explicit operator bool() const { return why == ok; }
 };
 
-enum class access { read, write };
+/// What a pinned line is for. `replace` writes, and does not fetch the line: its holder stores every element of it.
+enum class access { read, write, replace };
 
 template <class T, class P> struct array {
     static_assert((sizeof(T) & (sizeof(T) - 1)) == 0, "an element's size is a power of two");
@@ -75,11 +76,11 @@ template <class T, class P> struct array {
 
         NDA_FN pinned(const array *of_, u64 i, access mode_) : of(of_), line(0), why(out_of_range), mode(mode_), begin(0), end(0) {
             if (i >= of->length) return;
-            if (mode == access::write && !of->lines->at.namespaces[of->ns].writable) {
+            if (mode != access::read && !of->lines->at.namespaces[of->ns].writable) {
                 why = read_only;
                 return;
             }
-            line_handle h = of->lines->acquire(of->ns, of->page_of(i));
+            line_handle h = of->lines->acquire(of->ns, of->page_of(i), mode != access::replace);
             line = h.line;
             why = h.why;
             if (why) return;
@@ -91,7 +92,7 @@ template <class T, class P> struct array {
         pinned &operator=(const pinned &) = delete;
         NDA_FN ~pinned() {
             if (why) return;
-            if (mode == access::write) of->lines->mark_dirty(line);
+            if (mode != access::read) of->lines->mark_dirty(line);
             of->lines->release(line);
         }
         NDA_FN bool holds(u64 i) const { return i >= begin && i < end; }
@@ -101,7 +102,7 @@ template <class T, class P> struct array {
         }
         /// Writes an element of a line that was pinned for writing.
         NDA_FN void store(u64 i, const T &value) {
-            require(holds(i) && mode == access::write);
+            require(holds(i) && mode != access::read);
             put(&reinterpret_cast<T *>(of->lines->data_of(line))[i - begin], value);
         }
     };

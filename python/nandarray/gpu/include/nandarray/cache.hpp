@@ -150,15 +150,16 @@ template <class P> struct cache {
             P::compare_exchange(&at.words[line], now, word_of(0, line_empty, 0));
     }
 
-    /// Takes a line for all callers of the warp that are here, one count each.
-    NDA_FN line_handle acquire(u32 ns, u64 page) {
+    /// Takes a line for all callers of the warp that are here, one count each. Without `load`, a page that is not here is
+    /// not fetched: its line has any bytes until the callers have stored all of them.
+    NDA_FN line_handle acquire(u32 ns, u64 page, bool load = true) {
         u64 wanted = tag(ns, page);
-        if (!P::has_warps) return acquire_for(wanted, 1);
+        if (!P::has_warps) return acquire_for(wanted, 1, load);
         u32 mask = P::active();
         u32 same = P::match(mask, wanted);
         u32 leader = lowest(same);
         line_handle h = {0, ok};
-        if (P::lane() == leader) h = acquire_for(wanted, population(same));
+        if (P::lane() == leader) h = acquire_for(wanted, population(same), load);
         u32 line = P::shuffle(same, h.line, leader);
         u32 why = P::shuffle(same, u32(h.why), leader);
         return {line, status(why)};
@@ -172,18 +173,18 @@ template <class P> struct cache {
         if (P::lane() == lowest(same)) drop(line, population(same));
     }
 
-    NDA_FN line_handle acquire_for(u64 wanted, u32 n) {
+    NDA_FN line_handle acquire_for(u64 wanted, u32 n, bool load) {
         u64 seen = 0;
         u32 line = find(wanted, n, seen);
         if (line != lines() && readable(seen)) {
             if (!(seen & referenced_bit)) P::fetch_or(&at.words[line], referenced_bit);
             return {line, ok};
         }
-        return acquire_slow(wanted, n, line);
+        return acquire_slow(wanted, n, line, load);
     }
 
     /// A miss, or a line on its way.
-    NDA_COLD line_handle acquire_slow(u64 wanted, u32 n, u32 line) {
+    NDA_COLD line_handle acquire_slow(u64 wanted, u32 n, u32 line, bool load) {
         queue_pair<P> &q = queue_of(wanted);
         typename queue_pair<P>::limit l = q.begin();
         for (;;) {
@@ -191,7 +192,9 @@ template <class P> struct cache {
                 claimed c = claim(wanted, n, q, l);
                 if (c.why) return {0, c.why};
                 line = c.line;
-                if (c.fresh)
+                if (c.fresh && !load)
+                    P::fetch_add(&at.words[line], (u64(line_valid) - line_loading) << state_shift);
+                else if (c.fresh)
                     if (status s = load_line(line, wanted, q)) fail_load(line, s);
             }
             status s = settle(line, q, l);
@@ -214,6 +217,12 @@ template <class P> struct cache {
             if (q.poll(*this)) continue;
             if (status s = q.wait(l)) return s;
         }
+    }
+
+    NDA_FN u32 poll_all() {
+        u32 found = 0;
+        for (u32 i = 0; i < queue_count; ++i) found += queues[i].poll(*this);
+        return found;
     }
 
     struct claimed {
@@ -242,7 +251,7 @@ template <class P> struct cache {
             if (v.write_back) {
                 write_line(v.line, v.tag);
                 if (!options.overlapped)
-                    if (status s = written(v.line, q, l)) return {0, false, s};
+                    if (status s = written(v.line, queue_of(v.tag), l)) return {0, false, s};
                 continue;
             }
             if (v.line != lines()) return {v.line, true, ok};
@@ -251,7 +260,8 @@ template <class P> struct cache {
                 return {0, false, no_slot};
             }
             patience -= gone ? 0 : 1;
-            if (q.poll(*this)) continue;
+            // The set's other lines are on their way by any of the queues.
+            if (poll_all()) continue;
             if (status s = q.wait(l)) return {0, false, s};
         }
     }

@@ -29,6 +29,8 @@ struct Lane {
     jmp_buf here;
     std::unique_ptr<char[]> stack;
     bool started = false;
+    /// Turns in which lanes of the warp wait for others that spin; of its first lane.
+    u32 stalled = 0;
     Stop stop = Stop::ended;
     u32 warp = 0, lane = 0, mask = 0, from = 0;
     u64 value = 0, answer = 0;
@@ -130,7 +132,9 @@ struct Machine {
                 ended += warp[i]->stop == Stop::ended;
             }
             if (ended == 32) return false;
-            if (spinning) return true;
+            // Lanes that spin join the others, unless they wait for what those hold.
+            if (spinning && (!active || ++warp[0]->stalled < 64)) return true;
+            warp[0]->stalled = 0;
             if (!active) {
                 std::fprintf(stderr, "lanes: a warp waits for lanes that have ended\n");
                 std::exit(3);

@@ -1,7 +1,7 @@
 // Records what kernels fetch: the header's own queues and cache on warps in lockstep, against a drive in memory.
 //
 //     record bfs|cc      none|naive|optimised  WARPS LINES OUT GRAPH
-//     record vectoradd   overlapped|waited     WARPS LINES OUT ELEMENTS
+//     record vectoradd   overlapped|waited|replaced WARPS LINES OUT ELEMENTS
 //     record table       none|naive|optimised  WARPS LINES OUT COLUMNS ROWS TABLE
 //     record random      read|write            WARPS 0     OUT REQUESTS SEED
 //     record tiles       rows|tiles            WARPS LINES OUT SIDE SEED
@@ -54,9 +54,11 @@ struct Recorder {
         if (found.second) rows.push_back({phase, task_of_warp[lane.warp], lane.group, kind, fetch, 0});
         rows[found.first->second].atomics += atomics;
     }
+    /// Where a line's bytes came from; a line that was not fetched has none.
+    static constexpr u32 unfetched = ~0u;
     /// Uses a line's bytes: what the lane did to find it is this access's.
     void use(Lane &lane, u64 line) {
-        touch(lane, 0, fetch_of_line[line], lane.pending);
+        if (fetch_of_line[line] != unfetched) touch(lane, 0, fetch_of_line[line], lane.pending);
         lane.pending = 0;
     }
 };
@@ -81,7 +83,7 @@ template <class P> struct World {
             c = std::make_unique<client<P>>(map, 4, line_bytes, lines, cache_options{true, r.overlapped}, 1ull << 60);
             auto &at = c->lines().at;
             base = at.data_offset;
-            r.fetch_of_line.resize(c->lines().lines());
+            r.fetch_of_line.assign(c->lines().lines(), Recorder::unfetched);
             lanes::directory() = {at.words, c->lines().lines(), [this](u64 line) { r.use(*m.now, line); }};
         } else {
             bare = std::make_unique<claimed_queues<P>>(map, 4, 1ull << 60);
@@ -99,6 +101,7 @@ template <class P> struct World {
         if (c && e.opcode == op_read) r.fetch_of_line[(e.prp1 - base) / line_bytes] = fetch;
         if (m.now) m.now->fetch = fetch;
         if (e.opcode != op_write) return;
+        if (c) r.fetch_of_line[(e.prp1 - base) / line_bytes] = Recorder::unfetched;
         // A flush's write-backs are a phase of their own, a task each.
         if (m.now) r.touch(*m.now, c && r.overlapped ? 1 : 2, fetch, 0);
         else r.rows.push_back({r.phase, fetch, 0, 1, fetch, 0});
@@ -241,7 +244,7 @@ template <class P> static void graph(mode how, bool cc, u32 warps, u32 lines, co
 }
 
 /// c = a + b; a task is a line of each.
-template <class P> static void vectoradd(bool overlapped, u32 warps, u32 lines, const std::string &out, u64 n) {
+template <class P> static void vectoradd(bool overlapped, bool replaced, u32 warps, u32 lines, const std::string &out, u64 n) {
     World<P> w(warps, lines, 4096, {{"a", n * 8, false}, {"b", n * 8, false}, {"c", n * 8, true}});
     w.r.overlapped = overlapped;
     w.c->lines().options.overlapped = overlapped;
@@ -249,9 +252,9 @@ template <class P> static void vectoradd(bool overlapped, u32 warps, u32 lines, 
     const u64 per = 512;
     w.launch(u32((n + per - 1) / per), [&](u32 task, u32 lane) {
         Reader<u64, P> a(w, mode::optimised, 1), b(w, mode::optimised, 2);
-        typename array<u64, P>::pinned to(&c, task * per, access::write);
+        typename array<u64, P>::pinned to(&c, task * per, replaced ? access::replace : access::write);
         if (to.why) std::abort();
-        w.r.use(*w.m.now, to.line);
+        if (!replaced) w.r.use(*w.m.now, to.line);
         for (u64 i = task * per + lane; i < std::min(n, (task + 1) * per); i += 32) {
             w.next_group();
             to.store(i, a(i) + b(i));
@@ -340,7 +343,7 @@ int main(int argc, char **argv) {
         if (how == mode::optimised) graph<coalesced>(how, what == "cc", warps, lines, out, argv[6]);
         else graph<alone>(how, what == "cc", warps, lines, out, argv[6]);
     } else if (what == "vectoradd") {
-        vectoradd<coalesced>(how_text == "overlapped", warps, lines, out, number);
+        vectoradd<coalesced>(how_text != "waited", how_text == "replaced", warps, lines, out, number);
     } else if (what == "table" && argc > 8 && number <= 6) {
         if (how == mode::optimised) table<coalesced>(how, warps, lines, out, u32(number), more, argv[8]);
         else table<alone>(how, warps, lines, out, u32(number), more, argv[8]);

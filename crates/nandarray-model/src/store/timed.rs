@@ -783,8 +783,8 @@ impl TimedCall<'_> {
 fn too_far(input: usize, at: u64, until: u64, rules: &FeedRules) -> RunError {
     let (pages, page) = (rules.read_ahead, rules.page_bytes);
     RunError::Inputs(format!(
-        "compute.read_ahead = {pages}: input {input} is needed up to byte {until} while the core is in the page of byte \
-         {at}; its stream buffer holds {pages} pages of {page} B. Look less far ahead, or give it more pages"
+        "compute.read_ahead = {pages}: input {input} is needed up to byte {until} while the core is in the page of \
+         byte {at}; its stream buffer holds {pages} pages of {page} B. Look less far ahead, or give it more pages"
     ))
 }
 

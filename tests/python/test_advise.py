@@ -294,3 +294,17 @@ def test_the_command(store: nandarray.Store, path: Path, tmp_path: Path) -> None
     words = ["--data", "x.npy", "--to-store", "all", "-s", "key_low=1", "-s", "key_high=2"]
     written = json.loads(cli("aes128_decrypt", *words, "--json").stdout)
     assert (written["direction"], written["flows"]["from_host"]) == ("write", 16000)
+
+
+def test_the_simulated_answer_stands_beside_the_formulas() -> None:
+    found = nandarray.advise("sum", times=False, simulate=True)
+    assert nandarray.advise("sum", times=False).simulated is None
+    assert found.simulated is not None
+    assert found.simulated.bound in ("flash", "cores", "link", "dram")
+    # The formula has neither waits nor a beginning.
+    assert found.simulated.seconds > 0.8 * found.seconds_device
+    assert all(0 <= share <= 1.01 for share in found.simulated.busy.values())
+    got = CliRunner().invoke(app, ["advise", "sum", "--simulate", "--device", "samsung-970-pro"])
+    assert got.exit_code != 0, "a device without cores"
+    with pytest.raises(InvalidError, match="windows, not streams"):
+        nandarray.advise("sum", times=False, simulate=True, device="assasin-sb")

@@ -408,7 +408,7 @@ fn a_program_that_goes_wrong_is_named_and_the_device_serves_on() {
         "inputs": [{"name": "x", "dtype": "int32"}], "outputs": [], "scalars": []}"#;
     for core in ["zou-2023-stream", "five-stage"] {
         let store = store(&device(core, &[STREAM[0], ("compute.cores", "2"), ("compute.t_manage", "1 us")]), 1 << 16);
-        let beyond = "input 0 is needed up to byte 16384 while the core is in the page of byte 0; its stream buffer holds";
+        let beyond = "input 0 is needed up to byte 16384 while the core is in the page of byte 0; its stream buffer";
         for (body, says) in [(HANGS, "nd_stream+0x4"), (TRAPS, "nd_stream+0x4"), (LOOKS_FAR, beyond)] {
             let modelled = Modelled::new(&store.clock).unwrap();
             let elf = common::elf(&[("nd_stream", body), ("nd_merge", ADD)], Some(metadata));

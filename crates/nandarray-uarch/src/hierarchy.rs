@@ -189,8 +189,8 @@ impl Hierarchy {
         }
     }
 
-    /// Whether an access of data hits the first level, with no prefetcher to be notified and no line on its way: then it
-    /// is done, and takes [`t_data_hit`](Self::t_data_hit). Otherwise nothing has changed.
+    /// Whether an access of data hits the first level, with no prefetcher to be notified and no line on its way: then
+    /// it is done, and takes [`t_data_hit`](Self::t_data_hit). Otherwise nothing has changed.
     #[inline]
     pub(crate) fn data_hits(&mut self, address: u64, bytes: u64, write: bool) -> bool {
         match &mut self.l1d {

@@ -96,6 +96,7 @@ DeviceName = Annotated[
 Trust = Annotated[
     bool, typer.Option("--trust", help="Of C: time the program as a part of this process, without a sandbox.")
 ]
+Simulate = Annotated[bool, typer.Option("--simulate", help="Run the sample on the modelled device, too.")]
 Html = Annotated[
     Path | None,
     typer.Option("--html", metavar="OUT", help="Write the figure, Figure 6.1, as a page.", show_default=False),
@@ -110,6 +111,7 @@ def advise_command(
     scalars: Scalars = None,
     direction: Direction = None,
     device: DeviceName = "assasin",
+    simulate: Simulate = False,
     trust: Trust = False,
     html: Html = None,
     key_file: KeyFile = None,
@@ -124,7 +126,7 @@ def advise_command(
     from nandarray.programs.advise import advise_all, figure
 
     without: dict[str, str] = {}
-    options: dict[str, Any] = {"direction": direction, "device": device}
+    options: dict[str, Any] = {"direction": direction, "device": device, "simulate": simulate}
     if html is not None and not html.absolute().parent.is_dir():
         raise InvalidError(f"{html}: there is no folder {html.parent}")
     if not program:
@@ -208,11 +210,22 @@ def _one(advice: Advice) -> None:
         ("time", f"{faster}; bound by the {advice.bound}"),
         ("device", f"{of.device}: {speeds}, {of.cores} cores of {of.instructions / 1e9:g} GHz"),
     ]
+    rows += _simulated(advice)
     rows += [("assumed", advice.assumed)] if advice.assumed else []
     rows += [("first candidate", "yes" if advice.candidate else "no")]
     for what, text in rows:
         table.add_row(what, text)
     out.print(table)
+
+
+def _simulated(advice: Advice) -> list[tuple[str, str]]:
+    run = advice.simulated
+    if run is None:
+        return []
+    ratio = run.seconds / advice.seconds_device
+    busy = ", ".join(f"{part} {share:.0%}" for part, share in run.busy.items())
+    text = f"{run.seconds * 1e3:.3f} ms, {ratio:.2f} of the formula's; bound by {run.bound} (busy: {busy})"
+    return [("simulated", text)]
 
 
 def _all(found: list[Advice], without: dict[str, str]) -> None:

@@ -370,6 +370,9 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         let at = self.clock.with(|state| state.machine.manage(t_manage));
         self.on(core, slot).call = Some(TimedCall { call, origin: (at, tick), before, drains, drained });
         self.slots[core].active = Some(slot);
+        for input in 0..sizes.len() {
+            self.give_credits(core, slot, input);
+        }
         self.set_state(core, CoreState::Assigned);
         if at > now {
             self.hold(core, at, AtEnd::Resume);
@@ -590,12 +593,13 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
     }
 
     /// Gives the last leg of an input the credits that it may have; the firmware requests the pages. A core's buffers
-    /// are one job's, and what they have left the next one's: its pages come behind all pages of the first.
+    /// are one job's, and what they have left the next one's: its pages come behind all pages of the first, unless it
+    /// runs before it.
     fn give_credits(&mut self, core: usize, slot: usize, input: usize) {
-        let age = self.on(core, slot).age;
+        let (age, runs) = (self.on(core, slot).age, self.slots[core].active == Some(slot));
         let other = self.slots[core].slots[1 - slot].as_ref();
         let (older, younger) = other.map_or((None, false), |on| {
-            let before = on.age < age && !on.is_fed && on.ended.is_none();
+            let before = on.age < age && !runs && !on.is_fed && on.ended.is_none();
             (before.then(|| on.feeds.get(input).map_or((0, true), InputFeed::holds)), on.age > age)
         });
         match older {
@@ -779,8 +783,8 @@ impl TimedCall<'_> {
 fn too_far(input: usize, at: u64, until: u64, rules: &FeedRules) -> RunError {
     let (pages, page) = (rules.read_ahead, rules.page_bytes);
     RunError::Inputs(format!(
-        "compute.read_ahead = {pages}: input {input} is needed up to byte {until} while the core is in the page of byte \
-         {at}; its stream buffer holds {pages} pages of {page} B. Look less far ahead, or give it more pages"
+        "compute.read_ahead = {pages}: input {input} is needed up to byte {until} while the core is in the page of \
+         byte {at}; its stream buffer holds {pages} pages of {page} B. Look less far ahead, or give it more pages"
     ))
 }
 

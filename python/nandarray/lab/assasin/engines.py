@@ -79,8 +79,8 @@ ASSUMPTIONS = (
     "Cores are those of the authors' gem5 scripts: one instruction a nanosecond, a data hit one more, a stream or "
     "scratchpad access half of one more, nothing in parallel, no cost of branches (zou-2023).",
     "A core holds 16 pages of an input ahead: S x P of Table 7.3 for a program with one stream. P = 2 of the text "
-    "hides no flash read of 30 us, and the 8 of the authors' dist.py bound a core to 0.83 GB/s. It is the one calibrated "
-    "number, on Figure 7.15, and the same for all workloads.",
+    "hides no flash read of 30 us, and the 8 of the authors' dist.py bound a core to 0.83 GB/s. It is the one "
+    "calibrated number, on Figure 7.15, and the same for all workloads.",
     "Programs are compiled by Clang -O3 for RV32IM; Baseline, Prefetch and Sp run the form over memory, Sb and Sb$ the "
     "form with stream instructions.",
     "Bytes a second are bytes of input over modelled time, from the host's command to its answer.",

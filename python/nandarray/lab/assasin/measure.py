@@ -87,7 +87,7 @@ def _read_bytes(report: Mapping[str, Any]) -> int:
 
 def _channels(report: Mapping[str, Any]) -> list[float]:
     """Seconds in which each channel was busy since opening."""
-    return [float(share) * float(report["elapsed_s"]) for share in report["utilisation"]["channels"]]
+    return [float(share) * float(report["until_rest_s"]) for share in report["utilisation"]["channels"]]
 
 
 def _power(timed: Mapping[str, Any]) -> float:

@@ -4,8 +4,8 @@ The properties are those of chapter 6 of Zou's dissertation: how the data's size
 and whether it vectorises. :func:`advise` measures all three on sample data, and sets them against the bandwidths of a
 described device: of its flash, of its cores, of the link to its host. :mod:`figure` draws the figure.
 
-Read in this order: this file, :mod:`flows`, :mod:`paper`, :mod:`samples`, :mod:`vector`, :mod:`figure`. Nothing here is
-simulated; what a modelled device does with a program in time is the business of the modelled clock.
+Read in this order: this file, :mod:`flows`, :mod:`paper`, :mod:`samples`, :mod:`vector`, :mod:`figure`. The advice is
+a formula's; :mod:`simulate` runs the sample on the modelled device, whose answer stands beside it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from nandarray.device import devices, load
 from nandarray.errors import InvalidError, NandarrayError
 from nandarray.programs import ports
 from nandarray.programs.advise import paper, vector
+from nandarray.programs.advise import simulate as simulation
 from nandarray.programs.advise.flows import READ, WRITE, Flows, Use, measure, part, path_of
 from nandarray.programs.advise.samples import ASSUMED, has_sample, sample, use_of
+from nandarray.programs.advise.simulate import Simulated
 
 if TYPE_CHECKING:
     from nandarray.device import Description
@@ -107,6 +109,9 @@ class Advice:
         In a sentence.
     assumed : str
         Of the sample.
+    simulated : simulate.Simulated or None
+        The sample's run on the modelled device, beside the formula's ``seconds_device``; None where it was not asked
+        for.
     """
 
     name: str
@@ -134,6 +139,7 @@ class Advice:
     why: str
     assumed: str
     bandwidths: Bandwidths
+    simulated: Simulated | None = None
 
     @property
     def speedup(self) -> float:
@@ -163,6 +169,7 @@ def advise(
     device: str | Description = "assasin",
     core_hz: float | None = None,
     times: bool = True,
+    simulate: bool = False,
 ) -> Advice:
     """Return whether a program should run beside the data, and why.
 
@@ -186,6 +193,8 @@ def advise(
         Instructions a second of one of them, in the place of the described clock.
     times : bool
         Whether to time it with and without vector instructions: some tenths of a second, of trusted programs.
+    simulate : bool
+        Whether to run the sample on the modelled device, too.
 
     Returns
     -------
@@ -228,7 +237,8 @@ def advise(
         raise InvalidError(f"{name} has no sample data; give its inputs")
     if not inputs:
         raise InvalidError(f"{made.name} needs inputs")
-    bandwidths = _bandwidths(device, core_hz)
+    described = _described(device)
+    bandwidths = _bandwidths(described, core_hz)
     use = _use(name if known else None, made, listed, to_store=to_store, direction=direction)
     counted, flows = measure(made, inputs, scalars or {}, use)
     values = ports.scalar_bits(scalars or {}, made.metadata)
@@ -245,12 +255,15 @@ def advise(
         loops=vector.loops(made),
         per_second=None if timed is None else taken / timed.vector_s,
         assumed=ASSUMED.get(name, "") if known and data is None else "",
+        simulated=simulation.simulate(made, inputs, scalars or {}, use, described) if simulate else None,
     )
 
 
 def advise_all(**options: Any) -> tuple[list[Advice], dict[str, str]]:
     """Return advice on every ready-made program with a sample, and the reasons why others have none."""
-    _bandwidths(options.get("device", "assasin"), options.get("core_hz"))  # an error of the device's is not a program's
+    _bandwidths(
+        _described(options.get("device", "assasin")), options.get("core_hz")
+    )  # an error of the device's is not a program's
     found, without = [], dict[str, str]()
     for name in programs.names():
         try:
@@ -294,10 +307,14 @@ def _small(made: Program, inputs: Sequence[_Array]) -> list[_Array]:
     return [one if p.get("whole") else one[: records * p["record_bytes"]] for p, one in zip(ports, raw, strict=True)]
 
 
-def _bandwidths(device: str | Description, core_hz: float | None) -> Bandwidths:
-    if isinstance(device, str):
-        found = devices().get(device)
-        device = load(device) if found is None else found
+def _described(device: str | Description) -> Description:
+    if not isinstance(device, str):
+        return device
+    found = devices().get(device)
+    return load(device) if found is None else found
+
+
+def _bandwidths(device: Description, core_hz: float | None) -> Bandwidths:
     facts, compute = device.effective, device.resolved["compute"]
     if compute is None:
         raise InvalidError(
@@ -338,6 +355,7 @@ def _advice(
     loops: vector.Loops | None,
     per_second: float | None,
     assumed: str,
+    simulated: Simulated | None,
 ) -> Advice:
     taken = counted.bytes_in
     if taken == 0:
@@ -379,6 +397,7 @@ def _advice(
         why=why,
         assumed=assumed,
         bandwidths=of,
+        simulated=simulated,
     )
 
 

@@ -26,7 +26,19 @@ if TYPE_CHECKING:
     from nandarray.programs.program import Program
     from nandarray.programs.run import Account
 
-__all__ = ["AROUND", "READ", "SAMPLE_BYTES", "WITHIN", "WRITE", "Flows", "Use", "measure", "part", "path_of"]
+__all__ = [
+    "AROUND",
+    "READ",
+    "SAMPLE_BYTES",
+    "WITHIN",
+    "WRITE",
+    "Flows",
+    "Use",
+    "measure",
+    "part",
+    "path_of",
+    "targets_of",
+]
 
 READ, WRITE, WITHIN, AROUND = "read", "write", "within", "around"
 SAMPLE_BYTES = 4 << 20
@@ -139,11 +151,7 @@ def measure(made: Program, inputs: Sequence[_Array], scalars: Mapping[str, Any],
             if name not in use.host:
                 store[f"input{number}"] = one
             given.append(one if name in use.host else store[f"input{number}"])
-        targets = {}
-        for name in use.stored:
-            dtype = abi.record(outputs[name]["dtype"], name)
-            room = _room(made, outputs[name], inputs)
-            targets[name] = store.create(f"output-{name}", (-(-room // dtype.itemsize),), dtype)
+        targets = targets_of(made, inputs, use, store)
         done = run.offload(made, given, scalars, out=targets or None, form="interpreted")
         traffic, kept = done.account.traffic, 0
         if use.kept is not None:
@@ -153,6 +161,34 @@ def measure(made: Program, inputs: Sequence[_Array], scalars: Mapping[str, Any],
                 store[f"kept{number}"] = one
                 kept += store[f"kept{number}"].nbytes
     return done.account, Flows(traffic.from_store, traffic.from_host, traffic.to_store + kept, traffic.to_host)
+
+
+def targets_of(made: Program, inputs: Sequence[_Array], use: Use, store: Any) -> dict[str, Any]:
+    """Create the arrays that outputs go to in a store, with room for a sample.
+
+    Parameters
+    ----------
+    made : Program
+        The program.
+    inputs : sequence of numpy.ndarray
+        The sample.
+    use : Use
+        Where outputs are put.
+    store : Store
+        Where they are created.
+
+    Returns
+    -------
+    dict of str to Array
+        By the outputs' names.
+    """
+    outputs = {port["name"]: port for port in made.outputs}
+    targets = {}
+    for name in use.stored:
+        dtype = abi.record(outputs[name]["dtype"], name)
+        room = _room(made, outputs[name], inputs)
+        targets[name] = store.create(f"output-{name}", (-(-room // dtype.itemsize),), dtype)
+    return targets
 
 
 def _room(made: Program, port: Mapping[str, Any], inputs: Sequence[_Array]) -> int:

@@ -1,7 +1,7 @@
 //! Promise: kernels of a store on the modelled accelerator give the bytes of a serial run under every scheduler, also
-//! if a core or a die fails in mid-kernel; they take the time that their parts take; and if the power fails at any write
-//! of kernels, of the journal or of reclaim, each kernel's outputs are there whole or not at all, and what was flushed
-//! is there.
+//! if a core or a die fails in mid-kernel; they take the time that their parts take; and if the power fails at any
+//! write of kernels, of the journal or of reclaim, each kernel's outputs are there whole or not at all, and all that
+//! was flushed is there.
 
 #[path = "../../nandarray-cores/tests/common/mod.rs"]
 mod common;

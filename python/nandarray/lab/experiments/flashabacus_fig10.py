@@ -178,7 +178,8 @@ _REASONS = (
     (
         ("fig10.overall", "fig10a.data_intensive", "fig11a.simd_mean", "fig11a.simd_max", "fig14.simd_vs_o3"),
         (2.27, 2.44, 1.39, 1.87, 0.77),
-        "the storage stack's cost, fitted on 3(d), is 8 us a KiB, since our MVT computes 3.7 s on columns that miss; then "
+        "the storage stack's cost, fitted on 3(d), is 8 us a KiB, since our MVT computes 3.7 s on columns that "
+        "miss; then "
         "the host's ways of data-intensive kernels are ten times the backbone's, not two to three times.",
     ),
     (
@@ -190,7 +191,8 @@ _REASONS = (
     (
         ("fig10a.st_vs_dy", "fig10a.st_vs_o3"),
         (0.47, 0.48),
-        "static scheduling of six equal kernels uses one worker of six: a sixth, or more where flash is the bound, as for "
+        "static scheduling of six equal kernels uses one worker of six: a sixth, or more where flash is the bound, "
+        "as for "
         "outputs. The paper's figures imply two to three workers.",
     ),
     (
@@ -202,7 +204,8 @@ _REASONS = (
     (
         ("fig10b.simd_vs_dy", "fig10b.simd_vs_o3", "fig10b.st_vs_io_balanced", "fig10b.st_vs_io_unbalanced"),
         (0.58, 0.5, 1.34, 0.49),
-        "3MM and 2MM take 3 to 5 hours of a worker where other kernels take seconds to minutes: a mix that has one of them "
+        "3MM and 2MM take 3 to 5 hours of a worker where other kernels take seconds to minutes: a mix that has one "
+        "of them "
         "is that kernel, alone on one worker under static scheduling.",
     ),
 )

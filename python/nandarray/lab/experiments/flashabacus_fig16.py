@@ -56,7 +56,8 @@ def run(context: Context) -> Result:
 
 def _misfits(rows: list[dict[str, Any]]) -> list[str]:
     said = [
-        "The storage stack's cost, fitted on 3(d) with our kernels, is 8 us a KiB: applications that compute little (path, "
+        "The storage stack's cost, fitted on 3(d) with our kernels, is 8 us a KiB: applications that compute little"
+        " (path, "
         "wc) gain more than in the paper, and nw, whose table of 24 x 17 cells a sequence is computed, less."
     ]
     for name in APPLICATIONS:

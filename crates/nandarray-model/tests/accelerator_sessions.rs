@@ -37,14 +37,13 @@ const ADD: &[&str] = &[
 ];
 
 const TABLE: &str = r#"{"abi": 1, "name": "add", "kind": "kernel", "inputs": [],
-    "outputs": [{"name": "y", "dtype": "u8", "shape": ["n"], "update": true}],
+    "outputs": [{"name": "y", "item_bytes": 8, "update": true}],
     "microblocks": [{"entry": "first", "screens": "y", "reads": {}, "writes": {"y": "rows"}},
                     {"entry": "second", "screens": 1, "reads": {}, "writes": {"y": "all"}}]}"#;
 
 fn kernel() -> Arc<LoadedKernel> {
-    let table = TABLE.replace("\"u8\"", "\"uint64\"");
-    let elf = common::elf(&[("nd_kernel_first", ADD), ("nd_kernel_second", ADD)], Some(&table));
-    Arc::new(LoadedKernel::new(&elf, table.as_bytes()).unwrap())
+    let elf = common::elf(&[("nd_kernel_first", ADD), ("nd_kernel_second", ADD)], Some(TABLE));
+    Arc::new(LoadedKernel::new(&elf, TABLE.as_bytes()).unwrap())
 }
 
 fn open(media: Arc<dyn Media>, mode: Mode) -> Result<Device, nandarray::Error> {

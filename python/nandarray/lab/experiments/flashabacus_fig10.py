@@ -217,7 +217,8 @@ def _misfits(answers: list[Answer]) -> list[str]:
     said = list(_MISFITS)
     for claims, wanted, reason in _REASONS:
         numbers = [(claim, found[f"flashabacus.{claim}"]) for claim in claims]
-        if any(not 0.85 <= value / paper <= 1.15 for (_, value), paper in zip(numbers, wanted, strict=True)):  # noqa: PLR2004
+        ratios = [value / paper for (_, value), paper in zip(numbers, wanted, strict=True)]
+        if min(ratios) < 0.85 or max(ratios) > 1.15:  # noqa: PLR2004
             shown = ", ".join(
                 f"{name} {value:.2f} ({paper:g})" for (name, value), paper in zip(numbers, wanted, strict=True)
             )

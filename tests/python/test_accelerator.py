@@ -31,16 +31,17 @@ def with_caches(l1: int, l2: int) -> str:
 @pytest.mark.parametrize(
     ("name", "sizes", "fulls"),
     [
-        ("ATAX", (48, 96), (384, 544, 720)),
+        ("ATAX", (96, 192), (384, 544, 720)),
         ("MVT", (48, 96), (384, 544, 720)),
-        ("2DCON", (48, 96), (384, 544, 720)),
-        ("GEMM", (24, 48), (96, 160, 192)),
+        ("2DCON", (96, 192), (384, 544, 720)),
+        ("GEMM", (48, 96), (160, 192, 256)),
     ],
 )
 def test_a_scaled_cost_is_that_of_a_full_run(name, sizes, fulls):
     app = workloads.APPS[name]
     kernel = kernels.get(app.kernel)
-    core = with_caches(16384, 65536)
+    # Matrices are larger than the caches at each full size, and at each reduced one than the reduced caches.
+    core = with_caches(4096, 16384)
     for size in fulls:
         made = accelerator.fitted(kernel, partial(workloads._sample, app), sizes, size, app.trips, core=core)
         measured = accelerator.costs(kernel, *workloads._sample(app, size), core=core)

@@ -1,7 +1,7 @@
 //! Promise: kernels of a store on the modelled accelerator give the bytes of a serial run under every scheduler, also
-//! if a core or a die fails in mid-kernel; they take the time that their parts take; and if the power fails at any write
-//! of kernels, of the journal or of reclaim, each kernel's outputs are there whole or not at all, and what was flushed
-//! is there.
+//! if a core or a die fails in mid-kernel; they take the time that their parts take; and if the power fails at any
+//! write of kernels, of the journal or of reclaim, each kernel's outputs are there whole or not at all, and all that
+//! was flushed is there.
 
 #[path = "../../nandarray-cores/tests/common/mod.rs"]
 mod common;
@@ -37,14 +37,13 @@ const ADD: &[&str] = &[
 ];
 
 const TABLE: &str = r#"{"abi": 1, "name": "add", "kind": "kernel", "inputs": [],
-    "outputs": [{"name": "y", "dtype": "u8", "shape": ["n"], "update": true}],
+    "outputs": [{"name": "y", "item_bytes": 8, "update": true}],
     "microblocks": [{"entry": "first", "screens": "y", "reads": {}, "writes": {"y": "rows"}},
                     {"entry": "second", "screens": 1, "reads": {}, "writes": {"y": "all"}}]}"#;
 
 fn kernel() -> Arc<LoadedKernel> {
-    let table = TABLE.replace("\"u8\"", "\"uint64\"");
-    let elf = common::elf(&[("nd_kernel_first", ADD), ("nd_kernel_second", ADD)], Some(&table));
-    Arc::new(LoadedKernel::new(&elf, table.as_bytes()).unwrap())
+    let elf = common::elf(&[("nd_kernel_first", ADD), ("nd_kernel_second", ADD)], Some(TABLE));
+    Arc::new(LoadedKernel::new(&elf, TABLE.as_bytes()).unwrap())
 }
 
 fn open(media: Arc<dyn Media>, mode: Mode) -> Result<Device, nandarray::Error> {

@@ -285,7 +285,7 @@ impl PySession {
         });
     }
 
-    /// What happened so far on a modelled accelerator, in JSON; none of a session on the wall clock.
+    /// The report of all that happened so far on a modelled accelerator, in JSON; none on the wall clock.
     fn report(&self, py: Python<'_>) -> Option<String> {
         match &self.session {
             SessionClock::Wall(_) => None,

@@ -42,7 +42,7 @@ class KernelScheduler(Protocol):
         """A kernel may run: those it depends on are done, and its ranges are held."""
 
     def ready(self, kernel: int, screens: int) -> None:
-        """So many more screens of a kernel may run."""
+        """A kernel has ``screens`` more screens that may run."""
 
     def next(self, worker: int) -> int | None:
         """Return the kernel whose next screen a worker runs now; None if there is none for it."""

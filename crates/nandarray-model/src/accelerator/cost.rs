@@ -45,7 +45,7 @@ pub fn described_core(core: &str) -> Result<CoreDescription, String> {
     described.map_err(|e| e.to_string())
 }
 
-/// Runs all of a microblock as one screen on a core, named or described; sections are changed as the kernel changes them.
+/// Runs all of a microblock as one screen on a core, named or described; sections change as the kernel changes them.
 ///
 /// # Errors
 /// Text: there is no such core, or the screen failed.

@@ -1,8 +1,8 @@
 //! The event loop of the accelerator: workers take screens from a board and go through their windows.
 //!
 //! A screen requests its first windows, computes on one while later ones come, and ends when its last window is done.
-//! A kernel's outputs are accepted into DDR3L before it ends, and written behind it. What kernels are (phantom calls,
-//! or programs on real bytes) is an [`AcceleratorWork`]. A core that fails gives its screen back to the board.
+//! A kernel's outputs are accepted into DDR3L before it ends, and written behind it. The kernels (phantom calls,
+//! or programs on real bytes) are an [`AcceleratorWork`]. A core that fails gives its screen back to the board.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,7 @@ use super::platform::AcceleratorPlatform;
 use super::results::{AcceleratorReport, AcceleratorSums, ActivityKind, KernelTimes, ScreenSpan};
 use super::storage::{AcceleratorStorage, BackgroundWork};
 
-/// What a screen costs.
+/// The cost of a screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScreenLoad {
     /// Cycles on its core.
@@ -25,7 +25,7 @@ pub struct ScreenLoad {
     pub bytes_dram: u64,
 }
 
-/// What moves at the begin or the end of a kernel.
+/// Bytes that move at the begin or the end of a kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelMoves {
     /// Bytes from or to the host.
@@ -247,7 +247,7 @@ impl AcceleratorMachine {
         while !self.storage.is_settled() && self.step(work) {}
     }
 
-    /// What happened so far.
+    /// The report of all that happened so far.
     pub fn report(&self) -> AcceleratorReport {
         let mut report = self.report.clone();
         let storage = &self.storage;

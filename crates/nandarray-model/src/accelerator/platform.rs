@@ -63,7 +63,7 @@ pub struct AcceleratorPlatform {
     pub journal_period_ns: u64,
     /// Cores that fail: a worker and the time.
     pub core_failures: Vec<(usize, u64)>,
-    /// Dies of each channel that fail: a die and the time. What they held is taken from redundancy, whose cost is not
+    /// Dies of each channel that fail: a die and the time. Their data come from redundancy, whose cost is not
     /// modelled.
     pub die_failures: Vec<(usize, u64)>,
     /// Power of an active worker.

@@ -57,7 +57,7 @@ pub struct ScreenSpan {
     pub fine: bool,
 }
 
-/// What is active.
+/// A kind of activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ActivityKind {
     /// A worker computes.
@@ -159,7 +159,7 @@ pub struct AcceleratorReport {
     pub reruns: u64,
     /// Screens on workers.
     pub spans: Vec<ScreenSpan>,
-    /// What was active when.
+    /// Activity over time.
     pub activity: Activity,
 }
 

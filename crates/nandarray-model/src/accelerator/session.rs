@@ -36,7 +36,7 @@ struct StoreWork {
     runtime: Arc<Runtime>,
     core: CoreDescription,
     jobs: BTreeMap<u64, Arc<SessionJob>>,
-    /// What screens changed whose cores may fail: kernel, microblock, screen.
+    /// Bytes as they were before screens whose cores may fail: kernel, microblock, screen.
     saved: BTreeMap<(u64, usize, u64), SavedRows>,
 }
 
@@ -208,7 +208,7 @@ impl AcceleratorSession {
         state.settle();
     }
 
-    /// What happened so far.
+    /// The report of all that happened so far.
     pub fn report(&self) -> AcceleratorReport {
         self.lock().machine.report()
     }

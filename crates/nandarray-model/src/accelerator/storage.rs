@@ -87,7 +87,7 @@ impl AcceleratorStorage {
         let p = platform;
         let row = DieRow { free: Ps::ZERO, behind: None, failed: false };
         let full = (p.blocks as f64 * p.filled_share) as u64;
-        // What is full holds its share of valid groups spread over more blocks, as after a long time of rewriting.
+        // Valid groups are spread over more blocks than they fill, as after a long time of rewriting.
         let used_blocks = ((full as f64 / 0.95).ceil() as u64).min(p.blocks.saturating_sub(p.reclaim_blocks + 1));
         let valid = (full * p.groups_per_block).checked_div(used_blocks).unwrap_or(0).min(p.groups_per_block);
         Self {

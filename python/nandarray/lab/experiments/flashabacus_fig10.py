@@ -18,6 +18,8 @@ __all__ = ["EXPERIMENT"]
 _Rows = list[dict[str, Any]]
 _DY, _ST, _IO, _O3 = "inter-dynamic", "inter-static", "intra-in-order", "intra-out-of-order"
 _OURS = (_ST, _DY, _IO, _O3)
+#: A remark on rows that compare with the host on data-intensive kernels.
+_RESTS = "rests on the storage stack's cost a byte, which is fitted on 3(d)"
 _HEAVY = ("GEMM", "2MM", "SYR2K")
 
 
@@ -82,9 +84,9 @@ def _latency(homogeneous: _Rows, mixed: _Rows) -> list[Answer]:
         and all(maxima[name, _ST] < maxima[name, _IO] for name in slow)
     )
     return [
-        Answer("flashabacus.fig11a.simd_mean", behind_host("latency_mean_s"), calibrated=True),
-        Answer("flashabacus.fig11a.simd_max", behind_host("latency_max_s"), calibrated=True),
-        Answer("flashabacus.fig11a.simd_min", behind_host("latency_min_s"), calibrated=True),
+        Answer("flashabacus.fig11a.simd_mean", behind_host("latency_mean_s"), note=_RESTS),
+        Answer("flashabacus.fig11a.simd_max", behind_host("latency_max_s"), note=_RESTS),
+        Answer("flashabacus.fig11a.simd_min", behind_host("latency_min_s"), note=_RESTS),
         Answer("flashabacus.fig11a.dy_vs_st_mean", mean(homogeneous, "latency_mean_s", _DY, _ST)),
         Answer("flashabacus.fig11a.dy_vs_st_max", mean(homogeneous, "latency_max_s", _DY, _ST)),
         Answer("flashabacus.fig11a.inter_vs_intra_min", sum(low) / 4),
@@ -106,9 +108,7 @@ def _energy(homogeneous: _Rows, mixed: _Rows) -> list[Answer]:
     said = ", ".join(f"{one} saves {share:.2f}" for one, share in saved.items())
     return [
         Answer("flashabacus.fig13.energy", mean(both, "energy_J", _O3, "simd")),
-        Answer(
-            "flashabacus.fig13.simd_transfer", sum(moved) / len(moved), calibrated=True, note="follows the host's power"
-        ),
+        Answer("flashabacus.fig13.simd_transfer", sum(moved) / len(moved), note="follows the host's power"),
         Answer("flashabacus.fig13.st_compute", mean(homogeneous, "energy_J", _ST, "simd", _some(_HEAVY, homogeneous))),
         Answer(
             "flashabacus.fig13.vs_st",
@@ -127,7 +127,7 @@ def _utilisation(homogeneous: _Rows, mixed: _Rows) -> list[Answer]:
     ordered = dy >= homogeneous_o3 and gain > 1
     return [
         Answer("flashabacus.fig14.util", bool(ordered), note=_OCCUPIED),
-        Answer("flashabacus.fig14.simd_vs_o3", mean(homogeneous, "occupancy", "simd", _O3, intensive), calibrated=True),
+        Answer("flashabacus.fig14.simd_vs_o3", mean(homogeneous, "occupancy", "simd", _O3, intensive), note=_RESTS),
         Answer("flashabacus.fig14.dy_homogeneous", dy, note=_OCCUPIED),
         Answer("flashabacus.fig14.o3_heterogeneous", o3, note=_OCCUPIED),
         Answer("flashabacus.fig14.o3_vs_dy", gain, note=_OCCUPIED),
@@ -173,25 +173,56 @@ _MISFITS = [
 ]
 
 
+#: Claims, the paper's figures, and the measured reason if one of them does not fit.
+_REASONS = (
+    (
+        ("fig10.overall", "fig10a.data_intensive", "fig11a.simd_mean", "fig11a.simd_max", "fig14.simd_vs_o3"),
+        (2.27, 2.44, 1.39, 1.87, 0.77),
+        "the storage stack's cost, fitted on 3(d), is 8 us a KiB, since our MVT computes 3.7 s on columns that "
+        "miss; then "
+        "the host's ways of data-intensive kernels are ten times the backbone's, not two to three times.",
+    ),
+    (
+        ("fig10a.o3_vs_io", "fig11a.inter_vs_intra_min"),
+        (1.62, 1.61),
+        "six of the fourteen kernels have no serial microblock, and the text does not say how much of the others is "
+        "serial: the paper's serial parts must be larger.",
+    ),
+    (
+        ("fig10a.st_vs_dy", "fig10a.st_vs_o3"),
+        (0.47, 0.48),
+        "static scheduling of six equal kernels uses one worker of six: a sixth, or more where flash is the bound, "
+        "as for "
+        "outputs. The paper's figures imply two to three workers.",
+    ),
+    (
+        ("fig14.dy_homogeneous", "fig14.o3_heterogeneous"),
+        (0.98, 0.94),
+        "workers are without a screen while outputs of 2DCON, ADI and FDTD wait for flash at 0.2 GB/s behind a full "
+        "buffer, and while the last serial microblocks run.",
+    ),
+    (
+        ("fig10b.simd_vs_dy", "fig10b.simd_vs_o3", "fig10b.st_vs_io_balanced", "fig10b.st_vs_io_unbalanced"),
+        (0.58, 0.5, 1.34, 0.49),
+        "3MM and 2MM take 3 to 5 hours of a worker where other kernels take seconds to minutes: a mix that has one "
+        "of them "
+        "is that kernel, alone on one worker under static scheduling.",
+    ),
+)
+
+
 def _misfits(answers: list[Answer]) -> list[str]:
     """Return what does not fit, with its numbers."""
     found = {one.claim: float(one.measured) for one in answers}
     said = list(_MISFITS)
-    if (static := found["flashabacus.fig10a.st_vs_dy"]) < 0.85 * 0.47:  # noqa: PLR2004
-        said.append(
-            f"Static scheduling of six equal kernels uses one worker of six: {static:.2f} of the dynamic one's "
-            "throughput, a sixth, or more where flash is the bound. The paper's 0.47 implies two to three workers."
-        )
-    if (gain := found["flashabacus.fig10a.o3_vs_io"]) < 0.85 * 1.62:  # noqa: PLR2004
-        said.append(
-            f"IntraO3 is {gain:.2f} times as fast as IntraIo, not 1.62: six of the fourteen kernels have no serial "
-            "microblock, and the text does not say how much of the others is serial."
-        )
-    if (energy := found["flashabacus.fig13.energy"]) > 1.15 * 0.216:  # noqa: PLR2004
-        said.append(
-            f"IntraO3 takes {energy:.2f} of the host's energy, not 0.216: that of compute-bound kernels is the "
-            "workers', and follows their seconds."
-        )
+    for claims, wanted, reason in _REASONS:
+        numbers = [(claim, found[f"flashabacus.{claim}"]) for claim in claims]
+        ratios = [value / paper for (_, value), paper in zip(numbers, wanted, strict=True)]
+        if min(ratios) < 0.85 or max(ratios) > 1.15:  # noqa: PLR2004
+            shown = ", ".join(
+                f"{name} {value:.2f} ({paper:g})" for (name, value), paper in zip(numbers, wanted, strict=True)
+            )
+            said.append(f"{shown}: {reason}")
     return said
 
 

@@ -77,6 +77,8 @@ def run(context: Context) -> Result:
         ],
         assumptions=[
             CALIBRATED,
+            "IntraO3's last kernels of ATAX end some per cent behind InterDy's: their serial microblocks are left "
+            "for the end.",
             "The last two kernels are the last eight of MX1's 24 instances: two applications of four.",
         ],
     )

@@ -93,8 +93,7 @@ def run(context: Context) -> Result:
             Answer(
                 "flashabacus.fig15b.storage_power",
                 (_mean(moving, "power_W") or _mean(simd["rows"], "power_W")) / _mean(ours, "power_W"),
-                calibrated=True,
-                note="rests on the host's power",
+                note="rests on the host's power, which is fitted on 3(e)",
             ),
             Answer(
                 "flashabacus.fig15b.compute_power",

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
+
 from nandarray.lab.flashabacus import table2
 from nandarray.model.accelerator import Phantom, fitted
 from nandarray.programs import kernels
@@ -94,7 +96,10 @@ MIXES: dict[str, tuple[str, ...]] = {
 
 def _sample(app: App, n: int) -> tuple[Mapping[str, Any], Mapping[str, float]]:
     made = sample(app.kernel, n, seed=n, square=True)
-    return made.inputs, made.scalars
+    # Results whose extents follow from no input need an array.
+    results = {one["name"]: one["dtype"] for one in kernels.get(app.kernel).sections if one["name"] in made.results}
+    empty = {name: np.zeros(made.shapes[name], dtype) for name, dtype in results.items() if name not in made.inputs}
+    return {**empty, **made.inputs}, made.scalars
 
 
 @cache

@@ -62,11 +62,11 @@ pub struct CipherKey {
 }
 
 impl CipherKey {
-    /// Creates a key from [`KEY_BYTES`] uniformly random bytes. `salt` is public, is stored with the space's
+    /// Creates a key from `KEY_BYTES` uniformly random bytes. `salt` is public, is stored with the space's
     /// properties, and should differ between spaces that share a key.
     ///
     /// # Errors
-    /// [`KeyError::Length`] for a secret of another length.
+    /// `KeyError::Length` for a secret of another length.
     pub fn new(secret: &[u8], salt: [u8; SALT_BYTES]) -> Result<Self, KeyError> {
         if secret.len() != KEY_BYTES {
             return Err(KeyError::Length { bytes: secret.len() });

@@ -71,7 +71,7 @@ impl Codec {
     /// Creates the codec of a space. `key` must be set if and only if `spec.encrypted` is.
     ///
     /// # Errors
-    /// [`SpecError`] for sizes or levels out of bounds, a missing key, or a key that is not needed.
+    /// `SpecError` for sizes or levels out of bounds, a missing key, or a key that is not needed.
     pub fn new(spec: CodecSpec, key: Option<&CipherKey>) -> Result<Self, SpecError> {
         spec.validate()?;
         let cipher = match (spec.encrypted, key) {
@@ -109,7 +109,7 @@ impl Codec {
     /// otherwise ignored.
     ///
     /// # Errors
-    /// [`CodecError::BufferLength`] if `block` does not have the size in the spec.
+    /// `CodecError::BufferLength` if `block` does not have the size in the spec.
     pub fn encode(
         &self,
         block: &[u8],
@@ -150,7 +150,7 @@ impl Codec {
     /// [`Self::head_bytes`] of the payload, or more.
     ///
     /// # Errors
-    /// [`CodecError`] if the head is too short, has another spec, is inconsistent, or was not sealed for `context`.
+    /// `CodecError` if the head is too short, has another spec, is inconsistent, or was not sealed for `context`.
     pub fn frame_table(&self, head: &[u8], context: BlockContext<'_>) -> Result<FrameTable, CodecError> {
         let mut table = FrameTable::parse(&self.spec, self.layout, head)?;
         if let Some(cipher) = &self.cipher {
@@ -169,10 +169,10 @@ impl Codec {
     /// include `raw`. Other bytes of `out` are not changed.
     ///
     /// `piece` is the part of the payload from offset `piece_start` on, which must include these frames
-    /// ([`FrameTable::payload_range`]); the whole payload and 0 are allowed.
+    /// (`FrameTable::payload_range`); the whole payload and 0 are allowed.
     ///
     /// # Errors
-    /// [`CodecError`] for a range or buffer of a wrong size, a piece that lacks a frame, or a frame that is damaged or
+    /// `CodecError` for a range or buffer of a wrong size, a piece that lacks a frame, or a frame that is damaged or
     /// forged; the range of `out` then has arbitrary bytes, but none of a forged frame.
     ///
     /// # Panics
@@ -196,7 +196,7 @@ impl Codec {
         })
     }
 
-    /// Decodes one frame into `out`, which has the length of the frame's [`FrameTable::raw_range`]; for callers without
+    /// Decodes one frame into `out`, which has the length of the frame's `FrameTable::raw_range`; for callers without
     /// a block-sized buffer. The other arguments are those of [`Self::decode_frames`].
     ///
     /// # Errors

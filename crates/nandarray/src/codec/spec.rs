@@ -237,9 +237,9 @@ pub struct CodecSpec {
     pub compression: Option<Compression>,
     /// Whether frames are sealed with AES-256-GCM-SIV.
     pub encrypted: bool,
-    /// Size of one element in bytes, 1 to [`ELEMENT_BYTES_MAX`].
+    /// Size of one element in bytes, 1 to `ELEMENT_BYTES_MAX`.
     pub element_bytes: u32,
-    /// Size of one building block in bytes, 1 to [`BLOCK_BYTES_MAX`]; it need not be a multiple of the element size.
+    /// Size of one building block in bytes, 1 to `BLOCK_BYTES_MAX`; it need not be a multiple of the element size.
     pub block_bytes: u64,
     /// Rule for the size of frames.
     pub framing: Framing,
@@ -255,7 +255,7 @@ impl CodecSpec {
     /// Checks the sizes and the compression level against their limits.
     ///
     /// # Errors
-    /// [`SpecError`] with the value that is not allowed.
+    /// `SpecError` with the value that is not allowed.
     pub fn validate(&self) -> Result<(), SpecError> {
         if !(1..=ELEMENT_BYTES_MAX).contains(&self.element_bytes) {
             return Err(SpecError::ElementBytes { element_bytes: self.element_bytes });

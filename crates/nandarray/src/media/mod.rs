@@ -4,7 +4,7 @@
 //! makes every earlier write durable; after a loss of power each write that was not synced is, independently of the
 //! others, complete, missing, or torn at sectors ([`SECTOR_BYTES`]). The layers above rely on nothing else.
 //!
-//! A medium knows no pages, segments or records; locks between processes belong to [`file`].
+//! A medium knows no pages, segments or records; locks between processes belong to `file`.
 
 mod extents;
 pub mod fault;
@@ -60,7 +60,7 @@ pub trait Media: Send + Sync + std::fmt::Debug {
     fn slice(&self, offset: u64, len: usize) -> Option<&[u8]>;
 
     /// Hints that these ranges will be read soon, and returns at once. Ranges are (first byte, end), ascending and
-    /// disjoint; those of one extent ([`EXTENT_BYTES`]) should be passed in one call. Resident pages cost little more
+    /// disjoint; those of one extent (`EXTENT_BYTES`) should be passed in one call. Resident pages cost little more
     /// than the call.
     fn prefetch(&self, _ranges: &[(u64, u64)]) {}
 

@@ -1,7 +1,7 @@
 //! NVMe: typed commands for hosts that use NVMe, and the controller that executes them.
 //!
 //! A command arrives as a 64-byte submission entry or as an [`NvmeCommand`], together with its buffers
-//! ([`DataBuffer`]); a [`Controller`] translates it to commands of [`crate::device`] and returns a [`Completion`].
+//! ([`DataBuffer`]); a [`Controller`] translates it to commands of `crate::device` and returns a [`Completion`].
 //! Formats, sizes and status codes are those of the NVMe base specification 2.0 and the NVM command set specification
 //! 1.0; zero-based fields of the wire format end in `_z`. A namespace is a one-dimensional space of logical blocks. N-D
 //! commands follow the NDS paper (section 5.3.1).

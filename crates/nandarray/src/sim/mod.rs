@@ -58,7 +58,7 @@ pub enum Moves {
 pub enum Order {
     /// The command begins at once: it reads only statistics and names.
     Free,
-    /// The command begins when its range lock is granted ([`crate::sched`]): a read or write.
+    /// The command begins when its range lock is granted (`crate::sched`): a read or write.
     Blocks,
     /// The command begins when every earlier command has ended, but later ones do not wait for it: a flush.
     Behind,

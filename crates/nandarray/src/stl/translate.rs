@@ -70,7 +70,7 @@ pub fn translate(
     }
 }
 
-/// Checks that a view has as many elements as its space, as [`translate`] requires.
+/// Checks that a view has as many elements as its space, as `translate` requires.
 ///
 /// # Errors
 /// [`Error::VolumeMismatch`] if it has not.

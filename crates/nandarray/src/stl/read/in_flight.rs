@@ -1,7 +1,7 @@
 //! The first half of a read in flight: finds the pages that hold the selected elements.
 //!
-//! For each building block of the work the pages of the touched units are looked up in the index, and are
-//! announced to the medium ([`Ftl::locate`](crate::ftl::Ftl::locate)), in the order and in the pieces in which
+//! For each building block of the work the pages of the touched units are looked up in the index, and announced to the
+//! medium ([`Ftl::announce_read`](crate::ftl::Ftl::announce_read)), in the order and in the pieces in which
 //! [`Reader::read`] fetches them on a medium that is not memory-mapped. No element is moved. The head of a compressed
 //! block is read, since it lists the frames. The caller holds the range lock of the blocks until the second half.
 

@@ -159,7 +159,7 @@ def measure(folder: Path, *, records: int, rows: int, rounds: int, short: bool) 
     records, rows : int
         Records gathered, and rows of 4 KiB that they are drawn from.
     rounds : int
-        The best of so many.
+        The best of a number of rounds.
     short : bool
         An eighth of the commands.
 

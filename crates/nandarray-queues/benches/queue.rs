@@ -1,8 +1,9 @@
 //! Queue pairs beside a bare one, on one thread that plays both sides: `python -m bench queue`, or
 //! `cargo bench -p nandarray-queues --bench queue -- [--short]`.
 //!
-//! The bare pair is the floor: 64-byte entries and 16-byte completions in plain memory, 32 in flight, without checks, and
-//! a copy from random places of memory as large as the array. Ours is a server of a store in a file, and its client.
+//! The bare pair is the floor: 64-byte entries and 16-byte completions in plain memory, 32 in flight, without checks,
+//! and a copy from random places of memory as large as the array. Ours is a server of a store in a file, and its
+//! client.
 #![allow(
     missing_docs,
     clippy::print_stdout,

@@ -1,4 +1,5 @@
-//! Every order of steps, by loom: sleep and wake-up with the source of `sleep`, the hand-over of a pair with its orders.
+//! Every order of steps, by loom: sleep and wake-up with the source of `sleep`, the hand-over of a pair with its
+//! orders.
 //!
 //! The sleeper's word is a futex: checked and slept on as one step against a waker. Not here: the death of processes
 //! (`tests/python/test_queues.py`), and a timed sleep, which hides a lost wake-up in the real server.
@@ -126,8 +127,8 @@ fn looks_before_it_rings() {
     });
 }
 
-/// A client dies with a tail rung; the next one claims the pair, and is served from an empty ring. The orders are those of
-/// `client` (`open_with`) and `ring` (`begin`, `serve`).
+/// A client dies with a tail rung; the next one claims the pair, and is served from an empty ring. The orders are
+/// those of `client` (`open_with`) and `ring` (`begin`, `serve`).
 #[test]
 fn a_pair_of_a_dead_client_is_handed_over_empty() {
     loom::model(|| {

@@ -2,7 +2,8 @@
 //!
 //! Devices have event loops of their own; the earliest event of all is always the next, so that nothing happens in
 //! the past. A task is at one group: its atomics are booked on their slices, its fetches are started or waited for,
-//! and when the last of them is there the next group begins. A phase begins when all tasks of the one before have ended.
+//! and when the last of them is there the next group begins. A phase begins when
+//! all tasks of the one before have ended.
 
 use nandarray_sim::{Events, Ps, Resource};
 
@@ -15,7 +16,7 @@ use crate::describe::Description;
 /// The life of a fetch.
 #[derive(Clone, Debug, PartialEq)]
 enum FetchState {
-    /// Nobody has come to it yet.
+    /// No task has come to it yet.
     Recorded,
     /// On its way; the tasks that wait for it.
     UnderWay(Vec<u32>),

@@ -219,7 +219,8 @@ def _misfits(large: list[dict[str, Any]], answers: list[Answer]) -> list[str]:
         f"Against the target the order is {found['bam.graph.bfs_1ssd']:.2f} and {found['bam.graph.cc_1ssd']:.2f} times "
         f"its time with one drive, {1 / found['bam.graph.bfs_4ssd']:.2f} and {1 / found['bam.graph.bfs_cc']:.2f} with "
         "four. Graphs that fit here end in a tail: one warp reads the longest row of a Kronecker graph line by line, "
-        "with few requests in flight, while a large graph has other rows to read meanwhile. The uniform graph has none such."
+        "with few requests in flight, while a large graph has other rows to read meanwhile. "
+        "The uniform graph has none such."
     )
     return said
 

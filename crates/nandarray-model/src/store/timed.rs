@@ -545,7 +545,8 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         }
         if !on.feeds[input].reaches(until, &rules) {
             let at = on.feeds[input].taken_bytes();
-            return self.call_over(core, Err(too_far(input, at, until, &rules)));
+            let starved = on.call.as_ref().expect("a call that needs bytes").call.starved(input);
+            return self.call_over(core, Err(too_far(&starved, (at, until), &rules)));
         }
         self.give_credits(core, slot, input);
         self.slots[core].parked = Some((input, until));
@@ -780,11 +781,11 @@ impl TimedCall<'_> {
 }
 
 /// A program that looks farther ahead than its stream buffer reaches: its core would wait for ever.
-fn too_far(input: usize, at: u64, until: u64, rules: &FeedRules) -> RunError {
+fn too_far(starved: &RunError, (at, until): (u64, u64), rules: &FeedRules) -> RunError {
     let (pages, page) = (rules.read_ahead, rules.page_bytes);
     RunError::Inputs(format!(
-        "compute.read_ahead = {pages}: input {input} is needed up to byte {until} while the core is in the page of \
-         byte {at}; its stream buffer holds {pages} pages of {page} B. Look less far ahead, or give it more pages"
+        "{starved}: compute.read_ahead = {pages}: byte {until} is needed while the core is in the page of byte {at}; \
+         its stream buffer holds {pages} pages of {page} B. Look less far ahead, or give it more pages"
     ))
 }
 

@@ -90,6 +90,7 @@ INSIDE = {
 
 #: The lab stands on these, as a user's program would, and on the package's words for sizes and tables.
 PUBLIC = {
+    "nandarray.array.session",
     "nandarray",
     "nandarray.device",
     "nandarray.errors",

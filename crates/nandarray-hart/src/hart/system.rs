@@ -33,7 +33,7 @@ pub(crate) enum SystemOutcome {
     Jump(u64),
     /// The instruction was executed, and the run ends after it.
     Stop(Stop),
-    /// The instruction could not be executed.
+    /// The instruction was not executed: it traps, or waits and is repeated later, as this [`Exit`] says.
     Leave(Exit),
 }
 

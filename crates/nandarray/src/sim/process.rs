@@ -152,7 +152,8 @@ impl ProcessScope {
         Inside(before)
     }
 
-    /// Whether another thread was in the scope when this process was forked from the one that created the scope.
+    /// Whether this process is a fork of the one that created the scope, and another thread was between
+    /// [`Self::enter`] and the end of its guard at the fork: that thread does not exist here and never leaves.
     pub(crate) fn was_left_inside(self) -> bool {
         let forks = FORKS.load(Ordering::Relaxed);
         slots().any(|slot| {

@@ -21,7 +21,7 @@ import nandarray
 from nandarray.cli import serve_shm
 from nandarray.cli.common import Json, StorePath, open_store, parse_size, print_json
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError
-from nandarray.nvme import RemoteProgram, connect
+from nandarray.nvme import RemoteProgram, Server, connect
 from nandarray.units import format_size
 
 __all__ = ["app", "serve"]
@@ -73,6 +73,22 @@ def _check_options(ctx: typer.Context, *, shm: bool, status: bool) -> None:
 def _is_given(ctx: typer.Context, name: str) -> bool:
     source = ctx.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
+
+
+def _run(server: Server, file: Path, stop: threading.Event) -> None:
+    """Print a server's address, and keep its status in a file until it is to stop."""
+    print(f"address  {server.address}\nNQN      {server.nqn}")
+    print(f"url      {server.url}\nconnect  {server.connect_line}")
+    sys.stdout.flush()
+    try:
+        while True:
+            new = file.with_name(file.name + ".new")
+            new.write_text(json.dumps({"pid": os.getpid(), **server.status()}, indent=2) + "\n")
+            new.replace(file)
+            if stop.wait(0.5):
+                break
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def serve(
@@ -133,19 +149,7 @@ def serve(
             pace=pace,
         )
         with server:
-            print(f"address  {server.address}\nNQN      {server.nqn}")
-            print(f"url      {server.url}\nconnect  {server.connect_line}")
-            sys.stdout.flush()
-            file = _status_file(store)
-            try:
-                while True:
-                    new = file.with_name(file.name + ".new")
-                    new.write_text(json.dumps({"pid": os.getpid(), **server.status()}, indent=2) + "\n")
-                    new.replace(file)
-                    if stop.wait(0.5):
-                        break
-            finally:
-                file.unlink(missing_ok=True)
+            _run(server, _status_file(store), stop)
         if device is not None:
             print(opened.report())
 

@@ -155,11 +155,12 @@ impl ServerState {
     /// Ends an association and the connections of its queues.
     pub(crate) fn end_association(&self, association: &Association) {
         let found = self.live.lock().remove(&association.cntlid());
+        // First: a command that arrives before its socket is closed is aborted.
+        association.end();
         for socket in found.iter().flat_map(|live| live.sockets.values()) {
             // The host may have closed it before.
             drop(socket.shutdown(Shutdown::Both));
         }
-        association.end();
     }
 
     /// Ends associations whose hosts are silent.

@@ -69,8 +69,7 @@ pub fn commands(mut bytes: &[u8]) {
             entry.opcode = head[0] >> 3;
             entry.nsid = SPACES[usize::from(head[0] >> 1 & 3)].into();
             // The dwords that a host has beside those.
-            entry.set_cdw(2, entry.cdw(14));
-            entry.set_cdw(3, entry.cdw(15));
+            entry.cdw2 = [entry.cdw(14).into(), entry.cdw(15).into()];
         }
         let bytes_of = usize::from(u16::from_le_bytes([head[49], head[50]])) % DATA_MAX;
         let (data, after) = rest.split_at(bytes_of.min(rest.len()));

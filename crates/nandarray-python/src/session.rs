@@ -219,7 +219,7 @@ enum SessionClock {
     /// Threads of this machine.
     Wall(Session),
     /// The modelled accelerator.
-    Modelled(AcceleratorSession),
+    Modelled(Box<AcceleratorSession>),
 }
 
 #[pymethods]
@@ -445,7 +445,7 @@ pub(crate) fn open(
             let policy = by_name(&scheduler, platform.workers).ok_or_else(none)?;
             let options = AcceleratorOptions { platform, core, memory_bytes, window_bytes };
             let session = AcceleratorSession::new(&runtime, &options, policy).map_err(|e| run_to_py(py, &e))?;
-            SessionClock::Modelled(session)
+            SessionClock::Modelled(Box::new(session))
         }
     };
     Ok(PySession { session, device: device.clone() })

@@ -454,9 +454,9 @@ impl AcceleratorMachine {
     fn row_fails(&mut self, row: usize, work: &mut dyn AcceleratorWork) {
         self.storage.fail(row, self.now);
         for worker in 0..self.at.len() {
+            let now = self.now;
             let waits = self.at[worker].is_some_and(|screen| {
-                let (_, requested, computed) = screen.windows;
-                screen.bytes > 0 && !screen.failed && requested > computed
+                screen.bytes > 0 && !screen.failed && screen.arrives.iter().any(|there| *there > now)
             });
             if waits {
                 self.give_back(worker, work);

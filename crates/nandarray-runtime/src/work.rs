@@ -413,8 +413,7 @@ fn call<'p>(
     let used = core.task(stage.scalars, task, rooms, context.bounds());
     let given = used.map(|used| {
         let given = rooms.iter_mut().zip(used).map(|(room, used)| {
-            // A buffer that is more than half full becomes the output; a smaller output is copied and its buffer
-            // reused.
+            // A buffer that is more than half full becomes the output; a smaller output is copied out of it.
             if used as usize > room.capacity() / 2 {
                 room.truncate(used as usize);
                 return std::mem::take(room);

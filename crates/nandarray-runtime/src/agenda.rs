@@ -1,9 +1,9 @@
 //! The agenda of a run: a state machine that hands out jobs and takes back their results.
 //!
-//! It executes nothing and owns no thread: an [`crate::Executor`] picks jobs, does their steps wherever and whenever it
-//! likes, and brings them back by [`Agenda::done`] or [`Agenda::fail`]. The jobs of a run, their bytes, and the failure
-//! that is reported do not depend on the executor, on the number of its workers, or on the order in which jobs come
-//! back.
+//! The agenda executes nothing and owns no thread: an [`crate::Executor`] picks jobs, does their steps wherever and
+//! whenever it likes, and brings them back by [`Agenda::done`] or [`Agenda::fail`]. The jobs of a run, their bytes, and
+//! the failure that is reported do not depend on the executor, on the number of its workers, or on the order in which
+//! jobs come back.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -22,28 +22,28 @@ use crate::work::{DeliverJob, FinishJob, JobWork, Load, LoadResult, TaskJob};
 /// The result of a stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StageDone {
-    /// Its state, folded.
+    /// The folded state of the stage.
     pub state: Vec<u8>,
-    /// Its costs: bytes from the source and from other stages, to the sink and to other stages.
+    /// The costs of the stage; its bytes come from the source and other stages, and go to the sink and other stages.
     pub account: Account,
 }
 
-/// The result of a pipeline, beside the bytes that the sink took.
+/// The result of a pipeline, without the bytes that went to the sink.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Completed {
-    /// Its stages.
+    /// The results of the stages, in order.
     pub stages: Vec<StageDone>,
-    /// Its costs: bytes from the source, and to the sink.
+    /// The costs of the pipeline; its bytes are those read from the source and those written to the sink.
     pub account: Account,
 }
 
-/// The jobs of a run: to be done, under way, done.
+/// The jobs of a run: those to be done, in flight, and done.
 pub struct Agenda<'s, 'p> {
     plan: RunPlan<'s, 'p>,
     scheduler: Scheduler<'p>,
-    /// Bytes that the sink got.
+    /// Bytes that were delivered to the sink.
     to_sink: u64,
-    /// Runs of tasks, as far as is known at the beginning.
+    /// Number of runs of tasks as it is known at the beginning; `u64::MAX` if it is not known.
     runs: u64,
 }
 
@@ -55,9 +55,9 @@ impl fmt::Debug for Agenda<'_, '_> {
 }
 
 impl<'s, 'p> Agenda<'s, 'p> {
-    /// An agenda that runs stages, each over all of its inputs. About `workers` jobs are in flight at once: the number
-    /// bounds the queues between stages and decides no result. `hold_bytes` bounds these queues where a stage needs
-    /// more input before it can go on.
+    /// Makes an agenda that runs stages, each over all of its inputs. `workers` is the number of jobs that are usually
+    /// in flight at once: it bounds the queues between stages and does not change results. `hold_bytes` limits the
+    /// bytes in these queues when a stage needs more input before it can go on.
     ///
     /// # Errors
     /// [`StageError`]: inputs, outputs or scalars do not fit a program.
@@ -87,17 +87,17 @@ impl<'s, 'p> Agenda<'s, 'p> {
         Ok(Self { plan, scheduler, to_sink: 0, runs })
     }
 
-    /// Upper bound of the jobs in flight, as far as is known: more workers would have nothing to do.
+    /// Returns an upper bound of the number of jobs in flight at once: further workers would have nothing to do.
     pub fn jobs_at_once(&self) -> u64 {
         self.runs.max(1)
     }
 
-    /// Picks the next job. A job that is handed out comes back by [`Self::done`] or [`Self::fail`].
+    /// Picks the next job. The caller brings the job back by [`Self::done`] or [`Self::fail`].
     pub fn pick(&mut self) -> Next<'s, 'p> {
         self.scheduler.pick(&self.plan)
     }
 
-    /// Takes back a job, all of whose steps are done.
+    /// Takes back a job whose steps are all done, and applies its result.
     pub fn done(&mut self, job: Job<'s, 'p>) {
         assert_eq!(job.step(), JobStep::Done, "a job is done when its steps are");
         self.scheduler.come_back();
@@ -120,7 +120,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
         }
     }
 
-    /// Takes back a job that failed. Of several failures the first in the order of [`Rank`] is reported.
+    /// Takes back a job that failed. The run reports the failure that is first in the order of [`Rank`].
     pub fn fail(&mut self, job: Job<'s, 'p>, error: RunError) {
         self.scheduler.come_back();
         if let JobWork::Task(task) = &job.work {
@@ -130,13 +130,13 @@ impl<'s, 'p> Agenda<'s, 'p> {
         self.scheduler.fail((job.rank, error));
     }
 
-    /// Ends the run because its executor died of `error`. No further job is handed out.
+    /// Ends the run since its executor failed with `error`. No further job is handed out.
     pub fn abort(&mut self, error: RunError) {
         self.scheduler.aborted = true;
         self.scheduler.fail((Rank { turn: 0, stage: 0, run: 0 }, error));
     }
 
-    /// The result of the run.
+    /// Returns the result of the run.
     ///
     /// # Errors
     /// [`StageError`]: the first failure in the order of [`Rank`], and its stage.
@@ -220,7 +220,8 @@ fn named(stages: &[Stage<'_, '_>], stage: usize, error: RunError) -> StageError 
     StageError { stage, program: stages[stage].program.metadata().name.clone(), error }
 }
 
-/// Checks that scalars, inputs and outputs of a stage are those of its program.
+/// Checks that a stage has as many scalars, inputs and outputs as its program, and reads outputs of earlier stages
+/// only.
 fn fits(stages: &[Stage<'_, '_>], number: usize, stage: &Stage<'_, '_>) -> Result<(), String> {
     let metadata = stage.program.metadata();
     for (given, wanted, what) in [

@@ -1,69 +1,71 @@
-//! Cutting inputs into tasks: the records that are worked on together.
+//! Cuts inputs into tasks: each task gets consecutive records of the inputs.
 //!
-//! Inputs are bytes one after the other. Records of one size are cut by count; lines and prefixed records where one
-//! begins. The cut depends on the inputs and on the bytes that a task should have, never on the number of cores, nor on
-//! the time at which another program's output arrives.
+//! An input is a sequence of bytes. Records of one size are cut by count; lines and length-prefixed records are cut
+//! where a record begins. The cuts depend on the inputs and on the target size of a task alone, never on the number of
+//! cores, nor on the time at which another program's output arrives.
 
 use nandarray_cores::{InputPort, Metadata, Records, RunError, abi};
 
 use crate::io::InputSource;
 use crate::queue::StreamQueue;
 
-/// A task's records in each input that is cut.
+/// A task's range of records, the same in each input that is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
-    /// First record; the first byte where records have no common size.
+    /// Number of the first record; the first byte if records have no common size.
     pub(crate) first: u64,
-    /// Records; bytes where they have no common size.
+    /// Number of records; number of bytes if records have no common size.
     pub(crate) records: u64,
 }
 
-/// The bytes that are there of an input that is cut.
+/// The bytes of an input that have arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Supply {
-    /// Bytes that are there.
+    /// Number of bytes that have arrived.
     pub(crate) bytes: u64,
-    /// Whether no more will come.
+    /// Whether the input has ended: no further bytes will arrive.
     pub(crate) closed: bool,
 }
 
-/// The next cut.
+/// The answer of [`TaskCutter::next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextCut {
-    /// A task, and the bytes of the first input behind its end that had to be there to know the end; `None` if the end
-    /// of the inputs had to be known.
+    /// A task can be cut. The number says how many bytes of the first input beyond the task's end had to arrive before
+    /// that end was known; `None` if the end of the inputs had to be known.
     Task(Cut, Option<u64>),
-    /// No task before more bytes of the inputs arrive.
+    /// No task can be cut before more bytes of the inputs arrive.
     Wait,
-    /// No task any more.
+    /// No task is left: all inputs were cut.
     End,
 }
 
-/// The rule by which inputs are cut.
+/// The rule by which inputs are cut into tasks.
 enum CutRule {
-    /// A number of records each.
+    /// Every task has this number of records.
     Even(u64),
-    /// From one of these bytes to the next.
+    /// A task goes from one of these edges to the next; edges are record numbers, or bytes if records have no common
+    /// size.
     At(Vec<u64>),
-    /// Where a line ends, found as the input comes; none ends before this byte.
+    /// A task ends with a line. Ends of lines are searched for as the input arrives; none is before this byte.
     Lines(u64),
-    /// Where a record with a prefix ends, found as the input comes; one begins at this byte.
+    /// A task ends with a length-prefixed record. Records are followed as the input arrives; one begins at this byte.
     Prefixed(u64),
 }
 
 /// Cuts the inputs of a program into tasks, one after the other.
 pub(crate) struct TaskCutter {
     way: CutRule,
-    /// Bytes that a task should have.
+    /// Target size of a task, in bytes of the first input.
     bytes: u64,
-    /// Records, or bytes, that were cut off so far.
+    /// Number of records that were cut so far; of bytes if records have no common size.
     first: u64,
-    /// Tasks that were cut off so far.
+    /// Number of tasks that were cut so far.
     cut: u64,
 }
 
 impl TaskCutter {
-    /// Cut the inputs into tasks of about `bytes` bytes of the first one, of which `grain` are best read together.
+    /// Makes a cutter for tasks of about `bytes` bytes of the first input. Its reads are best in units of `grain`
+    /// bytes; 0 if every size is as good.
     pub(crate) fn new(metadata: &Metadata, grain: u64, bytes: u64) -> Self {
         let bytes = bytes.max(1);
         let first = &metadata.inputs[0];
@@ -74,7 +76,7 @@ impl TaskCutter {
                 let most = (abi::WINDOW_BYTES / largest).max(1);
                 let grain = grain / first.record_bytes;
                 let wanted = (bytes / first.record_bytes).max(1);
-                // Whole rows of building blocks, where there is room for them.
+                // Round up to whole units of reads (rows of building blocks), if they fit a window.
                 let grained = if grain > 1 && grain <= most { wanted.next_multiple_of(grain) } else { wanted };
                 CutRule::Even(if grained <= most { grained } else { wanted.min(most) })
             }
@@ -84,12 +86,13 @@ impl TaskCutter {
         Self { way, bytes: bytes.clamp(1, abi::WINDOW_BYTES), first: 0, cut: 0 }
     }
 
-    /// Whether [`Self::search`] has to be called first where the first input comes from outside.
+    /// Whether [`Self::search`] has to find the ends of records first, if the first input is external.
     pub(crate) fn is_to_search(&self) -> bool {
         matches!(self.way, CutRule::Lines(_) | CutRule::Prefixed(_))
     }
 
-    /// Finds the ends of records that have no common size, in an input that can be read anywhere.
+    /// Searches an external input for the ends of records that have no common size; returns the edges of tasks of about
+    /// `bytes` bytes.
     pub(crate) fn search(
         metadata: &Metadata,
         source: &dyn InputSource,
@@ -105,22 +108,22 @@ impl TaskCutter {
         .map(Edges)
     }
 
-    /// Cut there.
+    /// Sets the edges at which the inputs are cut.
     pub(crate) fn cut_at(&mut self, edges: Edges) {
         self.way = CutRule::At(edges.0);
     }
 
-    /// Tasks that were cut off so far.
+    /// Returns the number of tasks that were cut so far.
     pub(crate) fn count(&self) -> u64 {
         self.cut
     }
 
-    /// Records, or bytes, that were cut off so far.
+    /// Returns the number of records that were cut so far; of bytes if records have no common size.
     pub(crate) fn first(&self) -> u64 {
         self.first
     }
 
-    /// Number of tasks, where it is known already.
+    /// Returns the total number of tasks; `None` while it is not known.
     pub(crate) fn expected(&self, metadata: &Metadata, supplies: &[Supply]) -> Option<u64> {
         match &self.way {
             CutRule::Even(each) if supplies[0].closed => {
@@ -131,7 +134,7 @@ impl TaskCutter {
         }
     }
 
-    /// Bytes of an input that the next task may need at most.
+    /// Returns an upper bound of the bytes of an input that the next task needs.
     pub(crate) fn need(&self, metadata: &Metadata, input: usize) -> u64 {
         match &self.way {
             CutRule::Even(each) => each * metadata.inputs[input].record_bytes,
@@ -139,8 +142,8 @@ impl TaskCutter {
         }
     }
 
-    /// The next cut, from the bytes that are there of each input; `queue` is the first one's, if another stage
-    /// produces it.
+    /// Returns the next cut, if the bytes that have arrived of each input allow one. `queue` is the queue of the first
+    /// input, if another stage produces it.
     pub(crate) fn next(
         &mut self,
         metadata: &Metadata,
@@ -192,7 +195,7 @@ impl TaskCutter {
         Ok(NextCut::Task(Cut { first, records: end - first }, lookahead))
     }
 
-    /// Moves on behind a task that was cut.
+    /// Advances to the end of a task that was cut.
     pub(crate) fn take(&mut self, cut: Cut) {
         assert!(cut.first == self.first && cut.records > 0, "{cut:?} is taken at record {}", self.first);
         self.first += cut.records;
@@ -200,11 +203,12 @@ impl TaskCutter {
     }
 }
 
-/// First records of all tasks, and the end of the last.
+/// The edges of all tasks: the first record (or byte) of each task, and the end of the last one.
 pub(crate) struct Edges(Vec<u64>);
 
 impl Edges {
-    /// The records of the first input that these bytes begin or end; a record goes to the task that it begins in.
+    /// Converts edges in bytes of the first input to edges in records; a record across an edge goes to the task that it
+    /// begins in.
     pub(crate) fn of_records(bytes: &[u64], metadata: &Metadata) -> Self {
         let each = metadata.inputs[0].record_bytes;
         let mut edges: Vec<u64> = bytes.iter().map(|at| at.div_ceil(each)).collect();
@@ -213,8 +217,8 @@ impl Edges {
     }
 }
 
-/// Checks that inputs which are cut are whole elements and have the same number of records; returns it once all
-/// inputs have ended.
+/// Checks that each input that is cut has whole elements, that these inputs have the same number of records, and that
+/// other inputs fit a window. Returns the number of records once all inputs that are cut have ended, else `None`.
 pub(crate) fn check(metadata: &Metadata, supplies: &[Supply]) -> Result<Option<u64>, RunError> {
     let ports = || metadata.inputs.iter().zip(supplies);
     for (port, supply) in ports().filter(|(port, supply)| port.whole || supply.closed) {
@@ -233,7 +237,7 @@ pub(crate) fn check(metadata: &Metadata, supplies: &[Supply]) -> Result<Option<u
     let all = records(ended);
     for other in cut() {
         let found = records(other);
-        // An input that still comes may only have fewer so far.
+        // An input that has not ended may have fewer records so far, but not more.
         if found > all || (other.1.closed && found != all) {
             let (first, name) = (&ended.0.name, &other.0.name);
             let more = if other.1.closed { "" } else { " or more" };
@@ -245,12 +249,13 @@ pub(crate) fn check(metadata: &Metadata, supplies: &[Supply]) -> Result<Option<u
     Ok(cut().all(|(_, supply)| supply.closed).then_some(all))
 }
 
-/// The end of a task, and the bytes behind it, as in [`NextCut::Task`].
+/// The end of a task, and the number of bytes beyond it as in [`NextCut::Task`].
 type TaskEnd = (u64, Option<u64>);
 
-/// The end of a task of lines that begins at `first`, if it is there; bytes up to `from` were searched before.
+/// Returns the end of a task of whole lines that begins at byte `first`, if it has arrived. No line ends between the
+/// task's least end and `from`, which advances.
 fn line_end(queue: &StreamQueue, first: u64, bytes: u64, from: &mut u64) -> Option<TaskEnd> {
-    // The line that holds the byte before is the task's.
+    // The line that holds the last byte of the target size belongs to the task.
     let least = (first + bytes - 1).max(*from);
     if let Some(at) = queue.find(b'\n', least) {
         return Some((at + 1, Some(0)));
@@ -259,7 +264,8 @@ fn line_end(queue: &StreamQueue, first: u64, bytes: u64, from: &mut u64) -> Opti
     queue.is_closed().then(|| (queue.end(), None))
 }
 
-/// The end of a task of records with prefixes that begins at `first`, if it is there; a record begins at `at`.
+/// Returns the end of a task of length-prefixed records that begins at byte `first`, if it has arrived. A record begins
+/// at `at`, which advances over whole records.
 fn prefix_end(queue: &StreamQueue, first: u64, bytes: u64, at: &mut u64) -> Result<Option<TaskEnd>, RunError> {
     loop {
         let Some(word) = queue.word(*at) else {
@@ -307,17 +313,17 @@ fn fits(first: u64, end: u64) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Bytes that are looked at at once.
+/// Number of bytes that a search reads at once.
 const LOOK_BYTES: u64 = 64 << 10;
 
-/// Where tasks begin that hold whole lines, and the end.
+/// Returns the first byte of each task of whole lines, and the end of the input.
 fn at_lines(source: &dyn InputSource, input: usize, all: u64, bytes: u64) -> Result<Vec<u64>, RunError> {
     let bytes = bytes.clamp(1, abi::WINDOW_BYTES);
     let mut edges = vec![0];
     let mut buffer = Vec::new();
     let mut from = bytes;
     while from < all {
-        // The line that holds byte `from - 1` is the task's before.
+        // The line that holds byte `from - 1` belongs to the task before.
         let mut at = from - 1;
         let edge = loop {
             if at >= all {
@@ -337,7 +343,7 @@ fn at_lines(source: &dyn InputSource, input: usize, all: u64, bytes: u64) -> Res
     Ok(edges)
 }
 
-/// Where tasks begin that hold whole records with prefixes, and the end.
+/// Returns the first byte of each task of whole length-prefixed records, and the end of the input.
 fn at_prefixes(source: &dyn InputSource, input: usize, all: u64, bytes: u64) -> Result<Vec<u64>, RunError> {
     let bytes = bytes.clamp(1, abi::WINDOW_BYTES);
     let (mut edges, mut at) = (vec![0], 0u64);
@@ -402,7 +408,7 @@ mod tests {
         Metadata::parse(text.as_bytes()).unwrap()
     }
 
-    /// Cuts made as pieces come in.
+    /// Returns the cuts of an input that arrives piece by piece.
     fn by_and_by(metadata: &Metadata, pieces: &[Vec<u8>], bytes: u64) -> Result<Vec<Cut>, String> {
         let mut queue = StreamQueue::default();
         let reader = queue.add_reader();

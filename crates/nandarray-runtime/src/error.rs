@@ -7,16 +7,16 @@ use nandarray_cores::{LoadError, RunError};
 #[derive(Debug, thiserror::Error)]
 #[error("{program}: {error}")]
 pub struct StageError {
-    /// The stage's number.
+    /// Number of the failed stage in its pipeline, from 0.
     pub stage: usize,
-    /// Its program's name.
+    /// Name of the stage's program.
     pub program: String,
-    /// Its error.
+    /// The error with which the stage failed.
     #[source]
     pub error: RunError,
 }
 
-/// The other kernel of a dependency, in words.
+/// Describes in words the kernel that another kernel depends on.
 fn depended(on: Option<u64>) -> String {
     on.map_or_else(|| "a name that no kernel has".to_owned(), |kernel| format!("kernel {kernel}, which is not done"))
 }
@@ -27,7 +27,7 @@ pub enum Error {
     /// An error of the engine, or an invalid request.
     #[error(transparent)]
     Engine(#[from] nandarray::Error),
-    /// The file is no program that can run beside the data.
+    /// The file cannot be loaded as a program or a kernel.
     #[error(transparent)]
     Program(Box<LoadError>),
     /// A program beside the data failed; its outputs are dropped.
@@ -36,38 +36,40 @@ pub enum Error {
     /// A kernel of a session failed; its outputs are dropped.
     #[error("kernel {kernel}: {error}")]
     Kernel {
-        /// Its name.
+        /// Name of the failed kernel.
         kernel: String,
-        /// Its error.
+        /// The error of the screen that failed.
         error: Box<ScreenError>,
     },
-    /// Kernels of a session would wait for each other.
+    /// A submission was refused: kernels of the session would wait for each other in a circle.
     #[error("these kernels would wait for each other: {}", names.join(" -> "))]
     Circle {
-        /// Their names, the first again at the end.
+        /// Names of the kernels, each of which waits for the next; the first is repeated at the end.
         names: Vec<String>,
     },
-    /// A kernel depends on one that is not done.
+    /// A kernel was not run, since a kernel that it depends on did not end as done.
     #[error("kernel {kernel} depends on {}", depended(*on))]
     Dependency {
-        /// Its name.
+        /// Name of the kernel that was not run.
         kernel: String,
-        /// The number of the other one; none if there is no kernel with the name.
+        /// Number of the kernel that it depends on. `None` for a dependency by name whose kernel ended earlier without
+        /// being done, or was never submitted.
         on: Option<u64>,
     },
-    /// A kernel was cancelled.
+    /// The caller cancelled the kernel.
     #[error("the kernel was cancelled")]
     Cancelled,
-    /// A worker of a session panicked.
+    /// A worker thread of a session panicked, with this message.
     #[error("a worker of the session failed: {0}")]
     Worker(String),
 }
 
-/// The stable strings of [`Error::kind`] beside the engine's ([`nandarray::KINDS`]). Append only.
+/// The strings that [`Error::kind`] returns in addition to the engine's ([`nandarray::KINDS`]). They are stable:
+/// entries are only appended.
 pub const KINDS: [&str; 4] = ["program", "execution", "circle", "dependency"];
 
 impl Error {
-    /// The stable name of this kind of error, for doors.
+    /// Returns the stable name of this kind of error, for the command line and for Python.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Engine(error) => error.kind(),
@@ -79,7 +81,7 @@ impl Error {
         }
     }
 
-    /// The operating system's error number behind this error, if one is.
+    /// Returns the operating system's error number that caused this error; `None` if no system call failed.
     pub fn os_error(&self) -> Option<i32> {
         match self {
             Self::Engine(error) => error.os_error(),
@@ -87,7 +89,7 @@ impl Error {
         }
     }
 
-    /// An error of the caller's, in words.
+    /// Makes an error that says in words why a request of the caller is invalid.
     pub fn invalid(what: impl Into<String>) -> Self {
         Self::Engine(nandarray::Error::invalid(what))
     }
@@ -96,11 +98,11 @@ impl Error {
 /// The result of every fallible part of the runtime.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A stage's error as the runtime's, with the program's name if there are several.
+/// Converts a stage's error to the runtime's; the message names the program if the run has several stages.
 pub(crate) fn of_stage(failed: StageError, stages: usize) -> Error {
     let StageError { stage, program, error } = failed;
     match error {
-        // The store's own errors come out as they went in.
+        // An error of the store is returned unchanged.
         RunError::Transfer(inner) => match inner.downcast::<nandarray::Error>() {
             Ok(own) => Error::Engine(*own),
             Err(inner) => Error::Execution(Box::new(StageError { stage, program, error: RunError::Transfer(inner) })),

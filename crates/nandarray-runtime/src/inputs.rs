@@ -1,5 +1,4 @@
-//! The inputs of a run that come from outside of it: boxes of spaces, or the caller's bytes, read a task's bytes at a
-//! time.
+//! The external inputs of a run: boxes of spaces, or bytes of the caller. Each read fetches the part of one task.
 
 use std::ops::Range;
 
@@ -10,7 +9,7 @@ use crate::io::{InputSource, TransferError};
 use crate::request::Input;
 use crate::tiles::{Tiles, packed, pieces};
 
-/// An input, and its element size, length and tiles.
+/// An external input, with its element size and length in bytes, its best unit of reads in bytes, and its tiles.
 #[derive(Debug)]
 pub(crate) struct ExternalInput<'a> {
     input: &'a Input<'a>,
@@ -20,7 +19,7 @@ pub(crate) struct ExternalInput<'a> {
     tiles: Option<Tiles<'a>>,
 }
 
-/// The inputs of a run that come from outside.
+/// The reader of a run's external inputs, from the store or from the caller's memory.
 #[derive(Debug)]
 pub(crate) struct InputReader<'a> {
     compound: &'a Compound<'a>,
@@ -32,7 +31,7 @@ impl<'a> InputReader<'a> {
         Self { compound, inputs: Vec::new() }
     }
 
-    /// Adds an input; returns its number.
+    /// Adds an external input; returns its number, by which the methods of [`InputSource`] name it.
     pub(crate) fn add(&mut self, input: &'a Input<'a>) -> Result<usize> {
         self.inputs.push(ExternalInput::of(self.compound, input)?);
         Ok(self.inputs.len() - 1)
@@ -71,7 +70,8 @@ impl<'a> ExternalInput<'a> {
         let bytes =
             volume(count).ok_or_else(|| Error::invalid(format!("an input of shape {} is too large", Shape(count))))?;
         let row = count.get(1..).and_then(volume).unwrap_or(0);
-        // A compressed array is decoded block by block: better each block once. Else rows are as good.
+        // Blocks of a compressed array are decoded whole: reads of whole rows of blocks decode each one once. Without
+        // compression, a row of elements is as good a unit.
         let blocks = if space.coded() && view.is_none() && n > 1 && step[0] == 1 { space.shape.block[0] } else { 1 };
         Ok(ExternalInput { input, item, bytes, grain: row.saturating_mul(blocks), tiles })
     }
@@ -115,7 +115,7 @@ impl InputSource for InputReader<'_> {
             }
             Input::Output { .. } => unreachable!("what a program gives does not come from outside"),
             Input::Box { .. } => {
-                // Records that are no whole elements: fetch the elements that they lie in.
+                // The range begins or ends within an element: fetch the whole elements around it.
                 let elements = offset / this.item..end.div_ceil(this.item);
                 let mut whole = vec![0; ((elements.end - elements.start) * this.item) as usize];
                 self.read_box(this, elements.clone(), &mut whole)?;
@@ -153,7 +153,7 @@ impl InputSource for InputReader<'_> {
 }
 
 impl InputReader<'_> {
-    /// Show elements of a box where they lie, if they do so together.
+    /// Calls `f` with elements of a box in place, if they are contiguous and aligned in memory; else does nothing.
     fn lend_box(&self, this: &ExternalInput<'_>, elements: Range<u64>, f: &mut dyn FnMut(&[u8])) -> Result<()> {
         let Input::Box { space, start, step, count, view, .. } = this.input else { return Ok(()) };
         let mut boxes = SmallVec::<[(Vec<u64>, Vec<u64>); 1]>::new();
@@ -172,7 +172,8 @@ impl InputReader<'_> {
         })
     }
 
-    /// Fetch elements of a box by their place in it, the last dimension fastest.
+    /// Reads a range of a box's elements. They are numbered tile by tile if there are tiles, else with the last
+    /// dimension fastest.
     fn read_box(&self, this: &ExternalInput<'_>, elements: Range<u64>, into: &mut [u8]) -> Result<()> {
         let Input::Box { space, start, step, count, view, .. } = this.input else { return Ok(()) };
         let (mut at, item) = (0usize, this.item);
@@ -191,7 +192,7 @@ impl InputReader<'_> {
     }
 }
 
-/// Whether bytes begin where the binary interface wants a window to begin.
+/// Whether bytes begin at an address that the program ABI allows for a window: a multiple of 8.
 fn aligned(bytes: &[u8]) -> bool {
     (bytes.as_ptr() as usize).is_multiple_of(8)
 }

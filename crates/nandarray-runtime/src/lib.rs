@@ -1,15 +1,16 @@
 //! Programs that run beside the data: they are loaded, scheduled and executed over the spaces of a store.
 //!
-//! The crate stands on the engine (`nandarray`: boxes of spaces are inputs, drafts of writes are outputs), on cores
-//! (`nandarray-cores`: one core and one program) and on the translator (`nandarray-jit`). A [`Runtime`] has the
-//! programs that are loaded beside a device and runs an [`Execution`] of them.
+//! The crate builds on the engine (`nandarray`: boxes of spaces are a program's inputs, staged writes are its outputs),
+//! on `nandarray-cores` (one core executes one program) and on the translator (`nandarray-jit`). A [`Runtime`] holds
+//! the programs that are loaded beside a device, and runs those that an [`Execution`] names.
 //!
 //! A [`Session`] runs many kernels at once: their microblocks and screens ([`nandarray_cores::kernel`]) are ordered by
 //! a scheduler ([`schedule`]) on a [`SessionBoard`], which a modelled machine uses as well.
 //!
-//! Below that, [`pipeline`] runs stages over any [`InputSource`] and [`OutputSink`], cut in two: the [`Agenda`] decides
-//! which task is ready, in which order tasks run and when a producer must wait, and executes nothing; an [`Executor`]
-//! does the jobs. [`Threads`] is the wall clock's. Results are the same bytes on every executor.
+//! Below that, [`pipeline`] runs stages over any [`InputSource`] and [`OutputSink`]. The work is divided in two: the
+//! [`Agenda`] decides which task is ready, in which order tasks run and when a producer must wait, and executes
+//! nothing; an [`Executor`] does the jobs. [`Threads`] is the executor on the wall clock. Results are the same bytes on
+//! every executor.
 
 mod agenda;
 mod cut;
@@ -52,7 +53,7 @@ pub use stage::{CoreFactory, Origin, Stage};
 pub use tiles::Tiles;
 pub use work::{Delivery, InputLocation};
 
-/// The guide's scheduler, compiled and run.
+/// The scheduler of the guide `add-a-scheduler.md`, compiled and run as a documentation test.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guides/add-a-scheduler.md")]
 struct AddAScheduler;

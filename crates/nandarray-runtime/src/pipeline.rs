@@ -1,8 +1,8 @@
-//! Running a pipeline: an agenda and an executor together, from the first task to the results.
+//! Runs a pipeline: an executor does the jobs of an agenda, from the first task to the results.
 //!
-//! A stage's outputs are delivered in the order of tasks, its states are folded in that order, and tasks are cut by
-//! bytes alone, so that a pipeline produces what its programs produce one after the other, on any executor. The queue
-//! between two stages holds only as much as the readers need to go on.
+//! The outputs of a stage are delivered and its states folded in the order of tasks, and tasks are cut by bytes alone.
+//! So a pipeline produces on every executor what its programs produce when they run one after the other. The queue
+//! between two stages holds only as many bytes as its readers need to go on.
 
 use nandarray::panics::caught;
 use nandarray_cores::RunError;
@@ -14,15 +14,16 @@ use crate::io::{InputSource, OutputSink};
 use crate::progress::Progress;
 use crate::stage::Stage;
 
-/// Default of the most bytes that are queued between stages: 1 GiB.
+/// Default limit of the bytes that are queued between stages: 1 GiB.
 pub const HOLD_BYTES: u64 = 1 << 30;
 
-/// Runs stages, each over all of its inputs. At most `hold_bytes` are queued between them where a stage needs more
-/// input before it can go on.
+/// Runs stages, each over all of its inputs, on an executor. `hold_bytes` limits the bytes that are queued between
+/// stages when a stage needs more input before it can go on.
 ///
 /// # Errors
-/// [`StageError`]: the stage that failed, with the error of its first failed task. If several stages fail, it is the
-/// same one each time: the one whose task needs the fewest external records, and of several such the first stage.
+/// [`StageError`]: the stage that failed, with the error of its first failed task. If several stages fail, the same one
+/// is reported each time: the one whose failed task needs the fewest external records, and of equal ones the first
+/// stage.
 pub fn pipeline<'p>(
     stages: &[Stage<'_, 'p>],
     source: &dyn InputSource,

@@ -1,7 +1,7 @@
-//! The programs that are loaded, and a cache of those that were unloaded last.
+//! The programs that are loaded, and a cache of the programs that were loaded last.
 //!
-//! A program that is loaded again soon, with the same bytes, is still there with its translations. The processor that
-//! executes its instructions is chosen here: everything above knows cores only.
+//! A program that is loaded again soon, with the same bytes, is taken from the cache with its translations. The
+//! processor that executes the instructions of a program is chosen here; the modules above know cores only.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use nandarray_jit::Translations;
 
 use crate::error::{Error, Result};
 
-/// The handle of a loaded program.
+/// The handle of a loaded program in its [`crate::Runtime`].
 pub type ProgramId = u32;
 
-/// Programs that are kept after they were unloaded.
+/// Number of programs in the cache, unloaded ones among them.
 const RECENT: usize = 8;
 
-/// A program and its translations so far, shared by all of its runs.
+/// A program and its translations so far, shared by all runs of the program.
 #[derive(Debug)]
 pub(crate) struct LoadedProgram {
     elf: Vec<u8>,
@@ -34,15 +34,15 @@ impl LoadedProgram {
         Ok(Self { elf: elf.to_vec(), metadata: metadata.map(<[u8]>::to_vec), program, translations })
     }
 
-    /// Makes the cores of one run of it. With a profiler or a timer they interpret, unless the form is native and has
-    /// no instructions to count.
+    /// Returns a function that makes the cores for one run of the program. With a profiler or a timer the cores
+    /// interpret, unless the form is native: it has no instructions to count.
     pub(crate) fn cores<'r>(
         &'r self,
         form: Form,
         profiler: Option<&'r Profiler>,
         timer: Option<&'r CoreTimer>,
     ) -> impl Fn(&'r Program) -> std::result::Result<Core<'r>, LoadError> + Sync {
-        // Once a run, not once a core: its cores share one budget for translating.
+        // Made once a run, not once a core: the cores of a run share one budget for translating.
         let run = self.translations.run();
         move |program| match (form, timer, profiler) {
             (Form::Native(entries), ..) => Core::native(program, entries),
@@ -54,12 +54,12 @@ impl LoadedProgram {
     }
 }
 
-/// The programs that are loaded.
+/// The table of loaded programs, by handle.
 #[derive(Debug, Default)]
 pub(crate) struct ProgramTable {
     next: ProgramId,
     loaded: BTreeMap<ProgramId, Arc<LoadedProgram>>,
-    /// Programs that were loaded last, the latest first.
+    /// The programs that were loaded last, unloaded ones among them; the latest is first.
     recent: VecDeque<Arc<LoadedProgram>>,
 }
 

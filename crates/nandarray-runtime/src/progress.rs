@@ -1,30 +1,30 @@
-//! The progress of a run, and its costs in the end.
+//! The progress of a run, and its costs when it is done.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nandarray_cores::{CoreTimer, Profiler};
 
-/// The progress of a run; other threads may look at it while it runs.
+/// The progress of a run, which other threads may read while it runs.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Number of tasks, as far as is known yet.
+    /// Number of tasks that are known so far.
     pub tasks: AtomicU64,
-    /// Tasks that are done.
+    /// Number of tasks that are done.
     pub done: AtomicU64,
-    /// Bytes read.
+    /// Bytes read from the run's source so far.
     pub bytes_in: AtomicU64,
-    /// Set to stop.
+    /// Set by the caller to stop the run.
     pub stop: AtomicBool,
-    /// Makes cores that count instructions, if the caller wants a profile.
+    /// Makes cores that count instructions; `None` if the caller wants no profile.
     pub profiler: Option<Profiler>,
-    /// Makes cores of a description, which count ticks, if the caller wants them. The run has one thread then: one
-    /// core then executes all tasks, so its ticks do not depend on chance.
+    /// Makes cores from a description, which count clock ticks; `None` if the caller wants no timing. A run with a
+    /// timer has one thread: one core executes all tasks, so that its ticks do not depend on chance.
     pub timer: Option<CoreTimer>,
     stages: OnceLock<Vec<StageProgress>>,
 }
 
-/// The same of one stage.
+/// The progress of one stage.
 #[derive(Debug, Default)]
 struct StageProgress {
     known: AtomicBool,
@@ -33,23 +33,24 @@ struct StageProgress {
 }
 
 impl Progress {
-    /// No progress yet, with a profiler.
+    /// Makes the progress of a run that has not begun, with a profiler.
     pub fn counted_by(profiler: Profiler) -> Self {
         Self { profiler: Some(profiler), ..Self::default() }
     }
 
-    /// No progress yet, with a timer.
+    /// Makes the progress of a run that has not begun, with a timer.
     pub fn timed_by(timer: CoreTimer) -> Self {
         Self { timer: Some(timer), ..Self::default() }
     }
 
-    /// For each stage the tasks done, and the number of its tasks as far as is known yet; empty before the run begins.
+    /// Returns for each stage its number of tasks done and its number of tasks known so far; empty before the run
+    /// begins.
     pub fn stages(&self) -> Vec<(u64, u64)> {
         let one = |s: &StageProgress| (s.done.load(Ordering::Relaxed), s.tasks.load(Ordering::Relaxed));
         self.stages.get().map_or_else(Vec::new, |stages| stages.iter().map(one).collect())
     }
 
-    /// Begins a run of `stages` stages.
+    /// Prepares the progress of a run of `stages` stages.
     pub(crate) fn begin(&self, stages: usize) {
         self.stages.get_or_init(|| (0..stages).map(|_| StageProgress::default()).collect());
     }
@@ -58,7 +59,7 @@ impl Progress {
         &self.stages.get().expect("the run has begun")[stage]
     }
 
-    /// Notes the number of a stage's tasks, if it is known.
+    /// Notes the final number of a stage's tasks; `None` means that it is not known yet.
     pub(crate) fn expect(&self, stage: usize, tasks: Option<u64>) {
         if let Some(tasks) = tasks {
             self.more(stage, tasks);
@@ -66,7 +67,7 @@ impl Progress {
         }
     }
 
-    /// Notes that a stage has `tasks` more tasks than were known.
+    /// Adds `tasks` to the known number of a stage's tasks, unless the final number is known.
     pub(crate) fn more(&self, stage: usize, tasks: u64) {
         let this = self.stage(stage);
         if !this.known.load(Ordering::Relaxed) {
@@ -75,19 +76,19 @@ impl Progress {
         }
     }
 
-    /// Notes that a task of a stage is done.
+    /// Counts one more task of a stage as done.
     pub(crate) fn advance(&self, stage: usize) {
         self.stage(stage).done.fetch_add(1, Ordering::Relaxed);
         self.done.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// The costs of a run.
+/// The costs of a run, or of one stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Tasks.
+    /// Number of tasks executed.
     pub tasks: u64,
-    /// Bytes read, whole inputs once.
+    /// Bytes read; a whole input counts once.
     pub bytes_in: u64,
     /// Bytes written.
     pub bytes_out: u64,

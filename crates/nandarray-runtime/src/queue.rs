@@ -1,17 +1,17 @@
 //! Stream queues: the bytes that a stage has produced and its readers have not consumed yet, in order.
 //!
-//! Bytes stay in the chunks in which they were produced and are lent, not copied. Positions are bytes from the
-//! beginning of the output. Each chunk carries its turn, which [`crate::stage::Rank`] explains. The scheduler bounds
-//! the length of a queue.
+//! Bytes stay in the chunks in which they were produced; readers get slices of these chunks, not copies. A position is
+//! a number of bytes from the beginning of the output. Each chunk carries the turn in which it was produced;
+//! [`crate::stage::Rank`] explains turns. The scheduler bounds the length of a queue.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A chunk, and the range of its bytes that is meant.
+/// A shared chunk, and the range of its bytes that a reader gets.
 pub(crate) type ChunkSlice = (Arc<Vec<u8>>, Range<usize>);
 
-/// Bytes that were produced at once, and their position.
+/// A chunk of bytes that were produced at once, with its position and turn.
 #[derive(Debug)]
 struct QueuedChunk {
     at: u64,
@@ -25,30 +25,30 @@ impl QueuedChunk {
     }
 }
 
-/// An output on its way to its readers.
+/// The queue of an output: the bytes that at least one of its readers has not consumed.
 #[derive(Debug, Default)]
 pub(crate) struct StreamQueue {
     chunks: VecDeque<QueuedChunk>,
     end: u64,
-    /// The turn of the end, once the producer has ended.
+    /// The turn in which the producer ended; `None` while it produces.
     closed: Option<u64>,
-    /// Position of each reader.
+    /// Position of each reader: the number of bytes that it has consumed.
     readers: Vec<u64>,
 }
 
 impl StreamQueue {
-    /// Adds a reader at the beginning; returns its number.
+    /// Adds a reader at position 0; returns the reader's number.
     pub(crate) fn add_reader(&mut self) -> usize {
         self.readers.push(0);
         self.readers.len() - 1
     }
 
-    /// Whether there is a reader.
+    /// Whether the queue has a reader.
     pub(crate) fn is_read(&self) -> bool {
         !self.readers.is_empty()
     }
 
-    /// Appends bytes; dropped if there is no reader.
+    /// Appends bytes that were produced in a turn; drops them if the queue has no reader.
     pub(crate) fn push(&mut self, bytes: Vec<u8>, turn: u64) {
         assert!(self.closed.is_none(), "{} bytes are pushed after the end at {}", bytes.len(), self.end);
         if !bytes.is_empty() && self.is_read() {
@@ -60,7 +60,7 @@ impl StreamQueue {
         }
     }
 
-    /// Marks the end.
+    /// Marks the end of the output, which the producer reached in a turn.
     pub(crate) fn close(&mut self, turn: u64) {
         assert!(self.closed.is_none_or(|known| known == turn), "it ends at turn {turn}, and at {:?}", self.closed);
         self.closed = Some(turn);
@@ -71,7 +71,8 @@ impl StreamQueue {
         self.closed.is_some()
     }
 
-    /// The turn of the byte before `to`, which a reader has not consumed; that of the end if the output ends before.
+    /// Returns the turn in which the byte before position `to` was produced; a reader has not consumed this byte yet.
+    /// Beyond the last byte, returns the turn of the output's end; 0 if the output has not ended.
     pub(crate) fn turn(&self, to: u64) -> u64 {
         if to > self.end {
             return self.closed.unwrap_or(0);
@@ -79,22 +80,22 @@ impl StreamQueue {
         self.chunks.get(self.chunks.partition_point(|one| one.end() < to)).map_or(0, |one| one.turn)
     }
 
-    /// Bytes produced so far.
+    /// Returns the number of bytes produced so far.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Bytes that a reader has not consumed.
+    /// Returns the number of produced bytes that a reader has not consumed.
     pub(crate) fn backlog(&self, reader: usize) -> u64 {
         self.end - self.readers[reader]
     }
 
-    /// Bytes queued for the slowest reader.
+    /// Returns the number of produced bytes that the slowest reader has not consumed.
     pub(crate) fn queued(&self) -> u64 {
         self.end - self.readers.iter().min().copied().unwrap_or(self.end)
     }
 
-    /// Consumes the bytes of a reader up to position `to`.
+    /// Consumes a reader's bytes up to position `to`; returns them as slices of chunks.
     pub(crate) fn take(&mut self, reader: usize, to: u64) -> Vec<ChunkSlice> {
         let from = self.readers[reader];
         assert!(from <= to && to <= self.end, "reader {reader} at {from} of {} goes to {to}", self.end);
@@ -119,7 +120,7 @@ impl StreamQueue {
         within.map(cut).collect()
     }
 
-    /// The first place of a byte from `from` on.
+    /// Returns the position of the first `byte` at or after position `from`; `None` if there is none.
     pub(crate) fn find(&self, byte: u8, from: u64) -> Option<u64> {
         let mut at = from;
         for (bytes, range) in self.chunks(from.min(self.end)..self.end) {
@@ -131,7 +132,7 @@ impl StreamQueue {
         None
     }
 
-    /// The four bytes at a place, if they are there.
+    /// Returns the four bytes at a position; `None` if not all of them have arrived.
     pub(crate) fn word(&self, at: u64) -> Option<[u8; 4]> {
         if at + 4 > self.end {
             return None;
@@ -147,7 +148,7 @@ impl StreamQueue {
     }
 }
 
-/// Put chunks one behind the other.
+/// Concatenates chunks into `into`, whose earlier content is dropped.
 pub(crate) fn joined(chunks: &[ChunkSlice], into: &mut Vec<u8>) {
     into.clear();
     for (bytes, range) in chunks {

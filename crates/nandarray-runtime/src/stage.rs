@@ -1,7 +1,8 @@
 //! Stages: programs of a run, alone or as parts of a pipeline.
 //!
-//! A [`Stage`] is the caller's description; a [`StageState`] is its progress: tasks are cut as inputs arrive, runs of
-//! consecutive tasks are handed out, and their outputs are delivered in order. Nothing here waits, decides or executes.
+//! A [`Stage`] is the caller's description of a program to be run; a [`StageState`] is its progress: inputs are cut
+//! into tasks as they arrive, runs of consecutive tasks are handed out to workers, and their outputs are delivered in
+//! order. Nothing here waits, decides or executes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -14,22 +15,22 @@ use crate::io::InputSource;
 use crate::progress::Account;
 use crate::queue::{ChunkSlice, StreamQueue};
 
-/// Number of consecutive tasks that share a core's state, if the program has one to fold.
+/// Number of consecutive tasks that form a run and share one state, if the program has a state.
 const TASKS_A_RUN: u64 = 16;
 
-/// Makes a core for a program: [`Core::interpreter`], or one with another processor.
+/// A function that makes a core for a program: [`Core::interpreter`], or a core with another processor.
 pub type CoreFactory<'s, 'p> = &'s (dyn Fn(&'p Program) -> Result<Core<'p>, LoadError> + Sync);
 
 /// The origin of an input of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The input of the run's [`InputSource`] with this number.
+    /// An external input: its number in the run's [`InputSource`].
     External(usize),
-    /// An output of a stage before this one.
+    /// An output of an earlier stage of the pipeline.
     Stage {
-        /// The stage's number.
+        /// Number of the earlier stage.
         stage: usize,
-        /// The output's.
+        /// Number of the output in that stage.
         output: usize,
     },
 }
@@ -38,17 +39,17 @@ pub enum Origin {
 pub struct Stage<'s, 'p> {
     /// The program.
     pub program: &'p Program,
-    /// Makes its cores.
+    /// Makes the cores that execute the program.
     pub core: CoreFactory<'s, 'p>,
-    /// Bit patterns of its scalars.
+    /// Bit patterns of the program's scalar arguments.
     pub scalars: &'s [u64],
     /// Origin of each input.
     pub inputs: Vec<Origin>,
-    /// For each output its number in the run's [`crate::OutputSink`], if it goes there.
+    /// Number of each output in the run's [`crate::OutputSink`]; `None` if only other stages read the output.
     pub outputs: Vec<Option<usize>>,
-    /// Bytes of the first input that a task should have.
+    /// Target size of a task, in bytes of the first input.
     pub task_bytes: u64,
-    /// The most instructions of one call; `None` is no limit.
+    /// Limit of the instructions of one call; `None` is no limit.
     pub instructions: Option<u64>,
 }
 
@@ -63,17 +64,18 @@ impl fmt::Debug for Stage<'_, '_> {
 }
 
 impl Stage<'_, '_> {
-    /// Number of consecutive tasks of one run.
+    /// Returns the number of consecutive tasks that form one run.
     pub(crate) fn tasks_a_run(&self) -> u64 {
         if self.program.metadata().state_bytes > 0 { TASKS_A_RUN } else { 1 }
     }
 }
 
-/// The place of a job in the order of failures: a pipeline reports the failure with the smallest rank, whichever worker
-/// was first.
+/// The place of a job in the order of failures: if several jobs fail, a pipeline reports the failure with the smallest
+/// rank, whichever worker was first.
 ///
-/// A task's turn is its number if its inputs are external, else that of the latest run whose outputs it needs; a run's
-/// is that of its last task. So turns follow from the data alone, and every job comes after those that it depends on.
+/// The turn of a task is its number if its inputs are external; otherwise it is the turn of the latest run whose
+/// outputs the task needs. The turn of a run is that of its last task. So turns follow from the data alone, and every
+/// job ranks after the jobs that it depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     pub(crate) turn: u64,
@@ -81,17 +83,17 @@ pub(crate) struct Rank {
     pub(crate) run: u64,
 }
 
-/// A failure and its rank.
+/// The rank and the error of a failed job.
 pub(crate) type Failed = (Rank, RunError);
 
 /// An input of one task.
 #[derive(Debug)]
 pub(crate) enum TaskInput {
-    /// Bytes of the source: offset and count.
+    /// Bytes of the run's source: offset and number of bytes.
     External(u64, u64),
-    /// An output of another stage.
+    /// Bytes that another stage produced, as slices of its chunks.
     Chunks(Vec<ChunkSlice>),
-    /// All of a whole input.
+    /// All bytes of an input that every task gets as a whole.
     Whole(Arc<Vec<u8>>),
 }
 
@@ -101,12 +103,12 @@ pub(crate) struct PendingTask {
     pub(crate) number: u64,
     pub(crate) cut: Cut,
     pub(crate) turn: u64,
-    /// Its extents as a part of an array; empty without tiles.
+    /// Extents of the tile that is the task, in elements; empty without tiles.
     pub(crate) extents: Vec<u64>,
     pub(crate) inputs: Vec<TaskInput>,
 }
 
-/// The outputs of a run of tasks so far.
+/// The outputs that a run of tasks has produced so far, and the state of the run.
 #[derive(Debug, Default)]
 pub(crate) struct RunOutput {
     pub(crate) first: u64,
@@ -115,14 +117,14 @@ pub(crate) struct RunOutput {
     pub(crate) turn: u64,
 }
 
-/// A run of consecutive tasks, on one core.
+/// A run of consecutive tasks, which one core executes in order.
 pub(crate) struct TaskRun<'p> {
     pub(crate) queue: VecDeque<PendingTask>,
-    /// Number of tasks that were assigned to it.
+    /// Number of tasks that were added to the run so far.
     assigned: u64,
     /// Whether a worker is calling one of its tasks.
     pub(crate) busy: bool,
-    /// Its core, from the first task on.
+    /// The core of the run; `None` before the first task, and while a worker uses the core.
     pub(crate) core: Option<Core<'p>>,
     pub(crate) output: RunOutput,
 }
@@ -130,32 +132,32 @@ pub(crate) struct TaskRun<'p> {
 /// The progress of a stage.
 pub(crate) struct StageState<'p> {
     pub(crate) cutter: TaskCutter,
-    /// For each input that another stage produces, its number among that queue's readers.
+    /// For each input that another stage produces, this stage's reader number in the queue of that output.
     pub(crate) readers: Vec<usize>,
-    /// Whole inputs, once they are there.
+    /// Bytes of each whole input, once they are loaded.
     pub(crate) whole: Vec<Arc<Vec<u8>>>,
-    /// Whether whole inputs are there, and ends of records were found if they have to be searched for.
+    /// Whether whole inputs were loaded, and ends of records were found if they have to be searched for.
     pub(crate) loaded: bool,
     pub(crate) loading: bool,
     pub(crate) runs: BTreeMap<u64, TaskRun<'p>>,
-    /// Runs begun.
+    /// Number of runs that were begun.
     pub(crate) begun: u64,
-    /// Whether all inputs were cut.
+    /// Whether all inputs were cut into tasks.
     pub(crate) ended: bool,
-    /// The turn of the last task, and, once all inputs were cut, of the end.
+    /// The turn of the last task; once all inputs were cut, the turn of their end.
     pub(crate) turn: u64,
-    /// The next run that is delivered.
+    /// Number of the next run to be delivered.
     pub(crate) next: u64,
-    /// Runs that are done and not delivered.
+    /// Runs whose tasks are done and whose outputs were not delivered yet, by number.
     pub(crate) undelivered: BTreeMap<u64, RunOutput>,
     pub(crate) delivering: bool,
-    /// The core with the states of the runs delivered.
+    /// The core that holds the folded state of the delivered runs.
     pub(crate) folder: Option<Core<'p>>,
-    /// Cores that are free.
+    /// Cores that no run uses.
     pub(crate) cores: Vec<Core<'p>>,
-    /// The stages that read each output.
+    /// The queue of each output, from which other stages read.
     pub(crate) queues: Vec<StreamQueue>,
-    /// For each reader of each output the number of times that its bound was doubled because all stages waited.
+    /// For each output and reader, the number of times that the reader's bound was doubled since all stages waited.
     pub(crate) relaxed: BTreeMap<(usize, usize), u32>,
     pub(crate) finished: bool,
     pub(crate) state: Vec<u8>,
@@ -199,18 +201,18 @@ impl<'p> StageState<'p> {
         }
     }
 
-    /// A run whose next task can be called now, and that task's turn.
+    /// Returns a run whose next task can be called now, and the turn of that task; `None` if there is none.
     pub(crate) fn ready(&self) -> Option<(u64, u64)> {
         let first = |(number, run): (&u64, &TaskRun<'_>)| run.queue.front().map(|task| (*number, task.turn));
         self.runs.iter().filter(|(_, run)| !run.busy).find_map(first)
     }
 
-    /// Whether the last run takes more tasks.
+    /// Whether the last run takes further tasks: it has fewer than `each`.
     pub(crate) fn is_open(&self, each: u64) -> bool {
         self.begun > 0 && self.runs.get(&(self.begun - 1)).is_some_and(|run| run.assigned < each)
     }
 
-    /// Hand a task to the last run, or to a new one.
+    /// Adds a task to the last run, or to a new run if the last one has `each` tasks.
     pub(crate) fn assign(&mut self, each: u64, task: PendingTask) {
         let (turn, last) = (task.turn, self.turn);
         assert!(!self.ended && turn >= last, "task {} of turn {turn} is assigned after turn {last}", task.number);
@@ -227,7 +229,7 @@ impl<'p> StageState<'p> {
         run.queue.push_back(task);
     }
 
-    /// Notes that all inputs were cut, which is known since this turn.
+    /// Notes that all inputs were cut; `turn` is the turn of their end.
     pub(crate) fn end(&mut self, each: u64, turn: u64) {
         assert!(!self.ended, "all inputs were cut before");
         (self.ended, self.turn) = (true, self.turn.max(turn));
@@ -236,7 +238,7 @@ impl<'p> StageState<'p> {
         }
     }
 
-    /// Moves runs that are done to those that wait for delivery; their cores are free.
+    /// Moves runs whose tasks are done to those that wait for delivery, and frees their cores.
     pub(crate) fn settle(&mut self, stage: usize, each: u64) -> Result<(), Failed> {
         let over = |run: &TaskRun<'_>, ended: bool| {
             !run.busy && run.queue.is_empty() && run.core.is_some() && (ended || run.assigned == each)
@@ -254,12 +256,12 @@ impl<'p> StageState<'p> {
         Ok(())
     }
 
-    /// Whether every run was delivered.
+    /// Whether all inputs were cut and every run was delivered.
     pub(crate) fn is_over(&self) -> bool {
         self.ended && self.next == self.begun && !self.delivering
     }
 
-    /// The next task, from the bytes that are there of each input.
+    /// Returns the next cut, if the bytes that have arrived of each input allow one.
     pub(crate) fn next_cut(
         &mut self,
         stage: &Stage<'_, 'p>,

@@ -1,31 +1,31 @@
-//! The order in which a box's elements go to programs: rows, the last dimension fastest; or tiles, one after the other.
+//! The order in which a box's elements are passed to programs: with the last dimension fastest, or tile by tile.
 //!
-//! A range of elements in either order becomes boxes. Nothing here reads or writes.
+//! A range of elements in either order is converted to boxes. Nothing here accesses the store.
 
 use std::ops::Range;
 
 use nandarray::{Error, Result};
 
-/// Tiles of a box. A task is a tile; tiles come one after the other, the last dimension fastest, and so do elements
-/// within each.
+/// A division of a box into tiles, each of which is a task. Tiles follow each other with the last dimension fastest,
+/// and so do the elements of each tile.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiles<'a> {
-    /// End of the first tile along each dimension of the box.
+    /// End of the first tile along each dimension of the box, in elements.
     pub first: &'a [u64],
-    /// Distance between the ends of the following tiles; the last tile ends with the box.
+    /// Extent of every other tile along each dimension, in elements; the last tile ends with the box.
     pub size: &'a [u64],
-    /// The dimensions whose extents are passed to programs.
+    /// The dimensions along which a tile's extent is passed to the program.
     pub extent_axes: &'a [usize],
 }
 
-/// The most tiles of a box: the end of each is kept in memory.
+/// Limit of the number of tiles of a box, since the end of each tile is kept in memory.
 const TILES_MAX: u64 = 1 << 27;
 
 impl Tiles<'_> {
-    /// Whether these can be tiles of a box.
+    /// Checks that these are tiles of a box with `count` elements along each dimension.
     ///
     /// # Errors
-    /// They have other dimensions, are empty, or are too many.
+    /// They have another number of dimensions, the first tile is empty or larger than the others, or they are too many.
     pub(crate) fn check(&self, count: &[u64]) -> Result<()> {
         let n = count.len();
         if [self.first.len(), self.size.len()] != [n; 2] || self.extent_axes.iter().any(|&axis| axis >= n) {
@@ -41,7 +41,7 @@ impl Tiles<'_> {
         }
     }
 
-    /// Tiles along an axis of `count` elements.
+    /// Returns the number of tiles along an axis of `count` elements.
     fn along(&self, axis: usize, count: u64) -> u64 {
         match count.saturating_sub(self.first[axis]) {
             _ if count == 0 => 0,
@@ -49,25 +49,26 @@ impl Tiles<'_> {
         }
     }
 
-    /// The tile that an element is in.
+    /// Returns the number of the tile that holds coordinate `at` of an axis.
     fn holding(&self, axis: usize, at: u64) -> u64 {
         at.checked_sub(self.first[axis]).map_or(0, |rest| 1 + rest / self.size[axis])
     }
 
-    /// First element and extent of a tile.
+    /// Returns the first coordinate and the extent of a tile along an axis of `count` elements.
     fn span(&self, axis: usize, tile: u64, count: u64) -> (u64, u64) {
         let end = |tile: u64| self.first[axis].saturating_add(tile.saturating_mul(self.size[axis])).min(count);
         let low = tile.checked_sub(1).map_or(0, end);
         (low, end(tile) - low)
     }
 
-    /// Whether a row of tiles ends at this place of the first axis.
+    /// Whether coordinate `row` of the first axis lies between two rows of tiles, or at an end of the box.
     pub(crate) fn ends_row(&self, row: u64, count: &[u64]) -> bool {
         let Some(&rows) = count.first() else { return true };
         row == 0 || row == rows || self.span(0, self.holding(0, row), rows).0 == row
     }
 
-    /// The last place at or before this one where a row of tiles ends.
+    /// Returns the last coordinate at or before `row` of the first axis that lies between two rows of tiles, or at an
+    /// end.
     pub(crate) fn row_edge(&self, row: u64, count: &[u64]) -> u64 {
         match count.first() {
             Some(&rows) if row < rows => self.span(0, self.holding(0, row), rows).0,
@@ -75,7 +76,7 @@ impl Tiles<'_> {
         }
     }
 
-    /// Elements before the end of each tile, and 0.
+    /// Returns 0, then the number of elements before the end of each tile.
     pub(crate) fn edges(&self, count: &[u64]) -> Vec<u64> {
         let mut edges = vec![0];
         let all = count.iter().product();
@@ -89,7 +90,8 @@ impl Tiles<'_> {
         edges
     }
 
-    /// Extents of the tile that holds an element, given by its place in this order, as they are passed to programs.
+    /// Returns the extents that are passed to a program for the tile that holds an element; `element` is the element's
+    /// position in the order of tiles.
     pub(crate) fn extents(&self, count: &[u64], element: u64) -> Vec<u64> {
         let mut found = Vec::new();
         let each = &mut |spans: &[(u64, u64)], _: Range<u64>| {
@@ -100,7 +102,7 @@ impl Tiles<'_> {
         found
     }
 
-    /// The boxes that a range of elements in this order is.
+    /// Calls `each` with the first coordinates and the size of every box in a range of elements in the order of tiles.
     fn boxes(
         &self,
         count: &[u64],
@@ -116,8 +118,9 @@ impl Tiles<'_> {
         })
     }
 
-    /// The tiles that a range meets, with the part of each that it has. `spans` are of the axes so far, which hold
-    /// `before` elements; the range is within these.
+    /// Calls `each` for every tile that meets a range of elements, with the tile's start and extent along each axis and
+    /// the part of its elements in the range. `spans` has start and extent along the axes that are fixed so far, whose
+    /// extents multiply to `before`; `range` counts from the first element within them.
     fn descend(
         &self,
         count: &[u64],
@@ -148,7 +151,8 @@ impl Tiles<'_> {
         }
     }
 
-    /// Bytes of whole rows of tiles, put into the order of rows; `range` says which elements they are.
+    /// Returns the bytes of whole rows of tiles in the order of rows, last dimension fastest; `range` numbers their
+    /// elements.
     pub(crate) fn in_rows(&self, count: &[u64], range: Range<u64>, item: u64, bytes: &[u8]) -> Vec<u8> {
         let mut found = vec![0; bytes.len()];
         let begin = range.start;
@@ -177,8 +181,8 @@ impl Tiles<'_> {
     }
 }
 
-/// Cut a range of a box's elements, in the order of tiles if there are any, into boxes: first coordinates and sizes, in
-/// order.
+/// Cuts a range of a box's elements into boxes, and calls `each` with the first coordinates and the size of every one,
+/// in order. Elements are numbered in the order of tiles if there are any, else with the last dimension fastest.
 pub(crate) fn pieces(
     count: &[u64],
     tiles: Option<&Tiles<'_>>,
@@ -191,7 +195,7 @@ pub(crate) fn pieces(
     }
 }
 
-/// The same, the last dimension fastest.
+/// Cuts a range of a box's elements into boxes like [`pieces`], with the last dimension fastest.
 fn rows(count: &[u64], range: Range<u64>, each: &mut dyn FnMut(&[u64], &[u64]) -> Result<()>) -> Result<()> {
     let (mut first, mut size) = (vec![0; count.len()], vec![1; count.len()]);
     rows_from(count, 0, range, &mut first, &mut size, each)
@@ -235,7 +239,7 @@ fn rows_from(
     Ok(())
 }
 
-/// Byte strides of an array without gaps.
+/// Returns the strides in bytes of an array without gaps.
 pub(crate) fn packed(size: &[u64], item: u64) -> Vec<isize> {
     let mut strides = vec![item as isize; size.len()];
     for d in (1..size.len()).rev() {
@@ -273,7 +277,7 @@ mod tests {
         }
     }
 
-    /// Tiles by the book: each one's elements, one after the other.
+    /// Returns the coordinates of each tile's elements, tile by tile, by the definition of [`Tiles`].
     fn tile_by_tile(count: &[u64], tiles: &Tiles<'_>) -> Vec<Vec<Vec<u64>>> {
         let axes = (0..count.len()).map(|d| {
             let cuts = (0..).map(|i| tiles.first[d] + i * tiles.size[d]).take_while(|&end| end < count[d]);
@@ -292,7 +296,8 @@ mod tests {
         found
     }
 
-    /// Extents of a side, where its first tile ends, how far the others are apart.
+    /// Sides of the boxes that are tested. Each entry: the box's extent, the end of its first tile, the extent of other
+    /// tiles.
     const SIDES: [(u64, u64, u64); 8] =
         [(0, 1, 1), (1, 1, 1), (1, 2, 3), (3, 1, 1), (4, 3, 3), (5, 1, 2), (5, 2, 3), (6, 4, 7)];
 

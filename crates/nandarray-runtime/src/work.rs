@@ -1,7 +1,7 @@
 //! The work of each kind of job, step by step: loading, a task, delivering the outputs of a run, a program's end.
 //!
-//! [`crate::job`] says which step is next. Nothing here changes the stage: the agenda takes the results when the job is
-//! done.
+//! [`crate::job`] decides which step of a job is next. Nothing here changes the state of a stage: the agenda applies
+//! the results of a job when the job is done.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -17,38 +17,38 @@ use crate::progress::{Account, Progress};
 use crate::queue::joined;
 use crate::stage::{Origin, PendingTask, RunOutput, Stage, TaskInput};
 
-/// An output that was delivered.
+/// One output of a task, or of a program's end, that was delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// The output's number in its stage.
     pub output: usize,
-    /// Its number in the run's sink, if it goes there.
+    /// The output's number in the run's [`OutputSink`]; `None` if only other stages read it.
     pub sink: Option<usize>,
-    /// Whether the sink puts it into the store.
+    /// Whether the sink writes the output to the store.
     pub is_stored: bool,
-    /// Whether other stages read it.
+    /// Whether other stages read the output.
     pub is_read: bool,
-    /// Bytes.
+    /// Number of bytes delivered.
     pub bytes: u64,
 }
 
-/// The location of an input of a task before it was fetched.
+/// The location of a task's input before it is fetched, with its number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputLocation {
-    /// A number of bytes of the store.
+    /// Bytes that lie in the store.
     Stored(u64),
-    /// A number of bytes of the caller's memory.
+    /// Bytes that lie in the caller's memory.
     Host(u64),
-    /// A number of bytes that are beside the program already: outputs of other stages, and whole inputs.
+    /// Bytes that are in memory beside the program already: outputs of other stages, and whole inputs.
     Here(u64),
 }
 
-/// The data that a stage's jobs share.
+/// Data that all jobs of one stage share.
 #[derive(Clone)]
 pub(crate) struct StageContext<'s, 'p> {
     pub(crate) number: usize,
     pub(crate) stage: &'s Stage<'s, 'p>,
-    /// Readers of each of its outputs: stage and input.
+    /// For each output of the stage its readers, as (stage, input).
     pub(crate) readers: Arc<Vec<Vec<(usize, usize)>>>,
     pub(crate) source: &'s dyn InputSource,
     pub(crate) progress: &'s Progress,
@@ -63,7 +63,7 @@ impl<'p> StageContext<'_, 'p> {
         (self.stage.core)(self.stage.program).map_err(|e| RunError::Inputs(e.to_string()))
     }
 
-    /// Read bytes of an input from the source.
+    /// Fills `into` with bytes of an external input from byte `from` on, and adds their number to the progress.
     fn read(&self, input: usize, from: u64, into: &mut [u8]) -> Result<(), RunError> {
         let Origin::External(external) = self.stage.inputs[input] else {
             unreachable!("what other stages give is in memory");
@@ -74,23 +74,23 @@ impl<'p> StageContext<'_, 'p> {
     }
 }
 
-/// Memory that is reused from task to task: bytes of inputs, room for outputs.
+/// Memory that is reused from task to task: the bytes of inputs, and space for outputs.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     windows: Vec<Vec<u8>>,
     rooms: Vec<Vec<u8>>,
 }
 
-/// Outputs that are to be delivered.
+/// The outputs of one job, delivered or to be delivered.
 #[derive(Default)]
 pub(crate) struct Deliveries {
-    /// Task (none for the program's end), output, bytes.
+    /// Outputs to be delivered: task (`None` for the program's end), output number, bytes.
     pub(crate) queue: VecDeque<(Option<u64>, usize, Vec<u8>)>,
-    /// For other stages: output and bytes.
+    /// Delivered outputs that other stages read: output number and bytes.
     pub(crate) on: Vec<(usize, Vec<u8>)>,
-    /// Bytes delivered.
+    /// Bytes of all outputs of the job, delivered or not.
     pub(crate) bytes: u64,
-    /// Bytes that went to the sink.
+    /// Bytes that were delivered to the sink.
     pub(crate) to_sink: u64,
 }
 
@@ -100,7 +100,7 @@ impl Deliveries {
         self.queue.push_back((task, output, bytes));
     }
 
-    /// Delivers the next output: to the sink, and to other stages.
+    /// Delivers the next output to the sink if it has a number there, and keeps it for other stages that read it.
     pub(crate) fn next(
         &mut self,
         context: &StageContext<'_, '_>,
@@ -130,22 +130,22 @@ impl Deliveries {
     }
 }
 
-/// The load of whole inputs, and the search for the ends of records.
+/// A load job: reads whole inputs, and searches an external input for the ends of records.
 pub(crate) struct Load {
     pub(crate) inputs: BTreeMap<usize, TaskInput>,
-    /// The external input in which the ends of records are searched for.
+    /// Number of the external input that is searched for the ends of records; `None` if none is.
     pub(crate) search: Option<usize>,
     pub(crate) loaded: Option<LoadResult>,
 }
 
-/// The result of loading.
+/// The result of a load job: the bytes of whole inputs, the edges of tasks if they were searched for, bytes loaded.
 pub(crate) struct LoadResult {
     pub(crate) wholes: BTreeMap<usize, Vec<u8>>,
     pub(crate) edges: Option<Edges>,
     pub(crate) bytes: u64,
 }
 
-/// The progress of a task's job: its next step.
+/// The next step of a task's job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TaskStep {
     Begin,
@@ -154,10 +154,10 @@ pub(crate) enum TaskStep {
     Done,
 }
 
-/// A task on its core.
+/// A job that calls the program for one task on a core.
 pub(crate) struct TaskJob<'p> {
     pub(crate) run: u64,
-    /// The first task of its run.
+    /// Number of the first task of this task's run.
     pub(crate) first: u64,
     pub(crate) task: PendingTask,
     pub(crate) core: Option<Core<'p>>,
@@ -167,7 +167,7 @@ pub(crate) struct TaskJob<'p> {
     pub(crate) at: TaskStep,
 }
 
-/// The delivery of a run of tasks.
+/// A job that delivers the outputs of a run of tasks and folds the state of the run.
 pub(crate) struct DeliverJob<'p> {
     first: u64,
     pub(crate) state: Vec<u8>,
@@ -176,7 +176,7 @@ pub(crate) struct DeliverJob<'p> {
     pub(crate) instructions: u64,
 }
 
-/// A program's end.
+/// A job that calls `nd_end` after the last task, and delivers the outputs of that call.
 pub(crate) struct FinishJob<'p> {
     folder: Option<Core<'p>>,
     tasks: u64,
@@ -249,7 +249,7 @@ impl<'p> TaskJob<'p> {
         }
     }
 
-    /// Begins the state of its run.
+    /// Calls `nd_begin`, which initializes the state that the tasks of a run share.
     fn begin(&mut self, context: &StageContext<'_, 'p>) -> Result<(), RunError> {
         let core = match self.core.take() {
             Some(core) => core,
@@ -356,7 +356,7 @@ impl<'p> TaskJob<'p> {
         if context.progress.stop.load(Ordering::Relaxed) {
             return Err(RunError::Cancelled(None));
         }
-        // One external input at most: a source that holds a lock for it must not be called for another.
+        // At most one input may be lent: a source that holds a lock for it must not be called for another input.
         let mut external =
             self.task.inputs.iter().zip(&context.stage.inputs).enumerate().filter_map(|(i, one)| match one {
                 (TaskInput::External(from, bytes), Origin::External(number)) => Some((i, *number, *from, *bytes)),
@@ -379,7 +379,7 @@ impl<'p> TaskJob<'p> {
             let wholes: Vec<Arc<Vec<u8>>> = task.inputs.iter().enumerate().map(bytes).collect();
             let inputs: Vec<&[u8]> =
                 wholes.iter().enumerate().map(|(i, w)| if i == input { lent } else { &w[..] }).collect();
-            // The source may hold locks of the engine, which takes a panic under them for its own.
+            // The source may hold locks of the engine; a panic while they are held would count as the engine's own.
             ran = Some(caught(|| call(context, core.as_mut(), task, &inputs, rooms)));
         };
         context.source.lend(number, from, bytes, &mut lent).map_err(RunError::Transfer)?;
@@ -390,10 +390,10 @@ impl<'p> TaskJob<'p> {
     }
 }
 
-/// Outputs, and instructions executed for them.
+/// The result of a call: the outputs or the error, and the number of instructions executed.
 type Called = (Result<Vec<Vec<u8>>, RunError>, u64);
 
-/// Call the program for a task with these inputs.
+/// Calls the program for one task with these inputs.
 fn call<'p>(
     context: &StageContext<'_, 'p>,
     core: Option<&mut Core<'p>>,
@@ -413,7 +413,7 @@ fn call<'p>(
     let used = core.task(stage.scalars, task, rooms, context.bounds());
     let given = used.map(|used| {
         let given = rooms.iter_mut().zip(used).map(|(room, used)| {
-            // A room that is full goes as it is; another stays, so that its memory is allocated once.
+            // A buffer that is more than half full becomes the output; a smaller output is copied out of it.
             if used as usize > room.capacity() / 2 {
                 room.truncate(used as usize);
                 return std::mem::take(room);
@@ -426,7 +426,7 @@ fn call<'p>(
 }
 
 impl TaskInput {
-    /// The bytes of an input that was fetched into `window`.
+    /// Returns the bytes of the input: those in memory already, or those that were fetched into `window`.
     fn bytes<'w>(&'w self, window: &'w [u8]) -> &'w [u8] {
         match self {
             Self::Whole(bytes) => bytes,
@@ -436,7 +436,7 @@ impl TaskInput {
     }
 }
 
-/// The bytes of a single chunk, where they can be lent as they are: aligned for any element.
+/// Returns the bytes of a single chunk, if they can be used in place since they are aligned to 16 bytes.
 fn lent(chunks: &[(Arc<Vec<u8>>, Range<usize>)]) -> Option<&[u8]> {
     match chunks {
         [(bytes, range)] => Some(&bytes[range.clone()]).filter(|b| (b.as_ptr() as usize).is_multiple_of(16)),
@@ -458,7 +458,7 @@ impl<'p> DeliverJob<'p> {
         Self { first, state, folder, deliveries, instructions: 0 }
     }
 
-    /// Fold the run's state into those before.
+    /// Folds the run's state into that of the runs before it (`nd_merge`); the state of the first run is copied.
     pub(crate) fn fold(&mut self, context: &StageContext<'_, 'p>) -> Result<(), RunError> {
         let stage = context.stage;
         let state = std::mem::take(&mut self.state);

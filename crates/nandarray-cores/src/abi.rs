@@ -2,37 +2,37 @@
 //!
 //! docs/reference/program-abi.md is the specification. Everything is 64 bits, little-endian, on 32-bit harts too.
 
-/// The version of the interface.
+/// Version number of the interface.
 pub const ABI: u64 = 1;
-/// The ELF section with the metadata.
+/// Name of the ELF section that holds the program's metadata.
 pub const SECTION: &str = ".nandarray.program";
 /// First address of program memory.
 pub const IMAGE_ADDRESS: u64 = 0x0001_0000;
-/// The most bytes of program memory: up to the argument block.
+/// Greatest size of program memory, in bytes: it ends where the argument block begins.
 pub const MEMORY_BYTES_MAX: u64 = ARGS_ADDRESS - IMAGE_ADDRESS;
 /// Address of the argument block.
 pub const ARGS_ADDRESS: u64 = 0x0800_0000;
-/// Its bytes.
+/// Size of the argument block, in bytes.
 pub const ARGS_BYTES: u64 = 4096;
 /// First address of the scratchpad.
 pub const SCRATCHPAD_ADDRESS: u64 = 0x1000_0000;
-/// Its bytes, if a program does not need more.
+/// Least size of a scratchpad, in bytes; a program may request more.
 pub const SCRATCHPAD_BYTES: u64 = 64 << 10;
-/// The most of them.
+/// Greatest size of a scratchpad, in bytes.
 pub const SCRATCHPAD_BYTES_MAX: u64 = 0x1000_0000;
 /// Address of the first input window.
 pub const INPUT_ADDRESS: u64 = 0x2000_0000;
 /// Address of the first output window.
 pub const OUTPUT_ADDRESS: u64 = 0x6000_0000;
-/// Distance from one window to the next, and the most bytes of one.
+/// Distance from the beginning of one window to that of the next, and greatest size of a window, in bytes.
 pub const WINDOW_BYTES: u64 = 0x0400_0000;
-/// First address of a kernel's windows on a hart of 64 bits, where a window may be larger.
+/// Address of the first window of a kernel on a 64-bit hart, where a window may be larger than [`WINDOW_BYTES`].
 pub const SECTION_ADDRESS: u64 = 0x1_0000_0000;
-/// Distance from one of these to the next.
+/// Distance from the beginning of one such window of a kernel to that of the next, in bytes.
 pub const SECTION_BYTES: u64 = 0x10_0000_0000;
-/// The most inputs, and the most outputs.
+/// Greatest number of inputs of a program; also of outputs.
 pub const PORTS_MAX: usize = 8;
-/// The most scalars.
+/// Greatest number of scalars of a program.
 pub const SCALARS_MAX: usize = 16;
 
 const INPUTS_AT: usize = 88;
@@ -44,47 +44,47 @@ const SCREEN_AT: usize = 1240;
 /// An input or output as a program sees it in one call.
 #[derive(Clone, Debug, Default)]
 pub struct Port {
-    /// Address of its window; 0 if it is a stream, or not there in this call.
+    /// Address of the port's window; 0 if the port is a stream, or is not used by this call.
     pub address: u64,
-    /// Bytes of an input, room in bytes of an output, bytes of a kernel's window.
+    /// Length of an input, room for an output, or length of a kernel's window, in bytes.
     pub bytes: u64,
-    /// First byte of a kernel's window within its section; 0 for programs.
+    /// Offset of a kernel's window within its section, in bytes; 0 for programs.
     pub offset: u64,
-    /// Shape of the records, in records: 1 to 4 dimensions.
+    /// Shape of the port's data, counted in records: 1 to 4 dimensions.
     pub shape: Vec<u64>,
 }
 
 /// The arguments of one call.
 #[derive(Clone, Debug, Default)]
 pub struct Arguments {
-    /// Inputs.
+    /// Inputs of the program, in the order of its metadata.
     pub inputs: Vec<Port>,
-    /// Outputs.
+    /// Outputs of the program, in the order of its metadata.
     pub outputs: Vec<Port>,
-    /// Bit patterns.
+    /// Values of the scalars, as bit patterns.
     pub scalars: Vec<u64>,
-    /// The task's number.
+    /// Number of the task.
     pub task: u64,
-    /// Number of its first record in the first input.
+    /// Number of the task's first record, counted from the beginning of the first input.
     pub first_record: u64,
-    /// Address of the state.
+    /// Address of the state: the memory that a program keeps from one task to the next.
     pub state: u64,
-    /// Its bytes.
+    /// Length of the state, in bytes.
     pub state_bytes: u64,
-    /// Address of the state to fold in; 0 but in a merge.
+    /// Address of the state that `nd_merge` folds into the first; 0 in all other calls.
     pub other_state: u64,
-    /// Address of the free part of the scratchpad.
+    /// Address of the scratchpad's part that the program may use freely, after the states.
     pub scratchpad: u64,
-    /// Its bytes.
+    /// Length of that part of the scratchpad, in bytes.
     pub scratchpad_bytes: u64,
-    /// A kernel's screen, from 0 on.
+    /// Number of the screen that a kernel's call executes, from 0 on.
     pub screen: u64,
-    /// Number of screens of its microblock.
+    /// Number of screens of the microblock that the call belongs to.
     pub screens: u64,
 }
 
 impl Arguments {
-    /// Write the argument block.
+    /// Writes the arguments into an argument block, in the layout of the interface.
     ///
     /// # Panics
     /// If there are more ports or scalars than fit, or the block is not [`ARGS_BYTES`] long.
@@ -123,36 +123,36 @@ impl Arguments {
         put(SCREEN_AT + 8, self.screens);
     }
 
-    /// Bytes that a program says it wrote to an output.
+    /// Returns the number of bytes that the program reports in the argument block as written to an output.
     ///
     /// # Panics
-    /// If there can be no such output.
+    /// If `output` is not below [`PORTS_MAX`].
     pub fn used(block: &[u8], output: usize) -> u64 {
         word(block, OUTPUTS_AT, output)
     }
 
-    /// The same field of an input.
+    /// Returns the field `used` of an input: 0, or after a stream that ended within an element, 1 + the bytes left.
     ///
     /// # Panics
-    /// If there can be no such input.
+    /// If `input` is not below [`PORTS_MAX`].
     pub(crate) fn taken(block: &[u8], input: usize) -> u64 {
         word(block, INPUTS_AT, input)
     }
 }
 
-/// The field `used` of a port.
+/// Reads the field `used` of a port; `ports` is the offset of the first port of its kind in the block.
 fn word(block: &[u8], ports: usize, port: usize) -> u64 {
     assert!(port < PORTS_MAX);
     let at = ports + port * PORT_BYTES + 16;
     u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// The window of an input.
+/// Returns the address of an input's window.
 pub fn input_window(input: usize) -> u64 {
     INPUT_ADDRESS + input as u64 * WINDOW_BYTES
 }
 
-/// The window of an output.
+/// Returns the address of an output's window.
 pub fn output_window(output: usize) -> u64 {
     OUTPUT_ADDRESS + output as u64 * WINDOW_BYTES
 }

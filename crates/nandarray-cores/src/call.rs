@@ -1,11 +1,11 @@
-//! A call of an entry point that can be left and taken up again: its inputs are filled, and its outputs drained,
+//! A call of an entry point that can be interrupted and resumed: its inputs are filled, and its outputs drained,
 //! between runs.
 //!
-//! A [`Call`] owns its core, its inputs and its outputs for its length. [`Call::run`] goes on until the program waits,
-//! a budget is used up, a meter pauses it, or it is over. Its result does not depend on how often it was left, nor on
-//! how its bytes arrived: a program cannot tell. A stream program begins with the bytes that have arrived; a program of
-//! windows, and a native one, begins once its inputs are complete. The caller decides who fills, drains and runs, and
-//! when.
+//! A [`Call`] owns its core, its inputs and its outputs until it ends. [`Call::run`] executes the program until the
+//! program waits for an input or output, the instruction budget is used up, a meter pauses it, or the call is over. The
+//! result depends neither on how often a call was interrupted nor on the sizes in which its bytes arrived. A stream
+//! program begins with the bytes that have arrived; a program of windows, and a native one, begins once its inputs are
+//! complete. The caller decides who fills, drains and runs, and when.
 
 use std::sync::atomic::AtomicBool;
 
@@ -17,64 +17,64 @@ use crate::error::{RunError, Site};
 use crate::inflow::{Inflow, InflowBytes};
 use crate::program::EntryPoint;
 
-/// The end of one run of a call.
+/// The reason why one run of a call ended.
 #[derive(Debug)]
 pub enum Advance {
-    /// It waits for bytes of an input, or to know that there are no more.
+    /// The program waits for bytes of an input, or for the notice that no more will come.
     WaitInput {
-        /// The input.
+        /// Number of the input.
         input: usize,
     },
-    /// It waits for room: an output has to be drained.
+    /// The program waits for room in an output: the caller has to drain it.
     WaitOutput {
-        /// The output.
+        /// Number of the output.
         output: usize,
     },
     /// The instruction budget of this run is used up.
     OutOfBudget,
-    /// The processor's meter paused it.
+    /// The processor's meter paused the program.
     Paused,
-    /// It is over, with the bytes of each output or its error.
+    /// The call is over: with the number of bytes of each output, or with an error.
     Done(Result<Vec<u64>, RunError>),
 }
 
-/// An output of a call.
+/// An output of a call, with the bytes that the program has written and the caller has not drained.
 #[derive(Debug)]
 struct Outflow {
     bytes: Vec<u8>,
     head: u64,
     drained: u64,
-    /// The most bytes that it may have.
+    /// Most bytes that the program may write to the output.
     room: u64,
 }
 
-/// A task for a call.
+/// A task for a [`Call`], which owns the task's inputs.
 #[derive(Debug)]
 pub struct OwnedTask {
-    /// Its number.
+    /// Number of the task.
     pub number: u64,
-    /// Number of its first record.
+    /// Number of the task's first record, counted from the beginning of the first input.
     pub first_record: u64,
-    /// Records of the first input; `None` if its end is not known yet, or, for a program of windows, if they follow
-    /// from its bytes.
+    /// Number of records of the first input; `None` if they are to be counted from its bytes (a program of windows), or
+    /// if the end of the input is not known yet.
     pub records: Option<u64>,
-    /// Its extents as a part of an array, in elements; empty if it is just records.
+    /// Extents of the task's box, in elements, if the task is a box of an array; empty if the task is a run of records.
     pub extents: Vec<u64>,
-    /// Its inputs.
+    /// Inputs of the task, as many as the program has.
     pub inputs: Vec<Inflow>,
-    /// Bytes of each output stream that are buffered until they are drained; with `None` all of its room. Required if
-    /// the end of an input is not known, since the room is not bounded then.
+    /// Size of the buffer of each output stream, which the caller drains, in bytes; with `None` the buffer has room for
+    /// the whole output. Required if the end of an input is not known, since outputs then have no bound.
     pub buffer_bytes: Option<usize>,
 }
 
-/// The entry point of a call, with its arguments.
+/// The arguments of a call; those of a task are computed when it starts.
 #[derive(Debug)]
 enum CallArguments {
     Task { first_record: u64, records: Option<u64>, extents: Vec<u64>, buffer_bytes: Option<usize> },
     Fixed(Arguments),
 }
 
-/// State of a call.
+/// The progress of a call: not started, started, or over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CallState {
     Ready,
@@ -82,7 +82,7 @@ enum CallState {
     Over,
 }
 
-/// A call of one of a program's entry points.
+/// A call of one of a program's entry points, which can be interrupted and resumed.
 pub struct Call<'p> {
     core: Core<'p>,
     entry: EntryPoint,
@@ -91,18 +91,19 @@ pub struct Call<'p> {
     what: CallArguments,
     inputs: Vec<Inflow>,
     outputs: Vec<Outflow>,
-    /// The most instructions.
+    /// Most instructions that the call may execute; `None` is no limit.
     limit: Option<u64>,
-    /// Instructions of the core before.
+    /// Instructions that the core had executed before this call.
     before: u64,
     at: CallState,
 }
 
 impl<'p> Call<'p> {
-    /// A task.
+    /// Prepares a call of the program on one task; [`run`](Self::run) executes it. `limit` is the most instructions.
     ///
     /// # Errors
-    /// [`RunError::Inputs`]: there are not as many inputs as the program has, or what bounds its outputs is missing.
+    /// [`RunError::Inputs`]: the number of inputs is wrong, a program of windows has a ring for an input, or the output
+    /// buffers are missing or too small.
     pub fn task(core: Core<'p>, scalars: &[u64], job: OwnedTask, limit: Option<u64>) -> Result<Self, RunError> {
         let OwnedTask { number, first_record, records, extents, inputs, buffer_bytes } = job;
         let wanted = core.metadata().inputs.len();
@@ -125,19 +126,19 @@ impl<'p> Call<'p> {
         Ok(Self::new(core, EntryPoint::Task, number, scalars, what, inputs, limit))
     }
 
-    /// `nd_begin`, on a state of zeros.
+    /// Prepares a call of `nd_begin`, on a state filled with zeros.
     ///
     /// # Errors
-    /// [`RunError`].
+    /// [`RunError`]: the arguments could not be prepared.
     pub fn begin(mut core: Core<'p>, scalars: &[u64], task: u64, limit: Option<u64>) -> Result<Self, RunError> {
         let what = CallArguments::Fixed(core.prepare_begin(scalars, task)?);
         Ok(Self::new(core, EntryPoint::Begin, task, scalars, what, Vec::new(), limit))
     }
 
-    /// `nd_merge`: fold another state into the core's.
+    /// Prepares a call of `nd_merge`, which folds the state `other` into the core's state.
     ///
     /// # Errors
-    /// [`RunError`].
+    /// [`RunError`]: the arguments could not be prepared.
     pub fn merge(
         mut core: Core<'p>,
         scalars: &[u64],
@@ -149,10 +150,10 @@ impl<'p> Call<'p> {
         Ok(Self::new(core, EntryPoint::Merge, task, scalars, what, Vec::new(), limit))
     }
 
-    /// `nd_end`, after `tasks` tasks.
+    /// Prepares a call of `nd_end`, which follows `tasks` tasks.
     ///
     /// # Errors
-    /// [`RunError`].
+    /// [`RunError`]: the arguments could not be prepared.
     pub fn end(core: Core<'p>, scalars: &[u64], tasks: u64, limit: Option<u64>) -> Result<Self, RunError> {
         let what = CallArguments::Fixed(core.end_arguments(scalars, tasks)?);
         Ok(Self::new(core, EntryPoint::End, tasks, scalars, what, Vec::new(), limit))
@@ -171,30 +172,34 @@ impl<'p> Call<'p> {
         Self { core, entry, number, scalars, what, inputs, outputs: Vec::new(), limit, before, at: CallState::Ready }
     }
 
-    /// The core.
+    /// The core that executes the call.
     pub fn core(&self) -> &Core<'p> {
         &self.core
     }
 
-    /// The meter of its core's processor, if it has one of this type.
+    /// Returns the meter of the core's processor; `None` if the processor has no meter of type `M`.
     pub fn meter<M: 'static>(&mut self) -> Option<&mut M> {
         self.core.meter()
     }
 
-    /// An input, to look at.
+    /// An input of the call, read-only.
     ///
     /// # Panics
-    /// If there is none of that number; so do the others.
+    /// If the call has no input of that number.
     pub fn input(&self, input: usize) -> &Inflow {
         &self.inputs[input]
     }
 
-    /// An input, to be filled.
+    /// An input of the call, to be filled by the caller.
+    ///
+    /// # Panics
+    /// If the call has no input of that number.
     pub fn input_mut(&mut self, input: usize) -> &mut Inflow {
         &mut self.inputs[input]
     }
 
-    /// The bytes of an output that were written and not drained: a part, and a second one where they wrap.
+    /// Returns the bytes of an output that were written and not drained yet, in order, as two parts: the second is
+    /// empty unless the bytes wrap around the end of the buffer.
     pub fn waiting(&self, output: usize) -> [&[u8]; 2] {
         let Some(Outflow { bytes, head, drained, .. }) = self.outputs.get(output) else { return [&[], &[]] };
         let count = (head - drained) as usize;
@@ -203,10 +208,10 @@ impl<'p> Call<'p> {
         [&bytes[from..from + first], &bytes[..count - first]]
     }
 
-    /// Notes that `bytes` of them were drained.
+    /// Notes that the caller drained `bytes` bytes of an output, which makes room for as many.
     ///
     /// # Panics
-    /// If not that many were waiting.
+    /// If fewer bytes were waiting.
     pub fn drained(&mut self, output: usize, bytes: u64) {
         let outflow = &mut self.outputs[output];
         assert!(bytes <= outflow.head - outflow.drained, "{bytes} bytes were not waiting");
@@ -218,13 +223,13 @@ impl<'p> Call<'p> {
         self.core.instructions() - self.before
     }
 
-    /// Whether it is over.
+    /// Returns whether the call has ended, with a result or an error.
     pub fn is_over(&self) -> bool {
         self.at == CallState::Over
     }
 
-    /// The core, when it is over or not wanted any more, and each output: its bytes if it has no buffer that is
-    /// drained, otherwise nothing: those that wait are in [`waiting`](Self::waiting).
+    /// Returns the core, and the bytes of each output, whether or not the call is over. The bytes of an output whose
+    /// buffer the caller drains are left out (an empty vector): read them by [`waiting`](Self::waiting) before.
     pub fn finish(mut self) -> (Core<'p>, Vec<Vec<u8>>) {
         self.put_back();
         let given = self.outputs.into_iter().map(|Outflow { mut bytes, head, room, .. }| {
@@ -234,7 +239,7 @@ impl<'p> Call<'p> {
         (self.core, given.collect())
     }
 
-    /// The error of a call that waits for an input, if there will be nothing more of it.
+    /// Returns the error of a call that waits for an input of which no more bytes will come.
     pub fn starved(&self, input: usize) -> RunError {
         let pc = match &self.core.place {
             CoreBackend::Hart { processor, .. } if self.at == CallState::Inside => Some(processor.pc()),
@@ -244,10 +249,10 @@ impl<'p> Call<'p> {
         RunError::Starved { task: self.number, input, site }
     }
 
-    /// Go on, for at most `budget` instructions, or until `stop` is set.
+    /// Executes the call for at most `budget` more instructions, or until `stop` is set; returns why the run ended.
     ///
     /// # Panics
-    /// If it is over.
+    /// If the call is over.
     pub fn run(&mut self, budget: Option<u64>, stop: &AtomicBool) -> Advance {
         assert!(self.at != CallState::Over, "the call is over");
         let over = match self.advance(budget, stop) {
@@ -299,7 +304,8 @@ impl<'p> Call<'p> {
         Ok(Some(Advance::Done(Ok(used))))
     }
 
-    /// Allocates outputs, and begins on a hart; returns the bytes of outputs if the call is over with that.
+    /// Allocates the outputs and starts the function on the hart. Returns the number of bytes of each output if the
+    /// call is already over: a native function has returned, or the program has no such entry point.
     fn start(&mut self, stop: &AtomicBool) -> Result<Option<Vec<u64>>, RunError> {
         let bytes = |input: &Inflow| {
             if input.end_known || input.is_complete() && self.core.windows(self.entry) {
@@ -367,7 +373,7 @@ impl<'p> Call<'p> {
         Ok(None)
     }
 
-    /// Run the hart.
+    /// Runs the hart until it stops, with the call's inputs and outputs as its streams; notes how far these moved.
     fn go_on(&mut self, limits: Limits<'_>) -> Stop {
         let windows = self.core.windows(self.entry);
         let CoreBackend::Hart { processor, memory, .. } = &mut self.core.place else {
@@ -398,7 +404,7 @@ impl<'p> Call<'p> {
         stop
     }
 
-    /// Take windows out of the core's memory.
+    /// Moves the windows' bytes from the core's memory back to the inputs and outputs.
     fn put_back(&mut self) {
         if !self.core.windows(self.entry) {
             return;

@@ -1,7 +1,8 @@
-//! The check of a kernel's description table: what its screens touch on sample data against what they declare.
+//! The check of a kernel's description table: compares what its screens access on sample data with what the table
+//! declares.
 //!
-//! Each section is within reach as a whole; a meter notes the bytes of every load and store. Screens run one after the
-//! other, so each result is that of a serial run even if the table is wrong.
+//! Each screen may access every section as a whole, while a meter notes the bytes of every load and store. Screens run
+//! one after the other, so each result is that of a serial run even if the table is wrong.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,10 +12,10 @@ use nandarray_hart::{DataAccess, Meter, MeterAnswer};
 use crate::kernel::{KernelProgram, ScreenCall, ScreenError, ScreenRule, SectionRole, SectionWindow, WindowBytes};
 use crate::kernel_metered::metered_screen;
 
-/// Instructions of one screen of a check at most.
+/// Most instructions that one screen may execute in a check.
 const INSTRUCTIONS_MAX: u64 = 1 << 33;
 
-/// Bytes that were touched, as ranges apart from each other.
+/// Bytes of a section that were accessed, as disjoint ranges: first byte to end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TouchedBytes(BTreeMap<u64, u64>);
 
@@ -33,7 +34,7 @@ impl TouchedBytes {
         self.close(first);
     }
 
-    /// Joins the range around `first` with those that it has grown into.
+    /// Joins the range that contains `first` with the ranges that it now overlaps or adjoins.
     fn close(&mut self, first: u64) {
         let (&start, &end) = self.0.range(..=first).next_back().expect("it was added");
         let mut reach = end;
@@ -44,7 +45,7 @@ impl TouchedBytes {
         self.0.insert(start, reach);
     }
 
-    /// The first byte that lies outside of a range.
+    /// Returns the first accessed byte outside of the `allowed` range; `None` if all lie inside.
     fn outside(&self, allowed: &Range<u64>) -> Option<u64> {
         self.0.iter().find_map(|(first, end)| match () {
             () if *first < allowed.start => Some(*first),
@@ -53,7 +54,7 @@ impl TouchedBytes {
         })
     }
 
-    /// A byte of both.
+    /// Returns a byte that both sets contain; `None` if they are disjoint.
     fn common(&self, other: &Self) -> Option<u64> {
         self.0.iter().find_map(|(first, end)| {
             let before = other.0.range(..=*first).next_back().filter(|(_, to)| **to > *first).map(|_| *first);
@@ -62,7 +63,7 @@ impl TouchedBytes {
     }
 }
 
-/// Notes the bytes of sections that a screen touches.
+/// A meter that notes which bytes of each section a screen reads and writes.
 #[derive(Clone, Debug, Default)]
 struct TouchMeter {
     windows: Vec<Range<u64>>,
@@ -88,8 +89,9 @@ impl Meter for TouchMeter {
     }
 }
 
-/// Checks a kernel's table on sample data, which is changed as the kernel changes it. `screens` is the number of
-/// screens of microblocks with several. Returns what is wrong, in words; nothing if the table is right.
+/// Checks a kernel's table by running the kernel on sample data, which the kernel changes. `screens` is the number of
+/// screens of each microblock whose table leaves the number to the scheduler. Returns a message for each fault of the
+/// table; none if the table is right.
 ///
 /// # Errors
 /// [`ScreenError`]: a screen failed, for instance by an access outside of all sections.
@@ -142,7 +144,7 @@ pub fn check(
     Ok(wrong)
 }
 
-/// Runs a screen on all of the sections, and returns what it touched.
+/// Runs a screen with all sections mapped as a whole, and returns the meter that noted its accesses.
 fn observed(
     kernel: &KernelProgram,
     sections: &mut [(Vec<u64>, Vec<u8>)],
@@ -158,7 +160,7 @@ fn observed(
     metered_screen(kernel, meter, call, Some(INSTRUCTIONS_MAX))
 }
 
-/// The call of a screen with all sections within reach.
+/// Builds the call of a screen that maps every section as a whole.
 pub fn whole_call<'w>(
     kernel: &KernelProgram,
     sections: &'w mut [(Vec<u64>, Vec<u8>)],

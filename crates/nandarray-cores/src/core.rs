@@ -1,9 +1,9 @@
 //! A core: a processor with the memory of one worker, and the calls of a program's entry points.
 //!
-//! A core runs one task after another. Windows are lent for one call; all other memory that it reaches is its own. A
-//! core is either a hart with its memory and a [`Processor`], or functions of this process ([`NativeCore`]): the two
-//! differ in addresses and in how a function is called. Calls run to their end here, on complete inputs; one that can
-//! be left and taken up again is a [`Call`](crate::Call).
+//! A core runs one task after another. Windows are lent for one call; all other memory that a program can access
+//! belongs to the core. A core is either a hart with its memory and a [`Processor`], or functions of this process
+//! ([`NativeCore`]): the two differ in addresses and in how a function is called. Calls of this file run to their end,
+//! on complete inputs; a [`Call`](crate::Call) can be interrupted and resumed.
 
 use std::sync::atomic::AtomicBool;
 
@@ -18,64 +18,65 @@ use crate::native::{Native, NativeCore};
 use crate::processor::Processor;
 use crate::program::{EntryPoint, Program};
 
-/// One call's inputs, as they lie in windows or come by streams.
+/// The inputs of one task, borrowed from the caller.
 #[derive(Clone, Copy, Debug)]
 pub struct BorrowedTask<'t> {
-    /// Its number.
+    /// Number of the task.
     pub number: u64,
-    /// Number of its first record.
+    /// Number of the task's first record, counted from the beginning of the first input.
     pub first_record: u64,
-    /// Records of the first input.
+    /// Number of records of the first input.
     pub records: u64,
-    /// Its extents as a part of an array, in elements; empty if it is just records.
+    /// Extents of the task's box, in elements, if the task is a box of an array; empty if the task is a run of records.
     pub extents: &'t [u64],
     /// Bytes of each input.
     pub inputs: &'t [&'t [u8]],
 }
 
 impl BorrowedTask<'_> {
-    /// No inputs, for an entry point that has none.
+    /// Returns a task without inputs, for the entry points that have none.
     pub(crate) fn nothing(number: u64) -> Self {
         Self { number, first_record: 0, records: 0, extents: &[], inputs: &[] }
     }
 }
 
-/// Bytes of a stream whose end is not known when a call begins.
+/// Stands for the length of a stream whose end is not known when a call begins.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
-/// The shape of `records` records: the task's as a part of an array, if each element is a record.
+/// Returns the shape of `records` records: `extents` if they hold as many elements as there are records, otherwise one
+/// dimension.
 fn shape(records: u64, extents: &[u64]) -> Vec<u64> {
     if !extents.is_empty() && extents.iter().product::<u64>() == records { extents.to_vec() } else { vec![records] }
 }
 
-/// Bounds of a call.
+/// Limits of a call: when it is ended although the program has not returned.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds<'l> {
-    /// The most instructions of a call; `None` is no limit.
+    /// Most instructions that a call may execute; `None` is no limit.
     pub instructions: Option<u64>,
-    /// Set from elsewhere to end the call.
+    /// Set by another thread to end the call.
     pub stop: &'l AtomicBool,
 }
 
-/// The two kinds of cores, with their memory.
+/// The two kinds of cores, each with its memory.
 pub(crate) enum CoreBackend {
-    /// A hart's addresses.
+    /// A hart, with an address space of its own.
     Hart { processor: Box<dyn Processor>, memory: Memory<'static>, stack: u64 },
-    /// This process's.
+    /// Functions of this process, with its addresses.
     Host(NativeCore),
 }
 
-/// A core.
+/// A core: executes the entry points of one program, on memory of its own.
 pub struct Core<'p> {
     pub(crate) program: &'p Program,
     pub(crate) place: CoreBackend,
 }
 
 impl<'p> Core<'p> {
-    /// A core on which the interpreter runs.
+    /// Creates a core on which the interpreter runs.
     ///
     /// # Errors
-    /// [`LoadError`].
+    /// [`LoadError`]: the program cannot be loaded.
     pub fn interpreter(program: &'p Program) -> Result<Self, LoadError> {
         let processor: Box<dyn Processor> = match program.bits() {
             32 => Box::new(Hart::<Rv32>::new(HartMode::Program, program.extensions())),
@@ -84,19 +85,19 @@ impl<'p> Core<'p> {
         Self::new(program, processor)
     }
 
-    /// A core with a processor of the caller's.
+    /// Creates a core with the caller's processor.
     ///
     /// # Errors
-    /// [`LoadError`].
+    /// [`LoadError`]: the program cannot be loaded.
     pub fn new(program: &'p Program, processor: Box<dyn Processor>) -> Result<Self, LoadError> {
         let loaded = program.load()?;
         Ok(Self { program, place: CoreBackend::Hart { processor, memory: loaded.memory, stack: loaded.stack } })
     }
 
-    /// A core that calls functions of this process.
+    /// Creates a core that calls functions of this process in place of the program's instructions.
     ///
     /// # Errors
-    /// [`LoadError::Entry`]: they are not those of the program.
+    /// [`LoadError::Entry`]: the functions are not those that the program defines.
     pub fn native(program: &'p Program, entries: Native) -> Result<Self, LoadError> {
         let differs = [EntryPoint::Begin, EntryPoint::Task, EntryPoint::Merge, EntryPoint::End]
             .into_iter()
@@ -115,7 +116,7 @@ impl<'p> Core<'p> {
         }
     }
 
-    /// The meter of its processor, if it has one of this type.
+    /// Returns the meter of the core's processor; `None` if the processor has no meter of type `M`.
     pub fn meter<M: 'static>(&mut self) -> Option<&mut M> {
         match &mut self.place {
             CoreBackend::Hart { processor, .. } => processor.meter()?.downcast_mut(),
@@ -123,7 +124,8 @@ impl<'p> Core<'p> {
         }
     }
 
-    /// Whether its inputs may be lent in place: native functions are trusted to terminate.
+    /// Returns whether calls read their inputs in the caller's memory, without a copy: true for native functions, which
+    /// are trusted to terminate.
     pub fn lends(&self) -> bool {
         matches!(self.place, CoreBackend::Host(_))
     }
@@ -155,7 +157,8 @@ impl<'p> Core<'p> {
         }
     }
 
-    /// Whether an entry point gets windows; streams have none on a hart.
+    /// Returns whether an entry point accesses its inputs and outputs in windows; on a hart, the task of a stream
+    /// program has streams instead.
     pub(crate) fn windows(&self, entry: EntryPoint) -> bool {
         let host = matches!(self.place, CoreBackend::Host(_));
         host || entry != EntryPoint::Task || self.metadata().kind == ProgramKind::Block
@@ -164,7 +167,7 @@ impl<'p> Core<'p> {
     /// Sets the state to zeros and calls `nd_begin`.
     ///
     /// # Errors
-    /// [`RunError`].
+    /// [`RunError`]: the call failed.
     pub fn begin(&mut self, scalars: &[u64], task: u64, bounds: Bounds<'_>) -> Result<(), RunError> {
         let arguments = self.prepare_begin(scalars, task)?;
         self.call(EntryPoint::Begin, &arguments, BorrowedTask::nothing(task), &mut [], bounds).map(drop)
@@ -176,10 +179,11 @@ impl<'p> Core<'p> {
         Ok(Arguments { task, ..self.arguments(scalars) })
     }
 
-    /// One task: fills `outputs`, whose room follows from their bounds, and returns the bytes of each.
+    /// Executes one task. Resizes `outputs` to the room that the program's metadata gives them, fills them, and returns
+    /// the number of bytes written to each.
     ///
     /// # Errors
-    /// [`RunError`].
+    /// [`RunError`]: the call failed.
     pub fn task(
         &mut self,
         scalars: &[u64],
@@ -194,7 +198,8 @@ impl<'p> Core<'p> {
         self.call(EntryPoint::Task, &arguments, task, outputs, bounds)
     }
 
-    /// The arguments of a task whose inputs have `bytes` bytes each; without this process's addresses.
+    /// Returns the arguments of a task whose inputs have the lengths `bytes`. Addresses in this process are left 0;
+    /// [`lend`](Self::lend) and [`make_room`](Self::make_room) enter them.
     pub(crate) fn task_arguments(
         &self,
         scalars: &[u64],
@@ -216,7 +221,7 @@ impl<'p> Core<'p> {
         for (i, port) in metadata.outputs.iter().enumerate() {
             let room = match port.phase {
                 OutputPhase::End => 0,
-                // The output of an input without a known end has no bound.
+                // The length of such an input is unknown, so that its output has no bound.
                 OutputPhase::Task if all == UNKNOWN && !self.windows(EntryPoint::Task) => UNKNOWN,
                 OutputPhase::Task => port.bound.room(task.records, all),
             };
@@ -226,17 +231,18 @@ impl<'p> Core<'p> {
         Ok(arguments)
     }
 
-    /// Adds this process's addresses of inputs to a function's arguments.
+    /// Enters the addresses of inputs into the arguments of a native function; does nothing on a hart.
     pub(crate) fn lend(&self, arguments: &mut Arguments, inputs: &[&[u8]]) {
         if matches!(self.place, CoreBackend::Host(_)) {
             arguments.inputs.iter_mut().zip(inputs).for_each(|(port, input)| port.address = input.as_ptr() as u64);
         }
     }
 
-    /// Calls `nd_end`: fills the outputs of that phase.
+    /// Calls `nd_end`, which fills the outputs of [`OutputPhase::End`]. `tasks` is the number of tasks before it;
+    /// returns the number of bytes written to each output.
     ///
     /// # Errors
-    /// [`RunError`].
+    /// [`RunError`]: the call failed.
     pub fn end(
         &mut self,
         scalars: &[u64],
@@ -249,7 +255,7 @@ impl<'p> Core<'p> {
         self.call(EntryPoint::End, &arguments, BorrowedTask::nothing(tasks), outputs, bounds)
     }
 
-    /// The arguments of `nd_end`; without this process's addresses.
+    /// Returns the arguments of `nd_end`; addresses in this process are left 0.
     pub(crate) fn end_arguments(&self, scalars: &[u64], tasks: u64) -> Result<Arguments, RunError> {
         let mut arguments = Arguments { task: tasks, ..self.arguments(scalars) };
         for (i, port) in self.metadata().outputs.iter().enumerate() {
@@ -259,7 +265,7 @@ impl<'p> Core<'p> {
         Ok(arguments)
     }
 
-    /// Notes the room for an output in the arguments.
+    /// Enters the room for an output, in bytes, into the arguments, with its window's address and its shape.
     fn room(&self, arguments: &mut Arguments, output: usize, room: u64, entry: EntryPoint) -> Result<(), RunError> {
         if room > abi::WINDOW_BYTES && room != UNKNOWN {
             return Err(RunError::Overflow { task: arguments.task, output, used: room, room: abi::WINDOW_BYTES });
@@ -271,7 +277,7 @@ impl<'p> Core<'p> {
         Ok(())
     }
 
-    /// Allocates the room that the arguments promise.
+    /// Resizes `outputs` to the room that the arguments state, filled with zeros.
     pub(crate) fn make_room(&self, arguments: &mut Arguments, outputs: &mut [Vec<u8>]) {
         for (port, output) in arguments.outputs.iter_mut().zip(outputs) {
             // Zeros: no task sees bytes of another one.
@@ -283,34 +289,34 @@ impl<'p> Core<'p> {
         }
     }
 
-    /// Folds a state into this core's.
+    /// Calls `nd_merge`, which folds the state `other` into the core's state.
     ///
     /// # Errors
-    /// [`RunError`].
+    /// [`RunError`]: the call failed.
     pub fn merge(&mut self, scalars: &[u64], other: &[u8], task: u64, bounds: Bounds<'_>) -> Result<(), RunError> {
         let arguments = self.prepare_merge(scalars, other, task)?;
         self.call(EntryPoint::Merge, &arguments, BorrowedTask::nothing(task), &mut [], bounds).map(drop)
     }
 
-    /// Puts the other state beside the core's; returns the arguments of `nd_merge`.
+    /// Copies the state `other` into the scratchpad after the core's state; returns the arguments of `nd_merge`.
     pub(crate) fn prepare_merge(&mut self, scalars: &[u64], other: &[u8], task: u64) -> Result<Arguments, RunError> {
         let half = states(self.metadata().state_bytes) / 2;
         self.state_mut(half)?.copy_from_slice(other);
         Ok(Arguments { task, other_state: self.scratchpad() + half, ..self.arguments(scalars) })
     }
 
-    /// The state.
+    /// Returns a copy of the program's state.
     ///
     /// # Errors
-    /// [`RunError`].
+    /// [`RunError`]: the core has no such memory.
     pub fn state(&mut self) -> Result<Vec<u8>, RunError> {
         Ok(self.state_mut(0)?.to_vec())
     }
 
-    /// Set the state.
+    /// Replaces the program's state.
     ///
     /// # Errors
-    /// [`RunError`].
+    /// [`RunError`]: the core has no such memory.
     pub fn set_state(&mut self, state: &[u8]) -> Result<(), RunError> {
         self.state_mut(0)?.copy_from_slice(state);
         Ok(())
@@ -327,7 +333,7 @@ impl<'p> Core<'p> {
         }
     }
 
-    /// Calls an entry point, if the program has it. Returns the bytes of each output.
+    /// Calls an entry point, if the program has it. Returns the number of bytes written to each output.
     pub(crate) fn call(
         &mut self,
         entry: EntryPoint,
@@ -352,7 +358,7 @@ impl<'p> Core<'p> {
         Ok(used)
     }
 
-    /// Checks that outputs are whole elements, and not longer than their room.
+    /// Checks that the `used` bytes of each output are whole elements and do not exceed its `room`.
     pub(crate) fn fits(&self, used: &[u64], room: &[u64], task: u64) -> Result<(), RunError> {
         for (output, (port, (used, room))) in self.metadata().outputs.iter().zip(used.iter().zip(room)).enumerate() {
             let (used, room) = (*used, *room);
@@ -366,7 +372,7 @@ impl<'p> Core<'p> {
         Ok(())
     }
 
-    /// The bytes of each output, or the error, from what a native function returned.
+    /// Converts what a native function returned to the number of bytes of each output, or to its error.
     fn given(&self, given: crate::native::Given, entry: EntryPoint, task: u64) -> Result<Vec<u64>, RunError> {
         if given.code < 0 {
             return Err(RunError::Status { task, entry: self.program.entry_name(entry), code: given.code });
@@ -377,7 +383,7 @@ impl<'p> Core<'p> {
         }
     }
 
-    /// Calls an existing entry point on the hart.
+    /// Calls an entry point, which the program must have, on the hart.
     fn execute(
         &mut self,
         entry: EntryPoint,
@@ -423,14 +429,15 @@ impl<'p> Core<'p> {
         Ok(used)
     }
 
-    /// The call before a fetch from outside of code, found by the return address.
+    /// Returns the place of the call, found by the return address, if a program jumped outside of its code and failed
+    /// there; `None` for other causes, or if the return address is outside of the code too.
     fn caller(&self, cause: Cause, link: Option<u64>) -> Option<Site> {
         let pc = link.filter(|_| cause == Cause::FetchAccess)?.checked_sub(1)?;
         let code = self.program.image().segments.iter().find(|s| s.executable && s.address <= pc)?;
         (pc < code.address + code.length).then(|| Site { pc, symbol: self.program.place(pc) })
     }
 
-    /// The result of a call that a stop ended.
+    /// Converts the reason why the hart stopped to the result of the call.
     pub(crate) fn ended(
         &self,
         stop: Stop,
@@ -464,14 +471,14 @@ impl<'p> Core<'p> {
                 Err(RunError::Limit { task, limit, pc, symbol: self.program.place(pc) })
             }
             Stop::Interrupted => Err(RunError::Cancelled(Some((task, site())))),
-            // Programs have no environment to call and no tohost. A call that can wait handles waits and pauses
-            // itself; in others all bytes are there, and no meter pauses.
+            // Programs have no environment to call and no tohost. A call that can wait handles waits and pauses itself;
+            // other calls have all bytes from the beginning, and no meter pauses them.
             Stop::EnvironmentCall
             | Stop::WaitInput { .. }
             | Stop::WaitOutput { .. }
             | Stop::Paused
             | Stop::ToHost(_) => {
-                // The call was executed: it stands before the program counter.
+                // The environment call was executed: its instruction precedes the program counter.
                 let pc = if stop == Stop::EnvironmentCall { pc.wrapping_sub(4) } else { pc };
                 let trap = nandarray_hart::Trap { cause: Cause::UserCall, pc, value: 0 };
                 Err(RunError::Trap { task, trap, symbol: self.program.place(pc), caller: None })

@@ -2,27 +2,27 @@
 
 use nandarray_hart::{MemoryError, ProgramError, Trap};
 
-/// The reason why a file is no program.
+/// The reason why a program cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// No ELF that a hart can run.
+    /// The file is not an ELF that a hart can run.
     #[error(transparent)]
     Elf(#[from] ProgramError),
     /// The section with the metadata is missing or wrong.
     #[error("the program's metadata: {0}")]
     Metadata(String),
-    /// An entry point that its kind needs is missing.
+    /// A function that a program of this kind must define is missing.
     #[error("the program does not define {0}")]
     Entry(&'static str),
-    /// It does not fit its memory.
+    /// The program does not fit its memory.
     #[error("the program needs {needed} bytes without a stack; its memory_bytes are {memory}")]
     TooLarge {
-        /// Up to the end of its last segment.
+        /// Bytes up to the end of the program's last segment.
         needed: u64,
-        /// Its `memory_bytes`.
+        /// The `memory_bytes` of the program's metadata.
         memory: u64,
     },
-    /// A described core cannot run it.
+    /// A described core cannot run the program.
     #[error("the program {needs}; the core {core} has {has}")]
     Core {
         /// The core's name.
@@ -32,7 +32,7 @@ pub enum LoadError {
         /// The key of the core's description, and its value.
         has: String,
     },
-    /// Its memory could not be laid out.
+    /// The program's memory could not be laid out.
     #[error(transparent)]
     Memory(#[from] MemoryError),
 }
@@ -42,7 +42,7 @@ pub enum LoadError {
 pub struct Site {
     /// The program counter.
     pub pc: u64,
-    /// The function and the distance from its beginning.
+    /// The function's name and the distance from its beginning, in bytes.
     pub symbol: String,
 }
 
@@ -58,27 +58,27 @@ fn from(site: Option<&Site>) -> String {
     site.map_or_else(String::new, |site| format!(", called at pc {:#x} in {}", site.pc, site.symbol))
 }
 
-/// The reason why a run failed. Its outputs are dropped.
+/// The reason why a run failed. The outputs of a failed run are dropped.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The program executed an instruction that trapped.
     #[error("task {task}: {trap} in {symbol}{}", from(caller.as_ref()))]
     Trap {
-        /// The task.
+        /// Number of the task.
         task: u64,
         /// The trap, with its program counter.
         trap: Trap,
-        /// The function and the distance from its beginning.
+        /// The function's name and the distance from its beginning, in bytes.
         symbol: String,
-        /// The place of the call, if the program jumped out of its code.
+        /// The place of the call, if the program jumped out of its code; otherwise `None`.
         caller: Option<Site>,
     },
     /// The program returned an error of its own.
     #[error("task {task}: the program's {entry} returned {code}")]
     Status {
-        /// The task.
+        /// Number of the task.
         task: u64,
-        /// The entry point.
+        /// Name of the entry point.
         entry: &'static str,
         /// The return value.
         code: i64,
@@ -86,41 +86,41 @@ pub enum RunError {
     /// A call executed more instructions than its limit.
     #[error("task {task}: more than {limit} instructions, at pc {pc:#x} in {symbol}")]
     Limit {
-        /// The task.
+        /// Number of the task.
         task: u64,
-        /// The limit.
+        /// Most instructions that the call may execute.
         limit: u64,
-        /// The program counter.
+        /// The program counter where the call was ended.
         pc: u64,
-        /// The function and the distance from its beginning.
+        /// The function's name and the distance from its beginning, in bytes.
         symbol: String,
     },
     /// The caller cancelled the run.
     #[error("{}cancelled{}", of(.0.as_ref()), at(.0.as_ref().map(|(_, site)| site)))]
     Cancelled(
-        /// A task that was executing, and its place in the code.
+        /// The task that was executing, with its place in the code; `None` if none was.
         Option<(u64, Site)>,
     ),
     /// The program reported more bytes than the room of an output, or an output's bound is larger than a window.
     #[error("task {task}: output {output} of {used} bytes; its bound leaves room for {room}")]
     Overflow {
-        /// The task.
+        /// Number of the task.
         task: u64,
-        /// The output.
+        /// Number of the output.
         output: usize,
-        /// Bytes that it wrote at least.
+        /// Bytes that the program wrote, at least.
         used: u64,
-        /// Its room.
+        /// Room for the output, in bytes.
         room: u64,
     },
-    /// An output is no whole elements.
+    /// The length of an output is not a multiple of its element's.
     #[error("task {task}: output {output} of {used} bytes is not whole elements of {item}")]
     Ragged {
-        /// The task.
+        /// Number of the task.
         task: u64,
-        /// The output.
+        /// Number of the output.
         output: usize,
-        /// Bytes that it wrote.
+        /// Bytes that the program wrote.
         used: u64,
         /// Bytes of an element.
         item: u64,
@@ -131,23 +131,23 @@ pub enum RunError {
         at(site.as_ref())
     )]
     Torn {
-        /// The task.
+        /// Number of the task.
         task: u64,
-        /// The stream.
+        /// Number of the input stream.
         stream: u8,
-        /// Bytes left.
+        /// Bytes left in the stream.
         left: u8,
-        /// The place of the read; not known of functions of this process.
+        /// The place of the read; `None` for functions of this process.
         site: Option<Site>,
     },
     /// A stream program wrote more than its output's bound has room for.
     #[error("task {task}: output stream {output} is full: its bound leaves room for {room} bytes{}", at(Some(site)))]
     Full {
-        /// The task.
+        /// Number of the task.
         task: u64,
-        /// The output.
+        /// Number of the output.
         output: usize,
-        /// Its room.
+        /// Room for the output, in bytes.
         room: u64,
         /// The place of the write.
         site: Site,
@@ -155,39 +155,39 @@ pub enum RunError {
     /// A program waits for input that never comes.
     #[error("task {task}: waits for bytes of input {input} that never come{}", at(site.as_ref()))]
     Starved {
-        /// The task.
+        /// Number of the task.
         task: u64,
-        /// The input.
+        /// Number of the input.
         input: usize,
-        /// The place where it waits; `None` if it has not begun.
+        /// The place where the program waits; `None` if it has not begun.
         site: Option<Site>,
     },
-    /// The inputs do not fit the program, or a task its windows.
+    /// The inputs do not fit the program, or a task does not fit its windows.
     #[error("{0}")]
     Inputs(String),
-    /// Memory of a core could not be laid out.
+    /// The memory of a core could not be laid out.
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// A stage has to wait for a reader of its output, which in turn needs more input before it can go on.
     #[error("{queued} bytes are queued between programs, and output {output} has to wait longer; at most {most}")]
     QueueLimit {
-        /// The output.
+        /// Name of the output.
         output: String,
         /// Bytes queued between stages.
         queued: u64,
-        /// The most.
+        /// Most bytes that may be queued.
         most: u64,
     },
-    /// The worker died of a fault of the implementation, with this message.
+    /// A worker ended by a fault of the implementation, with this message.
     #[error("a worker died: {0}")]
     Worker(String),
-    /// Bytes could not be fetched or delivered.
+    /// The bytes of an input could not be fetched, or those of an output not delivered.
     #[error("{0}")]
     Transfer(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl RunError {
-    /// The program counter, where it is known.
+    /// Returns the program counter at the failure; `None` if it is not known.
     pub fn pc(&self) -> Option<u64> {
         match self {
             Self::Trap { trap, .. } => Some(trap.pc),
@@ -199,7 +199,7 @@ impl RunError {
         }
     }
 
-    /// Where the program was when it jumped to the program counter, if that is outside of its code.
+    /// Returns the program counter of the call by which the program left its code; `None` if it did not.
     pub fn caller(&self) -> Option<u64> {
         match self {
             Self::Trap { caller, .. } => caller.as_ref().map(|site| site.pc),
@@ -207,7 +207,7 @@ impl RunError {
         }
     }
 
-    /// The task, if it is one that failed.
+    /// Returns the number of the task that failed; `None` if the error belongs to no task.
     pub fn task(&self) -> Option<u64> {
         match self {
             Self::Trap { task, .. }

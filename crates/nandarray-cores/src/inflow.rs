@@ -1,7 +1,8 @@
-//! An input of a call as it arrives: the caller pushes bytes and marks the end; the program consumes them.
+//! An input of a call while it arrives: the caller pushes bytes and marks the end; the program consumes them.
 //!
-//! It is complete and shared, a window that grows to its end, or a ring that holds a part of a stream at once: bytes
-//! farther behind the program's head than it may look back are overwritten.
+//! An input has one of three forms: complete and shared; a window, which grows until the input has ended; or a ring,
+//! which holds the latest part of a stream: bytes farther back than the program may look behind its head are
+//! overwritten.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,15 +14,15 @@ use crate::abi;
 /// Storage of the bytes of an input.
 #[derive(Debug)]
 pub(crate) enum InflowBytes {
-    /// All of them, in memory that is shared.
+    /// The whole input, in memory that is shared with others: a range of a vector.
     Shared(Arc<Vec<u8>>, Range<usize>),
     /// The bytes that arrived so far.
     Window(Vec<u8>),
-    /// The last of those that arrived so far: byte `n` is at `n` modulo the ring's length.
+    /// The latest bytes that arrived: byte `n` lies at `n` modulo the ring's length.
     Ring(Box<[u8]>),
 }
 
-/// An input of a call: what has arrived of it so far.
+/// An input of a call, with the bytes that have arrived so far.
 #[derive(Debug)]
 pub struct Inflow {
     pub(crate) bytes: InflowBytes,
@@ -30,37 +31,39 @@ pub struct Inflow {
     /// Bytes that have arrived.
     pub(crate) tail: u64,
     pub(crate) end: Option<u64>,
-    /// Whether its end was known when the call began.
+    /// Whether the input's length was known when the call began.
     pub(crate) end_known: bool,
 }
 
 impl Inflow {
-    /// The fewest bytes of a ring: those that a program may look back at, and those that it may wait for.
+    /// Least size of a ring, in bytes: those that a program may look back at, and those that it may wait for.
     pub const RING_BYTES_MIN: usize = 2 * REACH as usize;
 
-    /// All of an input, in memory that is shared.
+    /// Creates a complete input: a range of shared bytes.
     ///
     /// # Panics
-    /// If there is no such range.
+    /// If `range` does not lie within `bytes`.
     pub fn shared(bytes: Arc<Vec<u8>>, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= bytes.len(), "{range:?} of {} bytes", bytes.len());
         let tail = range.len() as u64;
         Self { bytes: InflowBytes::Shared(bytes, range), head: 0, tail, end: Some(tail), end_known: true }
     }
 
-    /// All of an input.
+    /// Creates a complete input that owns its bytes.
     pub fn whole(bytes: Vec<u8>) -> Self {
         let tail = bytes.len() as u64;
         Self { bytes: InflowBytes::Window(bytes), head: 0, tail, end: Some(tail), end_known: true }
     }
 
-    /// An empty input of `end` bytes, if that is known; all bytes that arrive stay in memory.
+    /// Creates an empty input, whose bytes all stay in memory; `end` is its length in bytes, `None` if that is not
+    /// known.
     pub fn window(end: Option<u64>) -> Self {
         let bytes = Vec::with_capacity(end.unwrap_or(0).min(abi::WINDOW_BYTES) as usize);
         Self { bytes: InflowBytes::Window(bytes), head: 0, tail: 0, end, end_known: end.is_some() }
     }
 
-    /// An empty stream of `end` bytes, if that is known; at most `ring_bytes` of them are in memory at once.
+    /// Creates an empty stream of which at most `ring_bytes` bytes are in memory at once; `end` is its length in bytes,
+    /// `None` if that is not known.
     ///
     /// # Panics
     /// If the ring is shorter than [`RING_BYTES_MIN`](Self::RING_BYTES_MIN).
@@ -70,22 +73,22 @@ impl Inflow {
         Self { bytes: ring, head: 0, tail: 0, end, end_known: end.is_some() }
     }
 
-    /// Bytes that have arrived.
+    /// Number of bytes that have arrived.
     pub fn arrived(&self) -> u64 {
         self.tail
     }
 
-    /// Bytes that the program has consumed; of a window, none before it begins.
+    /// Number of bytes that the program has consumed; 0 for a window.
     pub fn taken(&self) -> u64 {
         self.head
     }
 
-    /// Whether it has arrived up to its end.
+    /// Returns whether all bytes of the input have arrived and its end is known.
     pub fn is_complete(&self) -> bool {
         self.end == Some(self.tail)
     }
 
-    /// Bytes that there is room for.
+    /// Number of bytes that can be pushed now.
     pub fn room(&self) -> u64 {
         let rest = self.end.map_or(u64::MAX, |end| end - self.tail);
         match &self.bytes {
@@ -95,7 +98,7 @@ impl Inflow {
         }
     }
 
-    /// Appends bytes that have arrived, as far as there is room for them; returns their number.
+    /// Appends bytes that have arrived, as many as there is room for; returns how many were appended.
     pub fn push(&mut self, bytes: &[u8]) -> usize {
         let count = self.room().min(bytes.len() as u64) as usize;
         let bytes = &bytes[..count];
@@ -114,16 +117,16 @@ impl Inflow {
         count
     }
 
-    /// Marks its end.
+    /// Marks the end of the input after the bytes that have arrived.
     ///
     /// # Panics
-    /// If its end is known and lies elsewhere.
+    /// If the input has another length by what was known before.
     pub fn close(&mut self) {
         assert!(self.end.is_none_or(|end| end == self.tail), "{} bytes arrived of {:?}", self.tail, self.end);
         self.end = Some(self.tail);
     }
 
-    /// As a hart's stream.
+    /// Returns the input as a stream of a hart.
     pub(crate) fn stream(&self) -> InputStream<'_> {
         match &self.bytes {
             InflowBytes::Shared(bytes, range) => InputStream::window(&bytes[range.clone()], self.head),
@@ -133,7 +136,7 @@ impl Inflow {
         .ending(self.end)
     }
 
-    /// All of its bytes, which have arrived.
+    /// Returns all bytes of the input, which must be complete and no ring.
     pub(crate) fn all(&self) -> &[u8] {
         match &self.bytes {
             InflowBytes::Shared(bytes, range) => &bytes[range.clone()],

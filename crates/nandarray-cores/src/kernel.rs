@@ -3,12 +3,12 @@
 //!
 //! A kernel is an ELF with a description table: its data sections, and for each microblock a function, the section
 //! whose rows divide it into screens, and the parts of sections that a screen reads and writes. A screen's windows hold
-//! these parts and nothing else, so that an access to anything else traps. A window carries its offset within its
-//! section: functions index a section as if all of it were there. On a hart of 64 bits a window may be larger than 64
-//! MiB; on one of 32 bits only the part that a screen maps has to be smaller.
+//! only these parts, so that any other access traps. The arguments carry each window's offset within its section:
+//! functions index a section as if all of it were mapped. On a 64-bit hart a window may be larger than 64 MiB; on a
+//! 32-bit hart the section may be larger, but the part that a screen maps may not.
 //!
-//! This file has the core; `kernel_table` the table, `kernel_metered` cores with a meter. Order of microblocks and
-//! choice of workers belong to `nandarray-runtime`.
+//! This file has the core that executes screens; `kernel_table` has the table, `kernel_metered` has cores with a meter.
+//! The order of microblocks and the choice of workers belong to `nandarray-runtime`.
 
 use std::sync::atomic::AtomicBool;
 
@@ -21,20 +21,20 @@ pub use crate::kernel_table::{
 };
 use crate::processor::Processor;
 
-/// A loaded kernel.
+/// A loaded kernel: its code and its description table.
 #[derive(Clone, Debug)]
 pub struct KernelProgram {
-    /// Its description table.
+    /// The kernel's description table.
     pub table: KernelTable,
     image: nandarray_hart::ElfProgram,
     entries: Vec<u64>,
 }
 
 impl KernelProgram {
-    /// Reads an ELF and its description table.
+    /// Loads a kernel from an ELF and its description table in JSON.
     ///
     /// # Errors
-    /// [`LoadError`].
+    /// [`LoadError`]: the ELF or the table is wrong, or the ELF lacks the function of a microblock.
     pub fn from_elf(elf: &[u8], table: &[u8]) -> Result<Self, LoadError> {
         let image = nandarray_hart::ElfProgram::from_elf(elf, Extensions::PROGRAM)?;
         let table = KernelTable::parse(table)?;
@@ -69,7 +69,7 @@ impl KernelProgram {
         Ok(loaded)
     }
 
-    /// Address of a section's window.
+    /// Returns the address of a section's window.
     pub fn window(&self, section: usize) -> u64 {
         match self.bits() {
             32 if section < self.table.inputs => abi::input_window(section),
@@ -78,7 +78,8 @@ impl KernelProgram {
         }
     }
 
-    /// The function at a program counter.
+    /// Returns the function at a program counter with the distance from its beginning; the address in hexadecimal if
+    /// there is no function.
     pub fn place(&self, pc: u64) -> String {
         self.image.symbol_at(pc).map_or_else(|| format!("{pc:#x}"), |(name, by)| format!("{name}+{by:#x}"))
     }
@@ -87,20 +88,20 @@ impl KernelProgram {
 /// The bytes of a window.
 #[derive(Debug)]
 pub enum WindowBytes<'w> {
-    /// To be read.
+    /// Bytes that the screen only reads.
     Read(&'w [u8]),
-    /// To be read and written.
+    /// Bytes that the screen reads and writes.
     Write(&'w mut [u8]),
 }
 
 /// A section as one screen sees it.
 #[derive(Debug)]
 pub struct SectionWindow<'w> {
-    /// First byte of the window within the section.
+    /// Offset of the window within the section, in bytes.
     pub offset: u64,
-    /// The section's shape.
+    /// The shape of the whole section.
     pub shape: &'w [u64],
-    /// The window; none if the microblock does not map the section.
+    /// The window's bytes; `None` if the microblock does not map the section.
     pub bytes: Option<WindowBytes<'w>>,
 }
 
@@ -112,94 +113,94 @@ pub enum ScreenError {
         "screen {screen} of {microblock}: {access} at byte {byte} of {section}, which it does not map, in {symbol}"
     )]
     Unmapped {
-        /// The microblock.
+        /// Name of the microblock.
         microblock: String,
-        /// The screen.
+        /// Number of the screen.
         screen: u64,
-        /// Load or store.
+        /// The kind of access: a load or a store.
         access: &'static str,
         /// The section's name.
         section: String,
-        /// First byte within the section; negative before it.
+        /// First byte of the access within the section; negative if the access lies before the section.
         byte: i64,
-        /// The function and the distance from its beginning.
+        /// The function's name and the distance from its beginning, in bytes.
         symbol: String,
     },
     /// Any other trap.
     #[error("screen {screen} of {microblock}: {trap} in {symbol}")]
     Trap {
-        /// The microblock.
+        /// Name of the microblock.
         microblock: String,
-        /// The screen.
+        /// Number of the screen.
         screen: u64,
         /// The trap, in words.
         trap: String,
-        /// The function and the distance from its beginning.
+        /// The function's name and the distance from its beginning, in bytes.
         symbol: String,
     },
     /// The function returned an error of its own.
     #[error("screen {screen} of {microblock}: it returned {code}")]
     Status {
-        /// The microblock.
+        /// Name of the microblock.
         microblock: String,
-        /// The screen.
+        /// Number of the screen.
         screen: u64,
-        /// The return value.
+        /// The function's return value.
         code: i64,
     },
     /// The screen executed more instructions than its limit.
     #[error("screen {screen} of {microblock}: more than {limit} instructions, in {symbol}")]
     Limit {
-        /// The microblock.
+        /// Name of the microblock.
         microblock: String,
-        /// The screen.
+        /// Number of the screen.
         screen: u64,
-        /// The limit.
+        /// Most instructions that the screen may execute.
         limit: u64,
-        /// The function and the distance from its beginning.
+        /// The function's name and the distance from its beginning, in bytes.
         symbol: String,
     },
     /// The caller cancelled the kernel.
     #[error("screen {screen} of {microblock}: cancelled")]
     Cancelled {
-        /// The microblock.
+        /// Name of the microblock.
         microblock: String,
-        /// The screen.
+        /// Number of the screen.
         screen: u64,
     },
-    /// Its memory could not be laid out.
+    /// The screen's memory could not be laid out.
     #[error("screen {screen} of {microblock}: {what}")]
     Memory {
-        /// The microblock.
+        /// Name of the microblock.
         microblock: String,
-        /// The screen.
+        /// Number of the screen.
         screen: u64,
-        /// The reason.
+        /// The reason, in words.
         what: String,
     },
 }
 
-/// One screen of a microblock.
+/// The arguments of one screen of a microblock.
 #[derive(Debug)]
 pub struct ScreenCall<'w> {
     /// Number of the microblock.
     pub microblock: usize,
-    /// The screen.
+    /// Number of the screen.
     pub screen: u64,
-    /// Number of screens.
+    /// Number of screens of the microblock.
     pub screens: u64,
-    /// Bit patterns.
+    /// Values of the scalars, as bit patterns.
     pub scalars: &'w [u64],
-    /// Each section.
+    /// The window on each section, in the order of the table.
     pub sections: Vec<SectionWindow<'w>>,
 }
 
-/// Functions of a kernel in this process: one a microblock.
+/// A kernel's functions in this process: one for each microblock.
 #[derive(Clone, Debug)]
 pub struct KernelFunctions(Vec<unsafe extern "C" fn(*mut u8) -> i64>);
 
 impl KernelFunctions {
-    /// Functions by their addresses, in the order of microblocks. `None` if one of them is 0.
+    /// Wraps functions by their addresses, one for each microblock in order. Returns `None` if an address is 0.
     ///
     /// # Safety
     /// Each address is 0 or that of a function of this type which stays where it is, which several threads may call at
@@ -223,19 +224,19 @@ pub struct KernelCore {
 }
 
 impl KernelCore {
-    /// A core with a processor.
+    /// Creates a core on which the caller's processor executes screens.
     ///
     /// # Errors
-    /// [`LoadError`].
+    /// [`LoadError`]: the kernel cannot be loaded.
     pub fn new(kernel: &KernelProgram, processor: Box<dyn Processor>) -> Result<Self, LoadError> {
         let loaded = kernel.load()?;
         Ok(Self { place: KernelPlace::Hart { processor, memory: loaded.memory, stack: loaded.stack } })
     }
 
-    /// A core on which the interpreter runs, with a meter.
+    /// Creates a core on which the interpreter executes screens.
     ///
     /// # Errors
-    /// [`LoadError`].
+    /// [`LoadError`]: the kernel cannot be loaded.
     pub fn interpreter(kernel: &KernelProgram) -> Result<Self, LoadError> {
         let processor: Box<dyn Processor> = match kernel.bits() {
             32 => Box::new(Hart::<Rv32>::new(HartMode::Program, Extensions::PROGRAM)),
@@ -244,7 +245,10 @@ impl KernelCore {
         Self::new(kernel, processor)
     }
 
-    /// A core that calls functions of this process.
+    /// Creates a core that calls functions of this process in place of the kernel's instructions.
+    ///
+    /// # Panics
+    /// If there is not one function for each microblock.
     pub fn native(kernel: &KernelProgram, functions: KernelFunctions) -> Self {
         assert_eq!(functions.0.len(), kernel.table.microblocks.len(), "a function for each microblock");
         let words = |bytes: u64| vec![0u64; bytes.div_ceil(8) as usize];
@@ -252,7 +256,7 @@ impl KernelCore {
         Self { place: KernelPlace::Host { functions, block, scratchpad } }
     }
 
-    /// Instructions so far; 0 for functions of this process.
+    /// Number of instructions executed so far; 0 for functions of this process.
     pub fn instructions(&self) -> u64 {
         match &self.place {
             KernelPlace::Hart { processor, .. } => processor.instructions(),
@@ -260,10 +264,10 @@ impl KernelCore {
         }
     }
 
-    /// Runs a screen to its end.
+    /// Runs a screen to its end, for at most `limit` instructions, or until `stop` is set.
     ///
     /// # Errors
-    /// [`ScreenError`].
+    /// [`ScreenError`]: the screen failed, exceeded the limit or was cancelled.
     pub fn run(
         &mut self,
         kernel: &KernelProgram,

@@ -1,4 +1,4 @@
-//! Cores of kernels whose instructions a meter observes: checks of tables, costs of screens.
+//! Cores whose meter observes a kernel's instructions, for checks of description tables and costs of screens.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use crate::error::LoadError;
 use crate::kernel::{KernelCore, KernelProgram, ScreenCall, ScreenError};
 use crate::processor::{HartOwner, OwnedHart};
 
-/// Does work on a core of a kernel whose instructions a meter observes; gives its result, and the meter.
+/// Creates a core of the kernel with this meter, calls `work` on the core, and returns its result and the meter.
 ///
 /// # Errors
 /// [`LoadError`]: the kernel cannot be loaded.
@@ -24,10 +24,10 @@ pub fn metered<M: Meter + 'static, R>(
     }
 }
 
-/// The same for one screen.
+/// Runs one screen on a core with this meter, for at most `limit` instructions; returns the meter.
 ///
 /// # Errors
-/// [`ScreenError`].
+/// [`ScreenError`]: the screen failed.
 pub fn metered_screen<M: Meter + 'static>(
     kernel: &KernelProgram,
     meter: M,
@@ -55,7 +55,7 @@ fn on_hart<X: Xlen, M: Meter + 'static, R>(
     Ok((done, meter))
 }
 
-/// The place to which a hart's meter goes back.
+/// The slot into which a hart's meter is put when its core is dropped.
 struct MeterSlot<M: Meter>(Arc<Mutex<Option<M>>>);
 
 impl<X: Xlen, M: Meter> HartOwner<X, M> for MeterSlot<M> {

@@ -1,7 +1,7 @@
 //! The description table of a kernel: data sections, microblocks, and the parts of sections that a screen maps.
 //!
-//! It is JSON, and is checked as far as a run relies on it: screens of a microblock never map rows that another one
-//! writes. `docs/reference/kernel-table.md` specifies it.
+//! The table is JSON. It is checked as far as a run relies on it: no screen of a microblock maps rows that another
+//! screen writes. `docs/reference/kernel-table.md` specifies the format.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,20 +11,20 @@ use serde::Deserialize;
 use crate::abi;
 use crate::error::LoadError;
 
-/// The part of a section that a screen maps.
+/// The part of a section that each screen maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum MappedPart {
-    /// A word: `"all"`, or `"rows"` for the screen's share of rows.
+    /// A part by its name: `"all"`, or `"rows"` for the screen's share of rows.
     Word(PartWord),
-    /// The screen's share of rows, and rows before and behind it.
+    /// The screen's share of rows, with some rows before and after it.
     Halo {
-        /// Rows before and behind.
+        /// Number of rows before the share, and after it.
         rows: [u64; 2],
     },
 }
 
-/// A part by its name.
+/// A part of a section by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PartWord {
@@ -34,69 +34,69 @@ pub enum PartWord {
     Rows,
 }
 
-/// The number of screens of a microblock.
+/// The rule that gives the number of screens of a microblock.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum ScreenRule {
-    /// This number; 1 is a serial microblock.
+    /// A fixed number of screens; a serial microblock has 1.
     Count(u64),
-    /// The scheduler's number, up to the rows of this section.
+    /// The number that the scheduler wants, at most the number of rows of the section of this name.
     RowsOf(String),
 }
 
 /// A data section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataSection {
-    /// Its name.
+    /// Name of the section.
     pub name: String,
-    /// Bytes of an element.
+    /// Size of an element, in bytes.
     pub item_bytes: u64,
-    /// The use that a kernel makes of it.
+    /// The use that the kernel makes of the section.
     pub role: SectionRole,
 }
 
 /// The use that a kernel makes of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SectionRole {
-    /// It is read.
+    /// The section is only read.
     Input,
-    /// It begins as zeros, and is a result.
+    /// The section begins as zeros, and is a result of the kernel.
     Output,
-    /// It begins as the array that it replaces at the end.
+    /// The section begins as a copy of an array, which it replaces at the end.
     Update,
-    /// It begins as zeros, and is dropped.
+    /// The section begins as zeros, and is dropped at the end.
     Temporary,
 }
 
-/// A microblock.
+/// A microblock: a part of the kernel that runs after the ones before it, cut into screens that run at the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Microblock {
-    /// Its function.
+    /// Name of its function, without the prefix `nd_kernel_`.
     pub entry: String,
-    /// Its screens.
+    /// The rule that gives its number of screens.
     pub screens: ScreenRule,
-    /// Parts that a screen reads, by section.
+    /// Part of each section that a screen reads, by the section's number.
     pub reads: BTreeMap<usize, MappedPart>,
-    /// Parts that a screen writes; it may read them, too.
+    /// Part of each section that a screen writes, and may read too, by the section's number.
     pub writes: BTreeMap<usize, MappedPart>,
 }
 
 /// A kernel's description table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelTable {
-    /// Its name.
+    /// Name of the kernel.
     pub name: String,
-    /// Data sections: inputs, then outputs.
+    /// Data sections: first the inputs, then the outputs.
     pub sections: Vec<DataSection>,
-    /// Number of inputs among them.
+    /// Number of inputs among the sections.
     pub inputs: usize,
-    /// Number of scalars.
+    /// Number of scalars that the kernel takes.
     pub scalars: usize,
     /// Microblocks in the order in which they run.
     pub microblocks: Vec<Microblock>,
-    /// Bytes of scratchpad.
+    /// Size of the scratchpad, in bytes.
     pub scratchpad_bytes: u64,
-    /// Bytes of program memory.
+    /// Size of the program memory, in bytes.
     pub memory_bytes: u64,
 }
 
@@ -141,14 +141,14 @@ fn mebibyte() -> u64 {
     1 << 20
 }
 
-/// First and last row of a screen's share of `rows`, the last exclusive.
+/// Returns the rows of a section of `rows` rows that belong to one of `screens` screens.
 pub fn share(rows: u64, screen: u64, screens: u64) -> Range<u64> {
     let at = |screen: u64| (u128::from(rows) * u128::from(screen) / u128::from(screens.max(1))) as u64;
     at(screen)..at(screen + 1)
 }
 
 impl MappedPart {
-    /// The rows of a section that a screen maps.
+    /// Returns the rows that a screen maps of a section of `rows` rows.
     pub fn rows(self, rows: u64, screen: u64, screens: u64) -> Range<u64> {
         let own = share(rows, screen, screens);
         match self {
@@ -175,7 +175,8 @@ impl MappedPart {
 }
 
 impl Microblock {
-    /// The part of a section that is mapped: both for reading and for writing.
+    /// Returns the part of a section that a screen maps, for reading and writing together; `None` if it maps nothing of
+    /// it.
     pub fn mapped(&self, section: usize) -> Option<MappedPart> {
         match (self.reads.get(&section), self.writes.get(&section)) {
             (None, None) => None,
@@ -184,7 +185,7 @@ impl Microblock {
         }
     }
 
-    /// Number of screens, if a scheduler wants `wanted`; `rows` tells the rows of a section.
+    /// Returns the number of screens if the scheduler wants `wanted`; `rows` returns the number of rows of a section.
     pub fn screens(&self, table: &KernelTable, wanted: u64, rows: impl Fn(usize) -> u64) -> u64 {
         match &self.screens {
             ScreenRule::Count(count) => *count,
@@ -200,7 +201,7 @@ impl KernelTable {
     /// Reads and checks a description table in JSON.
     ///
     /// # Errors
-    /// [`LoadError::Metadata`]: the key, and the reason.
+    /// [`LoadError::Metadata`]: names the key that is wrong, with the reason.
     pub fn parse(text: &[u8]) -> Result<Self, LoadError> {
         let wrong = |text: String| LoadError::Metadata(text);
         let written: WrittenTable = serde_json::from_slice(text).map_err(|e| wrong(e.to_string()))?;

@@ -1,11 +1,11 @@
-//! One core and one program: programs as files, and the cores that call their entry points.
+//! One core and one program: loads programs from files, and calls their entry points on cores.
 //!
 //! A [`Program`] is a RISC-V ELF and its metadata (docs/reference/program-abi.md). A [`Core`] holds the memory of one
-//! worker and calls the program's entry points, one task after another; a program reaches its memory, its scratchpad
-//! and its windows, and nothing else. Cutting inputs into tasks, and deciding which task runs next and where, belong to
-//! `nandarray-runtime`.
+//! worker and calls the program's entry points, one task after another; a program can access its memory, its scratchpad
+//! and its windows, and nothing else. `nandarray-runtime` cuts inputs into tasks and decides which task runs next and
+//! where.
 //!
-//! A [`Call`] is one call of a program that can be left and taken up again: the caller fills its inputs between runs.
+//! A [`Call`] is one call of a program that can be interrupted and resumed: the caller fills its inputs between runs.
 //!
 //! A [`Processor`] executes instructions: the interpreter of `nandarray-hart` is one. A trusted program can be called
 //! as functions of this process instead ([`Native`]). A [`CoreTimer`] makes cores that count the ticks of a described

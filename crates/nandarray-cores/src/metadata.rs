@@ -18,7 +18,7 @@ pub enum ProgramKind {
     Stream,
 }
 
-/// The rule by which an input is cut.
+/// The rule that says where one record of an input ends and the next begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Records {
@@ -31,92 +31,92 @@ pub enum Records {
     Prefixed,
 }
 
-/// The call that writes an output.
+/// The entry point that writes an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputPhase {
-    /// Every task.
+    /// Written by every task.
     #[default]
     Task,
-    /// `nd_end`, once.
+    /// Written by `nd_end`, once a run.
     End,
 }
 
-/// The room of an output.
+/// The formula for the most bytes of an output: the sum of the three terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Bound {
-    /// Bytes for each record of the first input.
+    /// Bytes for each record of the task's part of the first input.
     pub per_record: u64,
-    /// Bytes for each byte of inputs that are not whole.
+    /// Bytes for each byte of the task's inputs, except those that every task gets as a whole.
     pub per_input_byte: f64,
-    /// Bytes that do not depend on the inputs, added to the others.
+    /// Bytes that do not depend on the inputs.
     pub fixed: u64,
 }
 
 impl Bound {
-    /// Bytes of room in a task.
+    /// Returns the most bytes of the output in a task of this many records and input bytes.
     pub fn room(&self, records: u64, input_bytes: u64) -> u64 {
         let by_byte = (self.per_input_byte * input_bytes as f64).ceil() as u64;
         self.per_record.saturating_mul(records).saturating_add(by_byte).saturating_add(self.fixed)
     }
 }
 
-/// An input.
+/// An input, as a program's metadata describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputPort {
-    /// Its name.
+    /// Name of the input.
     pub name: String,
-    /// Bytes of a record, by which tasks are cut; the last record may be shorter.
+    /// Size of a record, in bytes. Inputs are cut into tasks between records; the last record may be shorter.
     pub record_bytes: u64,
-    /// Bytes of an element; 1 if its dtype is not the name of a number.
+    /// Size of an element, in bytes; 1 if the dtype is not the name of a number.
     pub item_bytes: u64,
-    /// Whether every task gets all of it.
+    /// Whether every task gets the whole input, instead of a part.
     pub whole: bool,
-    /// The rule by which it is cut.
+    /// The rule that says where its records end.
     pub records: Records,
 }
 
-/// An output.
+/// An output, as a program's metadata describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputPort {
-    /// Its name.
+    /// Name of the output.
     pub name: String,
-    /// Bytes of a record.
+    /// Size of a record, in bytes.
     pub record_bytes: u64,
-    /// Bytes of an element; 1 if its dtype is not the name of a number.
+    /// Size of an element, in bytes; 1 if the dtype is not the name of a number.
     pub item_bytes: u64,
-    /// The call that writes it.
+    /// The entry point that writes the output.
     pub phase: OutputPhase,
-    /// Its room.
+    /// The most bytes that the output may have.
     pub bound: Bound,
 }
 
-/// A scalar.
+/// A scalar, as a program's metadata describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalarPort {
-    /// Its name.
+    /// Name of the scalar.
     pub name: String,
 }
 
 /// A program's metadata.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metadata {
-    /// Its name.
+    /// Name of the program.
     pub name: String,
-    /// The interface by which it gets its inputs.
+    /// The interface by which the program gets its inputs.
     pub kind: ProgramKind,
-    /// Its inputs: at least one.
+    /// Inputs of the program: at least one.
     pub inputs: Vec<InputPort>,
-    /// Its outputs.
+    /// Outputs of the program.
     pub outputs: Vec<OutputPort>,
-    /// Its scalars.
+    /// Scalars that the program takes.
     pub scalars: Vec<ScalarPort>,
-    /// Bytes that live from task to task.
+    /// Size of the state, which a program keeps from task to task, in bytes.
     pub state_bytes: u64,
-    /// Bytes of scratchpad beside the states.
+    /// Size of the scratchpad without the states, in bytes.
     pub scratchpad_bytes: u64,
-    /// Bytes of program memory.
+    /// Size of the program memory, in bytes.
     pub memory_bytes: u64,
 }
 
@@ -168,7 +168,8 @@ fn mebibyte() -> u64 {
     1 << 20
 }
 
-/// Bytes of an element of a dtype that is the name of a number, such as `float32`, `<i8`, `u2`, `S16`.
+/// Returns the size of an element of a dtype such as `float32`, `<i8`, `u2` or `S16`, in bytes; `None` for other
+/// dtypes.
 fn item_bytes(dtype: &serde_json::Value) -> Option<u64> {
     let name = dtype.as_str()?;
     let bits = |prefix: &str| name.strip_prefix(prefix)?.parse::<u64>().ok().filter(|b| b % 8 == 0).map(|b| b / 8);
@@ -202,10 +203,10 @@ impl RawPort {
 }
 
 impl Metadata {
-    /// Read the text of the section.
+    /// Parses the text of the metadata section, which is JSON, perhaps with zero bytes at its end.
     ///
     /// # Errors
-    /// [`LoadError::Metadata`].
+    /// [`LoadError::Metadata`]: the text is not valid metadata.
     pub fn parse(text: &[u8]) -> Result<Self, LoadError> {
         let end = text.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1);
         let raw: Raw = serde_json::from_slice(&text[..end]).map_err(|e| LoadError::Metadata(e.to_string()))?;
@@ -263,13 +264,13 @@ impl Metadata {
         })
     }
 
-    /// Bytes of scratchpad that a core needs: two states, and those that the program requests.
+    /// Returns the scratchpad that a core needs, in bytes: two states, and what the program requests.
     pub fn scratchpad(&self) -> u64 {
         (states(self.state_bytes) + self.scratchpad_bytes).max(abi::SCRATCHPAD_BYTES)
     }
 }
 
-/// Bytes of the two states of a scratchpad.
+/// Returns the size of the two states that a scratchpad begins with, in bytes, aligned to 16.
 pub(crate) fn states(state_bytes: u64) -> u64 {
     state_bytes.div_ceil(16).saturating_mul(32)
 }

@@ -1,26 +1,27 @@
-//! A program's functions in this process: compiled for it, trusted, called as they are.
+//! A program's functions compiled for this process: they are trusted, and called directly.
 //!
-//! The argument block is the same, with this process's addresses in it. Only the results of the functions are checked:
-//! a function that reaches beyond its windows takes the process with it, and none can be interrupted within a task. The
-//! caller loads them into the process.
+//! The argument block is the same as on a hart, with addresses of this process in it. Only the results of the functions
+//! are checked: a function that accesses memory beyond its windows can crash the process, and none can be interrupted
+//! within a task. The caller loads the functions into the process.
 
 use std::ops::Range;
 
 use crate::abi::{self, Arguments};
 use crate::program::EntryPoint;
 
-/// An entry point: takes the argument block, gives 0, a positive status, or an error of its own.
+/// An entry point: takes the argument block; returns a negative number for an error of the program's own, else 0 or
+/// more.
 type Function = unsafe extern "C" fn(*mut u8) -> i64;
 
 /// The way in which a program is executed.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Form {
-    /// Instruction by instruction: the reference.
+    /// Interpreted, instruction by instruction: the reference.
     #[default]
     Interpreted,
-    /// As host code, by a processor of the caller's, see [`Core::new`](crate::Core::new).
+    /// Translated to host code, by a processor of the caller's, see [`Core::new`](crate::Core::new).
     Translated,
-    /// As functions of this process.
+    /// Called as functions of this process.
     Native(Native),
 }
 
@@ -34,8 +35,8 @@ pub struct Native {
 }
 
 impl Native {
-    /// Entry points by their addresses: `nd_begin`, `nd_block` or `nd_stream`, `nd_merge`, `nd_end`; 0 is none. `None`
-    /// if there is no task.
+    /// Wraps entry points by their addresses, in the order `nd_begin`, `nd_block` or `nd_stream`, `nd_merge`, `nd_end`;
+    /// 0 stands for a missing one. Returns `None` if the second is missing.
     ///
     /// # Safety
     /// Each address is 0 or that of a function of this type which stays where it is as long as this value, or a copy of
@@ -58,22 +59,22 @@ impl Native {
     }
 }
 
-/// The result of a function.
+/// The return value of a native function, with what it reported in its argument block.
 pub(crate) struct Given {
-    /// The return value.
+    /// The function's return value.
     pub(crate) code: i64,
-    /// Bytes of each output.
+    /// Number of bytes that the function wrote to each output.
     pub(crate) used: Vec<u64>,
-    /// The stream that ended within an element, and the bytes that were left.
+    /// The number of an input stream that ended within an element, and the bytes left in it; `None` if none did.
     pub(crate) torn: Option<(u8, u8)>,
 }
 
-/// A line of memory, aligned for vector instructions.
+/// 64 bytes of memory, aligned for vector instructions.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// One worker's memory.
+/// A core that calls functions of this process: the functions, and one worker's memory.
 pub(crate) struct NativeCore {
     entries: Native,
     block: Vec<Line>,
@@ -91,16 +92,16 @@ impl NativeCore {
         self.scratchpad.as_ptr() as u64
     }
 
-    /// Bytes of the scratchpad.
+    /// Returns a range of the scratchpad's bytes.
     pub(crate) fn scratchpad_mut(&mut self, bytes: Range<u64>) -> &mut [u8] {
         let all = self.scratchpad.as_flattened_bytes();
         &mut all[bytes.start as usize..bytes.end as usize]
     }
 
-    /// Calls an existing entry point with this argument block.
+    /// Calls an entry point, which must exist, with these arguments; `inputs` and `outputs` are the numbers of ports.
     ///
     /// # Safety
-    /// The addresses in the arguments are valid for their lengths, and no other thread writes there.
+    /// The addresses in the arguments are valid for their lengths, and no other thread writes to that memory.
     pub(crate) unsafe fn call(
         &mut self,
         entry: EntryPoint,

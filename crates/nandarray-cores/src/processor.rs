@@ -1,34 +1,35 @@
-//! Processors execute a program's instructions: one is given an entry point, then run until something stops it, as
-//! often as it takes.
+//! Processors execute a program's instructions: a processor starts at an entry point, then runs until it is stopped,
+//! and can be resumed until the call is over.
 
 use std::any::Any;
 
 use nandarray_hart::{Hart, Limits, Memory, Meter, Stop, Streams, Xlen};
 
-/// Executes a program's instructions.
+/// Executes a program's instructions: the interpreter, or a translator.
 pub trait Processor: Send {
-    /// Begin a call of the function at `entry` with one argument; [`run`](Self::run) executes it.
+    /// Begins a call of the function at address `entry` with one argument; [`run`](Self::run) executes it. `stack` is
+    /// the initial stack pointer.
     fn start(&mut self, entry: u64, stack: u64, argument: u64);
-    /// Go on until something stops it. After a wait, a pause or a limit it can be called again, with the same memory,
-    /// and streams that stand where they stood or have moved on.
+    /// Executes instructions until something stops the processor. After a wait, a pause or a limit `run` can be called
+    /// again, with the same memory and the same streams, which may have received bytes or been drained.
     fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop;
     /// Program counter after the last run.
     fn pc(&self) -> u64;
-    /// The return address, by the calling convention, if it is known.
+    /// The return address in its register by the calling convention; `None` if the processor does not know it.
     fn link(&self) -> Option<u64> {
         None
     }
-    /// The value that a function of 64 bits returned.
+    /// The 64-bit value that the called function returned.
     fn result(&self) -> i64;
     /// Instructions executed so far.
     fn instructions(&self) -> u64;
 
-    /// The meter that observes its instructions, if it has one to be asked.
+    /// The meter that observes the processor's instructions; `None` if it has none that callers may access.
     fn meter(&mut self) -> Option<&mut dyn Any> {
         None
     }
 
-    /// Begin a call, and run until something stops it.
+    /// Begins a call, and executes it until something stops the processor.
     fn call(
         &mut self,
         entry: u64,
@@ -74,38 +75,38 @@ impl<X: Xlen, M: Meter + 'static> Processor for Hart<X, M> {
     }
 }
 
-/// The owner of a metered hart, which observes the begin and the stop of calls, and gets the hart back when its
+/// The owner of a metered hart: it is notified when calls begin and stop, and gets the hart back when the hart's
 /// processor is dropped.
 pub trait HartOwner<X: Xlen, M: Meter>: Send {
-    /// A call begins.
+    /// Called when a call begins that may be interrupted and resumed.
     fn begins(&mut self, meter: &mut M) {
         let _ = meter;
     }
 
-    /// A call begins that is to run to its end, without a return to the caller while it waits.
+    /// Called when a call begins that runs to its end, without a return to the caller while it waits.
     fn begins_whole(&mut self, meter: &mut M) {
         let _ = meter;
     }
 
-    /// A call that is to run to its end has stopped; returns whether it goes on.
+    /// Called when a call that runs to its end has stopped; returns whether the processor resumes it.
     fn goes_on(&mut self, stop: &Stop, meter: &mut M) -> bool {
         let _ = (stop, meter);
         false
     }
 
-    /// The processor is dropped.
+    /// Called when the processor is dropped; takes the hart back.
     fn returned(&mut self, hart: Hart<X, M>);
 }
 
-/// A processor that is a hart with a meter, and that goes back to an owner.
+/// A processor that is a hart with a meter, and that hands the hart to an owner when dropped.
 pub struct OwnedHart<X: Xlen, M: Meter, O: HartOwner<X, M>> {
-    /// Until it is dropped.
+    /// The hart; `None` only while the processor is being dropped.
     hart: Option<Hart<X, M>>,
     owner: O,
 }
 
 impl<X: Xlen, M: Meter, O: HartOwner<X, M>> OwnedHart<X, M, O> {
-    /// A hart and its owner.
+    /// Creates a processor from a hart and the hart's owner.
     pub fn new(hart: Hart<X, M>, owner: O) -> Self {
         Self { hart: Some(hart), owner }
     }

@@ -1,7 +1,7 @@
-//! Profiles of programs: cores that count their instructions, and the sum of their counts.
+//! Profiles of programs: cores that count executions of instructions, and the sum of the counts of all cores.
 //!
-//! A [`Profiler`] makes cores like [`Core::interpreter`], which add their counts to it when they are dropped. The
-//! functions and lines behind an address are not known here.
+//! A [`Profiler`] makes cores like [`Core::interpreter`]; each adds its counts to the profiler when it is dropped.
+//! Counts are by address; functions and source lines are not known here.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::program::Program;
 pub struct Profiler(Arc<Mutex<Profile>>);
 
 impl Profiler {
-    /// A core with an interpreter that counts.
+    /// Creates a core whose interpreter counts the executions of each instruction.
     ///
     /// # Errors
-    /// [`LoadError`].
+    /// [`LoadError`]: the program cannot be loaded.
     pub fn core<'p>(&self, program: &'p Program) -> Result<Core<'p>, LoadError> {
         let processor: Box<dyn Processor> = match program.bits() {
             32 => Box::new(self.counting::<Rv32>(program.extensions())),
@@ -34,7 +34,7 @@ impl Profiler {
         OwnedHart::new(Hart::with_meter(HartMode::Program, extensions, Counter::default()), self.clone())
     }
 
-    /// Takes the counts of all of its cores that were dropped since the last call.
+    /// Returns the summed counts of this profiler's cores that were dropped since the last `take`, and resets them.
     pub fn take(&self) -> Profile {
         std::mem::take(&mut *self.0.lock())
     }

@@ -7,16 +7,16 @@ use crate::abi;
 use crate::error::LoadError;
 use crate::metadata::{Metadata, ProgramKind};
 
-/// An entry point.
+/// An entry point of a program: a function that a core calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryPoint {
-    /// Once a state, before its first task.
+    /// `nd_begin`: called once for each state, before the state's first task.
     Begin,
-    /// Once a task.
+    /// `nd_block` or `nd_stream`: called once for each task.
     Task,
-    /// Folds one state into another.
+    /// `nd_merge`: folds one state into another.
     Merge,
-    /// Once, at the end.
+    /// `nd_end`: called once, after all tasks.
     End,
 }
 
@@ -32,12 +32,12 @@ pub struct Program {
 }
 
 impl Program {
-    /// Read an ELF.
+    /// Loads a program from an ELF.
     ///
-    /// `metadata` replaces that in the file: Python resolves the record sizes of NumPy's structured dtypes in it.
+    /// `metadata` replaces the metadata in the file: Python fills in the record sizes of NumPy's structured dtypes.
     ///
     /// # Errors
-    /// [`LoadError`].
+    /// [`LoadError`]: the file is no ELF for a hart, its metadata are wrong, a function is missing, or it is too large.
     pub fn from_elf(elf: &[u8], metadata: Option<&[u8]>) -> Result<Self, LoadError> {
         let image = nandarray_hart::ElfProgram::from_elf(elf, Extensions::PROGRAM_VECTOR)?;
         let metadata = match metadata {
@@ -65,7 +65,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Its metadata.
+    /// The program's metadata.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -75,17 +75,18 @@ impl Program {
         self.image.bits
     }
 
-    /// The extensions that a hart for it has: vectors only if its architecture string names them.
+    /// The extensions that a hart must have to run the program: vectors only if the program's architecture string names
+    /// them.
     pub fn extensions(&self) -> Extensions {
         self.image.extensions
     }
 
-    /// The segments and symbols.
+    /// The program's ELF: its segments and symbols.
     pub fn image(&self) -> &nandarray_hart::ElfProgram {
         &self.image
     }
 
-    /// The address of an entry point, if it has it.
+    /// Returns the address of an entry point; `None` if the program does not define it.
     pub fn entry(&self, entry: EntryPoint) -> Option<u64> {
         match entry {
             EntryPoint::Begin => self.begin,
@@ -95,7 +96,7 @@ impl Program {
         }
     }
 
-    /// The name of an entry point.
+    /// Returns the name of an entry point's function.
     pub fn entry_name(&self, entry: EntryPoint) -> &'static str {
         match (entry, self.metadata.kind) {
             (EntryPoint::Begin, _) => "nd_begin",
@@ -106,7 +107,8 @@ impl Program {
         }
     }
 
-    /// The function at a program counter and the distance from its beginning; the number itself outside of code.
+    /// Returns the function at a program counter with the distance from its beginning; the address in hexadecimal if it
+    /// is not in code.
     pub fn place(&self, pc: u64) -> String {
         let mut code = self.image.segments.iter().filter(|s| s.executable);
         let inside = code.any(|s| (s.address..s.address + s.length).contains(&pc));
@@ -116,7 +118,7 @@ impl Program {
             .map_or_else(|| format!("{pc:#x}"), |(name, by)| format!("{name}+{by:#x}"))
     }
 
-    /// Memory as a worker begins: segments, stack, argument block, scratchpad.
+    /// Builds the memory with which a worker begins: segments, stack, argument block, scratchpad.
     pub(crate) fn load(&self) -> Result<Loaded, LoadError> {
         let last = self.image.segments.iter().map(|s| s.address + s.length).max().unwrap_or(0).next_multiple_of(16);
         let first = self.image.segments.iter().map(|s| s.address).min().unwrap_or(0);

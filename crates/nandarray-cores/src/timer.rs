@@ -1,8 +1,9 @@
-//! Described cores for programs: whether a program can run on one, cores that count their ticks, and their figures.
+//! Timed cores for programs: checks whether a program can run on a described core, and makes cores that count their
+//! ticks.
 //!
-//! A [`CoreTimer`] makes cores whose hart has the instruction set of a description and no more, and whose meter is a
-//! [`TimedCore`]; they leave their figures with it when they are dropped. Cores of a device, whose memory is shared,
-//! are made by [`timed_core`] with a meter of the caller's. A program's results do not depend on its core.
+//! A [`CoreTimer`] makes cores whose hart has exactly the instruction set of a description, and whose meter is a
+//! [`TimedCore`]; each core hands its figures to the timer when it is dropped. [`timed_core`] makes cores with a meter
+//! of the caller's, for a device whose cores share memory. A program's results do not depend on its core.
 
 use std::sync::Arc;
 
@@ -17,9 +18,10 @@ use crate::metadata::ProgramKind;
 use crate::processor::{HartOwner, OwnedHart, Processor};
 use crate::program::Program;
 
-/// Distance between the addresses of one task's windows and the next one's, as the caches see them.
+/// Distance between the addresses of one task's windows and those of the next task's, as the caches see them, in bytes.
 const TASK_BYTES: u64 = 1 << 31;
-/// Tasks after which the addresses of the first one come again: those of a line have to fit a tag.
+/// Number of tasks after which the addresses of the first task are used again, so that a line's number fits a cache's
+/// tag.
 const TASKS: u64 = 1 << 24;
 
 /// Checks that a described core can run a program: its instruction set, its scratchpad, its streams.
@@ -33,7 +35,7 @@ pub fn check(program: &Program, core: &CoreDescription) -> Result<(), LoadError>
         return refuse(format!("is of {} bits", program.bits()), format!("isa = {}", core.isa));
     }
     let declared = program.image().declared.unwrap_or(Extensions::parse("rv32i").expect("a base").1);
-    // The registers of streams and counters are part of the interface, whatever the core.
+    // Every core has the registers of streams and counters, which are part of the interface.
     let beyond = declared.beyond(has.with(Extension::Zicsr).with(Extension::Zifencei));
     let missing: Vec<String> = beyond.map(|extension| format!("{extension:?}")).collect();
     if !missing.is_empty() {
@@ -51,8 +53,8 @@ pub fn check(program: &Program, core: &CoreDescription) -> Result<(), LoadError>
     Ok(())
 }
 
-/// A core with this meter, whose hart has the extensions of the meter's description and no others.
-/// [`Core::meter`] reaches the meter.
+/// Creates a core with this meter, whose hart has exactly the extensions of the meter's description. [`Core::meter`]
+/// returns the meter.
 ///
 /// # Errors
 /// [`LoadError`]: the core cannot run the program.
@@ -67,7 +69,8 @@ pub fn timed_core(program: &Program, mut meter: TimedCore) -> Result<Core<'_>, L
     Core::new(program, processor)
 }
 
-/// Addresses that are beside a core: its scratchpad, or all memory if it has no cache.
+/// Returns the addresses of memory beside a core, which no cache serves: the scratchpad, or all memory of a core
+/// without a data cache; empty if the core has no scratchpad.
 fn beside(core: &CoreDescription) -> std::ops::Range<u64> {
     match (core.scratchpad_bytes, &core.l1d) {
         (0, _) => 0..0,
@@ -76,16 +79,16 @@ fn beside(core: &CoreDescription) -> std::ops::Range<u64> {
     }
 }
 
-/// The figures of cores that have run a program.
+/// The figures of cores that have run a program and were dropped.
 #[derive(Clone, Debug, Default)]
 pub struct CoreFigures {
-    /// A report each, in the order in which the cores were dropped.
+    /// One report for each core, in the order in which the cores were dropped.
     pub reports: Vec<CoreReport>,
-    /// Executions and ticks by address, of all of them.
+    /// Executions and ticks of each instruction's address, summed over the cores.
     pub addresses: AddressTicks,
 }
 
-/// Makes cores of a description, and collects their figures.
+/// Makes cores after a description, and collects their figures.
 #[derive(Clone, Debug)]
 pub struct CoreTimer {
     description: Arc<CoreDescription>,
@@ -93,17 +96,17 @@ pub struct CoreTimer {
 }
 
 impl CoreTimer {
-    /// A timer of cores with this description.
+    /// Creates a timer whose cores have this description.
     pub fn new(description: CoreDescription) -> Self {
         Self { description: Arc::new(description), found: Arc::default() }
     }
 
-    /// The description of its cores.
+    /// The description of the timer's cores.
     pub fn description(&self) -> &CoreDescription {
         &self.description
     }
 
-    /// A core with memory of its own. The windows of each task have addresses of their own in its caches.
+    /// Creates a core with memory of its own. Its caches see the windows of each task at different addresses.
     ///
     /// # Errors
     /// [`LoadError`]: the core cannot run the program.
@@ -124,13 +127,13 @@ impl CoreTimer {
         OwnedHart::new(hart, TimerOwner { calls: 0, to: self.clone() })
     }
 
-    /// Takes the figures of all of its cores that were dropped since the last call.
+    /// Returns the figures of this timer's cores that were dropped since the last `take`, and resets them.
     pub fn take(&self) -> CoreFigures {
         std::mem::take(&mut *self.found.lock())
     }
 }
 
-/// The owner of a timer's hart: its figures go to the timer.
+/// The owner of a timer's hart: hands the hart's figures to the timer.
 struct TimerOwner {
     calls: u64,
     to: CoreTimer,
@@ -138,7 +141,8 @@ struct TimerOwner {
 
 impl<X: Xlen> HartOwner<X, TimedCore> for TimerOwner {
     fn begins(&mut self, meter: &mut TimedCore) {
-        // Data of another task at the same window is other data: a cache that had the one would not have the other.
+        // Data of another task in the same window are other data: the addresses differ, so that a cache does not find
+        // them.
         self.calls += 1;
         let mut feed = TaskFeed::default();
         let first = self.calls % TASKS * TASK_BYTES;

@@ -38,7 +38,7 @@ impl InstructionTicks {
 /// Executions and ticks by address of the instruction.
 pub type AddressTicks = BTreeMap<u64, InstructionTicks>;
 
-/// Counts of the instructions that were not timed as parts of a whole block.
+/// Executions and ticks of the instructions that were not timed as parts of a whole block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SingleAccount {
     settled: AddressTicks,
@@ -48,7 +48,7 @@ pub(crate) struct SingleAccount {
 }
 
 impl SingleAccount {
-    /// Settles the instructions recorded last, and begins a new group of instructions.
+    /// Adds the instructions recorded last to the settled counts, and begins a new group of instructions.
     pub(crate) fn begin(&mut self) {
         let last = std::mem::take(&mut self.last);
         for &(pc, ticks) in &last {
@@ -72,7 +72,7 @@ impl SingleAccount {
         }
     }
 
-    /// Discards the instructions recorded last.
+    /// Discards the instructions recorded last, whose block was left early.
     pub(crate) fn take_back(&mut self) {
         self.last.clear();
     }
@@ -104,7 +104,8 @@ impl SingleAccount {
     }
 }
 
-/// Divides the ticks of a block with this exit among its instructions, given the tick of issue of each.
+/// Divides the ticks of a block that was left by this exit among its instructions; `issue_at` is the tick at which each
+/// instruction is issued. Returns the ticks of each instruction.
 pub(crate) fn split(issue_at: &[u32], exit: &BlockExit) -> Vec<u64> {
     let total = exit.ticks.total();
     let mut order: Vec<usize> = (0..issue_at.len()).collect();

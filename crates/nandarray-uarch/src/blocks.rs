@@ -1,8 +1,10 @@
-//! Blocks of a program with their summaries, laid out for the way that is taken for every block: entering one.
+//! Basic blocks of a program with the summaries of their timing, laid out so that entering a block is fast.
 //!
-//! A block has an entry for each state of the pipeline that it was entered from. An entry's part that is needed each
-//! time is apart from the rest, and the entry used last is found without a search. Ticks for which instructions froze
-//! the pipeline lie in one row for all blocks. Figures are added up when they are requested. Caches are not known here.
+//! A block has an entry for each state of the pipeline in which it was entered: the ticks and the next state from
+//! there. The parts of an entry that each execution needs are stored apart from the rest, and the entry used last is
+//! found without a search. Ticks for which instructions froze the pipeline are stored in one vector for all blocks, one
+//! element for each instruction: the row of frozen ticks. Sums are computed when they are requested. This file knows
+//! nothing of caches.
 
 use nandarray_hart::BasicBlock;
 
@@ -10,52 +12,52 @@ use crate::account::{AddressTicks, InstructionTicks, split};
 use crate::issue::{BlockSummary, BlockTimer, Breakdown, TimedOp};
 use crate::unit::FunctionalUnit;
 
-/// Line of a block that has several: equal to no line.
+/// Stands in place of a line's address for a block whose code lies in several cache lines; equal to no address.
 pub(crate) const SEVERAL_LINES: u64 = u64::MAX - 1;
-/// Number of no entry.
+/// Stands for a missing entry, in place of an entry's number.
 const NO_ENTRY: u32 = u32::MAX;
 
-/// The part of a block that is looked at whenever it is entered.
+/// The part of a block that is read whenever the block is entered.
 #[derive(Clone, Copy, Debug)]
 struct BlockHead {
-    /// State of the entry used last.
+    /// Number of the pipeline state that the entry used last belongs to.
     state: u32,
-    /// The entry used last, or the number of none.
+    /// Number of the entry used last, or [`NO_ENTRY`].
     entry: u32,
-    /// The line of its code, if it has one alone.
+    /// Address of the cache line that holds all of the block's code, or [`SEVERAL_LINES`].
     line: u64,
 }
 
-/// A block from one state, as far as it is needed to enter and leave it.
+/// The timing of a block from one pipeline state, as far as entering and leaving the block need it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockEntry {
-    /// Ticks if no branch is taken.
+    /// Ticks of the block if no branch at its end is taken.
     pub(crate) through: u64,
-    /// Ticks that a taken branch adds; they may be fewer.
+    /// Ticks that a taken branch adds, modulo 2^64, since a taken branch may take fewer ticks.
     pub(crate) more: u64,
-    /// State behind it.
+    /// Number of the pipeline state after the block, if no branch is taken.
     pub(crate) through_state: u32,
-    /// State behind a taken branch.
+    /// Number of the pipeline state after a taken branch.
     pub(crate) taken_state: u32,
     entered: u64,
     taken: u64,
-    /// Place of the block's first instruction in the row of frozen ticks.
+    /// Index of the block's first instruction in the row of frozen ticks.
     pub(crate) first_op: u32,
-    /// Another entry of the block, or the number of none.
+    /// Number of the block's next entry, or [`NO_ENTRY`]: the entries of a block form a list.
     next: u32,
 }
 
-/// A block as it was decoded.
+/// A basic block as it was decoded, with the instructions in the form that timing needs.
 #[derive(Debug)]
 struct TimedBlock {
     block: BasicBlock,
     ops: Vec<TimedOp>,
     first_op: u32,
-    /// One of its entries, or the number of none; the others follow.
+    /// Number of the first of the block's entries, or [`NO_ENTRY`].
     entry: u32,
 }
 
-/// The blocks of a program.
+/// The blocks of a program, by number, with their entries.
 #[derive(Debug, Default)]
 pub(crate) struct BlockTable {
     heads: Vec<BlockHead>,
@@ -66,10 +68,10 @@ pub(crate) struct BlockTable {
 }
 
 impl BlockTable {
-    /// Adds a block, whose code lies in this line, or in several.
+    /// Adds a block. `line` is the address of the cache line that holds its code, or [`SEVERAL_LINES`].
     ///
     /// # Panics
-    /// If it is not the next number.
+    /// If `unit`, the block's number, is not the next one.
     pub(crate) fn add(&mut self, unit: u32, block: &BasicBlock, line: u64) {
         assert_eq!(self.blocks.len(), unit as usize, "blocks are numbered one after the other");
         let ops = block.ops.iter().map(TimedOp::from).collect();
@@ -84,19 +86,19 @@ impl BlockTable {
         self.blocks.len()
     }
 
-    /// The line of a block's code, or [`SEVERAL_LINES`].
+    /// Returns the address of the cache line that holds a block's code, or [`SEVERAL_LINES`].
     #[inline]
     pub(crate) fn line(&self, unit: u32) -> u64 {
         self.heads[unit as usize].line
     }
 
-    /// First byte of a block's code, and the one behind the last.
+    /// Returns the addresses of a block's code.
     pub(crate) fn code(&self, unit: u32) -> std::ops::Range<u64> {
         let block = &self.blocks[unit as usize].block;
         block.pc..block.pc + block.bytes()
     }
 
-    /// Enters a block from a state: the number of its entry.
+    /// Counts an execution of a block from a pipeline state, and returns the number of the entry.
     #[inline]
     pub(crate) fn enter(&mut self, unit: u32, state: u32, timing: &mut BlockTimer) -> u32 {
         let head = &self.heads[unit as usize];
@@ -105,7 +107,8 @@ impl BlockTable {
         number
     }
 
-    /// The entry of a block from another state than last time.
+    /// Finds a block's entry for another state than last time, or computes it if the block was never entered in this
+    /// state.
     fn find(&mut self, unit: u32, state: u32, timing: &mut BlockTimer) -> u32 {
         let timed = &mut self.blocks[unit as usize];
         let mut number = timed.entry;
@@ -134,13 +137,13 @@ impl BlockTable {
         number
     }
 
-    /// An entry by its number.
+    /// Returns an entry by its number; `None` if there is no such entry.
     #[inline]
     pub(crate) fn entry(&self, number: u32) -> Option<&BlockEntry> {
         self.entries.get(number as usize)
     }
 
-    /// The branch at the end of an entry is taken.
+    /// Counts a taken branch at the end of an entry's block, and returns the entry; `None` if there is no such entry.
     #[inline]
     pub(crate) fn take(&mut self, number: u32) -> Option<&BlockEntry> {
         let entry = self.entries.get_mut(number as usize)?;
@@ -148,19 +151,22 @@ impl BlockTable {
         Some(entry)
     }
 
-    /// Takes an entering back: the block was left. The state from which it was entered.
+    /// Undoes the last execution counted for an entry, because the hart left the block early. Returns the number of the
+    /// pipeline state in which the block was entered.
     pub(crate) fn leave(&mut self, number: u32) -> u32 {
         self.entries[number as usize].entered -= 1;
         self.summaries[number as usize].state
     }
 
-    /// Ticks from the beginning of an entry to the issue of an instruction.
+    /// Returns the ticks from the beginning of an entry's block to the issue of an instruction; `None` if there is no
+    /// such entry.
     #[inline]
     pub(crate) fn issue_at(&self, number: u32, index: u32) -> Option<u32> {
         self.summaries.get(number as usize).map(|summary| summary.issue_at[index as usize])
     }
 
-    /// The instruction at this place of the row froze the pipeline; returns whether there is one.
+    /// Adds ticks for which the instruction at index `op` of the row froze the pipeline; returns false if there is no
+    /// such instruction.
     #[inline]
     pub(crate) fn freeze(&mut self, op: u32, ticks: u64) -> bool {
         let Some(frozen) = self.frozen.get_mut(op as usize) else { return false };
@@ -168,12 +174,12 @@ impl BlockTable {
         true
     }
 
-    /// Fetching a block's code froze the pipeline.
+    /// Adds ticks for which fetching a block's code froze the pipeline, to the block's first instruction.
     pub(crate) fn freeze_first(&mut self, unit: u32, ticks: u64) {
         self.frozen[self.blocks[unit as usize].first_op as usize] += ticks;
     }
 
-    /// The address of the instruction at a place of the row.
+    /// Returns the address of the instruction at index `op` of the row; `None` if there is no such instruction.
     pub(crate) fn address(&self, op: u32) -> Option<u64> {
         if op as usize >= self.frozen.len() {
             return None;
@@ -183,7 +189,7 @@ impl BlockTable {
         Some(timed.block.address((op - timed.first_op) as usize))
     }
 
-    /// Adds the ticks and instructions of all entries.
+    /// Adds the ticks of all executions of all blocks to `ticks`, and their instructions to `units`.
     pub(crate) fn settle(&self, ticks: &mut Breakdown, units: &mut [u64; FunctionalUnit::COUNT]) {
         for timed in &self.blocks {
             for (entry, summary) in self.entries_of(timed) {
@@ -196,7 +202,7 @@ impl BlockTable {
         }
     }
 
-    /// Executions and ticks by address, block by block.
+    /// Returns executions and ticks by address, one map for each block.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = AddressTicks> + '_ {
         self.blocks.iter().map(|timed| {
             let mut ticks = vec![0; timed.ops.len()];

@@ -1,5 +1,5 @@
-//! Changes of a description from outside: a key and a value as texts, which are put into the description's table
-//! before it is checked.
+//! Changes of a description by its user: a key and a value, both as text, are put into the description's table before
+//! the table is checked.
 
 use toml::{Table, Value};
 
@@ -23,7 +23,8 @@ fn value(text: &str) -> Value {
     }
 }
 
-/// Sets a key of a table to a value; the value `none` removes the key. The error is a message with key and value.
+/// Sets a key of a table to a value; the value `none` removes the key. The error is a message that names the key and
+/// the value.
 pub(crate) fn change(table: &mut Table, key: &str, text: &str) -> Result<(), String> {
     let (path, last) = key.rsplit_once('.').map_or((None, key), |(path, last)| (Some(path), last));
     let last = match last {
@@ -43,7 +44,7 @@ pub(crate) fn change(table: &mut Table, key: &str, text: &str) -> Result<(), Str
     Ok(())
 }
 
-/// Returns a parser's message without the lines of text that it quotes, with the changes that were made.
+/// Returns a parser's message without the lines of the description that it quotes, followed by a list of the changes.
 pub(crate) fn without_lines(said: &str, changes: &[(&str, &str)]) -> String {
     let made: Vec<String> = changes.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let message: Vec<&str> = said.lines().filter(|line| !line.contains('|') && !line.starts_with("TOML")).collect();

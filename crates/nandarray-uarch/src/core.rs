@@ -1,11 +1,13 @@
-//! A timed core: a meter that counts the ticks that a described core takes for what a hart executes.
+//! A timed core: a meter that counts the ticks that a described core would take for the instructions that a hart
+//! executes.
 //!
-//! Blocks are worked out once and from then on cost an addition ([`crate::issue`]); accesses go through the caches
-//! ([`crate::hierarchy`]), and what they wait is added: a miss freezes the pipeline. Instructions in blocks that are
-//! left early, or cut short by a limit, are timed one by one.
+//! The timing of a block is computed once and costs an addition from then on ([`crate::issue`]). Accesses go through
+//! the caches ([`crate::hierarchy`]), whose stalls are added: a miss freezes the pipeline. Instructions in blocks that
+//! the hart leaves early, or that a limit cuts short, are timed one by one.
 //!
-//! Where memory is shared with others, an access that needs it pauses the hart: [`TimedCore::request`] has what it
-//! needs, and [`TimedCore::grant`] says until when it waits. All other work of a core is private, so it may run ahead.
+//! A core that shares memory with others pauses the hart at an access that needs the memory: [`TimedCore::request`]
+//! returns the lines that it needs, and [`TimedCore::grant`] sets the tick at which the core goes on. Everything else
+//! that a core does is private, so a core may run ahead of the others in modelled time.
 
 use std::ops::Range;
 
@@ -21,23 +23,23 @@ use crate::issue::{AT_REST, BlockTimer, Breakdown, TimedOp};
 use crate::report::{CoreReport, Frozen};
 use crate::unit::FunctionalUnit;
 
-/// Number of no block, where a block's entry stands.
+/// Value of `current` before any block was entered, in place of an entry's number.
 const NOTHING: u32 = u32::MAX;
-/// Number that stands for instructions timed one by one.
+/// Value of `current` for instructions timed one by one, in place of an entry's number.
 const SINGLE: u32 = u32::MAX - 1;
 
-/// Instructions timed one by one, with the ticks and the state of a taken branch.
+/// The timing of instructions timed one by one, with and without a taken branch at their end.
 #[derive(Clone, Copy, Debug, Default)]
 struct SingleBlock {
-    /// State before them.
+    /// Number of the pipeline state before the instructions.
     before: u32,
     through: Breakdown,
     taken: Breakdown,
-    /// State behind a taken branch.
+    /// Number of the pipeline state after a taken branch.
     taken_state: u32,
 }
 
-/// The meter of a described core.
+/// The meter of a described core: counts its ticks while a hart executes.
 #[derive(Debug)]
 pub struct TimedCore {
     timing: BlockTimer,
@@ -45,50 +47,51 @@ pub struct TimedCore {
     hierarchy: Hierarchy,
     scratchpad: Range<u64>,
     feed: TaskFeed,
-    /// Whether accesses may meet more than a cache: a scratchpad, a window whose bytes arrive, an answer of memory.
+    /// Whether an access may have to do with more than the cache: the scratchpad, an input window whose bytes are still
+    /// arriving, or a grant of shared memory.
     is_gated: bool,
-    /// The need of a pause that has nothing to do with lines.
+    /// The reason for which the hart paused, if it is not a request for lines of memory.
     paused_for: Option<CoreNeed>,
     now: u64,
-    /// Time at which the current block began, without what froze the pipeline since.
+    /// Tick at which the current block began, moved forward by the ticks for which the pipeline was frozen since.
     began: u64,
     state: u32,
-    /// The entry of the block that was entered last, or a number that stands for something else.
+    /// Number of the entry of the current block, or [`NOTHING`] or [`SINGLE`].
     current: u32,
-    /// Place of its first instruction in the row of frozen ticks.
+    /// Index of the current block's first instruction in the row of frozen ticks ([`BlockTable`]), or [`NOTHING`].
     first_op: u32,
     single: SingleBlock,
     /// Ticks of instructions timed one by one, and of blocks that were dropped.
     settled: Breakdown,
     settled_units: [u64; FunctionalUnit::COUNT],
     singles: SingleAccount,
-    /// Ticks from the beginning of instructions timed one by one to the issue of each.
+    /// Ticks from the first of the instructions timed one by one to the issue of each of them.
     issued: Vec<u32>,
     /// Address of the instruction that was to be executed when the hart last left a block.
     left_at: u64,
     frozen: Frozen,
-    /// Memory has answered: the access is executed when the hart repeats it.
+    /// Whether shared memory has answered: the hart repeats the access, which then proceeds.
     granted: bool,
-    /// Time of the request that the core waits for.
+    /// Tick at which the core requested the lines that it waits for; `None` if it does not wait.
     waits: Option<u64>,
     fetched: u64,
 }
 
 impl TimedCore {
-    /// A core at time 0 with empty caches and memory of its own.
+    /// Creates a core at tick 0 with empty caches and memory of its own.
     pub fn new(description: &CoreDescription) -> Self {
         Self::with(description, false)
     }
 
-    /// The same before memory that it shares: accesses that need it pause the hart.
+    /// Creates a core at tick 0 with empty caches whose memory is shared: accesses that need the memory pause the hart.
     pub fn shared(description: &CoreDescription) -> Self {
         Self::with(description, true)
     }
 
-    /// A core of a preset.
+    /// Creates a core from a preset description; [`PRESETS`](crate::PRESETS) lists them.
     ///
     /// # Errors
-    /// [`DescribeError::Unknown`].
+    /// [`DescribeError::Unknown`]: no preset has this name.
     pub fn preset(name: &str) -> Result<Self, DescribeError> {
         Ok(Self::new(&CoreDescription::preset(name)?))
     }
@@ -120,13 +123,13 @@ impl TimedCore {
         }
     }
 
-    /// Addresses that are the scratchpad's.
+    /// Sets the addresses of the scratchpad, whose accesses go through no cache.
     pub fn set_scratchpad(&mut self, addresses: Range<u64>) {
         self.scratchpad = addresses;
         self.gate();
     }
 
-    /// The data of the task that comes next.
+    /// Sets the inputs and outputs of the next task.
     pub fn set_feed(&mut self, feed: TaskFeed) {
         self.feed = feed;
         self.gate();
@@ -136,12 +139,12 @@ impl TimedCore {
         self.is_gated = self.granted || !self.scratchpad.is_empty() || self.feed.has_windows();
     }
 
-    /// The data of its task.
+    /// The inputs and outputs of the current task.
     pub fn feed_mut(&mut self) -> &mut TaskFeed {
         &mut self.feed
     }
 
-    /// The reason for which the hart has paused, and the tick of it.
+    /// Returns why the hart paused, with the tick of the pause, and forgets it: call it once for each pause.
     pub fn need(&mut self) -> (u64, CoreNeed) {
         match self.paused_for.take() {
             Some(need) => (self.now, need),
@@ -152,7 +155,7 @@ impl TimedCore {
         }
     }
 
-    /// A line that a prefetcher requested of shared memory arrives at this tick.
+    /// Notes that a line which a prefetcher requested from shared memory arrives at tick `at`.
     pub fn prefetched(&mut self, line: u64, at: u64) {
         self.hierarchy.arrives(line, at);
     }
@@ -162,20 +165,20 @@ impl TimedCore {
         self.timing.description()
     }
 
-    /// Ticks so far.
+    /// Number of ticks so far.
     pub fn ticks(&self) -> u64 {
         self.now
     }
 
-    /// The lines that the core waits for, or has given back, since this was asked last.
+    /// Returns the lines that the core waits for or has written back since the last call, and clears this list.
     pub fn request(&mut self) -> LineRequest {
         self.hierarchy.take_request()
     }
 
-    /// Shared memory answers: the core goes on at this tick.
+    /// Ends a wait for shared memory: the core goes on at tick `at`.
     ///
     /// # Panics
-    /// If the core waits for nothing, or the tick is over.
+    /// If the core waits for nothing, or made its request after tick `at`.
     pub fn grant(&mut self, at: u64) {
         let since = self.waits.take().expect("a grant to a core that waits for nothing");
         let waited = at.checked_sub(since).unwrap_or_else(|| panic!("a grant at tick {at}, requested at {since}"));
@@ -185,10 +188,10 @@ impl TimedCore {
         (self.granted, self.is_gated) = (true, true);
     }
 
-    /// The core waited for a stream until this tick.
+    /// Records that the core waited for a stream until tick `at`.
     ///
     /// # Panics
-    /// If the tick is over.
+    /// If `at` is before the core's present tick.
     pub fn wait_until(&mut self, at: u64) {
         assert!(at >= self.now, "a wait until tick {at}, which was before {}", self.now);
         self.frozen.stream_wait += at - self.now;
@@ -196,7 +199,7 @@ impl TimedCore {
         self.now = at;
     }
 
-    /// The figures so far.
+    /// Returns the core's figures so far.
     pub fn report(&self) -> CoreReport {
         let (mut ticks, mut units) = (self.settled, self.settled_units);
         self.blocks.settle(&mut ticks, &mut units);
@@ -204,7 +207,7 @@ impl TimedCore {
         CoreReport::new(d, self.now, ticks, self.frozen, units, self.hierarchy.counts(), self.hierarchy.memory_counts())
     }
 
-    /// Executions and ticks by address; their sum is [`ticks`](Self::ticks).
+    /// Returns executions and ticks by the address of the instruction; all ticks add up to [`ticks`](Self::ticks).
     pub fn addresses(&self) -> AddressTicks {
         let mut all = self.singles.clone();
         self.blocks.addresses().for_each(|block| all.settle(&block));
@@ -218,7 +221,7 @@ impl TimedCore {
         self.began += ticks;
     }
 
-    /// The pipeline is frozen by an instruction of the current block.
+    /// Freezes the pipeline for some ticks, by an instruction of the current block.
     #[inline]
     fn freeze_at(&mut self, index: u32, ticks: u64) {
         self.freeze(ticks);
@@ -228,13 +231,13 @@ impl TimedCore {
         }
     }
 
-    /// Fetches the lines of some code; ticks for which that froze the pipeline.
+    /// Fetches the cache lines of some code; returns the ticks for which this froze the pipeline.
     fn fetch(&mut self, code: Range<u64>) -> u64 {
         let Some(line) = self.hierarchy.instruction_line_bytes() else { return 0 };
         let before = self.now;
         let mut at = code.start & !(line - 1);
         while at < code.end {
-            // The line fetched last is the most recent one of its set: nothing changes.
+            // The line fetched last is the most recent one of its set: another access to it changes nothing.
             let stored = self.feed.address(at);
             if at == self.fetched {
             } else if self.hierarchy.code_hits(stored) {
@@ -253,7 +256,7 @@ impl TimedCore {
         self.now - before
     }
 
-    /// Times instructions one by one from the present state.
+    /// Times instructions one by one, beginning in the current pipeline state.
     fn step<'o>(&mut self, mut pc: u64, ops: impl Iterator<Item = &'o Instruction>) {
         let before = self.state;
         let mut board = self.timing.scoreboard(before);
@@ -279,7 +282,7 @@ impl TimedCore {
         self.single = SingleBlock { before, through, taken, taken_state };
     }
 
-    /// Time at which instruction `index` of the current block is issued.
+    /// Returns the tick at which instruction `index` of the current block is issued.
     fn issued_at(&self, index: u32) -> u64 {
         let singly = || self.issued.get(index as usize).filter(|_| self.current == SINGLE).copied();
         let issued = self.blocks.issue_at(self.current, index).or_else(singly);
@@ -294,7 +297,8 @@ impl TimedCore {
         }
     }
 
-    /// Accesses that meet more than a cache; none if only the cache is left.
+    /// Handles an access to a scratchpad or to a window whose bytes are still arriving, or one repeated after a grant.
+    /// Returns `None` if the access is none of these and goes on to the cache.
     fn gated(&mut self, index: u32, address: u64, bytes: u32) -> Option<MeterAnswer> {
         if self.granted {
             self.granted = false;
@@ -314,7 +318,8 @@ impl TimedCore {
         None
     }
 
-    /// An access that does not simply hit.
+    /// Performs a data access that is not a plain hit: adds the stall, and pauses the hart if shared memory has to
+    /// answer.
     fn looked_up(&mut self, index: u32, write: bool, address: u64, bytes: u32) -> MeterAnswer {
         let at = self.issued_at(index);
         let pc = if self.hierarchy.notes_addresses() { self.pc_of(index) } else { 0 };
@@ -340,7 +345,7 @@ impl Meter for TimedCore {
 
     fn decoded(&mut self, unit: u32, block: &BasicBlock) {
         if unit == 0 && self.blocks.len() > 0 {
-            // All blocks were dropped: their figures stay.
+            // The hart dropped all blocks, and numbers new ones from 0: keep the figures of the old ones.
             let old = std::mem::take(&mut self.blocks);
             old.settle(&mut self.settled, &mut self.settled_units);
             old.addresses().for_each(|block| self.singles.settle(&block));
@@ -348,7 +353,7 @@ impl Meter for TimedCore {
         }
         let (first, last) = (block.pc, block.pc + block.bytes() - 1);
         let line = match self.hierarchy.instruction_line_bytes() {
-            // Equal to the line fetched last, for there is never one.
+            // Equal to the initial value of the line fetched last, so that nothing is ever fetched.
             None => u64::MAX,
             Some(line) if first / line == last / line => first / line * line,
             Some(_) => SEVERAL_LINES,

@@ -300,7 +300,7 @@ impl CoreDescription {
     /// Reads a description from its TOML text.
     ///
     /// # Errors
-    /// [`DescribeError`] with the key, its value, and what is allowed.
+    /// [`DescribeError`], which names the key, its value, and the values allowed.
     pub fn parse(text: &str) -> Result<Self, DescribeError> {
         let written: WrittenCore = toml::from_str(text).map_err(|e| DescribeError::Syntax(e.to_string()))?;
         let mut latency = UnitLatencies([written.cycle; FunctionalUnit::COUNT]);
@@ -346,7 +346,7 @@ impl CoreDescription {
     /// Checks a description that was built or changed by a program.
     ///
     /// # Errors
-    /// [`DescribeError::Range`].
+    /// [`DescribeError::Range`]: a value is out of its range.
     pub fn check(&self) -> Result<(), DescribeError> {
         if !(1..=1_000_000).contains(&self.tick_ps) {
             return Err(range("tick_ps", self.tick_ps, "1 to 1000000 picoseconds are needed"));
@@ -404,7 +404,7 @@ impl CoreDescription {
         }
     }
 
-    /// Checks the core's scratchpad, buffers and streams, and its parts.
+    /// Checks the memories beside the pipeline: scratchpad, buffers and streams; then the parts.
     fn check_beside(&self) -> Result<(), DescribeError> {
         for (key, bytes) in [("scratchpad_bytes", self.scratchpad_bytes), ("pingpong_bytes", self.pingpong_bytes)] {
             if bytes % 8 != 0 || bytes > 1 << 28 {

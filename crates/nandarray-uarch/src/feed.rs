@@ -1,64 +1,65 @@
-//! The data of a task as a core gets it: how far each input has arrived, and the units in which inputs are freed and
-//! outputs are drained.
+//! The data of a task as its core receives it: how many bytes of each input have arrived, and the units (pages or
+//! buffer halves) by which inputs are freed and outputs are drained.
 //!
-//! The bytes are the caller's: a program could read all of them at once. A core whose owner knows when each arrives
-//! pauses before an access to bytes that are not there yet, and once a unit (a page of a stream buffer, a half of a
-//! ping-pong buffer) that it has taken or filled. The owner says when it goes on.
+//! The bytes belong to the caller, and a program could read all of them at once. A core whose owner models their
+//! arrival pauses before an access to bytes that have not arrived, and each time it has consumed or filled a unit: a
+//! page of a stream buffer, or a half of a ping-pong buffer. The owner decides when the core goes on.
 
 use crate::hierarchy::LineRequest;
 
-/// Bits of an address within a region.
+/// Number of address bits within a region: a region has 64 MiB.
 const REGION_BITS: u32 = 26;
-/// Number of regions.
+/// Number of regions of the address space, which has 2 GiB.
 const REGIONS: usize = 32;
 
-/// The reason for which a core has paused.
+/// The reason for which a core has paused, or what it has to report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoreNeed {
-    /// Lines of memory that it shares.
+    /// The core needs lines of shared memory.
     Lines(LineRequest),
-    /// An input, up to this byte of it.
+    /// The core needs bytes of an input that have not arrived.
     Input {
-        /// The input.
+        /// Number of the input.
         input: usize,
-        /// End of the bytes that it needs.
+        /// End of the bytes that the core needs, counted from the input's beginning.
         until: u64,
     },
-    /// Nothing: these bytes of an input were taken, whole units.
+    /// The core has consumed whole units of an input, which can be freed; it needs nothing.
     Taken {
-        /// The input.
+        /// Number of the input.
         input: usize,
-        /// Bytes of it taken since the task began.
+        /// Bytes of the input consumed since the task began, in whole units.
         bytes: u64,
     },
-    /// Nothing, unless there is no room: these bytes of an output were stored, whole units.
+    /// The core has stored whole units of an output, which can be drained; it needs room for more.
     Stored {
-        /// The output.
+        /// Number of the output.
         output: usize,
-        /// Bytes of it stored since the task began.
+        /// Bytes of the output stored since the task began, in whole units.
         bytes: u64,
     },
 }
 
-/// An input of a task.
+/// An input of a task: its length, and how much of it has arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InputGate {
-    /// Bytes that have arrived.
+    /// Number of bytes that have arrived.
     pub arrived: u64,
-    /// All of its bytes.
+    /// Length of the input, in bytes.
     pub end: u64,
-    /// Bytes of a unit; 0 if it is freed as a whole.
+    /// Size of a unit, in bytes; 0 if the input is freed as a whole.
     pub unit: u64,
     reported: u64,
 }
 
 impl InputGate {
-    /// An input of `end` bytes of which nothing has arrived.
+    /// Creates an input of `end` bytes of which nothing has arrived; `unit` is the size of a unit in bytes.
     pub fn new(end: u64, unit: u64) -> Self {
         Self { arrived: 0, end, unit, reported: 0 }
     }
 
-    /// End of the bytes that are missing for an access up to `until`, if any are.
+    /// Returns the end of the bytes that an access up to byte `until` has to wait for; `None` if all of them have
+    /// arrived.
     #[inline]
     fn missing(&self, until: u64) -> Option<u64> {
         let until = until.min(self.end);
@@ -66,28 +67,29 @@ impl InputGate {
     }
 }
 
-/// A part of the address space.
+/// A region of 64 MiB of a program's address space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct AddressRegion {
-    /// Distance to its address in shared memory.
+    /// Distance from an address in this region to its address in shared memory, modulo 2^64.
     offset: u64,
-    /// One more than the input whose window it is; 0 if it is none.
+    /// Number of the input whose window lies in this region, plus one; 0 if the region holds no input.
     window: u8,
 }
 
-/// The data of one task.
+/// The inputs and outputs of one task, and the addresses of their windows in shared memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskFeed {
-    /// Its inputs.
+    /// Inputs of the task, by number.
     pub inputs: Vec<InputGate>,
-    /// Bytes of a unit of an output stream; 0 if there are none.
+    /// Size of a unit of the output streams, in bytes; 0 if outputs are not reported.
     pub output_unit: u64,
     stored: Vec<u64>,
     regions: [AddressRegion; REGIONS],
 }
 
 impl TaskFeed {
-    /// Places the 64 MiB that begin at `window` at an address of shared memory; they hold an input, or none.
+    /// Maps the 64 MiB of addresses that begin at `window` to shared memory from `address` on. `input` is the number of
+    /// the input whose window this is; `None` for other memory.
     ///
     /// # Panics
     /// If the window does not begin at a multiple of 64 MiB below 2 GiB.
@@ -98,18 +100,18 @@ impl TaskFeed {
         self.regions[region as usize] = AddressRegion { offset: address.wrapping_sub(window), window: window_of };
     }
 
-    /// Whether an access of a window may have to wait.
+    /// Returns whether an access to a window may have to wait for bytes of an input.
     pub(crate) fn has_windows(&self) -> bool {
         self.regions.iter().any(|region| region.window > 0)
     }
 
-    /// The address in shared memory.
+    /// Returns the address in shared memory of an address of the program.
     #[inline]
     pub(crate) fn address(&self, address: u64) -> u64 {
         address.wrapping_add(self.regions[(address >> REGION_BITS) as usize % REGIONS].offset)
     }
 
-    /// The reason to pause before an access of memory.
+    /// Returns the reason to pause before an access to memory; `None` if the access can proceed.
     #[inline]
     pub(crate) fn access(&self, address: u64, bytes: u64) -> Option<CoreNeed> {
         let region = &self.regions[(address >> REGION_BITS) as usize % REGIONS];
@@ -121,7 +123,8 @@ impl TaskFeed {
         Some(CoreNeed::Input { input, until })
     }
 
-    /// The reason to pause before an access of an input stream; `takes` if it moves the head.
+    /// Returns the reason to pause before an access to an input stream; `None` if the access can proceed. `takes` says
+    /// whether the access consumes the bytes.
     #[inline]
     pub(crate) fn read(&mut self, input: usize, position: u64, bytes: u64, takes: bool) -> Option<CoreNeed> {
         let gate = self.inputs.get_mut(input)?;
@@ -132,7 +135,7 @@ impl TaskFeed {
         gate.missing(position.saturating_add(bytes)).map(|until| CoreNeed::Input { input, until })
     }
 
-    /// The reason to pause before an output stream is stored to.
+    /// Returns the reason to pause before a store to an output stream; `None` if the store can proceed.
     #[inline]
     pub(crate) fn store(&mut self, output: usize, position: u64) -> Option<CoreNeed> {
         if self.output_unit == 0 {

@@ -1,55 +1,55 @@
-//! Caches of one core, their prefetchers, and the memory behind them.
+//! The caches of one core, their prefetchers, and the memory that the caches are filled from.
 //!
-//! A miss stalls the core until its line is there; write-backs and prefetches occupy the memory's port and stall no
-//! access. A line that a prefetch is still bringing stalls an access for the rest of its way. Memory is either the
-//! description's own, a port of a given latency and rate, or shared: then a request is left in
-//! [`Hierarchy::take_request`], the core pauses, and its owner says when the line is there.
+//! A miss stalls the core until the line has arrived. Write-backs and prefetches occupy the memory's port and stall no
+//! access; but an access to a line that a prefetch has not brought yet stalls until the line arrives. Memory is either
+//! the core's own, a port with the latency and rate of the description, or shared: then the requests are collected for
+//! [`Hierarchy::take_request`], the core pauses, and its owner decides when the line has arrived.
 
 use crate::cache::{CacheAccess, CacheTags, LineCounts};
 use crate::describe::{CoreDescription, MemoryDescription};
 use crate::prefetch::{CachePrefetcher, Suggestions, prefetcher};
 
-/// Lines that a core needs from memory that it shares, or gives back to it.
+/// Lines that a core needs from shared memory, or writes back to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineRequest {
-    /// The core's time at which it pauses, in ticks: behind the lookups of its own access. Lookups of prefetches go on
-    /// beside the core, and delay neither it nor the request.
+    /// Tick of the core at which it pauses: after the cache lookups of its own access. Lookups of prefetches happen
+    /// beside the core, and delay neither the core nor the request.
     pub at: u64,
-    /// The lines that the core waits for: two, if an access crosses from one into the next.
+    /// Addresses of the lines that the core waits for: two if an access crosses from one line into the next.
     pub wanted: Vec<u64>,
-    /// Lines written back, by address.
+    /// Addresses of the lines written back.
     pub write_backs: Vec<u64>,
-    /// Lines prefetched, by address; [`Hierarchy::arrives`] is the answer.
+    /// Addresses of the lines prefetched; the owner reports their arrival by [`Hierarchy::arrives`].
     pub prefetches: Vec<u64>,
-    /// Lines of code, by address, for which the core has waited as long as its description says.
+    /// Addresses of lines of code, for which the core has already waited as long as its description says.
     pub code: Vec<u64>,
 }
 
 impl LineRequest {
-    /// Whether nothing is requested.
+    /// Returns whether the request has no lines.
     pub fn is_empty(&self) -> bool {
         [&self.wanted, &self.write_backs, &self.prefetches, &self.code].into_iter().all(Vec::is_empty)
     }
 }
 
-/// Stalls of an access, in ticks, by the level that answered.
+/// Stalls of an access, in ticks, by the level of the hierarchy that caused them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stall {
-    /// First level, beyond the unit's latency.
+    /// Ticks of the first-level cache, beyond the latency of the load or store unit.
     pub l1: u64,
-    /// Second level.
+    /// Ticks of the second-level cache.
     pub l2: u64,
-    /// Memory.
+    /// Ticks of the memory.
     pub memory: u64,
 }
 
 impl Stall {
-    /// All ticks.
+    /// Returns the sum of all ticks.
     pub fn total(&self) -> u64 {
         self.l1 + self.l2 + self.memory
     }
 
-    /// Adds another stall.
+    /// Adds the ticks of another stall.
     pub fn add(&mut self, other: Self) {
         self.l1 += other.l1;
         self.l2 += other.l2;
@@ -57,7 +57,7 @@ impl Stall {
     }
 }
 
-/// Bytes that crossed the memory's port.
+/// Numbers of lines that were transferred over the memory's port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryCounts {
     /// Lines read for accesses.
@@ -70,31 +70,31 @@ pub struct MemoryCounts {
 
 #[derive(Debug)]
 enum LineSource {
-    /// Misses cost nothing further.
+    /// No memory is modelled: misses cost nothing further.
     Nothing,
-    /// A port of its own.
+    /// A memory port of the core's own; it is free from tick `free_at` on.
     Own { memory: MemoryDescription, free_at: u64 },
-    /// Memory of a device that others use, too.
+    /// Memory of a device, which other parts of the device use too.
     Shared(LineRequest),
 }
 
 /// The first-level cache that an access goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheSide {
-    /// Instructions.
+    /// The instruction cache.
     Instruction,
-    /// Data.
+    /// The data cache.
     Data,
 }
 
 /// The reason for which a line is read from memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LinePurpose {
-    /// An access waits for it.
+    /// An access waits for the line.
     Demand,
-    /// No access waits for it yet.
+    /// The line is prefetched: no access waits for it yet.
     Prefetch,
-    /// Code of shared memory: the core waits for a fixed time.
+    /// The line holds code, in shared memory: the core waits for a fixed time.
     Code,
 }
 
@@ -107,20 +107,20 @@ pub struct Hierarchy {
     t_l1i: u64,
     t_l1d: u64,
     t_l2: u64,
-    /// Ticks of a line of code from shared memory.
+    /// Ticks that a line of code takes to arrive from shared memory.
     t_code: u64,
     prefetch_l1d: Option<Box<dyn CachePrefetcher>>,
     prefetch_l2: Option<Box<dyn CachePrefetcher>>,
     backing: LineSource,
-    /// Prefetched lines on their way: line address and the tick at which each arrives.
+    /// Prefetched lines that have not arrived yet: the address of each line, and the tick at which it arrives.
     coming: Vec<(u64, u64)>,
     counts: MemoryCounts,
-    /// Shared memory has something to answer or to book.
+    /// Whether there is a request that shared memory has not seen yet.
     owes: bool,
 }
 
 impl Hierarchy {
-    /// Empty caches; memory is the description's own, or shared.
+    /// Creates empty caches. `shared` says whether their memory is shared; otherwise it is the description's own.
     pub fn new(d: &CoreDescription, shared: bool) -> Self {
         let backing = match (shared, d.memory) {
             (true, _) => LineSource::Shared(LineRequest::default()),
@@ -150,12 +150,13 @@ impl Hierarchy {
         self.l1d.is_some()
     }
 
-    /// Bytes of a line of the instruction cache, if there is one.
+    /// Returns the size of a line of the instruction cache, in bytes; `None` if there is no instruction cache.
     pub fn instruction_line_bytes(&self) -> Option<u64> {
         self.l1i.as_ref().map(CacheTags::line_bytes)
     }
 
-    /// Accesses and misses: instruction cache, data cache, second level.
+    /// Returns the counts of the instruction cache, the data cache and the second-level cache; `None` for a missing
+    /// cache.
     pub fn counts(&self) -> [Option<LineCounts>; 3] {
         [&self.l1i, &self.l1d, &self.l2].map(|cache| cache.as_ref().map(CacheTags::counts))
     }
@@ -165,7 +166,8 @@ impl Hierarchy {
         self.counts
     }
 
-    /// Whether shared memory has something to answer or to book; then the request is made at this time of the core.
+    /// Returns whether the core has to pause because shared memory has a request to handle; if so, sets the request's
+    /// time to tick `at`.
     pub fn pauses(&mut self, at: u64) -> bool {
         if let LineSource::Shared(request) = &mut self.backing {
             if self.owes {
@@ -175,12 +177,12 @@ impl Hierarchy {
         self.owes
     }
 
-    /// A prefetched line of shared memory arrives at this tick; an access that comes sooner waits for it.
+    /// Notes that a prefetched line of shared memory arrives at tick `at`; an earlier access to the line waits for it.
     pub fn arrives(&mut self, line: u64, at: u64) {
         self.coming.push((line, at));
     }
 
-    /// The request that shared memory has to answer.
+    /// Returns the request that shared memory has to handle, and clears it.
     pub fn take_request(&mut self) -> LineRequest {
         self.owes = false;
         match &mut self.backing {
@@ -189,8 +191,9 @@ impl Hierarchy {
         }
     }
 
-    /// Whether an access of data hits the first level, with no prefetcher to be notified and no line on its way: then
-    /// it is done, and takes [`t_data_hit`](Self::t_data_hit). Otherwise nothing has changed.
+    /// Performs a data access if it hits the first level, no prefetcher observes accesses, and no line is on its way;
+    /// returns whether it did. Such an access takes [`t_data_hit`](Self::t_data_hit). If it returns false, nothing has
+    /// changed.
     #[inline]
     pub(crate) fn data_hits(&mut self, address: u64, bytes: u64, write: bool) -> bool {
         match &mut self.l1d {
@@ -201,7 +204,8 @@ impl Hierarchy {
         }
     }
 
-    /// The same of a line of code.
+    /// Performs the fetch of a line of code if it hits the instruction cache and no line is on its way; returns whether
+    /// it did. If it returns false, nothing has changed.
     #[inline]
     pub(crate) fn code_hits(&mut self, address: u64) -> bool {
         match &mut self.l1i {
@@ -210,24 +214,25 @@ impl Hierarchy {
         }
     }
 
-    /// Ticks of a hit of data, beyond the unit's latency.
+    /// Ticks of a hit in the data cache, beyond the latency of the load or store unit.
     #[inline]
     pub(crate) fn t_data_hit(&self) -> u64 {
         self.t_l1d
     }
 
-    /// Ticks of a hit of code.
+    /// Ticks of a hit in the instruction cache.
     #[inline]
     pub(crate) fn t_code_hit(&self) -> u64 {
         self.t_l1i
     }
 
-    /// Whether a prefetcher looks at the addresses of instructions.
+    /// Returns whether a prefetcher needs the addresses of instructions.
     pub(crate) fn notes_addresses(&self) -> bool {
         self.prefetch_l1d.is_some() || self.prefetch_l2.is_some()
     }
 
-    /// Accesses `bytes` bytes at an address at a time; the stall. An access that crosses lines waits for both.
+    /// Performs an access to `bytes` bytes at tick `now`, by the instruction at `pc`; returns the stall. An access that
+    /// crosses into another line waits for both lines.
     #[inline]
     pub fn access(&mut self, now: u64, side: CacheSide, pc: u64, address: u64, bytes: u64, write: bool) -> Stall {
         let first = match side {
@@ -256,7 +261,7 @@ impl Hierarchy {
         let line_bytes = cache.line_bytes();
         let mut stall = Stall { l1: t_hit, ..Stall::default() };
         if let CacheAccess::Miss { dirty } = outcome {
-            // Code is fetched without a pause: of shared memory its lines take what the description says.
+            // Fetching code never pauses the core: from shared memory, a line takes the time that the description says.
             let purpose = match side {
                 CacheSide::Instruction if matches!(self.backing, LineSource::Shared(_)) => LinePurpose::Code,
                 CacheSide::Instruction | CacheSide::Data => LinePurpose::Demand,
@@ -271,7 +276,8 @@ impl Hierarchy {
         stall
     }
 
-    /// A first-level cache has a line brought: a dirty line leaves, the second level or memory answers.
+    /// Fills a line of a first-level cache from the second level or memory, and writes back the `dirty` line that it
+    /// replaces; returns the stall.
     fn fill(&mut self, now: u64, pc: u64, address: u64, dirty: Option<u64>, purpose: LinePurpose) -> Stall {
         let Some(l2) = &mut self.l2 else {
             if let Some(dirty) = dirty {
@@ -338,14 +344,15 @@ impl Hierarchy {
         }
     }
 
-    /// Ticks for which a line that a prefetch brings is still on its way.
+    /// Returns the ticks until the prefetched line of an address arrives; 0 if no such line is on its way.
     fn rest_of_the_way(&mut self, now: u64, address: u64, line_bytes: u64) -> u64 {
         let line = address & !(line_bytes - 1);
         self.coming.retain(|&(_, arrives)| arrives > now);
         self.coming.iter().filter(|&&(coming, _)| coming == line).map(|&(_, arrives)| arrives - now).max().unwrap_or(0)
     }
 
-    /// Reads a line from memory; ticks until it is there. Of shared memory, the answer comes later.
+    /// Reads a line from memory; returns the ticks until it arrives. For shared memory it adds the line to the request
+    /// and returns 0: the owner decides on the wait (lines of code take a fixed time).
     fn fetch(&mut self, now: u64, line: u64, purpose: LinePurpose) -> u64 {
         match purpose {
             LinePurpose::Demand | LinePurpose::Code => self.counts.lines_read += 1,

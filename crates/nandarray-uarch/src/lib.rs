@@ -1,5 +1,5 @@
-//! Timing of described RISC-V cores: pipelines, caches, prefetchers. It counts a core's ticks and knows neither events
-//! nor flash.
+//! Timing of described RISC-V cores: pipelines, caches, prefetchers. The crate counts a core's ticks; events and flash
+//! belong to other crates.
 //!
 //! ```text
 //! hart executes  ->  TimedCore (a meter)  ->  issue: ticks of a block from a pipeline's state, worked out once
@@ -20,8 +20,8 @@
 //! | `changes` | values of a description replaced from outside |
 //! | `report` | cycles by reason |
 //!
-//! A program's results do not depend on any of it: a core only takes longer. Not here: vectors, out-of-order issue,
-//! branch prediction beyond fixed costs, coherence.
+//! A program's results do not depend on its timing. Not modelled: vector units, out-of-order issue, branch prediction
+//! beyond fixed costs, coherence.
 //!
 //! ```
 //! use nandarray_hart::{Extensions, Hart, HartMode, Limits, Memory, Rv32, Stop, Streams, isa};

@@ -1,7 +1,8 @@
 //! Named parts of a core with their area and power, from which a report computes energy.
 //!
-//! Totals of a publication are compared with these sums, and never stored. A part draws its active power while its
-//! core works or waits for its caches, and its idle power while the core waits for data of a stream.
+//! Totals are always computed from the parts; those that a publication states are only compared with them. A part draws
+//! its active power while its core works or waits for its caches, and its idle power while the core waits for data of a
+//! stream.
 
 use serde::Deserialize;
 

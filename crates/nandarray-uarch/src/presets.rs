@@ -26,14 +26,14 @@ impl CoreDescription {
     /// text. Sizes may be written as `16KiB`, with their keys without `_bytes`; `none` removes a key or table.
     ///
     /// # Errors
-    /// [`DescribeError`] with the key, its value, and what is allowed.
+    /// [`DescribeError`], which names the key, its value, and the values allowed.
     pub fn parse_with(text: &str, changes: &[(&str, &str)]) -> Result<Self, DescribeError> {
         let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| DescribeError::Syntax(e.to_string()))?;
         for (key, value) in changes {
             change(&mut table, key, value).map_err(DescribeError::Syntax)?;
         }
         Self::parse(&table.to_string()).map_err(|error| match error {
-            // Line numbers of the rewritten text would mean nothing to the caller.
+            // Line numbers of the changed text would mean nothing to the caller.
             DescribeError::Syntax(said) => DescribeError::Syntax(without_lines(&said, changes)),
             other => other,
         })
@@ -42,7 +42,7 @@ impl CoreDescription {
     /// Returns the text of a preset by its name; [`PRESETS`] lists them.
     ///
     /// # Errors
-    /// [`DescribeError::Unknown`].
+    /// [`DescribeError::Unknown`]: no preset has this name.
     pub fn preset_text(name: &str) -> Result<&'static str, DescribeError> {
         let found = PRESETS.iter().find(|(preset, _)| *preset == name).ok_or_else(|| DescribeError::Unknown {
             name: name.to_owned(),
@@ -54,7 +54,7 @@ impl CoreDescription {
     /// Returns a preset by its name; [`PRESETS`] lists them.
     ///
     /// # Errors
-    /// [`DescribeError::Unknown`].
+    /// [`DescribeError::Unknown`]: no preset has this name.
     pub fn preset(name: &str) -> Result<Self, DescribeError> {
         Ok(Self::parse(Self::preset_text(name)?).unwrap_or_else(|e| panic!("preset {name}: {e}")))
     }

@@ -1,4 +1,4 @@
-//! Promise: pipelines and caches take what hand-computed sequences and closed forms say.
+//! Promise: pipelines and caches take the ticks that hand-computed sequences and closed forms give.
 
 mod common;
 
@@ -63,7 +63,7 @@ fn cached(size_bytes: u64, prefetch: PrefetchKind) -> CoreDescription {
     d
 }
 
-/// A loop of loads over `bytes` bytes by a stride, `rounds` times.
+/// Returns the instructions of a loop that loads from `bytes` bytes with a stride, `rounds` times.
 fn walk(bytes: u64, stride: u64, rounds: u64) -> Vec<String> {
     let mut lines = vec![format!("lui t3, {}", (bytes >> 12).max(1)), format!("addi t4, zero, {rounds}")];
     let body = [
@@ -87,19 +87,19 @@ fn walked(bytes: u64, stride: u64, rounds: u64, d: &CoreDescription) -> nandarra
 #[test]
 fn walks_stall_for_the_level_that_holds_them() {
     let d = cached(32 << 10, PrefetchKind::None);
-    // 16 KiB fit the first level: compulsory misses alone, in the first round.
+    // 16 KiB fit the first level: only compulsory misses, in the first round.
     let report = walked(16 << 10, 64, 4, &d);
     let [_, l1d, l2] = report.caches.map(Option::unwrap_or_default);
     assert_eq!((l1d.reads, l1d.read_misses, l2.read_misses), (1_024, 256, 256));
     assert_eq!(report.frozen.data.memory, 256 * 60);
     assert_eq!(report.frozen.data.l2, 256 * 10);
-    // 128 KiB fit the second level: the first level misses in each round, memory is read once.
+    // 128 KiB fit the second level: the first level misses in each round, memory is read in the first round only.
     let report = walked(128 << 10, 64, 3, &d);
     let [_, l1d, l2] = report.caches.map(Option::unwrap_or_default);
     assert_eq!((l1d.read_misses, l2.read_misses), (3 * 2_048, 2_048));
     assert_eq!(report.frozen.data.l2, 3 * 2_048 * 10);
     assert_eq!(report.memory.lines_read, 2_048);
-    // 512 KiB fit none.
+    // 512 KiB fit neither level.
     let report = walked(512 << 10, 64, 2, &d);
     assert_eq!(report.memory.lines_read, 2 * 8_192);
 }
@@ -112,7 +112,7 @@ fn prefetched_lines_stall_for_the_rest_of_their_way() {
         assert!(report.ticks < none.ticks, "{kind:?}: {} against {}", report.ticks, none.ticks);
         let lines = report.memory.lines_read + report.memory.lines_prefetched;
         assert!((8_192..8_192 + 32).contains(&lines), "{kind:?}: {lines} lines of 8192");
-        // The port is the bound that prefetching cannot pass: eight ticks a line.
+        // Prefetching cannot be faster than the port, which takes eight ticks for each line.
         assert!(report.ticks >= 8_192 * 8, "{kind:?}: {}", report.ticks);
     }
 }
@@ -130,15 +130,15 @@ fn a_port_of_memory_bounds_writing() {
     let report = timed(&lines, &d);
     let [_, l1d, _] = report.caches.map(Option::unwrap_or_default);
     assert_eq!((l1d.write_misses, report.memory.lines_read), (4_096, 4_096));
-    // All were written back but the 64 that the first level holds and the 448 others of the second level's 512.
+    // All lines were written back except the 64 that the first level holds and the other 448 of the second level's 512.
     assert_eq!(report.memory.lines_written + 512, 4_096);
 }
 
 #[test]
 fn a_loop_of_a_vliw_core_runs_at_its_interval() {
     let d = bare("c66x");
-    // Per iteration: two loads, one product and one sum in floating point, three integer operations, one branch. A
-    // product and a sum that feed the next iteration's sum: RecMII is the sum's latency of three cycles.
+    // Per iteration: two loads, a product and a sum in floating point, three integer operations, one branch. The sum
+    // feeds the next iteration's sum: RecMII (the bound of recurrences) is the sum's latency of three cycles.
     let iteration = |n: u32| {
         vec![
             format!("addi t0, zero, {n}"),
@@ -156,7 +156,7 @@ fn a_loop_of_a_vliw_core_runs_at_its_interval() {
         timed(&lines.iter().map(String::as_str).collect::<Vec<_>>(), &d).cycles()
     };
     assert_eq!(cycles(200) - cycles(100), 300.0, "RecMII is 3");
-    // Independent products: two multipliers, six products, three cycles.
+    // Independent products (the bound of resources): six products on two multipliers take three cycles.
     let lines: Vec<String> = std::iter::once("addi t0, zero, 100".to_owned())
         .chain((0..6).map(|i| format!("fmul.d ft{i}, fa0, fa1, rne")))
         .chain(["addi t0, t0, -1".to_owned(), "bne t0, zero, . - 28".to_owned()])

@@ -1,4 +1,4 @@
-//! Promise: cores that share a port of memory wait for each other exactly, served in the order of their times.
+//! Promise: cores that share a memory port wait for each other exactly, served in the order of their requests' times.
 
 mod common;
 
@@ -13,7 +13,7 @@ const LINES: u64 = 4_096;
 struct One {
     hart: Hart<Rv64, TimedCore>,
     memory: Memory<'static>,
-    /// Time of its next request, while it waits.
+    /// Tick of the core's request, while the core waits for it; otherwise `None`.
     at: Option<u64>,
     over: bool,
 }
@@ -34,7 +34,7 @@ impl One {
         Self { hart, memory: memory(&code), at: None, over: false }
     }
 
-    /// Runs to its next need of memory, or to its end.
+    /// Runs the core until it requests a line of memory, or until its program ends.
     fn go_on(&mut self) {
         match self.hart.run(&mut self.memory, &mut Streams::none(), Limits::default()) {
             Stop::Paused => {
@@ -48,12 +48,13 @@ impl One {
     }
 }
 
-/// Ticks until the last of some cores has read its lines.
+/// Runs `count` cores on one port; returns the tick at which the last core has read its lines, and the ticks of each
+/// core.
 fn together(count: usize, d: &CoreDescription) -> (u64, Vec<u64>) {
     let mut cores: Vec<One> = (0..count).map(|_| One::new(d)).collect();
     cores.iter_mut().for_each(One::go_on);
     let mut free = 0u64;
-    // In order of time, then of number: the first request has its line brought.
+    // Requests are served in order of time, then of the core's number.
     while let Some(next) = (0..count).filter(|&i| cores[i].at.is_some()).min_by_key(|&i| (cores[i].at, i)) {
         let at = cores[next].at.take().expect("it waits");
         let start = at.max(free);
@@ -88,7 +89,7 @@ fn the_port_bounds_many_cores_and_two_hardly_meet() {
     let (alone, _) = together(1, &d);
     let (two, _) = together(2, &d);
     assert!((two as f64 / alone as f64 - 1.0).abs() < 0.01, "two cores of {alone} ticks took {two}");
-    // A core needs the port for 8 of some 66 ticks: sixteen cores are bound by it.
+    // A core needs the port for 8 of about 66 ticks: with sixteen cores the port is the limit.
     let (many, ticks) = together(16, &d);
     let bound = 16 * LINES * T_LINE;
     assert!((many as f64 / bound as f64 - 1.0).abs() < 0.01, "sixteen cores took {many}, the port {bound}");
@@ -102,7 +103,7 @@ fn prefetches_delay_neither_the_core_nor_its_requests() {
     let mut d = CoreDescription::preset("zou-2023-prefetch").unwrap();
     d.l1i = None;
     let mut core = One::new(&d);
-    // Far longer than the loop takes for the lines that a prefetcher is ahead.
+    // Lines arrive much later than the loop needs them, although a prefetcher requests them ahead.
     let t_there = 10 * T_ACCESS;
     let (mut pauses, mut prefetched, mut waited) = (0u64, 0u64, 0u64);
     loop {
@@ -113,7 +114,7 @@ fn prefetches_delay_neither_the_core_nor_its_requests() {
         }
         let meter = core.hart.meter_mut();
         let request = meter.request();
-        // A blocking core has no hazards: its own ticks are all that passes before its request.
+        // A blocking core has no hazards: only its own ticks pass before its request.
         assert_eq!(request.at, meter.ticks(), "request {pauses} is made when the core pauses");
         let wait = if request.wanted.is_empty() { 0 } else { t_there };
         request.prefetches.iter().for_each(|&line| meter.prefetched(line, request.at + t_there));
@@ -123,7 +124,8 @@ fn prefetches_delay_neither_the_core_nor_its_requests() {
     let report = core.hart.meter().report();
     assert!(prefetched > LINES / 2, "{prefetched} lines prefetched");
     assert_eq!(report.memory.lines_prefetched, prefetched);
-    // Beside its waits for demanded lines, memory costs it the rest of the way of prefetched ones: less than a line's.
+    // Besides the waits for demanded lines, the core waits for prefetched lines that have not arrived: less than a
+    // line's time for each.
     let on_the_way = report.frozen.data.memory - waited;
     assert!(on_the_way > 0 && on_the_way < LINES * t_there, "{on_the_way} ticks for lines on their way");
 }

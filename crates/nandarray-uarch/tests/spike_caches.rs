@@ -1,8 +1,9 @@
-//! Promise: with Spike's replacement, the caches count what Spike's cache simulator counts.
+//! Promise: with Spike's replacement policy, the caches count the same hits and misses as Spike's cache simulator.
 //!
-//! `spike/record.py` compiles twelve programs and records Spike's counts of them in five geometries, one of them fully
-//! associative. Here the same programs run on the hart, and each fetch and each access of data goes through a
-//! hierarchy, in the order of the instructions. Spike's boot code, five instructions in one line, comes first.
+//! `spike/record.py` compiles twelve programs and records Spike's counts for each program in five cache geometries, one
+//! of them fully associative. Here the same programs run on the hart, and each instruction fetch and each data access
+//! goes through a hierarchy, in the order of the instructions. Spike's boot code, five instructions in one line, comes
+//! first.
 
 mod common;
 
@@ -12,11 +13,11 @@ use nandarray_hart::{
 };
 use nandarray_uarch::{CacheDescription, CacheSide, CoreDescription, Hierarchy, Replacement, TimedCore};
 
-/// Fetches of Spike's boot code; the fourth instruction loads the program's address.
+/// Addresses of the instructions of Spike's boot code; the fourth one loads the program's address.
 const BOOT: [u64; 5] = [0x1000, 0x1004, 0x1008, 0x100c, 0x1010];
 const BOOT_LOADS: (u64, u32) = (0x1018, 8);
 
-/// A fetch, or an access of data.
+/// An instruction fetch, or a data access.
 #[derive(Clone, Copy, Debug)]
 struct Reference {
     side: CacheSide,
@@ -25,12 +26,12 @@ struct Reference {
     write: bool,
 }
 
-/// All references of a program, in order, if it is run one instruction at a time.
+/// All fetches and accesses of a program, in order, if it is executed one instruction at a time.
 #[derive(Debug, Default)]
 struct References(Vec<Reference>);
 
 impl References {
-    /// What Spike executes before a program.
+    /// Returns the fetches and accesses of Spike's boot code.
     fn boot() -> Self {
         let mut all = Self::default();
         BOOT.into_iter().for_each(|pc| all.fetch(pc));
@@ -78,7 +79,7 @@ fn run<M: Meter>(elf: &[u8], meter: M, chunk: u64) -> Hart<Rv64, M> {
     hart
 }
 
-/// Sets, ways and bytes of a line, in Spike's words.
+/// Parses a cache geometry as Spike writes it: sets, ways and bytes of a line, separated by colons.
 fn cache(text: &str) -> CacheDescription {
     let numbers: Vec<u32> = text.split(':').map(|number| number.parse().expect("a number")).collect();
     let [sets, ways, line_bytes] = numbers[..] else { panic!("{text}: sets, ways, bytes of a line") };
@@ -105,7 +106,7 @@ fn hits_misses_and_write_backs_are_those_of_spike() {
         if known.as_ref().is_none_or(|(name, _)| name != program) {
             let elf = std::fs::read(&path).expect("a program of the folder");
             let mut ran = run(&elf, References::boot(), 1);
-            // Spike goes on in the endless loop until its host looks.
+            // Spike stays in the endless loop until its host notices the end.
             let spin = ran.pc();
             ran.meter_mut().fetch(spin);
             known = Some((program.to_owned(), std::mem::take(ran.meter_mut())));
@@ -127,7 +128,7 @@ fn hits_misses_and_write_backs_are_those_of_spike() {
     assert_eq!(rows, 60);
 }
 
-/// The core itself, in blocks: the data cache sees the same accesses in the same order.
+/// A timed core, which executes whole blocks: its data cache sees the same accesses in the same order.
 #[test]
 fn the_data_cache_of_a_timed_core_counts_the_same() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/spike");
@@ -140,7 +141,7 @@ fn the_data_cache_of_a_timed_core_counts_the_same() {
         for r in references.0.iter().filter(|r| r.side == CacheSide::Data) {
             caches.access(0, r.side, r.address, r.address, u64::from(r.bytes), r.write);
         }
-        // Numbers of instructions that have no common factor end at the loop of one instruction.
+        // Chunks of seven instructions: they end within blocks, and at last in the endless loop of one instruction.
         let timed = run(&elf, TimedCore::new(&d), 7);
         assert_eq!(timed.meter().report().caches[1], caches.counts()[1], "program {program}");
     }

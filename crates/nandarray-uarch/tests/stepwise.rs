@@ -1,5 +1,5 @@
-//! Promise: blocks worked out once take what their instructions take one by one, however a run is cut, and no program
-//! can tell its timing.
+//! Promise: blocks whose timing is computed once take as many ticks as their instructions one by one, however a run is
+//! divided, and no program's results depend on its timing.
 
 mod common;
 
@@ -37,7 +37,7 @@ impl Meter for Trace {
     }
 }
 
-/// Ticks of a trace by absolute times: no states, no blocks.
+/// Computes the ticks of a trace from absolute times: a second, slow implementation without pipeline states or blocks.
 fn slowly(trace: &[(Instruction, bool)], d: &CoreDescription) -> u64 {
     let cycle = u64::from(d.cycle);
     if d.issue == Issue::Blocking {
@@ -102,7 +102,7 @@ fn instruction() -> impl Strategy<Value = String> {
         2 => (register(), 0..64u32).prop_map(|(s, i)| format!("sd {s}, {}(a0)", 8 * i)),
         1 => (float(), float(), float()).prop_map(|(d, a, b)| format!("fmul.d {d}, {a}, {b}, rne")),
         1 => (float(), float(), float()).prop_map(|(d, a, b)| format!("fdiv.s {d}, {a}, {b}, rne")),
-        // Over the next instruction, or not.
+        // A branch that may jump over the next instruction.
         1 => (register(), register()).prop_map(|(a, b)| format!("bltu {a}, {b}, . + 8")),
     ]
 }
@@ -119,7 +119,7 @@ proptest! {
     ) {
         let mut lines = vec![format!("addi t0, zero, {loops}")];
         lines.extend(body.iter().cloned());
-        // A branch at the end jumps over one instruction more.
+        // A branch at the end, which jumps over one more instruction.
         lines.push("addi t0, t0, -1".into());
         lines.push(format!("bne t0, zero, . - {}", 4 * (body.len() + 1)));
         lines.push("jalr zero, 0(ra)".into());
@@ -140,7 +140,7 @@ proptest! {
         for x in 0..32 {
             prop_assert_eq!(whole.x(x), trace.x(x));
         }
-        // Caches change times alone.
+        // Caches change only times.
         let cached = run(&lines, TimedCore::preset(preset).unwrap(), Some(chunk));
         prop_assert!(cached.meter().ticks() >= expected);
         prop_assert_eq!(cached.meter().report().instructions(), report.instructions());

@@ -1,12 +1,12 @@
-//! Promise: the timing of cores stands on the hart alone, in layers, and knows no time but its own ticks.
+//! Promise: the timing of cores depends only on the hart, is layered, and knows no time but its own ticks.
 //!
-//! Arrows between modules only point down; every file opens with what it is; nothing reads a clock, the environment or
-//! the machine's chance. `crates/tidy.rs` has the checks.
+//! Modules use only modules of lower layers; every file opens with a sentence about what it is; nothing reads a clock,
+//! the environment or a random source. `crates/tidy.rs` has the checks.
 
 #[path = "../../tidy.rs"]
 mod tidy;
 
-/// From the bottom up; a module may use those before it, and itself.
+/// Layers from the bottom up; a module may use modules of the layers before its own, and itself.
 const LAYERS: tidy::Layers = &[
     &["unit"],
     &["changes", "parts"],

@@ -1,29 +1,30 @@
 //! Tags of a set-associative cache: which lines it holds, which are dirty, and which line leaves a full set.
 //!
-//! Write-back, and a write miss allocates. Lines hold no bytes: the hart has them. A set of least-recently-used order
-//! lists its lines from the most recent one on, so that the usual hit is one comparison.
+//! The caches are write-back, and a write miss allocates a line. Lines hold no bytes: those are in the hart's memory. A
+//! set with least-recently-used replacement lists its lines from the most recent one on, so that the usual hit is one
+//! comparison.
 
 use crate::describe::{CacheDescription, Replacement};
 
 /// Accesses and misses of one cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineCounts {
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Reads that missed.
+    /// Number of reads that missed.
     pub read_misses: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Writes that missed.
+    /// Number of writes that missed.
     pub write_misses: u64,
-    /// Dirty lines that left.
+    /// Number of dirty lines that were replaced, and so written back.
     pub write_backs: u64,
-    /// Lines that a prefetcher brought.
+    /// Number of lines that a prefetcher brought.
     pub prefetches: u64,
 }
 
 impl LineCounts {
-    /// Reads and writes that missed.
+    /// Returns the number of reads and writes that missed.
     pub fn misses(&self) -> u64 {
         self.read_misses + self.write_misses
     }
@@ -32,11 +33,11 @@ impl LineCounts {
 /// The result of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheAccess {
-    /// The line was there.
+    /// The cache held the line.
     Hit,
-    /// It was not, and is now; `dirty` is the address of a dirty line that had to leave for it.
+    /// The cache did not hold the line, and holds it now.
     Miss {
-        /// Address of the line that is to be written back.
+        /// Address of the dirty line that was replaced, to be written back; `None` if no dirty line was.
         dirty: Option<u64>,
     },
 }
@@ -45,7 +46,7 @@ const VALID: u64 = 1 << 63;
 const DIRTY: u64 = 1 << 62;
 const LINE: u64 = DIRTY - 1;
 
-/// A cache.
+/// The tags of a cache.
 #[derive(Clone, Debug)]
 pub struct CacheTags {
     tags: Vec<u64>,
@@ -58,7 +59,7 @@ pub struct CacheTags {
 }
 
 impl CacheTags {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(d: &CacheDescription) -> Self {
         let sets = d.sets();
         assert!(sets.is_power_of_two() && d.line_bytes.is_power_of_two(), "a checked description");
@@ -78,7 +79,7 @@ impl CacheTags {
         self.counts
     }
 
-    /// Bytes of a line.
+    /// Size of a line, in bytes.
     pub fn line_bytes(&self) -> u64 {
         1 << self.line_shift
     }
@@ -88,14 +89,15 @@ impl CacheTags {
         &mut self.tags[first..first + self.ways]
     }
 
-    /// Whether the line of an address is there; changes nothing.
+    /// Returns whether the cache holds the line of an address; changes nothing.
     pub fn contains(&self, address: u64) -> bool {
         let line = address >> self.line_shift;
         let first = (line & self.set_mask) as usize * self.ways;
         self.tags[first..first + self.ways].iter().any(|tag| tag & !DIRTY == VALID | line)
     }
 
-    /// Accesses the line of some bytes if it is there and has all of them; otherwise nothing changes.
+    /// Performs an access if the cache holds its line and the access lies within this line; returns whether it did. If
+    /// it returns false, nothing has changed.
     #[inline]
     pub(crate) fn hits(&mut self, address: u64, bytes: u64, write: bool) -> bool {
         let line = address >> self.line_shift;
@@ -110,7 +112,7 @@ impl CacheTags {
         } else {
             let Some(way) = set[1..].iter().position(|tag| tag & !DIRTY == wanted) else { return false };
             if lru {
-                // The most recent one comes first; those before it move on by one.
+                // The accessed line moves to the front; those before it move back by one.
                 let mut moves = set[way + 1] | dirty;
                 for tag in &mut set[..way + 2] {
                     std::mem::swap(tag, &mut moves);
@@ -124,7 +126,7 @@ impl CacheTags {
         true
     }
 
-    /// Accesses the line of an address.
+    /// Performs an access to the line of an address, which is brought into the cache on a miss.
     #[inline]
     pub fn access(&mut self, address: u64, write: bool) -> CacheAccess {
         let line = address >> self.line_shift;
@@ -156,7 +158,8 @@ impl CacheTags {
         CacheAccess::Miss { dirty: self.fill(line, dirty) }
     }
 
-    /// Brings the line of an address without an access: a prefetch. Nothing if it is there already.
+    /// Brings the line of an address into the cache without an access. Returns `None` if the cache holds the line
+    /// already, otherwise a miss with the line that it replaced.
     pub fn prefetch(&mut self, address: u64) -> Option<CacheAccess> {
         if self.contains(address) {
             return None;
@@ -184,15 +187,15 @@ impl CacheTags {
 }
 
 impl CacheTags {
-    /// The way that Spike's cache simulator would choose for a line. Of a single set of more than four ways it fills
-    /// all ways first, and counts them by address.
+    /// Returns the way that Spike's cache simulator would choose for a line: pseudo-random, except that a single set of
+    /// more than four ways first fills all of its ways.
     fn by_chance(&mut self, line: u64) -> usize {
         let ways = self.ways;
         let few = self.set_mask > 0 || ways <= 4;
         if let Some(free) = self.set(line).iter().position(|tag| tag & VALID == 0).filter(|_| !few) {
             return free;
         }
-        // Its polynomial.
+        // The polynomial of the shift register.
         let bit = self.lfsr & 1;
         self.lfsr = (self.lfsr >> 1) ^ (bit.wrapping_neg() & 0xd000_0001);
         let chosen = self.lfsr as usize % ways;

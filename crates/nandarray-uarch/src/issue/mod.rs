@@ -1,9 +1,10 @@
-//! Static timing: the ticks of a block of instructions from a pipeline's state to its state behind the block.
+//! Static timing: the ticks that a block of instructions takes from a given pipeline state, and the state after the
+//! block.
 //!
-//! A state is what the pipeline still waits for at a block's first instruction: registers and units that are busy for
-//! some more ticks, and slots used in the current cycle. States are interned, so that a block's summary from a state is
-//! worked out once. A miss freezes the pipeline: time passes and the state stays, so sums over blocks are exact. The
-//! blocking and the in-order core are `scoreboard`; the VLIW core, whose blocks are re-scheduled, is `vliw`.
+//! A pipeline state is all that the instructions of the next block may have to wait for: registers and units that are
+//! busy for some more ticks, and slots used in the current cycle. States are numbered, so that a block's summary from a
+//! state is computed once. A cache miss freezes the pipeline: time passes and the state stays, so sums over blocks are
+//! exact. `scoreboard` has the blocking and the in-order core; `vliw` has the VLIW core, whose blocks are re-scheduled.
 
 mod scoreboard;
 mod vliw;
@@ -17,16 +18,17 @@ use crate::describe::{CoreDescription, Issue};
 use crate::unit::{FunctionalUnit, Operands};
 pub use scoreboard::Scoreboard;
 
-/// An instruction as far as timing goes.
+/// An instruction with the properties that its timing depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct TimedOp {
-    /// The unit that executes it.
+    /// The unit that executes the instruction.
     pub unit: FunctionalUnit,
-    /// Registers that it reads and writes.
+    /// Registers that the instruction reads and writes.
     pub operands: Operands,
-    /// Whether it is a conditional branch.
+    /// Whether the instruction is a conditional branch.
     pub conditional: bool,
-    /// Base register and offset of a memory access, for a scheduler that moves instructions.
+    /// Base register and offset of a memory access, by which a VLIW schedule decides whether two accesses may overlap;
+    /// `None` for other instructions.
     pub address: Option<(u8, i32)>,
 }
 
@@ -45,26 +47,26 @@ impl From<&Instruction> for TimedOp {
 /// Ticks of a block by reason; their sum is the block's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Breakdown {
-    /// Issue of instructions.
+    /// Ticks in which instructions were issued.
     pub issue: u64,
-    /// Operands that were not there.
+    /// Ticks of waiting for operands that were not ready.
     pub hazard: u64,
-    /// Units that were busy.
+    /// Ticks of waiting for units that were busy.
     pub structural: u64,
-    /// Branches and jumps.
+    /// Ticks that branches and jumps cost.
     pub branch: u64,
 }
 
 impl Breakdown {
-    /// All ticks.
+    /// Returns the sum of all ticks.
     pub fn total(&self) -> u64 {
         self.issue + self.hazard + self.structural + self.branch
     }
 
-    /// Takes another breakdown back that was added before.
+    /// Subtracts another breakdown, which was added before.
     ///
     /// # Panics
-    /// If it was not.
+    /// If the other breakdown has more ticks of a kind than this one.
     pub fn subtract(&mut self, other: &Self) {
         let less = |from: u64, what: u64| from.checked_sub(what).expect("only what was added is taken back");
         self.issue = less(self.issue, other.issue);
@@ -82,45 +84,45 @@ impl Breakdown {
     }
 }
 
-/// One way out of a block: by its end, or by its taken branch.
+/// The result of leaving a block in one way: at its end, or by its taken branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockExit {
-    /// Ticks by reason.
+    /// Ticks of the block, by reason.
     pub ticks: Breakdown,
-    /// Number of the state behind it.
+    /// Number of the pipeline state after the block.
     pub state: u32,
 }
 
-/// A block from one state.
+/// The timing of a block from one pipeline state.
 #[derive(Clone, Debug)]
 pub struct BlockSummary {
-    /// Its number of the state before it.
+    /// Number of the pipeline state before the block.
     pub state: u32,
-    /// The way out if a conditional branch at its end is not taken, or if there is none.
+    /// The exit if the block does not end with a taken conditional branch.
     pub through: BlockExit,
-    /// The way out by a conditional branch that is taken.
+    /// The exit if the conditional branch at the block's end is taken.
     pub taken: BlockExit,
     /// Ticks from the block's beginning to the issue of each instruction.
     pub issue_at: Box<[u32]>,
 }
 
-/// A pipeline's state between two blocks, in ticks from now on.
+/// A pipeline's state between two blocks. Times are in ticks from the block boundary on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PipelineState {
-    /// Registers that are not ready, by number.
+    /// Registers that are not ready yet: number, and ticks until ready.
     registers: Vec<(u8, u32)>,
-    /// Units that take nothing yet.
+    /// Units that accept no instruction yet: number, and ticks until they do.
     units: Vec<(u8, u32)>,
-    /// Instructions issued in the current cycle.
+    /// Number of instructions issued in the current cycle.
     slots: u32,
     /// Whether the current cycle has issued a memory access.
     memory: bool,
 }
 
-/// The number of the state of a pipeline that waits for nothing.
+/// Number of the state of a pipeline in which nothing has to be waited for.
 pub const AT_REST: u32 = 0;
 
-/// States and summaries of one core.
+/// The pipeline states of one core, by number, and the means to compute summaries of blocks.
 #[derive(Debug)]
 pub struct BlockTimer {
     description: CoreDescription,
@@ -129,7 +131,7 @@ pub struct BlockTimer {
 }
 
 impl BlockTimer {
-    /// No block known, one state.
+    /// Creates a timer that has seen only the state [`AT_REST`].
     pub fn new(description: &CoreDescription) -> Self {
         let rest = PipelineState::default();
         Self { description: description.clone(), states: vec![rest.clone()], numbers: HashMap::from([(rest, AT_REST)]) }
@@ -140,7 +142,7 @@ impl BlockTimer {
         &self.description
     }
 
-    /// Number of states seen.
+    /// Number of different pipeline states seen so far.
     pub fn states(&self) -> usize {
         self.states.len()
     }
@@ -155,17 +157,17 @@ impl BlockTimer {
         number
     }
 
-    /// The pipeline of a state.
+    /// Returns a scoreboard whose pipeline is in this state.
     pub fn scoreboard(&self, state: u32) -> Scoreboard<'_> {
         Scoreboard::new(&self.description, &self.states[state as usize])
     }
 
-    /// The number of a pipeline's state.
+    /// Returns the number of a pipeline state; a new state gets the next number.
     pub fn keep(&mut self, state: PipelineState) -> u32 {
         self.number(state)
     }
 
-    /// Works out a block from a state.
+    /// Computes the timing of a block from a pipeline state.
     pub fn summary(&mut self, block: &BasicBlock, ops: &[TimedOp], state: u32) -> BlockSummary {
         assert_eq!(block.ops.len(), ops.len(), "the block's own instructions");
         if self.description.issue == Issue::Vliw {

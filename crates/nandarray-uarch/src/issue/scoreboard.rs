@@ -1,8 +1,8 @@
-//! A scoreboard: instruction by instruction, when each is issued, and why it waited.
+//! A scoreboard: computes, instruction by instruction, when each is issued and why it waited.
 //!
-//! In order: an instruction is issued when its operands and its unit are ready and the cycle has a slot; a cycle takes
-//! as many instructions as the core is wide, and one memory access. Results are forwarded after their unit's latency.
-//! The blocking core has no overlap: an instruction is issued when the one before it is over.
+//! In order: an instruction is issued when its operands and its unit are ready and the cycle has a free slot. A cycle
+//! has as many slots as the core is wide, and takes one memory access. Results are forwarded after the latency of their
+//! unit. On a blocking core nothing overlaps: an instruction is issued when the one before it is complete.
 
 use super::{Breakdown, PipelineState, TimedOp};
 use crate::describe::{CoreDescription, Issue};
@@ -12,7 +12,7 @@ use crate::unit::{FunctionalUnit, REGISTERS};
 #[derive(Clone, Debug)]
 pub struct Scoreboard<'d> {
     description: &'d CoreDescription,
-    /// The cycle in which the next instruction may be issued.
+    /// The tick in which the next instruction may be issued: the beginning of a cycle.
     now: u64,
     slots: u32,
     memory: bool,
@@ -41,12 +41,12 @@ impl<'d> Scoreboard<'d> {
         board
     }
 
-    /// Ticks so far, by reason.
+    /// Returns the ticks so far, by reason.
     pub fn ticks(&self) -> Breakdown {
         self.ticks
     }
 
-    /// Issues the next instruction; ticks from the block's beginning to its issue.
+    /// Issues the next instruction; returns the ticks from the block's beginning to its issue.
     pub fn issue(&mut self, op: &TimedOp) -> u32 {
         let at = match self.description.issue {
             Issue::Blocking => self.issue_blocking(op),
@@ -83,7 +83,7 @@ impl<'d> Scoreboard<'d> {
         }
         let latency = u64::from(d.latency.of(op.unit));
         let sources = op.operands.sources().iter().map(|&register| self.ready[register as usize]).max().unwrap_or(0);
-        // A result is written in order: none overtakes an older one of its register.
+        // Results of one register are written in order: none overtakes an older one.
         let older = op.operands.destination.map_or(0, |r| (self.ready[r as usize] + 1).saturating_sub(latency));
         let operands = sources.max(older);
         let unit = self.free[op.unit as usize];
@@ -92,7 +92,8 @@ impl<'d> Scoreboard<'d> {
         let for_unit = wait(unit, self.now + for_operands);
         if for_operands + for_unit > 0 {
             if self.slots > 0 {
-                // The cycle that had slots left is over; it counts as issue, and the wait is that much shorter.
+                // The cycle, which had free slots left, is over: it counts as issue, and the wait is shorter by one
+                // cycle.
                 self.next_cycle();
                 return self.issue_in_order(op);
             }
@@ -123,7 +124,7 @@ impl<'d> Scoreboard<'d> {
         (self.slots, self.memory) = (0, false);
     }
 
-    /// Nothing more is issued in this cycle, nor for a number of ticks behind it.
+    /// Ends the current cycle, and blocks the issue of instructions for some more ticks.
     fn redirect(&mut self, ticks: u64) {
         if self.slots > 0 {
             self.next_cycle();
@@ -132,7 +133,7 @@ impl<'d> Scoreboard<'d> {
         self.ticks.branch += ticks;
     }
 
-    /// The conditional branch that was issued last is taken.
+    /// Adds the cost of a taken branch to the conditional branch that was issued last.
     pub fn take_branch(&mut self) {
         let d = self.description;
         let extra = u64::from(d.t_taken.saturating_sub(d.t_not_taken));
@@ -144,7 +145,7 @@ impl<'d> Scoreboard<'d> {
         }
     }
 
-    /// The state behind what was issued.
+    /// Returns the pipeline state after the instructions issued so far.
     pub fn state(&self) -> PipelineState {
         let later = |times: &[u64]| -> Vec<(u8, u32)> {
             let left = |&(_, &time): &(usize, &u64)| time > self.now;

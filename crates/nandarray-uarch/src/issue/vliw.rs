@@ -1,13 +1,15 @@
-//! Blocks re-scheduled onto the units of a VLIW core, and loops of one block at their initiation interval.
+//! Schedules blocks onto the units of a VLIW core, and loops of one block at their initiation interval.
 //!
-//! Programs are compiled for RISC-V, one instruction after the other; a compiler for the core would have packed what
-//! does not depend on each other. A block is therefore scheduled by lists: by operands, units of each kind, and packets
-//! of at most `width` instructions. A branch goes as early as its operands allow, since packets behind it fill its
-//! delay slots. A block that branches to itself runs, from its second iteration on, at max(ResMII, RecMII) (Rau, MICRO
-//! 1994), as a software-pipelined loop does; its first iteration pays the way in and out.
+//! Programs are compiled for RISC-V, one instruction after the other; a compiler for the VLIW core would have packed
+//! independent instructions together. A block is therefore list-scheduled: by operands, units of each kind, and packets
+//! of at most `width` instructions. A branch is issued as early as its operands allow, since later packets fill its
+//! delay slots. A block that branches to itself takes, from its second iteration on, max(ResMII, RecMII) cycles (the
+//! bounds of resources and of recurrences; Rau, MICRO 1994), as a software-pipelined loop does; its first iteration
+//! pays for prologue and epilogue.
 //!
-//! Accesses of memory are taken to depend on each other only if both use one base register that is not written between
-//! them, and overlap. Renaming is free: only true dependences count, within a block and from one iteration to the next.
+//! Two memory accesses are assumed to depend on each other only if they overlap and use the same base register, not
+//! written in between. Renaming is free: only true dependences count, within a block and from one iteration to the
+//! next.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +19,7 @@ use super::{AT_REST, BlockExit, BlockSummary, BlockTimer, Breakdown, PipelineSta
 use crate::describe::{CoreDescription, VliwUnits};
 use crate::unit::{FunctionalUnit, REGISTERS};
 
-/// Kinds of units.
+/// Kinds of units of a VLIW core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum VliwUnitKind {
     Multiply,
@@ -39,7 +41,7 @@ fn kind(unit: FunctionalUnit) -> VliwUnitKind {
     }
 }
 
-/// Whether two instructions of this unit may share it for a cycle.
+/// Returns whether two instructions of this kind may share a unit for a cycle.
 fn pairs(unit: FunctionalUnit) -> bool {
     matches!(unit, FunctionalUnit::FloatAdd | FunctionalUnit::FloatMultiply | FunctionalUnit::FloatFused)
 }
@@ -52,8 +54,8 @@ fn count(units: &VliwUnits, kind: VliwUnitKind) -> u32 {
     }
 }
 
-/// A dependence of one instruction on another: the later one is issued at least `cycles` behind the earlier one, of the
-/// iteration that lies `iterations` back.
+/// A dependence of one instruction on another: the later instruction is issued at least `cycles` cycles after the
+/// earlier one, which belongs to the iteration `iterations` before.
 #[derive(Clone, Copy, Debug)]
 struct Dependence {
     from: usize,
@@ -66,18 +68,19 @@ fn cycles(d: &CoreDescription, unit: FunctionalUnit) -> u64 {
     u64::from(d.latency.of(unit)).div_ceil(u64::from(d.cycle))
 }
 
-/// Where an access of memory was, to compare with later ones.
+/// Address of a memory access, to be compared with later accesses.
 #[derive(Clone, Copy)]
 struct SeenAccess {
     op: usize,
     base: u8,
-    /// The write of the base register that it saw, by instruction.
+    /// Index of the instruction that wrote the base register last, before the access; `None` if it was written before
+    /// the block.
     version: Option<usize>,
     offset: i32,
     store: bool,
 }
 
-/// True dependences of a block; with `around`, those on the iteration before as well.
+/// Returns the true dependences of a block; with `around`, also those on the iteration before.
 fn dependences(d: &CoreDescription, ops: &[TimedOp], around: bool) -> Vec<Dependence> {
     let mut found = Vec::new();
     let mut writer: [Option<usize>; REGISTERS] = [None; REGISTERS];
@@ -114,7 +117,7 @@ fn dependences(d: &CoreDescription, ops: &[TimedOp], around: bool) -> Vec<Depend
             seen.push(SeenAccess { op: to, base, version, offset, store });
         }
         if op.unit == FunctionalUnit::Stream {
-            // Stream accesses keep their order.
+            // Stream accesses stay in order.
             if let Some(from) = streams {
                 found.push(Dependence { from, to, cycles: 0, iterations: 0 });
             }
@@ -127,12 +130,12 @@ fn dependences(d: &CoreDescription, ops: &[TimedOp], around: bool) -> Vec<Depend
     found
 }
 
-/// Units and slots taken, by cycle.
+/// The slots and units that are taken in each cycle.
 #[derive(Default)]
 struct ExecutePackets(BTreeMap<u64, (u32, [u32; 3], [u32; FunctionalUnit::COUNT])>);
 
 impl ExecutePackets {
-    /// Whether a unit is free in a cycle; takes it if so.
+    /// Takes a slot and a unit in a cycle; returns false, and takes nothing, if none is free.
     fn take(&mut self, units: &VliwUnits, cycle: u64, unit: FunctionalUnit) -> bool {
         let (slots, kinds, ops) = self.0.entry(cycle).or_insert((0, [0; 3], [0; FunctionalUnit::COUNT]));
         let kind = kind(unit);
@@ -150,7 +153,8 @@ impl ExecutePackets {
     }
 }
 
-/// A block's schedule: the cycle of each instruction, and the number of cycles of the block.
+/// Schedules a block: returns the cycle of each instruction, and the number of cycles of the block. `ready` is the
+/// cycle in which each register is ready.
 fn schedule(d: &CoreDescription, units: &VliwUnits, ops: &[TimedOp], ready: &[u64; REGISTERS]) -> (Vec<u64>, u64) {
     let needs = dependences(d, ops, false);
     let mut at = vec![0u64; ops.len()];
@@ -178,7 +182,7 @@ fn schedule(d: &CoreDescription, units: &VliwUnits, ops: &[TimedOp], ready: &[u6
     (at, end)
 }
 
-/// The initiation interval of a block that repeats: max(ResMII, RecMII).
+/// Returns the initiation interval of a block that repeats, in cycles: max(ResMII, RecMII).
 pub(super) fn interval(d: &CoreDescription, units: &VliwUnits, ops: &[TimedOp]) -> u64 {
     let mut used = [0u32; 3];
     let mut slots = 0u32;
@@ -199,7 +203,7 @@ pub(super) fn interval(d: &CoreDescription, units: &VliwUnits, ops: &[TimedOp]) 
         least = least.max(u64::from(by_unit[*unit as usize]) * cycles(d, *unit));
     }
     let needs = dependences(d, ops, true);
-    // The smallest interval for which no circle of dependences is longer than the interval allows (Bellman and Ford).
+    // The smallest interval for which no cycle of dependences takes longer than the interval allows (Bellman and Ford).
     let fits = |interval: u64| {
         let mut start = vec![0i64; ops.len()];
         for round in 0..=ops.len() {
@@ -226,7 +230,7 @@ pub(super) fn interval(d: &CoreDescription, units: &VliwUnits, ops: &[TimedOp]) 
     least
 }
 
-/// Works out a block from a state.
+/// Computes the timing of a block from a pipeline state.
 pub(super) fn summary(timing: &mut BlockTimer, block: &BasicBlock, ops: &[TimedOp], state: u32) -> BlockSummary {
     let d = timing.description.clone();
     let units = d.vliw.expect("a checked description of a VLIW core has units");
@@ -253,7 +257,7 @@ pub(super) fn summary(timing: &mut BlockTimer, block: &BasicBlock, ops: &[TimedO
         left.into_iter().filter(|&(_, ticks)| ticks > 0).collect()
     };
     let split = |ticks: u64| {
-        // Full packets are issue; the rest waits for operands, or for delay slots that nothing fills.
+        // Full packets count as issue; the rest of the time is waiting for operands, or delay slots that nothing fills.
         let packets = (ops.len() as u64).div_ceil(u64::from(units.width)) * cycle;
         let issue = packets.min(ticks);
         Breakdown { issue, hazard: ticks - issue, ..Breakdown::default() }
@@ -261,7 +265,7 @@ pub(super) fn summary(timing: &mut BlockTimer, block: &BasicBlock, ops: &[TimedO
     let through = PipelineState { registers: own(&at, length), ..PipelineState::default() };
     let out = split(length * cycle);
     let taken = if loops {
-        // Iterations overlap: the next one finds its operands as the interval says.
+        // Iterations overlap: at the initiation interval, the operands of the next iteration are ready.
         BlockExit { ticks: split(interval(&d, &units, ops).min(length) * cycle), state: AT_REST }
     } else {
         BlockExit { ticks: out, state: timing.number(through.clone()) }

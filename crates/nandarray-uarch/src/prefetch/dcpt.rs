@@ -92,8 +92,8 @@ impl CachePrefetcher for Dcpt {
     }
 }
 
-/// Returns the lines that follow from the last two distances, if these occurred before; only those after the last one
-/// prefetched.
+/// Returns the lines that follow from the last two distances, if these two occurred before; leaves out those up to the
+/// line prefetched last.
 fn candidates(entry: &DcptEntry) -> Vec<u64> {
     let deltas = &entry.deltas;
     let Some([before, last]) = deltas.last_chunk::<2>() else { return Vec::new() };

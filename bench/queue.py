@@ -2,7 +2,7 @@
 
 One thread plays both sides of a queue pair, beside a bare pair (``crates/nandarray-queues/benches/queue.rs``); a hit in
 the cache of kernels (``tests/gpu/threads.cpp``); gathering random records through the store, through a served region
-and by ``numpy.memmap``, warm and with the page cache dropped. Bars are the issue's; two processes have none.
+and by ``numpy.memmap``, warm and with the page cache dropped. Two processes are printed without a bar.
 """
 
 from __future__ import annotations

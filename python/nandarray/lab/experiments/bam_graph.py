@@ -108,7 +108,7 @@ def _mean(rows: list[dict[str, Any]], algorithm: str, top: dict[str, Any], botto
 
 
 def _five(rows: list[dict[str, Any]], scales: list[int], drives: list[int]) -> list[dict[str, Any]]:
-    """Return seconds of the slides' graphs: time a byte between two sizes, and a phase's fixed time."""
+    """Return seconds of the slides' graphs: time an edge between two sizes of its kind, times its edges and passes."""
     table = []
     for name, (edges, gigabytes, kind) in FIVE.items():
         for algorithm in ("bfs", "cc"):
@@ -157,7 +157,7 @@ def run(context: Context) -> Result:
     def step(algorithm: str, before: str, after: str) -> float:
         return _mean(large, algorithm, {"step": before, "drives": many}, {"step": after, "drives": many}, "seconds")
 
-    note = "mean of the five graphs by the cost model; the target loads from as many drives"
+    note = "four graphs of one kind and one of the other: their sizes cancel; the target loads from as many drives"
     answers = [
         Answer("bam.graph.bfs_1ssd", against("bfs", few), note=note),
         Answer("bam.graph.cc_1ssd", against("cc", few), note=note),

@@ -61,6 +61,7 @@ def _linear(rows: list[dict[str, Any]], direction: str) -> float:
     return float(min(r["GBps"] / r["drives"] / part[0]["GBps"] for r in part if r["link_busy"] < _FULL))
 
 
+_RATE = "the link's rate was taken from this figure"
 #: Share of time from which on a link counts as full.
 _FULL = 0.9
 
@@ -75,13 +76,12 @@ def run(context: Context) -> Result:
     rows = context.map(run_one, cases, "drives")
     reads, writes = ([row for row in rows if row["direction"] == what] for what in ("read", "write"))
     answers = [
-        Answer("bam.scaling.read", reads[-1]["share_of_peak"], note="the link's packets bound it: two of data, one of "
-               "the completion, one of the request for the entry"),
+        Answer("bam.scaling.read", reads[-1]["share_of_peak"], input=True, note=f"{_RATE}; a run adds the packets"),
         Answer("bam.scaling.read#linear", _linear(rows, "read"), paper=1.0, note="least a drive over one's"),
         Answer("bam.scaling.write_GBps#linear", _linear(rows, "write"), paper=1.0, note="least a drive over one's"),
-        Answer("bam.scaling.read_GBps", reads[-1]["GBps"], input=True, note="a drive's rate is fitted"),
+        Answer("bam.scaling.read_GBps", reads[-1]["GBps"], input=True, note=_RATE),
         Answer("bam.scaling.write_GBps", writes[-1]["GBps"], input=True, note="a drive's rate is fitted"),
-    ]  # fmt: skip
+    ]
     figure = Figure(
         id="scaling",
         title="Random requests of 512 bytes over drives",

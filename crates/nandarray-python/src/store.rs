@@ -129,7 +129,8 @@ impl PyStore {
         Ok(Self { device, opening, read_only, clock: Mutex::new(Some(clock)) })
     }
 
-    /// Opens a session in which kernels run on this store; with a platform in JSON and a core, on a modelled accelerator.
+    /// Opens a session in which kernels run on this store; with the JSON of a platform and of a core, on a modelled
+    /// accelerator.
     #[pyo3(signature = (scheduler, workers, memory_bytes, window_bytes, accelerator=None))]
     fn session(
         &self,

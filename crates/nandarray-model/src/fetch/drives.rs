@@ -112,14 +112,16 @@ impl DriveBank {
         self.waiting[device].pop_front()
     }
 
-    /// The doorbell was rung: the time at which the device has the entry, and a write's data.
-    pub(super) fn descend(&mut self, now: Ps, request: &BankRequest) -> Ps {
+    /// The doorbell was rung: the time at which the device has the entry. A direction is booked in order of time: what
+    /// the device asks for afterwards is booked when it does ([`Self::data`]).
+    pub(super) fn entry(&mut self, now: Ps) -> Ps {
         let asked = self.link.send(now, Direction::Up, 0);
-        let entry = self.link.send(asked.end, Direction::Down, COMMAND_BYTES);
-        if !request.write {
-            return entry.end;
-        }
-        let asked = self.link.send(entry.end, Direction::Up, 0);
+        self.link.send(asked.end, Direction::Down, COMMAND_BYTES).end
+    }
+
+    /// The device asks for a write's data: the time at which it has them.
+    pub(super) fn data(&mut self, now: Ps, request: &BankRequest) -> Ps {
+        let asked = self.link.send(now, Direction::Up, 0);
         self.link.send(asked.end, Direction::Down, u64::from(request.bytes)).end
     }
 

@@ -34,8 +34,12 @@ enum FetchEvent {
     Part(u32),
     /// A fetch is submitted.
     Start(u32),
-    /// A request is at its device.
+    /// A request's doorbell is rung.
+    Ring(u32),
+    /// A request's entry is at its device, at the shared link's end.
     Arrive(u32),
+    /// A write's data are there as well.
+    Data(u32),
     /// A request's completion was found.
     Land(u32),
 }
@@ -152,9 +156,18 @@ impl FetchRun<'_> {
             FetchEvent::Group(warp) => self.group(now, warp),
             FetchEvent::Part(warp) => self.part(now, warp),
             FetchEvent::Start(fetch) => self.start(now, fetch),
-            FetchEvent::Arrive(io) => {
+            FetchEvent::Ring(io) => {
+                let arrives = self.bank.entry(now);
+                self.events.push(arrives, FetchEvent::Arrive(io));
+            }
+            FetchEvent::Arrive(io) | FetchEvent::Data(io) => {
                 let request = self.requests[io as usize].expect("a request that was submitted");
-                self.bank.submit(now, io, &request);
+                if request.write && matches!(event, FetchEvent::Arrive(_)) {
+                    let at = self.bank.data(now, &request);
+                    self.events.push(at, FetchEvent::Data(io));
+                } else {
+                    self.bank.submit(now, io, &request);
+                }
             }
             FetchEvent::Land(io) => self.land(now, io),
         }
@@ -277,8 +290,7 @@ impl FetchRun<'_> {
         }
         let pair = request.device * p.queue_pairs + io % p.queue_pairs;
         at = self.queues.book_on(pair, at, ns(p.t_enqueue_ns)).end;
-        let arrives = self.bank.descend(at, &request);
-        self.events.push(arrives, FetchEvent::Arrive(io));
+        self.events.push(at, FetchEvent::Ring(io));
     }
 
     fn returned(&mut self, now: Ps, io: u32) {

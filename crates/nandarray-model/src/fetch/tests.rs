@@ -117,6 +117,17 @@ fn writes_behind_take_less_time_than_writes_and_all_are_made() {
 }
 
 #[test]
+fn drives_that_write_add_up() {
+    let write = |n: usize| {
+        let rows: Vec<u32> = (0..8_000).flat_map(|t| [0, t, 0, 2, t, 0]).collect();
+        let addresses = (0..8_000u64).map(|t| t.wrapping_mul(0x9e37_79b9) % (1 << 18) * 4096).collect();
+        run(n, &platform(), &FetchRecording::new(&rows, addresses, vec![4096; 8_000]).unwrap()).seconds
+    };
+    let (one, four) = (write(1), write(4));
+    assert!((3.0..4.2).contains(&(one / four)), "{one} {four}");
+}
+
+#[test]
 fn runs_are_the_same_again_and_nonsense_is_refused() {
     let recording = apart(500, 4096);
     let (a, b) = (run(2, &platform(), &recording), run(2, &platform(), &recording));

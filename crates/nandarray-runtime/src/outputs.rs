@@ -13,7 +13,7 @@ use crate::tiles::{Tiles, packed, pieces};
 
 /// Limit of the bytes of an output that are buffered in order to write whole building blocks.
 const SLAB_BYTES_MAX: u64 = 64 << 20;
-/// Bytes that are written at once if a slab of whole building blocks is larger than [`SLAB_BYTES_MAX`].
+/// Bytes that are written at once, at least, if a slab of whole building blocks is larger than [`SLAB_BYTES_MAX`].
 const PART_BYTES: u64 = 16 << 20;
 
 /// The box of a space that an output is written to, and the progress of writing.

@@ -64,8 +64,8 @@ pub(crate) struct TaskCutter {
 }
 
 impl TaskCutter {
-    /// Makes a cutter for tasks of about `bytes` bytes of the first input. Its reads are best in units of `grain`
-    /// bytes; 0 if every size is as good.
+    /// Makes a cutter for tasks of about `bytes` bytes of the first input. That input is best read in units of
+    /// `grain` bytes; 0 if every size is as good.
     pub(crate) fn new(metadata: &Metadata, grain: u64, bytes: u64) -> Self {
         let bytes = bytes.max(1);
         let first = &metadata.inputs[0];

@@ -5,7 +5,7 @@
 //! command for each, joined by private ranges of memory. A program sees the elements of a box as a sequence, with the
 //! last dimension fastest or tile by tile (`tiles`), whatever the building blocks; elements are fetched task by task
 //! into a core's windows, so that an array is never in memory as a whole. Each task's fetch is a read of its own: tasks
-//! that are fetched after a concurrent write see it.
+//! that are fetched after a concurrent write see what was written.
 //!
 //! The outputs of tasks are concatenated in the order of tasks: in memory, or in a box of a space (`outputs`). The
 //! runtime does not know what a program computes, nor what executes it.

@@ -47,9 +47,9 @@ pub enum JobKind {
         /// Bytes of the task's inputs that other stages produced.
         queued_bytes: u64,
     },
-    /// Delivers the outputs of a run of tasks, and folds its state.
+    /// Delivers the outputs of a run of tasks, and folds the state of that run.
     Deliver,
-    /// Calls the program for its end.
+    /// Calls `nd_end` after the last task of a program.
     Finish,
 }
 

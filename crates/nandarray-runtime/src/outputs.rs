@@ -186,7 +186,7 @@ impl OutputBox<'_> {
             let target = Target::Box { start: &from, step: &step, count: size, strides: &strides, view: self.view };
             let source = bytes[at..at + part].as_ptr();
             at += part;
-            // SAFETY: the strides are those of an array of this size, whose bytes are there.
+            // SAFETY: `source` points to the `part` bytes of an array of this size with these strides.
             write.put(&target, unsafe { Source::from_raw(source) })
         })?;
         self.written += more;

@@ -13,7 +13,7 @@ use crate::tiles::Tiles;
 pub enum Input<'a> {
     /// Bytes of the caller.
     Bytes(&'a [u8]),
-    /// The elements at `start + step * i`, for `i` from 0 up to `count`, of a space or of a view of a space.
+    /// The elements at `start + step * i` with `0 <= i < count` along each dimension, of a space or of a view of it.
     Box {
         /// Handle of the space.
         space: SpaceId,

@@ -122,7 +122,7 @@ pub(crate) struct TaskRun<'p> {
     pub(crate) queue: VecDeque<PendingTask>,
     /// Number of tasks that were added to the run so far.
     assigned: u64,
-    /// Whether a worker is calling one of its tasks.
+    /// Whether a worker is calling a task of the run.
     pub(crate) busy: bool,
     /// The core of the run; `None` before the first task, and while a worker uses the core.
     pub(crate) core: Option<Core<'p>>,
@@ -207,7 +207,7 @@ impl<'p> StageState<'p> {
         self.runs.iter().filter(|(_, run)| !run.busy).find_map(first)
     }
 
-    /// Whether the last run takes further tasks: it has fewer than `each`.
+    /// Whether the last run has fewer than `each` tasks, so that it takes further ones.
     pub(crate) fn is_open(&self, each: u64) -> bool {
         self.begun > 0 && self.runs.get(&(self.begun - 1)).is_some_and(|run| run.assigned < each)
     }

@@ -436,7 +436,7 @@ impl TaskInput {
     }
 }
 
-/// Returns the bytes of a single chunk, if they can be used in place since they are aligned to 16 bytes.
+/// Returns the bytes in place if there is one chunk only, aligned to 16 bytes; else `None`.
 fn lent(chunks: &[(Arc<Vec<u8>>, Range<usize>)]) -> Option<&[u8]> {
     match chunks {
         [(bytes, range)] => Some(&bytes[range.clone()]).filter(|b| (b.as_ptr() as usize).is_multiple_of(16)),

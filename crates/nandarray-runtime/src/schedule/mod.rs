@@ -3,7 +3,7 @@
 //! A [`KernelScheduler`] learns of kernels and of their ready screens, and answers one question: which kernel does a
 //! worker run next? It knows no clock and no bytes, so the same file serves host threads and cores of a modelled
 //! machine. A step takes O(log kernels). Each scheduler is a file; [`register`] adds one from outside of this crate.
-//! Its caller keeps microblocks and dependencies: a screen that is ready may run at once.
+//! The board keeps microblocks and dependencies: a screen that is ready may run at once.
 
 mod inter_dynamic;
 mod inter_static;

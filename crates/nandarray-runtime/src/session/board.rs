@@ -303,7 +303,7 @@ impl SessionBoard {
         self.scheduler.lost(worker);
     }
 
-    /// Takes back the mapping of a kernel; `done` says whether the kernel's sections were read.
+    /// Notes that the mapping of a kernel has ended; `done` says whether the kernel's sections were read.
     pub fn mapped(&mut self, kernel: u64, done: bool) {
         let entry = self.kernels.get_mut(&kernel).expect("a kernel that was mapped");
         match (entry.state, done) {
@@ -317,7 +317,7 @@ impl SessionBoard {
         }
     }
 
-    /// Takes back a screen that has ended; `done` says whether it succeeded.
+    /// Notes that a screen has ended; `done` says whether the screen succeeded.
     pub fn screened(&mut self, job: ScreenJob, done: bool) {
         let entry = self.kernels.get_mut(&job.kernel).expect("a kernel with a screen");
         let (screens, out, back) = &mut entry.screens;
@@ -340,7 +340,7 @@ impl SessionBoard {
         }
     }
 
-    /// Takes back the draining of a kernel, which ends it; `done` says whether the kernel's outputs were written.
+    /// Notes that the draining of a kernel has ended, and so the kernel; `done` says whether its outputs were written.
     pub fn drained(&mut self, kernel: u64, done: bool) {
         let entry = self.kernels.get_mut(&kernel).expect("a kernel that was drained");
         entry.end = Some(if done { KernelEnd::Done } else { KernelEnd::Failed });
@@ -424,7 +424,7 @@ impl SessionBoard {
         }
     }
 
-    /// Ends a kernel early; forgets it at once if no worker is working for it.
+    /// Ends a kernel early; forgets the kernel at once if no worker is working for it.
     fn stop(&mut self, kernel: u64, end: KernelEnd) {
         self.unschedule(kernel);
         let entry = self.kernels.get_mut(&kernel).expect("a kernel that has not ended");

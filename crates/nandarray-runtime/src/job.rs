@@ -7,7 +7,7 @@
 //!
 //! | job | steps |
 //! | --- | --- |
-//! | load: whole inputs, and where records end | fetch |
+//! | load: whole inputs, and the ends of records | fetch |
 //! | a task | call (of `nd_begin`, for the first of its run), fetch, call |
 //! | deliver: outputs of one run of tasks, and its state | deliver, one an output of a task; call (of `nd_merge`) |
 //! | finish: the program's end | call (of `nd_end`), deliver, one an output |
@@ -36,11 +36,11 @@ pub enum JobStep {
 /// The kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKind {
-    /// Reads whole inputs, and finds the ends of records.
+    /// Reads the inputs that every task gets as a whole, and finds the ends of records.
     Load,
     /// Calls the program for a task.
     Task {
-        /// The task's number.
+        /// Number of the task in its stage.
         number: u64,
         /// Bytes of the task's inputs that come from the run's source.
         external_bytes: u64,
@@ -204,7 +204,7 @@ impl<'s, 'p> Job<'s, 'p> {
     /// Returns the bytes of a task's input that was fetched.
     ///
     /// # Panics
-    /// If the job is no task, or has no such input.
+    /// If the job is not a task, or has no input with this number.
     pub fn input(&self, input: usize) -> &[u8] {
         match &self.work {
             JobWork::Task(job) => job.input(input),
@@ -232,7 +232,7 @@ impl<'s, 'p> Job<'s, 'p> {
     /// The error in `result`.
     ///
     /// # Panics
-    /// If no call was begun.
+    /// If the job is not a task.
     pub fn end_call(&mut self, call: Call<'p>, result: Result<Vec<u64>, RunError>) -> Result<(), RunError> {
         let Self { context, work, .. } = self;
         match work {

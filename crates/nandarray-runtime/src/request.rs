@@ -28,7 +28,7 @@ pub enum Input<'a> {
         /// Tiles, each of which is a task; with `None`, elements come in the order of rows, in tasks of `task_bytes`.
         tiles: Option<Tiles<'a>>,
     },
-    /// An output of another program.
+    /// An output of an earlier program of the same run.
     Output {
         /// Number of the stage that produces the output; it is smaller than this stage's.
         stage: usize,
@@ -90,7 +90,7 @@ pub struct Executed {
 /// A program to be run, with its inputs and the destinations of its outputs.
 #[derive(Debug)]
 pub struct StageRequest<'a> {
-    /// The program's handle.
+    /// Handle of the loaded program.
     pub program: ProgramId,
     /// The way in which the program is executed.
     pub form: Form,

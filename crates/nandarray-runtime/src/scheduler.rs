@@ -47,7 +47,7 @@ pub(crate) struct RunPlan<'s, 'p> {
     pub(crate) readers: Vec<Arc<Vec<Vec<(usize, usize)>>>>,
 }
 
-/// A reader whose backlog is at its bound: the bound in bytes, the producing stage, its output, the reader's number.
+/// A reader whose backlog is at its bound: (bound in bytes, producing stage, output of that stage, reader number).
 type BlockedReader = (u64, usize, usize, usize);
 
 /// The part of a run's state that changes.

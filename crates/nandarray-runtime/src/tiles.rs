@@ -25,8 +25,8 @@ impl Tiles<'_> {
     /// Checks that these are tiles of a box with `count` elements along each dimension.
     ///
     /// # Errors
-    /// The box has another number of dimensions, the first tile is empty or larger than the others, or the tiles are too
-    /// many.
+    /// The box has another number of dimensions, the first tile is empty or larger than the others, or the tiles
+    /// are too many.
     pub(crate) fn check(&self, count: &[u64]) -> Result<()> {
         let n = count.len();
         if [self.first.len(), self.size.len()] != [n; 2] || self.extent_axes.iter().any(|&axis| axis >= n) {

@@ -20,7 +20,7 @@ use crate::stage::{Origin, PendingTask, RunOutput, Stage, TaskInput};
 /// One output of a task, or of a program's end, that was delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// The output's number in its stage.
+    /// Number of the output in its stage.
     pub output: usize,
     /// The output's number in the run's [`OutputSink`]; `None` if only other stages read it.
     pub sink: Option<usize>,

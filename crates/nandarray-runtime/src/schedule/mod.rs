@@ -46,7 +46,7 @@ impl KernelFacts {
     }
 }
 
-/// Chooses the kernel whose next screen a free worker runs.
+/// A scheduler of kernels: chooses the kernel whose next screen a free worker runs.
 ///
 /// For each kernel, methods are called in this order: `arrived` once; then `ready` for each microblock, and `next` as
 /// often as the microblock has screens; `ended` once, at any time after `arrived`: a kernel that fails may still have
@@ -92,7 +92,7 @@ pub fn names() -> Vec<String> {
     SCHEDULERS.iter().map(|name| (*name).to_owned()).chain(REGISTERED.read().keys().cloned()).collect()
 }
 
-/// The names of this crate's schedulers.
+/// Names of this crate's schedulers, without those that [`register`] added.
 pub const SCHEDULERS: [&str; 4] = ["inter-static", "inter-dynamic", "intra-in-order", "intra-out-of-order"];
 
 /// Makes the scheduler with a name for this number of workers; `None` if no scheduler has the name.

@@ -96,7 +96,7 @@ impl SectionBox {
 /// The initial content of a section.
 #[derive(Clone, Debug, Default)]
 pub enum SectionSource {
-    /// Zeros.
+    /// All bytes are zero.
     #[default]
     Zeros,
     /// Bytes of the caller.

@@ -19,7 +19,7 @@ use crate::scheduler::{Next, RunPlan, Scheduler};
 use crate::stage::{Failed, Origin, Rank, Stage};
 use crate::work::{DeliverJob, FinishJob, JobWork, Load, LoadResult, TaskJob};
 
-/// The result of a stage.
+/// The result of a stage that has finished.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StageDone {
     /// The folded state of the stage.

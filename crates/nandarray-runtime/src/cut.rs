@@ -52,7 +52,7 @@ enum CutRule {
     Prefixed(u64),
 }
 
-/// Cuts the inputs of a program into tasks, one after the other.
+/// A cutter: cuts the inputs of a program into tasks, one after the other.
 pub(crate) struct TaskCutter {
     way: CutRule,
     /// Target size of a task, in bytes of the first input.
@@ -64,8 +64,8 @@ pub(crate) struct TaskCutter {
 }
 
 impl TaskCutter {
-    /// Makes a cutter for tasks of about `bytes` bytes of the first input. Its reads are best in units of `grain`
-    /// bytes; 0 if every size is as good.
+    /// Makes a cutter for tasks of about `bytes` bytes of the first input. That input is best read in units of
+    /// `grain` bytes; 0 if every size is as good.
     pub(crate) fn new(metadata: &Metadata, grain: u64, bytes: u64) -> Self {
         let bytes = bytes.max(1);
         let first = &metadata.inputs[0];
@@ -252,8 +252,8 @@ pub(crate) fn check(metadata: &Metadata, supplies: &[Supply]) -> Result<Option<u
 /// The end of a task, and the number of bytes beyond it as in [`NextCut::Task`].
 type TaskEnd = (u64, Option<u64>);
 
-/// Returns the end of a task of whole lines that begins at byte `first`, if it has arrived. No line ends between the
-/// task's least end and `from`, which advances.
+/// Returns the end of a task of whole lines that begins at byte `first`, if it has arrived. Bytes before `from`
+/// were searched by earlier calls; `from` advances to the first byte that is not searched yet.
 fn line_end(queue: &StreamQueue, first: u64, bytes: u64, from: &mut u64) -> Option<TaskEnd> {
     // The line that holds the last byte of the target size belongs to the task.
     let least = (first + bytes - 1).max(*from);

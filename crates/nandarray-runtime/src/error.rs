@@ -1,4 +1,4 @@
-//! Why a program could not be loaded or run.
+//! Errors: the reasons why a program or kernel could not be loaded or run.
 
 use nandarray_cores::kernel::ScreenError;
 use nandarray_cores::{LoadError, RunError};
@@ -24,7 +24,7 @@ fn depended(on: Option<u64>) -> String {
 /// Any error of the runtime.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An error of the engine, or an invalid request.
+    /// An error of the storage engine, or an invalid request to the runtime.
     #[error(transparent)]
     Engine(#[from] nandarray::Error),
     /// The file cannot be loaded as a program or a kernel.
@@ -95,7 +95,7 @@ impl Error {
     }
 }
 
-/// The result of every fallible part of the runtime.
+/// A result with the runtime's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Converts a stage's error to the runtime's; the message names the program if the run has several stages.

@@ -1,13 +1,14 @@
-//! A runtime: programs beside the data of one device, loaded, run over boxes of spaces, and forgotten.
+//! A runtime: programs beside the data of one device, which are loaded, run over boxes of spaces, and unloaded.
 //!
-//! Its calls are cut as NVMe's Computational Programs command set has them: load, execute on ranges of memory, unload.
-//! An execution may name several programs, an output of one being an input of another: an execute each, joined by
-//! private ranges of memory. A program sees the elements of a box one after the other, the last dimension fastest, or
-//! tile by tile (`tiles`), whatever the building blocks; they are fetched task by task into a core's windows, so that
-//! an array is never in memory whole. Each task's fetch is a read of its own: tasks behind a concurrent write see it.
+//! The calls correspond to NVMe's Computational Programs command set: load, execute on ranges of memory, unload. An
+//! execution may name several programs, where an output of one is an input of another; this corresponds to one execute
+//! command for each, joined by private ranges of memory. A program sees the elements of a box as a sequence, with the
+//! last dimension fastest or tile by tile (`tiles`), whatever the building blocks; elements are fetched task by task
+//! into a core's windows, so that an array is never in memory as a whole. Each task's fetch is a read of its own: tasks
+//! that are fetched after a concurrent write see what was written.
 //!
-//! Outputs of tasks are put one behind the other, in the order of tasks: into memory, or into a box of a space
-//! (`outputs`). The runtime does not know what a program computes, nor on what it is executed.
+//! The outputs of tasks are concatenated in the order of tasks: in memory, or in a box of a space (`outputs`). The
+//! runtime does not know what a program computes, nor what executes it.
 
 use std::sync::Arc;
 
@@ -34,42 +35,43 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// A runtime beside a device, without programs.
+    /// Makes a runtime beside a device, without programs.
     pub fn new(device: Arc<Device>) -> Self {
         Self { device, programs: RwLock::default() }
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// The executor with `threads` threads; with one under a probe, which sees one command at a time.
+    /// Returns an executor with `threads` host threads; with one thread under a probe, which observes one command at a
+    /// time.
     pub fn threads(&self, threads: usize) -> Threads {
         Threads(if self.device.is_watched() { 1 } else { threads })
     }
 
     /// Loads a program: a RISC-V ELF with its metadata (docs/reference/program-abi.md), or with `metadata` in place of
-    /// the ELF's.
+    /// the ELF's. Returns the handle of the program.
     ///
     /// # Errors
-    /// [`Error::Program`]; [`Error::Engine`] if the device takes no commands.
+    /// [`Error::Program`]: the program cannot be loaded; [`Error::Engine`]: the device takes no commands.
     pub fn load(&self, elf: &[u8], metadata: Option<&[u8]>) -> Result<ProgramId> {
         self.device.usable()?;
         let done = caught(|| self.programs.write().load(elf, metadata));
         done.unwrap_or_else(|what| Err(Error::Engine(nandarray::Error::Internal(what))))
     }
 
-    /// Forgets a program. Executions that are running it go on.
+    /// Unloads a program. Executions that are running the program go on.
     ///
     /// # Errors
-    /// [`Error::Engine`]: there is none, or the device takes no commands.
+    /// [`Error::Engine`]: there is no such program, or the device takes no commands.
     pub fn unload(&self, program: ProgramId) -> Result<()> {
         self.device.usable()?;
         self.programs.write().unload(program)
     }
 
-    /// Runs programs beside the data.
+    /// Runs programs beside the data; returns their outputs, states and costs.
     ///
     /// # Errors
     /// [`Error::Execution`] if a program failed, or the worker that ran it; [`Error::Engine`] for invalid requests and
@@ -77,7 +79,7 @@ impl Runtime {
     /// own ([`nandarray::Error::Internal`]).
     pub fn execute(&self, execution: &Execution<'_>) -> Result<Executed> {
         self.device.compound(execution.writes(), |compound| {
-            // A fault of the runtime is no fault of the engine, whose calls catch their own.
+            // A panic of the runtime is no fault of the engine, whose calls catch their own panics.
             let fault = |what| {
                 let failed = StageError { stage: 0, program: "the runtime".to_owned(), error: RunError::Worker(what) };
                 Err(Error::Execution(Box::new(failed)))
@@ -152,7 +154,8 @@ impl Runtime {
     }
 }
 
-/// Checks that programs can be run on the cores of a timer.
+/// Checks that an execution can be timed: it has one thread and no native form, and the timer's core can run its
+/// programs.
 fn timed(
     stages: &[StageRequest<'_>],
     executor: &dyn Executor,

@@ -1,7 +1,7 @@
-//! Executors: machines that do the jobs of a run. [`Threads`] does them on threads of this machine.
+//! Executors: machines that do the jobs of a run. [`Threads`] does them on threads of this host.
 //!
-//! An executor decides where a job's steps are done and when; the [`Agenda`] decides everything else. So results do not
-//! depend on the executor, and a modelled machine can be one.
+//! An executor decides where and when the steps of a job are done; the [`Agenda`] decides everything else. So results
+//! do not depend on the executor, and a modelled machine can be an executor.
 
 use std::fmt::Debug;
 
@@ -14,40 +14,41 @@ use crate::io::OutputSink;
 use crate::job::{Job, JobStep};
 use crate::scheduler::Next;
 
-/// Does the jobs of a run.
+/// A machine that does the jobs of a run.
 pub trait Executor: Debug + Send + Sync {
-    /// Number of jobs that it usually has in flight; at least 1. No result depends on it.
+    /// Returns the number of jobs that the executor usually has in flight, at least 1. No result depends on this
+    /// number.
     fn workers(&self) -> usize;
 
-    /// Whether it needs to know the number of instructions that a program executes: a native form, whose instructions
-    /// are not counted, is refused then.
+    /// Whether the executor needs the number of instructions that a program executes. If so, programs in native form
+    /// are refused, since their instructions are not counted.
     fn counts_instructions(&self) -> bool {
         false
     }
 
-    /// Checks that its cores can run a program.
+    /// Checks that the executor's cores can run a program.
     ///
     /// # Errors
-    /// [`nandarray::Error::Invalid`]: what the program needs, and what its cores have.
+    /// [`nandarray::Error::Invalid`]: the program needs something that the cores lack; the message names both.
     fn accepts(&self, program: &Program) -> nandarray::Result<()> {
         let _ = program;
         Ok(())
     }
 
-    /// Makes one of its own cores for a program; `None` leaves it to the program's form.
+    /// Makes one of the executor's own cores for a program; `None` if the program's form decides which core is made.
     fn core<'p>(&self, program: &'p Program) -> Option<Result<Core<'p>, LoadError>> {
         let _ = program;
         None
     }
 
-    /// Does jobs until [`Agenda::pick`] says [`Next::Over`]; every job that it picked has come back to the agenda then.
-    /// It may end sooner, by [`Agenda::abort`].
+    /// Does jobs until [`Agenda::pick`] returns [`Next::Over`]; every job that was picked has come back to the agenda
+    /// then. The executor may end the run sooner, by [`Agenda::abort`].
     ///
-    /// Each call is one run; several may be under way on one executor at once, from several threads.
+    /// Each call does one run; several runs may be in progress on one executor at once, from several threads.
     fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn OutputSink);
 }
 
-/// A number of threads of this machine, the caller's included.
+/// An executor on this number of host threads, the caller's included.
 ///
 /// A thread that panics in a job fails that job, and goes on with others.
 #[derive(Clone, Copy, Debug)]
@@ -74,16 +75,17 @@ impl Executor for Threads {
     }
 }
 
-/// The state that the threads share.
+/// The state that the threads of a run share.
 struct Crew<'c, 's, 'p> {
     agenda: Mutex<&'c mut Agenda<'s, 'p>>,
-    /// Notified when a job is done.
+    /// Notified when a job has come back to the agenda.
     moved: Condvar,
     sink: Mutex<&'c mut dyn OutputSink>,
 }
 
 impl<'s, 'p> Crew<'_, 's, 'p> {
-    /// The work of one thread. A panic here is the agenda's own: it ends all threads, and wakes those that wait.
+    /// Does jobs on one thread until the run is over. A panic here is a fault of the agenda: it ends the run, and wakes
+    /// the threads that wait.
     fn work(&self) {
         if let Err(what) = caught(|| self.jobs()) {
             self.agenda.lock().abort(RunError::Worker(what));

@@ -24,8 +24,8 @@ pub trait InputSource: Sync {
         let _ = (input, offset, bytes, f);
         Ok(())
     }
-    /// Whether an input lies in the store; otherwise it is the caller's memory, which a modelled device gets over its
-    /// link.
+    /// Whether an input lies in the store; otherwise it lies in the caller's memory, from which a modelled
+    /// device gets it over its link.
     fn is_stored(&self, _input: usize) -> bool {
         true
     }

@@ -1,12 +1,13 @@
 //! Jobs: units of work that the scheduler hands out to workers, cut into steps.
 //!
-//! An executor asks a job for its next [`JobStep`], does it by the method of the same name, and brings the job back to
-//! its [`crate::Agenda`] when there is none left. Between two steps it may do anything else: steps of other jobs, or
-//! let modelled time pass. A step does not know which worker does it, and a job's result does not depend on when.
+//! An executor asks a job for its next [`JobStep`], does the step by the method of the same name, and brings the job
+//! back to its [`crate::Agenda`] when no step is left. Between two steps the executor may do anything else: steps of
+//! other jobs, or let modelled time pass. A job's result depends neither on the workers that do its steps nor on the
+//! time at which they do them.
 //!
 //! | job | steps |
 //! | --- | --- |
-//! | load: whole inputs, and where records end | fetch |
+//! | load: whole inputs, and the ends of records | fetch |
 //! | a task | call (of `nd_begin`, for the first of its run), fetch, call |
 //! | deliver: outputs of one run of tasks, and its state | deliver, one an output of a task; call (of `nd_merge`) |
 //! | finish: the program's end | call (of `nd_end`), deliver, one an output |
@@ -22,11 +23,11 @@ use crate::work::{Delivery, InputLocation, JobWork, StageContext, TaskStep};
 /// The next step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobStep {
-    /// Read bytes of its inputs: [`Job::fetch`].
+    /// Read bytes of the job's inputs: [`Job::fetch`].
     Fetch,
-    /// Call a core: [`Job::call`].
+    /// Call the program on a core: [`Job::call`].
     Call,
-    /// Deliver an output: [`Job::deliver`].
+    /// Deliver one output: [`Job::deliver`].
     Deliver,
     /// No step is left: the job goes back to its agenda.
     Done,
@@ -35,20 +36,20 @@ pub enum JobStep {
 /// The kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKind {
-    /// Reads whole inputs, and finds the ends of records.
+    /// Reads the inputs that every task gets as a whole, and finds the ends of records.
     Load,
     /// Calls the program for a task.
     Task {
-        /// The task's number.
+        /// Number of the task in its stage.
         number: u64,
-        /// Bytes of its inputs that come from the run's source.
+        /// Bytes of the task's inputs that come from the run's source.
         external_bytes: u64,
-        /// Bytes of its inputs that other stages produced.
+        /// Bytes of the task's inputs that other stages produced.
         queued_bytes: u64,
     },
-    /// Delivers the outputs of a run of tasks, and folds its state.
+    /// Delivers the outputs of a run of tasks, and folds the state of that run.
     Deliver,
-    /// Calls the program for its end.
+    /// Calls `nd_end` after the last task of a program.
     Finish,
 }
 
@@ -71,12 +72,12 @@ impl std::fmt::Debug for Job<'_, '_> {
 }
 
 impl<'s, 'p> Job<'s, 'p> {
-    /// The number of its stage.
+    /// Returns the number of the job's stage.
     pub fn stage(&self) -> usize {
         self.context.number
     }
 
-    /// Its kind.
+    /// Returns the kind of the job.
     pub fn kind(&self) -> JobKind {
         match &self.work {
             JobWork::Load(_) => JobKind::Load,
@@ -99,12 +100,12 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// Whether its program reads and writes streams, not windows.
+    /// Whether the job's program reads and writes streams instead of windows.
     pub fn is_streamed(&self) -> bool {
         self.context.stage.program.metadata().kind == ProgramKind::Stream
     }
 
-    /// Its next step.
+    /// Returns the next step of the job.
     pub fn step(&self) -> JobStep {
         match &self.work {
             JobWork::Load(load) => {
@@ -138,11 +139,11 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// Reads its inputs from the run's source; returns the bytes read.
+    /// Reads the job's inputs from the run's source; returns the number of bytes read.
     ///
     /// # Errors
-    /// [`RunError::Transfer`] as the source says, [`RunError::Cancelled`], [`RunError::Inputs`] for records that do not
-    /// end.
+    /// [`RunError::Transfer`] if the source fails, [`RunError::Cancelled`], [`RunError::Inputs`] if a record does not
+    /// end within its input.
     pub fn fetch(&mut self) -> Result<u64, RunError> {
         let Self { context, work, .. } = self;
         match work {
@@ -152,8 +153,9 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// Does fetch and call at once on the input in place, if the core can take it so and the source can lend it.
-    /// Returns whether it did; else the job is unchanged. An optimization, never needed.
+    /// Fetches the task's input and calls the program at once, on the input in place, if the core accepts that and the
+    /// source can lend the input. Returns whether it did so; if not, the job is unchanged. This is an optimization that
+    /// an executor may leave out.
     ///
     /// # Errors
     /// As [`Self::fetch`] and [`Self::call`].
@@ -165,7 +167,7 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// Calls a core, to the end of the call.
+    /// Calls the program on a core, and returns when the call has ended.
     ///
     /// # Errors
     /// [`RunError`]: the program failed.
@@ -179,7 +181,8 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// Instructions that its calls executed so far, without those of a call in flight ([`Self::begin_call`]).
+    /// Returns the number of instructions that the job's calls have executed, without a call that [`Self::begin_call`]
+    /// began and that has not ended.
     pub fn instructions(&self) -> u64 {
         match &self.work {
             JobWork::Load(_) => 0,
@@ -189,7 +192,8 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// Location of each input of a task, in the order in which [`Self::fetch`] reads them; empty for other jobs.
+    /// Returns the location of each input of a task, in the order in which [`Self::fetch`] reads them; empty for other
+    /// jobs.
     pub fn inputs(&self) -> Vec<InputLocation> {
         match &self.work {
             JobWork::Task(job) => job.fetched(&self.context),
@@ -197,10 +201,10 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// The bytes of a task's input, once it was fetched.
+    /// Returns the bytes of a task's input that was fetched.
     ///
     /// # Panics
-    /// If the job is no task, or has no such input.
+    /// If the job is not a task, or has no input with this number.
     pub fn input(&self, input: usize) -> &[u8] {
         match &self.work {
             JobWork::Task(job) => job.input(input),
@@ -208,11 +212,12 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// Begins the call of a task that was fetched; the caller fills its inputs as they arrive and brings the call back
-    /// by [`Self::end_call`]. `None` if the next step is another one: [`Self::call`] does it.
+    /// Begins the call of a task whose inputs were fetched. The caller fills the inputs of the call as they arrive, and
+    /// brings the call back by [`Self::end_call`]. `None` if the next step is not the call of a task: [`Self::call`]
+    /// does it.
     ///
     /// # Errors
-    /// [`RunError`]: inputs or outputs do not fit.
+    /// [`RunError`]: inputs or outputs do not fit the program.
     pub fn begin_call(&mut self) -> Result<Option<Call<'p>>, RunError> {
         let Self { context, work, .. } = self;
         match work {
@@ -221,13 +226,13 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// Takes back a call that is over, with its result.
+    /// Takes back a call that has ended, with its result.
     ///
     /// # Errors
-    /// `result`'s.
+    /// The error in `result`.
     ///
     /// # Panics
-    /// If no call was begun.
+    /// If the job is not a task.
     pub fn end_call(&mut self, call: Call<'p>, result: Result<Vec<u64>, RunError>) -> Result<(), RunError> {
         let Self { context, work, .. } = self;
         match work {
@@ -236,15 +241,15 @@ impl<'s, 'p> Job<'s, 'p> {
         }
     }
 
-    /// Set when the run is to end soon.
+    /// Returns the flag that is set when the run is to stop soon.
     pub fn stop(&self) -> &'s AtomicBool {
         &self.context.progress.stop
     }
 
-    /// Delivers one output.
+    /// Delivers one output of the job, to the sink and to other stages.
     ///
     /// # Errors
-    /// [`RunError::Transfer`] as the sink says.
+    /// [`RunError::Transfer`] if the sink fails.
     pub fn deliver(&mut self, sink: &mut dyn OutputSink) -> Result<Delivery, RunError> {
         let Self { context, work, .. } = self;
         match work {

@@ -1,7 +1,7 @@
-//! The outputs of a run that leave it: boxes of spaces, or memory.
+//! The outputs of a run that go to boxes of spaces or to the caller's memory.
 //!
-//! An output for a box is a [`StagedWrite`]: it is written in slabs of whole building blocks, if a slab is small enough
-//! to buffer, and becomes visible in the space only when every program has ended.
+//! An output that goes to a box is a [`StagedWrite`]: it is written in slabs (whole rows of building blocks), if a slab
+//! is small enough to buffer, and becomes visible in the space only when every program has ended.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::io::{OutputSink, TransferError};
 use crate::request::{Output, OutputValue};
 use crate::tiles::{Tiles, packed, pieces};
 
-/// The most bytes of an output that are buffered in order to write whole building blocks.
+/// Limit of the bytes of an output that are buffered in order to write whole building blocks.
 const SLAB_BYTES_MAX: u64 = 64 << 20;
-/// Bytes written at once if whole building blocks would be more than that.
+/// Bytes that are written at once, at least, if a slab of whole building blocks is larger than [`SLAB_BYTES_MAX`].
 const PART_BYTES: u64 = 16 << 20;
 
-/// An output's place in the spaces.
+/// The box of a space that an output is written to, and the progress of writing.
 struct OutputBox<'d> {
     staged: usize,
     start: &'d [u64],
@@ -24,20 +24,20 @@ struct OutputBox<'d> {
     view: Option<&'d [u64]>,
     tiles: Option<Tiles<'d>>,
     item: u64,
-    /// Elements that were written.
+    /// Number of elements that were written.
     written: u64,
-    /// Bytes behind those, buffered until a slab is complete.
+    /// Bytes after the written elements, buffered until a slab is complete.
     waiting: Vec<u8>,
 }
 
-/// The outputs of a run.
+/// The writer of a run's outputs, to spaces and to memory.
 pub(crate) struct OutputWriter<'d> {
     staged: Vec<StagedWrite<'d>>,
     places: Vec<Option<OutputBox<'d>>>,
     collected: Vec<Vec<u8>>,
 }
 
-/// The spaces that outputs go into, each once, in order.
+/// Returns the spaces that outputs are written to, each once, in the order of their ids.
 pub(crate) fn spaces_of(compound: &Compound<'_>, outputs: &[&Output<'_>]) -> Result<Vec<Arc<Space>>> {
     let mut ids: Vec<SpaceId> = outputs.iter().filter_map(|output| boxed(output)).collect();
     ids.sort_unstable();
@@ -53,8 +53,8 @@ fn boxed(output: &Output<'_>) -> Option<SpaceId> {
 }
 
 impl<'d> OutputWriter<'d> {
-    /// Begins a staged write for each of `spaces`, which are [`spaces_of`] the outputs, and so locks the blocks that
-    /// they go into.
+    /// Begins a staged write to each of `spaces`, which are [`spaces_of`] the outputs, and so locks the blocks that the
+    /// outputs are written to.
     pub(crate) fn begin(compound: &Compound<'d>, spaces: &[Arc<Space>], outputs: &[&Output<'d>]) -> Result<Self> {
         let mut staged = Vec::new();
         for space in spaces {
@@ -63,7 +63,7 @@ impl<'d> OutputWriter<'d> {
             let shape = space.read()?.record.shape.clone();
             theirs.iter().try_for_each(|output| within(output, &shape))?;
             let write = compound.stage(space.clone(), blocks(&theirs, &shape, &space.shape.block))?;
-            // It holds the shape from now on; before, another command may have changed it.
+            // The staged write keeps the shape from now on; another command may have changed it before.
             theirs.iter().try_for_each(|output| within(output, write.shape()))?;
             staged.push(write);
         }
@@ -82,7 +82,7 @@ impl<'d> OutputWriter<'d> {
         Ok(Self { staged, collected: vec![Vec::new(); places.len()], places })
     }
 
-    /// Writes the rest of each output, and applies all staged writes as one.
+    /// Writes the rest of each output, and applies all staged writes as one. Returns the value of each output.
     pub(crate) fn finish(mut self, compound: &Compound<'d>) -> Result<Vec<OutputValue>> {
         let mut given = Vec::new();
         for (place, bytes) in self.places.iter_mut().zip(self.collected) {
@@ -115,7 +115,7 @@ impl OutputSink for OutputWriter<'_> {
 }
 
 impl OutputBox<'_> {
-    /// Appends bytes.
+    /// Appends bytes to the output, and writes the slabs that are complete.
     fn put(&mut self, output: usize, write: &mut StagedWrite<'_>, bytes: &[u8]) -> Result<()> {
         let (n, item) = (bytes.len() as u64, self.item);
         if !n.is_multiple_of(item) {
@@ -143,13 +143,13 @@ impl OutputBox<'_> {
         Ok(())
     }
 
-    /// The part of `bytes` bytes behind those written that is to be written now: whole slabs.
+    /// Returns how many of the `bytes` bytes after the written elements are to be written now: whole slabs.
     fn writable(&self, space: &Space, bytes: u64) -> usize {
         let inner: u64 = self.count.iter().skip(1).product();
         let rows = self.count.first().copied().unwrap_or(1);
         let block = if self.view.is_some() { 1 } else { space.shape.block[0] };
         let first = self.start.first().copied().unwrap_or(0);
-        // Rows up to where a row of building blocks, or of tiles, ends.
+        // Returns the last row at or before `row` at which a row of building blocks, or of tiles, ends.
         let edge = |row: u64| match &self.tiles {
             Some(tiles) => tiles.row_edge(row, self.count),
             None => ((first + row) / block * block).saturating_sub(first).min(rows),
@@ -167,7 +167,7 @@ impl OutputBox<'_> {
     fn write(&mut self, write: &mut StagedWrite<'_>, bytes: &[u8]) -> Result<()> {
         let (item, more, mut at) = (self.item, bytes.len() as u64 / self.item, 0usize);
         let range = self.written..self.written + more;
-        // Whole rows of tiles are as well written in the order of rows, each building block once.
+        // Whole rows of tiles are written in the order of rows, so that each building block is written once.
         let inner: u64 = self.count.iter().skip(1).product();
         let ends_row = |tiles: &Tiles<'_>, at: u64| {
             at.is_multiple_of(inner.max(1)) && tiles.ends_row(at / inner.max(1), self.count)
@@ -186,7 +186,7 @@ impl OutputBox<'_> {
             let target = Target::Box { start: &from, step: &step, count: size, strides: &strides, view: self.view };
             let source = bytes[at..at + part].as_ptr();
             at += part;
-            // SAFETY: the strides are those of an array of this size, whose bytes are there.
+            // SAFETY: `source` points to the `part` bytes of an array of this size with these strides.
             write.put(&target, unsafe { Source::from_raw(source) })
         })?;
         self.written += more;
@@ -194,7 +194,7 @@ impl OutputBox<'_> {
     }
 }
 
-/// Whether outputs that go into one space leave each other alone.
+/// Checks that outputs to one space do not overlap, and are not in different views of the space.
 fn apart(outputs: &[&Output<'_>]) -> Result<()> {
     for (i, one) in outputs.iter().enumerate() {
         for other in &outputs[i + 1..] {
@@ -212,7 +212,7 @@ fn apart(outputs: &[&Output<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Whether an output's box lies within the space.
+/// Checks that an output's box lies within the space.
 fn within(output: &Output<'_>, shape: &[u64]) -> Result<()> {
     let Output::Box { start, count, view, tiles, .. } = output else { return Ok(()) };
     if let Some(tiles) = tiles {
@@ -237,7 +237,7 @@ fn within(output: &Output<'_>, shape: &[u64]) -> Result<()> {
     Ok(())
 }
 
-/// The building blocks around outputs; none is all of them.
+/// Returns the first and the last building block along each dimension that outputs lie in; empty stands for all blocks.
 fn blocks(outputs: &[&Output<'_>], shape: &[u64], block: &[u64]) -> Vec<(u64, u64)> {
     let mut around: Option<Vec<(u64, u64)>> = None;
     for output in outputs {

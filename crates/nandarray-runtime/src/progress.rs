@@ -90,9 +90,9 @@ pub struct Account {
     pub tasks: u64,
     /// Bytes read; a whole input counts once.
     pub bytes_in: u64,
-    /// Bytes written.
+    /// Bytes of the outputs.
     pub bytes_out: u64,
-    /// Instructions executed.
+    /// Number of instructions executed.
     pub instructions: u64,
 }
 

@@ -11,28 +11,28 @@ use crate::tiles::Tiles;
 /// An input of a program.
 #[derive(Clone, Debug)]
 pub enum Input<'a> {
-    /// The caller's bytes.
+    /// Bytes of the caller.
     Bytes(&'a [u8]),
-    /// `start + step * [0, count)` of a space, or of the view of it with this shape.
+    /// The elements at `start + step * i` with `0 <= i < count` along each dimension, of a space or of a view of it.
     Box {
-        /// The space.
+        /// Handle of the space.
         space: SpaceId,
-        /// First coordinate.
+        /// First coordinate along each dimension.
         start: &'a [u64],
-        /// Distances, at least 1.
+        /// Distance between elements along each dimension, at least 1.
         step: &'a [u64],
-        /// Elements.
+        /// Number of elements along each dimension.
         count: &'a [u64],
-        /// Shape of the view; `None` is the space itself.
+        /// Shape of the view; `None` if the elements are those of the space itself.
         view: Option<&'a [u64]>,
-        /// Tiles, each of which is a task; with `None` elements come in the order of rows, in tasks of `task_bytes`.
+        /// Tiles, each of which is a task; with `None`, elements come in the order of rows, in tasks of `task_bytes`.
         tiles: Option<Tiles<'a>>,
     },
-    /// An output of another program.
+    /// An output of an earlier program of the same run.
     Output {
-        /// Its place among the stages; before this one's.
+        /// Number of the stage that produces the output; it is smaller than this stage's.
         stage: usize,
-        /// The output.
+        /// Number of the output in that stage.
         output: usize,
     },
 }
@@ -40,87 +40,87 @@ pub enum Input<'a> {
 /// The destination of an output of a program.
 #[derive(Clone, Debug)]
 pub enum Output<'a> {
-    /// Into memory.
+    /// The output is collected in memory.
     Collect,
-    /// Into the first elements of a box of a space, or of the view of it with this shape. The output becomes visible
+    /// The output is written to the first elements of a box of a space, or of a view of a space. It becomes visible
     /// when the command completes; until then, and if the command fails, the space is unchanged.
     Box {
-        /// The space.
+        /// Handle of the space.
         space: SpaceId,
-        /// First coordinate.
+        /// First coordinate along each dimension.
         start: &'a [u64],
-        /// Elements.
+        /// Number of elements along each dimension.
         count: &'a [u64],
-        /// Shape of the view; `None` is the space itself.
+        /// Shape of the view; `None` if the box lies in the space itself.
         view: Option<&'a [u64]>,
-        /// Tiles in whose order elements are produced; `None` is the order of rows.
+        /// Tiles in whose order the program produces elements; `None` is the order of rows.
         tiles: Option<Tiles<'a>>,
     },
 }
 
-/// The value of an output of a program.
+/// The value of an output when its program has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutputValue {
-    /// These bytes.
+    /// The bytes of an output that is collected in memory.
     Bytes(Vec<u8>),
-    /// A number of elements of its box.
+    /// Number of elements that were written to the output's box.
     Elements(u64),
 }
 
 /// The result of one program of a run.
 #[derive(Clone, Debug)]
 pub struct ExecutedStage {
-    /// Its outputs, in order; `None` for those without a destination of their own.
+    /// Outputs of the program, in order; `None` for outputs that only other stages read.
     pub outputs: Vec<Option<OutputValue>>,
-    /// The state, folded.
+    /// The folded state of the program.
     pub state: Vec<u8>,
-    /// Its costs: bytes of all of its inputs and outputs.
+    /// The costs of the program; its bytes are those of all its inputs and outputs.
     pub account: Account,
 }
 
-/// The result of a run.
+/// The result of a run of one or more programs.
 #[derive(Clone, Debug)]
 pub struct Executed {
-    /// Its programs, in order.
+    /// The results of the programs, in order.
     pub stages: Vec<ExecutedStage>,
-    /// Its costs: bytes from spaces and the caller, and to them.
+    /// The costs of the run; its bytes are those that come from spaces and the caller, and those that go to them.
     pub account: Account,
 }
 
-/// A program to be run.
+/// A program to be run, with its inputs and the destinations of its outputs.
 #[derive(Debug)]
 pub struct StageRequest<'a> {
-    /// The program's handle.
+    /// Handle of the loaded program.
     pub program: ProgramId,
-    /// The way in which it is executed.
+    /// The way in which the program is executed.
     pub form: Form,
-    /// Its inputs.
+    /// Inputs of the program, in order.
     pub inputs: &'a [Input<'a>],
-    /// Bit patterns of its scalars.
+    /// Bit patterns of the program's scalar arguments.
     pub scalars: &'a [u64],
-    /// Destination of each output, including those of `nd_end`; `None` if only other stages read it.
+    /// Destination of each output, including the outputs of `nd_end`; `None` if only other stages read the output.
     pub outputs: &'a [Option<Output<'a>>],
     /// Target size of a task, in bytes of the first input; a task is whole records, at least one.
     pub task_bytes: u64,
-    /// The most instructions of one call; `None` is no limit.
+    /// Limit of the instructions of one call; `None` is no limit.
     pub instructions: Option<u64>,
 }
 
-/// Programs to be run.
+/// A run of one or more programs that feed each other.
 #[derive(Debug)]
 pub struct Execution<'a> {
-    /// The stages, at least one; each reads outputs of earlier ones only.
+    /// Programs of the run, at least one; each reads outputs of earlier ones only.
     pub stages: &'a [StageRequest<'a>],
-    /// The executor that does the work.
+    /// The executor that does the jobs of the run.
     pub executor: &'a dyn Executor,
-    /// The most bytes queued between programs where one needs more input before it can go on.
+    /// Limit of the bytes queued between programs when one of them needs more input before it can go on.
     pub hold_bytes: u64,
-    /// The run's progress; stops it.
+    /// The progress of the run, by which the caller can also stop it.
     pub progress: &'a Progress,
 }
 
 impl Execution<'_> {
-    /// Whether it changes the store.
+    /// Whether the execution changes the store.
     pub(crate) fn writes(&self) -> bool {
         let mut outputs = self.stages.iter().flat_map(|stage| stage.outputs);
         outputs.any(|output| matches!(output, Some(Output::Box { .. })))

@@ -1,10 +1,10 @@
-//! The scheduler: it decides which task is ready, in which order tasks run, and when a producer must wait.
+//! The scheduler of a run: it decides which task is ready, in which order tasks run, and when a producer must wait.
 //!
-//! Stages near the end come first, which keeps queues short; a stage whose readers are too far behind gets no new tasks
-//! (back-pressure). If all stages would wait then (a reader needs more before it can begin), the bound of the reader
-//! with the smallest backlog is doubled, up to a limit. After a failure only jobs before it in the order of [`Rank`]
-//! are still done, so that the same failure is reported each time. The scheduler decides; it reads, runs and writes
-//! nothing, and owns no thread.
+//! Stages near the end come first, which keeps queues short; a stage gets no new tasks while one of its readers has too
+//! many unread bytes (back-pressure). If all stages would wait for that reason, since a reader needs more bytes before
+//! it can begin, the smallest bound of a reader is doubled, up to a limit. After a failure only jobs before the failed
+//! one in the order of [`Rank`] are still done, so that the same failure is reported each time. The scheduler only
+//! decides: it reads, runs and writes nothing, and owns no thread.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,50 +20,51 @@ use crate::queue::StreamQueue;
 use crate::stage::{Failed, Origin, PendingTask, Rank, Stage, StageState, TaskInput};
 use crate::work::{Buffers, DeliverJob, FinishJob, JobWork, Load, StageContext, TaskJob};
 
-/// Runs that may wait for those before them, for each worker.
+/// Limit of the runs of a stage that were begun and not delivered, for each worker.
 const RUNS_AHEAD: u64 = 4;
 
-/// The scheduler's answer to a worker.
+/// The scheduler's answer to a worker that picks a job.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly all that are made are jobs, and they are moved once")]
 pub enum Next<'s, 'p> {
     /// A job to do.
     Job(Job<'s, 'p>),
-    /// No job is ready: pick again when another one is done.
+    /// No job is ready: pick again when a job in flight has come back.
     Wait,
-    /// No job is left.
+    /// No job is left: the run is over.
     Over,
 }
 
-/// The part of a run that never changes.
+/// The part of a run's state that never changes.
 pub(crate) struct RunPlan<'s, 'p> {
     pub(crate) stages: &'s [Stage<'s, 'p>],
     pub(crate) source: &'s dyn InputSource,
     pub(crate) progress: &'s Progress,
     pub(crate) workers: u64,
     pub(crate) hold_bytes: u64,
-    /// Readers of each output of each stage: stage and input, in the order of their numbers in the queue.
+    /// For each stage and output its readers as (stage, input), in the order of their reader numbers in the output's
+    /// queue.
     pub(crate) readers: Vec<Arc<Vec<Vec<(usize, usize)>>>>,
 }
 
-/// A reader whose backlog is at its bound: the bound in bytes, the producing stage, its output, the reader's number.
+/// A reader whose backlog is at its bound: (bound in bytes, producing stage, output of that stage, reader number).
 type BlockedReader = (u64, usize, usize, usize);
 
-/// The state of a run.
+/// The part of a run's state that changes.
 pub(crate) struct Scheduler<'p> {
     pub(crate) stages: Vec<StageState<'p>>,
     /// Number of jobs in flight.
     pub(crate) running: usize,
-    /// The earliest failure so far.
+    /// The failure with the smallest rank so far, with that rank.
     pub(crate) error: Option<Failed>,
-    /// Whether the executor died: no further job is handed out.
+    /// Whether the executor failed: no further job is handed out.
     pub(crate) aborted: bool,
     /// Buffers that no job is using.
     pub(crate) buffers: Vec<Buffers>,
 }
 
 impl<'s, 'p> RunPlan<'s, 'p> {
-    /// The job of a stage.
+    /// Makes a job of a stage.
     fn job(&self, stage: usize, rank: Rank, work: JobWork<'p>) -> Job<'s, 'p> {
         let readers = self.readers[stage].clone();
         let (source, progress) = (self.source, self.progress);
@@ -94,8 +95,8 @@ impl<'p> Scheduler<'p> {
         Self { stages, running: 0, error: None, aborted: false, buffers: Vec::new() }
     }
 
-    /// Notes a failure; the earliest is reported. Of a cancelled run the first error that names a task is kept, since
-    /// it says where the program was.
+    /// Notes a failure; the one with the smallest rank is reported. If the run was cancelled, the first error that
+    /// names a task is kept, since it says where the program was.
     pub(crate) fn fail(&mut self, (rank, error): Failed) {
         match (&self.error, &error) {
             (Some((_, RunError::Cancelled(Some(_)))), RunError::Cancelled(_)) => {}
@@ -107,25 +108,25 @@ impl<'p> Scheduler<'p> {
         }
     }
 
-    /// A job in flight comes back, done or failed.
+    /// Notes that a job in flight has come back, done or failed.
     pub(crate) fn come_back(&mut self) {
         assert!(self.running > 0, "a job comes back that was not handed out");
         self.running -= 1;
     }
 
-    /// Whether a job of this rank comes before the failure, if there is one.
+    /// Whether a job of this rank comes before the failure so far; true if there is no failure.
     fn is_due(&self, rank: Rank) -> bool {
         self.error.as_ref().is_none_or(|(failed, _)| rank < *failed)
     }
 
-    /// Whether the next run of a stage can be delivered.
+    /// Whether the next run of a stage is done and can be delivered.
     fn is_to_deliver(&self, stage: usize) -> bool {
         let work = &self.stages[stage];
         let next = work.undelivered.get(&work.next);
         next.is_some_and(|done| self.is_due(Rank { turn: done.turn, stage, run: work.next }))
     }
 
-    /// The bytes that are there of each input of a stage.
+    /// Returns the bytes that have arrived of each input of a stage.
     pub(crate) fn supplies(&self, plan: &RunPlan<'_, 'p>, stage: usize) -> Vec<Supply> {
         let one = |origin: &Origin| match *origin {
             Origin::External(input) => Supply { bytes: plan.source.bytes(input), closed: true },
@@ -137,7 +138,7 @@ impl<'p> Scheduler<'p> {
         plan.stages[stage].inputs.iter().map(one).collect()
     }
 
-    /// Picks the next job.
+    /// Picks the next job, of the last stage that has one.
     pub(crate) fn pick<'s>(&mut self, plan: &RunPlan<'s, 'p>) -> Next<'s, 'p> {
         if self.aborted {
             return Next::Over;
@@ -170,7 +171,7 @@ impl<'p> Scheduler<'p> {
         }
     }
 
-    /// The next job of a stage, if there is one; adds the reader that blocks it to `full`.
+    /// Returns the next job of a stage, if one is ready; adds the reader that blocks the stage to `full`.
     fn look<'s>(
         &mut self,
         plan: &RunPlan<'s, 'p>,
@@ -221,7 +222,7 @@ impl<'p> Scheduler<'p> {
         Ok(ready.filter(due).map(|(run, _)| self.task(plan, stage, run)))
     }
 
-    /// The job that reads a stage's whole inputs, and finds the ends of records.
+    /// Makes the job that reads a stage's whole inputs, and finds the ends of records.
     fn load<'s>(&mut self, plan: &RunPlan<'s, 'p>, stage: usize) -> Job<'s, 'p> {
         let rank = self.loads(plan, stage);
         let inputs = self.wholes(plan, stage);
@@ -233,7 +234,7 @@ impl<'p> Scheduler<'p> {
         plan.job(stage, rank, JobWork::Load(Load { inputs, search, loaded: None }))
     }
 
-    /// The job of the next task of a run that is ready.
+    /// Makes the job for the next task of a run that is ready.
     fn task<'s>(&mut self, plan: &RunPlan<'s, 'p>, stage: usize, number: u64) -> Job<'s, 'p> {
         let work = &mut self.stages[stage];
         let run = work.runs.get_mut(&number).expect("a run that is ready");
@@ -248,7 +249,7 @@ impl<'p> Scheduler<'p> {
         plan.job(stage, rank, JobWork::Task(Box::new(job)))
     }
 
-    /// Cuts inputs that are there into tasks, until a run has a task to call.
+    /// Cuts inputs that have arrived into tasks, until a run has a task to call.
     fn hand_out(
         &mut self,
         plan: &RunPlan<'_, 'p>,
@@ -264,7 +265,8 @@ impl<'p> Scheduler<'p> {
                 return Ok(());
             }
             let supplies = self.supplies(plan, stage);
-            // The first input's queue is read while the stage is changed: it is another stage's.
+            // The queue of the first input belongs to another stage: take it out, so that this stage can be changed
+            // meanwhile.
             let origin = plan.stages[stage].inputs[0];
             let queue = match origin {
                 Origin::Stage { stage, output } => Some(std::mem::take(&mut self.stages[stage].queues[output])),
@@ -299,7 +301,8 @@ impl<'p> Scheduler<'p> {
         }
     }
 
-    /// The reader that a stage has to wait for, if there is one.
+    /// Returns a reader of this stage whose backlog is at its bound, so that the stage has to wait; `None` if there is
+    /// none.
     fn blocked_reader(&self, plan: &RunPlan<'_, 'p>, stage: usize) -> Option<BlockedReader> {
         let work = &self.stages[stage];
         for (output, queue) in work.queues.iter().enumerate() {
@@ -320,7 +323,7 @@ impl<'p> Scheduler<'p> {
         None
     }
 
-    /// Doubles the bound of a reader since all stages wait; returns whether the run goes on.
+    /// Doubles the smallest bound of the blocked readers, since all stages wait; returns whether the run can go on.
     fn relax_backpressure(&mut self, plan: &RunPlan<'_, 'p>, full: &[BlockedReader]) -> bool {
         let Some(&(_, stage, output, reader)) = full.iter().min() else {
             assert!(self.error.is_some(), "stages that wait for each other wait for one whose readers are behind");
@@ -337,7 +340,7 @@ impl<'p> Scheduler<'p> {
         true
     }
 
-    /// Consumes a task's inputs.
+    /// Consumes the inputs of a task that was cut, and makes the task.
     fn pending(&mut self, plan: &RunPlan<'_, 'p>, stage: usize, cut: Cut, turn: u64) -> PendingTask {
         let this = &plan.stages[stage];
         let number = self.stages[stage].cutter.count();
@@ -365,7 +368,7 @@ impl<'p> Scheduler<'p> {
         PendingTask { number, cut, turn, extents, inputs }
     }
 
-    /// The turn of a task; `lookahead` as in [`NextCut::Task`].
+    /// Returns the turn of a task; `lookahead` is the number of bytes in [`NextCut::Task`].
     fn turn(&self, plan: &RunPlan<'_, 'p>, stage: usize, cut: Cut, lookahead: Option<u64>) -> u64 {
         let (work, ports) = (&self.stages[stage], &plan.stages[stage].program.metadata().inputs);
         let mut turn = self.loads(plan, stage).turn.max(work.turn);
@@ -380,7 +383,7 @@ impl<'p> Scheduler<'p> {
         turn
     }
 
-    /// Rank of the job that loads a stage's whole inputs.
+    /// Returns the rank of the job that loads a stage's whole inputs.
     fn loads(&self, plan: &RunPlan<'_, 'p>, stage: usize) -> Rank {
         let ports = &plan.stages[stage].program.metadata().inputs;
         let ends = plan.stages[stage].inputs.iter().zip(ports).filter(|(_, port)| port.whole);
@@ -388,17 +391,17 @@ impl<'p> Scheduler<'p> {
         Rank { turn, stage, run: 0 }
     }
 
-    /// Rank of the end of a stage, all of whose inputs were cut.
+    /// Returns the rank of the job that finishes a stage, all of whose inputs were cut.
     fn end(&self, stage: usize) -> Rank {
         Rank { turn: self.stages[stage].turn, stage, run: u64::MAX }
     }
 
-    /// The turn of the end of all inputs of a stage.
+    /// Returns the turn in which the last of a stage's inputs ended.
     fn ended(&self, plan: &RunPlan<'_, 'p>, stage: usize) -> u64 {
         plan.stages[stage].inputs.iter().map(|origin| self.closed(origin)).max().unwrap_or(0)
     }
 
-    /// The turn of an input's end; 0 if it is not there, or is external.
+    /// Returns the turn in which an input ended; 0 if it has not ended, or is external.
     fn closed(&self, origin: &Origin) -> u64 {
         match *origin {
             Origin::External(_) => 0,
@@ -406,7 +409,8 @@ impl<'p> Scheduler<'p> {
         }
     }
 
-    /// Rank of the error that a stage's inputs do not fit: one has ended before another, or a task would be too large.
+    /// Returns the rank of the error that a stage's inputs do not fit: one has ended before another, or a task would be
+    /// too large.
     fn misfit(&self, plan: &RunPlan<'_, 'p>, stage: usize) -> Rank {
         let (work, ports) = (&self.stages[stage], &plan.stages[stage].program.metadata().inputs);
         let supplies = self.supplies(plan, stage);
@@ -415,7 +419,7 @@ impl<'p> Scheduler<'p> {
         let mut turn = work.turn;
         for ((port, supply), origin) in ports.iter().zip(&supplies).zip(&plan.stages[stage].inputs) {
             let Origin::Stage { stage, output } = *origin else { continue };
-            // The first excess byte, or the end if there is none.
+            // The end of the first byte too many; the input's end if there is none.
             let most = match records {
                 _ if port.whole => abi::WINDOW_BYTES,
                 Some(records) if cut().count() > 1 => records.saturating_mul(port.record_bytes),
@@ -427,7 +431,7 @@ impl<'p> Scheduler<'p> {
         Rank { turn, stage, run: work.begun }
     }
 
-    /// Consumes a stage's whole inputs.
+    /// Consumes a stage's whole inputs; returns them by input number.
     fn wholes(&mut self, plan: &RunPlan<'_, 'p>, stage: usize) -> BTreeMap<usize, TaskInput> {
         let mut found = BTreeMap::new();
         for (input, _) in plan.stages[stage].program.metadata().inputs.iter().enumerate().filter(|(_, p)| p.whole) {
@@ -445,7 +449,7 @@ impl<'p> Scheduler<'p> {
         found
     }
 
-    /// Notes a stage's whole inputs.
+    /// Stores a stage's whole inputs, which a load job has read.
     pub(crate) fn loaded(&mut self, stage: usize, wholes: BTreeMap<usize, Vec<u8>>) {
         let work = &mut self.stages[stage];
         assert!(work.loading && !work.loaded, "stage {stage} is loaded twice");

@@ -37,13 +37,13 @@ pub enum Origin {
 
 /// A program of a run, with its inputs and outputs.
 pub struct Stage<'s, 'p> {
-    /// The program.
+    /// The program that the stage executes.
     pub program: &'p Program,
     /// Makes the cores that execute the program.
     pub core: CoreFactory<'s, 'p>,
     /// Bit patterns of the program's scalar arguments.
     pub scalars: &'s [u64],
-    /// Origin of each input.
+    /// Origin of each input of the program.
     pub inputs: Vec<Origin>,
     /// Number of each output in the run's [`crate::OutputSink`]; `None` if only other stages read the output.
     pub outputs: Vec<Option<usize>>,
@@ -86,7 +86,7 @@ pub(crate) struct Rank {
 /// The rank and the error of a failed job.
 pub(crate) type Failed = (Rank, RunError);
 
-/// An input of one task.
+/// The bytes of one input of one task.
 #[derive(Debug)]
 pub(crate) enum TaskInput {
     /// Bytes of the run's source: offset and number of bytes.
@@ -122,14 +122,14 @@ pub(crate) struct TaskRun<'p> {
     pub(crate) queue: VecDeque<PendingTask>,
     /// Number of tasks that were added to the run so far.
     assigned: u64,
-    /// Whether a worker is calling one of its tasks.
+    /// Whether a worker is calling a task of the run.
     pub(crate) busy: bool,
     /// The core of the run; `None` before the first task, and while a worker uses the core.
     pub(crate) core: Option<Core<'p>>,
     pub(crate) output: RunOutput,
 }
 
-/// The progress of a stage.
+/// The progress of a stage: its cuts, runs, queues and costs.
 pub(crate) struct StageState<'p> {
     pub(crate) cutter: TaskCutter,
     /// For each input that another stage produces, this stage's reader number in the queue of that output.
@@ -207,7 +207,7 @@ impl<'p> StageState<'p> {
         self.runs.iter().filter(|(_, run)| !run.busy).find_map(first)
     }
 
-    /// Whether the last run takes further tasks: it has fewer than `each`.
+    /// Whether the last run has fewer than `each` tasks, so that it takes further ones.
     pub(crate) fn is_open(&self, each: u64) -> bool {
         self.begun > 0 && self.runs.get(&(self.begun - 1)).is_some_and(|run| run.assigned < each)
     }

@@ -25,7 +25,8 @@ impl Tiles<'_> {
     /// Checks that these are tiles of a box with `count` elements along each dimension.
     ///
     /// # Errors
-    /// They have another number of dimensions, the first tile is empty or larger than the others, or they are too many.
+    /// The box has another number of dimensions, the first tile is empty or larger than the others, or the tiles
+    /// are too many.
     pub(crate) fn check(&self, count: &[u64]) -> Result<()> {
         let n = count.len();
         if [self.first.len(), self.size.len()] != [n; 2] || self.extent_axes.iter().any(|&axis| axis >= n) {
@@ -345,7 +346,8 @@ mod tests {
             let sides: Vec<u64> = tile[0].iter().zip(&tile[tile.len() - 1]).map(|(low, high)| high - low + 1).collect();
             assert_eq!(tiles.extents(&count, *edge), sides);
         }
-        // Numbered as rows have them, tile by tile, they come back as rows; so do those of some rows of tiles alone.
+        // Elements that are numbered in the order of rows and passed tile by tile come back in the order of rows; so do
+        // those of some rows of tiles alone.
         let number = |at: &Vec<u64>| at.iter().zip(&count).fold(0, |n, (c, extent)| n * extent + c) as u8;
         let bytes: Vec<u8> = all.iter().map(number).collect();
         let inner: u64 = count.iter().skip(1).product();

@@ -20,7 +20,7 @@ use crate::stage::{Origin, PendingTask, RunOutput, Stage, TaskInput};
 /// One output of a task, or of a program's end, that was delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// The output's number in its stage.
+    /// Number of the output in its stage.
     pub output: usize,
     /// The output's number in the run's [`OutputSink`]; `None` if only other stages read it.
     pub sink: Option<usize>,
@@ -436,7 +436,7 @@ impl TaskInput {
     }
 }
 
-/// Returns the bytes of a single chunk, if they can be used in place since they are aligned to 16 bytes.
+/// Returns the bytes in place if there is one chunk only, aligned to 16 bytes; else `None`.
 fn lent(chunks: &[(Arc<Vec<u8>>, Range<usize>)]) -> Option<&[u8]> {
     match chunks {
         [(bytes, range)] => Some(&bytes[range.clone()]).filter(|b| (b.as_ptr() as usize).is_multiple_of(16)),

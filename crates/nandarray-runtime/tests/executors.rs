@@ -1,8 +1,9 @@
 //! Promise: results are the same bytes on every executor, with any number of workers and in any order of completion,
-//! and so is the failure that is reported. A worker that dies is a typed error of its run, and no thread waits for it.
+//! and the same failure is reported each time. The panic of a worker is a typed error of the worker's run, and no
+//! thread waits for that worker.
 //!
-//! The reference is one thread. [`Scrambled`] does steps of many jobs in an order of chance; each case's seed is in its
-//! failure message.
+//! The reference is one thread. [`Scrambled`] does the steps of many jobs in a random order; the seed of each case is
+//! in its failure message.
 
 #[path = "../../nandarray-cores/tests/common/mod.rs"]
 mod common;
@@ -15,7 +16,7 @@ use nandarray_runtime::{Completed, Executor, HOLD_BYTES, Origin, Progress, Stage
 use proptest::prelude::*;
 use support::{Dying, Gathered, Items, Scrambled, bytes};
 
-/// Keeps even items; fails in the task that the first scalar names.
+/// A program that keeps even items, and fails in the task that its first scalar names.
 const FILTER: &[&str] = &[
     "ld t0, 32(a0)",
     "ld t1, 1112(a0)",
@@ -41,7 +42,7 @@ const FILTER: &[&str] = &[
     "jalr zero, 0(ra)",
 ];
 
-/// Adds the item of a whole input to each item; fails as the filter does.
+/// A program that adds the only item of a whole input to each item, and fails in the task that its first scalar names.
 const PLUS: &[&str] = &[
     "ld t0, 32(a0)",
     "ld t1, 1112(a0)",
@@ -69,7 +70,8 @@ const PLUS: &[&str] = &[
 const X: &str = r#"{"name": "x", "dtype": "int64"}"#;
 const SCALARS: &str = r#""scalars": [{"name": "fails"}, {"name": "traps"}, {"name": "hangs"}]"#;
 
-/// Copies and hashes (a state, an output of its end); filters; adds a whole input.
+/// Returns three programs: one copies items and hashes them (a state, and an output of its end), one is [`FILTER`], one
+/// is [`PLUS`].
 fn programs() -> [Program; 3] {
     let metadata = |name: &str, inputs: &str| {
         format!(r#"{{"abi": 1, "name": "{name}", "kind": "block", "inputs": [{inputs}], "outputs": [{X}], {SCALARS}}}"#)
@@ -80,7 +82,7 @@ fn programs() -> [Program; 3] {
     [common::by_hand(), filter, plus].map(|elf| Program::from_elf(&elf, None).unwrap())
 }
 
-/// A stage: its program, where its inputs come from, items of a task, the task that fails.
+/// A stage of a test: number of its program, origins of its inputs, items of each task, number of the task that fails.
 #[derive(Clone, Debug)]
 struct Given {
     program: usize,
@@ -117,7 +119,7 @@ fn run(
     done
 }
 
-/// Stages of drawn shapes: each reads the source, or a stage before it.
+/// Makes stages from random shapes: each reads the source, or an earlier stage.
 fn stages(shape: &[(prop::sample::Index, usize, usize, Option<u64>)]) -> Vec<Given> {
     let mut given: Vec<Given> = Vec::new();
     for (i, &(of, kind, each, fails)) in shape.iter().enumerate() {
@@ -176,7 +178,7 @@ proptest! {
     }
 }
 
-/// Copies, then copies what was copied.
+/// Returns two stages: the first copies the source, the second copies the output of the first.
 fn chain() -> Vec<Given> {
     let second = Origin::Stage { stage: 0, output: 0 };
     [Origin::External(0), second]
@@ -198,11 +200,11 @@ fn a_worker_that_dies_fails_its_run_and_nobody_waits() {
         for reads in [0, 1, 17, 150] {
             let source = Items { panics_in: AtomicI64::new(reads), ..Items::new(&items) };
             is_dead(run(&programs, &chain(), &source, &mut Gathered::default(), &Threads(threads)), 0);
-            // The same stages run again.
+            // The same stages run again without a failure.
             source.panics_in.store(i64::MAX, Ordering::Relaxed);
             run(&programs, &chain(), &source, &mut Gathered::default(), &Threads(threads)).unwrap();
         }
-        // In the sink, of the second stage.
+        // The sink panics on an output of the second stage.
         let mut sink = Gathered { panics_at: Some(2), ..Gathered::default() };
         is_dead(run(&programs, &chain(), &Items::new(&items), &mut sink, &Threads(threads)), 1);
     }

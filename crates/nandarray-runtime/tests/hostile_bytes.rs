@@ -1,6 +1,7 @@
-//! Promise: no bytes make a core panic, hang or ask for memory that they do not justify.
+//! Promise: whatever the bytes of a program or of its metadata, a core does not panic, hang or allocate memory without
+//! need.
 //!
-//! The functions of the fuzz targets, with seeded inputs on the stable toolchain.
+//! The functions of the fuzz targets run here with seeded inputs on the stable toolchain.
 
 #[path = "../../nandarray-cores/tests/common/mod.rs"]
 mod common;
@@ -8,7 +9,7 @@ mod hostile;
 
 use proptest::prelude::*;
 
-/// Pieces of which metadata is made.
+/// Fragments from which random metadata is made.
 const PIECES: &[&str] = &[
     "\"abi\": 1",
     "\"kind\": \"block\"",

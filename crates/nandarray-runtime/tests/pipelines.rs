@@ -1,5 +1,5 @@
-//! Promise: stages that feed each other give what they give one after the other, whatever the number of cores and the
-//! size of tasks; a stage that fails is the one named; what lies between is bounded.
+//! Promise: stages that feed each other produce what they produce one after the other, whatever the number of cores and
+//! the size of tasks; of several failures the same one is reported each time; the bytes between stages are bounded.
 
 #[path = "../../nandarray-cores/tests/common/mod.rs"]
 mod common;
@@ -38,7 +38,7 @@ impl InputSource for Items {
     }
 }
 
-/// The bytes of each output.
+/// A sink that collects the bytes of each output.
 #[derive(Default)]
 struct Gathered(Vec<Vec<u8>>);
 
@@ -52,10 +52,10 @@ impl OutputSink for Gathered {
     }
 }
 
-/// A stage: where its input comes from, items of a task, its scalars.
+/// A stage of a test: origin of its input, items of each task, scalars.
 type Given = (Origin, usize, [u64; 3]);
 
-/// Runs stages that copy and hash; all outputs go to the sink, two a stage.
+/// Runs stages that copy items and hash them; all outputs go to the sink, two of each stage.
 fn go(
     source: &Items,
     given: &[Given],
@@ -80,7 +80,7 @@ fn go(
     pipeline(&stages, source, sink, &executor, HOLD_BYTES, progress)
 }
 
-/// The hash of each run of 16 tasks, folded in order.
+/// Returns the hashes of every 16 tasks (one run of tasks), folded in order.
 fn hash(items: &[u64], each: usize) -> u64 {
     let hash = |items: &[u64]| items.iter().fold(0u64, |h, x| h.wrapping_mul(31).wrapping_add(*x));
     let mut runs = items.chunks(16 * each).map(hash);
@@ -97,7 +97,7 @@ proptest! {
         shape in prop::collection::vec((any::<prop::sample::Index>(), 0usize..5, 1usize..60), 1..12),
         threads in 1usize..9,
     ) {
-        // Each stage reads the source, a stage before it, or what that one gives at its end.
+        // Each stage reads the source, the copies of an earlier stage, or the output of that stage's end.
         let mut given: Vec<Given> = Vec::new();
         let mut values: Vec<Vec<u64>> = Vec::new();
         for (i, (of, kind, each)) in shape.into_iter().enumerate() {
@@ -150,14 +150,15 @@ proptest! {
         prop_assert_eq!((error.stage, error.error.task()), (at, Some(task)));
         let says = error.to_string();
         prop_assert!(says.starts_with(&format!("by hand: task {task}: ")), "{}", says);
-        // Outputs of stages after it are the beginning of what they would have been.
+        // Outputs of stages after the failed one are prefixes of their full outputs.
         for output in sink.0.iter().step_by(2) {
             prop_assert_eq!(&bytes(&items)[..output.len()], &output[..]);
         }
     }
 }
 
-/// An output of a stage, by the rule of turns: number of items and turn of each run; the turn of its end, if it comes.
+/// The turns of a stage's output by the rule of turns: items and turn of each run of tasks, and the turn of the
+/// output's end if it is reached.
 #[derive(Clone, Default)]
 struct Turns {
     runs: Vec<(usize, u64)>,
@@ -165,7 +166,8 @@ struct Turns {
 }
 
 impl Turns {
-    /// The turn of the first `count` items, or of the end if there are fewer.
+    /// Returns the turn in which the first `count` items are there, or that of the end if there are fewer items; `None`
+    /// if neither is reached.
     fn of(&self, count: usize) -> Option<u64> {
         let mut there = 0;
         self.runs
@@ -178,7 +180,8 @@ impl Turns {
     }
 }
 
-/// Runs a stage by the rule of turns: what it gives, and the turn and number of its task that fails.
+/// Runs a stage by the rule of turns; returns the turns of its output, and the turn and number of its failed task if
+/// one fails.
 fn in_turn(input: &Turns, each: usize, fails: u64) -> (Turns, Option<(u64, u64)>) {
     let all: usize = input.runs.iter().map(|(items, _)| items).sum();
     let (mut given, mut run, mut last) = (Turns::default(), (0, 0), 0);

@@ -1,27 +1,27 @@
-//! Promise: in every interleaving of owners that request ranges, wait until they are granted and release them, ranges
-//! that meet are never held together unless both are read, requests that meet are granted in the order of their
-//! arrival, and every owner ends.
+//! Promise: in every interleaving of owners that request ranges, wait until the ranges are granted and release them,
+//! overlapping ranges are never held together unless both are read, overlapping requests are granted in the order of
+//! their arrival, and every owner ends.
 //!
 //! All interleavings of the lock's operations are run, as a model checker does; operations are atomic, since a mutex is
 //! around the table wherever threads share it.
 
 use nandarray::{RangeTable, Share, SharedRange};
 
-/// The ranges of each of three owners: space, first, last, whether it writes.
+/// The ranges of each of three owners, as (space, first element, last element, whether the owner writes).
 const CASES: [&[&[(u64, u64, u64, bool)]]; 5] = [
     // Readers and a writer of one range.
     &[&[(0, 0, 9, false)], &[(0, 5, 9, true)], &[(0, 0, 5, false)]],
-    // Three writers, each of which meets both neighbours.
+    // Three writers: the range of the second overlaps those of the other two.
     &[&[(0, 0, 5, true)], &[(0, 5, 10, true)], &[(0, 10, 15, true)]],
-    // Several spaces a request, in opposite orders: no circle.
+    // Owners that request ranges of two spaces, in opposite orders: they do not deadlock.
     &[&[(0, 0, 9, true), (1, 0, 9, true)], &[(1, 0, 9, true), (0, 0, 9, true)], &[(0, 3, 4, false), (1, 3, 4, false)]],
     // One owner reads and writes the same range.
     &[&[(0, 0, 9, false), (0, 4, 6, true)], &[(0, 6, 7, false)], &[(0, 0, 3, true)]],
-    // Nothing meets.
+    // No ranges overlap.
     &[&[(0, 0, 1, true)], &[(0, 2, 3, true)], &[(1, 0, 1, true)]],
 ];
 
-/// An owner's next operation: request, be granted, release, nothing.
+/// The next operation of an owner: request its ranges, wait until they are granted, release them, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OwnerStep {
     Request,
@@ -46,7 +46,8 @@ fn meet(one: &[SharedRange], other: &[SharedRange]) -> bool {
     one.iter().any(|a| other.iter().any(|b| meets(a, b)))
 }
 
-/// Runs a schedule of owners from the beginning; returns each owner's step, and checks what is held.
+/// Runs the operations of owners in the order of `schedule`, and checks the order of grants; returns the next operation
+/// of each owner.
 fn replay(case: &[&[(u64, u64, u64, bool)]], schedule: &[usize]) -> Vec<OwnerStep> {
     let mut table = RangeTable::default();
     let mut steps = vec![OwnerStep::Request; case.len()];
@@ -72,7 +73,7 @@ fn replay(case: &[&[(u64, u64, u64, bool)]], schedule: &[usize]) -> Vec<OwnerSte
             OwnerStep::Done => unreachable!("an owner that is done has no step"),
         };
     }
-    // A wait that is not granted is no step that may be taken.
+    // Mark waits for ranges that are not granted: their owners cannot take a step.
     for step in &mut steps {
         if let OwnerStep::Wait(number) = *step {
             if !table.is_granted(number) {

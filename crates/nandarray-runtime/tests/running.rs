@@ -1,5 +1,5 @@
-//! Promise: a run gives what one core would give, whatever the number of cores; the first failure by task is the one
-//! told; nothing of a run that failed counts; a run can be ended.
+//! Promise: a run produces what one core would produce, whatever the number of cores; of several failures the one of
+//! the first task is reported; outputs of a failed run do not count; a run can be cancelled.
 
 #[path = "../../nandarray-cores/tests/common/mod.rs"]
 mod common;
@@ -16,7 +16,7 @@ const NEVER: u64 = u64::MAX;
 
 struct Items {
     bytes: Vec<u8>,
-    /// The read that fails, if one does.
+    /// Number of the read that fails; `None` if no read fails.
     fails: Option<usize>,
     reads: AtomicUsize,
 }
@@ -45,9 +45,9 @@ impl InputSource for Items {
 struct Gathered {
     tasks: Vec<u64>,
     bytes: Vec<u8>,
-    /// Outputs of `nd_end`: output and bytes.
+    /// Outputs of `nd_end`, as (output, bytes).
     ends: Vec<(usize, Vec<u8>)>,
-    /// The task whose output is refused, if one is.
+    /// Number of the task whose output the sink refuses; `None` if it accepts all.
     refuses: Option<u64>,
 }
 
@@ -68,7 +68,7 @@ impl OutputSink for Gathered {
     }
 }
 
-/// The setting of a run of a program that copies and hashes.
+/// The settings of a run of a program that copies items and hashes them.
 #[derive(Clone, Copy)]
 struct Options {
     threads: usize,
@@ -82,7 +82,7 @@ impl Default for Options {
     }
 }
 
-/// The results of a run beside the bytes that the sink got.
+/// The results of a run, without the bytes that went to the sink.
 #[derive(Debug)]
 struct Outcome {
     state: Vec<u8>,
@@ -121,7 +121,8 @@ fn go(
     go_with(&program, &core, &scalars, source, options, sink, progress)
 }
 
-/// The expected state for tasks of `each` items: the hash of each run of 16 tasks, folded in order.
+/// Returns the expected state for tasks of `each` items: the hashes of every 16 tasks (one run of tasks), folded in
+/// order.
 fn expected(items: &[u64], each: usize) -> u64 {
     let hash = |items: &[u64]| items.iter().fold(0u64, |h, x| h.wrapping_mul(31).wrapping_add(*x));
     let mut runs = items.chunks(16 * each).map(hash);
@@ -168,7 +169,7 @@ proptest! {
             let says = format!("task {traps}: load access fault at pc 0x10020 (value 0x42) in nd_block+0x20");
             prop_assert_eq!(error.to_string(), says);
         }
-        // Nothing from the run of the task that failed on went out.
+        // No output of the failed task's run of tasks, or of a later one, reached the sink.
         prop_assert!(sink.tasks.iter().all(|task| *task < fails.min(traps)), "{:?}", sink.tasks);
     }
 }
@@ -180,7 +181,7 @@ fn a_task_without_end_is_ended_by_its_limit() {
     let error = go(&source, [NEVER, NEVER, 3], options, &mut sink, &Progress::default()).unwrap_err();
     assert_eq!(error.to_string(), "task 3: more than 10000 instructions, at pc 0x10028 in nd_block+0x28");
     assert_eq!((error.task(), error.pc()), (Some(3), Some(0x1_0028)));
-    // The same program runs again.
+    // The same program runs again without a failure.
     go(&source, [NEVER; 3], options, &mut sink, &Progress::default()).unwrap();
 }
 
@@ -239,7 +240,7 @@ fn cores_that_count_count_all() {
         let profile = progress.profiler.as_ref().unwrap().take();
         assert_eq!(profile.total(), outcome.account.instructions);
         let times: Vec<_> = profile.instructions().map(|(pc, _, times)| (pc, times)).collect();
-        // The loop's load is executed once an item, the entry once a task.
+        // The load in the loop is executed once an item, the entry once a task.
         assert!(times.contains(&(0x1_0000 + 19 * 4, 1000)) && times.contains(&(0x1_0000, 100)));
         totals.push(times);
     }

@@ -9,7 +9,7 @@ use nandarray_runtime::{BoardError, BoardKernel, BoardWork, KernelEnd, KernelSta
 
 const WORKERS: usize = 4;
 
-/// SplitMix64.
+/// A random number generator (SplitMix64).
 struct Draws(u64);
 
 fn below(draws: &mut Draws, n: u64) -> u64 {
@@ -24,7 +24,7 @@ fn range(space: u64, share: Share) -> SharedRange {
     SharedRange { space, first: 0, last: 9, share }
 }
 
-/// A kernel that depends on some of those before it which have not failed.
+/// Makes a random kernel that depends on some earlier kernels which have not failed.
 fn random_kernel(rng: &mut Draws, submitted: u64, ends: &BTreeMap<u64, KernelEnd>) -> BoardKernel {
     let before = (0..below(rng, 3)).filter(|_| submitted > 0).map(|_| below(rng, submitted)).collect::<Vec<u64>>();
     let failed = |k: &u64| ends.get(k).is_some_and(|end| *end != KernelEnd::Done);
@@ -37,7 +37,7 @@ fn random_kernel(rng: &mut Draws, submitted: u64, ends: &BTreeMap<u64, KernelEnd
     BoardKernel { after, facts, microblocks, ranges, bytes: below(rng, 30), ..BoardKernel::default() }
 }
 
-/// A run of random kernels with random ends; returns the kernels that are done, in the order of their ends.
+/// Runs random kernels with random ends; returns the kernels that are done, in the order of their ends.
 fn random_run(scheduler: &str, seed: u8, kernels: u64, fails: bool) -> Vec<u64> {
     let mut rng = Draws(u64::from(seed));
     let mut board = SessionBoard::new(by_name(scheduler, WORKERS).unwrap(), WORKERS, 50);
@@ -123,7 +123,7 @@ fn no_worker_idles_while_a_screen_is_ready_out_of_order() {
         board.submit(BoardKernel { microblocks, ..BoardKernel::default() }).unwrap();
     }
     let mut out: Vec<BoardWork> = Vec::new();
-    // Screens that may run: those of open microblocks that were not handed out.
+    // Open microblock of each running kernel, and its number of screens that were not handed out.
     let mut running: BTreeMap<u64, (usize, u64)> = BTreeMap::new();
     while !board.is_empty() {
         while out.len() < WORKERS {

@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use super::{KernelFacts, KernelOrder, KernelScheduler};
 
-/// Kernels wait in one queue; each runs on one worker.
+/// The scheduler: kernels wait in one queue, and each runs on one worker.
 #[derive(Debug)]
 pub struct InterDynamic {
-    /// Kernels without a worker.
+    /// Kernels that no worker has taken.
     waiting: BTreeMap<KernelOrder, ()>,
-    /// The kernel of each worker.
+    /// The kernel that each worker has taken; `None` if it has none.
     owned: Vec<Option<u64>>,
-    /// Each kernel's place in the order, and its ready screens.
+    /// Each kernel's place in the order, and the number of its ready screens.
     kernels: BTreeMap<u64, (KernelOrder, u64)>,
 }
 
 impl InterDynamic {
-    /// A scheduler for this number of workers.
+    /// Makes a scheduler for this number of workers.
     pub fn new(workers: usize) -> Self {
         Self { waiting: BTreeMap::new(), owned: vec![None; workers.max(1)], kernels: BTreeMap::new() }
     }
@@ -53,7 +53,7 @@ impl KernelScheduler for InterDynamic {
         }
     }
 
-    /// Its kernel waits for another worker.
+    /// Returns the kernel of a failed worker to the queue, for another worker.
     fn lost(&mut self, worker: usize) {
         if let Some((order, _)) = self.owned[worker].take().and_then(|kernel| self.kernels.get(&kernel)) {
             self.waiting.insert(*order, ());

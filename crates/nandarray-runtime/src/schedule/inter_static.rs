@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use super::{KernelFacts, KernelOrder, KernelScheduler};
 
-/// Kernels of application `a` run on worker `a` modulo the number of workers.
+/// The scheduler: kernels of application `a` run on worker `a` modulo the number of workers.
 #[derive(Debug)]
 pub struct InterStatic {
-    /// Kernels of each worker, with their ready screens.
+    /// For each worker its kernels, with the number of their ready screens.
     queues: Vec<BTreeMap<KernelOrder, u64>>,
-    /// The worker that has each worker's applications: itself, unless it has failed.
+    /// For each worker the worker that runs its applications: itself, unless it has failed.
     heirs: Vec<usize>,
-    /// The worker of each kernel, and its place in the queue.
+    /// The worker of each kernel, and the kernel's place in the queue of that worker.
     places: BTreeMap<u64, (usize, KernelOrder)>,
 }
 
 impl InterStatic {
-    /// A scheduler for this number of workers.
+    /// Makes a scheduler for this number of workers.
     pub fn new(workers: usize) -> Self {
         let queues = vec![BTreeMap::new(); workers.max(1)];
         Self { heirs: (0..queues.len()).collect(), queues, places: BTreeMap::new() }
@@ -52,7 +52,7 @@ impl KernelScheduler for InterStatic {
         }
     }
 
-    /// The next worker that works takes over its applications.
+    /// Moves the applications of a failed worker to the next worker that works.
     fn lost(&mut self, worker: usize) {
         let workers = self.queues.len();
         let heir = (1..workers).map(|k| (worker + k) % workers).find(|w| self.heirs[*w] == *w);

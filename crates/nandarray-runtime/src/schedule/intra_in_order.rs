@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::{KernelFacts, KernelOrder, KernelScheduler};
 
-/// Screens of one kernel at a time.
+/// The scheduler: all workers run screens of one kernel at a time.
 #[derive(Debug, Default)]
 pub struct IntraInOrder {
-    /// Kernels with their ready screens.
+    /// Kernels, with the number of their ready screens.
     queue: BTreeMap<KernelOrder, u64>,
     orders: BTreeMap<u64, KernelOrder>,
-    /// The kernel that runs: one that arrives later, with a higher priority, waits for it.
+    /// The kernel that runs until it ends: a kernel that arrives later, with a higher priority, waits.
     running: Option<KernelOrder>,
 }
 

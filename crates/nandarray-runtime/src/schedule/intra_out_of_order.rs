@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use super::{KernelFacts, KernelOrder, KernelScheduler};
 
-/// Screens of all kernels.
+/// The scheduler: a worker runs the first ready screen of all kernels, in the order of priority and submission.
 #[derive(Debug, Default)]
 pub struct IntraOutOfOrder {
-    /// Kernels with ready screens.
+    /// Kernels that have ready screens, with the number of these screens.
     ready: BTreeMap<KernelOrder, u64>,
     orders: BTreeMap<u64, KernelOrder>,
 }

@@ -1,9 +1,9 @@
 //! Schedulers of kernels: the choice of the kernel whose next screen a free worker runs.
 //!
-//! A [`KernelScheduler`] learns of kernels and of their ready screens, and answers one question. It knows no clock and
-//! no bytes, so the same file serves threads of this machine and cores of a modelled one. A step takes O(log kernels).
-//! Each scheduler is a file; [`register`] adds one from outside of this crate. Microblocks and dependencies are kept by
-//! the caller: a screen that is ready may run at once.
+//! A [`KernelScheduler`] learns of kernels and of their ready screens, and answers one question: which kernel does a
+//! worker run next? It knows no clock and no bytes, so the same file serves host threads and cores of a modelled
+//! machine. A step takes O(log kernels). Each scheduler is a file; [`register`] adds one from outside of this crate.
+//! The board keeps microblocks and dependencies: a screen that is ready may run at once.
 
 mod inter_dynamic;
 mod inter_static;
@@ -24,57 +24,60 @@ use parking_lot::RwLock;
 /// The properties of a kernel by which it is scheduled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelFacts {
-    /// Its number: the order of submission.
+    /// The kernel's number, in the order of submission.
     pub number: u64,
-    /// The application that it belongs to.
+    /// Number of the application that the kernel belongs to.
     pub application: u64,
-    /// Kernels with a higher priority come first.
+    /// The kernel's priority: kernels with a higher one come first.
     pub priority: i64,
-    /// The time by which it should be done, in units of the caller's; none is no deadline.
+    /// The time by which the kernel should be done, in a unit of the caller's; `None` is no deadline.
     pub deadline: Option<u64>,
-    /// Its expected work, in units of the caller's; 0 if unknown.
+    /// The expected work of the kernel, in a unit of the caller's; 0 if unknown.
     pub work: u64,
 }
 
-/// The place of a kernel in the order of priority and submission.
+/// The key of a kernel in the order of priority and submission: kernels with smaller keys come first.
 pub type KernelOrder = (Reverse<i64>, u64);
 
 impl KernelFacts {
-    /// Its place in the order of priority and submission.
+    /// Returns the kernel's key in the order of priority and submission.
     pub fn order(&self) -> KernelOrder {
         (Reverse(self.priority), self.number)
     }
 }
 
-/// Chooses the kernel whose next screen a free worker runs.
+/// A scheduler of kernels: chooses the kernel whose next screen a free worker runs.
 ///
-/// Calls come in this order for each kernel: `arrived` once; then `ready` for each microblock, and `next` as often as
-/// it has screens; `ended` once, at any time after `arrived`: a kernel that fails may still have ready screens.
+/// For each kernel, methods are called in this order: `arrived` once; then `ready` for each microblock, and `next` as
+/// often as the microblock has screens; `ended` once, at any time after `arrived`: a kernel that fails may still have
+/// ready screens.
 pub trait KernelScheduler: Debug + Send {
-    /// Whether a microblock is divided into screens; otherwise it is one.
+    /// Whether a microblock is divided into a screen for each worker, as far as it can be; otherwise it has its fewest
+    /// screens.
     fn splits(&self) -> bool;
-    /// A kernel may run: those it depends on are done, and its ranges are held.
+    /// Notes that a kernel may run: the kernels that it depends on are done, its ranges are locked, its sections are
+    /// mapped.
     fn arrived(&mut self, kernel: &KernelFacts);
-    /// `screens` more screens of a kernel may run.
+    /// Notes that `screens` more screens of a kernel are ready to run.
     fn ready(&mut self, kernel: u64, screens: u64);
-    /// The kernel whose next screen `worker` runs now; it must have a ready one.
+    /// Returns the kernel whose next ready screen `worker` runs now; `None` if the worker has to wait.
     fn next(&mut self, worker: usize) -> Option<u64>;
-    /// A kernel is done, failed or cancelled.
+    /// Notes that a kernel is done, failed or was cancelled.
     fn ended(&mut self, kernel: u64);
-    /// A worker has failed, and asks no more. Its screens come again by `ready`.
+    /// Notes that a worker has failed and calls `next` no more. `ready` announces its screens again.
     fn lost(&mut self, _worker: usize) {}
 }
 
-/// Makes a scheduler for a number of workers.
+/// A function that makes a scheduler for a number of workers.
 pub type SchedulerMaker = Arc<dyn Fn(usize) -> Box<dyn KernelScheduler> + Send + Sync>;
 
-/// Schedulers from outside, by name.
+/// Schedulers that [`register`] added, by name.
 static REGISTERED: RwLock<BTreeMap<String, SchedulerMaker>> = RwLock::new(BTreeMap::new());
 
-/// Makes a scheduler known by a name, to sessions and to the modelled accelerator.
+/// Registers a scheduler under a name, for sessions and for the modelled accelerator.
 ///
 /// # Errors
-/// Text: the name is taken.
+/// A message: a scheduler with this name exists.
 pub fn register(name: &str, maker: SchedulerMaker) -> Result<(), String> {
     let mut registered = REGISTERED.write();
     if SCHEDULERS.contains(&name) || registered.contains_key(name) {
@@ -84,15 +87,15 @@ pub fn register(name: &str, maker: SchedulerMaker) -> Result<(), String> {
     Ok(())
 }
 
-/// The names of all schedulers: those of this crate, then those that were registered.
+/// Returns the names of all schedulers: those of this crate, then those that were registered.
 pub fn names() -> Vec<String> {
     SCHEDULERS.iter().map(|name| (*name).to_owned()).chain(REGISTERED.read().keys().cloned()).collect()
 }
 
-/// The names of this crate's schedulers.
+/// Names of this crate's schedulers, without those that [`register`] added.
 pub const SCHEDULERS: [&str; 4] = ["inter-static", "inter-dynamic", "intra-in-order", "intra-out-of-order"];
 
-/// A scheduler by its name, for this number of workers.
+/// Makes the scheduler with a name for this number of workers; `None` if no scheduler has the name.
 pub fn by_name(name: &str, workers: usize) -> Option<Box<dyn KernelScheduler>> {
     Some(match name {
         "inter-static" => Box::new(InterStatic::new(workers)),

@@ -1,9 +1,10 @@
 //! The board of a session: a state machine that hands out work and takes back its results.
 //!
-//! It knows no clock and no bytes and runs nothing, so that threads and a modelled machine use it alike. A kernel waits
-//! for the kernels that it depends on, then for its ranges, then for memory; it is mapped, runs microblock by
-//! microblock, and is drained: its outputs are written. A kernel that fails or is cancelled releases its ranges when
-//! the last of its screens has come back; kernels that depend on it fail, others go on.
+//! The board knows no clock and no bytes and runs nothing, so that host threads and a modelled machine use it alike. A
+//! kernel waits for the kernels that it depends on, then for its range locks, then for memory; then it is mapped (its
+//! sections are read), runs microblock by microblock, and is drained (its outputs are written). A kernel that fails or
+//! is cancelled releases its ranges when the last of its screens has come back; kernels that depend on it fail, other
+//! kernels go on.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,108 +13,110 @@ use nandarray::{RangeTable, SharedRange};
 
 use crate::schedule::{KernelFacts, KernelScheduler};
 
-/// A kernel as a board sees it.
+/// A submitted kernel, as a board sees it.
 #[derive(Clone, Debug, Default)]
 pub struct BoardKernel {
-    /// Its name, by which others may depend on it; empty if it has none.
+    /// The kernel's name, by which other kernels may depend on it; empty if it has none.
     pub name: String,
-    /// The properties by which it is scheduled; its number is the board's. Application `u64::MAX` is one of its own.
+    /// Properties by which the kernel is scheduled; the board sets the number. Application `u64::MAX` is one of the
+    /// kernel's own.
     pub facts: KernelFacts,
-    /// Numbers of kernels that end before it begins.
+    /// Numbers of the kernels that must end before this kernel begins.
     pub after: Vec<u64>,
-    /// The same by name; a name may be submitted later.
+    /// Names of the kernels that must end before this kernel begins; they may be submitted later.
     pub after_names: Vec<String>,
-    /// For each microblock the fewest and the most screens that it can be divided into; (1, 1) is a serial one.
+    /// For each microblock the fewest and the most screens that it can be divided into; (1, 1) is a serial microblock.
     pub microblocks: Vec<(u64, u64)>,
-    /// Ranges of data that it reads and writes.
+    /// Ranges of data that the kernel reads and writes, and locks until it ends.
     pub ranges: Vec<SharedRange>,
-    /// Bytes of memory that it needs while it runs.
+    /// Bytes of memory that the kernel needs while it runs.
     pub bytes: u64,
 }
 
-/// The reason why a kernel was refused.
+/// The reason why a board refused a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BoardError {
-    /// Kernels would wait for each other.
+    /// Kernels would wait for each other in a circle.
     #[error("these kernels would wait for each other: {}", names.join(" -> "))]
     Circle {
-        /// Their names, the first again at the end.
+        /// Names of the kernels, each of which waits for the next; the first is repeated at the end.
         names: Vec<String>,
     },
-    /// A kernel with this name exists.
+    /// The session has, or had, a kernel with this name.
     #[error("there is a kernel named {0:?} in this session")]
     Name(String),
-    /// It needs more memory than the session has.
+    /// The kernel needs more memory than the session has.
     #[error("kernel {name:?} needs {needed} bytes of memory; the session has {bound}")]
     Memory {
-        /// Its name.
+        /// Name of the kernel.
         name: String,
-        /// Bytes that it needs.
+        /// Bytes of memory that the kernel needs.
         needed: u64,
-        /// The session's bound.
+        /// Bytes of memory that the session has.
         bound: u64,
     },
-    /// It has no microblock, or one without a screen.
+    /// The kernel with this name has no microblock, or a microblock without a screen.
     #[error("kernel {0:?} has a microblock without a screen, or no microblock")]
     Empty(String),
 }
 
-/// The state of a kernel.
+/// The state of a kernel that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelState {
-    /// It waits for kernels that it depends on.
+    /// The kernel waits for kernels that it depends on.
     Submitted,
-    /// It waits for its ranges.
+    /// The kernel waits for its range locks.
     Blocked,
-    /// It waits for memory, or to be mapped.
+    /// The kernel has its range locks, and waits for memory or to be mapped.
     Admitted,
-    /// Its sections are being read.
+    /// The kernel's sections are being read.
     Mapping,
-    /// Screens of this microblock run, or are ready.
+    /// Screens of one microblock are running, or are ready to run.
     Running {
-        /// Number of the microblock.
+        /// Number of that microblock.
         microblock: usize,
     },
-    /// Its outputs are being written.
+    /// All microblocks are done; the kernel's outputs are being written, or are about to be.
     Draining,
-    /// It failed or was cancelled; its last screens are still running.
+    /// The kernel failed or was cancelled; some of its work is still with a worker.
     Stopping,
 }
 
-/// The end of a kernel.
+/// The way in which a kernel ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelEnd {
-    /// Its outputs are written.
+    /// The kernel's outputs were written.
     Done,
-    /// A step of it failed.
+    /// A step of the kernel failed.
     Failed,
-    /// It was cancelled.
+    /// The kernel was cancelled.
     Cancelled,
-    /// A kernel that it depends on, by number, is not done; or none with a name that it waits for was submitted.
+    /// The kernel with this number, on which this kernel depends, was not done. `None` for a dependency by name whose
+    /// kernel ended earlier without being done, or was never submitted.
     Dependency(Option<u64>),
 }
 
-/// One screen for a worker.
+/// One screen of a kernel, to be run by a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScreenJob {
-    /// The kernel.
+    /// Number of the kernel.
     pub kernel: u64,
-    /// Number of the microblock.
+    /// Number of the microblock in the kernel.
     pub microblock: usize,
-    /// The screen.
+    /// Number of the screen in the microblock, from 0.
     pub screen: u64,
-    /// Number of screens.
+    /// Number of screens that the microblock is divided into.
     pub screens: u64,
 }
 
-/// Work for a worker.
+/// One piece of work that a board hands out to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoardWork {
-    /// Read a kernel's sections; comes back by [`SessionBoard::mapped`].
+    /// Read the sections of the kernel with this number; the worker reports by [`SessionBoard::mapped`].
     Map(u64),
-    /// Run a screen; comes back by [`SessionBoard::screened`].
+    /// Run a screen; the worker reports by [`SessionBoard::screened`].
     Screen(ScreenJob),
-    /// Write a kernel's outputs; comes back by [`SessionBoard::drained`].
+    /// Write the outputs of the kernel with this number; the worker reports by [`SessionBoard::drained`].
     Drain(u64),
 }
 
@@ -121,24 +124,24 @@ pub enum BoardWork {
 struct BoardEntry {
     kernel: BoardKernel,
     state: KernelState,
-    /// Kernels that it waits for; those without a number are names in `awaited`.
+    /// Kernels that this kernel waits for; one that it awaits by name and that is not submitted yet is in `names`.
     waits: BTreeSet<u64>,
     names: BTreeSet<String>,
-    /// Kernels that wait for it.
+    /// Kernels that wait for this kernel.
     behind: Vec<u64>,
     request: Option<u64>,
-    /// It has its memory.
+    /// Whether the kernel has its memory.
     resident: bool,
-    /// Screens of the microblock: all, handed out, come back.
+    /// Screens of the current microblock: in all, handed out, come back.
     screens: (u64, u64, u64),
-    /// Screens of it that are to run again.
+    /// Screens of the current microblock that must be run again.
     again: Vec<u64>,
     end: Option<KernelEnd>,
-    /// The scheduler knows it.
+    /// Whether the scheduler knows the kernel.
     arrived: bool,
 }
 
-/// The kernels of a session.
+/// The board of a session: the state machine of its kernels.
 #[derive(Debug)]
 pub struct SessionBoard {
     scheduler: Box<dyn KernelScheduler>,
@@ -149,22 +152,22 @@ pub struct SessionBoard {
     ranges: RangeTable,
     by_request: BTreeMap<u64, u64>,
     kernels: BTreeMap<u64, BoardEntry>,
-    /// Kernels to be mapped, by priority and number.
+    /// Kernels that are ready to be mapped, in the order of priority and number.
     admitted: BTreeSet<(Reverse<i64>, u64)>,
     draining: BTreeSet<u64>,
     named: HashMap<String, u64>,
-    /// Named kernels that have ended: whether they are done.
+    /// Names of kernels that have ended, each with whether its kernel was done.
     ended_names: HashMap<String, bool>,
-    /// Kernels that wait for a name.
+    /// Names that no kernel has had yet, each with the kernels that wait for it.
     awaited: BTreeMap<String, BTreeSet<u64>>,
-    /// Kernels that ended without being done, since kernels behind them may come.
+    /// Kernels that ended without being done, since kernels that depend on them may be submitted later.
     failed: BTreeSet<u64>,
-    /// Kernels that ended, until they are taken.
+    /// Kernels that ended since the last call of [`Self::take_ended`].
     ends: Vec<(u64, KernelEnd)>,
 }
 
 impl SessionBoard {
-    /// A board for `workers` workers, whose kernels together need `memory` bytes at most.
+    /// Makes a board for `workers` workers, whose mapped kernels together need at most `memory` bytes.
     pub fn new(scheduler: Box<dyn KernelScheduler>, workers: usize, memory: u64) -> Self {
         Self {
             scheduler,
@@ -185,10 +188,10 @@ impl SessionBoard {
         }
     }
 
-    /// Submits a kernel; returns its number. A kernel behind one that failed ends at once.
+    /// Submits a kernel; returns its number. A kernel that depends on one that failed ends at once.
     ///
     /// # Errors
-    /// [`BoardError`].
+    /// [`BoardError`]: the reason why the kernel is refused.
     pub fn submit(&mut self, mut kernel: BoardKernel) -> Result<u64, BoardError> {
         let name = kernel.name.clone();
         if !name.is_empty() && (self.named.contains_key(&name) || self.ended_names.contains_key(&name)) {
@@ -248,7 +251,7 @@ impl SessionBoard {
         Ok(number)
     }
 
-    /// The next work of a worker.
+    /// Hands out the next piece of work to a worker; `None` if there is none now.
     pub fn take(&mut self, worker: usize) -> Option<BoardWork> {
         if let Some(kernel) = self.draining.pop_first() {
             return Some(BoardWork::Drain(kernel));
@@ -278,7 +281,8 @@ impl SessionBoard {
         Some(BoardWork::Screen(ScreenJob { kernel, microblock, screen: *out - 1, screens: *screens }))
     }
 
-    /// A screen did not run to its end, and changed nothing: its core failed. It is ready again.
+    /// Takes back a screen that did not run to its end and changed nothing, since its core failed. The screen is ready
+    /// again.
     pub fn again(&mut self, job: ScreenJob) {
         let entry = self.kernels.get_mut(&job.kernel).expect("a kernel with a screen");
         let (_, out, back) = &mut entry.screens;
@@ -294,12 +298,12 @@ impl SessionBoard {
         }
     }
 
-    /// A worker has failed, and takes nothing any more; its screen came back by [`SessionBoard::again`].
+    /// Notes that a worker has failed and takes no more work; its screen came back by [`SessionBoard::again`].
     pub fn lost(&mut self, worker: usize) {
         self.scheduler.lost(worker);
     }
 
-    /// A kernel's sections were read, or this failed.
+    /// Notes that the mapping of a kernel has ended; `done` says whether the kernel's sections were read.
     pub fn mapped(&mut self, kernel: u64, done: bool) {
         let entry = self.kernels.get_mut(&kernel).expect("a kernel that was mapped");
         match (entry.state, done) {
@@ -313,7 +317,7 @@ impl SessionBoard {
         }
     }
 
-    /// A screen ended, well or not.
+    /// Notes that a screen has ended; `done` says whether the screen succeeded.
     pub fn screened(&mut self, job: ScreenJob, done: bool) {
         let entry = self.kernels.get_mut(&job.kernel).expect("a kernel with a screen");
         let (screens, out, back) = &mut entry.screens;
@@ -336,14 +340,14 @@ impl SessionBoard {
         }
     }
 
-    /// A kernel's outputs were written, or this failed.
+    /// Notes that the draining of a kernel has ended, and so the kernel; `done` says whether its outputs were written.
     pub fn drained(&mut self, kernel: u64, done: bool) {
         let entry = self.kernels.get_mut(&kernel).expect("a kernel that was drained");
         entry.end = Some(if done { KernelEnd::Done } else { KernelEnd::Failed });
         self.remove(kernel);
     }
 
-    /// Cancels a kernel, unless its outputs are being written. Returns whether it will end as cancelled.
+    /// Cancels a kernel, unless its outputs are being written. Returns whether the kernel will end as cancelled.
     pub fn cancel(&mut self, kernel: u64) -> bool {
         match self.kernels.get(&kernel).map(|entry| (entry.state, entry.end)) {
             Some((KernelState::Draining, _)) | None => false,
@@ -355,7 +359,7 @@ impl SessionBoard {
         }
     }
 
-    /// Fails all kernels that wait for names which no kernel has: the session takes no more.
+    /// Fails all kernels that wait for names which no kernel has, since no further kernel will be submitted.
     pub fn close(&mut self) {
         let lost: BTreeSet<u64> = std::mem::take(&mut self.awaited).into_values().flatten().collect();
         for kernel in lost {
@@ -365,17 +369,17 @@ impl SessionBoard {
         }
     }
 
-    /// Kernels that ended since this was asked last.
+    /// Returns the kernels that ended since the last call, with the way in which each ended.
     pub fn take_ended(&mut self) -> Vec<(u64, KernelEnd)> {
         std::mem::take(&mut self.ends)
     }
 
-    /// The state of a kernel; none once it has ended.
+    /// Returns the state of a kernel; `None` once the kernel has ended.
     pub fn state(&self, kernel: u64) -> Option<KernelState> {
         self.kernels.get(&kernel).map(|entry| entry.state)
     }
 
-    /// Number of kernels that have not ended.
+    /// Returns the number of kernels that have not ended.
     pub fn len(&self) -> usize {
         self.kernels.len()
     }
@@ -385,12 +389,12 @@ impl SessionBoard {
         self.kernels.is_empty()
     }
 
-    /// Bytes of memory that mapped kernels need.
+    /// Returns the bytes of memory that mapped kernels need.
     pub fn used_bytes(&self) -> u64 {
         self.used
     }
 
-    /// A kernel that can go on goes on as far as it can without work.
+    /// Advances a kernel through the states that need no work of a worker, as far as possible.
     fn advance(&mut self, kernel: u64) {
         let entry = self.kernels.get_mut(&kernel).expect("a kernel that has not ended");
         if entry.state == KernelState::Submitted && entry.waits.is_empty() && entry.names.is_empty() {
@@ -420,7 +424,7 @@ impl SessionBoard {
         }
     }
 
-    /// Ends a kernel before its time; at once, if none of its work is out.
+    /// Ends a kernel early; forgets the kernel at once if no worker is working for it.
     fn stop(&mut self, kernel: u64, end: KernelEnd) {
         self.unschedule(kernel);
         let entry = self.kernels.get_mut(&kernel).expect("a kernel that has not ended");
@@ -434,7 +438,8 @@ impl SessionBoard {
         }
     }
 
-    /// Forgets a kernel: its ranges and memory are free, and kernels behind it go on, or fail.
+    /// Forgets a kernel that has ended: releases its ranges and memory, and advances or fails the kernels that wait for
+    /// it.
     fn remove(&mut self, kernel: u64) {
         let entry = self.kernels.remove(&kernel).expect("a kernel that has not ended");
         let end = entry.end.expect("an end");
@@ -478,7 +483,7 @@ impl SessionBoard {
         }
     }
 
-    /// Refuses a kernel that would wait for itself.
+    /// Refuses a kernel that would, through other kernels, wait for itself.
     fn circle(&self, kernel: &BoardKernel) -> Result<(), BoardError> {
         let name = &kernel.name;
         let closes = |names: Vec<String>| Err(BoardError::Circle { names });
@@ -486,7 +491,7 @@ impl SessionBoard {
             return closes(vec![name.clone(), name.clone()]);
         }
         let Some(waiting) = self.awaited.get(name).filter(|_| !name.is_empty()) else { return Ok(()) };
-        // From the new kernel to those it waits for; a kernel that waits for the new one's name closes the circle.
+        // Follow the waits from the new kernel; a kernel that waits for the new kernel's name closes the circle.
         let named = kernel.after_names.iter().filter_map(|after| self.named.get(after));
         let mut left: Vec<(u64, Vec<u64>)> = kernel.after.iter().chain(named).map(|k| (*k, vec![*k])).collect();
         let mut seen = BTreeSet::new();

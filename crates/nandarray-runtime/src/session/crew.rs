@@ -1,7 +1,7 @@
-//! A session on the wall clock: threads of this machine that do a board's work.
+//! A session on the wall clock: worker threads of this host that do the work of a [`SessionBoard`].
 //!
-//! Any thread may submit, wait and cancel. A worker that panics in a step fails that kernel and goes on. Dropping a
-//! session ends it: kernels that were submitted run to their end first.
+//! Any thread may submit, wait and cancel. A worker that panics in a step fails the kernel of that step and goes on.
+//! Dropping a session closes it: kernels that were submitted run to their end first.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -22,34 +22,34 @@ use crate::session::board::{BoardError, BoardWork, KernelEnd, KernelState, Scree
 use crate::session::kernels::{KernelRequest, LoadedKernel};
 use crate::session::mapping::MappedSections;
 
-/// Kernels whose cores a worker keeps.
+/// Number of cores that a worker thread keeps for reuse; a core executes one kernel.
 const CORES_KEPT: usize = 4;
 
 /// The settings of a session.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// The scheduler's name.
+    /// Name of the scheduler, one of [`names`].
     pub scheduler: String,
-    /// Number of workers.
+    /// Number of worker threads of this host.
     pub workers: usize,
-    /// The most bytes that mapped kernels need together.
+    /// Limit of the memory that all mapped kernels need together, in bytes.
     pub memory_bytes: u64,
-    /// The most bytes of a screen's window of a section that stays in the store.
+    /// Limit of a screen's window of a section that stays in the store, in bytes.
     pub window_bytes: u64,
 }
 
-/// The bytes of a kernel that is done: each section that is collected.
+/// The outputs of a kernel that is done: for each section its bytes if they are to be collected, else `None`.
 pub type Collected = Vec<Option<Vec<u8>>>;
 
-/// A kernel of a session.
+/// A kernel that was submitted to a session, with its progress and result.
 #[derive(Debug)]
 pub struct SessionJob {
-    /// Its number in the session.
+    /// Number of the kernel in the session.
     pub number: u64,
     request: KernelRequest,
     stop: AtomicBool,
     sections: Mutex<Option<Arc<MappedSections>>>,
-    /// Screens that are done.
+    /// Number of screens that have ended.
     done: AtomicU64,
     failure: Mutex<Option<Error>>,
     end: Mutex<Option<Result<Collected>>>,
@@ -57,7 +57,7 @@ pub struct SessionJob {
 }
 
 impl SessionJob {
-    /// A submission with the number that its board gave it. The owner of the board does its steps.
+    /// Makes the job of a submission to which a board gave `number`. The owner of the board does the steps of the job.
     pub fn new(number: u64, request: KernelRequest) -> Self {
         Self {
             number,
@@ -71,24 +71,24 @@ impl SessionJob {
         }
     }
 
-    /// The submission.
+    /// Returns the request that was submitted.
     pub fn request(&self) -> &KernelRequest {
         &self.request
     }
 
-    /// Reads and makes its sections.
+    /// Prepares the sections of the kernel: reads them from the store, or allocates them.
     ///
     /// # Errors
-    /// [`Error`] of a read.
+    /// [`Error`]: a read failed, or memory is short.
     pub fn map(&self, device: &Device) -> Result<()> {
         *self.sections.lock() = Some(Arc::new(MappedSections::map(device, &self.request)?));
         Ok(())
     }
 
-    /// Runs a screen on a core.
+    /// Runs one screen of the kernel on a core.
     ///
     /// # Errors
-    /// [`Error::Kernel`], or that of a read.
+    /// [`Error::Kernel`]: the screen failed; other errors are those of a read from the store.
     pub fn screen(&self, device: &Device, core: &mut KernelCore, screen: ScreenJob) -> Result<()> {
         let sections = self.sections.lock().clone().expect("a mapped kernel");
         let done = sections.run(device, &self.request, core, screen, &self.stop);
@@ -96,22 +96,22 @@ impl SessionJob {
         done
     }
 
-    /// Copies what a screen may change; [`SessionJob::restore`] puts it back.
+    /// Copies the bytes that a screen may change, so that [`SessionJob::restore`] can put them back.
     pub fn save(&self, screen: ScreenJob) -> SavedRows {
         let sections = self.sections.lock().clone().expect("a mapped kernel");
         SavedRows(sections.save(&self.request, screen))
     }
 
-    /// A screen is as if it had not run.
+    /// Undoes a screen: puts back the bytes that [`SessionJob::save`] copied before the screen ran.
     pub fn restore(&self, saved: SavedRows) {
         self.done.fetch_sub(1, Ordering::Relaxed);
         self.sections.lock().clone().expect("a mapped kernel").restore(saved.0);
     }
 
-    /// Writes its outputs.
+    /// Writes the outputs of the kernel to the store, and keeps those that are to be collected.
     ///
     /// # Errors
-    /// [`Error`] of a write; nothing was written then.
+    /// [`Error`]: a write failed; nothing was written then.
     pub fn drain(&self, device: &Device) -> Result<()> {
         let sections = self.sections.lock().take().expect("a mapped kernel");
         let sections = Arc::into_inner(sections).expect("no screen runs any more");
@@ -120,18 +120,18 @@ impl SessionJob {
         Ok(())
     }
 
-    /// A step has failed; its other screens are not needed.
+    /// Notes that a step of the kernel failed, and stops the other screens of the kernel.
     pub fn fail(&self, error: Error) {
         self.failure.lock().get_or_insert(error);
         self.stop();
     }
 
-    /// Its screens stop.
+    /// Stops the screens of the kernel.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// The board says that it has ended.
+    /// Sets the result of the kernel, when the board has reported the kernel's end.
     pub fn finish(&self, end: KernelEnd) {
         let number = self.number;
         self.sections.lock().take();
@@ -151,22 +151,22 @@ impl SessionJob {
         self.ended.store(true, Ordering::Release);
     }
 
-    /// Whether it has ended.
+    /// Whether the kernel has ended.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Screens that are done.
+    /// Returns the number of screens that have ended.
     pub fn screens_done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Number of microblocks.
+    /// Returns the number of microblocks of the kernel.
     pub fn microblocks(&self) -> usize {
         self.request.kernel.program().table.microblocks.len()
     }
 
-    /// Takes its result; none if it has not ended, or was taken.
+    /// Takes the result of the kernel; `None` if the kernel has not ended, or the result was taken before.
     pub fn take(&self) -> Option<Result<Collected>> {
         self.end.lock().take()
     }
@@ -186,7 +186,7 @@ struct SessionShared {
     window_bytes: u64,
 }
 
-/// A session.
+/// A session on the wall clock: worker threads that run many kernels at once beside one device.
 pub struct Session {
     shared: Arc<SessionShared>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
@@ -199,7 +199,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Bytes that a screen may change, as they were.
+/// Copies of the bytes that a screen may change, from before the screen ran.
 #[derive(Debug)]
 pub struct SavedRows(Vec<(usize, Range<u64>, Vec<u8>)>);
 
@@ -213,10 +213,11 @@ impl From<BoardError> for Error {
 }
 
 impl Session {
-    /// A session beside a runtime's device. On a device under a modelled clock it has one worker.
+    /// Opens a session beside a runtime's device, and starts its worker threads. There is one worker if the device is
+    /// under a modelled clock.
     ///
     /// # Errors
-    /// [`Error::Engine`]: there is no such scheduler, or no thread.
+    /// [`Error::Engine`]: there is no scheduler with this name, or a thread could not be started.
     pub fn new(runtime: &Arc<Runtime>, options: &SessionOptions) -> Result<Self> {
         let workers = if runtime.device().is_watched() { 1 } else { options.workers.max(1) };
         let scheduler = by_name(&options.scheduler, workers).ok_or_else(|| {
@@ -226,10 +227,11 @@ impl Session {
         Self::with_scheduler(runtime, options, scheduler)
     }
 
-    /// The same with a scheduler of the caller's, made for that number of workers; the options' name is not read.
+    /// Opens a session like [`Self::new`], but with the caller's scheduler, which was made for the session's number of
+    /// workers; the name in `options` is not read.
     ///
     /// # Errors
-    /// [`Error::Engine`]: no thread.
+    /// [`Error::Engine`]: a thread could not be started.
     pub fn with_scheduler(
         runtime: &Arc<Runtime>,
         options: &SessionOptions,
@@ -256,11 +258,11 @@ impl Session {
         Ok(Self { shared, threads: Mutex::new(threads) })
     }
 
-    /// Submits a kernel.
+    /// Submits a kernel; returns its job, by which the caller waits for the kernel or cancels it.
     ///
     /// # Errors
-    /// [`Error::Circle`]: kernels would wait for each other. [`Error::Engine`]: bindings do not fit the kernel, or the
-    /// session is closed.
+    /// [`Error::Circle`]: kernels would wait for each other. [`Error::Engine`]: the bindings do not fit the kernel, or
+    /// the session is closed.
     pub fn submit(&self, request: KernelRequest) -> Result<Arc<SessionJob>> {
         let device = self.shared.runtime.device().clone();
         let shape = |space| device.by_id(space).ok().map(|s| s.peek().record.shape.clone());
@@ -276,10 +278,11 @@ impl Session {
         Ok(job)
     }
 
-    /// Waits until a kernel has ended, or a time has passed. Returns whether it has ended.
+    /// Waits until a kernel has ended, or until `timeout` has passed if there is one. Returns whether the kernel has
+    /// ended.
     pub fn wait(&self, job: &SessionJob, timeout: Option<Duration>) -> bool {
         let mut state = self.shared.state.lock();
-        // The end of any kernel wakes all that wait.
+        // The end of any kernel wakes all waiting threads.
         match timeout {
             None => self.shared.ended.wait_while(&mut state, |_| !job.has_ended()),
             Some(time) => {
@@ -289,7 +292,7 @@ impl Session {
         job.has_ended()
     }
 
-    /// Cancels a kernel, unless its outputs are being written. Returns whether it ends as cancelled.
+    /// Cancels a kernel, unless its outputs are being written. Returns whether the kernel ends as cancelled.
     pub fn cancel(&self, job: &SessionJob) -> bool {
         let mut state = self.shared.state.lock();
         let cancelled = state.board.cancel(job.number);
@@ -300,12 +303,12 @@ impl Session {
         cancelled
     }
 
-    /// The state of a kernel; none once it has ended.
+    /// Returns the state of a kernel; `None` once the kernel has ended.
     pub fn state(&self, job: &SessionJob) -> Option<KernelState> {
         self.shared.state.lock().board.state(job.number)
     }
 
-    /// Takes no more kernels; with `cancel`, ends those that have not ended. Waits for all of them.
+    /// Closes the session to new kernels; with `cancel`, cancels all kernels. Waits until every kernel has ended.
     pub fn close(&self, cancel: bool) {
         {
             let mut state = self.shared.state.lock();
@@ -322,7 +325,7 @@ impl Session {
             self.shared.settle(&mut state);
         }
         for thread in std::mem::take(&mut *self.threads.lock()) {
-            // A worker's panics are caught; one in the board itself is a bug, and was printed.
+            // Panics in the steps of kernels are caught; a panic in the board itself is a bug, and was printed.
             let _ = thread.join();
         }
         self.shared.ended.notify_all();
@@ -336,7 +339,7 @@ impl Drop for Session {
 }
 
 impl SessionShared {
-    /// Reports kernels that ended, and wakes workers.
+    /// Sets the results of the kernels that have ended, and wakes the threads that wait.
     fn settle(&self, state: &mut SessionState) {
         for (number, end) in state.board.take_ended() {
             let Some(job) = state.jobs.remove(&number) else { panic!("kernel {number} ended, and was not submitted") };

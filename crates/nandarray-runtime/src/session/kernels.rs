@@ -1,4 +1,4 @@
-//! Loaded kernels, and what a submission asks for.
+//! Loaded kernels, and the requests by which they are submitted.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::request::Input;
 use crate::schedule::KernelFacts;
 use crate::session::board::BoardKernel;
 
-/// A kernel with its translations, shared by all sessions that run it.
+/// A loaded kernel with its translations, shared by all sessions that run the kernel.
 #[derive(Debug)]
 pub struct LoadedKernel {
     pub(crate) program: KernelProgram,
@@ -22,27 +22,27 @@ pub struct LoadedKernel {
 /// The way in which a kernel is executed.
 #[derive(Clone, Debug, Default)]
 pub enum KernelForm {
-    /// Instruction by instruction: the reference.
+    /// Instruction by instruction, by the interpreter: the reference for the other forms.
     Interpreted,
-    /// As host code made from its instructions.
+    /// As host code that is translated from the kernel's instructions.
     #[default]
     Translated,
-    /// As functions of this process.
+    /// As functions of this process, in place of the kernel's instructions.
     Native(KernelFunctions),
 }
 
 impl LoadedKernel {
-    /// Reads an ELF and its description table.
+    /// Reads the ELF file of a kernel and its description table.
     ///
     /// # Errors
-    /// [`Error::Program`].
+    /// [`Error::Program`]: the ELF file or the table is invalid.
     pub fn new(elf: &[u8], table: &[u8]) -> Result<Self> {
         let program = KernelProgram::from_elf(elf, table).map_err(|e| Error::Program(Box::new(e)))?;
         let translations = Translations::new(program.bits());
         Ok(Self { program, translations })
     }
 
-    /// Its program and description table.
+    /// Returns the kernel's program, with its description table.
     pub fn program(&self) -> &KernelProgram {
         &self.program
     }
@@ -56,18 +56,18 @@ impl LoadedKernel {
     }
 }
 
-/// A box of a space that a section begins as, or replaces.
+/// A box of a space from which a section is read, or to which it is written.
 #[derive(Clone, Debug)]
 pub struct SectionBox {
-    /// The space.
+    /// Handle of the space.
     pub space: SpaceId,
-    /// First coordinate.
+    /// First coordinate along each dimension.
     pub start: Vec<u64>,
-    /// Distances, at least 1; all 1 for an output.
+    /// Distance between elements along each dimension, at least 1; all 1 for an output.
     pub step: Vec<u64>,
-    /// Elements.
+    /// Number of elements along each dimension.
     pub count: Vec<u64>,
-    /// Shape of the view; `None` is the space itself.
+    /// Shape of the view of the space that the box lies in; `None` if it lies in the space itself.
     pub view: Option<Vec<u64>>,
 }
 
@@ -77,7 +77,8 @@ impl SectionBox {
         Input::Box { space: self.space, start: &self.start, step: &self.step, count: &self.count, view, tiles: None }
     }
 
-    /// Its elements as a range, the last dimension fastest; all of the space for views.
+    /// Returns the range of elements of the space that holds the box, last dimension fastest; the whole space for
+    /// views.
     fn range(&self, shape: Option<&[u64]>, share: Share) -> SharedRange {
         let space = u64::from(self.space);
         let Some(shape) = shape.filter(|s| self.view.is_none() && s.len() == self.count.len()) else {
@@ -92,61 +93,61 @@ impl SectionBox {
     }
 }
 
-/// The bytes that a section begins as.
+/// The initial content of a section.
 #[derive(Clone, Debug, Default)]
 pub enum SectionSource {
-    /// Zeros.
+    /// All bytes are zero.
     #[default]
     Zeros,
-    /// The caller's.
+    /// Bytes of the caller.
     Bytes(Arc<Vec<u8>>),
-    /// The store's.
+    /// Elements of a space in the store.
     Box(SectionBox),
 }
 
-/// The destination of a section at the end.
+/// The destination of a section when its kernel is done.
 #[derive(Clone, Debug, Default)]
 pub enum SectionTarget {
-    /// It is dropped.
+    /// The section is dropped.
     #[default]
     Nowhere,
-    /// It is returned.
+    /// The section is returned to the caller.
     Collect,
-    /// It is written to the store.
+    /// The section is written to the store.
     Box(SectionBox),
 }
 
-/// A section of one submission.
+/// The shape, initial content and destination of one section of a submission.
 #[derive(Clone, Debug, Default)]
 pub struct SectionBinding {
-    /// Its shape in elements.
+    /// Shape of the section, in elements.
     pub shape: Vec<u64>,
-    /// The bytes that it begins as.
+    /// Initial content of the section.
     pub source: SectionSource,
-    /// Its destination.
+    /// Destination of the section when the kernel is done.
     pub target: SectionTarget,
 }
 
-/// A submission of a kernel.
+/// A request to run a kernel in a session.
 #[derive(Clone, Debug)]
 pub struct KernelRequest {
-    /// The kernel.
+    /// The kernel to be run.
     pub kernel: Arc<LoadedKernel>,
-    /// The way in which it is executed.
+    /// The way in which the kernel is executed.
     pub form: KernelForm,
-    /// Its sections, in the order of its table.
+    /// Sections of the kernel, in the order of its description table.
     pub sections: Vec<SectionBinding>,
-    /// Bit patterns.
+    /// Bit patterns of the kernel's scalar arguments.
     pub scalars: Vec<u64>,
-    /// A name by which other kernels of the session may depend on it; empty is none.
+    /// A name by which other kernels of the session may depend on this kernel; empty if it has none.
     pub name: String,
-    /// Application, priority, deadline and work; the number is the session's.
+    /// Application, priority, deadline and work of the kernel; the session sets the number.
     pub facts: KernelFacts,
-    /// Numbers of kernels that end before it begins.
+    /// Numbers of the kernels that must end before this kernel begins.
     pub after: Vec<u64>,
-    /// The same by name.
+    /// Names of the kernels that must end before this kernel begins.
     pub after_names: Vec<String>,
-    /// The most instructions of a screen; `None` is no limit.
+    /// Limit of the instructions of one screen; `None` is no limit.
     pub instructions: Option<u64>,
 }
 
@@ -160,7 +161,7 @@ impl KernelRequest {
         self.sections[section].shape.first().copied().unwrap_or(1)
     }
 
-    /// Whether a section stays in the store, and screens read their windows.
+    /// Whether a section stays in the store, so that each screen reads only the window of it that the screen maps.
     pub(crate) fn is_windowed(&self, section: usize) -> bool {
         let table = &self.kernel.program.table;
         let whole = nandarray_cores::kernel::MappedPart::Word(nandarray_cores::kernel::PartWord::All);
@@ -169,7 +170,7 @@ impl KernelRequest {
             && !table.microblocks.iter().any(|m| m.mapped(section) == Some(whole))
     }
 
-    /// Bytes that come from the caller, and those that come from the store.
+    /// Returns the bytes of sections that come from the caller, and the bytes that come from the store.
     pub fn bytes_in(&self) -> (u64, u64) {
         let (mut given, mut stored) = (0, 0);
         for (number, binding) in self.sections.iter().enumerate() {
@@ -182,7 +183,7 @@ impl KernelRequest {
         (given, stored)
     }
 
-    /// Bytes that go to the caller, and those that go to the store.
+    /// Returns the bytes of sections that go to the caller, and the bytes that go to the store.
     pub fn bytes_out(&self) -> (u64, u64) {
         let (mut collected, mut stored) = (0, 0);
         for (number, binding) in self.sections.iter().enumerate() {
@@ -195,8 +196,8 @@ impl KernelRequest {
         (collected, stored)
     }
 
-    /// Bytes of the store that a screen brings: windows of inputs that stay there, and its share of sections that
-    /// are mapped whole, in the first microblock that maps them.
+    /// Returns the number of bytes that a screen needs from the store: its windows of sections that stay there, and its
+    /// share of whole sections in the first microblock that maps them.
     pub fn screen_bytes(&self, microblock: usize, screen: u64, screens: u64) -> u64 {
         let table = &self.kernel.program.table;
         let mut all = 0;
@@ -216,10 +217,11 @@ impl KernelRequest {
         all
     }
 
-    /// Checks bindings against the table, and describes the kernel for a board. `shape` tells the shape of a space.
+    /// Checks the bindings against the description table, and describes the kernel for a board. `shape` returns the
+    /// shape of a space; `None` if there is no such space.
     ///
     /// # Errors
-    /// [`Error::Engine`]: bindings do not fit.
+    /// [`Error::Engine`]: the bindings do not fit the kernel.
     pub fn board(&self, window_bytes: u64, shape: impl Fn(SpaceId) -> Option<Vec<u64>>) -> Result<BoardKernel> {
         let table = &self.kernel.program.table;
         let invalid = |what: String| Err(Error::invalid(format!("kernel {}: {what}", table.name)));
@@ -264,7 +266,8 @@ impl KernelRequest {
         Ok(BoardKernel { name, facts, after, after_names, microblocks, ranges, bytes })
     }
 
-    /// The fewest and the most screens of a microblock: windows of sections in the store stay below `window_bytes`.
+    /// Returns the fewest and the most screens of a microblock. With the fewest, a screen's window of a section in the
+    /// store is about `window_bytes` bytes at most.
     fn screens(&self, microblock: usize, window_bytes: u64) -> (u64, u64) {
         let table = &self.kernel.program.table;
         let block = &table.microblocks[microblock];

@@ -1,8 +1,8 @@
-//! Sections of a kernel that runs: read from the store, mapped for a screen, written at the end.
+//! The sections of a running kernel: read from the store, mapped for a screen, written at the end.
 //!
-//! A section that some screen of a microblock writes is mapped by copies of the screens' own rows, which go back when
-//! the screen ends; the only screen of a microblock gets the section itself. Sections that a microblock only reads are
-//! shared. Inputs that are mapped by rows alone stay in the store: each screen reads its window.
+//! A screen that writes a section works on a copy of its own rows, which is copied back when the screen ends; the only
+//! screen of a microblock works on the section itself. Sections that a microblock only reads are shared by its screens.
+//! An input of which every screen maps some rows only stays in the store: each screen reads its window.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::request::Output;
 use crate::session::board::ScreenJob;
 use crate::session::kernels::{KernelRequest, SectionSource, SectionTarget};
 
-/// The sections of a kernel that is mapped.
+/// The sections of a mapped kernel, in the order of its description table.
 #[derive(Debug)]
 pub(crate) struct MappedSections {
     bytes: Vec<RwLock<SectionBytes>>,
@@ -28,11 +28,11 @@ pub(crate) struct MappedSections {
 
 #[derive(Debug)]
 enum SectionBytes {
-    /// In the store.
+    /// The section stays in the store; each screen reads its window.
     Away,
-    /// The caller's, or read once.
+    /// Bytes of the caller, which the kernel only reads.
     Shared(Arc<Vec<u8>>),
-    /// The kernel's own.
+    /// Bytes that belong to the kernel, which may change them.
     Own(Vec<u8>),
 }
 
@@ -53,7 +53,7 @@ fn transfer(error: TransferError) -> Error {
     }
 }
 
-/// Reads bytes of a section's box.
+/// Reads a range of the bytes of a section's box from the store.
 fn read(device: &Device, source: &SectionSource, bytes: Range<u64>) -> Result<Vec<u8>> {
     let SectionSource::Box(from) = source else { unreachable!("only boxes are read") };
     let mut into = vec![0; (bytes.end - bytes.start) as usize];
@@ -72,7 +72,7 @@ fn read(device: &Device, source: &SectionSource, bytes: Range<u64>) -> Result<Ve
 }
 
 impl MappedSections {
-    /// Reads the sections of a kernel that it needs whole, and makes its others.
+    /// Prepares the sections of a kernel: reads those that the kernel needs whole, and allocates or copies the others.
     pub(crate) fn map(device: &Device, request: &KernelRequest) -> Result<Self> {
         let table = &request.kernel.program().table;
         let mut all = Vec::new();
@@ -89,7 +89,7 @@ impl MappedSections {
         Ok(Self { bytes: all })
     }
 
-    /// Bytes of a section that a screen maps.
+    /// Returns the range of a section's bytes that a screen maps; `None` if its microblock does not map the section.
     fn mapped_bytes(request: &KernelRequest, section: usize, job: ScreenJob) -> Option<Range<u64>> {
         let rows = request.rows(section);
         let row = request.section_bytes(section).checked_div(rows).unwrap_or(0);
@@ -99,7 +99,7 @@ impl MappedSections {
         })
     }
 
-    /// Copies the bytes that a screen may change.
+    /// Copies the bytes that a screen may change; returns section number, range and bytes of each copy.
     pub(crate) fn save(&self, request: &KernelRequest, job: ScreenJob) -> Vec<(usize, Range<u64>, Vec<u8>)> {
         let block = &request.kernel.program().table.microblocks[job.microblock];
         let written = block.writes.keys().filter_map(|n| Some((*n, Self::mapped_bytes(request, *n, job)?)));
@@ -110,7 +110,7 @@ impl MappedSections {
         written.map(copied).collect()
     }
 
-    /// Puts back bytes of [`MappedSections::save`].
+    /// Puts back the bytes that [`MappedSections::save`] copied.
     pub(crate) fn restore(&self, saved: Vec<(usize, Range<u64>, Vec<u8>)>) {
         for (number, range, bytes) in saved {
             let mut section = self.bytes[number].write();
@@ -119,7 +119,7 @@ impl MappedSections {
         }
     }
 
-    /// Runs a screen on a core.
+    /// Runs a screen on a core, and copies the rows that the screen wrote back to their sections.
     pub(crate) fn run(
         &self,
         device: &Device,
@@ -199,7 +199,7 @@ impl MappedSections {
         core.run(program, call, request.instructions, stop)
     }
 
-    /// Writes outputs, all or none; returns those that are collected.
+    /// Writes the outputs of the kernel to the store, all or none; returns the sections that are to be collected.
     pub(crate) fn drain(self, device: &Device, request: &KernelRequest) -> Result<Vec<Option<Vec<u8>>>> {
         let mut given: Vec<Option<Vec<u8>>> = vec![None; request.sections.len()];
         let mut stored = Vec::new();

@@ -3,9 +3,9 @@
 //! | file | one idea |
 //! | --- | --- |
 //! | `board` | the state machine: dependencies, ranges, memory, microblocks, ready screens |
-//! | `kernels` | loaded kernels, and what a submission asks for |
+//! | `kernels` | loaded kernels, and the requests by which they are submitted |
 //! | `mapping` | sections: read, mapped for a screen, written at the end |
-//! | `crew` | threads of this machine that do a board's work |
+//! | `crew` | worker threads of this host that do a board's work |
 
 pub(crate) mod board;
 pub(crate) mod crew;

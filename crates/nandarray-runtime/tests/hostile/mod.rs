@@ -10,9 +10,9 @@ use nandarray_runtime::{
     HOLD_BYTES, InputSource, Origin, OutputSink, Progress, Stage, Threads, TransferError, pipeline,
 };
 
-/// Instructions of one call.
+/// Limit of the instructions of one call.
 const LIMIT: u64 = 2000;
-/// Programs that ask for more are loaded, not run: nothing is wrong with them, but they take time.
+/// Limit of the memory of programs that are run; larger ones are only loaded, since they would take long.
 const MEMORY_MAX: u64 = 8 << 20;
 
 struct Bytes<'b>(&'b [u8]);
@@ -36,14 +36,14 @@ impl OutputSink for Nowhere {
     }
 }
 
-/// Any text as metadata: what is taken keeps its promises.
+/// Parses any text as metadata: metadata that is accepted keeps its documented bounds.
 pub fn metadata(data: &[u8]) {
     let Ok(found) = Metadata::parse(data) else { return };
     assert!((1..=8).contains(&found.inputs.len()) && found.outputs.len() <= 8 && found.scalars.len() <= 16);
     assert!(!found.inputs[0].whole);
     assert!(found.inputs.iter().all(|port| (1..=64 << 20).contains(&port.record_bytes) && port.item_bytes > 0));
     assert!(found.outputs.iter().all(|port| (1..=64 << 20).contains(&port.record_bytes) && port.item_bytes > 0));
-    // Two states and the scratchpad that is requested besides fit.
+    // The scratchpad has room for two copies of the state.
     assert!(
         found.scratchpad() <= 256 << 20 && found.state_bytes.checked_mul(2).is_some_and(|b| b <= found.scratchpad())
     );
@@ -53,12 +53,12 @@ pub fn metadata(data: &[u8]) {
     }
 }
 
-/// Any bytes as a program's file: refused, or loaded and run over the file itself.
+/// Loads any bytes as a program's file: it is refused, or is loaded and run over the bytes of the file itself.
 pub fn program(data: &[u8]) {
     execute(data, None);
 }
 
-/// Any text as the metadata of a program that is fine.
+/// Loads a valid program with any text as its metadata.
 pub fn described(elf: &[u8], data: &[u8]) {
     metadata(data);
     execute(elf, Some(data));

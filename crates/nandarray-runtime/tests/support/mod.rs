@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use nandarray_cores::RunError;
 use nandarray_runtime::{Agenda, Executor, InputSource, Job, JobStep, Next, OutputSink, TransferError};
 
-/// Numbers by chance, from a seed (splitmix64).
+/// A random number generator with a seed (splitmix64).
 #[derive(Clone, Debug)]
 pub struct Chance(pub u64);
 
@@ -20,12 +20,12 @@ impl Chance {
     }
 }
 
-/// One thread with many jobs in flight: the job that does its next step is drawn by chance, and a job that is done goes
-/// back to the agenda after a random delay.
+/// An executor with one thread and many jobs in flight: the job that does its next step is drawn at random, and a job
+/// that is done goes back to the agenda after a random delay.
 #[derive(Debug)]
 pub struct Scrambled {
     pub seed: u64,
-    /// Jobs under way at most.
+    /// Limit of the jobs in flight.
     pub jobs: usize,
 }
 
@@ -67,7 +67,7 @@ impl Executor for Scrambled {
     }
 }
 
-/// Does a number of jobs on the caller's thread, and dies in the next one's first step.
+/// An executor that does `after` jobs on the caller's thread, and panics in the first step of the next one.
 #[derive(Debug)]
 pub struct Dying {
     pub after: usize,
@@ -101,11 +101,11 @@ impl Executor for Dying {
     }
 }
 
-/// Items of eight bytes.
+/// A source of items of eight bytes each.
 #[derive(Debug)]
 pub struct Items {
     pub bytes: Vec<u8>,
-    /// Reads until one panics.
+    /// Number of reads before one panics.
     pub panics_in: AtomicI64,
 }
 
@@ -131,11 +131,11 @@ impl InputSource for Items {
     }
 }
 
-/// The bytes of each output.
+/// A sink that collects the bytes of each output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Gathered {
     pub outputs: Vec<Vec<u8>>,
-    /// The output that panics when it is given something.
+    /// Number of the output that panics when it gets bytes; `None` if none does.
     pub panics_at: Option<usize>,
 }
 

@@ -42,7 +42,7 @@ const ENABLE: u32 = 1;
 const SHUTDOWN: u32 = 3 << 14;
 /// Dword 0 of the event that namespace attributes have changed, which refers to log page 04h.
 const NAMESPACE_EVENT: u32 = 0x0004_0002;
-/// Bit of the event mask by which a host enables this event.
+/// Bit of the event mask by which a host enables the event of changed namespaces.
 const NAMESPACE_NOTICES: u32 = 1 << 8;
 
 /// The host of an association, as its connect command names it.

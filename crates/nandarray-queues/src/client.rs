@@ -146,8 +146,8 @@ impl QueueClient {
         (0..self.header.namespaces).map(entry).collect()
     }
 
-    /// Reads records of `record_bytes` bytes of an array: record number `records[i]` is stored at `to + i *
-    /// record_bytes`.
+    /// Reads records of `record_bytes` bytes of an array, and stores record number `records[i]` at
+    /// `to + i * record_bytes`.
     ///
     /// # Safety
     /// `to` has room for all records, and no other thread uses this memory during the call.

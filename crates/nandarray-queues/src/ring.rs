@@ -68,7 +68,7 @@ impl ServedPair {
         self.state == PairState::Served
     }
 
-    /// Frees the pair if the process of its client has ended; returns whether it had.
+    /// Frees the pair if no client holds the lock of its claim any more; returns whether this was so.
     pub(crate) fn drop_dead(&mut self, region: &QueueRegion) -> bool {
         let dead = self.state != PairState::Free && !region.held(CLAIM_BYTE + i64::from(self.queue));
         if dead {

@@ -91,7 +91,7 @@ impl Meter for TouchMeter {
 
 /// Checks a kernel's table by running the kernel on sample data, which the kernel changes. `screens` is the number of
 /// screens of each microblock whose table leaves the number to the scheduler. Returns a message for each fault of the
-/// table; none if the table is right.
+/// table; an empty list if the table is right.
 ///
 /// # Errors
 /// [`ScreenError`]: a screen failed, for instance by an access outside of all sections.

@@ -78,7 +78,7 @@ impl Inflow {
         self.tail
     }
 
-    /// Number of bytes that the program has consumed; 0 for a window.
+    /// Number of bytes that a stream program has consumed; always 0 for a program of windows.
     pub fn taken(&self) -> u64 {
         self.head
     }

@@ -141,8 +141,8 @@ struct TimerOwner {
 
 impl<X: Xlen> HartOwner<X, TimedCore> for TimerOwner {
     fn begins(&mut self, meter: &mut TimedCore) {
-        // Data of another task in the same window are other data: the addresses differ, so that a cache does not find
-        // them.
+        // Another task has different data in the same window: their addresses differ, so that no cache takes the one
+        // task's lines for the other's.
         self.calls += 1;
         let mut feed = TaskFeed::default();
         let first = self.calls % TASKS * TASK_BYTES;

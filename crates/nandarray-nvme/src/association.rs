@@ -1,8 +1,8 @@
-//! One controller as one host sees it: properties, admin commands, features, events, and the way of an I/O command to
-//! its command set.
+//! One controller as one host sees it: properties, admin commands, features and events; I/O commands are passed on to
+//! their command set.
 //!
-//! An association has no socket and takes no time: a transport says when a keep alive timeout is over, and sends the
-//! events that the association gives to its notifier.
+//! An association has no socket and no clock: the transport decides when the keep alive timeout has expired, and sends
+//! the events that the association passes to its notifier.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -22,26 +22,27 @@ use crate::wire::{
     AdminOpcode, CNTLID_ANY, CommandSet, DISCOVERY_NQN, DiscoveryEntry, FabricsType, Property, QUEUE_ENTRIES_MAX,
 };
 
-/// Asynchronous events that a controller holds.
+/// Maximum number of asynchronous event requests that a controller holds.
 const EVENTS_MAX: usize = 4;
-/// I/O queues of a controller.
+/// Maximum number of I/O queues of a controller.
 pub(crate) const QUEUES_MAX: u16 = 64;
-/// CAP: entries, contiguous queues, 7.5 s to become ready, subsystem reset, NVM and other command sets, ready modes.
+/// Controller capabilities (CAP): queue entries, contiguous queues, 7.5 s to become ready, subsystem reset, NVM and
+/// other command sets, ready modes.
 const CAP: u64 = (QUEUE_ENTRIES_MAX as u64 - 1) | 1 << 16 | 15 << 24 | 1 << 36 | 1 << 37 | 1 << 43 | 1 << 59;
-/// Version 2.0.
+/// Version 2.0 of the NVMe base specification.
 const VERSION: u32 = 2 << 16;
-/// 7.5 s until ready, with media and without, in units of 500 ms.
+/// Ready timeouts (CRTO): 7.5 s until ready, with media and without, in units of 500 ms.
 const CRTO: u32 = 15 | 15 << 16;
-/// The value that resets a subsystem: "NVMe".
+/// Value that resets the subsystem when written to its property NSSR: "NVMe" in ASCII.
 const RESET: u32 = 0x4e56_4d65;
 const READY: u32 = 1;
 const FATAL: u32 = 1 << 1;
 const SHUTDOWN_COMPLETE: u32 = 2 << 2;
 const ENABLE: u32 = 1;
 const SHUTDOWN: u32 = 3 << 14;
-/// Notice: namespace attributes changed, log page 04h.
+/// Dword 0 of the event that namespace attributes have changed, which refers to log page 04h.
 const NAMESPACE_EVENT: u32 = 0x0004_0002;
-/// The mask's bit of that notice.
+/// Bit of the event mask by which a host enables the event of changed namespaces.
 const NAMESPACE_NOTICES: u32 = 1 << 8;
 
 /// The host of an association, as its connect command names it.
@@ -53,16 +54,16 @@ pub struct HostIdentity {
     pub hostnqn: String,
     /// Qualified name of the subsystem to connect to.
     pub subnqn: String,
-    /// Address and port at which the host reached the transport, for the discovery log.
+    /// Address and port of the transport that the host connected to, for the discovery log; `None` if not known.
     pub local: Option<(String, String)>,
 }
 
-/// The answer to an admin command.
+/// The reply to an admin command.
 #[derive(Debug)]
 pub enum AdminAnswer {
-    /// The command is over.
+    /// The command is complete.
     Done(CompletionEntry),
-    /// The controller holds the command; its completion comes from the notifier.
+    /// The controller holds the command, an event request; the notifier sends its completion later.
     Held,
 }
 
@@ -74,24 +75,24 @@ struct AdminState {
     event_mask: u32,
     held: VecDeque<u16>,
     changed: BTreeSet<u32>,
-    /// A notice was sent, and the host has not read the log page.
+    /// Whether an event was sent, and the host has not read the log page since then.
     noticed: bool,
 }
 
 type Notifier = Box<dyn Fn(CompletionEntry) + Send + Sync>;
 
-/// A controller, and the host that is connected to it.
+/// A controller with the host that is connected to it.
 pub struct Association {
     subsystem: Arc<Subsystem>,
     controller: Controller,
     boxes: StoredBoxes,
-    /// The host's own: hosts that execute at once read theirs.
+    /// Account of the last execution of a program by this host, for the vendor's log page; other hosts have their own.
     account: Mutex<String>,
     cntlid: u16,
     host: HostIdentity,
     state: Mutex<AdminState>,
     notifier: Mutex<Option<Notifier>>,
-    /// A command since the transport looked last: keeps the association alive.
+    /// Whether a command arrived since the transport asked last, which keeps the association alive.
     seen: AtomicBool,
 }
 
@@ -146,12 +147,12 @@ impl Association {
         self.cntlid
     }
 
-    /// The host.
+    /// The host that is connected to the controller.
     pub fn host(&self) -> &HostIdentity {
         &self.host
     }
 
-    /// The subsystem.
+    /// The subsystem that the controller belongs to.
     pub fn subsystem(&self) -> &Arc<Subsystem> {
         &self.subsystem
     }
@@ -165,7 +166,7 @@ impl Association {
         self.host.subnqn == DISCOVERY_NQN
     }
 
-    /// Milliseconds without a command after which the association ends; 0 is never.
+    /// Keep alive timeout in milliseconds: the time without a command after which the association ends; 0 is never.
     pub fn kato_ms(&self) -> u32 {
         self.state.lock().kato_ms
     }
@@ -175,28 +176,29 @@ impl Association {
         self.state.lock().csts & (READY | SHUTDOWN_COMPLETE) == READY
     }
 
-    /// Whether a command came since the last call.
+    /// Returns whether a command arrived since the last call, and resets this mark.
     pub fn was_seen(&self) -> bool {
         self.seen.swap(false, Ordering::Relaxed)
     }
 
-    /// Checks that an I/O queue may be connected.
+    /// Checks that the host may connect I/O queue `qid`.
     ///
     /// # Errors
-    /// A parameter of connect is wrong; the queue's number, or the controller is not enabled.
+    /// Invalid connect parameters: the host's name or the queue's number is wrong, or the controller is not enabled.
     pub fn check_queue(&self, qid: u16, hostnqn: &str) -> Result<(), Status> {
         let state = self.state.lock();
         let ready = state.csts & READY != 0 && !self.is_discovery() && hostnqn == self.host.hostnqn;
         if ready && qid <= state.queues { Ok(()) } else { Err(Status::CONNECT_PARAMETER) }
     }
 
-    /// Sets the function that sends completions of held commands.
+    /// Sets the function that sends completions of held event requests.
     pub fn set_notifier(&self, notifier: impl Fn(CompletionEntry) + Send + Sync + 'static) {
         *self.notifier.lock() = Some(Box::new(notifier));
         self.notice();
     }
 
-    /// Ends the association as a transport does that lost its host: nothing is held, boxes are forgotten.
+    /// Ends the association when the transport has lost its host: drops the held event requests, and deletes stored
+    /// boxes.
     pub fn end(&self) {
         *self.notifier.lock() = None;
         self.boxes.clear();
@@ -210,7 +212,8 @@ impl Association {
         self.notice();
     }
 
-    /// Sends the notice of changed namespaces, if the host wants it, has an event here and was not notified yet.
+    /// Sends the event of changed namespaces if the host enabled it, has an event request held here, and has read the
+    /// log page since the last event.
     fn notice(&self) {
         let notifier = self.notifier.lock();
         let Some(send) = notifier.as_ref() else { return };
@@ -227,7 +230,7 @@ impl Association {
         send(completion(cid, Ok((NAMESPACE_EVENT, 0))));
     }
 
-    /// Executes a command of the admin queue, fabrics commands but connect among them.
+    /// Executes a command of the admin queue, including all fabrics commands except connect.
     pub fn admin(&self, entry: &SubmissionEntry, payload: Payload<'_>) -> AdminAnswer {
         self.seen.store(true, Ordering::Relaxed);
         let cid = entry.cid.get();
@@ -274,7 +277,7 @@ impl Association {
             AdminOpcode::GET_FEATURES => return self.get_feature(word as u8, word >> 8 & 7, &mut payload),
             AdminOpcode::SET_FEATURES => return self.set_feature(word as u8, entry.cdw(11)),
             AdminOpcode::KEEP_ALIVE => Ok(()),
-            // A command that arrived is executed: none waits to be aborted.
+            // A command is executed as soon as it arrives, so that none waits to be aborted.
             AdminOpcode::ABORT => return Ok((1, 0)),
             AdminOpcode::LOAD_PROGRAM | AdminOpcode::ACTIVATE_PROGRAM | AdminOpcode::MEMORY_RANGE_SET
                 if self.subsystem.has(CommandSet::PROGRAMS) && !self.is_discovery() =>
@@ -324,20 +327,20 @@ impl Association {
                 }
                 Ok((0, 0))
             }
-            // A second connect on this queue.
+            // A second connect command on this queue.
             FabricsType::CONNECT => Err(Status::SEQUENCE_ERROR),
             _ => Err(Status::INVALID_FIELD),
         }
     }
 
-    /// Writes CC: enables, disables or shuts down.
+    /// Writes the property CC (controller configuration), which enables, disables or shuts down the controller.
     fn configure(&self, value: u32) {
         let before = {
             let mut state = self.state.lock();
             std::mem::replace(&mut state.cc, value)
         };
         if value & SHUTDOWN != 0 {
-            // A host that shuts down expects what it wrote to be durable.
+            // A host that shuts down expects that its writes are durable.
             let flushed = self.subsystem.flush();
             let mut state = self.state.lock();
             state.csts |= if flushed.is_ok() { SHUTDOWN_COMPLETE } else { FATAL };
@@ -350,8 +353,8 @@ impl Association {
         }
     }
 
-    /// A controller reset: features are as at first, events are not held, views and boxes are closed. Programs, range
-    /// sets and memory are the subsystem's, and stay.
+    /// Resets the controller: restores features, drops held event requests, and closes views and boxes. Programs, range
+    /// sets and memory belong to the subsystem, and stay.
     fn reset(&self) {
         self.boxes.clear();
         self.controller.close_all();
@@ -441,7 +444,8 @@ impl Association {
         payload.give(&page, entry.cdw_pair(12))
     }
 
-    /// Log page 04h; once read, the host is notified of later changes.
+    /// Returns log page 04h, the changed namespaces. Unless `retain` is set, this clears the list, and the host gets an
+    /// event for the next change.
     fn changed_log(&self, retain: bool) -> Vec<u8> {
         let mut state = self.state.lock();
         let mut page = vec![0u8; 4096];
@@ -455,7 +459,7 @@ impl Association {
         page
     }
 
-    /// Log page 70h: a header of 1024 bytes, and the subsystem.
+    /// Returns log page 70h: a header of 1024 bytes, and an entry for the subsystem.
     fn discovery_log(&self) -> Vec<u8> {
         let mut page = vec![0u8; 1024];
         page[0] = 1;
@@ -476,7 +480,7 @@ impl Association {
         page
     }
 
-    /// Executes a command of an I/O queue.
+    /// Executes a command of I/O queue `qid`.
     pub fn io(&self, qid: u16, entry: &SubmissionEntry, payload: Payload<'_>) -> CompletionEntry {
         self.seen.store(true, Ordering::Relaxed);
         let done = self.io_now(entry, payload);
@@ -539,7 +543,7 @@ impl Association {
         Ok((done.dw0.get(), done.dw1.get()))
     }
 
-    /// Whether a command may change the store: refused where the export is read only.
+    /// Returns whether a command may change the store, and is therefore refused by a read-only subsystem.
     fn changes(&self, csi: u8, entry: &SubmissionEntry) -> bool {
         match csi {
             CommandSet::ND => matches!(entry.opcode, 0x01 | 0x05 | 0x0c),
@@ -551,7 +555,8 @@ impl Association {
         }
     }
 
-    /// Whether a completed command has changed the store, so that it has to be settled before its completion leaves.
+    /// Returns whether a completed command may have changed the store, so that [`Subsystem::settle`] has to be called
+    /// before its completion is sent.
     pub fn has_written(&self, entry: &SubmissionEntry) -> bool {
         match entry.nsid.get() {
             crate::NSID_ND => matches!(entry.opcode, 0x01 | 0x05 | 0x0c),

@@ -43,7 +43,7 @@ pub(crate) const OPCODES: &[(u8, bool)] = &[
     (DELETE_BOX, false),
 ];
 
-/// A stored box: the entry and the page of coordinates of an equivalent read.
+/// A stored box: the entry, and the page of coordinates, of a read that would return its elements.
 #[derive(Clone, Debug)]
 struct StoredBox {
     entry: SubmissionEntry,

@@ -1,5 +1,5 @@
-//! Data of identify for fabrics hosts: the engine's structures with the fields of a transport, and further values of
-//! CNS (the kind of data structure requested).
+//! Data of the Identify command for fabrics hosts: the engine's structures, completed with the fields of a transport,
+//! and more values of CNS (the kind of data structure that the host requests).
 
 use nandarray::nvme::{IDENTIFY_BYTES, Status, VIEWS_MAX};
 

@@ -1,7 +1,7 @@
-//! Log pages, and the counters behind them.
+//! Log pages, and the counters that they report.
 //!
 //! Health (02h), errors (01h), firmware (03h), changed namespaces (04h), effects of commands (05h), discovery (70h);
-//! programs (82h) and range sets (84h) of command set 4; two of the vendor's: names of arrays (C0h) and the account of
+//! programs (82h) and range sets (84h) of command set 4; two vendor pages: names of arrays (C0h), and the account of
 //! the host's last execution (C1h).
 
 use std::collections::VecDeque;
@@ -13,9 +13,9 @@ use parking_lot::Mutex;
 use crate::boxes;
 use crate::wire::CommandSet;
 
-/// Entries of the error log.
+/// Number of entries of the error log.
 pub(crate) const ERRORS: usize = 16;
-/// Commands are supported, change logical blocks (effects).
+/// Bits of the log of command effects: the command is supported, and changes logical blocks.
 const SUPPORTED: u32 = 1;
 const CHANGES: u32 = 1 << 1;
 
@@ -36,7 +36,7 @@ impl LogPage {
     pub(crate) const EXECUTION: u8 = 0xc1;
 }
 
-/// A command that failed.
+/// A command that failed, for the error log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FailedCommand {
     pub(crate) qid: u16,
@@ -45,7 +45,7 @@ pub(crate) struct FailedCommand {
     pub(crate) status: Status,
 }
 
-/// Counters of a subsystem.
+/// Counters of a subsystem's commands, and its latest failures.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     reads: AtomicU64,
@@ -74,7 +74,7 @@ impl Health {
         last.truncate(ERRORS);
     }
 
-    /// Reads, writes, bytes of both, failed commands.
+    /// Returns the counters with their names: reads, writes, bytes of each, failed commands.
     pub(crate) fn numbers(&self) -> [(&'static str, u64); 5] {
         let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
         [
@@ -86,12 +86,12 @@ impl Health {
         ]
     }
 
-    /// Log page 02h, 512 bytes.
+    /// Returns log page 02h (health), 512 bytes.
     pub(crate) fn page(&self) -> Vec<u8> {
         let mut page = vec![0u8; 512];
         let mut put = |at: usize, value: u64| page[at..at + 8].copy_from_slice(&value.to_le_bytes());
         let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        // 300 kelvin; all of the spare; a warning below a tenth. Data units are thousands of 512 bytes.
+        // 300 kelvin; all spare capacity is left, with a warning below a tenth. Data units are thousands of 512 bytes.
         put(1, 300 | 100 << 16 | 10 << 24);
         put(32, of(&self.bytes_read).div_ceil(512_000));
         put(48, of(&self.bytes_written).div_ceil(512_000));
@@ -101,7 +101,7 @@ impl Health {
         page
     }
 
-    /// Log page 01h, 64 bytes an entry, the newest first.
+    /// Returns log page 01h (errors): 64 bytes for each entry, the newest first.
     pub(crate) fn errors(&self) -> Vec<u8> {
         let mut page = vec![0u8; ERRORS * 64];
         for ((number, command), to) in self.last.lock().iter().zip(page.chunks_exact_mut(64)) {
@@ -116,7 +116,7 @@ impl Health {
     }
 }
 
-/// Log page 05h of a command set, 4096 bytes.
+/// Returns log page 05h (effects of commands) of a command set, 4096 bytes.
 pub(crate) fn effects(csi: u8, read_only: bool) -> Vec<u8> {
     let mut page = vec![0u8; 4096];
     let mut put = |at: usize, value: u32| page[at..at + 4].copy_from_slice(&value.to_le_bytes());
@@ -152,7 +152,7 @@ pub(crate) fn effects(csi: u8, read_only: bool) -> Vec<u8> {
     page
 }
 
-/// Log page 03h: slot 1 is active.
+/// Returns log page 03h (firmware), in which slot 1 is active.
 pub(crate) fn firmware() -> Vec<u8> {
     let mut page = vec![0u8; 512];
     page[0] = 1;
@@ -163,7 +163,8 @@ pub(crate) fn firmware() -> Vec<u8> {
     page
 }
 
-/// Log page C0h: the number of names in 4 bytes, then each as its length in 2 bytes and UTF-8.
+/// Returns log page C0h: the number of names in 4 bytes, then the length of each name in 2 bytes, followed by its
+/// UTF-8.
 pub(crate) fn names(names: &[String]) -> Vec<u8> {
     let mut page = (names.len() as u32).to_le_bytes().to_vec();
     for name in names {

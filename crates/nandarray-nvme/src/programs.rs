@@ -1,10 +1,10 @@
-//! Computational Programs: slots with their states, memory range sets, execution. Modelled on command set 4.
+//! Computational Programs, modelled on command set 4: program slots with their states, memory range sets, execution.
 //!
-//! A program is a RISC-V ELF of the program ABI (docs/reference/program-abi.md), loaded in parts that follow each
-//! other. An execution takes ranges: as many inputs as the program has, then a range of Subsystem Local Memory for each
-//! output. Inputs may lie in Subsystem Local Memory, in block namespaces, or be stored boxes of views; those of the
-//! latter two are streamed. Outputs appear together when the program ended well. Slots and range sets are the
-//! subsystem's: they outlive a controller's reset.
+//! A program is a RISC-V ELF of the program ABI (docs/reference/program-abi.md), which the host loads in consecutive
+//! parts. An execution takes a list of ranges: one for each input of the program, then a range of Subsystem Local
+//! Memory for each output. Inputs may be in Subsystem Local Memory or in block namespaces, or be stored boxes of views;
+//! the latter two are streamed. Outputs become visible together, when the program has ended without an error. Slots and
+//! range sets belong to the subsystem: they outlive a controller's reset.
 
 use std::collections::BTreeMap;
 
@@ -22,37 +22,37 @@ use crate::slm::LocalMemory;
 use crate::subsystem::{NSID_MEMORY, NSID_ND};
 use crate::wire::{AdminOpcode, MemoryRange};
 
-/// Program slots; index 0 is reserved.
+/// Number of program slots; index 0 is reserved.
 pub(crate) const SLOTS: u16 = 64;
-/// Programs that are active at once.
+/// Maximum number of programs that are active at once.
 pub(crate) const ACTIVE_MAX: u16 = 32;
-/// Range sets; identifier 0 is reserved.
+/// Maximum number of range sets; identifier 0 is reserved.
 pub(crate) const RANGE_SETS: u16 = 64;
-/// Ranges of a set, or of one execution.
+/// Maximum number of ranges of a set, or of one execution.
 pub(crate) const RANGES: u8 = 32;
-/// Bytes of a program.
+/// Maximum size of a program, in bytes.
 const PROGRAM_BYTES_MAX: u32 = 16 << 20;
-/// Bytes of all programs that are loaded.
+/// Maximum size of all loaded programs together, in bytes.
 const ALL_BYTES_MAX: usize = 128 << 20;
-/// The type of RISC-V programs, in the vendor's range.
+/// Program type of RISC-V programs, in the range for vendors.
 pub(crate) const TYPE_RISCV: u8 = 0xc0;
-/// The most instructions of one call: an execution ends before hosts give up on it.
+/// Maximum number of instructions of one call of a program, so that an execution ends before the host's timeout.
 const INSTRUCTIONS_MAX: u64 = 20_000_000_000;
-/// Bytes of a task, and threads of an execution.
+/// Size of a task in bytes, and number of threads of an execution.
 const TASK_BYTES: u64 = 1 << 20;
 const THREADS: usize = 2;
 
-/// States of a slot.
+/// State of a program slot.
 #[derive(Debug, Default)]
 enum Slot {
-    /// Nothing is loaded.
+    /// No program is loaded.
     #[default]
     Empty,
-    /// Parts have arrived, up to `bytes`; more are to come.
+    /// The parts up to byte `bytes.len()` have arrived, of `size` bytes.
     Loading { id: u64, size: u32, bytes: Vec<u8> },
-    /// All parts have arrived, and the bytes are a program.
+    /// All parts have arrived, and the bytes are a valid program.
     Loaded { id: u64, bytes: Vec<u8> },
-    /// The runtime has it; `running` executions use it.
+    /// The program is loaded in the runtime; `running` executions use it.
     Active { id: u64, bytes: Vec<u8>, program: ProgramId, running: u32 },
 }
 
@@ -78,23 +78,23 @@ struct ProgramState {
     sets: BTreeMap<u16, RangeSet>,
 }
 
-/// Programs and range sets of a subsystem.
+/// Program slots and range sets of a subsystem.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
     state: Mutex<ProgramState>,
 }
 
-/// The surroundings of an execution.
+/// The parts of the subsystem and of the association that an execution uses.
 pub(crate) struct Surroundings<'a> {
     pub(crate) runtime: &'a Runtime,
     pub(crate) controller: &'a Controller,
     pub(crate) boxes: &'a StoredBoxes,
     pub(crate) memory: &'a LocalMemory,
-    /// Account of the host's execution or load that ended last, for the vendor's log page.
+    /// Account of the host's last execution or load, for the vendor's log page.
     pub(crate) account: &'a Mutex<String>,
 }
 
-/// One input or output of an execution.
+/// One input or output of an execution: a range of local memory (first byte and length), or elements of an array.
 enum Operand {
     Memory(u64, u64),
     Space(ResolvedBox),
@@ -106,7 +106,7 @@ fn index(entry: &SubmissionEntry, word: usize) -> Result<u16, Status> {
 }
 
 impl Programs {
-    /// Executes an admin command of programs; the result is dword 0.
+    /// Executes an admin command that concerns programs; returns dword 0 of its completion.
     pub(crate) fn admin(
         &self,
         runtime: &Runtime,
@@ -187,7 +187,7 @@ impl Programs {
         match (entry.cdw(10) >> 16 & 0xf, &mut *slot) {
             (0, Slot::Active { running: 1.., .. }) => Err(Status::PROGRAM_IN_USE),
             (0, Slot::Active { id, bytes, program, .. }) => {
-                // A runtime that has lost the program has nothing to unload.
+                // If the runtime does not have the program any more, nothing has to be unloaded.
                 drop(runtime.unload(*program));
                 *slot = Slot::Loaded { id: *id, bytes: std::mem::take(bytes) };
                 Ok(())
@@ -237,7 +237,7 @@ impl Programs {
         }
     }
 
-    /// Executes a program; the result is the bytes of its outputs in dwords 0 and 1.
+    /// Executes a program; returns the sum of its outputs' lengths as dwords 0 and 1 of the completion.
     pub(crate) fn execute(
         &self,
         at: &Surroundings<'_>,
@@ -263,7 +263,8 @@ impl Programs {
         done.map(|total| (total as u32, (total >> 32) as u32))
     }
 
-    /// Counts an execution in.
+    /// Marks the program and its range set as in use by one more execution; returns the program, its bytes and its
+    /// ranges.
     fn begin(
         &self,
         pind: u16,
@@ -348,14 +349,14 @@ impl Programs {
                 Error::Engine(error) => Status::from(error),
                 Error::Program(_) => Status::PROGRAM_DATA,
                 Error::Execution(_) => Status::PROGRAM_FAILED,
-                // Errors of sessions, which no execution meets.
+                // Errors of sessions, which an execution cannot have.
                 _ => Status::INTERNAL_ERROR,
             }
         })?;
         deliver(at, to, &done.stages[0].outputs, done.account.instructions)
     }
 
-    /// Log page 82h: a program in 64 bytes each.
+    /// Returns log page 82h: 64 bytes for each program slot.
     pub(crate) fn list(&self) -> Vec<u8> {
         let state = self.state.lock();
         let mut page = Vec::new();
@@ -375,7 +376,7 @@ impl Programs {
         page
     }
 
-    /// Log page 84h: identifier and ranges of each set in 8 bytes.
+    /// Returns log page 84h: 8 bytes for each range set, with its identifier and its number of ranges.
     pub(crate) fn range_sets(&self) -> Vec<u8> {
         let state = self.state.lock();
         let entry = |(id, set): (&u16, &RangeSet)| {
@@ -386,7 +387,7 @@ impl Programs {
     }
 }
 
-/// Ranges in front of the data, and the rest of it.
+/// Splits the ranges at the beginning of a command's data from the rest of the data; `count` is the number of ranges.
 fn ranges_of(data: &[u8], count: u8) -> Result<(Vec<MemoryRange>, &[u8]), Status> {
     if count > RANGES {
         return Err(Status::RANGES_MAX);
@@ -397,7 +398,7 @@ fn ranges_of(data: &[u8], count: u8) -> Result<(Vec<MemoryRange>, &[u8]), Status
     Ok((ranges.to_vec(), rest))
 }
 
-/// Scalars of the data, 8 bytes each; without data the two parameters of the entry.
+/// Returns the scalars in a command's data, 8 bytes each; without data, the two parameters in the command's entry.
 fn scalars_of(entry: &SubmissionEntry, data: &[u8]) -> Vec<u64> {
     if data.is_empty() {
         return vec![entry.cdw_pair(10), entry.cdw_pair(12)];
@@ -465,7 +466,7 @@ fn output(operand: &Operand) -> Output<'_> {
     }
 }
 
-/// Puts outputs into their ranges, all or none.
+/// Writes the outputs to their ranges, all or none; returns the sum of their lengths in bytes (in elements for arrays).
 fn deliver(
     at: &Surroundings<'_>,
     to: &[Operand],

@@ -16,7 +16,7 @@ const READ: u8 = 0x02;
 const FILL: u8 = 0x04;
 /// Opcode of Memory Write.
 const WRITE: u8 = 0x05;
-/// Unit of lengths and addresses in bytes.
+/// Addresses and lengths must be multiples of this number of bytes.
 const ALIGN: u64 = 4;
 
 /// The Subsystem Local Memory of a subsystem.

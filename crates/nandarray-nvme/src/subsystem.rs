@@ -1,7 +1,7 @@
 //! A subsystem: one store as hosts see it, with namespaces of every command set, and associations with its hosts.
 //!
-//! Block namespaces are the arrays `ns/N`; three more namespaces with fixed identifiers provide the other command
-//! sets. A subsystem does not keep its store open.
+//! Block namespaces are the arrays named `ns/N`; three more namespaces with fixed identifiers provide the other command
+//! sets. A subsystem holds only a weak reference to its store, which can be closed meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -67,7 +67,7 @@ struct AssociationTable {
     open: BTreeMap<u16, Weak<Association>>,
 }
 
-/// A store as an NVMe subsystem.
+/// A store as an NVMe subsystem: its namespaces, and the associations with its hosts.
 #[derive(Debug)]
 pub struct Subsystem {
     runtime: Weak<Runtime>,
@@ -219,7 +219,7 @@ impl Subsystem {
     /// # Errors
     /// The statuses of a connect command, with dword 0 of its completion.
     pub fn associate(self: &Arc<Self>, host: HostIdentity, kato_ms: u32) -> Result<Arc<Association>, (Status, u32)> {
-        /// Values of dword 0 that locate an invalid parameter: in the data, at these offsets.
+        /// Values of dword 0 for an invalid parameter in the connect data: the offset of the parameter.
         const SUBNQN: u32 = 1 << 16 | 256;
         const HOSTNQN: u32 = 1 << 16 | 512;
         let discovery = host.subnqn == DISCOVERY_NQN;

@@ -1,8 +1,9 @@
-//! One claimed queue pair, and the gathering of records by it.
+//! A client of one claimed queue pair, which gathers records of arrays.
 //!
-//! A client of one process: calls take turns. The records of a call are on their way together, as many as the pair's
-//! data has room for; each is copied to its place when its completion comes, in any order. Waits have a deadline, and
-//! end early when the server sets the abort word or its lock is gone.
+//! Calls from several threads of the client's process take turns. The commands for the records of a call are in flight
+//! together, as many as the pair's data area has room for; each record is copied to the caller's memory when its
+//! completion arrives, in any order. Waits have a deadline, and end early if the server sets the abort word or no
+//! longer holds its lock.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -19,22 +20,22 @@ use crate::layout::{
 };
 use crate::region::{QueueRegion, region_path};
 
-/// An array as a region shows it.
+/// An array that a server offers, as its region describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceInfo {
-    /// Its identifier.
+    /// Namespace identifier of the array.
     pub nsid: u32,
-    /// Its name.
+    /// Name of the array.
     pub name: String,
-    /// Its element type, in the store's words.
+    /// Element type, as the store names it.
     pub dtype: String,
-    /// Its shape.
+    /// Shape of the array, in elements.
     pub shape: Vec<u64>,
-    /// Bytes of an element.
+    /// Size of an element, in bytes.
     pub item_bytes: u32,
-    /// Bytes of all elements.
+    /// Size of all elements, in bytes.
     pub bytes: u64,
-    /// Whether clients may write.
+    /// Whether clients may write to the array.
     pub writable: bool,
 }
 
@@ -44,7 +45,7 @@ enum ClientTransfer {
     Out,
 }
 
-/// A run of bytes of a namespace and its place in the caller's memory.
+/// A run of bytes of a namespace, with its address in the caller's memory.
 #[derive(Clone, Copy, Debug)]
 struct ByteRun {
     first_byte: u64,
@@ -52,24 +53,25 @@ struct ByteRun {
     memory: *mut u8,
 }
 
-/// The counters of the pair, and what each slot carries.
+/// Counters of the pair's rings, modulo 2^32, and the run of bytes that each command in flight reads.
 #[derive(Debug)]
 struct Rings {
     submitted: u32,
     rung: u32,
     consumed: u32,
     free: Vec<u16>,
-    /// Bytes of a slot's data in the transfer under way.
+    /// Size of a slot (the part of the data area that one command uses) in the current call, in bytes.
     slot_bytes: u64,
-    /// A call ended before its commands: memory that they carried is gone, so no other call may begin.
+    /// Whether a call ended while commands were in flight. The memory of that call may be gone, so no other call may
+    /// begin.
     broken: bool,
     runs: Vec<Option<ByteRun>>,
 }
 
-// SAFETY: a run's address is used by the call that lent it, under the lock.
+// SAFETY: the address of a run is only used by the call that lent the memory, and under the lock.
 unsafe impl Send for Rings {}
 
-/// A client of a server of queue pairs.
+/// A client of a server of queue pairs, which has claimed one of them.
 #[derive(Debug)]
 pub struct QueueClient {
     region: QueueRegion,
@@ -83,7 +85,7 @@ pub struct QueueClient {
 }
 
 impl QueueClient {
-    /// Maps the region of this name and claims a pair.
+    /// Maps the region of this name and claims a queue pair. `deadline` is the longest time to wait for a completion.
     ///
     /// # Errors
     /// [`QueueError::System`], [`QueueError::NotARegion`], [`QueueError::Gone`], [`QueueError::Full`].
@@ -91,7 +93,7 @@ impl QueueClient {
         Self::open_with(name, deadline, || ())
     }
 
-    /// As [`Self::open`], with a server that `step` serves.
+    /// As [`Self::open`], with a server in this thread: `step` is called in each round of waiting to let it work.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -103,7 +105,7 @@ impl QueueClient {
         let claim = (region.word(at + CLAIM).load(Ordering::Relaxed) | 1).wrapping_add(2);
         region.word(at + SQ_TAIL).store(0, Ordering::Relaxed);
         region.word(at + CQ_HEAD).store(0, Ordering::Relaxed);
-        // An earlier client's status; the server writes no other one until it sees the claim.
+        // Clear the status that an earlier client got; the server writes no new one before it sees the claim.
         region.word(at + ENDED).store(0, Ordering::Relaxed);
         region.word(at + CLAIM).swap(claim, Ordering::SeqCst);
         let depth = header.depth as usize;
@@ -121,7 +123,7 @@ impl QueueClient {
         Ok(client)
     }
 
-    /// The arrays that are served.
+    /// Returns the arrays that the server offers.
     pub fn arrays(&self) -> Vec<NamespaceInfo> {
         let text = |bytes: &[u8]| {
             let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
@@ -144,20 +146,21 @@ impl QueueClient {
         (0..self.header.namespaces).map(entry).collect()
     }
 
-    /// Reads records of `record_bytes` bytes: record `records[i]` goes to `to + i * record_bytes`.
+    /// Reads records of `record_bytes` bytes of an array, and stores record number `records[i]` at
+    /// `to + i * record_bytes`.
     ///
     /// # Safety
-    /// `to` has room for all records, and no other thread uses it meanwhile.
+    /// `to` has room for all records, and no other thread uses this memory during the call.
     ///
     /// # Errors
-    /// [`QueueError::Status`] of the first command that failed, when all are over; [`QueueError::TimedOut`];
-    /// [`QueueError::Gone`].
+    /// [`QueueError::Status`] of the first command that failed, once all commands are complete;
+    /// [`QueueError::TimedOut`]; [`QueueError::Gone`].
     pub unsafe fn gather(&self, nsid: u32, record_bytes: u64, records: &[u64], to: *mut u8) -> Result<(), QueueError> {
         // SAFETY: the caller's promise.
         unsafe { self.gather_with(nsid, record_bytes, records, to, || ()) }
     }
 
-    /// As [`Self::gather`], with a server that `step` serves.
+    /// As [`Self::gather`], with a server in this thread: `step` is called in each round of waiting to let it work.
     ///
     /// # Safety
     /// As [`Self::gather`].
@@ -181,7 +184,7 @@ impl QueueClient {
         self.transfer(nsid, ClientTransfer::In, record_bytes, records.iter().enumerate().map(run), &mut step)
     }
 
-    /// Reads bytes that follow one another.
+    /// Reads `bytes` bytes of an array from byte `first_byte` on.
     ///
     /// # Safety
     /// As [`Self::gather`].
@@ -193,13 +196,14 @@ impl QueueClient {
         self.transfer(nsid, ClientTransfer::In, bytes, std::iter::once(run), &mut || ())
     }
 
-    /// Writes whole blocks of 512 bytes: `first_byte` begins one, and `bytes` ends one or the namespace.
+    /// Writes whole blocks of 512 bytes: `first_byte` is the beginning of a block, and the bytes end at the end of a
+    /// block or of the namespace.
     ///
     /// # Safety
-    /// `from` has `bytes` bytes.
+    /// `from` points to `bytes` bytes that can be read.
     ///
     /// # Errors
-    /// [`QueueError::Invalid`] for others; as [`Self::gather`].
+    /// [`QueueError::Invalid`] if `first_byte` is not the beginning of a block; otherwise as [`Self::gather`].
     pub unsafe fn write(&self, nsid: u32, first_byte: u64, bytes: u64, from: *const u8) -> Result<(), QueueError> {
         if !first_byte.is_multiple_of(LBA_BYTES) {
             return Err(QueueError::Invalid(format!("byte {first_byte} begins no block of {LBA_BYTES}")));
@@ -208,7 +212,7 @@ impl QueueClient {
         self.transfer(nsid, ClientTransfer::Out, bytes, std::iter::once(run), &mut || ())
     }
 
-    /// Makes durable what was written before.
+    /// Makes all earlier writes durable.
     ///
     /// # Errors
     /// As [`Self::gather`].
@@ -222,8 +226,8 @@ impl QueueClient {
         })
     }
 
-    /// One call: its commands are submitted by `work`, and all are over when it returns; or the client is of no more
-    /// use.
+    /// Runs one call: `work` submits its commands, and all of them are complete when this function returns. After an
+    /// error of `work` or of the wait, the client cannot be used any more.
     fn call(
         &self,
         run_bytes: u64,
@@ -259,7 +263,8 @@ impl QueueClient {
         self.region.word(self.header.queue(self.queue % self.header.threads) + ASLEEP)
     }
 
-    /// Bytes of a slot's data: whole pages, so that every slot of the depth has room, or fewer slots are used.
+    /// Returns the size of a slot in the data area, in bytes, for runs of this length: whole blocks, at most the data
+    /// area or 1 MiB. With long runs, fewer slots than the queue's depth fit.
     fn slot_bytes(&self, run_bytes: u64) -> u64 {
         let covers = run_bytes.saturating_add(2 * (LBA_BYTES - 1)) / LBA_BYTES * LBA_BYTES;
         covers.clamp(LBA_BYTES, self.header.data_stride.min(1 << 20))
@@ -289,7 +294,7 @@ impl QueueClient {
         })
     }
 
-    /// Submits a piece when a slot is free for it.
+    /// Submits the command for a piece of a run, as soon as a slot is free.
     fn send(
         &self,
         rings: &mut Rings,
@@ -321,14 +326,15 @@ impl QueueClient {
         entry.set_cdw(11, (slba >> 32) as u32);
         entry.set_cdw(12, nlb as u32 - 1);
         if matches!(direction, ClientTransfer::Out) {
-            // SAFETY: the caller's memory, and a slot of ours.
+            // SAFETY: the caller's memory, and a slot of this queue's data area.
             unsafe {
                 let to = self.region.at(offset, piece.bytes);
                 std::ptr::copy_nonoverlapping(piece.memory, to, piece.bytes as usize);
             }
         }
         self.submit(rings, entry, matches!(direction, ClientTransfer::In).then_some(piece));
-        // A full ring or a batch: the server works while this side goes on.
+        // After 16 commands, or when the slots are used up, the doorbell rings: the server works while this side
+        // continues.
         if rings.submitted.wrapping_sub(rings.rung) >= 16 {
             self.ring(rings);
         }
@@ -370,7 +376,7 @@ impl QueueClient {
         Ok(())
     }
 
-    /// Consumes completions: their number.
+    /// Consumes the completions that have arrived; returns their number.
     fn consume(&self, rings: &mut Rings, failure: &mut Option<QueueError>) -> Result<u32, QueueError> {
         let depth = self.header.depth;
         let from = rings.consumed;
@@ -409,7 +415,7 @@ impl QueueClient {
         if let Some(run) = run {
             let data = self.header.data_offset + u64::from(self.queue) * self.header.data_stride;
             let from = data + u64::from(cid) * rings.slot_bytes + run.first_byte % LBA_BYTES;
-            // SAFETY: the caller's memory, lent for the call that is under way; a slot of ours.
+            // SAFETY: the caller's memory, lent for the call in progress, and a slot of this queue's data area.
             unsafe { std::ptr::copy_nonoverlapping(self.region.at(from, run.bytes), run.memory, run.bytes as usize) };
         }
     }
@@ -418,7 +424,7 @@ impl QueueClient {
         Wait { until: now() + self.deadline, rounds: 0 }
     }
 
-    /// Whether the server has ended.
+    /// Returns whether the server has ended; with `thorough`, also checks the lock that a running server holds.
     fn gone(&self, thorough: bool) -> bool {
         self.region.word(ABORT_OFFSET).load(Ordering::Relaxed) != 0
             || self.word(ENDED).load(Ordering::Relaxed) != 0
@@ -433,7 +439,7 @@ impl Drop for QueueClient {
     }
 }
 
-/// A wait under way.
+/// A wait in progress: its deadline, and the rounds so far.
 #[derive(Debug)]
 struct Wait {
     until: Instant,
@@ -458,7 +464,7 @@ impl Wait {
     }
 }
 
-/// The machine's clock, for deadlines alone.
+/// Reads the machine's clock, which is used only for deadlines.
 #[expect(clippy::disallowed_methods, reason = "a client waits for another process, which may be gone")]
 fn now() -> Instant {
     Instant::now()

@@ -1,44 +1,44 @@
-//! Why a server or a client cannot go on.
+//! Errors of a server or a client of queue pairs.
 
 /// An error of queues in shared memory.
 #[derive(Debug, thiserror::Error)]
 pub enum QueueError {
-    /// A call of the system failed.
+    /// A system call failed.
     #[error("{what}: {source}")]
     System {
-        /// The attempt.
+        /// The operation that was attempted.
         what: String,
-        /// The system's answer.
+        /// The error of the system call.
         source: std::io::Error,
     },
-    /// The file is no region of this version.
+    /// The file is not a region of queues of this version.
     #[error("{0} is no region of queues of this version")]
     NotARegion(String),
-    /// Another server has this name.
+    /// Another server with this name is running.
     #[error("a server named '{0}' is running")]
     Taken(String),
-    /// No server serves the region.
+    /// The server of the region has ended.
     #[error("the server of '{0}' is gone")]
     Gone(String),
-    /// Every queue pair is claimed.
+    /// Every queue pair is claimed by a client.
     #[error("all {0} queue pairs are claimed")]
     Full(u32),
-    /// A parameter out of its range.
+    /// A parameter is out of its range.
     #[error("{0}")]
     Invalid(String),
-    /// A command ended with a status.
+    /// A command was completed with an error status.
     #[error("command {opcode:#04x} of block {slba} ended with {name} ({status:#05x})")]
     Status {
-        /// Its opcode.
+        /// Opcode of the command.
         opcode: u8,
-        /// Its first logical block.
+        /// First logical block of the command.
         slba: u64,
-        /// The status' 15 bits.
+        /// The 15 bits of the status.
         status: u16,
-        /// Its name.
+        /// Name of the status.
         name: &'static str,
     },
-    /// No completion came in time.
+    /// No completion arrived before the deadline, in milliseconds.
     #[error("no completion came within {0} ms")]
     TimedOut(u64),
     /// The store failed.
@@ -46,7 +46,7 @@ pub enum QueueError {
     Store(#[from] nandarray::Error),
 }
 
-/// Names a failed system call by what it was for.
+/// Returns a function that wraps the error of a system call, with a description of what was attempted.
 pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> QueueError {
     let what = what.into();
     move |source| QueueError::System { what, source }

@@ -1,7 +1,7 @@
-//! The region, byte for byte: a header's page, the namespaces, queue pairs, data.
+//! The layout of the region, byte for byte: a page for the header, the table of namespaces, the queue pairs, the data.
 //!
-//! `python/nandarray/gpu/include/nandarray/layout.hpp` is the same for C++; `docs/reference/queues.md` says it in
-//! words.
+//! `python/nandarray/gpu/include/nandarray/layout.hpp` defines the same layout for C++; `docs/reference/queues.md`
+//! describes it.
 
 use std::mem::offset_of;
 
@@ -12,17 +12,17 @@ use crate::error::QueueError;
 /// "NDAQUEUE" in memory order.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"NDAQUEUE");
 pub(crate) const VERSION: u32 = 1;
-/// Bytes of a logical block.
+/// Size of a logical block, in bytes.
 pub(crate) const LBA_BYTES: u64 = 512;
-/// Bytes of a page of the region: parts begin at one.
+/// Size of a page of the region, in bytes: each part begins at a page.
 pub(crate) const PAGE_BYTES: u64 = 4096;
-/// The longest name of an array that can be served.
+/// Longest name of an array that can be served, in bytes.
 pub const NAMESPACE_NAME_BYTES_MAX: usize = 295;
-/// Byte of the file whose lock says that its server lives; a queue's claim locks the byte behind it.
+/// The byte of the file that a running server locks; queue `q` is claimed by a lock of byte `CLAIM_BYTE + q`.
 pub(crate) const SERVER_BYTE: i64 = 1 << 60;
 pub(crate) const CLAIM_BYTE: i64 = SERVER_BYTE + 1;
 
-/// The header's fields, after its magic number as before.
+/// The header at the region's beginning, which does not change while the server runs.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct RegionHeader {
@@ -43,11 +43,11 @@ pub(crate) struct RegionHeader {
     pub(crate) reserved: u32,
 }
 
-/// Offsets of the header's words that change.
+/// Offsets of the words of the header's page that change while the server runs.
 pub(crate) const ABORT_OFFSET: u64 = 128;
 pub(crate) const HEARTBEAT_OFFSET: u64 = 192;
 
-/// A namespace: an array as bytes in C order.
+/// An entry of the table of namespaces: an array, served as its bytes in C order.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 pub(crate) struct NamespaceEntry {
@@ -61,37 +61,37 @@ pub(crate) struct NamespaceEntry {
     pub(crate) name: [u8; NAMESPACE_NAME_BYTES_MAX + 1],
 }
 
-/// Words of a queue pair, before its rings: a line each.
+/// Offsets of the words of a queue pair, which precede its rings: each has a cache line of its own.
 pub(crate) const SQ_TAIL: u64 = 0;
 pub(crate) const CQ_HEAD: u64 = 64;
 pub(crate) const ASLEEP: u64 = 128;
 pub(crate) const CLAIM: u64 = 192;
 pub(crate) const READY: u64 = 256;
 pub(crate) const ENDED: u64 = 320;
-/// Bytes before the rings.
+/// Number of bytes of a queue pair before its rings.
 pub(crate) const QUEUE_HEADER_BYTES: u64 = 512;
 
 const _: () = assert!(size_of::<NamespaceEntry>() == 512 && offset_of!(NamespaceEntry, name) == 216);
 const _: () = assert!(offset_of!(RegionHeader, data_stride) == 72 && offset_of!(RegionHeader, threads) == 80);
 
-/// The sizes that a server chooses.
+/// The sizes of a region, which its server chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionGeometry {
-    /// Queue pairs, from 1 to 4096.
+    /// Number of queue pairs, from 1 to 4096.
     pub queues: u32,
-    /// Entries of a ring: a power of two from 2 to 32768.
+    /// Number of entries of a ring: a power of two from 2 to 32768.
     pub depth: u32,
-    /// Bytes of data a queue pair: whole pages.
+    /// Size of the data area of each queue pair, in bytes: whole pages.
     pub data_bytes: u64,
-    /// Threads of the server, at most one a queue pair.
+    /// Number of threads of the server, at most one for each queue pair.
     pub threads: u32,
 }
 
 impl RegionGeometry {
-    /// The layout of a region with this number of namespaces.
+    /// Computes the layout of a region with this number of namespaces.
     ///
     /// # Errors
-    /// [`QueueError::Invalid`].
+    /// [`QueueError::Invalid`]: a size is out of its range.
     pub(crate) fn header(&self, namespaces: u32) -> Result<RegionHeader, QueueError> {
         let invalid = |what: String| Err(QueueError::Invalid(what));
         if !(1..=4096).contains(&self.queues) {
@@ -133,7 +133,8 @@ impl RegionGeometry {
 }
 
 impl RegionHeader {
-    /// Whether a header that another process wrote is one of this version, whose parts lie within `bytes`.
+    /// Returns whether this header, which another process wrote, is valid for this version and its parts lie within
+    /// `bytes` bytes.
     pub(crate) fn holds(&self, bytes: u64) -> bool {
         let geometry = RegionGeometry {
             queues: self.queues,
@@ -141,12 +142,12 @@ impl RegionHeader {
             data_bytes: self.data_stride,
             threads: self.threads,
         };
-        // One writer makes regions: what is not exactly its layout is not its region.
+        // Only this function's layout is ever written: any other header is not that of a region.
         let expected = geometry.header(self.namespaces);
         expected.is_ok_and(|e| e.as_bytes() == self.as_bytes()) && self.region_bytes <= bytes
     }
 
-    /// Offset of a queue pair.
+    /// Returns the offset of a queue pair in the region.
     pub(crate) fn queue(&self, queue: u32) -> u64 {
         assert!(queue < self.queues, "queue {queue} of {}", self.queues);
         self.queues_offset + u64::from(queue) * self.queue_stride

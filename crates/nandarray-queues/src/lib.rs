@@ -1,9 +1,9 @@
 //! Queue pairs in shared memory: other processes, and accelerators, read and write arrays of a store by NVMe entries.
 //!
-//! A [`QueueServer`] lays out a region (`layout`, `region`) in a file under `/dev/shm` and serves its queue pairs by
-//! threads of its own; a [`QueueClient`] maps it, claims a pair and moves bytes. The C++ client is a header
-//! (`python/nandarray/gpu/include/nandarray`). The server trusts nothing in the region: it reads no word of it twice,
-//! and keeps a layout of its own. Arrays appear as namespaces, their elements in C order.
+//! A [`QueueServer`] lays out a region (`layout`, `region`) in a file under `/dev/shm` and serves its queue pairs with
+//! threads of its own; a [`QueueClient`] maps the region, claims a pair and transfers bytes. The C++ client is a header
+//! (`python/nandarray/gpu/include/nandarray`). The server does not trust the region: it reads each word of an entry
+//! only once, and keeps its own copy of the layout. Arrays appear as namespaces, with their elements in C order.
 //!
 //! | file | one idea |
 //! | --- | --- |
@@ -19,7 +19,7 @@
 //! | `server` | threads, each with its queues |
 //! | `client` | one claimed queue pair, and the gathering of records by it |
 //!
-//! Not here: TCP, and queues of the modelled clock.
+//! Not in this crate: NVMe over TCP, and the queues of the modelled clock.
 
 mod atomic;
 mod client;

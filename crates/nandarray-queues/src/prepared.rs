@@ -1,10 +1,10 @@
-//! An array as a namespace: resolved once, then blocks by arithmetic.
+//! An array served as a namespace: it is looked up once, then blocks are located by arithmetic.
 //!
-//! Its bytes are its elements in C order, in logical blocks of 512; the last block may be partial and reads as zeroes
-//! behind its end. A namespace keeps the array's number and the shape that it was served with: commands of an
-//! array that was deleted or resized since end with a status. Reads of whole elements go straight to the client's
-//! memory; elements that blocks cut go through a buffer. Other commands, and namespaces of the NVMe controller, are the
-//! controller's ([`crate::ring`]).
+//! The bytes of a namespace are the array's elements in C order, in logical blocks of 512 bytes; the last block may be
+//! partial, and the rest of it reads as zeroes. A namespace keeps the array's identifier and its shape when service
+//! began: commands to an array that was deleted or resized since then are completed with an error status. Reads of
+//! whole elements go directly to the client's memory; if blocks cut elements, the read goes through a buffer. The NVMe
+//! controller executes all other commands, and those to its own namespaces ([`crate::ring`]).
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use nandarray::{BufferMut, Device, Source, SpaceId, SpaceRecord, Target, command
 use crate::entries::Status;
 use crate::layout::{LBA_BYTES, NAMESPACE_NAME_BYTES_MAX, NamespaceEntry};
 
-/// The first identifier of arrays; those below are the NVMe controller's namespaces.
+/// First namespace identifier of arrays; lower ones are the NVMe controller's namespaces.
 pub(crate) const ARRAY_NSID: u32 = 0x8000_0000;
 
-/// A served array.
+/// An array that is served, with all that its commands need.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) nsid: u32,
@@ -24,13 +24,13 @@ pub(crate) struct Prepared {
     space: SpaceId,
     item_bytes: u64,
     elements: u64,
-    /// The flat shape, where the array has another one.
+    /// The array's shape with one dimension; `None` if the array has one dimension anyway.
     flat: Option<[u64; 1]>,
     writable: bool,
     entry: NamespaceEntry,
 }
 
-/// Bytes of a namespace, and where they go.
+/// A range of a namespace's bytes.
 #[derive(Clone, Copy, Debug)]
 struct BlockPiece {
     first_byte: u64,
@@ -38,7 +38,8 @@ struct BlockPiece {
 }
 
 impl Prepared {
-    /// `None` for an array that cannot be served: without elements, of more than 16 dimensions, with a long name.
+    /// Prepares an array for service. Returns `None` if the array cannot be served: it has no elements, more than 16
+    /// dimensions, or a name that is too long.
     pub(crate) fn new(device: &Arc<Device>, record: &SpaceRecord, nsid: u32, writable: bool) -> Option<Self> {
         let item_bytes = u64::from(record.item_bytes);
         let elements: u64 = record.shape.iter().product();
@@ -47,7 +48,7 @@ impl Prepared {
         if bytes == 0 || !fits || record.name.as_bytes().contains(&0) {
             return None;
         }
-        // Blocks that cut elements could only be written by reading first.
+        // Blocks that cut elements could not be written without reading the elements first.
         let whole = LBA_BYTES.is_multiple_of(item_bytes) || item_bytes.is_multiple_of(LBA_BYTES);
         let writable = writable && whole && !device.read_only();
         let mut entry = NamespaceEntry {
@@ -67,7 +68,7 @@ impl Prepared {
         Some(Self { nsid, device: device.clone(), space: record.id, item_bytes, elements, flat, writable, entry })
     }
 
-    /// Its entry of the region's table.
+    /// Returns the array's entry of the region's table of namespaces.
     pub(crate) fn entry(&self) -> &NamespaceEntry {
         &self.entry
     }
@@ -85,10 +86,10 @@ impl Prepared {
         Target::Box { start, step: &[1], count, strides, view: self.flat.as_ref().map(|f| f.as_slice()) }
     }
 
-    /// Reads blocks to an address.
+    /// Reads `nlb` blocks from block `slba` on to an address.
     ///
     /// # Safety
-    /// `to` has `nlb` blocks of 512 bytes that may be written.
+    /// `to` points to `nlb` blocks of 512 bytes that may be written.
     pub(crate) unsafe fn read(&self, slba: u64, nlb: u64, to: *mut u8) -> Result<(), Status> {
         let BlockPiece { first_byte, bytes } = self.piece(slba, nlb)?;
         let (first, skip) = (first_byte / self.item_bytes, first_byte % self.item_bytes);
@@ -113,10 +114,10 @@ impl Prepared {
         Ok(())
     }
 
-    /// Writes blocks from an address.
+    /// Writes `nlb` blocks from block `slba` on from an address.
     ///
     /// # Safety
-    /// `from` has `nlb` blocks of 512 bytes.
+    /// `from` points to `nlb` blocks of 512 bytes.
     pub(crate) unsafe fn write(&self, slba: u64, nlb: u64, from: *const u8) -> Result<(), Status> {
         if !self.writable {
             return Err(Status::WRITE_PROTECTED);
@@ -135,7 +136,7 @@ impl Prepared {
 }
 
 impl Prepared {
-    /// The array's name.
+    /// Returns the array's name.
     pub(crate) fn name(&self) -> &str {
         let bytes = &self.entry.name;
         let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());

@@ -1,7 +1,8 @@
-//! The file of a region: made, mapped, locked, and its words.
+//! The file of a region: creates, maps and locks it, and gives access to its words.
 //!
-//! Locks of the open file (OFD) say who lives: the server holds one byte, each client one byte a claimed queue. The
-//! kernel releases them with the process. Words in the region are atomics; no reference to its bytes is ever made.
+//! Locks of the open file (OFD locks) show which processes are alive: the server holds the lock of one byte, and each
+//! client the lock of one byte for each queue that it has claimed. The kernel releases a process's locks when it ends.
+//! Words of the region are accessed as atomics; no other reference to its bytes is ever made.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -14,12 +15,13 @@ use zerocopy::FromBytes;
 use crate::error::{QueueError, system};
 use crate::layout::{RegionHeader, SERVER_BYTE};
 
-/// The file of a region: a name without a slash is one under `/dev/shm`.
+/// Returns the path of a region's file: a name with a slash is the path, any other name stands for a file in
+/// `/dev/shm`.
 pub fn region_path(name: &str) -> PathBuf {
     if name.contains('/') { PathBuf::from(name) } else { Path::new("/dev/shm").join(format!("nandarray-{name}")) }
 }
 
-/// A region, mapped.
+/// A region mapped into this process.
 #[derive(Debug)]
 pub(crate) struct QueueRegion {
     file: File,
@@ -28,14 +30,15 @@ pub(crate) struct QueueRegion {
 }
 
 impl QueueRegion {
-    /// Makes the file and maps it; it reads as zeroes. The caller is its server from now on.
+    /// Creates the file, filled with zeroes, maps it, and takes the server's lock.
     pub(crate) fn create(path: &Path, bytes: u64) -> Result<Self, QueueError> {
         let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let file = open().map_err(system(format!("opening {}", path.display())))?;
         if !lock(&file, SERVER_BYTE, libc::F_WRLCK) {
             return Err(QueueError::Taken(path.display().to_string()));
         }
-        // A region of a server that died: its clients keep its pages, and the name is ours.
+        // The file is from a server that has ended: its clients keep their mapping, and the name is free for a new
+        // file.
         std::fs::remove_file(path).map_err(system(format!("removing {}", path.display())))?;
         let file = open().map_err(system(format!("making {}", path.display())))?;
         if !lock(&file, SERVER_BYTE, libc::F_WRLCK) {
@@ -45,7 +48,7 @@ impl QueueRegion {
         Self::map(file, path)
     }
 
-    /// Opens the region of a server that runs, and its header as it is now.
+    /// Opens and maps the region of a running server; returns it with a copy of its header.
     pub(crate) fn open(path: &Path) -> Result<(Self, RegionHeader), QueueError> {
         let file = OpenOptions::new().read(true).write(true).open(path);
         let file = file.map_err(system(format!("no server of queue pairs: opening {}", path.display())))?;
@@ -69,10 +72,10 @@ impl QueueRegion {
         Ok(Self { file, map, path: path.to_owned() })
     }
 
-    /// The address of bytes of the region.
+    /// Returns the address of `bytes` bytes of the region, from `offset` on.
     ///
     /// # Panics
-    /// Where they do not lie within.
+    /// If these bytes do not lie within the region.
     pub(crate) fn at(&self, offset: u64, bytes: u64) -> *mut u8 {
         let end = offset.checked_add(bytes);
         assert!(end.is_some_and(|e| e <= self.map.len() as u64), "{bytes} bytes at {offset} of {}", self.map.len());
@@ -80,21 +83,21 @@ impl QueueRegion {
         unsafe { self.map.as_mut_ptr().add(offset as usize) }
     }
 
-    /// A word of 32 bits.
+    /// Returns the 32-bit word at an offset.
     pub(crate) fn word(&self, offset: u64) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4), "a word at {offset}");
         // SAFETY: aligned, within the mapping, which lives as long as `self`; all use of it is atomic.
         unsafe { AtomicU32::from_ptr(self.at(offset, 4).cast()) }
     }
 
-    /// A word of 64 bits.
+    /// Returns the 64-bit word at an offset.
     pub(crate) fn long(&self, offset: u64) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8), "a word at {offset}");
         // SAFETY: as for `word`.
         unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }
     }
 
-    /// Copies bytes out of the region, once.
+    /// Copies bytes out of the region, reading each once.
     pub(crate) fn copy_out(&self, offset: u64, to: &mut [u8]) {
         // SAFETY: `at` checks the bounds; others may change the bytes meanwhile, any bytes are a value.
         unsafe { std::ptr::copy_nonoverlapping(self.at(offset, to.len() as u64), to.as_mut_ptr(), to.len()) }
@@ -106,7 +109,7 @@ impl QueueRegion {
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.at(offset, from.len() as u64), from.len()) }
     }
 
-    /// Takes the lock of a byte; false if another open file has it.
+    /// Takes the lock of a byte; returns false if another open file holds it.
     pub(crate) fn lock(&self, byte: i64) -> bool {
         lock(&self.file, byte, libc::F_WRLCK)
     }
@@ -115,7 +118,7 @@ impl QueueRegion {
         lock(&self.file, byte, libc::F_UNLCK);
     }
 
-    /// Whether another open file holds the lock of a byte.
+    /// Returns whether another open file holds the lock of a byte.
     pub(crate) fn held(&self, byte: i64) -> bool {
         let mut wanted = flock(byte, libc::F_WRLCK);
         // SAFETY: a descriptor of ours and a struct of the call's type.

@@ -1,8 +1,9 @@
 //! The server's side of one queue pair.
 //!
-//! The state machine of a pair: it is free until a client sets `claim` to an odd number, then served, then ended by the
-//! client (an even number), by the kernel (the claim's lock is gone), or by the server (the protocol was broken; the
-//! status is in `ended`). Entries are copied once and checked; the head and tail that count are this side's own.
+//! The states of a pair: it is free until a client sets the word `claim` to an odd number, then it is served, until the
+//! client ends it (an even number), the client's process ends (the lock of the claim is released), or the server ends
+//! it because the client broke the protocol (the word `ended` has the status). The server copies each entry once before
+//! it checks it, and relies only on its own counts of entries and completions.
 
 use std::sync::atomic::Ordering;
 
@@ -14,38 +15,38 @@ use crate::layout::{CLAIM, CLAIM_BYTE, CQ_HEAD, ENDED, LBA_BYTES, QUEUE_HEADER_B
 use crate::prepared::{ARRAY_NSID, Prepared};
 use crate::region::QueueRegion;
 
-/// The state of a pair.
+/// The state of a queue pair, as the server sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PairState {
-    /// No client, or one that ended.
+    /// No client has claimed the pair, or its client has ended.
     Free,
-    /// Commands are served.
+    /// A client has claimed the pair, and its commands are served.
     Served,
-    /// The client broke the protocol; it can claim the pair again.
+    /// The client broke the protocol and is not served any more; a new claim begins again.
     Ended,
 }
 
-/// The parts that all pairs of a server share.
+/// The data that all pairs of a server share.
 #[derive(Debug)]
 pub(crate) struct ServedStore {
     pub(crate) region: QueueRegion,
     pub(crate) header: RegionHeader,
-    /// Arrays, by `nsid - ARRAY_NSID`.
+    /// Served arrays; an array's index is its namespace identifier less [`ARRAY_NSID`].
     pub(crate) arrays: Vec<Prepared>,
     pub(crate) controller: Controller,
     /// Whether clients may write and flush.
     pub(crate) writable: bool,
 }
 
-/// One pair.
+/// The server's side of one queue pair.
 #[derive(Debug)]
 pub(crate) struct ServedPair {
     queue: u32,
     at: u64,
     state: PairState,
-    /// The last claim that was seen.
+    /// The last value of the word `claim` that the server saw.
     claim: u32,
-    /// Entries fetched, and completions posted, since the claim, modulo 2^32.
+    /// Numbers of entries fetched, and of completions posted, since the claim, modulo 2^32.
     fetched: u32,
     posted: u32,
 }
@@ -55,19 +56,19 @@ impl ServedPair {
         Self { queue, at: header.queue(queue), state: PairState::Free, claim: 0, fetched: 0, posted: 0 }
     }
 
-    /// Whether the client has rung, or claimed, since the last round.
+    /// Returns whether the client has rung its doorbell or changed its claim since the last round.
     pub(crate) fn has_work(&self, region: &QueueRegion) -> bool {
         let claim = region.word(self.at + CLAIM).load(Ordering::SeqCst);
         let served = self.state == PairState::Served;
         claim != self.claim || (served && region.word(self.at + SQ_TAIL).load(Ordering::SeqCst) != self.fetched)
     }
 
-    /// Whether a client's claim is served.
+    /// Returns whether a client has claimed the pair and is served.
     pub(crate) fn is_served(&self) -> bool {
         self.state == PairState::Served
     }
 
-    /// Frees the pair if its client is gone; true if it was.
+    /// Frees the pair if no client holds the lock of its claim any more; returns whether this was so.
     pub(crate) fn drop_dead(&mut self, region: &QueueRegion) -> bool {
         let dead = self.state != PairState::Free && !region.held(CLAIM_BYTE + i64::from(self.queue));
         if dead {
@@ -76,7 +77,7 @@ impl ServedPair {
         dead
     }
 
-    /// Serves what is there; the number of commands.
+    /// Serves the commands that the client has submitted so far; returns their number.
     pub(crate) fn serve(&mut self, shared: &ServedStore) -> u64 {
         let region = &shared.region;
         let claim = region.word(self.at + CLAIM).load(Ordering::Acquire);
@@ -120,7 +121,7 @@ impl ServedPair {
         region.word(self.at + READY).store(claim, Ordering::Release);
     }
 
-    /// Posts a completion; the half with the phase tag goes last.
+    /// Posts a completion; writes the half with the phase tag last, which makes the completion visible.
     fn post(&mut self, shared: &ServedStore, cid: u16, status: Status, result: u64) {
         let depth = shared.header.depth;
         let slot = self.posted & (depth - 1);
@@ -137,7 +138,7 @@ impl ServedPair {
     }
 }
 
-/// Executes a command: its status, and dwords 0 and 1.
+/// Executes a command; returns its status, and dwords 0 and 1 of its completion.
 fn execute(shared: &ServedStore, entry: &SubmissionEntry) -> (Status, u64) {
     let nsid = entry.nsid.get();
     if entry.flags != 0 {
@@ -161,7 +162,8 @@ fn move_blocks(shared: &ServedStore, array: &Prepared, entry: &SubmissionEntry) 
     let (nlb, fua) = (u64::from(entry.cdw(12) & 0xffff) + 1, entry.cdw(12) >> 30 & 1 == 1);
     let at = data(shared, entry, nlb * LBA_BYTES)?;
     if entry.opcode == READ {
-        // SAFETY: `data` gives memory of the region; a client that uses it meanwhile harms its own bytes only.
+        // SAFETY: `data` returns memory of the region; a client that uses the memory meanwhile harms only its own
+        // bytes.
         return unsafe { array.read(slba, nlb, at) };
     }
     // SAFETY: as above.
@@ -176,7 +178,7 @@ fn flush_all() -> SubmissionEntry {
     entry
 }
 
-/// The address of a command's data, if it lies in the region's data.
+/// Returns the address of a command's data; an error if they do not lie within the data areas of the region.
 fn data(shared: &ServedStore, entry: &SubmissionEntry, bytes: u64) -> Result<*mut u8, Status> {
     let header = &shared.header;
     let first = entry.dptr[0].get();
@@ -185,7 +187,7 @@ fn data(shared: &ServedStore, entry: &SubmissionEntry, bytes: u64) -> Result<*mu
     if inside { Ok(shared.region.at(first, bytes)) } else { Err(Status::INVALID_FIELD) }
 }
 
-/// Commands of the NVMe controller's namespaces, and flushes.
+/// Lets the NVMe controller execute a command: one to its own namespaces, or a flush.
 fn by_controller(shared: &ServedStore, entry: &SubmissionEntry) -> (Status, u64) {
     let mut entry = *entry;
     if entry.opcode == FLUSH && entry.nsid.get() >= ARRAY_NSID {
@@ -214,7 +216,8 @@ fn by_controller(shared: &ServedStore, entry: &SubmissionEntry) -> (Status, u64)
     (done.status(), u64::from(done.dw0.get()) | u64::from(done.dw1.get()) << 32)
 }
 
-/// Bytes that a read or write of the controller's namespaces moves.
+/// Returns the number of bytes that a read or write of one of the controller's namespaces transfers; `None` if there is
+/// no such namespace.
 fn namespace_bytes(shared: &ServedStore, entry: &SubmissionEntry) -> Option<u64> {
     let name = format!("ns/{}", entry.nsid.get());
     let array = shared.arrays.iter().find(|a| a.name() == name)?;

@@ -1,8 +1,9 @@
 //! The server: a region, and threads that serve its queue pairs.
 //!
 //! Pair q belongs to thread q modulo the number of threads, so no pair needs a lock. A thread with nothing to do polls
-//! for some rounds, then sleeps on its word (`sleep`), at most a tenth of a second: then it looks whether clients are
-//! gone. On its way out the server sets the abort word, so that clients end with a status, and removes the file.
+//! for some rounds, then sleeps on a word of the region (`sleep`) for at most a tenth of a second, and checks for
+//! clients that have ended before each sleep. When the server stops, it sets the abort word, so that the waits of its
+//! clients end with an error, and removes the file.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,30 +21,30 @@ use crate::region::{QueueRegion, region_path};
 use crate::ring::{ServedPair, ServedStore};
 use crate::sleep;
 
-/// Rounds without work before a thread sleeps: some tens of microseconds.
+/// Number of rounds without work after which a thread sleeps: some tens of microseconds.
 const IDLE_ROUNDS: u32 = 4000;
-/// Of these, rounds between two offers of the core to other threads.
+/// Number of rounds without work after which a thread yields its core to other threads.
 const YIELD_ROUNDS: u32 = 32;
-/// The longest sleep: the time in which a dead client is noticed.
+/// Longest sleep of a thread, in milliseconds; within this time it notices that a client has ended.
 const SLEEP_MS: u32 = 100;
 
 /// Options of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServeOptions {
-    /// Sizes of the region.
+    /// The sizes of the region.
     pub geometry: RegionGeometry,
-    /// Whether clients may write.
+    /// Whether clients may write to arrays.
     pub writable: bool,
 }
 
-/// Counts of a server's work.
+/// Counts of the work that a server has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerCounts {
-    /// Commands completed.
+    /// Number of commands completed.
     pub commands: u64,
-    /// Pairs that a client has claimed now.
+    /// Number of pairs that are claimed by a client now.
     pub served: u64,
-    /// Clients that died with their claim.
+    /// Number of clients that ended without releasing their pair.
     pub dead: u64,
 }
 
@@ -55,7 +56,7 @@ struct ServeCounters {
     stop: AtomicBool,
 }
 
-/// A server of queue pairs. It stops when it is dropped.
+/// A server of queue pairs, which stops when it is dropped.
 #[derive(Debug)]
 pub struct QueueServer {
     shared: Arc<ServedStore>,
@@ -64,10 +65,11 @@ pub struct QueueServer {
 }
 
 impl QueueServer {
-    /// Lays out the region of this name and begins to serve the arrays that the store has now.
+    /// Lays out the region of this name and begins to serve the arrays that the store has now; later arrays are not
+    /// served.
     ///
     /// # Errors
-    /// [`QueueError::Invalid`] for the geometry; [`QueueError::Taken`]; [`QueueError::System`]; the store's.
+    /// [`QueueError::Invalid`] for the geometry; [`QueueError::Taken`]; [`QueueError::System`]; errors of the store.
     pub fn start(device: &Arc<Device>, name: &str, options: ServeOptions) -> Result<Self, QueueError> {
         let (mut server, pairs) = Self::prepare(device, name, options)?;
         for (number, pairs) in pairs.into_iter().enumerate() {
@@ -79,7 +81,7 @@ impl QueueServer {
         Ok(server)
     }
 
-    /// A server without threads, which [`Stepped::step`] serves: for measurements and tests.
+    /// Creates a server without threads, for measurements and tests: it works only when [`Stepped::step`] is called.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -116,24 +118,24 @@ impl QueueServer {
         Ok((Self { shared, counters: Arc::default(), threads: Vec::new() }, pairs))
     }
 
-    /// Counts of its work.
+    /// Returns the counts of the server's work so far.
     pub fn counts(&self) -> ServerCounts {
         let of = |c: &AtomicU64| c.load(Ordering::Relaxed);
         let c = &self.counters;
         ServerCounts { commands: of(&c.commands), served: of(&c.served), dead: of(&c.dead) }
     }
 
-    /// Names of the arrays that are served.
+    /// Returns the names of the arrays that are served.
     pub fn arrays(&self) -> Vec<String> {
         self.shared.arrays.iter().map(|a| a.name().to_owned()).collect()
     }
 
-    /// Whether a thread of it has panicked: what it served is served no more.
+    /// Returns whether a thread of the server has panicked: its queue pairs are served no more.
     pub fn failed(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Ends all service: clients get a status.
+    /// Ends all service: waits of clients end with an error, the threads are joined, and the file is removed.
     pub fn stop(&mut self) {
         self.counters.stop.store(true, Ordering::SeqCst);
         let region = &self.shared.region;
@@ -142,10 +144,10 @@ impl QueueServer {
             futex::wake(region.word(self.shared.header.queue(t) + ASLEEP));
         }
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so; the others are stopped all the same.
+            // A thread that panicked has printed its message; the others are joined all the same.
             let _ = thread.join();
         }
-        // The name may be gone already, or another region's by now.
+        // The name may be free already, or another server's by now.
         let _ = std::fs::remove_file(&region.path);
     }
 }
@@ -156,7 +158,7 @@ impl Drop for QueueServer {
     }
 }
 
-/// A server whose rounds are its caller's.
+/// A server without threads, which serves when its caller calls [`Self::step`].
 #[derive(Debug)]
 pub struct Stepped {
     server: QueueServer,
@@ -164,12 +166,12 @@ pub struct Stepped {
 }
 
 impl Stepped {
-    /// Serves what is there; the number of commands.
+    /// Serves the commands that clients have submitted so far; returns their number.
     pub fn step(&mut self) -> u64 {
         self.pairs.iter_mut().map(|pair| pair.serve(&self.server.shared)).sum()
     }
 
-    /// Frees the pairs of clients that are gone; their number.
+    /// Frees the pairs of clients whose process has ended; returns their number.
     pub fn drop_dead(&mut self) -> usize {
         self.pairs.iter_mut().filter_map(|pair| pair.drop_dead(&self.server.shared.region).then_some(())).count()
     }
@@ -188,7 +190,7 @@ fn thread(shared: &ServedStore, counters: &ServeCounters, number: u32, mut pairs
         }
         idle += 1;
         if idle < IDLE_ROUNDS {
-            // A client that shares this core needs it to submit more.
+            // A client that shares this core needs it to submit more commands.
             if idle % YIELD_ROUNDS == 0 {
                 std::thread::yield_now();
             }

@@ -1,13 +1,14 @@
-//! Sleeping without losing a doorbell.
+//! The protocol by which a server sleeps and clients wake it, without losing a doorbell.
 //!
-//! A server that finds nothing to do sets `asleep`, then looks at its doorbells once more, then sleeps on that word. A
-//! client rings, then looks at `asleep`. A sequentially consistent fence stands between the two steps of each: of a
-//! doorbell and a sleeper that cross, one sees the other. `tests/loom.rs` tries every order of the steps, with this
-//! file. Not here: the system's call (`futex`).
+//! A server that finds nothing to do sets the word `asleep`, checks its doorbells once more, then sleeps on the word. A
+//! client rings a doorbell, then checks `asleep`. Each has a sequentially consistent fence between its two steps, so
+//! that when both happen at once, at least one side sees the other. `tests/loom.rs` includes this file and tries every
+//! order of the steps. The system calls are in `futex`.
 
 use crate::atomic::{AtomicU32, Ordering, fence};
 
-/// Announces sleep; true if nothing came in meanwhile, so that the caller may sleep on the word.
+/// Announces that the server is about to sleep. Returns true if there is still no work, so that the caller may sleep on
+/// the word; otherwise withdraws the announcement.
 pub(crate) fn announce(asleep: &AtomicU32, anything: impl Fn() -> bool) -> bool {
     asleep.store(1, Ordering::SeqCst);
     fence(Ordering::SeqCst);
@@ -18,7 +19,8 @@ pub(crate) fn announce(asleep: &AtomicU32, anything: impl Fn() -> bool) -> bool 
     true
 }
 
-/// Whether the server sleeps, so that the caller, who has rung, wakes it.
+/// Clears the server's announcement that it sleeps. Returns whether there was one, so that the caller, who has rung a
+/// doorbell, has to wake the server.
 pub(crate) fn rouse(asleep: &AtomicU32) -> bool {
     fence(Ordering::SeqCst);
     if asleep.load(Ordering::SeqCst) == 0 {

@@ -1,4 +1,4 @@
-//! Promise: with Spike's replacement policy, the caches count the same hits and misses as Spike's cache simulator.
+//! Promise: with Spike's replacement policy, the caches count the same accesses and misses as Spike's cache simulator.
 //!
 //! `spike/record.py` compiles twelve programs and records Spike's counts for each program in five cache geometries, one
 //! of them fully associative. Here the same programs run on the hart, and each instruction fetch and each data access

@@ -119,7 +119,7 @@ proptest! {
     ) {
         let mut lines = vec![format!("addi t0, zero, {loops}")];
         lines.extend(body.iter().cloned());
-        // A branch at the end, which jumps over one more instruction.
+        // If the body ends with a branch, one more instruction is inserted after it, for the branch to jump over.
         lines.push("addi t0, t0, -1".into());
         lines.push(format!("bne t0, zero, . - {}", 4 * (body.len() + 1)));
         lines.push("jalr zero, 0(ra)".into());

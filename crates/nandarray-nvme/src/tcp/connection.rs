@@ -1,9 +1,9 @@
-//! One connection: its states, its transfers, and the batch that it works on.
+//! One connection of a server: its states, its transfers, and the batch of commands in progress.
 //!
-//! The thread reads as much as the socket has and takes PDU by PDU. Before it would wait for the socket it ends the
-//! batch: completed writes are settled by one command of the engine, then their completions leave, all in one send.
-//! Every length is checked before anything is allocated for it; transfers from the host are begun while their bytes fit
-//! the connection's bound, and wait otherwise.
+//! The connection's thread reads as many bytes as the socket has and handles one PDU after another. Before it would
+//! wait for the socket it ends the batch: one command of the engine settles all completed writes, then their
+//! completions are sent together. Every length is checked before memory is allocated for it. Transfers from the host
+//! begin while their bytes fit the connection's limit; later ones wait.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
@@ -30,51 +30,51 @@ use crate::wire::{
 };
 use crate::{NSID_PROGRAMS, Subsystem};
 
-/// Time until a connection has to be a queue.
+/// Time within which a new connection has to become a queue by a connect command.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// Bytes of a read buffer before and after connect.
+/// Size of the read buffer before and after the connect command, in bytes.
 const BUFFER_BYTES: (usize, usize) = (4 << 10, 64 << 10);
-/// Bytes of transfers from the host that are under way at once.
+/// Maximum number of bytes of transfers from the host in progress at once.
 const TRANSFER_BYTES: usize = 16 << 20;
 
-/// States of a connection.
+/// State of a connection.
 #[derive(Debug)]
 enum ConnectionState {
-    /// Nothing but ICReq may come.
+    /// New: only ICReq (the host's handshake) is accepted.
     Initialising,
-    /// The handshake is done; nothing but connect may come.
+    /// The handshake is done: only a connect command is accepted.
     Unconnected,
-    /// The admin queue of an association.
+    /// The connection is the admin queue of an association.
     Admin(Arc<Association>),
-    /// An I/O queue of an association.
+    /// The connection is an I/O queue of an association, with this number.
     Io(Arc<Association>, u16),
 }
 
-/// A command whose data comes from the host by H2CData.
+/// A command whose data the host sends in H2CData PDUs.
 #[derive(Debug)]
 struct HostTransfer {
     completer: Completer,
     entry: SubmissionEntry,
     bytes: Vec<u8>,
-    /// Bytes that have arrived, in order.
+    /// Number of bytes that have arrived, in order.
     arrived: usize,
-    /// A digest was wrong: the command ends with an error once all has arrived.
+    /// Whether a data digest was wrong: the command then ends with an error, once all of its data has arrived.
     damaged: bool,
 }
 
-/// A completed command that waits for the end of its batch.
+/// A completed write whose completion waits for the end of its batch.
 #[derive(Debug)]
 struct UnsettledWrite {
     completer: Completer,
     entry: CompletionEntry,
 }
 
-/// The end of a connection.
+/// The reason for which a connection ends.
 #[derive(Debug)]
 enum ConnectionEnd {
-    /// The other side, or the server, closed it, or time is over.
+    /// The host or the server closed the connection, or the time for connecting has expired.
     Closed,
-    /// The other side broke a rule; the header that did so.
+    /// The host violated the protocol: the error, and the header of the PDU that caused it.
     Fatal(FatalError, Vec<u8>),
 }
 
@@ -87,7 +87,7 @@ impl From<std::io::Error> for ConnectionEnd {
 /// One connection of a server.
 pub(crate) struct Connection {
     shared: Arc<ServerState>,
-    /// Its number among the server's connections.
+    /// Number of the connection among all connections of the server.
     number: u64,
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -102,7 +102,7 @@ pub(crate) struct Connection {
     waiting: VecDeque<(Completer, SubmissionEntry, usize)>,
     next_tag: u16,
     unsettled: Vec<UnsettledWrite>,
-    /// Commands that the association holds.
+    /// Commands that the association holds (event requests), by their identifiers.
     held: Arc<Mutex<BTreeMap<u16, Completer>>>,
 }
 
@@ -155,7 +155,7 @@ impl Connection {
         self.shared.subsystem()
     }
 
-    /// Has at least `bytes` in the buffer, which is larger; ends the batch before it waits.
+    /// Reads until at least `bytes` bytes are in the buffer, which must be larger; ends the batch before it waits.
     fn fill(&mut self, bytes: usize) -> Result<(), ConnectionEnd> {
         while self.end - self.start < bytes {
             self.end_batch();
@@ -173,7 +173,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Bounds the next read by the time that is left for the handshake.
+    /// Sets the socket's read timeout to the time that is left for connecting.
     fn wait_limit(&self) -> Result<(), ConnectionEnd> {
         if let Some(deadline) = self.deadline {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -185,7 +185,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Moves the next bytes of the stream to their final place.
+    /// Moves the next `to.len()` bytes of the stream to `to`.
     fn take(&mut self, to: &mut [u8]) -> Result<(), ConnectionEnd> {
         let n = to.len().min(self.end - self.start);
         to[..n].copy_from_slice(&self.buffer[self.start..self.start + n]);
@@ -204,7 +204,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes data and its digest; whether the digest is right.
+    /// Reads the data of a PDU and its digest; returns false if the digest is wrong.
     fn take_data(&mut self, header: &PduHeader, to: &mut [u8]) -> Result<bool, ConnectionEnd> {
         self.take(to)?;
         if !header.has_data_digest {
@@ -215,7 +215,7 @@ impl Connection {
         Ok(u32::from_le_bytes(digest) == crc_fast::crc32_iscsi(to))
     }
 
-    /// Takes one PDU.
+    /// Reads and handles one PDU.
     fn step(&mut self) -> Result<(), ConnectionEnd> {
         self.fill(HEADER_BYTES)?;
         let is_admin = !matches!(self.state, ConnectionState::Io(..));
@@ -252,7 +252,7 @@ impl Connection {
         let entry = SubmissionEntry::read_from_bytes(&pdu[8..72]).expect("64 bytes");
         let mut data = vec![0; header.data_bytes];
         let whole = self.take_data(header, &mut data)?;
-        // A refusal is answered by the queue itself.
+        // The queue itself has answered a command that it refused.
         let Ok(completer) = self.outgoing.accept(entry.cid.get()) else { return Ok(()) };
         if !whole {
             self.refuse(completer, Status::TRANSIENT_TRANSPORT);
@@ -284,7 +284,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Allocates and requests the data of waiting commands, as far as the bound lets.
+    /// Allocates memory for the data of waiting commands and requests the data, as far as the limit allows.
     fn begin_transfers(&mut self) {
         while let Some(&(_, _, bytes)) = self.waiting.front() {
             if self.transfer_bytes > 0 && self.transfer_bytes + bytes > TRANSFER_BYTES {
@@ -382,7 +382,7 @@ impl Connection {
     ) {
         let mut out = vec![0; room];
         let cid = completer.cid();
-        // An event may be sent while its request is still on its way through the association.
+        // The completion of an event request may be sent before the association has returned from the request.
         let is_event = entry.opcode == AdminOpcode::ASYNC_EVENT;
         if is_event {
             let outgoing = completer.outgoing();
@@ -404,7 +404,7 @@ impl Connection {
         }
     }
 
-    /// Settles completed writes and sends all that waits.
+    /// Settles completed writes, and sends their completions and all other buffered PDUs.
     fn end_batch(&mut self) {
         if !self.unsettled.is_empty() {
             let settled = self.subsystem().settle();
@@ -418,7 +418,7 @@ impl Connection {
         self.outgoing.flush();
     }
 
-    /// Makes the connection a queue.
+    /// Executes a connect command, which makes the connection a queue of an association.
     fn connect(&mut self, completer: Completer, entry: &SubmissionEntry, data: &[u8]) {
         let mut done = CompletionEntry { cid: completer.cid().into(), ..CompletionEntry::default() };
         let connect = entry.opcode == AdminOpcode::FABRICS && entry.nsid.get() as u8 == FabricsType::CONNECT;
@@ -430,7 +430,7 @@ impl Connection {
                 completer.complete(done);
                 self.deadline = None;
                 self.shared.no_longer_half_open(self.number);
-                // The association's timeout ends silent connections from now on.
+                // From now on, the association's keep alive timeout ends a silent connection.
                 drop(self.stream.set_read_timeout(None));
                 let rest = self.buffer[self.start..self.end].to_vec();
                 self.buffer = vec![0; BUFFER_BYTES.1];
@@ -509,7 +509,7 @@ fn payload<'a>(data: Option<&'a [u8]>, out: &'a mut [u8]) -> Payload<'a> {
     }
 }
 
-/// Executes a long command in a worker.
+/// Executes a long command on a worker thread.
 fn run_long(
     association: &Association,
     qid: u16,

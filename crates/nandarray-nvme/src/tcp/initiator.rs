@@ -1,8 +1,10 @@
-//! The host's side: queues over connections, commands with their data, and the steps of a connect.
+//! The host's side of the TCP transport: queues over connections, commands with their data, and the steps of
+//! connecting.
 //!
-//! It does what the kernel's initiator does, in the same order, for one controller: an admin queue, properties
-//! until the controller is ready, the number of queues, one I/O queue. A queue has as many commands in flight as
-//! its caller lets; a thread that sends much has to take completions in between.
+//! The initiator does what the Linux kernel's initiator does, in the same order, for one controller: it connects an
+//! admin queue, sets properties until the controller is ready, sets the number of queues, and connects one I/O queue.
+//! The caller decides how many commands a queue has in flight; a thread that sends much data has to take completions in
+//! between.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -21,16 +23,16 @@ use crate::wire::{
     DataLocation, FabricsType, IN_CAPSULE_BYTES, Property, TRANSFER_BYTES_MAX, fabrics_entry,
 };
 
-/// Time after which a controller that does not answer is given up.
+/// Time after which an initiator gives up on a controller that does not answer.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
 
-/// A connect, or a command, that failed.
+/// The reason why a connect, or a command, failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The connection failed, or ended.
+    /// The connection failed, or was closed.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The controller refused.
+    /// The controller completed the command with an error status.
     #[error("{0}")]
     Refused(Status),
 }
@@ -42,11 +44,11 @@ pub struct InitiatorOptions {
     pub hostnqn: String,
     /// Host identifier.
     pub hostid: [u8; 16],
-    /// Digests.
+    /// Digests that the connection uses.
     pub digests: Digests,
-    /// Keep alive timeout in milliseconds; 0 is none.
+    /// Keep alive timeout in milliseconds; 0 for none.
     pub kato_ms: u32,
-    /// Entries of the I/O queue.
+    /// Number of entries of the I/O queue.
     pub entries: u16,
 }
 
@@ -69,13 +71,13 @@ struct PendingCommand {
     received: usize,
 }
 
-/// A queue over one connection.
+/// A queue of the host over one connection.
 #[derive(Debug)]
 pub struct HostQueue {
     stream: TcpStream,
     digests: Digests,
     in_capsule: usize,
-    /// The most bytes of one H2CData PDU.
+    /// Maximum bytes of data in one H2CData PDU.
     h2c_bytes: usize,
     next_cid: u16,
     pending: BTreeMap<u16, PendingCommand>,
@@ -90,7 +92,8 @@ fn broken(what: impl ToString) -> io::Error {
 }
 
 impl HostQueue {
-    /// Connects a queue: the handshake, then the connect command; gives its completion too.
+    /// Connects a queue: performs the handshake, then the connect command; returns the queue with the command's
+    /// completion.
     ///
     /// # Errors
     /// The connection fails, or the controller refuses.
@@ -137,12 +140,13 @@ impl HostQueue {
         if done.status().ok() { Ok((queue, done)) } else { Err(ConnectError::Refused(done.status())) }
     }
 
-    /// Commands whose completions were not taken.
+    /// Returns the number of commands whose completions the caller has not taken.
     pub fn in_flight(&self) -> usize {
         self.pending.len() + self.done.len()
     }
 
-    /// Queues a command with its data, or room for `room` bytes of the controller's; gives its identifier.
+    /// Queues a command with its data (`source`), or with room for `room` bytes of data from the controller; returns
+    /// the command's identifier.
     pub fn submit(&mut self, mut entry: SubmissionEntry, source: &[u8], room: usize) -> u16 {
         while self.pending.contains_key(&self.next_cid) {
             self.next_cid = self.next_cid.wrapping_add(1);
@@ -162,7 +166,7 @@ impl HostQueue {
         cid
     }
 
-    /// Sends what is queued.
+    /// Sends the queued commands.
     ///
     /// # Errors
     /// The connection fails.
@@ -172,10 +176,10 @@ impl HostQueue {
         Ok(())
     }
 
-    /// The next completion, with the controller's data.
+    /// Waits for the next completion; returns it with the data from the controller.
     ///
     /// # Errors
-    /// The connection fails or ended; the controller broke a rule.
+    /// The connection fails or was closed, or the controller violated the protocol.
     pub fn completion(&mut self) -> io::Result<(CompletionEntry, Vec<u8>)> {
         loop {
             if let Some(done) = self.done.pop_front() {
@@ -188,7 +192,7 @@ impl HostQueue {
         }
     }
 
-    /// Executes one command and waits for it.
+    /// Executes one command: sends it, and waits for its completion.
     ///
     /// # Errors
     /// As [`Self::completion`].
@@ -312,7 +316,7 @@ impl HostQueue {
 pub struct Initiator {
     /// The admin queue.
     pub admin: HostQueue,
-    /// The I/O queue; none at a discovery service.
+    /// The I/O queue; `None` at a discovery service.
     pub io: Option<HostQueue>,
     cntlid: u16,
 }
@@ -328,7 +332,7 @@ impl Initiator {
         let cntlid = done.dw0.get() as u16;
         let mut set = fabrics_entry(FabricsType::PROPERTY_SET, 0);
         set.set_cdw(11, Property::CC);
-        // Entries of 64 and 16 bytes, all command sets, enabled.
+        // Controller configuration (CC): entries of 64 and 16 bytes, all command sets, enabled.
         set.set_cdw(12, 0x0046_0061);
         ok(admin.call(set, &[], 0)?)?;
         let mut get = fabrics_entry(FabricsType::PROPERTY_GET, 0);
@@ -363,15 +367,15 @@ impl Initiator {
         HostQueue::connect(address, fields, subnqn, self.cntlid, options).map(|(queue, _)| queue)
     }
 
-    /// Identifier of the controller.
+    /// Returns the identifier of the controller.
     pub fn cntlid(&self) -> u16 {
         self.cntlid
     }
 
-    /// The I/O queue.
+    /// Returns the I/O queue.
     ///
     /// # Errors
-    /// There is none at a discovery service.
+    /// There is no I/O queue at a discovery service.
     pub fn io(&mut self) -> io::Result<&mut HostQueue> {
         self.io.as_mut().ok_or_else(|| broken("a discovery service has no I/O queue"))
     }

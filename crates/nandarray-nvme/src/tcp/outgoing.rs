@@ -77,7 +77,7 @@ impl Outgoing {
         self.bound(&mut waiting);
     }
 
-    /// Sends the buffered bytes if there are many.
+    /// Sends the buffered bytes if they are at least [`BATCH_BYTES`].
     fn bound(&self, waiting: &mut Waiting) {
         if waiting.bytes.len() >= BATCH_BYTES {
             send(waiting);
@@ -90,7 +90,7 @@ impl Outgoing {
         pdu::begin(&mut waiting.bytes, PduKind::R2T, 0, fields.as_bytes(), 0, self.digests);
     }
 
-    /// Queues the answer to a handshake.
+    /// Queues the answer to a handshake; `limit` is the most bytes of data in one H2CData PDU.
     pub(crate) fn handshake(&self, limit: u32) {
         let mut waiting = self.waiting.lock();
         let rest = pdu::handshake(self.digests, limit);

@@ -284,10 +284,10 @@ pub(crate) fn handshake(digests: Digests, limit: u32) -> [u8; 120] {
     rest
 }
 
-/// Reads digests and limit from a handshake's header.
+/// Reads the digests and the limit on data from a handshake's header.
 ///
 /// # Errors
-/// If it demands another version, or an alignment.
+/// If the handshake demands another version, or an alignment.
 pub(crate) fn read_handshake(pdu: &[u8]) -> Result<(Digests, u32), FatalError> {
     if pdu[8] != 0 || pdu[9] != 0 {
         return Err(FatalError::new(FatalStatus::Unsupported, 8));

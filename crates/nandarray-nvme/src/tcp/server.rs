@@ -1,7 +1,7 @@
-//! A server: the listening socket, a thread a connection, workers, limits, and the end of silent associations.
+//! A server: the listening socket, a thread for each connection, workers, limits, and the end of silent associations.
 //!
-//! It listens on loopback addresses only, unless an option says otherwise: there is no authentication. Connections that
-//! are no queue yet are few, and have ten seconds to become one.
+//! There is no authentication, so the server listens on loopback addresses only, unless an option allows others. The
+//! number of connections that are not yet a queue is limited, and each has ten seconds to become one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -17,30 +17,30 @@ use super::connection::Connection;
 use crate::association::Association;
 use crate::subsystem::Subsystem;
 
-/// Threads for long commands.
+/// Number of worker threads for long commands.
 const WORKERS: usize = 4;
-/// The same where every command may wait in the engine: those of a full queue.
+/// Number of worker threads if every command may wait in the engine: as many as a full queue has commands.
 const WAITING_WORKERS: usize = 128;
-/// Bytes of a connection's stack.
+/// Size of the stack of a connection's thread, in bytes.
 const STACK_BYTES: usize = 1 << 20;
-/// Connections at once that are no queue yet; one more ends the oldest of them.
+/// Maximum number of connections that are not yet a queue; one more ends the oldest of them.
 const HALF_OPEN_MAX: usize = 128;
-/// Time between two looks at keep alive timeouts and namespaces.
+/// Time between two checks of keep alive timeouts and namespaces.
 const LOOK: Duration = Duration::from_millis(200);
-/// Time after which a host that takes no answers is given up.
+/// Time after which the server gives up on a host that does not receive its answers.
 const SEND_TIME: Duration = Duration::from_secs(30);
-/// Granularity of keep alive timeouts, as identify has it.
+/// Granularity of keep alive timeouts, as stated by Identify, in milliseconds.
 const KEEP_ALIVE_MS: u64 = 1000;
 
 /// Options of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Listens on any address, without authentication.
+    /// Whether the server may listen on any address, although there is no authentication.
     pub insecure: bool,
-    /// Connections at once.
+    /// Maximum number of connections at once.
     pub connections_max: usize,
-    /// Commands wait in the engine until modelled time has passed on the wall clock: each gets a thread of its own, so
-    /// that those of a queue wait together.
+    /// Whether commands wait in the engine until their modelled time has passed on the wall clock. Each then gets a
+    /// thread of its own, so that the commands of a queue wait at the same time.
     pub waits: bool,
 }
 
@@ -50,18 +50,18 @@ impl Default for ServerOptions {
     }
 }
 
-/// A server's present state.
+/// The present state of a server, as reported to its operator.
 #[derive(Clone, Debug)]
 pub struct ServerStatus {
-    /// Address that it listens on.
+    /// Address that the server listens on.
     pub address: SocketAddr,
     /// Qualified name of the subsystem.
     pub nqn: String,
-    /// Open connections.
+    /// Number of open connections.
     pub connections: usize,
-    /// Associations: controller, host, I/O queues.
+    /// Associations, each with the controller's identifier, the host's name and the number of I/O queues.
     pub associations: Vec<(u16, String, usize)>,
-    /// Numbers of commands.
+    /// Named counts of commands, as in [`Subsystem::numbers`].
     pub numbers: Vec<(&'static str, u64)>,
 }
 
@@ -75,12 +75,12 @@ struct LiveAssociation {
 
 type LongCommand = Box<dyn FnOnce() + Send>;
 
-/// State that connections and threads of a server share.
+/// State that the threads of a server share.
 pub(crate) struct ServerState {
     subsystem: Arc<Subsystem>,
     live: Mutex<BTreeMap<u16, LiveAssociation>>,
     sockets: Mutex<BTreeMap<u64, TcpStream>>,
-    /// Numbers of connections that are no queue yet, in order of arrival.
+    /// Numbers of the connections that are not yet a queue, in order of arrival.
     half_open: Mutex<BTreeSet<u64>>,
     connections: AtomicUsize,
     stopping: AtomicBool,
@@ -94,12 +94,12 @@ impl ServerState {
         &self.subsystem
     }
 
-    /// A connection has become a queue, or has ended.
+    /// Notes that a connection has become a queue, or has ended.
     pub(crate) fn no_longer_half_open(&self, number: u64) {
         self.half_open.lock().remove(&number);
     }
 
-    /// Notes a new connection, and ends the oldest of those that are no queue yet, if they are too many.
+    /// Notes a new connection; if too many connections are not yet a queue, ends the oldest of these.
     fn begin_half_open(&self, number: u64) {
         let oldest = {
             let mut half_open = self.half_open.lock();
@@ -109,20 +109,20 @@ impl ServerState {
         if let Some(socket) =
             oldest.and_then(|oldest| self.sockets.lock().get(&oldest).and_then(|s| s.try_clone().ok()))
         {
-            // The host may have closed it before.
+            // The host may have closed the connection before.
             drop(socket.shutdown(Shutdown::Both));
         }
     }
 
-    /// Whether every I/O command may wait in the engine.
+    /// Returns whether every I/O command may wait in the engine.
     pub(crate) fn waits(&self) -> bool {
         self.waits
     }
 
-    /// Has a worker execute a long command.
+    /// Passes a long command to a worker thread, which executes it.
     pub(crate) fn work(&self, command: impl FnOnce() + Send + 'static) {
         let work = self.work.lock();
-        // While the server stops no worker is there, and no host to answer.
+        // While the server stops there are no workers any more, and no host to answer.
         if let Some(work) = work.as_ref() {
             drop(work.send(Box::new(command)));
         }
@@ -134,7 +134,8 @@ impl ServerState {
         self.live.lock().insert(association.cntlid(), live);
     }
 
-    /// Adds an I/O queue; `false` if the association has ended, or has this queue.
+    /// Adds an I/O queue to an association; returns `false` if the association has ended, or has a queue of this
+    /// number.
     pub(crate) fn begin_queue(&self, association: &Association, qid: u16, socket: TcpStream) -> bool {
         let mut live = self.live.lock();
         match live.get_mut(&association.cntlid()) {
@@ -158,12 +159,12 @@ impl ServerState {
         // First: a command that arrives before its socket is closed is aborted.
         association.end();
         for socket in found.iter().flat_map(|live| live.sockets.values()) {
-            // The host may have closed it before.
+            // The host may have closed the connection before.
             drop(socket.shutdown(Shutdown::Both));
         }
     }
 
-    /// Ends associations whose hosts are silent.
+    /// Ends associations whose keep alive timeout has expired.
     fn end_silent(&self) {
         let now = Instant::now();
         let mut silent = Vec::new();
@@ -181,7 +182,7 @@ impl ServerState {
     }
 }
 
-/// A listening server.
+/// A listening server of a subsystem.
 pub struct Server {
     shared: Arc<ServerState>,
     address: SocketAddr,
@@ -195,7 +196,7 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Listens and serves until it is stopped.
+    /// Starts a server, which listens and serves hosts until it is stopped.
     ///
     /// # Errors
     /// The address cannot be listened on, or is no loopback address and `insecure` is not set.
@@ -232,7 +233,7 @@ impl Server {
             }));
         }
         let (looking, accepting) = (shared.clone(), shared.clone());
-        // Taken here: a namespace that the caller creates next is a change, however late the thread begins.
+        // Read here, before the thread starts, so that a namespace created after this call always counts as a change.
         let known = looking.subsystem.inventory();
         threads.push(thread::spawn(move || look(&looking, known)));
         let most = options.connections_max;
@@ -240,17 +241,17 @@ impl Server {
         Ok(Self { shared, address, threads })
     }
 
-    /// Address that it listens on.
+    /// Address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The subsystem.
+    /// The subsystem that the server serves.
     pub fn subsystem(&self) -> &Arc<Subsystem> {
         &self.shared.subsystem
     }
 
-    /// Its present state.
+    /// Returns the server's present state.
     pub fn status(&self) -> ServerStatus {
         let live = self.shared.live.lock();
         let associations =
@@ -264,12 +265,12 @@ impl Server {
         }
     }
 
-    /// Ends all connections, and the server. Commands that have begun are executed.
+    /// Ends all connections and stops the server. Commands that have begun are executed to their end.
     pub fn stop(&mut self) {
         if self.shared.stopping.swap(true, Ordering::SeqCst) {
             return;
         }
-        // Wakes the thread that accepts.
+        // Connects once, to wake the thread that accepts connections.
         drop(TcpStream::connect_timeout(&self.address, Duration::from_secs(1)));
         self.shared.look.1.notify_all();
         for socket in self.shared.sockets.lock().values() {
@@ -292,7 +293,8 @@ impl Drop for Server {
     }
 }
 
-/// Looks after keep alive timeouts and changed namespaces.
+/// Checks keep alive timeouts and changed namespaces until the server stops; `known` is the inventory of namespaces at
+/// the beginning.
 fn look(shared: &ServerState, mut known: Vec<(u32, u64, u32)>) {
     let (mut lock, mut round) = (shared.look.0.lock(), 0u32);
     while !shared.stopping.load(Ordering::SeqCst) {
@@ -314,14 +316,14 @@ fn look(shared: &ServerState, mut known: Vec<(u32, u64, u32)>) {
     }
 }
 
-/// Accepts connections, and refuses those over the limit.
+/// Accepts connections, and closes those beyond `most`, the maximum number at once.
 fn accept(shared: &Arc<ServerState>, listener: &TcpListener, most: usize) {
     for number in 0u64.. {
         let accepted = listener.accept();
         if shared.stopping.load(Ordering::SeqCst) {
             return;
         }
-        // A connection that failed before it was accepted, or no more descriptors: later ones may do.
+        // The connection failed before it was accepted, or no descriptors are left: a later attempt may succeed.
         let Ok((stream, _)) = accepted else {
             thread::sleep(Duration::from_millis(10));
             continue;
@@ -329,7 +331,7 @@ fn accept(shared: &Arc<ServerState>, listener: &TcpListener, most: usize) {
         if shared.connections.load(Ordering::Acquire) >= most {
             continue;
         }
-        // Without these options the connection works, slower or for longer.
+        // Without these options the connection still works, but may be slower, or stay open longer.
         drop(stream.set_nodelay(true));
         drop(stream.set_write_timeout(Some(SEND_TIME)));
         let Ok(socket) = stream.try_clone() else { continue };

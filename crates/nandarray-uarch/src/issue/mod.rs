@@ -119,7 +119,7 @@ pub struct PipelineState {
     memory: bool,
 }
 
-/// Number of the state of a pipeline in which nothing has to be waited for.
+/// Number of the pipeline state in which no register and no unit is busy.
 pub const AT_REST: u32 = 0;
 
 /// The pipeline states of one core, by number, and the means to compute summaries of blocks.

@@ -1,22 +1,22 @@
-//! Programs in assembly on a timed core.
+//! Runs programs in assembly on a timed core.
 
 #![allow(dead_code, reason = "every test takes what it needs")]
 
 use nandarray_hart::{Extensions, Hart, HartMode, Limits, Memory, Meter, Rv64, Stop, Streams, isa};
 use nandarray_uarch::{CoreDescription, CoreReport, TimedCore};
 
-/// Addresses of code, data and stack.
+/// Addresses of code and data; the stack begins at the end of the data.
 pub(crate) const CODE: u64 = 0x1_0000;
 pub(crate) const DATA: u64 = 0x10_0000;
 pub(crate) const DATA_BYTES: u64 = 1 << 20;
 
-/// The bytes of lines of assembly.
+/// Encodes lines of assembly.
 pub(crate) fn assemble(lines: &[String]) -> Vec<u8> {
     let word = |line: &String| isa::encode(&isa::assemble(line, 64).unwrap_or_else(|e| panic!("{line}: {e}")));
     lines.iter().flat_map(|line| word(line).to_le_bytes()).collect()
 }
 
-/// Memory with a program's code, and room for data.
+/// Returns a memory that holds a program's code, with room for data.
 pub(crate) fn memory(code: &[u8]) -> Memory<'static> {
     let mut memory = Memory::new();
     let end = CODE + code.len() as u64;
@@ -26,7 +26,7 @@ pub(crate) fn memory(code: &[u8]) -> Memory<'static> {
     memory
 }
 
-/// Runs lines of assembly on a meter, at most `chunk` instructions a run; the hart afterwards.
+/// Runs lines of assembly on a hart with a meter, at most `chunk` instructions at a time; returns the hart at the end.
 pub(crate) fn run<M: Meter>(lines: &[String], meter: M, chunk: Option<u64>) -> Hart<Rv64, M> {
     let code = assemble(lines);
     let mut memory = memory(&code);
@@ -41,7 +41,7 @@ pub(crate) fn run<M: Meter>(lines: &[String], meter: M, chunk: Option<u64>) -> H
     }
 }
 
-/// The report of lines of assembly, which `ret` ends, on a described core.
+/// Runs lines of assembly, with a return at their end, on a described core; returns the core's report.
 pub(crate) fn timed(lines: &[&str], description: &CoreDescription) -> CoreReport {
     let lines: Vec<String> = lines.iter().map(|&line| line.to_owned()).chain(["jalr zero, 0(ra)".to_owned()]).collect();
     let hart = run(&lines, TimedCore::new(description), None);
@@ -51,7 +51,7 @@ pub(crate) fn timed(lines: &[&str], description: &CoreDescription) -> CoreReport
     report
 }
 
-/// A core of a preset without caches.
+/// Returns the description of a preset without caches and memory.
 pub(crate) fn bare(preset: &str) -> CoreDescription {
     let mut d = CoreDescription::preset(preset).unwrap();
     (d.l1i, d.l1d, d.l2, d.memory) = (None, None, None, None);

@@ -8,7 +8,8 @@ use crate::access::AccessKind;
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
-/// Loads `N` bytes at `address`, sign-extended; the error is the trap with which the step ends.
+/// Loads `N` bytes at `address`, sign-extended; the error is the trap with which the step ends. With `loads` this is a
+/// load-reserved, which traps as a load; without it the read half of a read-modify-write, which traps as a store.
 fn load<X: Xlen, const N: usize>(
     step: *const StepSlot<X>,
     s: &mut HartState<X>,

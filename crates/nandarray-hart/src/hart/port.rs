@@ -146,9 +146,9 @@ impl<'s, X: Xlen> TranslatorPort<'_, '_, 's, X> {
         if length <= most { self.hart.slice(self.env, length) } else { self.part(most) }
     }
 
-    /// Interprets at most `most` instructions. It ends earlier if something stops the hart, after a few thousand
-    /// instructions, or before a marked block; a marked block at the program counter itself is executed. Returns why
-    /// the hart stopped, if it did.
+    /// Interprets at most `most` instructions. Ends earlier if something stops the hart, after a few thousand
+    /// instructions, or before a block that a translator has marked as translated; such a block at the program counter
+    /// itself is executed. Returns why the hart stopped; `None` if it can go on.
     pub fn interpret(&mut self, most: u64) -> Option<Stop> {
         if most < crate::block::OPS_MAX as u64 || self.is_marked() {
             self.part(most)

@@ -143,7 +143,7 @@ pub enum Extension {
     Zve32x,
     /// Vectors of single-precision numbers.
     Zve32f,
-    /// Vectors of integers of 64 bits.
+    /// Vectors of integers of up to 64 bits.
     Zve64x,
     /// Vectors of double-precision numbers.
     Zve64d,

@@ -311,7 +311,8 @@ mod tests {
         assert_eq!(all.visible(), 0);
     }
 
-    /// The plainest implementation: every queue a list, every turn a search.
+    /// A slow second implementation of the arbiter for comparison: every queue is a list, and each choice of the next
+    /// queue searches all of them.
     struct SimpleQueues {
         queues: Vec<(usize, VecDeque<u32>)>,
         burst: u32,

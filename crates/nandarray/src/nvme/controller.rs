@@ -25,9 +25,9 @@ use crate::device::{self, Device, OwnedCommand, command};
 pub struct Completion {
     /// Status of the command.
     pub status: Status,
-    /// Dword 0: after open space the dynamic space identifier, otherwise 0.
+    /// Dword 0 of the completion entry: for the command Open Space the dynamic space identifier, otherwise 0.
     pub dw0: u32,
-    /// Dword 1: after open space the identifier of the space, otherwise 0.
+    /// Dword 1 of the completion entry: for the command Open Space the identifier of the space, otherwise 0.
     pub dw1: u32,
 }
 

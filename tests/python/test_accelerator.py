@@ -199,3 +199,25 @@ def test_a_scheduler_of_python_serves_both_clocks(tmp_path):
             jobs = [session.submit(kernels.get("atax"), inputs={"A": A, "x": x}) for _ in range(5)]
             assert all(job.result()[0] == 600 for job in jobs)
             del session
+
+
+class Raising(LastFirst):
+    """A scheduler that fails when it is to choose."""
+
+    def next(self, worker):
+        raise ValueError("no choice")
+
+
+def test_a_scheduler_that_raises_ends_the_session_and_its_kernels(tmp_path):
+    register_scheduler("raising", Raising)
+    inputs = {"A": np.ones((20, 30), "f4"), "x": np.ones(30, "f4")}
+    with nandarray.open(tmp_path / "s.nda", mode="w") as store:
+        session = store.session("raising", workers=2)
+        job = session.submit(kernels.get("atax"), inputs=inputs)
+        with pytest.raises(nandarray.errors.NandarrayError, match="scheduler failed"):
+            job.result(timeout=60)
+        with pytest.raises(nandarray.errors.NandarrayError, match="scheduler failed"):
+            session.submit(kernels.get("atax"), inputs=inputs)
+        session.close()
+        store["x"] = np.arange(3)
+        assert store["x"][2] == 2, "the store serves on"

@@ -34,7 +34,16 @@ fn address_of(py: Python<'_>, text: &str) -> PyResult<std::net::SocketAddr> {
 pub(crate) struct PyNvmeServer {
     server: Mutex<Server>,
     /// The modelled clock that keeps pace while the server runs.
-    clock: Option<Arc<Clock>>,
+    paced: Mutex<Option<PacedClock>>,
+}
+
+/// A modelled clock that keeps pace with the wall clock until this is dropped.
+struct PacedClock(Arc<Clock>);
+
+impl Drop for PacedClock {
+    fn drop(&mut self) {
+        self.0.end_pace();
+    }
 }
 
 /// The wall clock of a paced store.
@@ -88,13 +97,17 @@ impl PyNvmeServer {
             ..SubsystemOptions::default()
         };
         let server = ServerOptions { insecure, waits: pace, ..ServerOptions::default() };
+        let paced = match clock {
+            Some(clock) => {
+                clock.pace(Box::new(MachineTime::default())).map_err(|e| to_py(py, &e, None))?;
+                Some(PacedClock(clock))
+            }
+            None => None,
+        };
         let started = detached(py, move || Server::start(Subsystem::new(&runtime, options), address, &server));
         let started = started.map_err(|e| to_py(py, &e, None))?;
         let server = started.map_err(|e| io_error(py, &format!("cannot listen on {listen}: {e}")))?;
-        if let Some(clock) = &clock {
-            clock.pace(Box::new(MachineTime::default()));
-        }
-        Ok(Self { server: Mutex::new(server), clock })
+        Ok(Self { server: Mutex::new(server), paced: Mutex::new(paced) })
     }
 
     #[getter]
@@ -123,9 +136,7 @@ impl PyNvmeServer {
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         let stop = || {
             self.server.lock().stop();
-            if let Some(clock) = &self.clock {
-                clock.end_pace();
-            }
+            drop(self.paced.lock().take());
         };
         detached(py, stop).map_err(|e| to_py(py, &e, None))
     }

@@ -14,6 +14,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use nandarray::probe::{FlightId, Halves};
+use nandarray::{Error, Result};
 use nandarray_sim::Ps;
 use parking_lot::Mutex;
 
@@ -113,11 +114,30 @@ impl Pace {
     }
 }
 
+/// The thread that lets time pass. Dropped by a panic, it wakes all threads that wait, which then find the clock stopped.
+struct Leader<'p>(&'p Pace);
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.leader = None;
+        state.waiting.values().for_each(Thread::unpark);
+    }
+}
+
 impl Clock {
     /// Lets modelled time keep pace with a wall clock from now on, for commands whose callers wait for them.
-    pub fn pace(&self, wall: Box<dyn WallTime>) {
+    ///
+    /// # Errors
+    /// [`Error::Busy`]: it keeps pace already.
+    pub fn pace(&self, wall: Box<dyn WallTime>) -> Result<()> {
         let modelled = self.with(|state| state.host.max(state.machine.now()));
-        *self.pace.write() = Some(Arc::new(Pace::new(wall, modelled)));
+        let mut pace = self.pace.write();
+        if pace.as_ref().is_some_and(|pace| pace.active.load(Ordering::Relaxed)) {
+            return Err(Error::Busy("the store is served at the pace of the wall clock already".to_owned()));
+        }
+        *pace = Some(Arc::new(Pace::new(wall, modelled)));
+        Ok(())
     }
 
     /// Lets modelled time pass at full speed again, for commands that begin from now on.
@@ -179,7 +199,14 @@ impl Clock {
                 }
                 state.leader.get_or_insert_with(|| own.clone()).id() == own.id()
             };
-            if leads { self.pass_time(pace) } else { thread::park() }
+            if leads {
+                let leader = Leader(pace);
+                self.pass_time(pace);
+                std::mem::forget(leader);
+            } else {
+                thread::park();
+                self.assert_alive();
+            }
         }
     }
 

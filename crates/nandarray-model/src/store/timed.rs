@@ -616,7 +616,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
 
     /// The same of a slot's job if it has such an input.
     fn give_credits_of(&mut self, core: usize, slot: usize, input: usize) {
-        if self.slots[core].slots[slot].as_ref().is_some_and(|on| input < on.feeds.len()) {
+        if self.slots[core].slots[slot].as_ref().is_some_and(|on| input < on.feeds.len() && on.ended.is_none()) {
             self.give_credits(core, slot, input);
         }
     }

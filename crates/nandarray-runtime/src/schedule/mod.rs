@@ -102,6 +102,10 @@ pub fn by_name(name: &str, workers: usize) -> Option<Box<dyn KernelScheduler>> {
         "inter-dynamic" => Box::new(InterDynamic::new(workers)),
         "intra-in-order" => Box::new(IntraInOrder::default()),
         "intra-out-of-order" => Box::new(IntraOutOfOrder::default()),
-        other => return REGISTERED.read().get(other).map(|maker| maker(workers)),
+        other => {
+            // The table is not locked while the scheduler is made: the maker may wait for a lock of its own.
+            let maker = REGISTERED.read().get(other).cloned()?;
+            maker(workers)
+        }
     })
 }

@@ -176,6 +176,10 @@ struct SessionState {
     board: SessionBoard,
     jobs: BTreeMap<u64, Arc<SessionJob>>,
     closed: bool,
+    /// The message of a panic of the scheduler or the board, after which no worker asks them again.
+    broken: Option<String>,
+    /// Number of worker threads that have not ended; the last one fails the kernels of a broken session.
+    workers_left: usize,
 }
 
 struct SessionShared {
@@ -240,7 +244,7 @@ impl Session {
         runtime.device().usable()?;
         let workers = if runtime.device().is_watched() { 1 } else { options.workers.max(1) };
         let board = SessionBoard::new(scheduler, workers, options.memory_bytes);
-        let state = SessionState { board, jobs: BTreeMap::new(), closed: false };
+        let state = SessionState { board, jobs: BTreeMap::new(), closed: false, broken: None, workers_left: workers };
         let shared = Arc::new(SessionShared {
             runtime: runtime.clone(),
             state: Mutex::new(state),
@@ -268,6 +272,9 @@ impl Session {
         let shape = |space| device.by_id(space).ok().map(|s| s.peek().record.shape.clone());
         let kernel = request.board(self.shared.window_bytes, shape)?;
         let mut state = self.shared.state.lock();
+        if let Some(what) = &state.broken {
+            return Err(Error::Worker(what.clone()));
+        }
         if state.closed {
             return Err(Error::invalid("the session is closed"));
         }
@@ -295,6 +302,9 @@ impl Session {
     /// Cancels a kernel, unless its outputs are being written. Returns whether the kernel ends as cancelled.
     pub fn cancel(&self, job: &SessionJob) -> bool {
         let mut state = self.shared.state.lock();
+        if state.broken.is_some() {
+            return false;
+        }
         let cancelled = state.board.cancel(job.number);
         if cancelled {
             job.stop();
@@ -313,19 +323,21 @@ impl Session {
         {
             let mut state = self.shared.state.lock();
             state.closed = true;
-            state.board.close();
-            if cancel {
-                let jobs: Vec<Arc<SessionJob>> = state.jobs.values().cloned().collect();
-                for job in jobs {
-                    if state.board.cancel(job.number) {
-                        job.stop();
+            if state.broken.is_none() {
+                state.board.close();
+                if cancel {
+                    let jobs: Vec<Arc<SessionJob>> = state.jobs.values().cloned().collect();
+                    for job in jobs {
+                        if state.board.cancel(job.number) {
+                            job.stop();
+                        }
                     }
                 }
+                self.shared.settle(&mut state);
             }
-            self.shared.settle(&mut state);
         }
         for thread in std::mem::take(&mut *self.threads.lock()) {
-            // Panics in the steps of kernels are caught; a panic in the board itself is a bug, and was printed.
+            // Workers catch panics, of kernels' steps and of the scheduler.
             let _ = thread.join();
         }
         self.shared.ended.notify_all();
@@ -349,10 +361,31 @@ impl SessionShared {
         self.moved.notify_all();
     }
 
+    /// Runs a worker thread. A panic of the scheduler or the board ends the session: every kernel that has not ended
+    /// fails with the panic's message, once no worker is at work for it.
     fn work(&self, worker: usize) {
+        let panicked = caught(|| self.work_until_closed(worker)).err();
+        let mut state = self.state.lock();
+        if let Some(what) = panicked {
+            state.closed = true;
+            state.broken.get_or_insert(format!("the session's scheduler failed: {what}"));
+        }
+        state.workers_left -= 1;
+        if let (0, Some(what)) = (state.workers_left, state.broken.clone()) {
+            for job in std::mem::take(&mut state.jobs).into_values() {
+                job.fail(Error::Worker(what.clone()));
+                job.finish(KernelEnd::Failed);
+            }
+        }
+        drop(state);
+        self.moved.notify_all();
+        self.ended.notify_all();
+    }
+
+    fn work_until_closed(&self, worker: usize) {
         let mut cores: VecDeque<(Arc<LoadedKernel>, usize, KernelCore)> = VecDeque::new();
         let mut state = self.state.lock();
-        loop {
+        while state.broken.is_none() {
             match state.board.take(worker) {
                 Some(work) => {
                     let number = match work {
@@ -368,6 +401,9 @@ impl SessionShared {
                         job.fail(error);
                     }
                     state = self.state.lock();
+                    if state.broken.is_some() {
+                        return;
+                    }
                     match work {
                         BoardWork::Map(kernel) => state.board.mapped(kernel, fine),
                         BoardWork::Screen(screen) => state.board.screened(screen, fine),
@@ -379,7 +415,6 @@ impl SessionShared {
                 None => self.moved.wait(&mut state),
             }
         }
-        self.ended.notify_all();
     }
 
     fn step(

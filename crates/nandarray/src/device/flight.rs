@@ -229,6 +229,9 @@ impl Device {
     /// reads and writes of them, a flush for all earlier commands. A command that changes shapes or names waits for all
     /// earlier commands, and all later ones wait for it.
     ///
+    /// `done` may submit further commands. It must not wait: neither for a command, since it may be called while a
+    /// program lets time pass, nor for a thread that uses this device.
+    ///
     /// # Errors
     /// Passed to `done`: the errors of the command; [`Error::Busy`] if too many commands are in flight;
     /// [`Error::Cancelled`]; [`Error::Closed`] if the clock stops before the command ends.

@@ -88,18 +88,18 @@ def simulate(
         run.offload(made, given, scalars, out=targets or None)
         seconds = store.clock.now - before
         last = _busy(store.report().data)
-    busy = {part: (last[part] - first[part]) / seconds for part in last}
+    busy = {part: max(b - a for a, b in zip(first[part], last[part], strict=True)) / seconds for part in last}
     return Simulated(seconds, max(busy, key=lambda part: busy[part]), busy)
 
 
-def _busy(report: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds in which each part was busy since opening."""
+def _busy(report: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Seconds in which each part was busy since opening: each channel, the cores on average, each direction."""
     shares: Mapping[str, Any] = report["utilisation"]
     cores = shares["compute"]
     of = {
-        "flash": max(shares["channels"]),
-        "cores": sum(cores) / len(cores) if cores else 0.0,
-        "link": max(shares["link_down"], shares["link_up"]),
-        "dram": shares["dram"],
+        "flash": list(shares["channels"]),
+        "cores": [sum(cores) / len(cores) if cores else 0.0],
+        "link": [shares["link_down"], shares["link_up"]],
+        "dram": [shares["dram"]],
     }
-    return {part: float(share) * float(report["until_rest_s"]) for part, share in of.items()}
+    return {part: [float(share) * float(report["until_rest_s"]) for share in all_] for part, all_ in of.items()}

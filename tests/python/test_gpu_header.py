@@ -111,8 +111,8 @@ MUTANTS = {
     "count dropped before the use": (
         "array.hpp",
         "        result<T> r = {*reinterpret_cast<const T *>(lines->data_of(h.line) + offset_of(i)), ok};\n"
-        "        lines->release(h.line);",
-        "        lines->release(h.line);\n"
+        "        lines->release_together(h);",
+        "        lines->release_together(h);\n"
         "        for (int k = 0; k < 300; ++k) P::pause(0);\n"
         "        result<T> r = {*reinterpret_cast<const T *>(lines->data_of(h.line) + offset_of(i)), ok};",
         ("shim", "reads"),

@@ -50,7 +50,7 @@ template <class T, class P> struct array {
         line_handle h = lines->acquire(ns, page_of(i));
         if (h.why) return {T{}, h.why};
         result<T> r = {*reinterpret_cast<const T *>(lines->data_of(h.line) + offset_of(i)), ok};
-        lines->release(h.line);
+        lines->release_together(h);
         return r;
     }
 
@@ -62,7 +62,7 @@ template <class T, class P> struct array {
         if (h.why) return h.why;
         put(reinterpret_cast<T *>(lines->data_of(h.line) + offset_of(i)), value);
         lines->mark_dirty(h.line);
-        lines->release(h.line);
+        lines->release_together(h);
         return ok;
     }
 

@@ -84,6 +84,8 @@ struct cached_namespace {
 struct line_handle {
     u32 line;
     status why;
+    /// The lanes that took it together.
+    u32 same;
 };
 
 /// Counts, kept by the miss path only: a hit counts nothing.
@@ -158,19 +160,21 @@ template <class P> struct cache {
         u32 mask = P::active();
         u32 same = P::match(mask, wanted);
         u32 leader = lowest(same);
-        line_handle h = {0, ok};
+        line_handle h = {0, ok, 1};
         if (P::lane() == leader) h = acquire_for(wanted, population(same), load);
         u32 line = P::shuffle(same, h.line, leader);
         u32 why = P::shuffle(same, u32(h.why), leader);
-        return {line, status(why)};
+        return {line, status(why), same};
     }
 
-    /// Gives a line back: lanes of the warp that do so together are one count. Their reads are before it.
-    NDA_FN void release(u32 line) {
-        if (!P::has_warps) return drop(line, 1);
-        u32 same = P::match(P::active(), u64(line));
-        P::sync(same);
-        if (P::lane() == lowest(same)) drop(line, population(same));
+    NDA_FN void release(u32 line) { drop(line, 1); }
+
+    /// Gives a line back at once for the lanes that took it together. They wait for no other lane between the two: a
+    /// lane that holds a line must not wait for one that looks for a place.
+    NDA_FN void release_together(const line_handle &h) {
+        if (!P::has_warps) return drop(h.line, 1);
+        P::sync(h.same);
+        if (P::lane() == lowest(h.same)) drop(h.line, population(h.same));
     }
 
     NDA_FN line_handle acquire_for(u64 wanted, u32 n, bool load) {
@@ -178,7 +182,7 @@ template <class P> struct cache {
         u32 line = find(wanted, n, seen);
         if (line != lines() && readable(seen)) {
             if (!(seen & referenced_bit)) P::fetch_or(&at.words[line], referenced_bit);
-            return {line, ok};
+            return {line, ok, 1};
         }
         return acquire_slow(wanted, n, line, load);
     }
@@ -190,7 +194,7 @@ template <class P> struct cache {
         for (;;) {
             if (line == lines()) {
                 claimed c = claim(wanted, n, q, l);
-                if (c.why) return {0, c.why};
+                if (c.why) return {0, c.why, 1};
                 line = c.line;
                 if (c.fresh && !load)
                     P::fetch_add(&at.words[line], (u64(line_valid) - line_loading) << state_shift);
@@ -200,10 +204,10 @@ template <class P> struct cache {
             status s = settle(line, q, l);
             if (s == ok) {
                 P::fetch_or(&at.words[line], referenced_bit);
-                return {line, ok};
+                return {line, ok, 1};
             }
             drop(line, n);
-            return {0, s};
+            return {0, s, 1};
         }
     }
 

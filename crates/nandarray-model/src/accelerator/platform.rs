@@ -174,6 +174,9 @@ impl AcceleratorPlatform {
             ("request_bytes", self.request_bytes),
             ("pcie_rate", self.pcie_rate),
         ];
+        if self.groups_per_block == 1 {
+            return Some("groups_per_block is 1; a block's head takes one, so at least 2 are needed".into());
+        }
         let zero = positive.iter().find(|(_, value)| *value == 0);
         let lost = |failures: &[(usize, u64)], of: usize| {
             let mut which: Vec<usize> = failures.iter().map(|(one, _)| *one).collect();

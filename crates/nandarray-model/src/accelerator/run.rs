@@ -220,6 +220,12 @@ mod tests {
     }
 
     #[test]
+    fn a_block_of_one_group_is_refused() {
+        let platform = AcceleratorPlatform { groups_per_block: 1, ..AcceleratorPlatform::default() };
+        assert!(platform.problem().unwrap().contains("groups_per_block is 1"));
+    }
+
+    #[test]
     fn screens_of_a_core_or_die_that_fails_run_again() {
         let kernels: Vec<PhantomKernel> = (0..6).map(|n| kernel(n, &[(6, 6e8, 60 << 20), (1, 6e7, 0)])).collect();
         for scheduler in SCHEDULERS {

@@ -36,6 +36,19 @@ struct DieRow {
     failed: bool,
 }
 
+/// A block that is being freed: its valid groups move, then it is erased.
+#[derive(Clone, Copy, Debug)]
+struct FreeingBlock {
+    /// Moves that Storengine has not queued.
+    left: u64,
+    /// Moves that have no place yet.
+    unplaced: u64,
+    /// Moves that have not ended.
+    unmoved: u64,
+    /// Whether the erase is queued.
+    erasing: bool,
+}
+
 /// Counts of Storengine's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct StorengineCounts {
@@ -68,8 +81,7 @@ pub(super) struct AcceleratorStorage {
     free_blocks: u64,
     used: VecDeque<u64>,
     replaced: usize,
-    /// Valid groups that are still to be moved of the block that is being freed.
-    freeing: Option<u64>,
+    freeing: Option<FreeingBlock>,
     dirty: u64,
     pub(super) counts: StorengineCounts,
     pub(super) flashvisor_busy: Ps,
@@ -236,6 +248,20 @@ impl AcceleratorStorage {
         }
     }
 
+    /// Whether there is a place for it. The last block, and as much of the open one as they need once it is open, are
+    /// for the groups that move: the erase behind them gives a block back.
+    fn fits(&self, work: BackgroundWork) -> bool {
+        match work {
+            BackgroundWork::Erase => true,
+            BackgroundWork::Move => self.open > 0 || self.free_blocks > 0,
+            BackgroundWork::Output(_) | BackgroundWork::Journal => match self.free_blocks {
+                0 => self.open > self.freeing.map_or(0, |block| block.unplaced),
+                1 => self.open > 0,
+                _ => true,
+            },
+        }
+    }
+
     /// Gives work to dies that have none; tells each begun operation's row and end.
     pub(super) fn begin(&mut self, now: Ps) -> Vec<(usize, Ps)> {
         let mut begun = Vec::new();
@@ -244,19 +270,7 @@ impl AcceleratorStorage {
             let Some(row) = idle.into_iter().find(|r| !self.rows[*r].failed && self.rows[*r].behind.is_none()) else {
                 break;
             };
-            // An open block or a free one is needed, but for an erase; the last block is for those that are moved.
-            let spare = u64::from(matches!(self.queue.front(), Some(BackgroundWork::Output(_))));
-            let fits = self.open > 0 || self.free_blocks > spare;
-            let Some(at) = (match fits {
-                true => Some(0),
-                false => self.queue.iter().position(|w| match w {
-                    BackgroundWork::Erase => true,
-                    BackgroundWork::Move => self.free_blocks > 0,
-                    _ => false,
-                }),
-            }) else {
-                break;
-            };
+            let Some(at) = self.queue.iter().position(|work| self.fits(*work)) else { break };
             let work = self.queue.remove(at).expect("it was found");
             begun.push((row, self.occupy(row, work, now)));
         }
@@ -270,6 +284,14 @@ impl AcceleratorStorage {
             BackgroundWork::Move => Ps((program + read) * 1_000),
             _ => Ps(program * 1_000),
         };
+        match (work, &mut self.freeing) {
+            (BackgroundWork::Erase, Some(block)) => {
+                assert_eq!(block.unmoved, 0, "a block is erased whose groups have not moved");
+            }
+            (BackgroundWork::Move, Some(block)) => block.unplaced -= 1,
+            (BackgroundWork::Erase | BackgroundWork::Move, None) => panic!("{work:?} of no block"),
+            _ => {}
+        }
         if work != BackgroundWork::Erase {
             self.place(now);
         }
@@ -308,7 +330,10 @@ impl AcceleratorStorage {
                         self.replace();
                     }
                     BackgroundWork::Journal => self.counts.journalled += 1,
-                    BackgroundWork::Move => self.counts.moved += 1,
+                    BackgroundWork::Move => {
+                        self.counts.moved += 1;
+                        self.freeing.as_mut().expect("the block of a group that moved").unmoved -= 1;
+                    }
                     BackgroundWork::Erase => {
                         self.counts.erased += 1;
                         self.free_blocks += 1;
@@ -333,17 +358,23 @@ impl AcceleratorStorage {
         self.queue.extend((0..groups).map(|_| BackgroundWork::Journal));
     }
 
-    /// Storengine frees a block if there are few: moves one valid group, or erases. Returns when it looks again; none
-    /// if nothing is to be done.
+    /// Storengine frees a block if there are few: queues the move of one valid group, or the erase once all have moved.
+    /// Returns when it looks again; none if nothing is to be done before another event.
     pub(super) fn reclaim(&mut self, now: Ps) -> Option<Ps> {
         let each = Ps(self.platform.t_reclaim_ns * 1_000);
-        match self.freeing {
-            Some(0) => None,
-            Some(left) => {
-                let end = self.storengine(now, each);
-                self.freeing = Some(left - 1);
-                self.queue.push_front(if left == 1 { BackgroundWork::Erase } else { BackgroundWork::Move });
-                Some(end)
+        match &mut self.freeing {
+            Some(block) => {
+                let work = match *block {
+                    FreeingBlock { left: 1.., .. } => BackgroundWork::Move,
+                    FreeingBlock { unmoved: 0, erasing: false, .. } => BackgroundWork::Erase,
+                    _ => return None,
+                };
+                match work {
+                    BackgroundWork::Move => block.left -= 1,
+                    _ => block.erasing = true,
+                }
+                self.queue.push_front(work);
+                Some(self.storengine(now, each))
             }
             None if self.free_blocks >= self.platform.reclaim_blocks || self.used.len() < 2 => None,
             None => {
@@ -352,8 +383,8 @@ impl AcceleratorStorage {
                 let at = self.used.iter().take(self.used.len() - 1).position(|valid| *valid < full)?;
                 let valid = self.used.remove(at).expect("a used block");
                 self.replaced = self.replaced.saturating_sub(1);
-                // The last step is the erase.
-                self.freeing = Some(valid + 1);
+                self.freeing =
+                    Some(FreeingBlock { left: valid, unplaced: valid, unmoved: valid, erasing: false });
                 Some(self.storengine(now, each))
             }
         }
@@ -364,6 +395,9 @@ impl AcceleratorStorage {
         self.rows[row].failed = true;
         if let Some((work, _)) = self.rows[row].behind.take() {
             self.queue.push_front(work);
+            if let (BackgroundWork::Move, Some(block)) = (work, &mut self.freeing) {
+                block.unplaced += 1;
+            }
             self.programs -= 1;
             if self.programs == 0 {
                 self.programming += now - self.programs_since;
@@ -374,5 +408,46 @@ impl AcceleratorStorage {
     /// Whether nothing is on its way to flash.
     pub(super) fn is_settled(&self) -> bool {
         self.queue.is_empty() && self.rows.iter().all(|row| row.behind.is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_erased_after_its_last_group_has_moved() {
+        let platform = AcceleratorPlatform {
+            blocks: 16,
+            groups_per_block: 8,
+            filled_share: 0.5,
+            reclaim_blocks: 6,
+            ..AcceleratorPlatform::default()
+        };
+        let mut storage = AcceleratorStorage::new(&platform);
+        storage.accept(Ps::ZERO, 0, 200);
+        let (mut now, mut erases) = (Ps::ZERO, 0);
+        while !storage.is_settled() || storage.freeing.is_some() {
+            storage.begin(now);
+            while storage.reclaim(now).is_some() {
+                storage.begin(now);
+            }
+            let running = |s: &AcceleratorStorage, work| s.rows.iter().any(|r| r.behind.is_some_and(|b| b.0 == work));
+            if running(&storage, BackgroundWork::Erase) {
+                let waits = storage.queue.contains(&BackgroundWork::Move);
+                assert!(!waits && !running(&storage, BackgroundWork::Move), "{:?}", storage.rows);
+                assert_eq!(storage.freeing.map(|b| (b.left, b.unmoved)), Some((0, 0)));
+                erases += 1;
+            }
+            let blocks = storage.free_blocks + storage.used.len() as u64 + u64::from(storage.freeing.is_some());
+            assert_eq!(blocks, 16, "each block is free, used or being freed");
+            let next = storage.rows.iter().filter_map(|r| r.behind.map(|b| b.1)).min();
+            now = next.expect("something goes on");
+            for row in 0..storage.rows.len() {
+                let _ = storage.ended(row, now);
+            }
+        }
+        assert_eq!(storage.counts.written, 200);
+        assert!(erases > 0 && storage.counts.erased > 0 && storage.counts.moved > 0, "{:?}", storage.counts);
     }
 }

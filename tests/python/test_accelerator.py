@@ -152,8 +152,10 @@ def test_sessions_on_the_accelerator_say_what_is_wrong(tmp_path):
             store.session(accelerator={"dies": 0})
         with store.session(accelerator=True) as session:
             lost = session.submit(atax, inputs={"A": np.ones((2, 2), "f4"), "x": np.ones(2, "f4")}, after=["never"])
-            with pytest.raises(TimeoutError):
+            with pytest.raises(nandarray.InvalidError, match="waits for a name"):
                 lost.result()
+            with pytest.raises(TimeoutError):
+                lost.result(timeout=0)
         with pytest.raises(nandarray.DependencyError):
             lost.result()
 

@@ -126,10 +126,10 @@ fn every_scheduler_gives_the_bytes_of_a_serial_run_even_if_parts_fail() {
             let session = session(&runtime, scheduler, platform);
             let jobs: Vec<_> = (0..12).map(|n| session.submit(request(&kernel, spaces[n % SPACES])).unwrap()).collect();
             for job in &jobs {
-                assert!(session.wait(job));
+                assert!(session.wait(job, &mut || false).unwrap());
                 job.take().expect("it has ended").unwrap();
             }
-            session.close(false);
+            session.close(false).unwrap();
             for space in &spaces {
                 assert_eq!(content(runtime.device(), *space), vec![6; ITEMS as usize], "{scheduler} {core} {die}");
             }
@@ -171,7 +171,7 @@ fn a_power_cut_leaves_each_kernels_outputs_whole_or_absent() {
                 done = turn + 1;
                 for job in jobs {
                     let job = job.map_err(|e| e.to_string())?;
-                    session.wait(&job);
+                    session.wait(&job, &mut || false).unwrap();
                     job.take().expect("it has ended").map_err(|e| e.to_string())?;
                 }
                 if turn % 2 == 1 {
@@ -181,7 +181,7 @@ fn a_power_cut_leaves_each_kernels_outputs_whole_or_absent() {
             }
             Ok(())
         })();
-        session.close(true);
+        session.close(true).unwrap();
         if story.is_ok() && !media.crashed() {
             assert!(cuts > 3, "kernels, journal and reclaim write");
             break;
@@ -197,4 +197,32 @@ fn a_power_cut_leaves_each_kernels_outputs_whole_or_absent() {
             }
         }
     }
+}
+
+#[test]
+fn kernels_whose_outputs_have_no_place_fail_and_waits_for_a_name_are_told() {
+    let kernel = kernel();
+    let device = open(Arc::new(MemoryMedia::with_bytes(vec![])), Mode::Exclusive).unwrap();
+    let spaces = make(&device);
+    let runtime = Arc::new(Runtime::new(Arc::new(device)));
+    // DDR3L takes one group, and flash none: its last block is for groups that move.
+    let platform = AcceleratorPlatform { blocks: 1, write_buffer_bytes: 64 << 10, ..AcceleratorPlatform::default() };
+    let session = session(&runtime, "intra-out-of-order", platform);
+    let jobs: Vec<_> = (0..SPACES).map(|n| session.submit(request(&kernel, spaces[n])).unwrap()).collect();
+    let mut failed = 0;
+    for job in &jobs {
+        assert!(!session.wait(job, &mut || true).unwrap(), "no time is left");
+    }
+    for job in &jobs {
+        assert!(session.wait(job, &mut || false).unwrap());
+        if let Err(error) = job.take().expect("it has ended") {
+            assert!(error.to_string().contains("flash is full"), "{error}");
+            failed += 1;
+        }
+    }
+    assert!(failed > 0);
+    let waits = KernelRequest { after_names: vec!["never".into()], ..request(&kernel, spaces[0]) };
+    let waits = session.submit(waits).unwrap();
+    assert!(session.wait(&waits, &mut || false).unwrap_err().to_string().contains("waits for a name"));
+    assert!(session.close(false).unwrap_err().to_string().contains("flash is full"));
 }

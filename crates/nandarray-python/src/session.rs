@@ -4,7 +4,7 @@
 //! each collected section; dtypes and shapes are Python's business.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nandarray_cores::kernel::{KernelFunctions, SectionRole};
 use nandarray_model::accelerator::cost::screen_cost;
@@ -240,14 +240,22 @@ impl PySession {
         Ok(PySessionJob { job: done.map_err(|e| run_to_py(py, &e))? })
     }
 
+<<<<<<< HEAD
     /// Waits until a kernel has ended, at most `seconds` if given; returns whether it has ended.
+=======
+    /// Wait for a kernel; whether it has ended. The seconds are of the wall clock, also in a modelled session.
+>>>>>>> h/flash
     #[pyo3(signature = (job, seconds=None))]
-    fn wait(&self, py: Python<'_>, job: &PySessionJob, seconds: Option<f64>) -> bool {
+    fn wait(&self, py: Python<'_>, job: &PySessionJob, seconds: Option<f64>) -> PyResult<bool> {
         let time = seconds.map(|s| Duration::try_from_secs_f64(s.max(0.0)).unwrap_or(Duration::MAX / 4));
-        py.detach(|| match &self.session {
-            SessionClock::Wall(session) => session.wait(&job.job, time),
-            SessionClock::Modelled(session) => session.wait(&job.job),
-        })
+        let waited = py.detach(|| match &self.session {
+            SessionClock::Wall(session) => Ok(session.wait(&job.job, time)),
+            SessionClock::Modelled(session) => {
+                let begun = Instant::now();
+                session.wait(&job.job, &mut || time.is_some_and(|time| begun.elapsed() >= time))
+            }
+        });
+        waited.map_err(|e| run_to_py(py, &e))
     }
 
     /// Cancels a kernel unless its outputs are already being written; returns whether it ends as cancelled.
@@ -278,11 +286,15 @@ impl PySession {
 
     /// Closes the session to further kernels and waits for all submitted ones; with `cancel`, cancels them first.
     #[pyo3(signature = (*, cancel=false))]
-    fn close(&self, py: Python<'_>, cancel: bool) {
-        py.detach(|| match &self.session {
-            SessionClock::Wall(session) => session.close(cancel),
+    fn close(&self, py: Python<'_>, cancel: bool) -> PyResult<()> {
+        let closed = py.detach(|| match &self.session {
+            SessionClock::Wall(session) => {
+                session.close(cancel);
+                Ok(())
+            }
             SessionClock::Modelled(session) => session.close(cancel),
         });
+        closed.map_err(|e| run_to_py(py, &e))
     }
 
     /// The report of all that happened so far on a modelled accelerator, in JSON; none on the wall clock.

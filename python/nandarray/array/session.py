@@ -150,7 +150,7 @@ class Job(Future):
         Parameters
         ----------
         timeout : float, optional
-            Seconds to wait at most.
+            Seconds to wait at most: of the wall clock, also in a session on the modelled accelerator.
 
         Returns
         -------
@@ -165,6 +165,8 @@ class Job(Future):
             A kernel that it depends on is not done.
         CancelledError
             It was cancelled.
+        InvalidError
+            On the modelled accelerator: it waits for a name that no kernel has, or flash has no place for its outputs.
         TimeoutError
             It has not ended in this time.
         """
@@ -452,6 +454,11 @@ class Session:
         ----------
         cancel : bool
             Whether to cancel them first.
+
+        Raises
+        ------
+        InvalidError
+            On the modelled accelerator: flash is full, and outputs never reach it. All kernels have ended.
         """
         self._engine.close(cancel=cancel)
 

@@ -76,6 +76,8 @@ pub fn run_host(platform: &AcceleratorPlatform, kernels: &[PhantomKernel]) -> Re
             storage: (ssd + stack).seconds(),
             compute: compute.seconds(),
             transfer: pcie.seconds(),
+            ssd: ssd.seconds(),
+            pcie: pcie.seconds(),
             latency: (now - arrived).seconds(),
             end: now.seconds(),
             ..KernelTimes::default()

@@ -243,19 +243,37 @@ impl AcceleratorMachine {
     }
 
     /// Lets everything that is on its way to flash arrive there.
-    pub fn settle(&mut self, work: &mut dyn AcceleratorWork) {
-        while !self.storage.is_settled() && self.step(work) {}
+    ///
+    /// # Errors
+    /// Text: flash is full.
+    pub fn settle(&mut self, work: &mut dyn AcceleratorWork) -> Result<(), String> {
+        while !self.storage.is_settled() {
+            if !self.step(work) {
+                let left = self.storage.unsettled();
+                return Err(format!("flash is full: {left} page groups of outputs and mappings have no place"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails kernels that wait for room for their outputs, for an owner that found no event left; returns their
+    /// numbers.
+    pub fn refuse_outputs(&mut self) -> Vec<u64> {
+        let refused: Vec<u64> = self.outputs.drain(..).map(|waiting| waiting.kernel).collect();
+        for kernel in &refused {
+            self.events.push(self.now, AcceleratorEvent::Drained(*kernel, false));
+        }
+        refused
     }
 
     /// The report of all that happened so far.
-    pub fn report(&self) -> AcceleratorReport {
+    pub fn report(&mut self) -> AcceleratorReport {
         let mut report = self.report.clone();
-        let storage = &self.storage;
         let mut sums = self.sums.clone();
+        sums.active = self.storage.active(self.now);
+        let storage = &self.storage;
         sums.flashvisor = storage.flashvisor_busy;
         sums.storengine = storage.storengine_busy;
-        sums.backbone = storage.link_busy;
-        sums.programming = storage.programming;
         sums.pcie = storage.pcie_busy;
         report.storengine_work = storage.counts;
         let end = if self.board.is_empty() { self.last_end } else { self.now };
@@ -284,11 +302,18 @@ impl AcceleratorMachine {
             Ok(KernelMoves { bytes_host: 0, .. }) => self.board.mapped(kernel, true),
             Ok(moves) => {
                 let there = self.storage.host_link(self.now, moves.bytes_host);
-                self.report.kernels[kernel as usize].transfer += (there - self.now).seconds();
+                self.pcie(kernel, moves.bytes_host);
                 self.events.push(there, AcceleratorEvent::Mapped(kernel, true));
             }
             Err(()) => self.events.push(self.now, AcceleratorEvent::Mapped(kernel, false)),
         }
+    }
+
+    fn pcie(&mut self, kernel: u64, bytes: u64) {
+        let lasts = Ps::of_bytes(bytes, self.storage.platform.pcie_rate).seconds();
+        let times = &mut self.report.kernels[kernel as usize];
+        times.pcie += lasts;
+        times.transfer += lasts;
     }
 
     fn drain(&mut self, kernel: u64, work: &mut dyn AcceleratorWork) {
@@ -297,6 +322,7 @@ impl AcceleratorMachine {
             Ok(moves) => {
                 let host = self.storage.host_link(self.now, moves.bytes_host).max(self.now);
                 let host = if moves.bytes_host == 0 { self.now } else { host };
+                self.pcie(kernel, moves.bytes_host);
                 let groups = moves.bytes_out.div_ceil(self.storage.platform.group_bytes);
                 self.report.bytes_out += moves.bytes_out;
                 if groups == 0 {
@@ -399,6 +425,7 @@ impl AcceleratorMachine {
         while *requested < *all && *requested <= *computed + ahead {
             let (there, moved) = self.storage.window(now, per);
             self.report.kernels[kernel].transfer += moved.seconds();
+            self.report.kernels[kernel].link += moved.seconds();
             self.report.activity.add(ActivityKind::Storage, Ps(there.0.saturating_sub(moved.0)).max(now), there);
             screen.arrives[(*requested % 8) as usize] = there;
             *requested += 1;

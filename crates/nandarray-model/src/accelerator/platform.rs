@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 ///
 /// The defaults are FlashAbacus' Table 1 and section 2.2 where these state a value. Costs of firmware are assumed: some
 /// hundreds of cycles of a core of 1 GHz. The host's powers are typical for its parts; `host_stack_ns_per_kib`,
-/// `host_w` and `worker_idle_share` may be calibrated on one number each, where they prove nothing; none is yet.
+/// `host_w` and `worker_idle_share` are assumed here; the lab's `calibrated.toml` fits each to one number, which it
+/// proves nothing about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AcceleratorPlatform {

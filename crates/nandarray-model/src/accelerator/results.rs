@@ -20,8 +20,14 @@ pub struct KernelTimes {
     pub storage: f64,
     /// Workers' time in which its screens compute.
     pub compute: f64,
-    /// Time on the links between storage, host and cores.
+    /// Time on the links between storage, host and cores: `link` and `pcie`.
     pub transfer: f64,
+    /// Time of the host's SSD for it; 0 without a host.
+    pub ssd: f64,
+    /// Time on the backbone's link of its windows.
+    pub link: f64,
+    /// Time on PCIe.
+    pub pcie: f64,
     /// From its submission to its end.
     pub latency: f64,
     /// Its end, from the beginning of the run.
@@ -32,7 +38,7 @@ pub struct KernelTimes {
     pub energy_computation: f64,
     /// Joules of the backbone, or of the host's SSD, that moved for it.
     pub energy_storage: f64,
-    /// Joules of the host while it moved data for it.
+    /// Joules of PCIe, and of the host, while they moved data for it.
     pub energy_movement: f64,
 }
 
@@ -170,8 +176,8 @@ pub(super) struct AcceleratorSums {
     pub(super) occupied: Vec<Ps>,
     pub(super) flashvisor: Ps,
     pub(super) storengine: Ps,
-    pub(super) backbone: Ps,
-    pub(super) programming: Ps,
+    /// Time in which the backbone's link moves, or a die writes or erases.
+    pub(super) active: Ps,
     pub(super) pcie: Ps,
     pub(super) host: Ps,
     pub(super) ssd: Ps,
@@ -201,31 +207,52 @@ impl AcceleratorReport {
         self.storengine = sums.storengine.seconds() / self.flushed_seconds.max(1e-12);
         let computed: f64 = sums.computed.iter().map(|t| t.seconds()).sum();
         let idle = (self.seconds * sums.computed.len() as f64 - computed).max(0.0);
+        // DDR3L holds outputs until they are in flash.
         let workers = p.worker_w * (computed + p.worker_idle_share * idle);
-        self.energy_computation = workers + p.dram_w * self.seconds;
-        let storage_w = if hosted { p.ssd_w } else { p.backbone_w };
+        self.energy_computation = workers + p.dram_w * self.flushed_seconds;
         if hosted {
             self.energy_movement = p.host_w * self.seconds + p.pcie_w * self.seconds;
             self.energy_storage = p.ssd_w * sums.ssd.seconds();
         } else {
             // Writes go on behind the last kernel; workers sleep then.
             let all = self.flushed_seconds;
-            let active = (sums.backbone.seconds() + sums.programming.seconds()).min(all);
+            let active = sums.active.seconds().min(all);
             let resting = p.backbone_idle_share * (all - active);
             self.energy_movement = p.pcie_w * self.seconds;
             self.energy_storage = p.backbone_w * (active + resting) + 2.0 * p.firmware_w * all;
         }
         for kernel in &mut self.kernels {
             kernel.energy_computation = p.worker_w * kernel.compute;
-            kernel.energy_storage = storage_w * if hosted { kernel.storage } else { kernel.transfer };
-            kernel.energy_movement = if hosted { p.host_w * (kernel.storage + kernel.transfer) } else { 0.0 };
+            kernel.energy_storage = p.ssd_w * kernel.ssd + p.backbone_w * kernel.link;
+            let host = if hosted { p.host_w * (kernel.storage + kernel.transfer) } else { 0.0 };
+            kernel.energy_movement = host + p.pcie_w * kernel.pcie;
         }
-        let paces: Vec<f64> = self.kernels.iter().map(|k| k.compute / k.latency.max(1e-12)).collect();
-        self.fairness = fairness(&paces);
+        self.judge();
+    }
+
+    /// Fairness among kernels that ended; those that were cancelled or still run have no pace.
+    fn judge(&mut self) {
+        let ended = || self.kernels.iter().filter(|k| k.latency > 0.0);
+        let paces: Vec<f64> = ended().map(|k| k.compute / k.latency).collect();
         let mut shares = std::collections::BTreeMap::<u64, f64>::new();
-        for kernel in &self.kernels {
-            *shares.entry(kernel.application).or_default() += kernel.compute / kernel.latency.max(1e-12);
+        for kernel in ended() {
+            *shares.entry(kernel.application).or_default() += kernel.compute / kernel.latency;
         }
+        self.fairness = fairness(&paces);
         self.fairness_applications = fairness(&shares.into_values().collect::<Vec<_>>());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_that_did_not_end_do_not_count_for_fairness() {
+        let kernel = |latency| KernelTimes { compute: 1.0, latency, ..KernelTimes::default() };
+        let mut report =
+            AcceleratorReport { kernels: vec![kernel(2.0), kernel(2.0), kernel(0.0)], ..Default::default() };
+        report.judge();
+        assert_eq!((report.fairness, report.fairness_applications), (1.0, 1.0));
     }
 }

@@ -112,7 +112,7 @@ pub fn run_accelerator(
         }
         machine.take_ended();
     }
-    machine.settle(&mut work);
+    machine.settle(&mut work)?;
     Ok(machine.report())
 }
 
@@ -120,6 +120,7 @@ pub fn run_accelerator(
 mod tests {
     use nandarray_runtime::schedule::{SCHEDULERS, by_name};
 
+    use super::super::results::KernelTimes;
     use super::*;
 
     fn kernel(application: u64, blocks: &[(u64, f64, u64)]) -> PhantomKernel {
@@ -217,6 +218,37 @@ mod tests {
         one.bytes_out = 1 << 30;
         let done = run_accelerator(&platform, by_name("inter-dynamic", 6).unwrap(), &[one]);
         assert!(done.unwrap_err().contains("flash is full"));
+    }
+
+    #[test]
+    fn outputs_that_never_reach_flash_are_an_error_even_if_their_kernel_ended() {
+        let platform = AcceleratorPlatform { blocks: 8, ..AcceleratorPlatform::default() };
+        let mut one = kernel(0, &[(6, 6.0, 0)]);
+        one.bytes_out = 200 << 20;
+        let done = run_accelerator(&platform, by_name("inter-dynamic", 6).unwrap(), std::slice::from_ref(&one));
+        assert!(done.unwrap_err().contains("flash is full"));
+        one.bytes_out = 100 << 20;
+        assert!(run_accelerator(&platform, by_name("inter-dynamic", 6).unwrap(), &[one]).is_ok());
+    }
+
+    #[test]
+    fn joules_of_kernels_are_a_part_of_the_reports() {
+        let kernels: Vec<PhantomKernel> = (0..6)
+            .map(|n| PhantomKernel { bytes_out: 8 << 20, ..kernel(n, &[(6, 1e6, 20 << 20), (1, 1e6, 0)]) })
+            .collect();
+        let platform = AcceleratorPlatform::default();
+        let hosted = super::super::host::run_host(&platform, &kernels).unwrap();
+        for report in [run("intra-out-of-order", &kernels), hosted] {
+            let sum = |joules: fn(&KernelTimes) -> f64| report.kernels.iter().map(joules).sum::<f64>();
+            for (part, all) in [
+                (sum(|k| k.energy_computation), report.energy_computation),
+                (sum(|k| k.energy_storage), report.energy_storage),
+                (sum(|k| k.energy_movement), report.energy_movement),
+            ] {
+                assert!(part <= all * (1.0 + 1e-9), "{part} of {all} joules");
+            }
+            assert!(sum(|k| k.energy_storage) > 0.0);
+        }
     }
 
     #[test]

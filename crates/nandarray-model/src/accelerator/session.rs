@@ -96,8 +96,15 @@ impl AcceleratorState {
         }
     }
 
+    /// Goes to the next event. If there is none, kernels that wait for room in flash fail. False if there are none.
     fn step(&mut self) -> bool {
-        let moved = self.machine.step(&mut self.work);
+        let mut moved = self.machine.step(&mut self.work);
+        if !moved {
+            for kernel in self.machine.refuse_outputs() {
+                self.work.jobs[&kernel].fail(Error::invalid("flash is full: its outputs have no place"));
+                moved = true;
+            }
+        }
         self.settle();
         moved
     }
@@ -164,14 +171,22 @@ impl AcceleratorSession {
         Ok(job)
     }
 
-    /// Goes on until a kernel has ended. False if nothing is left that could end it: it waits for a name.
-    pub fn wait(&self, job: &SessionJob) -> bool {
+    /// Goes on until a kernel has ended, or until `enough`, which is asked between events. Returns whether it has
+    /// ended.
+    ///
+    /// # Errors
+    /// [`Error::Engine`]: nothing is left that could end it, as it waits for a name.
+    pub fn wait(&self, job: &SessionJob, enough: &mut dyn FnMut() -> bool) -> Result<bool> {
         while !job.has_ended() {
-            if !self.lock().step() {
-                return job.has_ended();
+            if enough() {
+                return Ok(false);
+            }
+            if !self.lock().step() && !job.has_ended() {
+                let number = job.number;
+                return Err(Error::invalid(format!("kernel {number} waits for a name that no kernel has")));
             }
         }
-        true
+        Ok(true)
     }
 
     /// Cancels a kernel, unless its outputs are being written. Returns whether it ends as cancelled.
@@ -190,7 +205,10 @@ impl AcceleratorSession {
 
     /// Takes no more kernels; with `cancel`, ends those that have not ended. Goes on until all have ended and their
     /// outputs are in flash.
-    pub fn close(&self, cancel: bool) {
+    ///
+    /// # Errors
+    /// [`Error::Engine`]: flash is full; all kernels have ended.
+    pub fn close(&self, cancel: bool) -> Result<()> {
         let mut guard = self.lock();
         let state = &mut *guard;
         state.closed = true;
@@ -204,8 +222,9 @@ impl AcceleratorSession {
         }
         state.settle();
         while state.machine.kernels() > 0 && state.step() {}
-        state.machine.settle(&mut state.work);
+        let settled = state.machine.settle(&mut state.work);
         state.settle();
+        settled.map_err(Error::invalid)
     }
 
     /// The report of all that happened so far.

@@ -86,10 +86,13 @@ pub(super) struct AcceleratorStorage {
     pub(super) counts: StorengineCounts,
     pub(super) flashvisor_busy: Ps,
     pub(super) storengine_busy: Ps,
-    pub(super) link_busy: Ps,
+    link_busy: Ps,
     pub(super) pcie_busy: Ps,
     /// Time in which at least one die wrote or erased.
-    pub(super) programming: Ps,
+    programming: Ps,
+    /// Spans of the link that have not passed, and time of passed ones in which a die wrote or erased too.
+    link_spans: VecDeque<(Ps, Ps)>,
+    both: Ps,
     programs: u64,
     programs_since: Ps,
 }
@@ -126,6 +129,8 @@ impl AcceleratorStorage {
             link_busy: Ps::ZERO,
             pcie_busy: Ps::ZERO,
             programming: Ps::ZERO,
+            link_spans: VecDeque::new(),
+            both: Ps::ZERO,
             programs: 0,
             programs_since: Ps::ZERO,
         }
@@ -159,6 +164,58 @@ impl AcceleratorStorage {
         // Bursts of others come between: a transfer waits only while the sum of all is behind.
         self.dram = self.dram.max(Ps(now.0.saturating_sub(lasts.0))) + lasts;
         self.dram.max(now + lasts)
+    }
+
+    /// Occupies the backbone's link.
+    fn link(&mut self, from: Ps, lasts: Ps) {
+        let begin = self.link.max(from);
+        self.link = begin + lasts;
+        self.link_busy += lasts;
+        match self.link_spans.back_mut() {
+            Some((_, end)) if *end == begin => *end = self.link,
+            _ => self.link_spans.push_back((begin, self.link)),
+        }
+    }
+
+    /// Spans of the link are behind that end by now; those parts count in which a die wrote or erased too.
+    fn pass(&mut self, now: Ps) {
+        while let Some((begin, end)) = self.link_spans.front_mut() {
+            if *begin >= now {
+                break;
+            }
+            let until = now.min(*end);
+            if self.programs > 0 {
+                self.both += Ps(until.0.saturating_sub((*begin).max(self.programs_since).0));
+            }
+            *begin = until;
+            if until == *end {
+                self.link_spans.pop_front();
+            }
+        }
+    }
+
+    fn program_begins(&mut self, now: Ps) {
+        self.pass(now);
+        if self.programs == 0 {
+            self.programs_since = now;
+        }
+        self.programs += 1;
+    }
+
+    fn program_ends(&mut self, now: Ps) {
+        self.pass(now);
+        self.programs -= 1;
+        if self.programs == 0 {
+            self.programming += now - self.programs_since;
+        }
+    }
+
+    /// Time until now in which the link moved, or a die wrote or erased.
+    pub(super) fn active(&mut self, now: Ps) -> Ps {
+        self.pass(now);
+        let open = if self.programs > 0 { now - self.programs_since } else { Ps::ZERO };
+        let ahead: u64 = self.link_spans.iter().map(|(begin, end)| end.0 - begin.0).sum();
+        Ps((self.link_busy + self.programming + open).0 - ahead - self.both.0)
     }
 
     fn next_row(&mut self) -> usize {
@@ -197,12 +254,10 @@ impl AcceleratorStorage {
             }
             let moved = (begin + t_read).max(self.channels) + channel;
             (die.free, self.channels) = (moved, moved);
-            self.link = moved.max(self.link) + link;
+            self.link(moved, link);
             there = self.memory(self.link, group_bytes);
         }
-        let busy = Ps(link.0 * groups);
-        self.link_busy += busy;
-        (there, busy)
+        (there, Ps(link.0 * groups))
     }
 
     /// Page groups that DDR3L can take.
@@ -298,16 +353,12 @@ impl AcceleratorStorage {
         let mut from = now.max(self.rows[row].free);
         if matches!(work, BackgroundWork::Output(_) | BackgroundWork::Journal) {
             let link = Ps::of_bytes(self.platform.group_bytes, self.platform.backbone_rate);
-            self.link = self.link.max(now) + link;
-            self.link_busy += link;
+            self.link(now, link);
             from = from.max(self.link);
         }
         let end = from + lasts;
         self.rows[row].behind = Some((work, end));
-        if self.programs == 0 {
-            self.programs_since = now;
-        }
-        self.programs += 1;
+        self.program_begins(now);
         end
     }
 
@@ -318,10 +369,7 @@ impl AcceleratorStorage {
             None => Err(None),
             Some((work, _)) => {
                 self.rows[row].behind = None;
-                self.programs -= 1;
-                if self.programs == 0 {
-                    self.programming += now - self.programs_since;
-                }
+                self.program_ends(now);
                 match work {
                     BackgroundWork::Output(_) => {
                         self.buffered -= 1;
@@ -383,8 +431,7 @@ impl AcceleratorStorage {
                 let at = self.used.iter().take(self.used.len() - 1).position(|valid| *valid < full)?;
                 let valid = self.used.remove(at).expect("a used block");
                 self.replaced = self.replaced.saturating_sub(1);
-                self.freeing =
-                    Some(FreeingBlock { left: valid, unplaced: valid, unmoved: valid, erasing: false });
+                self.freeing = Some(FreeingBlock { left: valid, unplaced: valid, unmoved: valid, erasing: false });
                 Some(self.storengine(now, each))
             }
         }
@@ -398,22 +445,36 @@ impl AcceleratorStorage {
             if let (BackgroundWork::Move, Some(block)) = (work, &mut self.freeing) {
                 block.unplaced += 1;
             }
-            self.programs -= 1;
-            if self.programs == 0 {
-                self.programming += now - self.programs_since;
-            }
+            self.program_ends(now);
         }
+    }
+
+    /// Page groups that are not in flash.
+    pub(super) fn unsettled(&self) -> usize {
+        self.queue.len() + self.rows.iter().filter(|row| row.behind.is_some()).count()
     }
 
     /// Whether nothing is on its way to flash.
     pub(super) fn is_settled(&self) -> bool {
-        self.queue.is_empty() && self.rows.iter().all(|row| row.behind.is_none())
+        self.unsettled() == 0
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_in_which_link_and_dies_work_counts_once() {
+        let mut storage = AcceleratorStorage::new(&AcceleratorPlatform::default());
+        storage.link(Ps(10), Ps(20));
+        storage.program_begins(Ps(20));
+        storage.link(Ps(50), Ps(100));
+        assert_eq!(storage.active(Ps(60)), Ps(50));
+        storage.program_ends(Ps(100));
+        assert_eq!(storage.active(Ps(120)), Ps(110));
+        assert_eq!(storage.active(Ps(500)), Ps(140));
+    }
 
     #[test]
     fn a_block_is_erased_after_its_last_group_has_moved() {

@@ -44,7 +44,7 @@ fn enabled(subsystem: &Arc<Subsystem>) -> Arc<Association> {
 
 /// A host's commands as an enabled association gets them: loads, range sets, executions, boxes, blocks. Each takes a
 /// byte that says which command it is, 48 bytes of its entry, two bytes of the length of its data, and the data.
-pub fn commands(mut bytes: &[u8]) {
+pub(crate) fn commands(mut bytes: &[u8]) {
     let (_runtime, subsystem) = subsystem();
     let association = enabled(&subsystem);
     const ADMIN: [u8; 8] = [
@@ -123,12 +123,12 @@ fn converse(bytes: &[u8]) {
 }
 
 /// Any bytes as the PDUs of a host that has made its handshake.
-pub fn stream(bytes: &[u8]) {
+pub(crate) fn stream(bytes: &[u8]) {
     converse(bytes);
 }
 
 /// Any bytes as a Connect command's entry and data, between a right handshake and a Property Get.
-pub fn connect(bytes: &[u8]) {
+pub(crate) fn connect(bytes: &[u8]) {
     let mut entry = fabrics_entry(FabricsType::CONNECT, 0);
     let mut data = ConnectData::new_zeroed();
     data.cntlid.set(0xffff);

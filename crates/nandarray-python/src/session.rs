@@ -240,11 +240,8 @@ impl PySession {
         Ok(PySessionJob { job: done.map_err(|e| run_to_py(py, &e))? })
     }
 
-<<<<<<< HEAD
-    /// Waits until a kernel has ended, at most `seconds` if given; returns whether it has ended.
-=======
-    /// Wait for a kernel; whether it has ended. The seconds are of the wall clock, also in a modelled session.
->>>>>>> h/flash
+    /// Waits until a kernel has ended, at most `seconds` of the wall clock if given, also in a modelled session; returns
+    /// whether it has ended.
     #[pyo3(signature = (job, seconds=None))]
     fn wait(&self, py: Python<'_>, job: &PySessionJob, seconds: Option<f64>) -> PyResult<bool> {
         let time = seconds.map(|s| Duration::try_from_secs_f64(s.max(0.0)).unwrap_or(Duration::MAX / 4));

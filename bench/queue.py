@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ def _gathers(folder: Path, records: int, rows: int, rounds: int) -> list[Measure
             ways = {"store": store["x"], "shm": served["x"]}
             take = _best(rounds, lambda: np.take(mapped, numbers, axis=0, out=out))
             for name, array in ways.items():
-                seconds = _best(rounds, lambda array=array: array.gather(numbers, out=out))
+                seconds = _best(rounds, partial(array.gather, numbers, out=out))
                 assert np.array_equal(out[:: records // 64], values[numbers[:: records // 64]])
                 row(f"gather, warm, {name}", seconds, take, "at least 1")
             few = numbers[: max(records // 16, 1)]
@@ -139,7 +140,7 @@ def _gathers(folder: Path, records: int, rows: int, rounds: int) -> list[Measure
             cold = share * _best(1, lambda: np.take(np.load(flat, mmap_mode="r"), few, axis=0, out=small),
                                  lambda: _drop(flat))  # fmt: skip
             for name, array in ways.items():
-                seconds = share * _best(1, lambda array=array: array.gather(few, out=small), lambda: _drop(file))
+                seconds = share * _best(1, partial(array.gather, few, out=small), lambda: _drop(file))
                 row(f"gather, cold, {name}", seconds, cold, "at least 3, or the disk's limit")
             limit = _disk(flat, few) * 1e6
             found.append(("the disk's own limit", f"{limit:.2f} us", "32 threads of pread", "-", "-"))

@@ -76,7 +76,8 @@ def tiles_of(elements: int, tiles: int) -> Accesses:
         Requests of 128 KiB in phases.
     """
     chunks = -(-elements * 8 // _CHUNK // tiles)
-    rows, addresses = [], []
+    rows: list[tuple[int, ...]] = []
+    addresses: list[int] = []
     for phase in range(tiles + 2):
         task = 0
         for vector in range(3):

@@ -44,7 +44,7 @@ def test_steps_of_the_cache_give_one_result_and_fewer_reads_and_atomics(make) ->
     assert {counts["checksum"] for counts in found.values()} == {components(words)}
     assert found["none"]["reads"] == found["none"]["elements"]
     assert found["naive"]["reads"] == found["optimised"]["reads"] == -(-int(words[1]) * 8 // 4096)
-    assert found["optimised"]["atomics"] * 2 < found["naive"]["atomics"]
+    assert found["optimised"]["atomics"] * 3 < 2 * found["naive"]["atomics"]
 
 
 def test_a_recording_is_the_same_again_and_sorted() -> None:

@@ -240,7 +240,7 @@ impl PySession {
         Ok(PySessionJob { job: done.map_err(|e| run_to_py(py, &e))? })
     }
 
-    /// Waits until a kernel has ended, at most `seconds` of the wall clock if given, also in a modelled session; returns
+    /// Waits until a kernel has ended, at most `seconds` of the wall clock if given (in a modelled session, too); returns
     /// whether it has ended.
     #[pyo3(signature = (job, seconds=None))]
     fn wait(&self, py: Python<'_>, job: &PySessionJob, seconds: Option<f64>) -> PyResult<bool> {

@@ -114,7 +114,7 @@ impl Pace {
     }
 }
 
-/// The thread that lets time pass. Dropped by a panic, it wakes all threads that wait, which then find the clock stopped.
+/// The thread that lets time pass. Dropped by a panic, it wakes all threads that wait; they find the clock stopped.
 struct Leader<'p>(&'p Pace);
 
 impl Drop for Leader<'_> {

@@ -76,7 +76,7 @@ def tiles_of(elements: int, tiles: int) -> Accesses:
         Requests of 128 KiB in phases.
     """
     chunks = -(-elements * 8 // _CHUNK // tiles)
-    rows: list[Any] = []
+    rows: list[tuple[int, ...]] = []
     addresses: list[int] = []
     for phase in range(tiles + 2):
         task = 0

@@ -220,8 +220,9 @@ def _misfits(large: list[dict[str, Any]], answers: list[Answer]) -> list[str]:
         f"its time with one drive, {1 / found['bam.graph.bfs_4ssd']:.2f} and {1 / found['bam.graph.bfs_cc']:.2f} with "
         "four. Graphs that fit here end in a tail: one warp reads the longest row of a Kronecker graph line by line, "
         "with few requests in flight, while a large graph has other rows to read meanwhile. "
-        "The uniform graph has none such. Each lane lets its pin go by an atomic of its own, 32 of the 33 a line and warp: "
-        "these, at the calibrated cost, are what the optimised runs wait for, and why CC gains as little as BFS."
+        "The uniform graph has none such. Each lane lets its pin go by an atomic of its own, 32 of the 33 a "
+        "line and warp: these, at the calibrated cost, are probably what the optimised runs wait "
+        "for; their share was not taken apart."
     )
     return said
 

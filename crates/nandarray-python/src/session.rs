@@ -240,8 +240,8 @@ impl PySession {
         Ok(PySessionJob { job: done.map_err(|e| run_to_py(py, &e))? })
     }
 
-    /// Waits until a kernel has ended, at most `seconds` of the wall clock if given (in a modelled session, too); returns
-    /// whether it has ended.
+    /// Waits until a kernel has ended; returns whether it has. `seconds`, if given, is the longest time to wait, of the
+    /// wall clock in a modelled session, too.
     #[pyo3(signature = (job, seconds=None))]
     fn wait(&self, py: Python<'_>, job: &PySessionJob, seconds: Option<f64>) -> PyResult<bool> {
         let time = seconds.map(|s| Duration::try_from_secs_f64(s.max(0.0)).unwrap_or(Duration::MAX / 4));

@@ -235,8 +235,8 @@ impl FetchRun<'_> {
         match (access.kind, state) {
             (_, FetchState::Ready) => false,
             (TouchKind::WriteBehind, FetchState::UnderWay(_)) => false,
-            (_, FetchState::UnderWay(waiters)) => {
-                waiters.push(warp);
+            (_, FetchState::UnderWay(sleepers)) => {
+                sleepers.push(warp);
                 true
             }
             (kind, state) => {
@@ -307,8 +307,8 @@ impl FetchRun<'_> {
             self.events.push(now, FetchEvent::Start(next));
         }
         let state = std::mem::replace(&mut self.fetches[io as usize], FetchState::Ready);
-        let FetchState::UnderWay(waiters) = state else { panic!("fetch {io} landed in state {state:?}") };
-        for warp in waiters {
+        let FetchState::UnderWay(sleepers) = state else { panic!("fetch {io} landed in state {state:?}") };
+        for warp in sleepers {
             self.events.push(now, FetchEvent::Part(warp));
         }
     }

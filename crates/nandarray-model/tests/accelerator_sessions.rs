@@ -155,8 +155,7 @@ fn every_scheduler_gives_the_bytes_of_a_serial_run_even_if_parts_fail() {
 #[test]
 fn a_power_cut_leaves_each_kernels_outputs_whole_or_absent() {
     let kernel = kernel();
-    let mut cuts = 0;
-    for n in (1..).step_by(7) {
+    for (cuts, n) in (1u64..).step_by(7).enumerate() {
         let media = Arc::new(FaultMedia::default());
         let device = open(media.clone(), Mode::Append).unwrap();
         let spaces = make(&device);
@@ -186,8 +185,7 @@ fn a_power_cut_leaves_each_kernels_outputs_whole_or_absent() {
             assert!(cuts > 3, "kernels, journal and reclaim write");
             break;
         }
-        cuts += 1;
-        for (what, bytes) in [("kill", media.after_kill()), ("cut", media.after_crash(n as u64))] {
+        for (what, bytes) in [("kill", media.after_kill()), ("cut", media.after_crash(n))] {
             let again = open(Arc::new(FaultMedia::with_bytes(bytes)), Mode::ReadWrite).unwrap();
             for space in &spaces {
                 let found = content(&again, *space);

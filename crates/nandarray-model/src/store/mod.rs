@@ -320,24 +320,7 @@ pub fn open_logged(
     machine.add([PlatformPart::Spaces(layout), PlatformPart::Cores]).expect("only flash management can be refused");
     let id = machine.submit_job(Ps::ZERO, SpaceJobKind::Other, 0, recorder.take());
     let mount = machine.run_job(id).done;
-    let latencies = Latencies::default();
-    *clock.state.lock().borrow_mut() = Some(ClockState {
-        machine,
-        host: mount,
-        flights: Flights::default(),
-        jobs: BTreeMap::new(),
-        submitted: 0,
-        arrives_after: Ps::ZERO,
-        program_runs: false,
-        beside: Latencies::default(),
-        batched: None,
-        notifications: VecDeque::new(),
-        programs: ProgramsReport::default(),
-        latencies,
-        mount,
-        done_at: BTreeMap::new(),
-        running: false,
-    });
+    *clock.state.lock().borrow_mut() = Some(ClockState::mounted(machine, mount));
     Ok((device, clock))
 }
 
@@ -563,6 +546,27 @@ fn management(
 }
 
 impl ClockState {
+    /// Returns the state of a store that was opened just now, which took the time `mount`.
+    fn mounted(machine: Machine, mount: Ps) -> Self {
+        Self {
+            machine,
+            host: mount,
+            flights: Flights::default(),
+            jobs: BTreeMap::new(),
+            submitted: 0,
+            arrives_after: Ps::ZERO,
+            program_runs: false,
+            beside: Latencies::default(),
+            batched: None,
+            notifications: VecDeque::new(),
+            programs: ProgramsReport::default(),
+            latencies: Latencies::default(),
+            mount,
+            done_at: BTreeMap::new(),
+            running: false,
+        }
+    }
+
     /// Lets modelled time pass, unless a panic has stopped the machine: time stands still from then on.
     fn run<T: Default>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
         if std::mem::replace(&mut self.running, true) {

@@ -97,7 +97,7 @@ def test_experiments_run_small(figure):
         # Amdahl's law over one to eight cores.
         assert answers["flashabacus.fig3.serial30"] == pytest.approx(0.557, abs=0.002)
     if figure == "beyond":
-        assert all(row["reruns"] > 0 and row["slower"] > 1 for row in result.tables["failures"])
+        assert all(row["reruns"] > 0 and row["slower"] >= 1 for row in result.tables["failures"])
         fair = {row["scheduler"]: row["fairness"] for row in result.tables["tenants"]}
         assert fair["fair-share"] > 0.97 > fair["intra-in-order"]
 

@@ -93,8 +93,8 @@ def test_run_shows_answers_and_what_does_not_fit() -> None:
 
 def test_several_experiments_run_by_a_pattern() -> None:
     found = loads("lab", "run", "model.*", "--profile", "small", "--runs", "here", "--jobs", 1)
-    assert [one["experiment"] for one in found] == ["model.channels", "model.queue-depth"]
-    assert len(os.listdir("here")) == 2
+    assert [one["experiment"] for one in found] == ["model.beside", "model.channels", "model.queue-depth"]
+    assert len(os.listdir("here")) == 3
 
 
 def test_an_experiment_that_fails_stops_no_other() -> None:
@@ -109,7 +109,7 @@ def test_an_experiment_that_fails_stops_no_other() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("run", "model.chanels"), "no experiment 'model.chanels'; did you mean 'model.channels' or 'coden.kernels'?"),
+        (("run", "model.chanels"), "no experiment 'model.chanels'; did you mean 'model.channels' or "),
         (("run", "nothing.*"), "no experiment fits 'nothing.*'"),
         (("run", "model.channels", "--set", "chanels=1"), "no parameter 'chanels'; did you mean 'channels' or"),
         (("run", "model.channels", "--set", "channels=1"), "'channels' of model.channels is a list"),

@@ -176,7 +176,9 @@ def test_progress_is_told_and_may_end_it() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_ctrl_c_ends_it(tmp_path: Path) -> None:
     code = (
-        "import nandarray\n"
+        # A job in the background of a shell ignores the signal, and so would its children.
+        "import signal, nandarray\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "print('now', flush=True)\n"
         "nandarray.replay(nandarray.Synthetic(requests=10**10), device='tiny')\n"
     )

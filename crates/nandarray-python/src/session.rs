@@ -248,6 +248,7 @@ impl PySession {
         let waited = py.detach(|| match &self.session {
             SessionClock::Wall(session) => Ok(session.wait(&job.job, time)),
             SessionClock::Modelled(session) => {
+                #[expect(clippy::disallowed_methods, reason = "the caller's limit is of the wall clock")]
                 let begun = Instant::now();
                 session.wait(&job.job, &mut || time.is_some_and(|time| begun.elapsed() >= time))
             }

@@ -270,9 +270,8 @@ mod tests {
                 };
                 let report = on(&platform, scheduler, &kernels);
                 assert!(report.reruns > 0, "{scheduler}");
-                // A lost core costs its share; reads that are repeated may also lead to a luckier order of screens.
-                let least = if core { 1.0 } else { 0.95 } * sound.seconds;
-                assert!(report.seconds > least, "{scheduler}: {} s, {} s without", report.seconds, sound.seconds);
+                // Reads that are repeated may hide behind other screens; a lost core does not.
+                assert!(report.seconds >= sound.seconds && (die || report.seconds > sound.seconds), "{scheduler}");
                 assert!(report.kernels.iter().all(|k| k.latency > 0.0), "{scheduler}");
                 let done = report.spans.iter().filter(|s| s.fine).count();
                 assert_eq!(done, sound.spans.len(), "{scheduler}: each screen is done once");

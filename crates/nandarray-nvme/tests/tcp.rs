@@ -451,12 +451,15 @@ fn a_wrong_command_is_a_status() {
 #[test]
 fn half_open_connections_are_bounded() {
     let mut target = target(SubsystemOptions::default());
-    let mut half: Vec<TcpStream> = (0..600).filter_map(|_| TcpStream::connect(target.address()).ok()).collect();
+    let half: Vec<TcpStream> = (0..600).filter_map(|_| TcpStream::connect(target.address()).ok()).collect();
     std::thread::sleep(Duration::from_millis(200));
-    assert!(target.server.status().connections <= 512, "{}", target.server.status().connections);
-    half.truncate(100);
-    std::thread::sleep(Duration::from_millis(200));
+    // 128 connections that are not a queue yet, and some whose threads have not ended yet.
+    assert!(target.server.status().connections <= 160, "{}", target.server.status().connections);
+    // A host is served beside them, long before they would be given up after 10 seconds.
+    let began = std::time::Instant::now();
     target.connect(Digests::default());
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    drop(half);
     target.server.stop();
     assert_eq!(target.server.status().connections, 0);
 }

@@ -245,7 +245,7 @@ impl PySession {
     #[pyo3(signature = (job, seconds=None))]
     fn wait(&self, py: Python<'_>, job: &PySessionJob, seconds: Option<f64>) -> PyResult<bool> {
         let time = seconds.map(|s| Duration::try_from_secs_f64(s.max(0.0)).unwrap_or(Duration::MAX / 4));
-        let waited = py.detach(|| match &self.session {
+        let waited = detached(py, || match &self.session {
             SessionClock::Wall(session) => Ok(session.wait(&job.job, time)),
             SessionClock::Modelled(session) => {
                 #[expect(clippy::disallowed_methods, reason = "the caller's limit is of the wall clock")]
@@ -253,7 +253,7 @@ impl PySession {
                 session.wait(&job.job, &mut || time.is_some_and(|time| begun.elapsed() >= time))
             }
         });
-        waited.map_err(|e| run_to_py(py, &e))
+        waited.map_err(|e| to_py(py, &e, None))?.map_err(|e| run_to_py(py, &e))
     }
 
     /// Cancels a kernel unless its outputs are already being written; returns whether it ends as cancelled.
@@ -285,14 +285,14 @@ impl PySession {
     /// Closes the session to further kernels and waits for all submitted ones; with `cancel`, cancels them first.
     #[pyo3(signature = (*, cancel=false))]
     fn close(&self, py: Python<'_>, cancel: bool) -> PyResult<()> {
-        let closed = py.detach(|| match &self.session {
+        let closed = detached(py, || match &self.session {
             SessionClock::Wall(session) => {
                 session.close(cancel);
                 Ok(())
             }
             SessionClock::Modelled(session) => session.close(cancel),
         });
-        closed.map_err(|e| run_to_py(py, &e))
+        closed.map_err(|e| to_py(py, &e, None))?.map_err(|e| run_to_py(py, &e))
     }
 
     /// The report of all that happened so far on a modelled accelerator, in JSON; none on the wall clock.

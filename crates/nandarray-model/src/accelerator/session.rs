@@ -150,7 +150,7 @@ impl AcceleratorSession {
     /// Submits a kernel, at the time that the machine has reached.
     ///
     /// # Errors
-    /// Those of sessions on the wall clock.
+    /// The errors of [`nandarray_runtime::session::Session::submit`].
     pub fn submit(&self, request: KernelRequest) -> Result<Arc<SessionJob>> {
         let device = self.runtime.device().clone();
         let shape = |space| device.by_id(space).ok().map(|s| s.peek().record.shape.clone());

@@ -97,6 +97,8 @@ struct ClockState {
     mount: Ps,
     /// Modelled ends of commands whose threads have not taken notice of them yet; with a wall clock only.
     done_at: BTreeMap<FlightId, Ps>,
+    /// Whether commands keep pace with a wall clock, so that their times are needed.
+    paced: bool,
     /// Set while modelled time passes, and left so by a panic: the machine's state is unknown then, and it is not run
     /// again.
     running: bool,
@@ -563,6 +565,7 @@ impl ClockState {
             latencies: Latencies::default(),
             mount,
             done_at: BTreeMap::new(),
+            paced: false,
             running: false,
         }
     }
@@ -630,7 +633,7 @@ impl ClockState {
             Some((id, done)) => {
                 let submitted = self.flights.get(id).submitted;
                 self.record(&SpaceJobDone { submitted, ..done });
-                if until < Ps::MAX && matches!(self.flights.get(id).held, FlightHalves::Borrowed(_)) {
+                if self.paced && matches!(self.flights.get(id).held, FlightHalves::Borrowed(_)) {
                     self.done_at.insert(id, done.done);
                 }
                 self.end(id, recorder, ended);

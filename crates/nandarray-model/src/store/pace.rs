@@ -137,6 +137,7 @@ impl Clock {
             return Err(Error::Busy("the store is served at the pace of the wall clock already".to_owned()));
         }
         *pace = Some(Arc::new(Pace::new(wall, modelled)));
+        self.with(|state| state.paced = true);
         Ok(())
     }
 
@@ -144,6 +145,7 @@ impl Clock {
     pub fn end_pace(&self) {
         if let Some(pace) = &*self.pace.read() {
             pace.active.store(false, Ordering::Relaxed);
+            self.with(|state| state.paced = false);
         }
     }
 
@@ -173,7 +175,12 @@ impl Clock {
         self.deliver(ended);
         pace.wake();
         if over {
-            return pace.wait_until(present);
+            pace.wait_until(present);
+            if present > submitted {
+                // A program: it let time pass while it began.
+                pace.left(submitted, present);
+            }
+            return;
         }
         self.lead_or_wait(pace, id);
         let done = self.with(|state| state.done_at.remove(&id)).expect("a command that is over has ended");

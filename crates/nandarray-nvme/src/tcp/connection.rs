@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nandarray::nvme::{CompletionEntry, Opcode, Status, SubmissionEntry};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use zerocopy::FromBytes;
 
 use super::outgoing::{Completer, Outgoing};
@@ -34,8 +34,40 @@ use crate::{NSID_PROGRAMS, Subsystem};
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Size of the read buffer before and after the connect command, in bytes.
 const BUFFER_BYTES: (usize, usize) = (4 << 10, 64 << 10);
-/// Maximum number of bytes of transfers from the host in progress at once.
+/// Maximum number of bytes of transfers from the host in progress at once, and of the data and results of commands that
+/// a connection has passed to workers.
 const TRANSFER_BYTES: usize = 16 << 20;
+
+/// Bytes that workers hold for a connection.
+#[derive(Debug, Default)]
+struct WorkerBytes {
+    held: Mutex<usize>,
+    freed: Condvar,
+}
+
+impl WorkerBytes {
+    /// Waits until workers may hold that many more bytes; a single command may always.
+    fn hold(self: &Arc<Self>, bytes: usize) -> HeldBytes {
+        let mut held = self.held.lock();
+        self.freed.wait_while(&mut held, |held| *held > 0 && *held + bytes > TRANSFER_BYTES);
+        *held += bytes;
+        HeldBytes { of: self.clone(), bytes }
+    }
+}
+
+/// The bytes of one command, which are free again when this is dropped.
+#[derive(Debug)]
+struct HeldBytes {
+    of: Arc<WorkerBytes>,
+    bytes: usize,
+}
+
+impl Drop for HeldBytes {
+    fn drop(&mut self) {
+        *self.of.held.lock() -= self.bytes;
+        self.of.freed.notify_all();
+    }
+}
 
 /// State of a connection.
 #[derive(Debug)]
@@ -99,6 +131,7 @@ pub(crate) struct Connection {
     state: ConnectionState,
     transfers: BTreeMap<u16, HostTransfer>,
     transfer_bytes: usize,
+    worker_bytes: Arc<WorkerBytes>,
     waiting: VecDeque<(Completer, SubmissionEntry, usize)>,
     next_tag: u16,
     unsettled: Vec<UnsettledWrite>,
@@ -123,6 +156,7 @@ impl Connection {
             state: ConnectionState::Initialising,
             transfers: BTreeMap::new(),
             transfer_bytes: 0,
+            worker_bytes: Arc::default(),
             waiting: VecDeque::new(),
             next_tag: 0,
             unsettled: Vec::new(),
@@ -358,7 +392,11 @@ impl Connection {
                 let (association, qid) = (association.clone(), *qid);
                 let safe = association.subsystem().options().kill_safe && association.has_written(&entry);
                 if entry.nsid.get() == NSID_PROGRAMS || entry.opcode == Opcode::COPY || self.shared.waits() {
-                    self.shared.work(move || run_long(&association, qid, completer, &entry, data, room, safe));
+                    let held = self.worker_bytes.hold(data.as_ref().map_or(0, Vec::len) + room);
+                    self.shared.work(move || {
+                        run_long(&association, qid, completer, &entry, data, room, safe);
+                        drop(held);
+                    });
                     return;
                 }
                 let mut out = vec![0; room];

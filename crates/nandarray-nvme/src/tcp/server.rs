@@ -39,8 +39,8 @@ pub struct ServerOptions {
     pub insecure: bool,
     /// Maximum number of connections at once.
     pub connections_max: usize,
-    /// Whether commands wait in the engine until their modelled time has passed on the wall clock. Each then gets a
-    /// thread of its own, so that the commands of a queue wait at the same time.
+    /// Whether commands wait in the engine until their modelled time has passed on the wall clock. The
+    /// server then has 128 threads for them, as many as a full queue has commands; more of them wait for a thread.
     pub waits: bool,
 }
 

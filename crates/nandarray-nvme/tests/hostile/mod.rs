@@ -2,14 +2,14 @@
 //!
 //! Each makes a store in memory, does what the bytes say, and then asks the subsystem for something simple: it answers.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use nandarray::nvme::{Controller, NewNamespace, SubmissionEntry};
+use nandarray::nvme::{Blocks, Controller, NewNamespace, NvmeCommand, SubmissionEntry};
 use nandarray::{Device, MemoryMedia, Mode, Options};
-use nandarray_nvme::tcp::{Server, ServerOptions};
+use nandarray_nvme::tcp::{Initiator, InitiatorOptions, Server, ServerOptions};
 use nandarray_nvme::wire::{AdminOpcode, ConnectData, FabricsType, Property, fabrics_entry};
 use nandarray_nvme::{
     AdminAnswer, Association, HostIdentity, NSID_MEMORY, NSID_ND, NSID_PROGRAMS, Payload, Subsystem, SubsystemOptions,
@@ -113,13 +113,28 @@ fn converse(bytes: &[u8]) {
     drop(stream.write_all(&all));
     drop(stream.shutdown(Shutdown::Write));
     let (mut answer, mut total) = ([0u8; 4096], 0);
-    while let Ok(n) = stream.read(&mut answer) {
-        total += n;
-        if n == 0 {
-            break;
+    loop {
+        match stream.read(&mut answer) {
+            Ok(0) => break,
+            Ok(n) => total += n,
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                panic!("the server neither answers nor ends the connection: its thread hangs, or has panicked")
+            }
+            Err(_) => break,
         }
     }
     assert!(total <= 16 << 20, "{total} bytes of answers to {}", bytes.len());
+    serves_on();
+}
+
+/// A host that keeps the rules is served.
+fn serves_on() {
+    let server = &server().1;
+    let nqn = server.subsystem().nqn();
+    let mut host = Initiator::connect(server.address(), nqn, &InitiatorOptions::default()).expect("a host connects");
+    let read = NvmeCommand::Read(Blocks::new(1, 0, 1));
+    let (done, data) = host.call(false, read.encode(0), &[], 512).expect("the connection lasts");
+    assert!(done.status().ok() && data.len() == 512, "{:?}", done.status());
 }
 
 /// Any bytes as the PDUs of a host that has made its handshake.

@@ -223,7 +223,7 @@ impl Codec {
     /// [`Self::decode_frames`].
     ///
     /// # Errors
-    /// Those of both functions.
+    /// The errors of both functions.
     pub fn decode(
         &self,
         payload: &[u8],

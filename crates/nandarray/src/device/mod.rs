@@ -311,7 +311,7 @@ impl Device {
     /// Executes a command.
     ///
     /// # Errors
-    /// Those of the command, which has then changed nothing. [`Error::Internal`] if the engine panicked, in this
+    /// The errors of the command, which has then changed nothing. [`Error::Internal`] if the engine panicked, in this
     /// command or in an earlier one: the store accepts no more commands then, and flushed data is intact when it is
     /// opened again.
     pub fn execute<C: Command>(&self, command: C) -> Result<C::Reply> {
@@ -355,7 +355,7 @@ impl Device {
     /// Flushes and closes the store, which then accepts no commands. Does nothing on a closed store.
     ///
     /// # Errors
-    /// Those of a flush; the store then stays open and has lost nothing. If the medium failed a barrier, now or before
+    /// The errors of a flush; the store then stays open and has lost nothing. If the medium failed a barrier, now or before
     /// ([`Error::Media`]), or a command panicked ([`Error::Internal`]), the error is returned once and the store is
     /// closed.
     pub fn close(&self) -> Result<()> {

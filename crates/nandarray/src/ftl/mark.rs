@@ -84,7 +84,7 @@ impl Mark {
 /// Beside a writer the marks must be read before superblocks and journal: the records that they name exist by then.
 ///
 /// # Errors
-/// Those of reading the medium.
+/// [`crate::error::Error::Media`]: the medium cannot be read.
 pub fn read_marks(media: &dyn Media) -> Result<[Option<Mark>; 2]> {
     let mut marks = [None; 2];
     for (mark, at) in marks.iter_mut().zip(PLACES) {

@@ -264,7 +264,7 @@ pub fn read_slots(media: &dyn Media, name: &str) -> Result<Vec<(usize, Superbloc
 /// Whether a slot has only zeroes, so that it was never written.
 ///
 /// # Errors
-/// Those of reading the medium.
+/// [`crate::error::Error::Media`]: the medium cannot be read.
 pub fn is_blank(media: &dyn Media, slot: usize) -> Result<bool> {
     let mut bytes = vec![0; SUPERBLOCK_BYTES as usize];
     media.read_at(slot as u64 * SUPERBLOCK_BYTES, &mut bytes)?;

@@ -166,7 +166,7 @@ impl Controller {
     /// are not in the entry.
     ///
     /// # Errors
-    /// Those of an N-D read of this sub-block.
+    /// The statuses of an N-D read of this sub-block.
     pub fn resolve(&self, nd: &NdBox, page: &[u8]) -> Result<ResolvedBox, Status> {
         let found = self.find(nd, &DataBuffer::NONE.with_page(page))?;
         Ok(ResolvedBox {

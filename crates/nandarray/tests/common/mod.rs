@@ -491,7 +491,7 @@ pub(crate) fn take(a: &Array, elements: &[usize]) -> Vec<u8> {
     elements.iter().flat_map(|&e| &a.data[e * a.item..][..a.item]).copied().collect()
 }
 
-/// What [`draw`] may draw.
+/// The kinds of spaces and arrays that [`draw`] may draw.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taste {
     /// The most bytes of one array.

@@ -24,7 +24,7 @@ def run_one(  # noqa: PLR0917 (a case, as Context.map calls it)
     Parameters
     ----------
     path : {"gpu", "gds"}
-        Who submits.
+        The path of a request: warps submit it, or a CPU for GPUDirect Storage.
     drive : str
         A drive of the lab or a preset.
     drives, size, total : int

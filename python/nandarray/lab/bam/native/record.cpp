@@ -58,7 +58,8 @@ struct Recorder {
     static constexpr u32 unfetched = ~0u;
     /// Uses a line's bytes: what the lane did to find it is this access's.
     void use(Lane &lane, u64 line) {
-        if (fetch_of_line[line] != unfetched) touch(lane, 0, fetch_of_line[line], lane.pending);
+        if (fetch_of_line[line] == unfetched) return;  // its atomics are the lane's next access's
+        touch(lane, 0, fetch_of_line[line], lane.pending);
         lane.pending = 0;
     }
 };

@@ -355,9 +355,9 @@ impl Device {
     /// Flushes and closes the store, which then accepts no commands. Does nothing on a closed store.
     ///
     /// # Errors
-    /// The errors of a flush; the store then stays open and has lost nothing. If the medium failed a barrier, now or before
-    /// ([`Error::Media`]), or a command panicked ([`Error::Internal`]), the error is returned once and the store is
-    /// closed.
+    /// The errors of a flush; the store then stays open and has lost nothing. If the medium failed a barrier, now or
+    /// before ([`Error::Media`]), or a command panicked ([`Error::Internal`]), the error is returned once and the store
+    /// is closed.
     pub fn close(&self) -> Result<()> {
         let done = self.close_once();
         if self.closed() && self.scope.is_here() {

@@ -235,8 +235,9 @@ def test_reads_of_the_host_go_on_beside_a_program() -> None:
     assert firsts == [i * 5000.0 for i in range(200)]
     assert "host_beside" not in quiet["programs"]
     host = report["programs"]["host_beside"]
-    # Reads that arrived in time ended while the program ran; both share channels and dies.
-    assert host["requests"] > 0.9 * min(200, took / 5e-6) - 40
+    # Reads arrive in the first millisecond, and all ended while the program ran; both share channels and dies.
+    assert took > 5e-3
+    assert host["requests"] == 200
     assert alone < took < 2 * alone
     assert host["latency"]["p50_us"] < host["latency"]["p99_us"]
     assert "beside" in str(report)

@@ -51,7 +51,7 @@ class KernelScheduler(Protocol):
         """A kernel is done, failed or cancelled; it may still have ready screens."""
 
     def lost(self, worker: int) -> None:
-        """A worker has failed, and asks no more; its screen comes again by :meth:`ready`."""
+        """A worker has failed and calls :meth:`next` no more; its screen comes again by :meth:`ready`."""
 
 
 def register_scheduler(name: str, maker: Callable[[int], KernelScheduler]) -> None:
@@ -62,8 +62,8 @@ def register_scheduler(name: str, maker: Callable[[int], KernelScheduler]) -> No
     name : str
         The name, as ``store.session(scheduler=name)`` and :func:`nandarray.model.accelerator.run` take it.
     maker : callable
-        A class, or a function: makes a scheduler for a number of workers. An error of its methods ends the session's
-        worker.
+        A class, or a function: makes a scheduler for a number of workers. An exception of
+        its methods ends the session: kernels that have not ended fail with its text.
 
     Raises
     ------

@@ -501,6 +501,20 @@ def test_files_without_an_experiment_say_so() -> None:
     assert registry.find("two.py:b").id == "b"
 
 
+def test_experiments_are_listed_without_a_compiler() -> None:
+    """A plain installation has no ziglang: experiments ask for it when they run, not when they are listed."""
+    code = """
+import importlib.util
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name == "ziglang" else found(name, *more)
+from nandarray.lab import registry
+assert "flashabacus.fig10" in registry.experiments()
+assert not registry.broken(), registry.broken()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_broken_module_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_PACKAGE", type(sys)("other"))
     registry._PACKAGE.__path__ = [os.getcwd()]  # type: ignore[attr-defined]

@@ -263,6 +263,27 @@ def test_a_busier_program_delays_reads_of_the_host() -> None:
     assert report["programs"]["host_beside"]["latency"]["mean_us"] > alone["latency"]["mean_us"]
 
 
+def test_programs_of_one_call_share_the_device() -> None:
+    """Promise: two programs with one task each take two cores as long as the longer of them takes one."""
+    device = load("mqsim-ideal").with_({"compute.cores": 2, "compute.clock": "20 MHz"})
+    with nandarray.open(device=device, mode="w") as store:
+        store["x"], store["y"] = np.arange(1 << 16, dtype="f8"), np.ones(1 << 15)
+        store.flush()
+        total = nandarray.programs.get("sum")
+        steps = {"x": total.on(store["x"]), "y": total.on(store["y"])}
+        sums = {"x": float(sum(range(1 << 16))), "y": float(1 << 15)}
+
+        def took(**wanted: nandarray.Step) -> float:
+            began = store.clock.now
+            run = nandarray.offload(wanted, task_bytes=1 << 20)
+            assert {name: float(run.outputs[name]) for name in wanted} == {name: sums[name] for name in wanted}
+            return store.clock.now - began
+
+        long, short = took(x=steps["x"]), took(y=steps["y"])
+        assert long > 1.8 * short, "the cores are what takes time"
+        assert took(**steps) == pytest.approx(long, rel=0.05)
+
+
 def test_a_program_waits_for_earlier_writes() -> None:
     device = load("mqsim-ideal").with_({"compute.cores": 1, "compute.clock": "1 GHz"})
     with nandarray.open(device=device, mode="w") as store:

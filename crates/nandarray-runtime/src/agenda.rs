@@ -100,9 +100,9 @@ impl<'s, 'p> Agenda<'s, 'p> {
     /// Takes back a job whose steps are all done, and applies its result.
     pub fn done(&mut self, job: Job<'s, 'p>) {
         assert_eq!(job.step(), JobStep::Done, "a job is done when its steps are");
-        self.scheduler.come_back();
         let Job { context, rank, work } = job;
         let stage = context.number;
+        self.scheduler.come_back(stage);
         let done = match work {
             JobWork::Load(load) => self.loaded(stage, load),
             JobWork::Task(task) => self.called(stage, *task),
@@ -122,7 +122,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
 
     /// Takes back a job that failed. The run reports the failure that is first in the order of [`Rank`].
     pub fn fail(&mut self, job: Job<'s, 'p>, error: RunError) {
-        self.scheduler.come_back();
+        self.scheduler.come_back(job.context.number);
         if let JobWork::Task(task) = &job.work {
             let run = self.scheduler.stages[job.context.number].runs.get_mut(&task.run);
             run.expect("a run that a worker was at").busy = false;

@@ -1,7 +1,8 @@
 //! The scheduler of a run: it decides which task is ready, in which order tasks run, and when a producer must wait.
 //!
-//! Stages near the end come first, which keeps queues short; a stage gets no new tasks while one of its readers has too
-//! many unread bytes (back-pressure). If all stages would wait for that reason, since a reader needs more bytes before
+//! Stages that feed each other form a pipeline; a run may have several. The pipeline with the fewest jobs in flight comes
+//! first, so that pipelines share the executor evenly. Within a pipeline stages near the end come first, which keeps
+//! queues short; a stage gets no new tasks while one of its readers has too many unread bytes (back-pressure). If all stages would wait for that reason, since a reader needs more bytes before
 //! it can begin, the smallest bound of a reader is doubled, up to a limit. After a failure only jobs before the failed
 //! one in the order of [`Rank`] are still done, so that the same failure is reported each time. The scheduler only
 //! decides: it reads, runs and writes nothing, and owns no thread.
@@ -53,6 +54,8 @@ type BlockedReader = (u64, usize, usize, usize);
 /// The part of a run's state that changes.
 pub(crate) struct Scheduler<'p> {
     pub(crate) stages: Vec<StageState<'p>>,
+    /// The pipelines of the run.
+    pipelines: Vec<Pipeline>,
     /// Number of jobs in flight.
     pub(crate) running: usize,
     /// The failure with the smallest rank so far, with that rank.
@@ -61,6 +64,41 @@ pub(crate) struct Scheduler<'p> {
     pub(crate) aborted: bool,
     /// Buffers that no job is using.
     pub(crate) buffers: Vec<Buffers>,
+}
+
+/// Stages of a run that are connected by their inputs, with what they have of the executor.
+#[derive(Debug)]
+struct Pipeline {
+    /// Numbers of the stages, the last first.
+    stages: Vec<usize>,
+    /// Number of jobs in flight.
+    running: usize,
+    /// Number of jobs handed out so far.
+    jobs: u64,
+}
+
+impl Pipeline {
+    /// Returns the pipelines of a run, in the order of their first stages.
+    fn all_of(stages: &[Stage<'_, '_>]) -> Vec<Self> {
+        let mut pipelines: Vec<Self> = Vec::new();
+        for (number, stage) in stages.iter().enumerate() {
+            let feeds = |pipeline: &Self| {
+                let from =
+                    |origin: &Origin| matches!(origin, Origin::Stage { stage, .. } if pipeline.stages.contains(stage));
+                stage.inputs.iter().any(from)
+            };
+            // A stage that reads outputs of two pipelines makes one of them.
+            let (connected, others): (Vec<_>, Vec<_>) = pipelines.into_iter().partition(feeds);
+            let mut joined: Vec<usize> = connected.into_iter().flat_map(|pipeline| pipeline.stages).collect();
+            joined.push(number);
+            joined.sort_unstable_by_key(|&stage| std::cmp::Reverse(stage));
+            pipelines = others;
+            pipelines.push(Self { stages: joined, running: 0, jobs: 0 });
+        }
+        pipelines.sort_by_key(|pipeline| pipeline.stages.last().copied());
+        assert_eq!(pipelines.iter().map(|pipeline| pipeline.stages.len()).sum::<usize>(), stages.len());
+        pipelines
+    }
 }
 
 impl<'s, 'p> RunPlan<'s, 'p> {
@@ -92,7 +130,8 @@ impl<'p> Scheduler<'p> {
             read.push(vec![Vec::new(); stage.outputs.len()]);
         }
         plan.readers = read.into_iter().map(Arc::new).collect();
-        Self { stages, running: 0, error: None, aborted: false, buffers: Vec::new() }
+        let pipelines = Pipeline::all_of(plan.stages);
+        Self { stages, pipelines, running: 0, error: None, aborted: false, buffers: Vec::new() }
     }
 
     /// Notes a failure; the one with the smallest rank is reported. If the run was cancelled, the first error that
@@ -108,10 +147,14 @@ impl<'p> Scheduler<'p> {
         }
     }
 
-    /// Notes that a job in flight has come back, done or failed.
-    pub(crate) fn come_back(&mut self) {
+    /// Notes that a job of a stage has come back, done or failed.
+    pub(crate) fn come_back(&mut self, stage: usize) {
         assert!(self.running > 0, "a job comes back that was not handed out");
         self.running -= 1;
+        let mut all = self.pipelines.iter_mut();
+        let pipeline = all.find(|pipeline| pipeline.stages.contains(&stage)).expect("every stage has a pipeline");
+        assert!(pipeline.running > 0, "a job of stage {stage} comes back that was not handed out");
+        pipeline.running -= 1;
     }
 
     /// Whether a job of this rank comes before the failure so far; true if there is no failure.
@@ -138,7 +181,8 @@ impl<'p> Scheduler<'p> {
         plan.stages[stage].inputs.iter().map(one).collect()
     }
 
-    /// Picks the next job, of the last stage that has one.
+    /// Picks the next job: of the pipeline with the fewest jobs in flight that has one ready, and there of the last
+    /// stage.
     pub(crate) fn pick<'s>(&mut self, plan: &RunPlan<'s, 'p>) -> Next<'s, 'p> {
         if self.aborted {
             return Next::Over;
@@ -152,15 +196,8 @@ impl<'p> Scheduler<'p> {
                 return Next::Over;
             }
             let mut full = Vec::new();
-            for stage in (0..self.stages.len()).rev() {
-                match self.look(plan, stage, &mut full) {
-                    Ok(Some(job)) => {
-                        self.running += 1;
-                        return Next::Job(job);
-                    }
-                    Ok(None) => {}
-                    Err(failed) => self.fail(failed),
-                }
+            if let Some(job) = self.next_job(plan, &mut full) {
+                return Next::Job(job);
             }
             if self.running > 0 {
                 return Next::Wait;
@@ -169,6 +206,28 @@ impl<'p> Scheduler<'p> {
                 return Next::Over;
             }
         }
+    }
+
+    /// Returns the next job of the run, if one is ready, and counts it as in flight; adds readers that block stages to
+    /// `full`.
+    fn next_job<'s>(&mut self, plan: &RunPlan<'s, 'p>, full: &mut Vec<BlockedReader>) -> Option<Job<'s, 'p>> {
+        let mut order: Vec<usize> = (0..self.pipelines.len()).collect();
+        order.sort_by_key(|&number| (self.pipelines[number].running, self.pipelines[number].jobs));
+        for number in order {
+            for place in 0..self.pipelines[number].stages.len() {
+                match self.look(plan, self.pipelines[number].stages[place], full) {
+                    Ok(Some(job)) => {
+                        self.running += 1;
+                        let pipeline = &mut self.pipelines[number];
+                        (pipeline.running, pipeline.jobs) = (pipeline.running + 1, pipeline.jobs + 1);
+                        return Some(job);
+                    }
+                    Ok(None) => {}
+                    Err(failed) => self.fail(failed),
+                }
+            }
+        }
+        None
     }
 
     /// Returns the next job of a stage, if one is ready; adds the reader that blocks the stage to `full`.

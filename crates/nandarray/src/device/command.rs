@@ -262,9 +262,10 @@ pub struct Settle;
 /// Compares all metadata and pages with each other; the reply is a report of the faults.
 #[derive(Debug)]
 pub struct Check {
-    /// Repair faults as far as the out-of-band records allow.
+    /// Whether to repair faults as far as the out-of-band records allow.
     pub repair: bool,
-    /// With `repair`, replace damaged content by the newest intact older content. Otherwise reading it stays an error.
+    /// Whether a repair may replace damaged content by the newest intact older content. Otherwise reading the damaged
+    /// content stays an error.
     pub accept_older: bool,
 }
 

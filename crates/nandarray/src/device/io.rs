@@ -229,8 +229,8 @@ pub(super) fn blocks_of(space: &Space, shape: &[u64], target: &Target<'_>) -> Re
     Ok(around)
 }
 
-/// Returns the target's box if it is a box in the space's own shape and lies within it; `None` otherwise, and if it is
-/// empty.
+/// Returns the target as a box of the space; `None` if it is no box, is a box of another view, is empty, or does not
+/// lie within the space.
 fn boxed<'a>(shape: &[u64], target: &'a Target<'_>) -> Option<StridedBox<'a>> {
     let &Target::Box { start, step, count, strides, view } = target else { return None };
     if view.is_some_and(|v| v != shape) || [start.len(), step.len(), count.len(), strides.len()] != [shape.len(); 4] {

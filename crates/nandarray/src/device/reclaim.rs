@@ -172,8 +172,9 @@ impl Device {
         Ok(())
     }
 
-    /// Empties victims that the policy chooses while `wanted` is true, at most as many as fit into one segment: they
-    /// become free only after a barrier, and the reserve must suffice until then. The caller holds the reclaim lock.
+    /// Empties victims that the policy chooses, while `wanted` is true and their live pages fit into one segment in
+    /// all: the victims become free only after a barrier, and the segments kept for reclaim must suffice until then.
+    /// The caller holds the reclaim lock.
     fn reclaim_some(&self, wanted: &dyn Fn() -> bool) -> Result<()> {
         let mut room = self.geometry().pages_per_segment();
         for _ in 0..VICTIMS_A_COMMAND {

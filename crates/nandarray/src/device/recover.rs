@@ -439,7 +439,7 @@ fn next_lsn_of(superblock: &Superblock, dropped: &Option<Dropped>, applied: u64,
 }
 
 /// Marks the segments of the checkpoint, the journal and the generation before as metadata. Removes from `previous` the
-/// segments that others use as well.
+/// segments that the checkpoint or journal uses, that hold live pages, or that were truncated.
 fn take_metadata(
     ftl: &Ftl,
     checkpoint: &[Segment],

@@ -276,7 +276,7 @@ mod tests {
 
     use super::*;
 
-    /// Of large segments, so that there are many pages.
+    /// A geometry of large segments, so that there are many pages.
     const WIDE: Geometry = Geometry { pages_per_block: 1 << 12, ..Geometry::FILE };
 
     #[test]
@@ -294,7 +294,8 @@ mod tests {
         }
     }
 
-    /// Blocks by coordinate: units, place, and whether their pages lie apart.
+    /// Generates blocks by coordinate: the number of units of the first run, the place of its page, and whether there
+    /// is a second run.
     fn blocks() -> impl Strategy<Value = BTreeMap<Vec<u64>, (u32, u64, bool)>> {
         let at = prop::collection::vec(prop_oneof![0u64..4, Just(u64::MAX)], 3);
         prop::collection::btree_map(at, (1u32..60, 0u64..1 << 40, any::<bool>()), 0..40)

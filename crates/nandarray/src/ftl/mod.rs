@@ -124,7 +124,7 @@ pub struct Ftl {
     gc: GcPolicy,
     wear_levelling: WearLevelling,
     verified: Verified,
-    /// Whether the disk has been full since the store was opened; it is used sparingly from then on.
+    /// Whether the disk has been full since the store was opened; disk blocks are used sparingly from then on.
     tight: AtomicBool,
     /// Largest number of segments that the medium may have.
     segments_max: u64,

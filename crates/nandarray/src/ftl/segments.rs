@@ -44,14 +44,14 @@ pub struct SegmentInfo {
     pub erases: u32,
     /// Number of segments that were opened before this one was; orders segments by age.
     pub opened: u64,
-    /// Whether one of its pages was live since it was opened. If not, no record names the segment, and it can be freed
-    /// without a barrier.
+    /// Whether a page of the segment was live since the segment was opened. If not, no record names the segment, and it
+    /// can be freed without a barrier.
     named: bool,
-    /// Whether its disk blocks were deallocated and it was not opened since.
+    /// Whether the segment's disk blocks were deallocated and the segment was not opened since.
     discarded: bool,
-    /// Number of dead pages whose disk blocks were deallocated since it was opened.
+    /// Number of dead pages whose disk blocks were deallocated since the segment was opened.
     discarded_pages: u32,
-    /// Whether the last write to it failed without its being retired; other segments are opened before it.
+    /// Whether the last write to the segment failed without retiring it; other segments are opened before it.
     suspect: bool,
 }
 
@@ -96,12 +96,13 @@ pub struct Segments {
     pub open: Option<OpenSegment>,
     opened: u64,
     live: u64,
-    /// During recovery: segments that lost their last live page by records that may not be durable.
+    /// Segments that lost their last live page by records that may not be durable; `None` except while such records are
+    /// replayed.
     uncertain: Option<BTreeSet<Segment>>,
-    /// During recovery: number of live pages of segments beyond the end of the medium. Later records free these pages,
-    /// unless the medium was truncated by damage.
+    /// Number of live pages of each segment beyond the end of the medium, until recovery has ended (then `None`).
+    /// Later records free these pages, unless the medium was truncated by damage.
     beyond: Option<BTreeMap<Segment, u32>>,
-    /// Under a capacity: erase counts of segments that were truncated; used when the medium grows again.
+    /// Erase counts of truncated segments, used when the medium grows again; `None` in a store without a capacity.
     cut: Option<BTreeMap<Segment, u32>>,
     /// Whether the table was read from a medium, so that its counts may be wrong.
     restored: bool,
@@ -205,8 +206,8 @@ impl Segments {
         }
     }
 
-    /// Returns number of live pages, erase count and whether it is retired of every segment, for a checkpoint; under a
-    /// capacity also of truncated segments.
+    /// Returns for each segment the number of live pages, the erase count, and whether it is retired, for a checkpoint;
+    /// under a capacity also for truncated segments.
     pub fn table(&self) -> Vec<(u32, u32, bool)> {
         let here = self.infos.iter().map(|i| (i.live, i.erases, i.state == SegmentState::Bad));
         let behind = self.cut.iter().flat_map(BTreeMap::keys).next_back().map_or(0, |&last| last + 1);
@@ -338,7 +339,8 @@ impl Segments {
         self.opened += 1;
     }
 
-    /// Returns a segment to the free list in its former state, because its header could not be written.
+    /// Returns a segment to the free list in its former state, because its header could not be written. With `suspect`
+    /// it is opened only after all other free segments.
     pub fn put_back(&mut self, segment: Segment, before: SegmentInfo, suspect: bool) {
         assert_eq!(before.state, SegmentState::Free);
         self.infos[segment as usize] = SegmentInfo { suspect, ..before };
@@ -491,7 +493,8 @@ impl Segments {
         }
     }
 
-    /// During recovery: marks pages that a replayed record maps as live; `false` if there can be no such live pages.
+    /// During recovery: marks pages that a replayed record maps as live; `false` if they cannot be live pages of a
+    /// segment.
     #[must_use]
     pub fn revive(&mut self, run: Run) -> bool {
         if !self.geometry.has_run(run, SEGMENTS_MAX) {

@@ -113,7 +113,7 @@ impl Home {
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Whether the present process is still the same one, and not one forked from it.
+    /// Whether the present process is the one in which this value was created, not a fork of it.
     pub(crate) fn is_here(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
     }

@@ -102,8 +102,8 @@ impl BlockMap {
         self.runs().map(|r| u64::from(r.count)).sum()
     }
 
-    /// Returns the map in which the units for which `gone` is true have lost their page, and `new` has been added (runs
-    /// in order of units); `None` if no unit has a page.
+    /// Returns the map `old` without the pages of the units for which `gone` is true, and with the runs `new` (in order
+    /// of units) added; `None` if no unit has a page then.
     pub fn replaced(old: Option<&Self>, gone: impl Fn(u32) -> bool, new: &[Run]) -> Option<Self> {
         let mut runs: Vec<Run> = Vec::with_capacity(new.len() + 2);
         for run in old.into_iter().flat_map(Self::runs) {

@@ -184,8 +184,7 @@ impl Device {
         }
     }
 
-    /// Tells the flash management how many segments the next journal and checkpoint may need, so that it keeps them
-    /// free.
+    /// Makes the flash management keep free the segments that the next journal and checkpoint may need.
     pub(in crate::device) fn reserve_segments(&self, log: &Log) {
         let segments = |bytes: u64| bytes.div_ceil(self.geometry().segment_data_bytes() - 32);
         // A checkpoint holds what the last one and the journal since then hold; attributes may take their size twice.

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::flash::Layout;
 
-    /// Places `units` new units of one block; gives their lanes.
+    /// Places `units` new units of one block; returns their lanes.
     fn place(policy: &mut dyn Placement, lanes: &mut OpenLanes, units: usize, chance: &mut Chance) -> Vec<usize> {
         let mut block = BlockUse { used: vec![0; lanes.next_row.len()], last: None };
         (0..units)

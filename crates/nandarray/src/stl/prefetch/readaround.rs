@@ -20,7 +20,8 @@ const PAGES_FACTOR: u64 = 2;
 /// Largest number of tasks of a command that is charged; a command with more keeps a disk busy by itself.
 pub(super) const TASKS_MAX: u64 = 16;
 
-/// Accumulated cost of a space's small cold reads, and of the extents that were fetched to end it.
+/// Accumulated cost of a space's small cold reads, and number of bytes that were read in whole extents to end such
+/// reads.
 #[derive(Debug, Default)]
 pub struct SkiRental {
     /// Cost of requests so far, in bytes read in order.

@@ -67,6 +67,8 @@ impl BufferMut {
         Self(first)
     }
 
+    /// Returns the address of the element at this byte offset from the first one.
+    ///
     /// # Safety
     /// The offset must be in the command's target.
     unsafe fn at(&self, offset: isize) -> *mut u8 {

@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::stl::copy::{Loop, fill};
 use crate::stl::plan::{Loops, Task, span, touch_loops};
 
-/// Number of steps of a piece that stands for all steps of its first loop.
+/// Stands, as a piece's number of steps, for all steps of its first loop.
 const ALL: usize = usize::MAX;
 
 /// The state of splitting one task.

@@ -142,6 +142,8 @@ impl Writer<'_> {
         }
     }
 
+    /// Stages the tasks of one block: composes it, writes its pages, and returns its changes.
+    ///
     /// # Safety
     /// As for [`Self::stage`].
     unsafe fn stage_block(&self, tasks: &[Task<'_>], source: Source) -> Result<Staged> {
@@ -343,6 +345,8 @@ impl Writer<'_> {
     }
 }
 
+/// Copies a task's elements from the source, or the fill value `pattern`, to their places in a block.
+///
 /// # Safety
 /// The source must be readable along the task's loops; `block` must have the size of a block.
 unsafe fn compose(task: &Task<'_>, item_bytes: usize, source: Source, pattern: &[u8], block: &mut [u8]) {

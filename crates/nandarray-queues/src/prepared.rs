@@ -86,7 +86,7 @@ impl Prepared {
         Target::Box { start, step: &[1], count, strides, view: self.flat.as_ref().map(|f| f.as_slice()) }
     }
 
-    /// Reads `nlb` blocks from block `slba` on to an address.
+    /// Reads `nlb` blocks, beginning with block `slba`, to the address `to`.
     ///
     /// # Safety
     /// `to` points to `nlb` blocks of 512 bytes that may be written.
@@ -114,7 +114,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// Writes `nlb` blocks from block `slba` on from an address.
+    /// Writes `nlb` blocks, beginning with block `slba`, from the address `from`.
     ///
     /// # Safety
     /// `from` points to `nlb` blocks of 512 bytes.

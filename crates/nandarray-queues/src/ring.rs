@@ -46,8 +46,9 @@ pub(crate) struct ServedPair {
     state: PairState,
     /// The last value of the word `claim` that the server saw.
     claim: u32,
-    /// Numbers of entries fetched, and of completions posted, since the claim, modulo 2^32.
+    /// Number of entries fetched since the claim, modulo 2^32.
     fetched: u32,
+    /// Number of completions posted since the claim, modulo 2^32.
     posted: u32,
 }
 

@@ -46,8 +46,8 @@ impl Device {
         }
     }
 
-    /// If the disk is full, deallocates the disk blocks of free segments and dead pages; returns whether there were
-    /// any.
+    /// Deallocates the disk blocks of free segments and dead pages if the disk is full; returns whether any were
+    /// deallocated.
     fn give_dead_room(&self) -> Result<bool> {
         if !self.ftl.is_tight() {
             return Ok(false);

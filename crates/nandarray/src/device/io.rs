@@ -262,8 +262,8 @@ fn predicted(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> 
     Some(Work::plans(vec![Plan::new(&selection, &space.shape.block, item)]))
 }
 
-/// Reads a target by the short path if it is small and its bytes can be copied in place; returns its number of bytes
-/// then, otherwise `None`, and nothing was read.
+/// Reads a target by the short path if it is small and its bytes can be copied in place; returns its number of bytes.
+/// Returns `None` if the target has to be read by the general path.
 ///
 /// # Safety
 /// The buffer must cover the target.
@@ -466,8 +466,8 @@ impl Device {
         self.ftl.release(dead.into_iter());
     }
 
-    /// Deallocates a box. It goes over the blocks that exist, not over the box, which may be far larger than the
-    /// written part.
+    /// Deallocates a box. Visits the blocks that exist, not the whole box, which may be far larger than the written
+    /// part.
     pub(super) fn deallocate(&self, id: SpaceId, start: &[u64], count: &[u64]) -> Result<()> {
         self.sound()?;
         let space = self.space(id)?;

@@ -132,7 +132,7 @@ pub struct Options {
     pub victim: Option<String>,
     /// Wear levelling as a part of reclaim; off by default, since an SSD below the file does its own.
     pub wear_levelling: WearLevelling,
-    /// When pages are compared with their checksum.
+    /// The reads at which pages are compared with their checksum.
     pub verify: Verify,
     /// Whether files are memory-mapped for reading.
     pub map: bool,
@@ -147,7 +147,7 @@ pub struct Options {
     pub entropy: u64,
     /// Whether to open a damaged store from its intact parts, for repair.
     pub salvage: bool,
-    /// Observer of commands, such as the modelled clock.
+    /// Observer of commands, such as the modelled clock; `None` for no observer.
     pub probe: Option<Arc<dyn Probe>>,
 }
 
@@ -243,7 +243,8 @@ pub struct Device {
     write_buffer_bytes: usize,
     read_only: bool,
     closed: AtomicBool,
-    /// Set when a barrier has failed: the medium's content is unknown from then on (the kernel forgets failed pages).
+    /// The error of a failed barrier; `None` if none has failed. After it the medium's content is unknown (the kernel
+    /// forgets failed pages).
     failed: Mutex<Option<Refusal>>,
     /// Message of the first panic inside a command. Memory may be half changed after it, so the store accepts no more
     /// commands.

@@ -72,7 +72,7 @@ impl Update {
         }
     }
 
-    /// Converts the units that lose their page to the form of the field `gone`.
+    /// Converts the units that lose their page to the form of the field `gone`; `None` stands for all units.
     fn wire_gone(gone: &Gone) -> Option<Vec<(u32, u32)>> {
         match gone {
             Gone::All => None,

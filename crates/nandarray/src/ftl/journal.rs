@@ -118,8 +118,9 @@ impl End {
     }
 }
 
-/// Reads all records from the start of a chain; returns these, the stream offset where the journal ends, and the way in
-/// which it ends. If `last_lsn` is the number of the last record, nothing is looked for after that record.
+/// Reads all records from the start of a chain; returns the records, the stream offset where the journal ends, and the
+/// way in which it ends. `last_lsn` is the number of the last record of a store that was closed properly: nothing is
+/// searched for after that record.
 pub fn read_all(
     media: &dyn Media,
     chain: &mut Chain,

@@ -50,7 +50,7 @@ use policy::{GcPolicy, ReclaimView};
 use segments::{OpenSegment, SegmentState, Segments};
 use verified::Verified;
 
-/// When pages are compared with their checksum.
+/// The reads at which a page is compared with its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
     /// A page is compared the first time that it is read since the store was opened.

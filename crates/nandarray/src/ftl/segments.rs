@@ -225,8 +225,8 @@ impl Segments {
         (here.min().unwrap_or(0), all.clone().max().unwrap_or(0), all.sum())
     }
 
-    /// Sets the state of a segment from a checkpoint, before the journal is replayed; it may lie beyond the medium's
-    /// end.
+    /// Sets the state of a segment from a checkpoint, before the journal is replayed; `bad` is whether the segment is
+    /// retired. It may lie beyond the medium's end.
     pub fn restore(&mut self, segment: Segment, live: u32, erases: u32, bad: bool) {
         let pages = self.geometry.pages_per_segment();
         assert!(live <= pages, "segment {segment} has {live} live pages of {pages}");
@@ -394,7 +394,7 @@ impl Segments {
     }
 
     /// Closes the open segment; `lsn` is the number of the next journal record. Returns the segment if it became free
-    /// at once.
+    /// at once, otherwise `None`.
     pub fn close_open(&mut self, lsn: u64) -> Option<Segment> {
         let open = self.open.take()?;
         let info = &mut self.infos[open.segment as usize];
@@ -485,7 +485,8 @@ impl Segments {
             && self.live_of(self.geometry.segment_of(run.ppa)).is_some_and(|n| *n > 0)
     }
 
-    /// Returns the number of live pages of a segment, during recovery also of one beyond the medium's end.
+    /// Returns the counter of a segment's live pages, during recovery also for a segment beyond the medium's end;
+    /// otherwise `None` for such a segment.
     fn live_of(&mut self, segment: Segment) -> Option<&mut u32> {
         match self.infos.get_mut(segment as usize) {
             Some(info) => Some(&mut info.live),
@@ -493,8 +494,8 @@ impl Segments {
         }
     }
 
-    /// During recovery: marks pages that a replayed record maps as live; `false` if they cannot be live pages of a
-    /// segment.
+    /// Marks pages as live during recovery, because a replayed record maps them; `false` if they cannot be live pages
+    /// of a segment.
     #[must_use]
     pub fn revive(&mut self, run: Run) -> bool {
         if !self.geometry.has_run(run, SEGMENTS_MAX) {
@@ -533,7 +534,7 @@ impl Segments {
         self.live = 0;
     }
 
-    /// During recovery of a damaged store: sets the counts of live pages to those of these runs.
+    /// Sets the counts of live pages, during recovery of a damaged store, to those of these runs.
     pub fn count_anew(&mut self, segments: usize, runs: &[Run]) {
         self.beyond = Some(BTreeMap::new());
         while self.infos.len() > segments {
@@ -552,7 +553,7 @@ impl Segments {
         self.uncertain.get_or_insert_default().extend(none_left);
     }
 
-    /// During recovery: marks pages that a replayed record frees as dead; `false` if they were not live.
+    /// Marks pages as dead during recovery, because a replayed record frees them; `false` if they were not live.
     #[must_use]
     pub fn unrevive(&mut self, run: Run) -> bool {
         if !self.geometry.has_run(run, SEGMENTS_MAX) {
@@ -593,8 +594,8 @@ impl Segments {
         self.free_if_unused(segment, lsn);
     }
 
-    /// Makes a closed segment without live or staged pages pending free. If no record names it, it becomes free at once
-    /// and is returned.
+    /// Makes a closed segment without live or staged pages pending free. If no record names the segment, it becomes
+    /// free at once and is returned; otherwise returns `None`.
     fn free_if_unused(&mut self, segment: Segment, lsn: u64) -> Option<Segment> {
         let info = &mut self.infos[segment as usize];
         if info.state != SegmentState::Closed || info.live > 0 || info.staged > 0 {

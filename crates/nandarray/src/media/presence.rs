@@ -35,7 +35,7 @@ pub(super) struct PageCache {
 
 impl PageCache {
     /// Returns the residency of these bytes, which must lie within the file. `mapping` returns a mapping with the range
-    /// and the range's offset in it; it is called only if `cachestat` is refused.
+    /// and the range's offset in it, `None` if the range is not mapped; it is called only if `cachestat` is refused.
     pub(super) fn of<'m>(
         &self,
         file: &File,

@@ -26,7 +26,7 @@ use zerocopy::FromBytes;
 
 /// The namespace identifier that stands for all namespaces, in a flush.
 pub const NSID_ALL: u32 = u32::MAX;
-/// Largest number of bytes that one copy command moves; it holds them in memory.
+/// Largest number of bytes that one copy command moves, since the command holds all of them in memory.
 pub const COPY_BYTES_MAX: u64 = 64 << 20;
 /// Number of bytes that a compare reads at a time: half of a core's cache.
 const COMPARE_BYTES: u64 = 256 << 10;

@@ -55,7 +55,7 @@ statuses! {
     DATA_LENGTH_INVALID = 0, 0x0f, true, "Data SGL Length Invalid";
     /// The store is open for reading only.
     WRITE_PROTECTED = 0, 0x20, true, "Namespace is Write Protected";
-    /// Too many commands are in flight, or the command would wait for ever for others.
+    /// Too many commands are in flight, or the command would wait for ever for other commands.
     INTERRUPTED = 0, 0x21, false, "Command Interrupted";
     /// A logical block is outside its namespace, or an element outside its view.
     LBA_OUT_OF_RANGE = 0, 0x80, true, "LBA Out of Range";

@@ -89,7 +89,7 @@ fn take_slot() -> &'static ThreadSlot {
     slot
 }
 
-/// The handler, called in a forked process by its only thread, the one that forked.
+/// Handles a fork: counts it. Called in the new process by its only thread, a copy of the one that forked.
 extern "C" fn forked() {
     let forks = FORKS.fetch_add(1, Ordering::Relaxed) + 1;
     if let Some(slot) = MINE.get() {

@@ -155,7 +155,7 @@ impl<T> Sparse<T> {
         self.chunks.get_mut(&(at / CHUNK))?[(at % CHUNK) as usize].as_mut()
     }
 
-    /// Removes and returns the value of a slot; frees the chunk if it has no other value.
+    /// Removes and returns the value of a slot, `None` if it has none; frees the chunk if it has no other value.
     fn take(&mut self, at: u64) -> Option<T> {
         let chunk = self.chunks.get_mut(&(at / CHUNK))?;
         let gone = chunk[(at % CHUNK) as usize].take();
@@ -265,7 +265,7 @@ pub struct Cursor<'a> {
     /// number of dimensions if the last lookup found no node.
     path: SmallVec<[&'a Node; 5]>,
     at: SmallVec<[u64; 4]>,
-    /// The chunk of the leaf that was used last, with its number.
+    /// The chunk of the leaf that was used last, with its number; `None` before the first lookup.
     chunk: Option<(u64, &'a Chunk<BlockMap>)>,
 }
 

@@ -23,7 +23,7 @@ pub struct RowPiece {
     pub items: usize,
     /// Distance between items in the block, in bytes.
     pub step: isize,
-    /// Bytes of an item: one element, or all of them if they are contiguous in the block.
+    /// Size of an item in bytes: one element, or all elements of the row if these are contiguous in the block.
     pub bytes: usize,
 }
 

@@ -165,7 +165,7 @@ pub fn available() -> bool {
 
 /// Whether writing rows from a staging buffer past the caches is faster than through them, for destinations larger than
 /// a cache. On two cores of a Zen 5 machine it is not, from 25 to 128 MiB: it has 0.4 to 0.9 of the speed in place
-/// (design note 5). On other machines it was not measured since rows are assembled.
+/// (design note 5). Other machines have not been measured since reads assemble rows.
 pub fn gains() -> bool {
     static GAINS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *GAINS.get_or_init(|| available() && !is_amd())

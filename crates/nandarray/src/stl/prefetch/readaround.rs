@@ -36,8 +36,8 @@ impl SkiRental {
         self.charged.load(Ordering::Relaxed) >= all
     }
 
-    /// Returns [`Self::is_due`] at the beginning of a command. If it is due, also credits one request, so that reading
-    /// around ends even if commands find all pages in memory.
+    /// Returns, at the beginning of a command, whether whole extents are to be read ([`Self::is_due`]). If so, also
+    /// credits one request, so that reading around ends even if commands find all pages in memory.
     pub(super) fn begin_command(&self, all: u64) -> bool {
         let due = self.is_due(all);
         if due {

@@ -320,7 +320,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Copies a task's elements from a buffer with the whole block.
+/// Copies a task's elements from a buffer with the whole block, past the caches if `large`.
 ///
 /// # Safety
 /// `from` must be readable and `to` writable along the task's loops.

@@ -35,7 +35,7 @@ struct TaskSplitter<'s, 'a, 't> {
     /// Destination of the task's first element.
     to: *mut u8,
     mover: &'s mut Mover<'t>,
-    /// Level and number of steps of the loops that were last passed to the mover.
+    /// Level and number of steps of the loops that were last passed to the mover; `None` before the first.
     loops: Option<(usize, usize)>,
 }
 

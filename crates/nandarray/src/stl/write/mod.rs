@@ -64,7 +64,7 @@ pub struct Writer<'a> {
     pub ftl: &'a Ftl,
     /// The space.
     pub space: &'a Space,
-    /// Sequence number of the command, which its pages carry.
+    /// Sequence number of the command, which the out-of-band records of its pages contain.
     pub seq: u64,
     /// Shape of the space, in elements.
     pub extent: &'a [u64],
@@ -204,7 +204,7 @@ impl Writer<'_> {
     }
 
     /// Reads the old content of the units that the tasks touch but do not cover, and sets `touched` to all touched
-    /// units.
+    /// units. `padded` is whether the block extends beyond the space.
     fn bring_old(
         &self,
         tasks: &[Task<'_>],

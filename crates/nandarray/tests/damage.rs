@@ -162,7 +162,8 @@ fn look(device: &Device, model: &Model, context: &dyn Fn() -> String) -> Outcome
     Outcome { lost, report }
 }
 
-/// Opens damaged bytes, reads all arrays and repairs the store; returns whether the damage was noticed.
+/// Opens damaged bytes, reads all arrays and, if there are findings or `thorough`, repairs the store; returns whether
+/// the damage was noticed.
 fn judge(bytes: Vec<u8>, model: &Model, thorough: bool, context: &dyn Fn() -> String) -> bool {
     let outcome = match open(memory(bytes.clone()), Mode::Read, &tiny()) {
         Ok(device) => look(&device, model, context),

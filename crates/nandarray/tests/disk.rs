@@ -339,7 +339,7 @@ fn a_disk_that_is_full_now_and_then_loses_nothing() {
 }
 
 /// Runs random commands while `count` operations of one kind fail, from number `after` on; panics if a command that
-/// returned an error was applied.
+/// returned an error was applied. Returns whether an operation has failed.
 fn fail_at(seed: u64, kind: Kind, after: u64, count: u64) -> bool {
     let context = || format!("seed {seed}: {count} of {kind:?} fail from number {after}");
     let disk = Arc::new(Disk::default());

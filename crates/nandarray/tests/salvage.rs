@@ -46,7 +46,7 @@ fn kill(device: Device) {
     std::mem::forget(device);
 }
 
-/// Opens a store as `nandarray check --repair` does, and repairs it.
+/// Opens a store as `nandarray check --repair` does, and repairs it; returns the store and the report.
 fn repair(media: &Arc<MemoryMedia>) -> Result<(Device, CheckReport)> {
     let device = match open(media.clone(), Mode::ReadWrite, &tiny()) {
         Err(Error::Corrupt(_)) => open(media.clone(), Mode::ReadWrite, &Options { salvage: true, ..tiny() })?,

@@ -19,7 +19,8 @@ fn store(media: Arc<dyn Media>) -> Device {
     open(media, Mode::Append, &Options { threads: Some(2), ..options(Geometry::FILE, 3) }).unwrap()
 }
 
-/// Creates an array and writes it in slabs of `slab` elements along `axis`; slabs of even size are appended.
+/// Creates an array, compressed if `codec`, and writes it in slabs of `slab` elements along `axis`; slabs of even size
+/// are appended.
 fn write_slabs(device: &Device, model: &mut Model, name: &str, (item, axis, slab): (usize, usize, u64), codec: bool) {
     let appends = slab % 2 == 0;
     let mut shape = SHAPE.to_vec();

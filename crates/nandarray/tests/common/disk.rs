@@ -29,7 +29,7 @@ struct State {
     taken: BTreeSet<u64>,
     blocks: Option<u64>,
     /// Operations that fail: their kind, the range of their numbers among all of this kind, and the system's error
-    /// number.
+    /// number; `None` if none fails.
     fault: Option<(Kind, std::ops::Range<u64>, i32)>,
     done: [u64; 3],
 }

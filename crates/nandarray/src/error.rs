@@ -82,7 +82,8 @@ pub enum Error {
         /// Number of elements along the axis.
         size: u64,
     },
-    /// A broken invariant of the engine: a panic that was caught at its entrance. The store accepts no more commands.
+    /// A broken invariant of the engine: a panic inside a command, which was caught. The store accepts no more
+    /// commands.
     #[error(
         "a fault of nandarray itself, not of the data or the caller: {0}; this store object takes no more commands: \
          close it, and open it again"

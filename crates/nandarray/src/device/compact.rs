@@ -109,7 +109,7 @@ impl Device {
         nothing_new && pending_free == 0 && self.buffered_bytes() == 0 && self.has_least_metadata()
     }
 
-    /// Whether packing could not make the medium shorter.
+    /// Whether the live pages are packed: moving them to other segments would not make the medium shorter.
     fn is_packed(&self) -> bool {
         let per_segment = u64::from(self.geometry().pages_per_segment());
         let (used, live) = self.ftl.with_segments(|s| {

@@ -38,9 +38,9 @@ const SEGMENTS_DISCARDED_AT_ONCE: usize = 16;
 /// The choice of new places for moved pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MoveTo {
-    /// Chosen as if the pages were overwritten: under the paper's rules on the same channel and bank.
+    /// The places that overwriting the pages would choose: under the paper's rules on the same channel and bank.
     SameLanes,
-    /// Chosen as if the pages were new: adjacent to each other.
+    /// The places that new pages would get: adjacent to each other.
     NextPlaces,
 }
 

@@ -285,7 +285,7 @@ struct Generation {
     rebuilt: Rebuilt,
 }
 
-/// Opens the store from the superblock `slots[which]`.
+/// Opens the store as the superblock `slots[which]` describes it.
 fn load(
     media: &Arc<dyn Media>,
     (marks, slots): (&[Option<Mark>; 2], &[(usize, Superblock)]),

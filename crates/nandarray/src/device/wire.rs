@@ -28,7 +28,7 @@ pub(super) enum JournalOp {
     Rename(SpaceId, String),
     /// A building block got new pages, or lost some.
     Update(Update),
-    /// The journal continues in another chain of segments, whose first record is the next one.
+    /// The journal continues in another chain of segments, which begins with the next record.
     Switch {
         /// First segment of the chain.
         first: u32,

@@ -179,7 +179,7 @@ impl Drop for Reservation<'_> {
 /// Statistics of the use of the flash.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
-    /// Segments on the medium.
+    /// Number of segments on the medium.
     pub segments: u64,
     /// Number of free segments.
     pub free: u64,

@@ -594,8 +594,8 @@ impl Segments {
         self.free_if_unused(segment, lsn);
     }
 
-    /// Makes a closed segment without live or staged pages pending free. If no record names the segment, it becomes
-    /// free at once and is returned; otherwise returns `None`.
+    /// Sets the state of a closed segment without live or staged pages to pending free. If no record names the segment,
+    /// it becomes free at once and is returned; otherwise returns `None`.
     fn free_if_unused(&mut self, segment: Segment, lsn: u64) -> Option<Segment> {
         let info = &mut self.infos[segment as usize];
         if info.state != SegmentState::Closed || info.live > 0 || info.staged > 0 {
@@ -613,7 +613,7 @@ impl Segments {
         None
     }
 
-    /// Makes segments of a chain that is no longer needed pending free.
+    /// Sets the state of a chain's segments, which are no longer needed, to pending free.
     pub fn release_chain(&mut self, segments: &[Segment], lsn: u64) {
         for &segment in segments {
             let info = &mut self.infos[segment as usize];

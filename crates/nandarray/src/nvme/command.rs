@@ -78,9 +78,9 @@ pub enum OpenAction {
 /// The unit of the coordinates of an N-D command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Partitions with the size of the sub-dimensionality, as in the paper (equation 5).
+    /// Coordinates count partitions of the size of the sub-dimensionality, as in the NDS paper (equation 5).
     Partition = 0,
-    /// Elements.
+    /// Coordinates count elements.
     Element = 1,
 }
 

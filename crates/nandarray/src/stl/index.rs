@@ -186,8 +186,8 @@ enum Node {
 #[derive(Debug)]
 pub struct Builder {
     index: Index,
-    /// Coordinates of the leaf being filled: all but the last of a block's. Not a `Vec`, whose dangling pointer when
-    /// empty makes AVX-512 comparisons take a suppressed fault, which took half of the time of reading a
+    /// Coordinates of the leaf being filled: those of its blocks without the last one. Not a `Vec`, whose dangling
+    /// pointer when empty makes AVX-512 comparisons take a suppressed fault, which took half of the time of reading a
     /// one-dimensional index.
     outer: SmallVec<[u64; 4]>,
     leaf: Sparse<BlockMap>,
@@ -196,7 +196,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Begins an empty index with this number of dimensions.
+    /// Creates a builder of an index with this number of dimensions, which is empty at first.
     pub fn new(dimensions: usize) -> Self {
         Self { index: Index::new(dimensions), outer: SmallVec::new(), leaf: Sparse::default(), chunk: None, last: None }
     }
@@ -292,8 +292,8 @@ impl<'a> Cursor<'a> {
         chunk[(last % CHUNK) as usize].as_ref()
     }
 
-    /// Moves to the leaf at these coordinates (all but the last of a block's), beginning where the path to it leaves
-    /// the present path; `None` if the leaf does not exist.
+    /// Moves to the leaf at these coordinates (a block's without the last one), beginning where its path leaves the
+    /// present path; `None` if the leaf does not exist.
     fn walk(&mut self, index: &'a Index, outer: &[u64]) -> Option<()> {
         assert_eq!(outer.len() + 1, index.dimensions);
         self.chunk = None;
@@ -327,7 +327,7 @@ impl Index {
         self.blocks
     }
 
-    /// Returns the leaf at these coordinates (all but the last of a block's); creates it and the nodes above if
+    /// Returns the leaf at these coordinates (a block's without the last one); creates it and the nodes above if
     /// necessary.
     fn leaf_mut(&mut self, outer: &[u64]) -> &mut Sparse<BlockMap> {
         debug_assert_eq!(outer.len() + 1, self.dimensions, "coordinates of a leaf");

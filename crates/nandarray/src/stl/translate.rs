@@ -295,7 +295,8 @@ fn axis_of(parts: &[(u64, FactorRange)], last: bool) -> usize {
 }
 
 /// Joins neighbouring factors of one dimension (slowest first) if their ranges continue each other both in the space
-/// and in the buffer. Returns for each part the number of elements of the dimension between its values, and its range.
+/// and in the buffer. Returns for each part the distance of its successive values along the dimension, in elements, and
+/// its range.
 fn joined(own: &[(u64, FactorRange)]) -> Vec<(u64, FactorRange)> {
     let mut parts: Vec<(u64, u64, FactorRange)> = Vec::new(); // (elements between values, size, range), fastest first
     let mut unit = 1;

@@ -99,8 +99,8 @@ impl Device {
         }
     }
 
-    /// Writes records without changes that say which records are durable, so that pages which died in these may be
-    /// reused. Returns whether a segment became free.
+    /// Writes records without changes, which only say that earlier records are durable, so that pages freed by those
+    /// earlier records may be reused. Returns whether a segment became free.
     fn free_dying(&self) -> Result<bool> {
         let waiting = || self.ftl.with_segments(|s| s.pending_free());
         let before = waiting();

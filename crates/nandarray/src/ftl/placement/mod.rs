@@ -26,7 +26,7 @@ pub struct OpenLanes {
 }
 
 impl OpenLanes {
-    /// Returns the lanes of a segment without pages.
+    /// Returns the lanes of a segment in which no page is allocated.
     pub fn empty(geometry: &Geometry) -> Self {
         Self {
             next_row: vec![0; geometry.lanes() as usize],

@@ -24,9 +24,9 @@ pub(super) const TASKS_MAX: u64 = 16;
 /// reads.
 #[derive(Debug, Default)]
 pub struct SkiRental {
-    /// Cost of requests so far, in bytes read in order.
+    /// Cost of requests so far, as the number of bytes that a disk reads in order in the same time.
     charged: AtomicU64,
-    /// Bytes of extents that were fetched since the cost became high enough.
+    /// Number of bytes that were fetched in whole extents since the cost became high enough.
     fetched: AtomicU64,
 }
 

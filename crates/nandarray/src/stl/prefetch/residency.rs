@@ -32,7 +32,7 @@ pub struct ResidencyBackoff {
 }
 
 impl ResidencyBackoff {
-    /// Whether this command may skip the test; uses up one of the commands that may.
+    /// Counts down the commands that may skip the test; returns whether this command is one of them.
     pub fn skip_probe(&self) -> bool {
         let left = self.left.load(Relaxed);
         if left > 0 {

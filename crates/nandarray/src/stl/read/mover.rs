@@ -28,9 +28,10 @@ const LINES_MAX: usize = 32;
 /// Page size of the processor's address translation cache (TLB), in bytes.
 const PAGE: usize = 4096;
 
-/// Largest number of memory pages of one piece of which a line is prefetched.
+/// Largest number of a piece's memory pages from which one line each is prefetched, so that their addresses are
+/// translated.
 const PAGES_OF_PIECE_MAX: usize = 32;
-/// Largest number of memory pages of all waiting pieces of which a line is prefetched.
+/// Largest number of memory pages of all waiting pieces together from which one line each is prefetched.
 const PAGES_MAX: usize = 256;
 
 /// Largest number of distinct copy loops of the waiting pieces; this many need no memory of the heap.
@@ -294,7 +295,7 @@ impl<'p> Mover<'p> {
         }
     }
 
-    /// Adds a piece of a block with scattered pages; its neighbours in the row may be added by later tasks.
+    /// Adds a piece of a block with scattered pages; the other pieces of its rows may be added by later tasks.
     ///
     /// # Safety
     /// As for [`Self::push`].

@@ -40,7 +40,7 @@ pub const DIRECT_BYTES: u64 = 256 << 10;
 pub struct Source(Option<*const u8>);
 
 impl Source {
-    /// Writes the fill value to every element.
+    /// The source that writes the fill value to every element.
     pub const FILL: Self = Self(None);
 
     /// Lends a buffer to one write command; `first` is the address of the selection's element (0, 0, ...).

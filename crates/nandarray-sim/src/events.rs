@@ -6,7 +6,7 @@
 
 use crate::time::Ps;
 
-/// Children of each node of the heap: four keys fill one cache line.
+/// Number of children of each node of the heap: four keys fill one cache line.
 const ARITY: usize = 4;
 
 #[derive(Clone, Copy, Debug)]

@@ -23,7 +23,7 @@ const DEPTH: usize = 32;
 const ROWS: u64 = 16 << 10;
 const ROW_BYTES: u64 = 4096;
 
-/// Nanoseconds a command of the best of some rounds.
+/// Returns the time of a command in nanoseconds: the best of seven rounds, each of `commands` commands.
 fn best(commands: usize, mut round: impl FnMut()) -> f64 {
     let time = |round: &mut dyn FnMut()| {
         let began = Instant::now();
@@ -37,7 +37,7 @@ fn best(commands: usize, mut round: impl FnMut()) -> f64 {
 #[derive(Clone, Copy)]
 struct BareEntry([u64; 8]);
 
-/// A bare queue pair: both sides in turn, `bytes` copied a command.
+/// Gathers records by a bare queue pair, both of whose sides run on this thread; each command copies `bytes` bytes.
 fn bare(records: &[u64], bytes: usize, memory: &[u8], out: &mut [u8]) {
     let (tail, mut sq) = (AtomicU32::new(0), [BareEntry([0; 8]); DEPTH]);
     let cq: Vec<AtomicU64> = (0..DEPTH).map(|_| AtomicU64::new(0)).collect();

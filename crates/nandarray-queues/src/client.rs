@@ -53,7 +53,7 @@ struct ByteRun {
     memory: *mut u8,
 }
 
-/// Counters of the pair's rings, modulo 2^32, and the run of bytes that each command in flight reads.
+/// Counters of the pair's rings, modulo 2^32, and the run of bytes that each command in flight transfers.
 #[derive(Debug)]
 struct Rings {
     submitted: u32,
@@ -93,7 +93,8 @@ impl QueueClient {
         Self::open_with(name, deadline, || ())
     }
 
-    /// As [`Self::open`], with a server in this thread: `step` is called in each round of waiting to let it work.
+    /// Does the same as [`Self::open`], with a server in this thread: `step` is called in each round of waiting to let
+    /// the server work.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -160,7 +161,8 @@ impl QueueClient {
         unsafe { self.gather_with(nsid, record_bytes, records, to, || ()) }
     }
 
-    /// As [`Self::gather`], with a server in this thread: `step` is called in each round of waiting to let it work.
+    /// Does the same as [`Self::gather`], with a server in this thread: `step` is called in each round of waiting to
+    /// let the server work.
     ///
     /// # Safety
     /// As [`Self::gather`].

@@ -11,19 +11,19 @@ pub enum QueueError {
         /// The error of the system call.
         source: std::io::Error,
     },
-    /// The file is not a region of queues of this version.
+    /// The file with this name is not a region of queues of this version.
     #[error("{0} is no region of queues of this version")]
     NotARegion(String),
     /// Another server with this name is running.
     #[error("a server named '{0}' is running")]
     Taken(String),
-    /// The server of the region has ended.
+    /// The server of the region with this name has ended.
     #[error("the server of '{0}' is gone")]
     Gone(String),
-    /// Every queue pair is claimed by a client.
+    /// Every queue pair is claimed by a client; the number is that of all pairs.
     #[error("all {0} queue pairs are claimed")]
     Full(u32),
-    /// A parameter is out of its range.
+    /// A parameter is out of its range; the text says which.
     #[error("{0}")]
     Invalid(String),
     /// A command was completed with an error status.
@@ -33,7 +33,7 @@ pub enum QueueError {
         opcode: u8,
         /// First logical block of the command.
         slba: u64,
-        /// The 15 bits of the status.
+        /// The 15 bits of the command's NVMe status.
         status: u16,
         /// Name of the status.
         name: &'static str,

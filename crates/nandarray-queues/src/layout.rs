@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::QueueError;
 
-/// "NDAQUEUE" in memory order.
+/// Magic number at the beginning of the header: "NDAQUEUE" in memory order.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"NDAQUEUE");
 pub(crate) const VERSION: u32 = 1;
 /// Size of a logical block, in bytes.
@@ -18,8 +18,10 @@ pub(crate) const LBA_BYTES: u64 = 512;
 pub(crate) const PAGE_BYTES: u64 = 4096;
 /// Longest name of an array that can be served, in bytes.
 pub const NAMESPACE_NAME_BYTES_MAX: usize = 295;
-/// The byte of the file that a running server locks; queue `q` is claimed by a lock of byte `CLAIM_BYTE + q`.
+/// Offset of the byte of the file that a running server locks.
 pub(crate) const SERVER_BYTE: i64 = 1 << 60;
+/// Offset of the byte of the file that the client of queue pair 0 locks; the client of pair `q` locks the `q`-th byte
+/// after it.
 pub(crate) const CLAIM_BYTE: i64 = SERVER_BYTE + 1;
 
 /// The header at the region's beginning, which does not change while the server runs.
@@ -43,8 +45,9 @@ pub(crate) struct RegionHeader {
     pub(crate) reserved: u32,
 }
 
-/// Offsets of the words of the header's page that change while the server runs.
+/// Offset in the region of the abort word, which is 0 while the server serves.
 pub(crate) const ABORT_OFFSET: u64 = 128;
+/// Offset in the region of the word that counts the server's rounds.
 pub(crate) const HEARTBEAT_OFFSET: u64 = 192;
 
 /// An entry of the table of namespaces: an array, served as its bytes in C order.
@@ -61,14 +64,21 @@ pub(crate) struct NamespaceEntry {
     pub(crate) name: [u8; NAMESPACE_NAME_BYTES_MAX + 1],
 }
 
-/// Offsets of the words of a queue pair, which precede its rings: each has a cache line of its own.
+/// Offset in a queue pair of the tail of its submission ring, which the client writes. This word and the five that
+/// follow have a cache line each and precede the rings.
 pub(crate) const SQ_TAIL: u64 = 0;
+/// Offset in a queue pair of the head of its completion ring, which the client writes.
 pub(crate) const CQ_HEAD: u64 = 64;
+/// Offset in a queue pair of the word that is 1 while the pair's server thread sleeps; only the word in the thread's
+/// first pair is used.
 pub(crate) const ASLEEP: u64 = 128;
+/// Offset in a queue pair of the client's claim: odd while a client uses the pair.
 pub(crate) const CLAIM: u64 = 192;
+/// Offset in a queue pair of the claim that the server serves.
 pub(crate) const READY: u64 = 256;
+/// Offset in a queue pair of the status with which the server ended the pair; 0 if it did not.
 pub(crate) const ENDED: u64 = 320;
-/// Number of bytes of a queue pair before its rings.
+/// Size of the part of a queue pair before its rings, in bytes.
 pub(crate) const QUEUE_HEADER_BYTES: u64 = 512;
 
 const _: () = assert!(size_of::<NamespaceEntry>() == 512 && offset_of!(NamespaceEntry, name) == 216);

@@ -24,7 +24,7 @@ pub(crate) struct Prepared {
     space: SpaceId,
     item_bytes: u64,
     elements: u64,
-    /// The array's shape with one dimension; `None` if the array has one dimension anyway.
+    /// Shape of the one-dimensional view by which clients use the array; `None` if the array itself has one dimension.
     flat: Option<[u64; 1]>,
     writable: bool,
     entry: NamespaceEntry,
@@ -38,8 +38,8 @@ struct BlockPiece {
 }
 
 impl Prepared {
-    /// Prepares an array for service. Returns `None` if the array cannot be served: it has no elements, more than 16
-    /// dimensions, or a name that is too long.
+    /// Prepares an array for service; `writable` is whether clients may write to it. Returns `None` if the array cannot
+    /// be served: it has no elements, more than 16 dimensions, or a name that is too long.
     pub(crate) fn new(device: &Arc<Device>, record: &SpaceRecord, nsid: u32, writable: bool) -> Option<Self> {
         let item_bytes = u64::from(record.item_bytes);
         let elements: u64 = record.shape.iter().product();
@@ -86,7 +86,7 @@ impl Prepared {
         Target::Box { start, step: &[1], count, strides, view: self.flat.as_ref().map(|f| f.as_slice()) }
     }
 
-    /// Reads `nlb` blocks from block `slba` on to an address.
+    /// Reads `nlb` blocks, beginning with block `slba`, to the address `to`.
     ///
     /// # Safety
     /// `to` points to `nlb` blocks of 512 bytes that may be written.
@@ -114,7 +114,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// Writes `nlb` blocks from block `slba` on from an address.
+    /// Writes `nlb` blocks, beginning with block `slba`, from the address `from`.
     ///
     /// # Safety
     /// `from` points to `nlb` blocks of 512 bytes.

@@ -46,8 +46,9 @@ pub(crate) struct ServedPair {
     state: PairState,
     /// The last value of the word `claim` that the server saw.
     claim: u32,
-    /// Numbers of entries fetched, and of completions posted, since the claim, modulo 2^32.
+    /// Number of entries fetched since the claim, modulo 2^32.
     fetched: u32,
+    /// Number of completions posted since the claim, modulo 2^32.
     posted: u32,
 }
 
@@ -178,7 +179,7 @@ fn flush_all() -> SubmissionEntry {
     entry
 }
 
-/// Returns the address of a command's data; an error if they do not lie within the data areas of the region.
+/// Returns the address of a command's data; an error if the data does not lie within the data areas of the region.
 fn data(shared: &ServedStore, entry: &SubmissionEntry, bytes: u64) -> Result<*mut u8, Status> {
     let header = &shared.header;
     let first = entry.dptr[0].get();
@@ -187,7 +188,8 @@ fn data(shared: &ServedStore, entry: &SubmissionEntry, bytes: u64) -> Result<*mu
     if inside { Ok(shared.region.at(first, bytes)) } else { Err(Status::INVALID_FIELD) }
 }
 
-/// Lets the NVMe controller execute a command: one to its own namespaces, or a flush.
+/// Lets the NVMe controller execute a command, which is for one of the controller's own namespaces, or a flush; returns
+/// the status, and dwords 0 and 1 of the completion.
 fn by_controller(shared: &ServedStore, entry: &SubmissionEntry) -> (Status, u64) {
     let mut entry = *entry;
     if entry.opcode == FLUSH && entry.nsid.get() >= ARRAY_NSID {

@@ -44,7 +44,7 @@ pub struct ServerCounts {
     pub commands: u64,
     /// Number of pairs that are claimed by a client now.
     pub served: u64,
-    /// Number of clients that ended without releasing their pair.
+    /// Number of clients that ended without releasing their queue pair.
     pub dead: u64,
 }
 

@@ -15,7 +15,7 @@ use atomic::{AtomicU32, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-/// The words of a sleeping server.
+/// The words of shared memory by which a client wakes a sleeping server, and what stands for the futex.
 struct Sleeper {
     asleep: AtomicU32,
     doorbell: AtomicU32,
@@ -29,7 +29,7 @@ impl Sleeper {
         Arc::new(Self { asleep, doorbell, queue: Mutex::new(()), woken: Condvar::new() })
     }
 
-    /// The futex's wait, without a limit: a lost wake-up blocks for ever, which loom reports.
+    /// Waits as the futex does, but without a time limit: a lost wake-up blocks for ever, which loom reports.
     fn wait(&self) {
         let mut held = self.queue.lock().unwrap();
         while self.asleep.load(Ordering::SeqCst) == 1 {
@@ -45,7 +45,7 @@ impl Sleeper {
         }
     }
 
-    /// The server's thread until it has seen a tail.
+    /// Runs the server's thread until the doorbell has this tail.
     fn serve(&self, tail: u32) {
         while self.doorbell.load(Ordering::Acquire) != tail {
             if sleep::announce(&self.asleep, || self.doorbell.load(Ordering::SeqCst) == tail) {
@@ -100,7 +100,8 @@ fn doorbells_of_two_clients_wake_their_server() {
     });
 }
 
-/// The mutant that everybody writes first: loom finds the order in which its server sleeps for ever, and aborts.
+/// A common mistake, as a mutant: the client looks at the word `asleep` before it rings. Loom finds the order of steps
+/// in which the server then sleeps for ever, and aborts.
 #[test]
 fn a_client_that_looks_before_it_rings_loses_one() {
     let program = std::env::current_exe().unwrap();
@@ -127,8 +128,8 @@ fn looks_before_it_rings() {
     });
 }
 
-/// A client dies with a tail rung; the next one claims the pair, and is served from an empty ring. The orders are
-/// those of `client` (`open_with`) and `ring` (`begin`, `serve`).
+/// A client ends after it rang a tail; the next client claims the pair, and is served from an empty ring. The memory
+/// orders are those of `client` (`open_with`) and `ring` (`begin`, `serve`).
 #[test]
 fn a_pair_of_a_dead_client_is_handed_over_empty() {
     loom::model(|| {

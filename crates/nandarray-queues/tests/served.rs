@@ -126,7 +126,7 @@ fn pairs_are_claimed_once_and_come_free() {
     assert!(matches!(QueueClient::open(&name(&dir), DEADLINE), Err(QueueError::System { .. })));
 }
 
-/// Random bytes over everything that a client can write, while another client reads.
+/// Writes random bytes over everything that a client can write, while another client reads.
 #[test]
 fn random_bytes_in_rings_doorbells_and_header_harm_only_their_own_pair() {
     use std::os::unix::fs::FileExt;

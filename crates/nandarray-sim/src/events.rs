@@ -6,7 +6,7 @@
 
 use crate::time::Ps;
 
-/// Children of each node of the heap: four keys fill one cache line.
+/// Number of children of each node of the heap: four keys fill one cache line.
 const ARITY: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +30,12 @@ impl<E: Copy> Default for Events<E> {
 }
 
 impl<E: Copy> Events<E> {
-    /// Time of the event that was popped last; zero before the first.
+    /// Returns the time of the event that was popped last; zero before the first.
     pub fn now(&self) -> Ps {
         self.now
     }
 
-    /// Number of pending events.
+    /// Returns the number of pending events.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
@@ -45,12 +45,12 @@ impl<E: Copy> Events<E> {
         self.heap.is_empty()
     }
 
-    /// Number of events pushed so far.
+    /// Returns the number of events pushed so far.
     pub fn pushed(&self) -> u64 {
         self.pushed
     }
 
-    /// Time of the next event; `None` if no event is pending.
+    /// Returns the time of the next event; `None` if no event is pending.
     pub fn next_at(&self) -> Option<Ps> {
         self.heap.first().map(|e| Ps((e.key >> 64) as u64))
     }

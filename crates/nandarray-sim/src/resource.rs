@@ -40,7 +40,7 @@ impl<T> Resource<T> {
         Self { track, free_at: vec![Ps::ZERO; servers], busy: vec![Ps::ZERO; servers], served: 0, waited: Ps::ZERO }
     }
 
-    /// Number of servers.
+    /// Returns the number of servers.
     pub fn servers(&self) -> u32 {
         self.free_at.len() as u32
     }
@@ -86,29 +86,29 @@ impl<T> Resource<T> {
         Booked { start: now, end, server }
     }
 
-    /// Time at which the last booking of a server ends.
+    /// Returns the time at which the last booking of a server ends.
     pub fn free_at(&self, server: u32) -> Ps {
         self.free_at[server as usize]
     }
 
-    /// Booked time of each server, by number; bookings that lie in the future are included.
+    /// Returns the booked time of each server, by number; bookings that lie in the future are included.
     pub fn busy(&self) -> &[Ps] {
         &self.busy
     }
 
-    /// Busy time of each server until `now`, without the time that is booked after `now`. The result is exact if no
-    /// booking was made later than `now`, since the bookings after it then follow each other without a gap; it is not
-    /// exact for pipelined hardware.
+    /// Returns the busy time of each server until `now`, without the time that is booked after `now`. The result is
+    /// exact if no booking was made later than `now`, since the bookings after it then follow each other without a gap;
+    /// it is not exact for pipelined hardware.
     pub fn busy_until(&self, now: Ps) -> impl Iterator<Item = Ps> + '_ {
         self.free_at.iter().zip(&self.busy).map(move |(&free, &busy)| busy.since(free.since(now)))
     }
 
-    /// Number of bookings made so far.
+    /// Returns the number of bookings made so far.
     pub fn served(&self) -> u64 {
         self.served
     }
 
-    /// Time that all bookings together waited for a server.
+    /// Returns the time that all bookings together waited for a server.
     pub fn waited(&self) -> Ps {
         self.waited
     }
@@ -130,7 +130,7 @@ pub struct TransferPort<T> {
     pj_per_byte: f64,
     /// Time at which the last line (see [`TransferPort::line`]) has been moved.
     lines_free_at: Ps,
-    /// Total time of lines that were moved ahead of booked transfers.
+    /// Total time of cache lines that were moved ahead of booked transfers.
     ahead: Ps,
 }
 
@@ -190,23 +190,23 @@ impl<T> TransferPort<T> {
         Booked { start, end: start + lasts + self.t_access, server: 0 }
     }
 
-    /// Total time of lines that have gone ahead of booked transfers so far. A transfer is delayed by the growth of this
-    /// total since the transfer was booked.
+    /// Returns the total time of lines that have gone ahead of booked transfers so far. A transfer is delayed by the
+    /// growth of this total since the transfer was booked.
     pub fn ahead(&self) -> Ps {
         self.ahead
     }
 
-    /// Bytes moved.
+    /// Returns the number of bytes moved.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Energy of the bytes moved, in picojoules.
+    /// Returns the energy of the bytes moved, in picojoules.
     pub fn energy_pj(&self) -> f64 {
         self.bytes as f64 * self.pj_per_byte
     }
 
-    /// The port's bookings; their ends do not include the access latency.
+    /// Returns the port's bookings; their ends do not include the access latency.
     pub fn resource(&self) -> &Resource<T> {
         &self.resource
     }
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A track of the tests.
+    /// A track, known by its number.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     struct Track(u32);
 
@@ -293,7 +293,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a model: servers as plain numbers, each booking searched for from scratch.
+        /// Compares bookings with a model: servers are plain numbers, and each booking is found by a search through
+        /// them.
         #[test]
         fn first_come_first_served(servers in 1u32..5, asked in prop::collection::vec((0u64..20, 0u64..30), 1..100)) {
             let mut resource = Resource::new(servers, Track);

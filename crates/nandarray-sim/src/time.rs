@@ -13,7 +13,7 @@ use std::ops::{Add, AddAssign, Mul, Sub};
 pub struct Ps(pub u64);
 
 impl Ps {
-    /// Time zero, or no duration.
+    /// Time zero, or a duration of zero.
     pub const ZERO: Self = Self(0);
     /// The latest time that can be represented.
     pub const MAX: Self = Self(u64::MAX);
@@ -67,7 +67,7 @@ impl Ps {
         Self(u64::try_from(ps).expect("a transfer within 213 days"))
     }
 
-    /// Time from `other` to `self`; zero if `self` is earlier.
+    /// Returns the time from `other` to `self`; zero if `self` is earlier.
     pub fn since(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }

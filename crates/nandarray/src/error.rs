@@ -57,7 +57,7 @@ pub enum Error {
         /// The path of the file.
         path: String,
     },
-    /// An argument is not valid; the text says why.
+    /// An argument is not valid; the string says why.
     #[error("{0}")]
     Invalid(String),
     /// A view has another number of elements than its space.
@@ -82,7 +82,8 @@ pub enum Error {
         /// Number of elements along the axis.
         size: u64,
     },
-    /// A broken invariant of the engine: a panic that was caught at its entrance. The store accepts no more commands.
+    /// A broken invariant of the engine: a panic inside a command, which was caught. The store accepts no more
+    /// commands.
     #[error(
         "a fault of nandarray itself, not of the data or the caller: {0}; this store object takes no more commands: \
          close it, and open it again"
@@ -168,7 +169,7 @@ pub enum Error {
     /// The store was closed, the space was deleted, or a transaction has ended.
     #[error("{0}")]
     Closed(String),
-    /// A command was not accepted, or would wait for ever for others in flight. It has changed nothing.
+    /// A command was not accepted, or would wait for ever for other commands in flight. It has changed nothing.
     #[error("{0}")]
     Busy(String),
     /// The command was cancelled before it began.
@@ -245,7 +246,8 @@ impl Error {
     }
 }
 
-/// Formats offset and length of an operation on a medium; nothing for (0, 0), the whole medium.
+/// Offset and length in bytes of an operation on a medium, for messages; (0, 0) is the whole medium, and is formatted
+/// as nothing.
 struct MediaRange(u64, u64);
 
 impl fmt::Display for MediaRange {
@@ -260,7 +262,7 @@ impl fmt::Display for MediaRange {
 /// Result of the engine's functions that may fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Formats a shape or coordinate as Python does: `(3, 4)`, `(3,)`, `()`.
+/// A shape or coordinate, formatted as Python does: `(3, 4)`, `(3,)`, `()`.
 pub struct Shape<'a>(pub &'a [u64]);
 
 impl fmt::Display for Shape<'_> {

@@ -1,9 +1,9 @@
-//! Promise: an append is there with its rows, or not there: to readers beside it, to a process that opens the store
-//! after a kill or a loss of power at any moment, and when it fails.
+//! Promise: an append becomes visible with all of its rows, or not at all: to concurrent readers, to a process that
+//! opens the store after a kill or a loss of power at any moment, and when the append fails.
 //!
 //! Rows are never written as the fill value, so a row that reads as fill within the shape is half an append. Appends
 //! here are smaller and larger than access units and building blocks, into plain, compressed and encrypted arrays whose
-//! last blocks are partly there. The crash at every write of one of everything is in power_loss.rs.
+//! last blocks are partly written. power_loss.rs crashes at every write of a workload with one command of each kind.
 
 mod common;
 
@@ -47,7 +47,7 @@ fn append_rows(device: &Device, name: &str, rows: u64, value: u32) -> Result<Vec
     append(device, name, 0, &[rows, COLUMNS], &strides(&[rows, COLUMNS], 4), &bytes)
 }
 
-/// The first element of each row, if every row has one value and none is fill.
+/// Returns the value of each row; `None` if a row has several values, or the fill value.
 fn rows_of(bytes: &[u8]) -> Option<Vec<u32>> {
     let row = |r: &[u8]| {
         let first: [u8; 4] = r[..4].try_into().expect("four bytes");
@@ -56,7 +56,8 @@ fn rows_of(bytes: &[u8]) -> Option<Vec<u32>> {
     bytes.chunks_exact(COLUMNS as usize * 4).map(row).collect()
 }
 
-/// Opens what is left of a medium: every row of every array is whole.
+/// Opens a medium's surviving bytes and panics unless every row of every array is whole; returns the rows' values by
+/// array.
 fn judge(bytes: Vec<u8>, context: &dyn Fn() -> String) -> Vec<Vec<u32>> {
     let media = Arc::new(FaultMedia::with_bytes(bytes));
     let device = open(media, Mode::ReadWrite, &tiny(0)).unwrap_or_else(|e| panic!("{e}; {}", context()));
@@ -115,7 +116,7 @@ fn lost_power_at_every_write_leaves_whole_appends() {
     }
 }
 
-/// Overwrites rows that are there, also those of the block that grows.
+/// Overwrites some of the last rows, or only the last one, which lies in the block that the next append extends.
 fn overwrite_last_rows(device: &Device, name: &str, rows: u64, rng: &mut Rng) {
     if rows > 0 {
         let start = if rng.bool() { rows - 1 } else { rng.u64(..rows) };
@@ -125,8 +126,7 @@ fn overwrite_last_rows(device: &Device, name: &str, rows: u64, rng: &mut Rng) {
     }
 }
 
-/// Appenders, a writer of rows that are there, readers, and a thread that judges what a crash at this moment would
-/// leave.
+/// Threads append, overwrite existing rows and read; another thread checks what a crash at that moment would leave.
 #[test]
 fn appends_beside_readers_writers_and_crashes_are_whole() {
     within(150, "appends", || {

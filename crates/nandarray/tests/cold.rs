@@ -1,9 +1,9 @@
 //! Promise: pages that are not in memory are prefetched before they are read, whatever was read before them.
 //!
-//! A file whose page cache is played by a set of pages: it is empty at first, and every page that is prefetched or
-//! shown comes into it. Boxes that overlap others, in order, out of order and on both sides, must find nearly all their
-//! pages there: a page that is shown first is one that a disk would be waited for. Tests of `media/` look at a real
-//! page cache, other tests at the bytes that reads return.
+//! The test's medium is a file whose page cache is simulated by a set of pages: it is empty at first, and every page
+//! that is prefetched or read in place is added. Boxes that overlap others, in order, out of order and on both sides,
+//! must find nearly all their pages in the set: for a page that is read before it was prefetched, a program would wait
+//! for the disk. Tests of `media/` use a real page cache; other tests compare the bytes that reads return.
 
 mod common;
 
@@ -21,7 +21,7 @@ const PAGE: u64 = 4096;
 struct Cache {
     file: FileMedia,
     pages: Mutex<BTreeSet<u64>>,
-    /// Pages that were shown and had not been asked for.
+    /// Number of pages that were read in place before they were prefetched.
     late: AtomicU64,
     fits: AtomicBool,
 }
@@ -77,7 +77,7 @@ impl Media for Cache {
 
 const SHAPE: [u64; 3] = [200, 192, 192];
 
-/// A store with an array, nothing of it in memory.
+/// Creates a store with one array; none of its pages is in the simulated page cache.
 fn stored(folder: &Path) -> Arc<Cache> {
     let media = Arc::new(Cache {
         file: FileMedia::open(&folder.join("a"), FileAccess::CreateNew, true).unwrap(),
@@ -105,7 +105,7 @@ fn stored(folder: &Path) -> Arc<Cache> {
     media
 }
 
-/// One thread: another could look at a page while the first is about to ask for it.
+/// Options for one thread: with several, one could read a page just before another prefetches it.
 fn one_thread() -> Options {
     Options { threads: Some(1), ..options(Geometry::FILE, 1) }
 }

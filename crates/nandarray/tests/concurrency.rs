@@ -1,9 +1,9 @@
 //! Promise: many threads may use one store at once. Every read sees every write whole or not at all, no command waits
 //! for ever, and the order in the journal is one that happened.
 //!
-//! Writers fill boxes, each write with one value; a reader of a box that is only ever written whole must see one
-//! value. At the same time pages are moved, checkpoints taken, arrays made, renamed and deleted under the same few
-//! names. A watchdog ends what does not end; afterwards the store must open again and be sound. Interleavings are the
+//! Writers fill boxes, each write with one value; a reader of a box that is only ever written whole must see one value.
+//! At the same time pages are moved, checkpoints written, and arrays created, renamed and deleted under the same few
+//! names. A watchdog ends a test that hangs; afterwards the store must open again and be sound. Interleavings are the
 //! machine's, so a failure may not repeat; seeds only vary the load.
 
 mod common;
@@ -18,7 +18,7 @@ use nandarray::{Device, Error, Geometry, Mode, Options, command};
 
 const SIDE: u64 = 64;
 
-/// Runs `f` in several threads until `turns` are done; no thread is left behind when one panics.
+/// Runs `f` in `count` threads, with the thread's number and a random generator of its own, until all have returned.
 fn threads(count: u64, f: impl Fn(u64, &mut Rng) + Sync) {
     std::thread::scope(|s| {
         for i in 0..count {
@@ -69,7 +69,8 @@ fn reopen_and_check(path: &Path) {
     assert_sound(&device, &|| "opened again".to_owned());
 }
 
-/// Boxes that overlap in the middle, which every write covers whole or not at all, and boxes of single threads.
+/// Threads write overlapping boxes, each write covering a box whole, and others read where the boxes overlap; one more
+/// thread uses an array of its own.
 fn readers_and_writers(capacity_segments: Option<u32>, map: bool, turns: u64) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a.nand");
@@ -185,8 +186,8 @@ fn a_check_beside_writers_finds_nothing() {
     });
 }
 
-/// Few names and many threads that make, open, write, rename, resize and delete: what the journal tells must be
-/// possible.
+/// Many threads create, open, write, rename, resize and delete arrays under a few names; the journal's order of these
+/// commands must be possible.
 #[test]
 fn arrays_come_and_go_under_the_same_names() {
     for seed in 0..rounds(6, 200) {

@@ -26,7 +26,7 @@ fn tiny() -> Options {
     options(Geometry::TINY, 3)
 }
 
-/// A small store with something of everything, closed properly; and what it holds.
+/// Creates a small store with arrays of every kind and closes it; returns its bytes and the model of its content.
 fn store() -> (Vec<u8>, Model) {
     let create = |name: &str, shape: &[u64], item, compression, key| Op::Create {
         name: name.to_owned(),
@@ -83,7 +83,7 @@ fn store() -> (Vec<u8>, Model) {
     (media.to_bytes(), model)
 }
 
-/// The parts of the file that the store's answers depend on, by name.
+/// Returns, by name, the parts of the file on which the results of commands depend.
 fn depended_on(bytes: &[u8]) -> BTreeMap<&'static str, Vec<std::ops::Range<u64>>> {
     let media = memory(bytes.to_vec());
     let slots = read_slots(media.as_ref(), "it").unwrap();
@@ -123,19 +123,19 @@ fn depended_on(bytes: &[u8]) -> BTreeMap<&'static str, Vec<std::ops::Range<u64>>
     parts
 }
 
-/// Whether this is how a damaged store may answer.
+/// Whether an error is of a kind that a damaged store may return.
 fn is_typed(e: &Error) -> bool {
     matches!(e, Error::Corrupt(_) | Error::Checksum { .. } | Error::NotAStore { .. })
 }
 
-/// The state of a damaged store.
+/// The result of examining a damaged store.
 struct Outcome {
-    /// Arrays that cannot be read, and why.
+    /// Arrays that cannot be read, each with the error of reading it.
     lost: BTreeMap<String, Error>,
     report: CheckReport,
 }
 
-/// Reads everything; every array is right or gives a typed error.
+/// Reads all arrays, and panics unless each has the right content or returns a typed error that the check names.
 fn look(device: &Device, model: &Model, context: &dyn Fn() -> String) -> Outcome {
     assert_eq!(names(device), model.keys().cloned().collect::<Vec<_>>(), "names; {}", context());
     let mut lost = BTreeMap::new();
@@ -162,7 +162,8 @@ fn look(device: &Device, model: &Model, context: &dyn Fn() -> String) -> Outcome
     Outcome { lost, report }
 }
 
-/// Opens damaged bytes, reads everything, repairs. Returns whether anything was noticed.
+/// Opens damaged bytes, reads all arrays and, if there are findings or `thorough`, repairs the store; returns whether
+/// the damage was noticed.
 fn judge(bytes: Vec<u8>, model: &Model, thorough: bool, context: &dyn Fn() -> String) -> bool {
     let outcome = match open(memory(bytes.clone()), Mode::Read, &tiny()) {
         Ok(device) => look(&device, model, context),
@@ -204,7 +205,7 @@ fn repair(bytes: Vec<u8>, model: &Model, before: &Outcome, context: &dyn Fn() ->
     assert_eq!(last.lost.len(), after.lost.len(), "{}", context());
 }
 
-/// Writing to a damaged store, moving its pages and closing it makes nothing worse.
+/// Writes to a damaged store, moves its pages and closes it; panics if content becomes wrong.
 fn go_on(bytes: Vec<u8>, model: &Model, context: &dyn Fn() -> String) {
     let context = || format!("going on with it; {}", context());
     let media = memory(bytes);
@@ -242,7 +243,8 @@ fn go_on(bytes: Vec<u8>, model: &Model, context: &dyn Fn() -> String) {
     }
 }
 
-/// A store that does not open may be opened for what is left of it.
+/// Opens, for salvage, a store that does not open otherwise, repairs it, and panics unless it opens normally
+/// afterwards.
 fn salvage(bytes: Vec<u8>, context: &dyn Fn() -> String) {
     let media = memory(bytes);
     let device = match open(media.clone(), Mode::ReadWrite, &Options { salvage: true, ..tiny() }) {

@@ -1,12 +1,12 @@
-//! Promise: a disk that is full, or refuses what it is asked, costs nothing that was accepted.
+//! Promise: a disk that is full, or that fails operations, costs nothing that was accepted.
 //!
 //! On a full disk nothing is lost and nothing is worn out: checking, flushing what has room, deleting, compacting and
 //! closing work, and what was deleted makes room. A command that raises an error was not applied, whichever operation
 //! of the disk failed. A disk that fails is not a full store. Compaction never makes a file longer, nor take more of
 //! the disk, and a second one changes nothing.
 //!
-//! All on [`Disk`]. Blocks that wear out are damage.rs', losing power is power_loss.rs', real disks are
-//! tests/python/test_disk.py's.
+//! All tests use [`Disk`]. Blocks that wear out are tested in damage.rs, losses of power in power_loss.rs, real disks
+//! in tests/python/test_disk.py.
 
 mod common;
 
@@ -41,7 +41,7 @@ fn run(device: &Device, model: &mut Model, op: Op) {
     op.tell(model);
 }
 
-/// Two arrays of this many bytes, flushed.
+/// Creates two arrays of this many bytes each and flushes them; returns the model.
 fn two_arrays(device: &Device, bytes: u64) -> Model {
     let mut model = Model::new();
     for (name, salt) in [("a", 10), ("b", 11)] {
@@ -102,7 +102,7 @@ fn compacting_without_a_free_byte_gives_back_what_is_dead_between_live_pages() {
     for name in ["a", "b"] {
         run(&device, &mut model, array(name, &[bytes]));
     }
-    // In turns, so that each segment is half dead when `b` goes.
+    // Both arrays are written alternately, so that each segment is half dead when `b` is deleted.
     for at in (0..bytes).step_by(1024) {
         for name in ["a", "b"] {
             let part = Part::boxed(&[at], &[1024]);
@@ -125,7 +125,8 @@ fn compacting_without_a_free_byte_gives_back_what_is_dead_between_live_pages() {
     assert_holds(&device, &model, &context);
 }
 
-/// A store fills its disk, others take what is left of it, and an array goes: wherever the journal is by then.
+/// Fills a disk with a store's arrays, deletes one of them and compacts; panics unless the room can be used again.
+/// `seed` varies the journal's length, and `spare` is the room left on the disk, in bytes.
 fn fill_and_give_back(geometry: Geometry, spare: u64, seed: u64) {
     let context = || format!("{spare} bytes to spare, seed {seed}");
     let segment = geometry.segment_data_bytes();
@@ -219,7 +220,7 @@ fn a_disk_that_others_fill_takes_deletes_and_what_they_make_room_for() {
             device.execute(command::Compact).unwrap();
             assert!(disk.used() + bytes * 9 / 10 < before);
         }
-        // A page that gathers, then half of it, again and again: b had room for all of it.
+        // A partly written page, then half of the array, again and again: `b` took as much room.
         for salt in 21..60 {
             let part = Part::boxed(&[salt * 100], &[3]);
             run(&device, &mut model, Op::Write { name: "a".to_owned(), part, salt });
@@ -242,7 +243,8 @@ fn what_was_accepted_before_the_disk_filled_is_flushed_when_it_has_room() {
     let device = made(&disk);
     let mut model = two_arrays(&device, 4 * SEGMENT);
     disk.limit(Some(0));
-    // They gather: nothing is asked of the disk yet. One that came when it was known to be full would be refused.
+    // The pages stay in the write buffer, so the disk does not notice yet. On a disk that is known to be full the
+    // writes would be refused.
     for at in 0..20 {
         let part = Part::boxed(&[at * 512 + 7], &[3]);
         run(&device, &mut model, Op::Write { name: "a".to_owned(), part, salt: 30 + at });
@@ -285,7 +287,7 @@ fn small_writes_do_not_gather_for_ever_on_a_full_disk() {
     assert_holds(&device, &model, &String::new);
 }
 
-/// Random commands on a disk that is full most of the time.
+/// Runs random commands on a disk that is full most of the time.
 #[test]
 fn a_disk_that_is_full_now_and_then_loses_nothing() {
     for seed in 0..rounds(20, 1000) {
@@ -336,7 +338,8 @@ fn a_disk_that_is_full_now_and_then_loses_nothing() {
     }
 }
 
-/// One operation of the disk fails, or several, and each command that raises an error must not have been applied.
+/// Runs random commands while `count` operations of one kind fail, from number `after` on; panics if a command that
+/// returned an error was applied. Returns whether an operation has failed.
 fn fail_at(seed: u64, kind: Kind, after: u64, count: u64) -> bool {
     let context = || format!("seed {seed}: {count} of {kind:?} fail from number {after}");
     let disk = Arc::new(Disk::default());
@@ -445,7 +448,7 @@ fn closing_after_a_refused_barrier_closes() {
     }
 }
 
-/// Compaction of whatever random commands leave.
+/// Compacts stores that random commands left, twice each.
 #[test]
 fn compacting_never_makes_a_file_longer_and_twice_changes_nothing() {
     let mut shorter = 0;

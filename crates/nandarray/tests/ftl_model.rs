@@ -24,16 +24,16 @@ use proptest::prelude::*;
 const VICTIMS: &[&str] = GcPolicy::NAMES;
 const PLACEMENTS: [&str; 2] = ["nds", "log"];
 
-/// A block's name and unit.
+/// A block's number and the number of an access unit in it.
 type Unit = (u8, u32);
 
-/// Flash management, and what should be in it.
+/// The flash management under test, and a model of its content.
 struct Flash {
     ftl: Ftl,
     media: Arc<FaultMedia>,
     lsn: u64,
     seq: u64,
-    /// Where every unit is, the number of its command, and the seed of its content.
+    /// For each unit its page, the sequence number of its command, and the seed of its content.
     map: BTreeMap<Unit, (Ppa, u64, u64)>,
     moved: u64,
 }
@@ -58,7 +58,7 @@ impl Flash {
         Self { ftl, media, lsn: 1, seq: 0, map: BTreeMap::new(), moved: 0 }
     }
 
-    /// Appends units with these contents; `None` if there is no room.
+    /// Appends units with the contents that these seeds determine; `None` if there is no room.
     fn append(&mut self, block: u8, units: &[u32], seeds: &[u64], seq: u64) -> Option<Vec<Run>> {
         let size = self.ftl.geometry().page_bytes;
         let last = *units.last().unwrap() as usize;
@@ -112,7 +112,7 @@ impl Flash {
         }
     }
 
-    /// Moves what lives in the segment that the policy chooses.
+    /// Moves the live pages of the segment that the victim policy chooses.
     fn reclaim(&mut self) {
         let Some(victim) = self.ftl.victim() else { return };
         let state = self.ftl.with_segments(|s| *s.info(victim));
@@ -153,7 +153,7 @@ impl Flash {
         self.ftl.free_durable(durable).unwrap();
     }
 
-    /// The books balance and every page holds what it should.
+    /// Panics unless the counts of live pages are right and every page has its content.
     fn audit(&self) {
         let geometry = self.ftl.geometry();
         let mut live: BTreeMap<Segment, u32> = BTreeMap::new();
@@ -244,7 +244,8 @@ fn store(segments: u32, placed: &str, victim: &str) -> Options {
     }
 }
 
-/// A workload under a capacity: commands are done, or refused because the store is full and then change nothing.
+/// Runs random commands under a capacity, each of which must succeed, or fail because the store is full and then change
+/// nothing. Returns how many failed, and how many pages were moved.
 fn squeeze(numbers: &[u64], segments: u32, placed: &str, victim: &str) -> (u64, u64) {
     let media = Arc::new(MemoryMedia::default());
     let options = store(segments, placed, victim);
@@ -295,7 +296,7 @@ fn a_small_store_is_right_under_every_policy() {
     }
 }
 
-/// A third of a store's capacity can be overwritten for ever, in pieces of any size up to all of it at once.
+/// A third of a store's capacity is overwritten again and again, in pieces of any size up to all of it at once.
 #[test]
 fn a_store_with_room_is_never_full() {
     for placed in PLACEMENTS {
@@ -329,8 +330,8 @@ fn a_store_with_room_is_never_full() {
     }
 }
 
-/// Difference between the highest and the lowest erase count, after a third of a store was written once and a tenth of
-/// it 200 times.
+/// Returns the difference between the highest and the lowest erase count, after a third of a store was written once and
+/// a tenth of it 200 times.
 fn spread_of_erases(wear_levelling: WearLevelling) -> u64 {
     let options = Options { wear_levelling, ..store(32, "log", "greedy") };
     let device = open(Arc::new(MemoryMedia::default()), Mode::Append, &options).unwrap();

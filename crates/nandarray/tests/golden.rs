@@ -1,8 +1,8 @@
 //! Promise: a store of any format version so far is read by every later version, byte for byte.
 //!
-//! `golden/v1.nand` to `golden/v3.nand` were written once and are never written again; what they hold is computed here.
-//! If the format changes, its version does, and another image joins these: see [`write_golden`], which made them
-//! (`cargo test -p nandarray --test golden -- --ignored`).
+//! `golden/v1.nand` to `golden/v3.nand` were written once and are never written again; their expected content is
+//! computed here. A new format version gets another image, written by [`write_golden`] (`cargo test -p nandarray --test
+//! golden -- --ignored`).
 
 mod common;
 
@@ -13,11 +13,11 @@ use common::*;
 use nandarray::file_format::{FORMAT_VERSION, Layout, read_slots};
 use nandarray::{Axis, Device, Geometry, Media, MemoryMedia, Mode, NewSpace, command};
 
-/// Small segments, so that the image is small.
+/// A geometry of small segments, so that the image is small.
 const GEOMETRY: Geometry =
     Geometry { page_bytes: 512, channels: 2, banks: 2, pages_per_block: 3, layout: Layout::NEWEST };
 
-/// The format versions, the last of which new stores have.
+/// All format versions; new stores have the last one.
 const VERSIONS: [u32; 3] = [1, 2, FORMAT_VERSION];
 
 fn path(version: u32) -> std::path::PathBuf {
@@ -28,7 +28,7 @@ fn golden(version: u32) -> Vec<u8> {
     std::fs::read(path(version)).expect("the golden images are part of the repository")
 }
 
-/// The version that the newer of a store's superblocks tells.
+/// Returns the format version in the newer of a store's superblocks.
 fn version_of(media: &MemoryMedia) -> u32 {
     read_slots(media, "golden").expect("a store")[0].1.version
 }
@@ -135,7 +135,8 @@ fn salt(name: &str) -> u64 {
     name.bytes().fold(5u64, |s, b| s.wrapping_mul(31) + u64::from(b)) | 1
 }
 
-/// The changes after the arrays were made and written whole; some before, some after the last checkpoint.
+/// Returns the changes that follow the first write of all arrays; some are made before and some after the last
+/// checkpoint.
 fn changes() -> Vec<Op> {
     let name = str::to_owned;
     vec![
@@ -297,7 +298,7 @@ fn one_seed_gives_one_file() {
     judge(&open(Arc::new(MemoryMedia::with_bytes(a)), Mode::Read, &options(GEOMETRY, 1)).unwrap());
 }
 
-/// Writes the last version's image anew. Only before that version is released, or for the image of a new one.
+/// Writes the image of the newest format version. To be run only before that version is released.
 #[test]
 #[ignore = "writes the golden image"]
 fn write_golden() {

@@ -1,7 +1,7 @@
 //! Promise: no file, and no NVMe host, makes the engine panic, hang or ask for memory that its bytes do not justify.
 //!
-//! The same entrances as the fuzz targets of `fuzz/`, on seeded mutations, so that the stable toolchain runs them with
-//! every test; and inputs that once made something fall over. `NANDARRAY_DEEP=1` runs many more.
+//! The same entrances as the fuzz targets of `fuzz/`, with seeded mutations, so that the stable toolchain runs them
+//! with every test; and inputs that once caused a failure. `NANDARRAY_DEEP=1` runs many more.
 
 mod common;
 #[path = "hostile/directory.rs"]
@@ -11,7 +11,8 @@ mod hostile;
 use common::{rounds, within};
 use fastrand::Rng;
 
-/// Runs a target on many inputs; a panic says which.
+/// Runs a target on `count` inputs, one for each seed; panics with the seeds of the inputs on which the target
+/// panicked.
 fn run(what: &'static str, count: u64, input: impl Fn(&mut Rng) -> Vec<u8> + Send + 'static, target: fn(&[u8])) {
     within(if rounds(0, 1) == 1 { 3600 } else { 100 }, what, move || {
         let first = rounds(0, 1 << 32);
@@ -43,7 +44,7 @@ fn arbitrary_images() {
     let input = |rng: &mut Rng| match rng.u8(..3) {
         0 => noise(rng, 100_000),
         1 => {
-            // A real head, and anything behind it.
+            // A real head, and random bytes after it.
             let mut bytes = hostile::golden(rng.usize(..6).max(3)).to_vec();
             let from = rng.usize(8192..bytes.len());
             rng.fill(&mut bytes[from..]);
@@ -63,7 +64,8 @@ fn arbitrary_images() {
     run("an arbitrary image", rounds(200, 20_000), input, hostile::image);
 }
 
-/// The ends of the ranges that numbers are compared with, and what is beside them and beside what is there.
+/// Returns numbers at and beside the bounds with which fields are compared, and beside the field's present value
+/// `there`.
 fn extremes(there: u64) -> Vec<u64> {
     let ends = [12, 16, 20, 24, 31, 32, 60, 63].map(|bits| 1u64 << bits);
     let mut all: Vec<u64> =
@@ -74,10 +76,11 @@ fn extremes(there: u64) -> Vec<u64> {
     all
 }
 
-/// Fields, by their numbers, and values for them.
+/// Values to store in fields, each with the field's index in [`hostile::SUPERBLOCK_FIELDS`].
 type Patches = Vec<(usize, u64)>;
 
-/// Runs many patched superblocks; a panic says which.
+/// Opens many patched superblocks, each a format version, whether both slots are patched, and the patches; panics if
+/// one of them made the store panic.
 fn run_patches(what: &'static str, seconds: u64, all: impl Iterator<Item = (usize, bool, Patches)> + Send + 'static) {
     within(seconds, what, move || {
         let mut failed = 0;

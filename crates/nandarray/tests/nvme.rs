@@ -1,8 +1,9 @@
-//! Promise: what a host says by NVMe entries is what happens to the store, and every failure has its status.
+//! Promise: commands that a host submits as NVMe entries have the specified effect on the store, and every failure has
+//! its status.
 //!
-//! A namespace against a vector of bytes: random commands as 64-byte entries, closed and opened again in between. N-D
-//! commands against the engine's own. Each kind of error as the status that docs/reference/nvme.md has for it. Entries
-//! byte for byte are tested beside the code; hostile ones in hostile_bytes.rs.
+//! Namespaces are compared with a vector of bytes: random commands as 64-byte entries, with the store closed and opened
+//! again in between. N-D commands are compared with the engine's own. Each kind of error must have the status that
+//! docs/reference/nvme.md lists. Entries are tested byte for byte beside the code, hostile ones in hostile_bytes.rs.
 
 mod common;
 
@@ -30,7 +31,7 @@ fn namespace(nsid: u32, nsze: u64, lba_bytes: u32) -> NewNamespace<'static> {
     NewNamespace { nsid, nsze, lba_bytes, compression: None, key: None }
 }
 
-/// By the wire, as a host would.
+/// Submits a command as a host does, encoded as bytes, and returns its completion.
 fn submit(controller: &Controller, command: NvmeCommand, lent: DataBuffer<'_>) -> Completion {
     let entry = SubmissionEntry::read_from_bytes(command.encode(77).as_bytes()).unwrap();
     let done = controller.submit(&entry, lent);
@@ -64,7 +65,8 @@ impl Oracle {
         assert!(found == self.bytes, "namespace {}", self.nsid);
     }
 
-    /// A few blocks, mostly; all of them, sometimes.
+    /// Draws a range of logical blocks, as (first, number): mostly a few blocks, sometimes all up to the namespace's
+    /// end.
     fn blocks(&self, rng: &mut Rng) -> (u64, u64) {
         let slba = rng.u64(..self.nsze);
         let most = if rng.u8(..8) == 0 { self.nsze - slba } else { (self.nsze - slba).min(9) };
@@ -120,7 +122,7 @@ impl Oracle {
         }
     }
 
-    /// Deallocates ranges, or only hints at them.
+    /// Submits a dataset management command that deallocates random ranges, or only has hints about them.
     fn manage(&mut self, controller: &Controller, rng: &mut Rng) {
         let ranges: Vec<DsmRange> = (0..rng.usize(1..5))
             .map(|_| {
@@ -138,7 +140,7 @@ impl Oracle {
         }
     }
 
-    /// Copies ranges that may overlap their destination.
+    /// Submits a copy command whose source ranges may overlap the destination.
     fn copy(&mut self, controller: &Controller, rng: &mut Rng) {
         let (mut ranges, mut moved) = (vec![], vec![]);
         for _ in 0..rng.usize(1..5) {

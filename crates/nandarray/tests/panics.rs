@@ -1,10 +1,10 @@
 //! Promise: a panic inside the engine ends the command with an error, never the process and never another thread. The
-//! store object takes no more commands, lets go of its lock when it is closed, and holds what was flushed when it is
-//! opened again.
+//! store object accepts no more commands, releases its lock when it is closed, and has everything that was flushed when
+//! the store is opened again.
 //!
-//! [`Panicking`] is a medium whose n-th operation panics, for a seeded choice of n over a drawn workload. Helper
-//! threads of a command, threads of their own that use the store at the same time, opening, and a probe panic in tests
-//! of their own. Not here: readahead threads (`media/extents.rs`), workers that run programs
+//! [`Panicking`] is a medium whose n-th operation panics, for a seeded choice of n over a drawn workload. Tests of
+//! their own cover panics in helper threads of a command, in threads that use the store at the same time, during
+//! opening, and in a probe. Not here: readahead threads (`media/extents.rs`), workers that run programs
 //! (`crates/nandarray-runtime/tests/`), the modelled clock (`nandarray-model`), exceptions in Python.
 
 mod common;
@@ -21,7 +21,8 @@ use nandarray::{Device, Error, Geometry, Media, MemoryMedia, Mode, Options, Resu
 #[derive(Debug)]
 struct Panicking {
     below: MemoryMedia,
-    /// Operations until the first panic; all operations behind it panic, too, until it is set anew.
+    /// Number of operations before the first one that panics; all later operations panic, too, until the test sets this
+    /// anew.
     left: AtomicI64,
 }
 
@@ -71,7 +72,8 @@ fn is_internal<T>(done: &Result<T>) -> bool {
     matches!(done, Err(Error::Internal(_)))
 }
 
-/// The store is closed by force: the first close says why, the second has nothing to do.
+/// Panics unless the store, after a panic of the engine, refuses commands, returns the error on the first close, and
+/// nothing on the second.
 fn assert_ends(device: &Device, context: &dyn Fn() -> String) {
     assert!(is_internal(&device.execute(command::Flush)), "{}", context());
     assert!(is_internal(&device.execute(command::Check { repair: false, accept_older: false })), "{}", context());
@@ -79,7 +81,7 @@ fn assert_ends(device: &Device, context: &dyn Fn() -> String) {
     assert!(device.closed() && device.close().is_ok(), "{}", context());
 }
 
-/// Runs drawn commands until operation number `at` of the medium panics; whether it did.
+/// Runs drawn commands until operation number `at` of the medium panics; returns whether it did.
 fn one_panic(seed: u64, at: i64) -> bool {
     let context = || format!("seed {seed}, a panic at operation {at}");
     let media = Panicking::new(vec![], at);
@@ -227,7 +229,7 @@ fn threads_beside_the_one_that_panics_get_the_error_too() {
     });
 }
 
-/// A probe that panics when a command begins, or when the first block of one moves.
+/// A probe that panics when a command begins, or when a building block is moved, once the countdown for this is over.
 #[derive(Debug)]
 struct Bad {
     at_begin: AtomicI64,

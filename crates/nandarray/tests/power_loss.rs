@@ -2,10 +2,10 @@
 //! after one of the commands since the last flush, each command whole or absent, in order.
 //!
 //! A workload runs on [`FaultMedia`], whose head describes the fault model, until the n-th write of the medium fails,
-//! for every n (short workloads) or a seeded sample of them (long ones). The image that survives is opened, checked,
+//! for every n (short workloads) or a seeded sample of them (long ones). The bytes that survive are opened, checked,
 //! compared with the states that the model went through, written to, and opened once more. The power also fails while
 //! the store recovers. A killed process ([`FaultMedia::after_kill`]) loses less: everything up to the last command that
-//! left nothing to gather.
+//! left nothing in the write buffer survives.
 //!
 //! Not here: damage that no loss of power makes (damage.rs), and real processes and disks (tests/python/test_kill.py).
 
@@ -20,7 +20,7 @@ use nandarray::file_format::Layout;
 use nandarray::policy::GcPolicy;
 use nandarray::{Device, Error, FaultMedia, Finding, Geometry, Media, Mode, Options, Result, command};
 
-/// A workload, and what the store is made with.
+/// A list of commands, and the properties of the store on which they run.
 #[derive(Clone, Debug)]
 struct Workload {
     geometry: Geometry,
@@ -75,20 +75,21 @@ impl Workload {
     }
 }
 
-/// The trace of a run: the states between commands, and the last one that is promised.
+/// Record of a run: the states between commands, and the oldest state to which a crash may lead.
 #[derive(Debug, Default)]
 struct Trace {
     made: bool,
     ops: Vec<Op>,
-    /// After no command, one command, ...; the last may be of a command that did not return.
+    /// States of the model after no command, after one command, and so on; the last may be of a command that did not
+    /// return.
     states: Vec<Model>,
-    /// States before this one are gone for good after a loss of power ...
+    /// Index of the oldest state that a loss of power may leave.
     flushed: usize,
-    /// ... and before this one after a kill.
+    /// Index of the oldest state that a kill may leave.
     committed: usize,
 }
 
-/// Runs the workload until it is done or the power fails. Everything random is the same on every run.
+/// Runs the workload until it is done or the power fails. All random choices are the same on every run.
 fn run(workload: &Workload, media: &Arc<FaultMedia>) -> Trace {
     let mut trace = Trace { states: vec![Model::new()], ..Trace::default() };
     let failed = |e: Error, trace: &Trace| assert!(media.crashed(), "{e}; after {:#?} of {workload:?}", trace.ops);
@@ -141,7 +142,8 @@ fn run(workload: &Workload, media: &Arc<FaultMedia>) -> Trace {
     trace
 }
 
-/// Opens what survived and finds the state that it is in; then goes on with it.
+/// Opens the bytes that survived a crash, panics unless the store is in a state from `floor` on, and continues to use
+/// it; then does the same with another loss of power during recovery.
 fn judge(workload: &Workload, trace: &Trace, bytes: Vec<u8>, floor: usize, salt: u64, context: &dyn Fn() -> String) {
     let media = Arc::new(FaultMedia::with_bytes(bytes.clone()));
     let device = match open(media.clone(), Mode::ReadWrite, &workload.options(1000 + salt)) {
@@ -183,7 +185,7 @@ fn assert_is_one_of(device: &Device, states: &[Model], floor: usize, context: &d
     })
 }
 
-/// A recovered store is as good as any other.
+/// Runs a few commands on a recovered store, closes and opens it again; panics unless its content is right.
 fn go_on(
     workload: &Workload,
     device: Device,
@@ -217,7 +219,8 @@ fn go_on(
     assert_sound(&device, &context);
 }
 
-/// Crashes at one write; returns whether the workload got that far.
+/// Runs the workload with a crash at write number `n`, and judges the results; returns `false` if the workload has
+/// fewer writes.
 fn crash_at(workload: &Workload, n: u64, seeds: std::ops::Range<u64>) -> bool {
     let media = Arc::new(FaultMedia::default());
     media.crash_at_write(n);
@@ -240,7 +243,7 @@ fn crash_at(workload: &Workload, n: u64, seeds: std::ops::Range<u64>) -> bool {
     true
 }
 
-/// Crashes at every write.
+/// Runs the workload with a crash at each of its writes in turn.
 fn crash_everywhere(workload: &Workload, seeds: u64) {
     let mut n = 1;
     while crash_at(workload, n, n * seeds..(n + 1) * seeds) {
@@ -258,7 +261,7 @@ fn put_box(name: &str, start: &[u64], count: &[u64], salt: u64) -> Op {
     Op::Write { name: name.to_owned(), part: Part::boxed(start, count), salt }
 }
 
-/// One of everything.
+/// Returns a short workload that has commands of every kind.
 fn everything() -> Vec<Op> {
     let view = Part::Box { start: vec![3, 1], step: vec![2, 1], count: vec![9, 30], view: Some(vec![25, 64]) };
     let coded = |name: &str, compression, key| match array(name, &[40, 33], 2) {
@@ -334,7 +337,7 @@ fn a_full_and_collected_store_survives_a_crash_at_every_write() {
     crash_everywhere(&workload, rounds(1, 20));
 }
 
-/// A disk with little room whose power fails. A discarded range is zero at once or never, whatever else survives.
+/// A disk with little room whose power fails. After a crash a discarded range is either all zeroes or unchanged.
 #[derive(Debug, Default)]
 struct TightMedia {
     room: Disk,
@@ -379,8 +382,8 @@ impl Media for TightMedia {
     }
 }
 
-/// A full disk gives dead pages' room to a write and to compaction, until the power fails at the n-th write of that;
-/// whether it did.
+/// Fills a disk, deletes an array, then writes and compacts; the power fails at write number `n` after the deletion.
+/// Returns `false` if there are fewer writes.
 fn crash_on_a_full_disk(n: u64, seeds: u64) -> bool {
     const BYTES: u64 = 4 * (16 << 10);
     let media = Arc::new(TightMedia::default());
@@ -396,7 +399,7 @@ fn crash_on_a_full_disk(n: u64, seeds: u64) -> bool {
     for name in ["a", "b", "c"] {
         step(array(name, &[BYTES], 1), &mut states).unwrap();
     }
-    // In turns, so that each segment is half dead when `b` goes.
+    // Both arrays are written alternately, so that each segment is half dead when `b` is deleted.
     for at in (0..BYTES).step_by(1024) {
         for name in ["a", "b"] {
             step(put_box(name, &[at], &[1024], at), &mut states).unwrap();
@@ -475,7 +478,7 @@ fn drawn(seed: u64) -> Workload {
     }
 }
 
-/// Shows that the workload itself is right, and gives the writes that it makes.
+/// Runs the workload without a fault, to show that the workload itself is right; returns the number of its writes.
 fn run_whole(workload: &Workload) -> Result<u64> {
     let media = Arc::new(FaultMedia::default());
     let trace = run(workload, &media);
@@ -500,8 +503,8 @@ fn random_workloads_survive_crashes_anywhere() {
     }
 }
 
-/// A store that is opened again and again, and crashes every time before it is closed: what one life dropped must not
-/// come back in a later one.
+/// Opens a store again and again and crashes before it is closed: changes that one opening dropped must not come back
+/// in a later one.
 #[test]
 fn many_lives_end_in_crashes() {
     for seed in 0..rounds(40, 3000) {

@@ -1,5 +1,5 @@
-//! Promise: a store that is opened again has the numbers that it had before: wear, and live pages of segments; and a
-//! repair puts older content in the place of lost content only if that is requested.
+//! Promise: a store that is opened again has the same statistics as before: wear, and live pages of segments; and a
+//! repair replaces lost content by older content only if that is requested.
 
 mod common;
 
@@ -22,7 +22,8 @@ fn fill(name: &str, side: u64, salt: u64) -> Op {
     Op::Write { name: name.to_owned(), part: Part::all(&[side, side]), salt }
 }
 
-/// Without the least: closing cuts off segments that were never opened.
+/// Returns the highest erase count and the sum of all. The lowest is left out, since closing truncates segments that
+/// were never opened.
 fn wear(device: &Device) -> [u64; 2] {
     ["erases_max", "erases_total"].map(|n| number(device, n))
 }
@@ -126,14 +127,14 @@ fn repair(device: &Device, accept_older: bool) -> CheckReport {
     device.execute(command::Check { repair: true, accept_older }).expect("a repair reports")
 }
 
-/// Byte offset of the page of a unit of block (0, 0).
+/// Returns the byte offset of the page of an access unit of block (0, 0).
 fn page_of(device: &Device, name: &str, unit: u32) -> usize {
     let space = device.describe(name).unwrap();
     let ppa = space.read().unwrap().index().get(&[0, 0]).and_then(|map| map.page_of(unit)).expect("it is mapped");
     Geometry::TINY.page_offset(ppa) as usize
 }
 
-/// An array written twice, whose newest first page is damaged; closed.
+/// Writes an array twice, closes the store, and damages the first page of the newer content; returns the store's bytes.
 fn overwritten(compression: Option<&'static str>) -> Vec<u8> {
     let media = Arc::new(MemoryMedia::default());
     let device = open(media.clone(), Mode::Append, &tiny()).unwrap();
@@ -149,7 +150,7 @@ fn overwritten(compression: Option<&'static str>) -> Vec<u8> {
     bytes
 }
 
-/// Content of an array after writes with this salt.
+/// Returns the content of an array after writes with this salt.
 fn content_of(salt: u64) -> Vec<u8> {
     content(salt, 3600, &[0])
 }
@@ -186,8 +187,8 @@ fn older_content_comes_back_only_where_it_is_accepted() {
     assert!(matches!(e, Error::Invalid(_)), "{e}");
 }
 
-/// As before, but the index is lost, too: it is in a checkpoint whose copy of it is damaged, and in no generation
-/// before.
+/// The newest content of a unit is damaged, and the array's index is lost as well: its copy in the checkpoint is
+/// damaged, and no earlier generation has it.
 #[test]
 fn an_index_is_not_rebuilt_from_older_content_unasked() {
     for (compression, accept_older) in [(None, false), (None, true), (Some("lz4"), false), (Some("lz4"), true)] {

@@ -1,10 +1,10 @@
-//! Promise: no damage is taken for something else, and none is repaired in silence. Damage to data that was flushed
-//! before a kill is an error, not an older state; records that recovery or a salvage leaves out are counted; a store
-//! that was salvaged or repaired opens, and keeps later writes; and an intact store is not called damaged: one whose
-//! creation was cut short, one that grows while a reader opens it.
+//! Promise: no damage is mistaken for something else, and none is repaired in silence. Damage to data that was flushed
+//! before a kill is an error, not an older state; records that recovery or a salvage drops are counted; a store that
+//! was salvaged or repaired opens, and keeps later writes; and an intact store is not called damaged: e.g. one whose
+//! creation was interrupted, or one that grows while a reader opens it.
 //!
-//! Damage here lies where recovery looks: journal, marks, superblocks, the last pages. Damage anywhere in a store that
-//! was closed is `damage.rs`', crashes are `power_loss.rs`'.
+//! The damage here is in the structures that recovery reads: journal, marks, superblocks, the last pages. `damage.rs`
+//! damages any place of a store that was closed, `power_loss.rs` has crashes.
 
 mod common;
 
@@ -16,7 +16,7 @@ use fastrand::Rng;
 use nandarray::file_format::{Mark, SegmentHeader, SegmentKind, read_marks, read_slots};
 use nandarray::{CheckReport, Device, Error, FaultMedia, Geometry, Media, MemoryMedia, Mode, Options, Result, Verify};
 
-/// Offsets of the two marks.
+/// Offsets of the two durable marks.
 const MARKS: [usize; 2] = [8192, 12_288];
 
 fn memory(bytes: &[u8]) -> Arc<MemoryMedia> {
@@ -36,17 +36,17 @@ fn fill(name: &str, bytes: u64, salt: u64) -> Op {
     Op::Write { name: name.to_owned(), part: Part::all(&[bytes]), salt }
 }
 
-/// Offsets of the journal's records: their headers have this word.
+/// Returns the offsets of the journal's records, found by the magic word in their headers.
 fn records(bytes: &[u8]) -> Vec<usize> {
     (0..bytes.len() - 8).step_by(8).filter(|&at| bytes[at + 4..at + 8] == *b"NREC").collect()
 }
 
-/// Leaves a store as a killed process does.
+/// Leaves a store as a killed process does: without closing it.
 fn kill(device: Device) {
     std::mem::forget(device);
 }
 
-/// Opens as `nandarray check --repair` does, and repairs.
+/// Opens a store as `nandarray check --repair` does, and repairs it; returns the store and the report.
 fn repair(media: &Arc<MemoryMedia>) -> Result<(Device, CheckReport)> {
     let device = match open(media.clone(), Mode::ReadWrite, &tiny()) {
         Err(Error::Corrupt(_)) => open(media.clone(), Mode::ReadWrite, &Options { salvage: true, ..tiny() })?,
@@ -63,7 +63,7 @@ fn assert_opens(bytes: &[u8], context: &dyn Fn() -> String) {
     }
 }
 
-/// A store after some commands, closed or killed.
+/// Returns the bytes of a store after some random commands, closed or killed.
 fn some_store(rng: &mut Rng) -> Vec<u8> {
     let media = memory(&[]);
     let mut device = open(media.clone(), Mode::Append, &tiny()).unwrap();
@@ -87,7 +87,7 @@ fn some_store(rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Damages one or two places; gives which.
+/// Damages one or two places; returns a description of the damage.
 fn harm(bytes: &mut [u8], rng: &mut Rng) -> String {
     let mut told = Vec::new();
     let all = records(bytes);
@@ -155,7 +155,8 @@ fn what_was_salvaged_or_repaired_opens_and_keeps_what_is_written() {
     assert!(salvaged > 20 && lost > 20, "{salvaged} were salvaged, {lost} lost records");
 }
 
-/// An array that is overwritten and flushed six times, closed; its journal's records.
+/// Overwrites and flushes an array six times, and closes the store; returns its bytes and the offsets of its seven
+/// journal records.
 fn seven_records() -> (Vec<u8>, Vec<usize>) {
     let media = memory(&[]);
     let device = open(media.clone(), Mode::Append, &tiny()).unwrap();
@@ -201,7 +202,8 @@ fn what_a_salvage_lost_is_counted_and_is_not_ok() {
     }
 }
 
-/// Two states of an array, the second flushed, then the process is killed. Gives where the second one's pages lie, too.
+/// Writes an array twice, flushes, and kills the process; returns the store's bytes, the offsets of the pages of the
+/// second content, and the model.
 fn flushed_and_killed() -> (Vec<u8>, Vec<usize>, Model) {
     let media = Arc::new(FaultMedia::default());
     let device = open(media.clone(), Mode::Append, &tiny()).unwrap();
@@ -334,8 +336,8 @@ fn what_a_loss_of_power_took_is_told() {
     kill(device);
 }
 
-/// A medium shared with another process: with the length of when it was last asked for; and at one of its reads,
-/// something happens to it.
+/// A medium shared with another process: it has the length of its last refresh, and during read number `at` the other
+/// process changes it by `event`.
 struct Beside {
     shared: Arc<MemoryMedia>,
     seen: AtomicU64,
@@ -485,7 +487,8 @@ fn a_store_that_was_cut_short_before_its_first_flush_is_not_damaged() {
     kill(device);
 }
 
-/// A [`FaultMedia`] whose barriers fail from one on, as seen by a process that is killed in it.
+/// A [`FaultMedia`] one of whose barriers fails, after the given number of others, as if the process were killed during
+/// it.
 #[derive(Debug)]
 struct Killed(Arc<FaultMedia>, AtomicU64);
 
@@ -545,8 +548,8 @@ fn power_lost_after_a_kill_in_the_middle_of_closing_takes_nothing_that_was_flush
     kill(device);
 }
 
-/// A store that was compacted half-way, then closed or killed; and every state that it was in. Nothing in it is ever
-/// written with the fill value.
+/// Compacts a store in the middle of a workload, then closes or kills it; returns its bytes and every state of the
+/// model. No element is ever written with the fill value.
 fn compacted_and_changed(closed: bool) -> (Vec<u8>, Vec<Model>) {
     let media = memory(&[]);
     let device = open(media.clone(), Mode::Append, &tiny()).unwrap();
@@ -588,7 +591,7 @@ fn compacted_and_changed(closed: bool) -> (Vec<u8>, Vec<Model>) {
     (bytes, states)
 }
 
-/// Use of the segment whose pages hold this byte.
+/// Returns the kind of the segment whose pages contain this byte; `None` if none does, or its header is damaged.
 fn segment_kind(bytes: &[u8], at: usize) -> Option<SegmentKind> {
     let geometry = Geometry::TINY;
     let pages = |s: u32| geometry.pages_offset(s)..geometry.pages_offset(s) + geometry.segment_data_bytes();
@@ -597,8 +600,8 @@ fn segment_kind(bytes: &[u8], at: usize) -> Option<SegmentKind> {
     SegmentHeader::parse(&bytes[geometry.header_offset(segment) as usize..][..64])?.kind()
 }
 
-/// Panics if a salvaged store holds content that was never written; returns the number of arrays that cannot be read
-/// whole.
+/// Panics if a salvaged store has content that was never written; returns the number of arrays that cannot be read
+/// whole. `lost` is whether records were lost, so that the store may be in an older state.
 fn assert_no_invention(device: &Device, states: &[Model], lost: bool, context: &dyn Fn() -> String) -> u64 {
     let last = &states[states.len() - 1];
     assert!(lost || names(device).iter().eq(last.keys()), "{:?}; {}", names(device), context());

@@ -1,9 +1,9 @@
 //! Promise: an array that is written in slabs, which end anywhere within building blocks and access units, is read back
 //! whole; each access unit is written about once; and compaction brings the pages of every block together.
 //!
-//! On a mapped file, whose fragmented blocks are read from where their pages lie, with elements that straddle pages,
-//! below and above the size from which reads are assembled by rows; and on memory, where pages are brought together
-//! first. Random commands are stl_model.rs', losses of power power_loss.rs'.
+//! On a mapped file, whose fragmented blocks are read directly from their pages, with elements that straddle pages,
+//! below and above the size from which reads are assembled by rows; and on memory, where pages are first copied to a
+//! scratch block. Random commands are in stl_model.rs, losses of power in power_loss.rs.
 
 mod common;
 
@@ -19,7 +19,8 @@ fn store(media: Arc<dyn Media>) -> Device {
     open(media, Mode::Append, &Options { threads: Some(2), ..options(Geometry::FILE, 3) }).unwrap()
 }
 
-/// Writes an array in slabs across an axis; every other time by appending.
+/// Creates an array, compressed if `codec`, and writes it in slabs of `slab` elements along `axis`; slabs of even size
+/// are appended.
 fn write_slabs(device: &Device, model: &mut Model, name: &str, (item, axis, slab): (usize, usize, u64), codec: bool) {
     let appends = slab % 2 == 0;
     let mut shape = SHAPE.to_vec();
@@ -46,7 +47,7 @@ fn write_slabs(device: &Device, model: &mut Model, name: &str, (item, axis, slab
     }
 }
 
-/// Whether the pages of every block of the array lie in few places: in four at most, or in extents of 128 KiB on
+/// Whether the pages of every block of the array form few extents: at most four, or extents of 128 KiB or more on
 /// average.
 fn lies_together(device: &Device, name: &str) -> bool {
     let space = open_space(device, name).unwrap();
@@ -77,7 +78,8 @@ fn compare(device: &Device, model: &Model, rng: &mut Rng, context: &str) {
     }
 }
 
-/// Slabs of several sizes across an axis, plain and compressed, elements of 4 and of 12 bytes, which straddle pages.
+/// Writes arrays in slabs of several sizes along an axis, plain and compressed, with elements of 4 and of 12 bytes
+/// (which straddle pages), and compares what is read.
 fn slabs_across(axis: usize, mut make: impl FnMut() -> Arc<dyn Media>) {
     let rng = &mut Rng::with_seed(axis as u64);
     let device = store(make());
@@ -149,7 +151,7 @@ fn what_waits_to_be_told_is_bounded() {
     create("large", vec![70_000], vec![1]).run(&device).unwrap();
     Op::Clear { name: "small".to_owned(), start: vec![0], count: vec![4] }.run(&device).unwrap();
     let before = number(&device, "journal_bytes");
-    // Something gathers all the time, and many blocks change.
+    // Small writes stay in the write buffer all the time, and many blocks change.
     let piece = Op::Create {
         name: "bytes".to_owned(),
         shape: vec![9],

@@ -1,9 +1,9 @@
-//! Promise: a small read gives what a large one gives, whichever way it takes; and where all lies in place it takes the
-//! short one.
+//! Promise: a small read returns the same bytes as a large one, whichever path it takes; and if all its pages are in
+//! place it takes the short path.
 //!
 //! On a mapped file, which alone shows pages in place, with shapes that end within blocks, elements that straddle
-//! pages, blocks that were never written and units that gather in memory. Random commands are stl_model.rs', damage
-//! damage.rs'.
+//! pages, blocks that were never written and units in the write buffer. Random commands are in stl_model.rs, damage in
+//! damage.rs.
 
 mod common;
 
@@ -14,7 +14,8 @@ use fastrand::Rng;
 use nandarray::{BufferMut, Device, FileAccess, FileMedia, Geometry, Mode, Options, command};
 use proptest::prelude::*;
 
-/// A small box, of a view now and then, or a few points, with all of the smallest and largest coordinates among them.
+/// Draws a small part of an array: a box, sometimes of a view, or a few points; coordinates at the edges of the array
+/// are frequent.
 fn draw(rng: &mut Rng, shape: &[u64]) -> Part {
     if rng.bool() {
         let part = draw_part(rng, shape, false);
@@ -40,7 +41,8 @@ fn open_file(path: &std::path::Path, mode: Mode) -> Device {
     open(media, mode, &Options { threads: Some(2), ..options(Geometry::FILE, 5) }).unwrap()
 }
 
-/// Reads into a buffer whose rows, or points, lie apart, in either direction; nothing in between may be touched.
+/// Reads a part into a buffer with gaps between its elements, backwards in memory if `backwards`; panics if a gap is
+/// written.
 fn read_apart(device: &Device, model: &Model, name: &str, part: &Part, backwards: bool) {
     let a = &model[name];
     let expected = take(a, &part.elements(&a.shape));
@@ -105,7 +107,7 @@ proptest! {
                 read_apart(device, &model, &name, &part, rng.bool());
             }
         };
-        // As it gathers, as it lies, and as another opening finds it, before and after all was verified.
+        // Read from the write buffer, from pages, and after opening again, before and after all pages were verified.
         compare(&device, &mut rng);
         device.execute(command::Flush).unwrap();
         compare(&device, &mut rng);

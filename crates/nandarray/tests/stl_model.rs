@@ -1,4 +1,4 @@
-//! Promise: whatever is read equals what was written last, whatever the shape, selection, view, resize and coding.
+//! Promise: a read returns the elements that were written last, whatever the shape, selection, view, resize and coding.
 //!
 //! Random commands on random arrays against a model of plain vectors, on a medium that can only be read (memory) and on
 //! one that shows its bytes in place (a mapped file), with one thread and with helpers; every read goes to a buffer
@@ -17,7 +17,8 @@ use nandarray::{
 };
 use proptest::prelude::*;
 
-/// A buffer with gaps and reversed dimensions: its bytes, where element (0, 0, ...) lies, and its strides.
+/// Creates a buffer with gaps and reversed dimensions; returns its bytes, the offset of element (0, 0, ...), and its
+/// strides.
 fn odd_buffer(rng: &mut Rng, count: &[u64], item: usize) -> (Vec<u8>, usize, Vec<isize>) {
     let mut order: Vec<usize> = (0..count.len()).collect();
     rng.shuffle(&mut order);
@@ -65,7 +66,7 @@ fn compare_part(device: &Device, model: &Model, rng: &mut Rng) {
     assert!(buffer == untouched, "{name:?} {:?} {part:?} strides {strides:?}", a.shape);
 }
 
-/// A write from a buffer with odd strides.
+/// Writes a random part of an array from a buffer with gaps and reversed dimensions, to the device and to the model.
 fn write_oddly(device: &Device, model: &mut Model, rng: &mut Rng) {
     let name = model.keys().nth(rng.usize(..model.len())).unwrap().clone();
     let a = model.get_mut(&name).unwrap();
@@ -137,7 +138,7 @@ fn run(numbers: &[u64], mut make: impl FnMut() -> Arc<dyn Media>, threads: usize
     assert_holds(&again, &model, &context);
 }
 
-/// Memory that outlives the devices opened on it.
+/// Returns a function that returns the same medium in memory each time, so that it outlives the devices opened on it.
 fn shared_memory() -> impl FnMut() -> Arc<dyn Media> {
     let media: Arc<MemoryMedia> = Arc::default();
     move || media.clone()
@@ -166,7 +167,7 @@ proptest! {
 proptest! {
     #![proptest_config(config(12))]
 
-    /// Large enough that helpers take part (several hundred KiB a command).
+    /// Arrays are so large that helper threads take part in a command (several hundred KiB).
     #[test]
     fn helpers_do_the_same(numbers in prop::collection::vec(any::<u64>(), 1..20)) {
         run(&numbers, shared_memory(), 4, 3_000_000);

@@ -8,7 +8,8 @@
 #[path = "../../tidy.rs"]
 mod tidy;
 
-/// From the bottom up; a module may use those before it, and itself. Modules of one entry do not use each other.
+/// The layers of modules, from the bottom up: a module may use itself and those before it. Modules of one entry do not
+/// use each other.
 const LAYERS: tidy::Layers = &[
     &["error"],
     &["sim"],
@@ -21,7 +22,7 @@ const LAYERS: tidy::Layers = &[
     &["lib"],
 ];
 
-/// Iterations over a hash whose order cannot be seen, by file and expression.
+/// Allowed iterations over a hash map, because their order has no effect: file, expression, reason.
 const HASHES: &[(&str, &str, &str)] = &[
     ("device/io.rs", "inner.write_buffer.keys()", "sorted right after"),
     ("device/log/commit.rs", "inner.write_buffer.keys()", "sorted right after"),

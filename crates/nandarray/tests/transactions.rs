@@ -1,9 +1,9 @@
-//! Promise: the writes of a transaction to several arrays are there with all of it, names and shapes included, or not
-//! at all: to a process that opens the store after a kill or a loss of power at any moment, and when it is aborted or
-//! fails.
+//! Promise: the writes of a transaction to several arrays become visible together, names and shapes included, or not at
+//! all: to a process that opens the store after a kill or a loss of power at any moment, and when the transaction is
+//! aborted or fails.
 //!
 //! Here the variables of a data set grow along their first dimension by parts that end anywhere in a building block, a
-//! box of another array is overwritten, and a hidden array takes the place of one that is there.
+//! box of another array is overwritten, and a hidden array takes the name of an existing one.
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use common::*;
 use nandarray::{Change, Device, Error, FaultMedia, Geometry, Mode, Options, Source, Target, TransactionId, command};
 
-/// Name, columns, compression, key.
+/// The growing arrays: name, number of columns, compression, and whether the array is encrypted.
 const VARIABLES: [(&str, u64, Option<&str>, bool); 3] =
     [("a", 37, None, false), ("b", 5, Some("lz4+shuffle"), false), ("c", 1, None, true)];
 const FIXED: [u64; 2] = [19, 23];
@@ -60,8 +60,8 @@ fn stage(
     device.execute(command::StageWrite { transaction: id, space, target, source })
 }
 
-/// Rows from `from` on with this value, part by part, the rest of `fixed` behind row `turn`, and the hidden array's
-/// name.
+/// Begins a transaction that adds rows with this value to the variables, from row `from` on, in parts of three rows,
+/// and writes the value to two boxes of `fixed`. Returns the transaction, which is not applied yet.
 fn grow(device: &Device, from: u64, rows: u64, value: u32) -> Result<TransactionId, Error> {
     let mut spaces: Vec<_> = VARIABLES.iter().map(|(name, columns, ..)| (*name, vec![from + rows, *columns])).collect();
     spaces.push(("fixed", FIXED.to_vec()));
@@ -87,7 +87,8 @@ fn apply(device: &Device, id: TransactionId, value: u32) -> Result<(), Error> {
     device.execute(command::Apply { transaction: id, changes: &changes })
 }
 
-/// The values of all rows, if everything says the same.
+/// Reads all arrays and returns the value of each row; panics unless all arrays are in the state of the same
+/// transaction.
 fn told(device: &Device, context: &dyn Fn() -> String) -> Vec<u32> {
     let mut found: Option<Vec<u32>> = None;
     for (name, columns, ..) in VARIABLES {

@@ -1,8 +1,10 @@
-//! Promise: the first look at data compares every page that is read, no other, before anything of it is copied.
+//! Promise: the first read of data compares every page that it touches, and no other, before anything of the page is
+//! copied.
 //!
-//! Large reads of a mapped file take a way of their own then (`stl/read/verify_copy.rs`), which small stores in memory
-//! do not. So: random large boxes, with steps, of arrays of one to four dimensions in a store that was just opened,
-//! against the bytes written; and a page that is damaged, which must be named, exactly, while all others can be read.
+//! Large reads of a mapped file then take a path of their own (`stl/read/verify_copy.rs`), which small stores in memory
+//! do not take. So the tests compare random large boxes, with steps, of arrays of one to four dimensions in a store
+//! that was just opened with the bytes written; and damage a page, which the error must name exactly, while all others
+//! can be read.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -19,7 +21,7 @@ use nandarray::{
     command,
 };
 
-/// Bytes from which on a read is a large one.
+/// Number of bytes from which on a read takes the path for large reads.
 const LARGE_BYTES: u64 = 4 << 20;
 
 fn strides(count: &[u64], item: usize) -> Vec<isize> {
@@ -30,7 +32,7 @@ fn strides(count: &[u64], item: usize) -> Vec<isize> {
     strides
 }
 
-/// A store with one array, closed; and the array's bytes.
+/// Creates a store with one array of random bytes and closes it; returns these bytes.
 fn store(path: &Path, shape: &[u64], item: usize, block: Option<&[u64]>) -> Vec<u8> {
     let mut rng = Rng::with_seed(shape.iter().sum());
     let data: Vec<u8> = (0..shape.iter().product::<u64>() as usize * item).map(|_| rng.u8(..)).collect();

@@ -41,8 +41,8 @@ impl Device {
         Ok(())
     }
 
-    /// Checks each change by itself (its new name), and reserves pages for the new attributes; `None` if there are
-    /// none.
+    /// Checks the new name of each change by itself, and reserves pages for the new attributes; `None` if no change
+    /// sets attributes.
     pub(super) fn reserve_changes(&self, changes: &[Change<'_>]) -> Result<Option<Reservation<'_>>> {
         let mut attrs_bytes = 0;
         for change in changes {

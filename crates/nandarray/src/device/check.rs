@@ -41,7 +41,7 @@ pub struct Finding {
 /// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
-    /// All faults.
+    /// All faults that the check found.
     pub findings: Vec<Finding>,
     /// Journal records that were ignored when the store was opened; `None` if all were applied.
     pub dropped: Option<Dropped>,

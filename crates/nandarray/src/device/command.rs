@@ -19,7 +19,7 @@ pub struct NewSpace<'a> {
     pub name: &'a str,
     /// Number of elements along each dimension; empty for a scalar.
     pub shape: &'a [u64],
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub item_bytes: u32,
     /// Name of the element type, as the caller writes it; the engine stores it and does not interpret it.
     pub dtype: &'a str,
@@ -262,9 +262,10 @@ pub struct Settle;
 /// Compares all metadata and pages with each other; the reply is a report of the faults.
 #[derive(Debug)]
 pub struct Check {
-    /// Repair faults as far as the out-of-band records allow.
+    /// Whether to repair faults as far as the out-of-band records allow.
     pub repair: bool,
-    /// With `repair`, replace damaged content by the newest intact older content. Otherwise reading it stays an error.
+    /// Whether a repair may replace damaged content by the newest intact older content. Otherwise reading the damaged
+    /// content stays an error.
     pub accept_older: bool,
 }
 
@@ -286,6 +287,6 @@ pub struct StatSpace {
 /// Lists the names that begin with a prefix; the reply has them in byte order.
 #[derive(Debug)]
 pub struct List<'a> {
-    /// The prefix.
+    /// Prefix of the names to list.
     pub prefix: &'a str,
 }

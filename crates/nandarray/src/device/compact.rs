@@ -46,8 +46,8 @@ impl Device {
         }
     }
 
-    /// If the disk is full, deallocates the disk blocks of free segments and dead pages; returns whether there were
-    /// any.
+    /// Deallocates the disk blocks of free segments and dead pages if the disk is full; returns whether any were
+    /// deallocated.
     fn give_dead_room(&self) -> Result<bool> {
         if !self.ftl.is_tight() {
             return Ok(false);
@@ -109,7 +109,7 @@ impl Device {
         nothing_new && pending_free == 0 && self.buffered_bytes() == 0 && self.has_least_metadata()
     }
 
-    /// Whether packing could not make the medium shorter.
+    /// Whether the live pages are packed: moving them to other segments would not make the medium shorter.
     fn is_packed(&self) -> bool {
         let per_segment = u64::from(self.geometry().pages_per_segment());
         let (used, live) = self.ftl.with_segments(|s| {

@@ -22,16 +22,16 @@ use crate::stl::work::Workers;
 #[derive(Debug)]
 pub struct Compound<'d> {
     device: &'d Device,
-    /// Workers of one thread: every thread of the command reads by itself, as helper threads would compete with the
-    /// others.
+    /// A pool without helper threads: every thread of the command reads by itself, as helpers would compete with the
+    /// command's other threads.
     alone: Workers,
 }
 
 impl Device {
     /// Runs `work` as one command; `writes` is whether it will stage writes.
     ///
-    /// Under a clock, one that only reads begins beside other commands in flight ([`Order::Beside`]), and lets time
-    /// pass inside of `work`; one that stages writes begins when every earlier command has ended.
+    /// Under a clock, a command that only reads begins beside other commands in flight ([`Order::Beside`]), and lets
+    /// time pass inside of `work`; a command that stages writes begins when every earlier command has ended.
     ///
     /// A panic in `work` counts as a panic of the engine, after which the store accepts no more commands: a caller
     /// whose own code may panic must catch it within `work`. Calls of the engine in `work` report their own panics as

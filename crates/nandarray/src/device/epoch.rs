@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// The lock, and whether one of its holders panicked.
+/// The epoch: its lock, and whether a holder of the lock panicked.
 #[derive(Debug, Default)]
 pub(super) struct Epoch {
     lock: RwLock<()>,

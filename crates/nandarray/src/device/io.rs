@@ -229,8 +229,8 @@ pub(super) fn blocks_of(space: &Space, shape: &[u64], target: &Target<'_>) -> Re
     Ok(around)
 }
 
-/// Returns the target's box if it is a box in the space's own shape and lies within it; `None` otherwise, and if it is
-/// empty.
+/// Returns the target as a box of the space; `None` if it is no box, is a box of another view, is empty, or does not
+/// lie within the space.
 fn boxed<'a>(shape: &[u64], target: &'a Target<'_>) -> Option<StridedBox<'a>> {
     let &Target::Box { start, step, count, strides, view } = target else { return None };
     if view.is_some_and(|v| v != shape) || [start.len(), step.len(), count.len(), strides.len()] != [shape.len(); 4] {
@@ -262,8 +262,8 @@ fn predicted(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> 
     Some(Work::plans(vec![Plan::new(&selection, &space.shape.block, item)]))
 }
 
-/// Reads a target by the short path if it is small and its bytes can be copied in place; returns its number of bytes
-/// then, otherwise `None`, and nothing was read.
+/// Reads a target by the short path if it is small and its bytes can be copied in place; returns its number of bytes.
+/// Returns `None` if the target has to be read by the general path.
 ///
 /// # Safety
 /// The buffer must cover the target.
@@ -466,8 +466,8 @@ impl Device {
         self.ftl.release(dead.into_iter());
     }
 
-    /// Deallocates a box. It goes over the blocks that exist, not over the box, which may be far larger than the
-    /// written part.
+    /// Deallocates a box. Visits the blocks that exist, not the whole box, which may be far larger than the written
+    /// part.
     pub(super) fn deallocate(&self, id: SpaceId, start: &[u64], count: &[u64]) -> Result<()> {
         self.sound()?;
         let space = self.space(id)?;

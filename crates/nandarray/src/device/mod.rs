@@ -121,8 +121,8 @@ impl Mode {
 pub struct Options {
     /// Page and segment sizes of a new store.
     pub geometry: Geometry,
-    /// Keep the geometry as it is, e.g. that of a described device; otherwise segments become smaller when the capacity
-    /// is small.
+    /// Whether to keep the geometry as it is, e.g. that of a described device; otherwise segments become smaller when
+    /// the capacity is small.
     pub exact_geometry: bool,
     /// Largest size of a new store in bytes; `None` lets it grow segment by segment.
     pub capacity_bytes: Option<u64>,
@@ -132,7 +132,7 @@ pub struct Options {
     pub victim: Option<String>,
     /// Wear levelling as a part of reclaim; off by default, since an SSD below the file does its own.
     pub wear_levelling: WearLevelling,
-    /// When pages are compared with their checksum.
+    /// The reads at which pages are compared with their checksum.
     pub verify: Verify,
     /// Whether files are memory-mapped for reading.
     pub map: bool,
@@ -145,9 +145,9 @@ pub struct Options {
     /// A number that differs each time the store is opened, so that pages left by a crash are never mistaken for new
     /// ones.
     pub entropy: u64,
-    /// Open a damaged store from its intact parts, for repair.
+    /// Whether to open a damaged store from its intact parts, for repair.
     pub salvage: bool,
-    /// Observer of commands, such as the modelled clock.
+    /// Observer of commands, such as the modelled clock; `None` for no observer.
     pub probe: Option<Arc<dyn Probe>>,
 }
 
@@ -243,9 +243,11 @@ pub struct Device {
     write_buffer_bytes: usize,
     read_only: bool,
     closed: AtomicBool,
-    /// Set when a barrier has failed: the medium's content is unknown from then on (the kernel forgets failed pages).
+    /// The error of a failed barrier; `None` if none has failed. After it the medium's content is unknown (the kernel
+    /// forgets failed pages).
     failed: Mutex<Option<Refusal>>,
-    /// Message of the first panic inside a command. Memory may be half changed after it, so it is not used any more.
+    /// Message of the first panic inside a command. Memory may be half changed after it, so the store accepts no more
+    /// commands.
     panicked: OnceLock<String>,
     opening: opening::Opening,
     uuid: [u8; 16],

@@ -38,9 +38,9 @@ const SEGMENTS_DISCARDED_AT_ONCE: usize = 16;
 /// The choice of new places for moved pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MoveTo {
-    /// Chosen as if the pages were overwritten: under the paper's rules on the same channel and bank.
+    /// The places that overwriting the pages would choose: under the paper's rules on the same channel and bank.
     SameLanes,
-    /// Chosen as if the pages were new: adjacent to each other.
+    /// The places that new pages would get: adjacent to each other.
     NextPlaces,
 }
 
@@ -172,8 +172,9 @@ impl Device {
         Ok(())
     }
 
-    /// Empties victims that the policy chooses while `wanted` is true, at most as many as fit into one segment: they
-    /// become free only after a barrier, and the reserve must suffice until then. The caller holds the reclaim lock.
+    /// Empties victims that the policy chooses, while `wanted` is true and their live pages fit into one segment in
+    /// all: the victims become free only after a barrier, and the segments kept for reclaim must suffice until then.
+    /// The caller holds the reclaim lock.
     fn reclaim_some(&self, wanted: &dyn Fn() -> bool) -> Result<()> {
         let mut room = self.geometry().pages_per_segment();
         for _ in 0..VICTIMS_A_COMMAND {

@@ -285,7 +285,7 @@ struct Generation {
     rebuilt: Rebuilt,
 }
 
-/// Opens the store from the superblock `slots[which]`.
+/// Opens the store as the superblock `slots[which]` describes it.
 fn load(
     media: &Arc<dyn Media>,
     (marks, slots): (&[Option<Mark>; 2], &[(usize, Superblock)]),
@@ -439,7 +439,7 @@ fn next_lsn_of(superblock: &Superblock, dropped: &Option<Dropped>, applied: u64,
 }
 
 /// Marks the segments of the checkpoint, the journal and the generation before as metadata. Removes from `previous` the
-/// segments that others use as well.
+/// segments that the checkpoint or journal uses, that hold live pages, or that were truncated.
 fn take_metadata(
     ftl: &Ftl,
     checkpoint: &[Segment],
@@ -516,7 +516,7 @@ fn catalog_of(directory: &Directory, stream: &Arc<CheckpointStream>, superblock:
 }
 
 impl Device {
-    /// In a reader, counts the rows of pages that were never written as free instead of garbage: in the segment that a
+    /// Counts, in a reader, the rows of pages that were never written as free instead of garbage: in the segment that a
     /// clean close left open, or, beside a writer, in the segment `last` that was written last.
     fn look_at_open(&self, clean: Option<(u64, Option<ResumePoint>)>, last: Option<Segment>) -> Result<()> {
         match clean {
@@ -526,8 +526,9 @@ impl Device {
         }
     }
 
-    /// Prepares an opened store for writing: resumes where a clean close stopped, or else writes a new checkpoint, so
-    /// that dropped records cannot come back. Returns whether it wrote one.
+    /// Prepares an opened store for writing: resumes where a clean close stopped, or, if there was none or the store
+    /// was `salvaged`, writes a new checkpoint, so that dropped records cannot come back. Returns whether a checkpoint
+    /// was written.
     fn take_up(&self, clean: Option<(u64, Option<ResumePoint>)>, salvaged: bool) -> Result<bool> {
         match clean {
             Some((_, open)) if !salvaged => {

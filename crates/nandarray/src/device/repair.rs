@@ -88,7 +88,8 @@ impl Device {
         Ok(())
     }
 
-    /// Maps intact copies in place of damaged pages, and notes each repair in the report.
+    /// Maps intact copies in place of damaged pages, with `accept_older` also of older content, and notes each repair
+    /// in the report.
     fn replace_bad(
         &self,
         report: &mut CheckReport,

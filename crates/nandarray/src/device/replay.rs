@@ -267,7 +267,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// For a salvage: applies pages that are newer than all replayed records, in the order of their commands. Returns
+    /// Applies, for a salvage, pages that are newer than all replayed records, in the order of their commands. Returns
     /// the number of pages applied, and of pages whose array or place in it is unknown.
     fn roll_forward(&mut self) -> Result<(u64, u64)> {
         let mut newer: Vec<(u64, Owner, Ppa)> = Vec::new();

@@ -189,7 +189,7 @@ mod tests {
         Device::open(media.clone(), "memory", mode, &options(entropy))
     }
 
-    /// A store with an array of ones, some of which are buffered.
+    /// Creates an array of ones, and writes a few elements of it that stay in the write buffer.
     fn made(device: &Device, compression: Option<&str>) -> Result<()> {
         let space = device.execute(command::Create(NewSpace {
             name: "x",
@@ -227,10 +227,10 @@ mod tests {
         Ok(all)
     }
 
-    /// A part: first coordinates, sizes, and whether it is of a view with sides exchanged.
+    /// A part to write: first coordinates, sizes, and whether it is a part of a view with both dimensions exchanged.
     type Part = (u64, u64, u64, u64, bool);
 
-    /// Writes parts through a draft, and to the model.
+    /// Writes parts to a staged write, and the same elements to the model.
     fn draw(device: &Device, draft: &mut StagedWrite<'_>, parts: &[Part], model: &mut [u32]) -> Result<()> {
         let before = read(device)?;
         for (i, &(a, b, rows, columns, turned)) in parts.iter().enumerate() {

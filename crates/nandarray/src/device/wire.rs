@@ -28,7 +28,7 @@ pub(super) enum JournalOp {
     Rename(SpaceId, String),
     /// A building block got new pages, or lost some.
     Update(Update),
-    /// The journal continues in another chain of segments, whose first record is the next one.
+    /// The journal continues in another chain of segments, which begins with the next record.
     Switch {
         /// First segment of the chain.
         first: u32,
@@ -72,7 +72,7 @@ impl Update {
         }
     }
 
-    /// Converts the units that lose their page to the form of the field `gone`.
+    /// Converts the units that lose their page to the form of the field `gone`; `None` stands for all units.
     fn wire_gone(gone: &Gone) -> Option<Vec<(u32, u32)>> {
         match gone {
             Gone::All => None,
@@ -276,7 +276,7 @@ mod tests {
 
     use super::*;
 
-    /// Of large segments, so that there are many pages.
+    /// A geometry of large segments, so that there are many pages.
     const WIDE: Geometry = Geometry { pages_per_block: 1 << 12, ..Geometry::FILE };
 
     #[test]
@@ -294,7 +294,8 @@ mod tests {
         }
     }
 
-    /// Blocks by coordinate: units, place, and whether their pages lie apart.
+    /// Generates blocks by coordinate: the number of units of the first run, the place of its page, and whether there
+    /// is a second run.
     fn blocks() -> impl Strategy<Value = BTreeMap<Vec<u64>, (u32, u64, bool)>> {
         let at = prop::collection::vec(prop_oneof![0u64..4, Just(u64::MAX)], 3);
         prop::collection::btree_map(at, (1u32..60, 0u64..1 << 40, any::<bool>()), 0..40)

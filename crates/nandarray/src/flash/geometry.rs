@@ -91,8 +91,8 @@ impl Geometry {
     /// Geometry of stores in files, chosen by `python -m bench geometry`; the measurement is in docs/benchmarks.md.
     ///
     /// 4 KiB pages are the smallest unit that a page cache reads, so that an element that is not in memory costs one
-    /// small read. With 64 "channels" equation 1 gives building blocks of 256 KiB, large enough for a disk and small
-    /// enough for a core's cache.
+    /// small read. With 64 "channels" equation 1 of the NDS paper gives building blocks of 256 KiB, large enough for a
+    /// disk and small enough for a core's cache.
     pub const FILE: Self =
         Self { page_bytes: 4_096, channels: 64, banks: 1, pages_per_block: 16, layout: Layout::NEWEST };
 

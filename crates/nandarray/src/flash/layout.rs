@@ -252,7 +252,8 @@ mod tests {
             .prop_map(|(old, g)| if old { laid(Layout::Interleaved, g) } else { g })
     }
 
-    /// The areas of a segment: pages, header with records.
+    /// Returns the byte ranges of the medium that a segment takes: its pages, and its header with the out-of-band
+    /// records.
     fn areas(g: &Geometry, segment: Segment) -> [std::ops::Range<u64>; 2] {
         let (pages, header) = (g.pages_offset(segment), g.header_offset(segment));
         let records = SEGMENT_HEADER_BYTES + u64::from(g.pages_per_segment()) * OOB_BYTES;

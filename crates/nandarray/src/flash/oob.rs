@@ -62,7 +62,7 @@ impl OobRecord {
         crc32c(&self.as_bytes()[4..]) ^ 0x6e61_6e64
     }
 
-    /// Reads a record from its bytes; `None` if none was written there, or it is damaged.
+    /// Parses a record from its stored bytes; `None` if no record was written there, or it is damaged.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let record = Self::read_from_bytes(bytes).ok()?;
         (record.crc_record.get() == record.crc_of_rest()).then_some(record)
@@ -84,7 +84,7 @@ impl OobRecord {
     }
 }
 
-/// Use of a segment, as its header has it.
+/// Use of a segment, as recorded in its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SegmentKind {
@@ -132,7 +132,7 @@ impl SegmentHeader {
         header
     }
 
-    /// Reads a header from its bytes; `None` if there is none, or it is damaged.
+    /// Parses a header from its stored bytes; `None` if no header was written there, or it is damaged.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let header = Self::read_from_bytes(bytes).ok()?;
         (header.magic == SEGMENT_MAGIC && header.crc.get() == crc32c(&header.as_bytes()[12..])).then_some(header)

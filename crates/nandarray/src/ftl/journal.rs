@@ -90,9 +90,9 @@ pub fn encode(lsn: u64, nonce: u64, durable: u64, before: u32, payload: &[u8]) -
 /// Remains of a journal after the place where it ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Behind {
-    /// Whether a part of the record that would come next exists.
+    /// Whether the header of the record that would come next exists, although that record is not valid.
     pub torn: bool,
-    /// Intact records with higher numbers.
+    /// Intact records after the end, whose numbers are higher than that of the missing record.
     pub records: Vec<Record>,
 }
 
@@ -103,7 +103,8 @@ pub enum End {
     Proper,
     /// After the last record there are remains of records that are not known to have been durable: a torn tail.
     Torn(Behind),
-    /// After the end there is a record which says that the missing one was durable: the missing records are damaged.
+    /// After the end there is a record which says that the record missing before it was durable: the missing records
+    /// are damaged.
     Damaged(Behind),
 }
 
@@ -117,8 +118,9 @@ impl End {
     }
 }
 
-/// Reads all records from the start of a chain; returns these, the stream offset where the journal ends, and the way in
-/// which it ends. If `last_lsn` is the number of the last record, nothing is looked for after that record.
+/// Reads all records from the start of a chain; returns the records, the stream offset where the journal ends, and the
+/// way in which it ends. `last_lsn` is the number of the last record of a store that was closed properly: nothing is
+/// searched for after that record.
 pub fn read_all(
     media: &dyn Media,
     chain: &mut Chain,
@@ -223,8 +225,8 @@ fn look_behind(media: &dyn Media, chain: &mut Chain, from: u64, nonce: u64, next
     })
 }
 
-/// Whether the header of the next record exists although the record is not valid: the rest is missing, or it follows
-/// another record.
+/// Whether the header of the next record exists although the record is not valid: the rest of it is missing, or it was
+/// written after another record than the last valid one.
 fn is_torn(media: &dyn Media, chain: &mut Chain, at: u64, nonce: u64, next: u64) -> Result<bool> {
     let mut head = [0; HEADER_BYTES];
     if !chain.read(media, at, &mut head)? {

@@ -50,7 +50,7 @@ use policy::{GcPolicy, ReclaimView};
 use segments::{OpenSegment, SegmentState, Segments};
 use verified::Verified;
 
-/// When pages are compared with their checksum.
+/// The reads at which a page is compared with its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
     /// A page is compared the first time that it is read since the store was opened.
@@ -124,7 +124,7 @@ pub struct Ftl {
     gc: GcPolicy,
     wear_levelling: WearLevelling,
     verified: Verified,
-    /// Whether the disk has been full since the store was opened; it is used sparingly from then on.
+    /// Whether the disk has been full since the store was opened; disk blocks are used sparingly from then on.
     tight: AtomicBool,
     /// Largest number of segments that the medium may have.
     segments_max: u64,
@@ -179,7 +179,7 @@ impl Drop for Reservation<'_> {
 /// Statistics of the use of the flash.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
-    /// Segments on the medium.
+    /// Number of segments on the medium.
     pub segments: u64,
     /// Number of free segments.
     pub free: u64,

@@ -44,14 +44,14 @@ pub struct SegmentInfo {
     pub erases: u32,
     /// Number of segments that were opened before this one was; orders segments by age.
     pub opened: u64,
-    /// Whether one of its pages was live since it was opened. If not, no record names the segment, and it can be freed
-    /// without a barrier.
+    /// Whether a page of the segment was live since the segment was opened. If not, no record names the segment, and it
+    /// can be freed without a barrier.
     named: bool,
-    /// Whether its disk blocks were deallocated and it was not opened since.
+    /// Whether the segment's disk blocks were deallocated and the segment was not opened since.
     discarded: bool,
-    /// Number of dead pages whose disk blocks were deallocated since it was opened.
+    /// Number of dead pages whose disk blocks were deallocated since the segment was opened.
     discarded_pages: u32,
-    /// Whether the last write to it failed without its being retired; other segments are opened before it.
+    /// Whether the last write to the segment failed without retiring it; other segments are opened before it.
     suspect: bool,
 }
 
@@ -96,12 +96,13 @@ pub struct Segments {
     pub open: Option<OpenSegment>,
     opened: u64,
     live: u64,
-    /// During recovery: segments that lost their last live page by records that may not be durable.
+    /// Segments that lost their last live page by records that may not be durable; `None` except while such records are
+    /// replayed.
     uncertain: Option<BTreeSet<Segment>>,
-    /// During recovery: number of live pages of segments beyond the end of the medium. Later records free these pages,
-    /// unless the medium was truncated by damage.
+    /// Number of live pages of each segment beyond the end of the medium, until recovery has ended (then `None`).
+    /// Later records free these pages, unless the medium was truncated by damage.
     beyond: Option<BTreeMap<Segment, u32>>,
-    /// Under a capacity: erase counts of segments that were truncated; used when the medium grows again.
+    /// Erase counts of truncated segments, used when the medium grows again; `None` in a store without a capacity.
     cut: Option<BTreeMap<Segment, u32>>,
     /// Whether the table was read from a medium, so that its counts may be wrong.
     restored: bool,
@@ -205,8 +206,8 @@ impl Segments {
         }
     }
 
-    /// Returns number of live pages, erase count and whether it is retired of every segment, for a checkpoint; under a
-    /// capacity also of truncated segments.
+    /// Returns for each segment the number of live pages, the erase count, and whether it is retired, for a checkpoint;
+    /// under a capacity also for truncated segments.
     pub fn table(&self) -> Vec<(u32, u32, bool)> {
         let here = self.infos.iter().map(|i| (i.live, i.erases, i.state == SegmentState::Bad));
         let behind = self.cut.iter().flat_map(BTreeMap::keys).next_back().map_or(0, |&last| last + 1);
@@ -224,8 +225,8 @@ impl Segments {
         (here.min().unwrap_or(0), all.clone().max().unwrap_or(0), all.sum())
     }
 
-    /// Sets the state of a segment from a checkpoint, before the journal is replayed; it may lie beyond the medium's
-    /// end.
+    /// Sets the state of a segment from a checkpoint, before the journal is replayed; `bad` is whether the segment is
+    /// retired. It may lie beyond the medium's end.
     pub fn restore(&mut self, segment: Segment, live: u32, erases: u32, bad: bool) {
         let pages = self.geometry.pages_per_segment();
         assert!(live <= pages, "segment {segment} has {live} live pages of {pages}");
@@ -338,7 +339,8 @@ impl Segments {
         self.opened += 1;
     }
 
-    /// Returns a segment to the free list in its former state, because its header could not be written.
+    /// Returns a segment to the free list in its former state, because its header could not be written. With `suspect`
+    /// it is opened only after all other free segments.
     pub fn put_back(&mut self, segment: Segment, before: SegmentInfo, suspect: bool) {
         assert_eq!(before.state, SegmentState::Free);
         self.infos[segment as usize] = SegmentInfo { suspect, ..before };
@@ -392,7 +394,7 @@ impl Segments {
     }
 
     /// Closes the open segment; `lsn` is the number of the next journal record. Returns the segment if it became free
-    /// at once.
+    /// at once, otherwise `None`.
     pub fn close_open(&mut self, lsn: u64) -> Option<Segment> {
         let open = self.open.take()?;
         let info = &mut self.infos[open.segment as usize];
@@ -483,7 +485,8 @@ impl Segments {
             && self.live_of(self.geometry.segment_of(run.ppa)).is_some_and(|n| *n > 0)
     }
 
-    /// Returns the number of live pages of a segment, during recovery also of one beyond the medium's end.
+    /// Returns the counter of a segment's live pages, during recovery also for a segment beyond the medium's end;
+    /// otherwise `None` for such a segment.
     fn live_of(&mut self, segment: Segment) -> Option<&mut u32> {
         match self.infos.get_mut(segment as usize) {
             Some(info) => Some(&mut info.live),
@@ -491,7 +494,8 @@ impl Segments {
         }
     }
 
-    /// During recovery: marks pages that a replayed record maps as live; `false` if there can be no such live pages.
+    /// Marks pages as live during recovery, because a replayed record maps them; `false` if they cannot be live pages
+    /// of a segment.
     #[must_use]
     pub fn revive(&mut self, run: Run) -> bool {
         if !self.geometry.has_run(run, SEGMENTS_MAX) {
@@ -530,7 +534,7 @@ impl Segments {
         self.live = 0;
     }
 
-    /// During recovery of a damaged store: sets the counts of live pages to those of these runs.
+    /// Sets the counts of live pages, during recovery of a damaged store, to those of these runs.
     pub fn count_anew(&mut self, segments: usize, runs: &[Run]) {
         self.beyond = Some(BTreeMap::new());
         while self.infos.len() > segments {
@@ -549,7 +553,7 @@ impl Segments {
         self.uncertain.get_or_insert_default().extend(none_left);
     }
 
-    /// During recovery: marks pages that a replayed record frees as dead; `false` if they were not live.
+    /// Marks pages as dead during recovery, because a replayed record frees them; `false` if they were not live.
     #[must_use]
     pub fn unrevive(&mut self, run: Run) -> bool {
         if !self.geometry.has_run(run, SEGMENTS_MAX) {
@@ -590,8 +594,8 @@ impl Segments {
         self.free_if_unused(segment, lsn);
     }
 
-    /// Makes a closed segment without live or staged pages pending free. If no record names it, it becomes free at once
-    /// and is returned.
+    /// Sets the state of a closed segment without live or staged pages to pending free. If no record names the segment,
+    /// it becomes free at once and is returned; otherwise returns `None`.
     fn free_if_unused(&mut self, segment: Segment, lsn: u64) -> Option<Segment> {
         let info = &mut self.infos[segment as usize];
         if info.state != SegmentState::Closed || info.live > 0 || info.staged > 0 {
@@ -609,7 +613,7 @@ impl Segments {
         None
     }
 
-    /// Makes segments of a chain that is no longer needed pending free.
+    /// Sets the state of a chain's segments, which are no longer needed, to pending free.
     pub fn release_chain(&mut self, segments: &[Segment], lsn: u64) {
         for &segment in segments {
             let info = &mut self.infos[segment as usize];

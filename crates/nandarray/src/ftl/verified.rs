@@ -27,7 +27,7 @@ impl std::fmt::Debug for Verified {
     }
 }
 
-/// Returns the first bit in `from..end` with this value; `None` if there is none.
+/// Returns the first bit in `from..end` with the value `set`; `None` if there is none.
 fn next(bits: &[AtomicU64], from: u32, end: u32, set: bool) -> Option<u32> {
     let mut at = from;
     while at < end {

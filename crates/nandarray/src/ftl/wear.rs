@@ -29,7 +29,7 @@ impl OpenedSince {
         Self { pages: counted.then(BTreeMap::new), ..Self::default() }
     }
 
-    /// Returns the segment that a record named last; `None` before the first.
+    /// Returns the segment of the pages that the journal names last; `None` if it names none.
     pub fn last(&self) -> Option<Segment> {
         self.last
     }

@@ -28,7 +28,7 @@ use crate::sim::process::Home;
 
 /// Largest number of threads that populate extents, besides readers that wait.
 const THREADS: usize = 4;
-/// Largest number of queued extents: 128 MiB.
+/// Largest number of queued extents; together they have 128 MiB.
 const QUEUED: usize = 64;
 /// Time after which a thread without work ends.
 const IDLE: Duration = Duration::from_millis(200);
@@ -47,7 +47,8 @@ pub(super) struct Extents {
 }
 
 struct Shared {
-    /// A separate open file description, so that the locks of the medium's own end when the medium is closed.
+    /// The file, opened a second time: closing this description does not end the locks that the medium holds by its
+    /// own.
     file: File,
     window_bytes: u64,
     windows: Box<[OnceLock<Mmap>]>,
@@ -56,7 +57,7 @@ struct Shared {
     news: Condvar,
     /// Number of extents that are queued or being read, so that readers can see without a lock that there are none.
     pending: AtomicUsize,
-    /// The process that owns the threads: one forked from it has the queue but no threads.
+    /// The process that owns the threads: a process forked from it has the queue but no threads.
     home: Home,
 }
 
@@ -169,7 +170,8 @@ impl Extents {
         true
     }
 
-    /// Waits until no extent with bytes of this range is queued or being read; reads those that are queued itself.
+    /// Waits until no extent with bytes of this range is queued or being read; the calling thread itself reads those
+    /// that are queued.
     pub(super) fn wait(&self, offset: u64, len: u64) {
         let shared = &self.shared;
         if shared.pending.load(Ordering::Acquire) == 0 || shared.is_forked() {
@@ -243,7 +245,7 @@ impl Shared {
         self.news.notify_all();
     }
 
-    /// Removes extents from the list of those being read, if they are still on it.
+    /// Removes the extents for which `gone` is true from the list of those being read.
     fn forget(&self, queue: &mut Queue, gone: impl Fn(u64) -> bool) {
         let before = queue.reading.len();
         queue.reading.retain(|&e| !gone(e));

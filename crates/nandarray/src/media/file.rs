@@ -168,7 +168,7 @@ impl FileMedia {
     }
 
     /// Whether an extent needs no further request: the bytes from `from` to `to` are resident, or the whole extent is
-    /// queued, which this function does if it is worth it. `wanted` is the number of requested bytes in that range.
+    /// queued. If no page of it is resident and most of it is requested (`wanted` bytes), queues it first.
     fn is_here_or_asked_for(&self, extent: u64, wanted: u64, (from, to): (u64, u64)) -> bool {
         let extents = self.extents.get();
         if let Some(Some(extents)) = extents {
@@ -231,7 +231,8 @@ fn media_error(op: &'static str, offset: u64, len: usize, source: io::Error) -> 
     Error::Media { op, offset, len: len as u64, source }
 }
 
-/// Takes or releases a lock on one byte; `false` if another process has a conflicting lock.
+/// Takes or releases, by `kind` (`F_WRLCK`, ...), the lock on one byte of the file; `false` if another process has a
+/// conflicting lock. With `wait`, waits for the end of such a lock instead.
 fn lock(file: &File, byte: i64, kind: i16, wait: bool) -> io::Result<bool> {
     // SAFETY: `flock` is a plain C struct of integers, for which all-zero is a valid value.
     let mut request: libc::flock = unsafe { std::mem::zeroed() };
@@ -252,8 +253,8 @@ fn lock(file: &File, byte: i64, kind: i16, wait: bool) -> io::Result<bool> {
     }
 }
 
-/// Allocates or deallocates disk blocks of a range; `false` if the disk is full. On file systems that do not support it
-/// (those without holes) it does nothing.
+/// Allocates or deallocates (by the flags in `mode`) the disk blocks of a range; `false` if the disk is full. Does
+/// nothing on file systems without such requests.
 fn fallocate(file: &File, mode: i32, offset: u64, len: u64) -> bool {
     // SAFETY: plain integers and an open descriptor.
     let done = unsafe { libc::fallocate(file.as_raw_fd(), mode, offset as i64, len as i64) };
@@ -399,7 +400,8 @@ mod tests {
         assert!(m.is_resident(8 << 20, 1), "nothing lies there to wait for");
     }
 
-    /// A file of this size on the disk, and not in memory if the system follows the advice.
+    /// Creates a file of this size whose pages are not in memory, if the system follows the advice; returns its medium
+    /// and its bytes.
     fn cold(dir: &Path, bytes: u64) -> (FileMedia, Vec<u8>) {
         let m = FileMedia::open(&dir.join("a"), FileAccess::CreateNew, true).unwrap();
         m.set_len(bytes).unwrap();

@@ -35,7 +35,7 @@ pub(super) struct PageCache {
 
 impl PageCache {
     /// Returns the residency of these bytes, which must lie within the file. `mapping` returns a mapping with the range
-    /// and the range's offset in it; it is called only if `cachestat` is refused.
+    /// and the range's offset in it, `None` if the range is not mapped; it is called only if `cachestat` is refused.
     pub(super) fn of<'m>(
         &self,
         file: &File,
@@ -141,7 +141,8 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A file of 4 MiB, of which the second is in memory and the others are not, if the system follows the advice.
+    /// Creates and maps a file of 4 MiB, of which the second MiB is in memory and the others are not, if the system
+    /// follows the advice.
     fn some_of_it() -> (File, Mmap) {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![7; 4 * MIB as usize]).unwrap();

@@ -27,7 +27,8 @@ pub struct SparseMedia {
     state: RwLock<SparseState>,
 }
 
-/// Cuts a range at chunks: for each touched chunk its number, the range within it, and the part of the whole range.
+/// Cuts a range of the medium at chunks: returns for each touched chunk its number, the touched bytes within the chunk,
+/// and the position of these bytes within the range.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

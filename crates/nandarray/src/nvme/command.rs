@@ -78,16 +78,16 @@ pub enum OpenAction {
 /// The unit of the coordinates of an N-D command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Partitions with the size of the sub-dimensionality, as in the paper (equation 5).
+    /// Coordinates count partitions of the size of the sub-dimensionality, as in the NDS paper (equation 5).
     Partition = 0,
-    /// Elements.
+    /// Coordinates count elements.
     Element = 1,
 }
 
 /// The coordinates of an N-D command, or the place where they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coordinates {
-    /// In the entry, for up to three dimensions; the values after `ndim` are not used.
+    /// In the submission entry, for up to three dimensions; the values after `ndim` are not used.
     Inline {
         /// Coordinate along each dimension.
         coordinate: [u32; 3],
@@ -117,7 +117,7 @@ pub struct NdBox {
 }
 
 impl NdBox {
-    /// Creates a sub-block whose coordinates are in the entry.
+    /// Creates a sub-block whose coordinates are in the submission entry.
     ///
     /// # Errors
     /// Invalid field, for more than three dimensions, numbers of more than 32 bits, or lists of different lengths; such
@@ -401,7 +401,8 @@ mod tests {
         bytes
     }
 
-    /// Written from the figures of the specification, dword by dword, not by our encoder.
+    /// Returns commands, each with its submission entry, written dword by dword from the figures of the specification
+    /// and not by our encoder.
     fn by_hand() -> Vec<(NvmeCommand, [u8; 64])> {
         let blocks = Blocks { nsid: 1, slba: 0x0001_0203_0405_0607, nlb_z: 7, fua: true, lr: false };
         let lba = [(1, 1), (10, 0x0405_0607), (11, 0x0001_0203)];

@@ -30,7 +30,7 @@ pub struct DataBuffer<'a> {
 unsafe impl Send for DataBuffer<'_> {}
 
 impl<'a> DataBuffer<'a> {
-    /// No data and no page.
+    /// A buffer without data and without a page.
     pub const NONE: DataBuffer<'static> = DataBuffer { data: DataPointer::None, page: &[], buffer: PhantomData };
 
     fn new(data: DataPointer) -> Self {

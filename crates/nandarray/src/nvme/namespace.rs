@@ -26,7 +26,7 @@ use zerocopy::FromBytes;
 
 /// The namespace identifier that stands for all namespaces, in a flush.
 pub const NSID_ALL: u32 = u32::MAX;
-/// Largest number of bytes that one copy command moves; it holds them in memory.
+/// Largest number of bytes that one copy command moves, since the command holds all of them in memory.
 pub const COPY_BYTES_MAX: u64 = 64 << 20;
 /// Number of bytes that a compare reads at a time: half of a core's cache.
 const COMPARE_BYTES: u64 = 256 << 10;
@@ -61,7 +61,7 @@ fn name(nsid: u32) -> String {
     format!("ns/{nsid}")
 }
 
-/// Returns the number after `ns/`; `None` unless the name is exactly that of a namespace.
+/// Returns the identifier in the name of a namespace, the number after `ns/`; `None` for any other name.
 fn nsid_of(name: &str) -> Option<u32> {
     let nsid = name.strip_prefix("ns/")?.parse().ok()?;
     (nsid != 0 && nsid != NSID_ALL && name == self::name(nsid)).then_some(nsid)
@@ -205,8 +205,8 @@ impl Controller {
         Ok((!device.read_only()).then_some(device))
     }
 
-    /// Checks a read that can be in flight, and converts it to the engine's command. Its force unit access is ignored
-    /// (`false`), since the data that it reads is on the medium or newer.
+    /// Checks a read that can be in flight, and converts it to the engine's command. The last value is always `false`:
+    /// the read's force unit access flag is ignored, since the data that it reads is on the medium or newer.
     pub(super) fn read_command(
         &self,
         blocks: &Blocks,

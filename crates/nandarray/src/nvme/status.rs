@@ -55,7 +55,7 @@ statuses! {
     DATA_LENGTH_INVALID = 0, 0x0f, true, "Data SGL Length Invalid";
     /// The store is open for reading only.
     WRITE_PROTECTED = 0, 0x20, true, "Namespace is Write Protected";
-    /// Too many commands are in flight, or the command would wait for ever for others.
+    /// Too many commands are in flight, or the command would wait for ever for other commands.
     INTERRUPTED = 0, 0x21, false, "Command Interrupted";
     /// A logical block is outside its namespace, or an element outside its view.
     LBA_OUT_OF_RANGE = 0, 0x80, true, "LBA Out of Range";
@@ -69,11 +69,11 @@ statuses! {
     INVALID_LOG_PAGE = 1, 0x09, true, "Invalid Log Page";
     /// The feature cannot be changed.
     FEATURE_NOT_CHANGEABLE = 1, 0x0e, true, "Feature Not Changeable";
-    /// The record format of connect is not 0.
+    /// The Connect command has a record format other than 0.
     CONNECT_FORMAT = 1, 0x80, true, "Connect Incompatible Format";
     /// The limit of controllers or connections is reached; the host may try again later.
     CONNECT_BUSY = 1, 0x81, false, "Connect Controller Busy";
-    /// A parameter of connect is wrong; dword 0 of the completion has its offset.
+    /// A parameter of the Connect command is wrong; dword 0 of the completion has its offset.
     CONNECT_PARAMETER = 1, 0x82, true, "Connect Invalid Parameters";
     /// The host is not allowed to connect.
     CONNECT_HOST = 1, 0x84, true, "Connect Invalid Host";

@@ -12,7 +12,7 @@ use crate::stl::space::SpaceId;
 /// Largest number of views that may be open at once.
 pub const VIEWS_MAX: usize = 1 << 16;
 
-/// A space under a dimensionality.
+/// An open view: a space under a dimensionality of its own, with the same number of elements.
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) space: SpaceId,

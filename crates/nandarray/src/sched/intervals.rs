@@ -43,7 +43,7 @@ impl IntervalNode {
     }
 }
 
-/// Splits a tree into the nodes before `key` and the others.
+/// Splits a tree into the nodes before `key` and the nodes from `key` on.
 fn split(link: Link, key: (u64, u64)) -> (Link, Link) {
     let Some(mut node) = link else { return (None, None) };
     if node.key() < key {

@@ -207,7 +207,8 @@ mod tests {
         assert!(behind.is_granted());
     }
 
-    /// The lock against its definition, with a seed.
+    /// Makes and drops random requests (fixed seed), and checks that each is granted exactly if no earlier one
+    /// conflicts.
     #[test]
     fn agrees_with_its_definition() {
         let mut chance = crate::sim::Chance::seeded(14);

@@ -53,7 +53,7 @@ pub enum Moves {
     Nothing,
 }
 
-/// Order of a command among those in flight under a clock: the earlier commands for which it waits.
+/// Order of a command among those in flight under a clock: the earlier commands that must end before it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The command begins at once: it reads only statistics and names.
@@ -200,7 +200,7 @@ counters! {
     syncs,
     /// Number of segments that became free.
     segments_reclaimed,
-    /// Number of reclaims after a command that failed and are tried again after the next command.
+    /// Number of times that the reclaim after a command failed; it is tried again after the next command.
     reclaims_failed,
 }
 

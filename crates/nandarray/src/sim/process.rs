@@ -15,19 +15,19 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering,
 
 /// Number of forks between the process that loaded the library and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
-/// Head of the list of all slots, newest first. Slots are reused and never freed.
+/// Head of the list of all [`ThreadSlot`]s, newest first. Slots are reused and never freed.
 static SLOTS: AtomicPtr<ThreadSlot> = AtomicPtr::new(ptr::null_mut());
-/// Key of the next scope to be created.
+/// Key of the next [`ProcessScope`] to be created.
 static KEYS: AtomicUsize = AtomicUsize::new(SEVERAL + 1);
 
-/// Value of a slot whose thread is in no scope.
+/// Value of [`ThreadSlot::inside`] for a thread that is in no [`ProcessScope`].
 const NOTHING: usize = 0;
-/// Value of a slot whose thread is in several scopes at once: it counts as being in every scope.
+/// Value of [`ThreadSlot::inside`] for a thread that is in several scopes at once: it counts as being in every scope.
 const SEVERAL: usize = 1;
 
-/// A thread's record of the scope that it is in.
+/// A thread's record of the [`ProcessScope`] that it is in: of the store whose command it executes.
 struct ThreadSlot {
-    /// Key of the scope, [`NOTHING`] or [`SEVERAL`].
+    /// Key of the thread's [`ProcessScope`], [`NOTHING`] or [`SEVERAL`].
     inside: AtomicUsize,
     /// The value of [`FORKS`] in the process in which the slot's thread runs.
     forks: AtomicU32,
@@ -89,7 +89,7 @@ fn take_slot() -> &'static ThreadSlot {
     slot
 }
 
-/// The handler, called in a forked process by its only thread, the one that forked.
+/// Handles a fork: counts it. Called in the new process by its only thread, a copy of the one that forked.
 extern "C" fn forked() {
     let forks = FORKS.fetch_add(1, Ordering::Relaxed) + 1;
     if let Some(slot) = MINE.get() {
@@ -113,7 +113,7 @@ impl Home {
         Self(FORKS.load(Ordering::Relaxed))
     }
 
-    /// Whether the present process is still the same one, and not one forked from it.
+    /// Whether the present process is the one in which this value was created, not a fork of it.
     pub(crate) fn is_here(self) -> bool {
         self.0 == FORKS.load(Ordering::Relaxed)
     }
@@ -126,12 +126,12 @@ pub(crate) struct ProcessScope {
     home: Home,
 }
 
-/// Guard of a thread that is in a scope; dropping it leaves the scope.
+/// Guard of a thread that is in a [`ProcessScope`]; dropping it leaves the scope.
 #[derive(Debug)]
 pub(crate) struct Inside(usize);
 
 impl ProcessScope {
-    /// Creates a scope in the present process, without threads in it.
+    /// Creates the scope of a store that this process opens; no thread is in it yet.
     pub(crate) fn here() -> Self {
         Self { key: KEYS.fetch_add(1, Ordering::Relaxed), home: Home::here() }
     }

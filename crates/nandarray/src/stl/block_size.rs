@@ -48,8 +48,9 @@ pub fn building_block(geometry: &Geometry, shape: &[u64], item_bytes: u64) -> Ve
     if k > 3 { balanced(elements, &caps, item_bytes) } else { equal(elements, &caps) }
 }
 
-/// Equations 2 and 4: equal sides of 2^ceil(log2(elements) / k), but none longer than its cap. Sides that are not
-/// capped grow until the volume is the same.
+/// Returns the sides of a block of `elements` elements by equations 2 and 4 of the NDS paper: 2^ceil(log2(elements) /
+/// k) along each of k dimensions, but none longer than its cap. Sides below their caps grow until the volume is the
+/// same as without caps.
 fn equal(elements: u64, caps: &[u64]) -> Vec<u64> {
     let k = caps.len();
     let side = 1u64 << elements.trailing_zeros().div_ceil(k as u32);
@@ -66,10 +67,10 @@ fn equal(elements: u64, caps: &[u64]) -> Vec<u64> {
     sides
 }
 
-/// Equation 4 for any number of dimensions, but without rounding up every side, which would make blocks of five
-/// dimensions sixteen times as large as necessary. The product of the sides is `elements`. They are as equal as powers
-/// of two within the caps can be, and otherwise the faster-varying ones are longer; the last one has at least
-/// [`RUN_BYTES_MIN`] bytes.
+/// Returns the sides of a block of four or more dimensions by equation 4 of the NDS paper, but without rounding up
+/// every side, which would make blocks of five dimensions sixteen times as large as necessary. The product of the sides
+/// is `elements`. The sides are as equal as powers of two within the caps can be, and otherwise the faster-varying ones
+/// are longer; the last one has at least [`RUN_BYTES_MIN`] bytes.
 fn balanced(elements: u64, caps: &[u64], item_bytes: u64) -> Vec<u64> {
     let mut sides = vec![1; caps.len()];
     let (last, last_cap) = (sides.len() - 1, caps[caps.len() - 1]);

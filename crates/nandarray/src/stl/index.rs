@@ -102,8 +102,8 @@ impl BlockMap {
         self.runs().map(|r| u64::from(r.count)).sum()
     }
 
-    /// Returns the map in which the units for which `gone` is true have lost their page, and `new` has been added (runs
-    /// in order of units); `None` if no unit has a page.
+    /// Returns the map `old` without the pages of the units for which `gone` is true, and with the runs `new` (in order
+    /// of units) added; `None` if no unit has a page then.
     pub fn replaced(old: Option<&Self>, gone: impl Fn(u32) -> bool, new: &[Run]) -> Option<Self> {
         let mut runs: Vec<Run> = Vec::with_capacity(new.len() + 2);
         for run in old.into_iter().flat_map(Self::runs) {
@@ -155,7 +155,7 @@ impl<T> Sparse<T> {
         self.chunks.get_mut(&(at / CHUNK))?[(at % CHUNK) as usize].as_mut()
     }
 
-    /// Removes and returns the value of a slot; frees the chunk if it has no other value.
+    /// Removes and returns the value of a slot, `None` if it has none; frees the chunk if it has no other value.
     fn take(&mut self, at: u64) -> Option<T> {
         let chunk = self.chunks.get_mut(&(at / CHUNK))?;
         let gone = chunk[(at % CHUNK) as usize].take();
@@ -186,8 +186,8 @@ enum Node {
 #[derive(Debug)]
 pub struct Builder {
     index: Index,
-    /// Coordinates of the leaf being filled: all but the last of a block's. Not a `Vec`, whose dangling pointer when
-    /// empty makes AVX-512 comparisons take a suppressed fault, which took half of the time of reading a
+    /// Coordinates of the leaf being filled: those of its blocks without the last one. Not a `Vec`, whose dangling
+    /// pointer when empty makes AVX-512 comparisons take a suppressed fault, which took half of the time of reading a
     /// one-dimensional index.
     outer: SmallVec<[u64; 4]>,
     leaf: Sparse<BlockMap>,
@@ -196,7 +196,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Begins an empty index with this number of dimensions.
+    /// Creates a builder of an index with this number of dimensions, which is empty at first.
     pub fn new(dimensions: usize) -> Self {
         Self { index: Index::new(dimensions), outer: SmallVec::new(), leaf: Sparse::default(), chunk: None, last: None }
     }
@@ -265,7 +265,7 @@ pub struct Cursor<'a> {
     /// number of dimensions if the last lookup found no node.
     path: SmallVec<[&'a Node; 5]>,
     at: SmallVec<[u64; 4]>,
-    /// The chunk of the leaf that was used last, with its number.
+    /// The chunk of the leaf that was used last, with its number; `None` before the first lookup.
     chunk: Option<(u64, &'a Chunk<BlockMap>)>,
 }
 
@@ -292,8 +292,8 @@ impl<'a> Cursor<'a> {
         chunk[(last % CHUNK) as usize].as_ref()
     }
 
-    /// Moves to the leaf at these coordinates (all but the last of a block's), beginning where the path to it leaves
-    /// the present path; `None` if the leaf does not exist.
+    /// Moves to the leaf at these coordinates (a block's without the last one), beginning where its path leaves the
+    /// present path; `None` if the leaf does not exist.
     fn walk(&mut self, index: &'a Index, outer: &[u64]) -> Option<()> {
         assert_eq!(outer.len() + 1, index.dimensions);
         self.chunk = None;
@@ -327,7 +327,7 @@ impl Index {
         self.blocks
     }
 
-    /// Returns the leaf at these coordinates (all but the last of a block's); creates it and the nodes above if
+    /// Returns the leaf at these coordinates (a block's without the last one); creates it and the nodes above if
     /// necessary.
     fn leaf_mut(&mut self, outer: &[u64]) -> &mut Sparse<BlockMap> {
         debug_assert_eq!(outer.len() + 1, self.dimensions, "coordinates of a leaf");

@@ -144,8 +144,8 @@ impl Selection {
 /// TiB.
 const BLOCKS_MAX: u64 = 1 << 26;
 
-/// Side of a building block along one dimension, in elements. For a power of two it divides by a shift, since a
-/// division takes as long as an access to a cache.
+/// Side of a building block along one dimension, in elements. If it is a power of two, coordinates are divided by a
+/// shift, since a division takes as long as an access to a cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Side {
     length: u64,

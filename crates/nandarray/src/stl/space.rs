@@ -28,7 +28,8 @@ use crate::sched::RangeLock;
 /// Number of a space, which is never used for another one.
 pub type SpaceId = u32;
 
-/// Flag of an owner's space number: the block coordinate did not fit the key, which is a hash of it instead.
+/// Flag in an owner's space number: the block's coordinate was too long for the owner's key, which is a hash of it
+/// instead.
 const SPILLED: u32 = 1 << 31;
 
 /// Largest size of an element in bytes.
@@ -94,9 +95,9 @@ impl SpaceRecord {
     }
 
     /// Checks a record that was made for a new space or read from a medium.
+    ///
     /// # Errors
     /// [`Error::Invalid`] with the numbers that are wrong.
-    /// [`Error::Invalid`] with the numbers.
     pub fn check(&self, page_bytes: u32) -> Result<()> {
         let fail = |what: String| Err(Error::Invalid(what));
         if self.shape.is_empty() || self.shape.len() > DIMENSIONS_MAX {

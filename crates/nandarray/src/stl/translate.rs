@@ -15,7 +15,8 @@
 use super::plan::{Axis, Selection, StridedBox};
 use crate::error::{Error, Result};
 
-/// A range of values of one factor: `start + step * i` for `i < count`, with `stride` bytes between them in the buffer.
+/// A range of values of one [`Factor`]: `start + step * i` for `i < count`, with `stride` bytes between them in the
+/// buffer.
 #[derive(Clone, Copy, Debug)]
 struct FactorRange {
     start: u64,
@@ -24,7 +25,8 @@ struct FactorRange {
     stride: isize,
 }
 
-/// A box of factors: a range for each, and the byte offset of its first element in the buffer.
+/// A box over the common factors of space and view: a range for each [`Factor`], and the byte offset of the box's first
+/// element in the buffer.
 type FactorBox = (Vec<FactorRange>, isize);
 
 /// Calls `each` with selections of the space that together are the view's box; stops at the first error. `wanted` is
@@ -142,7 +144,7 @@ fn refine(space: &[u64], view: &[u64]) -> Refined {
 }
 
 /// Cuts the range `start..start + count` of a mixed-radix number, whose digits have these `sizes` (slowest first), into
-/// boxes of its digits: the part before the first whole turn of the inner digits, the whole turns, and the rest.
+/// boxes of its digits: the part before the first whole cycle of the inner digits, the whole cycles, and the rest.
 /// `stride` is the number of bytes in the buffer between successive values of the range.
 fn cut(sizes: &[u64], start: u128, count: u128, stride: isize, offset: isize, out: &mut Vec<FactorBox>) {
     if count == 0 {
@@ -240,7 +242,7 @@ fn refined_boxes(
     }
 }
 
-/// Turns a box, as ranges over all factors, into selections of the space.
+/// Turns a box, given as ranges over all common factors, into selections of the space.
 fn space_boxes(
     factors: &[Factor],
     spans: &[FactorRange],
@@ -279,10 +281,11 @@ fn space_boxes(
     }
 }
 
-/// Returns the number of the part of a dimension (fastest first) that becomes the axis. It is the part with the most
-/// values, so that there are few selections; among equal ones the fastest, so that each selection lies in few blocks.
-/// Along the last dimension the fastest part may be contiguous; it is chosen before a larger one unless that costs too
-/// many selections, where a selection counts as 16 elements without neighbours.
+/// Chooses the part of a dimension that becomes the axis of a selection, among the parts (fastest first) that
+/// [`joined`] returns, and returns its number. It is the part with the most values, so that there are few selections;
+/// among equal ones the fastest, so that each selection lies in few blocks. Along the last dimension the fastest part
+/// may be contiguous; it is chosen before a larger one unless that costs too many selections, where a selection counts
+/// as 16 elements without neighbours.
 fn axis_of(parts: &[(u64, FactorRange)], last: bool) -> usize {
     let count = |i: usize| parts[i].1.count;
     let widest = (0..parts.len()).rev().max_by_key(|&i| count(i)).expect("a dimension has a part");
@@ -292,7 +295,8 @@ fn axis_of(parts: &[(u64, FactorRange)], last: bool) -> usize {
 }
 
 /// Joins neighbouring factors of one dimension (slowest first) if their ranges continue each other both in the space
-/// and in the buffer; returns for each part the elements of the dimension between values, and the range.
+/// and in the buffer. Returns for each part the distance of its successive values along the dimension, in elements, and
+/// its range.
 fn joined(own: &[(u64, FactorRange)]) -> Vec<(u64, FactorRange)> {
     let mut parts: Vec<(u64, u64, FactorRange)> = Vec::new(); // (elements between values, size, range), fastest first
     let mut unit = 1;
@@ -360,7 +364,8 @@ mod tests {
 
     use super::*;
 
-    /// Every element as (flat index in the space, buffer offset), sorted.
+    /// Translates a box of a view; returns all its elements as (flat index in the space, buffer offset), sorted, and
+    /// the number of selections.
     fn run(space: &[u64], view: &[u64], start: &[u64], step: &[u64], count: &[u64]) -> (Vec<(u128, isize)>, usize) {
         let mut strides = vec![0isize; view.len()];
         let mut stride = 1;

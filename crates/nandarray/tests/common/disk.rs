@@ -1,10 +1,10 @@
 //! A simulated disk: a medium in memory that has a bounded number of blocks, and whose operations fail on demand.
 //!
-//! A block is taken when it is first written, or allocated, and given back when it is discarded whole or cut off, as a
-//! sparse file's is. A write that finds no block writes what comes before it, and fails with ENOSPC. Faults are
-//! injected by kind of operation and by number; a write that is failed so leaves nothing.
+//! A block is allocated when it is first written or requested, and deallocated when all of it is discarded or
+//! truncated, as a sparse file's is. A write that finds no free block writes the bytes before that block, and fails
+//! with ENOSPC. Faults are injected by kind of operation and by number; a write that fails so writes nothing.
 //!
-//! It loses nothing when the power fails: that is `FaultMedia`'s.
+//! Losses of power are not simulated here; `FaultMedia` does that.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,10 +12,10 @@ use std::io;
 use nandarray::{Error, Media, Result};
 use parking_lot::Mutex;
 
-/// Bytes of a block; a page of the tiny geometry.
+/// Size of a disk block in bytes; it is also the page size of `Geometry::TINY`.
 const BLOCK_BYTES: u64 = 512;
 
-/// An operation of a disk.
+/// Kind of a disk's operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Write,
@@ -28,12 +28,13 @@ struct State {
     bytes: Vec<u8>,
     taken: BTreeSet<u64>,
     blocks: Option<u64>,
-    /// Of a kind, all operations from one number to the one before another fail with this error number.
+    /// Operations that fail: their kind, the range of their numbers among all of this kind, and the system's error
+    /// number; `None` if none fails.
     fault: Option<(Kind, std::ops::Range<u64>, i32)>,
     done: [u64; 3],
 }
 
-/// The disk.
+/// A simulated disk with one file.
 #[derive(Debug, Default)]
 pub(crate) struct Disk(Mutex<State>);
 
@@ -42,7 +43,7 @@ fn failed(op: &'static str, offset: u64, len: u64, errno: i32) -> Error {
 }
 
 impl State {
-    /// Counts an operation; fails it if that was arranged.
+    /// Counts an operation; returns an error if the test has arranged that it fails.
     fn begin(&mut self, kind: Kind, op: &'static str, offset: u64, len: u64) -> Result<()> {
         let number = self.done[kind as usize];
         self.done[kind as usize] += 1;
@@ -52,7 +53,8 @@ impl State {
         }
     }
 
-    /// Takes blocks for a range, as far as there are any; how many of its bytes have room.
+    /// Allocates blocks for a range, as far as there are free ones; returns the number of the range's bytes that have
+    /// blocks.
     fn take(&mut self, offset: u64, len: u64) -> u64 {
         for block in offset / BLOCK_BYTES..(offset + len).div_ceil(BLOCK_BYTES) {
             let full = self.blocks.is_some_and(|most| self.taken.len() as u64 >= most);
@@ -66,40 +68,41 @@ impl State {
 }
 
 impl Disk {
-    /// A disk that holds a file with these bytes.
+    /// Creates a disk that holds a file with these bytes.
     pub(crate) fn with_bytes(bytes: Vec<u8>) -> Self {
         let taken = (0..(bytes.len() as u64).div_ceil(BLOCK_BYTES)).collect();
         Self(Mutex::new(State { bytes, taken, ..State::default() }))
     }
 
-    /// Limits the disk to this many bytes.
+    /// Limits the disk's size to this number of bytes; `None` removes the limit.
     pub(crate) fn limit(&self, bytes: Option<u64>) {
         self.0.lock().blocks = bytes.map(|b| b / BLOCK_BYTES);
     }
 
-    /// Bytes of blocks that are taken.
+    /// Returns the size of all allocated blocks in bytes.
     pub(crate) fn used(&self) -> u64 {
         self.0.lock().taken.len() as u64 * BLOCK_BYTES
     }
 
-    /// Operations of a kind so far.
+    /// Returns the number of operations of a kind so far.
     pub(crate) fn done(&self, kind: Kind) -> u64 {
         self.0.lock().done[kind as usize]
     }
 
-    /// Fails `count` operations of a kind, from the `after`-th from now on; 0 is the next.
+    /// Makes `count` operations of a kind fail with `errno`, after the next `after` operations of that kind, which
+    /// succeed.
     pub(crate) fn fail(&self, kind: Kind, after: u64, count: u64, errno: i32) {
         let s = &mut *self.0.lock();
         let first = s.done[kind as usize] + after;
         s.fault = Some((kind, first..first.saturating_add(count), errno));
     }
 
-    /// Nothing fails any more.
+    /// Removes the faults that [`Self::fail`] arranged.
     pub(crate) fn heal(&self) {
         self.0.lock().fault = None;
     }
 
-    /// The file.
+    /// Returns the file's bytes.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         self.0.lock().bytes.clone()
     }

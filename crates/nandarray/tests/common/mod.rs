@@ -1,11 +1,12 @@
-//! Shared by the tests of the engine: a model of a store in plain vectors, commands that act on both, and a generator.
+//! Shared by the tests of the engine: a model of a store in plain vectors, commands that act on both, and a generator
+//! of commands.
 //!
-//! A [`Model`] is what a store should hold: arrays as bytes in row-major order. An [`Op`] is one command, applied to a
-//! device by [`Op::run`] and to a model by [`Op::tell`]; [`draw`] makes one that fits a model from a single number, so
-//! that a list of numbers is a workload, and a shorter list a smaller one. [`read_all`] turns a device back into a
-//! model.
+//! A [`Model`] is the expected content of a store: arrays as bytes in row-major order. An [`Op`] is one command,
+//! applied to a device by [`Op::run`] and to a model by [`Op::tell`]; [`draw`] makes one that fits a model from a
+//! single number, so that a list of numbers is a workload, and a shorter list a smaller one. [`read_all`] reads a
+//! device's content into a model.
 //!
-//! It judges nothing: what states are right after which fault is up to each test.
+//! This file does not decide which states are right after which fault; each test does.
 
 #![allow(dead_code, reason = "every test file takes what it needs of this one")]
 
@@ -20,10 +21,10 @@ use nandarray::{
     Target, command,
 };
 
-/// The key of every encrypted array here.
+/// The key of every encrypted array in the tests.
 pub(crate) const KEY: [u8; 32] = *b"the key of all encrypted arrays.";
 
-/// One array as it should be.
+/// The expected state of one array; `data` has its bytes in row-major order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Array {
     pub(crate) shape: Vec<u64>,
@@ -33,10 +34,10 @@ pub(crate) struct Array {
     pub(crate) data: Vec<u8>,
 }
 
-/// A store as it should be.
+/// The expected content of a store: arrays by name.
 pub(crate) type Model = BTreeMap<String, Array>;
 
-/// A selection of elements, in the order of the buffer.
+/// A selection of elements, in the order in which they lie in the buffer.
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     Box {
@@ -47,7 +48,7 @@ pub(crate) enum Part {
     },
     Outer(Vec<Axis>),
     Points(Vec<u64>),
-    /// Boxes of one size, by where they start.
+    /// Several boxes of one size, each given by its first coordinate.
     Boxes {
         starts: Vec<Vec<u64>>,
         step: Vec<u64>,
@@ -56,7 +57,7 @@ pub(crate) enum Part {
     },
 }
 
-/// One of several changes made together.
+/// One of several changes of names and attributes that a batch makes together.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Delete(String),
@@ -74,7 +75,7 @@ impl Step {
     }
 }
 
-/// One command.
+/// A command of the tests, which can be applied to a device and to a model.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     Create {
@@ -100,7 +101,7 @@ pub(crate) enum Op {
         name: String,
         shape: Vec<u64>,
     },
-    /// Grows an array by `more` along one axis, with content.
+    /// Grows an array by `more` along one axis; `salt` determines the new elements.
     Append {
         name: String,
         axis: usize,
@@ -128,7 +129,7 @@ pub(crate) fn volume(shape: &[u64]) -> usize {
     shape.iter().product::<u64>() as usize
 }
 
-/// Strides of a row-major buffer.
+/// Returns the byte strides of a row-major buffer of this shape.
 pub(crate) fn strides(count: &[u64], item: usize) -> Vec<isize> {
     let mut out = vec![0; count.len()];
     let mut stride = item as isize;
@@ -148,7 +149,7 @@ fn product(lists: &[Vec<u64>], shape: &[u64]) -> Vec<usize> {
 }
 
 impl Part {
-    /// The whole of an array.
+    /// Returns the part that is the whole of an array.
     pub(crate) fn all(shape: &[u64]) -> Self {
         Self::Box { start: vec![0; shape.len()], step: vec![1; shape.len()], count: shape.to_vec(), view: None }
     }
@@ -157,7 +158,7 @@ impl Part {
         Self::Box { start: start.to_vec(), step: vec![1; start.len()], count: count.to_vec(), view: None }
     }
 
-    /// Elements along each dimension of the buffer.
+    /// Returns the number of elements along each dimension of the buffer.
     pub(crate) fn count(&self, dimensions: usize) -> Vec<u64> {
         match self {
             Self::Box { count, .. } => count.clone(),
@@ -167,7 +168,7 @@ impl Part {
         }
     }
 
-    /// Row-major numbers of the elements in the order of the buffer.
+    /// Returns the row-major index in the array of each selected element, in the order of the buffer.
     pub(crate) fn elements(&self, shape: &[u64]) -> Vec<usize> {
         match self {
             Self::Box { start, step, count, view } => {
@@ -196,7 +197,7 @@ impl Part {
         }
     }
 
-    /// Calls `run` with the target of a command.
+    /// Calls `run` with the part as the target of an engine command.
     pub(crate) fn target<T>(&self, dimensions: usize, strides: &[isize], run: impl FnOnce(Target<'_>) -> T) -> T {
         match self {
             Self::Box { start, step, count, view } => {
@@ -216,8 +217,8 @@ impl Part {
     }
 }
 
-/// The bytes that a write with this salt writes: noise; with salt 0 the fill value; with salt 1 something that
-/// compresses.
+/// Returns the bytes that a write with this salt writes: the fill value for salt 0, compressible bytes if the salt
+/// modulo 4 is 1, otherwise noise.
 pub(crate) fn content(salt: u64, elements: usize, fill: &[u8]) -> Vec<u8> {
     let bytes = elements * fill.len();
     match salt {
@@ -264,7 +265,7 @@ pub(crate) fn write(device: &Device, name: &str, part: &Part, bytes: &[u8]) -> R
     Ok(())
 }
 
-/// Grows an array along an axis by what a buffer holds; the shape then.
+/// Grows an array along an axis by the elements in a buffer; returns the new shape.
 pub(crate) fn append(
     device: &Device,
     name: &str,
@@ -279,7 +280,7 @@ pub(crate) fn append(
     device.execute(command::Append { space, axis, count, strides, source })
 }
 
-/// Opens an array, with the key if it needs one.
+/// Opens an array, with [`KEY`] if it is encrypted.
 pub(crate) fn open_space(device: &Device, name: &str) -> Result<Arc<nandarray::Space>> {
     let key = device.describe(name)?.encrypted().then_some(&KEY[..]);
     device.execute(command::Open { name, key })
@@ -294,7 +295,7 @@ pub(crate) fn number(device: &Device, name: &str) -> u64 {
     numbers.iter().find(|n| n.0 == name).expect("a known number").1
 }
 
-/// One array, read whole.
+/// Reads a whole array with its metadata.
 pub(crate) fn read_array(device: &Device, name: &str) -> Result<Array> {
     let record = open_space(device, name)?.peek().record.clone();
     let shape = record.shape().to_vec();
@@ -302,7 +303,7 @@ pub(crate) fn read_array(device: &Device, name: &str) -> Result<Array> {
     Ok(Array { shape, item: record.item_bytes as usize, fill: record.fill, attrs: record.attrs, data })
 }
 
-/// Everything that a store holds.
+/// Reads all arrays of a store.
 pub(crate) fn read_all(device: &Device) -> Result<Model> {
     names(device).into_iter().map(|name| Ok((name.clone(), read_array(device, &name)?))).collect()
 }
@@ -315,13 +316,13 @@ pub(crate) fn check(device: &Device, repair: bool) -> Result<CheckReport> {
     device.execute(command::Check { repair, accept_older: false })
 }
 
-/// Panics unless everything is as it should be.
+/// Panics if a check of the store finds a fault.
 pub(crate) fn assert_sound(device: &Device, context: &dyn Fn() -> String) {
     let report = check(device, false).unwrap_or_else(|e| panic!("check failed: {e}; {}", context()));
     assert!(report.findings.is_empty(), "check found {:?}; {}", report.findings, context());
 }
 
-/// Panics unless the store holds what the model says; names what differs without printing all of it.
+/// Panics unless the store's content is that of the model; the message describes the first difference only.
 pub(crate) fn assert_holds(device: &Device, model: &Model, context: &dyn Fn() -> String) {
     let found = read_all(device).unwrap_or_else(|e| panic!("reading failed: {e}; {}", context()));
     if let Some(what) = difference(&found, model) {
@@ -329,7 +330,7 @@ pub(crate) fn assert_holds(device: &Device, model: &Model, context: &dyn Fn() ->
     }
 }
 
-/// The first difference between two stores, in words.
+/// Describes the first difference between two stores; `None` if they are equal.
 pub(crate) fn difference(found: &Model, expected: &Model) -> Option<String> {
     let names = |m: &Model| m.keys().cloned().collect::<Vec<_>>();
     if names(found) != names(expected) {
@@ -355,7 +356,7 @@ pub(crate) fn difference(found: &Model, expected: &Model) -> Option<String> {
 }
 
 impl Op {
-    /// Applies the command to a device. `Reopen` is the caller's.
+    /// Applies the command to a device. The caller must handle [`Op::Reopen`].
     pub(crate) fn run(&self, device: &Device) -> Result<()> {
         match self {
             Self::Create { name, shape, item, block, compression, key, fill } => {
@@ -473,34 +474,34 @@ impl Op {
         }
     }
 
-    /// Whether everything before is durable once this is done.
+    /// Whether everything written before this command is durable when it has returned.
     pub(crate) fn flushes(&self) -> bool {
         matches!(self, Self::Flush | Self::Compact | Self::Reopen)
     }
 }
 
-/// Puts elements of a buffer at their places.
+/// Stores elements of a buffer in an array, at these indices.
 pub(crate) fn put(a: &mut Array, elements: &[usize], bytes: &[u8]) {
     for (&e, b) in elements.iter().zip(bytes.chunks_exact(a.item)) {
         a.data[e * a.item..][..a.item].copy_from_slice(b);
     }
 }
 
-/// Takes elements of an array in the order of a buffer.
+/// Returns the elements of an array at these indices, as bytes in this order.
 pub(crate) fn take(a: &Array, elements: &[usize]) -> Vec<u8> {
     elements.iter().flat_map(|&e| &a.data[e * a.item..][..a.item]).copied().collect()
 }
 
-/// The kinds of spaces and arrays that [`draw`] may draw.
+/// Limits on the arrays and commands that [`draw`] may draw.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taste {
-    /// The most bytes of one array.
+    /// Largest size of an array, in bytes.
     pub(crate) array_bytes: usize,
-    /// The most arrays at once.
+    /// Largest number of arrays at a time.
     pub(crate) arrays: usize,
     /// Whether arrays may be compressed or encrypted.
     pub(crate) coded: bool,
-    /// Whether the store is closed and opened now and then.
+    /// Whether [`Op::Reopen`] may be drawn.
     pub(crate) reopen: bool,
 }
 
@@ -524,7 +525,7 @@ fn range(rng: &mut Rng, size: u64, steps: bool) -> (u64, u64, u64) {
     }
 }
 
-/// A view's shape of equal volume: factors joined and split at random.
+/// Draws the shape of a view with the same number of elements: prime factors of the shape, joined and split at random.
 pub(crate) fn draw_view(rng: &mut Rng, shape: &[u64]) -> Vec<u64> {
     let mut primes = Vec::new();
     for &side in shape {
@@ -547,7 +548,8 @@ pub(crate) fn draw_view(rng: &mut Rng, shape: &[u64]) -> Vec<u64> {
     view
 }
 
-/// A part of an array of this shape, all sides of which are at least 1.
+/// Draws a part of an array of this shape, all sides of which are at least 1; `write` is whether the part will be
+/// written.
 pub(crate) fn draw_part(rng: &mut Rng, shape: &[u64], write: bool) -> Part {
     let boxed = |rng: &mut Rng, within: &[u64], view: Option<Vec<u64>>| {
         let r: Vec<_> = within.iter().map(|&n| range(rng, n, true)).collect();
@@ -616,7 +618,7 @@ fn draw_shape(rng: &mut Rng, dimensions: usize, elements: u64) -> Vec<u64> {
     shape
 }
 
-/// Creates an array under one of these names.
+/// Draws the creation of an array with one of the names `fresh`, which are unused.
 fn draw_create(rng: &mut Rng, fresh: &[String], taste: &Taste) -> Op {
     let item = [1, 2, 3, 4, 5, 7, 8, 12, 16, 17][rng.usize(..10)];
     let dimensions = rng.usize(0..4);
@@ -635,7 +637,7 @@ fn draw_create(rng: &mut Rng, fresh: &[String], taste: &Taste) -> Op {
     }
 }
 
-/// Changes of these arrays, while these names are free.
+/// Draws changes of the arrays `left`, which may be renamed to the names `free`.
 fn draw_batch(rng: &mut Rng, mut left: Vec<String>, mut free: Vec<String>) -> Vec<Step> {
     let mut steps = Vec::new();
     for _ in 0..rng.u8(1..5) {
@@ -656,7 +658,7 @@ fn draw_batch(rng: &mut Rng, mut left: Vec<String>, mut free: Vec<String>) -> Ve
     steps
 }
 
-/// A command that fits the model, made from one number.
+/// Draws a command that fits the model; the same number gives the same command.
 pub(crate) fn draw(number: u64, model: &Model, taste: &Taste) -> Op {
     let rng = &mut Rng::with_seed(number);
     let name_of = |i: usize| format!("group/a{i}");
@@ -706,7 +708,7 @@ pub(crate) fn draw(number: u64, model: &Model, taste: &Taste) -> Op {
     }
 }
 
-/// Options for small stores that give the same trace on every run.
+/// Returns options for small stores that give the same trace on every run.
 pub(crate) fn options(geometry: Geometry, entropy: u64) -> Options {
     Options { geometry, threads: Some(1), entropy, ..Options::default() }
 }
@@ -715,17 +717,18 @@ pub(crate) fn open(media: Arc<dyn Media>, mode: Mode, options: &Options) -> Resu
     Device::open(media, "the test's store", mode, options)
 }
 
-/// Whether an error is the one of a store that has no room.
+/// Whether an error means that the store is full.
 pub(crate) fn is_full(error: &Error) -> bool {
     matches!(error, Error::Full { .. })
 }
 
-/// Number of rounds: more of them with `NANDARRAY_DEEP=1`.
+/// Returns the number of rounds of a test: `deep` with the environment variable `NANDARRAY_DEEP`, otherwise `usual`.
 pub(crate) fn rounds(usual: u64, deep: u64) -> u64 {
     if std::env::var_os("NANDARRAY_DEEP").is_some() { deep } else { usual }
 }
 
-/// Property tests that look at the same examples on every run, and at new ones with `NANDARRAY_DEEP=1`.
+/// Returns the configuration of property tests that use the same examples on every run, or, with `NANDARRAY_DEEP`, more
+/// and random ones.
 pub(crate) fn config(cases: u32) -> proptest::test_runner::Config {
     use proptest::test_runner::{Config, RngSeed};
     let deep = std::env::var_os("NANDARRAY_DEEP").is_some();
@@ -733,7 +736,7 @@ pub(crate) fn config(cases: u32) -> proptest::test_runner::Config {
     Config { cases: if deep { 30 * cases } else { cases }, rng_seed, failure_persistence: None, ..Config::default() }
 }
 
-/// Runs `f` and gives up, loudly, when it takes longer than this.
+/// Runs `f` in a thread and returns its result; panics if that takes longer than `seconds`.
 pub(crate) fn within<T: Send + 'static>(seconds: u64, what: &str, f: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, wait) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {

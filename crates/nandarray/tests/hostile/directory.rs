@@ -1,5 +1,5 @@
-//! Checkpoints whose checksums are right and whose content no writer wrote: directories and indexes with other numbers
-//! in them.
+//! Checkpoints with right checksums and content that no writer wrote: directories and indexes in which numbers were
+//! replaced.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,16 +9,16 @@ use nandarray::{Device, Geometry, Media, MemoryMedia, Mode, NewSpace, Options, S
 
 use crate::hostile::{KEY, image};
 
-/// The place of an index: offset in the stream, bytes, CRC, blocks.
+/// Place of an index in the checkpoint's stream: offset, number of bytes, CRC, number of blocks.
 type Blob = (u64, u64, u32, u64);
-/// A directory: seq, the next space, segments (live, erases, bad), spaces.
+/// A directory: sequence number, number of the next space, segments (live pages, erase count, whether retired), spaces.
 type Directory = (u64, u32, Vec<(u32, u32, bool)>, Vec<(SpaceRecord, Blob)>);
 
-/// Large enough segments that a checkpoint has room to grow in its first.
+/// A geometry of segments so large that the checkpoint can grow within its first one.
 const GEOMETRY: Geometry =
     Geometry { page_bytes: 512, channels: 4, banks: 1, pages_per_block: 32, layout: Layout::NEWEST };
 
-/// A store with some arrays in a checkpoint: its bytes, its superblock and slot, its directory, its indexes.
+/// A store with some arrays in a checkpoint: its bytes, its superblock with slot, its directory and its indexes.
 struct Base {
     bytes: Vec<u8>,
     slot: usize,
@@ -70,7 +70,7 @@ fn base() -> &'static Base {
     })
 }
 
-/// The numbers of an index.
+/// Decodes an index as the list of its numbers.
 fn numbers(mut bytes: &[u8]) -> Vec<u64> {
     let mut all = vec![];
     while !bytes.is_empty() {
@@ -118,7 +118,8 @@ fn odd_record(rng: &mut Rng, record: &mut SpaceRecord) {
     }
 }
 
-/// Puts other numbers into indexes and the directory, makes checksums right, and does everything with the store.
+/// Replaces random numbers in indexes and the directory, corrects the checksums, and runs all kinds of commands on the
+/// store.
 pub(crate) fn odd_checkpoint(seed: u64) {
     let base = base();
     let rng = &mut Rng::with_seed(seed);

@@ -2,10 +2,10 @@
 //! `tests/hostile_bytes.rs` (seeded, stable). Each function takes any bytes and must return: no panic, no hang, no
 //! memory beyond what the bytes justify.
 //!
-//! [`image`] takes a whole file as it comes. [`patched_image`] takes changes to the golden image and then makes
-//! checksums right again, so that what lies behind them is reached: numbers that no writer of ours writes.
-//! [`nvme::entries`] takes what a host submits. [`patched_superblock`] puts other numbers into fields; `directory.rs`,
-//! which is only for seeds, into checkpoints.
+//! [`image`] opens any bytes as a file. [`patched_image`] changes the golden image and then corrects checksums, so that
+//! the code after these checks runs on numbers that no writer writes. [`nvme::entries`] submits any bytes as a host's
+//! entries. [`patched_superblock`] replaces numbers in superblocks; `directory.rs`, which only the seeded tests use, in
+//! checkpoints.
 
 #![allow(dead_code, reason = "every target takes what it needs of this one")]
 
@@ -18,17 +18,17 @@ use nandarray::internals::{BlockContext, CipherKey, Codec, CodecSpec, Compressio
 use nandarray::{BufferMut, Device, Geometry, Media, MemoryMedia, Mode, Options, Source, Target, command};
 
 pub(crate) const KEY: [u8; 32] = *b"the key of all encrypted arrays.";
-/// No more of an array is read than this.
+/// Largest number of bytes that are read of an array, or written to it, at a time.
 const BYTES_READ_MAX: u64 = 1 << 12;
 
-/// The golden image of a format version: those from 1 on, then again.
+/// Returns the golden image of format version 1, 2 or 3; higher numbers begin again at 1.
 pub(crate) fn golden(version: usize) -> &'static [u8] {
     let all: [&[u8]; 3] =
         [include_bytes!("../golden/v1.nand"), include_bytes!("../golden/v2.nand"), include_bytes!("../golden/v3.nand")];
     all[(version + 2) % 3]
 }
 
-/// The fields of a superblock behind magic number, version and checksum: name, first byte, bytes.
+/// The fields of a superblock after the magic number: name, offset in bytes, size in bytes.
 pub(crate) const SUPERBLOCK_FIELDS: &[(&str, usize, usize)] = &[
     ("version", 8, 4),
     ("generation", 32, 8),
@@ -55,8 +55,8 @@ pub(crate) const SUPERBLOCK_FIELDS: &[(&str, usize, usize)] = &[
     ("open_crc", 176, 4),
 ];
 
-/// Puts values into fields of a golden image's superblocks (the newer one, or both), makes them count, and does
-/// everything with it.
+/// Sets fields of a golden image's superblocks (the newer one, or both), corrects their checksums, and runs all kinds
+/// of commands on the store. A patch is an index in [`SUPERBLOCK_FIELDS`] and a value.
 pub(crate) fn patched_superblock(version: usize, both: bool, patches: &[(usize, u64)]) {
     let mut bytes = golden(version).to_vec();
     let newer = usize::from(u64_at(&bytes, 4096 + 32) > u64_at(&bytes, 32));
@@ -80,7 +80,7 @@ fn names(device: &Device) -> Vec<String> {
     device.execute(command::List { prefix: "" }).unwrap_or_default()
 }
 
-/// Reads the first elements of an array, writes some, as far as it goes.
+/// Reads the first and the last elements of an array, and writes them if `write`; errors are ignored.
 fn touch(device: &Device, name: &str, write: bool) {
     let Ok(space) = device.describe(name) else { return };
     let key = space.encrypted().then_some(&KEY[..]);
@@ -122,7 +122,7 @@ fn touch(device: &Device, name: &str, write: bool) {
     let _ = device.execute(command::StatSpace { space: space.id });
 }
 
-/// Opens a file and does everything with it.
+/// Opens a file with these bytes and runs all kinds of commands on it.
 pub(crate) fn image(bytes: &[u8]) {
     let options = Options { threads: Some(1), ..Options::default() };
     if let Ok(device) = open(bytes, Mode::Read, &options) {
@@ -164,7 +164,7 @@ fn open(bytes: &[u8], mode: Mode, options: &Options) -> nandarray::Result<Device
     Device::open(Arc::new(MemoryMedia::with_bytes(bytes.to_vec())), "hostile", mode, options)
 }
 
-/// A stream of choices taken from bytes.
+/// A source of choices: bytes that are consumed from the front.
 struct Choices<'a>(&'a [u8]);
 
 impl Choices<'_> {
@@ -179,7 +179,7 @@ impl Choices<'_> {
     }
 }
 
-/// Changes a golden image as the bytes say, corrects checksums, and does everything with it.
+/// Changes a golden image as `data` says, corrects checksums, and runs all kinds of commands on the store.
 pub(crate) fn patched_image(data: &[u8]) {
     let mut choices = Choices(data);
     let first = choices.byte().unwrap_or(0);
@@ -225,8 +225,8 @@ fn u64_at(bytes: &[u8], at: usize) -> usize {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes")) as usize
 }
 
-/// The places of the golden image's metadata: both superblocks, directory and indexes, journal, out-of-band areas,
-/// everything.
+/// Returns the ranges of the golden image to be changed: both superblocks, the whole file, checkpoints, journals,
+/// out-of-band areas.
 fn places(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let media = MemoryMedia::with_bytes(bytes.to_vec());
     let slots = read_slots(&media, "golden").expect("the golden image is right");
@@ -247,7 +247,7 @@ fn places(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     places
 }
 
-/// Makes checksums right as far as they are found: records of both journals, directories, superblocks.
+/// Corrects all checksums that can be found: those of the records of both journals, of directories and of superblocks.
 fn correct_checksums(bytes: &mut [u8]) {
     for slot in [0, 4096] {
         let geometry = Geometry {
@@ -286,7 +286,7 @@ fn correct_journal(bytes: &mut [u8], mut at: usize, nonce: usize) {
     }
 }
 
-/// Reads bytes as a journal.
+/// Reads a medium on which `data` lies as a journal.
 pub(crate) fn journal_record(data: &[u8]) {
     let g = Geometry::TINY;
     let Some((&head, rest)) = data.split_first() else { return };

@@ -26,7 +26,8 @@ const OPCODES: [u8; 13] = [
 ];
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// Small numbers where the bits of `how` ask for them, so that commands get past the first check.
+/// Replaces fields of an entry by small or valid values, by the bits of `how`, so that the command passes the first
+/// checks.
 fn tame(entry: &mut SubmissionEntry, how: u8) {
     if how & 1 != 0 {
         entry.opcode = OPCODES[entry.opcode as usize % OPCODES.len()];
@@ -53,7 +54,8 @@ fn tame(entry: &mut SubmissionEntry, how: u8) {
     }
 }
 
-/// Lengths that a command could want of its buffer, as far as bytes tell.
+/// Returns lengths of the data buffer that commands with this entry and this page of coordinates might require, in
+/// bytes.
 fn lengths(entry: &SubmissionEntry, page: &BoxPage) -> [usize; 8] {
     let nr = entry.cdw(10) as usize % 256 + 1;
     let sources = entry.cdw(12) as usize % 256 + 1;
@@ -71,7 +73,8 @@ fn lengths(entry: &SubmissionEntry, page: &BoxPage) -> [usize; 8] {
     .map(|n| n.min(BUFFER_BYTES))
 }
 
-/// Content of the host's memory, which is the host's choice, too; nearly right for some values of `how`.
+/// Fills the host's buffer with the bytes `from`; for some values of `how` with nearly valid content for the entry's
+/// opcode.
 fn fill(buffer: &mut [u8], entry: &SubmissionEntry, how: u8, from: &[u8]) {
     for to in buffer.chunks_mut(from.len()).take(64) {
         to.copy_from_slice(&from[..to.len()]);
@@ -103,7 +106,8 @@ fn fill(buffer: &mut [u8], entry: &SubmissionEntry, how: u8, from: &[u8]) {
     }
 }
 
-/// A stream of entries, each with a byte that says how tame it is, on a store with a namespace and two views.
+/// Submits entries read from `data`, each after a byte that says how far to make it valid, to a store with a namespace
+/// and two views.
 pub(crate) fn entries(data: &[u8]) {
     let options =
         Options { threads: Some(1), geometry: Geometry::TINY, capacity_bytes: Some(4 << 20), ..Options::default() };

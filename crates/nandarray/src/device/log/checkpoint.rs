@@ -20,7 +20,7 @@ use crate::ftl::superblock::{ChainStart, Superblock, read_slots};
 use crate::sim::count;
 use crate::stl::space::{IndexState, Space};
 
-/// Small indexes are collected up to this number of bytes before they are written: one write for each would take most
+/// Number of bytes up to which small indexes are collected before they are written: one write for each would take most
 /// of the time of a checkpoint.
 const STREAM_PIECE_BYTES: usize = 4 << 20;
 
@@ -176,7 +176,7 @@ impl Device {
         Ok((at, bytes, places))
     }
 
-    /// Makes a new generation current, which is durable, and frees the generation before the last.
+    /// Makes a new generation, whose superblock is durable, the current one, and frees the generation before the last.
     fn switch(
         &self,
         log: &mut Log,

@@ -47,9 +47,9 @@ const BUFFERED_PAGE_BYTES: u64 = 32;
 const PENDING_MAX: usize = 1 << 16;
 
 impl Device {
-    /// Called after each command that changed something, once it is applied in memory. Commits if nothing is buffered,
-    /// the write buffer is full, or many changes are pending; reclaims if that is due. A failed commit is repeated by
-    /// the next flush and before the next command that adds data, which return its error.
+    /// Commits and reclaims as far as necessary after a command that changed something, which is applied in memory.
+    /// Commits if nothing is buffered, the write buffer is full, or many changes are pending. A failed commit is
+    /// repeated by the next flush and before the next command that adds data, which return its error.
     pub(in crate::device) fn after_write(&self) {
         let buffered = self.buffered_bytes.load(Ordering::Relaxed);
         let due = buffered == 0 || buffered > self.write_buffer_bytes || self.log.lock().pending.len() > PENDING_MAX;
@@ -65,7 +65,7 @@ impl Device {
         }
     }
 
-    /// Called before each command that adds data: checks that no barrier has failed, commits changes of earlier
+    /// Prepares the journal for a command that adds data: checks that no barrier has failed, commits changes of earlier
     /// commands that could not be committed, and allocates room for the record of a deletion.
     pub(in crate::device) fn ready(&self) -> Result<()> {
         self.sound()?;
@@ -99,8 +99,8 @@ impl Device {
         }
     }
 
-    /// Writes records without changes that say which records are durable, so that pages which died in these may be
-    /// reused. Returns whether a segment became free.
+    /// Writes records without changes, which only say that earlier records are durable, so that pages freed by those
+    /// earlier records may be reused. Returns whether a segment became free.
     fn free_dying(&self) -> Result<bool> {
         let waiting = || self.ftl.with_segments(|s| s.pending_free());
         let before = waiting();
@@ -184,8 +184,7 @@ impl Device {
         }
     }
 
-    /// Tells the flash management how many segments the next journal and checkpoint may need, so that it keeps them
-    /// free.
+    /// Makes the flash management keep free the segments that the next journal and checkpoint may need.
     pub(in crate::device) fn reserve_segments(&self, log: &Log) {
         let segments = |bytes: u64| bytes.div_ceil(self.geometry().segment_data_bytes() - 32);
         // A checkpoint holds what the last one and the journal since then hold; attributes may take their size twice.

@@ -26,7 +26,7 @@ pub struct OpenLanes {
 }
 
 impl OpenLanes {
-    /// Returns the lanes of a segment without pages.
+    /// Returns the lanes of a segment in which no page is allocated.
     pub fn empty(geometry: &Geometry) -> Self {
         Self {
             next_row: vec![0; geometry.lanes() as usize],
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::flash::Layout;
 
-    /// Places `units` new units of one block; gives their lanes.
+    /// Places `units` new units of one block; returns their lanes.
     fn place(policy: &mut dyn Placement, lanes: &mut OpenLanes, units: usize, chance: &mut Chance) -> Vec<usize> {
         let mut block = BlockUse { used: vec![0; lanes.next_row.len()], last: None };
         (0..units)

@@ -107,7 +107,7 @@ impl GcPolicy {
         })
     }
 
-    /// The policy's name.
+    /// Returns the policy's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Greedy => "greedy",
@@ -138,7 +138,8 @@ mod tests {
     use super::*;
     use crate::sim::Chance;
 
-    /// Blocks of 16 pages as (live, age), `None` for one that is not closed; and the block behind the last victim.
+    /// Blocks of 16 pages as (live pages, age), `None` for a block that is not closed; and the number of the block
+    /// after the last victim.
     pub(super) struct Listed<'a>(pub(super) &'a [Option<(u32, u64)>], pub(super) u32);
 
     impl ReclaimView for Listed<'_> {

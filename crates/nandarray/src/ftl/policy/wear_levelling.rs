@@ -27,8 +27,9 @@ impl WearLevelling {
         self.threshold.is_some_and(|threshold| most - least > threshold)
     }
 
-    /// Returns the closed block with the fewest erases if it is cold: if it has fewer than `most`, the erases of the
-    /// most worn block, by more than the threshold. All of its pages may be live, which is why it is cold.
+    /// Returns the closed block with the fewest erases if it is cold, otherwise `None`: a block is cold if its erases
+    /// are fewer than `most`, those of the most worn block, by more than the threshold. All pages of a cold block may
+    /// be live.
     pub fn cold(self, blocks: &dyn ReclaimView, most: u32) -> Option<u32> {
         self.threshold?;
         let closed = (0..blocks.count()).filter_map(|block| Some((blocks.closed(block)?.erases, block)));

@@ -261,7 +261,8 @@ mod tests {
     const UNTOUCHED: u8 = 0xa5;
 
     /// Reads the box `start + [0, count)` of an array in blocks into a buffer with `gap` bytes between the rows of
-    /// every dimension but the last, `at` bytes behind a line's start; every byte of the buffer is looked at.
+    /// every dimension but the last, `at` bytes after the start of a cache line, past the caches if `past`; checks
+    /// every byte of the buffer.
     fn check(
         shape: &[u64],
         block: &[u64],

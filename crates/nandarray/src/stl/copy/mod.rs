@@ -129,6 +129,9 @@ pub unsafe fn copy(loops: &[Loop<'_>], run: usize, from: *const u8, to: *mut u8)
     }
 }
 
+/// Copies `n` runs of `run` bytes, `fs` bytes apart in the source and `ts` in the destination: the innermost loop of
+/// [`copy`].
+///
 /// # Safety
 /// As for [`copy`].
 unsafe fn innermost(n: usize, fs: isize, ts: isize, run: usize, from: *const u8, to: *mut u8) {
@@ -169,6 +172,8 @@ unsafe fn innermost(n: usize, fs: isize, ts: isize, run: usize, from: *const u8,
     }
 }
 
+/// Copies `n` runs of `BYTES` bytes, `fs` bytes apart in the source and `ts` in the destination.
+///
 /// # Safety
 /// As for [`copy`].
 unsafe fn fixed<const BYTES: usize>(n: usize, fs: isize, ts: isize, from: *const u8, to: *mut u8) {
@@ -208,6 +213,8 @@ pub unsafe fn fill(loops: &[Loop<'_>], pattern: &[u8], to: *mut u8) {
     unsafe { fill_runs(&loops[..left], pattern, run, to) }
 }
 
+/// Does the work of [`fill`], along loops that are merged around runs of `run` bytes.
+///
 /// # Safety
 /// As for [`fill`].
 unsafe fn fill_runs(loops: &[Loop<'_>], pattern: &[u8], run: usize, to: *mut u8) {

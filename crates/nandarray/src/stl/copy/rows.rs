@@ -23,7 +23,7 @@ pub struct RowPiece {
     pub items: usize,
     /// Distance between items in the block, in bytes.
     pub step: isize,
-    /// Bytes of an item: one element, or all of them if they are contiguous in the block.
+    /// Size of an item in bytes: one element, or all elements of the row if these are contiguous in the block.
     pub bytes: usize,
 }
 
@@ -85,6 +85,8 @@ unsafe fn copy_wide(rows: &Rows, piece: &RowPiece) {
 }
 
 impl Rows {
+    /// Copies a piece's part of all rows, by a method chosen by its number of items and their length.
+    ///
     /// # Safety
     /// As for [`copy`].
     #[inline(always)]
@@ -140,6 +142,8 @@ impl Rows {
         }
     }
 
+    /// Copies all rows, each by one move of `BYTES` bytes.
+    ///
     /// # Safety
     /// As for [`copy`], with `BYTES` bytes a row.
     #[inline(always)]
@@ -148,6 +152,8 @@ impl Rows {
         self.each(BYTES, |from, to| unsafe { shift::<BYTES>(from, to) });
     }
 
+    /// Copies all rows, each by two moves of `HALF` bytes, which may overlap.
+    ///
     /// # Safety
     /// As for [`copy`], with `len` bytes a row, from `HALF` to twice `HALF`.
     #[inline(always)]
@@ -164,6 +170,8 @@ impl Rows {
         });
     }
 
+    /// Copies all rows, each by moves of a cache line, the last of which may overlap the one before.
+    ///
     /// # Safety
     /// As for [`copy`], with `len` bytes a row, at least a line.
     #[inline(always)]
@@ -180,6 +188,8 @@ impl Rows {
         });
     }
 
+    /// Copies all rows of several items each, `step` bytes apart in the block.
+    ///
     /// # Safety
     /// As for [`copy`], with `n` items of `BYTES` bytes a row.
     #[inline(always)]
@@ -197,6 +207,8 @@ impl Rows {
     }
 }
 
+/// Copies `BYTES` bytes by one move.
+///
 /// # Safety
 /// `BYTES` bytes must be readable at `from` and writable at `to`.
 #[inline(always)]
@@ -211,7 +223,7 @@ mod tests {
 
     const UNTOUCHED: u8 = 0xa5;
 
-    /// Copies rows both ways that there are; every byte of the destination is looked at.
+    /// Copies rows both with and without wide vectors, and checks every byte of the destination.
     fn check(n: usize, items: usize, bytes: usize, step_gap: usize, at: usize, to_gap: usize) {
         let step = bytes + step_gap;
         let len = items * bytes;

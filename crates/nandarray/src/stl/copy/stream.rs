@@ -34,6 +34,8 @@ mod x86 {
         lines: usize,
     }
 
+    /// Copies the bytes of a row before and after the whole cache lines of the destination; returns these lines.
+    ///
     /// # Safety
     /// `run` bytes must be readable at `from` and writable at `to`, as for `copy`.
     unsafe fn ends(run: usize, from: *const u8, to: *mut u8) -> Body {
@@ -49,6 +51,8 @@ mod x86 {
         }
     }
 
+    /// Copies lines from `first` to `end` of several rows, past the caches: line by line, each in all rows.
+    ///
     /// # Safety
     /// AVX-512F must be available, and lines from `first` to `end` must lie within the bodies.
     #[target_feature(enable = "avx512f")]
@@ -64,6 +68,8 @@ mod x86 {
         }
     }
 
+    /// Copies `n` rows of `run` bytes past the caches, four rows at a time.
+    ///
     /// # Safety
     /// As for `copy`, and AVX-512F must be available.
     #[target_feature(enable = "avx512f")]
@@ -89,6 +95,8 @@ mod x86 {
         _mm_sfence();
     }
 
+    /// Writes `n` rows of `row` bytes from the staging buffer past the caches, `stride` bytes apart from `to` on.
+    ///
     /// # Safety
     /// As for the function of this name outside; AVX-512F must be available.
     #[target_feature(enable = "avx512f")]
@@ -157,7 +165,7 @@ pub fn available() -> bool {
 
 /// Whether writing rows from a staging buffer past the caches is faster than through them, for destinations larger than
 /// a cache. On two cores of a Zen 5 machine it is not, from 25 to 128 MiB: it has 0.4 to 0.9 of the speed in place
-/// (design note 5). On other machines it was not measured since rows are assembled.
+/// (design note 5). Other machines have not been measured since reads assemble rows.
 pub fn gains() -> bool {
     static GAINS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *GAINS.get_or_init(|| available() && !is_amd())

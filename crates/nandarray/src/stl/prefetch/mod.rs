@@ -171,7 +171,8 @@ impl<'a, 'w> PagePrefetcher<'a, 'w> {
         }
     }
 
-    /// Charges a small cold read for its requests; once whole extents are worth reading, extends the ranges to extents.
+    /// Adds the cost of a small cold read's requests to the space's [`SkiRental`]; once reading whole extents is worth
+    /// it, extends the ranges to extents.
     fn read_around(&self, data: &mut Ranges) {
         let (rental, media) = (&self.reader.space.access.readaround, self.reader.ftl.media());
         let all = media.len();

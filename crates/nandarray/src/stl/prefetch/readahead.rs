@@ -41,9 +41,9 @@ struct ReadStream {
     /// The box of the stream that is furthest along the axis.
     last: ElementBox,
     axis: usize,
-    /// Number of boxes after the first one.
+    /// Number of boxes of the stream after its first one.
     steps: u32,
-    /// Coordinate along the axis up to which (exclusive) prefetches were returned.
+    /// Coordinate along the axis up to which (exclusive) boxes to prefetch were returned.
     predicted: u64,
 }
 

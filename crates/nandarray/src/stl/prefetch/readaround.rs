@@ -20,12 +20,13 @@ const PAGES_FACTOR: u64 = 2;
 /// Largest number of tasks of a command that is charged; a command with more keeps a disk busy by itself.
 pub(super) const TASKS_MAX: u64 = 16;
 
-/// Accumulated cost of a space's small cold reads, and of the extents that were fetched to end it.
+/// Accumulated cost of a space's small cold reads, and number of bytes that were read in whole extents to end such
+/// reads.
 #[derive(Debug, Default)]
 pub struct SkiRental {
-    /// Cost of requests so far, in bytes read in order.
+    /// Cost of requests so far, as the number of bytes that a disk reads in order in the same time.
     charged: AtomicU64,
-    /// Bytes of extents that were fetched since the cost became high enough.
+    /// Number of bytes that were fetched in whole extents since the cost became high enough.
     fetched: AtomicU64,
 }
 
@@ -35,8 +36,8 @@ impl SkiRental {
         self.charged.load(Ordering::Relaxed) >= all
     }
 
-    /// Returns [`Self::is_due`] at the beginning of a command. If it is due, also credits one request, so that reading
-    /// around ends even if commands find all pages in memory.
+    /// Returns, at the beginning of a command, whether whole extents are to be read ([`Self::is_due`]). If so, also
+    /// credits one request, so that reading around ends even if commands find all pages in memory.
     pub(super) fn begin_command(&self, all: u64) -> bool {
         let due = self.is_due(all);
         if due {

@@ -32,7 +32,7 @@ pub struct ResidencyBackoff {
 }
 
 impl ResidencyBackoff {
-    /// Whether this command may skip the test; uses up one of the commands that may.
+    /// Counts down the commands that may skip the test; returns whether this command is one of them.
     pub fn skip_probe(&self) -> bool {
         let left = self.left.load(Relaxed);
         if left > 0 {
@@ -46,7 +46,8 @@ impl ResidencyBackoff {
         self.left.load(Relaxed)
     }
 
-    /// Records the result of a test, and sets the number of commands that may skip the next ones.
+    /// Records the result of a test, `all_resident` if every sampled page was in memory, and sets the number of
+    /// commands that may skip the next tests.
     pub fn probed(&self, all_resident: bool) {
         let granted = if all_resident { (self.granted.load(Relaxed) * 2 + 1).min(SKIPPED_MAX) } else { 0 };
         debug_assert!(granted <= SKIPPED_MAX, "{granted} commands");
@@ -84,7 +85,7 @@ impl<'a> Reader<'a> {
         middle != 0 && middle != end && self.page(work, middle, false, state).is_some_and(holds)
     }
 
-    /// Returns the first or the last page that a task needs, `None` if its block has no pages.
+    /// Returns the first (or, with `last`, the last) page that a task needs; `None` if its block has no pages.
     fn page(&self, work: &Work, index: u64, last: bool, state: &mut WorkerState<'a>) -> Option<Run> {
         let task = work.task(index);
         let map = state.cursor.get(self.inner.index(), &task.at)?;

@@ -37,9 +37,9 @@ impl BlockContent<'_> {
 /// Consecutive pages of a block that the medium shows in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mapped<'b> {
-    /// The pages.
+    /// The consecutive pages, with the numbers of their access units.
     pub(super) run: Run,
-    /// Bytes of the pages.
+    /// Content of all these pages.
     pub(super) bytes: &'b [u8],
 }
 

@@ -67,6 +67,8 @@ impl BufferMut {
         Self(first)
     }
 
+    /// Returns the address of the element at this byte offset from the first one.
+    ///
     /// # Safety
     /// The offset must be in the command's target.
     unsafe fn at(&self, offset: isize) -> *mut u8 {
@@ -318,7 +320,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Copies a task's elements from a buffer with the whole block.
+/// Copies a task's elements from a buffer with the whole block, past the caches if `large`.
 ///
 /// # Safety
 /// `from` must be readable and `to` writable along the task's loops.

@@ -28,12 +28,13 @@ const LINES_MAX: usize = 32;
 /// Page size of the processor's address translation cache (TLB), in bytes.
 const PAGE: usize = 4096;
 
-/// Largest number of memory pages of one piece of which a line is prefetched.
+/// Largest number of a piece's memory pages from which one line each is prefetched, so that their addresses are
+/// translated.
 const PAGES_OF_PIECE_MAX: usize = 32;
-/// Largest number of memory pages of all waiting pieces of which a line is prefetched.
+/// Largest number of memory pages of all waiting pieces together from which one line each is prefetched.
 const PAGES_MAX: usize = 256;
 
-/// Largest number of shapes of waiting pieces; these need no memory of the heap.
+/// Largest number of distinct copy loops of the waiting pieces; this many need no memory of the heap.
 const SHAPES_MAX: usize = 8;
 
 /// Largest number of pieces of a large read that wait for those of neighbouring blocks.
@@ -47,7 +48,7 @@ struct Piece {
     to: *mut u8,
 }
 
-/// The copy loops that several pieces share, and the lines to prefetch for each of them.
+/// The copy loops that several pieces share, and the lines to prefetch for each piece.
 #[derive(Debug)]
 struct CopyShape<'p> {
     /// The first `left` loops, after merging, around runs of `run` bytes.
@@ -112,6 +113,8 @@ impl<'p> CopyShape<'p> {
         }
     }
 
+    /// Copies a piece along the loops.
+    ///
     /// # Safety
     /// `from` must be readable and `to` writable along the loops.
     #[inline]
@@ -292,7 +295,7 @@ impl<'p> Mover<'p> {
         }
     }
 
-    /// Adds a piece of a block with scattered pages; its neighbours in the row may be added by later tasks.
+    /// Adds a piece of a block with scattered pages; the other pieces of its rows may be added by later tasks.
     ///
     /// # Safety
     /// As for [`Self::push`].
@@ -344,7 +347,7 @@ impl<'p> Mover<'p> {
 mod tests {
     use super::*;
 
-    /// Moves `n` pieces of changing loops by a ring; every byte of the destination is looked at.
+    /// Moves `n` pieces by a ring, with other loops every `every` pieces; checks every byte of the destination.
     fn check(n: usize, every: usize) {
         let source: Vec<u8> = (0..n * 64).map(|i| (i * 31 % 251) as u8).collect();
         let (mut got, mut expected) = (vec![0u8; n * 32], vec![0u8; n * 32]);

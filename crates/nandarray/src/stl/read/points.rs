@@ -81,6 +81,8 @@ impl ElementBatch {
     }
 }
 
+/// Copies elements of `BYTES` bytes from the first address of each pair to the second.
+///
 /// # Safety
 /// `BYTES` bytes must be readable or writable at all addresses.
 unsafe fn copy_elements<const BYTES: usize>(elements: &[(*const u8, *mut u8)]) {

@@ -25,7 +25,8 @@ use crate::stl::translate::translate;
 /// Largest cost of a small read, in bytes as estimated by `Reader::cost`: too little to wake a second thread for.
 pub(super) const COST_MAX: u64 = 256 << 10;
 
-/// Number of bytes below which a read of a single block is not tested for residency, as its first access shows that.
+/// Number of bytes below which a read of a single block is not tested for residency, as its first access shows whether
+/// the page is resident.
 const PROBED_BYTES_MIN: u64 = 4096;
 
 /// Estimates the bytes that a box moves through a core: an element without neighbours costs a cache line.

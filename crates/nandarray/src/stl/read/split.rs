@@ -20,7 +20,7 @@ use crate::error::Result;
 use crate::stl::copy::{Loop, fill};
 use crate::stl::plan::{Loops, Task, span, touch_loops};
 
-/// Number of steps of a piece that stands for all steps of its first loop.
+/// Stands, as a piece's number of steps, for all steps of its first loop.
 const ALL: usize = usize::MAX;
 
 /// The state of splitting one task.
@@ -35,7 +35,7 @@ struct TaskSplitter<'s, 'a, 't> {
     /// Destination of the task's first element.
     to: *mut u8,
     mover: &'s mut Mover<'t>,
-    /// Level and number of steps of the loops that were last passed to the mover.
+    /// Level and number of steps of the loops that were last passed to the mover; `None` before the first.
     loops: Option<(usize, usize)>,
 }
 
@@ -115,7 +115,8 @@ impl<'t> TaskSplitter<'_, '_, 't> {
         }
     }
 
-    /// Makes the stretch with this byte of the block the present one; `false` if its pages must be fetched.
+    /// Sets the present stretch to the contiguous bytes around this byte of the block; `false` if their pages must be
+    /// fetched.
     fn find_stretch(&mut self, byte: usize) -> bool {
         if !self.stretch.0.contains(&byte) {
             let shape = &self.reader.space.shape;
@@ -138,7 +139,8 @@ impl<'t> TaskSplitter<'_, '_, 't> {
         own
     }
 
-    /// Adds a piece that lies in the present stretch to the mover, or writes the fill value if it was never written.
+    /// Adds a piece that lies in the present stretch (`self.stretch`) to the mover, or writes the fill value if the
+    /// stretch was never written.
     ///
     /// # Safety
     /// As for [`Reader::split`].
@@ -202,7 +204,8 @@ impl<'t> TaskSplitter<'_, '_, 't> {
         if start < end { self.reader.verify(&self.task.at, &mapped.part(start..end)) } else { Ok(()) }
     }
 
-    /// Copies one element that begins in the present stretch and ends in another; `false` if pages must be fetched.
+    /// Copies one element that begins in the present stretch (`self.stretch`) and ends in another one; `false` if its
+    /// pages must be fetched.
     ///
     /// # Safety
     /// As for [`Reader::split`].

@@ -29,7 +29,7 @@ pub(super) struct BlockWalk<'p> {
 }
 
 impl<'p> BlockWalk<'p> {
-    /// Begins at block number `index` of the plan.
+    /// Creates a walk that begins at block number `index` of the plan.
     #[inline]
     pub(super) fn new(plan: &'p Plan, mut index: u64) -> Self {
         assert!(index < plan.tasks(), "block {index} of {}", plan.tasks());

@@ -1,5 +1,5 @@
-//! Coverage of a write: finds the access units of a block that its tasks replace entirely, and the number of bytes that
-//! they write to each unit.
+//! Coverage of a write: finds the access units of a block that the write's tasks replace entirely, and the number of
+//! bytes that the tasks write to each unit.
 //!
 //! The old content of a covered unit is not needed. Units are computed only if a write has one box in the block.
 //! Several boxes of one command are disjoint; if together they do not cover the whole block, no unit is regarded as

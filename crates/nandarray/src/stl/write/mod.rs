@@ -40,7 +40,7 @@ pub const DIRECT_BYTES: u64 = 256 << 10;
 pub struct Source(Option<*const u8>);
 
 impl Source {
-    /// Writes the fill value to every element.
+    /// The source that writes the fill value to every element.
     pub const FILL: Self = Self(None);
 
     /// Lends a buffer to one write command; `first` is the address of the selection's element (0, 0, ...).
@@ -64,7 +64,7 @@ pub struct Writer<'a> {
     pub ftl: &'a Ftl,
     /// The space.
     pub space: &'a Space,
-    /// Sequence number of the command, which its pages carry.
+    /// Sequence number of the command, which the out-of-band records of its pages contain.
     pub seq: u64,
     /// Shape of the space, in elements.
     pub extent: &'a [u64],
@@ -142,6 +142,8 @@ impl Writer<'_> {
         }
     }
 
+    /// Stages the tasks of one block: composes it, writes its pages, and returns its changes.
+    ///
     /// # Safety
     /// As for [`Self::stage`].
     unsafe fn stage_block(&self, tasks: &[Task<'_>], source: Source) -> Result<Staged> {
@@ -202,7 +204,7 @@ impl Writer<'_> {
     }
 
     /// Reads the old content of the units that the tasks touch but do not cover, and sets `touched` to all touched
-    /// units.
+    /// units. `padded` is whether the block extends beyond the space.
     fn bring_old(
         &self,
         tasks: &[Task<'_>],
@@ -343,6 +345,8 @@ impl Writer<'_> {
     }
 }
 
+/// Copies a task's elements from the source, or the fill value `pattern`, to their places in a block.
+///
 /// # Safety
 /// The source must be readable along the task's loops; `block` must have the size of a block.
 unsafe fn compose(task: &Task<'_>, item_bytes: usize, source: Source, pattern: &[u8], block: &mut [u8]) {

@@ -55,7 +55,7 @@ pub struct Staged {
     pub seq: u64,
     /// Units that lose their former content.
     pub gone: Gone,
-    /// New pages; units of `gone` without a page become fill.
+    /// Runs of new pages; units of `gone` without a page become fill.
     pub runs: Vec<Run>,
     /// Units of a plain block to put in the write buffer.
     pub buffer: Vec<(u32, BufferedUnit)>,
@@ -91,9 +91,9 @@ pub struct Applied {
     pub seq: u64,
     /// Units that lost their former content.
     pub gone: Gone,
-    /// New pages.
+    /// Runs of new pages.
     pub runs: Vec<Run>,
-    /// Pages that are not mapped any more.
+    /// Runs of pages that are not mapped any more.
     pub dead: Vec<Run>,
 }
 

@@ -1,11 +1,12 @@
 //! The scheduler of a run: it decides which task is ready, in which order tasks run, and when a producer must wait.
 //!
-//! Stages that feed each other form a pipeline; a run may have several. The pipeline with the fewest jobs in flight comes
-//! first, so that pipelines share the executor evenly. Within a pipeline stages near the end come first, which keeps
-//! queues short; a stage gets no new tasks while one of its readers has too many unread bytes (back-pressure). If all stages would wait for that reason, since a reader needs more bytes before
-//! it can begin, the smallest bound of a reader is doubled, up to a limit. After a failure only jobs before the failed
-//! one in the order of [`Rank`] are still done, so that the same failure is reported each time. The scheduler only
-//! decides: it reads, runs and writes nothing, and owns no thread.
+//! Stages that feed each other form a pipeline; a run may have several. The pipeline with the fewest jobs in flight
+//! comes first, so that pipelines share the executor evenly. Within a pipeline stages near the end come first, which
+//! keeps queues short; a stage gets no new tasks while one of its readers has too many unread bytes (back-pressure). If
+//! all stages would wait for that reason, since a reader needs more bytes before it can begin, the smallest bound of a
+//! reader is doubled, up to a limit. After a failure only jobs before the failed one in the order of [`Rank`] are still
+//! done, so that the same failure is reported each time. The scheduler only decides: it reads, runs and writes nothing,
+//! and owns no thread.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

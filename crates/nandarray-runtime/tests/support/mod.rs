@@ -101,8 +101,8 @@ impl Executor for Dying {
     }
 }
 
-/// An executor that has `jobs` jobs in flight wherever it can, and ends the oldest first. It notes the stages of the jobs
-/// in flight after each pick.
+/// An executor that has `jobs` jobs in flight wherever it can, and ends the oldest first. It notes the stages of the
+/// jobs in flight after each pick.
 #[derive(Debug)]
 pub struct Noting {
     pub jobs: usize,

@@ -51,6 +51,8 @@ def figures(more: int, first: str) -> list[Figure]:
                x_label="latency (us)", y_label="energy (J)", x_log=True, y_log=True),
         Figure("heat", "Bandwidth over tiles", "heatmap", "tiles", "width", "height", value="GBps",
                x_label="tile width", y_label="tile height"),
+        Figure("lanes", "Screens on workers", "timeline", "screens", "begin_s", "worker", "system", value="end_s",
+               x_label="seconds", y_label="worker"),
         *many,
     ]  # fmt: skip
 
@@ -69,6 +71,10 @@ def tables(scale: float, systems: Sequence[str]) -> dict[str, list[dict[str, Any
         "cloud": [
             {"system": s, "us": scale * 10 * 1.3**i, "joules": 0.01 * (n + 1) * 1.1**i}
             for n, s in enumerate(systems) for i in range(20)
+        ],
+        "screens": [
+            {"system": s, "worker": f"worker {i % 4}", "begin_s": scale * begin, "end_s": scale * (begin + 0.9)}
+            for n, s in enumerate(systems) for i in range(16) for begin in [2 * (i // 4) + n]
         ],
         "tiles": [
             {"width": w, "height": h, "GBps": round(scale * 4.3 * min(1, w * h / 65536), 4)}

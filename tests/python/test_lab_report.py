@@ -117,10 +117,23 @@ def test_heat_maps_have_a_cell_a_row():
     assert "highest 40 at 2, 20" in chart["summary"]
 
 
+def test_timelines_have_a_bar_a_row():
+    rows = [
+        {"x": 0.0, "y": "worker 1", "v": 2.0, "s": "a"},
+        {"x": 2.0, "y": "worker 0", "v": 2.5, "s": "b"},
+        {"x": 3.0, "y": "worker 0", "v": 1.0, "s": "b"},
+    ]
+    chart = figures.chart_of(figure(kind="timeline", value="v", series="s"), rows)
+    assert chart["y"]["categories"] == ["worker 1", "worker 0"]
+    assert [one["data"] for one in chart["series"]] == [[[0.0, 0.0, 2.0]], [[2.0, 1.0, 2.5]]]
+    assert chart["hidden"] == 1, "a bar that ends before it begins"
+    assert "2 bars of 2 series from 0 to 2.5" in chart["summary"]
+
+
 def test_a_figure_of_an_empty_table_is_a_chart_of_nothing():
-    for kind in ("line", "bar", "scatter", "heatmap"):
+    for kind in ("line", "bar", "scatter", "heatmap", "timeline"):
         chart = figures.chart_of(figure(kind=kind, value="v"), [])
-        assert chart["summary"].startswith(("Line", "Bar", "Scatter", "Heat"))
+        assert chart["summary"].startswith(("Line", "Bar", "Scatter", "Heat", "Timeline"))
         text.script_json(chart)
 
 

@@ -187,7 +187,7 @@ def test_every_chart_renders(visit, files):
         })"""
     )
     kinds = {chart["kind"] for chart in found}
-    assert kinds == {"line", "bar", "scatter", "heatmap", "bars", "sankey", "cdf", "pareto"}
+    assert kinds == {"line", "bar", "scatter", "heatmap", "timeline", "bars", "sankey", "cdf", "pareto"}
     assert len(found) == page.evaluate("Object.keys(Report.charts).length")
     for chart in found:
         assert chart["role"] == "img", chart

@@ -196,7 +196,8 @@ def keys_of(ours: Rows, theirs: Rows, figures: Sequence[Mapping[str, Any]] = ())
     shown = [figure["value"] or figure["y"] for figure in figures]
     keys: list[str] = []
     for figure in figures:
-        axes = [figure["x"], figure["series"], figure["y"] if figure["kind"] == "heatmap" else ""]
+        second = figure["y"] if figure["kind"] in ("heatmap", "timeline") else ""
+        axes = [figure["x"], figure["series"], second]
         keys += [axis for axis in axes if axis in columns and axis not in keys and axis not in shown]
     words = [column for column in columns if all(isinstance(row[column], str | bool) for row in rows)]
     whole = [column for column in columns if all(type(row[column]) is int for row in rows) and column not in shown]

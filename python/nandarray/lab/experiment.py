@@ -90,16 +90,17 @@ class Figure:
         Within the experiment, such as ``"fig9a"``.
     title : str
         What it shows.
-    kind : {"line", "bar", "scatter", "heatmap"}
+    kind : {"line", "bar", "scatter", "heatmap", "timeline"}
         How.
     table : str
         Name of the result's table.
     x, y : str
-        Columns. In a heat map ``y`` is the second axis.
+        Columns. In a heat map ``y`` is the second axis, in a timeline its lanes.
     series : str, optional
         Column that tells the series apart.
     value : str, optional
-        Of a heat map: the column that is the colour.
+        Of a heat map: the column that is the colour. Of a timeline: the column with the ends of bars, which begin at
+        ``x``.
     x_label, y_label : str
         With units.
     x_log, y_log : bool
@@ -112,7 +113,7 @@ class Figure:
 
     id: str
     title: str
-    kind: Literal["line", "bar", "scatter", "heatmap"]
+    kind: Literal["line", "bar", "scatter", "heatmap", "timeline"]
     table: str
     x: str
     y: str

@@ -37,7 +37,7 @@ def chart_of(figure: Mapping[str, Any], rows: Sequence[Row]) -> Chart:
         The chart, with ``summary`` for those who do not see it and ``hidden``, how many points its axes cannot show.
     """
     x_axis = _axis(figure, rows, "x", always_category=figure["kind"] in ("bar", "heatmap"))
-    shape = _heat_map if figure["kind"] == "heatmap" else _series
+    shape = {"heatmap": _heat_map, "timeline": _timeline}.get(figure["kind"], _series)
     chart = shape(figure, rows, x_axis)
     chart |= {"kind": figure["kind"], "title": figure["title"]}
     chart["summary"] = summary_of(chart)
@@ -119,6 +119,22 @@ def _heat_map(figure: Mapping[str, Any], rows: Sequence[Row], x_axis: Chart) -> 
     return {"x": x_axis, "y": y_axis, "value": value, "cells": cells, "hidden": hidden}
 
 
+def _timeline(figure: Mapping[str, Any], rows: Sequence[Row], x_axis: Chart) -> Chart:
+    """Shape bars from ``x`` to ``value`` on lanes, which are the values of ``y``; a series is a colour."""
+    y_axis = _axis(figure, rows, "y", always_category=True)
+    split, end = figure.get("series") or "", figure.get("value") or ""
+    found: dict[str, list[list[float]]] = {}
+    hidden = 0
+    for row in rows:
+        begin, lane, until = _place(x_axis, row.get(figure["x"])), _place(y_axis, row.get(figure["y"])), row.get(end)
+        if begin is None or lane is None or not _numeric(until) or not math.isfinite(until) or until < begin:
+            hidden += 1
+        else:
+            found.setdefault(show(row.get(split)) if split else figure["y"], []).append([begin, lane, float(until)])
+    series = [{"name": name, "slot": slot, "data": bars} for slot, (name, bars) in enumerate(found.items())]
+    return {"x": x_axis, "y": y_axis, "series": series, "paper": [], "hidden": hidden}
+
+
 def summary_of(chart: Mapping[str, Any]) -> str:
     """Say in words what a chart shows, for those who do not see it.
 
@@ -132,7 +148,13 @@ def summary_of(chart: Mapping[str, Any]) -> str:
     str
         Some sentences.
     """
-    kinds = {"line": "Line chart", "bar": "Bar chart", "scatter": "Scatter plot", "heatmap": "Heat map"}
+    kinds = {
+        "line": "Line chart",
+        "bar": "Bar chart",
+        "scatter": "Scatter plot",
+        "heatmap": "Heat map",
+        "timeline": "Timeline",
+    }
     said = [f"{kinds.get(chart['kind'], 'Chart')}: {chart['title']}."]
     if "cells" in chart:
         said.append(
@@ -143,6 +165,11 @@ def summary_of(chart: Mapping[str, Any]) -> str:
             said[-1] += f"; lowest {_cell_text(chart, low)}, highest {_cell_text(chart, high)}"
         return " ".join([*said[:-1], said[-1] + "."])
     said.append(f"{chart['y']['label']} over {chart['x']['label']}.")
+    if chart["kind"] == "timeline":
+        bars = [bar for series in chart["series"] for bar in series["data"]]
+        ends = f" from {number(min(bar[0] for bar in bars))} to {number(max(bar[2] for bar in bars))}" if bars else ""
+        said.append(f"{len(bars)} bars of {len(chart['series'])} series{ends}.")
+        return " ".join(said)
     for series in chart["series"][:_SUMMARY_SERIES]:
         points = [point for point in series["data"] if point[1] is not None]
         if points:

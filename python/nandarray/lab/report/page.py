@@ -82,7 +82,7 @@ class Plot:
     def height(self) -> int:
         """Of the chart, in CSS pixels."""
         categories = len(self.chart.get("y", {}).get("categories", ()))
-        by_kind = {"bars": 22 * categories + 70, "heatmap": 22 * categories + 130}
+        by_kind = {"bars": 22 * categories + 70, "heatmap": 22 * categories + 130, "timeline": 20 * categories + 110}
         if self.chart.get("flip"):
             return 18 * categories + 110
         return max(160, min(900, by_kind.get(self.chart["kind"], 380)))

@@ -314,6 +314,42 @@ const Charts = (() => {
     return option;
   }
 
+  // Timelines: bars on lanes -------------------------------------------------------------------------------------------
+
+  function timeline(spec, state, theme, patterns) {
+    const option = base(spec, theme, patterns);
+    option.legend = { show: false, data: spec.series.map((one) => one.name), selected: {} };
+    for (const one of spec.series) option.legend.selected[one.name] = !state.off.has(one.name);
+    option.xAxis = axis(spec.x, theme, { scale: true });
+    option.yAxis = axis(spec.y, theme, { inverse: true, axisLabel: { color: theme.text } });
+    option.dataZoom = [{ type: "slider", bottom: 4, height: 18, brushSelect: false, filterMode: "weakFilter", labelFormatter: tick }];
+    option.grid.bottom = 66;
+    option.tooltip.trigger = "item";
+    option.tooltip.formatter = (one) => tip(one.seriesName, [
+      line(one.color, spec.y.label, spec.y.categories[one.value[1]]),
+      line("", spec.x.label, `${number(one.value[0])} to ${number(one.value[2])}`),
+    ]);
+    option.series = spec.series.map((one) => ({
+      type: "custom",
+      name: one.name,
+      data: one.data,
+      clip: true,
+      encode: { x: [0, 2], y: 1 },
+      itemStyle: { color: colourOf(theme, one.slot) },
+      renderItem(params, api) {
+        const [begin, end] = [api.coord([api.value(0), api.value(1)]), api.coord([api.value(2), api.value(1)])];
+        const height = 0.7 * api.size([0, 1])[1];
+        const room = params.coordSys;
+        const left = Math.max(begin[0], room.x);
+        const right = Math.min(Math.max(end[0], begin[0] + 1), room.x + room.width);
+        if (right <= left) return null;
+        const shape = { x: left, y: begin[1] - height / 2, width: right - left, height };
+        return { type: "rect", shape, style: { fill: api.visual("color"), stroke: theme.page, lineWidth: right - left > 4 ? 0.5 : 0 } };
+      },
+    }));
+    return option;
+  }
+
   // Energy ------------------------------------------------------------------------------------------------------------
 
   function sankey(spec, state, theme, patterns, width) {
@@ -420,7 +456,7 @@ const Charts = (() => {
     return option;
   }
 
-  const KINDS = { line: xy, bar: xy, scatter: xy, heatmap: heat, bars: lying, sankey, cdf, pareto };
+  const KINDS = { line: xy, bar: xy, scatter: xy, heatmap: heat, timeline, bars: lying, sankey, cdf, pareto };
 
   /** The whole option of a chart. */
   function option(spec, state, theme, patterns, width) {

@@ -57,8 +57,8 @@ def run(context: Context) -> Result:
 def _misfits(rows: list[dict[str, Any]]) -> list[str]:
     said = [
         "The storage stack's cost, fitted on 3(d) with our kernels, is 8 us a KiB (2.9 if MVT went along rows, as "
-        "flashabacus.fig10 says; then IntraIo gains 4.1 times and InterDy 6.2): applications that compute little (path, "
-        "wc) gain more than in the paper, and nw, whose table of 24 x 17 cells a sequence is computed, less."
+        "flashabacus.fig10 says; then IntraIo gains 4.1 times and InterDy 6.2): applications that compute little "
+        "(path, wc) gain more than in the paper, and nw, whose table of 24 x 17 cells a sequence is computed, less."
     ]
     for name in APPLICATIONS:
         by = {row["system"]: row for row in rows if row["workload"] == name}

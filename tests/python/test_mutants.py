@@ -3,6 +3,8 @@
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 _PATH = Path(__file__).resolve().parents[2] / "tools" / "mutants.py"
 _SPEC = importlib.util.spec_from_file_location("mutants", _PATH)
 assert _SPEC is not None
@@ -24,3 +26,29 @@ def test_a_seed_draws_the_same_mutants() -> None:
 
 def test_folders_to_draw_from_are_there() -> None:
     assert all((_PATH.parents[1] / folder).is_dir() for folder in mutants.FOLDERS)
+
+
+def test_a_mutant_replaces_its_span() -> None:
+    text = "fn a() -> u32 {\n    1 << 12\n}\n"
+    span = {"start": {"line": 2, "column": 7}, "end": {"line": 2, "column": 9}}
+    assert mutants.mutated(text, span, ">>") == "fn a() -> u32 {\n    1 >> 12\n}\n"
+    body = {"start": {"line": 2, "column": 5}, "end": {"line": 2, "column": 12}}
+    assert mutants.mutated(text, body, "0") == "fn a() -> u32 {\n    0\n}\n"
+
+
+def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = [{"name": name} for name in ("a", "b", "c")]
+    seen: list[str] = []
+
+    def outcome(mutant: dict[str, str]) -> str:
+        if mutant["name"] == "b" and "b" not in seen:
+            seen.append("b")
+            raise KeyboardInterrupt
+        seen.append(mutant["name"])
+        return "missed" if mutant["name"] == "c" else "caught"
+
+    monkeypatch.setattr(mutants, "outcome", outcome)
+    with pytest.raises(KeyboardInterrupt):
+        mutants.run(drawn, tmp_path / "results.jsonl")
+    assert mutants.run(drawn, tmp_path / "results.jsonl") == ["c"]
+    assert seen == ["a", "b", "b", "c"]

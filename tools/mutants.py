@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -89,9 +91,15 @@ def outcome(mutant: dict[str, Any]) -> str:
 
 
 def _status(command: list[str], seconds: float) -> int:
-    return subprocess.run(
-        command, cwd=ROOT, timeout=seconds, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ).returncode
+    """Run a command in a group of its own; one that does not end is killed with all that it started."""
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(command, cwd=ROOT, stdout=quiet, stderr=quiet, start_new_session=True)
+    try:
+        return process.wait(seconds)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
 
 
 def run(drawn: list[dict[str, Any]], results: Path) -> list[str]:

@@ -326,6 +326,18 @@ impl Hierarchy {
         }
     }
 
+    /// Brings the line of an address into the data cache ahead of its use by a packed stream.
+    pub(crate) fn fetch_ahead(&mut self, now: u64, pc: u64, address: u64) {
+        let Some(cache) = &mut self.l1d else { return };
+        let line = address & !(cache.line_bytes() - 1);
+        if let Some(CacheAccess::Miss { dirty }) = cache.prefetch(line) {
+            let stall = self.fill(now, pc, line, dirty, LinePurpose::Prefetch);
+            if stall.total() > 0 {
+                self.coming.push((line, now + stall.total()));
+            }
+        }
+    }
+
     fn prefetch_l2(&mut self, now: u64, pc: u64, address: u64, missed: bool) {
         let mut suggestions = Suggestions::default();
         self.prefetch_l2.as_mut().expect("a prefetcher").access(pc, address, missed, &mut suggestions);

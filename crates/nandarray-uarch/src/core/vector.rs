@@ -58,7 +58,7 @@ impl TimedCore {
     /// input that another part of a device has to provide.
     pub(super) fn vector_work(&mut self, index: u32, work: &VectorWork) -> MeterAnswer {
         if self.vector.done == 0 {
-            self.fetch_streams_ahead(index, work);
+            self.fetch_streams_ahead(work);
         }
         let mut lines = 0;
         for piece in &work.memory {
@@ -152,7 +152,7 @@ impl TimedCore {
     }
 
     /// Fetches the lines that follow those which an instruction accesses in a packed stream.
-    fn fetch_streams_ahead(&mut self, index: u32, work: &VectorWork) {
+    fn fetch_streams_ahead(&mut self, work: &VectorWork) {
         if work.kind == VectorWorkKind::Describe {
             let streams = work.memory.iter().filter_map(|piece| Some((piece.stream?, piece.address)));
             streams.for_each(|(stream, address)| self.vector.engine.begin(stream, address));
@@ -161,7 +161,6 @@ impl TimedCore {
         if lines == 0 || !self.hierarchy.caches_data() {
             return;
         }
-        let pc = self.pc_of(index);
         for piece in &work.memory {
             let Some(stream) = piece.stream else { continue };
             let VectorBytes { address, bytes, .. } = *piece;
@@ -170,7 +169,7 @@ impl TimedCore {
             let mut at = new.start & !(self.vector.line_bytes - 1);
             while at < new.end {
                 let stored = self.feed.address(at);
-                self.hierarchy.fetch_ahead(self.now, pc, stored);
+                self.hierarchy.fetch_ahead(self.now, stored);
                 at = at.saturating_add(self.vector.line_bytes);
             }
         }

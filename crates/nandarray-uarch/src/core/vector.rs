@@ -58,7 +58,7 @@ impl TimedCore {
     /// input that another part of a device has to provide.
     pub(super) fn vector_work(&mut self, index: u32, work: &VectorWork) -> MeterAnswer {
         if self.vector.done == 0 {
-            self.fetch_streams_ahead(work);
+            self.fetch_streams_ahead(index, work);
         }
         let mut lines = 0;
         for piece in &work.memory {
@@ -141,7 +141,8 @@ impl TimedCore {
             each => bits.div_ceil(u64::from(each)) * cycle,
         };
         let ahead = work_ticks(u64::from(unit.unpack_lines) * self.vector.line_bytes * 8);
-        let mut wait = self.vector.engine.unpack(self.now, work_ticks(packed_bits), ahead);
+        let now = self.issued_at(index);
+        let mut wait = self.vector.engine.unpack(now, work_ticks(packed_bits), ahead);
         if unit.unpack_lines == 0 {
             wait += u64::from(unit.t_unpack);
         }
@@ -152,7 +153,7 @@ impl TimedCore {
     }
 
     /// Fetches the lines that follow those which an instruction accesses in a packed stream.
-    fn fetch_streams_ahead(&mut self, work: &VectorWork) {
+    fn fetch_streams_ahead(&mut self, index: u32, work: &VectorWork) {
         if work.kind == VectorWorkKind::Describe {
             let streams = work.memory.iter().filter_map(|piece| Some((piece.stream?, piece.address)));
             streams.for_each(|(stream, address)| self.vector.engine.begin(stream, address));
@@ -161,6 +162,7 @@ impl TimedCore {
         if lines == 0 || !self.hierarchy.caches_data() {
             return;
         }
+        let now = self.issued_at(index);
         for piece in &work.memory {
             let Some(stream) = piece.stream else { continue };
             let VectorBytes { address, bytes, .. } = *piece;
@@ -169,7 +171,7 @@ impl TimedCore {
             let mut at = new.start & !(self.vector.line_bytes - 1);
             while at < new.end {
                 let stored = self.feed.address(at);
-                self.hierarchy.fetch_ahead(self.now, stored);
+                self.hierarchy.fetch_ahead(now, stored);
                 at = at.saturating_add(self.vector.line_bytes);
             }
         }

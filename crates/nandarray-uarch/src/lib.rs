@@ -11,7 +11,7 @@
 //! | `describe` | a core as TOML, checked |
 //! | `presets` | the cores that come with the product |
 //! | `unit` | the unit and the registers of an instruction |
-//! | `vector` | a vector unit: widths, alignment, unpacking ahead |
+//! | `vector`, `core/vector` | a vector unit: widths, alignment, unpacking ahead; the time of its instructions |
 //! | `issue/` | static timing of blocks: in order (`scoreboard`), re-scheduled (`vliw`) |
 //! | `cache/`, `prefetch/`, `hierarchy` | lines, prediction, and what an access waits |
 //! | `feed` | how far a task's inputs have arrived |

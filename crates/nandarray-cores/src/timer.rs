@@ -63,10 +63,18 @@ pub fn timed_core(program: &Program, mut meter: TimedCore) -> Result<Core<'_>, L
     meter.set_scratchpad(beside(meter.description()));
     let (bits, extensions) = meter.description().extensions();
     let processor: Box<dyn Processor> = match bits {
-        32 => Box::new(Hart::<Rv32, _>::with_meter(HartMode::Program, extensions, meter)),
-        _ => Box::new(Hart::<Rv64, _>::with_meter(HartMode::Program, extensions, meter)),
+        32 => Box::new(timed_hart::<Rv32>(extensions, meter)),
+        _ => Box::new(timed_hart::<Rv64>(extensions, meter)),
     };
     Core::new(program, processor)
+}
+
+/// Creates a hart with this meter, whose VarVE unit aligns elements as the meter's description says.
+pub fn timed_hart<X: Xlen>(extensions: Extensions, meter: TimedCore) -> Hart<X, TimedCore> {
+    let alignment = meter.description().vector_unit().alignment();
+    let mut hart = Hart::with_meter(HartMode::Program, extensions, meter);
+    hart.set_varve_alignment(alignment);
+    hart
 }
 
 /// Returns the addresses of memory beside a core, which no cache serves: the scratchpad, or all memory of a core
@@ -123,7 +131,7 @@ impl CoreTimer {
     }
 
     fn owned<X: Xlen>(&self, extensions: Extensions, meter: TimedCore) -> OwnedHart<X, TimedCore, TimerOwner> {
-        let hart = Hart::with_meter(HartMode::Program, extensions, meter);
+        let hart = timed_hart(extensions, meter);
         OwnedHart::new(hart, TimerOwner { calls: 0, to: self.clone() })
     }
 

@@ -44,6 +44,7 @@ mod streams;
 mod trap;
 mod varve;
 mod vector;
+mod work;
 mod xlen;
 
 pub use block::{BasicBlock, OPS_MAX};
@@ -60,4 +61,5 @@ pub use program::{ElfProgram, Loaded, ProgramError, ProgramSegment, SPAN_MAX};
 pub use streams::{InputStream, OutputStream, REACH, Room, STREAMS_MAX, Streams};
 pub use trap::{Cause, Trap};
 pub use vector::VLEN_MAX;
+pub use work::{VectorBytes, VectorWork, VectorWorkKind};
 pub use xlen::{Rv32, Rv64, Xlen};

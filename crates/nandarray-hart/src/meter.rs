@@ -11,6 +11,7 @@ use std::fmt::Debug;
 
 use crate::block::BasicBlock;
 use crate::isa::Instruction;
+use crate::work::VectorWork;
 
 /// A meter's answer when an access is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub trait Meter: Debug + Send {
     const ACCESSES: bool = false;
     /// Whether it observes streams: [`stream`](Self::stream) is called.
     const STREAMS: bool = false;
+    /// Whether it observes vectors: [`vector`](Self::vector) is called.
+    const VECTORS: bool = false;
 
     /// Assigns the number `unit` to a decoded block. Numbers count from 0; they start again when all blocks have been
     /// dropped.
@@ -109,6 +112,13 @@ pub trait Meter: Debug + Send {
     /// and will wait if they are not available. Returns whether it may proceed.
     fn stream(&mut self, index: u32, kind: StreamAccess, stream: u8, position: u64, bytes: u64) -> MeterAnswer {
         let _ = (index, kind, stream, position, bytes);
+        MeterAnswer::Proceed
+    }
+
+    /// Reports the work of instruction `index`, a vector instruction that is about to be executed; returns whether it
+    /// may proceed. The same instruction is reported again when the hart continues after a pause.
+    fn vector(&mut self, index: u32, work: &VectorWork) -> MeterAnswer {
+        let _ = (index, work);
         MeterAnswer::Proceed
     }
 }

@@ -11,7 +11,7 @@ mod tidy;
 /// use each other.
 const LAYERS: tidy::Layers = &[
     &["xlen", "trap", "isa"],
-    &["access"],
+    &["access", "work"],
     &["protect"],
     &["memory", "streams", "block", "float"],
     &["vector"],

@@ -440,6 +440,22 @@ fn what_a_core_cannot_be_or_run_names_key_value_and_range() {
         let text = refused(&[more]);
         assert!(says.iter().all(|part| text.contains(part)), "{more:?}: {text}");
     }
+    let vectors = |key: &'static str, value: &'static str| {
+        let all = [("compute.core", "zou-2023-varve"), ("compute.isa", "own"), (key, value)];
+        describe::preset_with("assasin", &all).map_err(|error| error.to_string())
+    };
+    assert!(vectors("compute.align_bits", "1").is_ok() && vectors("compute.vector_length", "512").is_ok());
+    for (key, value, says) in [
+        ("compute.align_bits", "12", "compute.align_bits"),
+        ("compute.align_bits", "128", "from 1 to 64"),
+        ("compute.vector_length", "128", "a power of two from 256 to 1024"),
+        ("compute.datapath_bits", "512", "compute.datapath_bits"),
+        ("compute.unpack_lines", "65", "from 0 to 64"),
+    ] {
+        let text = vectors(key, value).unwrap_err();
+        assert!(text.contains(says), "{key} = {value}: {text}");
+    }
+    assert!(refused(&[("compute.align_bits", "4")]).contains("gives a vector unit to zou-2023, which has none"));
     let text = refused(&[("compute.input", "stream"), ("compute.streams", "0")]);
     assert!(text.contains("compute.streams") && text.contains("1 to 8"), "{text}");
     let wide = r#"{"abi": 1, "name": "wide", "kind": "stream", "state_bytes": 8, "scratchpad_bytes": 200000,

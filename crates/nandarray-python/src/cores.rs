@@ -103,6 +103,14 @@ fn reported<'py>(py: Python<'py>, report: &CoreReport) -> PyResult<Bound<'py, Py
     memory.set_item("lines_written", report.memory.lines_written)?;
     memory.set_item("lines_prefetched", report.memory.lines_prefetched)?;
     given.set_item("memory", memory)?;
+    let vector = PyDict::new(py);
+    vector.set_item("operations", report.vector.operations)?;
+    vector.set_item("elements", report.vector.elements)?;
+    vector.set_item("offered_bits", report.vector.offered_bits)?;
+    vector.set_item("occupied_bits", report.vector.occupied_bits)?;
+    vector.set_item("value_bits", report.vector.value_bits)?;
+    vector.set_item("packed_bits", report.vector.packed_bits)?;
+    given.set_item("vector", vector)?;
     let parts = report.parts.iter().map(|part| (part.name.clone(), part.area_mm2, part.energy_j));
     given.set_item("parts", parts.collect::<Vec<_>>())?;
     Ok(given)

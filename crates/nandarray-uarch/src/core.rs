@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use nandarray_hart::isa::Instruction;
-use nandarray_hart::{BasicBlock, DataAccess, Meter, MeterAnswer, StreamAccess};
+use nandarray_hart::{BasicBlock, DataAccess, Meter, MeterAnswer, StreamAccess, VectorWork};
 
 use crate::account::{AddressTicks, SingleAccount};
 use crate::blocks::{BlockTable, SEVERAL_LINES};
@@ -22,6 +22,10 @@ use crate::hierarchy::{CacheSide, Hierarchy, LineRequest};
 use crate::issue::{AT_REST, BlockTimer, Breakdown, TimedOp};
 use crate::report::{CoreReport, Frozen};
 use crate::unit::FunctionalUnit;
+
+mod vector;
+
+use vector::VectorMeter;
 
 /// Value of `current` before any block was entered, in place of an entry's number.
 const NOTHING: u32 = u32::MAX;
@@ -75,6 +79,7 @@ pub struct TimedCore {
     /// Tick at which the core requested the lines that it waits for; `None` if it does not wait.
     waits: Option<u64>,
     fetched: u64,
+    vector: VectorMeter,
 }
 
 impl TimedCore {
@@ -120,6 +125,7 @@ impl TimedCore {
             granted: false,
             waits: None,
             fetched: u64::MAX,
+            vector: VectorMeter::new(description),
         }
     }
 
@@ -204,7 +210,8 @@ impl TimedCore {
         let (mut ticks, mut units) = (self.settled, self.settled_units);
         self.blocks.settle(&mut ticks, &mut units);
         let d = self.description();
-        CoreReport::new(d, self.now, ticks, self.frozen, units, self.hierarchy.counts(), self.hierarchy.memory_counts())
+        let (caches, memory) = (self.hierarchy.counts(), self.hierarchy.memory_counts());
+        CoreReport::new(d, self.now, ticks, self.frozen, units, caches, memory, self.vector.counts())
     }
 
     /// Returns executions and ticks by the address of the instruction; all ticks add up to [`ticks`](Self::ticks).
@@ -342,6 +349,7 @@ impl Meter for TimedCore {
     const BRANCHES: bool = true;
     const ACCESSES: bool = true;
     const STREAMS: bool = true;
+    const VECTORS: bool = true;
 
     fn decoded(&mut self, unit: u32, block: &BasicBlock) {
         if unit == 0 && self.blocks.len() > 0 {
@@ -469,5 +477,9 @@ impl Meter for TimedCore {
             self.freeze_at(index, ticks);
         }
         MeterAnswer::Proceed
+    }
+
+    fn vector(&mut self, index: u32, work: &VectorWork) -> MeterAnswer {
+        self.vector_work(index, work)
     }
 }

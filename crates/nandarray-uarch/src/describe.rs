@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::parts::CorePart;
 use crate::unit::FunctionalUnit;
+use crate::vector::VectorDescription;
 
 /// Reason why a description cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -207,6 +208,8 @@ pub struct CoreDescription {
     pub stream_pages: u32,
     /// Path by which the core gets a task's input.
     pub input_source: InputPath,
+    /// The vector unit; `None` for one whose values are all left out, or for none.
+    pub vector: Option<VectorDescription>,
     /// Parts of the core, with their area and power.
     pub parts: Vec<CorePart>,
 }
@@ -253,6 +256,7 @@ struct WrittenCore {
     stream_pages: u32,
     #[serde(default)]
     input_source: InputPath,
+    vector: Option<VectorDescription>,
     #[serde(default)]
     parts: Vec<CorePart>,
 }
@@ -337,6 +341,7 @@ impl CoreDescription {
             streams: written.streams,
             stream_pages: written.stream_pages,
             input_source: written.input_source,
+            vector: written.vector,
             parts: written.parts,
         };
         description.check()?;
@@ -393,6 +398,7 @@ impl CoreDescription {
                 "an architecture string such as rv32im is needed",
             ));
         }
+        self.check_vector()?;
         match (self.issue, &self.vliw) {
             (Issue::Blocking | Issue::InOrder, Some(_)) => Err(range("vliw", "units", "only a VLIW core has them")),
             (Issue::Vliw, None) => Err(range("vliw", "nothing", "a VLIW core needs its units")),
@@ -424,6 +430,26 @@ impl CoreDescription {
             InputPath::Stream if self.streams == 0 => Err(range("input_source", "stream", "streams are needed for it")),
             _ => self.check_parts(),
         }
+    }
+
+    fn check_vector(&self) -> Result<(), DescribeError> {
+        let Some(vector) = &self.vector else { return Ok(()) };
+        let (_, extensions) = self.extensions();
+        if !extensions.has(Extension::Zve32x) {
+            return Err(range("vector", "a unit", "isa has no vectors"));
+        }
+        vector.check(extensions.vlen()).map_err(|(key, value, allowed)| range(key, value, allowed))
+    }
+
+    /// Returns the vector unit; all values are left out if the description has none.
+    pub fn vector_unit(&self) -> VectorDescription {
+        self.vector.unwrap_or_default()
+    }
+
+    /// Returns the ticks from the issue of an instruction to its result: the latency of its unit, and the alignment of
+    /// elements where they are aligned.
+    pub fn latency_of(&self, unit: FunctionalUnit) -> u32 {
+        self.latency.of(unit) + if unit.aligns() { self.vector_unit().t_align } else { 0 }
     }
 
     fn check_parts(&self) -> Result<(), DescribeError> {

@@ -326,6 +326,21 @@ impl Hierarchy {
         }
     }
 
+    /// Brings the line of an address into the data cache ahead of its use by a packed stream. Prefetchers do not observe
+    /// it: a stream fetches all that it needs.
+    pub(crate) fn fetch_ahead(&mut self, now: u64, address: u64) {
+        let Some(cache) = &mut self.l1d else { return };
+        let line = address & !(cache.line_bytes() - 1);
+        if let Some(CacheAccess::Miss { dirty }) = cache.prefetch(line) {
+            let observer = self.prefetch_l2.take();
+            let stall = self.fill(now, 0, line, dirty, LinePurpose::Prefetch);
+            self.prefetch_l2 = observer;
+            if stall.total() > 0 {
+                self.coming.push((line, now + stall.total()));
+            }
+        }
+    }
+
     fn prefetch_l2(&mut self, now: u64, pc: u64, address: u64, missed: bool) {
         let mut suggestions = Suggestions::default();
         self.prefetch_l2.as_mut().expect("a prefetcher").access(pc, address, missed, &mut suggestions);

@@ -11,6 +11,7 @@
 //! | `describe` | a core as TOML, checked |
 //! | `presets` | the cores that come with the product |
 //! | `unit` | the unit and the registers of an instruction |
+//! | `vector`, `core/vector` | a vector unit: widths, alignment, unpacking ahead; the time of its instructions |
 //! | `issue/` | static timing of blocks: in order (`scoreboard`), re-scheduled (`vliw`) |
 //! | `cache/`, `prefetch/`, `hierarchy` | lines, prediction, and what an access waits |
 //! | `feed` | how far a task's inputs have arrived |
@@ -20,7 +21,7 @@
 //! | `changes` | values of a description replaced from outside |
 //! | `report` | cycles by reason |
 //!
-//! A program's results do not depend on its timing. Not modelled: vector units, out-of-order issue, branch prediction
+//! A program's results do not depend on its timing. Not modelled: out-of-order issue, branch prediction
 //! beyond fixed costs, coherence.
 //!
 //! ```
@@ -57,6 +58,7 @@ pub mod prefetch;
 mod presets;
 mod report;
 mod unit;
+mod vector;
 
 pub use self::core::TimedCore;
 pub use account::{AddressTicks, InstructionTicks};
@@ -70,3 +72,4 @@ pub use parts::{CorePart, PartEnergy};
 pub use presets::PRESETS;
 pub use report::{CoreReport, Frozen};
 pub use unit::{FunctionalUnit, Operands, REGISTERS};
+pub use vector::{VectorCounts, VectorDescription};

@@ -4,7 +4,7 @@ use crate::changes::{change, without_lines};
 use crate::describe::{CoreDescription, DescribeError};
 
 /// Names and texts of the core descriptions that come with the product.
-pub const PRESETS: [(&str, &str); 14] = [
+pub const PRESETS: [(&str, &str); 16] = [
     ("zou-2023", include_str!("../presets/zou-2023.toml")),
     ("zou-2023-prefetch", include_str!("../presets/zou-2023-prefetch.toml")),
     ("zou-2023-sp", include_str!("../presets/zou-2023-sp.toml")),
@@ -17,6 +17,8 @@ pub const PRESETS: [(&str, &str); 14] = [
     ("five-stage-stream-cache", include_str!("../presets/five-stage-stream-cache.toml")),
     ("ibex", include_str!("../presets/ibex.toml")),
     ("ex5", include_str!("../presets/ex5.toml")),
+    ("ex5-varve", include_str!("../presets/ex5-varve.toml")),
+    ("zou-2023-varve", include_str!("../presets/zou-2023-varve.toml")),
     ("c66x", include_str!("../presets/c66x.toml")),
     ("lwp", include_str!("../presets/lwp.toml")),
 ];
@@ -96,6 +98,29 @@ mod tests {
         assert!(said(&[("streams", "9")]).contains("streams = 9: programs have at most 8"));
         assert!(said(&[("input_source", "stream")]).contains("streams are needed"));
         assert!(said(&[("latency.alu", "0")]).contains("latency"));
+    }
+
+    /// Table 9.1 of Zou 2023: eight cores with VarVE.
+    #[test]
+    fn cores_with_varve_add_up_to_the_published_totals() {
+        let (area, power) = CorePart::totals(&CoreDescription::preset("zou-2023-varve").unwrap().parts, 8);
+        assert!((area - 4.048).abs() < 1e-9 && (power - 1000.888).abs() < 1e-9, "{area} mm2, {power} mW");
+    }
+
+    #[test]
+    fn vector_units_are_checked() {
+        let of = |changes: &[(&str, &str)]| {
+            CoreDescription::parse_with(CoreDescription::preset_text("ex5-varve").unwrap(), changes)
+        };
+        let said = |key, value| of(&[(key, value)]).unwrap_err().to_string();
+        assert_eq!(of(&[("vector.align_bits", "1")]).unwrap().vector_unit().alignment(), 1);
+        assert!(said("vector.align_bits", "12").contains("vector.align_bits = 12: 0, or a power of two"));
+        assert!(said("vector.datapath_bits", "512").contains("vector.datapath_bits = 512: at most the bits of a"));
+        assert!(said("vector.memory_bits", "100").contains("vector.memory_bits = 100"));
+        assert!(said("vector.unpack_lines", "65").contains("at most 64"));
+        assert!(said("vector.t_align", "5000").contains("at most 4096"));
+        assert!(said("isa", "rv64gc").contains("vector = a unit: isa has no vectors"));
+        assert!(said("vector.width", "1").contains("unknown field `width`"));
     }
 
     /// Table 7.4 of Zou 2023: eight cores; areas and powers of whole designs follow from parts.

@@ -8,6 +8,7 @@ use crate::hierarchy::{MemoryCounts, Stall};
 use crate::issue::Breakdown;
 use crate::parts::{CorePart, PartEnergy};
 use crate::unit::FunctionalUnit;
+use crate::vector::VectorCounts;
 
 /// Ticks for which the pipeline was frozen, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,12 +23,17 @@ pub struct Frozen {
     pub stream: u64,
     /// Waits for bytes in an input stream or room in an output stream.
     pub stream_wait: u64,
+    /// Cycles in which a vector instruction used the datapath or the path to memory beyond its first.
+    pub vector: u64,
+    /// Waits for values of packed streams to be unpacked.
+    pub unpack: u64,
 }
 
 impl Frozen {
     /// Returns the sum of all ticks.
     pub fn total(&self) -> u64 {
-        self.fetch.total() + self.data.total() + self.scratchpad + self.stream + self.stream_wait
+        self.fetch.total() + self.data.total() + self.scratchpad + self.stream + self.stream_wait + self.vector
+            + self.unpack
     }
 }
 
@@ -52,6 +58,8 @@ pub struct CoreReport {
     pub caches: [Option<LineCounts>; 3],
     /// Lines that were transferred over the memory's port.
     pub memory: MemoryCounts,
+    /// Counts of the vector unit; zeros without one.
+    pub vector: VectorCounts,
     /// Area and energy by part, with the parts that cores share.
     pub parts: Vec<PartEnergy>,
 }
@@ -65,13 +73,14 @@ impl CoreReport {
         instructions_by_unit: [u64; FunctionalUnit::COUNT],
         caches: [Option<LineCounts>; 3],
         memory: MemoryCounts,
+        vector: VectorCounts,
     ) -> Self {
         assert_eq!(pipeline.total() + frozen.total(), ticks, "every tick of {} has one reason", d.name);
         let (core, tick_ps, cycle) = (d.name.clone(), d.tick_ps, d.cycle);
         let idle = frozen.stream_wait;
         let energy = |part: &CorePart| part.energy((ticks - idle) * d.tick_ps, idle * d.tick_ps);
         let parts = d.parts.iter().map(energy).collect();
-        Self { core, tick_ps, cycle, ticks, pipeline, frozen, instructions_by_unit, caches, memory, parts }
+        Self { core, tick_ps, cycle, ticks, pipeline, frozen, instructions_by_unit, caches, memory, vector, parts }
     }
 
     /// Returns the number of instructions executed.
@@ -105,8 +114,8 @@ impl CoreReport {
     }
 
     /// Returns ticks by reason, in the order in which a CPI stack (cycles per instruction by reason) is drawn.
-    pub fn reasons(&self) -> [(&'static str, u64); 12] {
-        let Frozen { fetch, data, scratchpad, stream, stream_wait } = self.frozen;
+    pub fn reasons(&self) -> [(&'static str, u64); 14] {
+        let Frozen { fetch, data, scratchpad, stream, stream_wait, vector, unpack } = self.frozen;
         [
             ("issue", self.pipeline.issue),
             ("hazard", self.pipeline.hazard),
@@ -120,6 +129,8 @@ impl CoreReport {
             ("scratchpad", scratchpad),
             ("stream", stream),
             ("stream_wait", stream_wait),
+            ("vector", vector),
+            ("unpack", unpack),
         ]
     }
 }
@@ -130,6 +141,9 @@ impl fmt::Display for CoreReport {
         writeln!(f, "{}: {instructions} instructions, {cycles:.0} cycles, {cpi:.3} cycles an instruction", self.core)?;
         for (reason, ticks) in self.reasons().into_iter().filter(|(_, ticks)| *ticks > 0) {
             writeln!(f, "  {reason:<12} {:5.1} %", 100.0 * ticks as f64 / self.ticks as f64)?;
+        }
+        if self.vector.operations > 0 {
+            writeln!(f, "  {:<12} {:5.1} % of its bits carried values", "datapath", 100.0 * self.vector.efficiency())?;
         }
         for (name, counts) in ["l1i", "l1d", "l2"].into_iter().zip(self.caches) {
             if let Some(counts) = counts {

@@ -3,7 +3,7 @@
 //! There is one table for all cores: a description gives each unit a latency, and an issue model uses the registers to
 //! find hazards. Latencies beyond the first-level cache are modelled by the caches.
 
-use nandarray_hart::Class;
+use nandarray_hart::{Class, Extension};
 use nandarray_hart::isa::{Code, Format, Instruction};
 
 /// Kind of functional unit, as far as latencies differ.
@@ -54,11 +54,45 @@ pub enum FunctionalUnit {
     Stream,
     /// Fences, control registers, environment calls.
     System,
+    /// The vector type and length, and single elements of vectors.
+    VectorSet,
+    /// Vector addition, logic, shifts, comparison of integers.
+    VectorInteger,
+    /// Vector multiplication of integers, with or without an addition.
+    VectorMultiply,
+    /// Vector division of integers.
+    VectorDivide,
+    /// Vector arithmetic in floating point.
+    VectorFloat,
+    /// Vector division and square root in floating point.
+    VectorFloatDivide,
+    /// Reductions of a vector to one element.
+    VectorReduce,
+    /// Moves of elements within vectors.
+    VectorPermute,
+    /// Operations on masks, and their counts.
+    VectorMask,
+    /// Vector loads.
+    VectorLoad,
+    /// Vector stores.
+    VectorStore,
+    /// VarVE addition, logic, shifts, comparison, and copies.
+    VarveInteger,
+    /// VarVE multiplication.
+    VarveMultiply,
+    /// VarVE division.
+    VarveDivide,
+    /// Reads of packed streams into vectors.
+    VarveUnpack,
+    /// Writes of vectors to packed streams.
+    VarvePack,
+    /// Descriptions and ends of packed streams, consumed values, NumE and numbers of elements.
+    VarveStream,
 }
 
 impl FunctionalUnit {
     /// Number of kinds of units.
-    pub const COUNT: usize = 22;
+    pub const COUNT: usize = 39;
 
     /// All kinds of units, in the order of their declaration.
     pub const ALL: [Self; Self::COUNT] = [
@@ -84,6 +118,23 @@ impl FunctionalUnit {
         Self::Convert,
         Self::Stream,
         Self::System,
+        Self::VectorSet,
+        Self::VectorInteger,
+        Self::VectorMultiply,
+        Self::VectorDivide,
+        Self::VectorFloat,
+        Self::VectorFloatDivide,
+        Self::VectorReduce,
+        Self::VectorPermute,
+        Self::VectorMask,
+        Self::VectorLoad,
+        Self::VectorStore,
+        Self::VarveInteger,
+        Self::VarveMultiply,
+        Self::VarveDivide,
+        Self::VarveUnpack,
+        Self::VarvePack,
+        Self::VarveStream,
     ];
 
     /// Returns the unit's key in descriptions.
@@ -111,16 +162,58 @@ impl FunctionalUnit {
             Self::Convert => "convert",
             Self::Stream => "stream",
             Self::System => "system",
+            Self::VectorSet => "vector_set",
+            Self::VectorInteger => "vector_integer",
+            Self::VectorMultiply => "vector_multiply",
+            Self::VectorDivide => "vector_divide",
+            Self::VectorFloat => "vector_float",
+            Self::VectorFloatDivide => "vector_float_divide",
+            Self::VectorReduce => "vector_reduce",
+            Self::VectorPermute => "vector_permute",
+            Self::VectorMask => "vector_mask",
+            Self::VectorLoad => "vector_load",
+            Self::VectorStore => "vector_store",
+            Self::VarveInteger => "varve_integer",
+            Self::VarveMultiply => "varve_multiply",
+            Self::VarveDivide => "varve_divide",
+            Self::VarveUnpack => "varve_unpack",
+            Self::VarvePack => "varve_pack",
+            Self::VarveStream => "varve_stream",
         }
+    }
+
+    /// Whether instructions of the unit occupy the port of the data cache.
+    pub fn accesses_memory(self) -> bool {
+        matches!(self, Self::Load | Self::Store | Self::Atomic | Self::VectorLoad | Self::VectorStore)
+    }
+
+    /// Whether instructions of the unit occupy the vector datapath.
+    pub fn uses_datapath(self) -> bool {
+        use FunctionalUnit::*;
+        matches!(
+            self,
+            VectorInteger
+                | VectorMultiply
+                | VectorDivide
+                | VectorFloat
+                | VectorFloatDivide
+                | VectorReduce
+                | VectorPermute
+                | VectorMask
+        ) || self.aligns()
+    }
+
+    /// Whether instructions of the unit align elements of varying widths first.
+    pub fn aligns(self) -> bool {
+        matches!(self, Self::VarveInteger | Self::VarveMultiply | Self::VarveDivide)
     }
 
     /// Returns the unit that executes an instruction.
     pub fn of(op: &Instruction) -> Self {
         use Code::*;
         match op.class() {
-            // Vector instructions have no unit of their own yet: each is timed as one instruction of the arithmetic
-            // unit.
-            Class::Integer | Class::Bits | Class::Vector => Self::Alu,
+            Class::Integer | Class::Bits => Self::Alu,
+            Class::Vector => vector_unit(op),
             Class::Multiply => match op.code {
                 Mul | Mulh | Mulhsu | Mulhu | Mulw => Self::Multiply,
                 _ => Self::Divide,
@@ -151,16 +244,68 @@ impl FunctionalUnit {
     }
 }
 
-/// Number of registers: 32 integer registers, then 32 floating-point registers.
-pub const REGISTERS: usize = 64;
+/// The unit of a vector instruction, from its name: units differ by what follows the first letters.
+fn vector_unit(op: &Instruction) -> FunctionalUnit {
+    use Format::*;
+    use FunctionalUnit as Unit;
+    let row = op.row();
+    let name = row.name;
+    let begins = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
+    match row.format {
+        VarveOpen | VarveConsume | VarveEnd | VarveNumber | VarveCount => return Unit::VarveStream,
+        VarveUnpack | VarveVunpack => return Unit::VarveUnpack,
+        VarvePack => return Unit::VarvePack,
+        VectorSet | VectorSetImmediate => return Unit::VectorSet,
+        _ if row.format.vector_memory() => return if row.bits & 0x20 != 0 { Unit::VectorStore } else { Unit::VectorLoad },
+        _ => {}
+    }
+    if row.extension == Extension::Varve {
+        return match name {
+            _ if name.starts_with("varve.mul") => Unit::VarveMultiply,
+            _ if name.starts_with("varve.div") => Unit::VarveDivide,
+            _ => Unit::VarveInteger,
+        };
+    }
+    match op.code {
+        Code::Vsetvl => Unit::VectorSet,
+        Code::VmvXS | Code::VmvSX | Code::VfmvFS | Code::VfmvSF => Unit::VectorPermute,
+        _ if name.ends_with(".mm") || begins(&["vcpop", "vfirst", "vms", "viota", "vid."]) => {
+            // Comparisons yield masks from elements, as other arithmetic does.
+            if begins(&["vmseq", "vmsne", "vmslt", "vmsle", "vmsgt"]) { Unit::VectorInteger } else { Unit::VectorMask }
+        }
+        _ if begins(&["vred", "vwred", "vfred", "vfwred"]) => Unit::VectorReduce,
+        _ if begins(&["vrgather", "vslide", "vcompress", "vfslide", "vmv1r", "vmv2r", "vmv4r", "vmv8r"]) => {
+            Unit::VectorPermute
+        }
+        _ if begins(&["vfdiv", "vfrdiv", "vfsqrt"]) => Unit::VectorFloatDivide,
+        _ if row.extension == Extension::Zve32f => Unit::VectorFloat,
+        _ if begins(&["vdiv", "vrem"]) => Unit::VectorDivide,
+        _ if begins(&["vmul", "vwmul", "vsmul", "vmacc", "vwmacc", "vmadd", "vnmsac", "vnmsub"]) => Unit::VectorMultiply,
+        _ => Unit::VectorInteger,
+    }
+}
 
-/// Registers of one instruction. Floating-point registers are numbered from 32; integer register 0 is left out.
+/// Number of the first vector register.
+const VECTORS: u8 = 64;
+/// Number that stands for `NumE`.
+pub(crate) const NUM_E: u8 = 96;
+/// Number that stands for the place in packed stream 0; the other streams follow.
+const PLACES: u8 = 97;
+
+/// Number of registers: 32 integer, 32 floating-point and 32 vector registers, `NumE`, and the places in 32 packed
+/// streams.
+pub const REGISTERS: usize = 129;
+
+/// Registers of one instruction. Floating-point registers are numbered from 32, vector registers from 64, a group of
+/// them by its first; 96 is `NumE`, and the places in packed streams follow. Integer register 0 is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operands {
-    sources: [u8; 3],
+    sources: [u8; 5],
     count: u8,
     /// Register that the instruction writes; `None` if it writes none.
     pub destination: Option<u8>,
+    /// Whether the instruction also lowers `NumE`.
+    pub counts: bool,
 }
 
 impl Operands {
@@ -189,23 +334,75 @@ impl Operands {
             IntToFloatRounded | IntToFloat => ([x1, 0, 0], fd),
             StreamStore => ([x2, 0, 0], None),
             StreamRead => ([x2, 0, 0], xd),
-            VectorVx | VectorMulX | VectorMoveX | VectorUnit | VectorIndexed | VarveConsume | VarveVunpack => {
-                ([x1, 0, 0], None)
-            }
-            VectorStrided | VarveIndex => ([x1, x2, 0], None),
-            VarveOpen => ([x1, x2, op.rs3], None),
-            VectorVf | VectorMulF | VectorMoveF => ([f1, 0, 0], None),
-            VectorSet => ([x1, 0, 0], xd),
-            VectorSetImmediate | VectorToX | VarveEnd | VarveNumber | VarveCount | VarvePack => ([0; 3], xd),
-            VectorToF => ([0; 3], fd),
-            // Vector registers are not tracked.
-            VectorVv | VectorVi | VectorVu | VectorMulV | VectorUnary | VectorMoveV | VectorMoveI | VectorId
-            | VarveUnpack | Fence | FenceVma | Bare | Illegal => ([0; 3], None),
+            format if format.vector() || op.code == Code::Vsetvl => return Self::of_vector(op),
+            _ => ([0; 3], None),
         };
-        let mut operands = Self { sources: [0; 3], count: 0, destination: destination.filter(|&r| r != 0) };
-        for register in reads.into_iter().filter(|&r| r != 0) {
-            operands.sources[operands.count as usize] = register;
-            operands.count += 1;
+        let mut operands =
+            Self { sources: [0; 5], count: 0, destination: destination.filter(|&r| r != 0), counts: false };
+        reads.into_iter().filter(|&r| r != 0).for_each(|register| operands.read(register));
+        operands
+    }
+
+    fn read(&mut self, register: u8) {
+        self.sources[self.count as usize] = register;
+        self.count += 1;
+    }
+
+    /// Returns the operands of a vector instruction.
+    fn of_vector(op: &Instruction) -> Self {
+        use Format::*;
+        let row = op.row();
+        let (v1, v2, vd) = (op.rs1 + VECTORS, op.rs2 + VECTORS, op.rd + VECTORS);
+        let (x1, x2, f1) = (op.rs1, op.rs2, op.rs1 + 32);
+        let place = (op.rs2 & 31) + PLACES;
+        let (reads, destination): (&[u8], Option<u8>) = match row.format {
+            VectorVv => (&[v1, v2], Some(vd)),
+            VectorMulV => (&[v1, v2, vd], Some(vd)),
+            VectorVx => (&[x1, v2], Some(vd)),
+            VectorMulX => (&[x1, v2, vd], Some(vd)),
+            VectorVf => (&[f1, v2], Some(vd)),
+            VectorMulF => (&[f1, v2, vd], Some(vd)),
+            VectorVi | VectorVu | VectorUnary => (&[v2], Some(vd)),
+            VectorMoveV => (&[v1], Some(vd)),
+            VectorMoveX => (&[x1], Some(vd)),
+            VectorMoveF => (&[f1], Some(vd)),
+            VectorMoveI | VectorId => (&[], Some(vd)),
+            VectorUnit if row.bits & 0x20 != 0 => (&[x1, vd], None),
+            VectorStrided if row.bits & 0x20 != 0 => (&[x1, x2, vd], None),
+            VectorIndexed if row.bits & 0x20 != 0 => (&[x1, v2, vd], None),
+            VectorUnit => (&[x1], Some(vd)),
+            VectorStrided => (&[x1, x2], Some(vd)),
+            VectorIndexed => (&[x1, v2], Some(vd)),
+            VectorSet => (&[x1], Some(op.rd)),
+            VectorSetImmediate => (&[], Some(op.rd)),
+            VectorToX => (&[v2], Some(op.rd)),
+            VectorToF => (&[v2], Some(op.rd + 32)),
+            VarveOpen => (&[x1, x2, op.rs3], Some((op.rd & 31) + PLACES)),
+            VarveConsume => (&[x1], Some(place)),
+            VarveEnd => (&[place], Some(op.rd)),
+            VarveNumber => (&[NUM_E], Some(op.rd)),
+            VarveCount => (&[v1], Some(op.rd)),
+            VarveUnpack => (&[place], Some(vd)),
+            VarveVunpack => (&[place, x1], Some(vd)),
+            VarvePack => (&[v1], Some(op.rd)),
+            VarveIndex => (&[x1, x2], Some(vd)),
+            // The register form of the instruction that sets the vector type.
+            _ => (&[x1, x2], Some(op.rd)),
+        };
+        let destination = destination.filter(|&r| r != 0);
+        let counts = row.extension == Extension::Varve && destination.is_some_and(|r| (VECTORS..NUM_E).contains(&r));
+        let mut operands = Self { sources: [0; 5], count: 0, destination, counts };
+        reads.iter().filter(|&&r| r != 0).for_each(|&register| operands.read(register));
+        let selects = row.mask >> 25 & 1 == 0 && op.rm == 0;
+        let always = row.mask >> 25 & 1 != 0 && row.bits >> 25 & 1 == 0;
+        let masked = match row.format {
+            VarvePack | VarveVunpack => matches!(op.code, Code::PackM | Code::VpackM | Code::VunpackM),
+            VectorSet | VectorSetImmediate => false,
+            _ if row.extension == Extension::Varve || op.code == Code::Vsetvl => selects,
+            _ => selects || always,
+        };
+        if masked {
+            operands.read(VECTORS);
         }
         operands
     }
@@ -240,6 +437,17 @@ mod tests {
             ("fmadd.s fa0, fa1, fa2, fa3, dyn", FunctionalUnit::FloatFused),
             ("feq.s a0, fa1, fa2", FunctionalUnit::FloatMove),
             ("fcvt.d.w fa0, a1", FunctionalUnit::Convert),
+            ("vsetvli a0, a1, e32, m1, ta, ma", FunctionalUnit::VectorSet),
+            ("vmslt.vv v0, v1, v2", FunctionalUnit::VectorInteger),
+            ("vmand.mm v0, v1, v2", FunctionalUnit::VectorMask),
+            ("vcpop.m a0, v0", FunctionalUnit::VectorMask),
+            ("vwmacc.vv v2, v4, v5", FunctionalUnit::VectorMultiply),
+            ("vfdiv.vv v2, v4, v5", FunctionalUnit::VectorFloatDivide),
+            ("vfadd.vv v2, v4, v5", FunctionalUnit::VectorFloat),
+            ("vcompress.vm v2, v4, v5", FunctionalUnit::VectorPermute),
+            ("vredsum.vs v2, v4, v5", FunctionalUnit::VectorReduce),
+            ("vle32.v v2, (a0)", FunctionalUnit::VectorLoad),
+            ("vse32.v v2, (a0)", FunctionalUnit::VectorStore),
         ] {
             assert_eq!(FunctionalUnit::of(&op(text)), unit, "{text}");
         }

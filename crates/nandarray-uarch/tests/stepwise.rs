@@ -52,7 +52,7 @@ fn slowly(trace: &[(Instruction, bool)], d: &CoreDescription) -> u64 {
         };
         return trace.iter().map(ticks).sum();
     }
-    let (mut ready, mut free) = ([0u64; 64], [0u64; FunctionalUnit::COUNT]);
+    let (mut ready, mut free) = ([0u64; 129], [0u64; FunctionalUnit::COUNT]);
     let (mut at, mut in_cycle, mut memory) = (0u64, 0u32, false);
     for &(op, taken) in trace {
         let (unit, operands) = (FunctionalUnit::of(&op), Operands::of(&op));

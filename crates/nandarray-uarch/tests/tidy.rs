@@ -9,7 +9,7 @@ mod tidy;
 /// Layers from the bottom up; a module may use modules of the layers before its own, and itself.
 const LAYERS: tidy::Layers = &[
     &["unit"],
-    &["changes", "parts"],
+    &["changes", "parts", "vector"],
     &["describe"],
     &["presets"],
     &["cache", "prefetch", "issue"],

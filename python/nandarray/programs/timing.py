@@ -41,6 +41,8 @@ REASONS = {
     "scratchpad": "scratchpad",
     "stream": "stream instructions",
     "stream_wait": "waits for streams",
+    "vector": "further cycles of vector instructions",
+    "unpack": "waits for packed values",
 }
 
 
@@ -229,6 +231,9 @@ class Timed:
         ``l1i``, ``l1d``, ``l2``, those that the core has.
     memory : dict of int
         Lines read, written and prefetched.
+    vector : dict of int
+        Counts of the vector datapath: operations, elements, the bits that it had in its cycles (``offered_bits``),
+        those that elements occupied and those that their values needed; and bits of packed streams.
     parts : dict of (float, float)
         Area in square millimetres and energy in joules of each part.
     functions, lines : tuple of Place
@@ -249,6 +254,7 @@ class Timed:
     units: dict[str, int]
     caches: dict[str, CacheCounts]
     memory: dict[str, int]
+    vector: dict[str, int]
     parts: dict[str, tuple[float, float]]
     functions: tuple[Place, ...] = field(repr=False)
     lines: tuple[Place, ...] = field(repr=False)
@@ -264,6 +270,12 @@ class Timed:
     def cpi_stack(self) -> dict[str, float]:
         """Cycles an instruction by reason, without those that cost nothing."""
         return {name: cycles / max(1, self.instructions) for name, cycles in self.reasons.items() if cycles}
+
+    @property
+    def datapath_efficiency(self) -> float:
+        """Share of the vector datapath's bits that carried values; 0 if no vector instruction used it."""
+        offered = self.vector["offered_bits"]
+        return self.vector["value_bits"] / offered if offered else 0.0
 
     @property
     def energy_j(self) -> float:
@@ -294,6 +306,8 @@ class Timed:
                 name: asdict(one) | {"hits": one.hits, "misses": one.misses} for name, one in self.caches.items()
             },
             "memory": self.memory,
+            "vector": self.vector,
+            "datapath_efficiency": self.datapath_efficiency,
             "energy_j": self.energy_j,
             "area_mm2": self.area_mm2,
             "parts": {name: {"area_mm2": area, "energy_j": energy} for name, (area, energy) in self.parts.items()},
@@ -311,6 +325,8 @@ class Timed:
             ("time", f"{self.seconds:.4g} s, {self.cycles:,.0f} cycles"),
             ("instructions", f"{self.instructions:,}, {self.cpi:.3f} cycles each"),
         ]
+        if self.vector["operations"]:
+            facts.append(("datapath", f"{self.datapath_efficiency:.1%} of its bits carried values"))
         if self.parts:
             facts.append(("energy, area", f"{self.energy_j:.3g} J, {self.area_mm2:.3g} mm²"))
         stack = [
@@ -427,6 +443,7 @@ def figures(core: CoreChoice, program: Program, watch: _nandarray.Watch, done: O
         units=_sum(reports, "units"),
         caches=caches,
         memory=_sum(reports, "memory"),
+        vector=_sum(reports, "vector"),
         parts=parts,
         functions=functions,
         lines=lines,

@@ -4,9 +4,12 @@
 //! that are compiled for each type of meter. The meter is at the place where [`Env::open`] put it, without its type: a
 //! hart selects steps for its own meter only, and executes only steps that it selected.
 
-use super::{Env, Exit, Flow, Handler, HartState, Step, StepSlot, atomic, control, mem, operands, otherwise, stream};
-use crate::isa::{Code, Instruction};
+use super::{
+    Env, Exit, Flow, Handler, HartState, Step, StepSlot, atomic, control, mem, operands, otherwise, stream, varve,
+};
+use crate::isa::{Code, Extension, Instruction};
 use crate::meter::{DataAccess, Meter, MeterAnswer, StreamAccess};
+use crate::work::VectorWork;
 use crate::xlen::Xlen;
 
 /// The number of a block that is not in the cache.
@@ -257,6 +260,58 @@ fn register<X: Xlen>(o: &Step<X>, _s: &HartState<X>, e: &mut Env<'_, '_>) -> Opt
     }
 }
 
+/// Vector instructions that the meter observes, and the function that selects among them by group.
+mod vectors {
+    use super::*;
+    use crate::exec::vector::{self, VectorGroup};
+    observed! { vector:
+        set_type (step, o, s, e) report::<X, M>(step, s, e, VectorWork::default());
+        access (step, o, s, e) report::<X, M>(step, s, e, vector::work(step, s));
+        to_register (step, o, s, e) report::<X, M>(step, s, e, vector::work(step, s));
+        permute_float (step, o, s, e) report::<X, M>(step, s, e, vector::work(step, s));
+        float (step, o, s, e) report::<X, M>(step, s, e, vector::work(step, s));
+        mask (step, o, s, e) report::<X, M>(step, s, e, vector::work(step, s));
+        permute (step, o, s, e) report::<X, M>(step, s, e, vector::work(step, s));
+        reduce (step, o, s, e) report::<X, M>(step, s, e, vector::work(step, s));
+        fixed (step, o, s, e) report::<X, M>(step, s, e, vector::work(step, s));
+        widen (step, o, s, e) report::<X, M>(step, s, e, vector::work(step, s));
+        integer (step, o, s, e) report::<X, M>(step, s, e, vector::work(step, s));
+    }
+    observed! { varve:
+        varve (step, o, s, e) {
+            let work = varve::work(o, s, &mut e.spans);
+            report::<X, M>(step, s, e, work)
+        };
+    }
+    fn report<X: Xlen, M: Meter>(
+        step: *const StepSlot<X>,
+        s: &HartState<X>,
+        e: &mut Env<'_, '_>,
+        work: VectorWork,
+    ) -> MeterAnswer {
+        meter!(e).vector(index::<X, M>(step, s), &work)
+    }
+    pub(super) fn choose<X: Xlen, M: Meter>(op: &Instruction) -> Option<Handler<X>> {
+        if op.row().extension < Extension::Zve32x {
+            return None;
+        }
+        Some(match vector::group(op) {
+            VectorGroup::SetType => set_type::<X, M>,
+            VectorGroup::Access => access::<X, M>,
+            VectorGroup::ToRegister => to_register::<X, M>,
+            VectorGroup::PermuteFloat => permute_float::<X, M>,
+            VectorGroup::Float => float::<X, M>,
+            VectorGroup::Mask => mask::<X, M>,
+            VectorGroup::Permute => permute::<X, M>,
+            VectorGroup::Reduce => reduce::<X, M>,
+            VectorGroup::Fixed => fixed::<X, M>,
+            VectorGroup::Widen => widen::<X, M>,
+            VectorGroup::Integer => integer::<X, M>,
+            VectorGroup::Varve => varve::<X, M>,
+        })
+    }
+}
+
 /// Returns the function that notifies the meter of an instruction before executing it; `None` if the meter does not
 /// observe it.
 pub(super) fn handler<X: Xlen, M: Meter>(op: &Instruction) -> Option<Handler<X>> {
@@ -265,4 +320,5 @@ pub(super) fn handler<X: Xlen, M: Meter>(op: &Instruction) -> Option<Handler<X>>
     wanted(M::ACCESSES, &memory)
         .or_else(|| wanted(M::BRANCHES, &|| branch::choose::<X, M>(op)))
         .or_else(|| wanted(M::STREAMS, &|| streamed::choose::<X, M>(op)))
+        .or_else(|| wanted(M::VECTORS, &|| vectors::choose::<X, M>(op)))
 }

@@ -2,9 +2,11 @@
 
 use super::{Exit, Flow, HartState, Step, StepSlot, handlers, next, operands};
 use crate::isa::{Code, Format, TABLE};
+use crate::memory::RegionTable;
 use crate::trap::Cause;
 use crate::varve::{self, Describe, PackedBits, VarveOp, VarveTrap, VarveUnit};
 use crate::vector::VectorUnit;
+use crate::work::VectorWork;
 use crate::xlen::Xlen;
 
 handlers! {
@@ -33,23 +35,26 @@ fn trapped<X: Xlen>(step: *const StepSlot<X>, s: &mut HartState<X>, trap: VarveT
     }
 }
 
-/// Executes an instruction; returns the value for `x[rd]`, or `None` if the instruction does not write it.
-fn execute<X: Xlen>(o: &Step<X>, s: &mut HartState<X>, memory: &mut PackedBits<'_>) -> Result<Option<u64>, VarveTrap> {
+/// The operands of an instruction, by what it does.
+enum VarveDecoded {
+    /// Describes a stream: its number, encoding and direction, and the values of three registers.
+    Describe(u8, Describe, bool, [u64; 3]),
+    /// Computes on vectors.
+    Operate(VarveOp),
+    /// Moves values or reads a state; the value of the first register.
+    Stream(Code, u64),
+}
+
+fn decoded<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> VarveDecoded {
     let x = |number: u8| X::unsigned(s.x[number as usize]);
     let row = &TABLE[(o.imm >> 16) as usize];
-    let (first, second) = (x(o.rs1), x(o.rs2));
     // The operands of a stream's description are in three registers; other formats use no third one.
-    let third = x(o.rs3);
+    let registers = || [x(o.rs1), x(o.rs2), x(o.rs3)];
     let scalar = match row.format {
         Format::VectorVi | Format::VectorMoveI => Some(i64::from(o.imm << 16 >> 16)),
         Format::VectorMoveX | Format::VarveIndex => Some(X::signed(s.x[o.rs1 as usize])),
         _ => None,
     };
-    let second_signed = X::signed(s.x[o.rs2 as usize]);
-    let (Some(unit), Some(vectors)) = (s.varve.as_deref_mut(), s.vector.as_deref_mut()) else {
-        return Err(VarveTrap::Illegal);
-    };
-    let addresses = [first, second, third];
     let described = match row.code {
         Code::FrStream => Some((Describe::Fixed, false)),
         Code::VrStream => Some((Describe::Variable, false)),
@@ -60,17 +65,64 @@ fn execute<X: Xlen>(o: &Step<X>, s: &mut HartState<X>, memory: &mut PackedBits<'
         _ => None,
     };
     if let Some((kind, output)) = described {
-        varve::describe(unit, o.rd, kind, output, addresses, memory)?;
-        return Ok(None);
+        return VarveDecoded::Describe(o.rd, kind, output, registers());
     }
     if row.format == Format::VectorVv || scalar.is_some() || row.format == Format::VectorUnary {
         let masked = row.mask >> 25 & 1 == 0 && o.rs3 & 1 != 0;
-        let (vd, vs1, vs2) = (o.rd, o.rs1, o.rs2);
-        let operation = VarveOp { code: row.code, vd, vs1, vs2, scalar, second: second_signed, masked };
-        varve::operate(unit, vectors, &operation)?;
-        return Ok(None);
+        let (vd, vs1, vs2, second) = (o.rd, o.rs1, o.rs2, X::signed(s.x[o.rs2 as usize]));
+        return VarveDecoded::Operate(VarveOp { code: row.code, vd, vs1, vs2, scalar, second, masked });
     }
-    streams(o, row.code, first, unit, vectors, memory)
+    VarveDecoded::Stream(row.code, x(o.rs1))
+}
+
+/// The work of an instruction; empty if it will trap.
+pub(super) fn work<X: Xlen>(o: &Step<X>, s: &HartState<X>, spans: &mut RegionTable) -> VectorWork {
+    let mask = if X::BITS == 32 { u64::from(u32::MAX) } else { u64::MAX };
+    let (Some(unit), Some(vectors)) = (s.varve.as_deref(), s.vector.as_deref()) else {
+        return VectorWork::default();
+    };
+    let mut memory = PackedBits { spans, mask };
+    match decoded(o, s) {
+        VarveDecoded::Describe(number, kind, output, registers) => {
+            varve::description_work(number, kind, output, registers, &mut memory)
+        }
+        VarveDecoded::Operate(operation) => varve::operation_work(unit, vectors, &operation),
+        VarveDecoded::Stream(code, first) => {
+            let masked = matches!(code, Code::PackM | Code::VpackM | Code::VunpackM).then_some(vectors);
+            match code {
+                Code::Unpack => varve::unpack_work(unit, vectors, o.rd, o.rs2, &mut memory),
+                Code::Vunpack | Code::VunpackM => varve::vunpack_work(unit, o.rs2, first, masked, &mut memory),
+                Code::Pack | Code::PackM => {
+                    let bits = vectors.group_at(o.rs1).unwrap_or(0);
+                    let values = vectors.elements(o.rs1).unwrap_or_default();
+                    varve::pack_work(unit, &values, o.rs2, masked, bits, mask)
+                }
+                Code::Vpack | Code::VpackM => {
+                    varve::pack_work(unit, &unit.vector(o.rs1).values, o.rs2, masked, 0, mask)
+                }
+                _ => VectorWork::default(),
+            }
+        }
+    }
+}
+
+/// Executes an instruction; returns the value for `x[rd]`, or `None` if the instruction does not write it.
+fn execute<X: Xlen>(o: &Step<X>, s: &mut HartState<X>, memory: &mut PackedBits<'_>) -> Result<Option<u64>, VarveTrap> {
+    let instruction = decoded(o, s);
+    let (Some(unit), Some(vectors)) = (s.varve.as_deref_mut(), s.vector.as_deref_mut()) else {
+        return Err(VarveTrap::Illegal);
+    };
+    match instruction {
+        VarveDecoded::Describe(number, kind, output, registers) => {
+            varve::describe(unit, number, kind, output, registers, memory)?;
+            Ok(None)
+        }
+        VarveDecoded::Operate(operation) => {
+            varve::operate(unit, vectors, &operation)?;
+            Ok(None)
+        }
+        VarveDecoded::Stream(code, first) => streams(o, code, first, unit, vectors, memory),
+    }
 }
 
 /// Executes an instruction that moves values between streams and vectors, or reads the state of either; returns the

@@ -7,6 +7,7 @@ use super::{Exit, Flow, HartState, Step, StepSlot, handlers, next, operands};
 use crate::isa::{Code, Format, Instruction, TABLE};
 use crate::trap::Cause;
 use crate::vector::{self, Addresses, VectorOp, VectorResult, VectorTrap, VectorUnit};
+use crate::work::VectorWork;
 use crate::xlen::Xlen;
 
 /// Bit of a step's `rs3` that says that the instruction is masked; the next two are the positions of other fields.
@@ -56,6 +57,12 @@ fn operation<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> VectorOp {
         is_scalar: kind != 0,
         scalar,
     }
+}
+
+/// The addresses of a load or store.
+fn addresses<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> Addresses {
+    let mask = if X::BITS == 32 { u64::from(u32::MAX) } else { u64::MAX };
+    Addresses { base: X::unsigned(s.x[o.rs1 as usize]), stride: X::signed(s.x[o.rs2 as usize]) as u64, mask }
 }
 
 /// Executes a step by one of the vector unit's functions; the error is the trap with which the step ends.
@@ -139,9 +146,7 @@ handlers! {
     }
     fn access(step, s, e) {
         let o = operands!(step);
-        let mask = if X::BITS == 32 { u64::from(u32::MAX) } else { u64::MAX };
-        let (base, stride) = (X::unsigned(s.x[o.rs1 as usize]), X::signed(s.x[o.rs2 as usize]) as u64);
-        let at = Addresses { base, stride, mask };
+        let at = addresses(o, s);
         if let Err(flow) = execute(step, s, |unit, op| vector::access(unit, op, at, &mut e.spans)) {
             return flow;
         }
@@ -168,25 +173,84 @@ handlers! {
     }
 }
 
-/// The function that executes a vector instruction.
-pub(super) fn handler<X: Xlen>(op: &Instruction) -> super::Handler<X> {
+/// A group of vector instructions that one function executes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum VectorGroup {
+    /// Sets the vector type and length.
+    SetType,
+    /// Loads and stores.
+    Access,
+    /// Writes an element or a count to an integer register.
+    ToRegister,
+    /// Moves elements to and from floating-point registers.
+    PermuteFloat,
+    /// Floating-point arithmetic.
+    Float,
+    /// Operations on masks.
+    Mask,
+    /// Moves elements between places.
+    Permute,
+    /// Reductions.
+    Reduce,
+    /// Fixed-point arithmetic.
+    Fixed,
+    /// Integer arithmetic whose operands differ in width.
+    Widen,
+    /// Other integer arithmetic.
+    Integer,
+    /// VarVE.
+    Varve,
+}
+
+/// The group that a vector instruction belongs to.
+pub(super) fn group(op: &Instruction) -> VectorGroup {
     use Code::*;
     let name = op.row().name;
     let begins = |names: &[&str]| names.iter().any(|start| name.starts_with(start));
     match op.code {
-        _ if op.row().extension == crate::isa::Extension::Varve => super::varve::varve,
-        Vsetvl | Vsetvli | Vsetivli => set_type,
-        _ if op.row().format.vector_memory() => access,
-        VmvXS | VcpopM | VfirstM => to_register,
-        VfmvFS | VfmvSF | Vfslide1upVf | Vfslide1downVf => permute_float,
-        _ if op.row().extension == crate::isa::Extension::Zve32f => float,
-        VidV | ViotaM | VmsbfM | VmsifM | VmsofM => mask,
-        _ if name.ends_with(".mm") => mask,
-        VcompressVm | VmvSX | Vmv1rV | Vmv2rV | Vmv4rV | Vmv8rV => permute,
-        _ if begins(&["vrgather", "vslide"]) => permute,
-        _ if begins(&["vred", "vwred"]) => reduce,
-        _ if begins(&["vsadd", "vssub", "vaadd", "vasub", "vsmul", "vssr", "vnclip"]) => fixed,
-        _ if begins(&["vw", "vns", "vzext", "vsext"]) => widen,
-        _ => integer,
+        _ if op.row().extension == crate::isa::Extension::Varve => VectorGroup::Varve,
+        Vsetvl | Vsetvli | Vsetivli => VectorGroup::SetType,
+        _ if op.row().format.vector_memory() => VectorGroup::Access,
+        VmvXS | VcpopM | VfirstM => VectorGroup::ToRegister,
+        VfmvFS | VfmvSF | Vfslide1upVf | Vfslide1downVf => VectorGroup::PermuteFloat,
+        _ if op.row().extension == crate::isa::Extension::Zve32f => VectorGroup::Float,
+        VidV | ViotaM | VmsbfM | VmsifM | VmsofM => VectorGroup::Mask,
+        _ if name.ends_with(".mm") => VectorGroup::Mask,
+        VcompressVm | VmvSX | Vmv1rV | Vmv2rV | Vmv4rV | Vmv8rV => VectorGroup::Permute,
+        _ if begins(&["vrgather", "vslide"]) => VectorGroup::Permute,
+        _ if begins(&["vred", "vwred"]) => VectorGroup::Reduce,
+        _ if begins(&["vsadd", "vssub", "vaadd", "vasub", "vsmul", "vssr", "vnclip"]) => VectorGroup::Fixed,
+        _ if begins(&["vw", "vns", "vzext", "vsext"]) => VectorGroup::Widen,
+        _ => VectorGroup::Integer,
+    }
+}
+
+/// The function that executes a vector instruction.
+pub(super) fn handler<X: Xlen>(op: &Instruction) -> super::Handler<X> {
+    match group(op) {
+        VectorGroup::SetType => set_type,
+        VectorGroup::Access => access,
+        VectorGroup::ToRegister => to_register,
+        VectorGroup::PermuteFloat => permute_float,
+        VectorGroup::Float => float,
+        VectorGroup::Mask => mask,
+        VectorGroup::Permute => permute,
+        VectorGroup::Reduce => reduce,
+        VectorGroup::Fixed => fixed,
+        VectorGroup::Widen => widen,
+        VectorGroup::Integer => integer,
+        VectorGroup::Varve => super::varve::varve,
+    }
+}
+
+/// The work of the instruction of a step; empty if it will trap.
+pub(super) fn work<X: Xlen>(step: *const StepSlot<X>, s: &HartState<X>) -> VectorWork {
+    let o = operands!(step);
+    let op = operation(o, s);
+    let Some(unit) = s.vector.as_deref() else { return VectorWork::default() };
+    if TABLE[op.code as usize].format.vector_memory() {
+        vector::access_work(unit, &op, &addresses(o, s))
+    } else {
+        vector::work(unit, &op)
     }
 }

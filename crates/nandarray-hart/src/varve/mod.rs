@@ -8,14 +8,16 @@
 
 mod operation;
 mod stream;
+mod work;
 
 use crate::access::AccessKind;
 use crate::access::Fault;
 use crate::memory::RegionTable;
 use crate::trap::Cause;
 
-pub(crate) use operation::{VarveOp, operate};
+pub(crate) use operation::{VarveOp, operate, operation_work};
 pub(crate) use stream::{Describe, describe, pack, unpack, vunpack};
+pub(crate) use work::{description_work, pack_work, unpack_work, vunpack_work};
 
 /// Number of streams of a VarVE unit.
 pub(crate) const VARVE_STREAMS: usize = 32;

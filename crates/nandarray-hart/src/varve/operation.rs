@@ -3,6 +3,7 @@
 use super::{VarveResult, VarveTrap, VarveUnit, width, wrap};
 use crate::isa::Code;
 use crate::vector::VectorUnit;
+use crate::work::{VectorWork, VectorWorkKind};
 
 /// The operands of an operation on vectors.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +62,70 @@ fn compares(code: Code) -> bool {
     matches!(code, VvCmpeqV | VvCmpeqI | VvCmpneV | VvCmpneI | VvCmpltV | VvCmpltI | VvCmpleV | VvCmpleI)
 }
 
+/// Number of elements that the vectors of an operation have in common.
+fn shared(unit: &VarveUnit, o: &VarveOp) -> usize {
+    let left = unit.vector(o.vs2).values.len();
+    if o.scalar.is_some() { left } else { left.min(unit.vector(o.vs1).values.len()) }
+}
+
+/// The operands of element `i`; zeros if the mask excludes it, so that it needs no room in the datapath.
+fn operands(unit: &VarveUnit, vectors: &VectorUnit, o: &VarveOp, i: usize) -> (i64, i64) {
+    if o.masked && !vectors.mask_bit(i) {
+        return (0, 0);
+    }
+    (unit.vector(o.vs2).values[i], o.scalar.unwrap_or_else(|| unit.vector(o.vs1).values[i]))
+}
+
+fn bits_of_element(unit: &VarveUnit, vectors: &VectorUnit, o: &VarveOp, i: usize) -> u32 {
+    let (a, b) = operands(unit, vectors, o, i);
+    datapath_bits(o.code, a, b)
+}
+
+/// Work of an operation on variable-width vectors.
+pub(crate) fn operation_work(unit: &VarveUnit, vectors: &VectorUnit, o: &VarveOp) -> VectorWork {
+    use Code::{VvCpy, VvDivI, VvDivV, VvDup, VvIndex, VvTvs};
+    let kind = match o.code {
+        VvDivV | VvDivI => VectorWorkKind::Divide,
+        _ => VectorWorkKind::Compute,
+    };
+    let mut work = VectorWork { kind, ..VectorWork::default() };
+    let vlen = u64::from(unit.vlen);
+    let mut add = |bits: u32| {
+        let aligned = u64::from(bits.next_multiple_of(unit.align));
+        let fits = work.datapath_bits + aligned <= vlen && work.elements < unit.elements_max() as u64;
+        if fits {
+            work.elements += 1;
+            work.datapath_bits += aligned;
+            work.value_bits += u64::from(bits);
+        }
+        fits
+    };
+    match o.code {
+        VvTvs => {
+            for value in vectors.elements(o.vs2).unwrap_or_default() {
+                if !add(width(value)) {
+                    break;
+                }
+            }
+        }
+        VvCpy | VvDup | VvIndex => {
+            let step = if o.code == VvIndex { o.second } else { 0 };
+            let mut value = o.scalar.unwrap_or_default();
+            while add(width(value)) {
+                value = value.wrapping_add(step);
+            }
+        }
+        _ => {
+            for i in 0..shared(unit, o) {
+                if !add(bits_of_element(unit, vectors, o, i)) {
+                    break;
+                }
+            }
+        }
+    }
+    work
+}
+
 /// Executes an operation; the result of a comparison is a mask in the vector unit, with zeros after its elements.
 pub(crate) fn operate(unit: &mut VarveUnit, vectors: &mut VectorUnit, o: &VarveOp) -> VarveResult {
     match o.code {
@@ -76,17 +141,9 @@ pub(crate) fn operate(unit: &mut VarveUnit, vectors: &mut VectorUnit, o: &VarveO
         _ => {}
     }
     let (left, right) = (unit.vector(o.vs2), unit.vector(o.vs1));
-    let shared = if o.scalar.is_some() { left.values.len() } else { left.values.len().min(right.values.len()) };
     let active = |i: usize| !o.masked || vectors.mask_bit(i);
-    let operands = |i: usize| {
-        // Elements that the mask excludes need no room in the datapath.
-        if active(i) { (left.values[i], o.scalar.unwrap_or_else(|| right.values[i])) } else { (0, 0) }
-    };
-    let bits = |i: usize| if active(i) { operands(i) } else { (0, 0) };
-    let count = unit.fitting((0..shared).map(|i| {
-        let (a, b) = bits(i);
-        datapath_bits(o.code, a, b)
-    }));
+    let operands = |i: usize| operands(unit, vectors, o, i);
+    let count = unit.fitting((0..shared(unit, o)).map(|i| bits_of_element(unit, vectors, o, i)));
     let most_bits = if o.scalar.is_some() { left.most_bits } else { left.most_bits.min(right.most_bits) };
     let result = |i: usize| {
         let (a, b) = operands(i);

@@ -6,13 +6,16 @@
 //! bytes), followed by a value (8 bytes), a code (4 bytes) and its length in bits (4 bytes) for each. Values are signed
 //! if the description says so.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use super::{PackedBits, VarveResult, VarveTrap, VarveUnit, wrap};
 use crate::access::AccessKind;
 use crate::trap::Cause;
 use crate::vector::VectorUnit;
 
-/// Most codes in a table of Huffman codes.
-const CODES_MAX: u64 = 1 << 16;
+/// Most codes in a table of Huffman codes: a description reads and sorts all of them.
+const CODES_MAX: u64 = 1 << 12;
 /// The bit of a description that says that values are signed.
 const SIGNED: u64 = 1 << 7;
 
@@ -28,7 +31,7 @@ pub(crate) enum Describe {
 }
 
 #[derive(Clone, Debug)]
-enum Encoding {
+pub(super) enum Encoding {
     Fixed {
         bits: u32,
         signed: bool,
@@ -37,22 +40,54 @@ enum Encoding {
         widths: u64,
         signed: bool,
     },
+    Huffman(Arc<CodeTable>),
+}
+
+/// A table of Huffman codes, which descriptions of streams share.
+#[derive(Debug)]
+pub(super) struct CodeTable {
     /// Codes as (length, code, value), in order of length, then of code.
-    Huffman(Vec<(u32, u32, i64)>),
+    codes: Vec<(u32, u32, i64)>,
+    /// For each length that codes have, in ascending order: the length, and the codes that have it.
+    lengths: Vec<(u32, Range<usize>)>,
+    /// Indexes of the codes in order of their values, then of length and code.
+    by_value: Vec<u32>,
+}
+
+impl CodeTable {
+    fn new(codes: Vec<(u32, u32, i64)>) -> Self {
+        let mut lengths: Vec<(u32, Range<usize>)> = Vec::new();
+        for (i, (length, ..)) in codes.iter().enumerate() {
+            match lengths.last_mut() {
+                Some((last, range)) if last == length => range.end = i + 1,
+                _ => lengths.push((*length, i..i + 1)),
+            }
+        }
+        let mut by_value: Vec<u32> = (0..codes.len() as u32).collect();
+        by_value.sort_by_key(|&i| codes[i as usize].2);
+        Self { codes, lengths, by_value }
+    }
+
+    /// The shortest code of a value, as (length, code).
+    fn code_of(&self, value: i64) -> Option<(u32, u32)> {
+        let at = self.by_value.partition_point(|&i| self.codes[i as usize].2 < value);
+        let (length, code, found) = self.codes[*self.by_value.get(at)? as usize];
+        (found == value).then_some((length, code))
+    }
 }
 
 /// A stream that an instruction has described, with its position.
 #[derive(Clone, Debug)]
 pub(super) struct PackedStream {
-    encoding: Encoding,
+    pub(super) encoding: Encoding,
     output: bool,
-    base: u64,
+    pub(super) base: u64,
     /// Number of the next bit to read or write.
-    at: u64,
+    pub(super) at: u64,
     /// Number of the next value.
-    next: u64,
+    pub(super) next: u64,
     /// Number of values of an input, or most values of an output.
-    count: u64,
+    pub(super) count: u64,
 }
 
 /// Describes stream `number`: an input of `count` values, or an output of at most as many. `detail` is the width of
@@ -77,7 +112,7 @@ pub(crate) fn describe(
             Encoding::Fixed { bits, signed: detail & SIGNED != 0 }
         }
         Describe::Variable => Encoding::Variable { widths: detail, signed },
-        Describe::Huffman => Encoding::Huffman(table(number, detail, memory)?),
+        Describe::Huffman => Encoding::Huffman(Arc::new(CodeTable::new(table(number, detail, memory)?))),
     };
     unit.streams[number as usize & 31] = Some(PackedStream { encoding, output, base, at: 0, next: 0, count });
     Ok(())
@@ -127,15 +162,16 @@ impl PackedStream {
                 }
                 if bits == 0 { Ok((0, 0)) } else { sized(memory, bits, *signed) }
             }
-            Encoding::Huffman(codes) => {
+            Encoding::Huffman(table) => {
                 let (mut code, mut length) = (0u32, 0);
-                for (bits, wanted, value) in codes {
+                for (bits, range) in &table.lengths {
                     while length < *bits {
                         code = code << 1 | memory.get(self.base, at.wrapping_add(u64::from(length)), 1)? as u32;
                         length += 1;
                     }
-                    if code == *wanted {
-                        return Ok((*value, u64::from(length)));
+                    let codes = &table.codes[range.clone()];
+                    if let Ok(found) = codes.binary_search_by_key(&code, |&(_, code, _)| code) {
+                        return Ok((codes[found].2, u64::from(length)));
                     }
                 }
                 Err(VarveTrap::Stream(Cause::StreamEnd, u64::from(number)))
@@ -143,44 +179,45 @@ impl PackedStream {
         }
     }
 
-    fn write(&mut self, number: u8, value: i64, memory: &mut PackedBits<'_>) -> VarveResult {
-        let told = u64::from(number);
-        if self.next == self.count {
-            return Err(VarveTrap::Stream(Cause::StreamFull, told));
-        }
-        let fits = |bits: u32, signed: bool| {
-            bits == 64 || if signed { wrap(value, bits) == value } else { value as u64 >> bits == 0 }
-        };
-        let bits = match &self.encoding {
+    /// Number of bits of a value in this stream, which has to be one that the stream can hold.
+    pub(super) fn bits_of(&self, number: u8, value: i64) -> VarveResult<u32> {
+        let wrong = VarveTrap::Stream(Cause::StreamWidth, u64::from(number));
+        match &self.encoding {
             Encoding::Fixed { bits, signed } => {
-                if !fits(*bits, *signed) {
-                    return Err(VarveTrap::Stream(Cause::StreamWidth, told));
-                }
-                memory.put(self.base, self.at, *bits, value as u64)?;
-                *bits
+                let fits = if *signed { wrap(value, *bits) == value } else { *bits == 64 || value as u64 >> bits == 0 };
+                if fits { Ok(*bits) } else { Err(wrong) }
             }
-            Encoding::Variable { widths, signed } => {
-                let bits = if *signed { super::width(value) } else { 64 - value.leading_zeros() };
+            Encoding::Variable { signed: true, .. } => Ok(super::width(value)),
+            Encoding::Variable { .. } => Ok(64 - value.leading_zeros()),
+            Encoding::Huffman(table) => table.code_of(value).map(|(length, _)| length).ok_or(wrong),
+        }
+    }
+
+    fn write(&mut self, number: u8, value: i64, memory: &mut PackedBits<'_>) -> VarveResult {
+        if self.next == self.count {
+            return Err(VarveTrap::Stream(Cause::StreamFull, u64::from(number)));
+        }
+        let bits = self.bits_of(number, value)?;
+        match &self.encoding {
+            Encoding::Fixed { .. } => memory.put(self.base, self.at, bits, value as u64)?,
+            Encoding::Variable { widths, .. } => {
                 memory.put(self.base, self.at, bits, value as u64)?;
                 let address = widths.wrapping_add(self.next) & memory.mask;
                 let stored = memory.spans.store::<1>(address, [bits as u8]);
                 stored.map_err(|fault| VarveTrap::Fault(fault, AccessKind::Store))?;
-                bits
             }
-            Encoding::Huffman(codes) => {
-                let found = codes.iter().find(|code| code.2 == value);
-                let Some((length, code, _)) = found else { return Err(VarveTrap::Stream(Cause::StreamWidth, told)) };
+            Encoding::Huffman(table) => {
                 // The highest bit of a code is written first.
-                memory.put(self.base, self.at, *length, u64::from(code.reverse_bits() >> (32 - length)))?;
-                *length
+                let (length, code) = table.code_of(value).expect("a value that has bits has a code");
+                memory.put(self.base, self.at, length, u64::from(code.reverse_bits() >> (32 - length)))?;
             }
-        };
+        }
         (self.at, self.next) = (self.at.wrapping_add(u64::from(bits)), self.next + 1);
         Ok(())
     }
 
     /// Reads the next value and moves to the one after it.
-    fn advance(&mut self, number: u8, memory: &mut PackedBits<'_>) -> VarveResult<i64> {
+    pub(super) fn advance(&mut self, number: u8, memory: &mut PackedBits<'_>) -> VarveResult<i64> {
         let (value, bits) = self.read(number, memory)?;
         (self.at, self.next) = (self.at.wrapping_add(bits), self.next + 1);
         Ok(value)
@@ -188,7 +225,7 @@ impl PackedStream {
 }
 
 impl VarveUnit {
-    fn stream(&self, number: u8, output: bool) -> VarveResult<PackedStream> {
+    pub(super) fn stream(&self, number: u8, output: bool) -> VarveResult<PackedStream> {
         self.streams[number as usize & 31].clone().filter(|s| s.output == output).ok_or(VarveTrap::Illegal)
     }
 
@@ -247,6 +284,49 @@ pub(crate) fn unpack(
     Ok(())
 }
 
+/// Values that a `vunpack` reads, with the stream's place after them.
+pub(super) struct StreamStrip {
+    pub(super) values: Vec<i64>,
+    pub(super) bits: u64,
+    pub(super) after: PackedStream,
+}
+
+/// Reads the values of a stream that fit in a register, without consuming them. Only the first value can fail: a later
+/// one that cannot be read, or is too wide, ends the strip before it, and is the first of a following strip.
+pub(super) fn strip(
+    unit: &VarveUnit,
+    number: u8,
+    most_bits: u64,
+    mask: Option<&VectorUnit>,
+    memory: &mut PackedBits<'_>,
+) -> VarveResult<StreamStrip> {
+    let mut stream = unit.stream(number, false)?;
+    let wrong = VarveTrap::Stream(Cause::StreamWidth, u64::from(number));
+    if most_bits > 64 {
+        return Err(wrong);
+    }
+    let (mut values, mut bits) = (Vec::new(), 0);
+    while values.len() < unit.elements_max() && stream.next < stream.count {
+        let mut next = stream.clone();
+        let read = next.advance(number, memory).and_then(|value| {
+            let value = if mask.is_some_and(|mask| !mask.mask_bit(values.len())) { 0 } else { value };
+            let width = u64::from(super::width(value));
+            if width > most_bits { Err(wrong) } else { Ok((value, width)) }
+        });
+        let (value, width) = match read {
+            Err(_) if !values.is_empty() => break,
+            read => read?,
+        };
+        if bits + width > u64::from(unit.vlen) {
+            break;
+        }
+        bits += width;
+        values.push(value);
+        stream = next;
+    }
+    Ok(StreamStrip { values, bits, after: stream })
+}
+
 /// Reads values of a stream into the variable-width vector `vd` without consuming them, as many as fit in a register; a
 /// value whose bit in `mask` is not set is replaced by zero.
 pub(crate) fn vunpack(
@@ -257,28 +337,9 @@ pub(crate) fn vunpack(
     mask: Option<&VectorUnit>,
     memory: &mut PackedBits<'_>,
 ) -> VarveResult {
-    let mut stream = unit.stream(number, false)?;
     let most_bits = if most_bits == 0 { 64 } else { most_bits };
-    if most_bits > 64 {
-        return Err(VarveTrap::Stream(Cause::StreamWidth, u64::from(number)));
-    }
-    let (mut values, mut bits) = (Vec::new(), 0);
-    while values.len() < unit.elements_max() && stream.next < stream.count {
-        let mut value = stream.advance(number, memory)?;
-        if mask.is_some_and(|mask| !mask.mask_bit(values.len())) {
-            value = 0;
-        }
-        let width = super::width(value);
-        if width > most_bits as u32 {
-            return Err(VarveTrap::Stream(Cause::StreamWidth, u64::from(number)));
-        }
-        bits += width;
-        if bits > unit.vlen {
-            break;
-        }
-        values.push(value);
-    }
-    unit.yield_vector(vd, values, most_bits as u32);
+    let strip = strip(unit, number, most_bits, mask, memory)?;
+    unit.yield_vector(vd, strip.values, most_bits as u32);
     Ok(())
 }
 

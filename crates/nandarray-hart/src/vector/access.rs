@@ -19,7 +19,7 @@ pub(crate) struct Addresses {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum VectorPattern {
+pub(super) enum VectorPattern {
     Unit,
     FaultFirst,
     Mask,
@@ -30,17 +30,17 @@ enum VectorPattern {
 
 /// The pattern, widths and number of elements of an access.
 #[derive(Clone, Copy, Debug)]
-struct VectorShape {
-    pattern: VectorPattern,
-    store: bool,
+pub(super) struct VectorShape {
+    pub(super) pattern: VectorPattern,
+    pub(super) store: bool,
     /// Bits of each element in memory.
-    eew: u32,
+    pub(super) eew: u32,
     /// Base-two logarithm of the number of registers for each field.
     emul: i32,
     /// Bits of each index, for indexed accesses.
     index: u32,
     /// Number of elements.
-    count: usize,
+    pub(super) count: usize,
 }
 
 fn log(bits: u32) -> i32 {
@@ -48,7 +48,7 @@ fn log(bits: u32) -> i32 {
 }
 
 impl VectorUnit {
-    fn shape(&self, o: &VectorOp) -> Result<VectorShape, VectorTrap> {
+    pub(super) fn shape(&self, o: &VectorOp) -> Result<VectorShape, VectorTrap> {
         let bits = crate::isa::TABLE[o.code as usize].bits;
         let store = bits & 0x20 != 0;
         let width = match bits >> 12 & 7 {
@@ -104,7 +104,7 @@ impl VectorUnit {
         Ok(shape)
     }
 
-    fn offset(&self, o: &VectorOp, shape: &VectorShape, at: &Addresses, i: usize) -> u64 {
+    pub(super) fn offset(&self, o: &VectorOp, shape: &VectorShape, at: &Addresses, i: usize) -> u64 {
         let element = u64::from(shape.eew / 8);
         match shape.pattern {
             VectorPattern::Strided => at.stride.wrapping_mul(i as u64),

@@ -16,6 +16,7 @@ mod mask;
 mod permute;
 mod reduce;
 mod widen;
+mod work;
 
 use crate::access::{AccessKind, Fault};
 use crate::isa::{Code, Extension, Extensions};
@@ -28,6 +29,7 @@ pub(crate) use mask::mask;
 pub(crate) use permute::permute;
 pub(crate) use reduce::reduce;
 pub(crate) use widen::widen;
+pub(crate) use work::{access_work, work};
 
 /// The most bits of a vector register.
 pub const VLEN_MAX: u32 = 1024;

@@ -1,12 +1,13 @@
 //! The timed core of a description: a preset of `nandarray-uarch` with the description's own caches, latencies, clock
 //! and memory.
 
+use nandarray_hart::Extension;
 use nandarray_uarch::{
     CacheDescription, CoreDescription, DescribeError, FunctionalUnit, InputPath, MemoryDescription, PrefetchKind,
     Replacement,
 };
 
-use super::description::{Compute, Dram, InputFrom};
+use super::description::{Compute, Dram, InputFrom, VectorKeys};
 use nandarray_sim::Ps;
 
 /// A value of a description that is not allowed for its core.
@@ -75,6 +76,7 @@ impl Compute {
                 core.latency.set(unit, ticks.max(1));
             }
         }
+        self.vector.change(&mut core)?;
         core.scratchpad_bytes = self.scratchpad_bytes;
         core.streams = self.streams;
         core.stream_pages = if self.streams == 0 { 0 } else { self.pages };
@@ -95,6 +97,47 @@ impl Compute {
             Ok(()) => Ok(Some(core)),
             Err(problem) => Err(named(&problem)),
         }
+    }
+}
+
+impl VectorKeys {
+    /// Changes the vector unit of a core where values are given.
+    fn change(&self, core: &mut CoreDescription) -> Result<(), CoreProblem> {
+        if *self == Self::default() {
+            return Ok(());
+        }
+        let problem = |key, what: String, allowed: &str| CoreProblem { key, what, allowed: allowed.to_owned() };
+        if !core.extensions().1.has(Extension::Zve32x) {
+            let what = format!("gives a vector unit to {}, which has none", core.name);
+            return Err(problem("compute.core", what, "a core with vectors, or \"none\" for all keys of its vector unit"));
+        }
+        if let Some(bits) = self.length_bits {
+            let least = core.extensions().1.vlen();
+            if !bits.is_power_of_two() || bits < least {
+                let allowed = format!("a power of two from {least} to 1024");
+                return Err(problem("compute.vector_length", format!("is {bits}"), &allowed));
+            }
+            core.isa = format!("{}_zvl{bits}b", core.isa);
+        }
+        let mut unit = core.vector_unit();
+        if self.length_bits.is_some() {
+            // A datapath as wide as the registers grows with them.
+            unit.datapath_bits = 0;
+        }
+        for (value, given) in [
+            (&mut unit.datapath_bits, self.datapath_bits),
+            (&mut unit.memory_bits, self.memory_bits),
+            (&mut unit.t_element, self.element_ticks),
+            (&mut unit.align_bits, self.align_bits),
+            (&mut unit.t_align, self.align_ticks),
+            (&mut unit.unpack_lines, self.unpack_lines),
+            (&mut unit.unpack_bits, self.unpack_bits),
+            (&mut unit.t_unpack, self.unpack_ticks),
+        ] {
+            *value = given.unwrap_or(*value);
+        }
+        core.vector = Some(unit);
+        Ok(())
     }
 }
 
@@ -128,6 +171,10 @@ fn named(problem: &DescribeError) -> CoreProblem {
         "l2.size_bytes" => "compute.l2_size",
         "l2.ways" => "compute.l2_ways",
         "t_taken" => "compute.taken_ticks",
+        "vector.datapath_bits" => "compute.datapath_bits",
+        "vector.memory_bits" => "compute.vector_memory_bits",
+        "vector.align_bits" => "compute.align_bits",
+        "vector.unpack_bits" => "compute.unpack_bits",
         _ => "compute.core",
     };
     CoreProblem { key: ours, what: format!("gives the core {key} = {value}"), allowed: (*range).to_owned() }

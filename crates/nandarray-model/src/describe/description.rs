@@ -320,6 +320,8 @@ pub struct Compute {
     pub divide_ticks: Option<u32>,
     /// Ticks that a taken branch costs; `None` for the core's.
     pub taken_ticks: Option<u32>,
+    /// Values of the vector unit.
+    pub vector: VectorKeys,
     /// Bytes of scratchpad; 0 for none.
     pub scratchpad_bytes: u64,
     /// Ticks of a scratchpad access, in addition to the latency of the load or store unit; `None` for the core's.
@@ -350,6 +352,29 @@ pub struct Compute {
     pub parts: ComputeParts,
 }
 
+/// Values of a core's vector unit; `None` stands for the core preset's value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct VectorKeys {
+    /// Bits of a vector register.
+    pub length_bits: Option<u32>,
+    /// Bits of elements that the datapath takes in a cycle.
+    pub datapath_bits: Option<u32>,
+    /// Bits that a load or store of consecutive elements moves in a cycle.
+    pub memory_bits: Option<u32>,
+    /// Ticks of each element of other loads and stores.
+    pub element_ticks: Option<u32>,
+    /// Bits to which VarVE rounds up the width of each element in the datapath.
+    pub align_bits: Option<u32>,
+    /// Ticks of the step that aligns elements.
+    pub align_ticks: Option<u32>,
+    /// Lines of each packed stream that are fetched and unpacked ahead of use.
+    pub unpack_lines: Option<u32>,
+    /// Packed bits that are unpacked in a cycle.
+    pub unpack_bits: Option<u32>,
+    /// Ticks of unpacking what was not unpacked ahead.
+    pub unpack_ticks: Option<u32>,
+}
+
 /// Place from which a core reads its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -376,25 +401,25 @@ pub enum CorePlacement {
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct ComputeParts {
     /// Power of each component in microwatts, in the order of [`Self::NAMES`].
-    pub power_uw: [f64; 8],
+    pub power_uw: [f64; 9],
     /// Area of each component in square millimetres, in the order of [`Self::NAMES`].
-    pub area_mm2: [f64; 8],
+    pub area_mm2: [f64; 9],
 }
 
 impl ComputeParts {
     /// Names of the components.
-    pub const NAMES: [&str; 8] =
-        ["pipeline", "l1i", "l1d", "l2", "scratchpad", "input_buffers", "output_buffers", "crossbar"];
+    pub const NAMES: [&str; 9] =
+        ["pipeline", "l1i", "l1d", "l2", "scratchpad", "input_buffers", "output_buffers", "crossbar", "vector"];
 
     /// Returns how often each component exists in a device with `cores` cores.
-    pub fn counts(cores: u32) -> [u32; 8] {
-        let mut counts = [cores; 8];
+    pub fn counts(cores: u32) -> [u32; 9] {
+        let mut counts = [cores; 9];
         counts[7] = 1;
         counts
     }
 
     /// Returns the sum of a value of the components over a whole device with `cores` cores.
-    pub fn sum(values: &[f64; 8], cores: u32) -> f64 {
+    pub fn sum(values: &[f64; 9], cores: u32) -> f64 {
         values.iter().zip(Self::counts(cores)).map(|(value, count)| value * f64::from(count)).sum()
     }
 }

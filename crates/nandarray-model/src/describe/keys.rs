@@ -67,6 +67,7 @@ words!(
         Zou2023Sp = "zou-2023-sp",
         Zou2023Stream = "zou-2023-stream",
         Zou2023StreamCache = "zou-2023-stream-cache",
+        Zou2023Varve = "zou-2023-varve",
         FiveStage = "five-stage",
         FiveStagePrefetch = "five-stage-prefetch",
         FiveStageSp = "five-stage-sp",
@@ -138,6 +139,7 @@ const AREA: ValueKind = ValueKind::Real(0.0, 10_000.0);
 const CACHE: ValueKind = ValueKind::SizeOr("core", 0, 1 << 34);
 const WAYS: ValueKind = ValueKind::CountOrNone(1, 1_024);
 const TICKS: ValueKind = ValueKind::CountOrNone(0, 4_096);
+const VECTOR_BITS: ValueKind = ValueKind::CountOrNone(8, 8_192);
 /// Idle time of a device, or time that it takes to wake: up to an hour.
 const LONG: ValueKind = ValueKind::Time(Ps::ZERO, Ps::from_ms(3_600_000));
 const IDLE_STATES_MAX: usize = 32;
@@ -300,6 +302,35 @@ pub const KEYS: &[Key] = &[
     key("compute.multiply_ticks", TICKS, "ticks of a multiplication; none: as the core has it"),
     key("compute.divide_ticks", TICKS, "ticks of a division; none: as the core has it"),
     key("compute.taken_ticks", TICKS, "ticks that a taken branch costs; none: as the core has it"),
+    key(
+        "compute.vector_length",
+        ValueKind::CountOrNone(64, 1_024),
+        "bits of a vector register, a power of two; none: as the core has them",
+    ),
+    key(
+        "compute.datapath_bits",
+        VECTOR_BITS,
+        "bits of elements that the vector datapath takes in a cycle; none: as the core has it",
+    ),
+    key(
+        "compute.vector_memory_bits",
+        VECTOR_BITS,
+        "bits that a vector load or store of consecutive elements moves in a cycle; none: as the core has it",
+    ),
+    key("compute.element_ticks", TICKS, "ticks of each element of other loads and stores; none: as the core has it"),
+    key(
+        "compute.align_bits",
+        ValueKind::CountOrNone(1, 64),
+        "w: bits to which VarVE rounds up each element in the datapath, a power of two; none: as the core has it",
+    ),
+    key("compute.align_ticks", TICKS, "ticks of the step that aligns elements; none: as the core has it"),
+    key(
+        "compute.unpack_lines",
+        ValueKind::CountOrNone(0, 64),
+        "lines of each packed stream that are fetched and unpacked ahead of use; none: as the core has it",
+    ),
+    key("compute.unpack_bits", VECTOR_BITS, "packed bits that are unpacked in a cycle; none: as the core has it"),
+    key("compute.unpack_ticks", TICKS, "ticks of unpacking what was not unpacked ahead; none: as the core has it"),
     key("compute.scratchpad", ValueKind::Size(0, 256 << 20), "scratchpad of a core; 0 B: none"),
     key("compute.scratchpad_ticks", TICKS, "ticks of its access beyond the unit's; none: as the core has it"),
     bounded(
@@ -348,6 +379,8 @@ pub const KEYS: &[Key] = &[
     key("compute.input_buffers_mm2", AREA, "their area in square millimetres"),
     key("compute.output_buffers_power", POWER, "power of a core's output stream buffers, or ping-pong buffer"),
     key("compute.output_buffers_mm2", AREA, "their area in square millimetres"),
+    key("compute.vector_power", POWER, "power of a core's vector unit"),
+    key("compute.vector_mm2", AREA, "its area in square millimetres"),
     key("compute.crossbar_power", POWER, "power of the crossbar"),
     key("compute.crossbar_mm2", AREA, "its area in square millimetres"),
     key("ftl.over_provisioning", ValueKind::Share(0.0, 0.9), "share of the flash that users do not see"),

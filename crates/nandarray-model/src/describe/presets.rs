@@ -20,6 +20,7 @@ presets![
     "assasin-baseline",
     "assasin-prefetch",
     "assasin-sp",
+    "assasin-varve",
     "assasin-sb",
     "assasin-sb-cache",
     "coden",

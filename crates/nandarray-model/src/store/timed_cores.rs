@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nandarray_cores::{Core, HartOwner, LoadError, OwnedHart, Processor, Program, ProgramKind, abi};
-use nandarray_hart::{Extension, Extensions, Hart, HartMode, Rv32, Rv64, Stop, Xlen};
+use nandarray_hart::{Extension, Extensions, Hart, Rv32, Rv64, Stop, Xlen};
 use nandarray_sim::Ps;
 use nandarray_uarch::{CoreDescription, CoreNeed, TaskFeed, TimedCore};
 
@@ -105,7 +105,7 @@ impl TimedCores {
 
     /// Makes a core for a program.
     pub(super) fn core<'p>(&self, program: &'p Program) -> Result<Core<'p>, LoadError> {
-        let mut extensions = Extensions::PROGRAM;
+        let mut extensions = Extensions::PROGRAM.with_vectors_of(self.core.extensions().1);
         if self.compute.checks_isa {
             extensions = self.core.extensions().1.with(Extension::Stream);
         }
@@ -126,7 +126,7 @@ impl TimedCores {
             meter.set_scratchpad(from..from + abi::SCRATCHPAD_BYTES_MAX);
         }
         let t_line = self.core.memory.map_or(0, |memory| u64::from(memory.t_access));
-        let hart = Hart::with_meter(HartMode::Program, extensions, meter);
+        let hart = nandarray_cores::timed_hart(extensions, meter);
         OwnedHart::new(hart, SharedOwner { t_line, began: 0, spent: self.spent.clone() })
     }
 

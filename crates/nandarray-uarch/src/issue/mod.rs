@@ -117,6 +117,8 @@ pub struct PipelineState {
     slots: u32,
     /// Whether the current cycle has issued a memory access.
     memory: bool,
+    /// Whether the current cycle has issued an operation of the vector datapath.
+    vector: bool,
 }
 
 /// Number of the pipeline state in which no register and no unit is busy.

@@ -1,12 +1,12 @@
 //! A scoreboard: computes, instruction by instruction, when each is issued and why it waited.
 //!
 //! In order: an instruction is issued when its operands and its unit are ready and the cycle has a free slot. A cycle
-//! has as many slots as the core is wide, and takes one memory access. Results are forwarded after the latency of their
-//! unit. On a blocking core nothing overlaps: an instruction is issued when the one before it is complete.
+//! has as many slots as the core is wide, and takes one memory access and
+//! one operation of the vector datapath. Results are forwarded after the latency of their unit. On a blocking core nothing overlaps: an instruction is issued when the one before it is complete.
 
 use super::{Breakdown, PipelineState, TimedOp};
 use crate::describe::{CoreDescription, Issue};
-use crate::unit::{FunctionalUnit, REGISTERS};
+use crate::unit::{FunctionalUnit, NUM_E, REGISTERS};
 
 /// A pipeline while it issues the instructions of a block. Times are ticks from the block's beginning.
 #[derive(Clone, Debug)]
@@ -16,6 +16,7 @@ pub struct Scoreboard<'d> {
     now: u64,
     slots: u32,
     memory: bool,
+    vector: bool,
     ready: [u64; REGISTERS],
     free: [u64; FunctionalUnit::COUNT],
     ticks: Breakdown,
@@ -28,6 +29,7 @@ impl<'d> Scoreboard<'d> {
             now: 0,
             slots: state.slots,
             memory: state.memory,
+            vector: state.vector,
             ready: [0; REGISTERS],
             free: [0; FunctionalUnit::COUNT],
             ticks: Breakdown::default(),
@@ -58,7 +60,7 @@ impl<'d> Scoreboard<'d> {
 
     fn issue_blocking(&mut self, op: &TimedOp) -> u64 {
         let d = self.description;
-        let (at, latency) = (self.now, u64::from(d.latency.of(op.unit)));
+        let (at, latency) = (self.now, u64::from(d.latency_of(op.unit)));
         let cycle = u64::from(d.cycle).min(latency);
         self.ticks.issue += cycle;
         if matches!(op.unit, FunctionalUnit::Branch | FunctionalUnit::Jump) {
@@ -77,11 +79,12 @@ impl<'d> Scoreboard<'d> {
     fn issue_in_order(&mut self, op: &TimedOp) -> u64 {
         let d = self.description;
         let cycle = u64::from(d.cycle);
-        let access = matches!(op.unit, FunctionalUnit::Load | FunctionalUnit::Store | FunctionalUnit::Atomic);
-        if self.slots > 0 && (self.slots == d.width || access && self.memory) {
+        let (access, computes) = (op.unit.accesses_memory(), op.unit.uses_datapath());
+        let taken = access && self.memory || computes && self.vector;
+        if self.slots > 0 && (self.slots == d.width || taken) {
             self.next_cycle();
         }
-        let latency = u64::from(d.latency.of(op.unit));
+        let latency = u64::from(d.latency_of(op.unit));
         let sources = op.operands.sources().iter().map(|&register| self.ready[register as usize]).max().unwrap_or(0);
         // Results of one register are written in order: none overtakes an older one.
         let older = op.operands.destination.map_or(0, |r| (self.ready[r as usize] + 1).saturating_sub(latency));
@@ -105,11 +108,16 @@ impl<'d> Scoreboard<'d> {
         if let Some(register) = op.operands.destination {
             self.ready[register as usize] = at + latency;
         }
+        if op.operands.counts {
+            let num_e = &mut self.ready[NUM_E as usize];
+            *num_e = (*num_e).max(at + latency);
+        }
         if d.unpipelined.contains(&op.unit) {
             self.free[op.unit as usize] = at + latency;
         }
         self.slots += 1;
         self.memory |= access;
+        self.vector |= computes;
         match op.unit {
             FunctionalUnit::Jump => self.redirect(latency.saturating_sub(cycle)),
             FunctionalUnit::Branch if d.t_not_taken > 0 => self.redirect(u64::from(d.t_not_taken)),
@@ -121,7 +129,7 @@ impl<'d> Scoreboard<'d> {
     fn next_cycle(&mut self) {
         self.now += u64::from(self.description.cycle);
         self.ticks.issue += u64::from(self.description.cycle);
-        (self.slots, self.memory) = (0, false);
+        (self.slots, self.memory, self.vector) = (0, false, false);
     }
 
     /// Ends the current cycle, and blocks the issue of instructions for some more ticks.
@@ -156,6 +164,7 @@ impl<'d> Scoreboard<'d> {
             units: later(&self.free),
             slots: self.slots,
             memory: self.memory,
+            vector: self.vector,
         }
     }
 }

@@ -65,7 +65,7 @@ struct Dependence {
 }
 
 fn cycles(d: &CoreDescription, unit: FunctionalUnit) -> u64 {
-    u64::from(d.latency.of(unit)).div_ceil(u64::from(d.cycle))
+    u64::from(d.latency_of(unit)).div_ceil(u64::from(d.cycle))
 }
 
 /// Address of a memory access, to be compared with later accesses.

@@ -147,6 +147,11 @@ def summary(found: Timed) -> str:
         f"{name}: {one.accesses:,} accesses, {one.hits:,} hits, {one.misses:,} misses"
         for name, one in found.caches.items()
     ]
+    if found.vector["operations"]:
+        heads.append(
+            f"vector datapath: {found.datapath_efficiency:.1%} of its bits carried values, "
+            f"{found.vector['elements']:,} elements in {found.vector['operations']:,} operations"
+        )
     if found.parts:
         heads.append(f"energy {found.energy_j:.4g} J, area {found.area_mm2:.4g} mm2")
     return "\n".join(heads)

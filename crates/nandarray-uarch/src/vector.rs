@@ -1,0 +1,170 @@
+//! Descriptions of vector units: widths of datapath and memory path, alignment, unpacking ahead of use.
+//!
+//! The length of registers and whether there is VarVE are part of the instruction set (`rv64gcv_zvl256b_xvarve`), and
+//! latencies are those of the units `vector_*` and `varve_*`. A key that is left out has the value that its field says.
+
+use serde::Deserialize;
+
+/// Description of a core's vector unit; times are in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VectorDescription {
+    /// Bits of elements that the datapath takes in a cycle; 0 for those of a register.
+    #[serde(default)]
+    pub datapath_bits: u32,
+    /// Bits that a load or store of consecutive elements moves in a cycle; 0 for those of the datapath.
+    #[serde(default)]
+    pub memory_bits: u32,
+    /// Ticks of each element of a load or store whose elements have addresses of their own; 0 for a cycle.
+    #[serde(default)]
+    pub t_element: u32,
+    /// Bits to which VarVE rounds up the width of each element in the datapath (w); 0 for 8.
+    #[serde(default)]
+    pub align_bits: u32,
+    /// Ticks of the pipeline step that aligns elements, which VarVE operations take beyond the latency of their unit.
+    #[serde(default)]
+    pub t_align: u32,
+    /// Lines of each packed stream that are fetched and unpacked ahead of their use; 0 for none.
+    #[serde(default)]
+    pub unpack_lines: u32,
+    /// Packed bits of all streams together that are unpacked or packed in a cycle; 0 for any number.
+    #[serde(default)]
+    pub unpack_bits: u32,
+    /// Ticks that an instruction takes beyond its unit's latency to unpack values that were not unpacked ahead.
+    #[serde(default)]
+    pub t_unpack: u32,
+}
+
+/// Highest time that is accepted, in ticks.
+const TICKS_MAX: u32 = 4_096;
+/// Alignment of a unit whose description does not say one.
+const ALIGN_BITS: u32 = 8;
+
+impl VectorDescription {
+    /// Checks the values for registers of `vlen` bits; the error is the key, its value, and the values allowed.
+    pub(crate) fn check(&self, vlen: u32) -> Result<(), (&'static str, u32, &'static str)> {
+        let widths = [
+            ("vector.datapath_bits", self.datapath_bits),
+            ("vector.memory_bits", self.memory_bits),
+            ("vector.unpack_bits", self.unpack_bits),
+        ];
+        for (key, bits) in widths {
+            if bits != 0 && (!bits.is_power_of_two() || !(8..=8_192).contains(&bits)) {
+                return Err((key, bits, "0, or a power of two from 8 to 8192 is needed"));
+            }
+        }
+        if self.datapath_bits > vlen {
+            return Err(("vector.datapath_bits", self.datapath_bits, "at most the bits of a register are allowed"));
+        }
+        if self.align_bits != 0 && (!self.align_bits.is_power_of_two() || self.align_bits > 64) {
+            return Err(("vector.align_bits", self.align_bits, "0, or a power of two from 1 to 64 is needed"));
+        }
+        if self.unpack_lines > 64 {
+            return Err(("vector.unpack_lines", self.unpack_lines, "at most 64 are allowed"));
+        }
+        let times = [
+            ("vector.t_element", self.t_element),
+            ("vector.t_align", self.t_align),
+            ("vector.t_unpack", self.t_unpack),
+        ];
+        for (key, ticks) in times {
+            if ticks > TICKS_MAX {
+                return Err((key, ticks, "at most 4096 ticks are allowed"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the alignment of elements in bits.
+    pub fn alignment(&self) -> u32 {
+        if self.align_bits == 0 { ALIGN_BITS } else { self.align_bits }
+    }
+}
+
+/// Counts of a vector unit, from which its datapath efficiency follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VectorCounts {
+    /// Instructions that used the datapath.
+    pub operations: u64,
+    /// Elements that they computed.
+    pub elements: u64,
+    /// Bits that the datapath had in the cycles that they took.
+    pub offered_bits: u64,
+    /// Bits that elements occupied, with padding and alignment.
+    pub occupied_bits: u64,
+    /// Bits that the values of elements needed (Table 8.3 of Zou 2023).
+    pub value_bits: u64,
+    /// Bits read from packed streams, or written to them.
+    pub packed_bits: u64,
+}
+
+impl VectorCounts {
+    /// Returns the share of the datapath's bits that carried values; 0 without operations.
+    pub fn efficiency(&self) -> f64 {
+        if self.offered_bits == 0 { 0.0 } else { self.value_bits as f64 / self.offered_bits as f64 }
+    }
+
+    /// Returns the counts since an earlier state of the same unit.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            operations: self.operations - earlier.operations,
+            elements: self.elements - earlier.elements,
+            offered_bits: self.offered_bits - earlier.offered_bits,
+            occupied_bits: self.occupied_bits - earlier.occupied_bits,
+            value_bits: self.value_bits - earlier.value_bits,
+            packed_bits: self.packed_bits - earlier.packed_bits,
+        }
+    }
+}
+
+/// The progress of unpacking ahead of use: how much is unpacked, and when.
+#[derive(Clone, Debug)]
+pub(crate) struct UnpackEngine {
+    /// For each packed stream and array of widths, the end of the lines fetched so far.
+    fetched: [u64; STREAMS],
+    /// For the same, the end of the bytes unpacked or packed so far.
+    unpacked: [u64; STREAMS],
+    /// Tick at which all values requested so far are unpacked.
+    free_at: u64,
+}
+
+/// Number of packed streams, and of arrays of their widths.
+const STREAMS: usize = 64;
+
+impl Default for UnpackEngine {
+    fn default() -> Self {
+        Self { fetched: [0; STREAMS], unpacked: [0; STREAMS], free_at: 0 }
+    }
+}
+
+impl UnpackEngine {
+    /// Forgets a stream, which is described anew and begins at an address.
+    pub(crate) fn begin(&mut self, stream: u8, address: u64) {
+        self.fetched[usize::from(stream) % STREAMS] = address;
+        self.unpacked[usize::from(stream) % STREAMS] = address;
+    }
+
+    /// Returns the part of `from..to` that a stream has not fetched before, and notes that it is fetched.
+    pub(crate) fn advance(&mut self, stream: u8, from: u64, to: u64) -> std::ops::Range<u64> {
+        let fetched = &mut self.fetched[usize::from(stream) % STREAMS];
+        let new = from.max(*fetched)..to;
+        *fetched = (*fetched).max(to);
+        new
+    }
+
+    /// Returns how many of a stream's bytes `from..to` were not unpacked before, and notes that they are.
+    pub(crate) fn new_bytes(&mut self, stream: u8, from: u64, to: u64) -> u64 {
+        let unpacked = &mut self.unpacked[usize::from(stream) % STREAMS];
+        let new = to.saturating_sub(from.max(*unpacked));
+        *unpacked = (*unpacked).max(to);
+        new
+    }
+
+    /// Unpacks values that take `ticks` of work, and may have been begun up to `ahead` ticks before `now`; returns the
+    /// ticks until they are unpacked.
+    pub(crate) fn unpack(&mut self, now: u64, ticks: u64, ahead: u64) -> u64 {
+        self.free_at = self.free_at.max(now.saturating_sub(ahead)) + ticks;
+        self.free_at.saturating_sub(now)
+    }
+}

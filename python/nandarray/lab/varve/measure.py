@@ -1,0 +1,78 @@
+"""One run of a generated program on the core of the dissertation's section 8.3.1, and what it has to give.
+
+A run's outputs are compared with NumPy's, so that no figure is of a program that computes something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+import nandarray
+from nandarray import Program
+from nandarray.errors import NandarrayError
+from nandarray.programs.timing import Timed, timed
+
+__all__ = ["CORE", "FORMS", "TARGETS", "compiled", "isa", "measure"]
+
+#: Scalar code, V, VarVE-pup, VarVE-full.
+FORMS = ("scalar", "v", "pup", "full")
+#: gem5's ex5_LITTLE with a vector unit of 256 bits.
+CORE = "ex5-varve"
+#: Of each form: none but the three vector forms may have vectors.
+TARGETS = {"scalar": "rv64", "v": "rv64gcv", "pup": "rv64gcv", "full": "rv64gcv"}
+#: One task: the whole of the inputs.
+_TASK_BYTES = 48 << 20
+
+Arrays = Sequence[np.ndarray[Any, Any]]
+
+
+def isa(register_bits: int) -> str:
+    """Return the architecture of a core with vector registers of so many bits, and VarVE."""
+    return f"rv64gcv_zba_zbb_zbs_zvl{register_bits}b_xvarve"
+
+
+def compiled(text: str, form: str) -> Program:
+    """Compile a program's text for its form."""
+    return Program.from_c(text, target=TARGETS[form])
+
+
+def measure(
+    program: Program, inputs: Arrays, wanted: Arrays, changes: Mapping[str, Any] | None = None, core: str = CORE
+) -> Timed:
+    """Run a program on a described core, and compare its outputs.
+
+    Parameters
+    ----------
+    program : Program
+        The program.
+    inputs, wanted : sequence of numpy.ndarray
+        Its inputs, and what its outputs have to be.
+    changes : mapping, optional
+        Of the core's description.
+    core : str
+        The core.
+
+    Returns
+    -------
+    Timed
+        The figures.
+
+    Raises
+    ------
+    NandarrayError
+        An output is another one.
+    """
+    with TemporaryDirectory(prefix="nandarray-varve-") as folder:
+        with nandarray.open(Path(folder) / "columns.nand", "w") as store:
+            arrays = [store.create(f"c{i}", data=data) for i, data in enumerate(inputs)]
+            found = timed(program, arrays, core=core, changes=changes, task_bytes=_TASK_BYTES)
+            outputs = found.offloaded.outputs.values()
+            for i, (one, right) in enumerate(zip(outputs, wanted, strict=True)):
+                if not np.array_equal(np.asarray(one).reshape(-1), np.asarray(right).reshape(-1)):
+                    raise NandarrayError(f"output {i} of {program.name} is not what NumPy gives")
+    return found

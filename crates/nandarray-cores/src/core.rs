@@ -212,7 +212,11 @@ impl<'p> Core<'p> {
         let hart = matches!(self.place, CoreBackend::Hart { .. });
         for (i, (bytes, port)) in bytes.iter().zip(&metadata.inputs).enumerate() {
             let address = if hart && self.windows(EntryPoint::Task) { abi::input_window(i) } else { 0 };
-            let records = if *bytes == UNKNOWN { UNKNOWN } else { bytes.div_ceil(port.record_bytes) };
+            let records = match port.packed {
+                Some(_) => task.records,
+                None if *bytes == UNKNOWN => UNKNOWN,
+                None => bytes.div_ceil(port.record_bytes),
+            };
             let whole = if port.whole { &[] } else { task.extents };
             arguments.inputs[i] = Port { address, bytes: *bytes, offset: 0, shape: shape(records, whole) };
         }

@@ -31,7 +31,9 @@ pub use crate::core::{BorrowedTask, Bounds, Core};
 pub use call::{Advance, Call, OwnedTask};
 pub use error::{LoadError, RunError, Site};
 pub use inflow::Inflow;
-pub use metadata::{Bound, InputPort, Metadata, OutputPhase, OutputPort, ProgramKind, Records, ScalarPort};
+pub use metadata::{
+    Bound, InputPort, Metadata, OutputPhase, OutputPort, PackedInput, ProgramKind, Records, ScalarPort,
+};
 pub use native::{Form, Native};
 pub use processor::{HartOwner, OwnedHart, Processor};
 pub use profile::Profiler;

@@ -31,6 +31,16 @@ pub enum Records {
     Prefixed,
 }
 
+/// The way in which the integers of a packed input are stored: that of an array's compression with this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PackedInput {
+    /// A width and a reference for all values of a frame.
+    BitPack,
+    /// A width for each value.
+    VarWidth,
+}
+
 /// The entry point that writes an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -75,6 +85,8 @@ pub struct InputPort {
     pub whole: bool,
     /// The rule that says where its records end.
     pub records: Records,
+    /// The form in which the program gets it, if it is that in which an array packs integers.
+    pub packed: Option<PackedInput>,
 }
 
 /// An output, as a program's metadata describes it.
@@ -149,6 +161,7 @@ struct RawPort {
     whole: bool,
     #[serde(default)]
     records: Records,
+    packed: Option<PackedInput>,
     #[serde(default)]
     phase: OutputPhase,
     bound: Option<Bound>,
@@ -235,8 +248,13 @@ impl Metadata {
             if port.whole && i == 0 {
                 return wrong("input 0 cannot be whole: tasks are cut by it".into());
             }
+            let elements = matches!(record_bytes, 1 | 2 | 4 | 8) && record_bytes == port.item();
+            if port.packed.is_some() && (raw.kind == ProgramKind::Stream || port.whole || !elements) {
+                return wrong(format!("input {i}: packed inputs are integers of a block program, and not whole"));
+            }
             let (name, whole, records) = (port.named("input", i), port.whole, port.records);
-            inputs.push(InputPort { name, record_bytes, item_bytes: port.item(), whole, records });
+            let (item_bytes, packed) = (port.item(), port.packed);
+            inputs.push(InputPort { name, record_bytes, item_bytes, whole, records, packed });
         }
         let mut outputs = Vec::new();
         for (i, port) in raw.outputs.iter().enumerate() {

@@ -119,10 +119,15 @@ impl Runtime {
         let (mut steps, mut wanted) = (Vec::new(), Vec::new());
         for ((stage, ready), core) in stages.iter().zip(&programs).zip(&makers) {
             let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
-            for input in stage.inputs {
+            for (number, input) in stage.inputs.iter().enumerate() {
+                let port = ready.program.metadata().inputs.get(number);
                 inputs.push(match *input {
+                    Input::Output { .. } if port.is_some_and(|port| port.packed.is_some()) => {
+                        let text = format!("input {number} is read packed: it must be an array, not another output");
+                        return Err(Error::invalid(text));
+                    }
                     Input::Output { stage, output } => Origin::Stage { stage, output },
-                    Input::Bytes(_) | Input::Box { .. } => Origin::External(reader.add(input)?),
+                    Input::Bytes(_) | Input::Box { .. } => Origin::External(reader.add(input, port)?),
                 });
             }
             for output in stage.outputs {

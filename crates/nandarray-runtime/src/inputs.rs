@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use nandarray::{BufferMut, Compound, Error, Result, Shape, Target, check_view};
+use nandarray::{BufferMut, Compound, Error, Packing, Result, Shape, Target, check_view};
+use nandarray_cores::{InputPort, PackedInput};
 use smallvec::SmallVec;
 
 use crate::io::{InputSource, TransferError};
@@ -31,10 +32,42 @@ impl<'a> InputReader<'a> {
         Self { compound, inputs: Vec::new() }
     }
 
-    /// Adds an external input; returns its number, by which the methods of [`InputSource`] name it.
-    pub(crate) fn add(&mut self, input: &'a Input<'a>) -> Result<usize> {
-        self.inputs.push(ExternalInput::of(self.compound, input)?);
+    /// Adds an external input of a program's port; returns its number, by which the methods of [`InputSource`] name it.
+    pub(crate) fn add(&mut self, input: &'a Input<'a>, port: Option<&InputPort>) -> Result<usize> {
+        let external = ExternalInput::of(self.compound, input)?;
+        if let Some((port, packed)) = port.and_then(|port| Some((port, port.packed?))) {
+            self.check_packed(&external, port, packed)?;
+        }
+        self.inputs.push(external);
         Ok(self.inputs.len() - 1)
+    }
+
+    /// Checks that an input can come in the packed form that its port demands.
+    fn check_packed(&self, external: &ExternalInput<'_>, port: &InputPort, packed: PackedInput) -> Result<()> {
+        let wanted = match packed {
+            PackedInput::BitPack => Packing::BitPack,
+            PackedInput::VarWidth => Packing::VarWidth,
+        };
+        let refused = |why: String| Err(Error::invalid(format!("input {} is read packed: {why}", port.name)));
+        let Input::Box { space, step, view, tiles, .. } = external.input else {
+            return refused("it must be an array of the store, not the caller's data".to_owned());
+        };
+        let space = self.compound.space(*space)?;
+        let shape = space.read()?.record.shape.clone();
+        match space.packing() {
+            Some(found) if found == wanted => {}
+            Some(found) => return refused(format!("the array's compression is {found}, not {wanted}")),
+            None => return refused(format!("the array's compression is not {wanted}")),
+        }
+        if external.item != port.item_bytes {
+            let (found, wanted) = (external.item, port.item_bytes);
+            return refused(format!("the array has elements of {found} bytes, the program takes {wanted}"));
+        }
+        if shape.len() != 1 || view.is_some() || tiles.is_some() || step[0] != 1 {
+            let shape = Shape(&shape);
+            return refused(format!("only consecutive elements of one dimension can be, of an array of shape {shape}"));
+        }
+        Ok(())
     }
 }
 
@@ -123,6 +156,21 @@ impl InputSource for InputReader<'_> {
                 into.copy_from_slice(&whole[skip..skip + into.len()]);
             }
         }
+        Ok(())
+    }
+
+    fn read_packed(
+        &self,
+        input: usize,
+        offset: u64,
+        bytes: u64,
+        into: &mut Vec<u8>,
+    ) -> std::result::Result<(), TransferError> {
+        let this = &self.inputs[input];
+        let Input::Box { space, start, .. } = this.input else { unreachable!("it was checked when it was added") };
+        let first = start[0] + offset / this.item;
+        into.clear();
+        self.compound.read_packed(*space, first..first + bytes / this.item, into)?;
         Ok(())
     }
 

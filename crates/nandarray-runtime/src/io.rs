@@ -15,6 +15,14 @@ pub trait InputSource: Sync {
     /// # Errors
     /// The error of the source.
     fn read(&self, input: usize, offset: u64, into: &mut [u8]) -> Result<(), TransferError>;
+    /// Replaces the content of `into` by `bytes` bytes of a packed input from byte `offset` on, as they are stored.
+    ///
+    /// # Errors
+    /// The error of the source.
+    fn read_packed(&self, input: usize, offset: u64, bytes: u64, into: &mut Vec<u8>) -> Result<(), TransferError> {
+        let _ = (offset, bytes, into);
+        Err(format!("input {input} is not packed").into())
+    }
     /// Calls `f` with `bytes` bytes of an input from byte `offset` on, in place, if they are contiguous in memory; else
     /// does nothing. `f` must terminate and must not call this source, which may hold locks meanwhile.
     ///

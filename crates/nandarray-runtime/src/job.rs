@@ -16,9 +16,10 @@ use std::sync::atomic::AtomicBool;
 
 use nandarray_cores::{Call, ProgramKind, RunError};
 
+use crate::context::StageContext;
 use crate::io::OutputSink;
 use crate::stage::{Rank, TaskInput};
-use crate::work::{Delivery, InputLocation, JobWork, StageContext, TaskStep};
+use crate::work::{Delivery, InputLocation, JobWork, TaskStep};
 
 /// The next step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

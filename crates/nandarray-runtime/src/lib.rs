@@ -13,6 +13,7 @@
 //! every executor.
 
 mod agenda;
+mod context;
 mod cut;
 mod error;
 mod execute;

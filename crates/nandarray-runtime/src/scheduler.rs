@@ -14,13 +14,14 @@ use std::sync::atomic::Ordering;
 
 use nandarray_cores::{RunError, abi};
 
+use crate::context::StageContext;
 use crate::cut::{Cut, NextCut, Supply, check};
 use crate::io::InputSource;
 use crate::job::Job;
 use crate::progress::Progress;
 use crate::queue::StreamQueue;
 use crate::stage::{Failed, Origin, PendingTask, Rank, Stage, StageState, TaskInput};
-use crate::work::{Buffers, DeliverJob, FinishJob, JobWork, Load, StageContext, TaskJob};
+use crate::work::{Buffers, DeliverJob, FinishJob, JobWork, Load, TaskJob};
 
 /// Limit of the runs of a stage that were begun and not delivered, for each worker.
 const RUNS_AHEAD: u64 = 4;

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use nandarray::panics::caught;
-use nandarray_cores::{BorrowedTask, Bounds, Call, Core, EntryPoint, Inflow, OutputPhase, RunError};
+use nandarray_cores::{BorrowedTask, Call, Core, EntryPoint, Inflow, OutputPhase, RunError};
 
+use crate::context::StageContext;
 use crate::cut::{Edges, TaskCutter};
-use crate::io::{InputSource, OutputSink};
-use crate::progress::{Account, Progress};
+use crate::io::OutputSink;
+use crate::progress::Account;
 use crate::queue::joined;
 use crate::stage::{Origin, PendingTask, RunOutput, Stage, TaskInput};
 
@@ -41,37 +42,6 @@ pub enum InputLocation {
     Host(u64),
     /// Bytes that are in memory beside the program already: outputs of other stages, and whole inputs.
     Here(u64),
-}
-
-/// Data that all jobs of one stage share.
-#[derive(Clone)]
-pub(crate) struct StageContext<'s, 'p> {
-    pub(crate) number: usize,
-    pub(crate) stage: &'s Stage<'s, 'p>,
-    /// For each output of the stage its readers, as (stage, input).
-    pub(crate) readers: Arc<Vec<Vec<(usize, usize)>>>,
-    pub(crate) source: &'s dyn InputSource,
-    pub(crate) progress: &'s Progress,
-}
-
-impl<'p> StageContext<'_, 'p> {
-    fn bounds(&self) -> Bounds<'_> {
-        Bounds { instructions: self.stage.instructions, stop: &self.progress.stop }
-    }
-
-    fn core(&self) -> Result<Core<'p>, RunError> {
-        (self.stage.core)(self.stage.program).map_err(|e| RunError::Inputs(e.to_string()))
-    }
-
-    /// Fills `into` with bytes of an external input from byte `from` on, and adds their number to the progress.
-    fn read(&self, input: usize, from: u64, into: &mut [u8]) -> Result<(), RunError> {
-        let Origin::External(external) = self.stage.inputs[input] else {
-            unreachable!("what other stages give is in memory");
-        };
-        self.source.read(external, from, into).map_err(RunError::Transfer)?;
-        self.progress.bytes_in.fetch_add(into.len() as u64, Ordering::Relaxed);
-        Ok(())
-    }
 }
 
 /// Memory that is reused from task to task: the bytes of inputs, and space for outputs.
@@ -284,10 +254,15 @@ impl<'p> TaskJob<'p> {
         for (input, from) in self.task.inputs.iter().enumerate() {
             match from {
                 TaskInput::External(from, bytes) => {
-                    windows[input].resize(*bytes as usize, 0);
-                    context.read(input, *from, &mut windows[input])?;
-                    self.account.bytes_in += bytes;
-                    external += bytes;
+                    let window = &mut windows[input];
+                    if context.is_packed(input) {
+                        context.read_packed(input, *from, *bytes, window)?;
+                    } else {
+                        window.resize(*bytes as usize, 0);
+                        context.read(input, *from, window)?;
+                    }
+                    self.account.bytes_in += window.len() as u64;
+                    external += window.len() as u64;
                 }
                 TaskInput::Chunks(chunks) => {
                     if lent(chunks).is_none() {
@@ -304,7 +279,8 @@ impl<'p> TaskJob<'p> {
 
     pub(crate) fn fetched(&self, context: &StageContext<'_, 'p>) -> Vec<InputLocation> {
         let inputs = self.task.inputs.iter().zip(&context.stage.inputs);
-        let from = |(input, origin): (&TaskInput, &Origin)| match (input, origin) {
+        let from = |(i, (input, origin)): (usize, (&TaskInput, &Origin))| match (input, origin) {
+            (TaskInput::External(..), _) if context.is_packed(i) => InputLocation::Stored(self.input(i).len() as u64),
             (TaskInput::External(_, bytes), Origin::External(number)) if context.source.is_stored(*number) => {
                 InputLocation::Stored(*bytes)
             }
@@ -314,7 +290,7 @@ impl<'p> TaskJob<'p> {
             }
             (TaskInput::Whole(bytes), _) => InputLocation::Here(bytes.len() as u64),
         };
-        inputs.map(from).collect()
+        inputs.enumerate().map(from).collect()
     }
 
     pub(crate) fn input(&self, input: usize) -> &[u8] {
@@ -366,6 +342,9 @@ impl<'p> TaskJob<'p> {
         let (Some((input, number, from, bytes)), None, true) = (external.next(), external.next(), lends) else {
             return Ok(false);
         };
+        if context.is_packed(input) {
+            return Ok(false);
+        }
         if self.task.inputs.iter().any(|one| matches!(one, TaskInput::Chunks(_))) {
             return Ok(false);
         }

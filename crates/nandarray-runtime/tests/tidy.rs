@@ -10,6 +10,7 @@ const LAYERS: tidy::Layers = &[
     &["error", "io", "progress", "queue"],
     &["cut"],
     &["stage"],
+    &["context"],
     &["work"],
     &["job"],
     &["scheduler"],

@@ -49,6 +49,7 @@ mod sim;
 mod stl;
 
 // A store, its commands, and their parts.
+pub use codec::Packing;
 pub use device::{Change, Command, NewSpace, Target, TransactionId, command};
 pub use device::{CheckReport, Dropped, Finding};
 pub use device::{Compound, StagedWrite};

@@ -24,6 +24,7 @@ ENTRIES = ("nd_begin", "nd_block", "nd_stream", "nd_merge", "nd_end")
 KINDS = ("block", "stream")
 PHASES = ("task", "end")
 RECORDS = ("fixed", "lines", "prefixed")
+PACKED = ("bitpack", "varwidth")
 
 INPUTS_MAX = 8
 OUTPUTS_MAX = 8
@@ -86,7 +87,7 @@ def parse(text: bytes, *, entries: set[str]) -> dict[str, Any]:
         raise ProgramError(
             f"a {kind} program defines nd_{kind}; this one defines {', '.join(sorted(entries)) or 'none'}"
         )
-    inputs = [_input(one, number) for number, one in enumerate(_listed(said, "inputs", INPUTS_MAX))]
+    inputs = [_input(one, number, kind) for number, one in enumerate(_listed(said, "inputs", INPUTS_MAX))]
     if not inputs:
         raise ProgramError("the program has no inputs; it needs one at least")
     listed = _listed(said, "outputs", OUTPUTS_MAX)
@@ -154,7 +155,7 @@ def _port(one: Any, what: str, number: int) -> dict[str, Any]:
     where = f"{what} {number}"
     if not isinstance(one, dict) or "dtype" not in one:
         raise ProgramError(f"{where} is {one!r}; it is written {{'name': ..., 'dtype': ...}}")
-    _known(one, _PORT | ({"bound", "phase", "exact"} if what == "output" else {"whole", "records"}), where)
+    _known(one, _PORT | ({"bound", "phase", "exact"} if what == "output" else {"whole", "records", "packed"}), where)
     dtype = record(one["dtype"], where)
     size = _size(one, "record_bytes", dtype.itemsize, WINDOW_BYTES)
     if size == 0 or size % dtype.itemsize:
@@ -162,7 +163,7 @@ def _port(one: Any, what: str, number: int) -> dict[str, Any]:
     return {"name": _text(one, "name", where.replace(" ", "")), "dtype": one["dtype"], "record_bytes": size}
 
 
-def _input(one: Any, number: int) -> dict[str, Any]:
+def _input(one: Any, number: int, kind: str) -> dict[str, Any]:
     port = _port(one, "input", number)
     where = f"input {number}"
     whole, records = one.get("whole", False), one.get("records", "fixed")
@@ -172,7 +173,16 @@ def _input(one: Any, number: int) -> dict[str, Any]:
         raise ProgramError(f"{where}: records is {records!r}; there is {', '.join(RECORDS)}")
     if records != "fixed" and (whole or number > 0 or port["record_bytes"] != 1):
         raise ProgramError(f"{where}: records of kind {records!r} are input 0's, of bytes")
-    return port | {"whole": whole, "records": records}
+    packed = one.get("packed")
+    if packed is not None:
+        dtype = record(one["dtype"], where)
+        if packed not in PACKED:
+            raise ProgramError(f"{where}: packed is {packed!r}; there is {' and '.join(PACKED)}")
+        if dtype.kind not in "iu" or port["record_bytes"] != dtype.itemsize or whole or records != "fixed":
+            raise ProgramError(f"{where}: packed inputs are integers, and neither whole nor of larger records")
+        if kind != "block":
+            raise ProgramError(f"{where}: packed inputs are those of block programs; this one's kind is {kind!r}")
+    return port | {"whole": whole, "records": records, "packed": packed}
 
 
 def one_for_one(port: Mapping[str, Any]) -> bool:

@@ -61,7 +61,7 @@ fn read(device: &Device, source: &SectionSource, bytes: Range<u64>) -> Result<Ve
     device.compound(false, |compound| -> Result<()> {
         let input = from.input();
         let mut reader = InputReader::new(compound);
-        let number = reader.add(&input)?;
+        let number = reader.add(&input, None)?;
         let has = reader.bytes(number);
         if bytes.end > has {
             return Err(Error::invalid(format!("a section is read up to byte {}; its box has {has}", bytes.end)));

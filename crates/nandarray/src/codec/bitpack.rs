@@ -8,12 +8,14 @@
 //!                 bytes after the last whole element
 //! ```
 //! The reference is 0, the smallest value, or the smallest value as a signed integer, whichever gives the smallest
-//! width; with 0 the values are a plain bit stream. Unpacking spreads the bits of several elements over a 64-bit word
-//! at once, by one `pdep` instruction if the processor has it.
+//! width; with 0 the values are a plain bit stream. `spread` unpacks it. Packing collects the bits of several elements in
+//! a 64-bit word at once, by one `pext` instruction where the processor has a fast one.
 //!
 //! It does not look for patterns between values (compressors do), and does not know whether elements are signed.
 
 use super::bits::{self, BitWriter};
+use super::isa::per_instruction_set;
+use super::spread::spread;
 
 /// Whether elements of this size can be packed.
 pub(super) fn can_pack(element_bytes: u32) -> bool {
@@ -39,54 +41,95 @@ pub(super) fn pack(element_bytes: usize, raw: &[u8], shifted: &mut Vec<u8>, pack
     Some(length)
 }
 
+/// The parts of a packed frame.
+pub(super) struct PackedFrame<'a> {
+    /// Width of the values, in bits.
+    pub(super) width: u32,
+    /// The number that is added to each value, as long as an element.
+    pub(super) reference: &'a [u8],
+    /// The bits of the values.
+    pub(super) data: &'a [u8],
+    /// The bytes after the last whole element.
+    pub(super) rest: &'a [u8],
+}
+
+/// Takes a packed frame apart; `None` if `packed` is not the packed form of a frame of `raw_bytes` bytes.
+pub(super) fn parse(element_bytes: usize, packed: &[u8], raw_bytes: usize) -> Option<PackedFrame<'_>> {
+    let (&width, body) = packed.split_first()?;
+    let (reference, body) = body.split_at_checked(element_bytes)?;
+    if usize::from(width) > 8 * element_bytes {
+        return None;
+    }
+    let data = (raw_bytes / element_bytes * usize::from(width)).div_ceil(8);
+    let (data, rest) = body.split_at_checked(data)?;
+    let good = rest.len() == raw_bytes % element_bytes;
+    good.then_some(PackedFrame { width: width.into(), reference, data, rest })
+}
+
 /// Unpacks a frame into `raw`; `false` if `packed` is not the packed form of a frame with this length.
 pub(super) fn unpack(element_bytes: usize, packed: &[u8], raw: &mut [u8]) -> bool {
     let whole = raw.len() / element_bytes * element_bytes;
+    let Some(frame) = parse(element_bytes, packed, raw.len()) else { return false };
     let (values, rest) = raw.split_at_mut(whole);
-    let Some((&width, body)) = packed.split_first() else { return false };
-    let Some((reference, body)) = body.split_at_checked(element_bytes) else { return false };
-    if usize::from(width) > 8 * element_bytes {
-        return false;
-    }
-    let data = (values.len() / element_bytes * usize::from(width)).div_ceil(8);
-    if body.len() != data + rest.len() {
-        return false;
-    }
-    spread(element_bytes, u32::from(width), &body[..data], values);
-    add(element_bytes, bits::little(reference), values);
-    rest.copy_from_slice(&body[data..]);
+    spread(element_bytes, frame.width, bits::little(frame.reference), frame.data, values);
+    rest.copy_from_slice(frame.rest);
     true
 }
 
 /// Chooses the reference (the value to subtract from all values) that gives the smallest width; returns both, the width
 /// in bits.
 fn choose(element_bytes: usize, values: &[u8]) -> (u64, u32) {
-    match element_bytes {
-        1 => choose_of::<1>(values),
-        2 => choose_of::<2>(values),
-        4 => choose_of::<4>(values),
-        8 => choose_of::<8>(values),
-        _ => unreachable!("elements of {element_bytes} bytes are refused by the spec"),
-    }
-}
-
-fn choose_of<const BYTES: usize>(values: &[u8]) -> (u64, u32) {
-    let sign = 1u64 << (8 * BYTES - 1);
-    let (mut least, mut most, mut least_signed, mut most_signed) = (u64::MAX, 0, u64::MAX, 0);
-    for value in values.as_chunks::<BYTES>().0 {
-        let value = bits::little(value);
-        (least, most) = (least.min(value), most.max(value));
-        (least_signed, most_signed) = (least_signed.min(value ^ sign), most_signed.max(value ^ sign));
-    }
     if values.is_empty() {
         return (0, 0);
     }
+    let mut extremes = Extremes::default();
+    find_extremes(element_bytes, values, &mut extremes);
+    let Extremes { least, most, least_signed, most_signed } = extremes;
     let candidates = [
         (0, bits::width_of(most)),
         (least, bits::width_of(most - least)),
-        (least_signed ^ sign, bits::width_of(most_signed - least_signed)),
+        (least_signed as u64 & bits::low(8 * element_bytes as u32), bits::width_of(most_signed.abs_diff(least_signed))),
     ];
     candidates.into_iter().min_by_key(|&(_, width)| width).expect("three candidates")
+}
+
+/// The smallest and the largest of a frame's values, read as unsigned and as signed integers.
+#[derive(Default)]
+pub(super) struct Extremes {
+    least: u64,
+    most: u64,
+    least_signed: i64,
+    most_signed: i64,
+}
+
+per_instruction_set! {
+    /// Fills in the extremes of at least one value.
+    fn find_extremes(element_bytes: usize, values: &[u8], extremes: &mut Extremes) => find_extremes_kernel
+}
+
+#[inline(always)]
+fn find_extremes_kernel(element_bytes: usize, values: &[u8], extremes: &mut Extremes) {
+    macro_rules! find_in {
+        ($int:ty, $signed:ty) => {{
+            let (mut least, mut most) = (<$int>::MAX, <$int>::MIN);
+            let (mut least_signed, mut most_signed) = (<$signed>::MAX, <$signed>::MIN);
+            for value in values.as_chunks::<{ size_of::<$int>() }>().0 {
+                let value = <$int>::from_le_bytes(*value);
+                (least, most) = (least.min(value), most.max(value));
+                let value = value as $signed;
+                (least_signed, most_signed) = (least_signed.min(value), most_signed.max(value));
+            }
+            (extremes.least, extremes.most) = (least.into(), most.into());
+            (extremes.least_signed, extremes.most_signed) = (least_signed.into(), most_signed.into());
+        }};
+    }
+    match element_bytes {
+        1 => find_in!(u8, i8),
+        2 => find_in!(u16, i16),
+        4 => find_in!(u32, i32),
+        8 => find_in!(u64, i64),
+        _ => unreachable!("elements of {element_bytes} bytes are refused by the spec"),
+    }
 }
 
 /// Adds `number` to each element, modulo the range of an element.
@@ -111,6 +154,7 @@ fn add(element_bytes: usize, number: u64, values: &mut [u8]) {
 }
 
 /// Returns a mask of the lowest `width` bits of each element in a 64-bit word.
+#[cfg(target_arch = "x86_64")]
 fn lanes(element_bytes: usize, width: u32) -> u64 {
     let lane = bits::low(width);
     (0..8 / element_bytes).fold(0, |mask, n| mask | lane << (8 * element_bytes * n))
@@ -122,56 +166,28 @@ fn squeeze(element_bytes: usize, width: u32, values: &[u8], data: &mut [u8]) {
         return;
     }
     let mut writer = BitWriter::new(data);
-    let (words, rest) = values.as_chunks::<8>();
-    let (mask, step) = (lanes(element_bytes, width), 8 / element_bytes as u32 * width);
-    for word in words {
-        writer.put(bits::extract(u64::from_le_bytes(*word), mask), step);
+    let mut rest = values;
+    #[cfg(target_arch = "x86_64")]
+    if bits::has_fast_pdep() {
+        #[target_feature(enable = "bmi2")]
+        fn with_pext<'a>(mask: u64, step: u32, words: &[[u8; 8]], mut writer: BitWriter<'a>) -> BitWriter<'a> {
+            for word in words {
+                writer.put(core::arch::x86_64::_pext_u64(u64::from_le_bytes(*word), mask), step);
+            }
+            writer
+        }
+        let words;
+        (words, rest) = values.as_chunks::<8>();
+        // SAFETY: BMI2 was just detected.
+        writer = unsafe { with_pext(lanes(element_bytes, width), 8 / element_bytes as u32 * width, words, writer) };
     }
-    for value in rest.chunks_exact(element_bytes) {
-        writer.put(bits::little(value), width);
+    match element_bytes {
+        1 => writer.put_all(rest.as_chunks::<1>().0, width),
+        2 => writer.put_all(rest.as_chunks::<2>().0, width),
+        4 => writer.put_all(rest.as_chunks::<4>().0, width),
+        _ => writer.put_all(rest.as_chunks::<8>().0, width),
     }
     writer.finish();
-}
-
-/// Reads elements of `width` bits each from `data`, the inverse of [`squeeze`].
-fn spread(element_bytes: usize, width: u32, data: &[u8], values: &mut [u8]) {
-    if width == 0 {
-        values.fill(0);
-        return;
-    }
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("bmi2") {
-        #[target_feature(enable = "bmi2")]
-        fn with_pdep(element_bytes: usize, width: u32, data: &[u8], values: &mut [u8]) {
-            spread_by(element_bytes, width, data, values, |word, mask| core::arch::x86_64::_pdep_u64(word, mask));
-        }
-        // SAFETY: BMI2 was just detected.
-        return unsafe { with_pdep(element_bytes, width, data, values) };
-    }
-    spread_by(element_bytes, width, data, values, bits::deposit);
-}
-
-#[inline(always)]
-fn spread_by(element_bytes: usize, width: u32, data: &[u8], values: &mut [u8], deposit: impl Fn(u64, u64) -> u64) {
-    let (words, rest) = values.as_chunks_mut::<8>();
-    let (mask, step) = (lanes(element_bytes, width), 8 / element_bytes * width as usize);
-    // Words whose bits lie in nine bytes of `data`.
-    let fast = if data.len() < 9 { 0 } else { words.len().min((data.len() - 9) * 8 / step + 1) };
-    let (inside, across) = words.split_at_mut(fast);
-    let mut at = 0;
-    for word in inside {
-        let bytes: &[u8; 9] = data[at / 8..][..9].try_into().expect("nine bytes");
-        *word = deposit(bits::of_nine(bytes, at as u32 % 8), mask).to_le_bytes();
-        at += step;
-    }
-    for word in across {
-        *word = deposit(bits::near_end(data, at), mask).to_le_bytes();
-        at += step;
-    }
-    for value in rest.chunks_exact_mut(element_bytes) {
-        value.copy_from_slice(&(bits::near_end(data, at) & bits::low(width)).to_le_bytes()[..element_bytes]);
-        at += width as usize;
-    }
 }
 
 #[cfg(test)]
@@ -238,27 +254,6 @@ mod tests {
                 .collect();
             raw.extend((0..rest % bytes).map(|i| i as u8));
             round_trip(bytes, &raw);
-        }
-
-        #[test]
-        fn the_portable_form_reads_the_same(
-            size in 0usize..4, width in 1u32..=64, data in prop::collection::vec(any::<u8>(), 0..600),
-        ) {
-            let bytes = 1usize << size;
-            let width = width.min(8 * bytes as u32);
-            let count = data.len() * 8 / width as usize;
-            let data = &data[..(count * width as usize).div_ceil(8)];
-            let (mut one, mut other) = (vec![0; count * bytes], vec![0; count * bytes]);
-            spread(bytes, width, data, &mut one);
-            spread_by(bytes, width, data, &mut other, bits::deposit);
-            prop_assert_eq!(&one, &other);
-            // The slowest form: bit by bit.
-            for (n, value) in one.chunks_exact(bytes).enumerate() {
-                let at = n * width as usize;
-                let bit = |k: usize| u64::from(data[(at + k) / 8] >> ((at + k) % 8) & 1);
-                let want = (0..width as usize).fold(0u64, |v, k| v | bit(k) << k);
-                prop_assert_eq!(bits::little(value), want);
-            }
         }
     }
 }

@@ -7,12 +7,13 @@ pub(super) fn low(width: u32) -> u64 {
 }
 
 /// Decodes a little-endian number of at most eight bytes.
-#[inline]
+#[inline(always)]
 pub(super) fn little(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
 /// Returns the number of bits of a value without its leading zeroes.
+#[inline(always)]
 pub(super) fn width_of(value: u64) -> u32 {
     64 - value.leading_zeros()
 }
@@ -25,45 +26,29 @@ pub(super) fn of_nine(bytes: &[u8; 9], shift: u32) -> u64 {
     u64::from_le_bytes(*first) >> shift | u64::from(last[0]) << 1 << (63 - shift)
 }
 
-/// Returns 64 bits of `data` from bit `at` on; bits after the end are zero.
-pub(super) fn near_end(data: &[u8], at: usize) -> u64 {
-    let mut nine = [0; 9];
-    let there = data.get(at / 8..).unwrap_or(&[]);
-    let there = &there[..there.len().min(9)];
-    nine[..there.len()].copy_from_slice(there);
-    of_nine(&nine, at as u32 % 8)
+/// Whether the processor deposits and extracts bits by one instruction (`pdep`, `pext`): it has BMI2, and is not one of
+/// AMD's before Zen 3, which take a step for each bit.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn has_fast_pdep() -> bool {
+    use core::arch::x86_64::__cpuid;
+    static FAST: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    *FAST.get_or_init(|| {
+        let vendor = __cpuid(0);
+        let amd = [vendor.ebx, vendor.edx, vendor.ecx] == [b"Auth", b"enti", b"cAMD"].map(|t| u32::from_le_bytes(*t));
+        // Base and extended family; Zen 3 is 0x19.
+        let version = __cpuid(1).eax;
+        let family = (version >> 8 & 0xf) + (version >> 20 & 0xff);
+        is_x86_feature_detected!("bmi2") && (!amd || family >= 0x19)
+    })
 }
 
-/// Moves the lowest bits of `word` to the positions of the ones of `mask` (as `pdep`), which form lanes of equal width.
-pub(super) fn deposit(word: u64, mask: u64) -> u64 {
-    let (mut word, mut mask, mut out) = (word, mask, 0);
-    while mask != 0 {
-        let at = mask.trailing_zeros();
-        let run = (mask >> at).trailing_ones();
-        out |= (word & low(run)) << at;
-        word = word.checked_shr(run).unwrap_or(0);
-        mask &= !(low(run) << at);
-    }
-    out
-}
-
-/// Collects the bits of `word` at the ones of `mask` (as `pext`) into the lowest bits of the result.
-pub(super) fn extract(word: u64, mask: u64) -> u64 {
-    let (mut mask, mut out, mut filled) = (mask, 0, 0);
-    while mask != 0 {
-        let at = mask.trailing_zeros();
-        let run = (mask >> at).trailing_ones();
-        out |= (word >> at & low(run)) << filled;
-        filled += run;
-        mask &= !(low(run) << at);
-    }
-    out
-}
-
-/// Writes a stream of bits to a slice, which must have room for all of them.
+/// Writes a stream of bits to a slice, which must have room for all of them. There is no branch on the number of bits,
+/// which would often be predicted wrongly: each call stores eight bytes, of which the next call replaces the last.
 pub(super) struct BitWriter<'a> {
     data: &'a mut [u8],
+    /// The first byte that is not full.
     at: usize,
+    /// Bits of that byte; always fewer than eight.
     pending: u64,
     filled: u32,
 }
@@ -74,26 +59,53 @@ impl<'a> BitWriter<'a> {
     }
 
     /// Appends the lowest `width` bits of `value`; the other bits must be zero.
+    #[inline(always)]
     pub(super) fn put(&mut self, value: u64, width: u32) {
         debug_assert!(value & !low(width) == 0, "{value:#x} has more than {width} bits");
-        self.pending |= value << self.filled;
-        self.filled += width;
-        if self.filled < 64 {
-            return;
+        if width > 56 {
+            self.put_at_once(value & low(32), 32);
+            return self.put_at_once(value >> 32, width - 32);
         }
-        self.data[self.at..self.at + 8].copy_from_slice(&self.pending.to_le_bytes());
-        self.at += 8;
-        self.filled -= 64;
-        self.pending = value.checked_shr(width - self.filled).unwrap_or(0);
+        self.put_at_once(value, width);
     }
 
-    /// Writes the bits that are still pending.
+    /// Appends at most 56 bits.
+    #[inline(always)]
+    fn put_at_once(&mut self, value: u64, width: u32) {
+        self.pending |= value << self.filled;
+        let bytes = self.pending.to_le_bytes();
+        if let Some(room) = self.data.get_mut(self.at..self.at + 8) {
+            room.copy_from_slice(&bytes);
+        } else {
+            store_end(&mut self.data[self.at..], bytes);
+        }
+        self.filled += width;
+        self.at += self.filled as usize / 8;
+        self.pending >>= self.filled & !7;
+        self.filled &= 7;
+    }
+
+    /// Appends the lowest `width` bits of each element; the other bits must be zero.
+    #[inline(always)]
+    pub(super) fn put_all<const BYTES: usize>(&mut self, values: &[[u8; BYTES]], width: u32) {
+        for value in values {
+            self.put(little(value), width);
+        }
+    }
+
+    /// Ends the stream.
     ///
     /// # Panics
     /// If the bits do not fill the slice exactly.
     pub(super) fn finish(self) {
         let bytes = self.filled.div_ceil(8) as usize;
         assert_eq!(self.at + bytes, self.data.len(), "the bits fill the slice");
-        self.data[self.at..].copy_from_slice(&self.pending.to_le_bytes()[..bytes]);
     }
+}
+
+/// Stores as many of the bytes as there is room for. Not a method, so that the writer's fields stay in registers.
+#[cold]
+fn store_end(room: &mut [u8], bytes: [u8; 8]) {
+    let there = room.len().min(8);
+    room[..there].copy_from_slice(&bytes[..there]);
 }

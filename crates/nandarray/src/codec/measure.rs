@@ -2,6 +2,7 @@
 //!
 //! `cargo test --release -p nandarray codec::measure -- --ignored --nocapture --test-threads 1`. Buffers have the size
 //! of one frame, and are in the first or second level cache; each figure is the best of several rounds on one core.
+//! `examples/codecs.rs` measures packing of integers.
 
 #![expect(clippy::disallowed_methods, reason = "these tests measure time")]
 
@@ -43,64 +44,6 @@ fn filters() {
         report(&format!("bit unshuffle {element_bytes}"), raw.len(), || {
             bit_unshuffle(element_bytes, black_box(&raw), &mut planes, &mut scratch);
         });
-    }
-}
-
-/// Measures packing of integers in frames of 8 KiB, compared with a copy and with crate `bitpacking`, which packs
-/// blocks of 128 integers of 4 bytes in an order of its own (four interleaved streams).
-#[test]
-#[ignore = "a measurement"]
-fn integers() {
-    use bitpacking::BitPacker;
-    let context = BlockContext { space_id: 1, block_key: &[0; 12] };
-    let bytes = 256 << 10;
-    let mut out = vec![0; bytes];
-    let other = vec![1u8; bytes];
-    report("copy", bytes, || out.copy_from_slice(black_box(&other)));
-    for element_bytes in [1u32, 2, 4, 8] {
-        for width in [3, 5, 11, 15, 23] {
-            if width > 8 * element_bytes {
-                continue;
-            }
-            let value = |i: u64| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) & ((1 << width) - 1);
-            let count = bytes as u64 / u64::from(element_bytes);
-            let raw: Vec<u8> =
-                (0..count).flat_map(|i| value(i).to_le_bytes()[..element_bytes as usize].to_vec()).collect();
-            for name in ["bitpack", "varwidth"] {
-                let compression = name.parse().ok();
-                let framing = super::Framing::V3;
-                let spec =
-                    CodecSpec { compression, encrypted: false, element_bytes, block_bytes: bytes as u64, framing };
-                let codec = Codec::new(spec, None).expect("a good spec");
-                let mut payload = Vec::new();
-                codec.encode(&raw, context, 1, &mut payload).expect("a good block");
-                let name = format!("{name} u{} of {width} bits", 8 * element_bytes);
-                report(&format!("{name} encode"), bytes, || {
-                    codec.encode(black_box(&raw), context, 1, &mut payload).expect("a good block");
-                });
-                report(&format!("{name} decode"), bytes, || {
-                    codec.decode(black_box(&payload), 0..bytes, context, &mut out).expect("a good payload");
-                });
-            }
-            if element_bytes == 4 {
-                let packer = bitpacking::BitPacker4x::new();
-                let values: Vec<u32> = (0..count).map(|i| value(i) as u32).collect();
-                let mut packed = vec![0; bytes];
-                let mut unpacked = vec![0u32; values.len()];
-                let mut at = 0;
-                let block = bitpacking::BitPacker4x::BLOCK_LEN;
-                for chunk in values.chunks_exact(block) {
-                    at += packer.compress(chunk, &mut packed[at..], width as u8);
-                }
-                let one = block * width as usize / 8;
-                report(&format!("crate bitpacking u32 of {width} bits decode"), bytes, || {
-                    for (chunk, packed) in unpacked.chunks_exact_mut(block).zip(black_box(&packed).chunks_exact(one)) {
-                        packer.decompress(packed, chunk, width as u8);
-                    }
-                });
-                assert_eq!(unpacked, values);
-            }
-        }
     }
 }
 

@@ -11,7 +11,9 @@
 //! | `spec` | the description of a space's codec, and its text form |
 //! | `head` | payload format: head, frame table |
 //! | `frame` | one frame: filter, compress |
-//! | `bitpack`, `varwidth`, `bits` | integers packed by bits; streams of bits |
+//! | `bitpack`, `varwidth` | integers packed by bits, of one width or of a width each |
+//! | `spread`, `bits` | unpacking of values of one width; streams of bits |
+//! | `packed` | packed frames as programs read them |
 //! | `shuffle`, `bitshuffle`, `isa` | the filters, compiled per instruction set |
 //! | `crypt`, `aead` | keys, key check, sealing of frames and head; the cipher's library |
 //!
@@ -34,8 +36,10 @@ mod error;
 mod frame;
 mod head;
 mod isa;
+mod packed;
 mod shuffle;
 mod spec;
+mod spread;
 mod varwidth;
 
 #[cfg(test)]
@@ -50,6 +54,7 @@ use crypt::KEY_BYTES;
 pub use crypt::{BlockContext, CipherKey, KeyCheck, SALT_BYTES};
 pub use error::CodecError;
 pub use head::FrameTable;
+pub use packed::Packing;
 #[cfg(test)]
 use spec::ELEMENT_BYTES_MAX;
 pub use spec::{CodecSpec, Compression, Framing, SpecError};

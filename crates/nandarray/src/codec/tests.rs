@@ -350,6 +350,30 @@ fn any_block(bytes: usize, mut seed: u64) -> Vec<u8> {
     block
 }
 
+/// The values of packed parts, read bit by bit as a program reads them.
+fn values_of(packing: Packing, item: usize, mut parts: &[u8]) -> Vec<u8> {
+    let mut values = Vec::new();
+    while !parts.is_empty() {
+        let word = |at: usize| u32::from_le_bytes(parts[at..][..4].try_into().unwrap()) as usize;
+        let (length, count, skip, width) = (word(0), word(4), word(8), word(12));
+        let reference = u64::from_le_bytes(parts[16..24].try_into().unwrap());
+        let (data, widths) = (&parts[word(24)..length], &parts[word(28)..]);
+        let mut at = 0;
+        for number in 0..skip + count {
+            let width = if packing == Packing::BitPack { width } else { widths[number].into() };
+            let bit = |k: usize| u64::from(data[(at + k) / 8] >> ((at + k) % 8) & 1);
+            let value = (0..width).fold(0, |value, k| value | bit(k) << k);
+            if number >= skip {
+                values.extend_from_slice(&value.wrapping_add(reference).to_le_bytes()[..item]);
+            }
+            at += width;
+        }
+        assert!(length.is_multiple_of(8) && (packing == Packing::VarWidth || (1..=64).contains(&width)));
+        parts = &parts[length..];
+    }
+    values
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 384, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -389,6 +413,35 @@ proptest! {
             }
         }
         let _ = codec.decode(&bytes, 0..out.len(), CONTEXT, &mut out);
+        if let (Some(_), Ok(table)) = (codec.spec().packing(), codec.frame_table(&bytes, CONTEXT)) {
+            let mut packed = Vec::new();
+            for part in codec.packed_frames(0..out.len() / codec.spec().element_bytes as usize) {
+                let _ = codec.append_packed(&table, &bytes, 0, part, &mut packed);
+            }
+            prop_assert!(packed.len() <= 4 * out.len() + 4096 * codec.layout.frame_count, "{}", packed.len());
+        }
+    }
+
+    #[test]
+    fn packed_parts_hold_the_values(
+        (codec, _) in any_codec(), seed in any::<u64>(), cut in any::<(u64, u64)>(), unpacked in any::<bool>(),
+    ) {
+        let Some(packing) = codec.spec().packing() else { return Ok(()) };
+        let (bytes, item) = (codec.layout.block_bytes, codec.spec().element_bytes as usize);
+        let block = any_block(bytes, seed);
+        let payload = encoded(&codec, &block, seed);
+        let table = codec.frame_table(&payload, CONTEXT).expect("a good head");
+        let (a, b) = (cut.0 as usize % (bytes / item + 1), cut.1 as usize % (bytes / item + 1));
+        let wanted = a.min(b)..a.max(b);
+        let mut packed = Vec::new();
+        for (frame, part) in codec.packed_frames(wanted.clone()) {
+            if unpacked {
+                codec.append_unpacked(&block[codec.layout.raw_range(frame)], part, &mut packed);
+            } else {
+                codec.append_packed(&table, &payload, 0, (frame, part), &mut packed).expect("a good frame");
+            }
+        }
+        prop_assert_eq!(values_of(packing, item, &packed), block[wanted.start * item..wanted.end * item].to_vec());
     }
 
     #[test]

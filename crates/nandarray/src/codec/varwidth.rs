@@ -15,11 +15,37 @@ use super::bits::{self, BitWriter};
 
 /// Writes the packed form of `raw` to the front of `packed` and returns its length in bytes; `None` if it does not fit.
 pub(super) fn pack(element_bytes: usize, raw: &[u8], packed: &mut [u8]) -> Option<usize> {
-    let (values, rest) = raw.split_at(raw.len() / element_bytes * element_bytes);
-    let count = values.len() / element_bytes;
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("lzcnt") && is_x86_feature_detected!("bmi2") {
+        // The same code; counting zeroes and shifting are one instruction each.
+        #[target_feature(enable = "lzcnt,bmi2")]
+        fn with_lzcnt(element_bytes: usize, raw: &[u8], packed: &mut [u8]) -> Option<usize> {
+            pack_any(element_bytes, raw, packed)
+        }
+        // SAFETY: both features were just detected.
+        return unsafe { with_lzcnt(element_bytes, raw, packed) };
+    }
+    pack_any(element_bytes, raw, packed)
+}
+
+#[inline(always)]
+fn pack_any(element_bytes: usize, raw: &[u8], packed: &mut [u8]) -> Option<usize> {
+    match element_bytes {
+        1 => pack_of::<1>(raw, packed),
+        2 => pack_of::<2>(raw, packed),
+        4 => pack_of::<4>(raw, packed),
+        8 => pack_of::<8>(raw, packed),
+        _ => unreachable!("elements of {element_bytes} bytes are refused by the spec"),
+    }
+}
+
+#[inline(always)]
+fn pack_of<const BYTES: usize>(raw: &[u8], packed: &mut [u8]) -> Option<usize> {
+    let (values, rest) = raw.as_chunks::<BYTES>();
+    let count = values.len();
     let widths = packed.get_mut(..count)?;
     let mut total = 0;
-    for (width, value) in widths.iter_mut().zip(values.chunks_exact(element_bytes)) {
+    for (width, value) in widths.iter_mut().zip(values) {
         *width = bits::width_of(bits::little(value)) as u8;
         total += usize::from(*width);
     }
@@ -27,7 +53,7 @@ pub(super) fn pack(element_bytes: usize, raw: &[u8], packed: &mut [u8]) -> Optio
     let (widths, data) = packed.get_mut(..length)?.split_at_mut(count);
     let (data, last) = data.split_at_mut(total.div_ceil(8));
     let mut writer = BitWriter::new(data);
-    for (width, value) in widths.iter().zip(values.chunks_exact(element_bytes)) {
+    for (width, value) in widths.iter().zip(values) {
         writer.put(bits::little(value), u32::from(*width));
     }
     writer.finish();
@@ -35,21 +61,20 @@ pub(super) fn pack(element_bytes: usize, raw: &[u8], packed: &mut [u8]) -> Optio
     Some(length)
 }
 
+/// Returns the widths, the bits and the bytes after the last whole element of a packed frame; `None` if `packed` is not
+/// the packed form of a frame of `raw_bytes` bytes.
+pub(super) fn parse(element_bytes: usize, packed: &[u8], raw_bytes: usize) -> Option<(&[u8], &[u8], &[u8])> {
+    let (widths, body) = packed.split_at_checked(raw_bytes / element_bytes)?;
+    let total = total_bits(widths, 8 * element_bytes as u8)?;
+    let (data, rest) = body.split_at_checked(total.div_ceil(8))?;
+    (rest.len() == raw_bytes % element_bytes).then_some((widths, data, rest))
+}
+
 /// Unpacks a frame into `raw`; `false` if `packed` is not the packed form of a frame with this length.
 pub(super) fn unpack(element_bytes: usize, packed: &[u8], raw: &mut [u8]) -> bool {
     let whole = raw.len() / element_bytes * element_bytes;
+    let Some((widths, data, last)) = parse(element_bytes, packed, raw.len()) else { return false };
     let (values, rest) = raw.split_at_mut(whole);
-    let Some((widths, body)) = packed.split_at_checked(values.len() / element_bytes) else { return false };
-    let most = 8 * element_bytes as u8;
-    let (mut total, mut good) = (0, true);
-    for &width in widths {
-        total += usize::from(width);
-        good &= width <= most;
-    }
-    if !good || body.len() != total.div_ceil(8) + rest.len() {
-        return false;
-    }
-    let (data, last) = body.split_at(total.div_ceil(8));
     match element_bytes {
         1 => unpack_of::<1>(widths, data, values),
         2 => unpack_of::<2>(widths, data, values),
@@ -61,20 +86,166 @@ pub(super) fn unpack(element_bytes: usize, packed: &[u8], raw: &mut [u8]) -> boo
     true
 }
 
+/// Returns the sum of widths; `None` if one of them is above `most`.
+fn total_bits(widths: &[u8], most: u8) -> Option<usize> {
+    let (mut total, mut good) = (0, true);
+    for run in widths.chunks(512) {
+        // A run's sum fits 16 bits: 512 widths of at most 64.
+        total += usize::from(run.iter().fold(0u16, |sum, &width| sum.wrapping_add(width.into())));
+        good &= run.iter().fold(0, |widest: u8, &width| widest.max(width)) <= most;
+    }
+    good.then_some(total)
+}
+
+/// Unpacks values whose widths are at most those of an element, and whose bits fill `data`.
 fn unpack_of<const BYTES: usize>(widths: &[u8], data: &[u8], values: &mut [u8]) {
     let values = values.as_chunks_mut::<BYTES>().0;
-    // From this bit on fewer than nine bytes are left.
-    let fast_until = (data.len() + 1).saturating_sub(9) * 8;
-    let mut at = 0;
-    for (width, value) in widths.iter().zip(values) {
-        let bits = match data.get(at / 8..at / 8 + 9) {
-            Some(nine) if at < fast_until => bits::of_nine(nine.try_into().expect("nine bytes"), at as u32 % 8),
-            _ => bits::near_end(data, at),
-        };
-        let bits = bits & bits::low(u32::from(*width));
+    let (done, at) = unpack_groups(widths, data, 0, values);
+    let (widths, values) = (&widths[done..], &mut values[done..]);
+    // The end, which loads of a whole group would exceed, lies in front of zeroes; at most `MARGIN` bytes are left, or
+    // fewer than eight values.
+    let mut end = [0; 2 * MARGIN];
+    let rest = &data[at / 8..];
+    let rest = &rest[..rest.len().min(MARGIN)];
+    end[..rest.len()].copy_from_slice(rest);
+    let (done, mut at) = unpack_groups(widths, &end, at % 8, values);
+    for (width, value) in widths[done..].iter().zip(&mut values[done..]) {
+        let nine = end[at / 8..][..9].try_into().expect("nine bytes");
+        let bits = bits::of_nine(nine, at as u32 % 8) & bits::low(u32::from(*width));
         value.copy_from_slice(&bits.to_le_bytes()[..BYTES]);
         at += usize::from(*width);
     }
+}
+
+/// Bytes from the first byte of a group of eight values to the end of its loads: 64 bytes of bits, which start within
+/// the first byte, and a load of nine bytes for the last of them.
+const MARGIN: usize = 80;
+
+/// Unpacks groups of eight values, the first of which starts at bit `at`, as long as [`MARGIN`] bytes of data are there
+/// for each; returns the number of values and the bit behind them.
+fn unpack_groups<const BYTES: usize>(
+    widths: &[u8],
+    data: &[u8],
+    at: usize,
+    values: &mut [[u8; BYTES]],
+) -> (usize, usize) {
+    #[cfg(target_arch = "x86_64")]
+    if BYTES < 8 && bits::has_fast_pdep() && is_x86_feature_detected!("avx2") {
+        // SAFETY: both features were just detected.
+        return unsafe { groups_by_pdep(widths, data, at, values) };
+    }
+    groups_of(widths, data, at, values, one_by_one)
+}
+
+/// Walks the groups. `unpack` gets the widths of a group, the bytes from its first on, and the bit of the first byte at
+/// which it begins; it returns the group's bits.
+#[inline(always)]
+fn groups_of<const BYTES: usize>(
+    widths: &[u8],
+    data: &[u8],
+    mut at: usize,
+    values: &mut [[u8; BYTES]],
+    unpack: impl Fn(&[u8; 8], &[u8; MARGIN], usize, &mut [[u8; BYTES]; 8]) -> usize,
+) -> (usize, usize) {
+    let mut done = 0;
+    for (widths, group) in widths.as_chunks::<8>().0.iter().zip(values.as_chunks_mut::<8>().0) {
+        let Some(data) = data.get(at / 8..).and_then(|data| data.first_chunk()) else { break };
+        at += unpack(widths, data, at % 8, group);
+        done += 8;
+    }
+    (done, at)
+}
+
+/// The portable form of a group.
+#[inline(always)]
+fn one_by_one<const BYTES: usize>(
+    widths: &[u8; 8],
+    data: &[u8; MARGIN],
+    start: usize,
+    group: &mut [[u8; BYTES]; 8],
+) -> usize {
+    let mut at = start;
+    for (width, value) in widths.iter().zip(group) {
+        let nine = data[at / 8..][..9].try_into().expect("nine bytes");
+        let bits = bits::of_nine(nine, at as u32 % 8) & bits::low(u32::from(*width));
+        value.copy_from_slice(&bits.to_le_bytes()[..BYTES]);
+        at += usize::from(*width);
+    }
+    at - start
+}
+
+/// Deposits the bits of all values of a 64-bit word at once: eight, four or two, by a mask that is made of the widths of
+/// a group together. The places of the words' bits are prefix sums of the widths.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi2")]
+fn groups_by_pdep<const BYTES: usize>(
+    widths: &[u8],
+    data: &[u8],
+    at: usize,
+    values: &mut [[u8; BYTES]],
+) -> (usize, usize) {
+    groups_of(widths, data, at, values, |widths, data, at, group| {
+        let sums = word_sums::<BYTES>(u64::from_le_bytes(*widths));
+        // A lane's highest bit is set if the sum is above 57: such a word may need nine bytes.
+        if (sums + (0x8000 - 58) * ONES) & (0x8000 * ONES) != 0 {
+            return one_by_one(widths, data, at, group);
+        }
+        let mut ends = sums.wrapping_mul(ONES);
+        let mut bit = at;
+        for (word, mask) in group.as_flattened_mut().as_chunks_mut::<8>().0.iter_mut().zip(masks::<BYTES>(widths)) {
+            // SAFETY: a group has at most 256 bits, `at` is below 8, and `data` has eight bytes behind the last of them.
+            let bits = u64::from_le_bytes(unsafe { *data.as_ptr().add(bit / 8).cast() }) >> (bit % 8);
+            *word = core::arch::x86_64::_pdep_u64(bits, mask).to_le_bytes();
+            bit = at + (ends & 0xffff) as usize;
+            ends >>= 16;
+        }
+        bit - at
+    })
+}
+
+/// 1 in each 16 bits. A multiplication by it sums up lanes of 16 bits from the lowest on.
+#[cfg(target_arch = "x86_64")]
+const ONES: u64 = 0x0001_0001_0001_0001;
+
+/// Returns the sum of widths of each 64-bit word of a group's values, 16 bits a word; 0 for words that there are not.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn word_sums<const BYTES: usize>(widths: u64) -> u64 {
+    let low = 0xff * ONES;
+    let pairs = (widths & low) + (widths >> 8 & low);
+    let lane = |n: u32| pairs >> (16 * n) & 0xffff;
+    match BYTES {
+        4 => pairs,
+        2 => (lane(0) + lane(1)) | (lane(2) + lane(3)) << 16,
+        _ => pairs.wrapping_mul(ONES) >> 48,
+    }
+}
+
+/// Returns a mask for each 64-bit word of a group: the lowest bits of each value, as many as its width. Words that a
+/// group of such values does not have are zero.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2")]
+fn masks<const BYTES: usize>(widths: &[u8; 8]) -> [u64; 4] {
+    use core::arch::x86_64::*;
+    let widths = _mm_cvtsi64_si128(i64::from_le_bytes(*widths));
+    let masks = if BYTES == 4 {
+        // A shift by 32 leaves nothing of a lane.
+        let all = _mm256_set1_epi32(-1);
+        _mm256_andnot_si256(_mm256_sllv_epi32(all, _mm256_cvtepu8_epi32(widths)), all)
+    } else {
+        // Tables of 16 widths, from 1 on; width 0 becomes an index above 127, which gives 0.
+        let from_1 = _mm_sub_epi8(widths, _mm_set1_epi8(1));
+        let low = _mm_setr_epi8(1, 3, 7, 15, 31, 63, 127, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+        let high = _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 3, 7, 15, 31, 63, 127, -1);
+        let low = _mm_shuffle_epi8(low, from_1);
+        let masks = if BYTES == 2 { _mm_unpacklo_epi8(low, _mm_shuffle_epi8(high, from_1)) } else { low };
+        _mm256_zextsi128_si256(masks)
+    };
+    let mut words = [0; 4];
+    // SAFETY: the array has 32 bytes.
+    unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), masks) };
+    words
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! all of it is one command. Several threads may work for one compound command, each reading for itself. Between its
 //! calls the caller holds no lock of the engine except the block ranges of its staged writes.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::Device;
@@ -78,6 +79,15 @@ impl<'d> Compound<'d> {
     /// As [`super::command::Read`].
     pub fn read(&self, space: SpaceId, target: Target<'_>, out: BufferMut) -> Result<()> {
         self.device.guarded(|| self.device.read_by(&self.alone, space, &target, out))
+    }
+
+    /// Appends elements of a one-dimensional space that packs integers to `out`, in the form in which they are stored:
+    /// frame by frame, each behind a head (docs/reference/program-abi.md, "Packed inputs").
+    ///
+    /// # Errors
+    /// As [`super::command::Read`]; [`Error::Invalid`] if the space has other dimensions, or packs no integers.
+    pub fn read_packed(&self, space: SpaceId, elements: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        self.device.guarded(|| self.device.read_packed(space, elements, out))
     }
 
     /// Calls `f` with the target's bytes in place, without copying; `f` is not called if the bytes are not contiguous.

@@ -1,6 +1,7 @@
 //! Read, write and deallocate: turns a command's target into work for the layers below, and does the work.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
@@ -313,6 +314,22 @@ impl Device {
         count(&self.counters.reads, 1);
         count(&self.counters.bytes_read, *total);
         f(bytes);
+        Ok(())
+    }
+
+    /// Appends elements of a space in their packed form to `out`.
+    pub(super) fn read_packed(&self, id: SpaceId, elements: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
+        let space = self.space(id)?;
+        let inner = space.read()?;
+        let shape = &inner.record.shape;
+        if space.packing().is_none() || shape.len() != 1 || elements.end > shape[0] {
+            let (found, end) = (Shape(shape), elements.end);
+            return Err(Error::invalid(format!("a packed read up to element {end} of an array of shape {found}")));
+        }
+        let before = out.len();
+        Reader { ftl: &self.ftl, space: &space, inner: &inner, watched: true }.read_packed(elements, out)?;
+        count(&self.counters.reads, 1);
+        count(&self.counters.bytes_read, (out.len() - before) as u64);
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use super::index::Index;
 use super::plan::{BlockAt, block_strides};
 use super::prefetch::AccessHistory;
 pub use super::write::buffer::BufferedBlock;
-use crate::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression, Framing, KeyCheck, SALT_BYTES};
+use crate::codec::{BlockContext, CipherKey, Codec, CodecSpec, Compression, Framing, KeyCheck, Packing, SALT_BYTES};
 use crate::error::{Error, Result, Shape};
 use crate::flash::{Owner, Run};
 use crate::ftl::{BadPage, FetchError};
@@ -284,6 +284,11 @@ impl Space {
     /// Whether blocks are encrypted.
     pub fn encrypted(&self) -> bool {
         self.encryption.is_some()
+    }
+
+    /// Returns the way in which the space packs integers; `None` if it does not.
+    pub fn packing(&self) -> Option<Packing> {
+        self.spec().and_then(CodecSpec::packing)
     }
 
     /// Returns the codec of a coded space.

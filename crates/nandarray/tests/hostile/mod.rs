@@ -331,5 +331,11 @@ pub(crate) fn codec_payload(data: &[u8]) {
     let key = spec.encrypted.then(|| CipherKey::new(&KEY, [1; 16]).expect("a key of 32 bytes"));
     let codec = Codec::new(spec, key.as_ref()).expect("a valid spec");
     let mut out = vec![0; 40_008];
-    let _ = codec.decode(payload, 0..40_008, BlockContext { space_id: 1, block_key: b"block" }, &mut out);
+    let context = BlockContext { space_id: 1, block_key: b"block" };
+    let _ = codec.decode(payload, 0..40_008, context, &mut out);
+    if let (Some(_), Ok(table)) = (codec.spec().packing(), codec.frame_table(payload, context)) {
+        for part in codec.packed_frames(0..40_008 / spec.element_bytes as usize) {
+            let _ = codec.append_packed(&table, payload, 0, part, &mut out);
+        }
+    }
 }

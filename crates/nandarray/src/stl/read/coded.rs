@@ -18,6 +18,9 @@ use crate::stl::plan::Task;
 use crate::stl::space::{BufferedBlock, Space};
 use crate::stl::units::UnitSet;
 
+/// A function that fetches and verifies units of a payload, and returns the payload: its other bytes are arbitrary.
+pub(super) type Bring<'b, 'p> = &'b mut dyn FnMut(Range<u32>) -> Result<&'p [u8]>;
+
 impl<'a> Reader<'a> {
     /// Reads the part of a task that lies in a coded block; the block must have been written.
     ///
@@ -72,6 +75,16 @@ impl<'a> Reader<'a> {
     /// Decodes the frames of a coded block that hold these byte ranges (ascending, disjoint) into a block-sized buffer.
     pub fn decode(&self, at: &[u64], map: &BlockMap, wanted: &[Range<usize>], block: &mut [u8]) -> Result<()> {
         assert!(block.len() >= self.space.shape.bytes, "a buffer of {} bytes", block.len());
+        self.with_payload_of(at, map, &mut |len, bring| self.decode_payload(at, len, bring, wanted, block))
+    }
+
+    /// Calls `work` with the length of a coded block's payload, and a function that fetches and verifies units of it.
+    pub(super) fn with_payload_of(
+        &self,
+        at: &[u64],
+        map: &BlockMap,
+        work: &mut dyn FnMut(usize, Bring<'_, '_>) -> Result<()>,
+    ) -> Result<()> {
         let page = self.space.shape.page;
         let pages = map.pages() as u32;
         self.without_holes(at, map)?;
@@ -79,7 +92,7 @@ impl<'a> Reader<'a> {
             if let Some(payload) = self.ftl.view(run.ppa, pages) {
                 let payload = Mapped { run: Run { unit: 0, count: pages, ppa: run.page_of(0) }, bytes: payload };
                 let mut bring = |units: Range<u32>| self.verify(at, &payload.part(units)).map(|()| payload.bytes);
-                return self.decode_payload(at, payload.bytes.len(), &mut bring, wanted, block);
+                return work(payload.bytes.len(), &mut bring);
             }
         }
         with_payload(pages as usize * page, |payload| {
@@ -94,7 +107,7 @@ impl<'a> Reader<'a> {
                 // SAFETY: the buffer outlives the decoding below, which reads it between these calls only.
                 Ok(unsafe { std::slice::from_raw_parts(payload.as_ptr(), len) })
             };
-            self.decode_payload(at, len, &mut bring, wanted, block)
+            work(len, &mut bring)
         })
     }
 
@@ -121,7 +134,7 @@ impl<'a> Reader<'a> {
         &self,
         at: &[u64],
         len: usize,
-        bring: &mut dyn FnMut(Range<u32>) -> Result<&'p [u8]>,
+        bring: Bring<'_, 'p>,
         wanted: &[Range<usize>],
         block: &mut [u8],
     ) -> Result<()> {

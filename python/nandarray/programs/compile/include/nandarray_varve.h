@@ -44,6 +44,33 @@ __asm__(".weak nd_uses_varve\n.type nd_uses_varve, @object\n.set nd_uses_varve, 
 #define nd_hrstream(stream, data, count, table) ND_VARVE_OPEN(0x0b, 2, stream, data, count, table)
 #define nd_hwstream(stream, data, count, table) ND_VARVE_OPEN(0x2b, 2, stream, data, count, table)
 
+/* A part of a packed input (docs/reference/program-abi.md): `count` values of one frame behind `skip` others. The
+ * values of "bitpack" have `width` bits, and `reference` is to be added to each, modulo the range of an element. */
+typedef struct nd_packed {
+    uint32_t bytes, count, skip, width;
+    uint64_t reference;
+    uint32_t bits, widths;
+} nd_packed;
+
+/* The parts of packed input `i`, in order: `for (nd_each_packed(part, args, 0)) { ... }`. */
+#define nd_each_packed(part, args, i)                                                                       \
+    const nd_packed *part = (const nd_packed *)(uintptr_t)(args)->inputs[i].address,                        \
+                    *part##_end = (const nd_packed *)((const uint8_t *)part + (args)->inputs[i].bytes);      \
+    part < part##_end; part = (const nd_packed *)((const uint8_t *)part + part->bytes)
+
+/* Describe an input of a part's values: of "bitpack", and of "varwidth". */
+#define nd_fpstream(stream, part)                                                                           \
+    do {                                                                                                    \
+        nd_frstream(stream, (const uint8_t *)(part) + (part)->bits, (part)->skip + (part)->count, (part)->width); \
+        nd_crstream(stream, (part)->skip);                                                                  \
+    } while (0)
+#define nd_vpstream(stream, part)                                                                           \
+    do {                                                                                                    \
+        const uint8_t *nd_part_ = (const uint8_t *)(part);                                                  \
+        nd_vrstream(stream, nd_part_ + (part)->bits, (part)->skip + (part)->count, nd_part_ + (part)->widths); \
+        nd_crstream(stream, (part)->skip);                                                                  \
+    } while (0)
+
 /* A table of Huffman codes. */
 typedef struct { int64_t value; uint32_t code, length; } nd_huffman_code;
 typedef struct { uint64_t count; nd_huffman_code codes[]; } nd_huffman_table;

@@ -44,11 +44,11 @@ impl<X: Xlen> Cache<X> {
         self.by_pc.get(&pc).map(|unit| *unit as usize)
     }
 
-    /// Adds a block, with steps for a hart with meter `M`; returns its index.
-    pub(crate) fn insert<M: Meter>(&mut self, block: BasicBlock, off: UnitsOff) -> usize {
+    /// Adds a block, with steps for a hart with meter `M`, which observes `accesses` to memory or not; returns its index.
+    pub(crate) fn insert<M: Meter>(&mut self, block: BasicBlock, off: UnitsOff, accesses: bool) -> usize {
         let unit = self.blocks.len();
         self.by_pc.insert(block.pc, unit as u32);
-        self.steps.push(steps::<X, M>(&block, unit as u32, off));
+        self.steps.push(steps::<X, M>(&block, unit as u32, off, accesses));
         if self.is_marked(block.pc) {
             self.steps[unit].mark(true);
         }

@@ -65,6 +65,12 @@ pub trait Meter: Debug + Send {
     /// Whether it observes vectors: [`vector`](Self::vector) is called.
     const VECTORS: bool = false;
 
+    /// Returns whether accesses to memory are to be reported at present, if [`ACCESSES`](Self::ACCESSES) says that they
+    /// can be. It is asked when a run begins; a hart drops its blocks when the answer changes.
+    fn observes_accesses(&self) -> bool {
+        Self::ACCESSES
+    }
+
     /// Assigns the number `unit` to a decoded block. Numbers count from 0; they start again when all blocks have been
     /// dropped.
     fn decoded(&mut self, unit: u32, block: &BasicBlock) {
@@ -74,6 +80,14 @@ pub trait Meter: Debug + Send {
     /// Reports that the block `unit` is entered; it is executed to its end unless [`left`](Self::left) is called.
     fn enter(&mut self, unit: u32) {
         let _ = unit;
+    }
+
+    /// Reports that the block `unit` is entered, if the meter has nothing to do but to count; otherwise it returns false,
+    /// nothing has changed, and [`enter`](Self::enter) is called.
+    #[inline(always)]
+    fn quick_enter(&mut self, unit: u32) -> bool {
+        let _ = unit;
+        false
     }
 
     /// Reports that a block without a number is entered, which contains only the instructions up to a limit.
@@ -96,6 +110,14 @@ pub trait Meter: Debug + Send {
         let _ = taken;
     }
 
+    /// Reports a branch as [`branch`](Self::branch) does, if the meter has nothing to do but to count; otherwise it
+    /// returns false, nothing has changed, and `branch` is called.
+    #[inline(always)]
+    fn quick_branch(&mut self, taken: bool) -> bool {
+        let _ = taken;
+        false
+    }
+
     /// Reports that the block ends with a jump to `target`, an address from a register.
     fn jump(&mut self, target: u64) {
         let _ = target;
@@ -106,6 +128,14 @@ pub trait Meter: Debug + Send {
     fn access(&mut self, index: u32, kind: DataAccess, address: u64, bytes: u32) -> MeterAnswer {
         let _ = (index, kind, address, bytes);
         MeterAnswer::Proceed
+    }
+
+    /// Reports an access as [`access`](Self::access) does, if it proceeds and the meter has nothing to do but to count;
+    /// otherwise it returns false, nothing has changed, and `access` is called.
+    #[inline(always)]
+    fn quick_access(&mut self, index: u32, kind: DataAccess, address: u64, bytes: u32) -> bool {
+        let _ = (index, kind, address, bytes);
+        false
     }
 
     /// Reports that instruction `index` is about to access `bytes` bytes of stream number `stream` from `position` on,

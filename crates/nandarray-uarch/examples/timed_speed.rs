@@ -56,6 +56,7 @@ fn rows<X: Xlen>(elf: &[u8], repeats: usize) {
         let (took, hart) = run::<X, _>(elf, Unmetered);
         seconds[0].push(took);
         instructions = hart.instructions();
+        notes[0] = format!("{instructions} instructions");
         for (i, &(preset, caches)) in cores.iter().enumerate() {
             let (took, hart) = run::<X, _>(elf, TimedCore::new(&core(preset, caches)));
             seconds[i + 1].push(took);

@@ -12,10 +12,12 @@ use crate::account::{AddressTicks, InstructionTicks, split};
 use crate::issue::{BlockSummary, BlockTimer, Breakdown, TimedOp};
 use crate::unit::FunctionalUnit;
 
-/// Stands in place of a line's address for a block whose code lies in several cache lines; equal to no address.
+/// Stands in place of lines' addresses for a block whose code lies in more than two; equal to no address.
 pub(crate) const SEVERAL_LINES: u64 = u64::MAX - 1;
+/// Stands in place of lines' addresses if there is no instruction cache; equal to no address.
+pub(crate) const NO_CODE_LINE: u64 = u64::MAX;
 /// Stands for a missing entry, in place of an entry's number.
-const NO_ENTRY: u32 = u32::MAX;
+pub(crate) const NO_ENTRY: u32 = u32::MAX;
 
 /// The part of a block that is read whenever the block is entered.
 #[derive(Clone, Copy, Debug)]
@@ -24,25 +26,30 @@ struct BlockHead {
     state: u32,
     /// Number of the entry used last, or [`NO_ENTRY`].
     entry: u32,
-    /// Address of the cache line that holds all of the block's code, or [`SEVERAL_LINES`].
-    line: u64,
+    /// As [`BlockEntry::lines`].
+    lines: [u64; 2],
 }
 
-/// The timing of a block from one pipeline state, as far as entering and leaving the block need it.
+/// The timing of a block from one pipeline state, as far as entering and leaving the block need it: one line of the
+/// host's cache.
 #[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct BlockEntry {
-    /// Ticks of the block if no branch at its end is taken.
-    pub(crate) through: u64,
-    /// Ticks that a taken branch adds, modulo 2^64, since a taken branch may take fewer ticks.
-    pub(crate) more: u64,
-    /// Number of the pipeline state after the block, if no branch is taken.
-    pub(crate) through_state: u32,
-    /// Number of the pipeline state after a taken branch.
-    pub(crate) taken_state: u32,
-    entered: u64,
-    taken: u64,
+    /// Number of the block.
+    pub(crate) unit: u32,
     /// Index of the block's first instruction in the row of frozen ticks.
     pub(crate) first_op: u32,
+    /// Ticks of the block if no branch at its end is taken.
+    pub(crate) through: u32,
+    /// Ticks that a taken branch adds, which may be negative.
+    pub(crate) more: i32,
+    /// Addresses of the cache lines of the block's first and last byte; [`NO_CODE_LINE`] without an instruction cache,
+    /// and [`SEVERAL_LINES`] for both if another line lies between them.
+    pub(crate) lines: [u64; 2],
+    pub(crate) entered: u64,
+    pub(crate) taken: u64,
+    /// Numbers of the entries that followed the last time when no branch was taken, and when one was; or [`NO_ENTRY`].
+    pub(crate) followed: [u32; 2],
     /// Number of the block's next entry, or [`NO_ENTRY`]: the entries of a block form a list.
     next: u32,
 }
@@ -68,16 +75,16 @@ pub(crate) struct BlockTable {
 }
 
 impl BlockTable {
-    /// Adds a block. `line` is the address of the cache line that holds its code, or [`SEVERAL_LINES`].
+    /// Adds a block. `lines`: as [`BlockEntry::lines`].
     ///
     /// # Panics
     /// If `unit`, the block's number, is not the next one.
-    pub(crate) fn add(&mut self, unit: u32, block: &BasicBlock, line: u64) {
+    pub(crate) fn add(&mut self, unit: u32, block: &BasicBlock, lines: [u64; 2]) {
         assert_eq!(self.blocks.len(), unit as usize, "blocks are numbered one after the other");
         let ops = block.ops.iter().map(TimedOp::from).collect();
         let first_op = u32::try_from(self.frozen.len()).expect("fewer instructions than numbers");
         self.frozen.resize(self.frozen.len() + block.ops.len(), 0);
-        self.heads.push(BlockHead { state: NO_ENTRY, entry: NO_ENTRY, line });
+        self.heads.push(BlockHead { state: NO_ENTRY, entry: NO_ENTRY, lines });
         self.blocks.push(TimedBlock { block: block.clone(), ops, first_op, entry: NO_ENTRY });
     }
 
@@ -86,10 +93,10 @@ impl BlockTable {
         self.blocks.len()
     }
 
-    /// Returns the address of the cache line that holds a block's code, or [`SEVERAL_LINES`].
+    /// Returns the cache lines of a block's code, as [`BlockEntry::lines`].
     #[inline]
-    pub(crate) fn line(&self, unit: u32) -> u64 {
-        self.heads[unit as usize].line
+    pub(crate) fn lines(&self, unit: u32) -> [u64; 2] {
+        self.heads[unit as usize].lines
     }
 
     /// Returns the addresses of a block's code.
@@ -119,14 +126,16 @@ impl BlockTable {
             let summary = timing.summary(&timed.block, &timed.ops, state);
             number = u32::try_from(self.entries.len()).expect("fewer entries than numbers");
             let (through, taken) = (summary.through, summary.taken);
+            let ticks = |ticks: u64| u32::try_from(ticks).expect("a block takes few ticks");
             self.entries.push(BlockEntry {
-                through: through.ticks.total(),
-                more: taken.ticks.total().wrapping_sub(through.ticks.total()),
-                through_state: through.state,
-                taken_state: taken.state,
+                through: ticks(through.ticks.total()),
+                more: i32::try_from(taken.ticks.total() as i64 - through.ticks.total() as i64).expect("few ticks"),
+                unit,
+                first_op: timed.first_op,
+                lines: self.heads[unit as usize].lines,
                 entered: 0,
                 taken: 0,
-                first_op: timed.first_op,
+                followed: [NO_ENTRY; 2],
                 next: timed.entry,
             });
             timed.entry = number;
@@ -143,12 +152,24 @@ impl BlockTable {
         self.entries.get(number as usize)
     }
 
-    /// Counts a taken branch at the end of an entry's block, and returns the entry; `None` if there is no such entry.
-    #[inline]
-    pub(crate) fn take(&mut self, number: u32) -> Option<&BlockEntry> {
-        let entry = self.entries.get_mut(number as usize)?;
-        entry.taken += 1;
-        Some(entry)
+    /// Returns an entry by its number, for counting; `None` if there is no such entry.
+    #[inline(always)]
+    pub(crate) fn entry_mut(&mut self, number: u32) -> Option<&mut BlockEntry> {
+        self.entries.get_mut(number as usize)
+    }
+
+    /// Notes which entry followed another, with or without a taken branch. A pipeline's state behind an entry depends
+    /// on nothing else, so the same block then follows by the same entry.
+    pub(crate) fn follow(&mut self, number: u32, taken: bool, next: u32) {
+        if let Some(entry) = self.entries.get_mut(number as usize) {
+            entry.followed[usize::from(taken)] = next;
+        }
+    }
+
+    /// Returns the number of the pipeline state behind an entry's block; `None` if there is no such entry.
+    pub(crate) fn state_behind(&self, number: u32, taken: bool) -> Option<u32> {
+        let summary = self.summaries.get(number as usize)?;
+        Some(if taken { summary.taken.state } else { summary.through.state })
     }
 
     /// Undoes the last execution counted for an entry, because the hart left the block early. Returns the number of the

@@ -11,18 +11,20 @@
 
 use std::ops::Range;
 
+use nandarray_hart::MeterAnswer;
 use nandarray_hart::isa::Instruction;
-use nandarray_hart::{BasicBlock, DataAccess, Meter, MeterAnswer, StreamAccess, VectorWork};
 
 use crate::account::{AddressTicks, SingleAccount};
-use crate::blocks::{BlockTable, SEVERAL_LINES};
+use crate::blocks::{BlockTable, NO_CODE_LINE, NO_ENTRY};
 use crate::describe::{CoreDescription, DescribeError};
 use crate::feed::{CoreNeed, TaskFeed};
 use crate::hierarchy::{CacheSide, Hierarchy, LineRequest};
 use crate::issue::{AT_REST, BlockTimer, Breakdown, TimedOp};
+use crate::latest::LatestLines;
 use crate::report::{CoreReport, Frozen};
 use crate::unit::FunctionalUnit;
 
+mod meter;
 mod vector;
 
 use vector::VectorMeter;
@@ -56,14 +58,28 @@ pub struct TimedCore {
     is_gated: bool,
     /// The reason for which the hart paused, if it is not a request for lines of memory.
     paused_for: Option<CoreNeed>,
+    /// Whether there is a scratchpad, or a window whose bytes may still be arriving.
+    has_gates: bool,
+    /// Whether a hit in the data cache has only to be counted: nothing is gated, and nothing else observes it.
+    is_plain: bool,
+    /// Whether a hit in the instruction cache has only to be counted.
+    is_code_plain: bool,
+    latest_data: LatestLines,
+    latest_code: LatestLines,
+    /// Whether the hart has to report accesses to memory; once true, it stays so.
+    observes: bool,
     now: u64,
-    /// Tick at which the current block began, moved forward by the ticks for which the pipeline was frozen since.
+    /// Tick at which the instructions timed one by one began, moved forward by the ticks for which the pipeline was
+    /// frozen since.
     began: u64,
+    /// Number of the pipeline state behind instructions timed one by one.
     state: u32,
     /// Number of the entry of the current block, or [`NOTHING`] or [`SINGLE`].
     current: u32,
-    /// Index of the current block's first instruction in the row of frozen ticks ([`BlockTable`]), or [`NOTHING`].
-    first_op: u32,
+    /// Whether the branch at the current block's end was taken.
+    is_taken: bool,
+    /// Number of the entry that followed the current one the last time, or [`NO_ENTRY`].
+    expected: u32,
     single: SingleBlock,
     /// Ticks of instructions timed one by one, and of blocks that were dropped.
     settled: Breakdown,
@@ -102,19 +118,26 @@ impl TimedCore {
     }
 
     fn with(description: &CoreDescription, shared: bool) -> Self {
-        Self {
+        let hierarchy = Hierarchy::new(description, shared);
+        let mut core = Self {
             timing: BlockTimer::new(description),
             blocks: BlockTable::default(),
-            hierarchy: Hierarchy::new(description, shared),
             scratchpad: 0..0,
             feed: TaskFeed::default(),
             is_gated: false,
+            has_gates: false,
+            is_plain: false,
+            is_code_plain: hierarchy.code_hits_are_free(),
+            latest_data: hierarchy.latest(CacheSide::Data),
+            latest_code: hierarchy.latest(CacheSide::Instruction),
+            observes: false,
             paused_for: None,
             now: 0,
             began: 0,
             state: AT_REST,
             current: NOTHING,
-            first_op: NOTHING,
+            is_taken: false,
+            expected: NO_ENTRY,
             single: SingleBlock::default(),
             settled: Breakdown::default(),
             settled_units: [0; FunctionalUnit::COUNT],
@@ -124,25 +147,37 @@ impl TimedCore {
             frozen: Frozen::default(),
             granted: false,
             waits: None,
-            fetched: u64::MAX,
+            fetched: NO_CODE_LINE,
+            hierarchy,
             vector: VectorMeter::new(description),
-        }
+        };
+        core.gate();
+        core
     }
 
     /// Sets the addresses of the scratchpad, whose accesses go through no cache.
     pub fn set_scratchpad(&mut self, addresses: Range<u64>) {
         self.scratchpad = addresses;
+        self.has_gates = !self.scratchpad.is_empty() || self.feed.has_windows();
         self.gate();
     }
 
     /// Sets the inputs and outputs of the next task.
     pub fn set_feed(&mut self, feed: TaskFeed) {
         self.feed = feed;
+        self.has_gates = !self.scratchpad.is_empty() || self.feed.has_windows();
         self.gate();
     }
 
     fn gate(&mut self) {
-        self.is_gated = self.granted || !self.scratchpad.is_empty() || self.feed.has_windows();
+        self.is_gated = self.granted || self.has_gates;
+        self.is_plain = !self.is_gated && self.hierarchy.hits_are_free();
+        self.observes |= self.is_gated || self.hierarchy.caches_data();
+    }
+
+    /// Number of the pipeline state behind the current block.
+    fn state(&self) -> u32 {
+        self.blocks.state_behind(self.current, self.is_taken).unwrap_or(self.state)
     }
 
     /// The inputs and outputs of the current task.
@@ -155,7 +190,7 @@ impl TimedCore {
         match self.paused_for.take() {
             Some(need) => (self.now, need),
             None => {
-                let request = self.hierarchy.take_request();
+                let request = self.request();
                 (request.at, CoreNeed::Lines(request))
             }
         }
@@ -178,7 +213,9 @@ impl TimedCore {
 
     /// Returns the lines that the core waits for or has written back since the last call, and clears this list.
     pub fn request(&mut self) -> LineRequest {
-        self.hierarchy.take_request()
+        let request = self.hierarchy.take_request();
+        self.gate();
+        request
     }
 
     /// Ends a wait for shared memory: the core goes on at tick `at`.
@@ -191,7 +228,8 @@ impl TimedCore {
         self.frozen.data.memory += waited;
         self.singles.freeze(self.left_at, waited);
         self.freeze(waited);
-        (self.granted, self.is_gated) = (true, true);
+        self.granted = true;
+        self.gate();
     }
 
     /// Records that the core waited for a stream until tick `at`.
@@ -210,7 +248,14 @@ impl TimedCore {
         let (mut ticks, mut units) = (self.settled, self.settled_units);
         self.blocks.settle(&mut ticks, &mut units);
         let d = self.description();
-        let (caches, memory) = (self.hierarchy.counts(), self.hierarchy.memory_counts());
+        let [mut l1i, mut l1d, l2] = self.hierarchy.counts();
+        for (counts, latest) in [(&mut l1i, &self.latest_code), (&mut l1d, &self.latest_data)] {
+            if let Some(counts) = counts {
+                let (reads, writes) = latest.counts();
+                (counts.reads, counts.writes) = (counts.reads + reads, counts.writes + writes);
+            }
+        }
+        let (caches, memory) = ([l1i, l1d, l2], self.hierarchy.memory_counts());
         CoreReport::new(d, self.now, ticks, self.frozen, units, caches, memory, self.vector.counts())
     }
 
@@ -232,10 +277,18 @@ impl TimedCore {
     #[inline]
     fn freeze_at(&mut self, index: u32, ticks: u64) {
         self.freeze(ticks);
-        if !self.blocks.freeze(self.first_op.saturating_add(index), ticks) {
+        let first_op = self.blocks.entry(self.current).map_or(NOTHING, |entry| entry.first_op);
+        if !self.blocks.freeze(first_op.saturating_add(index), ticks) {
             let pc = self.singles.address(index as usize);
             self.singles.freeze(pc, ticks);
         }
+    }
+
+    /// Adds the ticks of a hit in the data cache by instruction `index` of the current block.
+    #[inline]
+    fn hit_ticks(&mut self, index: u32, ticks: u64) {
+        self.frozen.data.l1 += ticks;
+        self.freeze_at(index, ticks);
     }
 
     /// Fetches the cache lines of some code; returns the ticks for which this froze the pipeline.
@@ -247,7 +300,11 @@ impl TimedCore {
             // The line fetched last is the most recent one of its set: another access to it changes nothing.
             let stored = self.feed.address(at);
             if at == self.fetched {
-            } else if self.hierarchy.code_hits(stored) {
+                at += line;
+                continue;
+            }
+            self.latest_code.note(stored, 1, false);
+            if self.hierarchy.code_hits(stored) {
                 let ticks = self.hierarchy.t_code_hit();
                 self.fetched = at;
                 self.frozen.fetch.l1 += ticks;
@@ -260,12 +317,14 @@ impl TimedCore {
             }
             at += line;
         }
+        // From shared memory, a miss leaves a request that the next access to data has to make.
+        self.gate();
         self.now - before
     }
 
     /// Times instructions one by one, beginning in the current pipeline state.
     fn step<'o>(&mut self, mut pc: u64, ops: impl Iterator<Item = &'o Instruction>) {
-        let before = self.state;
+        let before = self.state();
         let mut board = self.timing.scoreboard(before);
         self.singles.begin();
         self.issued.clear();
@@ -285,7 +344,7 @@ impl TimedCore {
         self.began = self.now;
         self.now += through.total();
         self.settled.add(&through, 1);
-        (self.current, self.first_op) = (SINGLE, NOTHING);
+        (self.current, self.is_taken, self.expected) = (SINGLE, false, NO_ENTRY);
         self.single = SingleBlock { before, through, taken, taken_state };
     }
 
@@ -293,14 +352,19 @@ impl TimedCore {
     fn issued_at(&self, index: u32) -> u64 {
         let singly = || self.issued.get(index as usize).filter(|_| self.current == SINGLE).copied();
         let issued = self.blocks.issue_at(self.current, index).or_else(singly);
-        issued.map_or(self.now, |at| self.began + u64::from(at))
+        // A block's ticks were added when it was entered, and no branch is taken yet.
+        let began = self.blocks.entry(self.current).map_or(self.began, |entry| self.now - u64::from(entry.through));
+        issued.map_or(self.now, |at| began + u64::from(at))
     }
 
     fn pc_of(&self, index: u32) -> u64 {
         match self.current {
             NOTHING => 0,
             SINGLE => self.singles.address(index as usize),
-            _ => self.blocks.address(self.first_op + index).expect("an instruction of a block"),
+            number => {
+                let first_op = self.blocks.entry(number).expect("the current entry").first_op;
+                self.blocks.address(first_op + index).expect("an instruction of a block")
+            }
         }
     }
 
@@ -329,6 +393,7 @@ impl TimedCore {
     /// answer.
     fn looked_up(&mut self, index: u32, write: bool, address: u64, bytes: u32) -> MeterAnswer {
         let at = self.issued_at(index);
+        self.latest_data.note(address, u64::from(bytes), write);
         let pc = if self.hierarchy.notes_addresses() { self.pc_of(index) } else { 0 };
         let stall = self.hierarchy.access(at, CacheSide::Data, pc, address, u64::from(bytes), write);
         self.frozen.data.add(stall);
@@ -341,145 +406,5 @@ impl TimedCore {
             return MeterAnswer::Pause;
         }
         MeterAnswer::Proceed
-    }
-}
-
-impl Meter for TimedCore {
-    const BLOCKS: bool = true;
-    const BRANCHES: bool = true;
-    const ACCESSES: bool = true;
-    const STREAMS: bool = true;
-    const VECTORS: bool = true;
-
-    fn decoded(&mut self, unit: u32, block: &BasicBlock) {
-        if unit == 0 && self.blocks.len() > 0 {
-            // The hart dropped all blocks, and numbers new ones from 0: keep the figures of the old ones.
-            let old = std::mem::take(&mut self.blocks);
-            old.settle(&mut self.settled, &mut self.settled_units);
-            old.addresses().for_each(|block| self.singles.settle(&block));
-            (self.current, self.first_op) = (NOTHING, NOTHING);
-        }
-        let (first, last) = (block.pc, block.pc + block.bytes() - 1);
-        let line = match self.hierarchy.instruction_line_bytes() {
-            // Equal to the initial value of the line fetched last, so that nothing is ever fetched.
-            None => u64::MAX,
-            Some(line) if first / line == last / line => first / line * line,
-            Some(_) => SEVERAL_LINES,
-        };
-        self.blocks.add(unit, block, line);
-    }
-
-    #[inline]
-    fn enter(&mut self, unit: u32) {
-        if self.blocks.line(unit) != self.fetched {
-            let fetched = self.fetch(self.blocks.code(unit));
-            if fetched > 0 {
-                self.blocks.freeze_first(unit, fetched);
-            }
-        }
-        let number = self.blocks.enter(unit, self.state, &mut self.timing);
-        let entry = self.blocks.entry(number).expect("an entry by its number");
-        self.began = self.now;
-        self.now += entry.through;
-        self.state = entry.through_state;
-        self.first_op = entry.first_op;
-        self.current = number;
-    }
-
-    fn part(&mut self, block: &BasicBlock) {
-        let fetched = self.fetch(block.pc..block.pc + block.bytes());
-        self.singles.freeze(block.pc, fetched);
-        self.step(block.pc, block.ops.iter());
-    }
-
-    fn left(&mut self, block: &BasicBlock, index: usize) {
-        match self.current {
-            NOTHING => {}
-            SINGLE => {
-                let SingleBlock { before, through, .. } = self.single;
-                self.now -= through.total();
-                self.settled.subtract(&through);
-                for op in &block.ops {
-                    self.settled_units[FunctionalUnit::of(op) as usize] -= 1;
-                }
-                self.state = before;
-                self.singles.take_back();
-            }
-            number => {
-                self.now -= self.blocks.entry(number).expect("the current entry").through;
-                self.state = self.blocks.leave(number);
-            }
-        }
-        self.left_at = block.address(index);
-        self.step(block.pc, block.ops[..index].iter());
-    }
-
-    fn single(&mut self, pc: u64, op: &Instruction) {
-        self.step(pc, std::iter::once(op));
-    }
-
-    #[inline]
-    fn branch(&mut self, taken: bool) {
-        if !taken {
-            return;
-        }
-        if let Some(entry) = self.blocks.take(self.current) {
-            self.now = self.now.wrapping_add(entry.more);
-            self.state = entry.taken_state;
-        } else if self.current == SINGLE {
-            let SingleBlock { through, taken, taken_state, .. } = self.single;
-            self.now = self.now - through.total() + taken.total();
-            self.settled.add(&taken, 1);
-            self.settled.subtract(&through);
-            self.singles.taken(taken.total() - through.total());
-            self.state = taken_state;
-        }
-    }
-
-    #[inline]
-    fn access(&mut self, index: u32, kind: DataAccess, address: u64, bytes: u32) -> MeterAnswer {
-        if self.is_gated {
-            if let Some(answer) = self.gated(index, address, bytes) {
-                return answer;
-            }
-        }
-        if !self.hierarchy.caches_data() {
-            return MeterAnswer::Proceed;
-        }
-        let (stored, write) = (self.feed.address(address), kind != DataAccess::Load);
-        if !self.hierarchy.data_hits(stored, u64::from(bytes), write) {
-            return self.looked_up(index, write, stored, bytes);
-        }
-        let ticks = self.hierarchy.t_data_hit();
-        if ticks > 0 {
-            self.frozen.data.l1 += ticks;
-            self.freeze_at(index, ticks);
-        }
-        MeterAnswer::Proceed
-    }
-
-    #[inline]
-    fn stream(&mut self, index: u32, kind: StreamAccess, stream: u8, position: u64, bytes: u64) -> MeterAnswer {
-        let number = usize::from(stream);
-        let need = match kind {
-            StreamAccess::Load => self.feed.read(number, position, bytes, true),
-            StreamAccess::LookIn | StreamAccess::Wait => self.feed.read(number, position, bytes, false),
-            StreamAccess::Store => self.feed.store(number, position),
-            StreamAccess::LookOut | StreamAccess::Register => None,
-        };
-        if need.is_some() {
-            self.paused_for = need;
-            return MeterAnswer::Pause;
-        }
-        if !matches!(kind, StreamAccess::Wait | StreamAccess::Register) {
-            let ticks = u64::from(self.timing.description().t_stream);
-            self.frozen.stream += ticks;
-            self.freeze_at(index, ticks);
-        }
-        MeterAnswer::Proceed
-    }
-
-    fn vector(&mut self, index: u32, work: &VectorWork) -> MeterAnswer {
-        self.vector_work(index, work)
     }
 }

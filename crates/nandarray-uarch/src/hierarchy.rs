@@ -7,6 +7,7 @@
 
 use crate::cache::{CacheAccess, CacheTags, LineCounts};
 use crate::describe::{CoreDescription, MemoryDescription};
+use crate::latest::LatestLines;
 use crate::prefetch::{CachePrefetcher, Suggestions, prefetcher};
 
 /// Lines that a core needs from shared memory, or writes back to it.
@@ -202,6 +203,22 @@ impl Hierarchy {
             }
             _ => false,
         }
+    }
+
+    /// Whether a hit in the data cache takes no ticks, no prefetcher observes it, and no request is owed.
+    pub(crate) fn hits_are_free(&self) -> bool {
+        let prefetches = self.prefetch_l1d.is_some() || self.prefetch_l2.is_some();
+        self.l1d.is_some() && self.t_l1d == 0 && !prefetches && !self.owes
+    }
+
+    /// Whether a hit in the instruction cache takes no ticks, and no line can be on its way.
+    pub(crate) fn code_hits_are_free(&self) -> bool {
+        self.l1i.is_some() && self.t_l1i == 0 && !self.notes_addresses()
+    }
+
+    /// An empty table of the lines accessed last in the instruction cache, or in the data cache.
+    pub(crate) fn latest(&self, side: CacheSide) -> LatestLines {
+        LatestLines::new(if side == CacheSide::Instruction { &self.l1i } else { &self.l1d }.as_ref())
     }
 
     /// Performs the fetch of a line of code if it hits the instruction cache and no line is on its way; returns whether

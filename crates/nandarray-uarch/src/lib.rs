@@ -53,6 +53,7 @@ mod describe;
 mod feed;
 mod hierarchy;
 pub mod issue;
+mod latest;
 mod parts;
 pub mod prefetch;
 mod presets;

@@ -13,6 +13,7 @@ const LAYERS: tidy::Layers = &[
     &["describe"],
     &["presets"],
     &["cache", "prefetch", "issue"],
+    &["latest"],
     &["hierarchy"],
     &["account", "feed", "report"],
     &["blocks"],

@@ -5,7 +5,8 @@
 //! hart selects steps for its own meter only, and executes only steps that it selected.
 
 use super::{
-    Env, Exit, Flow, Handler, HartState, Step, StepSlot, atomic, control, mem, operands, otherwise, stream, varve,
+    Env, Exit, Flow, Handler, HartState, NEXT, Step, StepSlot, TAKEN, atomic, control, enter, follow, mem, next,
+    operands, otherwise, stream, varve,
 };
 use crate::isa::{Code, Extension, Instruction};
 use crate::meter::{DataAccess, Meter, MeterAnswer, StreamAccess};
@@ -39,14 +40,25 @@ pub(super) unsafe fn enter<X: Xlen, M: Meter>(
 ) -> Flow {
     // SAFETY: this is the first step of its block.
     let unit = unsafe { super::header(step) }.unit;
+    if !meter!(e).quick_enter(unit) {
+        otherwise!(enter_at_length::<X, M>, step, s, e)
+    }
+    next!(step, s, e)
+}
+
+/// Notifies the meter that a block is entered for which it has more to do than to count.
+#[inline(never)]
+unsafe fn enter_at_length<X: Xlen, M: Meter>(
+    step: *const StepSlot<X>,
+    s: &mut HartState<X>,
+    e: &mut Env<'_, '_>,
+) -> Flow {
+    // SAFETY: this is the first step of its block.
+    let unit = unsafe { super::header(step) }.unit;
     if unit != PART {
         meter!(e).enter(unit);
     }
-    // SAFETY: this step is followed by that of the block's first instruction.
-    unsafe {
-        let next = step.add(1);
-        ((*next).step.run)(next, s, e)
-    }
+    next!(step, s, e)
 }
 
 /// Defines functions with the names of a module's plain ones, each of which first notifies the meter by `$notify` and
@@ -54,7 +66,8 @@ pub(super) unsafe fn enter<X: Xlen, M: Meter>(
 macro_rules! observed {
     ($module:ident: $($name:ident ($step:ident, $o:ident, $s:ident, $e:ident) $notify:expr;)*) => {$(
         #[allow(unused_variables, reason = "not every position needs the operands")]
-        unsafe fn $name<X: Xlen, M: Meter>(
+        #[inline(never)]
+        pub(super) unsafe fn $name<X: Xlen, M: Meter>(
             $step: *const StepSlot<X>,
             $s: &mut HartState<X>,
             $e: &mut Env<'_, '_>,
@@ -73,9 +86,27 @@ macro_rules! accesses {
     ($chooses:ident $module:ident $address:ident: $($kind:ident $n:literal { $($code:ident $name:ident)* })*) => {
         mod $chooses {
             use super::*;
-            $(observed! { $module: $(
-                $name (step, o, s, e) meter!(e).access(index::<X, M>(step, s), DataAccess::$kind, $address(o, s), $n);
-            )* })*
+            /// The functions for accesses that need more than to be counted.
+            mod at_length {
+                use super::*;
+                $(observed! { $module: $(
+                    $name (step, o, s, e)
+                        meter!(e).access(index::<X, M>(step, s), DataAccess::$kind, $address(o, s), $n);
+                )* })*
+            }
+            $($(
+                unsafe fn $name<X: Xlen, M: Meter>(
+                    step: *const StepSlot<X>,
+                    s: &mut HartState<X>,
+                    e: &mut Env<'_, '_>,
+                ) -> Flow {
+                    let address = $address(operands!(step), s);
+                    if !meter!(e).quick_access(index::<X, M>(step, s), DataAccess::$kind, address, $n) {
+                        otherwise!(at_length::$name::<X, M>, step, s, e)
+                    }
+                    otherwise!($module::$name, step, s, e)
+                }
+            )*)*
             pub(super) fn choose<X: Xlen, M: Meter>(code: Code) -> Option<Handler<X>> {
                 Some(match code {
                     $($(Code::$code => $name::<X, M>,)*)*
@@ -126,12 +157,35 @@ macro_rules! branches {
         mod branch {
             use super::*;
             use control::Condition;
-            observed! { control: $(
-                $name (step, o, s, e) {
-                    meter!(e).branch(control::$name::holds(o, s));
-                    MeterAnswer::Proceed
-                };
-            )* jalr (step, o, s, e) {
+            /// The functions for branches that need more than to be counted.
+            mod at_length {
+                use super::*;
+                observed! { control: $(
+                    $name (step, o, s, e) {
+                        meter!(e).branch(control::$name::holds(o, s));
+                        MeterAnswer::Proceed
+                    };
+                )* }
+            }
+            $(
+                unsafe fn $name<X: Xlen, M: Meter>(
+                    step: *const StepSlot<X>,
+                    s: &mut HartState<X>,
+                    e: &mut Env<'_, '_>,
+                ) -> Flow {
+                    if control::$name::holds(operands!(step), s) {
+                        if !meter!(e).quick_branch(true) {
+                            otherwise!(at_length::$name::<X, M>, step, s, e)
+                        }
+                        follow!(TAKEN, step, s, e)
+                    }
+                    if !meter!(e).quick_branch(false) {
+                        otherwise!(at_length::$name::<X, M>, step, s, e)
+                    }
+                    follow!(NEXT, step, s, e)
+                }
+            )*
+            observed! { control: jalr (step, o, s, e) {
                 meter!(e).jump(target(o, s));
                 MeterAnswer::Proceed
             }; jump_register (step, o, s, e) {
@@ -314,10 +368,11 @@ mod vectors {
 
 /// Returns the function that notifies the meter of an instruction before executing it; `None` if the meter does not
 /// observe it.
-pub(super) fn handler<X: Xlen, M: Meter>(op: &Instruction) -> Option<Handler<X>> {
+/// `accesses`: whether it observes accesses to memory at present.
+pub(super) fn handler<X: Xlen, M: Meter>(op: &Instruction, accesses: bool) -> Option<Handler<X>> {
     let memory = || memory::choose::<X, M>(op.code).or_else(|| atomics::choose::<X, M>(op.code));
     let wanted = |wants: bool, choose: &dyn Fn() -> Option<Handler<X>>| if wants { choose() } else { None };
-    wanted(M::ACCESSES, &memory)
+    wanted(M::ACCESSES && accesses, &memory)
         .or_else(|| wanted(M::BRANCHES, &|| branch::choose::<X, M>(op)))
         .or_else(|| wanted(M::STREAMS, &|| streamed::choose::<X, M>(op)))
         .or_else(|| wanted(M::VECTORS, &|| vectors::choose::<X, M>(op)))

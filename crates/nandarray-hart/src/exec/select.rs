@@ -12,8 +12,9 @@ use crate::xlen::Xlen;
 
 /// Builds the steps of a block, which has number `unit` in the cache: one for each instruction, and a final one if the
 /// last does not jump. Instructions of units that are `off` are illegal. For a meter that observes blocks, a step
-/// before all others notifies it; instructions that it observes get functions that notify it.
-pub(crate) fn steps<X: Xlen, M: Meter>(block: &BasicBlock, unit: u32, off: UnitsOff) -> Steps<X> {
+/// before all others notifies it; instructions that it observes get functions that notify it. `accesses`: whether it
+/// observes accesses to memory at present.
+pub(crate) fn steps<X: Xlen, M: Meter>(block: &BasicBlock, unit: u32, off: UnitsOff, accesses: bool) -> Steps<X> {
     let mut steps: Vec<Step<X>> = Vec::with_capacity(block.ops.len() + 1);
     let mut offset = 0;
     for op in &block.ops {
@@ -22,7 +23,7 @@ pub(crate) fn steps<X: Xlen, M: Meter>(block: &BasicBlock, unit: u32, off: Units
         let is_vector = extension >= Extension::Zve32x;
         if off.float && (op.row().format.float() || extension == Extension::Zve32f) || off.vector && is_vector {
             step.run = control::system;
-        } else if let Some(run) = metered::handler::<X, M>(op) {
+        } else if let Some(run) = metered::handler::<X, M>(op, accesses) {
             step.run = run;
         }
         steps.push(step);
@@ -31,7 +32,7 @@ pub(crate) fn steps<X: Xlen, M: Meter>(block: &BasicBlock, unit: u32, off: Units
     if !block.ops.last().is_some_and(Instruction::ends_block) {
         steps.push(Step { run: control::end, rd: SINK, rs1: 0, rs2: 0, rs3: 0, imm: 0 });
     }
-    fuse::fuse(&block.ops, &mut steps, |op| observes::<M>(op));
+    fuse::fuse(&block.ops, &mut steps, |op| observes::<M>(op, accesses));
     let header = BlockHeader { pc: block.pc, count: block.ops.len() as u32, unit };
     let mut slots = Vec::with_capacity(steps.len() + 3);
     slots.push(StepSlot { header });
@@ -44,10 +45,10 @@ pub(crate) fn steps<X: Xlen, M: Meter>(block: &BasicBlock, unit: u32, off: Units
 }
 
 /// Whether a meter observes an instruction, so that it must not be fused with another.
-fn observes<M: Meter>(op: &Instruction) -> bool {
+fn observes<M: Meter>(op: &Instruction, accesses: bool) -> bool {
     match op.row().format {
         Format::Branch => M::BRANCHES,
-        Format::Load | Format::Store => M::ACCESSES,
+        Format::Load | Format::Store => M::ACCESSES && accesses,
         _ => false,
     }
 }

@@ -67,6 +67,8 @@ pub struct Hart<X: Xlen, M: Meter = Unmetered> {
     pub(crate) code: Range<u64>,
     /// The meter; `None` only during a run, to which it is lent.
     meter: Option<Box<M>>,
+    /// Whether the kept blocks report accesses to memory to the meter.
+    reports_accesses: bool,
 }
 
 /// The reason why a run of blocks ended.
@@ -113,6 +115,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
             retired: 0,
             code: 0..0,
             meter: Some(Box::new(meter)),
+            reports_accesses: false,
         }
     }
 
@@ -236,6 +239,10 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
     /// Executes instructions until something stops the hart; returns the reason.
     pub fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop {
         let mut meter = self.meter.take().expect("between runs the meter is here");
+        if M::ACCESSES && meter.observes_accesses() != self.reports_accesses {
+            self.reports_accesses = !self.reports_accesses;
+            self.forget_blocks();
+        }
         let env = Env::open(memory, streams, (&raw mut *meter).cast(), &self.code);
         let stop = self.run_in(env, limits);
         self.meter = Some(meter);
@@ -363,7 +370,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         if M::BLOCKS {
             Self::meter_of(env).decoded(self.cache.blocks.len() as u32, &block);
         }
-        Ok(self.cache.insert::<M>(block, self.units_off()))
+        Ok(self.cache.insert::<M>(block, self.units_off(), self.reports_accesses))
     }
 
     /// Decodes at most `most` instructions at the program counter; `None` if none can be fetched there.
@@ -392,7 +399,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
             return Some(Stop::Returned { code: self.x(10) });
         }
         let Some(block) = self.decode(env, most) else { return self.fetch_trap(env) };
-        let steps = exec::steps::<X, M>(&block, exec::PART, self.units_off());
+        let steps = exec::steps::<X, M>(&block, exec::PART, self.units_off(), self.reports_accesses);
         if M::BLOCKS {
             Self::meter_of(env).part(&block);
         }

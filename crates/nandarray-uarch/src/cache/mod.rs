@@ -79,6 +79,11 @@ impl CacheTags {
         self.counts
     }
 
+    /// Number of sets.
+    pub(crate) fn sets(&self) -> u64 {
+        self.set_mask + 1
+    }
+
     /// Size of a line, in bytes.
     pub fn line_bytes(&self) -> u64 {
         1 << self.line_shift

@@ -133,7 +133,9 @@ impl TimedCore {
         let cycle = u64::from(self.timing.description().cycle);
         // A value that an instruction has read and that was not consumed is not unpacked again.
         let data = work.memory.iter().filter_map(|piece| Some((piece.stream.filter(|&n| n < 32)?, piece)));
-        let new = data.map(|(n, piece)| self.vector.engine.new_bytes(n, piece.address, piece.address.saturating_add(piece.bytes)));
+        let new = data.map(|(n, piece)| {
+            self.vector.engine.new_bytes(n, piece.address, piece.address.saturating_add(piece.bytes))
+        });
         let packed_bits = 8 * new.sum::<u64>();
         self.vector.counts.packed_bits += packed_bits;
         let work_ticks = |bits: u64| match unit.unpack_bits {

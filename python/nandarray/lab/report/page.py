@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nandarray.lab import Comparison
 from nandarray.lab._files import needs_lab
-from nandarray.lab.report import answers, compare, devices
+from nandarray.lab.report import answers, compare, cores, devices
 from nandarray.lab.report.figures import chart_of
 from nandarray.lab.report.source import Source
 from nandarray.lab.report.sweeps import SweepData, pareto_chart
@@ -151,10 +151,12 @@ class Page:
         """Give what the modelled devices of a run show."""
         percentiles = devices.percentile_rows(source.reports)
         cdf = devices.cdf_chart(f"Latency, {source.title}", source.reports)
+        stack = cores.cpi_chart(f"Cycles an instruction by reason, {source.title}", source.reports)
         return {
             "totals": self.table(f"r{n}-totals", devices.totals_rows(source.reports), sortable=True),
             "percentiles": self.table(f"r{n}-percentiles", percentiles, sortable=True) if percentiles else None,
             "cdf": self.plot(f"r{n}-cdf", cdf),
+            "cpi": self.plot(f"r{n}-cpi", stack, cores.cpi_rows(source.reports)),
             "each": [self.device(f"r{n}-{slug(label)}", label, of) for label, of in source.reports.items()],
         }
 

@@ -235,7 +235,7 @@ const Charts = (() => {
     option.series = spec.series.map((one) => {
       const colour = colourOf(theme, one.slot);
       const data = one.data.map((value) => ({ value, colour }));
-      if (bars) return { type: "bar", name: one.name, data, itemStyle: { color: colour }, barGap: "4%", barCategoryGap: "24%" };
+      if (bars) return { type: "bar", name: one.name, data, itemStyle: { color: colour }, barGap: "4%", barCategoryGap: "24%", ...(spec.stack ? { stack: "all", barMaxWidth: 72 } : {}) };
       const symbol = SYMBOLS[one.slot % SYMBOLS.length];
       const marks = { symbol, symbolSize: 8, itemStyle: { color: colour, opacity: 1 } };
       if (spec.kind === "scatter") return { type: "scatter", name: one.name, data, ...marks };

@@ -1,0 +1,74 @@
+//! The lines of a cache that were accessed last in their sets, as far as a small table knows them: an access to such a
+//! line is a hit that changes nothing in the cache, so that it has only to be counted.
+//!
+//! An entry is exact: whoever accesses the cache by another way notes the lines here, which replaces what was known
+//! about their sets. The table knows nothing of replacement.
+
+use crate::cache::CacheTags;
+
+const ENTRIES: usize = 64;
+/// No line: one more than the number of any line, with its mark.
+const NO_LINE: u64 = u64::MAX;
+
+/// Lines accessed last, and the hits that were counted here.
+#[derive(Debug)]
+pub(crate) struct LatestLines {
+    shift: u32,
+    /// Bits of a line's number that choose its entry: no more than those that choose its set, so that all lines of a
+    /// set have the same entry.
+    mask: u64,
+    /// Twice a line's number, plus 1 if the line is dirty; or [`NO_LINE`].
+    entries: [u64; ENTRIES],
+    reads: u64,
+    writes: u64,
+}
+
+impl LatestLines {
+    /// Creates an empty table for a cache; without a cache it stays empty.
+    pub(crate) fn new(cache: Option<&CacheTags>) -> Self {
+        let sets = cache.map_or(1, CacheTags::sets);
+        let shift = cache.map_or(0, |cache| cache.line_bytes().trailing_zeros());
+        Self { shift, mask: (sets - 1).min(ENTRIES as u64 - 1), entries: [NO_LINE; ENTRIES], reads: 0, writes: 0 }
+    }
+
+    fn entry(&mut self, line: u64) -> &mut u64 {
+        &mut self.entries[(line & self.mask) as usize % ENTRIES]
+    }
+
+    /// Counts an access if it is to a line in the table, which is dirty already if the access writes; returns whether
+    /// it is. The access must not leave its line.
+    #[inline(always)]
+    pub(crate) fn hits(&mut self, address: u64, write: bool) -> bool {
+        let line = address >> self.shift;
+        let known = self.entries[(line & self.mask) as usize % ENTRIES];
+        if known | u64::from(!write) != line << 1 | 1 {
+            return false;
+        }
+        self.writes += u64::from(write);
+        self.reads += u64::from(!write);
+        true
+    }
+
+    /// Returns whether a line is in the table; counts nothing.
+    #[inline(always)]
+    pub(crate) fn knows(&self, address: u64) -> bool {
+        let line = address >> self.shift;
+        self.entries[(line & self.mask) as usize % ENTRIES] | 1 == line << 1 | 1
+    }
+
+    /// Notes an access to `bytes` bytes that the cache has performed.
+    #[inline]
+    pub(crate) fn note(&mut self, address: u64, bytes: u64, write: bool) {
+        let (first, last) = (address >> self.shift, address.wrapping_add(bytes - 1) >> self.shift);
+        *self.entry(first) = first << 1 | u64::from(write);
+        if first != last {
+            *self.entry(first) = NO_LINE;
+            *self.entry(last) = NO_LINE;
+        }
+    }
+
+    /// Reads and writes that were counted here.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.reads, self.writes)
+    }
+}

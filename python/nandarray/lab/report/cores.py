@@ -1,0 +1,101 @@
+"""Reports of timed cores as a stack of cycles an instruction: where the cores' time went, by reason.
+
+A report has it under ``programs.timed_cores`` (``docs/model/cores.md``) if programs ran on described cores. Reports
+without such cores, or whose programs executed no instruction, are left out. Times by function and source line are not
+here: a report has none (``nandarray program profile --core``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from nandarray.programs.timing import REASONS
+from nandarray.units import format_number as number
+
+__all__ = ["cpi_chart", "cpi_rows"]
+
+Report = Mapping[str, Any]
+Row = dict[str, Any]
+
+#: Reasons that only reports of devices have.
+_OF_DEVICES = {"entry_points": "entry points other than a task's"}
+
+
+def cpi_rows(reports: Mapping[str, Report]) -> list[Row]:
+    """Give cycles an instruction by reason, for each report with timed cores.
+
+    Parameters
+    ----------
+    reports : mapping
+        By label.
+
+    Returns
+    -------
+    list of mapping
+        ``report``, ``core``, ``reason``, ``cycles an instruction``, ``share``; reasons without cycles left out. The
+        rows of a report add up to its cycles an instruction.
+    """
+    rows = []
+    for label, report in reports.items():
+        cores = (report.get("programs") or {}).get("timed_cores") or {}
+        seconds = dict(cores.get("seconds_by_reason") or ())
+        total = math.fsum(seconds.values())
+        if not total or not cores.get("cpi"):
+            continue
+        rows += [
+            {
+                "report": label,
+                "core": cores.get("core"),
+                "reason": name,
+                "cycles an instruction": cores["cpi"] * value / total,
+                "share": value / total,
+            }
+            for name, value in seconds.items()
+            if value
+        ]
+    return rows
+
+
+def cpi_chart(title: str, reports: Mapping[str, Report]) -> dict[str, Any] | None:
+    """Give cycles an instruction as stacked bars: a bar a report, a part a reason.
+
+    Parameters
+    ----------
+    title : str
+        Of the chart.
+    reports : mapping
+        By label.
+
+    Returns
+    -------
+    mapping or None
+        The chart; None if no report has timed cores.
+    """
+    rows = cpi_rows(reports)
+    if not rows:
+        return None
+    labels = list(dict.fromkeys(row["report"] for row in rows))
+    order = [*REASONS, *_OF_DEVICES]
+    names = [name for name in order if any(row["reason"] == name for row in rows)]
+    amounts = {(row["report"], row["reason"]): row["cycles an instruction"] for row in rows}
+    sums = {label: math.fsum(row["cycles an instruction"] for row in rows if row["report"] == label) for label in labels}
+    said = "; ".join(f"{label} {number(value)}" for label, value in sums.items())
+    return {
+        "kind": "bar",
+        "stack": True,
+        "title": title,
+        "summary": f"Stacked bars of cycles an instruction by reason: {said}.",
+        "x": {"label": "", "type": "category", "categories": labels},
+        "y": {"label": "cycles an instruction", "type": "value"},
+        "series": [
+            {
+                "name": (REASONS | _OF_DEVICES)[name],
+                "slot": slot,
+                "data": [[at, amounts.get((label, name), 0.0)] for at, label in enumerate(labels)],
+            }
+            for slot, name in enumerate(names)
+        ],
+        "paper": [],
+    }

@@ -138,8 +138,9 @@ impl<'p> Scheduler<'p> {
         plan.stages[stage].inputs.iter().map(one).collect()
     }
 
-    /// Picks the next job, of the last stage that has one.
-    pub(crate) fn pick<'s>(&mut self, plan: &RunPlan<'s, 'p>) -> Next<'s, 'p> {
+    /// Picks the next job, of the last stage that has one; with `among`, of the stages that it accepts: if none of
+    /// these has a job, the answer is to wait.
+    pub(crate) fn pick<'s>(&mut self, plan: &RunPlan<'s, 'p>, among: Option<&dyn Fn(usize) -> bool>) -> Next<'s, 'p> {
         if self.aborted {
             return Next::Over;
         }
@@ -152,7 +153,8 @@ impl<'p> Scheduler<'p> {
                 return Next::Over;
             }
             let mut full = Vec::new();
-            for stage in (0..self.stages.len()).rev() {
+            let accepted = |stage: &usize| among.is_none_or(|accepts| accepts(*stage));
+            for stage in (0..self.stages.len()).rev().filter(accepted) {
                 match self.look(plan, stage, &mut full) {
                     Ok(Some(job)) => {
                         self.running += 1;
@@ -162,7 +164,7 @@ impl<'p> Scheduler<'p> {
                     Err(failed) => self.fail(failed),
                 }
             }
-            if self.running > 0 {
+            if self.running > 0 || among.is_some() {
                 return Next::Wait;
             }
             if !self.relax_backpressure(plan, &full) {
@@ -345,7 +347,7 @@ impl<'p> Scheduler<'p> {
         let this = &plan.stages[stage];
         let number = self.stages[stage].cutter.count();
         self.stages[stage].cutter.take(cut);
-        let mut inputs = Vec::new();
+        let (mut inputs, mut positions) = (Vec::new(), vec![0; this.inputs.len()]);
         for (input, port) in this.program.metadata().inputs.iter().enumerate() {
             if port.whole {
                 inputs.push(TaskInput::Whole(self.stages[stage].whole[input].clone()));
@@ -357,6 +359,7 @@ impl<'p> Scheduler<'p> {
                 Origin::External(external) => TaskInput::External(from, to.min(plan.source.bytes(external)) - from),
                 Origin::Stage { stage, output } => {
                     let queue = &mut self.stages[stage].queues[output];
+                    positions[input] = queue.position(reader);
                     TaskInput::Chunks(queue.take(reader, to.min(queue.end())))
                 }
             });
@@ -365,7 +368,7 @@ impl<'p> Scheduler<'p> {
             (Origin::External(external), Some(TaskInput::External(from, _))) => plan.source.extents(external, *from),
             _ => Vec::new(),
         };
-        PendingTask { number, cut, turn, extents, inputs }
+        PendingTask { number, cut, turn, extents, inputs, positions }
     }
 
     /// Returns the turn of a task; `lookahead` is the number of bytes in [`NextCut::Task`].

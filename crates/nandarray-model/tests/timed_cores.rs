@@ -181,6 +181,7 @@ impl Store {
             outputs: &[],
             task_bytes,
             instructions,
+            cores: &[],
         };
         let (stages, progress) = ([stage], Progress::default());
         let execution = Execution { stages: &stages, executor, hold_bytes: 1 << 24, progress: &progress };
@@ -500,6 +501,7 @@ fn copied(store: &Store, to: SpaceId) -> Result<Option<OutputValue>, Error> {
         outputs: &outputs,
         task_bytes: 1 << 14,
         instructions: None,
+        cores: &[],
     };
     let (stages, progress) = ([stage], Progress::default());
     let modelled = Modelled::new(&store.clock).unwrap();

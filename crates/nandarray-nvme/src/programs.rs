@@ -339,6 +339,7 @@ impl Programs {
             outputs: &places,
             task_bytes: TASK_BYTES,
             instructions: Some(INSTRUCTIONS_MAX),
+            cores: &[],
         };
         let (stages, progress) = ([stage], Progress::default());
         let executor = at.runtime.threads(THREADS);

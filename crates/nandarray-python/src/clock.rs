@@ -132,7 +132,8 @@ impl PyClock {
             | SpaceJobKind::Input
             | SpaceJobKind::Output
             | SpaceJobKind::Stream { .. }
-            | SpaceJobKind::Feed { .. } => "command",
+            | SpaceJobKind::Feed { .. }
+            | SpaceJobKind::Pass { .. } => "command",
         };
         Ok(done.iter().map(|d| (kind(d.kind), d.bytes, d.submitted.seconds(), d.done.seconds(), d.failed)).collect())
     }

@@ -144,6 +144,8 @@ struct StageArg<'py> {
     outputs: Vec<OutputArg<'py>>,
     task_bytes: u64,
     instructions: Option<u64>,
+    /// Cores of a modelled device; empty for all.
+    cores: Vec<u32>,
 }
 
 /// One run, as Python passes it.
@@ -269,6 +271,7 @@ pub(crate) fn execute<'py>(
             outputs,
             task_bytes: stage.task_bytes,
             instructions: stage.instructions,
+            cores: &stage.cores,
         })
         .collect();
     let executor: Box<dyn Executor> = match clock {

@@ -94,7 +94,23 @@ impl<'s, 'p> Agenda<'s, 'p> {
 
     /// Picks the next job. The caller brings the job back by [`Self::done`] or [`Self::fail`].
     pub fn pick(&mut self) -> Next<'s, 'p> {
-        self.scheduler.pick(&self.plan)
+        self.scheduler.pick(&self.plan, None)
+    }
+
+    /// Picks the next job among stages that `accepts` accepts; waits if none of these has one, even if no job is in
+    /// flight: [`Self::pick`] then goes on.
+    pub fn pick_among(&mut self, accepts: &dyn Fn(usize) -> bool) -> Next<'s, 'p> {
+        self.scheduler.pick(&self.plan, Some(accepts))
+    }
+
+    /// Whether no job is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.scheduler.running == 0
+    }
+
+    /// Returns the stages of the run.
+    pub fn stages(&self) -> &'s [Stage<'s, 'p>] {
+        self.plan.stages
     }
 
     /// Takes back a job whose steps are all done, and applies its result.

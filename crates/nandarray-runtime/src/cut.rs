@@ -315,6 +315,8 @@ fn fits(first: u64, end: u64) -> Result<(), RunError> {
 
 /// Number of bytes that a search reads at once.
 const LOOK_BYTES: u64 = 64 << 10;
+/// Bytes that are read at once to find the end of a line, at first: most lines are shorter.
+const LINE_BYTES: u64 = 512;
 
 /// Returns the first byte of each task of whole lines, and the end of the input.
 fn at_lines(source: &dyn InputSource, input: usize, all: u64, bytes: u64) -> Result<Vec<u64>, RunError> {
@@ -324,17 +326,18 @@ fn at_lines(source: &dyn InputSource, input: usize, all: u64, bytes: u64) -> Res
     let mut from = bytes;
     while from < all {
         // The line that holds byte `from - 1` belongs to the task before.
-        let mut at = from - 1;
+        let (mut at, mut look) = (from - 1, LINE_BYTES);
         let edge = loop {
             if at >= all {
                 break all;
             }
-            buffer.resize(LOOK_BYTES.min(all - at) as usize, 0);
+            buffer.resize(look.min(all - at) as usize, 0);
             source.read(input, at, &mut buffer).map_err(RunError::Transfer)?;
             match buffer.iter().position(|b| *b == b'\n') {
                 Some(i) => break at + i as u64 + 1,
                 None => at += buffer.len() as u64,
             }
+            look = LOOK_BYTES;
         };
         push(&mut edges, edge)?;
         from = edge.max(from) + bytes;

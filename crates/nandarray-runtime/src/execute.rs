@@ -137,8 +137,9 @@ impl Runtime {
                 }));
             }
             let (scalars, task_bytes, instructions) = (stage.scalars, stage.task_bytes, stage.instructions);
-            let program = &ready.program;
-            steps.push(Stage { program, core, scalars, inputs, outputs, task_bytes, instructions });
+            let (program, cores) = (&ready.program, stage.cores);
+            executor.accepts_cores(&program.metadata().name, cores)?;
+            steps.push(Stage { program, core, scalars, inputs, outputs, task_bytes, instructions, cores });
         }
         let spaces = spaces_of(compound, &wanted)?;
         let count = |form: fn(&Form) -> bool| stages.iter().filter(|stage| form(&stage.form)).count() as u64;

@@ -35,6 +35,16 @@ pub trait Executor: Debug + Send + Sync {
         Ok(())
     }
 
+    /// Checks that the executor has the cores that a stage is to run on, none of which stands for all. An executor
+    /// without cores of its own ignores them.
+    ///
+    /// # Errors
+    /// [`nandarray::Error::Invalid`]: there is no such core; the message names it.
+    fn accepts_cores(&self, program: &str, cores: &[u32]) -> nandarray::Result<()> {
+        let _ = (program, cores);
+        Ok(())
+    }
+
     /// Makes one of the executor's own cores for a program; `None` if the program's form decides which core is made.
     fn core<'p>(&self, program: &'p Program) -> Option<Result<Core<'p>, LoadError>> {
         let _ = program;

@@ -72,3 +72,42 @@ pub trait OutputSink: Send {
         self.take(output, u64::MAX, bytes)
     }
 }
+
+/// One output of a task, or of a program's end, that was delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Number of the task in its stage; `None` for the program's end.
+    pub task: Option<u64>,
+    /// Number of the output in its stage.
+    pub output: usize,
+    /// The output's number in the run's [`OutputSink`]; `None` if only other stages read it.
+    pub sink: Option<usize>,
+    /// Whether the sink writes the output to the store.
+    pub is_stored: bool,
+    /// Whether other stages read the output.
+    pub is_read: bool,
+    /// Number of bytes delivered.
+    pub bytes: u64,
+}
+
+/// The location of a task's input before it is fetched, with its number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputLocation {
+    /// Bytes that lie in the store.
+    Stored(u64),
+    /// Bytes that lie in the caller's memory.
+    Host(u64),
+    /// Bytes that are in memory beside the program already: whole inputs.
+    Here(u64),
+    /// Bytes that another stage of the run produced.
+    Queued {
+        /// Number of that stage.
+        stage: usize,
+        /// Number of the output in that stage.
+        output: usize,
+        /// Position of the first byte in that output.
+        from: u64,
+        /// Number of bytes.
+        bytes: u64,
+    },
+}

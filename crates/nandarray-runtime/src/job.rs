@@ -17,9 +17,9 @@ use std::sync::atomic::AtomicBool;
 use nandarray_cores::{Call, ProgramKind, RunError};
 
 use crate::context::StageContext;
-use crate::io::OutputSink;
+use crate::io::{Delivery, InputLocation, OutputSink};
 use crate::stage::{Rank, TaskInput};
-use crate::work::{Delivery, InputLocation, JobWork, TaskStep};
+use crate::work::{JobWork, TaskStep};
 
 /// The next step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -38,7 +38,7 @@ pub use agenda::{Agenda, Completed, StageDone};
 pub use error::{Error, KINDS, Result, StageError};
 pub use execute::Runtime;
 pub use executor::{Executor, Threads};
-pub use io::{InputSource, OutputSink, TransferError};
+pub use io::{Delivery, InputLocation, InputSource, OutputSink, TransferError};
 pub use job::{Job, JobKind, JobStep};
 pub use pipeline::{HOLD_BYTES, pipeline};
 pub use programs::ProgramId;
@@ -52,7 +52,6 @@ pub use session::kernels::{
 };
 pub use stage::{CoreFactory, Origin, Stage};
 pub use tiles::Tiles;
-pub use work::{Delivery, InputLocation};
 
 /// The scheduler of the guide `add-a-scheduler.md`, compiled and run as a documentation test.
 #[cfg(doctest)]

@@ -85,6 +85,11 @@ impl StreamQueue {
         self.end
     }
 
+    /// Returns the number of bytes that a reader has consumed.
+    pub(crate) fn position(&self, reader: usize) -> u64 {
+        self.readers[reader]
+    }
+
     /// Returns the number of produced bytes that a reader has not consumed.
     pub(crate) fn backlog(&self, reader: usize) -> u64 {
         self.end - self.readers[reader]

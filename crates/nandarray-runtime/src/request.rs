@@ -104,6 +104,8 @@ pub struct StageRequest<'a> {
     pub task_bytes: u64,
     /// Limit of the instructions of one call; `None` is no limit.
     pub instructions: Option<u64>,
+    /// Cores of a modelled device that execute the program; empty stands for all. The wall clock ignores them.
+    pub cores: &'a [u32],
 }
 
 /// A run of one or more programs that feed each other.

@@ -184,8 +184,8 @@ impl<'p> Scheduler<'p> {
     }
 
     /// Picks the next job: of the pipeline with the fewest jobs in flight that has one ready, and there of the last
-    /// stage.
-    pub(crate) fn pick<'s>(&mut self, plan: &RunPlan<'s, 'p>) -> Next<'s, 'p> {
+    /// stage; with `among`, of the stages that it accepts: if none of these has a job, the answer is to wait.
+    pub(crate) fn pick<'s>(&mut self, plan: &RunPlan<'s, 'p>, among: Option<&dyn Fn(usize) -> bool>) -> Next<'s, 'p> {
         if self.aborted {
             return Next::Over;
         }
@@ -198,10 +198,10 @@ impl<'p> Scheduler<'p> {
                 return Next::Over;
             }
             let mut full = Vec::new();
-            if let Some(job) = self.next_job(plan, &mut full) {
+            if let Some(job) = self.next_job(plan, among, &mut full) {
                 return Next::Job(job);
             }
-            if self.running > 0 {
+            if self.running > 0 || among.is_some() {
                 return Next::Wait;
             }
             if !self.relax_backpressure(plan, &full) {
@@ -210,14 +210,23 @@ impl<'p> Scheduler<'p> {
         }
     }
 
-    /// Returns the next job of the run, if one is ready, and counts it as in flight; adds readers that block stages to
-    /// `full`.
-    fn next_job<'s>(&mut self, plan: &RunPlan<'s, 'p>, full: &mut Vec<BlockedReader>) -> Option<Job<'s, 'p>> {
+    /// Returns the next job of the run, or of the stages that `among` accepts, if one is ready, and counts it as in
+    /// flight; adds readers that block stages to `full`.
+    fn next_job<'s>(
+        &mut self,
+        plan: &RunPlan<'s, 'p>,
+        among: Option<&dyn Fn(usize) -> bool>,
+        full: &mut Vec<BlockedReader>,
+    ) -> Option<Job<'s, 'p>> {
         let mut order: Vec<usize> = (0..self.pipelines.len()).collect();
         order.sort_by_key(|&number| (self.pipelines[number].running, self.pipelines[number].jobs));
         for number in order {
             for place in 0..self.pipelines[number].stages.len() {
-                match self.look(plan, self.pipelines[number].stages[place], full) {
+                let stage = self.pipelines[number].stages[place];
+                if among.is_some_and(|accepts| !accepts(stage)) {
+                    continue;
+                }
+                match self.look(plan, stage, full) {
                     Ok(Some(job)) => {
                         self.running += 1;
                         let pipeline = &mut self.pipelines[number];
@@ -406,7 +415,7 @@ impl<'p> Scheduler<'p> {
         let this = &plan.stages[stage];
         let number = self.stages[stage].cutter.count();
         self.stages[stage].cutter.take(cut);
-        let mut inputs = Vec::new();
+        let (mut inputs, mut positions) = (Vec::new(), vec![0; this.inputs.len()]);
         for (input, port) in this.program.metadata().inputs.iter().enumerate() {
             if port.whole {
                 inputs.push(TaskInput::Whole(self.stages[stage].whole[input].clone()));
@@ -418,6 +427,7 @@ impl<'p> Scheduler<'p> {
                 Origin::External(external) => TaskInput::External(from, to.min(plan.source.bytes(external)) - from),
                 Origin::Stage { stage, output } => {
                     let queue = &mut self.stages[stage].queues[output];
+                    positions[input] = queue.position(reader);
                     TaskInput::Chunks(queue.take(reader, to.min(queue.end())))
                 }
             });
@@ -426,7 +436,7 @@ impl<'p> Scheduler<'p> {
             (Origin::External(external), Some(TaskInput::External(from, _))) => plan.source.extents(external, *from),
             _ => Vec::new(),
         };
-        PendingTask { number, cut, turn, extents, inputs }
+        PendingTask { number, cut, turn, extents, inputs, positions }
     }
 
     /// Returns the turn of a task; `lookahead` is the number of bytes in [`NextCut::Task`].

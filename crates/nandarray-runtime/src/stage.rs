@@ -51,6 +51,8 @@ pub struct Stage<'s, 'p> {
     pub task_bytes: u64,
     /// Limit of the instructions of one call; `None` is no limit.
     pub instructions: Option<u64>,
+    /// Cores of a modelled device that execute the stage; empty stands for all. Results do not depend on them.
+    pub cores: &'s [u32],
 }
 
 impl fmt::Debug for Stage<'_, '_> {
@@ -106,6 +108,8 @@ pub(crate) struct PendingTask {
     /// Extents of the tile that is the task, in elements; empty without tiles.
     pub(crate) extents: Vec<u64>,
     pub(crate) inputs: Vec<TaskInput>,
+    /// For each input that another stage produces, the position of its first byte in that output.
+    pub(crate) positions: Vec<u64>,
 }
 
 /// The outputs that a run of tasks has produced so far, and the state of the run.

@@ -13,36 +13,10 @@ use nandarray_cores::{BorrowedTask, Call, Core, EntryPoint, Inflow, OutputPhase,
 
 use crate::context::StageContext;
 use crate::cut::{Edges, TaskCutter};
-use crate::io::OutputSink;
+use crate::io::{Delivery, InputLocation, OutputSink};
 use crate::progress::Account;
 use crate::queue::joined;
 use crate::stage::{Origin, PendingTask, RunOutput, Stage, TaskInput};
-
-/// One output of a task, or of a program's end, that was delivered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Delivery {
-    /// Number of the output in its stage.
-    pub output: usize,
-    /// The output's number in the run's [`OutputSink`]; `None` if only other stages read it.
-    pub sink: Option<usize>,
-    /// Whether the sink writes the output to the store.
-    pub is_stored: bool,
-    /// Whether other stages read the output.
-    pub is_read: bool,
-    /// Number of bytes delivered.
-    pub bytes: u64,
-}
-
-/// The location of a task's input before it is fetched, with its number of bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InputLocation {
-    /// Bytes that lie in the store.
-    Stored(u64),
-    /// Bytes that lie in the caller's memory.
-    Host(u64),
-    /// Bytes that are in memory beside the program already: outputs of other stages, and whole inputs.
-    Here(u64),
-}
 
 /// Memory that is reused from task to task: the bytes of inputs, and space for outputs.
 #[derive(Debug, Default)]
@@ -80,7 +54,7 @@ impl Deliveries {
         let is_read = !context.readers[output].is_empty();
         let number = context.stage.outputs[output];
         let is_stored = number.is_some_and(|number| sink.is_stored(number));
-        let done = Delivery { output, sink: number, is_stored, is_read, bytes: bytes.len() as u64 };
+        let done = Delivery { task, output, sink: number, is_stored, is_read, bytes: bytes.len() as u64 };
         let Some(number) = number else {
             if is_read {
                 self.on.push((output, bytes));
@@ -278,16 +252,18 @@ impl<'p> TaskJob<'p> {
     }
 
     pub(crate) fn fetched(&self, context: &StageContext<'_, 'p>) -> Vec<InputLocation> {
-        let inputs = self.task.inputs.iter().zip(&context.stage.inputs);
-        let from = |(i, (input, origin)): (usize, (&TaskInput, &Origin))| match (input, origin) {
+        let inputs = self.task.inputs.iter().zip(&context.stage.inputs).zip(&self.task.positions);
+        let from = |(i, ((input, origin), &from)): (usize, ((&TaskInput, &Origin), &u64))| match (input, origin) {
             (TaskInput::External(..), _) if context.is_packed(i) => InputLocation::Stored(self.input(i).len() as u64),
             (TaskInput::External(_, bytes), Origin::External(number)) if context.source.is_stored(*number) => {
                 InputLocation::Stored(*bytes)
             }
             (TaskInput::External(_, bytes), _) => InputLocation::Host(*bytes),
-            (TaskInput::Chunks(chunks), _) => {
-                InputLocation::Here(chunks.iter().map(|(_, range)| range.len() as u64).sum())
+            (TaskInput::Chunks(chunks), &Origin::Stage { stage, output }) => {
+                let bytes = chunks.iter().map(|(_, range)| range.len() as u64).sum();
+                InputLocation::Queued { stage, output, from, bytes }
             }
+            (TaskInput::Chunks(_), Origin::External(_)) => unreachable!("chunks are what another stage produced"),
             (TaskInput::Whole(bytes), _) => InputLocation::Here(bytes.len() as u64),
         };
         inputs.enumerate().map(from).collect()

@@ -112,6 +112,7 @@ fn run(
             outputs,
             task_bytes: 8 * one.each as u64,
             instructions: Some(1_000_000),
+            cores: &[],
         });
     }
     let done = pipeline(&stages, source, sink, executor, HOLD_BYTES, &Progress::default());

@@ -75,6 +75,7 @@ fn go(
             outputs: vec![Some(2 * i), Some(2 * i + 1)],
             task_bytes: 8 * *each as u64,
             instructions: Some(1_000_000),
+            cores: &[],
         });
     }
     pipeline(&stages, source, sink, &executor, HOLD_BYTES, progress)

@@ -100,7 +100,8 @@ fn go_with<'p>(
 ) -> Result<Outcome, RunError> {
     let outputs = (0..program.metadata().outputs.len()).map(Some).collect();
     let Options { threads, task_bytes, instructions } = options;
-    let stage = Stage { program, core, scalars, inputs: vec![Origin::External(0)], outputs, task_bytes, instructions };
+    let (inputs, cores) = (vec![Origin::External(0)], &[][..]);
+    let stage = Stage { program, core, scalars, inputs, outputs, task_bytes, instructions, cores };
     let executor: &dyn Executor = &Threads(threads);
     let done = pipeline(&[stage], source, sink, executor, HOLD_BYTES, progress).map_err(|failed| failed.error)?;
     Ok(Outcome { state: done.stages[0].state.clone(), account: done.account })

@@ -83,6 +83,7 @@ impl Store {
             outputs,
             task_bytes: 400,
             instructions: None,
+            cores: &[],
         };
         let scalars = [fails, u64::MAX, u64::MAX];
         let stages = [stage(&first, &[u64::MAX; 3], &[None, None]), stage(&second, &scalars, &to)];

@@ -140,7 +140,12 @@ def list_command(
                     "minutes": one.minutes,
                     "deterministic": one.deterministic,
                     "parameters": {
-                        name: {"default": parameter.default, "small": parameter.small, "meaning": parameter.meaning}
+                        name: {
+                            "default": parameter.default,
+                            "small": parameter.small,
+                            "deep": parameter.deep,
+                            "meaning": parameter.meaning,
+                        }
                         for name, parameter in one.parameters.items()
                     },
                 }
@@ -199,13 +204,15 @@ def run_command(
     ids: Annotated[
         list[str],
         typer.Argument(
-            help="Experiments: ids, patterns like 'model.*', or Python files.",
+            help="Experiments: ids, patterns like 'model.*', Python files, or a set: " + ", ".join(registry.SETS) + ".",
             metavar="ID...",
             autocompletion=complete_experiment,
             show_default=False,
         ),
     ],
-    profile: Annotated[str, typer.Option(metavar="NAME", help="Sizes: full, or small for a test.")] = "full",
+    profile: Annotated[
+        str, typer.Option(metavar="NAME", help="Sizes: full, small for a test, or deep for hours.")
+    ] = "full",
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -250,8 +257,12 @@ def run_command(
         if not as_json:
             _show_answers(found)
             print(f"{found.path}: {_took(found)}\n")
+    pages = [_page_of_set(name, done, runs) for name in ids if name in registry.SETS]
     if as_json:
         print_json([{"folder": str(run.path), **run.data} for run in done])
+    else:
+        for page in pages:
+            print(f"{page}: {count(len(done), 'run')}")
     if failed:
         fail(f"{count(len(failed), 'experiment')} failed: {', '.join(failed)}")
 
@@ -267,10 +278,18 @@ def _took(found: lab.Run) -> str:
     return f"{about['seconds']:.3g} s{same}"
 
 
+def _page_of_set(name: str, done: Sequence[lab.Run], folder: Path | None) -> Path:
+    """Write the page of a set's runs beside them."""
+    from nandarray.lab import report  # brings jinja2, which no other command needs
+
+    fits = [run for run in done if any(fnmatch.fnmatch(run.experiment, one) for one in registry.SETS[name])]
+    return report.write([lab.load(run.path) for run in fits], folder_of_runs(folder) / f"{name}.html")
+
+
 def _chosen(ids: Sequence[str]) -> list[str]:
-    """Return ids and files, with patterns expanded."""
+    """Return ids and files, with sets and patterns expanded."""
     found: dict[str, None] = {}
-    for one in ids:
+    for one in (pattern for name in ids for pattern in registry.SETS.get(name, (name,))):
         if one.endswith(".py") or ".py:" in one:
             found[one] = None
             continue

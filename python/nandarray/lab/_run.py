@@ -411,7 +411,7 @@ def _write(part: Path, experiment: Experiment, context: Context, result: Result,
     # Claims are of full sizes: in another profile nothing is said of them, unless none of its sizes is smaller.
     sizes = {name: parameter for name, parameter in experiment.parameters.items() if parameter.small is not None}
     same = all(context.parameters[name] == plain(parameter.default) for name, parameter in sizes.items())
-    full_size = context.profile == "full" or same
+    full_size = context.profile != "small" or same
     answers = [judge(answer, experiment, known, full_size=full_size) for answer in result.answers]
     path = registry.file_of(experiment.run.__module__)
     head = {

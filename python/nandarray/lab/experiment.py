@@ -35,26 +35,30 @@ class Parameter:
         One phrase, with the unit.
     small : any, optional
         Its value in the small profile that the tests run, in seconds.
+    deep : any, optional
+        Its value in the deep profile, which takes as long as it takes.
     """
 
     default: Any
     meaning: str
     small: Any = None
+    deep: Any = None
 
     def value(self, profile: str) -> Any:
         """Return its value in a profile.
 
         Parameters
         ----------
-        profile : {"full", "small"}
+        profile : {"full", "small", "deep"}
             Which.
 
         Returns
         -------
         any
-            The default, or the small value if there is one.
+            The default, or the profile's own value if there is one.
         """
-        return self.small if profile == "small" and self.small is not None else self.default
+        own = {"small": self.small, "deep": self.deep}.get(profile)
+        return self.default if own is None else own
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,12 @@ from nandarray.errors import InvalidError, NotFoundError
 from nandarray.lab.claims import near
 from nandarray.lab.experiment import Experiment
 
-__all__ = ["broken", "experiments", "file_of", "find", "load_file", "resolve", "source_hash"]
+__all__ = ["PROFILES", "SETS", "broken", "experiments", "file_of", "find", "load_file", "resolve", "source_hash"]
 
 ENTRY_POINTS = "nandarray.experiments"
+PROFILES = ("full", "small", "deep")
+#: Sets of experiments, by name: patterns of their ids. A set that is run gets one page.
+SETS: dict[str, tuple[str, ...]] = {"assasin-coden": ("assasin.*", "coden.*", "model.beside")}
 _FILE_MODULE = "nandarray_lab_file_"
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _FAILED: dict[str, str] = {}
@@ -191,7 +194,7 @@ def resolve(experiment: Experiment, profile: str, given: dict[str, Any] | None =
     ----------
     experiment : Experiment
         Whose.
-    profile : {"full", "small"}
+    profile : {"full", "small", "deep"}
         Which values count where none is given.
     given : mapping, optional
         Values to use.
@@ -206,8 +209,8 @@ def resolve(experiment: Experiment, profile: str, given: dict[str, Any] | None =
     InvalidError
         If there is no such parameter or profile, or a number is no number.
     """
-    if profile not in {"full", "small"}:
-        raise InvalidError(f"a profile is 'full' or 'small', not {profile!r}")
+    if profile not in PROFILES:
+        raise InvalidError(f"a profile is 'full', 'small' or 'deep', not {profile!r}")
     given = dict(given or {})
     for name in given:
         if name not in experiment.parameters:

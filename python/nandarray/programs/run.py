@@ -166,6 +166,7 @@ class _AskedStage:
     outputs: list[Any]
     task_bytes: int
     instructions: int | None
+    cores: list[int]
 
 
 @dataclass(frozen=True)
@@ -373,7 +374,8 @@ class _Run:
             going.append(target.native() if target else (id(step), output) in outputs)
         most = settings["instructions"]
         form, entries = forms.choose(step.program, settings["form"], counted=most is not None or settings["counted"])
-        return _AskedStage(number, form, entries, inputs, list(step._scalars), going, settings["task_bytes"], most)
+        scalars, cores = list(step._scalars), list(settings.get("cores", ()))
+        return _AskedStage(number, form, entries, inputs, scalars, going, settings["task_bytes"], most, cores)
 
 
 def _lent(given: _Array) -> _Array:

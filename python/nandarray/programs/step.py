@@ -8,6 +8,7 @@ Cycles cannot be, since a step is made of steps that are there. Running is done 
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,14 @@ class Step:
         """The settings made by :meth:`using`."""
         return dict(self._settings)
 
-    def using(self, *, form: str | None = None, task_bytes: int | None = None, instructions: int | None = None) -> Step:
+    def using(
+        self,
+        *,
+        form: str | None = None,
+        task_bytes: int | None = None,
+        instructions: int | None = None,
+        cores: Sequence[int] | None = None,
+    ) -> Step:
         """Return the same step with settings of its own, which count before those of the run.
 
         Parameters
@@ -79,6 +87,10 @@ class Step:
             Bytes of the first input that a task should have.
         instructions : int, optional
             The most of them in one call of the program.
+        cores : sequence of int, optional
+            Cores of a modelled device that run the program; all of them if left out. Where a step and its readers have
+            cores of their own, and all are programs over streams, pages go from core to core and not through DRAM.
+            Results do not depend on it, and the wall clock ignores it.
 
         Returns
         -------
@@ -88,7 +100,8 @@ class Step:
         ports.at_least_one(task_bytes=task_bytes, instructions=instructions)
         made: Step = object.__new__(type(self))
         made._program, made._inputs, made._scalars = self._program, self._inputs, self._scalars
-        given = {"form": form, "task_bytes": task_bytes, "instructions": instructions}
+        named = None if cores is None else _cores(cores)
+        given = {"form": form, "task_bytes": task_bytes, "instructions": instructions, "cores": named}
         made._settings = self._settings | {name: value for name, value in given.items() if value is not None}
         return made
 
@@ -122,6 +135,14 @@ class Step:
 
     def __repr__(self) -> str:
         return f"<nandarray.Step {_called(self)}>"
+
+
+def _cores(given: Sequence[int]) -> list[int]:
+    """Check numbers of cores."""
+    cores = [operator.index(one) for one in given]
+    if not cores or min(cores) < 0 or len(set(cores)) < len(cores):
+        raise InvalidError(f"cores is {given!r}; it is one number from 0 on or several different ones")
+    return cores
 
 
 class FieldStep(Step):

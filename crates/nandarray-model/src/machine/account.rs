@@ -33,7 +33,8 @@ impl Totals {
             | SpaceJobKind::Input
             | SpaceJobKind::Output
             | SpaceJobKind::Stream { .. }
-            | SpaceJobKind::Feed { .. } => {}
+            | SpaceJobKind::Feed { .. }
+            | SpaceJobKind::Pass { .. } => {}
         }
     }
 }

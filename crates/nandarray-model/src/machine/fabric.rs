@@ -102,6 +102,8 @@ pub(crate) struct Fabric {
     pub(super) crossbar: Vec<DevicePort>,
     /// Pages of inputs that reached a core without passing DRAM, and those that went through DRAM.
     pub(super) pages_past_dram: (u64, u64),
+    /// Pages that reached a core from another core.
+    pub(super) pages_between_cores: u64,
     pub(super) totals: Totals,
     issued: Slab<FlashOp>,
     spans: Option<SharedSpanSink>,
@@ -120,6 +122,7 @@ impl Fabric {
             dram: DevicePort::new(|_| Track::Dram, d.dram.bytes_per_s, d.dram.t_access, d.energy.dram_pj_per_byte),
             crossbar: crossbar(d),
             pages_past_dram: (0, 0),
+            pages_between_cores: 0,
             totals: Totals::default(),
             issued: Slab::new(),
             spans,

@@ -249,6 +249,16 @@ impl Machine {
         crossed.max(self.fabric.through_dram(now, bytes, "output", OpCause::Host))
     }
 
+    /// Books the transfer of an output's bytes onto the crossbar, now, from a core that holds them or from DRAM; returns
+    /// its end.
+    pub fn send_from(&mut self, core: Option<u32>, bytes: u64) -> Ps {
+        let now = self.now();
+        match core {
+            Some(core) => self.fabric.through_crossbar(now, core, bytes, "page out"),
+            None => self.fabric.through_dram(now, bytes, "data out", OpCause::Host),
+        }
+    }
+
     /// Books `lasts` of firmware work that manages cores, now; returns its end.
     pub fn manage(&mut self, lasts: Ps) -> Ps {
         let now = self.now();
@@ -260,11 +270,12 @@ impl Machine {
         self.fabric.core_span(core, start, end, what);
     }
 
-    /// Returns the traffic of programs' data: bytes through the crossbar, pages that bypassed DRAM, pages that went
-    /// through DRAM.
-    pub fn core_traffic(&self) -> (u64, u64, u64) {
+    /// Returns the traffic of programs' data: bytes through the crossbar's ports, pages that bypassed DRAM, pages that
+    /// went through DRAM, pages that came from other cores.
+    pub fn core_traffic(&self) -> (u64, u64, u64, u64) {
         let crossed = self.fabric.crossbar.iter().map(nandarray_sim::TransferPort::bytes).sum();
-        (crossed, self.fabric.pages_past_dram.0, self.fabric.pages_past_dram.1)
+        let (past, through) = self.fabric.pages_past_dram;
+        (crossed, past, through, self.fabric.pages_between_cores)
     }
 
     /// Returns the number of bytes that went through DRAM so far.

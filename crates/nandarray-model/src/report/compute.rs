@@ -62,6 +62,8 @@ pub struct TimedCoresReport {
     pub pages_past_dram: u64,
     /// Pages of inputs that crossed DRAM since their channel is not the core's.
     pub pages_of_other_channels: u64,
+    /// Pages that reached a core from another core, without passing DRAM.
+    pub pages_between_cores: u64,
     /// Components of the cores, if the description has their powers or areas.
     pub components: Vec<ComponentReport>,
     /// Area of all components, in square millimetres.
@@ -79,8 +81,8 @@ pub struct TimedParts<'a> {
     pub times: &'a CoreTimes,
     /// Bytes transferred through DRAM.
     pub dram_bytes: u64,
-    /// Bytes through the crossbar, pages that bypassed DRAM, pages that went through DRAM.
-    pub traffic: (u64, u64, u64),
+    /// Bytes through the crossbar, pages that bypassed DRAM, pages that went through DRAM, pages from other cores.
+    pub traffic: (u64, u64, u64, u64),
 }
 
 impl TimedCoresReport {
@@ -97,7 +99,7 @@ impl TimedCoresReport {
             (reads + writes > 0).then_some(CacheReport { name, reads, read_misses, writes, write_misses })
         };
         let [lines_read, lines_written, lines_prefetched] = programs.line_counts;
-        let (crossbar_bytes, pages_past_dram, pages_of_other_channels) = parts.traffic;
+        let (crossbar_bytes, pages_past_dram, pages_of_other_channels, pages_between_cores) = parts.traffic;
         let components = components(parts);
         Self {
             core: parts.compute.core.unwrap_or_default().to_owned(),
@@ -112,6 +114,7 @@ impl TimedCoresReport {
             crossbar_bytes,
             pages_past_dram,
             pages_of_other_channels,
+            pages_between_cores,
             area_mm2: components.iter().map(|one| one.area_mm2).sum(),
             components,
         }

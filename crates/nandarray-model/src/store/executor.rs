@@ -65,6 +65,19 @@ impl Executor for Modelled {
         self.timed.as_ref().map_or(Ok(()), |timed| timed.accepts(program))
     }
 
+    fn accepts_cores(&self, program: &str, cores: &[u32]) -> nandarray::Result<()> {
+        let number = self.compute.cores;
+        if cores.is_empty() || self.timed.is_some() && cores.iter().all(|&core| core < number) {
+            return Ok(());
+        }
+        let (key, allowed) = if self.timed.is_some() {
+            (format!("compute.cores = {number}"), format!("there are 0 to {}", number - 1))
+        } else {
+            ("compute.core = none".to_owned(), "cores of one instruction a cycle are not chosen".to_owned())
+        };
+        Err(nandarray::Error::invalid(format!("{key}: program {program:?} is to run on cores {cores:?}; {allowed}")))
+    }
+
     fn core<'p>(&self, program: &'p Program) -> Option<Result<Core<'p>, LoadError>> {
         self.timed.as_ref().map(|timed| timed.core(program))
     }
@@ -469,7 +482,7 @@ fn arriving(inputs: &[InputLocation], blocks: &[BlockOps]) -> Vec<ArrivingInput>
     let all = inputs.iter().map(|input| {
         let first = next;
         let (bytes, on_link) = match *input {
-            InputLocation::Here(bytes) => (bytes, false),
+            InputLocation::Here(bytes) | InputLocation::Queued { bytes, .. } => (bytes, false),
             InputLocation::Host(bytes) => (bytes, true),
             InputLocation::Stored(bytes) => {
                 let mut left = bytes;

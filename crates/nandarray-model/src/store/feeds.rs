@@ -7,6 +7,7 @@
 
 use nandarray_runtime::InputLocation;
 
+use super::connections::StageOutput;
 use crate::describe::InputFrom;
 use crate::flash::{OpCause, OpKind};
 use crate::flash_trace::{BlockOps, ExtentOp, FlashTrace};
@@ -82,6 +83,8 @@ pub(super) struct InputFeed {
     core: Option<PagesToCore>,
     /// Whether the core gets it as a whole, when all of it is there.
     as_a_whole: bool,
+    /// The output of another program that it is connected to, and the position of its first byte in that.
+    source: Option<(StageOutput, u64)>,
 }
 
 /// A part of the way of an input, which is a job of the machine.
@@ -95,6 +98,8 @@ pub(super) enum Leg {
     FlashToCore(FlashTrace),
     /// Pages in DRAM to the core.
     DramToCore(FlashTrace),
+    /// Pages in the output buffers of other cores to the core.
+    CoreToCore(FlashTrace),
 }
 
 /// The rules by which inputs reach a core.
@@ -132,6 +137,11 @@ impl InputFeed {
         let mut legs = Vec::new();
         let bytes = match input {
             InputLocation::Stored(bytes) | InputLocation::Host(bytes) | InputLocation::Here(bytes) => bytes,
+            InputLocation::Queued { bytes, .. } => bytes,
+        };
+        let source = match input {
+            InputLocation::Queued { stage, output, from, .. } => Some(((stage, output), from)),
+            _ => None,
         };
         let arrivals = |trace: &FlashTrace| PageArrivals::new(trace.blocks.iter().map(|block| block.bytes));
         let to_core = |pages: PageArrivals| PagesToCore { job: None, pages, taken: 0, credited: 0 };
@@ -156,18 +166,18 @@ impl InputFeed {
                 legs.push(Leg::OverLink(bytes));
                 (Some((None, PageArrivals::new(std::iter::once(bytes)))), None)
             }
-            (InputLocation::Here(_), _) => (None, None),
+            (InputLocation::Here(_) | InputLocation::Queued { .. }, _) => (None, None),
         };
         let buffered = rules.streams || direct;
         let core = core.or_else(|| {
             (buffered && bytes > 0).then(|| {
                 let pages = cut(bytes, rules.page_bytes);
                 let core = to_core(arrivals(&pages));
-                legs.push(Leg::DramToCore(pages));
+                legs.push(if source.is_some() { Leg::CoreToCore(pages) } else { Leg::DramToCore(pages) });
                 core
             })
         });
-        (Self { bytes, dram, core, as_a_whole }, legs)
+        (Self { bytes, dram, core, as_a_whole, source }, legs)
     }
 
     /// The machine's job of a leg into DRAM.
@@ -256,6 +266,16 @@ impl InputFeed {
         let more = may.saturating_sub(core.credited);
         core.credited += more;
         more as u64
+    }
+
+    /// The output that it is connected to, and positions and bytes in that of the last `pages` pages that have credits.
+    pub(super) fn connected(&self, pages: u64) -> Option<(StageOutput, Vec<(u64, u64)>)> {
+        let ((of, from), core) = (self.source?, self.core.as_ref()?);
+        let range = |page: usize| {
+            let begin = page.checked_sub(1).map_or(0, |before| core.pages.ends[before]);
+            (from + begin, core.pages.ends[page] - begin)
+        };
+        Some((of, (core.credited - pages as usize..core.credited).map(range).collect()))
     }
 
     /// Whether its buffer can hold all bytes from the page that the core works on to this one.

@@ -24,6 +24,7 @@
 //! | `pace` | modelled time that keeps pace with a wall clock |
 //! | `power` | the medium that survives lost power |
 
+mod connections;
 pub mod executor;
 mod feeds;
 mod flights;

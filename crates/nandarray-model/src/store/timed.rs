@@ -14,17 +14,23 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use nandarray_cores::{Advance, Call, RunError, abi};
+use nandarray_cores::{Advance, RunError, abi};
 use nandarray_runtime::{Agenda, Delivery, InputLocation, Job, JobKind, JobStep, Next, OutputSink};
-use nandarray_uarch::{CoreNeed, CoreReport, InputGate, TaskFeed, TimedCore};
+use nandarray_uarch::{CoreNeed, InputGate, TaskFeed};
 
 use super::Clock;
+use super::connections::Connections;
 use super::feeds::{FeedRules, InputFeed, Leg};
 use super::timed_cores::TimedCores;
 use crate::describe::InputFrom;
 use crate::flash_trace::{BlockOps, FlashTrace};
 use crate::machine::{Notification, SpaceJobId, SpaceJobKind};
 use nandarray_sim::Ps;
+
+mod call;
+mod pipes;
+
+use call::{TimedCall, meter, too_far};
 
 /// Instructions after which a program that needs nothing is looked at.
 const SLICE: u64 = 1 << 20;
@@ -71,21 +77,10 @@ enum AtEnd {
     Over(Result<Vec<u64>, RunError>),
     /// It has waited for room, or was set up.
     Resume,
+    /// It has waited for room for a number of bytes of an output that another core reads, and stores them again.
+    Retry(usize, u64),
     /// An entry point that ran to its end.
     Settled,
-}
-
-/// A call on its core.
-struct TimedCall<'p> {
-    call: Call<'p>,
-    /// A time, and the tick of it.
-    origin: (Ps, u64),
-    /// Figures of the core when the call began.
-    before: CoreReport,
-    /// Ends of the drains of each output that are under way.
-    drains: Vec<VecDeque<Ps>>,
-    /// Bytes of each output drained.
-    drained: Vec<u64>,
 }
 
 /// A job in one of a core's slots.
@@ -138,6 +133,8 @@ pub(super) struct TimedRun<'r, 's, 'p> {
     next_window: u64,
     /// Number of jobs so far.
     jobs: u64,
+    /// Outputs whose pages go from core to core.
+    connections: Connections,
 }
 
 impl Drop for TimedRun<'_, '_, '_> {
@@ -179,7 +176,9 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
             debt: 0,
         };
         let slots = (0..cores.compute.cores).map(|_| idle()).collect();
-        Self { clock, cores, agenda, sink, slots, moving: BTreeMap::new(), next_window: WINDOWS, jobs: 0 }
+        let connections = Connections::of(agenda.stages(), &cores.compute, cores.page_bytes);
+        let (moving, next_window, jobs) = (BTreeMap::new(), WINDOWS, 0);
+        Self { clock, cores, agenda, sink, slots, moving, next_window, jobs, connections }
     }
 
     fn now(&self) -> Ps {
@@ -207,6 +206,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
                 Some(Notification::CoreFree(core)) => self.core_free(core as usize),
                 Some(Notification::Arrived(id, page)) => self.arrived(id, Some(page)),
                 Some(Notification::Done(done)) => self.arrived(done.id, None),
+                None if self.spill() => {}
                 None => {
                     self.agenda.abort(RunError::Worker("the modelled device stands still".to_owned()));
                     return;
@@ -215,17 +215,13 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         }
     }
 
-    /// Gives jobs to free slots, cores without a job first; returns whether there are no more.
+    /// Gives jobs to free slots; returns whether there are no more.
     fn fill(&mut self) -> bool {
         loop {
-            let free = |slots: usize| move |core: &CoreSlots<'_, '_>| core.slots.iter().flatten().count() == slots;
-            let Some(core) = [0, 1].into_iter().find_map(|jobs| self.slots.iter().position(free(jobs))) else {
-                return false;
-            };
-            match self.agenda.pick() {
-                Next::Over => return true,
-                Next::Wait => return false,
-                Next::Job(job) => {
+            match self.pick() {
+                (Next::Over, _) => return true,
+                (Next::Wait, _) => return false,
+                (Next::Job(job), core) => {
                     let slot = usize::from(self.slots[core].slots[0].is_some());
                     let is_first = self.slots[core].slots.iter().all(Option::is_none);
                     self.clock.with(|state| {
@@ -370,6 +366,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         let at = self.clock.with(|state| state.machine.manage(t_manage));
         self.on(core, slot).call = Some(TimedCall { call, origin: (at, tick), before, drains, drained });
         self.slots[core].active = Some(slot);
+        self.connections.begin(core);
         for input in 0..sizes.len() {
             self.give_credits(core, slot, input);
         }
@@ -488,6 +485,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
     fn core_free(&mut self, core: usize) {
         match self.slots[core].at_end.take().expect("a core that worked has something to do next") {
             AtEnd::Slice | AtEnd::Resume => self.run(core),
+            AtEnd::Retry(output, bytes) => self.stored_in_buffers(core, output, bytes),
             AtEnd::Over(result) => self.call_over(core, result),
             AtEnd::Settled => {
                 let slot = self.slots[core].active.take().expect("an entry point has a job");
@@ -555,6 +553,11 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
 
     /// A core has stored whole pages of an output: they are drained, and it goes on if there is room for the next.
     fn stored(&mut self, core: usize, output: usize, bytes: u64) {
+        let (_, on) = self.active(core);
+        let of = (on.job.stage(), output);
+        if self.connections.is_connected(of) {
+            return self.stored_in_buffers(core, output, bytes);
+        }
         let now = self.now();
         let (pages, t_request) = (self.cores.compute.pages as usize, self.cores.compute.t_request);
         let (_, on) = self.active(core);
@@ -626,6 +629,9 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         let feed = &mut self.on(core, slot).feeds[input];
         let Some(job) = feed.core_job() else { return };
         let pages = feed.credits(&rules, held);
+        if let Some((of, ranges)) = feed.connected(pages) {
+            return self.send(job, of, &ranges);
+        }
         if pages > 0 {
             self.clock.with(|state| {
                 let at = state.machine.manage(t_request * pages);
@@ -674,10 +680,15 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         let (slot, on) = self.active(core);
         let mut timed = on.call.take().expect("a call that is over");
         let after = meter(&mut timed.call).report();
+        let stage = on.job.stage();
+        let JobKind::Task { number, .. } = on.job.kind() else { unreachable!("a call of a task") };
+        self.connections.end(core, (stage, number), result.as_deref().ok());
         let direct = self.cores.core.l1d.is_none() || timed.drained.iter().any(|&bytes| bytes > 0);
         let mut left = 0;
         if let Ok(used) = &result {
-            left = used.iter().zip(&timed.drained).map(|(used, drained)| used.saturating_sub(*drained)).sum::<u64>();
+            let through_dram = |output: &usize| !self.connections.is_held((stage, *output), number, core);
+            let left_of = |output: usize| used[output].saturating_sub(timed.drained[output]);
+            left = (0..used.len()).filter(through_dram).map(left_of).sum::<u64>();
         }
         let t_manage = self.cores.compute.t_manage;
         self.clock.with(|state| {
@@ -708,7 +719,17 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         let external = read?;
         let rules = self.rules_of(core, slot);
         let on = self.on(core, slot);
-        let inputs = on.job.inputs();
+        let mut inputs = on.job.inputs();
+        for input in &mut inputs {
+            match *input {
+                InputLocation::Queued { stage, output, bytes, .. }
+                    if !self.connections.is_connected((stage, output)) =>
+                {
+                    *input = InputLocation::Here(bytes);
+                }
+                _ => {}
+            }
+        }
         let host: u64 =
             inputs.iter().map(|input| if let InputLocation::Host(bytes) = input { *bytes } else { 0 }).sum();
         self.clock.with(|state| {
@@ -734,6 +755,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
                         (self.submit(SpaceJobKind::Write, trace, why), false)
                     }
                     Leg::FlashToCore(trace) => (self.submit(SpaceJobKind::Stream { core: target }, trace, why), true),
+                    Leg::CoreToCore(trace) => (self.submit(SpaceJobKind::Pass { core: target }, trace, why), true),
                     Leg::DramToCore(trace) => (self.submit(SpaceJobKind::Feed { core: target }, trace, why), true),
                 };
                 let on = self.on(core, slot);
@@ -750,7 +772,9 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         let on = self.slots[core].slots[slot].as_mut().expect("a slot with a job");
         let delivered = on.job.deliver(self.sink);
         let trace = self.clock.recorder.take();
-        let Delivery { sink, is_stored, bytes, .. } = delivered?;
+        let Delivery { task, output, sink, is_stored, bytes, .. } = delivered?;
+        let stage = self.on(core, slot).job.stage();
+        self.connections.delivered((stage, output), task, bytes);
         if sink.is_some() && !is_stored && bytes > 0 {
             self.clock.with(|state| state.programs.result_bytes += bytes);
             let blocks = vec![BlockOps { ops_end: 0, runs: 1, bytes }];
@@ -764,32 +788,4 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         }
         Ok(())
     }
-}
-
-impl TimedCall<'_> {
-    /// The time of a tick.
-    fn time_of(&self, tick: u64, tick_time: Ps) -> Ps {
-        let (time, origin) = self.origin;
-        time + tick_time * tick.checked_sub(origin).expect("a call is behind its beginning")
-    }
-
-    /// The first tick that begins at a time or behind it.
-    fn tick_of(&self, time: Ps, tick_time: Ps) -> u64 {
-        let (began, origin) = self.origin;
-        origin + time.since(began).0.div_ceil(tick_time.0)
-    }
-}
-
-/// A program that looks farther ahead than its stream buffer reaches: its core would wait for ever.
-fn too_far(starved: &RunError, (at, until): (u64, u64), rules: &FeedRules) -> RunError {
-    let (pages, page) = (rules.read_ahead, rules.page_bytes);
-    RunError::Inputs(format!(
-        "{starved}: compute.read_ahead = {pages}: byte {until} is needed while the core is in the page of byte {at}; \
-         its stream buffer holds {pages} pages of {page} B. Look less far ahead, or give it more pages"
-    ))
-}
-
-/// The meter of a call on a timed core.
-fn meter<'c>(call: &'c mut Call<'_>) -> &'c mut TimedCore {
-    call.meter().expect("a call on a timed core has its meter")
 }

@@ -77,7 +77,8 @@ fn execute(elf: &[u8], metadata: Option<&[u8]>) {
     let outputs = (0..found.outputs.len()).map(Some).collect();
     let task_bytes = (elf.len() as u64 / 4).max(1);
     let (program, core, scalars) = (&program, &core, &scalars[..]);
-    let stage = Stage { program, core, scalars, inputs, outputs, task_bytes, instructions: Some(LIMIT) };
+    let instructions = Some(LIMIT);
+    let stage = Stage { program, core, scalars, inputs, outputs, task_bytes, instructions, cores: &[] };
     let done = pipeline(&[stage], &Bytes(elf), &mut Nowhere, &Threads(1), HOLD_BYTES, &Progress::default());
     if let Ok(done) = done {
         assert_eq!(done.stages[0].state.len() as u64, found.state_bytes);

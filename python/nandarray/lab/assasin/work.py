@@ -44,6 +44,8 @@ class Work:
         Its numbers.
     task_bytes : int
         Bytes of all inputs that a task has: a half of a ping-pong scratchpad, whole pages of each input.
+    is_text : bool
+        Whether its input is lines of text.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Work:
     inputs: Sequence[np.ndarray[Any, Any]]
     scalars: Mapping[str, Any] = field(default_factory=dict)
     task_bytes: int = 64 << 10
+    is_text: bool = False
 
     @property
     def bytes(self) -> int:
@@ -179,4 +182,5 @@ def scan(name: str, size: int, scale: float, folder: str | None = None, *, listi
         [text],
         # A line may make a task longer.
         task_bytes=60 << 10,
+        is_text=True,
     )

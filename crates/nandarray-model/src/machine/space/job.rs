@@ -45,18 +45,23 @@ pub enum SpaceJobKind {
         /// Number of the core.
         core: u32,
     },
+    /// Pages that are on the crossbar, from other cores, go to a core, one for each credit.
+    Pass {
+        /// Number of the core.
+        core: u32,
+    },
 }
 
 impl SpaceJobKind {
     /// Whether this is an input or output of a program, which does not cross the link.
     pub fn is_programs(self) -> bool {
-        matches!(self, Self::Input | Self::Output | Self::Stream { .. } | Self::Feed { .. })
+        matches!(self, Self::Input | Self::Output | Self::Stream { .. } | Self::Feed { .. } | Self::Pass { .. })
     }
 
     /// Returns the core that the pages go to; `None` for commands that feed no core.
     pub(super) fn core(self) -> Option<u32> {
         match self {
-            Self::Stream { core } | Self::Feed { core } => Some(core),
+            Self::Stream { core } | Self::Feed { core } | Self::Pass { core } => Some(core),
             Self::Read | Self::Write | Self::Other | Self::Input | Self::Output => None,
         }
     }

@@ -320,6 +320,7 @@ impl SpaceClient {
                 SpaceJobKind::Stream { .. } if block.runs > 0 => PartStage::Translated,
                 SpaceJobKind::Stream { .. } => PartStage::Reading,
                 SpaceJobKind::Feed { .. } => PartStage::Crossing,
+                SpaceJobKind::Pass { .. } => PartStage::Passing,
             };
             let (io, number) = (j.io, j.next - 1);
             let ops = PartOps::Of { from, to: block.ops_end };
@@ -378,6 +379,11 @@ impl SpaceClient {
                 let core = self.jobs[p.job as usize].kind.core().expect("a job that feeds a core");
                 let out = fabric.through_dram(now, p.bytes, "data out", OpCause::Host);
                 out.max(fabric.through_crossbar(now, core, p.bytes, "page"))
+            }
+            PartStage::Passing => {
+                let core = self.jobs[p.job as usize].kind.core().expect("a job that feeds a core");
+                fabric.pages_between_cores += 1;
+                fabric.through_crossbar(now, core, p.bytes, "page")
             }
             PartStage::Delivered => return self.delivered(ctx, now, part),
         };

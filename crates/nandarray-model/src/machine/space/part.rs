@@ -31,6 +31,8 @@ pub(super) enum PartStage {
     Leaving,
     /// The part's data goes from DRAM to a core that runs a program.
     Crossing,
+    /// The part goes from the crossbar to a core.
+    Passing,
     /// The part's data is with the host, or safe in the flash.
     Delivered,
 }
@@ -111,7 +113,9 @@ impl SpacePart {
             (PartStage::Reading, _) => PartStage::Gathered,
             (PartStage::Gathered, _) if to_core => PartStage::Delivered,
             (PartStage::Gathered, _) => PartStage::Leaving,
-            (PartStage::Leaving | PartStage::Programming | PartStage::Crossing, _) => PartStage::Delivered,
+            (PartStage::Leaving | PartStage::Programming | PartStage::Crossing | PartStage::Passing, _) => {
+                PartStage::Delivered
+            }
             (PartStage::Down | PartStage::Delivered, _) => panic!("a part leaves a stage that it is not in: {self:?}"),
         }
     }

@@ -1,0 +1,304 @@
+//! Connections of output streams to input streams: the pages of a program's output stay in the output buffers of its
+//! core until a core of the next program takes them, and do not pass DRAM.
+//!
+//! An output is connected if only other programs read it, as streams, on cores of their own. Its pages are held from
+//! the moment they are stored; a core without room waits until older pages have left. A page for which no room can
+//! come goes to DRAM, so a connection never changes a result and never ends a run. Nothing here knows time: the
+//! executor books the crossbar and wakes the cores.
+
+use std::collections::BTreeMap;
+
+use nandarray_cores::{ProgramKind, abi};
+use nandarray_runtime::{Origin, Stage};
+
+use crate::describe::{Compute, InputFrom};
+
+/// An output of a stage: the stage's number, and the output's number in it.
+pub(super) type StageOutput = (usize, usize);
+
+/// The place of pages that a core has stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// They are held in the core's output buffers.
+    Held,
+    /// The buffers are full; older pages in them will leave.
+    Wait,
+    /// The buffers are full of the same task's pages: these go to DRAM.
+    Spill,
+}
+
+/// Bytes of one task's output: those at the beginning are held by a core, the others are in DRAM.
+#[derive(Clone, Copy, Debug, Default)]
+struct HeldOutput {
+    held: u64,
+    /// A page of it went to DRAM, so that all later ones do.
+    is_spilled: bool,
+}
+
+/// The output buffers of a core.
+#[derive(Clone, Debug, Default)]
+struct OutputBuffers {
+    /// Bytes in them, of all tasks.
+    held: u64,
+    /// Those of the task that the core executes, by output.
+    current: Vec<HeldOutput>,
+    /// The output that the core waits for room for, and the bytes of it that are stored.
+    waits: Option<(usize, u64)>,
+}
+
+/// A task's part of a connected output.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// Position behind its last byte in the output.
+    end: u64,
+    core: usize,
+    /// Bytes at its beginning that the core holds or held.
+    held: u64,
+    /// Bytes of these that are still to be taken, counted for each reader.
+    left: u64,
+}
+
+/// The connections of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Connections {
+    /// For each stage and output, its number of readers if it is connected; else 0.
+    readers: Vec<Vec<u64>>,
+    capacity: u64,
+    cores: Vec<OutputBuffers>,
+    /// Outputs of tasks that were not delivered: core, and what it holds of each.
+    made: BTreeMap<(usize, u64), (usize, Vec<HeldOutput>)>,
+    pieces: BTreeMap<StageOutput, Vec<Piece>>,
+}
+
+impl Connections {
+    /// The connections of a run's stages on cores with buffers of `compute`.
+    pub(super) fn of(stages: &[Stage<'_, '_>], compute: &Compute, page_bytes: u64) -> Self {
+        let streams = |stage: &Stage<'_, '_>| stage.program.metadata().kind == ProgramKind::Stream;
+        let apart = |a: &Stage<'_, '_>, b: &Stage<'_, '_>| {
+            !a.cores.is_empty() && !b.cores.is_empty() && a.cores.iter().all(|core| !b.cores.contains(core))
+        };
+        let readers_of = |number: usize, output: usize| {
+            let stage = &stages[number];
+            let origin = Origin::Stage { stage: number, output };
+            let readers = || {
+                stages.iter().flat_map(move |reader| {
+                    let ports = &reader.program.metadata().inputs;
+                    reader
+                        .inputs
+                        .iter()
+                        .zip(ports)
+                        .filter(move |(from, _)| **from == origin)
+                        .map(move |(_, p)| (reader, p))
+                })
+            };
+            let is_connected = compute.input == InputFrom::Stream
+                && stage.outputs[output].is_none()
+                && streams(stage)
+                // Outputs of a program with a state come many tasks at a time.
+                && stage.program.metadata().state_bytes == 0
+                && readers().all(|(reader, port)| streams(reader) && apart(stage, reader) && !port.whole);
+            if is_connected { readers().count() as u64 } else { 0 }
+        };
+        let outputs = |(number, stage): (usize, &Stage<'_, '_>)| {
+            (0..stage.outputs.len()).map(|output| readers_of(number, output)).collect()
+        };
+        Self {
+            readers: stages.iter().enumerate().map(outputs).collect(),
+            capacity: u64::from(compute.streams) * u64::from(compute.pages) * page_bytes,
+            cores: vec![OutputBuffers::default(); compute.cores as usize],
+            made: BTreeMap::new(),
+            pieces: BTreeMap::new(),
+        }
+    }
+
+    /// Whether pages of an output go to their readers past DRAM.
+    pub(super) fn is_connected(&self, (stage, output): StageOutput) -> bool {
+        self.readers[stage][output] > 0
+    }
+
+    /// A core begins a task.
+    pub(super) fn begin(&mut self, core: usize) {
+        let buffers = &mut self.cores[core];
+        assert!(buffers.current.is_empty(), "core {core} has a task: {:?}", buffers.current);
+        buffers.current = vec![HeldOutput::default(); abi::PORTS_MAX];
+    }
+
+    /// A core has stored `more` bytes of a connected output.
+    pub(super) fn store(&mut self, core: usize, output: usize, more: u64) -> Room {
+        let capacity = self.capacity;
+        let OutputBuffers { held, current, .. } = &mut self.cores[core];
+        let own: u64 = current.iter().map(|one| one.held).sum();
+        assert!(own <= *held, "core {core} holds {held} B, and {own} B of its task");
+        if !current[output].is_spilled && *held + more <= capacity {
+            *held += more;
+            current[output].held += more;
+            return Room::Held;
+        }
+        if !current[output].is_spilled && *held > own {
+            return Room::Wait;
+        }
+        current[output].is_spilled = true;
+        Room::Spill
+    }
+
+    /// A core waits for room for an output, of which this number of bytes is stored.
+    pub(super) fn wait(&mut self, core: usize, output: usize, bytes: u64) {
+        self.cores[core].waits = Some((output, bytes));
+    }
+
+    /// The output that a core waits for room for and its stored bytes; it waits no longer.
+    pub(super) fn resume(&mut self, core: usize) -> Option<(usize, u64)> {
+        self.cores[core].waits.take()
+    }
+
+    /// Makes the first core that waits for room send its pages to DRAM instead: no room will come.
+    pub(super) fn spill_one(&mut self) -> Option<usize> {
+        let core = self.cores.iter().position(|one| one.waits.is_some())?;
+        let (output, _) = self.cores[core].waits.expect("a core that waits");
+        self.cores[core].current[output].is_spilled = true;
+        Some(core)
+    }
+
+    /// A core has ended a task with these numbers of bytes of its outputs. Parts of pages that were left are held, too:
+    /// they lie in a page of the buffers already.
+    pub(super) fn end(&mut self, core: usize, (stage, task): (usize, u64), used: Option<&[u64]>) {
+        let buffers = &mut self.cores[core];
+        let mut current = std::mem::take(&mut buffers.current);
+        for (output, &used) in used.unwrap_or(&[]).iter().enumerate() {
+            let one = &mut current[output];
+            if self.readers[stage][output] > 0 && !one.is_spilled {
+                buffers.held += used - one.held;
+                one.held = used;
+            }
+        }
+        if used.is_some() && self.readers[stage].iter().any(|&readers| readers > 0) {
+            self.made.insert((stage, task), (core, current));
+        } else {
+            buffers.held -= current.iter().map(|one| one.held).sum::<u64>();
+        }
+    }
+
+    /// Whether the last page of a task's output is held, of a task that ended on a core.
+    pub(super) fn is_held(&self, (stage, output): StageOutput, task: u64, core: usize) -> bool {
+        let made = self.made.get(&(stage, task));
+        self.readers[stage][output] > 0 && made.is_some_and(|(on, all)| *on == core && !all[output].is_spilled)
+    }
+
+    /// `bytes` of an output were delivered, of a task or of the program's end: they are behind all before them.
+    pub(super) fn delivered(&mut self, (stage, output): StageOutput, task: Option<u64>, bytes: u64) {
+        let readers = self.readers[stage][output];
+        if readers == 0 {
+            return;
+        }
+        let made = task.and_then(|task| self.made.get(&(stage, task)));
+        let (core, held) = made.map_or((0, 0), |(core, outputs)| (*core, outputs[output].held));
+        assert!(held <= bytes, "{held} of {bytes} B of an output are held");
+        let pieces = self.pieces.entry((stage, output)).or_default();
+        let end = pieces.last().map_or(0, |last| last.end) + bytes;
+        pieces.push(Piece { end, core, held, left: held * readers });
+    }
+
+    /// A reader takes bytes of an output from a position on: parts in order, each with the core that holds it, or
+    /// `None` if it is in DRAM. Returns the cores whose buffers have more room than before, too.
+    pub(super) fn take(&mut self, of: StageOutput, from: u64, bytes: u64) -> (Vec<(Option<usize>, u64)>, Vec<usize>) {
+        let readers = self.readers[of.0][of.1];
+        let pieces = self.pieces.get_mut(&of).expect("an output that was delivered");
+        let (mut parts, mut freed) = (Vec::new(), Vec::new());
+        let (mut at, end) = (from, from + bytes);
+        let mut number = pieces.partition_point(|piece| piece.end <= at);
+        while at < end {
+            let begin = number.checked_sub(1).map_or(0, |before| pieces[before].end);
+            let piece = &mut pieces[number];
+            let to = end.min(piece.end);
+            let held = to.min(begin + piece.held).saturating_sub(at);
+            if held > 0 {
+                parts.push((Some(piece.core), held));
+                assert!(piece.left >= held, "{held} B more than the {piece:?} are taken");
+                piece.left -= held;
+                // With several readers a piece leaves when the last of them has taken all of it.
+                let gone = match (readers, piece.left) {
+                    (1, _) => held,
+                    (_, 0) => piece.held,
+                    _ => 0,
+                };
+                self.cores[piece.core].held -= gone;
+                if gone > 0 {
+                    freed.push(piece.core);
+                }
+            }
+            if to - at > held {
+                parts.push((None, to - at - held));
+            }
+            (at, number) = (to, number + 1);
+        }
+        (parts, freed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connections(readers: u64, capacity: u64) -> Connections {
+        Connections {
+            readers: vec![vec![readers], vec![0]],
+            capacity,
+            cores: vec![OutputBuffers::default(); 2],
+            made: BTreeMap::new(),
+            pieces: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_core_waits_for_its_reader_and_goes_on_when_pages_leave() {
+        let mut all = connections(1, 4);
+        all.begin(0);
+        assert_eq!((all.store(0, 0, 2), all.store(0, 0, 1)), (Room::Held, Room::Held));
+        // The last part of a page is held without asking.
+        all.end(0, (0, 0), Some(&[4]));
+        assert!(all.is_held((0, 0), 0, 0));
+        all.delivered((0, 0), Some(0), 4);
+        all.begin(0);
+        assert_eq!(all.store(0, 0, 2), Room::Wait);
+        all.wait(0, 0, 2);
+        assert_eq!(all.take((0, 0), 0, 1), (vec![(Some(0), 1)], vec![0]));
+        assert_eq!(all.resume(0), Some((0, 2)));
+        assert_eq!((all.store(0, 0, 2), all.resume(0)), (Room::Wait, None));
+        assert_eq!(all.take((0, 0), 1, 3), (vec![(Some(0), 3)], vec![0]));
+        assert_eq!(all.store(0, 0, 2), Room::Held);
+    }
+
+    #[test]
+    fn a_task_larger_than_the_buffers_goes_to_dram_from_there_on() {
+        let mut all = connections(1, 4);
+        all.begin(1);
+        let rooms: Vec<Room> = (0..4).map(|_| all.store(1, 0, 2)).collect();
+        assert_eq!(rooms, [Room::Held, Room::Held, Room::Spill, Room::Spill]);
+        all.end(1, (0, 0), Some(&[9]));
+        all.delivered((0, 0), Some(0), 9);
+        all.delivered((0, 0), None, 3);
+        assert_eq!(all.take((0, 0), 0, 12).0, [(Some(1), 4), (None, 5), (None, 3)]);
+        assert_eq!(all.cores[1].held, 0);
+    }
+
+    #[test]
+    fn pages_with_two_readers_leave_with_the_last() {
+        let mut all = connections(2, 8);
+        all.begin(0);
+        assert_eq!(all.store(0, 0, 4), Room::Held);
+        all.end(0, (0, 0), Some(&[4]));
+        all.delivered((0, 0), Some(0), 4);
+        assert_eq!(all.take((0, 0), 0, 4), (vec![(Some(0), 4)], vec![]));
+        assert_eq!((all.take((0, 0), 0, 2), all.cores[0].held), ((vec![(Some(0), 2)], vec![]), 4));
+        assert_eq!((all.take((0, 0), 2, 2), all.cores[0].held), ((vec![(Some(0), 2)], vec![0]), 0));
+    }
+
+    #[test]
+    fn a_failed_task_holds_nothing() {
+        let mut all = connections(1, 8);
+        all.begin(0);
+        assert_eq!(all.store(0, 0, 4), Room::Held);
+        all.end(0, (0, 0), None);
+        assert_eq!((all.cores[0].held, all.spill_one()), (0, None));
+    }
+}

@@ -6,13 +6,16 @@ lacks is a :class:`MissingError`, whose text is the reason for which the tests a
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "target" / "guest"
+#: A package of the distribution, to take another kernel than the generic one (6.12 and later can authenticate).
+PACKAGE = os.environ.get("GUEST_KERNEL", "")
+FOLDER = ROOT / "target" / "guest" / PACKAGE
 
 #: Programs of this machine that the guest gets, and the packages that have them.
 PROGRAMS = {
@@ -67,7 +70,8 @@ def find(program: str, package: str) -> Path:
 
 def kernel() -> Path:
     """The kernel, fetched where it is not there."""
-    fetched = subprocess.run([ROOT / "tools" / "guest-kernel.sh", FOLDER], capture_output=True, text=True, check=False)
+    command = [ROOT / "tools" / "guest-kernel.sh", FOLDER, PACKAGE]
+    fetched = subprocess.run(command, capture_output=True, text=True, check=False)
     if fetched.returncode:
         raise MissingError(fetched.stderr.strip() or "no kernel for the guest")
     return next((FOLDER / "root" / "boot").glob("vmlinuz-*"))

@@ -6,6 +6,7 @@ lacks is a :class:`MissingError`, whose text is the reason for which the tests a
 
 from __future__ import annotations
 
+import lzma
 import os
 import re
 import shutil
@@ -133,12 +134,14 @@ def copy_modules(to: Path) -> None:
     needs: dict[str, list[str]] = {}
     for line in (tree / "modules.dep").read_text().splitlines():
         path, _, rest = line.partition(":")
-        needs[Path(path).stem.replace("_", "-")] = [*reversed(rest.split()), path]
+        needs[Path(path).name.split(".ko")[0].replace("_", "-")] = [*reversed(rest.split()), path]
     order: list[str] = []
     for module in MODULES:
         for path in needs.get(module.replace("_", "-"), ()):  # a kernel may have it built in
             if path not in order:
                 order.append(path)
-    for path in order:
-        shutil.copy2(tree / path, to / Path(path).name)
-    (to / "order").write_text("".join(f"{Path(path).name}\n" for path in order))
+    names = [f"{Path(path).name.split('.ko')[0]}.ko" for path in order]
+    for path, name in zip(order, names, strict=True):
+        bytes_of = (tree / path).read_bytes()
+        (to / name).write_bytes(lzma.decompress(bytes_of) if path.endswith(".xz") else bytes_of)
+    (to / "order").write_text("".join(f"{name}\n" for name in names))

@@ -35,10 +35,10 @@ def test_a_kernel_authenticates(guest: Guest, tmp_path: Path, kind: str) -> None
             assert guest.try_run(f"{line} --dhchap-secret '{mine}' --dhchap-ctrl-secret '{other}'")[0] != 0
             for more in ("", f" --dhchap-ctrl-secret '{its}'"):
                 guest.run(f"{line} --dhchap-secret '{mine}'{more}")
-                disk = guest.run("for i in 1 2 3 4 5 6 7 8 9; do ls /dev/nvme?n1 2> /dev/null && break; sleep 1; done")
-                assert re.fullmatch(r"/dev/nvme\dn1\n", disk)
-                written = "yes nandarray | head -c 65536"
-                guest.run(f"{written} > /tmp/data && dd if=/tmp/data of={disk.strip()} bs=4096 oflag=direct")
-                assert guest.run(f"dd if={disk.strip()} bs=4096 count=16 iflag=direct | cmp - /tmp/data; echo $?") != "1"
+                disk = guest.run("for i in 1 2 3 4 5 6 7 8 9; do ls /dev/nvme?n? 2> /dev/null && break; sleep 1; done")
+                assert re.fullmatch(r"/dev/nvme\dn\d\n", disk)
+                guest.run("yes nandarray | head -c 65536 > /tmp/data")
+                guest.run(f"dd if=/tmp/data of={disk.strip()} bs=4096 oflag=direct")
+                guest.run(f"dd if={disk.strip()} of=/tmp/back bs=4096 count=16 iflag=direct && cmp /tmp/back /tmp/data")
                 assert server.status()["associations"][0][1] == NQN
                 guest.run(f"nvme disconnect -n {server.nqn}")

@@ -36,6 +36,7 @@ __all__ = [
     "device_preset",
     "device_presets",
     "device_toml",
+    "dhchap_secret",
     "error_kinds",
     "fetch_run",
     "get",
@@ -452,6 +453,7 @@ class NvmeServer:
         read_only: bool = False,
         programs: bool = True,
         hosts: list[str] | None = None,
+        secrets: dict[str, tuple[str, str | None]] | None = None,
         kill_safe: bool = True,
         pace: bool = False,
     ) -> NvmeServer: ...
@@ -470,6 +472,7 @@ class NvmeHost:
         nqn: str,
         *,
         hostnqn: str | None = None,
+        secrets: tuple[str, str | None] | None = None,
         header_digest: bool = False,
         data_digest: bool = False,
     ) -> NvmeHost: ...
@@ -480,6 +483,7 @@ class NvmeHost:
     def read_many(self, entries: list[bytes], bytes: int, depth: int) -> int: ...
     def write_many(self, entries: list[bytes], data: bytes, depth: int) -> None: ...
 
+def dhchap_secret(hash: int, key: bytes) -> str: ...
 def nvme_statuses() -> list[tuple[int, str]]: ...
 
 # A command of nandarray.nvme.commands as its 64-byte entry; its data, if that is a part of it; its page of coordinates.

@@ -6,13 +6,17 @@ lacks is a :class:`MissingError`, whose text is the reason for which the tests a
 
 from __future__ import annotations
 
+import lzma
+import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "target" / "guest"
+#: A package of the distribution, to take another kernel than the generic one (6.12 and later can authenticate).
+PACKAGE = os.environ.get("GUEST_KERNEL", "")
+FOLDER = ROOT / "target" / "guest" / PACKAGE
 
 #: Programs of this machine that the guest gets, and the packages that have them.
 PROGRAMS = {
@@ -67,7 +71,8 @@ def find(program: str, package: str) -> Path:
 
 def kernel() -> Path:
     """The kernel, fetched where it is not there."""
-    fetched = subprocess.run([ROOT / "tools" / "guest-kernel.sh", FOLDER], capture_output=True, text=True, check=False)
+    command = [ROOT / "tools" / "guest-kernel.sh", FOLDER, PACKAGE]
+    fetched = subprocess.run(command, capture_output=True, text=True, check=False)
     if fetched.returncode:
         raise MissingError(fetched.stderr.strip() or "no kernel for the guest")
     return next((FOLDER / "root" / "boot").glob("vmlinuz-*"))
@@ -129,12 +134,14 @@ def copy_modules(to: Path) -> None:
     needs: dict[str, list[str]] = {}
     for line in (tree / "modules.dep").read_text().splitlines():
         path, _, rest = line.partition(":")
-        needs[Path(path).stem.replace("_", "-")] = [*reversed(rest.split()), path]
+        needs[Path(path).name.split(".ko")[0].replace("_", "-")] = [*reversed(rest.split()), path]
     order: list[str] = []
     for module in MODULES:
         for path in needs.get(module.replace("_", "-"), ()):  # a kernel may have it built in
             if path not in order:
                 order.append(path)
-    for path in order:
-        shutil.copy2(tree / path, to / Path(path).name)
-    (to / "order").write_text("".join(f"{Path(path).name}\n" for path in order))
+    names = [f"{Path(path).name.split('.ko')[0]}.ko" for path in order]
+    for path, name in zip(order, names, strict=True):
+        bytes_of = (tree / path).read_bytes()
+        (to / name).write_bytes(lzma.decompress(bytes_of) if path.endswith(".xz") else bytes_of)
+    (to / "order").write_text("".join(f"{name}\n" for name in names))

@@ -37,6 +37,7 @@ TEXT = {
     "get-feature {c} -f 7": "0x07",
     "get-feature {c} -f 0xf -H": "Keep Alive",
     "get-ns-id {d}": "namespace-id:2",
+    "show-regs {c}": "csts",
     "flush {d}": "success",
     "write-zeroes {d} -s 8 -c 3": "Success",
     "dsm {d} -d -s 4 -b 8": "success",

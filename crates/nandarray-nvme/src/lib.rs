@@ -16,11 +16,13 @@
 //! | `programs` | Computational Programs: the states of program slots, range sets, execution; command set 4 |
 //! | `boxes` | stored boxes of N-D commands: command set 30h |
 //! | `identify`, `logs` | data of identify and of log pages |
+//! | `auth` | in-band authentication of hosts |
 //! | `subsystem` | namespaces of all kinds, associations, limits |
 //! | `association` | one controller as one host sees it: properties, admin commands, I/O commands |
 //! | `tcp` | the TCP transport: PDUs, connections, server, initiator |
 
 mod association;
+pub mod auth;
 mod boxes;
 mod identify;
 mod logs;

@@ -12,6 +12,7 @@ use nandarray_runtime::Runtime;
 use parking_lot::Mutex;
 
 use crate::association::{Association, HostIdentity};
+use crate::auth::{ControllerExchange, HostCredentials};
 use crate::logs::Health;
 use crate::programs::Programs;
 use crate::slm::LocalMemory;
@@ -41,8 +42,10 @@ pub struct SubsystemOptions {
     pub nd: bool,
     /// Size of Subsystem Local Memory in bytes.
     pub memory_bytes: usize,
-    /// Qualified names of the hosts that may connect; empty for any host.
+    /// Qualified names of the hosts that may connect, beside those with secrets. Without either, any host may.
     pub hosts: Vec<String>,
+    /// Secrets of hosts by their qualified names: these hosts may connect, and have to authenticate themselves.
+    pub credentials: BTreeMap<String, HostCredentials>,
     /// Whether a completed write survives the end of this process (the default); otherwise only after a host's flush.
     pub kill_safe: bool,
 }
@@ -56,6 +59,7 @@ impl Default for SubsystemOptions {
             nd: true,
             memory_bytes: 64 << 20,
             hosts: Vec::new(),
+            credentials: BTreeMap::new(),
             kill_safe: true,
         }
     }
@@ -229,7 +233,7 @@ impl Subsystem {
         if host.hostnqn.is_empty() {
             return Err((Status::CONNECT_PARAMETER, HOSTNQN));
         }
-        if !self.options.hosts.is_empty() && !self.options.hosts.contains(&host.hostnqn) {
+        if !self.admits(&host.hostnqn) {
             return Err((Status::CONNECT_HOST, 0));
         }
         let device = self.device().map_err(|_| (Status::CONNECT_BUSY, 0))?;
@@ -248,6 +252,26 @@ impl Subsystem {
         let made = Arc::new(Association::new(self.clone(), Controller::new(&device), cntlid, host, kato_ms));
         table.open.insert(cntlid, Arc::downgrade(&made));
         Ok(made)
+    }
+
+    /// Whether a host of this name may connect.
+    fn admits(&self, hostnqn: &str) -> bool {
+        let SubsystemOptions { hosts, credentials, .. } = &self.options;
+        let anyone = hosts.is_empty() && credentials.is_empty();
+        anyone || credentials.contains_key(hostnqn) || hosts.iter().any(|host| host == hostnqn)
+    }
+
+    /// Whether every host that may connect has to authenticate itself.
+    pub fn authenticates_all(&self) -> bool {
+        let SubsystemOptions { hosts, credentials, .. } = &self.options;
+        !credentials.is_empty() && hosts.iter().all(|host| credentials.contains_key(host))
+    }
+
+    /// Returns the authentication of a new queue of an association; `None` if its host has no secret. The discovery
+    /// service, which tells only addresses and names, has none.
+    pub fn exchange(&self, host: &HostIdentity) -> Option<ControllerExchange> {
+        let credentials = self.options.credentials.get(&host.hostnqn).filter(|_| host.subnqn != DISCOVERY_NQN)?;
+        Some(ControllerExchange::new(credentials.clone(), &host.hostnqn, &host.subnqn))
     }
 
     /// Returns the association with this controller identifier; `None` if it has ended.

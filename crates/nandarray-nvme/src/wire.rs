@@ -62,7 +62,21 @@ impl FabricsType {
     pub const CONNECT: u8 = 0x01;
     /// Property Get.
     pub const PROPERTY_GET: u8 = 0x04;
+    /// Authentication Send.
+    pub const AUTH_SEND: u8 = 0x05;
+    /// Authentication Receive.
+    pub const AUTH_RECEIVE: u8 = 0x06;
+
+    /// Whether a fabrics command of this type belongs to authentication.
+    pub fn is_authentication(fctype: u8) -> bool {
+        matches!(fctype, Self::AUTH_SEND | Self::AUTH_RECEIVE)
+    }
 }
+
+/// Bit of dword 0 in the completion of a connect command: the host has to authenticate itself on this queue (ATR).
+pub const CONNECT_AUTHENTICATE: u32 = 1 << 17;
+/// Bit of dword 0 in the completion of a connect command: authentication has to set up a secure channel (ASCR).
+pub const CONNECT_SECURE_CHANNEL: u32 = 1 << 18;
 
 /// Command set identifiers.
 #[derive(Clone, Copy, Debug)]

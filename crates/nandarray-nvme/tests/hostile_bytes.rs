@@ -35,6 +35,14 @@ fn commands() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(command.prop_map(bytes), 1..40).prop_map(|all| all.concat())
 }
 
+/// Steps of authentication, mostly in the right order, with few changes.
+fn messages() -> impl Strategy<Value = Vec<u8>> {
+    let kind = prop_oneof![6 => 0u8..8, 1 => any::<u8>()];
+    let step = (kind, prop_oneof![Just(Vec::new()), prop::collection::vec(any::<u8>(), 0..80)]);
+    let bytes = |(kind, changes): (u8, Vec<u8>)| [&[kind, changes.len() as u8][..], &changes].concat();
+    prop::collection::vec(step.prop_map(bytes), 1..12).prop_map(|all| all.concat())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
@@ -46,6 +54,11 @@ proptest! {
     #[test]
     fn connects(bytes in prop::collection::vec(any::<u8>(), 0..24)) {
         hostile::connect(&bytes);
+    }
+
+    #[test]
+    fn messages_of_authentication(bytes in messages()) {
+        hostile::authentication(&bytes);
     }
 
     #[test]

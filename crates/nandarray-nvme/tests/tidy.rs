@@ -11,6 +11,7 @@ mod tidy;
 const LAYERS: tidy::Layers = &[
     &["wire"],
     &["payload", "queue"],
+    &["auth"],
     &["slm", "boxes"],
     &["programs", "logs"],
     &["subsystem", "association", "identify"],

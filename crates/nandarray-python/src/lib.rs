@@ -79,6 +79,7 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(get::get_sub_block, m)?)?;
     m.add_function(wrap_pyfunction!(index::selection::select, m)?)?;
     m.add_function(wrap_pyfunction!(nvme::nvme_statuses, m)?)?;
+    m.add_function(wrap_pyfunction!(nvme_tcp::dhchap_secret, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_commands::nvme_encode, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_commands::nvme_completion, m)?)?;
     m.add_function(wrap_pyfunction!(nvme_commands::nvme_space, m)?)?;

@@ -2,6 +2,7 @@
 //!
 //! Entries and data are bytes here; `nvme_commands` encodes Python's commands.
 
+use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use nandarray::Error;
 use nandarray::nvme::SubmissionEntry;
 use nandarray_model::store::{Clock, WallTime};
+use nandarray_nvme::auth::{DhchapHash, DhchapSecret, HostCredentials};
 use nandarray_nvme::tcp::{Digests, Initiator, InitiatorOptions, Server, ServerOptions};
 use nandarray_nvme::{Subsystem, SubsystemOptions};
 use parking_lot::Mutex;
@@ -27,6 +29,29 @@ fn io_error(py: Python<'_>, what: &dyn std::fmt::Display) -> PyErr {
 fn address_of(py: Python<'_>, text: &str) -> PyResult<std::net::SocketAddr> {
     let found = text.to_socket_addrs().map_err(|e| io_error(py, &format!("{text}: {e}")))?.next();
     found.ok_or_else(|| io_error(py, &format!("{text} is no address")))
+}
+
+/// A secret of a host with the controller's secret for it, as texts.
+type SecretTexts = (String, Option<String>);
+
+fn credentials_of(py: Python<'_>, nqn: &str, (host, controller): &SecretTexts) -> PyResult<HostCredentials> {
+    let parse = |whose: &str, text: &str| {
+        DhchapSecret::parse(text).map_err(|e| io_error(py, &format!("the secret of {whose}{nqn}: {e}")))
+    };
+    let controller = controller.as_ref().map(|text| parse("the controller for ", text)).transpose()?;
+    Ok(HostCredentials { host: parse("", host)?, controller })
+}
+
+/// Makes a secret of random bytes, as text: with hash 1, 2 or 3 for SHA-256, SHA-384 or SHA-512; 0 for a key that is
+/// used as it is.
+#[pyfunction]
+pub(crate) fn dhchap_secret(py: Python<'_>, hash: u8, key: &[u8]) -> PyResult<String> {
+    let transform = DhchapHash::from_id(hash);
+    if transform.is_none() && hash != 0 {
+        return Err(io_error(py, &format!("hash {hash}; it is a number from 0 to 3")));
+    }
+    let made = DhchapSecret::new(transform, key).map_err(|e| io_error(py, &e))?;
+    Ok(made.reveal())
 }
 
 /// An NVMe/TCP server on a store.
@@ -67,7 +92,7 @@ impl WallTime for MachineTime {
 impl PyNvmeServer {
     #[staticmethod]
     #[pyo3(signature = (store, listen, *, nqn=None, insecure=false, read_only=false, programs=true, hosts=None,
-        kill_safe=true, pace=false))]
+        secrets=None, kill_safe=true, pace=false))]
     #[expect(clippy::too_many_arguments, reason = "keyword-only options, one for one with the stub")]
     fn start(
         py: Python<'_>,
@@ -78,6 +103,7 @@ impl PyNvmeServer {
         read_only: bool,
         programs: bool,
         hosts: Option<Vec<String>>,
+        secrets: Option<BTreeMap<String, SecretTexts>>,
         kill_safe: bool,
         pace: bool,
     ) -> PyResult<Self> {
@@ -88,11 +114,17 @@ impl PyNvmeServer {
         };
         let runtime = fail(py, runtime_of(&store.device))?;
         let address = address_of(py, listen)?;
+        let mut credentials = BTreeMap::new();
+        for (host, texts) in secrets.unwrap_or_default() {
+            let found = credentials_of(py, &host, &texts)?;
+            credentials.insert(host, found);
+        }
         let options = SubsystemOptions {
             nqn,
             read_only,
             programs,
             hosts: hosts.unwrap_or_default(),
+            credentials,
             kill_safe,
             ..SubsystemOptions::default()
         };
@@ -151,12 +183,13 @@ pub(crate) struct PyNvmeHost {
 #[pymethods]
 impl PyNvmeHost {
     #[staticmethod]
-    #[pyo3(signature = (address, nqn, *, hostnqn=None, header_digest=false, data_digest=false))]
+    #[pyo3(signature = (address, nqn, *, hostnqn=None, secrets=None, header_digest=false, data_digest=false))]
     fn connect(
         py: Python<'_>,
         address: &str,
         nqn: &str,
         hostnqn: Option<String>,
+        secrets: Option<SecretTexts>,
         header_digest: bool,
         data_digest: bool,
     ) -> PyResult<Self> {
@@ -164,6 +197,7 @@ impl PyNvmeHost {
         let mut options = InitiatorOptions::default();
         options.digests = Digests { header: header_digest, data: data_digest };
         options.hostnqn = hostnqn.unwrap_or(options.hostnqn);
+        options.credentials = secrets.map(|texts| credentials_of(py, &options.hostnqn, &texts)).transpose()?;
         let made = detached(py, || Initiator::connect(at, nqn, &options)).map_err(|e| to_py(py, &e, None))?;
         let host = made.map_err(|e| io_error(py, &format!("cannot connect to {address}: {e}")))?;
         Ok(Self { host: Mutex::new(host) })

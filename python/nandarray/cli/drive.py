@@ -7,8 +7,10 @@ of a process that is gone. ``nvme program`` talks to a drive over NVMe/TCP.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -21,7 +23,7 @@ import nandarray
 from nandarray.cli import serve_shm
 from nandarray.cli.common import Json, StorePath, open_store, parse_size, print_json
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError
-from nandarray.nvme import RemoteProgram, Server, connect
+from nandarray.nvme import RemoteProgram, RemoteStore, Server, connect, new_secret, read_secrets
 from nandarray.units import format_size
 
 __all__ = ["app", "serve"]
@@ -33,10 +35,14 @@ app.add_typer(program_app, name="program")
 Nsid = Annotated[int, typer.Argument(help="The namespace's identifier, from 1 to 1021.", min=1, max=1021)]
 Url = Annotated[str, typer.Argument(help="nvme+tcp://HOST:PORT/NQN", metavar="URL", show_default=False)]
 Index = Annotated[int, typer.Option("--index", min=1, max=64, help="Slot of the program.")]
+SecretFile = Annotated[
+    Path | None,
+    typer.Option("--secret-file", metavar="FILE", help="Lines of a host's NQN, its secret, and the controller's."),
+]
 
 
 #: Options of ``serve`` that only one of its two doors has.
-_OF_TCP = {"listen", "insecure", "read_only", "no_programs", "host", "device", "pace"}
+_OF_TCP = {"listen", "insecure", "read_only", "no_programs", "host", "secret_file", "device", "pace"}
 _OF_SHM = {"writable", "queues", "depth", "data", "threads"}
 
 
@@ -75,7 +81,15 @@ def _is_given(ctx: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _run(server: Server, file: Path, stop: threading.Event) -> None:
+def _raise_limit() -> dict[str, int]:
+    """Raise the limit of open files, of which each connection takes four, as far as this user may."""
+    before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # some systems have a limit below the hard one
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return {"open_files_limit": resource.getrlimit(resource.RLIMIT_NOFILE)[0], "open_files_limit_before": before}
+
+
+def _run(server: Server, file: Path, stop: threading.Event, about: dict[str, int]) -> None:
     """Print a server's address, and keep its status in a file until it is to stop."""
     print(f"address  {server.address}\nNQN      {server.nqn}")
     print(f"url      {server.url}\nconnect  {server.connect_line}")
@@ -83,7 +97,7 @@ def _run(server: Server, file: Path, stop: threading.Event) -> None:
     try:
         while True:
             new = file.with_name(file.name + ".new")
-            new.write_text(json.dumps({"pid": os.getpid(), **server.status()}, indent=2) + "\n")
+            new.write_text(json.dumps({"pid": os.getpid(), **about, **server.status()}, indent=2) + "\n")
             new.replace(file)
             if stop.wait(0.5):
                 break
@@ -96,14 +110,13 @@ def serve(
     *,
     store: StorePath,
     listen: Annotated[str, typer.Option(metavar="ADDRESS:PORT", help="Where to listen.")] = "127.0.0.1:4420",
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Listen on any address, without authentication.")
-    ] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Listen on any address; hosts need no secret.")] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse commands that change the store.")] = False,
     no_programs: Annotated[bool, typer.Option("--no-programs", help="Let hosts run no programs.")] = False,
     host: Annotated[
         list[str] | None, typer.Option(metavar="NQN", help="A host that may connect; may be repeated.")
     ] = None,
+    secret_file: SecretFile = None,
     device: Annotated[
         str | None, typer.Option(metavar="NAME", help="Serve it on a described device, with a report at the end.")
     ] = None,
@@ -138,6 +151,7 @@ def serve(
         opened = open_store(store, "r" if read_only else "r+")
     else:
         opened = nandarray.open(store, "r" if read_only else "r+", device=device)
+    about = _raise_limit()
     with opened:
         server = nandarray.serve(
             opened,
@@ -146,10 +160,11 @@ def serve(
             read_only=read_only,
             programs=not no_programs,
             hosts=host or (),
+            secrets=None if secret_file is None else read_secrets(secret_file),
             pace=pace,
         )
         with server:
-            _run(server, _status_file(store), stop)
+            _run(server, _status_file(store), stop, about)
         if device is not None:
             print(opened.report())
 
@@ -223,19 +238,45 @@ def delete(*, store: StorePath, nsid: Nsid) -> None:
         _check(nsid, _host(opened).delete_namespace(nsid))
 
 
+@app.command()
+def secret(
+    nqn: Annotated[str | None, typer.Argument(help="A host's NQN, for a whole line of a file of secrets.")] = None,
+    *,
+    hash: Annotated[str, typer.Option(help="none, sha256, sha384 or sha512.")] = "sha256",
+) -> None:
+    """Print a new random secret, by which a host proves its identity."""
+    made = new_secret(hash)  # type: ignore[arg-type]  # another word is an error of its own
+    print(made if nqn is None else f"{nqn} {made}")
+
+
+def _connect(url: str, secret_file: Path | None) -> RemoteStore:
+    """Connect to a drive as the host that a file of secrets has."""
+    if secret_file is None:
+        return connect(url)
+    found = read_secrets(secret_file)
+    if len(found) != 1:
+        raise InvalidError(f"{secret_file} has secrets of {len(found)} hosts; this one needs its own alone")
+    ((host, (own, controller)),) = found.items()
+    return connect(url, hostnqn=host, secret=own, controller_secret=controller)
+
+
 @program_app.command("load")
 def program_load(
-    *, url: Url, file: Annotated[Path, typer.Argument(help="An ELF of the program ABI.")], index: Index = 1
+    *,
+    url: Url,
+    file: Annotated[Path, typer.Argument(help="An ELF of the program ABI.")],
+    index: Index = 1,
+    secret_file: SecretFile = None,
 ) -> None:
     """Load a program into a slot, in parts, and activate it."""
-    with connect(url) as remote:
+    with _connect(url, secret_file) as remote:
         remote.load(file.read_bytes(), index=index)
 
 
 @program_app.command("activate")
-def program_activate(*, url: Url, index: Index = 1) -> None:
+def program_activate(*, url: Url, index: Index = 1, secret_file: SecretFile = None) -> None:
     """Activate a loaded program."""
-    with connect(url) as remote:
+    with _connect(url, secret_file) as remote:
         RemoteProgram(remote, index).activate()
 
 
@@ -247,10 +288,11 @@ def program_execute(
     index: Index = 1,
     scalar: Annotated[list[int] | None, typer.Option(help="Bit pattern of a scalar; may be repeated.")] = None,
     outputs: Annotated[int, typer.Option(help="Outputs of the program.")] = 1,
+    secret_file: SecretFile = None,
     room: Annotated[str, typer.Option(metavar="SIZE", help="Room for each output.")] = "1MiB",
 ) -> None:
     """Run a program beside the data and write its outputs to standard output."""
-    with connect(url) as remote:
+    with _connect(url, secret_file) as remote:
         given = [Path(one[1:]).read_bytes() if one.startswith("@") else remote[one] for one in inputs]
         program = RemoteProgram(remote, index)
         for output in program.execute(*given, scalars=scalar or (), room=parse_size(room), outputs=outputs):

@@ -1,7 +1,8 @@
 r"""NVMe: typed commands for a store, as a host that speaks NVMe submits them.
 
 :mod:`commands` has the commands and the entries that they become, :mod:`controller` submits them to a store of this
-process. :mod:`server` serves a store over TCP, :mod:`remote` is a store on the other side.
+process. :mod:`server` serves a store over TCP, :mod:`remote` is a store on the other side; :mod:`secrets` has what both
+need to know each other.
 """
 
 from nandarray.nvme.commands import (
@@ -27,6 +28,7 @@ from nandarray.nvme.commands import (
 )
 from nandarray.nvme.controller import Controller
 from nandarray.nvme.remote import RemoteArray, RemoteProgram, RemoteStore, connect
+from nandarray.nvme.secrets import new_secret, read_secrets
 from nandarray.nvme.server import Server, serve
 
 __all__ = [
@@ -55,5 +57,7 @@ __all__ = [
     "Write",
     "WriteZeroes",
     "connect",
+    "new_secret",
+    "read_secrets",
     "serve",
 ]

@@ -46,7 +46,14 @@ def is_url(path: Any) -> bool:
     return isinstance(path, str) and path.startswith("nvme+tcp://")
 
 
-def connect(url: str, *, hostnqn: str | None = None, digests: bool = False) -> RemoteStore:
+def connect(
+    url: str,
+    *,
+    hostnqn: str | None = None,
+    secret: str | None = None,
+    controller_secret: str | None = None,
+    digests: bool = False,
+) -> RemoteStore:
     """Connect to a drive.
 
     Parameters
@@ -55,6 +62,10 @@ def connect(url: str, *, hostnqn: str | None = None, digests: bool = False) -> R
         ``nvme+tcp://HOST:PORT/NQN``.
     hostnqn : str, optional
         Qualified name of this host.
+    secret : str, optional
+        Secret by which this host proves its identity, if the drive asks for that.
+    controller_secret : str, optional
+        Secret by which the drive has to prove its own identity.
     digests : bool
         Whether headers and data have CRC32C digests.
 
@@ -66,13 +77,21 @@ def connect(url: str, *, hostnqn: str | None = None, digests: bool = False) -> R
     Raises
     ------
     InvalidError
-        The URL is no URL of a drive, or the drive cannot be reached or refuses.
+        The URL is no URL of a drive, the drive cannot be reached or refuses, or one of the two sides does not know its
+        secret.
     """
     found = _URL.fullmatch(url)
     if not found:
         raise InvalidError(f"{url!r} is not nvme+tcp://HOST:PORT/NQN; an NQN begins with 'nqn.'")
+    if secret is None and controller_secret is not None:
+        raise InvalidError("a controller's secret needs the host's, too")
     native = _nandarray.NvmeHost.connect(
-        found["address"], found["nqn"], hostnqn=hostnqn, header_digest=digests, data_digest=digests
+        found["address"],
+        found["nqn"],
+        hostnqn=hostnqn,
+        secrets=None if secret is None else (secret, controller_secret),
+        header_digest=digests,
+        data_digest=digests,
     )
     return RemoteStore(native, url)
 

@@ -5,7 +5,7 @@ The native module has the server with its threads; this file starts and ends it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nandarray import _nandarray
@@ -24,8 +24,9 @@ class Server:
     Stop it before the store is closed: hosts see errors otherwise.
     """
 
-    def __init__(self, native: _nandarray.NvmeServer) -> None:
+    def __init__(self, native: _nandarray.NvmeServer, *, authenticates: bool = False) -> None:
         self._native = native
+        self._authenticates = authenticates
 
     @property
     def address(self) -> str:
@@ -46,7 +47,8 @@ class Server:
     def connect_line(self) -> str:
         """The command that connects the kernel of a Linux host."""
         host, _, port = self.address.rpartition(":")
-        return f"nvme connect -t tcp -a {host.strip('[]')} -s {port} -n {self.nqn}"
+        line = f"nvme connect -t tcp -a {host.strip('[]')} -s {port} -n {self.nqn}"
+        return line + " -q HOSTNQN --dhchap-secret SECRET" if self._authenticates else line
 
     def status(self) -> dict[str, Any]:
         """Describe the server.
@@ -84,6 +86,7 @@ def serve(
     read_only: bool = False,
     programs: bool = True,
     hosts: Sequence[str] = (),
+    secrets: Mapping[str, str | tuple[str, str | None]] | None = None,
     kill_safe: bool = True,
     pace: bool = False,
 ) -> Server:
@@ -98,13 +101,17 @@ def serve(
     nqn : str, optional
         Qualified name of the subsystem; derived from the store's UUID by default.
     insecure : bool
-        Listen on an address that is not loopback, without authentication.
+        Listen on an address that is not loopback, although hosts may connect without authentication.
     read_only : bool
         Refuse commands that change the store.
     programs : bool
         Whether hosts may load and run programs.
     hosts : sequence of str
-        Qualified names of the hosts that may connect; empty lets all.
+        Qualified names of the hosts that may connect. Without these and without secrets, all hosts may.
+    secrets : mapping, optional
+        Secrets by the qualified names of hosts (:func:`nandarray.nvme.new_secret`): these hosts may connect once they
+        have proved that they know theirs. A pair holds the host's secret, and the controller's, by which a host may
+        have the server prove its identity.
     kill_safe : bool
         A completed write survives the end of this process. Without, a flush of the host does that.
     pace : bool
@@ -120,7 +127,8 @@ def serve(
     Raises
     ------
     InvalidError
-        The address cannot be listened on, or needs ``insecure``; ``pace`` without a described device.
+        The address cannot be listened on, or needs ``secrets`` or ``insecure``; ``pace`` without a described
+        device; a text that is no secret.
 
     Examples
     --------
@@ -131,8 +139,12 @@ def serve(
     ...     remote["a"][1:]
     array([2, 3])
     """
+    pairs = {
+        host: (given, None) if isinstance(given, str) else (given[0], given[1])
+        for host, given in (secrets or {}).items()
+    }
     native = _nandarray.NvmeServer.start(
         store._engine, listen, nqn=nqn, insecure=insecure, read_only=read_only, programs=programs,
-        hosts=list(hosts), kill_safe=kill_safe and not pace, pace=pace,
+        hosts=list(hosts), secrets=pairs, kill_safe=kill_safe and not pace, pace=pace,
     )  # fmt: skip
-    return Server(native)
+    return Server(native, authenticates=bool(pairs))

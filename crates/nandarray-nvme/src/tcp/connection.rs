@@ -22,15 +22,16 @@ use super::pdu::{
 };
 use super::server::ServerState;
 use crate::association::{AdminAnswer, Association, HostIdentity};
+use crate::auth::ControllerExchange;
 use crate::payload::{Payload, TransferDirection};
 use crate::queue::QueuePair;
 use crate::wire::{
-    AdminOpcode, CNTLID_ANY, ConnectData, ConnectFields, DataDescriptor, DataLocation, FabricsType, QUEUE_ENTRIES_MAX,
-    TRANSFER_BYTES_MAX,
+    ADMIN_IN_CAPSULE_BYTES, AdminOpcode, CNTLID_ANY, CONNECT_AUTHENTICATE, ConnectData, ConnectFields, DataDescriptor,
+    DataLocation, FabricsType, QUEUE_ENTRIES_MAX, TRANSFER_BYTES_MAX,
 };
 use crate::{NSID_PROGRAMS, Subsystem};
 
-/// Time within which a new connection has to become a queue by a connect command.
+/// Time within which a new connection has to become a queue by a connect command, and again for authentication.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Size of the read buffer before and after the connect command, in bytes.
 const BUFFER_BYTES: (usize, usize) = (4 << 10, 64 << 10);
@@ -129,6 +130,8 @@ pub(crate) struct Connection {
     digests: Digests,
     outgoing: Arc<Outgoing>,
     state: ConnectionState,
+    /// Authentication of the host on this queue, if it has to authenticate itself.
+    exchange: Option<ControllerExchange>,
     transfers: BTreeMap<u16, HostTransfer>,
     transfer_bytes: usize,
     worker_bytes: Arc<WorkerBytes>,
@@ -154,6 +157,7 @@ impl Connection {
             digests: Digests::default(),
             outgoing: Arc::new(Outgoing::new(sending, Digests::default())),
             state: ConnectionState::Initialising,
+            exchange: None,
             transfers: BTreeMap::new(),
             transfer_bytes: 0,
             worker_bytes: Arc::default(),
@@ -249,8 +253,18 @@ impl Connection {
         Ok(u32::from_le_bytes(digest) == crc_fast::crc32_iscsi(to))
     }
 
+    /// Whether the host may have memory for long transfers: it is connected and, if need be, authenticated.
+    fn is_trusted(&self) -> bool {
+        let connected = matches!(self.state, ConnectionState::Admin(_) | ConnectionState::Io(..));
+        connected && self.exchange.as_ref().is_none_or(ControllerExchange::is_authentic)
+    }
+
     /// Reads and handles one PDU.
     fn step(&mut self) -> Result<(), ConnectionEnd> {
+        if self.exchange.as_ref().is_some_and(ControllerExchange::has_ended) {
+            self.end_batch();
+            return Err(ConnectionEnd::Closed);
+        }
         self.fill(HEADER_BYTES)?;
         let is_admin = !matches!(self.state, ConnectionState::Io(..));
         let common: [u8; 8] = self.buffer[self.start..self.start + 8].try_into().expect("eight bytes");
@@ -305,6 +319,11 @@ impl Connection {
             (_, DataLocation::Capsule { offset: 1.. }) => self.refuse(completer, Status::SGL_OFFSET_INVALID),
             (TransferDirection::None, _) if bytes > 0 => self.refuse(completer, Status::DATA_LENGTH_INVALID),
             _ if bytes > TRANSFER_BYTES_MAX => self.refuse(completer, Status::INVALID_FIELD),
+            _ if bytes > ADMIN_IN_CAPSULE_BYTES && !self.is_trusted() => {
+                let connected = self.exchange.is_some();
+                let why = if connected { Status::AUTHENTICATION_REQUIRED } else { Status::SEQUENCE_ERROR };
+                self.refuse(completer, why);
+            }
             (TransferDirection::ToController, DataLocation::Capsule { .. }) if bytes != data.len() => {
                 self.refuse(completer, Status::DATA_LENGTH_INVALID);
             }
@@ -381,6 +400,12 @@ impl Connection {
     }
 
     fn execute(&mut self, completer: Completer, entry: SubmissionEntry, data: Option<Vec<u8>>, room: usize) {
+        let of_exchange =
+            entry.opcode == AdminOpcode::FABRICS && FabricsType::is_authentication(entry.nsid.get() as u8);
+        if self.exchange.as_ref().is_some_and(|exchange| of_exchange || !exchange.is_authentic()) {
+            self.authenticate(completer, &entry, data.as_deref(), room);
+            return;
+        }
         match &self.state {
             ConnectionState::Initialising => unreachable!("a capsule before the handshake"),
             ConnectionState::Unconnected => self.connect(completer, &entry, &data.unwrap_or_default()),
@@ -408,6 +433,39 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Executes a command of a host that has to authenticate itself, or does so again.
+    fn authenticate(&mut self, completer: Completer, entry: &SubmissionEntry, data: Option<&[u8]>, room: usize) {
+        let exchange = self.exchange.as_mut().expect("a queue with authentication");
+        let mut out = vec![0; room];
+        let random = |bytes: &mut [u8]| getrandom::fill(bytes).expect("the system has random numbers");
+        let done = exchange.command(entry, payload(data, &mut out), random);
+        let authentic = exchange.is_authentic();
+        match done {
+            Ok(()) => {
+                let done = CompletionEntry { cid: completer.cid().into(), ..CompletionEntry::default() };
+                completer.complete_with(done, &out);
+            }
+            Err(status) => self.refuse(completer, status),
+        }
+        if authentic && self.deadline.is_some() {
+            self.begin_service();
+        } else if !authentic && self.deadline.is_none() {
+            self.deadline = Some(Instant::now() + CONNECT_TIME);
+        }
+    }
+
+    /// Ends the limits on time and memory of a new connection: its host is known. From now on, the association's keep
+    /// alive timeout ends a silent connection.
+    fn begin_service(&mut self) {
+        self.deadline = None;
+        self.shared.no_longer_half_open(self.number);
+        drop(self.stream.set_read_timeout(None));
+        let rest = self.buffer[self.start..self.end].to_vec();
+        self.buffer = vec![0; BUFFER_BYTES.1];
+        (self.start, self.end) = (0, rest.len());
+        self.buffer[..rest.len()].copy_from_slice(&rest);
     }
 
     fn admin(
@@ -463,17 +521,18 @@ impl Connection {
         let made = if connect { self.connect_to(entry, data) } else { Err((Status::SEQUENCE_ERROR, 0)) };
         match made {
             Ok((state, queue, cntlid)) => {
-                done.dw0.set(cntlid.into());
+                if let ConnectionState::Admin(association) | ConnectionState::Io(association, _) = &state {
+                    self.exchange = self.subsystem().exchange(association.host());
+                }
+                let required = if self.exchange.is_some() { CONNECT_AUTHENTICATE } else { 0 };
+                done.dw0.set(u32::from(cntlid) | required);
                 self.outgoing.set_queue(queue, completer.cid());
                 completer.complete(done);
-                self.deadline = None;
-                self.shared.no_longer_half_open(self.number);
-                // From now on, the association's keep alive timeout ends a silent connection.
-                drop(self.stream.set_read_timeout(None));
-                let rest = self.buffer[self.start..self.end].to_vec();
-                self.buffer = vec![0; BUFFER_BYTES.1];
-                (self.start, self.end) = (0, rest.len());
-                self.buffer[..rest.len()].copy_from_slice(&rest);
+                if self.exchange.is_some() {
+                    self.deadline = Some(Instant::now() + CONNECT_TIME);
+                } else {
+                    self.begin_service();
+                }
                 if let ConnectionState::Admin(association) = &state {
                     let held = self.held.clone();
                     association.set_notifier(move |event| {

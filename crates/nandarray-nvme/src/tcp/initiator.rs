@@ -17,10 +17,12 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::pdu::{
     self, DIGEST_BYTES, Digests, FLAG_LAST, FLAG_SUCCESS, HEADER_BYTES, PduHeader, PduKind, TransferFields,
 };
+use crate::auth::{AuthFailure, HostCredentials, HostExchange, PROTOCOL_SPECIFIC, SECURITY_PROTOCOL};
 use crate::payload::TransferDirection;
 use crate::wire::{
-    ADMIN_IN_CAPSULE_BYTES, AdminOpcode, CNTLID_ANY, ConnectData, ConnectFields, DISCOVERY_NQN, DataDescriptor,
-    DataLocation, FabricsType, IN_CAPSULE_BYTES, Property, TRANSFER_BYTES_MAX, fabrics_entry,
+    ADMIN_IN_CAPSULE_BYTES, AdminOpcode, CNTLID_ANY, CONNECT_AUTHENTICATE, CONNECT_SECURE_CHANNEL, ConnectData,
+    ConnectFields, DISCOVERY_NQN, DataDescriptor, DataLocation, FabricsType, IN_CAPSULE_BYTES, Property,
+    TRANSFER_BYTES_MAX, fabrics_entry,
 };
 
 /// Time after which an initiator gives up on a controller that does not answer.
@@ -35,6 +37,18 @@ pub enum ConnectError {
     /// The controller completed the command with an error status.
     #[error("{0}")]
     Refused(Status),
+    /// The host, or the controller, could not prove its identity.
+    #[error("authentication failed: {0}")]
+    Authentication(#[from] AuthFailure),
+    /// The controller asks for authentication, and the host has no secret.
+    #[error("the controller asks for authentication, and there is no secret for it")]
+    NoSecret,
+    /// The controller is to prove its identity, and does not ask for authentication.
+    #[error("the controller does not ask for authentication, and so cannot prove its identity")]
+    NoAuthentication,
+    /// The controller asks for a secure channel.
+    #[error("the controller asks for a secure channel, which is not supported")]
+    SecureChannel,
 }
 
 /// Options of an initiator.
@@ -50,6 +64,8 @@ pub struct InitiatorOptions {
     pub kato_ms: u32,
     /// Number of entries of the I/O queue.
     pub entries: u16,
+    /// Secrets of this host and of the controller.
+    pub credentials: Option<HostCredentials>,
 }
 
 impl Default for InitiatorOptions {
@@ -60,6 +76,7 @@ impl Default for InitiatorOptions {
             digests: Digests::default(),
             kato_ms: 0,
             entries: 128,
+            credentials: None,
         }
     }
 }
@@ -92,12 +109,12 @@ fn broken(what: impl ToString) -> io::Error {
 }
 
 impl HostQueue {
-    /// Connects a queue: performs the handshake, then the connect command; returns the queue with the command's
-    /// completion.
+    /// Connects a queue as [`Self::connect`] does, without authentication: the queue has to authenticate itself before
+    /// other commands if the controller asks for it.
     ///
     /// # Errors
     /// The connection fails, or the controller refuses.
-    pub fn connect(
+    pub fn connect_only(
         address: SocketAddr,
         fields: ConnectFields,
         subnqn: &str,
@@ -136,8 +153,67 @@ impl HostQueue {
         data.cntlid.set(cntlid);
         from_text(&mut data.subnqn, subnqn);
         from_text(&mut data.hostnqn, &options.hostnqn);
-        let (done, _) = queue.call(fields.encode(0), data.as_bytes(), 0)?;
-        if done.status().ok() { Ok((queue, done)) } else { Err(ConnectError::Refused(done.status())) }
+        let (done, _) = ok(queue.call(fields.encode(0), data.as_bytes(), 0)?)?;
+        Ok((queue, done))
+    }
+
+    /// Connects a queue: performs the handshake, then the connect command, then authentication if the controller asks
+    /// for it; returns the queue with the connect command's completion.
+    ///
+    /// # Errors
+    /// The connection fails, the controller refuses, or authentication fails.
+    pub fn connect(
+        address: SocketAddr,
+        fields: ConnectFields,
+        subnqn: &str,
+        cntlid: u16,
+        options: &InitiatorOptions,
+    ) -> Result<(Self, CompletionEntry), ConnectError> {
+        let (mut queue, done) = Self::connect_only(address, fields, subnqn, cntlid, options)?;
+        let (asked, own) = (done.dw0.get(), options.credentials.as_ref());
+        if asked & CONNECT_SECURE_CHANNEL != 0 {
+            return Err(ConnectError::SecureChannel);
+        }
+        if asked & CONNECT_AUTHENTICATE != 0 {
+            let credentials = own.cloned().ok_or(ConnectError::NoSecret)?;
+            queue.authenticate(HostExchange::new(credentials, &options.hostnqn, subnqn, fields.qid))?;
+        } else if own.is_some_and(|own| own.controller.is_some()) && subnqn != DISCOVERY_NQN {
+            return Err(ConnectError::NoAuthentication);
+        }
+        Ok((queue, done))
+    }
+
+    /// Proves the identity of this host and, if asked to, checks that of the controller.
+    ///
+    /// # Errors
+    /// The connection fails, the controller refuses, or one of them does not know its secret.
+    pub fn authenticate(&mut self, mut exchange: HostExchange) -> Result<(), ConnectError> {
+        const ROOM: usize = 4096;
+        let entry = |fctype: u8, bytes: usize| {
+            let mut entry = fabrics_entry(fctype, 0);
+            entry.set_cdw(10, u32::from(PROTOCOL_SPECIFIC) << 8 | u32::from(SECURITY_PROTOCOL) << 24);
+            entry.set_cdw(11, bytes as u32);
+            entry
+        };
+        let send = |queue: &mut Self, message: &[u8]| {
+            ok(queue.call(entry(FabricsType::AUTH_SEND, message.len()), message, 0)?).map(|_| ())
+        };
+        let fetch = |queue: &mut Self| ok(queue.call(entry(FabricsType::AUTH_RECEIVE, ROOM), &[], ROOM)?);
+        let random = |bytes: &mut [u8]| getrandom::fill(bytes).expect("the system has random numbers");
+        send(self, &exchange.negotiate())?;
+        let (_, challenge) = fetch(self)?;
+        let reply = exchange.reply(&challenge, random)?;
+        send(self, &reply)?;
+        let (_, success) = fetch(self)?;
+        match exchange.confirm(&success) {
+            Ok(None) => Ok(()),
+            Ok(Some(message)) => send(self, &message),
+            Err(failure) => {
+                // The controller ends the connection in either case.
+                drop(send(self, &exchange.failed(failure)));
+                Err(failure.into())
+            }
+        }
     }
 
     /// Returns the number of commands whose completions the caller has not taken.

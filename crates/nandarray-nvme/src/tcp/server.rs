@@ -1,7 +1,7 @@
 //! A server: the listening socket, a thread for each connection, workers, limits, and the end of silent associations.
 //!
-//! There is no authentication, so the server listens on loopback addresses only, unless an option allows others. The
-//! number of connections that are not yet a queue is limited, and each has ten seconds to become one.
+//! The server listens on loopback addresses only, unless every host has to authenticate itself, or an option allows
+//! hosts without. The number of connections that are not yet a queue is limited, and each has ten seconds to become one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -35,7 +35,7 @@ const KEEP_ALIVE_MS: u64 = 1000;
 /// Options of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Whether the server may listen on any address, although there is no authentication.
+    /// Whether the server may listen on any address, although hosts may connect without authentication.
     pub insecure: bool,
     /// Maximum number of connections at once.
     pub connections_max: usize,
@@ -199,11 +199,14 @@ impl Server {
     /// Starts a server, which listens and serves hosts until it is stopped.
     ///
     /// # Errors
-    /// The address cannot be listened on, or is no loopback address and `insecure` is not set.
+    /// The address cannot be listened on, or is no loopback address while `insecure` is not set and hosts may connect
+    /// without authentication.
     pub fn start(subsystem: Arc<Subsystem>, address: SocketAddr, options: &ServerOptions) -> io::Result<Self> {
-        if !address.ip().is_loopback() && !options.insecure {
-            let what =
-                format!("{address} is no loopback address, and hosts are not authenticated: insecure has to be set");
+        if !address.ip().is_loopback() && !options.insecure && !subsystem.authenticates_all() {
+            let what = format!(
+                "{address} is no loopback address: every host that may connect needs a secret, or insecure has to be \
+                 set"
+            );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
         }
         let listener = TcpListener::bind(address)?;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nandarray::nvme::{Blocks, Controller, NewNamespace, NvmeCommand, SubmissionEntry};
 use nandarray::{Device, MemoryMedia, Mode, Options};
+use nandarray_nvme::auth::{ControllerExchange, DhchapHash, DhchapSecret, HostCredentials, HostExchange};
 use nandarray_nvme::tcp::{Initiator, InitiatorOptions, Server, ServerOptions};
 use nandarray_nvme::wire::{AdminOpcode, ConnectData, FabricsType, Property, fabrics_entry};
 use nandarray_nvme::{
@@ -88,6 +89,43 @@ pub(crate) fn commands(mut bytes: &[u8]) {
         }
     }
     assert!(!subsystem.inventory().is_empty() || association.is_ready(), "the namespace is there");
+}
+
+/// A host's messages of authentication: each takes a byte that says whether it is sent or an answer is fetched and, if
+/// sent, with which changes to a right message; then come its length, and bytes for the changes.
+pub(crate) fn authentication(mut bytes: &[u8]) {
+    let secret = DhchapSecret::new(Some(DhchapHash::Sha256), &[7; 32]).expect("32 bytes");
+    let credentials = HostCredentials { host: secret.clone(), controller: Some(secret) };
+    let mut exchange = ControllerExchange::new(credentials.clone(), "nqn.host", "nqn.subsystem");
+    // A host that knows no secret: none of its bytes make it authentic.
+    let other = DhchapSecret::new(None, &[8; 32]).expect("32 bytes");
+    let mut host = HostExchange::new(HostCredentials { host: other, ..credentials }, "nqn.host", "nqn.subsystem", 1);
+    let mut fetched = vec![0u8; 128];
+    while let Some((head, rest)) = bytes.split_at_checked(2) {
+        let (changes, after) = rest.split_at(usize::from(head[1]).min(rest.len()));
+        bytes = after;
+        let mut message = match head[0] >> 1 & 3 {
+            0 => host.negotiate(),
+            1 => host.reply(&fetched, |random| random.fill(3)).unwrap_or_default(),
+            2 => host.confirm(&fetched).ok().flatten().unwrap_or_default(),
+            _ => changes.to_vec(),
+        };
+        let length = message.len();
+        for change in changes.chunks_exact(2).filter(|_| length > 0) {
+            message[usize::from(change[0]) % length] ^= change[1];
+        }
+        let sends = head[0] & 1 == 0;
+        let room = if head[0] & 0x80 == 0 { 128 } else { usize::from(head[1]) };
+        let fctype = if sends { FabricsType::AUTH_SEND } else { FabricsType::AUTH_RECEIVE };
+        let mut entry = fabrics_entry(fctype, 0);
+        entry.set_cdw(10, 0xe901_0100);
+        entry.set_cdw(11, if sends { message.len() } else { room } as u32);
+        fetched = if sends { fetched } else { vec![0; room] };
+        let payload = if sends { Payload::ToController(&message) } else { Payload::ToHost(&mut fetched) };
+        // Any status is right.
+        let _ = exchange.command(&entry, payload, |random| random.fill(5));
+        assert!(!exchange.is_authentic(), "a host without the secret is authentic");
+    }
 }
 
 /// A server that all calls of this process share: a hostile connection hurts no other.

@@ -77,6 +77,8 @@ statuses! {
     CONNECT_PARAMETER = 1, 0x82, true, "Connect Invalid Parameters";
     /// The host is not allowed to connect.
     CONNECT_HOST = 1, 0x84, true, "Connect Invalid Host";
+    /// The host has to prove its identity on this queue first.
+    AUTHENTICATION_REQUIRED = 1, 0x91, true, "Authentication Required";
     /// A copy is longer, or has more ranges, than the namespace allows.
     SIZE_LIMIT_EXCEEDED = 1, 0x83, true, "Command Size Limit Exceeded";
     /// No more range sets or boxes can be stored.

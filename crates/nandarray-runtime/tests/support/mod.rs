@@ -105,7 +105,7 @@ impl Executor for Dying {
 #[derive(Debug)]
 pub struct Items {
     pub bytes: Vec<u8>,
-    /// Number of reads before one panics.
+    /// Number of reads that succeed before a read panics.
     pub panics_in: AtomicI64,
 }
 

@@ -26,7 +26,7 @@ const LAYERS: tidy::Layers = &[
     &["lib"],
 ];
 
-/// Functions that may have more than 70 lines: file, function, and the reason why it is not cut.
+/// Functions that may have more than 70 lines: file, function, and the reason why the function is not divided.
 const LONG_FUNCTIONS: &[(&str, &str, &str)] = &[("src/exec/select.rs", "handler", "a table: one line an instruction")];
 
 #[test]

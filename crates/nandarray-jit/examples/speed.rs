@@ -33,15 +33,15 @@ fn user_seconds() -> (f64, f64) {
     (seconds(11), seconds(13))
 }
 
-/// The engine that runs the program.
+/// The engine that runs the benchmark's program.
 enum Engine {
     Ours(ExecutionEngine),
     Command(String),
 }
 
 impl Engine {
-    /// Runs the program; returns user seconds, its output, and for our engines the outcome. `None` if the command is
-    /// not installed.
+    /// Runs the program; returns user seconds, its output, and the outcome if the engine is the interpreter or the
+    /// translator. `None` if the command of a peer is not installed.
     fn run(&self, elf: &[u8], copy: &Path) -> Option<(f64, Vec<u8>, Option<Outcome>)> {
         let before = user_seconds();
         match self {

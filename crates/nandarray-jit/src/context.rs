@@ -11,9 +11,10 @@ pub(crate) const STREAMS: usize = 32;
 pub(crate) struct RegionSlot {
     /// The host's pointer to the region minus the region's first address in the program.
     pub(crate) biased: u64,
-    /// For reads of 1, 2, 4 and 8 bytes, the offset in the region from which on they no longer fit.
+    /// For reads of 1, 2, 4 and 8 bytes, the offset in the region from which on the read would cross the region's end.
     pub(crate) load: [u64; 4],
-    /// The same for writes of 1, 2, 4 and 8 bytes.
+    /// For writes of 1, 2, 4 and 8 bytes, the offset in the region from which on the write would cross the writable
+    /// part's end.
     pub(crate) store: [u64; 4],
 }
 
@@ -25,7 +26,8 @@ pub(crate) struct Ring {
     pub(crate) at: u64,
     /// The host's pointer to the end of the contiguous bytes.
     pub(crate) end: u64,
-    /// The stream's head (bytes so far) minus `at`; adding `at` gives the head at any time.
+    /// The position of the stream's head (number of bytes moved so far) minus `at`; adding `at` gives the head at any
+    /// time.
     pub(crate) head: u64,
     /// Most bytes of an input that an instruction may wait for; 0 for an output.
     pub(crate) ahead: u64,
@@ -67,14 +69,14 @@ impl Context {
 pub(crate) enum CodeExit {
     /// Execution continues at another address, which this code does not contain.
     Jump = 0,
-    /// The interpreter must execute the next instruction.
+    /// The interpreter must execute the next instruction, for which there is no translated code.
     Handover = 1,
-    /// The next instruction accesses a memory region that was not expected there.
+    /// The next instruction accesses a memory region other than those that its code expects.
     Memory = 2,
     /// The remaining budget of instructions may be too small for the next part of the code.
     Slice = 3,
-    /// The next instruction, or one after it and before the next jump, accesses a memory region that was not expected
-    /// there.
+    /// The next instruction, or one after it and before the next jump, accesses a memory region other than those that
+    /// its code expects.
     Together = 4,
 }
 

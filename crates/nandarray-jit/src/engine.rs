@@ -56,7 +56,7 @@ const NOWHERE: Quick = Quick { pc: u64::MAX, code: None, wants: 0 };
 /// The engine of one hart: it chooses between translated code and the interpreter.
 pub(crate) struct Engine {
     shared: Arc<SharedCode>,
-    /// The budget from which translating is paid; the cores of a run share it.
+    /// The budget from which translating is paid; all cores of a run share one.
     purse: Arc<Purse>,
     context: Box<Context>,
     quick: Vec<Quick>,
@@ -67,7 +67,7 @@ pub(crate) struct Engine {
     marked: usize,
     /// Instructions already credited to the purse: (interpreted, executed by translated code).
     counted: (u64, u64),
-    /// Whether the run has streams, whose positions the context then holds.
+    /// Whether the run has streams; if so, the context holds their positions.
     streams: bool,
 }
 
@@ -142,7 +142,8 @@ impl Engine {
         }
     }
 
-    /// Takes over the addresses of memory in this run. Returns false if there is no memory region at all.
+    /// Copies the addresses of this run's memory to the context, and drops code that was compiled for another layout.
+    /// Returns false if there is no memory region at all.
     fn adopt<X: Xlen>(&mut self, port: &mut TranslatorPort<'_, '_, '_, X>) -> bool {
         let spans = port.spans();
         let size = |range: &std::ops::Range<u64>| range.end - range.start;

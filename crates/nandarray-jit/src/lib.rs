@@ -33,9 +33,10 @@ pub use processor::{TranslatedRun, Translations};
 /// The rule by which a region is chosen for translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TranslationTrigger {
-    /// A region is translated when this is estimated, from these costs, to pay.
+    /// A region is translated as soon as the time that its code would save is estimated, from these costs, to exceed
+    /// the time of translating it.
     Pays(Costs),
-    /// A region is translated when its first block was interpreted this number of times, whatever translating costs.
+    /// A region is translated once its first block was interpreted this number of times, whatever translating costs.
     Visited(u32),
 }
 

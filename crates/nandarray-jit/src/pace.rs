@@ -79,7 +79,8 @@ impl Costs {
         ns.saturating_sub(self.region_ns) / self.instruction_ns.max(1)
     }
 
-    /// Instructions that code must replace until it has saved the `ns` nanoseconds of its translation.
+    /// Returns the number of instructions that translated code must execute until it has saved the `ns` nanoseconds of
+    /// its translation.
     pub(crate) fn pays_after(&self, ns: u64) -> u64 {
         ns.saturating_mul(1000) / self.saved_ps.max(1)
     }

@@ -75,7 +75,7 @@ pub(crate) struct RegionSource<'s> {
     pub(crate) ops_max: usize,
     /// Returns the instruction at an address; `None` if it cannot be read or must not be part of a region.
     pub(crate) fetch: &'s dyn Fn(u64) -> Option<u32>,
-    /// Whether the block at an address may be part of the region; the block at the entry always is.
+    /// Whether the block at an address may be part of the region; the block at which the region is entered always is.
     pub(crate) wanted: &'s dyn Fn(u64) -> bool,
     /// Whether an instruction can be translated.
     pub(crate) translates: &'s dyn Fn(&Instruction) -> bool,
@@ -131,7 +131,7 @@ impl Chains {
     }
 }
 
-/// The places to which the last instruction of a block can lead.
+/// The places to which the last instruction of a block can lead; a place is an address with its chain of calls.
 struct Ways {
     taken: Option<CodePlace>,
     next: Option<CodePlace>,

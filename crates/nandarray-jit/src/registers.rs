@@ -74,7 +74,7 @@ pub(crate) struct Knowledge {
     /// For each node, floating-point registers (bits 0 to 31) that hold a boxed number of single precision whenever it
     /// is reached.
     pub(crate) single: Vec<u32>,
-    /// Floating-point registers that must hold a boxed number of single precision at the region's entry.
+    /// Floating-point registers that must hold a boxed number of single precision when the region is entered.
     pub(crate) wanted: u32,
 }
 
@@ -85,7 +85,7 @@ fn floats(set: Set) -> u32 {
 /// Effect of a node's instructions on floating-point registers; one bit each.
 #[derive(Clone, Copy, Default)]
 struct FloatEffect {
-    /// Registers that are read as single precision before the node writes them.
+    /// Registers that the node reads as single precision before it writes them.
     exposed_single: u32,
     exposed_other: u32,
     written: u32,

@@ -49,19 +49,20 @@ struct Known {
     visits: u32,
     /// Instructions that were interpreted from this address on, or up to it.
     heat: u64,
-    /// The heat from which on a translation of the region may pay.
+    /// The value of `heat` from which on a translation of the region may pay.
     pays_from: u64,
     code: Option<CodeEntry>,
-    /// Instructions that the budget must allow before this code is entered.
+    /// Number of instructions that must be left in the run's budget for this code to be entered.
     wants: u64,
-    /// Nanoseconds that compiling took; before that, those that the purse must contain for an attempt.
+    /// Nanoseconds that compiling the code took; while there is no code, those that the purse must contain before an
+    /// attempt.
     cost_ns: u64,
     /// Number of instructions that accessed a memory region which the code did not expect.
     missed: u64,
-    /// Number of memory regions that they accessed for the first time.
+    /// Number of memory regions that these instructions accessed for the first time.
     new_regions: u32,
     recompiled: u32,
-    /// Whether there was code before, which is to be replaced by a recompilation.
+    /// Whether earlier code at this address is to be replaced by a recompilation.
     again: bool,
     /// Whether nothing can be translated at this address.
     hopeless: bool,
@@ -70,18 +71,18 @@ struct Known {
 /// The state of the code at an address.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CodeState {
-    /// The code, and the instructions that the budget must allow before it is entered; `None` if nothing can be
-    /// translated.
+    /// The code, and the number of instructions that must be left in the run's limit to enter it; no code if nothing
+    /// can be translated.
     Code(Option<CodeEntry>, u64),
     /// As `Code`, for a region translated by this call.
     Fresh(Option<CodeEntry>, u64),
-    /// No code yet; the number of times that the address was reached.
+    /// There is no code yet; the address was reached this number of times.
     Cold(u32),
-    /// No code yet; the next instructions are to be executed singly and observed.
+    /// There is no code yet; the next instructions are to be executed one at a time and observed.
     Watch,
-    /// No code yet; the interpreter continues.
+    /// There is no code yet; the interpreter continues.
     Wait,
-    /// Unknown, since another hart holds the lock to translate.
+    /// The state is unknown, since another hart holds the lock to translate.
     Busy,
 }
 
@@ -138,7 +139,7 @@ impl SharedCode {
         Arc::new(Purse::open(&costs))
     }
 
-    /// Calls `tell` with each address at which translated code can be entered, from number `known` on, and raises
+    /// Calls `tell` with each address at which translated code can be entered, except the first `known` ones, and sets
     /// `known` to the number of all. Does nothing while another thread holds the lock.
     pub(crate) fn entries(&self, known: &mut usize, mut tell: impl FnMut(u64)) {
         if self.entries.load(Ordering::Relaxed) != *known {

@@ -197,14 +197,14 @@ fn whole(program: &Program, executor: Executor, inputs: [&[u8]; 2], limit: Optio
     Seen { outputs, state: core.state().unwrap(), instructions: core.instructions() }
 }
 
-/// The way in which a call is cut into parts.
+/// The way in which a call is divided into parts.
 #[derive(Clone, Copy, Debug)]
 struct Way {
-    /// Most bytes of input that arrive at a time.
+    /// Maximum number of bytes of input that arrive at a time.
     at_once: u64,
-    /// Most instructions of one run; `None` for no limit.
+    /// Maximum number of instructions of one run; `None` for no limit.
     budget: Option<u64>,
-    /// Whether inputs are ring buffers instead of windows on all bytes so far.
+    /// Whether inputs are ring buffers; otherwise they are windows on all bytes that have arrived.
     rings: bool,
     /// Size of each output's ring buffer in bytes; `None` to hold all output.
     buffer_bytes: Option<usize>,

@@ -74,7 +74,7 @@ fn a_store_beyond_an_edge_traps_after_those_before_it() {
 
 #[test]
 fn a_load_beyond_a_window_keeps_what_was_loaded() {
-    // Two rounds inside, so that the window is known, then one beyond its end.
+    // The loop makes two rounds inside the window, so that its region is known, then one beyond its end.
     let mut lines: Vec<String> =
         ["ld a1, 0(a0)", "ld a2, 8(a0)", "ld a3, 16(a0)", "ld a4, 24(a0)"].map(Into::into).into();
     lines.extend(["addi a0, a0, 32", "jal zero, . - 20"].map(Into::into));
@@ -83,7 +83,7 @@ fn a_load_beyond_a_window_keeps_what_was_loaded() {
         let mut own = memory(&lines, 64);
         let word = |i: usize| u64::from_le_bytes(window[8 * i..8 * i + 8].try_into().unwrap());
         let mut translated = translated::<Rv64>();
-        // Code that was made anew for the window, too.
+        // The failures also occur in code that was recompiled for the window.
         for round in 0..6 {
             let mut memory = own.for_call();
             memory.lend(WINDOW_AT, &window).unwrap();
@@ -143,7 +143,7 @@ impl<X: Xlen> AsHart<X> for Translated<X> {
     }
 }
 
-/// Executes an operation on four lanes, three times, with one special number in each lane in turn.
+/// Executes an operation on four groups of registers, three times, with one special number in each group in turn.
 fn run_of_numbers(operation: &[&str]) {
     let mut lines: Vec<String> = Vec::new();
     for lane in 0..4 {
@@ -157,7 +157,7 @@ fn run_of_numbers(operation: &[&str]) {
     let mut memory = memory(&lines, 64);
     let (mut hart, mut made) = (Hart::<Rv64>::new(HartMode::Program, Extensions::PROGRAM), translated::<Rv64>());
     let odd = [f64::from_bits(0x7ff0_0000_0000_0001), 1e-160, -1e300];
-    // With and without "inexact" set before; "underflow" and others must be raised either way.
+    // With and without "inexact" set before: "underflow" and other flags must be raised either way.
     for flags in [0, 1, 31] {
         for (position, special) in (0..4).flat_map(|p| SPECIAL.into_iter().chain(odd).map(move |s| (p, s))) {
             let start = |hart: &mut Hart<Rv64>| {

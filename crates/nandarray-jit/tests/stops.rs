@@ -244,7 +244,7 @@ fn cores_share_what_was_translated() {
     let once = |rounds: u64| {
         let mut memory = Memory::new();
         memory.add_program(CODE, END - CODE, DATA..END, CODE..DATA).unwrap();
-        // Counts a word in memory up a0 times; returns its value in a0.
+        // Increments a word in memory a0 times; returns the word in a0.
         put::<Rv64>(
             &mut memory,
             &[
@@ -269,7 +269,7 @@ fn cores_share_what_was_translated() {
     // Code occupies whole pages, however little of them it fills.
     assert!(bytes.is_multiple_of(4096), "{bytes} bytes are no pages");
     std::thread::scope(|scope| (0..4).for_each(|n| drop(scope.spawn(move || (0..50).for_each(|i| once(1 + n + i))))));
-    // All of them used the loop's code; one further entry may have been reached often enough to be translated.
+    // All harts used the code of the loop; one further entry may have been reached often enough to be translated.
     assert!(translations.code_bytes() <= 3 * bytes);
 }
 
@@ -391,7 +391,7 @@ fn the_cores_of_a_run_share_one_advance() {
 
 #[test]
 fn a_run_beside_another_keeps_what_it_earned() {
-    // A nanosecond for each instruction that is interpreted; a region costs 300,000.
+    // A run earns a nanosecond for each instruction that is interpreted; translating a region costs 300,000.
     let (region_ns, advance_ns) = (300_000, 0);
     let translations = pays(Costs { region_ns, advance_ns, earned_ps: 1000, ..QUICK });
     let run = translations.run();
@@ -403,8 +403,8 @@ fn a_run_beside_another_keeps_what_it_earned() {
     assert!(translations.code_bytes() > 0, "what it earned before the other run began counts");
 }
 
-/// Makes the same calls on a core and interpreted, and compares them: each stops at a limit first, and is made again to
-/// its end.
+/// Makes the same calls on a core and in the interpreter, and compares them: each call first stops at a limit, and is
+/// made a second time to its end.
 fn calls_agree(core: &mut dyn Processor, first: u64) {
     // The inner loop has ten rounds each time; the result is the number of rounds of both loops in all calls so far.
     let mut lines = LOOPS.to_vec();

@@ -1,5 +1,5 @@
-//! CPU time that conventional flash management takes for a read, and for a write with its share of reclaim, and how
-//! much memory a large device takes. `cargo bench -p nandarray-model --bench ftl_speed`.
+//! Measures the CPU time that conventional flash management takes for a read, and for a write with its share of
+//! reclaim, and the memory of a large device. Run with `cargo bench -p nandarray-model --bench ftl_speed`.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a benchmark reads the clock and prints")]
 
 use nandarray_model::describe::{self, GcPolicy};
@@ -8,14 +8,14 @@ use std::time::Instant;
 
 const READS: u64 = 10_000_000;
 
-/// Resident bytes of this process, where the system tells.
+/// Returns the resident memory of this process in MiB; NaN where the operating system does not report it.
 fn resident_mib() -> f64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
     let pages = pages.and_then(|s| s.split_whitespace().nth(1)?.parse::<f64>().ok());
     pages.unwrap_or(f64::NAN) * 4096.0 / f64::from(1 << 20)
 }
 
-/// A clock that stands still while others have the processor, where the system has one.
+/// A clock of this process's CPU time; of wall time where the operating system does not report CPU time.
 struct Clock {
     cpu_ns: Option<u64>,
     wall: Instant,

@@ -13,14 +13,15 @@ use nandarray_model::describe::{Description, Scheduling, preset, preset_with};
 use nandarray_model::flash::{Backend, FlashEvent, FlashOp, OpCause, OpKind, PageAddress};
 use nandarray_sim::Events;
 
-/// CPU seconds of this process so far, from its scheduler statistics.
+/// Returns the CPU seconds of this process so far, from its scheduler statistics.
 fn cpu_seconds() -> f64 {
     let text = fs::read_to_string("/proc/self/schedstat").expect("Linux tells a process's run time");
     let ns: f64 = text.split_whitespace().next().and_then(|s| s.parse().ok()).expect("nanoseconds come first");
     ns / 1e9
 }
 
-/// Keeps `depth` reads in flight until `operations` have ended; operations a CPU second, simulated operations a second.
+/// Keeps `depth` reads in flight until `operations` have ended; returns operations per CPU second, and operations per
+/// second of modelled time.
 fn random_reads(description: &Description, depth: u64, operations: u64) -> (f64, f64) {
     let g = description.geometry;
     let mut flash = Backend::new(description, 1, None);

@@ -21,7 +21,7 @@ use nandarray_runtime::{
 const ITEMS: u64 = 1500;
 const SPACES: usize = 4;
 
-/// Adds one to each element of its window.
+/// A program that adds one to each element of its window.
 const ADD: &[&str] = &[
     "ld t0, 600(a0)",
     "ld t1, 608(a0)",
@@ -117,7 +117,7 @@ fn every_scheduler_gives_the_bytes_of_a_serial_run_even_if_parts_fail() {
             let device = open(Arc::new(MemoryMedia::with_bytes(vec![])), Mode::Exclusive).unwrap();
             let spaces = make(&device);
             let runtime = Arc::new(Runtime::new(Arc::new(device)));
-            // The failures come while the first screens compute, or wait for flash.
+            // The failures occur while the first screens compute, or wait for flash.
             let platform = AcceleratorPlatform {
                 core_failures: if core { (0..5).map(|w| (w, 90_000 + 1_000 * w as u64)).collect() } else { Vec::new() },
                 die_failures: if die { vec![(1, 20_000)] } else { Vec::new() },
@@ -138,7 +138,7 @@ fn every_scheduler_gives_the_bytes_of_a_serial_run_even_if_parts_fail() {
             assert_eq!(report.bytes_out, 12 * ITEMS * 8);
             assert!(report.kernels.iter().all(|k| k.compute > 0.0 && k.latency > 0.0), "{:?}", report.kernels);
             assert!(report.flushed_seconds > report.seconds);
-            // Two microblocks of six instructions an element at eight a cycle at most.
+            // Two microblocks of six instructions per element, of which at most eight are executed per cycle.
             let least = 12.0 * 2.0 * ITEMS as f64 * 6.0 / 8.0 * 1e-9;
             assert!(report.kernels.iter().map(|k| k.compute).sum::<f64>() > least);
             match core || die {
@@ -203,7 +203,7 @@ fn kernels_whose_outputs_have_no_place_fail_and_waits_for_a_name_are_told() {
     let device = open(Arc::new(MemoryMedia::with_bytes(vec![])), Mode::Exclusive).unwrap();
     let spaces = make(&device);
     let runtime = Arc::new(Runtime::new(Arc::new(device)));
-    // DDR3L takes one group, and flash none: its last block is for groups that move.
+    // DDR3L has room for one group, and flash for none: its last block is reserved for groups that move.
     let platform = AcceleratorPlatform { blocks: 1, write_buffer_bytes: 64 << 10, ..AcceleratorPlatform::default() };
     let session = session(&runtime, "intra-out-of-order", platform);
     let jobs: Vec<_> = (0..SPACES).map(|n| session.submit(request(&kernel, spaces[n])).unwrap()).collect();

@@ -12,12 +12,12 @@ use nandarray_model::workload::{IoRequest, RequestList, RequestOp};
 const US_A_BYTE: f64 = 0.003;
 const PAGE: u64 = 8_192;
 
-/// A message over the link, in microseconds.
+/// Returns the time of a message on the link, in microseconds.
 fn link(bytes: u64) -> f64 {
     (bytes + bytes.div_ceil(128) * 28) as f64 / 4_000.0
 }
 
-/// Microseconds of a command and its completion on the link.
+/// Returns the time of a command and its completion on the link, in microseconds.
 fn entries() -> f64 {
     link(64) + link(16)
 }
@@ -26,7 +26,8 @@ fn device(overrides: &[(&str, &str)]) -> Description {
     describe::preset_with("mqsim-ideal", overrides).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Runs `n` requests of a size, one behind the other in address, from 0; modelled microseconds, and mean latency.
+/// Runs `n` requests of `bytes` bytes at consecutive addresses from 0 on; returns modelled microseconds in all, and the
+/// mean latency.
 fn run(d: &Description, op: RequestOp, bytes: u64, depth: u32, n: u64) -> (f64, f64) {
     let mut machine = Machine::new(d, 1, None);
     machine.attach_blocks(1).unwrap();
@@ -56,7 +57,7 @@ fn one_read_at_a_time() {
             let (_, mean) = run(&d, RequestOp::Read, bytes, 1, 200);
             within(&format!("{bytes} B read, {scheduling}"), mean, want);
         }
-        // MQSim gives 88.9 and 102.4 us.
+        // MQSim's latencies are 88.9 and 102.4 us.
         within("4 KiB", run(&d, RequestOp::Read, 4_096, 1, 200).1, 88.9);
         within("8 KiB", run(&d, RequestOp::Read, 8_192, 1, 200).1, 102.4);
     }
@@ -66,7 +67,7 @@ fn one_read_at_a_time() {
 fn one_write_at_a_time() {
     for scheduling in ["normal", "fifo", "mqsim-compat"] {
         let d = device(&[("controller.scheduling", scheduling)]);
-        // The second of two pages goes to another channel: only the link sees it.
+        // The second of two pages goes to another channel, so only the link takes longer.
         for (pages, mqsim) in [(1, 777.5), (2, 780.0)] {
             let bytes = pages * PAGE;
             let want = entries() + link(bytes) + 0.361 + PAGE as f64 * US_A_BYTE + 750.020;
@@ -77,7 +78,7 @@ fn one_write_at_a_time() {
     }
 }
 
-/// Reads every page of every plane of one channel in turn, many at once, for long; microseconds a page.
+/// Reads every page of every plane of one channel in rotation, with 256 reads in flight; returns microseconds per page.
 fn channel_page_us(overrides: &[(&str, &str)]) -> f64 {
     let one = [("geometry.channels", "1"), ("ftl.striping", "static PWDC")];
     let all: Vec<_> = one.into_iter().chain(overrides.iter().copied()).collect();
@@ -87,16 +88,18 @@ fn channel_page_us(overrides: &[(&str, &str)]) -> f64 {
 
 #[test]
 fn a_saturated_channel_is_bound_by_its_bus() {
-    // Eight dies sense while others transfer: a command a page, which is shorter than a further plane of another.
+    // Some dies sense while another transfers: one command per page takes the bus for less time than a further plane
+    // in a command would.
     let transfer = PAGE as f64 * US_A_BYTE + 0.030;
     within("a page of 75 us", channel_page_us(&[]), transfer + 0.290);
-    // A page at a time would not do: a command for two planes, two transfers. Still the bus.
+    // With one page per command the bus would not be busy all the time; commands for two planes, with two transfers
+    // each, keep it busy.
     within("a page of 200 us", channel_page_us(&[("nand.t_read", "200 us")]), transfer + (0.290 + 0.650) / 2.0);
 }
 
 #[test]
 fn dies_that_are_slower_than_the_bus_bound_the_channel() {
-    // A round of a die: command, sensing, its two pages, while seven others work.
+    // A round of one die: command, sensing and transfer of its two pages, while the other seven dies work.
     let t_read = 1_000.0;
     let round = 0.940 + t_read + 0.020 + 2.0 * (PAGE as f64 * US_A_BYTE + 0.030);
     within("a page of 1 ms", channel_page_us(&[("nand.t_read", "1 ms")]), round / 16.0);
@@ -107,7 +110,7 @@ fn mqsims_channel_senses_and_transfers_in_turn() {
     let compat = ("controller.scheduling", "mqsim-compat");
     let page = PAGE as f64 * US_A_BYTE + 0.030;
     let round = |pages: f64, t_read: f64| (t_read + 0.020 + 0.940 + pages * page) / pages;
-    // A chip works for one command at a time, whatever its dies: 4 chips of 2 planes, then 8 of one die.
+    // A chip executes one command at a time, however many dies it has: 4 chips of 2 planes, then 8 chips of one die.
     within("8 pages a round", channel_page_us(&[compat]), round(8.0, 75.0));
     let eight = [compat, ("geometry.ways", "8"), ("geometry.dies", "1")];
     within("16 pages a round", channel_page_us(&eight), round(16.0, 75.0));
@@ -116,7 +119,7 @@ fn mqsims_channel_senses_and_transfers_in_turn() {
 
 #[test]
 fn sequential_writes_are_bound_by_programming() {
-    // All 128 planes at once, or those of one die of each of 32 chips: MQSim gives 655 MB/s.
+    // All 128 planes program at once, or those of one die on each of 32 chips: MQSim's rate is 655 MB/s.
     let bus = 2.0 * PAGE as f64 * US_A_BYTE + 0.361 + 0.816;
     for (scheduling, dies) in [("normal", 64.0), ("mqsim-compat", 32.0)] {
         let d = device(&[("controller.scheduling", scheduling)]);
@@ -134,14 +137,14 @@ fn a_link_slower_than_the_flash_bounds_reads() {
     let n = 2_000;
     let bytes = 128 << 10;
     let (us, _) = run(&d, RequestOp::Read, bytes, 32, n);
-    // Pages cross one by one; each request's completion goes with them.
+    // Pages cross the link one by one, and each request's completion follows its pages.
     let each = 4.0 * (16.0 * link(PAGE) + link(16));
     within("128 KiB over 1 GB/s", us / n as f64, each);
 }
 
 #[test]
 fn requests_in_flight_are_rate_times_latency() {
-    // Little's law: a closed loop keeps its depth.
+    // By Little's law, rate times mean latency is the number in flight, which a closed loop keeps constant.
     for depth in [4, 32, 256] {
         let n = 40_000;
         let (us, mean) = run(&device(&[]), RequestOp::Read, 4_096, depth, n);
@@ -161,7 +164,7 @@ fn reads_cross_dram_as_often_as_described() {
             within(&format!("MB/s, {crossings} crossings"), (1_000 * (128 << 10)) as f64 / us, 1_000.0 / n);
         }
     }
-    // Past it, the flash is the bound, whatever the DRAM.
+    // If data bypasses DRAM, the flash bounds the rate, however slow DRAM is.
     let past = |rate: &'static str| device(&[("dram.rate", rate), ("dram.read_crossings", "0")]);
     let us = |rate| run(&past(rate), RequestOp::Read, 128 << 10, 32, 1_000).0;
     assert_eq!(us("100 MB/s"), us("ideal"));
@@ -169,7 +172,7 @@ fn reads_cross_dram_as_often_as_described() {
     // lies in DRAM.
 }
 
-/// A device of no preset: 2 to 12 channels, 1 to 4 dies and planes, pages of 4 to 16 KiB, 400 to 2,400 MT/s, links of 2
+/// Draws a random device: 2 to 12 channels, 1 to 4 dies and planes, pages of 4 to 16 KiB, 400 to 2,400 MT/s, links of 2
 /// to 14 GB/s.
 fn drawn(seed: u64) -> Vec<(&'static str, String)> {
     let mut chance = fastrand::Rng::with_seed(seed);
@@ -197,7 +200,7 @@ fn geometries_drawn_by_chance_are_as_their_closed_forms() {
         let page = u64::from(d.geometry.page_bytes);
         let bus = |bytes: u64| bytes as f64 / d.bus.bytes_per_s as f64 * 1e6;
         let link = |bytes: u64| (bytes + bytes.div_ceil(128) * 28) as f64 / d.link.bytes_per_s as f64 * 1e6;
-        // Into the DRAM and out of it.
+        // Data is written to DRAM and read from it.
         let dram = |bytes: u64| 2.0 * (bytes as f64 / d.dram.bytes_per_s as f64 * 1e6 + d.dram.t_access.us());
         let entries = link(64) + link(16);
         let message = |what: &str| format!("seed {seed}, {drawn:?}: {what}");
@@ -207,7 +210,7 @@ fn geometries_drawn_by_chance_are_as_their_closed_forms() {
         }
         let want = entries + link(page) + dram(page) + 0.361 + bus(page) + 750.020;
         within(&message("a write alone"), run(&d, RequestOp::Write, page, 1, 50).1, want);
-        // Every channel full of pages that are sensed in no time: as wide commands as there are planes, or one each.
+        // Sensing takes no time, so every channel is always busy; commands use all planes, or one plane each.
         let free = [("link.rate", "200 GB/s"), ("dram.rate", "ideal")];
         let fast = with(&[("nand.t_read", "5 us"), ("ftl.striping", "static CPWD"), free[0], free[1]]);
         let n = 4_000 * u64::from(fast.geometry.channels);
@@ -219,7 +222,7 @@ fn geometries_drawn_by_chance_are_as_their_closed_forms() {
         let (least, most) = (joined.min(single), joined.max(single));
         eprintln!("{}", message(&format!("{rate:.1} B/us of {joined:.1} joined, {single:.1} not")));
         assert!(rate > 0.99 * least && rate < 1.01 * most, "{}", message(&format!("{rate} of {least} to {most}")));
-        // A link slower than the flash.
+        // The link is slower than the flash.
         let slow = with(&[("nand.t_read", "5 us"), ("link.rate", "500 MB/s")]);
         let (bytes, n) = (128 << 10, 1_000);
         let each = (bytes / page) as f64 * (page + page.div_ceil(128) * 28) as f64 / 500.0 + (16 + 28) as f64 / 500.0;

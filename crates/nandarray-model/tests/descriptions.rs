@@ -1,12 +1,12 @@
-//! Promise: a wrong description is refused with its key, its value and what is allowed, all problems at once; no text
-//! makes the reader panic; what is accepted keeps its invariants.
+//! Promise: an invalid description is refused with the key, the value and the allowed values of every problem at once;
+//! no text makes the reader panic; accepted descriptions keep their invariants.
 
 mod hostile;
 
 use nandarray_model::describe::{self, KEYS, Sheet, Value, ValueKind, preset_text, presets};
 use proptest::prelude::*;
 
-/// A description that is right: the preset for tests, by its text.
+/// Returns the TOML text of a valid description: the preset for tests.
 fn tiny() -> String {
     preset_text("tiny").unwrap().to_owned()
 }
@@ -15,7 +15,8 @@ fn refused(text: &str) -> String {
     describe::parse(text).expect_err(text).to_string()
 }
 
-/// The preset with one value replaced by another is refused, and all of these words are said.
+/// Checks that the test preset is refused if `from` is replaced by `to`, and that the error contains all of these
+/// words.
 fn wrong(from: &str, to: &str, words: &[&str]) {
     let text = tiny();
     assert!(text.contains(from), "{from} is not in the preset");
@@ -136,13 +137,13 @@ fn every_number_has_a_source() {
     for key in ["nand.t_read", "nand.t_program", "nand.t_erase", "nand.suspends_max", "nand.endurance_cycles"] {
         assert!(said.contains(key), "{key}: {said}");
     }
-    // A word is a choice; only numbers come from somewhere.
+    // A word is a choice and needs no source; only numbers do.
     assert!(said.contains("has no source") && !said.contains("nand.cell"), "{said}");
     let own = text.replacen("[nand]\n", "[nand.sources]\nt_erase = \"measured\"\n[nand]\n", 1);
     assert!(!refused(&own).contains("nand.t_erase"));
     wrong("[bus]", "[bus.sources]\nt_suspend_command = \"x\"\n[bus]", &["bus.sources.t_suspend_command", "of nothing"]);
     wrong("[bus]\nsource = \"choice\"", "[bus]\nsource = \"\"", &["bus.source", "empty"]);
-    // A base brings its own sources; a value that is changed needs a new one.
+    // A base has its own sources; a changed value needs a new one.
     let said = refused("name = \"x\"\nbase = \"tiny\"\n[nand]\nt_erase = \"2 ms\"\n");
     assert!(said.contains("nand.t_erase") && said.contains("has no source"), "{said}");
 }
@@ -178,7 +179,7 @@ fn a_description_builds_on_another() {
     assert!(sheet.get("nand.t_erase").unwrap().source.starts_with("MQSim"));
     let description = sheet.description().unwrap();
     assert_eq!(description.geometry, describe::preset("mqsim-default").unwrap().geometry);
-    // Only values of the text itself have a line.
+    // Problems have a line only if their value is in the text itself.
     let said = refused(&text.replace("25 us", "25 s"));
     assert!(said.contains("line 6"), "{said}");
 }
@@ -196,7 +197,7 @@ fn presets_have_a_source_for_everything_and_say_what_is_assumed() {
     assert_eq!(presets().len(), 17);
 }
 
-/// Values of all kinds, right and wrong.
+/// Generates values of all kinds, valid and invalid.
 fn value() -> impl Strategy<Value = Value> {
     let number = prop_oneof![Just("0"), Just("1"), Just("75"), Just("-3"), Just("1e30"), Just("0.5"), Just("")];
     let unit = prop_oneof![
@@ -231,7 +232,8 @@ fn value() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
-    /// Whatever is set, a description is refused or whole: what follows from it follows, and it reads back as itself.
+    /// Any changed values are either refused, or give a description whose figures can be derived and which is equal
+    /// after it was written and read.
     #[test]
     fn any_values_are_refused_or_right(
         preset in 0..presets().len(),
@@ -255,7 +257,7 @@ proptest! {
         }
     }
 
-    /// Texts with lines lost, doubled and changed never make it panic.
+    /// Texts with lost, duplicated and changed lines never make the reader panic.
     #[test]
     fn mangled_texts_never_panic(
         preset in 0..presets().len(),
@@ -296,7 +298,7 @@ fn every_key_has_a_meaning_and_a_range_in_words() {
     assert!(matches!(KEYS[0].kind, ValueKind::Count(1, _)));
 }
 
-/// Every preset becomes a device with its flash management.
+/// Every preset can be made into a device with its flash management.
 #[test]
 fn every_preset_becomes_a_device() {
     for name in presets() {
@@ -316,7 +318,7 @@ fn cores_for_programs_are_their_own_and_may_be_absent() {
     let assasin = describe::preset("assasin").unwrap();
     let compute = assasin.compute.unwrap();
     assert_eq!((compute.cores, compute.clock_hz), (8, 1_000_000_000));
-    // 12.625 mW for all of them.
+    // Eight cores take 12.625 mW together.
     assert!((compute.core_active_uw * 8.0 - 12_625.0).abs() < 2.0, "{}", compute.core_active_uw);
     assert_eq!((assasin.geometry.page_bytes, assasin.geometry.ways), (4096, 16));
     let overrides = [("compute.cores", "2"), ("compute.clock", "1.25 GHz"), ("compute.core_active", "3 mW")];

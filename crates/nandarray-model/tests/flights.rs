@@ -1,6 +1,6 @@
-//! Promise: many commands can be in flight on a modelled device. They see each other's effects as their order says,
-//! take the time that such a number in flight takes, one history gives one trace, and lost power loses nothing that a
-//! flush promised.
+//! Promise: many commands can be in flight on a modelled device. They see each other's effects in the order of their
+//! submission, and take the time that this number in flight takes; equal histories give equal traces, and a power
+//! failure loses nothing that a flush promised.
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ impl Modelled {
         self.give(number, OwnedCommand::Write { space, target: boxed(start, count), source }, buffer)
     }
 
-    /// Lets everything end.
+    /// Lets modelled time pass until all commands in flight have ended.
     fn drain(&self) {
         while self.device.drive(None).unwrap() {}
     }
@@ -109,7 +109,7 @@ impl Modelled {
     }
 }
 
-/// 1,024 rows of a page each.
+/// Creates a space of 1,024 rows, each one page.
 fn rows(store: &Modelled) -> SpaceId {
     let a = store.create("a", &[1024, 2048], &[1, 2048]);
     let all = store.write(0, a, &[0, 0], &[1024, 2048], 7);
@@ -165,7 +165,7 @@ fn flush_resize_and_delete_have_their_places_in_the_order() {
     store.device.close().unwrap();
 }
 
-/// Modelled time of 512 reads of a page, `depth` in flight: by commands in flight, and by a batch.
+/// Returns the modelled time of 512 page reads with `depth` in flight: as commands in flight, and as a batch.
 fn times(depth: usize) -> (Ps, Ps) {
     let place = |i: u64| i * 37 % 1024;
     let store = Modelled::open(&device(&[]));
@@ -202,8 +202,8 @@ fn so_many_in_flight_take_what_a_batch_takes() {
         let ratio = flights.us() / batch.us();
         assert!((ratio - 1.0).abs() < 0.01, "depth {depth}: {flights} in flight, {batch} in a batch");
     }
-    // One at a time: what one page takes (facts: 102.4 us). Many: the link, 4 B/ns and 28 B around each 128 B, is
-    // busiest.
+    // One in flight takes the time of one page (102.4 us). With many in flight the link is the bottleneck: 4 B/ns, and
+    // 28 B for each 128 B.
     let one = times(1).0.us() / 512.0;
     assert!((one / 102.4 - 1.0).abs() < 0.01, "{one} us");
 }
@@ -238,8 +238,8 @@ fn one_history_gives_one_trace() {
     assert_eq!(run(false), run(true));
 }
 
-/// Every read gives the result of executing the commands one by one, in order of submission; seeds printed on
-/// failure.
+/// Every read returns what it would if the commands were executed one by one, in order of submission; the seed is
+/// printed on failure.
 #[test]
 fn commands_in_flight_give_what_one_after_the_other_gives() {
     for seed in 0..8 {
@@ -278,7 +278,7 @@ fn what_ends_may_give_more() {
     let a = rows(&store);
     let store = Arc::new(store);
     let kept: Arc<Mutex<Vec<Flown>>> = Arc::default();
-    // A chain of reads, each submitted by the delivery of the one before.
+    // A chain of reads, each of which is submitted by the completion of the previous one.
     fn next(store: &Arc<Modelled>, kept: &Arc<Mutex<Vec<Flown>>>, a: SpaceId, left: u64) {
         if left == 0 {
             return;
@@ -535,7 +535,7 @@ fn many_in_flight_are_bound_by_the_busiest_resource() {
     }
     store.drain();
     let took = (store.clock.now() - began).us();
-    // The link: 28 B around each 128 B, a page's data and its completion.
+    // Bound by the link: a page's data with 28 B for each 128 B, and its completion.
     let want = 8192.0 * (8192.0 + 64.0 * 28.0 + 16.0 + 28.0) / 1_000.0;
     assert!((took / want - 1.0).abs() < 0.01, "{took} us, the link alone {want} us");
     store.device.close().unwrap();
@@ -563,7 +563,7 @@ fn a_callback_may_let_time_pass_and_close_the_store() {
     let to = seen.clone();
     let done = Box::new(move |result: Result<()>| {
         result.unwrap();
-        // Itself is being delivered, and must not be waited for.
+        // The command is being delivered here, so it must not wait for itself.
         while own.drive(None).unwrap() {}
         *to.lock() = Some(own.close());
     });

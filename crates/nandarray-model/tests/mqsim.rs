@@ -40,7 +40,7 @@ const ROWS: [Row; 10] = [
     row("70/30 16K QD32", 16 << 10, false, 0.7, 32, 39_143.0, 817.0),
 ];
 
-/// Requests a second, and the mean latency in microseconds.
+/// Runs a row with this scheduling; returns requests per second, and the mean latency in microseconds.
 fn run(row: &Row, scheduling: &str) -> (f64, f64) {
     let d = describe::preset_with("mqsim-ideal", &[("controller.scheduling", scheduling)]).unwrap();
     let mut machine = Machine::new(&d, 1, None);
@@ -80,7 +80,7 @@ fn mqsim_rows_come_out() {
 
 #[test]
 fn an_open_loop_row_comes_out() {
-    // 400 MB/s of random 4 KiB reads.
+    // Random 4 KiB reads at 400 MB/s.
     let d = describe::preset_with("mqsim-ideal", &[("controller.scheduling", "mqsim-compat")]).unwrap();
     let mut machine = Machine::new(&d, 1, None);
     machine.attach_blocks(1).unwrap();

@@ -1,5 +1,5 @@
-//! Promise: where cells are programmed a word line at once, sequential writes come within 10 % of the rate that dies,
-//! channels and link have by the description; no request is left waiting for the rest of a word line.
+//! Promise: where the pages of a word line are programmed together, sequential writes come within 10 % of the rate that
+//! follows from the description's dies, channels and link; no request waits for ever for the rest of a word line.
 
 #[path = "../benches/model/cases.rs"]
 #[allow(missing_docs, unreachable_pub, dead_code, reason = "shared with a benchmark, which uses all of it")]
@@ -8,7 +8,8 @@ mod cases;
 use cases::{Before, Case};
 use nandarray_model::describe::{self, Description};
 
-/// Bytes a second of sequential writes of 128 KiB, once the cache is full, and pages that each command programmed.
+/// Returns the bytes per second of sequential writes of 128 KiB once the cache is full, and the mean number of pages
+/// that a command programmed.
 fn sequential_writes(d: &Description) -> (f64, f64) {
     let bytes = 128 << 10;
     let warm_up = 2 * d.ftl.write_cache_bytes / bytes;
@@ -34,11 +35,11 @@ fn sequential_writes_fill_word_lines() {
     for name in ["tlc-enterprise", "qlc-enterprise"] {
         comes_near(&describe::preset(name).unwrap());
     }
-    // The QLC drive is bound by its link; with a faster one, a buffer for all of its dies and a DRAM to match, by its
-    // dies.
+    // The QLC drive is bound by its link; with a faster link, a buffer for all of its dies and fast DRAM, it is bound
+    // by its dies.
     let wide = [("link.rate", "PCIe 5 x16"), ("ftl.write_cache", "512 MiB"), ("dram.rate", "ideal")];
     comes_near(&describe::preset_with("qlc-enterprise", &wide).unwrap());
-    // Planes that are chosen one by one, and one plane a die.
+    // Striping that chooses planes one by one, and striping with one plane per die.
     for striping in ["dynamic CWDP", "static PCWD"] {
         let d =
             describe::preset_with("tlc-enterprise", &[("ftl.striping", striping), ("geometry.planes", "1")]).unwrap();

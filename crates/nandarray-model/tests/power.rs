@@ -1,5 +1,5 @@
-//! Promise: a modelled device that loses power at any event recovers exactly as the store does: every command whole or
-//! absent, in order, and nothing lost of what a flush had answered for.
+//! Promise: a modelled device that loses power at any event recovers as the store does: every command is whole or
+//! absent, in order, and nothing is lost that a flush has reported as durable.
 
 use std::sync::Arc;
 
@@ -33,8 +33,8 @@ fn contents(store: &Device, space: SpaceId) -> Vec<u32> {
     to
 }
 
-/// A run's outcome: the states after each command that changes something, the last flushed one, the medium that
-/// survived.
+/// Results of a run: the array's content after each command that changes it, the index of the last flushed one, the
+/// medium that survives the power failure, the number of events.
 struct Run {
     states: Vec<Vec<u32>>,
     flushed: usize,
@@ -62,7 +62,7 @@ fn run(description: &Description, seed: u64, fail_after: u64) -> Run {
     let space = store.execute(command::Create(new)).unwrap().id;
     store.execute(command::Flush).unwrap();
     clock.machine(|m| m.fail_power_after(fail_after));
-    // Programs before this moment are in the flash.
+    // Programs that were logged before this moment have ended.
     let before = writes.lock().len();
     let mut chance = fastrand::Rng::with_seed(seed);
     let mut now = vec![0u32; (SIDE * SIDE) as usize];
@@ -89,7 +89,7 @@ fn run(description: &Description, seed: u64, fail_after: u64) -> Run {
             run.states.push(now.clone());
         }
         if run.survives.is_none() {
-            // The command during which the power failed had made all its writes.
+            // The command during which the power failed had already issued all its writes.
             let programmed = clock.machine(|m| m.power_failed().cloned());
             if let Some(programmed) = programmed {
                 let issued = writes.lock().len();

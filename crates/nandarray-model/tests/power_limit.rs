@@ -1,5 +1,5 @@
-//! Promise: no described drive takes more than its form factor allows, whatever it is busy with; and a drive that rests
-//! takes what its data sheet says.
+//! Promise: no described drive draws more power than its form factor allows, whatever its workload; a resting drive
+//! draws what its data sheet says.
 
 #[path = "../benches/model/cases.rs"]
 #[allow(missing_docs, unreachable_pub, dead_code, reason = "shared with a benchmark, which uses all of it")]
@@ -12,7 +12,7 @@ use nandarray_model::machine::Machine;
 use nandarray_model::report::Latencies;
 use nandarray_model::workload::{IoRequest, RequestList, RequestOp};
 
-/// Average power, in watts, of the second of two runs of a load: the first fills buffers.
+/// Returns the average power, in watts, of the second of two runs of a load; the first run fills the buffers.
 fn power_w(d: &Description, bytes: u64, sequential: bool, read_share: f64, depth: u32) -> f64 {
     let buffered = if read_share > 0.0 { 0 } else { d.ftl.write_cache_bytes / bytes };
     let n = (buffered * 3 / 2).max(if sequential { 1_000 } else { 20_000 });
@@ -24,7 +24,8 @@ fn power_w(d: &Description, bytes: u64, sequential: bool, read_share: f64, depth
     (after.energy.device_j - before.energy.device_j) / (after.until_rest_s - before.until_rest_s)
 }
 
-/// Average power of a device that answers one read and rests for so long.
+/// Returns the average power, in watts, of a device that answers one read, rests for `rest` and answers another, and
+/// the longer latency of the two in microseconds.
 fn resting_w(d: &Description, rest: Ps) -> (f64, f64) {
     let mut machine = Machine::new(d, 1, None);
     machine.attach_blocks(1).unwrap();
@@ -75,7 +76,7 @@ fn a_drive_that_rests_takes_what_its_sheet_says() {
     );
     let (awake_w, alone_us) = resting_w(&awake.unwrap(), minutes);
     assert!(awake_w > 1.0, "{awake_w} W awake");
-    // The first read after the rest is later by the exit latency.
+    // The first read after the rest takes longer by the exit latency.
     assert!((woken_us - alone_us - 1_200.0).abs() < 0.001, "{woken_us} us instead of {alone_us}");
 }
 

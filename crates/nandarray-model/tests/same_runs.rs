@@ -15,7 +15,7 @@ use nandarray_model::workload::{Arrival, Generator, Pattern, Size, Synthetic};
 
 const GOLDEN: &str = include_str!("same_runs/golden.txt");
 
-/// A preset with few enough blocks that reclaim has work.
+/// Returns a preset with so few blocks that reclaim has work, and with the changes of `more`.
 fn small(preset: &str, more: &[(&str, &str)]) -> Description {
     let overrides = [
         ("geometry.blocks", "24"),
@@ -31,8 +31,8 @@ fn fold(digest: u64, value: u64) -> u64 {
     (digest ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
-/// The run's hash, the end of modelled time, the number of requests, and a digest of the latency and the status of
-/// each.
+/// Replays a workload; returns the run's hash, the modelled end, the number of requests, and a digest of each request's
+/// latency and status.
 fn replayed(description: &Description, synthetic: Synthetic) -> String {
     let mut machine = Machine::new(description, 1, None);
     machine.attach_blocks(1).unwrap();
@@ -114,8 +114,8 @@ impl Modelled {
     }
 }
 
-/// Commands of a store: whole and partial writes, reads along both axes, overwrites until reclaim moves blocks,
-/// batches, flushes.
+/// Executes commands of a store and returns the run's hash: whole and partial writes, reads along both axes, overwrites
+/// until reclaim moves blocks, batches, flushes.
 fn stored(description: &Description) -> String {
     let options = Options::default();
     let (device, clock) = store::open(&Backing::Memory, Mode::Append, &options, description, None).unwrap();
@@ -204,7 +204,7 @@ fn every_run_is_the_one_it_was() {
     assert!(changed.is_empty() && lines == golden, "{golden} lines were kept, {lines} came out; changed:\n{changed}");
 }
 
-/// The machine runs on the thread that drives it: other threads, and other machines on them, change nothing.
+/// The machine runs on the thread that drives it: other threads and other machines do not change its results.
 #[test]
 fn a_run_is_the_same_beside_any_number_of_threads() {
     let description = small("tiny", &[]);

@@ -1,4 +1,5 @@
-//! Promise: the store under the modelled clock gives the same bytes as any store, and times that are the closed forms'.
+//! Promise: a store under the modelled clock returns the same bytes as any other store, and takes the times of the
+//! closed forms.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -100,7 +101,7 @@ fn bytes_are_real_and_time_passes() {
         let read_all = store.now() - before;
         let column = read(&store, a, &[0, 7], &[512, 1]);
         assert!(column.iter().enumerate().all(|(i, &v)| v == i as u32 * 512 + 7));
-        // 1 MiB, 128 pages of 8 KiB: one on each plane of the device, programmed side by side, read side by side.
+        // 1 MiB is 128 pages of 8 KiB: one on each plane of the device, programmed and read in parallel.
         assert!(wrote > Ps::from_us(750) && wrote < Ps::from_ms(6), "{wrote}");
         assert!(read_all > Ps::from_us(250) && read_all < Ps::from_us(900), "{read_all}");
         store.close().unwrap();
@@ -117,7 +118,7 @@ fn one_page_takes_what_its_phases_take() {
     let before = store.now();
     assert_eq!(read(&store, a, &[0], &[2048]), values);
     let took = (store.now() - before).us();
-    // facts: t_R + ready + command + transfer + PCIe.
+    // Sum of t_R, ready time, command, transfer and PCIe.
     assert!((took / 102.4 - 1.0).abs() < 0.01, "{took} us");
 }
 
@@ -218,8 +219,8 @@ fn a_device_without_bytes_keeps_times() {
 
 #[test]
 fn coordinates_are_fetched_from_host_memory() {
-    // Down and up the link of mqsim-ideal (PCIe 3 x4): a packet without payload up, 4 KiB down (closed form of link.rs:
-    // 1,248 ns).
+    // On the link of mqsim-ideal (PCIe 3 x4), a packet without payload goes up, then 4 KiB come down (closed form of
+    // link.rs: 1,248 ns).
     let time = |size| {
         let store = open(&device(&[("controller.coordinates_size", size)]), &Backing::Memory);
         let a = create(&store, "a", &[2048], &[2048]);
@@ -250,8 +251,8 @@ fn software_may_compose_a_command_before_it_writes_it() {
         store.close().unwrap();
         took
     };
-    // Four blocks, 100 us of copying each. The last is programmed 400 us after the command began either way; the others
-    // cross link and buses meanwhile if they need not wait for it.
+    // Copying takes 100 us for each of the four blocks. The last block is programmed 400 us after the command began in
+    // either case; blocks that need not wait cross link and buses before.
     let (block, command) = (run("block"), run("command"));
     assert!(command > block && command - block < Ps::from_us(400), "{block} {command}");
 }
@@ -286,7 +287,7 @@ fn channel_handlers_share_the_channels() {
             ("controller.channel_handlers", handlers),
         ]);
         let store = open(&d, &Backing::Memory);
-        // A page of each of 8 channels.
+        // One page on each of 8 channels.
         let a = create(&store, "a", &[8 * 2048], &[8 * 2048]);
         write(&store, a, &[0], &[8 * 2048], &vec![7; 8 * 2048]);
         let before = store.now();
@@ -297,8 +298,8 @@ fn channel_handlers_share_the_channels() {
     assert!((one - four - 600.0).abs() < 30.0, "8 turns of 100 us on one core, 2 on four: {one} us, {four} us");
 }
 
-/// A small device where arrays come, change and go until it is full now and then: segments are freed, filled and freed
-/// again faster than modelled erases end.
+/// On a small device, arrays are created, overwritten and deleted until it is sometimes full: segments are freed,
+/// filled and freed again before their modelled erases have ended.
 #[test]
 fn a_nearly_full_device_erases_a_segment_again_behind_its_last_erase() {
     let description = describe::preset_with("tiny", &[]).unwrap();

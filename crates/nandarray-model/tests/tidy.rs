@@ -8,7 +8,8 @@
 #[path = "../../tidy.rs"]
 mod tidy;
 
-/// From the bottom up; a module may use those before it, and itself. Modules of one entry do not use each other.
+/// The layers of modules, from the bottom up: a module may use itself and those before it. Modules of one entry do not
+/// use each other.
 const LAYERS: tidy::Layers = &[
     &["spans"],
     &["describe"],

@@ -1,5 +1,5 @@
-//! Promise: programs on a modelled device's timed cores take the time that closed forms give, bound by flash, channel,
-//! DRAM or issue; what they move and how long they were busy adds up; results are those of any executor.
+//! Promise: programs on a modelled device's timed cores take the time of closed forms, bound by flash, channel, DRAM or
+//! issue; their bytes and busy times are consistent; results are those of any executor.
 
 #[path = "../../nandarray-cores/tests/common/mod.rs"]
 mod common;
@@ -17,7 +17,7 @@ use nandarray_model::store::{self, Backing, Clock};
 use nandarray_runtime::{Error, Execution, Executor, Input, Output, OutputValue, Progress, Runtime, StageRequest};
 use parking_lot::Mutex;
 
-/// Sums 32-bit elements, eight at a time, into the state: the loop of Zou's Stat, over windows.
+/// A program that sums 32-bit elements of a window, eight at a time, into its state: the loop of Zou's Stat.
 const STAT: &[&str] = &[
     "ld t1, 88(a0)",
     "ld t2, 96(a0)",
@@ -49,7 +49,7 @@ const STAT: &[&str] = &[
     "jalr zero, 0(ra)",
 ];
 
-/// The same over a stream, without a test of its end: the state is updated after each eight elements.
+/// The same sum over a stream, without a test for the stream's end: the state is updated after every eight elements.
 const STAT_STREAM: &[&str] = &[
     "ld t0, 48(a0)",
     "ld t4, 0(t0)",
@@ -73,7 +73,7 @@ const STAT_STREAM: &[&str] = &[
     "jal zero, . - 68",
 ];
 
-/// Adds two states.
+/// A function that adds two states.
 const ADD: &[&str] = &[
     "ld t0, 48(a0)",
     "ld t1, 64(a0)",
@@ -103,7 +103,7 @@ struct Store {
     elements: u64,
 }
 
-/// A device with an array of 32-bit numbers, in building blocks of whole pages.
+/// Creates a store on a described device, with an array of 32-bit numbers in building blocks of whole pages.
 fn store(d: &Description, elements: u64) -> Store {
     let (device, clock) = store::open(&Backing::Memory, Mode::Append, &Options::default(), d, None).unwrap();
     let device = Arc::new(device);
@@ -199,7 +199,7 @@ impl Store {
     }
 }
 
-/// ASSASIN's device, small, with one core of its own and these changes.
+/// Returns the small version of ASSASIN's device with one core of the preset `core`, and the changes of `more`.
 fn device(core: &str, more: &[(&str, &str)]) -> Description {
     let base = [("geometry.blocks", "24"), ("geometry.pages", "64"), ("ftl.over_provisioning", "60 %")];
     let all: Vec<_> =
@@ -207,14 +207,14 @@ fn device(core: &str, more: &[(&str, &str)]) -> Description {
     describe::preset_with("assasin", &all).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Stream buffers that a read of flash does not keep waiting.
+/// Settings of stream buffers that read far enough ahead to hide the latency of flash.
 const STREAM: [(&str, &str); 2] = [("compute.input", "stream"), ("compute.read_ahead", "64")];
 
 fn near(got: f64, wanted: f64, by: f64) {
     assert!((got / wanted - 1.0).abs() < by, "{got} is not {wanted} within {by}");
 }
 
-/// Time of the task's own work in the report: all ticks of its calls without waits for inputs.
+/// Returns the seconds that the report gives for a reason of the cores' ticks; 0 if the reason does not occur.
 fn reason(ran: &Ran, name: &str) -> f64 {
     ran.cores().seconds_by_reason.iter().find(|(reason, _)| *reason == name).map_or(0.0, |(_, seconds)| *seconds)
 }
@@ -233,7 +233,7 @@ fn stat_takes_what_the_sanity_values_say() {
 fn a_stream_is_bound_by_issue() {
     let elements = 1 << 21;
     let ran = store(&device("zou-2023-stream", &STREAM), elements).run(&stat(true), 1 << 22);
-    // Eight elements: loads of 3 ticks, additions of 2, a store of 3 into the scratchpad, a jump of 2.
+    // For eight elements: loads of 3 ticks, additions of 2, a store of 3 into the scratchpad, a jump of 2.
     let ticks = (elements / 8) * (8 * 5 + 3 + 2);
     // The core waits for its first page.
     near(ran.took.seconds(), ticks as f64 * 0.5e-9 + 34.1e-6, 0.01);
@@ -253,7 +253,7 @@ fn a_stream_is_bound_by_the_flash() {
     let page = d.nand.t_read[0] + d.nand.t_ready + Ps::of_bytes(u64::from(spare(&d)) + 4096, d.bus.bytes_per_s);
     let senses = |report: &Report| (report.flash.senses.host, report.flash.senses.map);
     assert_eq!(senses(&ran.before), (0, 0));
-    // The records of the segments are read beside the pages, once.
+    // Beside the pages, the out-of-band records of the segments are read once.
     let (read, records) = senses(&ran.report);
     assert_eq!(read, pages);
     let record = Ps(ran.report.flash.read_bytes.map / records.max(1) * 1_000);
@@ -272,7 +272,7 @@ fn a_stream_is_bound_by_its_channel() {
     let d = device("five-stage", &more);
     let ran = store(&d, elements).run(&stat(true), 1 << 22);
     let bytes = elements * 4 / 4096 * (4096 + u64::from(spare(&d)));
-    // The channel waits for the first page.
+    // The channel is idle until the first page is sensed.
     near(ran.took.seconds(), bytes as f64 / d.bus.bytes_per_s as f64 + d.nand.t_read[0].seconds(), 0.01);
 }
 
@@ -308,7 +308,7 @@ fn what_cores_move_and_do_adds_up() {
     }
 }
 
-/// Holds the seconds by reason against the times that the machine has kept of its cores.
+/// Checks that the seconds by reason add up to the working and waiting times that the machine recorded for its cores.
 fn every_second_has_one_reason(ran: &Ran, what: &str) {
     let programs = ran.report.programs.as_ref().unwrap();
     let reasons: f64 = ran.cores().seconds_by_reason.iter().map(|(_, s)| s).sum();
@@ -397,10 +397,11 @@ fn one_history_gives_one_trace() {
     assert_eq!(run(), run());
 }
 
-/// Loops for ever, or loads from nowhere.
+/// A program that loops for ever.
 const HANGS: &[&str] = &["addi t0, zero, 1", "jal zero, . + 0"];
-/// Waits for 64 KiB at once.
+/// A program that waits for 64 KiB of its input at once.
 const LOOKS_FAR: &[&str] = &["lui t0, 0x10", "streamwait t1, 0, t0", "jalr zero, 0(ra)"];
+/// A program that loads from an address where there is no memory.
 const TRAPS: &[&str] = &["addi t0, zero, 1", "ld t0, 66(zero)", "jalr zero, 0(ra)"];
 
 #[test]
@@ -482,10 +483,10 @@ fn what_a_core_cannot_be_or_run_names_key_value_and_range() {
     }
 }
 
-/// Copies a stream.
+/// A program that copies a stream.
 const COPY_STREAM: &[&str] = &["streamload.d t0, 0", "streamstore.d t0, 0", "jal zero, . - 8"];
 
-/// Copies the array into another; the output's bytes.
+/// Copies the store's array into the array `to`; returns the value of the output.
 fn copied(store: &Store, to: SpaceId) -> Result<Option<OutputValue>, Error> {
     let metadata = r#"{"abi": 1, "name": "copy", "kind": "stream", "inputs": [{"name": "x", "dtype": "int64"}],
         "outputs": [{"name": "y", "dtype": "int64"}], "scalars": []}"#;
@@ -518,7 +519,7 @@ fn contents(device: &Device, space: SpaceId, elements: u64) -> Vec<i32> {
     to
 }
 
-/// A store with a second array, and the log of its writes.
+/// Creates a store with a second array, and the log of its writes to flash.
 fn logged(d: &Description, elements: u64) -> (Store, SpaceId, Arc<Mutex<WriteLog>>) {
     let writes = Arc::new(Mutex::new(WriteLog::default()));
     let opened = store::open_logged(&Backing::Memory, Mode::Append, &Options::default(), d, None, Some(writes.clone()));

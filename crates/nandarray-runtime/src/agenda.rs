@@ -22,7 +22,7 @@ use crate::work::{DeliverJob, FinishJob, JobWork, Load, LoadResult, TaskJob};
 /// The result of a stage that has finished.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StageDone {
-    /// The folded state of the stage.
+    /// State of the stage after its last task, merged from the states of its runs of tasks.
     pub state: Vec<u8>,
     /// The costs of the stage; its bytes come from the source and other stages, and go to the sink and other stages.
     pub account: Account,
@@ -43,7 +43,7 @@ pub struct Agenda<'s, 'p> {
     scheduler: Scheduler<'p>,
     /// Bytes that were delivered to the sink.
     to_sink: u64,
-    /// Number of runs of tasks as it is known at the beginning; `u64::MAX` if it is not known.
+    /// Number of runs of tasks, if it is known at the beginning; otherwise `u64::MAX`.
     runs: u64,
 }
 

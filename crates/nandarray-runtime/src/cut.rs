@@ -46,9 +46,11 @@ enum CutRule {
     /// A task goes from one of these edges to the next; edges are record numbers, or bytes if records have no common
     /// size.
     At(Vec<u64>),
-    /// A task ends with a line. Ends of lines are searched for as the input arrives; none is before this byte.
+    /// A task ends with a line. Ends of lines are searched for as the input arrives; the bytes before this one were
+    /// searched.
     Lines(u64),
-    /// A task ends with a length-prefixed record. Records are followed as the input arrives; one begins at this byte.
+    /// A task ends with a length-prefixed record. Records are followed as the input arrives; this is the first byte of
+    /// a record.
     Prefixed(u64),
 }
 
@@ -57,7 +59,7 @@ pub(crate) struct TaskCutter {
     way: CutRule,
     /// Target size of a task, in bytes of the first input.
     bytes: u64,
-    /// Number of records that were cut so far; of bytes if records have no common size.
+    /// Number of records that were cut so far; number of bytes if records have no common size.
     first: u64,
     /// Number of tasks that were cut so far.
     cut: u64,
@@ -118,7 +120,7 @@ impl TaskCutter {
         self.cut
     }
 
-    /// Returns the number of records that were cut so far; of bytes if records have no common size.
+    /// Returns the number of records that were cut so far; the number of bytes if records have no common size.
     pub(crate) fn first(&self) -> u64 {
         self.first
     }
@@ -318,7 +320,7 @@ const LOOK_BYTES: u64 = 64 << 10;
 /// Bytes that are read at once to find the end of a line, at first: most lines are shorter.
 const LINE_BYTES: u64 = 512;
 
-/// Returns the first byte of each task of whole lines, and the end of the input.
+/// Returns the offset of the first byte of each task of whole lines, and the end of the input.
 fn at_lines(source: &dyn InputSource, input: usize, all: u64, bytes: u64) -> Result<Vec<u64>, RunError> {
     let bytes = bytes.clamp(1, abi::WINDOW_BYTES);
     let mut edges = vec![0];
@@ -346,7 +348,7 @@ fn at_lines(source: &dyn InputSource, input: usize, all: u64, bytes: u64) -> Res
     Ok(edges)
 }
 
-/// Returns the first byte of each task of whole length-prefixed records, and the end of the input.
+/// Returns the offset of the first byte of each task of whole length-prefixed records, and the end of the input.
 fn at_prefixes(source: &dyn InputSource, input: usize, all: u64, bytes: u64) -> Result<Vec<u64>, RunError> {
     let bytes = bytes.clamp(1, abi::WINDOW_BYTES);
     let (mut edges, mut at) = (vec![0], 0u64);
@@ -411,7 +413,7 @@ mod tests {
         Metadata::parse(text.as_bytes()).unwrap()
     }
 
-    /// Returns the cuts of an input that arrives piece by piece.
+    /// Returns the cuts of an input whose bytes arrive in these pieces.
     fn by_and_by(metadata: &Metadata, pieces: &[Vec<u8>], bytes: u64) -> Result<Vec<Cut>, String> {
         let mut queue = StreamQueue::default();
         let reader = queue.add_reader();
@@ -442,7 +444,7 @@ mod tests {
             kind in 0usize..3,
         ) {
             let metadata = metadata(["fixed", "lines", "prefixed"][kind]);
-            // Few lines, and lengths that often fit.
+            // Few lines, and length prefixes that often fit the input.
             let byte = |b: u8| match (kind, b) { (1, 3) => b'\n', (2, 4..) => 0, (_, b) => b };
             let pieces: Vec<Vec<u8>> =
                 pieces.into_iter().map(|piece| piece.into_iter().map(byte).collect()).collect();

@@ -45,8 +45,8 @@ impl Runtime {
         &self.device
     }
 
-    /// Returns an executor with `threads` host threads; with one thread under a probe, which observes one command at a
-    /// time.
+    /// Returns an executor with `threads` host threads; with one thread if the device has a probe, since a probe
+    /// observes one command at a time.
     pub fn threads(&self, threads: usize) -> Threads {
         Threads(if self.device.is_watched() { 1 } else { threads })
     }

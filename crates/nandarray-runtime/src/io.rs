@@ -37,7 +37,8 @@ pub trait InputSource: Sync {
     fn is_stored(&self, _input: usize) -> bool {
         true
     }
-    /// Returns the best unit of reads in bytes; 0 if every size is as good. Called for a program's first input only.
+    /// Returns the best unit in which to read an input, in bytes; 0 if every size is as good. Called for a program's
+    /// first input only.
     fn grain(&self, _input: usize) -> u64 {
         0
     }
@@ -46,8 +47,8 @@ pub trait InputSource: Sync {
     fn edges(&self, _input: usize) -> Option<Vec<u64>> {
         None
     }
-    /// Returns the extents, in elements, of the tile that is the task at byte `offset`, as the program gets them; empty
-    /// without tiles.
+    /// Returns the extents, in elements, of the tile that begins at byte `offset` of an input and is one task, as they
+    /// are passed to the program; empty if the input has no tiles.
     fn extents(&self, _input: usize, _offset: u64) -> Vec<u64> {
         Vec::new()
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// A shared chunk, and the range of its bytes that a reader gets.
 pub(crate) type ChunkSlice = (Arc<Vec<u8>>, Range<usize>);
 
-/// A chunk of bytes that were produced at once, with its position and turn.
+/// A chunk of bytes that were produced at once, with its position and its turn (see [`crate::stage::Rank`]).
 #[derive(Debug)]
 struct QueuedChunk {
     at: u64,
@@ -30,7 +30,7 @@ impl QueuedChunk {
 pub(crate) struct StreamQueue {
     chunks: VecDeque<QueuedChunk>,
     end: u64,
-    /// The turn in which the producer ended; `None` while it produces.
+    /// The turn (see [`crate::stage::Rank`]) in which the producer ended; `None` while it produces.
     closed: Option<u64>,
     /// Position of each reader: the number of bytes that it has consumed.
     readers: Vec<u64>,
@@ -48,7 +48,8 @@ impl StreamQueue {
         !self.readers.is_empty()
     }
 
-    /// Appends bytes that were produced in a turn; drops them if the queue has no reader.
+    /// Appends bytes that were produced in this turn (see [`crate::stage::Rank`]); drops them if the queue has no
+    /// reader.
     pub(crate) fn push(&mut self, bytes: Vec<u8>, turn: u64) {
         assert!(self.closed.is_none(), "{} bytes are pushed after the end at {}", bytes.len(), self.end);
         if !bytes.is_empty() && self.is_read() {
@@ -60,7 +61,7 @@ impl StreamQueue {
         }
     }
 
-    /// Marks the end of the output, which the producer reached in a turn.
+    /// Marks the end of the output, which the producer reached in this turn (see [`crate::stage::Rank`]).
     pub(crate) fn close(&mut self, turn: u64) {
         assert!(self.closed.is_none_or(|known| known == turn), "it ends at turn {turn}, and at {:?}", self.closed);
         self.closed = Some(turn);
@@ -71,8 +72,9 @@ impl StreamQueue {
         self.closed.is_some()
     }
 
-    /// Returns the turn in which the byte before position `to` was produced; a reader has not consumed this byte yet.
-    /// Beyond the last byte, returns the turn of the output's end; 0 if the output has not ended.
+    /// Returns the turn (see [`crate::stage::Rank`]) in which the byte before position `to` was produced; a reader has
+    /// not consumed this byte yet. Beyond the last byte, returns the turn of the output's end; 0 if the output has not
+    /// ended.
     pub(crate) fn turn(&self, to: u64) -> u64 {
         if to > self.end {
             return self.closed.unwrap_or(0);

@@ -72,7 +72,7 @@ pub enum OutputValue {
 pub struct ExecutedStage {
     /// Outputs of the program, in order; `None` for outputs that only other stages read.
     pub outputs: Vec<Option<OutputValue>>,
-    /// The folded state of the program.
+    /// State of the program after its last task, merged from the states of its runs of tasks.
     pub state: Vec<u8>,
     /// The costs of the program; its bytes are those of all its inputs and outputs.
     pub account: Account,

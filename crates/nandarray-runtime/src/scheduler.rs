@@ -23,7 +23,7 @@ use crate::queue::StreamQueue;
 use crate::stage::{Failed, Origin, PendingTask, Rank, Stage, StageState, TaskInput};
 use crate::work::{Buffers, DeliverJob, FinishJob, JobWork, Load, TaskJob};
 
-/// Limit of the runs of a stage that were begun and not delivered, for each worker.
+/// Limit, per worker, of a stage's runs of tasks that were begun and whose outputs were not delivered.
 const RUNS_AHEAD: u64 = 4;
 
 /// The scheduler's answer to a worker that picks a job.
@@ -159,7 +159,7 @@ impl<'p> Scheduler<'p> {
         pipeline.running -= 1;
     }
 
-    /// Whether a job of this rank comes before the failure so far; true if there is no failure.
+    /// Whether a job of this rank comes before the failed job that would be reported; true if no job has failed.
     fn is_due(&self, rank: Rank) -> bool {
         self.error.as_ref().is_none_or(|(failed, _)| rank < *failed)
     }
@@ -439,7 +439,7 @@ impl<'p> Scheduler<'p> {
         PendingTask { number, cut, turn, extents, inputs, positions }
     }
 
-    /// Returns the turn of a task; `lookahead` is the number of bytes in [`NextCut::Task`].
+    /// Returns the turn of a task (see [`Rank`]); `lookahead` is the number of bytes in [`NextCut::Task`].
     fn turn(&self, plan: &RunPlan<'_, 'p>, stage: usize, cut: Cut, lookahead: Option<u64>) -> u64 {
         let (work, ports) = (&self.stages[stage], &plan.stages[stage].program.metadata().inputs);
         let mut turn = self.loads(plan, stage).turn.max(work.turn);
@@ -467,12 +467,12 @@ impl<'p> Scheduler<'p> {
         Rank { turn: self.stages[stage].turn, stage, run: u64::MAX }
     }
 
-    /// Returns the turn in which the last of a stage's inputs ended.
+    /// Returns the turn (see [`Rank`]) in which the last of a stage's inputs ended.
     fn ended(&self, plan: &RunPlan<'_, 'p>, stage: usize) -> u64 {
         plan.stages[stage].inputs.iter().map(|origin| self.closed(origin)).max().unwrap_or(0)
     }
 
-    /// Returns the turn in which an input ended; 0 if it has not ended, or is external.
+    /// Returns the turn (see [`Rank`]) in which an input ended; 0 if it has not ended, or is external.
     fn closed(&self, origin: &Origin) -> u64 {
         match *origin {
             Origin::External(_) => 0,
@@ -490,7 +490,7 @@ impl<'p> Scheduler<'p> {
         let mut turn = work.turn;
         for ((port, supply), origin) in ports.iter().zip(&supplies).zip(&plan.stages[stage].inputs) {
             let Origin::Stage { stage, output } = *origin else { continue };
-            // The end of the first byte too many; the input's end if there is none.
+            // Position after the first surplus byte; that of the input's end if no byte is surplus.
             let most = match records {
                 _ if port.whole => abi::WINDOW_BYTES,
                 Some(records) if cut().count() > 1 => records.saturating_mul(port.record_bytes),

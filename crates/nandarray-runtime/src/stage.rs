@@ -144,18 +144,18 @@ pub(crate) struct StageState<'p> {
     pub(crate) loaded: bool,
     pub(crate) loading: bool,
     pub(crate) runs: BTreeMap<u64, TaskRun<'p>>,
-    /// Number of runs that were begun.
+    /// Number of runs of tasks that were begun.
     pub(crate) begun: u64,
     /// Whether all inputs were cut into tasks.
     pub(crate) ended: bool,
-    /// The turn of the last task; once all inputs were cut, the turn of their end.
+    /// The turn (see [`Rank`]) of the last task; once all inputs were cut, the turn of their end.
     pub(crate) turn: u64,
-    /// Number of the next run to be delivered.
+    /// Number of the run of tasks whose outputs are delivered next.
     pub(crate) next: u64,
     /// Runs whose tasks are done and whose outputs were not delivered yet, by number.
     pub(crate) undelivered: BTreeMap<u64, RunOutput>,
     pub(crate) delivering: bool,
-    /// The core that holds the folded state of the delivered runs.
+    /// The core that holds the state merged from all delivered runs; `None` before the first.
     pub(crate) folder: Option<Core<'p>>,
     /// Cores that no run uses.
     pub(crate) cores: Vec<Core<'p>>,
@@ -205,7 +205,8 @@ impl<'p> StageState<'p> {
         }
     }
 
-    /// Returns a run whose next task can be called now, and the turn of that task; `None` if there is none.
+    /// Returns the number of a run whose next task can be called now, and the turn of that task (see [`Rank`]); `None`
+    /// if there is none.
     pub(crate) fn ready(&self) -> Option<(u64, u64)> {
         let first = |(number, run): (&u64, &TaskRun<'_>)| run.queue.front().map(|task| (*number, task.turn));
         self.runs.iter().filter(|(_, run)| !run.busy).find_map(first)
@@ -233,7 +234,7 @@ impl<'p> StageState<'p> {
         run.queue.push_back(task);
     }
 
-    /// Notes that all inputs were cut; `turn` is the turn of their end.
+    /// Notes that all inputs were cut; `turn` (see [`Rank`]) is the turn of their end.
     pub(crate) fn end(&mut self, each: u64, turn: u64) {
         assert!(!self.ended, "all inputs were cut before");
         (self.ended, self.turn) = (true, self.turn.max(turn));

@@ -38,7 +38,7 @@ impl InputSource for Items {
     }
 }
 
-/// A sink that collects the bytes of each output.
+/// A sink that collects the bytes of each output in memory.
 #[derive(Default)]
 struct Gathered(Vec<Vec<u8>>);
 
@@ -158,8 +158,8 @@ proptest! {
     }
 }
 
-/// The turns of a stage's output by the rule of turns: items and turn of each run of tasks, and the turn of the
-/// output's end if it is reached.
+/// The turns of a stage's output, computed from their definition (the comment of `Rank`): items and turn of each run of
+/// tasks, and the turn of the output's end if it is reached.
 #[derive(Clone, Default)]
 struct Turns {
     runs: Vec<(usize, u64)>,
@@ -167,8 +167,8 @@ struct Turns {
 }
 
 impl Turns {
-    /// Returns the turn in which the first `count` items are there, or that of the end if there are fewer items; `None`
-    /// if neither is reached.
+    /// Returns the turn in which the first `count` items have been produced, or that of the end if there are fewer
+    /// items; `None` if neither is reached.
     fn of(&self, count: usize) -> Option<u64> {
         let mut there = 0;
         self.runs
@@ -181,8 +181,8 @@ impl Turns {
     }
 }
 
-/// Runs a stage by the rule of turns; returns the turns of its output, and the turn and number of its failed task if
-/// one fails.
+/// Computes the turns of a stage's output from those of its input; returns them, and the turn and number of the failed
+/// task if one fails.
 fn in_turn(input: &Turns, each: usize, fails: u64) -> (Turns, Option<(u64, u64)>) {
     let all: usize = input.runs.iter().map(|(items, _)| items).sum();
     let (mut given, mut run, mut last) = (Turns::default(), (0, 0), 0);

@@ -1,5 +1,5 @@
-//! Promise: what programs write to spaces is there when their run is done, or not at all. A program that fails and a
-//! worker that panics leave the spaces as they were and hold no block, and the store stays usable.
+//! Promise: writes of programs to spaces are visible when their run is done, or not at all. A program that fails and a
+//! worker that panics leave the spaces unchanged and hold no block, and the store stays usable.
 
 #[path = "../../nandarray-cores/tests/common/mod.rs"]
 mod common;
@@ -68,7 +68,8 @@ impl Store {
         Self { runtime: Runtime::new(Arc::new(device)), from, to, values }
     }
 
-    /// Copies one space to the other with two stages; the task `fails` of the second stage fails, if there is one.
+    /// Copies one space to the other with two stages; the second stage fails in the task of number `fails`, if there is
+    /// one.
     fn copy(&self, executor: &dyn Executor, fails: u64) -> Result<Executed, Error> {
         let program = self.runtime.load(&common::by_hand(), None)?;
         let (start, step, count, view, tiles) = (&[0][..], &[1][..], &[ITEMS][..], None, None);

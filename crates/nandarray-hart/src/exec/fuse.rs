@@ -90,7 +90,7 @@ joined! {
     }
 }
 
-/// Selects the function for a pair by its second instruction; the first is given.
+/// Selects the function for a pair of instructions whose first is given, by the second.
 macro_rules! behind {
     ($second:expr, $first:ty, $effects:ident, $accesses:ident, $branches:ident) => {
         match $second {

@@ -13,7 +13,7 @@ use crate::meter::{DataAccess, Meter, MeterAnswer, StreamAccess};
 use crate::work::VectorWork;
 use crate::xlen::Xlen;
 
-/// The number of a block that is not in the cache.
+/// The number that stands for a block which is not in the cache.
 pub(crate) const PART: u32 = u32::MAX;
 
 /// The meter of the hart that executes.
@@ -286,7 +286,8 @@ fn head_out<X: Xlen>(o: &Step<X>, _s: &HartState<X>, e: &mut Env<'_, '_>) -> Opt
     Some(e.streams().outputs.get(o.rs1 as usize)?.head())
 }
 
-/// Position of a read before an input's end; if the end is not known yet, that of the head, where the read waits.
+/// Returns the position of a read before an input's end; while the end is not known, the position of the head, where
+/// the read waits.
 fn before_end<X: Xlen>(o: &Step<X>, s: &HartState<X>, e: &mut Env<'_, '_>) -> Option<u64> {
     let input = e.streams().inputs.get(o.rs1 as usize)?;
     let back = X::unsigned(s.x[o.rs2 as usize]);
@@ -303,7 +304,8 @@ fn behind_head<X: Xlen>(o: &Step<X>, s: &HartState<X>, e: &mut Env<'_, '_>) -> O
     Some(head.wrapping_sub(X::unsigned(s.x[o.rs2 as usize])))
 }
 
-/// The head of the stream that a stream register belongs to.
+/// Returns the position of the head of the stream to which a stream register belongs; `None` if there is no such
+/// stream.
 fn register<X: Xlen>(o: &Step<X>, _s: &HartState<X>, e: &mut Env<'_, '_>) -> Option<u64> {
     let (number, stream) = ((o.imm - stream::REGISTERS.start) >> 5, (o.imm & 31) as usize);
     let streams = e.streams();

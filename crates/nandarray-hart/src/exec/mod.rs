@@ -45,12 +45,14 @@ const SINK: u8 = 32;
 
 /// The reason why a run of linked blocks ended: one of the four values below.
 pub(crate) type Flow = usize;
-/// The block that ended at [`HartState::at`] jumps or branches to its target. It is not linked to that block, or too
-/// few instructions are left to execute it.
+/// The block that ended at [`HartState::at`] jumps or branches. The run ended because the block is not linked to its
+/// target, or because too few instructions are left to execute the target.
 pub(crate) const TAKEN: Flow = 0;
-/// As [`TAKEN`], but the instruction after the block comes next.
+/// The block that ended at [`HartState::at`] continues at the next instruction. The run ended because the following
+/// block is not linked, or because too few instructions are left to execute it.
 pub(crate) const NEXT: Flow = 1;
-/// As [`TAKEN`], but the block at [`HartState::target`] comes next.
+/// The block that ended at [`HartState::at`] jumps to the address [`HartState::target`]. The run ended because the
+/// block there is not known, or because too few instructions are left to execute it.
 pub(crate) const JUMP: Flow = 2;
 /// The block was left at the step [`HartState::at`]; [`HartState::exit`] has the reason.
 pub(crate) const LEAVE: Flow = 3;
@@ -69,7 +71,7 @@ pub(crate) enum Exit {
     Trap { cause: Cause, value: u64 },
     /// The hart must execute the instruction outside of blocks.
     System,
-    /// The block is marked, since a translator has code for it.
+    /// The block is marked: a translator has host code for it, which is to be executed instead.
     Marked,
     /// The meter paused the hart before the instruction, which is executed later.
     Paused,
@@ -96,7 +98,7 @@ pub(crate) struct HartState<X: Xlen> {
     pub(crate) left: i64,
     /// The first step of the block that is being executed; its [`BlockHeader`] is in the slot before it.
     pub(crate) block: *const StepSlot<X>,
-    /// The step at which the blocks were left.
+    /// The step at which the run of blocks ended.
     pub(crate) at: *const StepSlot<X>,
     /// First steps of recent targets of indirect jumps, indexed by a part of their address; never null.
     recent: Box<[*const StepSlot<X>; RECENT]>,
@@ -265,7 +267,7 @@ pub(crate) struct BlockHeader {
     pub(crate) unit: u32,
 }
 
-/// A number of instructions that is never left, so that the block is not entered.
+/// A number of instructions that is more than any run has left, so that a block with this number is never entered.
 const UNLINKED: u32 = u32::MAX;
 
 /// One slot of a block's memory: the header, a step, or after the last step the links to the blocks that follow.
@@ -296,7 +298,7 @@ fn nowhere<X: Xlen>() -> *const StepSlot<X> {
 #[derive(Debug)]
 pub(crate) struct Steps<X: Xlen> {
     slots: std::ptr::NonNull<[StepSlot<X>]>,
-    /// Number of steps before that of the first instruction: 1 if a meter observes blocks, otherwise 0.
+    /// Number of steps before the step of the first instruction: 1 if a meter observes blocks, otherwise 0.
     before: usize,
     /// The original function of the first step, while the block is marked; otherwise `None`.
     marked: Option<Handler<X>>,
@@ -308,7 +310,8 @@ unsafe impl<X: Xlen> Send for Steps<X> {}
 unsafe impl<X: Xlen> Sync for Steps<X> {}
 
 impl<X: Xlen> Steps<X> {
-    /// Takes over slots as `select` builds them: a header, steps, links. `observed`: the first step notifies a meter.
+    /// Takes over the slots that `select` has built: a header, steps, links. If `observed`, the first step notifies a
+    /// meter.
     fn new(slots: Vec<StepSlot<X>>, observed: bool) -> Self {
         let slots = std::ptr::NonNull::from(Box::leak(slots.into_boxed_slice()));
         Self { slots, before: usize::from(observed), marked: None }

@@ -125,8 +125,8 @@ fn execute<X: Xlen>(o: &Step<X>, s: &mut HartState<X>, memory: &mut PackedBits<'
     }
 }
 
-/// Executes an instruction that moves values between streams and vectors, or reads the state of either; returns the
-/// value for `x[rd]`, if any.
+/// Executes an instruction that moves values between streams and vectors, or reads the state of a stream or a vector;
+/// returns the value for `x[rd]`, or `None` if the instruction does not write it.
 fn streams<X: Xlen>(
     o: &Step<X>,
     code: Code,

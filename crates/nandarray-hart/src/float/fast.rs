@@ -161,8 +161,8 @@ impl FastFloat for Double {
     }
 }
 
-/// Returns a single-precision result of which `exact` is known, after setting the flag; `None` if it is not in the
-/// normal range.
+/// Returns a single-precision result and sets the flag "inexact" unless it is `exact`; `None` if the result is not in
+/// the normal range.
 #[inline(always)]
 fn single(result: f32, exact: bool, flags: &mut u8) -> Option<u64> {
     if !result.is_finite() || result.abs() <= f32::MIN_POSITIVE {

@@ -37,8 +37,8 @@ impl Rounding {
         [Self::Nearest, Self::Zero, Self::Down, Self::Up, Self::Away].get(number as usize).copied()
     }
 
-    /// Whether rounding increases a magnitude by one unit. `half` compares the bits cut off with half a unit, `exact`
-    /// says that they are zero.
+    /// Whether rounding increases a magnitude by one unit. `odd`: the lowest bit kept is 1; `half` compares the bits cut
+    /// off with half a unit, and `exact` says that these bits are zero.
     fn up(self, sign: bool, odd: bool, half: std::cmp::Ordering, exact: bool) -> bool {
         match self {
             Self::Nearest => half.is_gt() || half.is_eq() && odd,
@@ -178,7 +178,7 @@ fn signed<F: FloatFormat>(negative: bool, magnitude: u64) -> u64 {
     if negative { magnitude | F::SIGN } else { magnitude }
 }
 
-/// Divides `value` by `2^shift` and rounds to an integer; returns that, and whether it is exact.
+/// Divides `value` by `2^shift` and rounds to an integer; returns the integer, and whether the division was exact.
 fn shift_rounded(value: u128, shift: u32, negative: bool, rounding: Rounding) -> (u128, bool) {
     if shift == 0 {
         return (value, true);
@@ -277,7 +277,7 @@ fn product(a: Finite, b: Finite) -> Finite {
     }
 }
 
-/// The zero that results from adding opposite values: negative only when rounding down.
+/// Returns the zero that results from adding opposite values: negative only when rounding down.
 fn cancelled<F: FloatFormat>(rounding: Rounding) -> u64 {
     signed::<F>(rounding == Rounding::Down, 0)
 }

@@ -1,14 +1,15 @@
-//! Tests of exact arithmetic against `rustc_apfloat`, and of the host's against the exact one.
+//! Tests of the exact arithmetic, compared with `rustc_apfloat`, and of the host's arithmetic, compared with the exact
+//! one.
 //!
-//! The oracle differs in two flags, which are held against QEMU in `tests/`: tininess is detected before the rounding
-//! to the smallest normal number, and an overflow that is rounded to the largest number is not called one.
+//! `rustc_apfloat` differs in two flags, which are compared with QEMU's in `tests/`: it detects tininess before the
+//! rounding to the smallest normal number, and does not report an overflow that is rounded to the largest number.
 
 use super::*;
 use proptest::prelude::*;
 use rustc_apfloat::ieee;
 use rustc_apfloat::{Float, Round, Status, StatusAnd};
 
-/// Numbers of all kinds: random bits, and exponents and significands near where something happens.
+/// Generates numbers of all kinds: random bits, and exponents and significands near the limits of the format.
 fn number<F: FloatFormat>() -> impl Strategy<Value = u64> {
     let all = (F::INFINITY | F::SIGN) | ((1 << F::FRACTION) - 1);
     let near =
@@ -59,7 +60,7 @@ fn flags_of(status: Status) -> u8 {
     .fold(0, |flags, (_, bit)| flags | bit)
 }
 
-/// Compare with the oracle: canonical NaNs, and flags but for the two differences.
+/// Compares a result with that of `rustc_apfloat`: canonical NaNs, and flags except for the two differences.
 fn agree<F: FloatFormat, A: Float>(ours: u64, flags: u8, theirs: StatusAnd<A>) -> Result<(), TestCaseError> {
     let expected = if theirs.value.is_nan() { F::NAN } else { theirs.value.to_bits() as u64 };
     prop_assert_eq!(ours, expected, "{:#x} {:#x}", ours, expected);
@@ -99,7 +100,7 @@ macro_rules! against_oracle {
                     flags = 0;
                     let bits = div::<$format>(a, b, ours, &mut flags);
                     agree::<$format, _>(bits, flags, of(a).div_r(of(b), theirs))?;
-                    // The oracle does not call infinity times zero plus a quiet NaN invalid.
+                    // `rustc_apfloat` does not report infinity times zero plus a quiet NaN as invalid.
                     if !$format::is_nan(c) {
                         flags = 0;
                         let bits = fused::<$format>(a, b, c, ours, &mut flags);
@@ -175,7 +176,8 @@ fn roots_of_all_modes_bound_the_value() {
 
 #[test]
 fn tiny_is_what_is_tiny_with_an_unbounded_exponent() {
-    // Just below the smallest normal number, rounded up to it: tiny only if it is so with 53 bits.
+    // The result is just below the smallest normal number and rounded up to it: it is tiny only if rounding to 53 bits
+    // does not reach that number either.
     let (smallest, largest_below_one) = (0x0010_0000_0000_0000u64, 0x3fef_ffff_ffff_ffff);
     let mut flags = 0;
     assert_eq!(mul::<Double>(smallest, largest_below_one, Rounding::Nearest, &mut flags), smallest);

@@ -272,8 +272,8 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// The reason why a run ends that may not execute another instruction: the limit, unless the function has just
-    /// returned.
+    /// Returns the reason for stopping when no instruction may be executed any more: the limit, unless the function has
+    /// just returned.
     pub fn out_of_instructions(&self) -> Stop {
         if self.pc == Hart::<X>::RETURN && self.mode == HartMode::Program {
             Stop::Returned { code: self.x(10) }
@@ -307,7 +307,8 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// Executes block after block until something ends that, or fewer instructions are left than the next block has.
+    /// Executes block after block until something ends the loop, or fewer instructions are left than the next block
+    /// has.
     fn blocks_until(&mut self, env: &mut Env<'_, '_>) -> LoopExit {
         let mut unit = match self.find(env) {
             Ok(unit) => unit,

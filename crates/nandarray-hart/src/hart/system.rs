@@ -8,11 +8,13 @@ use crate::meter::Meter;
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
-/// Number of the register of floating-point flags; then those of the rounding mode, and of both.
+/// Number (CSR address) of the register of floating-point flags.
 const FFLAGS: u32 = 1;
+/// Number (CSR address) of the register of the floating-point rounding mode.
 const FRM: u32 = 2;
+/// Number (CSR address) of the register of both floating-point flags and rounding mode.
 const FCSR: u32 = 3;
-/// Number of the first register of the vector unit; the others follow.
+/// Number (CSR address) of the first register of the vector unit; the following constants are those of the others.
 const VSTART: u32 = 8;
 const VXSAT: u32 = 9;
 const VXRM: u32 = 10;

@@ -1,4 +1,4 @@
-//! Tests of the hart: calls, limits, streams, traps; what instructions compute is held against QEMU in `tests/`.
+//! Tests of the hart: calls, limits, streams, traps. The results of instructions are compared with QEMU's in `tests/`.
 
 use std::sync::atomic::AtomicBool;
 
@@ -60,7 +60,7 @@ fn the_instruction_limit_is_exact() {
         assert_eq!(hart.instructions(), limit);
         assert_eq!(hart.pc(), CODE + 4 * (limit % 3));
         assert_eq!(hart.x(10), limit.div_ceil(3));
-        // It goes on from there as if it had not stopped.
+        // The hart continues as if it had not stopped.
         let stop = hart.run(&mut memory, &mut Streams::none(), Limits::default());
         assert_eq!((stop, hart.instructions()), (Stop::Returned { code: 1000 }, 3001));
     }
@@ -119,7 +119,7 @@ fn traps_name_instruction_and_address() {
     }
     let (stop, _) = run::<Rv64>(&["lui a0, 0x5", "jalr zero, 6(a0)"], &[]);
     assert_eq!(stop, Stop::Trap(Trap { cause: Cause::FetchAccess, pc: 0x5006, value: 0x5006 }));
-    // Behind the last executable address.
+    // The jump leads to the address after the last executable one.
     let (stop, hart) = run::<Rv32>(&["lui a0, 0x3", "jalr ra, -2(a0)"], &[]);
     assert_eq!(stop, Stop::Trap(Trap { cause: Cause::IllegalInstruction, pc: 0x2ffe, value: 0 }));
     assert_eq!(hart.x(1), CODE + 8);
@@ -192,7 +192,7 @@ fn a_program_that_waits_goes_on_where_it_stopped() {
 
 #[test]
 fn whole_arrays_are_streams() {
-    // Sums bytes until the stream ends, by its end register, then looks back at the last four.
+    // Sums bytes until the stream ends, which its end register shows, then reads the last four bytes again.
     let lines = [
         "csrrs t0, iend0, zero",
         "bne t0, zero, . + 16",
@@ -252,7 +252,8 @@ fn a_program_cannot_tell_when_its_bytes_arrived() {
     }
     lines.push("jalr zero, 0(ra)");
     let bytes: Vec<u8> = (0..40).collect();
-    // Bytes that arrive at first and then with each wait, whether the end is known before, and the room for outputs.
+    // `first` bytes arrive at first, `then` bytes with each wait; `known`: the end is known from the beginning;
+    // `ring`: room of outputs.
     let play = |first: usize, then: usize, known: bool, ring: usize| {
         let (mut hart, mut memory) = program::<Rv64>(&lines);
         hart.call(CODE, END, &[]);
@@ -297,7 +298,7 @@ fn bytes_that_are_left_over_are_counted() {
 
 #[test]
 fn code_that_changes_itself_is_seen() {
-    // Overwrites the instruction behind the store, within one block, with `addi a0, zero, 7`.
+    // Overwrites the instruction after the store, within one block, with `addi a0, zero, 7`.
     let mut memory = Memory::new();
     memory.add_program(CODE, END - CODE, CODE..END, CODE..END).unwrap();
     let new = encode(&assemble("addi a0, zero, 7", 64).unwrap());
@@ -319,7 +320,7 @@ fn code_that_changes_itself_is_seen() {
 fn a_machine_that_traps_for_ever_ends_at_its_limit() {
     let mut memory = Memory::new();
     memory.add_program(0, END, 0..END, 0..END).unwrap();
-    // All is zeros, the trap vector included: illegal instructions.
+    // All memory is zero, the trap handler included, so every instruction is illegal.
     let mut hart = Hart::<Rv64>::new(HartMode::Bare, Extensions::ALL);
     hart.set_pc(CODE);
     let limits = Limits { instructions: Some(10_000), stop: None };

@@ -42,17 +42,17 @@ pub enum CompressedFormat {
 pub struct CompressedRow {
     /// Mnemonic.
     pub name: &'static str,
-    /// The 32-bit instruction that it abbreviates.
+    /// The 32-bit instruction that this instruction abbreviates.
     pub code: Code,
     /// The extension that is needed besides C.
     pub extension: Extension,
     /// The register widths for which the instruction exists.
     pub width: Width,
-    /// Its operands and their places in the encoding.
+    /// The instruction's operands and their places in the encoding.
     pub format: CompressedFormat,
-    /// The bits that distinguish it from other instructions.
+    /// Mask of the bits that distinguish the instruction from others.
     pub mask: u16,
-    /// The value of those bits.
+    /// The value of the bits in `mask`.
     pub bits: u16,
 }
 

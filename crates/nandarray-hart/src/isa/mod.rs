@@ -79,11 +79,11 @@ pub struct Row {
     pub extension: Extension,
     /// The register widths for which the instruction exists.
     pub width: Width,
-    /// Its operands and their places in the encoding.
+    /// The instruction's operands and their places in the encoding.
     pub format: Format,
-    /// The bits that distinguish it from other instructions.
+    /// Mask of the bits that distinguish the instruction from others.
     pub mask: u32,
-    /// The value of those bits.
+    /// The value of the bits in `mask`.
     pub bits: u32,
 }
 
@@ -147,7 +147,7 @@ pub enum Extension {
     Zve64x,
     /// Vectors of double-precision numbers.
     Zve64d,
-    /// All vector instructions.
+    /// All instructions of the vector extension V 1.0.
     V,
     /// Vectors whose elements have a width each, and streams of such values (Table 8.1 of the dissertation).
     Varve,

@@ -1,14 +1,15 @@
-//! Tests of the instruction table: rows exclude each other, bits and text come back as they were.
+//! Tests of the instruction table: no encoding matches two rows; decoding what was encoded, and assembling what was
+//! disassembled, gives the same instruction.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Any operands for a row: those that its format has, in range.
+/// Makes an instruction of a row, with random operands in the ranges of the row's format.
 fn with_operands(row: &Row, seed: u64, bits: u32) -> Instruction {
     let word = row.bits | (seed as u32 & !row.mask);
     match decode32(word, bits, Extensions::ALL) {
         Some(op) if op.code == row.code => op,
-        // Rounding modes 5 and 6, and shifts beyond 31, are illegal: clear what makes them so.
+        // Rounding modes 5 and 6, and shifts beyond 31, are illegal: clear the bits that make them so.
         _ => decode32(word & !(1 << 25 | 7 << 12) | row.bits, bits, Extensions::ALL).expect(row.name),
     }
 }
@@ -129,7 +130,7 @@ proptest! {
         prop_assert_eq!(op.len, length(word as u16));
         let _ = disassemble(&op);
         if op.len == 2 && op.code != Code::Illegal {
-            // The instruction that it stands for exists.
+            // The 32-bit instruction that a 16-bit instruction abbreviates exists.
             let long = Instruction { len: 4, ..op };
             prop_assert_eq!(decode32(encode(&long), bits, Extensions::ALL), Some(Instruction { rm: long.rm, ..long }));
         }

@@ -4,7 +4,6 @@
 //! and another comparison find it in a region used recently; all other addresses are looked up. With a [`Guard`],
 //! addresses are translated and checked as well (`guarded`). A memory keeps this table as long as its regions do not
 //! change; bytes are accessed through pointers while the memory is borrowed exclusively.
-//! it is borrowed exclusively.
 
 #[cfg(feature = "bare")]
 mod guarded;
@@ -175,7 +174,7 @@ impl RegionTable {
         self.store_near[part(address)] = FastRange::new(span, &self.plain(&span.writable));
     }
 
-    /// The largest part of `range` that contains neither decoded code nor the watched address.
+    /// Returns the largest part of `range` that contains neither decoded code nor the watched address.
     fn plain(&self, range: &Range<u64>) -> Range<u64> {
         let watched = self.watched.map_or(0..0, |at| at..at.saturating_add(8));
         if intersect(range, &self.code).is_empty() && intersect(range, &watched).is_empty() {

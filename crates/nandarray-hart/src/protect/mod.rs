@@ -14,7 +14,7 @@ pub(crate) use pmp::{ENTRIES, Pmp};
 
 use crate::access::AccessKind;
 
-/// The rights with which memory is accessed.
+/// The rights with which an access to memory is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Who {
     /// Whether the access is made in machine mode, which only locked entries of the protection restrict.

@@ -65,7 +65,7 @@ pub(crate) trait PageTables {
 /// The reason why an address has no translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WalkFailure {
-    /// The page tables have none, or forbid the access.
+    /// The page tables have no translation for the address, or forbid the access.
     Page,
     /// The page tables themselves cannot be accessed.
     Access,

@@ -1,4 +1,4 @@
-//! Tests of page tables, against a model that knows pages as ranges of addresses with permissions.
+//! Tests of page tables, compared with a model that represents pages as ranges of addresses with permissions.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Physical memory: entries by their addresses. Nothing is at addresses from here on.
+/// End of physical memory: no memory is at this address or beyond.
 const END: u64 = 1 << 32;
 
 #[derive(Default)]
@@ -25,7 +25,7 @@ impl PageTables for Memory {
     }
 }
 
-/// A page as the model knows it.
+/// A page of the model: its number, its physical address and its flags; `level` gives its size.
 #[derive(Clone, Copy, Debug)]
 struct Page {
     level: u32,
@@ -34,7 +34,7 @@ struct Page {
     flags: u64,
 }
 
-/// Put a page into tables under `root`; whether there was room for it.
+/// Enters a page in the tables under `root`; returns whether its entry was free.
 fn map(memory: &mut Memory, table: PageTableFormat, root: u64, next: &mut u64, page: Page) -> bool {
     let bytes = table.entry_bytes();
     let mut at = root;
@@ -63,7 +63,7 @@ fn tables() -> impl Strategy<Value = PageTableFormat> {
     prop_oneof![Just(PageTableFormat::SV32), (8u64..11).prop_map(|mode| PageTableFormat::of_mode(mode).unwrap())]
 }
 
-/// The specification's answer to an access within a page.
+/// Returns the result that the specification defines for an access within a page, or without a page.
 fn model(page: Option<&Page>, pages: &PageTranslation, access: AccessKind) -> Result<(), WalkFailure> {
     let flags = page.ok_or(WalkFailure::Page)?.flags;
     let has = |flag: u64| flags & flag != 0;
@@ -91,11 +91,12 @@ proptest! {
         let mut mapped: Vec<Page> = Vec::new();
         for (level, number, physical, flags) in wanted {
             let level = level % table.levels;
-            // Neighbours at the bottom and at the top of what can be addressed.
+            // Page numbers at the lower and at the upper end of the address space, next to each other.
             let numbers = 1u64 << ((table.levels - level) * table.level_bits);
             let number = if number < 3 { number } else { numbers - 1 - (number - 3) };
             let size_bits = PAGE_BITS + level * table.level_bits;
-            // Neither without a right nor written without being read: those are other cases.
+            // The page is valid and readable: a page without rights, or writable but not readable, is another test's
+            // case.
             let flags = flags & !0x20 | VALID | READ;
             let page = Page { level, number, physical: physical << size_bits & ((1 << 34) - 1), flags };
             if map(&mut memory, table, root, &mut next, page) {
@@ -112,7 +113,7 @@ proptest! {
             if outside {
                 address = address.wrapping_add(1 << size_bits) & ((1 << bits) - 1);
             }
-            // A page that was mapped under a table is in no other.
+            // Entries of pages and of tables exclude each other, so at most one page contains the address.
             let there = mapped.iter().find(|p| {
                 address >> (PAGE_BITS + p.level * table.level_bits) == p.number
             });
@@ -131,8 +132,8 @@ proptest! {
     }
 }
 
-/// One page of Sv39 at address 0 whose entry is `entry`; what comes of an access by supervisor mode, and the entry
-/// then.
+/// Makes an access in supervisor mode to a page of Sv39 at address 0 whose entry is `entry`; returns its result, and
+/// the entry after it.
 fn one(entry: u64, access: AccessKind) -> (Result<u64, WalkFailure>, u64) {
     let mut memory = Memory::default();
     memory.entries.extend([(0x1000, 2 << 10 | VALID), (0x2000, 3 << 10 | VALID), (0x3000, entry)]);
@@ -153,7 +154,7 @@ fn use_is_noted() {
     assert_eq!(one(entry, AccessKind::Load), (Ok(0x5123), entry | ACCESSED));
     assert_eq!(one(entry, AccessKind::Fetch), (Ok(0x5123), entry | ACCESSED));
     assert_eq!(one(entry, AccessKind::Store), (Ok(0x5123), entry | ACCESSED | DIRTY));
-    // Not by an access that is refused.
+    // An access that is refused does not set the bit.
     assert_eq!(one(entry & !WRITE, AccessKind::Store), (Err(WalkFailure::Page), entry & !WRITE));
 }
 

@@ -1,4 +1,4 @@
-//! Tests of physical memory protection, against a model that looks at every byte.
+//! Tests of physical memory protection, compared with a model that checks every byte.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::*;
 const OFF: u8 = 0;
 const NAPOT: u8 = 3 << 3;
 
-/// Whether an entry has this byte, as the specification words it.
+/// Whether an entry contains this byte, computed as the specification words it.
 fn has(pmp: &Pmp, entry: usize, byte: u64) -> bool {
     let word = byte >> 2;
     let address = pmp.addresses[entry];
@@ -20,7 +20,7 @@ fn has(pmp: &Pmp, entry: usize, byte: u64) -> bool {
     }
 }
 
-/// The same rules, byte by byte.
+/// Whether an access is allowed, by the same rules applied byte by byte.
 fn model(pmp: &Pmp, address: u64, bytes: u64, access: AccessKind, machine: bool) -> bool {
     let all = || address..address + bytes;
     let Some(entry) = (0..ENTRIES).find(|entry| all().any(|byte| has(pmp, *entry, byte))) else { return machine };
@@ -63,7 +63,7 @@ fn registers_keep_what_they_can() {
     pmp.set_settings(0, 64, 0x7f7f_7f7f_7f7f_7f7f);
     assert_eq!(pmp.settings(0, 64), 0x1f1f_1f1f_1f1f_1f1f);
     assert_eq!((pmp.settings(4, 32), pmp.settings(8, 64)), (0x1f1f_1f1f, 0));
-    // Written but not read: neither.
+    // Entries that would be writable but not readable are neither.
     pmp.set_settings(8, 32, 0x0000_1e1a);
     assert_eq!(pmp.settings(8, 32), 0x0000_1c18);
     pmp.set_address(3, 64, u64::MAX);
@@ -79,7 +79,8 @@ fn what_is_locked_stays() {
     pmp.set_settings(0, 32, u64::from(LOCKED | TOP_OF_RANGE | READ) << 8);
     pmp.set_settings(0, 32, 0);
     assert_eq!(pmp.settings(0, 32), u64::from(LOCKED | TOP_OF_RANGE | READ) << 8);
-    // Its end, and its beginning, which the entry before it holds.
+    // Neither the end of a locked range can be changed, nor its beginning, which the address of the previous entry
+    // defines.
     pmp.set_address(0, 64, 1);
     pmp.set_address(1, 64, 1);
     assert_eq!((pmp.address(0), pmp.address(1)), (16, 32));

@@ -102,7 +102,7 @@ fn run_in_parts<X: Xlen, M: Meter>(data: &[u8], arguments: &[u16], part: u64, me
 #[derive(Debug)]
 struct Fickle {
     seed: u64,
-    /// The meter pauses before one in this number of accesses; never if it is 0.
+    /// The meter pauses the hart before one in this number of accesses; never if it is 0.
     pauses: u64,
     blocks: Vec<BasicBlock>,
     /// The block that was entered last.

@@ -14,12 +14,14 @@ const DATA: u64 = 0x100_0000;
 pub const AREA: usize = 2048;
 /// Offset in an area of the final registers.
 const AFTER: usize = 512;
-/// Offset in an area at which memory begins; the base register points to offset `BASE`.
+/// Offset in an area at which memory begins.
 const MEMORY: usize = 1152;
+/// Offset in an area to which the base register points; it lies within the memory.
 const BASE: usize = 1280;
-/// Offset among the registers of an area of the floating-point registers; integer registers are before them, the flags
-/// at `FLAGS`. The places of x0 and of the frame's registers x29 to x31 are not used.
+/// Offset of the floating-point registers among an area's registers, after the integer registers. The places of x0 and
+/// of the reserved registers x29 to x31 are not used.
 const FLOATS: usize = 232;
+/// Offset of the floating-point flags among an area's registers.
 const FLAGS: usize = 488;
 
 struct Code {

@@ -45,7 +45,7 @@ fn in_qemu(mut command: Command, elf: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// Runs a batch of random sequences in both; the error describes the first difference.
+/// Runs a batch of random sequences on the hart and in QEMU; the error describes the first difference.
 fn batch<X: Xlen>(seed: u64, kind: generate::Kind) -> Result<(), String> {
     let Some(qemu) = qemu(X::BITS) else { return Ok(()) };
     let sequences = generate::sequences(seed, X::BITS, kind);

@@ -22,7 +22,7 @@ pub(super) struct Range {
     slot: u8,
     low: i32,
     high: i32,
-    /// Whether the bytes can also be written.
+    /// Whether the bytes are also known to be writable.
     store: bool,
 }
 
@@ -32,8 +32,8 @@ impl Range {
     }
 }
 
-/// Returns the base-two logarithm of the bytes that an instruction accesses, and whether it stores; `None` if it
-/// accesses no memory.
+/// Returns the base-two logarithm of the number of bytes that an instruction accesses, and whether it is a store;
+/// `None` if it accesses no memory.
 fn extent(op: &Instruction) -> Option<(usize, bool)> {
     use Code::*;
     Some(match op.code {
@@ -84,7 +84,8 @@ impl Emit<'_, '_> {
         (self.b.ins().iadd(pointer, address), 0)
     }
 
-    /// The memory region that the instruction at `pc` is expected to access; `None` if there are several.
+    /// Returns the slot of the memory region that the instruction at `pc` is expected to access; `None` if several are
+    /// expected.
     fn only(&self, op: &Instruction, pc: u64) -> Option<u8> {
         // The stack is in the main region.
         let expected = if op.rs1 == 2 { &[MAIN] } else { self.target.sites.expected(pc) };

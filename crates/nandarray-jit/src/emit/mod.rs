@@ -283,8 +283,8 @@ impl<'e> Emit<'e, '_> {
         }
     }
 
-    /// Emits a return from the function unless a condition holds. `back` is the number of the node's instructions that
-    /// are then not executed.
+    /// Emits a return from the function with reason `why` unless a condition holds. `back` is the number of the node's
+    /// instructions that are then not executed.
     fn unless(&mut self, holds: Value, pc: Pc, back: usize, why: CodeExit) {
         let (on, out) = (self.block(), self.cold_block());
         self.b.ins().brif(holds, on, &[], out, &[]);
@@ -303,7 +303,8 @@ impl<'e> Emit<'e, '_> {
         self.unless(holds, Pc::Known(self.pc), self.count - self.index, why);
     }
 
-    /// Emits the write-back of changed registers, and the return with reason `why`.
+    /// Emits the write-back of changed registers, and the return with reason `why`. `back` is the number of the node's
+    /// instructions that are then not executed.
     fn leave(&mut self, pc: Pc, back: usize, why: CodeExit) {
         for r in (1..32).filter(|r| self.dirty >> r & 1 != 0) {
             let value = self.b.use_var(self.x[r as usize]);

@@ -46,13 +46,13 @@ pub(super) enum FloatCondition {
 /// The kind of conditions that an instruction has; it decides whether two copies are worth it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Speculation {
-    /// It has no conditions.
+    /// The instruction has no conditions.
     None,
-    /// It has conditions, and an exact result if they hold.
+    /// The instruction has conditions, and an exact result if they hold.
     Exact,
-    /// It has conditions, and a result that may be inexact.
+    /// The instruction has conditions, and a result that may be inexact.
     Inexact,
-    /// It cannot be executed again, or always calls the hart's function.
+    /// The instruction cannot be executed again, or always calls the hart's function.
     Never,
 }
 
@@ -80,7 +80,7 @@ fn speculation(op: &Instruction, fma: bool) -> Speculation {
     }
 }
 
-/// Cost of translating an instruction, in ordinary instructions.
+/// Returns the cost of translating an instruction, as a multiple of that of an ordinary one.
 pub(crate) fn weight(op: &Instruction) -> u64 {
     if matches!(speculation(op, true), Speculation::Exact | Speculation::Inexact) { SPECULATIVE_WEIGHT } else { 1 }
 }

@@ -1,7 +1,8 @@
-//! A workload on a device, from its making to its report: what the benchmark and the tests of data sheets share.
+//! A workload on a device, from making the device to the report; the benchmark and the tests of data sheets share this
+//! file.
 //!
-//! A device is brought into its state first (empty, filled, long in use), at no modelled time. Then requests run; those
-//! that end during the warm-up are in no figure, so that an empty write buffer or idle dies do not flatter.
+//! A device is first brought into its state (empty, filled, long in use), which takes no modelled time. Then requests
+//! run; no figure counts those of the warm-up, so that an empty write buffer or idle dies do not improve the figures.
 
 use nandarray_model::Ps;
 use nandarray_model::describe::{Description, Spec};
@@ -9,41 +10,41 @@ use nandarray_model::machine::{Machine, RequestEnded, RequestStatus};
 use nandarray_model::report::{Latencies, Report};
 use nandarray_model::workload::{Arrival, Generator, Pattern, Size, Synthetic};
 
-/// The device's state before the run.
+/// State of a device before a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// Nothing: never written.
+    /// The device was never written.
     Empty,
-    /// Every page written once, in order.
+    /// Every page was written once, in order.
     Filled,
-    /// Filled, then overwritten at random: this many times its capacity.
+    /// The device was filled, then overwritten at random with this many times its capacity.
     Used(u32),
 }
 
-/// A workload and the state that it finds.
+/// A workload, and the state of the device before it.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The case's name in tables.
     pub name: String,
-    /// The state before.
+    /// State of the device before the run.
     pub before: Before,
-    /// Requests; those of the warm-up come on top.
+    /// The requests that are measured; those of the warm-up are run in addition.
     pub load: Synthetic,
-    /// Requests that no figure counts.
+    /// Number of requests before the measured ones, which no figure counts.
     pub warm_up: u64,
 }
 
-/// Requests that came out as something else than they should.
+/// Numbers of requests that ended and failed in a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counted {
-    /// Requests that ended.
+    /// Number of requests that ended.
     pub ended: u64,
-    /// Requests that failed.
+    /// Number of requests that failed.
     pub failed: u64,
 }
 
 impl Case {
-    /// A closed loop of requests of one size.
+    /// Makes a closed-loop case: `n` requests of `bytes` bytes, `depth` of them in flight.
     pub fn closed(
         name: &str,
         before: Before,
@@ -77,7 +78,7 @@ impl Case {
         self
     }
 
-    /// A machine in the state before the first request.
+    /// Makes a machine for this device, and brings it into the state before the first request.
     pub fn machine(&self, description: &Description) -> Machine {
         let mut machine = Machine::new(description, 1, None);
         machine.attach_blocks(1).unwrap_or_else(|e| panic!("{}: {e}", description.name));
@@ -93,7 +94,8 @@ impl Case {
         machine
     }
 
-    /// Runs it on a machine from [`Case::machine`].
+    /// Runs the case on a machine that [`Case::machine`] made; returns the report without the warm-up, and the numbers
+    /// of requests.
     pub fn run(&self, machine: &mut Machine) -> (Report, Counted) {
         let mut source =
             Generator::new(self.load.clone(), machine.capacity_bytes()).expect("a load that fits the device");
@@ -117,20 +119,20 @@ impl Case {
     }
 }
 
-/// The loads of a data sheet: sequential 128 KiB at depth 32, random 4 KiB at the sheet's depth, one read alone. `long`
-/// is the number of requests of random loads; sequential ones make a tenth.
+/// Returns the workloads of a data sheet: sequential 128 KiB at depth 32, random 4 KiB at the sheet's depth, single
+/// reads. `long` is the number of requests of random workloads; sequential ones have a tenth of it.
 ///
-/// Reads find a filled device. Writes of a client drive (less than a tenth of the flash kept back) find it empty, as
-/// such sheets are measured "fresh out of the box"; those of others find it `used` times overwritten at random, as
-/// enterprise sheets demand.
+/// Reads run on a filled device. Writes to a client drive (over-provisioning below a tenth) run on an empty device,
+/// since such sheets are measured "fresh out of the box"; writes to other drives run on one that was overwritten at
+/// random with `used` times its capacity, as enterprise sheets require.
 pub fn sheet(description: &Description, spec: &Spec, long: u64, used: u32) -> Vec<Case> {
     let sustained = description.ftl.over_provisioning >= 0.1;
-    // A medium that needs no erasing has no steady state to reach.
+    // A medium that needs no erase has no steady state to reach.
     let wears_in = sustained && description.nand.t_erase > Ps::from_us(100);
     let streams = |depth: u32| depth.min(description.host.queues).min(description.host.cores);
     let depth = spec.queue_depth;
     let wide = 128 << 10;
-    // A buffer that is empty at first takes this many 4 KiB writes at the speed of the link.
+    // A buffer that is empty at first accepts this many 4 KiB writes at the speed of the link.
     let buffered = |bytes: u64| 2 * description.ftl.write_cache_bytes / bytes;
     let random_writes = match (wears_in, sustained) {
         (true, _) => Before::Used(used),

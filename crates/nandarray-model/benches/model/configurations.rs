@@ -1,22 +1,23 @@
-//! Configurations of MQSim that no preset was made from, and what MQSim gave for them: data, shared by the benchmark
-//! and `tests/mqsim_configurations.rs`, which holds the rows that come out to 2 %.
+//! Configurations of MQSim for which there is no preset, with MQSim's results: data that the benchmark and
+//! `tests/mqsim_configurations.rs` share. The test requires some of the rows to agree to 2 %.
 //!
-//! The files are in `tests/mqsim/`, as MQSim (commit 7ec40e3) read them. Its requests a second are from the completion
-//! times of its own runs. Of its 99th percentiles, the ratios that were taken beside those runs are kept.
+//! The files are in `tests/mqsim/`, as MQSim (commit 7ec40e3) read them. Its requests per second are computed from the
+//! completion times of its own runs. Of its 99th percentiles only the ratios to ours are recorded.
 
 use nandarray_model::describe::{self, Description, Scheduling, mqsim};
 use nandarray_model::workload::Arrival;
 
 use super::cases::{Before, Case};
 
-/// Whether a row's published figure can be trusted.
+/// Whether the figure that MQSim gives for a row can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// MQSim does what its configuration says, and so should everybody.
+    /// MQSim does what the configuration says, so any correct simulator agrees.
     Ok,
-    /// One die of a chip at a time, sensing and transfers in turn: only `mqsim-compat` is to come out.
+    /// In MQSim, only one die of a chip works at a time, and sensing alternates with transfers: only the scheduling
+    /// `mqsim-compat` must agree.
     Specific,
-    /// A fault of MQSim decides the row.
+    /// The figure follows from a defect of MQSim.
     Artefact,
 }
 
@@ -30,7 +31,7 @@ impl Trust {
     }
 }
 
-/// A row.
+/// A configuration with a workload, and MQSim's figures for them.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub trust: Trust,
@@ -39,15 +40,15 @@ pub struct Row {
     bytes: u64,
     sequential: bool,
     read_share: f64,
-    /// In flight; 0 for an open loop.
+    /// Number of requests in flight; 0 for an open loop.
     pub depth: u32,
-    /// MQSim's requests a second; of the open loop, its mean latency in microseconds.
+    /// MQSim's requests per second; for the open loop, its mean latency in microseconds.
     pub mqsim: f64,
-    /// 99th percentile, `mqsim-compat` by MQSim, as measured beside its run; 0 where it was not.
+    /// 99th percentile of latencies with `mqsim-compat`, divided by MQSim's; 0 if it was not measured.
     pub p99_ratio: f64,
-    /// Whether ours is held to 2 %; the others' causes are in `docs/model/validation.md`.
+    /// Whether the test requires agreement to 2 %; `docs/model/validation.md` has the causes for other rows.
     pub held: bool,
-    /// Requests, where the figure depends on them.
+    /// Number of requests, for rows whose figure depends on it; otherwise `None`.
     requests: Option<u64>,
 }
 
@@ -56,13 +57,13 @@ const fn row(
     (bytes, sequential, read_share, depth): (u64, bool, f64, u32),
     (mqsim, p99_ratio): (f64, f64),
 ) -> Row {
-    // At a deep queue, filling and emptying it is one in a hundred of a short run.
+    // At a deep queue, filling and draining the queue make up one percent of a short run.
     let (held, requests) = (true, if depth >= 256 { Some(200_000) } else { None });
     Row { trust, configuration, workload, bytes, sequential, read_share, depth, mqsim, p99_ratio, held, requests }
 }
 
 impl Row {
-    /// A row that does not come out, over as many requests as MQSim's.
+    /// Returns the row as one that need not agree, to be run with as many requests as MQSim's own run.
     const fn misses(self, requests: u64) -> Self {
         Self { held: false, requests: Some(requests), ..self }
     }
@@ -71,7 +72,7 @@ impl Row {
 const KIB: u64 = 1 << 10;
 use Trust::{Artefact, Ok, Specific};
 
-/// Arrivals a second of the open loop: 200 MB/s in 4 KiB.
+/// Arrivals per second of the open loop: 200 MB/s in requests of 4 KiB.
 const OPEN_PER_S: f64 = 200e6 / 4096.0;
 
 pub const ROWS: [Row; 29] = [
@@ -108,7 +109,7 @@ pub const ROWS: [Row; 29] = [
     row((Artefact, "ideal_mt1200, 9.6 GB/s", "rand read 16K QD512"), (16 * KIB, false, 1.0, 512), (199_541.0, 0.0)),
 ];
 
-/// The configuration of a row, as MQSim runs it (`mqsim-compat`) or as ours does (`normal`).
+/// Returns the device description of a row, with MQSim's scheduling (`mqsim-compat`) or this model's own (`normal`).
 pub fn description(row: &Row, scheduling: Scheduling) -> Description {
     let imported = |xml: &str| {
         let imported = mqsim::import(xml, row.configuration).unwrap_or_else(|e| panic!("{}: {e}", row.configuration));
@@ -134,7 +135,7 @@ pub fn description(row: &Row, scheduling: Scheduling) -> Description {
         "ideal_mt1200" => imported(include_str!("../../tests/mqsim/ideal_mt1200.xml")),
         "ideal_mt1200, 9.6 GB/s" => {
             let mut d = imported(include_str!("../../tests/mqsim/ideal_mt1200.xml"));
-            // MQSim's bus is free above 1,000 MT/s; this one nearly.
+            // In MQSim, a bus above 1,000 MT/s takes no time; this one takes nearly none.
             d.bus.bytes_per_s = 9_600_000_000;
             d
         }
@@ -144,7 +145,7 @@ pub fn description(row: &Row, scheduling: Scheduling) -> Description {
     d
 }
 
-/// The workload of a row: of `requests`, or as many as the row needs.
+/// Returns the workload of a row, with `requests` requests, or with as many as the row needs.
 pub fn case(row: &Row, requests: u64) -> Case {
     let before = if row.read_share > 0.0 { Before::Filled } else { Before::Empty };
     let requests = row.requests.unwrap_or(if row.bytes > 100_000 { requests / 10 } else { requests });

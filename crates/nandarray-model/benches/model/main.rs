@@ -26,12 +26,12 @@ mod table;
 pub struct Options {
     json: bool,
     short: bool,
-    /// Data sheets: only presets whose names contain this.
+    /// Runs only the data sheets of presets whose names contain this text.
     only: &'static str,
 }
 
 impl Options {
-    /// The full number of requests, or a tenth in a short run.
+    /// Returns the full number of requests, or a tenth of it in a short run.
     fn many(self, full: u64) -> u64 {
         if self.short { full / 10 } else { full }
     }
@@ -54,9 +54,9 @@ fn main() {
             "--json" => options.json = true,
             "--short" => options.short = true,
             "--only" => options.only = arguments.next().unwrap_or_default().leak(),
-            // Cargo says so to every benchmark.
+            // Cargo passes this argument to every benchmark.
             "--bench" => {}
-            // This program as its own child, to measure its memory.
+            // The benchmark runs this program as a child process, to measure its memory.
             "--set-up" => return speed::set_up(&arguments.collect::<Vec<_>>()),
             name if SECTIONS.iter().any(|(known, _)| *known == name) => wanted.push(name.to_owned()),
             other => {

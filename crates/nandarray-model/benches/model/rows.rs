@@ -1,7 +1,7 @@
-//! MQSim's rows, as measured from the completion times of its own runs (commit 7ec40e3), beside ours.
+//! Compares MQSim's rows, measured from the completion times of its own runs (commit 7ec40e3), with this model's.
 //!
-//! Its reads find a filled device. Its writes went to pages that were never written, so parts of a page read nothing
-//! first.
+//! MQSim's reads run on a filled device. Its writes go to pages that were never written, so writes of a part of a page
+//! read nothing first.
 
 use nandarray_model::describe::{Scheduling, preset_with};
 use nandarray_model::workload::Arrival;
@@ -11,10 +11,11 @@ use crate::cases::{Before, Case};
 use crate::configurations::{self, ROWS, case, description};
 use crate::table::{Table, ratio, whole};
 
-/// Workload, and MQSim's IOPS, mean latency, median and 99th percentile in microseconds.
+/// A row: name of the workload, bytes, whether sequential, share of reads, depth; then MQSim's IOPS, and its mean,
+/// median and 99th percentile of latency in microseconds.
 type Row = (&'static str, u64, bool, f64, u32, f64, f64, f64, f64);
 
-/// Ideal map, fast DRAM, no cache.
+/// MQSim's rows for an ideal map, fast DRAM and no cache.
 const IDEAL: [Row; 11] = [
     ("rand read 4K QD1", 4 << 10, false, 1.0, 1, 11_248.0, 88.9, 88.9, 88.9),
     ("rand read 4K QD32", 4 << 10, false, 1.0, 32, 191_797.0, 166.8, 125.3, 543.6),
@@ -29,7 +30,7 @@ const IDEAL: [Row; 11] = [
     ("open loop 4K read 400 MB/s", 4 << 10, false, 1.0, 0, 97_924.0, 108.3, 89.4, 256.2),
 ];
 
-/// As it is shipped: 2 MiB of map, 200 MB/s of DRAM, a cache of 256 MiB.
+/// MQSim's rows for its configuration as shipped: 2 MiB for the map, DRAM of 200 MB/s, a cache of 256 MiB.
 const DEFAULT: [Row; 10] = [
     ("rand read 4K QD1", 4 << 10, false, 1.0, 1, 6_034.0, 165.7, 165.8, 165.8),
     ("rand read 4K QD32", 4 << 10, false, 1.0, 32, 116_768.0, 274.0, 238.9, 823.9),
@@ -43,7 +44,7 @@ const DEFAULT: [Row; 10] = [
     ("open loop 4K read 400 MB/s", 4 << 10, false, 1.0, 0, 97_914.0, 264.7, 232.6, 713.6),
 ];
 
-/// Why ours comes out otherwise with our own scheduling.
+/// Returns the reason why this model's own scheduling gives another figure for a workload.
 fn why(name: &str) -> &'static str {
     match name {
         "rand read 4K QD1" => "nothing to schedule",
@@ -94,7 +95,7 @@ pub fn run(options: Options) {
                 let (report, _) = case.run(&mut case.machine(&d));
                 let latency = report.all.latency.as_ref().expect("requests ended");
                 row.push(whole(report.all.iops));
-                // An open loop has the rate that it is given: there the mean latency is what is compared.
+                // The rate of an open loop is given by its arrivals: the mean latency is compared instead.
                 row.push(if depth == 0 { ratio(latency.mean_us, mean_us) } else { ratio(report.all.iops, iops) });
                 for (ours, theirs) in [(latency.p50_us, p50_us), (latency.p99_us, p99_us)] {
                     row.push(format!("{ours:.0}"));
@@ -116,7 +117,7 @@ pub fn run(options: Options) {
     }
 }
 
-/// Configurations that no preset was made from, in classes of what MQSim can be believed.
+/// Compares configurations for which there is no preset, grouped by how far MQSim's figure can be trusted.
 pub fn run_configurations(options: Options) {
     let header = [
         "trust",

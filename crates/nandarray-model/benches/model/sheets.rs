@@ -1,4 +1,4 @@
-//! Presets beside their data sheets.
+//! Compares presets with their data sheets.
 
 use nandarray_model::describe::{self, Description};
 use nandarray_model::report::promise::{WorkloadProfile, promises};
@@ -7,19 +7,19 @@ use crate::Options;
 use crate::cases::sheet;
 use crate::table::{Table, ratio, whole};
 
-/// Pages to which large devices are cut before they are overwritten at random, so that they are in their steady state
-/// in a minute.
+/// Number of pages to which large devices are cut before they are overwritten at random, so that they reach their
+/// steady state within a minute.
 const CUT_PAGES: u64 = 16 << 20;
 
-/// A device of fewer and smaller blocks, with the same work of its planes in a given time and the same shares for flash
-/// management: a quarter of the blocks, and of those that reclaim keeps free; blocks of fewer pages, erased in as much
-/// less time.
+/// Returns a preset with fewer and smaller blocks, but with the same work for its planes in a given time and the same
+/// shares for flash management: a quarter of the blocks, and a quarter of those that reclaim keeps free; blocks have
+/// fewer pages, and their erase takes proportionally less time.
 fn cut(name: &str) -> Description {
     let whole = describe::preset(name).expect("a preset");
     let (g, ftl) = (&whole.geometry, &whole.ftl);
     let blocks = g.blocks / 4;
     let most = (CUT_PAGES / (u64::from(g.planes_total()) * u64::from(blocks))) as u32;
-    // Whole word lines of any cell.
+    // A multiple of 12 pages: whole word lines of cells with any number of bits.
     let pages = (most / 12 * 12).clamp(12, g.pages);
     let t_erase = format!("{} ns", whole.nand.t_erase.0 / 1000 * u64::from(pages) / u64::from(g.pages));
     let overrides = [

@@ -1,4 +1,5 @@
-//! Cost of simulating: requests a CPU second of the whole machine, and making a large device.
+//! Measures the cost of simulating: requests per CPU second of the whole machine, and time and memory to make a large
+//! device.
 
 use std::process::Command;
 
@@ -9,10 +10,10 @@ use crate::Options;
 use crate::cases::{Before, Case};
 use crate::table::{Table, ratio, whole};
 
-/// Of MQSim on the same kind of machine, in its "ideal" configuration.
+/// Requests that MQSim simulates per CPU second on a similar computer, in its "ideal" configuration.
 const MQSIM_PER_CPU_S: f64 = 115_000.0;
 
-/// Random 4 KiB reads of a filled device: a CPU second, and in modelled time.
+/// Runs random 4 KiB reads on a filled device; returns requests per CPU second, and per second of modelled time.
 fn reads(d: &Description, depth: u32, requests: u64) -> (f64, f64) {
     let case = Case::closed("", Before::Filled, 4096, false, 1.0, depth, requests);
     let mut machine = case.machine(d);
@@ -23,7 +24,7 @@ fn reads(d: &Description, depth: u32, requests: u64) -> (f64, f64) {
 }
 
 fn with(overrides: &[(&str, &str)]) -> Description {
-    // MQSim's hard threshold of ten blocks a plane would leave small devices nothing.
+    // MQSim's fixed threshold of ten blocks per plane would leave no space on small devices.
     let mut all = vec![("controller.command_slots", "65535"), ("ftl.gc_urgent_blocks", "2")];
     all.extend(overrides);
     preset_with("mqsim-ideal", &all).expect("a preset")
@@ -54,7 +55,7 @@ pub fn run(options: Options) {
     large(options);
 }
 
-/// Making devices, each in a process of its own, so that memory is theirs alone.
+/// Measures making devices, each in a process of its own, so that the measured memory is of that device alone.
 fn large(options: Options) {
     let header = ["device", "made and filled in", "resident after", "after a million random writes"];
     let mut table = Table::new(
@@ -75,15 +76,15 @@ fn large(options: Options) {
     table.print(options.json);
 }
 
-/// Bytes of this process in memory.
+/// Returns the resident memory of this process in bytes.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap_or_default();
     line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok()).map_or(0, |kib| kib * 1024)
 }
 
-/// The child process: makes a device with the given blocks a plane, fills it, writes the given pages at random; prints
-/// seconds and bytes.
+/// Runs as the child process: makes a device with the given number of blocks per plane, fills it, and writes the given
+/// number of pages at random; prints seconds and bytes.
 pub fn set_up(arguments: &[String]) {
     let [blocks, writes] = arguments else { panic!("blocks and writes") };
     let start = ProcessTime::now();

@@ -1,4 +1,5 @@
-//! A device that reclaims all the time: ten million random writes after it was overwritten, and none is lost.
+//! Runs a device that reclaims all the time: ten million random writes after it was overwritten, of which none may be
+//! lost.
 
 use cpu_time::ProcessTime;
 use nandarray_model::describe::preset_with;
@@ -24,7 +25,8 @@ pub fn run(options: Options) {
     let title = "Random writes of 8 KiB on mqsim-ideal cut to 64 GiB, after three times its capacity was overwritten";
     let mut table = Table::new("steady", title, &header);
     for (kept, depth) in [("28 %", 64), ("7 %", 64)] {
-        // MQSim begins at 5 % free, which 7 % kept back leave no room for; 2 % is what its dies need to go on.
+        // MQSim's reclaim begins at 5 % free blocks, which over-provisioning of 7 % cannot provide; the dies need 2 %
+        // to make progress.
         let overrides = [("geometry.blocks", "256"), ("ftl.over_provisioning", kept), ("ftl.gc_threshold", "2 %")];
         let overrides: Vec<_> =
             overrides.into_iter().chain([("ftl.gc_urgent_blocks", "3"), ("ftl.gc", "greedy")]).collect();

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-/// A table of texts, right as they are.
+/// A table: a title, a header, rows of formatted texts, and notes below them.
 #[derive(Debug, Serialize)]
 pub struct Table {
     section: &'static str,
@@ -27,7 +27,7 @@ impl Table {
         self.notes.push(note.into());
     }
 
-    /// Prints it.
+    /// Prints the table as text, or with `json` as one line of JSON.
     pub fn print(&self, json: bool) {
         if json {
             println!("{}", serde_json::to_string(self).expect("texts serialise"));
@@ -46,7 +46,7 @@ impl Table {
     }
 }
 
-/// `12345.6` as `12,346`.
+/// Formats a number without decimals, with commas between thousands: `12345.6` as `12,346`.
 pub fn whole(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();
@@ -59,7 +59,7 @@ pub fn whole(number: f64) -> String {
     text
 }
 
-/// A figure beside what it is compared with.
+/// Formats this model's figure divided by the one that it is compared with.
 pub fn ratio(ours: f64, theirs: f64) -> String {
     format!("{:.2}", ours / theirs)
 }

@@ -1,4 +1,4 @@
-//! The cost of a screen: it runs on a timed core, whose counts are what a phantom call of a larger one is scaled from.
+//! The cost of a screen, measured on a timed core. A phantom call of a larger screen is scaled from these counts.
 
 use std::sync::atomic::AtomicBool;
 
@@ -8,21 +8,21 @@ use nandarray_cores::kernel_metered::metered;
 use nandarray_uarch::{CoreDescription, TimedCore};
 use serde::Serialize;
 
-/// Counts of a screen on a timed core.
+/// Cost of a screen that ran on a timed core.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScreenCost {
-    /// Cycles.
+    /// Number of cycles.
     pub cycles: f64,
-    /// Instructions.
+    /// Number of executed instructions.
     pub instructions: u64,
-    /// Bytes between the last cache and memory.
+    /// Bytes that moved between the last cache and memory: misses times the line size.
     pub bytes_dram: u64,
 }
 
-/// Does work on a core of a kernel with empty caches; gives its result and its cost.
+/// Runs `work` on a timed core that has loaded the kernel and whose caches are empty; returns its result and its cost.
 ///
 /// # Errors
-/// Text: the kernel cannot be loaded.
+/// A message: the kernel cannot be loaded.
 pub fn timed_work<R>(
     kernel: &KernelProgram,
     description: &CoreDescription,
@@ -36,19 +36,20 @@ pub fn timed_work<R>(
     Ok((done, ScreenCost { cycles, instructions, bytes_dram: misses * line }))
 }
 
-/// The core of a preset's name, or of a description's text.
+/// Returns the core description: `core` is the name of a preset, or the TOML text of a description.
 ///
 /// # Errors
-/// Text: there is none, or the text does not describe one.
+/// A message: there is no such preset, or the text does not describe a core.
 pub fn described_core(core: &str) -> Result<CoreDescription, String> {
     let described = if core.contains('\n') { CoreDescription::parse(core) } else { CoreDescription::preset(core) };
     described.map_err(|e| e.to_string())
 }
 
-/// Runs all of a microblock as one screen on a core, named or described; sections change as the kernel changes them.
+/// Runs a whole microblock as one screen and returns its cost; the kernel changes `sections`. `core` is as in
+/// [`described_core`].
 ///
 /// # Errors
-/// Text: there is no such core, or the screen failed.
+/// A message: there is no such core, or the screen failed.
 pub fn screen_cost(
     kernel: &KernelProgram,
     sections: &mut [(Vec<u64>, Vec<u8>)],

@@ -9,7 +9,8 @@ use super::platform::AcceleratorPlatform;
 use super::results::{AcceleratorReport, AcceleratorSums, ActivityKind, KernelTimes, ScreenSpan};
 use super::run::PhantomKernel;
 
-/// Times of the parts of one way of bytes: SSD, storage stack, PCIe.
+/// Returns the times for moving bytes between the host's SSD (at this rate) and the accelerator: in the SSD, in the
+/// host's storage stack, and on PCIe.
 fn way(p: &AcceleratorPlatform, bytes: u64, rate: u64) -> (Ps, Ps, Ps) {
     let requests = bytes.div_ceil(p.request_bytes);
     let ssd = Ps::of_bytes(bytes, rate) + Ps(p.t_ssd_ns * 1_000 * requests);
@@ -17,10 +18,10 @@ fn way(p: &AcceleratorPlatform, bytes: u64, rate: u64) -> (Ps, Ps, Ps) {
     (ssd, stack, Ps::of_bytes(bytes, p.pcie_rate))
 }
 
-/// Runs kernels one after the other, as a host does; their times of submission are their order.
+/// Runs kernels one after the other, in the order of their submission times, as a host does.
 ///
 /// # Errors
-/// Text: the platform cannot be.
+/// A message: the platform is invalid.
 pub fn run_host(platform: &AcceleratorPlatform, kernels: &[PhantomKernel]) -> Result<AcceleratorReport, String> {
     if let Some(problem) = platform.problem() {
         return Err(problem);
@@ -36,8 +37,8 @@ pub fn run_host(platform: &AcceleratorPlatform, kernels: &[PhantomKernel]) -> Re
         let arrived = Ps(kernel.arrives_ns * 1_000);
         now = now.max(arrived);
         let began = now;
-        // Inputs come once: what a later microblock reads again is in the accelerator's memory, or comes again in parts
-        // that the text does not describe.
+        // Inputs are read once: a later microblock that reads them again finds them in the accelerator's memory;
+        // FlashAbacus' paper describes no second transfer.
         let (ssd_in, stack_in, pcie_in) = way(p, kernel.bytes, p.ssd_rate);
         now = now + ssd_in + stack_in + pcie_in;
         report.activity.add(ActivityKind::Host, began, now);

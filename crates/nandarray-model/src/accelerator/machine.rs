@@ -1,8 +1,9 @@
-//! The event loop of the accelerator: workers take screens from a board and go through their windows.
+//! The event loop of the accelerator: workers take screens from a board and process a screen's input window by window.
 //!
-//! A screen requests its first windows, computes on one while later ones come, and ends when its last window is done.
-//! A kernel's outputs are accepted into DDR3L before it ends, and written behind it. The kernels (phantom calls,
-//! or programs on real bytes) are an [`AcceleratorWork`]. A core that fails gives its screen back to the board.
+//! A screen requests its first windows, computes on one while later ones are fetched, and ends when its last window is
+//! computed. A kernel's outputs are accepted into DDR3L before the kernel ends, and written to flash afterwards. The
+//! kernels (phantom calls, or programs on real bytes) are an [`AcceleratorWork`]. If a core fails, its screen returns
+//! to the board and runs again.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,47 +15,49 @@ use super::platform::AcceleratorPlatform;
 use super::results::{AcceleratorReport, AcceleratorSums, ActivityKind, KernelTimes, ScreenSpan};
 use super::storage::{AcceleratorStorage, BackgroundWork};
 
-/// The cost of a screen.
+/// Cost of a screen: cycles and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScreenLoad {
-    /// Cycles on its core.
+    /// Cycles on the worker's core.
     pub cycles: f64,
-    /// Bytes from flash.
+    /// Bytes read from flash.
     pub bytes_in: u64,
-    /// Bytes between caches and DDR3L.
+    /// Bytes moved between caches and DDR3L.
     pub bytes_dram: u64,
 }
 
-/// Bytes that move at the begin or the end of a kernel.
+/// Bytes that move at the beginning or at the end of a kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelMoves {
-    /// Bytes from or to the host.
+    /// Bytes moved from the host or to the host.
     pub bytes_host: u64,
-    /// Bytes to flash.
+    /// Bytes written to flash.
     pub bytes_out: u64,
 }
 
-/// The kernels of a machine: what their steps do and cost. A step that fails is an `Err`; its reason is the owner's.
+/// Executes the kernels' steps for the machine and returns their costs. `Err` means that the step failed; the
+/// implementation keeps the reason.
 #[allow(clippy::result_unit_err)]
 pub trait AcceleratorWork {
-    /// A kernel's sections are made.
+    /// Prepares a kernel's sections before its first screen.
     fn map(&mut self, kernel: u64) -> Result<KernelMoves, ()>;
-    /// A screen runs; `again` if its core may fail before its end, so that it may have to run a second time.
+    /// Runs a screen. With `again`, the screen may have to run a second time, because a core or die may fail before its
+    /// end; the implementation keeps what [`Self::undo`] needs.
     fn screen(&mut self, job: ScreenJob, again: bool) -> Result<ScreenLoad, ()>;
-    /// The core of a screen that ran has failed: what it changed is as it was.
+    /// Restores what a screen changed: its core failed before the screen's end, and the screen will run again.
     fn undo(&mut self, job: ScreenJob);
-    /// A kernel's outputs are written.
+    /// Writes a kernel's outputs, after its last screen.
     fn drain(&mut self, kernel: u64) -> Result<KernelMoves, ()>;
 }
 
-/// A screen that a worker is at.
+/// A screen that a worker is executing.
 #[derive(Clone, Copy, Debug)]
 struct WorkingScreen {
     job: ScreenJob,
     began: Ps,
-    /// Windows: all, requested, computed.
+    /// Number of the screen's windows: in total, requested, and computed.
     windows: (u64, u64, u64),
-    /// Times at which requested windows that were not computed are there.
+    /// Arrival in DDR3L of each window that was requested and is not computed; window `n` has entry `n % 8`.
     arrives: [Ps; 8],
     compute: Ps,
     bytes: u64,
@@ -65,27 +68,28 @@ struct WorkingScreen {
 
 #[derive(Clone, Copy, Debug)]
 enum AcceleratorEvent {
-    /// A worker is free, or its window is computed; stale if the worker has another turn.
+    /// The worker of this number is free, or has computed a window. The event is stale if the second number is not the
+    /// worker's `turns`.
     Worker(usize, u64),
-    /// A kernel's sections are there.
+    /// The sections of this kernel are ready; the flag is false if preparing them failed.
     Mapped(u64, bool),
-    /// A kernel's outputs are accepted.
+    /// The outputs of this kernel are accepted into DDR3L; the flag is false if they could not be written.
     Drained(u64, bool),
-    /// A write or an erase of a row of dies ends.
+    /// A write or an erase of this row of dies ends.
     Row(usize),
-    /// Storengine writes its journal.
+    /// Storengine writes its journal of mappings.
     Journal,
     /// Storengine looks for blocks to free.
     Reclaim,
-    /// A core fails.
+    /// The core of this worker fails.
     CoreFails(usize),
-    /// A row of dies fails.
+    /// This row of dies fails.
     RowFails(usize),
-    /// Kernels arrive.
+    /// The time of an arrival: the machine's owner submits kernels.
     Arrival,
 }
 
-/// A kernel that waits for room for its outputs.
+/// A kernel that waits until DDR3L has room for its outputs.
 #[derive(Clone, Copy, Debug)]
 struct WaitingOutput {
     kernel: u64,
@@ -93,7 +97,7 @@ struct WaitingOutput {
     host: Ps,
 }
 
-/// An accelerator that runs kernels.
+/// A modelled accelerator that runs kernels.
 pub struct AcceleratorMachine {
     storage: AcceleratorStorage,
     board: SessionBoard,
@@ -103,7 +107,7 @@ pub struct AcceleratorMachine {
     idle: Vec<bool>,
     dead: Vec<bool>,
     outputs: VecDeque<WaitingOutput>,
-    /// Groups of each kernel's outputs that are not in flash yet.
+    /// Number of page groups of each kernel's outputs that are not in flash yet.
     unwritten: BTreeMap<u64, u64>,
     journal: bool,
     reclaiming: bool,
@@ -121,10 +125,10 @@ impl std::fmt::Debug for AcceleratorMachine {
 }
 
 impl AcceleratorMachine {
-    /// A machine whose kernels need `memory` bytes at most at a time.
+    /// Makes a machine whose mapped kernels need at most `memory` bytes together.
     ///
     /// # Errors
-    /// Text: the platform cannot be.
+    /// A message: the platform is invalid.
     pub fn new(
         platform: &AcceleratorPlatform,
         scheduler: Box<dyn KernelScheduler>,
@@ -161,12 +165,12 @@ impl AcceleratorMachine {
         })
     }
 
-    /// The time of the machine.
+    /// Returns the machine's modelled time.
     pub fn now(&self) -> Ps {
         self.now
     }
 
-    /// Submits a kernel now; returns its number.
+    /// Submits a kernel at the current time, with `bytes` of inputs; returns its number.
     ///
     /// # Errors
     /// [`BoardError`].
@@ -182,37 +186,37 @@ impl AcceleratorMachine {
         Ok(number)
     }
 
-    /// An event at a time, at which the loop's owner submits kernels.
+    /// Schedules an event at which the machine's owner submits kernels.
     pub(super) fn arrive_at(&mut self, at: Ps) {
         self.events.push(at, AcceleratorEvent::Arrival);
     }
 
-    /// Cancels a kernel, unless its outputs are being written.
+    /// Cancels a kernel, unless its outputs are being written. Returns whether it was cancelled.
     pub fn cancel(&mut self, kernel: u64) -> bool {
         self.board.cancel(kernel)
     }
 
-    /// Fails kernels that wait for names which no kernel has.
+    /// Announces that no further kernels will be submitted: kernels that wait for names which no kernel has then fail.
     pub fn close(&mut self) {
         self.board.close();
     }
 
-    /// The state of a kernel; none once it has ended.
+    /// Returns the state of a kernel; `None` once it has ended.
     pub fn state(&self, kernel: u64) -> Option<KernelState> {
         self.board.state(kernel)
     }
 
-    /// Kernels that ended since this was asked last.
+    /// Returns the kernels that have ended since the last call, each with its end.
     pub fn take_ended(&mut self) -> Vec<(u64, KernelEnd)> {
         self.board.take_ended()
     }
 
-    /// Number of kernels that have not ended.
+    /// Returns the number of kernels that have not ended.
     pub fn kernels(&self) -> usize {
         self.board.len()
     }
 
-    /// Hands out work, and goes to the next event. False if there is none.
+    /// Hands work to idle workers, then handles the next event. Returns false if there is no event.
     pub fn step(&mut self, work: &mut dyn AcceleratorWork) -> bool {
         self.hand_out(work);
         let Some((now, event)) = self.events.pop() else { return false };
@@ -242,10 +246,10 @@ impl AcceleratorMachine {
         true
     }
 
-    /// Lets everything that is on its way to flash arrive there.
+    /// Handles events until everything that is on its way to flash has arrived.
     ///
     /// # Errors
-    /// Text: flash is full.
+    /// A message: flash is full.
     pub fn settle(&mut self, work: &mut dyn AcceleratorWork) -> Result<(), String> {
         while !self.storage.is_settled() {
             if !self.step(work) {
@@ -256,8 +260,8 @@ impl AcceleratorMachine {
         Ok(())
     }
 
-    /// Fails kernels that wait for room for their outputs, for an owner that found no event left; returns their
-    /// numbers.
+    /// Fails the kernels that wait for DDR3L to have room for their outputs, and returns their numbers. To be called
+    /// when no event is left that could make room.
     pub fn refuse_outputs(&mut self) -> Vec<u64> {
         let refused: Vec<u64> = self.outputs.drain(..).map(|waiting| waiting.kernel).collect();
         for kernel in &refused {
@@ -266,7 +270,7 @@ impl AcceleratorMachine {
         refused
     }
 
-    /// The report of all that happened so far.
+    /// Returns the report from the beginning to the current time.
     pub fn report(&mut self) -> AcceleratorReport {
         let mut report = self.report.clone();
         let mut sums = self.sums.clone();
@@ -287,7 +291,8 @@ impl AcceleratorMachine {
         for worker in 0..self.at.len() {
             while self.idle[worker] && !self.dead[worker] {
                 match self.board.take(worker) {
-                    // Neither occupies a worker: sections come window by window, outputs go by Flashvisor.
+                    // Neither occupies a worker: windows of sections are fetched as screens need them, and
+                    // Flashvisor's core writes outputs.
                     Some(BoardWork::Map(kernel)) => self.map(kernel, work),
                     Some(BoardWork::Drain(kernel)) => self.drain(kernel, work),
                     Some(BoardWork::Screen(job)) => self.begin(worker, job, work),
@@ -335,7 +340,8 @@ impl AcceleratorMachine {
         }
     }
 
-    /// Accepts outputs for which there is room; lets dies and Storengine go on.
+    /// Accepts waiting outputs into DDR3L as far as there is room, and begins writes, journalling and reclaim that are
+    /// due.
     fn behind(&mut self) {
         while let Some(first) = self.outputs.front_mut() {
             let groups = first.groups.min(self.storage.room());
@@ -384,7 +390,7 @@ impl AcceleratorMachine {
     fn begin(&mut self, worker: usize, job: ScreenJob, work: &mut dyn AcceleratorWork) {
         let p = self.storage.platform.clone();
         let now = self.now;
-        // Flashvisor decides, and tells the worker.
+        // Flashvisor's core chooses the screen and sends a message to the worker.
         let (_, decided) = self.storage.flashvisor(now, Ps(p.t_schedule_ns * 1_000));
         let start = decided + Ps(p.t_message_ns * 1_000);
         let may_fail = p.core_failures.iter().any(|(one, at)| *one == worker && Ps(at * 1_000) >= now)
@@ -411,7 +417,8 @@ impl AcceleratorMachine {
         self.events.push(start, AcceleratorEvent::Worker(worker, self.turns[worker]));
     }
 
-    /// A worker has begun a screen, or has computed a window.
+    /// Continues with a worker's screen after its beginning or after a computed window: requests windows and computes
+    /// the next one, or ends the screen.
     fn worker(&mut self, worker: usize) {
         let now = self.now;
         let mut screen = self.at[worker].expect("a worker with a screen");
@@ -460,7 +467,7 @@ impl AcceleratorMachine {
         self.board.screened(screen.job, !screen.failed);
     }
 
-    /// Takes a screen from a worker; another worker runs it again.
+    /// Removes a worker's screen and returns it to the board, so that a worker runs it again.
     fn give_back(&mut self, worker: usize, work: &mut dyn AcceleratorWork) {
         let Some(screen) = self.at[worker].take() else { return };
         self.turns[worker] += 1;
@@ -477,7 +484,8 @@ impl AcceleratorMachine {
         self.board.lost(worker);
     }
 
-    /// Screens that wait for flash run again: a part of their windows was on its way from these dies.
+    /// Fails a row of dies. Screens that wait for windows from flash run again, since a part of each window was to come
+    /// from these dies.
     fn row_fails(&mut self, row: usize, work: &mut dyn AcceleratorWork) {
         self.storage.fail(row, self.now);
         for worker in 0..self.at.len() {

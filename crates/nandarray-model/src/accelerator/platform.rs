@@ -1,101 +1,101 @@
-//! The parts of the accelerator's platform, and of the host beside the conventional one.
+//! The parts of the accelerator's platform, and of the host of the conventional system.
 
 use nandarray_sim::Ps;
 use serde::{Deserialize, Serialize};
 
-/// Rates in bytes a second, times in nanoseconds, powers in watts.
+/// Rates, times, powers and failures of an accelerator's platform: bytes per second, nanoseconds, watts.
 ///
-/// The defaults are FlashAbacus' Table 1 and section 2.2 where these state a value. Costs of firmware are assumed: some
-/// hundreds of cycles of a core of 1 GHz. The host's powers are typical for its parts; `host_stack_ns_per_kib`,
-/// `host_w` and `worker_idle_share` are assumed here; the lab's `calibrated.toml` fits each to one number, which it
-/// proves nothing about.
+/// The defaults are those of FlashAbacus' Table 1 and section 2.2 where these state a value. Times of firmware are
+/// assumed: some hundreds of cycles of a core of 1 GHz. The host's powers are typical for its parts.
+/// `host_stack_ns_per_kib`, `host_w` and `worker_idle_share` are assumed here; the lab's `calibrated.toml` fits each to
+/// one published number, which the fit therefore cannot confirm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AcceleratorPlatform {
-    /// Worker cores: eight less Flashvisor's and Storengine's.
+    /// Number of worker cores: eight less the cores of Flashvisor and Storengine.
     pub workers: usize,
-    /// Cycles a second of a core.
+    /// Clock rate of a core in hertz.
     pub core_hz: u64,
-    /// Flash channels.
+    /// Number of flash channels.
     pub channels: u64,
-    /// Dies a channel.
+    /// Number of dies per channel.
     pub dies: u64,
-    /// Bytes of a page group: a page of each plane of a die on each channel.
+    /// Bytes of a page group, which consists of one page of each plane of one die on each channel.
     pub group_bytes: u64,
-    /// Reading a page.
+    /// Time to read a page.
     pub t_read_ns: u64,
-    /// Writing a page.
+    /// Time to write a page.
     pub t_program_ns: u64,
-    /// Erasing a block.
+    /// Time to erase a block.
     pub t_erase_ns: u64,
-    /// A read that suspends a write or an erase in its die.
+    /// Additional time of a read that suspends a write or an erase in its die.
     pub t_suspend_ns: u64,
-    /// Page groups of a block of groups.
+    /// Number of page groups in a block of groups, the unit that is erased.
     pub groups_per_block: u64,
-    /// Blocks of groups.
+    /// Number of blocks of groups.
     pub blocks: u64,
-    /// Share of the groups that hold data at the beginning; outputs replace these.
+    /// Share of the page groups that hold data at the beginning; written outputs replace them.
     pub filled_share: f64,
-    /// Free blocks below which Storengine reclaims.
+    /// Storengine reclaims while fewer blocks than this are free.
     pub reclaim_blocks: u64,
-    /// Bytes of DDR3L that hold outputs on their way to flash; a kernel whose outputs do not fit waits.
+    /// Bytes of DDR3L for outputs on their way to flash; a kernel whose outputs do not fit waits.
     pub write_buffer_bytes: u64,
-    /// Bytes a second of a channel.
+    /// Rate of a channel.
     pub channel_rate: u64,
-    /// Bytes a second of the link between backbone and cores.
+    /// Rate of the link between the flash backbone and the cores.
     pub backbone_rate: u64,
-    /// Bytes a second of DDR3L.
+    /// Rate of DDR3L.
     pub dram_rate: u64,
-    /// Bytes of a data section that a message to Flashvisor maps.
+    /// Bytes of a window: the part of a data section that one message to Flashvisor maps.
     pub window_bytes: u64,
-    /// Windows that are requested ahead of the one that is computed on.
+    /// Number of windows that are requested ahead of the one that is being computed.
     pub ahead: u64,
-    /// A message between cores.
+    /// Time of a message between cores.
     pub t_message_ns: u64,
-    /// Flashvisor: range lock and translation of a page group.
+    /// Flashvisor's time to lock the range and translate the address of a page group.
     pub t_translate_ns: u64,
-    /// Flashvisor: a decision of the scheduler, per screen.
+    /// Flashvisor's time per screen to choose it (the scheduler's decision).
     pub t_schedule_ns: u64,
-    /// Storengine: moving a page group, or freeing a block.
+    /// Storengine's time to move a page group, or to free a block.
     pub t_reclaim_ns: u64,
-    /// Storengine: a page group of its journal.
+    /// Storengine's time to write a page group of its journal.
     pub t_journal_ns: u64,
-    /// Storengine: the time between journals, while the mapping changes.
+    /// Period of Storengine's journal while the mapping changes.
     pub journal_period_ns: u64,
-    /// Cores that fail: a worker and the time.
+    /// Cores that fail: number of the worker, and time of the failure in nanoseconds.
     pub core_failures: Vec<(usize, u64)>,
-    /// Dies of each channel that fail: a die and the time. Their data come from redundancy, whose cost is not
-    /// modelled.
+    /// Dies that fail on every channel at once: number of the die on its channel, and time of the failure in
+    /// nanoseconds. Their data is recovered from redundancy, whose cost is not modelled.
     pub die_failures: Vec<(usize, u64)>,
-    /// Power of an active worker.
+    /// Power of a worker that computes.
     pub worker_w: f64,
-    /// Share of that power that a worker takes while it computes nothing.
+    /// Power of a worker that does not compute, as a share of `worker_w`.
     pub worker_idle_share: f64,
-    /// Power of each of Flashvisor's and Storengine's cores.
+    /// Power of Flashvisor's core, and of Storengine's core.
     pub firmware_w: f64,
     /// Power of DDR3L.
     pub dram_w: f64,
-    /// Power of the backbone while it works.
+    /// Power of the flash backbone while it moves, writes or erases data.
     pub backbone_w: f64,
-    /// Share of that power while it does not.
+    /// Power of the flash backbone while it is idle, as a share of `backbone_w`.
     pub backbone_idle_share: f64,
-    /// Bytes a second of the host's SSD, reading.
+    /// Read rate of the host's SSD.
     pub ssd_rate: u64,
-    /// The same, writing.
+    /// Write rate of the host's SSD.
     pub ssd_write_rate: u64,
-    /// Latency of a request to it.
+    /// Latency of a request to the host's SSD.
     pub t_ssd_ns: u64,
-    /// Bytes of a request of the host's application.
+    /// Bytes of each request that the host's application makes to its SSD.
     pub request_bytes: u64,
-    /// The host's storage stack and copies, per KiB.
+    /// Time of the host's storage stack and copies for each KiB.
     pub host_stack_ns_per_kib: f64,
-    /// Bytes a second of PCIe to the accelerator.
+    /// Rate of PCIe between host and accelerator.
     pub pcie_rate: u64,
-    /// Power of the host and its memory during the whole run: they stay on while the accelerator computes.
+    /// Power of the host and its memory during the whole run, also while the accelerator computes.
     pub host_w: f64,
-    /// Power of the host's SSD while it works.
+    /// Power of the host's SSD while it moves data.
     pub ssd_w: f64,
-    /// Power of PCIe.
+    /// Power of PCIe during the whole run.
     pub pcie_w: f64,
 }
 
@@ -149,12 +149,12 @@ impl Default for AcceleratorPlatform {
 }
 
 impl AcceleratorPlatform {
-    /// Time of cycles on a core.
+    /// Returns the time that a core takes for a number of cycles.
     pub(super) fn cycles(&self, cycles: f64) -> Ps {
         Ps((cycles * 1e12 / self.core_hz as f64).round() as u64)
     }
 
-    /// Why the platform cannot be; none if it can.
+    /// Returns the reason why the platform is invalid; `None` if it is valid.
     pub fn problem(&self) -> Option<String> {
         let positive = [
             ("workers", self.workers as u64),

@@ -7,86 +7,88 @@ use serde::Serialize;
 use super::platform::AcceleratorPlatform;
 use super::storage::StorengineCounts;
 
-/// Times of one kernel, in seconds, and the joules of its own work.
+/// Times of one kernel in seconds, and the energy of its own work in joules.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct KernelTimes {
-    /// Its name.
+    /// Name of the kernel.
     pub name: String,
-    /// The application that it belongs to.
+    /// Number of the application to which the kernel belongs.
     pub application: u64,
-    /// From its submission to its first screen; less than 0 if it had none.
+    /// Time from the kernel's submission to its first screen; negative if no screen has begun.
     pub waiting: f64,
-    /// Workers' time in which its screens wait for flash.
+    /// Total time in which workers with a screen of the kernel waited for flash; under a host, the time of its SSD and
+    /// storage stack.
     pub storage: f64,
-    /// Workers' time in which its screens compute.
+    /// Total time in which workers computed for the kernel.
     pub compute: f64,
-    /// Time on the links between storage, host and cores: `link` and `pcie`.
+    /// Time on the links between storage, host and cores: the sum of `link` and `pcie`.
     pub transfer: f64,
-    /// Time of the host's SSD for it; 0 without a host.
+    /// Time in which the host's SSD worked for the kernel; 0 without a host.
     pub ssd: f64,
-    /// Time on the backbone's link of its windows.
+    /// Time in which the kernel's windows occupied the backbone's link.
     pub link: f64,
-    /// Time on PCIe.
+    /// Time in which the kernel's data occupied PCIe.
     pub pcie: f64,
-    /// From its submission to its end.
+    /// Time from the kernel's submission to its end.
     pub latency: f64,
-    /// Its end, from the beginning of the run.
+    /// End of the kernel, from the beginning of the run.
     pub end: f64,
-    /// The time at which its outputs were in flash; 0 if it has none there.
+    /// Time at which all outputs of the kernel were in flash, from the beginning of the run; 0 if they never were.
     pub flushed: f64,
-    /// Joules of workers that computed for it.
+    /// Energy of workers that computed for the kernel.
     pub energy_computation: f64,
-    /// Joules of the backbone, or of the host's SSD, that moved for it.
+    /// Energy of the backbone, or of the host's SSD, while it moved the kernel's data.
     pub energy_storage: f64,
-    /// Joules of PCIe, and of the host, while they moved data for it.
+    /// Energy of PCIe, and of the host, while they moved the kernel's data.
     pub energy_movement: f64,
 }
 
-/// A screen on a worker.
+/// The time during which a worker had a screen.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScreenSpan {
-    /// The kernel.
+    /// Number of the kernel.
     pub kernel: u64,
-    /// The microblock.
+    /// Number of the microblock within the kernel.
     pub microblock: usize,
-    /// The screen.
+    /// Number of the screen within the microblock.
     pub screen: u64,
-    /// The worker.
+    /// Number of the worker.
     pub worker: usize,
-    /// Seconds from the beginning of the run.
+    /// Beginning, in seconds from the beginning of the run.
     pub start: f64,
-    /// Seconds from the beginning of the run.
+    /// End, in seconds from the beginning of the run.
     pub end: f64,
-    /// Seconds of it in which the worker computed.
+    /// Seconds in which the worker computed; during the rest it waited.
     pub computed: f64,
-    /// Whether it was done; otherwise it failed, or runs again.
+    /// Whether the screen was completed; otherwise it failed, or ran again later.
     pub fine: bool,
 }
 
-/// A kind of activity.
+/// A kind of activity over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ActivityKind {
     /// A worker computes.
     Compute,
-    /// A window, or a request, is on its way.
+    /// A window moves over the backbone's link, or the host's SSD serves a request.
     Storage,
     /// The host moves data.
     Host,
 }
 
-/// Slots of an activity.
+/// Maximum number of slots of an [`Activity`].
 const SLOTS: usize = 512;
 
-/// Activity over time: seconds of activity in each slot of equal width. The width doubles as the run goes on.
+/// Activity over time: seconds of activity in each slot of equal width. The width doubles whenever the run outgrows the
+/// slots.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Activity {
-    /// Seconds of a slot.
+    /// Width of a slot in seconds.
     pub slot_s: f64,
-    /// Workers' seconds of computing.
+    /// Seconds that the workers computed in each slot, summed over workers.
     pub compute: Vec<f64>,
-    /// Windows' seconds on the backbone's link; those of requests to the host's SSD.
+    /// Seconds that windows moved over the backbone's link in each slot; under a host, that its SSD served requests.
     pub storage: Vec<f64>,
-    /// The host's seconds of moving data.
+    /// Seconds that the host moved data in each slot.
     pub host: Vec<f64>,
 }
 
@@ -122,61 +124,62 @@ impl Activity {
     }
 }
 
-/// The results of a run.
+/// Report of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct AcceleratorReport {
-    /// Seconds until the last kernel ended.
+    /// Time at which the last kernel ended, in seconds from the beginning.
     pub seconds: f64,
-    /// Seconds until all outputs were in flash.
+    /// Time at which all outputs were in flash, in seconds from the beginning.
     pub flushed_seconds: f64,
-    /// Bytes of inputs that the kernels processed.
+    /// Bytes of all kernels' inputs.
     pub bytes: u64,
-    /// Bytes of outputs.
+    /// Bytes of all kernels' outputs.
     pub bytes_out: u64,
-    /// Each kernel, in the order of submission.
+    /// Times of each kernel, in the order of submission.
     pub kernels: Vec<KernelTimes>,
     /// Share of the run in which each worker computed.
     pub utilisation: Vec<f64>,
     /// Share of the run in which each worker had a screen.
     pub occupancy: Vec<f64>,
-    /// Joules: host, host's memory and links.
+    /// Energy in joules of the host, its memory and the links.
     pub energy_movement: f64,
-    /// Joules: workers and DDR3L.
+    /// Energy in joules of workers and DDR3L.
     pub energy_computation: f64,
-    /// Joules: flash, its controllers and firmware.
+    /// Energy in joules of flash, its controllers and their firmware, or of the host's SSD.
     pub energy_storage: f64,
     /// Share of the run in which Flashvisor's core was busy.
     pub flashvisor: f64,
-    /// Share of the time until all outputs were in flash in which Storengine's core was busy.
+    /// Share of the time in which Storengine's core was busy, from the beginning until all outputs were in flash.
     pub storengine: f64,
-    /// Storengine's work.
+    /// Counts of Storengine's operations.
     pub storengine_work: StorengineCounts,
-    /// Jain's index of the kernels' progress: 1 if each was slowed down alike.
+    /// Jain's fairness index of the kernels' progress (computing time divided by latency): 1 if all were slowed down
+    /// equally.
     pub fairness: f64,
-    /// The same of applications' computing.
+    /// Jain's fairness index of the applications' progress, each the sum of its kernels' progress.
     pub fairness_applications: f64,
-    /// Seconds of the host's SSD, of its storage stack and copies, and of PCIe; 0 without a host.
+    /// Seconds in which the host's SSD served requests; 0 without a host.
     pub host_ssd: f64,
-    /// See `host_ssd`.
+    /// Seconds of the host's storage stack and copies; 0 without a host.
     pub host_stack: f64,
-    /// See `host_ssd`.
+    /// Seconds in which the host's data moved over PCIe; 0 without a host.
     pub host_pcie: f64,
-    /// Screens that ran again after a failure.
+    /// Number of times that a screen ran again after a failure.
     pub reruns: u64,
-    /// Screens on workers.
+    /// All screens that ran, with their workers and times.
     pub spans: Vec<ScreenSpan>,
     /// Activity over time.
     pub activity: Activity,
 }
 
-/// Times that a run adds up.
+/// Times that are summed during a run, from which the report is made.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AcceleratorSums {
     pub(super) computed: Vec<Ps>,
     pub(super) occupied: Vec<Ps>,
     pub(super) flashvisor: Ps,
     pub(super) storengine: Ps,
-    /// Time in which the backbone's link moves, or a die writes or erases.
+    /// Time in which the backbone's link moved data, or a die wrote or erased.
     pub(super) active: Ps,
     pub(super) pcie: Ps,
     pub(super) host: Ps,
@@ -189,7 +192,7 @@ impl AcceleratorSums {
     }
 }
 
-/// Jain's index.
+/// Returns Jain's fairness index: 1 if all values are equal, `1 / n` if only one is not zero.
 fn fairness(paces: &[f64]) -> f64 {
     let (sum, squares) = (paces.iter().sum::<f64>(), paces.iter().map(|x| x * x).sum::<f64>());
     if squares > 0.0 { sum * sum / (paces.len() as f64 * squares) } else { 1.0 }
@@ -207,14 +210,14 @@ impl AcceleratorReport {
         self.storengine = sums.storengine.seconds() / self.flushed_seconds.max(1e-12);
         let computed: f64 = sums.computed.iter().map(|t| t.seconds()).sum();
         let idle = (self.seconds * sums.computed.len() as f64 - computed).max(0.0);
-        // DDR3L holds outputs until they are in flash.
+        // DDR3L is powered until all outputs are in flash.
         let workers = p.worker_w * (computed + p.worker_idle_share * idle);
         self.energy_computation = workers + p.dram_w * self.flushed_seconds;
         if hosted {
             self.energy_movement = p.host_w * self.seconds + p.pcie_w * self.seconds;
             self.energy_storage = p.ssd_w * sums.ssd.seconds();
         } else {
-            // Writes go on behind the last kernel; workers sleep then.
+            // Writes continue after the last kernel's end, while workers sleep.
             let all = self.flushed_seconds;
             let active = sums.active.seconds().min(all);
             let resting = p.backbone_idle_share * (all - active);
@@ -230,7 +233,7 @@ impl AcceleratorReport {
         self.judge();
     }
 
-    /// Fairness among kernels that ended; those that were cancelled or still run have no pace.
+    /// Computes the fairness indexes over kernels that ended; a kernel that was cancelled or still runs is left out.
     fn judge(&mut self) {
         let ended = || self.kernels.iter().filter(|k| k.latency > 0.0);
         let paces: Vec<f64> = ended().map(|k| k.compute / k.latency).collect();

@@ -1,4 +1,5 @@
-//! Phantom kernels: cycles and bytes of microblocks that the caller measured, in place of programs and data.
+//! Runs of phantom kernels: instead of programs and data, the caller gives measured cycles and bytes of each
+//! microblock.
 
 use nandarray_runtime::schedule::{KernelFacts, KernelScheduler};
 use nandarray_runtime::{BoardKernel, ScreenJob};
@@ -9,51 +10,51 @@ use super::machine::{AcceleratorMachine, AcceleratorWork, KernelMoves, ScreenLoa
 use super::platform::AcceleratorPlatform;
 use super::results::AcceleratorReport;
 
-/// A microblock as a phantom call.
+/// A microblock as a phantom call: costs instead of a program.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhantomBlock {
-    /// The most screens; 1 is a serial microblock.
+    /// Maximum number of screens; 1 for a serial microblock.
     pub screens: u64,
-    /// Cycles of all of it on one core.
+    /// Cycles of the whole microblock on one core.
     pub cycles: f64,
-    /// Bytes that it reads from flash.
+    /// Bytes that the whole microblock reads from flash.
     pub bytes_in: u64,
-    /// Bytes between the caches and DDR3L.
+    /// Bytes that the whole microblock moves between the caches and DDR3L.
     #[serde(default)]
     pub bytes_dram: u64,
 }
 
-/// A kernel as phantom calls.
+/// A kernel made of phantom calls.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhantomKernel {
-    /// Its name.
+    /// Name of the kernel.
     pub name: String,
-    /// The application that it belongs to.
+    /// Number of the application to which the kernel belongs.
     pub application: u64,
     /// Kernels with a higher priority come first.
     #[serde(default)]
     pub priority: i64,
-    /// The time by which it should be done, for schedulers that have use for it.
+    /// Time by which the kernel should have ended, for schedulers that use deadlines; `None` if there is no deadline.
     #[serde(default)]
     pub deadline: Option<u64>,
-    /// The expected work, for schedulers that have use for it.
+    /// Expected amount of work, for schedulers that use it.
     #[serde(default)]
     pub work: u64,
-    /// The time at which it is submitted.
+    /// Time of the kernel's submission.
     #[serde(default)]
     pub arrives_ns: u64,
-    /// Bytes of its inputs.
+    /// Bytes of the kernel's inputs.
     pub bytes: u64,
-    /// Bytes of its outputs.
+    /// Bytes of the kernel's outputs.
     #[serde(default)]
     pub bytes_out: u64,
-    /// Its microblocks.
+    /// The kernel's microblocks, in order.
     pub microblocks: Vec<PhantomBlock>,
 }
 
-/// Phantoms in the order of their arrival.
+/// The phantom kernels of a run, in the order of their submission.
 struct PhantomWork<'a>(Vec<&'a PhantomKernel>);
 
 impl AcceleratorWork for PhantomWork<'_> {
@@ -77,10 +78,10 @@ impl AcceleratorWork for PhantomWork<'_> {
     }
 }
 
-/// Runs kernels under a scheduler. Their spans and times are in the order of their arrival.
+/// Runs phantom kernels under a scheduler. In the report they are numbered in the order of their submission.
 ///
 /// # Errors
-/// Text: platform or kernels cannot be.
+/// A message: the platform or the kernels are invalid.
 pub fn run_accelerator(
     platform: &AcceleratorPlatform,
     scheduler: Box<dyn KernelScheduler>,
@@ -157,7 +158,8 @@ mod tests {
         let serial = 6e8;
         let kernels: Vec<PhantomKernel> = (0..6).map(|_| kernel(0, &[(6, 6e8, 0), (1, serial, 0)])).collect();
         let near = |found: f64, wanted: f64| assert!((found / wanted - 1.0).abs() < 0.01, "{found} for {wanted}");
-        // One worker does all; six workers do one each; each kernel alone on six; as full as the last serial part lets.
+        // Expected times: one worker does everything; six workers run one kernel each; each kernel has all six workers
+        // alone; as dense as the last serial part allows.
         near(run("inter-static", &kernels).seconds, 7.2);
         near(run("inter-dynamic", &kernels).seconds, 1.2);
         near(run("intra-in-order", &kernels).seconds, 6.0 * 0.7);
@@ -183,13 +185,13 @@ mod tests {
         let mut one = kernel(0, &[(6, 6.0, 0)]);
         one.bytes_out = 128 << 20;
         let report = run("intra-out-of-order", std::slice::from_ref(&one));
-        // Eight rows of dies write 64 KiB in 2.6 ms: 0.2 GB/s, far behind the kernel's end.
+        // Eight rows of dies write 64 KiB each in 2.6 ms, 0.2 GB/s: writing ends long after the kernel.
         assert!(report.seconds < 0.01, "{}", report.seconds);
         let rate = one.bytes_out as f64 / (report.kernels[0].flushed - report.seconds);
         assert!((1.7e8..=2.1e8).contains(&rate), "{rate}");
         assert_eq!(report.storengine_work.written, 2048);
         assert!(report.storengine_work.journalled >= 8 && report.storengine > 0.0);
-        // Outputs beyond the buffer wait for flash.
+        // Outputs that do not fit the buffer wait for flash.
         one.bytes_out = 512 << 20;
         let report = on(&platform, "intra-out-of-order", &[one]);
         let waited = (256u64 << 20) as f64 / 2.016e8;
@@ -270,7 +272,7 @@ mod tests {
                 };
                 let report = on(&platform, scheduler, &kernels);
                 assert!(report.reruns > 0, "{scheduler}");
-                // Reads that are repeated may hide behind other screens; a lost core does not.
+                // Repeated reads may overlap with other screens; a lost core always costs time.
                 assert!(report.seconds >= sound.seconds && (die || report.seconds > sound.seconds), "{scheduler}");
                 assert!(report.kernels.iter().all(|k| k.latency > 0.0), "{scheduler}");
                 let done = report.spans.iter().filter(|s| s.fine).count();

@@ -1,9 +1,10 @@
 //! A session on the modelled accelerator: kernels of a store run on its real bytes, and take modelled time.
 //!
-//! Each screen runs on a timed core of its own, with empty caches; its cycles and misses are its time. The store does
-//! the reads and writes; their way through flash is the machine's ([`AcceleratorMachine`]), beside any clock that the
-//! store has. Nothing moves on by itself: a thread that waits for a kernel goes from event to event, and submissions
-//! are made at the time that the machine has reached. Of one thread, results and times are the same in each run.
+//! Each screen runs on a timed core of its own, with empty caches; its cycles and cache misses give its modelled time.
+//! The store performs the reads and writes; [`AcceleratorMachine`] models their way through flash, independently of any
+//! clock that the store has. Modelled time advances only in calls: a thread that waits for a kernel handles event after
+//! event, and a submission happens at the time that the machine has reached. With one thread, results and times are the
+//! same in every run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,22 +22,22 @@ use super::results::AcceleratorReport;
 /// The settings of a session on an accelerator.
 #[derive(Clone, Debug)]
 pub struct AcceleratorOptions {
-    /// The platform.
+    /// The accelerator's platform.
     pub platform: AcceleratorPlatform,
-    /// The preset of its workers, or the text of a description.
+    /// The workers' core: the name of a preset, or the TOML text of a description.
     pub core: String,
-    /// The most bytes that mapped kernels need together.
+    /// Maximum number of bytes that mapped kernels need together.
     pub memory_bytes: u64,
-    /// The most bytes of a screen's window of a section that stays in the store.
+    /// Maximum number of bytes of a screen's window of a section that stays in the store.
     pub window_bytes: u64,
 }
 
-/// Kernels of a store, for a machine.
+/// Executes kernels of a store for the machine.
 struct StoreWork {
     runtime: Arc<Runtime>,
     core: CoreDescription,
     jobs: BTreeMap<u64, Arc<SessionJob>>,
-    /// Bytes as they were before screens whose cores may fail: kernel, microblock, screen.
+    /// Bytes before the execution of each screen that may have to run again, by kernel, microblock and screen.
     saved: BTreeMap<(u64, usize, u64), SavedRows>,
 }
 
@@ -96,7 +97,8 @@ impl AcceleratorState {
         }
     }
 
-    /// Goes to the next event. If there is none, kernels that wait for room in flash fail. False if there are none.
+    /// Handles the next event. If there is no event, fails the kernels that wait for room in flash. Returns false if
+    /// there is no event and no such kernel.
     fn step(&mut self) -> bool {
         let mut moved = self.machine.step(&mut self.work);
         if !moved {
@@ -124,10 +126,10 @@ impl fmt::Debug for AcceleratorSession {
 }
 
 impl AcceleratorSession {
-    /// A session beside a runtime's device.
+    /// Opens a session for the store of a runtime.
     ///
     /// # Errors
-    /// [`Error::Engine`]: the platform or its core cannot be.
+    /// [`Error::Engine`]: the platform or its core is invalid.
     pub fn new(
         runtime: &Arc<Runtime>,
         options: &AcceleratorOptions,
@@ -171,11 +173,11 @@ impl AcceleratorSession {
         Ok(job)
     }
 
-    /// Goes on until a kernel has ended, or until `enough`, which is asked between events. Returns whether it has
-    /// ended.
+    /// Handles events until the kernel has ended, or until `enough`, which is called between events, returns true.
+    /// Returns whether the kernel has ended.
     ///
     /// # Errors
-    /// [`Error::Engine`]: nothing is left that could end it, as it waits for a name.
+    /// [`Error::Engine`]: no event is left that could end the kernel, because it waits for a name that no kernel has.
     pub fn wait(&self, job: &SessionJob, enough: &mut dyn FnMut() -> bool) -> Result<bool> {
         while !job.has_ended() {
             if enough() {
@@ -189,7 +191,7 @@ impl AcceleratorSession {
         Ok(true)
     }
 
-    /// Cancels a kernel, unless its outputs are being written. Returns whether it ends as cancelled.
+    /// Cancels a kernel, unless its outputs are being written. Returns whether it was cancelled.
     pub fn cancel(&self, job: &SessionJob) -> bool {
         job.stop();
         let mut state = self.lock();
@@ -198,16 +200,16 @@ impl AcceleratorSession {
         cancelled
     }
 
-    /// The state of a kernel; none once it has ended.
+    /// Returns the state of a kernel; `None` once it has ended.
     pub fn state(&self, job: &SessionJob) -> Option<KernelState> {
         self.lock().machine.state(job.number)
     }
 
-    /// Takes no more kernels; with `cancel`, ends those that have not ended. Goes on until all have ended and their
-    /// outputs are in flash.
+    /// Closes the session for new kernels and handles events until all kernels have ended and their outputs are in
+    /// flash. With `cancel`, it cancels the kernels that have not ended.
     ///
     /// # Errors
-    /// [`Error::Engine`]: flash is full; all kernels have ended.
+    /// [`Error::Engine`]: flash is full; all kernels have ended nevertheless.
     pub fn close(&self, cancel: bool) -> Result<()> {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -227,7 +229,7 @@ impl AcceleratorSession {
         settled.map_err(Error::invalid)
     }
 
-    /// The report of all that happened so far.
+    /// Returns the report from the beginning to the machine's current time.
     pub fn report(&self) -> AcceleratorReport {
         self.lock().machine.report()
     }

@@ -1,10 +1,11 @@
-//! The accelerator's storage: the ways of page groups to and from flash, DDR3L as a buffer of writes, and the work of
+//! The accelerator's storage: the ways of page groups to and from flash, DDR3L as a write buffer, and the work of
 //! Flashvisor's and Storengine's cores.
 //!
-//! A read goes through Flashvisor's core, a die on each channel, the channels, the backbone's link, DDR3L. Outputs are
-//! accepted into DDR3L and written behind the kernel's end; a read suspends a write or an erase in its die. Storengine
-//! writes the journal of mappings and frees blocks, one group at a time, round robin; its groups queue behind outputs'.
-//! Files of the store's flash management do this for real bytes; here are the costs, and who is charged.
+//! A read occupies Flashvisor's core, a die on each channel, the channels, the backbone's link and DDR3L, one after the
+//! other. Outputs are accepted into DDR3L and written to flash after the kernel's end; a read suspends a write or an
+//! erase in its die. Storengine writes the journal of mappings and frees blocks round robin, one page group at a time;
+//! its page groups are queued after those of outputs. For real bytes the store's own flash management does this; this
+//! file models only the times and the parts that they occupy.
 
 use std::collections::VecDeque;
 
@@ -13,37 +14,37 @@ use serde::Serialize;
 
 use super::platform::AcceleratorPlatform;
 
-/// Work of a die that reads may suspend.
+/// An operation of a row of dies that reads may suspend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BackgroundWork {
-    /// A group of a kernel's outputs.
+    /// Writes a page group of this kernel's outputs.
     Output(u64),
-    /// A group of the journal.
+    /// Writes a page group of the journal.
     Journal,
-    /// A valid group of a block that is being freed.
+    /// Moves a valid page group out of a block that is being freed.
     Move,
-    /// The erase of a block that was freed.
+    /// Erases a block whose valid page groups have moved.
     Erase,
 }
 
-/// A die on each channel, which work together.
+/// A row of dies: the dies of one number on all channels, which work together on one page group.
 #[derive(Clone, Debug)]
 struct DieRow {
-    /// Free for reads from this time on.
+    /// Time from which on the row can begin another read.
     free: Ps,
-    /// Its write or erase, and the end of that.
+    /// The row's write or erase, and its end; `None` if it has neither.
     behind: Option<(BackgroundWork, Ps)>,
     failed: bool,
 }
 
-/// A block that is being freed: its valid groups move, then it is erased.
+/// A block that is being freed: its valid page groups are moved, then it is erased.
 #[derive(Clone, Copy, Debug)]
 struct FreeingBlock {
-    /// Moves that Storengine has not queued.
+    /// Number of page groups whose move Storengine has not queued.
     left: u64,
-    /// Moves that have no place yet.
+    /// Number of page groups without a new place; includes those of `left`.
     unplaced: u64,
-    /// Moves that have not ended.
+    /// Number of page groups whose move has not ended; includes those of `unplaced`.
     unmoved: u64,
     /// Whether the erase is queued.
     erasing: bool,
@@ -52,17 +53,17 @@ struct FreeingBlock {
 /// Counts of Storengine's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct StorengineCounts {
-    /// Page groups of outputs that were written.
+    /// Number of page groups of outputs that were written.
     pub written: u64,
-    /// Page groups of the journal.
+    /// Number of page groups of the journal that were written.
     pub journalled: u64,
-    /// Valid page groups that moved.
+    /// Number of valid page groups that were moved.
     pub moved: u64,
-    /// Blocks that were erased.
+    /// Number of blocks that were erased.
     pub erased: u64,
 }
 
-/// The storage of an accelerator.
+/// The modelled storage of an accelerator.
 #[derive(Debug)]
 pub(super) struct AcceleratorStorage {
     pub(super) platform: AcceleratorPlatform,
@@ -76,9 +77,11 @@ pub(super) struct AcceleratorStorage {
     next_row: usize,
     queue: VecDeque<BackgroundWork>,
     buffered: u64,
-    /// Groups left in the open block, free blocks, valid groups of used blocks in the order in which they are freed.
+    /// Number of page groups that still fit the open block.
     open: u64,
+    /// Number of blocks that are erased and not open.
     free_blocks: u64,
+    /// Number of valid page groups of each used block, in the order in which blocks are freed; the open block is last.
     used: VecDeque<u64>,
     replaced: usize,
     freeing: Option<FreeingBlock>,
@@ -88,10 +91,11 @@ pub(super) struct AcceleratorStorage {
     pub(super) storengine_busy: Ps,
     link_busy: Ps,
     pub(super) pcie_busy: Ps,
-    /// Time in which at least one die wrote or erased.
+    /// Time in which at least one die wrote or erased, without the current interval.
     programming: Ps,
-    /// Spans of the link that have not passed, and time of passed ones in which a die wrote or erased too.
+    /// Intervals in which the backbone's link is busy, those that have passed left out.
     link_spans: VecDeque<(Ps, Ps)>,
+    /// Past time in which the link was busy and a die wrote or erased as well.
     both: Ps,
     programs: u64,
     programs_since: Ps,
@@ -102,7 +106,7 @@ impl AcceleratorStorage {
         let p = platform;
         let row = DieRow { free: Ps::ZERO, behind: None, failed: false };
         let full = (p.blocks as f64 * p.filled_share) as u64;
-        // Valid groups are spread over more blocks than they fill, as after a long time of rewriting.
+        // Valid groups are spread over more blocks than they would fill, as after long use with rewrites.
         let used_blocks = ((full as f64 / 0.95).ceil() as u64).min(p.blocks.saturating_sub(p.reclaim_blocks + 1));
         let valid = (full * p.groups_per_block).checked_div(used_blocks).unwrap_or(0).min(p.groups_per_block);
         Self {
@@ -136,7 +140,7 @@ impl AcceleratorStorage {
         }
     }
 
-    /// Occupies Flashvisor's core; returns the begin and the end.
+    /// Books time on Flashvisor's core; returns the beginning and the end of the booking.
     pub(super) fn flashvisor(&mut self, from: Ps, lasts: Ps) -> (Ps, Ps) {
         let begin = self.flashvisor.max(from);
         self.flashvisor = begin + lasts;
@@ -150,7 +154,7 @@ impl AcceleratorStorage {
         self.storengine
     }
 
-    /// Moves bytes between host and DDR3L; returns the end.
+    /// Books a transfer between host and DDR3L over PCIe; returns its end.
     pub(super) fn host_link(&mut self, now: Ps, bytes: u64) -> Ps {
         let lasts = Ps::of_bytes(bytes, self.platform.pcie_rate);
         self.pcie = self.pcie.max(now) + lasts;
@@ -158,15 +162,15 @@ impl AcceleratorStorage {
         self.pcie
     }
 
-    /// Occupies DDR3L; returns the end.
+    /// Books a transfer of DDR3L; returns its end.
     pub(super) fn memory(&mut self, now: Ps, bytes: u64) -> Ps {
         let lasts = Ps::of_bytes(bytes, self.platform.dram_rate);
-        // Bursts of others come between: a transfer waits only while the sum of all is behind.
+        // Transfers are interleaved in bursts: a transfer waits only if all transfers together exceed DDR3L's rate.
         self.dram = self.dram.max(Ps(now.0.saturating_sub(lasts.0))) + lasts;
         self.dram.max(now + lasts)
     }
 
-    /// Occupies the backbone's link.
+    /// Books time on the backbone's link.
     fn link(&mut self, from: Ps, lasts: Ps) {
         let begin = self.link.max(from);
         self.link = begin + lasts;
@@ -177,7 +181,8 @@ impl AcceleratorStorage {
         }
     }
 
-    /// Spans of the link are behind that end by now; those parts count in which a die wrote or erased too.
+    /// Advances the count of `both` to `now`: removes the link's intervals that have passed, and adds their parts in
+    /// which a die wrote or erased.
     fn pass(&mut self, now: Ps) {
         while let Some((begin, end)) = self.link_spans.front_mut() {
             if *begin >= now {
@@ -210,7 +215,7 @@ impl AcceleratorStorage {
         }
     }
 
-    /// Time until now in which the link moved, or a die wrote or erased.
+    /// Returns the time before `now` in which the link was busy, or a die wrote or erased, or both.
     pub(super) fn active(&mut self, now: Ps) -> Ps {
         self.pass(now);
         let open = if self.programs > 0 { now - self.programs_since } else { Ps::ZERO };
@@ -228,7 +233,8 @@ impl AcceleratorStorage {
         }
     }
 
-    /// Requests a window; returns when it is in DDR3L, and its time on the backbone's link.
+    /// Reads a window from flash; returns the time at which it is in DDR3L, and the time for which it occupies the
+    /// backbone's link.
     pub(super) fn window(&mut self, now: Ps, bytes: u64) -> (Ps, Ps) {
         if bytes == 0 {
             return (now, Ps::ZERO);
@@ -260,12 +266,13 @@ impl AcceleratorStorage {
         (there, Ps(link.0 * groups))
     }
 
-    /// Page groups that DDR3L can take.
+    /// Returns the number of page groups for which DDR3L's write buffer has room.
     pub(super) fn room(&self) -> u64 {
         (self.platform.write_buffer_bytes / self.platform.group_bytes).saturating_sub(self.buffered)
     }
 
-    /// Accepts page groups of a kernel's outputs, for which there is room; returns when Flashvisor has mapped them.
+    /// Queues page groups of a kernel's outputs for writing; returns the time at which Flashvisor has mapped them. The
+    /// caller has checked that DDR3L has room for them.
     pub(super) fn accept(&mut self, now: Ps, kernel: u64, groups: u64) -> Ps {
         assert!(groups <= self.room(), "{groups} groups into a buffer with room for {}", self.room());
         self.buffered += groups;
@@ -275,13 +282,14 @@ impl AcceleratorStorage {
         self.flashvisor(now + message, translate).1
     }
 
-    /// A group gets a place: blocks are opened, what it replaces becomes invalid.
+    /// Assigns a place to a page group that will be written: in the open block, or in a free block that is opened for
+    /// it.
     fn place(&mut self, now: Ps) {
         if self.open == 0 {
             self.free_blocks = self.free_blocks.checked_sub(1).expect("a free block");
             self.open = self.platform.groups_per_block;
             self.used.push_back(0);
-            // The entries of a block's pages are in its first pages.
+            // A block's first page group holds the mapping entries of its pages.
             self.counts.journalled += 1;
             self.storengine(now, Ps(self.platform.t_journal_ns * 1_000));
             self.open -= 1;
@@ -303,8 +311,8 @@ impl AcceleratorStorage {
         }
     }
 
-    /// Whether there is a place for it. The last block, and as much of the open one as they need once it is open, are
-    /// for the groups that move: the erase behind them gives a block back.
+    /// Whether there is a place for the operation's page group. The last free block, and the part of the open block
+    /// that queued moves need, are reserved for moves, because the erase after them frees a block.
     fn fits(&self, work: BackgroundWork) -> bool {
         match work {
             BackgroundWork::Erase => true,
@@ -317,7 +325,7 @@ impl AcceleratorStorage {
         }
     }
 
-    /// Gives work to dies that have none; tells each begun operation's row and end.
+    /// Begins queued operations on rows of dies that have none; returns the row and the end of each.
     pub(super) fn begin(&mut self, now: Ps) -> Vec<(usize, Ps)> {
         let mut begun = Vec::new();
         while !self.queue.is_empty() {
@@ -362,7 +370,8 @@ impl AcceleratorStorage {
         end
     }
 
-    /// An operation may have ended: what it was, or when it will end.
+    /// Handles the end event of a row's operation: returns the operation if it has ended. The error is the time at
+    /// which it will end, if a read has delayed it, and `None` if the row has no operation.
     pub(super) fn ended(&mut self, row: usize, now: Ps) -> Result<BackgroundWork, Option<Ps>> {
         match self.rows[row].behind {
             Some((_, end)) if end > now => Err(Some(end)),
@@ -393,12 +402,12 @@ impl AcceleratorStorage {
         }
     }
 
-    /// Whether the mapping changed since the last journal.
+    /// Whether the mapping has changed since the journal was last written.
     pub(super) fn is_dirty(&self) -> bool {
         self.dirty > 0
     }
 
-    /// Writes what changed of the mapping: four bytes a group.
+    /// Queues the changes of the mapping for writing, four bytes for each changed page group.
     pub(super) fn journal(&mut self, now: Ps) {
         let groups = (self.dirty * 4).div_ceil(self.platform.group_bytes);
         self.dirty = 0;
@@ -406,8 +415,8 @@ impl AcceleratorStorage {
         self.queue.extend((0..groups).map(|_| BackgroundWork::Journal));
     }
 
-    /// Storengine frees a block if there are few: queues the move of one valid group, or the erase once all have moved.
-    /// Returns when it looks again; none if nothing is to be done before another event.
+    /// Lets Storengine free a block if too few are free: queues the move of one valid page group, or the erase once all
+    /// have moved. Returns the time for the next call; `None` if Storengine has nothing to do before another event.
     pub(super) fn reclaim(&mut self, now: Ps) -> Option<Ps> {
         let each = Ps(self.platform.t_reclaim_ns * 1_000);
         match &mut self.freeing {
@@ -426,7 +435,8 @@ impl AcceleratorStorage {
             }
             None if self.free_blocks >= self.platform.reclaim_blocks || self.used.len() < 2 => None,
             None => {
-                // Round robin: the first that frees at least the two groups that its successor's head takes.
+                // Round robin: the first block whose erase frees at least two groups, because the next block's head
+                // takes one.
                 let full = self.platform.groups_per_block.saturating_sub(1);
                 let at = self.used.iter().take(self.used.len() - 1).position(|valid| *valid < full)?;
                 let valid = self.used.remove(at).expect("a used block");
@@ -437,7 +447,7 @@ impl AcceleratorStorage {
         }
     }
 
-    /// A row of dies fails; its work begins again elsewhere.
+    /// Fails a row of dies; the operation that it was executing is queued again, for another row.
     pub(super) fn fail(&mut self, row: usize, now: Ps) {
         self.rows[row].failed = true;
         if let Some((work, _)) = self.rows[row].behind.take() {
@@ -449,12 +459,12 @@ impl AcceleratorStorage {
         }
     }
 
-    /// Page groups that are not in flash.
+    /// Returns the number of operations on flash that are queued or being executed.
     pub(super) fn unsettled(&self) -> usize {
         self.queue.len() + self.rows.iter().filter(|row| row.behind.is_some()).count()
     }
 
-    /// Whether nothing is on its way to flash.
+    /// Whether no operation on flash is queued or being executed.
     pub(super) fn is_settled(&self) -> bool {
         self.unsettled() == 0
     }

@@ -420,7 +420,7 @@ impl Import {
         }
     }
 
-    /// Adds notes about elements that belong to a run, and about unknown ones.
+    /// Adds notes about elements that describe a workload, and about unknown elements.
     fn rest(&mut self) {
         if self.text("Memory_Type").is_some_and(|m| !m.eq_ignore_ascii_case("FLASH")) {
             self.note("Memory_Type", "the memory is flash here");

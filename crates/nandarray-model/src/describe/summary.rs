@@ -90,7 +90,7 @@ impl Description {
         rate(bytes, bus).min(rate(bytes * dies, cycle)).saturating_mul(u64::from(self.geometry.channels))
     }
 
-    /// Returns the highest rate over commands of 1 to all planes.
+    /// Returns the highest rate of reading pages, over commands for 1 plane up to all planes of a die.
     fn read_rate(&self) -> u64 {
         (1..=self.together()).map(|planes| self.read_rate_of(planes)).max().unwrap_or(0)
     }
@@ -137,7 +137,7 @@ impl Description {
         Ps::of_bytes(bytes + packets * u64::from(self.link.packet_overhead_bytes), self.link.bytes_per_s)
     }
 
-    /// Returns the time that host, link and firmware take for any command, apart from data.
+    /// Returns the time that host, link and firmware take for any command, without the time of its data.
     fn command_alone(&self) -> Ps {
         let host = self.host.t_submit + self.host.t_complete + self.host.t_interrupt.unwrap_or_default();
         let link = self.message(self.link.command_bytes.into()) + self.message(self.link.completion_bytes.into());
@@ -177,14 +177,15 @@ impl Description {
 mod tests {
     use crate::describe::preset;
 
-    /// The closed forms that MQSim's own runs confirm: 88.9 us for 4 KiB, 777.5 us for a page of 8 KiB written.
+    /// Compares closed forms with times that MQSim's own runs confirm: 88.9 us for 4 KiB, 777.5 us to write a page of 8
+    /// KiB.
     #[test]
     fn a_lone_request_takes_what_mqsim_measures() {
         let s = preset("mqsim-ideal").unwrap().summarise();
         assert!((s.read_4k_ps.us() / 88.9 - 1.0).abs() < 0.002, "{}", s.read_4k_ps);
         assert!((s.write_page_ps.us() / 777.5 - 1.0).abs() < 0.001, "{}", s.write_page_ps);
         assert_eq!(s.raw_bytes, 512 << 30);
-        // 8 channels of 333 MT/s; 64 dies of 2 planes of 8 KiB in 750 us and their transfer.
+        // 8 channels of 333 MT/s; 64 dies with 2 planes of 8 KiB, each taking 750 us and its transfer.
         assert_eq!(s.bus_bytes_per_s / 1_000_000, 2_666);
         assert!((s.read_bytes_per_s as f64 / 2.667e9 - 1.0).abs() < 0.05, "{}", s.read_bytes_per_s);
         assert!((s.program_bytes_per_s as f64 / 1.312e9 - 1.0).abs() < 0.01, "{}", s.program_bytes_per_s);

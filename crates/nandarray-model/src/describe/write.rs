@@ -40,7 +40,6 @@ impl Sheet {
     ///
     /// # Errors
     /// If the description is invalid.
-    /// If the description is invalid.
     pub fn to_json(&self) -> Result<Json, Invalid> {
         let description = self.description()?;
         let mut values = Map::new();

@@ -1,9 +1,9 @@
-//! The devices, and a request's way: over the shared link to a device, through its machine, and back.
+//! The devices, and the way of a request: over the shared link to a device, through the device's machine, and back.
 //!
-//! A request's messages on the shared link are those of NVMe over PCIe: the device requests the entry, which comes; a
-//! read's data and then its completion go up; a write's data is requested and comes down. Each device has a link of its
-//! own before the shared one, which its description gives. Addresses are striped over the devices, and wrap at the
-//! capacity.
+//! A request's messages on the shared link are those of NVMe over PCIe: the device requests the submission entry and
+//! receives it; a read's data and then its completion are sent to memory; a write's data is requested and sent to the
+//! device. Each device is also connected to the shared link by a link of its own, which its description gives.
+//! Addresses are striped over the devices, and wrap at the capacity.
 
 use std::collections::VecDeque;
 
@@ -15,27 +15,29 @@ use crate::host::{Direction, HostLink};
 use crate::machine::{Machine, RequestStatus};
 use crate::workload::{IoRequest, RequestOp};
 
-/// Bytes of an NVMe submission entry and of a completion.
+/// Bytes of an NVMe submission entry.
 const COMMAND_BYTES: u64 = 64;
+/// Bytes of an NVMe completion entry.
 const COMPLETION_BYTES: u64 = 16;
 
-/// A request of the bank.
+/// A request to one of the devices of a [`DriveBank`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BankRequest {
     pub(super) device: u32,
     pub(super) write: bool,
     pub(super) offset: u64,
     pub(super) bytes: u32,
-    /// Its submission, for the mean latency.
+    /// Time of the request's submission, for the mean latency.
     pub(super) submitted: Ps,
 }
 
-/// Devices behind one link.
+/// The devices, and the link that they share.
 pub(super) struct DriveBank {
     machines: Vec<Machine>,
     capacities: Vec<u64>,
-    /// Requests in flight of each device, and those that wait for room in its queues.
+    /// Number of requests in flight on each device.
     open: Vec<u32>,
+    /// Requests that wait for room in the queues of each device, by number.
     waiting: Vec<VecDeque<u32>>,
     open_max: u32,
     stripe: u64,
@@ -44,7 +46,10 @@ pub(super) struct DriveBank {
 }
 
 impl DriveBank {
-    /// Devices that were written once, from end to end.
+    /// Makes the devices, each filled once from its first to its last address.
+    ///
+    /// # Errors
+    /// A message: no device is given, or a device cannot be filled.
     pub(super) fn new(descriptions: &[Description], platform: &FetchPlatform, seed: u64) -> Result<Self, String> {
         let mut machines = Vec::with_capacity(descriptions.len());
         for (description, number) in descriptions.iter().zip(0u64..) {
@@ -82,17 +87,18 @@ impl DriveBank {
         self.machines.len()
     }
 
-    /// The device of an address, and the place on it.
+    /// Returns the device that holds an address, and the offset in bytes on that device.
     pub(super) fn place(&self, address: u64, bytes: u32) -> (u32, u64) {
         let (stripe, n) = (address / self.stripe, self.machines.len() as u64);
         let device = (stripe % n) as usize;
         let offset = stripe / n * self.stripe + address % self.stripe;
-        // Requests may be longer than a stripe; none crosses the end.
+        // A request may be longer than a stripe; it must not cross the device's end.
         let room = self.capacities[device].saturating_sub(u64::from(bytes)) / self.stripe.max(512) + 1;
         (device as u32, offset / self.stripe % room * self.stripe + offset % self.stripe)
     }
 
-    /// Whether a device has room for a request now; if not, the request waits for its turn.
+    /// Admits a request to a device if its queues have room. Returns false if they have none: the request then waits
+    /// until [`Self::leave`] returns it.
     pub(super) fn admit(&mut self, device: u32, io: u32) -> bool {
         let device = device as usize;
         if self.open[device] >= self.open_max {
@@ -104,7 +110,7 @@ impl DriveBank {
         true
     }
 
-    /// A request has left; the next one that waited for its room.
+    /// Records that a request of the device has ended; returns the first request that waits for room, if any.
     pub(super) fn leave(&mut self, device: u32) -> Option<u32> {
         let device = device as usize;
         assert!(self.open[device] > 0, "device {device} has no request in flight");
@@ -112,20 +118,22 @@ impl DriveBank {
         self.waiting[device].pop_front()
     }
 
-    /// The doorbell was rung: the time at which the device has the entry. A direction is booked in order of time: what
-    /// the device asks for afterwards is booked when it does ([`Self::data`]).
+    /// Sends the submission entry to the device after the doorbell; returns the time at which the device has received
+    /// it. Transfers are booked in order of time, so a write's data is booked later, when the device requests it
+    /// ([`Self::data`]).
     pub(super) fn entry(&mut self, now: Ps) -> Ps {
         let asked = self.link.send(now, Direction::Up, 0);
         self.link.send(asked.end, Direction::Down, COMMAND_BYTES).end
     }
 
-    /// The device asks for a write's data: the time at which it has them.
+    /// Sends a write's data to the device, which requests it now; returns the time at which the device has received it.
     pub(super) fn data(&mut self, now: Ps, request: &BankRequest) -> Ps {
         let asked = self.link.send(now, Direction::Up, 0);
         self.link.send(asked.end, Direction::Down, u64::from(request.bytes)).end
     }
 
-    /// The device is done: the time at which data and completion are in memory.
+    /// Sends a read's data and the completion to memory, now that the device is done; returns the time at which both
+    /// have arrived.
     pub(super) fn ascend(&mut self, now: Ps, request: &BankRequest) -> Ps {
         if !request.write {
             self.link.send(now, Direction::Up, u64::from(request.bytes));
@@ -133,7 +141,7 @@ impl DriveBank {
         self.link.send(now, Direction::Up, COMPLETION_BYTES).end
     }
 
-    /// Gives a request to its device.
+    /// Submits a request to its device's machine.
     pub(super) fn submit(&mut self, now: Ps, io: u32, request: &BankRequest) {
         let op = if request.write { RequestOp::Write } else { RequestOp::Read };
         let (offset_bytes, bytes) = (request.offset, u64::from(request.bytes));
@@ -141,16 +149,16 @@ impl DriveBank {
         machine.submit_request(now, IoRequest { at: None, op, stream: io, offset_bytes, bytes });
     }
 
-    /// The device with the next event, and its time.
+    /// Returns the device that has the next event of all, and the event's time; `None` if no device has an event.
     pub(super) fn next(&self) -> Option<(usize, Ps)> {
         let times = self.machines.iter().enumerate().filter_map(|(i, m)| Some((i, m.next_event_at()?)));
         times.min_by_key(|&(i, at)| (at, i))
     }
 
-    /// Handles a device's next event: requests that ended by it.
+    /// Handles a device's next event, and appends the numbers of requests that ended with it to `ended`.
     ///
     /// # Panics
-    /// If a request failed: descriptions of runs have no faults.
+    /// If a request failed: the descriptions of such runs have no faults.
     pub(super) fn step(&mut self, device: usize, ended: &mut Vec<u32>) {
         let machine = &mut self.machines[device];
         machine.step();
@@ -161,7 +169,7 @@ impl DriveBank {
         }
     }
 
-    /// Events of all devices and their hash; checks that they are at rest.
+    /// Returns the number of events of all devices and a hash of them; checks that no request is in flight.
     pub(super) fn finish(&self) -> (u64, u64) {
         assert!(self.open.iter().all(|&open| open == 0), "requests in flight: {:?}", self.open);
         let mut hash = 0u64;

@@ -2,49 +2,50 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Rates in bytes a second, times in nanoseconds. The values with their sources are data:
-/// `python/nandarray/lab/bam/platform.toml`; nothing has a default.
+/// Rates in bytes per second, times in nanoseconds. The values with their sources are in
+/// `python/nandarray/lab/bam/platform.toml`; no field has a default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FetchPlatform {
-    /// Tasks that run at the same time: resident warps, or threads of a CPU that submits.
+    /// Number of tasks that run at the same time: resident warps, or the threads of a CPU that submits.
     pub resident_tasks: usize,
-    /// A group's instructions, atomics left out.
+    /// Time of a group's instructions, without its atomics.
     pub t_group_ns: f64,
-    /// Slices of memory that execute atomics, each one at a time; a line's atomics are one slice's.
+    /// Number of memory slices that execute atomics, each one atomic at a time; all atomics on a cache line go to one
+    /// slice.
     pub atomic_slices: u32,
-    /// An atomic on its slice.
+    /// Time of one atomic on its slice.
     pub t_atomic_ns: f64,
-    /// Between two phases of a kernel: a launch.
+    /// Time between two phases of a kernel (a launch).
     pub t_phase_ns: f64,
-    /// Queue pairs of each device, and entries of each.
+    /// Number of queue pairs of each device.
     pub queue_pairs: u32,
-    /// Entries of a queue pair.
+    /// Number of entries of a queue pair.
     pub queue_depth: u32,
-    /// Critical section of a queue pair, a request.
+    /// Time for which a request holds its queue pair's critical section.
     pub t_enqueue_ns: f64,
-    /// From a completion in memory to the tasks that wait for it.
+    /// Time from a completion's arrival in memory until the tasks that wait for it continue.
     pub t_poll_ns: f64,
-    /// Threads of a CPU that all requests pass through; 0: those who want a line submit.
+    /// Number of CPU threads that submit all requests; 0 if the tasks submit their own requests.
     pub cpu_threads: u32,
-    /// Time of such a thread for a request.
+    /// Time that such a thread spends on a request.
     pub t_cpu_ns: f64,
-    /// Time of such a thread for each KiB of a request: copies from its page cache.
+    /// Time that such a thread spends on each KiB of a request, for copies from its page cache.
     pub t_cpu_kib_ns: f64,
-    /// Raw rate of the shared link, each way.
+    /// Raw rate of the shared link in each direction.
     pub link_rate: u64,
-    /// Payload of a packet of it.
+    /// Payload of a packet of the shared link, in bytes.
     pub link_payload: u32,
-    /// Bytes of a packet beyond its payload.
+    /// Bytes of a packet of the shared link in addition to its payload.
     pub link_overhead: u32,
-    /// Propagation on it.
+    /// Propagation time of the shared link.
     pub t_link_ns: f64,
-    /// Bytes of consecutive addresses on one device, before the next device's begin.
+    /// Bytes of a stripe: consecutive addresses on one device, before those of the next device begin.
     pub stripe_bytes: u64,
 }
 
 impl FetchPlatform {
-    /// Why the platform cannot be; none if it can.
+    /// Returns the reason why the platform is invalid; `None` if it is valid.
     pub fn problem(&self) -> Option<String> {
         let positive = [
             ("resident_tasks", self.resident_tasks as u64),

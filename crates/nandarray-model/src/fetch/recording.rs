@@ -1,56 +1,57 @@
-//! Accesses of a kernel as columns.
+//! The recorded accesses of a kernel.
 //!
-//! A fetch is one movement of bytes between memory and a device. A touch names the fetch whose bytes it uses: the
-//! first touch in modelled time starts it, later ones wait for it or hit. So the number of fetches is the recording's,
-//! whatever the order in which modelled tasks come to them.
+//! A fetch is one movement of bytes between memory and a device. A touch names the fetch whose bytes it uses: the first
+//! touch in modelled time starts the fetch, later touches wait for it or find the bytes in memory. The number of
+//! fetches is therefore that of the recording, in whatever order the modelled tasks reach them.
 
-/// The kinds of accesses.
+/// Kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TouchKind {
-    /// Uses bytes that a fetch reads.
+    /// Uses the bytes that a fetch reads from a device.
     Touch,
-    /// Starts a write and goes on; the run ends when it has ended.
+    /// Starts a write and continues at once; the run does not end before the write has ended.
     WriteBehind,
     /// Starts a write and waits for it.
     Write,
 }
 
-/// One access.
+/// One access of a task to the bytes of a fetch.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessRecord {
-    /// The launch that it belongs to.
+    /// Number of the phase (kernel launch) of the access.
     pub phase: u32,
-    /// The task within the phase.
+    /// Number of the task within the phase.
     pub task: u32,
-    /// The group within the task: accesses of a group are issued together.
+    /// Number of the group within the task; the accesses of a group are issued together.
     pub group: u32,
-    /// Its kind.
+    /// Kind of the access.
     pub kind: TouchKind,
-    /// The fetch.
+    /// Number of the fetch.
     pub fetch: u32,
-    /// Atomics on the fetch's line.
+    /// Number of atomics that the access executes on the fetch's cache line.
     pub atomics: u32,
 }
 
-/// A recording: accesses in order of phase, task and group, and the fetches that they name.
+/// A recording: accesses in order of phase, task and group, and the fetches that they name by number.
 #[derive(Clone, Debug, Default)]
 pub struct FetchRecording {
-    /// The accesses.
+    /// All accesses, in order.
     pub accesses: Vec<AccessRecord>,
     /// First byte of each fetch.
     pub addresses: Vec<u64>,
-    /// Bytes of each fetch.
+    /// Number of bytes of each fetch.
     pub bytes: Vec<u32>,
 }
 
-/// Kinds by their numbers.
+/// The kinds of accesses, each at the number by which rows name it.
 const KINDS: [TouchKind; 3] = [TouchKind::Touch, TouchKind::WriteBehind, TouchKind::Write];
 
 impl FetchRecording {
-    /// From rows of six numbers: phase, task, group, kind (0 touch, 1 write behind, 2 write), fetch, atomics.
+    /// Makes a recording from rows of six numbers: phase, task, group, kind (0 touch, 1 write behind, 2 write), fetch,
+    /// atomics.
     ///
     /// # Errors
-    /// A sentence, for rows that are no recording.
+    /// A message, if the rows do not form a recording.
     pub fn new(rows: &[u32], addresses: Vec<u64>, bytes: Vec<u32>) -> Result<Self, String> {
         if !rows.len().is_multiple_of(6) || addresses.len() != bytes.len() {
             let (a, b) = (addresses.len(), bytes.len());
@@ -74,7 +75,7 @@ impl FetchRecording {
         Ok(Self { accesses, addresses, bytes })
     }
 
-    /// Ranges of accesses of the tasks of each phase.
+    /// Returns the accesses of each task, as a range of indexes, for each phase.
     pub(super) fn phases(&self) -> Vec<Vec<(u32, u32)>> {
         let mut phases: Vec<Vec<(u32, u32)>> = Vec::new();
         let mut last = None;

@@ -1,9 +1,9 @@
-//! The event loop: tasks on warps, groups of accesses, fetches that several tasks wait for.
+//! The event loop: tasks on warps, groups of accesses, and fetches for which several tasks wait.
 //!
-//! Devices have event loops of their own; the earliest event of all is always the next, so that nothing happens in
-//! the past. A task is at one group: its atomics are booked on their slices, its fetches are started or waited for,
-//! and when the last of them is there the next group begins. A phase begins when
-//! all tasks of the one before have ended.
+//! Devices have event loops of their own; the earliest event of all is always handled next, so that no event lies in
+//! the past. A task executes one group at a time: the group's atomics are booked on their slices, its fetches are
+//! started or waited for, and the next group begins when the last of them has arrived. A phase begins when all tasks of
+//! the previous phase have ended.
 
 use nandarray_sim::{Events, Ps, Resource};
 
@@ -13,44 +13,45 @@ use super::recording::{AccessRecord, FetchRecording, TouchKind};
 use super::results::FetchReport;
 use crate::describe::Description;
 
-/// The life of a fetch.
+/// State of a fetch.
 #[derive(Clone, Debug, PartialEq)]
 enum FetchState {
-    /// No task has come to it yet.
+    /// No task has needed the fetch yet.
     Recorded,
-    /// On its way; the tasks that wait for it.
+    /// The fetch is in progress; the warps of this list wait for it.
     UnderWay(Vec<u32>),
-    /// Its bytes are in memory, or on the device.
+    /// The fetch has ended: its bytes are in memory, or on the device.
     Ready,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum FetchEvent {
-    /// A phase is launched.
+    /// The next phase is launched.
     Launch,
-    /// A task's group begins.
+    /// The next group of this warp's task begins.
     Group(u32),
-    /// Part of what a task's group waits for is there.
+    /// One of the parts for which this warp's group waits has ended.
     Part(u32),
-    /// A fetch is submitted.
+    /// This fetch's request is submitted.
     Start(u32),
-    /// A request's doorbell is rung.
+    /// The doorbell is rung for this request.
     Ring(u32),
-    /// A request's entry is at its device, at the shared link's end.
+    /// The entry of this request has arrived at its device, at the end of the shared link.
     Arrive(u32),
-    /// A write's data are there as well.
+    /// The data of this write has arrived at its device as well.
     Data(u32),
-    /// A request's completion was found.
+    /// The completion of this request has been found by polling.
     Land(u32),
 }
 
-/// A place for a task: a warp.
+/// A warp, which executes one task at a time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Warp {
-    /// Accesses of the task that are left.
+    /// Index of the next access of the warp's task.
     next: u32,
+    /// Index after the last access of the warp's task.
     end: u32,
-    /// Parts that its group waits for.
+    /// Number of parts (its instructions and its fetches) for which the warp's group still waits.
     parts: u32,
 }
 
@@ -59,8 +60,9 @@ struct FetchRun<'a> {
     recording: &'a FetchRecording,
     phases: Vec<Vec<(u32, u32)>>,
     phase: usize,
-    /// Tasks of the phase that were given out, and that have not ended.
+    /// Number of the phase's tasks that have been assigned to warps.
     given: usize,
+    /// Number of the phase's tasks that are assigned and have not ended.
     busy: usize,
     warps: Vec<Warp>,
     fetches: Vec<FetchState>,
@@ -81,13 +83,13 @@ fn ns(t: f64) -> Ps {
     Ps((t * 1e3).round() as u64)
 }
 
-/// Lets a recording pass through a platform with these devices.
+/// Replays a recording on a platform with these devices.
 ///
 /// # Errors
-/// A sentence, for a platform or devices that cannot be.
+/// A message: the platform or a device is invalid.
 ///
 /// # Panics
-/// If the run does not add up, which is a defect of the model.
+/// If the run is inconsistent, which is a defect of the model.
 pub fn run_fetches(
     devices: &[Description],
     platform: &FetchPlatform,
@@ -180,7 +182,8 @@ impl FetchRun<'_> {
         }
     }
 
-    /// A warp takes the next task of the phase; the last one to end launches the next phase.
+    /// Assigns the phase's next task to a warp. If no task is left and this warp was the last to end, launches the next
+    /// phase.
     fn take(&mut self, now: Ps, warp: u32) {
         let tasks = &self.phases[self.phase];
         if let Some(&(next, end)) = tasks.get(self.given) {
@@ -189,7 +192,7 @@ impl FetchRun<'_> {
             self.warps[warp as usize] = Warp { next, end, parts: 0 };
             self.events.push(now, FetchEvent::Group(warp));
         } else if self.busy == 0 && self.given == tasks.len() {
-            // Only once: `given` is beyond the tasks from here on.
+            // Happens once per phase: afterwards `given` exceeds the number of tasks.
             self.given += 1;
             self.report.phase_ends_s.push(now.seconds());
             self.phase += 1;
@@ -199,7 +202,7 @@ impl FetchRun<'_> {
         }
     }
 
-    /// Books a group's atomics, and starts or waits for its fetches.
+    /// Books the atomics of a warp's next group, and starts or waits for its fetches.
     fn group(&mut self, now: Ps, warp: u32) {
         let Warp { next, end, .. } = self.warps[warp as usize];
         let group = self.recording.accesses[next as usize].group;
@@ -228,7 +231,7 @@ impl FetchRun<'_> {
         self.slices.book_on(slice, now, ns(self.platform.t_atomic_ns) * u64::from(access.atomics)).end
     }
 
-    /// Whether the warp waits for the access.
+    /// Starts the access's fetch unless a task has started it; returns whether the warp must wait for the fetch.
     fn access(&mut self, at: Ps, warp: u32, access: &AccessRecord) -> bool {
         self.report.touches += u64::from(access.kind == TouchKind::Touch);
         let state = &mut self.fetches[access.fetch as usize];
@@ -269,7 +272,8 @@ impl FetchRun<'_> {
         self.take(now, warp);
     }
 
-    /// A request passes the CPU, if there is one in its way, and a queue pair's critical section.
+    /// Submits a request: books the CPU's thread, if a CPU submits, and the queue pair's critical section, then rings
+    /// the doorbell. If the device's queues are full, the request waits.
     fn start(&mut self, now: Ps, io: u32) {
         let request = self.requests[io as usize].expect("a request that was submitted");
         if !self.bank.admit(request.device, io) {

@@ -1,4 +1,4 @@
-//! Runs against closed forms: one fetch, rows of fetches, shared fetches, limits of queues, links and slices.
+//! Runs compared with closed forms: one fetch, rows of fetches, shared fetches, limits of queues, links and slices.
 
 use super::*;
 use crate::describe::Sheet;
@@ -32,7 +32,7 @@ fn platform() -> FetchPlatform {
     }
 }
 
-/// Tasks of one group with one touch of a fetch of its own.
+/// Returns a recording of tasks with one group each, whose only access is to a fetch of its own.
 fn apart(tasks: u32, bytes: u32) -> FetchRecording {
     let rows: Vec<u32> = (0..tasks).flat_map(|t| [0, t, 0, 0, t, 1]).collect();
     let addresses = (0..u64::from(tasks)).map(|t| t.wrapping_mul(0x9e37_79b9) % (1 << 20) * 4096).collect();
@@ -86,7 +86,8 @@ fn devices_add_up_until_the_link_is_full() {
     let narrow = FetchPlatform { link_rate: 2_000_000_000, ..platform() };
     let full = run(4, &narrow, &recording);
     assert!(full.link_up > 0.95, "{full:?}");
-    // Up: request for the entry, three packets of data and completion, 28 bytes of overhead each.
+    // Bytes sent to memory for each read: the request for the entry, three packets of data and completion, 28 bytes of
+    // overhead each.
     let bound = 2e9 / f64::from(28 + 512 + 2 * 28 + 16 + 28);
     assert!((20_000.0 / full.seconds / bound - 1.0).abs() < 0.05, "{full:?} {bound}");
 }

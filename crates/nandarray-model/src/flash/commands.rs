@@ -17,7 +17,7 @@ use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
 impl Backend {
-    /// Returns the command that die `d` would send if it got the bus.
+    /// Returns the command for which die `d` requests the bus.
     pub(super) fn wish(&self, d: u32, now: Ps) -> Wish {
         let die = &self.dies[d as usize];
         match die.array {
@@ -81,11 +81,10 @@ impl Backend {
         if worth && !due && die.suspends < self.times.suspends_max { Wish::Suspend } else { Wish::Nothing }
     }
 
-    /// Sends the command that die `d` wants when it is granted the bus at `t`; returns whether data goes with the
-    /// command.
+    /// Sends the next command of die `d`, which was granted the bus at `t`; returns whether data goes with the command.
     pub(super) fn command<E: Copy + From<FlashEvent>>(&mut self, d: u32, t: Ps, events: &mut Events<E>) -> bool {
         let compat = self.scheduling == Scheduling::MqsimCompat;
-        // The wish is decided anew: a suspension, for example, may no longer be worth while.
+        // The command is chosen again at the grant: a suspension, for example, may no longer be worth while.
         let wish = if compat {
             let (class, _) = self.pick(d, u8::MAX, t).expect("a chip with a die that waits");
             wish_of(class)

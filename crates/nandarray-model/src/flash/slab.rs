@@ -24,7 +24,6 @@ pub(super) enum OpClass {
     ReadBack = 2,
     /// A host's program.
     ProgramFront = 3,
-    /// A program of the map, reclaim or wear levelling, although a program keeps the class of others waiting for its
     /// A program of the map, reclaim or wear levelling.
     ProgramBack = 4,
     /// An erase.

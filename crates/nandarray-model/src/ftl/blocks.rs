@@ -112,7 +112,7 @@ pub(super) struct EraseBlocks {
     dead: Vec<u64>,
     /// Number of words of `dead` per block.
     words: u32,
-    /// Divisor for blocks of a plane; `by_pages` for pages of a block.
+    /// Divides a block's number in the device by the blocks of a plane.
     by_blocks: Divisor,
     by_pages: Divisor,
     rows: Vec<Box<[u32]>>,

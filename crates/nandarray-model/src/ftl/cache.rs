@@ -390,7 +390,7 @@ mod tests {
         Clean,
     }
 
-    /// Ends the draining of a page, if it is being drained: it is in flash, or could not be written.
+    /// Ends the draining of a page, if it is being drained, as written to flash or as failed.
     fn end_drain(cache: &mut WriteCache, model: &mut BTreeMap<u64, Is>, lpa: u64, in_flash: bool) {
         let next = match model.get(&lpa) {
             Some(Is::Draining) if in_flash => Some(Is::Clean),
@@ -410,8 +410,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a table of pages and what they are: nothing dirty is forgotten, room is never exceeded, a flush is
-        /// complete when all that was written before it is in flash.
+        /// Compares the cache with a table of every page's state: no dirty page is forgotten, the capacity is never
+        /// exceeded, and a flush is complete when all that was written before it is in flash.
         #[test]
         fn behaves_like_a_table(
             lru in any::<bool>(),
@@ -463,7 +463,8 @@ mod tests {
                     }
                 }
                 if what == 3 && is != Some(Is::Dirty) {
-                    // A page written again while it was drained keeps those flushes waiting that came after that.
+                    // A page that was written again while it was being drained delays only flushes that began after
+                    // that write.
                     for (ticket, waits) in &mut flushes {
                         let again = cache.dirty.get(lpa).is_some_and(|held| held.since <= ticket.0);
                         if !again {

@@ -12,8 +12,10 @@ pub(super) struct Divisor {
 }
 
 impl Divisor {
+    /// Makes the divisor.
+    ///
     /// # Panics
-    /// For 0.
+    /// If `by` is 0.
     pub(super) fn new(by: u32) -> Self {
         Self { by, inverse: (u64::MAX / u64::from(by)).wrapping_add(1) }
     }

@@ -38,7 +38,7 @@ pub struct PageMapped {
     pub(super) lpas: u32,
     /// Number of owners: logical pages, then the pages of the map, which are numbered after them.
     pub(super) owners: u32,
-    /// Number of logical pages that the over-provisioning alone would leave.
+    /// Number of logical pages that the over-provisioning alone would leave, if bad blocks and reclaim needed none.
     pub(super) lpas_asked: u64,
     pub(super) order: StripeOrder,
     pub(super) map: Map,
@@ -61,7 +61,7 @@ pub struct PageMapped {
     map_cursor: u32,
     pub(super) factory_bad: u64,
     endurance_cycles: u32,
-    /// Divisor for planes of a die.
+    /// Divides a plane's number in the device by the planes of a die.
     by_planes: Divisor,
 }
 

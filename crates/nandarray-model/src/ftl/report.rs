@@ -46,9 +46,9 @@ pub struct FtlReport {
     pub page_bytes: u32,
     /// Pages read, by cause in the order of `OpCause::ALL`.
     pub reads: [u64; 4],
-    /// Pages programmed, by cause in the same order; those of the host are the pages that it wrote.
+    /// Pages programmed, by cause in the order of `OpCause::ALL`; those of the host are the pages that it wrote.
     pub programs: [u64; 4],
-    /// Blocks erased, by cause in the same order.
+    /// Blocks erased, by cause in the order of `OpCause::ALL`.
     pub erases: [u64; 4],
     /// Pages programmed per page that the host wrote; 0 if it wrote none.
     pub write_amplification: f64,
@@ -64,11 +64,11 @@ pub struct FtlReport {
     pub usable_pages: u64,
     /// Number of free blocks now.
     pub free_blocks: u64,
-    /// Number of free blocks of the plane with the fewest.
+    /// Number of free blocks of the plane that has the fewest.
     pub free_blocks_least: u32,
     /// Blocks bad from the factory.
     pub factory_bad_blocks: u64,
-    /// Blocks that failed since.
+    /// Number of blocks that failed in use.
     pub grown_bad_blocks: u64,
     /// Number of failed blocks that still hold live pages.
     pub retiring_blocks: u64,

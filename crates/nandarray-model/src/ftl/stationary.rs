@@ -265,7 +265,7 @@ fn cost_benefit(pages: u32, mean: f64) -> Solution {
 mod tests {
     use super::*;
 
-    /// Menon's equation, as in `tests/steady.rs`.
+    /// Returns the write amplification of first in, first out by Menon's equation, as in `tests/steady.rs`.
     fn first_in_first_out(rho: f64) -> f64 {
         let u = (0..10_000).fold(0.5_f64, |u, _| ((u - 1.0) / rho).exp());
         1.0 / (1.0 - u)

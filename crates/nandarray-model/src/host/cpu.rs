@@ -11,8 +11,8 @@ use crate::host::DeviceResource;
 use crate::spans::{DeviceSpan, Track};
 use nandarray_sim::{Booked, Ps, energy_pj};
 
-/// A core that polls: its number of commands in flight, the begin of its current spin, and the total time of earlier
-/// spins.
+/// A core that polls: its number of commands in flight, the beginning of its current spin, and the total time of
+/// earlier spins.
 #[derive(Clone, Copy, Debug, Default)]
 struct Polling {
     outstanding: u32,

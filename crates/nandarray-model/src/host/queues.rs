@@ -55,7 +55,7 @@ struct Pair<C> {
     class: QueueClass,
 }
 
-/// The queues of one class: a bit mask of those that have visible commands, and whose turn it is.
+/// The queues of one class: a bit mask of those that have visible commands, and the queue that is served next.
 #[derive(Clone, Debug)]
 struct Turns {
     ready: Vec<u64>,
@@ -163,7 +163,7 @@ impl<C: Copy> Queues<C> {
         Some(FetchedCommand { queue, command })
     }
 
-    /// Returns the class whose turn it is, and takes one credit from it; `None` if no command is visible.
+    /// Returns the class that is served next, and takes one credit from it; `None` if no command is visible.
     fn next_class(&mut self) -> Option<usize> {
         let Some((left, weights)) = &mut self.credits else {
             return (self.turns[0].waiting > 0).then_some(0);
@@ -206,7 +206,7 @@ impl<C: Copy> Queues<C> {
 }
 
 impl Turns {
-    /// Returns the queue whose turn it is: the same one until its burst is used up or it is empty, then the next one
+    /// Returns the queue that is served next: the same one until its burst is used up or it is empty, then the next one
     /// with a visible command.
     fn next_queue(&mut self, burst: u32) -> u32 {
         let mine = self.ready[self.queue as usize / 64] >> (self.queue % 64) & 1 == 1;

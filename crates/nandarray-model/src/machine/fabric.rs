@@ -100,7 +100,7 @@ pub(crate) struct Fabric {
     pub(super) dram: DevicePort,
     /// The crossbar's port for each core that runs programs.
     pub(super) crossbar: Vec<DevicePort>,
-    /// Pages of inputs that reached a core without passing DRAM, and those that went through DRAM.
+    /// Number of input pages that reached a core without passing DRAM, and number of those that went through DRAM.
     pub(super) pages_past_dram: (u64, u64),
     /// Pages that reached a core from another core.
     pub(super) pages_between_cores: u64,

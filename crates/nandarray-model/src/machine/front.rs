@@ -87,18 +87,19 @@ impl Machine {
         self.clients.block.as_mut().expect("a device with page-mapped flash management")
     }
 
-    /// The host submits a request, now.
+    /// Submits a request of the host at time `now`.
     pub(crate) fn submit_request(&mut self, now: Ps, request: IoRequest) {
         let block = self.clients.block.as_mut().expect("a device with page-mapped flash management");
         block.submit(&mut ClientContext { fabric: &mut self.fabric, io: &mut self.io }, now, request);
     }
 
-    /// The next request that has ended and was not returned yet.
+    /// Returns the next request that has ended, each once; `None` if there is none.
     pub(crate) fn take_ended(&mut self) -> Option<RequestEnded> {
         self.block().take_ended()
     }
 
-    /// Time of the next event, for a caller that runs several machines side by side.
+    /// Returns the time of the next event, for a caller that runs several machines side by side; `None` when nothing is
+    /// pending.
     pub(crate) fn next_event_at(&self) -> Option<Ps> {
         self.fabric.events.next_at()
     }
@@ -158,7 +159,7 @@ impl Machine {
         self.next_notification_until(Ps::MAX)
     }
 
-    /// Time of the next event; `None` when nothing is pending.
+    /// Returns the time of the next event; `None` when nothing is pending.
     pub fn next_event(&self) -> Option<Ps> {
         self.fabric.events.next_at()
     }

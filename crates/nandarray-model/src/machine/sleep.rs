@@ -101,12 +101,12 @@ mod tests {
             t_exit: Ps::from_us(exit_us),
         };
         let mut sleep = Sleep::new(&[state(50_000.0, 100, 10), state(5_000.0, 500, 1_000)]);
-        // Awake at once, since it has not slept.
+        // The device is awake at once, since it has not slept.
         assert_eq!(sleep.wakes(Ps::ZERO), Ps::ZERO);
         sleep.rests_since = Some(Ps::from_ms(1));
         assert_eq!(sleep.wakes(Ps::from_ms(301)), Ps::from_ms(301) + Ps::from_us(10));
         sleep.rests_since = Some(Ps::from_ms(400));
-        // While it wakes, another doorbell waits as long.
+        // While the device wakes, a second doorbell waits for the same wake-up.
         assert_eq!(sleep.wakes(Ps::from_ms(1_400)), Ps::from_ms(1_401));
         assert_eq!(sleep.wakes(Ps::from_us(1_400_500)), Ps::from_ms(1_401));
         sleep.rests_since = Some(Ps::from_ms(2_000));

@@ -1,8 +1,8 @@
-//! The entrances for fuzzing: any bytes through every parser of texts from outside. Panics are findings.
+//! Entry points for fuzzing: pass any bytes to every parser of texts from outside. A panic is a defect.
 
 use nandarray_model::describe::{Sheet, Value, mqsim};
 
-/// Any text as a description; what is accepted reads back as the same from what is written of it.
+/// Parses any text as a description; an accepted one must be equal after it was written and read again.
 pub(crate) fn description(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Ok(sheet) = Sheet::parse(&text) else { return };
@@ -13,7 +13,7 @@ pub(crate) fn description(data: &[u8]) {
     assert_eq!(again.description().expect("what is written is right"), description);
 }
 
-/// Any text as a configuration of MQSim.
+/// Imports any text as a configuration of MQSim.
 pub(crate) fn configuration(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Ok(imported) = mqsim::import(&text, "fuzzed") else { return };

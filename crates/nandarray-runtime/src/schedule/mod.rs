@@ -52,8 +52,8 @@ impl KernelFacts {
 /// often as the microblock has screens; `ended` once, at any time after `arrived`: a kernel that fails may still have
 /// ready screens.
 pub trait KernelScheduler: Debug + Send {
-    /// Whether a microblock is divided into a screen for each worker, as far as it can be; otherwise it has its fewest
-    /// screens.
+    /// Whether microblocks are divided into one screen per worker, as far as they can be; otherwise each has as few
+    /// screens as possible.
     fn splits(&self) -> bool;
     /// Notes that a kernel may run: the kernels that it depends on are done, its ranges are locked, its sections are
     /// mapped.
@@ -64,7 +64,8 @@ pub trait KernelScheduler: Debug + Send {
     fn next(&mut self, worker: usize) -> Option<u64>;
     /// Notes that a kernel is done, failed or was cancelled.
     fn ended(&mut self, kernel: u64);
-    /// Notes that a worker has failed and calls `next` no more. `ready` announces its screens again.
+    /// Notes that a worker has failed and will not call `next` again. Screens that it was running are announced again
+    /// by `ready`.
     fn lost(&mut self, _worker: usize) {}
 }
 

@@ -127,12 +127,12 @@ struct BoardEntry {
     /// Kernels that this kernel waits for; one that it awaits by name and that is not submitted yet is in `names`.
     waits: BTreeSet<u64>,
     names: BTreeSet<String>,
-    /// Kernels that wait for this kernel.
+    /// Numbers of the kernels that wait for this kernel.
     behind: Vec<u64>,
     request: Option<u64>,
-    /// Whether the kernel has its memory.
+    /// Whether the kernel's memory is reserved.
     resident: bool,
-    /// Screens of the current microblock: in all, handed out, come back.
+    /// Number of screens of the current microblock: in all, handed out, and returned by workers.
     screens: (u64, u64, u64),
     /// Screens of the current microblock that must be run again.
     again: Vec<u64>,

@@ -140,7 +140,7 @@ impl Executor for Noting {
 #[derive(Debug)]
 pub struct Items {
     pub bytes: Vec<u8>,
-    /// Number of reads before one panics.
+    /// Number of reads that succeed before a read panics.
     pub panics_in: AtomicI64,
 }
 

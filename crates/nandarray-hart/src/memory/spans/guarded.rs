@@ -36,7 +36,8 @@ impl RegionTable {
         self.choose();
     }
 
-    /// Pointer to the physical `address`; `None` unless one region has `bytes` bytes there for such an access.
+    /// Returns a pointer to the byte at the physical `address`; `None` unless one region has `bytes` bytes from this
+    /// address on that may be accessed in this way.
     fn place(&self, address: u64, bytes: u64, access: AccessKind) -> Option<*mut u8> {
         let end = address.checked_add(bytes)?;
         let span = self.all.iter().find(|s| {
@@ -83,7 +84,8 @@ impl RegionTable {
         Ok(parts)
     }
 
-    /// The page around `address` as a fast range; an empty one unless all of the page may be accessed in this way.
+    /// Returns the page around `address` as a range that needs one comparison to check; an empty range unless all of
+    /// the page may be accessed in this way.
     fn page(&mut self, address: u64, physical: u64, access: AccessKind) -> FastRange {
         let Some(guard) = &self.guard else { return FastRange::NONE };
         let (base, at) = (address & !(PAGE - 1), physical & !(PAGE - 1));
@@ -130,8 +132,8 @@ impl RegionTable {
         Ok(())
     }
 
-    /// Checks that `bytes` bytes at `address` may be stored to; without a guard there is nothing to check, since the
-    /// store itself fails if it must.
+    /// Checks that `bytes` bytes at `address` may be stored to. Without a guard this always succeeds: the store itself
+    /// then fails if no writable region contains the bytes.
     pub(crate) fn may_store(&mut self, address: u64, bytes: usize) -> Result<(), Fault> {
         if self.guard.is_none() { Ok(()) } else { self.parts(address, bytes, AccessKind::Store).map(|_| ()) }
     }
@@ -156,7 +158,7 @@ impl RegionTable {
         Ok(u16::from_le_bytes(unsafe { pointer.cast::<[u8; 2]>().read() }))
     }
 
-    /// End of the addresses from which a block at `pc` may be decoded, apart from its first instruction: the end of the
+    /// Returns the address before which all instructions of a block at `pc` but the first must end: the end of the
     /// page, if there is a guard.
     pub(crate) fn block_end(&self, pc: u64) -> u64 {
         if self.guard.is_none() { u64::MAX } else { (pc | (PAGE - 1)).saturating_add(1) }

@@ -16,7 +16,8 @@ impl RegionTable {
         unreachable!("without bare machines no memory is guarded")
     }
 
-    /// Checks that bytes may be stored to; always succeeds, since the store itself fails if it must.
+    /// Checks that bytes may be stored to. Always succeeds in this build: the store itself fails if no writable region
+    /// contains the bytes.
     #[expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "as in builds with bare machines")]
     pub(crate) fn may_store(&mut self, _address: u64, _bytes: usize) -> Result<(), Fault> {
         Ok(())

@@ -41,7 +41,7 @@ pub(in super::super) fn grant(channel: &mut Channel) -> Grant {
         channel.programs_passed = 0;
         return Grant::Command(die);
     }
-    // Data that leaves passes over a program only if one waits.
+    // A read's data passes over a program only if a program waits.
     channel.programs_passed += u32::from(program_waits);
     data_out(channel).map_or(Grant::Nothing, Grant::DataOut)
 }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
     use nandarray_sim::Ps;
 
-    /// A channel where data of the host and of the background waits, `n` each.
+    /// Returns a channel where `n` transfers of the host's data and `n` of the background's wait.
     fn waiting(slab: &mut Slab, n: u32) -> Channel {
         let mut channel = Channel::new();
         for _ in 0..n {
@@ -101,7 +101,7 @@ mod tests {
                 Grant::Nothing => panic!("someone waits"),
             }
         }
-        // One program after eight reads; of nine reads one of the background.
+        // One program is granted after eight reads; of nine reads, one is the background's.
         assert_eq!(granted, [64, 8, 9]);
     }
 

@@ -50,7 +50,7 @@ fn a_cache_read_waits_for_the_cache_register() {
     }
     let first_out = READ + 10_020 + READ + 3_000 + OUT;
     let second_out = first_out + READ + 3_000 + OUT;
-    // The third was sensed meanwhile, and leaves from the page register.
+    // The third page was sensed meanwhile, and its data is transferred from the page register.
     let third_out = second_out + OUT;
     assert_eq!(ns(&rig.finish()), [first_out, second_out, third_out]);
 }
@@ -69,7 +69,7 @@ fn a_cache_program_brings_data_while_the_last_page_is_programmed() {
     assert_eq!(ns(&rig.finish()), [first, 2 * first]);
 }
 
-/// A program, a read of the same die at 100 us.
+/// Submits a program, and at 100 us a read of the same die; returns the end of each.
 fn read_behind_a_program(overrides: &[(&str, &str)]) -> (Vec<u64>, Rig) {
     let mut rig = Rig::new(&device(overrides));
     rig.program(at(0, 0, 0, 0));
@@ -101,7 +101,7 @@ fn a_read_that_cannot_interrupt_waits() {
         &[("nand.suspends_max", "0"), ("nand.t_suspend_program", "none"), ("nand.t_suspend_erase", "none")],
         &[("controller.scheduling", "fifo")],
         &[("controller.scheduling", "mqsim-compat")],
-        // Interrupting would take longer than what is left.
+        // Suspending would take longer than the rest of the program.
         &[("nand.t_suspend_program", "700 us")],
     ] {
         let (ended, rig) = read_behind_a_program(overrides);
@@ -130,7 +130,7 @@ fn an_erase_is_interrupted_no_more_than_it_may_be() {
 
 #[test]
 fn reads_do_not_starve_a_program() {
-    // Two reads of the die always wait: the program goes once it has waited eight program times.
+    // Two reads always wait for the die: the program begins once it has waited for eight program times.
     let mut rig = Rig::new(&device(&[("nand.t_suspend_program", "none"), ("nand.t_suspend_erase", "none")]));
     rig.read(at(0, 0, 0, 0), 4_096);
     rig.read(at(0, 0, 0, 1), 4_096);
@@ -150,7 +150,7 @@ fn reads_do_not_starve_a_program() {
 
 #[test]
 fn nothing_starves_on_a_channel_that_is_full_of_reads() {
-    // Sixteen reads of each of eight dies always wait. Everything else ends within a few times its patience.
+    // Sixteen reads always wait for each of eight dies. Every other operation ends within a few times its patience.
     let mut rig = Rig::new(&device(&[("geometry.channels", "1")]));
     let mut others = Vec::new();
     for die in 0..8 {
@@ -210,7 +210,7 @@ fn planes_join_a_command_for_the_same_page() {
     rig.read(at(0, 1, 4, 7), 8_192);
     assert_eq!(ns(&rig.finish()), [two_planes + OUT, two_planes + 2 * OUT]);
     assert_eq!(rig.flash.counts().multi_plane, 1);
-    // Another page joins only where planes are independent.
+    // A read of another page number joins the command only if planes are independent.
     let mut rig = Rig::new(&device(&[]));
     rig.read(at(0, 0, 3, 7), 8_192);
     rig.read(at(0, 1, 4, 8), 8_192);
@@ -246,20 +246,20 @@ fn a_word_line_is_programmed_at_once() {
         rig.program(at(0, 0, 3, page));
     }
     assert_eq!(ns(&rig.finish()), [361 + 3 * 24_576 + PROGRAM; 3]);
-    // Two planes, three pages each.
+    // Two planes, three pages on each.
     let mut rig = Rig::new(&device(one_shot));
     for page in 0..3 {
         rig.program(at(0, 0, 3, page));
         rig.program(at(0, 1, 3, page));
     }
     assert_eq!(ns(&rig.finish()), [361 + 816 + 6 * 24_576 + PROGRAM; 6]);
-    // An incomplete one waits for a program time, then goes as it is.
+    // An incomplete word line waits for one program time, then is programmed as it is.
     let mut rig = Rig::new(&device(one_shot));
     for page in 0..2 {
         rig.program(at(0, 0, 3, page));
     }
     assert_eq!(ns(&rig.finish()), [750_000 + 361 + 2 * 24_576 + PROGRAM; 2]);
-    // The page that was missing comes in time.
+    // The missing page arrives before the wait is over.
     let mut rig = Rig::new(&device(one_shot));
     for page in 0..2 {
         rig.program(at(0, 0, 3, page));
@@ -299,12 +299,12 @@ fn decoding_follows_the_transfer() {
             ("reliability.t_ecc_decode", t),
         ]
     };
-    // A code word takes 3,072 ns on the bus: a decoder of 2 us is done 2 us after the last.
+    // A code word takes 3,072 ns on the bus: a decoder that needs 2 us is done 2 us after the last one has arrived.
     let mut rig = Rig::new(&device(&ecc("2 us")));
     rig.read(at(0, 0, 0, 0), 8_192);
     assert_eq!(ns(&rig.finish()), [READ + SENSE + OUT + 2_000]);
     assert_eq!(rig.flash.counts().codewords[OpCause::Host as usize], 8);
-    // One of 5 us is the bottleneck: eight of them from when the first has come.
+    // A decoder that needs 5 us is the bottleneck: it decodes eight code words after the first one has arrived.
     let mut rig = Rig::new(&device(&ecc("5 us")));
     rig.read(at(0, 0, 0, 0), 8_192);
     assert_eq!(ns(&rig.finish()), [READ + SENSE + 30 + 3_072 + 8 * 5_000]);
@@ -368,20 +368,20 @@ fn a_current_is_the_dies_and_shared_by_its_planes() {
         energy.sense_pj + energy.program_pj + energy.erase_pj
     };
     for planes in [1, 2] {
-        // 60 mW for 75 us, 120 mW for 750 us, 30 mW for 3.8 ms.
+        // Energies: 60 mW for 75 us, 120 mW for 750 us, 30 mW for 3.8 ms.
         for (op, pj) in [(OpKind::Read, 4.5e6), (OpKind::Program, 9e7), (OpKind::Erase, 1.14e8)] {
             let got = energy(op, planes);
             assert!((got / pj - 1.0).abs() < 1e-9, "{op:?} of {planes} planes: {got} pJ instead of {pj}");
         }
     }
-    // An energy is of each page.
+    // An energy in the description is per page.
     let d = device(&[("energy.read", "1 uJ")]);
     let mut rig = Rig::new(&d);
     rig.read(at(0, 0, 0, 0), 8_192);
     rig.read(at(0, 1, 0, 0), 8_192);
     rig.finish();
     assert_eq!(rig.flash.account(rig.events.now()).energy.sense_pj, 2e6);
-    // A word line takes its current once, whole or not.
+    // The current of a word line is charged once, whether the word line is complete or not.
     let one_shot = &[
         ("nand.cell", "tlc"),
         ("nand.one_shot", "true"),
@@ -400,7 +400,7 @@ fn a_current_is_the_dies_and_shared_by_its_planes() {
 }
 
 impl Rig {
-    /// Goes on to the end; whatever had ended before.
+    /// Runs to the end; operations that had ended before are not returned.
     fn finish_rest(&mut self) {
         loop {
             let ended = self.step();

@@ -9,7 +9,8 @@ fn within(what: &str, got: Ps, want_us: f64, percent: f64) {
     assert!(off.abs() <= percent, "{what}: {} us instead of {want_us} us, {off:+.2} %", got.us());
 }
 
-/// Reads whole pages of one channel in a circle, `depth` of them in flight a plane; the time that a page takes.
+/// Reads whole pages of one channel in rotation, with `depth` reads in flight per plane; returns the mean time per
+/// page.
 fn saturated_reads(overrides: &[(&str, &str)], rounds: u16) -> Ps {
     let description = device(overrides);
     let g = description.geometry;
@@ -41,7 +42,7 @@ fn one_at_a_time() {
         let mut rig = Rig::new(&d);
         rig.program(at(5, 1, 7, 3));
         within("8 KiB write", rig.finish()[0], 750.020 + 0.361 + 24.576, 0.1);
-        // Two pages on two channels: no longer than one.
+        // Two pages on two channels take no longer than one page.
         let mut rig = Rig::new(&d);
         rig.program(at(5, 1, 7, 3));
         rig.program(at(13, 1, 7, 3));
@@ -54,10 +55,11 @@ fn one_at_a_time() {
 
 #[test]
 fn a_saturated_channel_is_bound_by_its_bus() {
-    // Eight dies keep the bus busy: a command a page (290 ns), for a further plane would take longer (650 ns).
+    // Eight dies keep the bus busy with one command per page (290 ns); a further plane in a command would take longer
+    // (650 ns).
     let page = saturated_reads(&[], 128);
     within("normal", page, 24.576 + 0.290 + 0.030, 0.5);
-    // Where they would not, planes sense together: a command for two, two transfers.
+    // If the dies do not keep the bus busy, planes sense together: one command and two transfers for two pages.
     let page = saturated_reads(&[("nand.t_read", "200 us")], 128);
     within("200 us", page, 24.576 + 0.940 / 2.0 + 0.030, 0.5);
 }
@@ -65,7 +67,7 @@ fn a_saturated_channel_is_bound_by_its_bus() {
 #[test]
 fn a_saturated_channel_of_mqsim_senses_and_transfers_in_turn() {
     let compat = ("controller.scheduling", "mqsim-compat");
-    // One round is tR + N P t_page; N chips, as dies of a chip take turns.
+    // One round takes tR + N P t_page, where N counts chips, since the dies of a chip take turns.
     let page = saturated_reads(&[compat], 128);
     within("8 pages a round", page, (75.020 + 0.940 + 8.0 * 24.576) / 8.0, 1.0);
     let page = saturated_reads(&[compat, ("geometry.ways", "8"), ("geometry.dies", "1")], 128);
@@ -74,7 +76,8 @@ fn a_saturated_channel_of_mqsim_senses_and_transfers_in_turn() {
     within("tR 300 us", page, (300.020 + 0.940 + 8.0 * 24.576) / 8.0, 1.0);
 }
 
-/// Programs every plane of the device in circles; the time that a round of all chips takes.
+/// Programs the first `rounds` pages of a block on every plane; returns the time until all are programmed, and their
+/// bytes.
 fn saturated_programs(overrides: &[(&str, &str)], rounds: u16) -> (Ps, u64) {
     let description = device(overrides);
     let g = description.geometry;
@@ -98,13 +101,14 @@ fn sequential_writes_are_bound_by_programming() {
     let rate = bytes as f64 / t.us();
     let want = 32.0 * 16_384.0 / (750.02 + 2.0 * 24.576 + 1.3);
     assert!((rate / want - 1.0).abs() < 0.01, "{rate} MB/s instead of {want}");
-    // With dies of their own, twice that.
+    // If each die works by itself, the rate is twice that.
     let (t, bytes) = saturated_programs(&[], 64);
     let rate = bytes as f64 / t.us();
     assert!((rate / (2.0 * want) - 1.0).abs() < 0.03, "{rate} MB/s instead of {}", 2.0 * want);
 }
 
-/// A fast channel: 2,400 MT/s, on which a page of 8 KiB takes 3.4 us, and its cycles a good part of that.
+/// Returns the settings of a fast channel: 2,400 MT/s, so that a page of 8 KiB takes 3.4 us, and command cycles take a
+/// good part of that.
 fn fast(ways: &'static str, t_read: &'static str) -> Vec<(&'static str, &'static str)> {
     vec![
         ("bus.rate", "2400 MT/s x8"),
@@ -118,7 +122,7 @@ fn fast(ways: &'static str, t_read: &'static str) -> Vec<(&'static str, &'static
 #[test]
 fn joining_planes_never_loses() {
     let (transfer, out) = (8_192.0 / 2_400.0, 0.030);
-    // `n` planes of a die at once, on a channel of `dies` dies, in microseconds a page.
+    // Microseconds per page, if commands read `n` planes of a die at once, on a channel with `dies` dies.
     let page_us = |n: f64, dies: f64, t_read: f64| {
         let bus = 0.290 + 0.650 * (n - 1.0) + n * (transfer + out);
         (bus * dies).max(bus + t_read + 0.020) / (n * dies)
@@ -134,13 +138,14 @@ fn joining_planes_never_loses() {
             _ => "300 us",
         };
         let page = saturated_reads(&fast(ways, text), 256).us();
-        // Never behind joining all planes, and, as dies fall out of step, some per cent behind the best at most.
+        // Never slower than joining all planes, and at most some per cent slower than the best, since dies fall out of
+        // step.
         assert!(page < all * 1.005, "{dies} dies of {t_read} us: {page} us a page, {all} with all planes");
         assert!(page < best * 1.06, "{dies} dies of {t_read} us: {page} us a page, {best} at best");
     }
     // A saturated channel: N page / (290 + 30 ns + page / rate).
     within("saturated", saturated_reads(&fast("8", "25 us"), 256), 0.290 + out + transfer, 0.5);
-    // Alone, all planes sense at once.
+    // A die that is alone on its channel senses on all planes at once.
     let mut rig = Rig::new(&device(&fast("8", "25 us")));
     for plane in 0..4 {
         rig.read(at(0, plane, 0, 0), 8_192);

@@ -9,7 +9,7 @@ use nandarray_sim::Ps;
 
 #[test]
 fn the_tail_of_a_binomial() {
-    // Against sums by hand: 1 - (1-p)^n, and of four bits.
+    // Compared with sums made by hand: 1 - (1-p)^n, and the sum for four bits.
     let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-9, "{a} instead of {b}");
     close(codeword_failure(8_192, 0, 1e-6), 1.0 - (1.0 - 1e-6f64).powi(8_192));
     close(codeword_failure(4, 1, 0.1), 6.0 * 0.01 * 0.81 + 4.0 * 0.001 * 0.9 + 0.0001);
@@ -55,7 +55,7 @@ fn the_raw_error_rate_of_a_worn_block() {
     assert_eq!(rber(&of, 0.0, 0.0), 8.34e-5);
 }
 
-/// A device whose code words of 1 KiB fail with a chance that follows from a rate.
+/// Returns a device whose code words of 1 KiB fail with a probability that follows from this raw bit-error rate.
 fn failing(rate: &'static str, retries: &'static str) -> Description {
     device(&[
         ("reliability.rber_base", rate),
@@ -83,7 +83,7 @@ fn pages_fail_as_often_as_their_code_words_say() {
         }
         lost += ended.iter().filter(|(_, e)| e.outcome == OpOutcome::Uncorrectable).count();
     }
-    // The table has eight rates an octave: between the chances of the neighbouring ones.
+    // The table has eight rates per octave, so the probability lies between those of the neighbouring rates.
     let page = |rate: f64| 1.0 - (1.0 - codeword_failure(8_192, 40, rate)).powi(8);
     let (low, high) = (page(0.004 * (-1.0f64 / 8.0).exp2()), page(0.004 * (1.0f64 / 8.0).exp2()));
     let share = lost as f64 / f64::from(reads);

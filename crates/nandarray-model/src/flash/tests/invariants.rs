@@ -22,7 +22,7 @@ impl nandarray_sim::SpanSink<DeviceSpan> for Seen {
     }
 }
 
-/// Remembers in which order cells were used.
+/// Cells that record the order in which they were used.
 struct Watched {
     within: NandCells,
     done: Arc<Mutex<Vec<(OpKind, PageAddress)>>>,
@@ -58,7 +58,7 @@ impl Cells for Watched {
     }
 }
 
-/// One thing asked, some time after the last.
+/// An operation to submit, at some time after the previous one.
 #[derive(Clone, Copy, Debug)]
 struct Ask {
     wait_us: u64,
@@ -140,7 +140,8 @@ fn devices() -> impl Strategy<Value = Description> {
     })
 }
 
-/// Outcomes of a run.
+/// Results of a run: the ended operations, the busy spans, the order in which cells were used, the submitted
+/// operations.
 struct Outcomes {
     ended: Vec<(Ps, OpEnded)>,
     spans: Vec<DeviceSpan>,
@@ -155,7 +156,7 @@ fn run(description: &Description, asks: &[Ask]) -> Outcomes {
     let mut flash = Backend::with_cells(description, Box::new(cells), Some(Box::new(seen.clone())));
     let mut events: Events<FlashEvent> = Events::default();
     let (mut all, mut ended, mut asked) = (Vec::new(), Vec::new(), Vec::new());
-    // Pages that each plane has been given, so that programs come in order; all of one block.
+    // Number of pages submitted to each block so far, so that its programs come in order.
     let mut pages: HashMap<(u32, u16, u32), u16> = HashMap::new();
     let mut now = Ps::ZERO;
     for (token, ask) in asks.iter().enumerate() {
@@ -210,11 +211,11 @@ proptest! {
     #[test]
     fn holds(description in devices(), asks in asks()) {
         let first = run(&description, &asks);
-        // Each ends once.
+        // Each operation ends exactly once.
         let mut tokens: Vec<u64> = first.ended.iter().map(|(_, e)| e.token).collect();
         tokens.sort_unstable();
         prop_assert_eq!(tokens, (0..asks.len() as u64).collect::<Vec<_>>());
-        // Nothing does two things at a time.
+        // No part does two things at a time.
         let mut by_track: HashMap<Track, Vec<DeviceSpan>> = HashMap::new();
         for span in &first.spans {
             prop_assert!(span.start <= span.end);
@@ -242,7 +243,7 @@ proptest! {
                 .collect();
             prop_assert_eq!(pages, asked, "order of programs in {:?}", key);
         }
-        // No read is faster than light.
+        // No read is faster than its sensing and transfer.
         let g = &description;
         let submitted = {
             let mut now = Ps::ZERO;
@@ -260,7 +261,7 @@ proptest! {
             };
             prop_assert!(*t - submitted[e.token as usize] >= least);
         }
-        // Again, the same.
+        // A second run with the same seed gives the same results.
         let second = run(&description, &asks);
         prop_assert_eq!(first.ended, second.ended);
         prop_assert_eq!(first.spans, second.spans);

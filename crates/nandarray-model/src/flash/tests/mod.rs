@@ -1,5 +1,5 @@
-//! Tests of the back end, by what they hold it against: closed forms, hand-computed cases, invariants under random
-//! operations.
+//! Tests of the back end, by what its times are compared with: closed forms, cases computed by hand, invariants under
+//! random operations.
 
 mod cases;
 mod closed_forms;
@@ -12,12 +12,12 @@ use crate::flash::{Backend, Cells, FlashEvent, FlashOp, OpCause, OpEnded, OpKind
 use nandarray_sim::Events;
 use nandarray_sim::Ps;
 
-/// MQSim's default geometry and times, with some values changed.
+/// Returns MQSim's default geometry and times, with some values changed.
 pub(crate) fn device(overrides: &[(&str, &str)]) -> Description {
     preset_with("mqsim-ideal", overrides).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// A back end with a clock.
+/// A back end with an event queue and a clock.
 pub(crate) struct Rig {
     pub(crate) flash: Backend,
     pub(crate) events: Events<FlashEvent>,
@@ -34,7 +34,7 @@ impl Rig {
         Self { flash: Backend::with_cells(description, cells, None), ..Self::new(description) }
     }
 
-    /// Submits now; its token.
+    /// Submits an operation now; returns its token.
     pub(crate) fn submit(&mut self, op: OpKind, cause: OpCause, place: PageAddress, bytes: u32) -> u64 {
         let token = self.token;
         self.token += 1;
@@ -43,18 +43,19 @@ impl Rig {
         token
     }
 
-    /// A host's read.
+    /// Submits a host's read of `bytes` bytes; returns its token.
     pub(crate) fn read(&mut self, place: PageAddress, bytes: u32) -> u64 {
         self.submit(OpKind::Read, OpCause::Host, place, bytes)
     }
 
-    /// A host's program of a whole page.
+    /// Submits a host's program of a whole page; returns its token.
     pub(crate) fn program(&mut self, place: PageAddress) -> u64 {
         let bytes = self.flash.geometry.page_bytes;
         self.submit(OpKind::Program, OpCause::Host, place, bytes)
     }
 
-    /// Goes on until something ends, or nothing happens any more.
+    /// Handles events until an operation ends, or no event is left; returns the operations that ended, with their
+    /// times.
     pub(crate) fn step(&mut self) -> Vec<(Ps, OpEnded)> {
         while let Some((now, event)) = self.events.pop() {
             self.flash.handle(now, event, &mut self.events, &mut self.ended);
@@ -65,7 +66,7 @@ impl Rig {
         Vec::new()
     }
 
-    /// Goes on until a moment, whatever happens; then it is that moment.
+    /// Handles events until the clock reaches `at`; returns the operations that ended, with their times.
     pub(crate) fn until(&mut self, at: Ps) -> Vec<(Ps, OpEnded)> {
         let mut all = Vec::new();
         // An event that only this test handles moves the clock.
@@ -78,7 +79,8 @@ impl Rig {
         all
     }
 
-    /// Goes on to the end; everything must have ended well and add up. When each ended, by token.
+    /// Handles all events, checks that every operation succeeded and that the account is consistent; returns the end of
+    /// each operation, by token.
     pub(crate) fn finish(&mut self) -> Vec<Ps> {
         let mut at = vec![Ps::MAX; self.token as usize];
         loop {
@@ -97,7 +99,7 @@ impl Rig {
     }
 }
 
-/// A place.
+/// Returns the address of a page.
 pub(crate) fn at(die: u32, plane: u16, block: u32, page: u16) -> PageAddress {
     PageAddress { die, block, page, plane }
 }

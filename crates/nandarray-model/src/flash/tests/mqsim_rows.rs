@@ -17,11 +17,11 @@ use nandarray_sim::Ps;
 #[derive(Clone, Copy)]
 enum Event {
     Flash(FlashEvent),
-    /// A request's data has reached the device: its flash operations begin.
+    /// The data of this request has reached the device: its flash operations begin.
     Begin(u32),
-    /// A request is complete.
+    /// This request is complete.
     Complete(u32),
-    /// The next request of an open loop comes.
+    /// The next request of an open loop arrives.
     Arrive,
 }
 
@@ -31,15 +31,15 @@ impl From<FlashEvent> for Event {
     }
 }
 
-/// A workload of one kind of request.
+/// A workload whose requests all have one size.
 #[derive(Clone, Copy)]
 struct Load {
     bytes: u64,
     read_percent: u32,
     sequential: bool,
-    /// In flight, or, with `every`, ever in flight.
+    /// Number of requests in flight; with `every`, the total number of requests.
     depth: u32,
-    /// Time between requests of an open loop.
+    /// Mean time between the requests of an open loop; `None` for a closed loop.
     every: Option<Ps>,
     requests: u32,
 }
@@ -48,14 +48,14 @@ struct Request {
     begun: Ps,
     page: u64,
     write: bool,
-    /// Flash operations to go.
+    /// Number of the request's flash operations that have not ended.
     left: u32,
 }
 
 struct Host {
     load: Load,
     geometry: FlashGeometry,
-    /// Pages written in each plane: the address of its next program.
+    /// Number of pages written in each plane, which gives the address of the plane's next program.
     written: Vec<u64>,
     requests: Vec<Request>,
     free: VecDeque<u32>,
@@ -68,7 +68,7 @@ struct Host {
 
 const PAGE: u64 = 8_192;
 
-/// A transfer over the link.
+/// Sends `bytes` over the link, which is free from `free` on; returns the end of the transfer.
 fn over_link(free: &mut Ps, now: Ps, bytes: u64) -> Ps {
     let t = Ps::of_bytes(bytes + bytes.div_ceil(128) * 28, 4_000_000_000);
     *free = (*free).max(now) + t;
@@ -119,7 +119,7 @@ impl Host {
         (unit, at(index, plane as u16, (within / u64::from(g.pages)) as u32, (within % u64::from(g.pages)) as u16))
     }
 
-    /// The operations of a request that begins: a page each.
+    /// Returns the flash operations of a request that begins: one for each page.
     fn operations(&mut self, i: u32) -> Vec<FlashOp> {
         let pages = self.pages();
         let request = &mut self.requests[i as usize];
@@ -140,7 +140,7 @@ impl Host {
     }
 }
 
-/// IOPS and mean latency.
+/// Runs a workload; returns its IOPS and mean latency.
 fn run(scheduling: &str, load: Load) -> (f64, Ps) {
     let description = device(&[("controller.scheduling", scheduling)]);
     let geometry = description.geometry;
@@ -217,7 +217,7 @@ fn row(what: &str, load: Load, iops: f64, mean_us: f64, percent: f64) {
     );
 }
 
-/// A closed loop.
+/// Returns a closed-loop workload with `depth` requests in flight.
 fn load(bytes: u64, read_percent: u32, sequential: bool, depth: u32) -> Load {
     let requests = if bytes > 100_000 { 10_000 } else { 60_000 };
     Load { bytes, read_percent, sequential, depth, every: None, requests }

@@ -1,12 +1,12 @@
-//! Devices that were laid out as after long use, beside such that were really overwritten.
+//! Compares devices whose used state was computed with devices that were really overwritten.
 
 use super::{POLICIES, description, device};
 use crate::describe::{Description, GcPolicy, StripeLevel, Striping};
 use crate::ftl::{LayOutError, PageMapped};
 
-/// Write amplification of a number of random writes.
+/// Makes `writes` random writes; returns their write amplification.
 fn amplification(ftl: &mut PageMapped, writes: u64) -> f64 {
-    // Other addresses for another length: repeating them would be another workload.
+    // The seed differs by length: repeating the same addresses would be another workload.
     let (pages, mut chance, mut ops) = (ftl.capacity_pages(), fastrand::Rng::with_seed(writes), Vec::new());
     ftl.forget_counts();
     for _ in 0..writes {
@@ -63,7 +63,7 @@ fn a_laid_out_device_amplifies_writes_as_an_overwritten_one() {
             let pages = written.capacity_pages();
             written.steady_state(11, pages, 4 * pages).unwrap();
             let mut laid = laid_out(&d, 5);
-            // The first half of the run by itself, too: the state has to be right, not only to become so.
+            // Also for the first half of the run alone: the computed state must be right from the beginning.
             for writes in [pages / 2, pages] {
                 let (laid, written) = (amplification(&mut laid, writes), amplification(&mut written, writes));
                 let off = laid / written - 1.0;

@@ -8,7 +8,8 @@ mod steady;
 use super::{PageMapped, ReclaimStep};
 use crate::describe::{self, Description, GcPolicy, StripeLevel, Striping};
 
-/// An ideal map, greedy, no threshold but need, on a flash of channels x ways x dies x planes, blocks, pages.
+/// Returns a description with an ideal map, greedy reclaim and no reclaim threshold; `shape` is channels x ways x dies
+/// x planes.
 fn description(shape: [u32; 4], blocks: u32, pages: u32, over_provisioning: f64) -> Description {
     let mut d = describe::preset("mqsim-ideal").unwrap();
     [d.geometry.channels, d.geometry.ways, d.geometry.dies, d.geometry.planes] = shape;

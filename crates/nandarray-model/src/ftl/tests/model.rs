@@ -1,5 +1,6 @@
-//! Flash management against the simplest model of it: which version of which page was written last, and what each place
-//! of a flash that is really programmed and erased holds. Host requests, moves, erases and failures come in any order.
+//! Compares flash management with the simplest model of it: the last written version of every page, and the content of
+//! every physical page of a flash that is really programmed and erased. Host requests, moves, erases and failures come
+//! in any order.
 
 use super::description;
 use crate::describe::{Description, GcPolicy, StripeLevel, Striping};
@@ -8,7 +9,7 @@ use crate::ftl::{FtlError, MapOp, Move, Moved, Owner, PageMapped, ReclaimStep};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 
-/// The next event; its numbers select among the pages, moves and erases that there are.
+/// The next action of a test; its numbers select among the existing pages, moves and erases.
 #[derive(Clone, Debug)]
 enum Action {
     Write { lpa: u16, part: bool },
@@ -35,7 +36,8 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
     prop::collection::vec(one, 1..400)
 }
 
-/// A small device: its description, how many blocks in 256 are bad from the factory, whether others fail.
+/// Returns small devices: the description, the number of blocks in 256 that are bad from the factory, and whether
+/// programs and erases fail.
 fn devices() -> impl Strategy<Value = (Description, u8, bool)> {
     let shape = prop_oneof![Just([1, 1, 1, 1]), Just([2, 1, 1, 2]), Just([3, 1, 2, 1]), Just([1, 2, 1, 1])];
     let gc = prop_oneof![
@@ -55,7 +57,7 @@ fn devices() -> impl Strategy<Value = (Description, u8, bool)> {
             d.ftl.gc_threshold = threshold;
             d.ftl.gc_urgent_blocks = urgent;
             d.ftl.hot_cold = hot;
-            // Eight entries a map page, and room for a few entries.
+            // Eight map entries per map page, and room for a few entries in the cache.
             d.geometry.page_bytes = 64;
             d.ftl.map_entry_bytes = 8;
             d.ftl.map_cache_bytes = cached.map(|entries| entries * 8);
@@ -70,7 +72,7 @@ fn devices() -> impl Strategy<Value = (Description, u8, bool)> {
     )
 }
 
-/// Content of a physical page: its logical page, and the version.
+/// Content of a physical page: its logical page, and the version written.
 type PageContent = (Option<u64>, u64);
 
 struct Rig {
@@ -81,10 +83,10 @@ struct Rig {
     /// Last version of each logical page.
     wanted: HashMap<u64, u64>,
     flash: BTreeMap<PageAddress, PageContent>,
-    /// Moves that were read and not answered, with what was read.
+    /// Moves whose page was read and not yet relocated, each with the content that was read.
     moves: Vec<(Move, PageContent)>,
     erases: Vec<PageAddress>,
-    /// Programs that may still fail.
+    /// The last 20 programs that ended; a test action may still report one of them as failed.
     recent: Vec<(PageAddress, OpCause)>,
     full: bool,
 }
@@ -164,7 +166,7 @@ impl Rig {
         panic!("page {lpa} is never written: {:?}", self.ftl.report());
     }
 
-    /// Something for a plane whose reclaim a write waits for.
+    /// Executes the next reclaim step of a plane, because a write waits for it.
     fn go_on(&mut self, plane: u32) {
         if self.step(plane) {
             return;
@@ -198,7 +200,7 @@ impl Rig {
             }
             ReclaimStep::Erase { place, .. } => self.erases.push(place),
             ReclaimStep::Wait => return false,
-            // A job that found no room was given up; the write gets the error later.
+            // A job that found no room was abandoned; the write receives the error later.
             ReclaimStep::Idle => return self.full || self.fails,
         }
         true
@@ -267,7 +269,7 @@ impl Rig {
                 let (place, cause) = self.recent.remove(usize::from(which) % self.recent.len());
                 match self.ftl.program_failed(place, cause) {
                     Ok(Some(renewed)) => {
-                        // It stands there programmed, with nothing of use.
+                        // The moved page is programmed at its new address, but its content is dead.
                         let held = self.flash.insert(place, (Some(u64::MAX), 0)).unwrap();
                         if let Owner::Page(lpa) = renewed.owner {
                             assert_eq!(held, (Some(lpa), self.wanted[&lpa]));
@@ -301,7 +303,7 @@ proptest! {
     fn no_page_is_ever_lost((d, bad, fails) in devices(), filled in any::<bool>(), actions in actions()) {
         let Some(mut rig) = Rig::new(&d, bad, fails) else { return Ok(()) };
         if filled && d.ftl.map_cache_bytes.is_none() {
-            // By formula: the flash then holds what the map says.
+            // The device is filled by formula: the test's flash then holds what the map says.
             if rig.ftl.fill_sequential().is_ok() {
                 for lpa in 0..rig.ftl.capacity_pages() {
                     let place = rig.ftl.place_of(lpa).unwrap().unwrap();
@@ -318,7 +320,7 @@ proptest! {
             }
         }
         rig.check();
-// All moves in flight end, and the whole device can still be written.
+// All moves in flight end; afterwards the whole device can still be written.
         while !rig.moves.is_empty() {
             rig.answer(0);
         }

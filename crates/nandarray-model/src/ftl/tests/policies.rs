@@ -1,5 +1,5 @@
-//! One set of victim policies: each chooses the same block in the page-mapped management and in the store's, and both
-//! empty it.
+//! The store and the page-mapped management use the same victim policies: each policy must choose the same block in
+//! both, and both must empty it.
 
 use super::{description, device};
 use crate::describe::GcPolicy;
@@ -10,11 +10,11 @@ use nandarray::probe::Counters;
 use nandarray::{Geometry, Media, MemoryMedia, Verify};
 use std::sync::Arc;
 
-/// Pages that die in each of three closed blocks of 32, the one that was closed first in front.
+/// Number of pages that die in each of three closed blocks of 32 pages, in the order in which the blocks were closed.
 const DEAD: [u32; 3] = [8, 16, 24];
 const PAGES: u32 = 32;
 
-/// A policy, and the block that it takes of those three.
+/// Each policy, with the index of the block that it must choose among these three.
 const VICTIMS: [(GcPolicy, u32); 6] = [
     (GcPolicy::Greedy, 2),
     (GcPolicy::DChoices(64), 2),
@@ -24,7 +24,7 @@ const VICTIMS: [(GcPolicy, u32); 6] = [
     (GcPolicy::WindowedGreedy(3), 2),
 ];
 
-/// The block that the page-mapped management erases first.
+/// Returns the index of the block that the page-mapped management erases first.
 fn emptied_by_the_model(policy: GcPolicy) -> u32 {
     let mut d = description([1, 1, 1, 1], 8, PAGES, 0.3);
     (d.ftl.gc, d.ftl.gc_threshold) = (policy, 0.99);
@@ -48,7 +48,8 @@ fn emptied_by_the_model(policy: GcPolicy) -> u32 {
     }
 }
 
-/// The segment that the store's flash management reclaims first: moved as the device moves it, and free afterwards.
+/// Returns the index of the segment that the store's flash management reclaims first: its live pages are moved and it
+/// becomes free.
 fn emptied_by_the_store(policy: GcPolicy) -> u32 {
     let geometry = Geometry::TINY;
     assert_eq!(geometry.pages_per_segment(), PAGES);

@@ -1,14 +1,15 @@
-//! Long runs: write amplification against the closed form, millions of overwrites without a lost page, speed and memory
-//! of a large device.
+//! Long runs: write amplification compared with the closed form, millions of overwrites without a lost page, speed and
+//! memory of a large device.
 
 use super::{POLICIES, description, device};
 use crate::describe::{self, GcPolicy};
 use crate::flash::OpCause;
 use crate::ftl::{FtlError, PageMapped, Urgency};
 
-/// Write amplification of greedy reclaim under uniform random writes, for blocks of many pages: 1 / (1 - u), where u is
-/// the live share of a victim. With many pages a block, greedy and first-in-first-out agree (Desnoyers, SYSTOR 2012),
-/// and u solves `u = exp((u - 1) / rho)`, rho = live pages / pages in use (Menon, 1995; Hu et al., SYSTOR 2009).
+/// Returns the write amplification of greedy reclaim under uniform random writes, for blocks of many pages: 1 / (1 -
+/// u), where u is the live share of a victim. With many pages per block, greedy and first-in-first-out agree
+/// (Desnoyers, SYSTOR 2012), and u solves `u = exp((u - 1) / rho)`, rho = live pages / pages in use (Menon, 1995; Hu et
+/// al., SYSTOR 2009).
 fn closed_form(rho: f64) -> f64 {
     let mut u = 0.5_f64;
     for _ in 0..10_000 {
@@ -31,7 +32,7 @@ fn greedy_amplifies_writes_as_the_closed_form_says() {
             write(&mut ftl, chance.u64(0..pages), &mut ops);
         }
         let measured = ftl.report().write_amplification;
-        // Free blocks that are kept, and one half-filled block each of host and reclaim, hold nothing.
+        // The free blocks that reclaim keeps, and half of each open block of host and reclaim, hold no pages.
         let used = (1_024 - 3) as f64 * 256.0;
         let expected = closed_form(pages as f64 / used);
         let off = measured / expected - 1.0;
@@ -39,7 +40,7 @@ fn greedy_amplifies_writes_as_the_closed_form_says() {
     }
 }
 
-/// A write; reclaim only when it has to be.
+/// Writes a page, running reclaim only when the write must wait for it.
 pub(super) fn write(ftl: &mut PageMapped, lpa: u64, ops: &mut Vec<crate::ftl::MapOp>) {
     loop {
         match ftl.write(lpa, true, 0, |_| 0, ops) {
@@ -67,7 +68,7 @@ fn policies_rank_as_published() {
             if n == 8 * pages {
                 ftl.forget_counts();
             }
-            // Nine of ten writes to a tenth of the pages.
+            // Nine of ten writes go to a tenth of the pages.
             let hot = skewed && chance.u32(0..10) != 0;
             let lpa = if hot { chance.u64(0..pages / 10) } else { chance.u64(0..pages) };
             write(&mut ftl, lpa, &mut ops);
@@ -94,7 +95,7 @@ fn wear_levelling_narrows_the_spread() {
         d.ftl.wear_static_threshold = threshold;
         let mut ftl = device(&d);
         ftl.fill_sequential().unwrap();
-        // Only a quarter of the pages is ever overwritten.
+        // Only a quarter of the pages is overwritten.
         ftl.steady_state(4, ftl.capacity_pages() / 4, 60_000).unwrap();
         ftl.audit();
         let wear = ftl.report().wear;
@@ -137,7 +138,7 @@ fn a_cached_map_costs_reads_and_programs() {
     assert!((misses - expected).abs() < 0.02, "{misses} of reads missed, {expected} expected");
     ftl.steady_state(9, pages, 100_000).unwrap();
     ftl.audit();
-    // A sequential read of one request brings the entries of a map page at once.
+    // A read of several pages in one request loads the entries of a map page at once.
     ops.clear();
     for lpa in 0..64 {
         ftl.read(lpa, 63 - lpa as u32, &mut ops).unwrap();

@@ -155,7 +155,7 @@ pub(crate) struct BlockClient {
 impl Client for BlockClient {
     type Event = BlockEvent;
     type Waiter = BlockWaiter;
-    /// Number of a request.
+    /// Number of a request, by which flushes and pages name it.
     type Requester = u32;
 
     fn handle(&mut self, ctx: &mut ClientContext<'_>, now: Ps, event: BlockEvent) {

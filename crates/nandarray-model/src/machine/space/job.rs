@@ -14,7 +14,7 @@ pub struct SpaceJobId(pub(super) u64);
 
 #[cfg(test)]
 impl SpaceJobId {
-    /// A number, for tests of those who keep them.
+    /// Makes the identifier with this number, for tests of code that keeps identifiers.
     pub(crate) fn for_test(number: u64) -> Self {
         Self(number)
     }

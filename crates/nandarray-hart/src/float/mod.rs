@@ -37,8 +37,8 @@ impl Rounding {
         [Self::Nearest, Self::Zero, Self::Down, Self::Up, Self::Away].get(number as usize).copied()
     }
 
-    /// Whether rounding increases a magnitude by one unit. `odd`: the lowest bit kept is 1; `half` compares the bits cut
-    /// off with half a unit, and `exact` says that these bits are zero.
+    /// Whether rounding increases a magnitude by one unit. `odd`: the lowest bit kept is 1; `half` compares the bits
+    /// cut off with half a unit, and `exact` says that these bits are zero.
     fn up(self, sign: bool, odd: bool, half: std::cmp::Ordering, exact: bool) -> bool {
         match self {
             Self::Nearest => half.is_gt() || half.is_eq() && odd,

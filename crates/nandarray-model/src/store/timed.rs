@@ -33,8 +33,7 @@ const PAGE: u64 = 4096;
 /// First address in DRAM of tasks' windows.
 const WINDOWS: u64 = 1 << 33;
 
-/// State of a core, as its firmware sees it: in Zou (dissertation, 2023), Figure 7.7, the firmware manages cores by
-/// such states.
+/// State of a core as its firmware sees and manages it (Zou, dissertation, 2023, Figure 7.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CoreState {
     /// The core has no program, or the first page of its input has not arrived.
@@ -113,8 +112,7 @@ struct CoreSlots<'s, 'p> {
     state: CoreState,
     since: Ps,
     at_end: Option<AtEnd>,
-    /// The number of the input, and the offset in it, for whose arrival the core waits; `None` if it waits for no
-    /// input.
+    /// The input, and the offset in it, for whose arrival the core waits; `None` if it waits for no input.
     parked: Option<(usize, u64)>,
     /// Ticks of entry points that the core has executed and whose time has not been booked yet.
     debt: u64,
@@ -298,8 +296,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         self.slots[core].slots[slot].as_mut().expect("a slot with a job")
     }
 
-    /// Ends a slot's job: returns it to the agenda once no data is in flight for it, and lets the job in the core's
-    /// other slot continue.
+    /// Ends a slot's job: returns it to the agenda once no data is in flight for it. The other slot's job may continue.
     fn end_slot(&mut self, core: usize, slot: usize) {
         if self.slots[core].active == Some(slot) {
             self.slots[core].active = None;
@@ -536,8 +533,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         }
     }
 
-    /// Lets a core that needs the first `until` bytes of an input continue if they have arrived; otherwise the core
-    /// waits for them.
+    /// Continues a core that needs the first `until` bytes of an input; if they have not arrived, the core waits.
     fn needs_input(&mut self, core: usize, input: usize, until: u64) {
         let rules = self.rules(core);
         let (slot, on) = self.active(core);
@@ -559,8 +555,8 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         self.set_state(core, CoreState::WaitsForInput);
     }
 
-    /// Transfers the whole pages that a core has stored in an output to DRAM; the core continues if its buffer has room
-    /// for the next page, otherwise it waits.
+    /// Transfers the whole pages that a core stored in an output to DRAM; the core waits unless its buffer has room for
+    /// more.
     fn stored(&mut self, core: usize, output: usize, bytes: u64) {
         let now = self.now();
         let (pages, t_request) = (self.cores.compute.pages as usize, self.cores.compute.t_request);

@@ -148,7 +148,7 @@ struct Finite {
 }
 
 impl Finite {
-    /// The same value with the highest bit of the significand moved up to position `bit`.
+    /// Returns the same value with the highest bit of its significand moved up to position `bit`.
     fn shifted_to(self, bit: u32) -> Self {
         let by = bit - (127 - self.significand.leading_zeros());
         Self { significand: self.significand << by, exponent: self.exponent - by as i32, ..self }

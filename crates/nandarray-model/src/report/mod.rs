@@ -321,7 +321,7 @@ pub struct ProgramsReport {
     /// Commands of the host that ended while a program ran, if any did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_beside: Option<OpReport>,
-    /// Figures of timed cores, if the programs ran on such.
+    /// Figures of the timed cores; `None` if the programs ran on no timed cores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timed_cores: Option<TimedCoresReport>,
 }

@@ -65,17 +65,17 @@ impl SpaceJobKind {
 /// Completion of a command of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceJobDone {
-    /// Its number.
+    /// Number of the command.
     pub id: SpaceJobId,
     /// Number of bytes of elements that the command moved.
     pub kind: SpaceJobKind,
     /// Bytes of elements moved.
     pub bytes: u64,
-    /// Time of its submission.
+    /// Time of the command's submission.
     pub submitted: Ps,
-    /// Time at which the host reaped its completion.
+    /// Time at which the host reaped the command's completion.
     pub done: Ps,
-    /// Whether one of its pages could not be read.
+    /// Whether one of the command's pages could not be read.
     pub failed: bool,
 }
 

@@ -248,7 +248,7 @@ impl Selected {
                 let found: Vec<u64> = (0..).zip(truths).filter(|(_, truth)| **truth != 0).map(|(at, _)| at).collect();
                 self.list(flat(&found), found, slots);
             }
-            // Its index arrays are far larger than the mask, so they are only computed if they are needed.
+            // The index arrays of a mask are far larger than the mask, so they are only computed if they are needed.
             dimensions => {
                 let count = truths.iter().filter(|truth| **truth != 0).count() as u64;
                 for dimension in 0..dimensions {

@@ -1,4 +1,4 @@
-//! Whole replays on small devices: what comes out is what the parts promise together, again and again.
+//! Tests of whole replays on small devices: results that follow from the parts together, and are the same in each run.
 
 use super::*;
 use crate::describe::{preset, preset_with};
@@ -153,8 +153,8 @@ fn settings_are_json_and_out_of_range_is_refused() {
 
 #[test]
 fn a_column_of_rows_is_bound_by_the_channels_it_lies_in() {
-    // mqsim-ideal: 8 channels of 333 MB/s, pages of 8 KiB, striped over channels first. A row of 64 KiB lies on all of
-    // them; an eighth of it on one.
+    // mqsim-ideal has 8 channels of 333 MB/s and pages of 8 KiB, striped over channels first. A row of 64 KiB lies on
+    // all channels, an eighth of a row on one.
     let read = |start: u64, count: u64| {
         let boxes = Boxes {
             write: false,
@@ -173,7 +173,7 @@ fn a_column_of_rows_is_bound_by_the_channels_it_lies_in() {
     assert!(all.bytes_per_s > 7.0 * one.bytes_per_s, "{} and {} B/s", all.bytes_per_s, one.bytes_per_s);
 }
 
-/// Random writes of whole pages on a small device, in a state.
+/// Replays random writes of whole pages on a small device, after this preconditioning; returns the report.
 fn random_writes(gc: &str, precondition: Precondition) -> Report {
     let overrides = [
         ("geometry.channels", "2"),
@@ -242,7 +242,7 @@ fn a_host_core_that_is_the_bound_is_told() {
     let many = run("tlc-enterprise", reads(8), Precondition::Full).unwrap();
     assert!(many.read.iops > 1.5 * one.read.iops);
     assert!(!many.notes.iter().any(|n| n.contains("the bound")), "{:?}", many.notes);
-    // Polling is no work, and one request at a time waits for the flash.
+    // Polling does not count as work, and a single request in flight waits for the flash.
     let alone = synthetic(200, |s| s.arrival = Arrival::Closed { depth: 1 });
     let alone = run("tlc-enterprise", alone, Precondition::Full).unwrap();
     assert!(!alone.notes.iter().any(|n| n.contains("the bound")), "{:?}", alone.notes);

@@ -45,7 +45,7 @@ pub(crate) fn lend(array: &Bound<'_, PyUntypedArray>, item_bytes: usize, write: 
     })
 }
 
-/// Converts one axis of an outer selection: a tuple (start, step, count) or a list of coordinates.
+/// Converts one axis of an outer selection from Python: a tuple (start, step, count) or a list of coordinates.
 pub(crate) fn axis(item: &Bound<'_, PyAny>) -> PyResult<Axis> {
     if let Ok(list) = item.cast::<PyArray1<u64>>() {
         return Ok(Axis::List(list.to_vec()?));

@@ -62,9 +62,9 @@ fn media(path: &std::path::Path, source: std::io::Error) -> Error {
 }
 
 impl PyClock {
-    /// Calls `ask` with the clock, without the GIL: another thread may hold the clock for as long as a program runs. In
-    /// a process forked from the one that opened the store, the holder may be a thread that the fork did not copy;
-    /// there the call fails instead of waiting.
+    /// Calls `ask` with the clock while the GIL is released, since another thread may hold the clock for as long as a
+    /// program runs. In a process forked from the one that opened the store, that thread may not exist; the call then
+    /// fails instead of waiting.
     fn inside<T: Send>(&self, py: Python<'_>, ask: impl Send + FnOnce(&store::Clock) -> T) -> PyResult<T> {
         if let Ok(device) = device_of(&self.device) {
             if !device.is_here() {

@@ -12,7 +12,7 @@ pub(crate) fn device_presets() -> Vec<&'static str> {
     describe::presets().to_vec()
 }
 
-/// Returns the TOML of a preset, as it stands in its file.
+/// Returns the TOML of a preset, unchanged from its file.
 #[pyfunction]
 pub(crate) fn device_preset(py: Python<'_>, name: &str) -> PyResult<&'static str> {
     describe::preset_text(name).map_err(|e| to_py(py, &e))

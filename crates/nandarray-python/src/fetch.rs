@@ -1,5 +1,5 @@
-//! Warps that fetch from several modelled devices: descriptions' texts, a platform as JSON, a recording as columns in;
-//! a report as JSON out. The GIL is released.
+//! Python's interface to runs of warps that fetch from several modelled devices. Arguments are texts of descriptions, a
+//! platform as JSON and a recording as columns; the result is a report as JSON. The GIL is released during a run.
 
 use nandarray_model::describe::{Description, Sheet};
 use nandarray_model::fetch::{FetchRecording, run_fetches};
@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 
 use crate::errors::{detached, to_py};
 
-/// Lets a recording pass through a platform: rows of six numbers (phase, task, group, kind, fetch, atomics), and the
-/// first byte and the size of each fetch.
+/// Replays a recording on a platform and returns the report as JSON. The recording consists of rows of six numbers
+/// (phase, task, group, kind, fetch, atomics), and of the first byte and the size of each fetch.
 #[pyfunction]
 pub(crate) fn fetch_run(
     py: Python<'_>,

@@ -20,7 +20,7 @@ type ResultSlot = Arc<Mutex<Option<Result<()>>>>;
 /// A command in flight, as Python holds it.
 #[pyclass(module = "nandarray._nandarray", name = "Flight", frozen)]
 pub(crate) struct PyFlight {
-    /// Weak, so that a flight does not keep the file of a closed store open.
+    /// The device. The reference is weak, so that a flight does not keep the file of a closed store open.
     device: Weak<Device>,
     id: Option<FlightId>,
     slot: ResultSlot,
@@ -37,7 +37,7 @@ impl PyFlight {
         let slot = ResultSlot::default();
         let to = slot.clone();
         let done = Box::new(move |result| {
-            // Released only now: the engine moves the buffer's bytes until this point.
+            // The object is released only now: the engine moves the buffer's bytes until this point.
             drop(kept);
             *to.lock() = Some(result);
         });

@@ -118,8 +118,8 @@ impl<'a, 'py> ElementRead<'a, 'py> {
         Some(Self { py: space.py(), space: space.get(), dtype, out, view })
     }
 
-    /// The shape to read, the view's or the space's own (`of`); `None` if the view has another number of elements than
-    /// the space.
+    /// Returns the shape to read: that of the view, or `of`, the space's own; `None` if the view has another number of
+    /// elements than the space.
     fn shape<'s>(&self, of: &'s [u64]) -> Option<&'s [u64]>
     where
         'a: 's,
@@ -202,8 +202,8 @@ impl<'a, 'py> ElementRead<'a, 'py> {
         Ok(self.read(s, strides_of(fields), fields.data.cast())?.then(|| result.clone()))
     }
 
-    /// The fields of the caller's array, if it has the dtype and can be written to. Call this after the key was parsed:
-    /// parsing may run Python code that changes the array.
+    /// Returns the fields of the caller's array; `None` if it has another dtype or cannot be written to. Call this
+    /// after the key was parsed: parsing may run Python code that changes the array.
     fn fields<'f>(&self, given: &'f Bound<'py, PyAny>) -> Option<&'f npyffi::PyArrayObject_fields> {
         array(given).filter(|f| f.descr == self.dtype.as_dtype_ptr() && f.flags & NPY_ARRAY_WRITEABLE != 0)
     }
@@ -282,8 +282,8 @@ impl<'a, 'py> ElementRead<'a, 'py> {
     /// Allocates a NumPy array of this shape and of the dtype that is read, with undefined contents.
     fn empty(&self, shape: &[u64]) -> PyResult<Bound<'py, PyAny>> {
         let mut shape: PerDimension<npy_intp> = shape.iter().map(|&len| len as npy_intp).collect();
-        // SAFETY: the dtype's reference that the function takes is a new one; it makes the strides and takes the memory
-        // itself.
+        // SAFETY: the function consumes the reference to the dtype, which is a new one; NumPy computes the strides and
+        // allocates the memory.
         unsafe {
             let made = PY_ARRAY_API.PyArray_NewFromDescr(
                 self.py,
@@ -334,7 +334,7 @@ fn as_points(s: &Selected, strides: &[isize], item_bytes: isize) -> Option<Vec<u
     Some(coordinates)
 }
 
-/// Elements of a shape, if they can be counted.
+/// Returns the number of elements of a shape; `None` if it exceeds 64 bits.
 fn volume(shape: &[u64]) -> Option<u64> {
     shape.iter().try_fold(1u64, |n, &size| n.checked_mul(size))
 }

@@ -17,9 +17,9 @@ use crate::errors::of_kind;
 /// A typed command with the bytes that are transferred with its entry.
 struct Encoded {
     command: NvmeCommand,
-    /// The command's data, if it describes the command: ranges, or a space.
+    /// The command's data, if the data describes ranges or a space; `None` for other commands.
     payload: Option<Vec<u8>>,
-    /// The page with coordinates that do not fit in the entry.
+    /// The page with coordinates that do not fit in the entry; `None` if they fit.
     page: Option<BoxPage>,
 }
 

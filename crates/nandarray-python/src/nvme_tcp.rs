@@ -58,11 +58,11 @@ pub(crate) fn dhchap_secret(py: Python<'_>, hash: u8, key: &[u8]) -> PyResult<St
 #[pyclass(module = "nandarray._nandarray", name = "NvmeServer", frozen)]
 pub(crate) struct PyNvmeServer {
     server: Mutex<Server>,
-    /// The modelled clock that keeps pace while the server runs.
+    /// The modelled clock, if it keeps pace with the wall clock while the server runs; otherwise `None`.
     paced: Mutex<Option<PacedClock>>,
 }
 
-/// A modelled clock that keeps pace with the wall clock until this is dropped.
+/// A modelled clock that keeps pace with the wall clock until this value is dropped.
 struct PacedClock(Arc<Clock>);
 
 impl Drop for PacedClock {
@@ -71,7 +71,7 @@ impl Drop for PacedClock {
     }
 }
 
-/// The wall clock of a paced store.
+/// The wall clock, by which a paced store measures time.
 #[derive(Debug)]
 struct MachineTime(Instant);
 
@@ -229,14 +229,14 @@ impl PyNvmeHost {
         self.many(py, &entries, &[], bytes, depth)
     }
 
-    /// Writes of the same data at logical blocks, `depth` of them in flight.
+    /// Sends write commands, each with the same `data`, `depth` of them in flight at a time.
     fn write_many(&self, py: Python<'_>, entries: Vec<Vec<u8>>, data: &[u8], depth: usize) -> PyResult<()> {
         self.many(py, &entries, data, 0, depth).map(|_| ())
     }
 }
 
 impl PyNvmeHost {
-    /// Commands with `depth` of them in flight; the bytes that came.
+    /// Sends commands, `depth` of them in flight at a time; returns the total number of bytes received.
     fn many(&self, py: Python<'_>, entries: &[Vec<u8>], data: &[u8], room: usize, depth: usize) -> PyResult<u64> {
         let entries: Vec<SubmissionEntry> = entries
             .iter()

@@ -230,7 +230,8 @@ fn form_of(py: Python<'_>, request: &StageArg<'_>) -> PyResult<Form> {
     let found = match (request.form.as_str(), request.entries) {
         ("interpreted", None) => Some(Form::Interpreted),
         ("translated", None) => Some(Form::Translated),
-        // SAFETY: the package takes them of a library that it compiled of a trusted program and never closes.
+        // SAFETY: the addresses are of functions in a library that the package compiled from a trusted program and
+        // never closes.
         ("native", Some(entries)) => unsafe { Native::new(entries) }.map(Form::Native),
         _ => None,
     };

@@ -49,7 +49,8 @@ fn tell(py: Python<'_>, progress: Option<&Py<PyAny>>, phase: ReplayPhase) -> PyR
     Ok(())
 }
 
-/// Converts an error of a replay: to `OSError` if the operating system reported it, otherwise to `InvalidError`.
+/// Converts an error of a replay to a Python exception: to `OSError` if the operating system reported the error,
+/// otherwise to `InvalidError`.
 fn to_py(py: Python<'_>, error: &ReplayError) -> PyErr {
     let system = match error {
         ReplayError::Workload(WorkloadError::Io { error, .. }) | ReplayError::Timeline(error) => error.raw_os_error(),

@@ -295,7 +295,8 @@ impl PySession {
         closed.map_err(|e| to_py(py, &e, None))?.map_err(|e| run_to_py(py, &e))
     }
 
-    /// The report of all that happened so far on a modelled accelerator, in JSON; none on the wall clock.
+    /// Returns the report of the modelled accelerator from the beginning to now, as JSON; `None` for a session on the
+    /// wall clock.
     fn report(&self, py: Python<'_>) -> Option<String> {
         match &self.session {
             SessionClock::Wall(_) => None,
@@ -308,7 +309,8 @@ impl PySession {
 }
 
 impl Drop for PySession {
-    /// Its workers may need the interpreter for their scheduler.
+    /// Releases the GIL while the session is closed: its workers may need the interpreter for a scheduler written in
+    /// Python.
     fn drop(&mut self) {
         if let SessionClock::Wall(session) = &self.session {
             Python::attach(|py| py.detach(|| session.close(false)));
@@ -336,7 +338,8 @@ impl PySession {
         let form = match (request.form.as_str(), &request.entries) {
             ("interpreted", None) => Some(KernelForm::Interpreted),
             ("translated", None) => Some(KernelForm::Translated),
-            // SAFETY: the package takes them of a library that it compiled of a trusted kernel and never closes.
+            // SAFETY: the addresses are of functions in a library that the package compiled from a trusted kernel and
+            // never closes.
             ("native", Some(entries)) => unsafe { KernelFunctions::new(entries) }.map(KernelForm::Native),
             _ => None,
         };
@@ -368,7 +371,8 @@ impl PySession {
     }
 }
 
-/// A scheduler that Python wrote; an error of its methods is a panic, which ends the session's worker.
+/// A scheduler that is written in Python; an exception in one of its methods becomes a panic, which ends the session's
+/// worker.
 struct PyScheduler {
     object: Py<PyAny>,
     splits: bool,
@@ -422,7 +426,7 @@ impl KernelScheduler for PyScheduler {
     }
 }
 
-/// Makes schedulers of a Python class known by a name: it is called with the number of workers.
+/// Registers a Python class under a name as a scheduler; it is called with the number of workers.
 #[pyfunction]
 pub(crate) fn register_scheduler(py: Python<'_>, name: &str, maker: Py<PyAny>) -> PyResult<()> {
     let make: SchedulerMaker = Arc::new(move |workers| {
@@ -432,7 +436,8 @@ pub(crate) fn register_scheduler(py: Python<'_>, name: &str, maker: Py<PyAny>) -
     register(name, make).map_err(|what| to_py(py, &nandarray::Error::Invalid(what), None))
 }
 
-/// Opens a session on a store; with the JSON of an accelerator's platform and its core, under a modelled clock.
+/// Opens a session on a store. If `accelerator` is given (an accelerator's platform as JSON, and its core), the session
+/// runs under a modelled clock.
 pub(crate) fn open(
     py: Python<'_>,
     device: &SharedRuntime,

@@ -24,8 +24,8 @@ pub(crate) struct PySpace {
     /// The space's name at the last look-up, for error messages and for opening the space again after a refresh.
     name: RwLock<String>,
     key: Option<Vec<u8>>,
-    /// Commands submitted and not yet taken; `None` on a handle that executes reads and writes instead of submitting
-    /// them.
+    /// Commands that were submitted and that `take_flights` has not returned; `None` on a handle that executes reads
+    /// and writes instead of submitting them.
     flights: Option<Mutex<Vec<PyFlight>>>,
 }
 
@@ -88,8 +88,8 @@ impl PySpace {
         self.transfer(py, target, lent.first, out, array)
     }
 
-    /// Executes, or submits, a read into (`out`) or a write from the memory of an array, whose first element is at
-    /// `first`.
+    /// Reads into the memory of an array (`out`), or writes from it; the command is executed or, on a handle in flight,
+    /// submitted. `first` is the address of the array's first element.
     fn transfer(
         &self,
         py: Python<'_>,

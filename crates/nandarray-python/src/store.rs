@@ -203,7 +203,7 @@ impl PyStore {
         PyFlight::submit(py, &fail(py, device_of(&self.device))?, OwnedCommand::Flush, None)
     }
 
-    /// Lets modelled time pass until the next command in flight completes; returns false if none was in flight.
+    /// Lets modelled time pass until the next command in flight completes; returns false if no command was in flight.
     fn drive(&self, py: Python<'_>) -> PyResult<bool> {
         let device = fail(py, device_of(&self.device))?;
         run(py, move || device.drive(None))

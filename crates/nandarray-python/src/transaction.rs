@@ -15,7 +15,7 @@ use crate::store::PyStore;
 /// A transaction: spaces that it holds, and writes staged for them.
 #[pyclass(module = "nandarray._nandarray", name = "Transaction", frozen)]
 pub(crate) struct PyTransaction {
-    /// The shared slot, not the device itself, which would keep the file of a closed store open.
+    /// The slot that all objects of the store share. The device itself would keep the file of a closed store open.
     device: SharedRuntime,
     id: TransactionId,
 }

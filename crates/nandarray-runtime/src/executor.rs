@@ -60,7 +60,7 @@ pub trait Executor: Debug + Send + Sync {
 
 /// An executor on this number of host threads, the caller's included.
 ///
-/// A thread that panics in a job fails that job, and goes on with others.
+/// A thread that panics in a job fails that job, and continues with other jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct Threads(pub usize);
 

@@ -37,8 +37,8 @@ impl Rounding {
         [Self::Nearest, Self::Zero, Self::Down, Self::Up, Self::Away].get(number as usize).copied()
     }
 
-    /// Whether rounding increases a magnitude by one unit. `odd`: the lowest bit kept is 1; `half` compares the bits cut
-    /// off with half a unit, and `exact` says that these bits are zero.
+    /// Whether rounding increases a magnitude by one unit. `odd`: the lowest bit kept is 1; `half` compares the bits
+    /// cut off with half a unit, and `exact` says that these bits are zero.
     fn up(self, sign: bool, odd: bool, half: std::cmp::Ordering, exact: bool) -> bool {
         match self {
             Self::Nearest => half.is_gt() || half.is_eq() && odd,
@@ -148,7 +148,7 @@ struct Finite {
 }
 
 impl Finite {
-    /// The same value with the highest bit of the significand moved up to position `bit`.
+    /// Returns the same value with the highest bit of its significand moved up to position `bit`.
     fn shifted_to(self, bit: u32) -> Self {
         let by = bit - (127 - self.significand.leading_zeros());
         Self { significand: self.significand << by, exponent: self.exponent - by as i32, ..self }

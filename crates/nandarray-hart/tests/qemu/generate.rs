@@ -29,7 +29,7 @@ pub const BASE: u8 = 29;
 pub struct Sequence {
     /// The instructions.
     pub ops: Vec<Instruction>,
-    /// Their encodings, two bytes or four each.
+    /// Encodings of the instructions, two bytes or four each.
     pub words: Vec<u32>,
     /// Initial integer registers; the values of the frame's registers are not used.
     pub x: [u64; 32],

@@ -171,7 +171,7 @@ pub enum Imbalance {
         what: &'static str,
         /// Number of the channel or die.
         number: usize,
-        /// Its total busy time.
+        /// Busy time of the channel or die.
         busy: Ps,
         /// Elapsed time of the account.
         elapsed: Ps,

@@ -30,9 +30,9 @@ pub(super) struct Channel {
     pub(super) short: u128,
     /// Bit mask of the channel's dies that wait to receive a page to be programmed.
     pub(super) long: u128,
-    /// Die from which the round-robin over `short` goes on; a chip in `policy::mqsim_compat`.
+    /// Die at which the round-robin over `short` continues; a chip in `policy::mqsim_compat`.
     pub(super) turn: u32,
-    /// Die from which the round-robin over `long` goes on.
+    /// Die at which the round-robin over `long` continues.
     pub(super) program_turn: u32,
     /// Number of transfers of read data granted in a row while a program waited.
     pub(super) programs_passed: u32,

@@ -22,9 +22,9 @@ use crate::flash::{OpCause, OpKind};
 /// erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentOp {
-    /// The operation.
+    /// Kind of the operation.
     pub op: OpKind,
-    /// Its cause.
+    /// Cause of the operation.
     pub cause: OpCause,
     /// The extent's first page; for an erase, page 0 of the segment.
     pub first: Ppa,

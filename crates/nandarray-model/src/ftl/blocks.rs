@@ -39,9 +39,9 @@ pub(super) const KEPT_BLOCKS: u32 = 2;
 pub(super) enum BlockState {
     /// Erased or never used; waits to be opened.
     Free,
-    /// Its pages are being given out, in order, to one stream.
+    /// Pages of the block are being assigned, in order, to one stream.
     Open,
-    /// All its pages were given out; it is a candidate for reclaim.
+    /// All pages of the block were assigned; the block is a candidate for reclaim.
     Closed,
     /// Reclaim or wear levelling moves its live pages out.
     Leaving,
@@ -49,7 +49,7 @@ pub(super) enum BlockState {
     Erasing,
     /// A program in it failed; once its live pages have been moved, it is bad.
     Retiring,
-    /// It is never used again.
+    /// The block is never used again.
     Bad,
 }
 
@@ -58,7 +58,7 @@ pub(super) enum BlockState {
 pub(super) struct EraseBlock {
     /// Number of pages that the map points to.
     pub(super) live: u16,
-    /// Number of pages that were given out, and so the next page to give out.
+    /// Number of pages that were assigned; also the number of the page to assign next.
     pub(super) next: u16,
     /// Number of erases.
     pub(super) erases: u32,
@@ -83,7 +83,7 @@ pub(super) struct Plane {
     pub(super) live_max: u32,
     /// Open block of each stream; [`NOWHERE`] if there is none.
     pub(super) open: [u32; STREAMS],
-    /// Number of pages given to each stream, rounded up where a block was left early: modulo the pages of a block,
+    /// Number of pages assigned to each stream, rounded up where a block was left early: modulo the pages of a block,
     /// this is the page that the stream writes next.
     given: [u64; STREAMS],
     /// Failed blocks that wait to be emptied.
@@ -107,8 +107,8 @@ pub(super) struct EraseBlocks {
     pub(super) pages: u32,
     pub(super) blocks: Vec<EraseBlock>,
     pub(super) planes: Vec<Plane>,
-    /// One bit per page, set if the page was given out and has died. 32 times smaller than the map, and not touched
-    /// where all pages are live.
+    /// One bit per page, set if the page was assigned and has died. The table is 32 times smaller than the map, and
+    /// parts of it where all pages are live are never accessed.
     dead: Vec<u64>,
     /// Number of words of `dead` per block.
     words: u32,
@@ -200,8 +200,8 @@ impl EraseBlocks {
         p.open[stream as usize] != NOWHERE || p.free >= if stream == Stream::Moved { 1 } else { p.floor }
     }
 
-    /// Returns the number of pages given to a stream in a plane; modulo the pages of a block, the page that it writes
-    /// next.
+    /// Returns the number of pages assigned to a stream in a plane; modulo the pages of a block, the page that the
+    /// stream writes next.
     pub(super) fn given(&self, plane: u32, stream: Stream) -> u64 {
         self.planes[plane as usize].given[stream as usize]
     }
@@ -290,7 +290,7 @@ impl EraseBlocks {
         }
     }
 
-    /// Whether a page that was given out is live.
+    /// Whether a page that was assigned is live.
     pub(super) fn is_live(&self, block: u32, in_block: u32) -> bool {
         self.dead[(block * self.words + in_block / 64) as usize] >> (in_block % 64) & 1 == 0
     }
@@ -391,8 +391,8 @@ impl EraseBlocks {
         self.planes.iter().all(|p| p.unused == 0 && p.used.is_empty())
     }
 
-    /// Marks the first `rows` pages of a plane's good blocks as given out by formula; if the last block is not full,
-    /// it becomes the host's open block.
+    /// Marks the first `rows` pages of a plane's good blocks as assigned by formula; if the last block is not full, it
+    /// becomes the host's open block.
     pub(super) fn fill(&mut self, plane: u32, rows: u32, fill: &Fill) {
         let (full, rest) = (rows / self.pages, rows % self.pages);
         let first = plane * self.per_plane;
@@ -427,7 +427,7 @@ pub(super) struct LaidOut {
     pub(super) block: u32,
     /// Stream that the block is open for; `None` for a closed block.
     pub(super) open: Option<Stream>,
-    /// Number of pages that were given out.
+    /// Number of pages that were assigned.
     pub(super) next: u32,
     /// Number of live pages among them.
     pub(super) live: u32,

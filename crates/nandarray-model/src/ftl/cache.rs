@@ -463,8 +463,7 @@ mod tests {
                     }
                 }
                 if what == 3 && is != Some(Is::Dirty) {
-                    // A page that was written again while it was being drained delays only flushes that began after
-                    // that write.
+                    // A page written again while it was being drained delays only flushes that began after that write.
                     for (ticket, waits) in &mut flushes {
                         let again = cache.dirty.get(lpa).is_some_and(|held| held.since <= ticket.0);
                         if !again {

@@ -24,7 +24,7 @@ struct OpenStream {
     stream: Stream,
     /// Fraction of the host's writes that go to this stream; `None` for the stream of moved pages.
     share: Option<f64>,
-    /// Number of pages of the open block that were given out.
+    /// Number of pages of the open block that were assigned.
     next: u32,
 }
 

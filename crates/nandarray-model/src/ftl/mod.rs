@@ -198,7 +198,7 @@ pub enum FtlSetupError {
     NotAShare {
         /// Name of the setting.
         what: &'static str,
-        /// Its value.
+        /// Value of the setting.
         value: f64,
     },
     /// Too few good blocks to write and reclaim at all.

@@ -15,7 +15,7 @@ pub(super) struct FtlCounts {
     pub(super) map_hits: u64,
     pub(super) map_misses: u64,
     pub(super) grown_bad: u64,
-    /// Pages given out since the device was made: the clock of victim policies that consider age.
+    /// Pages assigned since the device was made: the clock of victim policies that consider age.
     pub(super) given: u64,
 }
 

@@ -52,13 +52,14 @@ impl Case {
     fn description(&self) -> Description {
         let overrides: Vec<(&str, &str)> = self.overrides.iter().map(|(k, v)| (*k, v.as_str())).collect();
         let mut description = tiny(&overrides);
-        // A page of the map would hold the whole of so small a device's: keep a part of one.
+        // A map page would hold the whole map of so small a device: the cache holds only a part of it.
         description.ftl.map_cache_bytes = description.ftl.map_cache_bytes.map(|bytes| bytes / 32);
         description
     }
 }
 
-/// A device of 8 planes with 12 blocks of 8 pages, everything about its flash management by chance, and requests to it.
+/// Generates devices of 8 planes with 12 blocks of 8 pages and random settings of flash management, with requests to
+/// them.
 fn case() -> impl Strategy<Value = Case> {
     let words = |of: &'static [&'static str]| prop::sample::select(of).prop_map(str::to_owned);
     let settings = (
@@ -115,7 +116,7 @@ fn case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// Runs a case; the statuses and times of its requests by number, and the hash.
+/// Runs a case; returns status, arrival and completion of each request by number, and the run's hash.
 fn outcome(case: &Case) -> (Vec<(RequestStatus, Ps, Ps)>, u64) {
     let mut machine = with_blocks(Machine::new(&case.description(), 1, None));
     if case.filled {
@@ -152,8 +153,8 @@ fn outcome(case: &Case) -> (Vec<(RequestStatus, Ps, Ps)>, u64) {
 
 proptest! {
 
-    /// Every request ends exactly once, with a status that it can have; the machine adds up; the same run has the same
-    /// hash; never more requests are in flight than the loop keeps.
+    /// Every request ends exactly once, with a possible status; the machine's account is consistent; the same run has
+    /// the same hash; never more requests are in flight than the closed loop's depth.
     #[test]
     fn every_request_ends_once(case in case()) {
         let (all, hash) = outcome(&case);
@@ -183,7 +184,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// The same where word lines are programmed at once, and pages wait for each other at every turn.
+    /// The same properties hold where the pages of a word line are programmed together, so that pages often wait for
+    /// each other.
     #[test]
     fn every_request_ends_once_with_word_lines(case in case(), qlc in any::<bool>(), whole_dies in any::<bool>()) {
         let mut case = case;
@@ -254,7 +256,7 @@ fn a_dead_die_fails_its_reads_and_holds_up_nobody() {
         let ended = run(&mut machine, (0..pages).map(|i| request(RequestOp::Read, i * PAGE, PAGE)), Some(32));
         let lost = ended.iter().filter(|e| e.status == RequestStatus::Unreadable).count() as u64;
         assert!(lost.abs_diff(pages / 8) <= 2, "{lost} of {pages}: one die of eight");
-        // Writes move elsewhere as long as there is room; then they fail.
+        // Writes go to other planes as long as these have room; then they fail.
         let writes = (0..3 * pages).map(|i| request(RequestOp::Write, i * 7 % pages * PAGE, PAGE));
         let ended = run(&mut machine, writes, Some(32));
         let refused = ended.iter().filter(|e| e.status != RequestStatus::Success).count() as u64;
@@ -290,9 +292,9 @@ fn retries_and_a_slow_die_take_what_they_should() {
     let (plain, _) = read(&|cells, _| cells);
     let verdict = |retries, lost| Verdict { retries, lost };
     let (retried, status) = read(&|cells, place| Box::new(BitErrors::new(cells, place, verdict(3, false))));
-    // A round: read command 290 ns, sensing 20 us (an LSB page) + 5 us, ready 20 ns, data-out command 30 ns, 4 KiB at 1
-    // GB/s 4.096 us, decoding what the transfer leaves: code words of 1.024 us behind each other at 2 us each, and one
-    // more.
+    // One round: read command 290 ns, sensing 20 us (an LSB page) + 5 us, ready 20 ns, data-out command 30 ns, 4 KiB
+    // at 1 GB/s 4.096 us, and the decoding that remains after the transfer: code words arrive every 1.024 us and take
+    // 2 us each, and one more code word.
     let round = Ps::from_ns(290 + 25_000 + 20 + 30) + Ps(4_096_000);
     let (least, most) = (round * 3, (round + Ps::from_us(9)) * 3);
     assert!(status == RequestStatus::Success && retried - plain > least && retried - plain < most, "{plain} {retried}");
@@ -341,11 +343,11 @@ fn urgent_reclaim_goes_before_reads_and_ends() {
     assert_eq!(urgent, now, "the flash has the newest urgency");
 }
 
-/// Ten million requests of steady reclaim on a small device: run with `--ignored`.
+/// Ten million requests on a small device that reclaims all the time; run with `--ignored`.
 #[test]
 #[ignore = "minutes"]
 fn steady_reclaim_for_ten_million_requests() {
-    // Its blocks are erased more often than the preset's are good for.
+    // The blocks are erased more often than the preset's endurance allows.
     let endless = ("nand.endurance_cycles", "1000000");
     let d = tiny(&[("ftl.write_cache", "256 KiB"), ("ftl.early_completion", "true"), endless]);
     let mut machine = with_blocks(Machine::new(&d, 1, None));
@@ -391,7 +393,8 @@ fn a_device_that_slept_is_later_and_took_less() {
     assert!(awake.1.idle_states.is_empty() && awake.1.energy.asleep_j == 0.0);
 }
 
-/// A store's machine, and the trace of a command that reads one page of the n-th plane.
+/// Makes a machine with a store, and a function that returns the trace of a command that reads one page of the n-th
+/// plane.
 fn store_machine() -> (Machine, impl Fn(u64) -> FlashTrace) {
     let d = tiny(&[("controller.spaces_in_device", "true")]);
     let layout = StoreLayout::new(d.geometry).unwrap();
@@ -431,7 +434,7 @@ fn completions_are_kept_until_they_are_asked_for() {
     let (mut machine, read) = store_machine();
     let ids: Vec<SpaceJobId> =
         (0..6).map(|n| machine.submit_job(Ps::ZERO, SpaceJobKind::Read, n, read(u64::from(n % 2)))).collect();
-    // The last one waits behind two others of its plane.
+    // The last command waits for two others of its plane.
     let last = machine.run_job(ids[5]);
     let mut others: Vec<SpaceJobDone> = std::iter::from_fn(|| machine.next_job()).collect();
     assert_eq!(others.len(), 5);
@@ -448,13 +451,13 @@ fn shares_of_queues_follow_the_weights_of_their_classes() {
             ("host.queues", "4"),
             ("host.arbitration", arbitration),
             ("host.arbitration_weights", "[4, 2, 1]"),
-            // Queue 0 is urgent, 1 high, 2 medium, 3 low.
+            // Queue 0 is urgent, queue 1 high, queue 2 medium, queue 3 low.
             ("host.queue_classes", "[1, 1, 1, 1]"),
             ("controller.command_slots", "1"),
         ]);
         let mut machine = with_blocks(Machine::new(&d, 1, None));
         machine.ftl().fill_sequential().unwrap();
-        // All are there at the beginning, and the device takes one at a time.
+        // All requests are submitted at the beginning, and the device executes one at a time.
         let all = (0..4 * 200u64).map(|i| IoRequest {
             at: Some(Ps::ZERO),
             stream: (i % 4) as u32,
@@ -464,7 +467,8 @@ fn shares_of_queues_follow_the_weights_of_their_classes() {
         [0, 1, 2, 3].map(|queue| first.iter().filter(|&&stream| stream == queue).count())
     };
     let [urgent, high, medium, low] = shares("weighted");
-    // The urgent queue goes first; the others share 140 commands by 4, 2 and 1. A few were fetched before all had come.
+    // The urgent queue is served first; the others share 140 commands by 4, 2 and 1. The tolerance is for commands
+    // that were fetched before all had been submitted.
     for (got, expected) in [(urgent, 200), (high, 80), (medium, 40), (low, 20)] {
         assert!(got.abs_diff(expected) <= 2, "{urgent}, {high}, {medium}, {low}");
     }

@@ -45,13 +45,13 @@ pub struct Report {
     pub until_rest_s: f64,
     /// Requests of all operations.
     pub all: OpReport,
-    /// Reads.
+    /// Requests that read.
     pub read: OpReport,
-    /// Writes.
+    /// Requests that write.
     pub write: OpReport,
-    /// Trims.
+    /// Requests that trim.
     pub trim: OpReport,
-    /// Flushes.
+    /// Requests that flush.
     pub flush: OpReport,
     /// Operations of the flash.
     pub flash: FlashReport,
@@ -63,7 +63,7 @@ pub struct Report {
     pub energy: EnergyReport,
     /// Times in the idle states of the description, the lightest first.
     pub idle_states: Vec<IdleReport>,
-    /// Figures of the data sheet that hold for this workload, with the measured ones.
+    /// Figures of the data sheet that apply to this workload, each with the measured figure.
     pub promises: Vec<Promise>,
     /// Programs that ran on the device's cores, if any did.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,21 +75,22 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// Completions of a paced store. One is late if it left later than modelled by more than a tenth of its latency.
+/// Completions of a store whose modelled time keeps pace with a wall clock. A completion is late if the caller received
+/// it later than modelled by more than a tenth of the command's latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct PaceReport {
-    /// Commands that took modelled time.
+    /// Number of completions of commands that take modelled time.
     pub completions: u64,
-    /// Completions that left late.
+    /// Number of late completions.
     pub late: u64,
-    /// Mean time by which completions left later than modelled, in seconds.
+    /// Mean time by which completions were received later than modelled, in seconds.
     pub behind_mean_s: f64,
-    /// The longest such time, in seconds.
+    /// Longest time by which a completion was received later than modelled, in seconds.
     pub behind_max_s: f64,
 }
 
 impl PaceReport {
-    /// A sentence.
+    /// Returns a sentence with these counts.
     #[must_use]
     pub fn note(&self) -> String {
         format!(
@@ -173,7 +174,7 @@ pub struct ManagementReport {
     pub free_blocks: u64,
     /// Number of blocks bad from the factory.
     pub factory_bad_blocks: u64,
-    /// Number of blocks that have failed since.
+    /// Number of blocks that failed in use.
     pub grown_bad_blocks: u64,
     /// Erase counts of the good blocks over the device's life.
     pub wear: WearReport,
@@ -308,7 +309,7 @@ pub struct ProgramsReport {
     /// cores.
     #[serde(skip)]
     pub ticks_by_reason: Vec<(&'static str, u64)>,
-    /// Ticks of calls of programs' entry points that ran to their end at once; they are not among the reasons.
+    /// Ticks of calls of programs' entry points, which run without interruption; these ticks are not among the reasons.
     #[serde(skip)]
     pub entry_ticks: u64,
     /// For instruction cache, data cache and second-level cache: reads, read misses, writes, write misses.
@@ -320,7 +321,7 @@ pub struct ProgramsReport {
     /// Commands of the host that ended while a program ran, if any did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_beside: Option<OpReport>,
-    /// Figures of timed cores, if the programs ran on such.
+    /// Figures of the timed cores; `None` if the programs ran on no timed cores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timed_cores: Option<TimedCoresReport>,
 }

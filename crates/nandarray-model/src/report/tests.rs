@@ -1,4 +1,5 @@
-//! Reports add up, serialise with the keys that are documented, and compare with what fits.
+//! Tests of reports: their numbers are consistent, their JSON has the documented keys, and data sheets' figures are
+//! compared only with matching workloads.
 
 use super::*;
 use crate::describe::{Energy, Spec, preset};
@@ -57,7 +58,7 @@ fn parts_add_up() {
     assert_eq!(report.elapsed_s, 1.089e-3);
     assert_eq!((report.utilisation.channels.len(), report.utilisation.channels[0]), (8, 0.6));
     assert_eq!((report.utilisation.dies[63], report.utilisation.cores[0]), (0.5, 0.4));
-    // Of 10 ms, 9 were awake.
+    // Of 10 ms, the device was awake for 9.
     assert_eq!((report.energy.dram_idle_j, report.energy.controller_idle_j), (0.009, 0.018));
     assert!((report.energy.asleep_j - 5e-6).abs() < 1e-15, "{}", report.energy.asleep_j);
     assert_eq!(report.idle_states, [IdleReport { power_w: 5e-3, asleep_s: 1e-3, entered: 2 }]);
@@ -72,7 +73,7 @@ fn parts_add_up() {
     assert!(matches!(free.check(), Err(ReportImbalance::Energy { .. })));
 }
 
-/// Every key of the JSON, with dots between levels; lists of numbers are one key.
+/// Appends every key of a JSON value to `found`, with dots between levels; a list of numbers is one key.
 fn keys(value: &serde_json::Value, path: &str, found: &mut Vec<String>) {
     match value {
         serde_json::Value::Object(map) => {
@@ -97,7 +98,7 @@ fn the_json_is_the_documented_one() {
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/replay-report.md")).unwrap();
     let documented: std::collections::BTreeSet<&str> =
         page.lines().filter_map(|l| l.strip_prefix("| `")?.split_once('`').map(|(key, _)| key)).collect();
-    // Operations and causes have the same fields each; the page has them once.
+    // Reports of operations and of causes have the same fields each, which the documentation lists once.
     let mut seen = std::collections::BTreeSet::new();
     for key in &found {
         let mut parts: Vec<&str> = key.split('.').collect();

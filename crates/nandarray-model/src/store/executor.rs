@@ -28,7 +28,7 @@ use crate::flash_trace::{BlockOps, FlashTrace};
 use crate::machine::{Notification, SpaceJobId, SpaceJobKind};
 use nandarray_sim::Ps;
 
-/// The cores of a modelled device.
+/// An executor on the cores of a modelled device.
 #[derive(Debug)]
 pub struct Modelled {
     clock: Arc<Clock>,
@@ -37,10 +37,10 @@ pub struct Modelled {
 }
 
 impl Modelled {
-    /// The cores of this clock's device.
+    /// Makes an executor on the cores of this clock's device.
     ///
     /// # Errors
-    /// [`nandarray::Error::Invalid`] if its description has none.
+    /// [`nandarray::Error::Invalid`] if the device's description has no cores for programs.
     pub fn new(clock: &Arc<Clock>) -> nandarray::Result<Self> {
         let compute = clock.machine(|machine| machine.description().compute);
         let compute = compute.ok_or_else(|| {
@@ -57,7 +57,7 @@ impl Modelled {
 
 impl Executor for Modelled {
     fn workers(&self) -> usize {
-        // A timed core has the inputs of one job on the way while it runs another.
+        // While a timed core runs one job, the inputs of a second job are on their way to it.
         self.compute.cores as usize * if self.timed.is_some() { 2 } else { 1 }
     }
 
@@ -87,7 +87,7 @@ impl Executor for Modelled {
     }
 
     fn run(&self, agenda: &mut Agenda<'_, '_>, sink: &mut dyn OutputSink) {
-        // Flash operations so far belong to the command itself.
+        // Flash operations recorded until now belong to the command itself.
         let before = self.clock.recorder.take();
         let running = RunningProgram::on(&self.clock);
         if let Some(timed) = &self.timed {
@@ -99,13 +99,13 @@ impl Executor for Modelled {
             run.command(before);
             run.all();
         }
-        // The host goes on when the run's last output has arrived.
+        // The host continues when the run's last output has arrived.
         drop(running);
         self.clock.with(|state| state.host = state.host.max(state.machine.now()));
     }
 }
 
-/// While it is there, a program runs, and commands that end are counted as beside it.
+/// A guard: while it exists, commands of the host that end are counted as having ended beside a program.
 struct RunningProgram<'c>(&'c Clock);
 
 impl<'c> RunningProgram<'c> {
@@ -124,51 +124,51 @@ impl Drop for RunningProgram<'_> {
     }
 }
 
-/// The purpose of a job of the machine.
+/// The purpose of a job of the machine that moves data.
 #[derive(Clone, Copy, Debug)]
 enum MovePurpose {
-    /// It brings blocks of the store for a core's job.
+    /// The job brings blocks of the store for the program's job on this core.
     Stored(usize),
-    /// It brings the caller's bytes for a core's job.
+    /// The job brings the caller's bytes for the program's job on this core.
     Host(usize),
-    /// It moves an output, or is the command: only the end of the run waits for it.
+    /// The job moves an output, or is the command itself: only the end of the run waits for it.
     Out,
 }
 
-/// An input of a task as it arrives.
+/// An input of a task, some of whose bytes may not have arrived.
 #[derive(Clone, Debug)]
 struct ArrivingInput {
     /// Size of the input in bytes.
     bytes: u64,
-    /// Bytes that the program has got.
+    /// Number of bytes that were passed to the program.
     pushed: u64,
-    /// Its range of blocks among those of its job: the first, and the one behind the last.
+    /// The input's range among the blocks of its job: index of the first block, and index after the last.
     blocks: (usize, usize),
     /// Whether the caller's bytes are still on the link.
     on_link: bool,
 }
 
-/// A job on a core.
+/// A job of the run that occupies a core.
 struct CoreJob<'s, 'p> {
     job: Job<'s, 'p>,
     call: Option<Call<'p>>,
-    /// The outcome of the call, once the work for it is over.
+    /// The outcome of the call, once the core's work for the call has ended; `None` before.
     over: Option<Result<Vec<u64>, RunError>>,
     works: bool,
     inputs: Vec<ArrivingInput>,
     blocks: Vec<BlockOps>,
     arrived: Vec<bool>,
-    /// Number of the machine's jobs in flight that bring data for it.
+    /// Number of the machine's jobs in flight that bring data for this job.
     pending: u32,
-    /// The outcome of the job, while data for it is still in flight.
+    /// The outcome of the job, kept while data for the job is still in flight; `None` while the job goes on.
     ended: Option<Result<(), RunError>>,
 }
 
 /// The state of a job after all steps that are possible now.
 enum JobProgress {
-    /// The job waits for its data, or works.
+    /// The job waits for data, or its core works.
     Waits,
-    /// The job is over.
+    /// The job has ended with this result.
     Over(Result<(), RunError>),
 }
 
@@ -178,12 +178,12 @@ struct ModelRun<'r, 's, 'p> {
     sink: &'r mut dyn OutputSink,
     cores: Vec<Option<CoreJob<'s, 'p>>>,
     moving: BTreeMap<SpaceJobId, MovePurpose>,
-    /// For each core, whether it has a program and whether it works.
+    /// For each core, whether it has a program, and whether it works.
     occupied: Vec<(bool, bool)>,
 }
 
 impl Drop for ModelRun<'_, '_, '_> {
-    /// A run that ended by a panic leaves the machine at rest: jobs in flight end, and cores are returned.
+    /// Leaves the machine at rest if the run ended by a panic: jobs in flight end, and cores are returned.
     fn drop(&mut self) {
         while !self.moving.is_empty() || self.occupied.iter().any(|&(_, works)| works) {
             match self.clock().next_notification() {
@@ -202,7 +202,7 @@ impl Drop for ModelRun<'_, '_, '_> {
 }
 
 impl ArrivingInput {
-    /// Number of bytes, from the beginning of the input, that the program may have now.
+    /// Returns the number of bytes, from the beginning of the input, that the program may read now.
     fn available(&self, blocks: &[BlockOps], arrived: &[bool]) -> u64 {
         if self.on_link {
             return 0;
@@ -316,7 +316,7 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
         }
     }
 
-    /// Executes a core's job as far as possible now.
+    /// Executes the steps of a core's job that are possible now.
     fn go_on(&mut self, core: usize) {
         let mut on = self.cores[core].take().expect("a core with a job");
         match self.steps(core, &mut on) {
@@ -378,7 +378,7 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
         }
     }
 
-    /// Books the work of a number of instructions, one a cycle.
+    /// Books the core's work for a number of instructions, at one cycle each.
     fn work(&mut self, core: usize, on: &mut CoreJob<'s, 'p>, instructions: u64) {
         assert!(instructions > 0 && !on.works, "core {core} works on {instructions} instructions");
         on.works = true;
@@ -391,7 +391,8 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
         });
     }
 
-    /// Goes on with the present call. Returns whether the core then works or waits; if not, the call is over.
+    /// Continues a core's call with the bytes that have arrived. Returns whether the core then works or waits; false if
+    /// the call has ended.
     fn call(&mut self, core: usize, on: &mut CoreJob<'s, 'p>) -> Result<bool, RunError> {
         if let Some(result) = on.over.take() {
             let call = on.call.take().expect("a call that is over was under way");
@@ -428,7 +429,7 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
         self.call(core, on)
     }
 
-    /// Reads a job's inputs from the engine, and submits the jobs that bring them.
+    /// Reads a job's inputs from the engine, and submits the machine's jobs that bring them to the device's memory.
     fn fetch(&mut self, core: usize, on: &mut CoreJob<'s, 'p>) -> Result<(), RunError> {
         let read = on.job.fetch();
         let trace = self.clock().recorder.take();
@@ -455,7 +456,7 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
         Ok(())
     }
 
-    /// Delivers an output: over the link, or into the flash.
+    /// Delivers an output of a job over the link, or into the flash.
     fn deliver(&mut self, on: &mut CoreJob<'s, 'p>) -> Result<(), RunError> {
         let delivered = on.job.deliver(self.sink);
         let trace = self.clock().recorder.take();
@@ -476,7 +477,7 @@ impl<'s, 'p> ModelRun<'_, 's, 'p> {
     }
 }
 
-/// Lists the inputs of a job with the range of building blocks that brings each: blocks are read input by input.
+/// Returns the inputs of a job, each with the range of building blocks that bring it: blocks are read input by input.
 fn arriving(inputs: &[InputLocation], blocks: &[BlockOps]) -> Vec<ArrivingInput> {
     let mut next = 0;
     let all = inputs.iter().map(|input| {

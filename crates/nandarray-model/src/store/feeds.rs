@@ -1,9 +1,10 @@
-//! Inputs of a task on their way to a timed core: pages in the order of the stream, credits for them, and how far they
-//! have arrived.
+//! Inputs of a task on their way to a timed core: pages in the order of the stream, credits that allow their transfer,
+//! and the number of bytes that have arrived.
 //!
-//! An input goes one of two ways. Pages of a stored input whose order is that of the stream may go from their channels
-//! to the core, past DRAM. All others arrive in DRAM, where a core with caches reads them; one with stream buffers gets
-//! them from there. Nothing here knows time: the executor passes on what the machine reports.
+//! An input takes one of two ways. Pages of a stored input that lie in the order of the stream may go from their
+//! channels directly to the core, past DRAM. All other inputs arrive in DRAM, from which a core with caches reads them,
+//! and a core with stream buffers gets them page by page. This file knows no time: the executor passes on the events
+//! that the machine reports.
 
 use nandarray_runtime::InputLocation;
 
@@ -13,13 +14,13 @@ use crate::flash::{OpCause, OpKind};
 use crate::flash_trace::{BlockOps, ExtentOp, FlashTrace};
 use crate::machine::SpaceJobId;
 
-/// The pages of an input, by the bytes of each in the order of the stream.
+/// The pages of an input, in the order of the stream, and which of them have arrived.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PageArrivals {
-    /// End of each page in the stream.
+    /// End of each page, as an offset in the stream in bytes.
     ends: Vec<u64>,
     there: Vec<bool>,
-    /// Number of pages at the beginning that are there.
+    /// Number of pages before the first page that has not arrived.
     prefix: usize,
 }
 
@@ -45,58 +46,59 @@ impl PageArrivals {
         self.prefix == self.ends.len()
     }
 
-    /// Bytes at the beginning that are there.
+    /// Returns the number of bytes before the first page that has not arrived.
     fn bytes(&self) -> u64 {
         self.prefix.checked_sub(1).map_or(0, |last| self.ends[last])
     }
 
-    /// Number of pages that end at or before a byte.
+    /// Returns the number of pages that end at or before this offset.
     fn until(&self, byte: u64) -> usize {
         self.ends.partition_point(|&end| end <= byte)
     }
 
-    /// Number of pages that hold the bytes before this one.
+    /// Returns the number of pages that hold the first `byte` bytes of the stream.
     fn covering(&self, byte: u64) -> usize {
         (self.ends.partition_point(|&end| end < byte) + 1).min(self.ends.len())
     }
 }
 
-/// Pages on the last leg to a stream buffer, by credits.
+/// The pages of an input on their last way, into the core's stream buffer; each page needs a credit to be sent.
 #[derive(Clone, Debug)]
 struct PagesToCore {
     job: Option<SpaceJobId>,
     pages: PageArrivals,
-    /// Pages that the core has taken.
+    /// Number of pages that the core has consumed.
     taken: usize,
-    /// Pages that have a credit.
+    /// Number of pages that have been granted a credit.
     credited: usize,
 }
 
-/// An input of a task.
+/// An input of a task on its way to a core.
 #[derive(Clone, Debug)]
 pub(super) struct InputFeed {
-    /// All of its bytes.
+    /// Size of the input in bytes.
     pub(super) bytes: u64,
-    /// Its way into DRAM, if it takes that.
+    /// The input's way into DRAM: the machine's job (`None` before it is submitted) and its pages; `None` if the input
+    /// does not pass DRAM.
     dram: Option<(Option<SpaceJobId>, PageArrivals)>,
-    /// Its way into the core's buffers, if it takes that.
+    /// The input's way into the core's buffers; `None` if the core reads the input from DRAM.
     core: Option<PagesToCore>,
-    /// Whether the core gets it as a whole, when all of it is there.
+    /// Whether the core gets the input only when all of it has arrived.
     as_a_whole: bool,
     /// The output of another program that it is connected to, and the position of its first byte in that.
     source: Option<(StageOutput, u64)>,
 }
 
-/// A part of the way of an input, which is a job of the machine.
+/// One part of the way of an input, which the machine executes as a job.
 #[derive(Clone, Debug)]
 pub(super) enum Leg {
-    /// Blocks of the flash into DRAM.
+    /// Blocks are read from the flash into DRAM.
     IntoDram(FlashTrace),
-    /// The caller's bytes over the link, into DRAM.
+    /// This number of the caller's bytes crosses the link into DRAM.
     OverLink(u64),
-    /// Pages of the flash to the core.
+    /// Pages go from the flash to the core.
     FlashToCore(FlashTrace),
-    /// Pages in DRAM to the core.
+    /// Pages go from DRAM to the core.
     DramToCore(FlashTrace),
     /// Pages in the output buffers of other cores to the core.
     CoreToCore(FlashTrace),
@@ -106,14 +108,15 @@ pub(super) enum Leg {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FeedRules {
     pub(super) from: InputFrom,
-    /// Whether the program has streams, not windows.
+    /// Whether the program reads streams; otherwise it reads windows.
     pub(super) streams: bool,
     pub(super) page_bytes: u64,
     pub(super) read_ahead: usize,
 }
 
 impl InputFeed {
-    /// The feeds of a task's inputs and the legs of each, from what the engine has read for them.
+    /// Makes the feeds of a task's inputs, each with the parts of its way. `trace` holds the flash operations with
+    /// which the engine has read the inputs.
     pub(super) fn of(rules: &FeedRules, inputs: &[InputLocation], trace: &FlashTrace) -> Vec<(Self, Vec<Leg>)> {
         let mut next = 0;
         let all = inputs.iter().map(|input| {
@@ -154,7 +157,7 @@ impl InputFeed {
             }
             (InputLocation::Stored(_), pages) => {
                 let ordered = pages.filter(|pages| whole(pages));
-                // Blocks whose elements lie mixed in the stream have arrived when the last of them has.
+                // If the elements of blocks are interleaved in the stream, they have arrived when the last block has.
                 let into = match ordered {
                     Some(pages) => (arrivals(&pages), pages),
                     None => (mixed(&stored, bytes), stored),
@@ -180,22 +183,22 @@ impl InputFeed {
         (Self { bytes, dram, core, as_a_whole, source }, legs)
     }
 
-    /// The machine's job of a leg into DRAM.
+    /// Sets the machine's job that brings the input into DRAM.
     pub(super) fn set_dram_job(&mut self, job: SpaceJobId) {
         self.dram.as_mut().expect("an input that goes through DRAM").0 = Some(job);
     }
 
-    /// The machine's job of the last leg.
+    /// Sets the machine's job that brings the input's pages to the core.
     pub(super) fn set_core_job(&mut self, job: SpaceJobId) {
         self.core.as_mut().expect("an input that goes to a core").job = Some(job);
     }
 
-    /// The job whose pages go by credits.
+    /// Returns the machine's job that brings pages to the core by credits; `None` if there is none.
     pub(super) fn core_job(&self) -> Option<SpaceJobId> {
         self.core.as_ref()?.job
     }
 
-    /// A page of one of its jobs has arrived.
+    /// Records that a page of one of the input's jobs has arrived.
     pub(super) fn arrives(&mut self, job: SpaceJobId, page: usize) {
         if let Some(core) = self.core.as_mut().filter(|core| core.job == Some(job)) {
             return core.pages.arrives(page);
@@ -207,7 +210,7 @@ impl InputFeed {
         }
     }
 
-    /// A job of it into DRAM is done: all is there, also what is stored nowhere.
+    /// Records that the input's job into DRAM has ended: all bytes are in DRAM, including fill, which is not stored.
     pub(super) fn ends(&mut self, job: SpaceJobId) {
         if let Some((_, pages)) = self.dram.as_mut().filter(|(own, _)| *own == Some(job)) {
             pages.there.fill(true);
@@ -215,20 +218,20 @@ impl InputFeed {
         }
     }
 
-    /// Bytes of the pages that the core has taken.
+    /// Returns the number of bytes of the pages that the core has consumed.
     pub(super) fn taken_bytes(&self) -> u64 {
         let taken = self.core.as_ref().and_then(|core| Some(core.pages.ends[core.taken.checked_sub(1)?]));
         taken.unwrap_or(0)
     }
 
-    /// The core has taken this number of bytes.
+    /// Records that the core has consumed the first `bytes` bytes.
     pub(super) fn taken(&mut self, bytes: u64) {
         if let Some(core) = &mut self.core {
             core.taken = core.pages.until(bytes);
         }
     }
 
-    /// Bytes at its beginning that the core can have.
+    /// Returns the number of bytes, from the beginning of the input, that the core may read now.
     pub(super) fn available(&self) -> u64 {
         let (bytes, complete) = match (&self.core, &self.dram) {
             (Some(core), _) => (core.pages.bytes(), core.pages.is_complete()),
@@ -244,15 +247,16 @@ impl InputFeed {
         }
     }
 
-    /// Pages of a buffer that it holds or waits for, and whether all of its pages have their credits.
+    /// Returns the number of pages that the input occupies in the core's buffer (arrived or granted a credit, and not
+    /// consumed), and whether all of its pages have been granted a credit.
     pub(super) fn holds(&self) -> (usize, bool) {
         self.core
             .as_ref()
             .map_or((0, true), |core| (core.credited - core.taken, core.credited == core.pages.ends.len()))
     }
 
-    /// Credits that its last leg may have now and has not got: of what is in DRAM, and within the read-ahead, of which
-    /// the task before it holds this number of pages.
+    /// Grants credits to further pages and returns their number: pages must be in DRAM, if the input passes DRAM, and
+    /// within the read-ahead. The task before this one occupies `held` pages of the read-ahead.
     pub(super) fn credits(&mut self, rules: &FeedRules, held: usize) -> u64 {
         let in_dram = self.dram.as_ref().map_or(
             u64::MAX,
@@ -278,14 +282,14 @@ impl InputFeed {
         Some((of, (core.credited - pages as usize..core.credited).map(range).collect()))
     }
 
-    /// Whether its buffer can hold all bytes from the page that the core works on to this one.
+    /// Whether the input's buffer can hold all bytes from the page that the core works on up to offset `until`.
     pub(super) fn reaches(&self, until: u64, rules: &FeedRules) -> bool {
         self.as_a_whole
             || self.core.as_ref().is_none_or(|core| core.pages.covering(until) <= core.taken + rules.read_ahead)
     }
 }
 
-/// The operations of some of a trace's blocks.
+/// Returns the part of a trace that consists of the blocks from `first` to before `end`.
 fn share(trace: &FlashTrace, first: usize, end: usize) -> FlashTrace {
     let from = first.checked_sub(1).map_or(0, |before| trace.blocks[before].ops_end);
     let to = end.checked_sub(1).map_or(from, |last| trace.blocks[last].ops_end).max(from);
@@ -297,7 +301,7 @@ fn share(trace: &FlashTrace, first: usize, end: usize) -> FlashTrace {
     }
 }
 
-/// One page of blocks that arrives with the last of them.
+/// Returns the arrivals of an input whose bytes are complete only when the last of its blocks has arrived.
 fn mixed(stored: &FlashTrace, bytes: u64) -> PageArrivals {
     let mut pages = PageArrivals::new(stored.blocks.iter().map(|_| 0));
     if let Some(last) = pages.ends.last_mut() {
@@ -306,14 +310,14 @@ fn mixed(stored: &FlashTrace, bytes: u64) -> PageArrivals {
     pages
 }
 
-/// The same trace with a block for each page, if the order of its pages is that of the stream.
+/// Returns the trace with one block for each page; `None` if its pages are not in the order of the stream.
 fn in_stream_order(stored: &FlashTrace, page_bytes: u64) -> Option<FlashTrace> {
     let (mut ops, mut blocks, mut others) = (Vec::new(), Vec::new(), Vec::new());
     let mut from = 0;
     for block in &stored.blocks {
         let all = &stored.ops[from..block.ops_end];
         from = block.ops_end;
-        // Records of segments are read beside the pages.
+        // The out-of-band records of segments are read in addition to the pages.
         others.extend(all.iter().filter(|op| op.cause == OpCause::Map).copied());
         let own: Vec<ExtentOp> = all.iter().filter(|op| op.cause != OpCause::Map).copied().collect();
         if block.runs > 1 || own.iter().any(|op| op.op != OpKind::Read) {
@@ -321,7 +325,7 @@ fn in_stream_order(stored: &FlashTrace, page_bytes: u64) -> Option<FlashTrace> {
         }
         let pages: u64 = own.iter().map(|op| u64::from(op.pages)).sum();
         if pages == 0 {
-            // Bytes that are stored nowhere arrive at once.
+            // Fill, which is not stored, arrives at once.
             blocks.push(BlockOps { ops_end: ops.len(), runs: 0, bytes: block.bytes });
             continue;
         }
@@ -351,7 +355,7 @@ fn in_stream_order(stored: &FlashTrace, page_bytes: u64) -> Option<FlashTrace> {
     Some(FlashTrace { ops, blocks, ..FlashTrace::default() })
 }
 
-/// The pages of a number of bytes, without operations: they are in DRAM.
+/// Returns a trace of pages with `bytes` bytes in total and without flash operations, since the bytes are in DRAM.
 fn cut(bytes: u64, page_bytes: u64) -> FlashTrace {
     let page = |n: u64| BlockOps { ops_end: 0, runs: 0, bytes: page_bytes.min(bytes - n * page_bytes) };
     FlashTrace { blocks: (0..bytes.div_ceil(page_bytes)).map(page).collect(), ..FlashTrace::default() }

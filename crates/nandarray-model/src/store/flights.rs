@@ -11,10 +11,10 @@ use nandarray::probe::{FlightId, Halves, Moves, Order};
 
 use nandarray_sim::Ps;
 
-/// Commands that may be in flight at once: NVMe's longest queue.
+/// Maximum number of commands in flight: the length of NVMe's longest queue.
 pub const IN_FLIGHT_MAX: usize = 1 << 16;
 
-/// The halves of a command whose caller waits for it within one call and owns them.
+/// The halves of a command whose caller owns them and waits within one call.
 pub(super) struct Borrowed(*mut dyn Halves);
 
 // SAFETY: `Halves` are `Send`, and the thread that owns it waits in `Clock::run` until it is taken out of the table.
@@ -47,7 +47,7 @@ impl FlightHalves {
 }
 
 impl TimedFlight {
-    /// The address of its halves, which stay there until the command is removed.
+    /// Returns the address of the command's halves, which is valid until the command is removed.
     pub(super) fn halves(&mut self) -> *mut (dyn Halves + 'static) {
         match &mut self.held {
             FlightHalves::Borrowed(Borrowed(halves)) => *halves,
@@ -56,14 +56,15 @@ impl TimedFlight {
     }
 }
 
-/// The state of a command in flight.
+/// State of a command in flight, until it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// Submitted; an earlier command that changes names or shapes is not over, so this one has requested no blocks yet.
+    /// The command was submitted. It has not requested its blocks, because an earlier command that changes names or
+    /// shapes has not ended.
     Given,
-    /// Its blocks are requested; it waits for them or for earlier commands.
+    /// The command has requested its blocks, and waits for them or for earlier commands.
     Waiting,
-    /// Its first half was executed.
+    /// The first half of the command was executed.
     Begun,
 }
 
@@ -72,9 +73,9 @@ pub(super) struct TimedFlight {
     pub(super) held: FlightHalves,
     pub(super) order: Order,
     pub(super) admission: Admission,
-    /// Whether it writes elements.
+    /// Whether the command writes elements.
     writes: bool,
-    /// Time of its submission.
+    /// Time of the command's submission.
     pub(super) submitted: Ps,
 }
 
@@ -85,9 +86,9 @@ pub(super) struct Flights {
     table: BTreeMap<FlightId, TimedFlight>,
     /// Commands that have not begun.
     waiting: BTreeSet<FlightId>,
-    /// A command that has begun and that all later ones wait for.
+    /// The command that has begun and for whose end all later commands wait; `None` if there is none.
     alone: Option<FlightId>,
-    /// A command that has begun beside others, of which there is one at a time.
+    /// The command that has begun with [`Order::Beside`], of which only one may run at a time; `None` if there is none.
     beside: Option<FlightId>,
 }
 
@@ -106,7 +107,7 @@ impl Flights {
         self.table.contains_key(&id)
     }
 
-    /// Adds a command, which has not begun.
+    /// Adds a command, which does not begin yet; returns its number.
     pub(super) fn submit(&mut self, mut held: FlightHalves, submitted: Ps) -> FlightId {
         self.next += 1;
         let (order, writes) = (held.halves().order(), held.halves().moves() == Moves::In);
@@ -115,7 +116,7 @@ impl Flights {
         self.next
     }
 
-    /// Removes a command.
+    /// Removes a command; `None` if it is not in flight.
     pub(super) fn remove(&mut self, id: FlightId) -> Option<TimedFlight> {
         let gone = self.table.remove(&id)?;
         self.waiting.remove(&id);
@@ -124,7 +125,7 @@ impl Flights {
         Some(gone)
     }
 
-    /// The first command, in order of numbers, that may begin now; it counts as begun from here on.
+    /// Returns the first command, in order of numbers, that may begin now, and marks it as begun; `None` if none may.
     pub(super) fn next_to_begin(&mut self) -> Option<FlightId> {
         let first = *self.table.first_key_value()?.0;
         let none_has_begun = self.waiting.len() == self.table.len();
@@ -170,8 +171,8 @@ impl Flights {
         self.table.get_mut(&id).expect("a command in flight")
     }
 
-    /// The command to refuse when nothing in flight can go on and `id` is awaited: `id`, if it waits for blocks itself;
-    /// else the first that does, which `id` waits for.
+    /// Returns the command to refuse when no command in flight can make progress and a caller waits for `id`: `id`
+    /// itself if it waits for blocks, otherwise the first command that waits for blocks.
     pub(super) fn stuck_for(&mut self, id: FlightId) -> FlightId {
         let is_blocked = |flight: &mut TimedFlight| flight.order == Order::Blocks && !flight.held.halves().is_granted();
         if is_blocked(self.get(id)) {
@@ -181,13 +182,13 @@ impl Flights {
         waiting.into_iter().find(|&other| is_blocked(self.get(other))).unwrap_or(id)
     }
 
-    /// The first command that has not begun.
+    /// Returns the first command that has not begun; `None` if all have.
     pub(super) fn first_waiting(&self) -> Option<FlightId> {
         self.waiting.first().copied()
     }
 }
 
-/// The error of a command that can never begin, whatever ends.
+/// Makes the error of a command that can never begin, because it waits for blocks that no command will release.
 pub(super) fn stuck() -> Error {
     Error::Busy(
         "the command waits for blocks that no command in flight will release: a transaction holds them, and on a \
@@ -196,7 +197,7 @@ pub(super) fn stuck() -> Error {
     )
 }
 
-/// The error of a command beyond [`IN_FLIGHT_MAX`].
+/// Makes the error of a command beyond [`IN_FLIGHT_MAX`].
 pub(super) fn too_many() -> Error {
     Error::Busy(format!("{IN_FLIGHT_MAX} commands are in flight, and no more may be; let some end first"))
 }

@@ -61,14 +61,14 @@ use power::WriteLog;
 pub use flights::IN_FLIGHT_MAX;
 pub use pace::WallTime;
 
-/// The backing of a modelled device's bytes.
+/// The place of a modelled device's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// In memory, where zeroes take no space; lost when the store is dropped.
+    /// In memory, where zeroes take no space; the bytes are lost when the store is dropped.
     Memory,
     /// In a file, which is a store like any other.
     File(PathBuf),
-    /// Nowhere: data reads as zeroes. For times only.
+    /// Nowhere: data reads as zeroes. For measuring times only.
     Nowhere,
 }
 
@@ -78,47 +78,48 @@ struct ClockState {
     /// Earliest time of the host's next command.
     host: Ps,
     flights: Flights,
-    /// The command in flight of each job of the machine.
+    /// The command in flight for which each job of the machine is executed.
     jobs: BTreeMap<SpaceJobId, FlightId>,
-    /// Number of commands submitted while others may be in flight: these go to the queues in turn.
+    /// Number of commands that were submitted to be in flight; successive ones use the queues in turn.
     submitted: u32,
-    /// Time by which commands that are submitted arrive later than the host's time.
+    /// Delay after the host's time with which submitted commands arrive at the device.
     arrives_after: Ps,
-    /// Whether a program runs: commands that end meanwhile are counted as beside it.
+    /// Whether a program runs: commands that end meanwhile are counted in `beside`.
     program_runs: bool,
     /// Latencies of commands that ended while a program ran.
     beside: Latencies,
     /// Commands of a batch that are not timed yet; `None` outside of batches.
     batched: Option<Vec<(SpaceJobKind, FlashTrace)>>,
-    /// Happenings that an executor of programs has not taken yet.
+    /// Notifications of the machine that the executor of programs has not taken yet.
     notifications: VecDeque<Notification>,
-    /// Counts of programs.
+    /// Counts of the programs that ran.
     programs: ProgramsReport,
     latencies: Latencies,
     mount: Ps,
-    /// Modelled ends of commands whose threads have not taken notice of them yet; with a wall clock only.
+    /// Modelled ends of commands whose threads have not yet returned; only with a wall clock.
     done_at: BTreeMap<FlightId, Ps>,
     /// Whether commands keep pace with a wall clock, so that their times are needed.
     paced: bool,
-    /// Set while modelled time passes, and left so by a panic: the machine's state is unknown then, and it is not run
-    /// again.
+    /// Whether modelled time is passing. A panic leaves this set: the machine's state is then unknown, and the machine
+    /// is not run again.
     running: bool,
 }
 
-/// Commands that have ended and are to be delivered, once the clock is released.
+/// Commands that have ended, to be delivered once the clock's lock is released.
 type EndedCommands = Vec<(FlightId, Box<dyn Halves>)>;
 
 /// The modelled clock of one store.
 #[derive(Debug)]
 pub struct Clock {
     recorder: Arc<Recorder>,
-    /// `None` until the store is open. A thread that holds the lock is inside the clock; it may enter again, since
-    /// programs run inside of a command.
+    /// The clock's state; `None` until the store is open. A thread that holds the lock may lock again, since a program
+    /// runs within a command.
     state: ReentrantMutex<RefCell<Option<ClockState>>>,
-    /// Commands that have ended and are being delivered, each with the thread that does it; others may wait for them.
+    /// Commands that have ended and are being delivered, each with the thread that delivers it; other threads may wait
+    /// for them.
     delivering: Mutex<BTreeMap<FlightId, ThreadId>>,
     delivered: Condvar,
-    /// The wall clock that modelled time keeps pace with, if any.
+    /// The wall clock with which modelled time keeps pace; `None` if time passes as fast as it is simulated.
     pace: RwLock<Option<Arc<pace::Pace>>>,
 }
 
@@ -255,7 +256,7 @@ impl Probe for Clock {
 /// Opens a store on a described device, with the description's geometry and capacity and a single thread.
 ///
 /// # Errors
-/// As [`Device::open_file`]; [`Error::Invalid`] if the device cannot hold a store, or the file is one of another
+/// As [`Device::open_file`]; [`Error::Invalid`] if the device cannot hold a store, or the file belongs to another
 /// device.
 pub fn open(
     bytes: &Backing,
@@ -267,7 +268,7 @@ pub fn open(
     open_logged(bytes, mode, options, description, spans, None)
 }
 
-/// The same, with a log of every write for [`power::WriteLog::survives`].
+/// As [`open`], with a log of every write for [`power::WriteLog::survives`].
 ///
 /// # Errors
 /// As [`open`].
@@ -340,7 +341,7 @@ impl Clock {
         }
     }
 
-    /// Delivers the results of commands, in the order of their ends.
+    /// Delivers the results of commands to their callers, in the order of their ends.
     fn deliver(&self, ended: EndedCommands) {
         /// Removes a command from the table of deliveries, also if its callback panics, so that no thread waits for it.
         struct Delivered<'c>(&'c Clock, FlightId);
@@ -357,8 +358,9 @@ impl Clock {
         }
     }
 
-    /// Waits until a command that another thread is delivering (`None`: any one of them) was delivered. A callback does
-    /// not wait for its own thread's deliveries. Returns whether there was one to wait for, or `any`.
+    /// Waits until another thread has delivered a command, or one of any commands if `flight` is `None`. A callback
+    /// does not wait for its own thread's deliveries. Returns `any` if there is no delivery to wait for, otherwise
+    /// true.
     fn wait_for_delivery(&self, flight: Option<FlightId>, any: bool) -> bool {
         let own = std::thread::current().id();
         let mut delivering = self.delivering.lock();
@@ -376,13 +378,13 @@ impl Clock {
         true
     }
 
-    /// Panics if a panic has stopped the clock, which must not give times then. The entrance of the store makes an
-    /// error of this panic.
+    /// Panics if an earlier panic has stopped the clock, since its times would be wrong. The store's entrance converts
+    /// this panic to an error.
     fn assert_alive(&self) {
         assert!(!self.with(|state| state.running), "the modelled clock was stopped by an earlier panic");
     }
 
-    /// Begins every command that may: executes its first half, and submits its trace to the machine.
+    /// Begins every command that may begin: executes its first half, and submits its trace to the machine.
     fn begin_all(&self, ended: &mut EndedCommands) {
         let next = |state: &mut ClockState| {
             let id = if state.running { None } else { state.flights.next_to_begin() }?;
@@ -398,16 +400,16 @@ impl Clock {
         }
     }
 
-    /// Lets time pass until the next happening, and begins the commands that waited for it. `false` if nothing is in
-    /// flight.
+    /// Lets time pass until the next notification or end of a command, and begins commands that waited for it. Returns
+    /// `false` if nothing is in flight.
     fn advance(&self, ended: &mut EndedCommands) -> bool {
         let goes_on = self.with(|state| state.run(|state| state.advance(&self.recorder, ended)));
         self.begin_all(ended);
         goes_on
     }
 
-    /// The next happening for an executor of programs; commands in flight that end meanwhile are delivered. `None` if
-    /// nothing is in flight.
+    /// Returns the next notification for an executor of programs; commands in flight that end meanwhile are delivered.
+    /// `None` if nothing is in flight.
     fn next_notification(&self) -> Option<Notification> {
         loop {
             if let Some(notification) = self.with(|state| state.notifications.pop_front()) {
@@ -423,13 +425,13 @@ impl Clock {
         }
     }
 
-    /// Lets all commands in flight end.
+    /// Lets modelled time pass until all commands in flight have ended.
     fn drain(&self) {
         while self.drive(None) {}
     }
 
-    /// Begins a batch: both halves of its commands are executed at once, and they are timed together when it ends.
-    /// Commands in flight end first.
+    /// Begins a batch, after all commands in flight have ended: both halves of its commands are executed at once, and
+    /// the commands are timed together at the batch's end.
     pub fn batch(&self) {
         self.drain();
         self.with(|state| {
@@ -437,8 +439,8 @@ impl Clock {
         });
     }
 
-    /// Ends a batch: times its commands as those of a host that keeps `depth` of them in flight, spread over its
-    /// queues. Returns their completions, in order.
+    /// Ends a batch: times its commands as if a host kept `depth` of them in flight, spread over its queues. Returns
+    /// their completions, in order.
     pub fn end_batch(&self, depth: usize) -> Vec<SpaceJobDone> {
         self.with(|state| state.run(|state| state.end_batch(depth)))
     }
@@ -448,13 +450,13 @@ impl Clock {
         self.with(|state| state.host += time);
     }
 
-    /// Commands that are submitted from now on arrive at the device this much later than the host's time: a schedule
-    /// of arrivals can be submitted before what is to run beside it.
+    /// Makes commands that are submitted from now on arrive at the device later than the host's time by `time`: thus a
+    /// schedule of arrivals can be submitted before the work that it is to run beside.
     pub fn arrive_after(&self, time: Ps) {
         self.with(|state| state.arrives_after = time);
     }
 
-    /// Lets everything end that is in flight or in the background.
+    /// Lets modelled time pass until nothing is in flight, background work included.
     pub fn settle(&self) {
         self.drain();
         self.with(|state| {
@@ -465,12 +467,12 @@ impl Clock {
         });
     }
 
-    /// Earliest time of the host's next command.
+    /// Returns the earliest time of the host's next command.
     pub fn now(&self) -> Ps {
         self.with(|state| state.host)
     }
 
-    /// Time of opening: reading the newest checkpoint and journal, or making them.
+    /// Returns the time that opening the store took: reading the newest checkpoint and journal, or making them.
     pub fn mount_time(&self) -> Ps {
         self.with(|state| state.mount)
     }
@@ -480,8 +482,8 @@ impl Clock {
         self.with(|state| f(&mut state.machine))
     }
 
-    /// The report since opening, where commands other than reads and writes (flush, create, ...) count as "flush".
-    /// `numbers` are the store's own ([`command::Stat`]).
+    /// Returns the report since opening; commands other than reads and writes (flush, create, ...) count as "flush".
+    /// `numbers` are the store's own counts ([`command::Stat`]).
     pub fn report(&self, numbers: &[(&'static str, u64)]) -> Report {
         self.with(|state| {
             let mut report = state.machine.report(&state.latencies);
@@ -512,7 +514,7 @@ impl Clock {
     }
 }
 
-/// Figures of the timed cores, if the device has such.
+/// Returns the figures of the timed cores; `None` if the device has none.
 fn timed_cores(machine: &Machine, times: &CoreTimes, programs: &ProgramsReport) -> Option<TimedCoresReport> {
     let d = machine.description();
     let compute = d.compute.as_ref()?;
@@ -522,7 +524,7 @@ fn timed_cores(machine: &Machine, times: &CoreTimes, programs: &ProgramsReport) 
     Some(TimedCoresReport::new(&parts, programs))
 }
 
-/// Counts of the store's own flash management, in the form of a conventional one's.
+/// Converts the counts of the store's own flash management to the form of conventional flash management.
 fn management(
     numbers: &[(&'static str, u64)],
     d: &Description,
@@ -571,7 +573,8 @@ impl ClockState {
         }
     }
 
-    /// Lets modelled time pass, unless a panic has stopped the machine: time stands still from then on.
+    /// Calls `f`, which lets modelled time pass, unless a panic has stopped the machine: from then on time stands
+    /// still, and the default is returned.
     fn run<T: Default>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
         if std::mem::replace(&mut self.running, true) {
             return T::default();
@@ -581,7 +584,7 @@ impl ClockState {
         done
     }
 
-    /// Adds a command, at the host's time.
+    /// Adds a command at the host's time; returns its number.
     fn submit(&mut self, held: FlightHalves) -> FlightId {
         let delay = if matches!(held, FlightHalves::Owned(_)) { self.arrives_after } else { Ps::ZERO };
         let at = self.host.max(self.machine.now()) + delay;
@@ -601,7 +604,7 @@ impl ClockState {
             Some(Moves::Out) => SpaceJobKind::Read,
             Some(Moves::In) => SpaceJobKind::Write,
             Some(Moves::Nothing) if trace != FlashTrace::default() => SpaceJobKind::Other,
-            // A lookup of numbers or names is no command of a device; nor is a command that panicked.
+            // A lookup of numbers or names needs no command to the device; a command that panicked is not timed.
             Some(Moves::Nothing) | None => return self.end(id, recorder, ended),
         };
         if let Some(batched) = &mut self.batched {
@@ -617,13 +620,14 @@ impl ClockState {
         assert_eq!(other, None, "{job:?} of the machine is one command's");
     }
 
-    /// Lets time pass until a command ends, or until a happening that a program may wait for. `false` if nothing is in
-    /// flight.
+    /// Lets time pass until a command ends, or until the machine has a notification for a program. Returns `false` if
+    /// nothing is in flight.
     fn advance(&mut self, recorder: &Recorder, ended: &mut EndedCommands) -> bool {
         self.advance_until(Ps::MAX, recorder, ended)
     }
 
-    /// The same, without handling events later than `until`: `false` also if nothing happens by then.
+    /// As [`Self::advance`], but handles no event later than `until`: also returns `false` if no command ends and no
+    /// notification comes by then.
     fn advance_until(&mut self, until: Ps, recorder: &Recorder, ended: &mut EndedCommands) -> bool {
         let Some(notification) = self.machine.next_notification_until(until) else { return false };
         let command = match notification {
@@ -653,13 +657,14 @@ impl ClockState {
         }
     }
 
-    /// Nothing in flight can go on, and this command is awaited: refuses the one that blocks it.
+    /// Refuses the command that blocks command `id`, when nothing in flight can make progress and a caller waits for
+    /// `id`.
     fn refuse_stuck(&mut self, id: FlightId, ended: &mut EndedCommands) {
         let stuck_one = self.flights.stuck_for(id);
         self.refuse(stuck_one, stuck(), ended);
     }
 
-    /// Ends a command that has not begun by an error.
+    /// Ends a command that has not begun, with the error `why`.
     fn refuse(&mut self, id: FlightId, why: Error, ended: &mut EndedCommands) {
         let mut flight = self.flights.remove(id).expect("a command in flight");
         assert_ne!(flight.admission, Admission::Begun, "command {id} has begun and is refused: {why}");

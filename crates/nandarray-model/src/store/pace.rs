@@ -23,13 +23,13 @@ use crate::report::PaceReport;
 
 /// A wall clock.
 pub trait WallTime: Send + Sync + Debug {
-    /// Time since a moment that stays the same.
+    /// Returns the time since a fixed moment.
     fn elapsed(&self) -> Duration;
 }
 
 #[derive(Debug, Default)]
 struct PaceState {
-    /// The thread that lets time pass.
+    /// The thread that lets modelled time pass; `None` if no thread waits.
     leader: Option<Thread>,
     /// Threads that wait for their commands, which are in flight.
     waiting: BTreeMap<FlightId, Thread>,
@@ -39,21 +39,21 @@ struct PaceState {
     behind_max: Duration,
 }
 
-/// A wall clock beside the modelled one.
+/// The wall clock with which modelled time keeps pace, and the threads that wait for commands.
 #[derive(Debug)]
 pub(super) struct Pace {
     wall: Box<dyn WallTime>,
     /// The modelled time at the wall clock's beginning.
     origin: Ps,
-    /// Whether commands wait; their counts stay after they do.
+    /// Whether new commands keep pace; the counts remain available when they no longer do.
     pub(super) active: AtomicBool,
     state: Mutex<PaceState>,
 }
 
-/// Time before an event in which a thread keeps looking: a timer of the system may be as late as that.
+/// Time before an event during which a thread polls instead of sleeping, since a system timer may be late by this much.
 const LOOK: Duration = Duration::from_micros(60);
 
-/// Sleeps for no longer than a time, less what a timer may be late; a short time is left to other threads.
+/// Sleeps for at most `time`, less the possible delay of a timer; if no time is left to sleep, yields to other threads.
 fn rest(time: Duration) {
     match time.checked_sub(LOOK) {
         Some(time) if !time.is_zero() => thread::park_timeout(time),
@@ -85,7 +85,7 @@ impl Pace {
         }
     }
 
-    /// Counts a completion that leaves now.
+    /// Counts a completion that its caller receives now, and its delay.
     fn left(&self, submitted: Ps, done: Ps) {
         let behind = duration(self.now().since(done));
         let mut state = self.state.lock();
@@ -95,7 +95,7 @@ impl Pace {
         state.behind_max = state.behind_max.max(behind);
     }
 
-    /// Waits until the present has reached a modelled time.
+    /// Waits until the wall clock has reached a modelled time.
     fn wait_until(&self, time: Ps) {
         loop {
             let now = self.now();
@@ -106,7 +106,7 @@ impl Pace {
         }
     }
 
-    /// Wakes the leader, so that it looks at the machine again.
+    /// Wakes the leading thread, so that it looks for due events again.
     fn wake(&self) {
         if let Some(leader) = &self.state.lock().leader {
             leader.unpark();
@@ -114,7 +114,8 @@ impl Pace {
     }
 }
 
-/// The thread that lets time pass. Dropped by a panic, it wakes all threads that wait; they find the clock stopped.
+/// The role of the thread that lets modelled time pass. If a panic drops it, it wakes all waiting threads, which find
+/// the clock stopped.
 struct Leader<'p>(&'p Pace);
 
 impl Drop for Leader<'_> {
@@ -129,7 +130,7 @@ impl Clock {
     /// Lets modelled time keep pace with a wall clock from now on, for commands whose callers wait for them.
     ///
     /// # Errors
-    /// [`Error::Busy`]: it keeps pace already.
+    /// [`Error::Busy`]: modelled time keeps pace with a wall clock already.
     pub fn pace(&self, wall: Box<dyn WallTime>) -> Result<()> {
         let modelled = self.with(|state| state.host.max(state.machine.now()));
         let mut pace = self.pace.write();
@@ -149,7 +150,7 @@ impl Clock {
         }
     }
 
-    /// Completions since [`Self::pace`]; `None` without it.
+    /// Returns the counts of completions since [`Self::pace`]; `None` if modelled time never kept pace.
     pub fn pace_report(&self) -> Option<PaceReport> {
         self.pace.read().as_ref().map(|pace| pace.report())
     }
@@ -177,7 +178,7 @@ impl Clock {
         if over {
             pace.wait_until(present);
             if present > submitted {
-                // A program: it let time pass while it began.
+                // The command was a program: it let time pass while it began.
                 pace.left(submitted, present);
             }
             return;
@@ -188,14 +189,14 @@ impl Clock {
         pace.left(submitted, done);
     }
 
-    /// Waits until a command is over, and lets time pass where no other thread does.
+    /// Waits until a command has ended; meanwhile lets modelled time pass if no other thread does.
     fn lead_or_wait(&self, pace: &Pace, id: FlightId) {
         loop {
             let leads = {
                 let mut state = pace.state.lock();
                 let own = thread::current();
                 if !state.waiting.contains_key(&id) {
-                    // Another thread takes over.
+                    // The role of the leader passes to another thread.
                     if state.leader.as_ref().is_some_and(|leader| leader.id() == own.id()) {
                         state.leader = None;
                         if let Some(next) = state.waiting.values().next() {
@@ -227,7 +228,7 @@ impl Clock {
         self.begin_all(&mut ended);
         let next = self.with(|state| state.machine.next_event());
         if !moved && next.is_none() {
-            // Nothing can go on, and threads wait: the first of them is refused.
+            // No event is left, and threads wait: the command of the first is refused.
             let first = pace.state.lock().waiting.keys().next().copied();
             if let Some(id) = first.filter(|&id| self.with(|state| state.flights.contains(id))) {
                 self.with(|state| state.refuse_stuck(id, &mut ended));

@@ -32,25 +32,25 @@ mod pipes;
 
 use call::{TimedCall, meter, too_far};
 
-/// Instructions after which a program that needs nothing is looked at.
+/// Number of instructions after which a core that needs nothing shared returns to the event loop.
 const SLICE: u64 = 1 << 20;
 /// Alignment of a task's windows in DRAM.
 const PAGE: u64 = 4096;
 /// First address in DRAM of tasks' windows.
 const WINDOWS: u64 = 1 << 33;
 
-/// The state of a core's firmware: Zou (dissertation, 2023), Figure 7.7, has the firmware manage cores by such states.
+/// State of a core as its firmware sees and manages it (Zou, dissertation, 2023, Figure 7.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CoreState {
-    /// It has no program, or none whose first page is there.
+    /// The core has no program, or the first page of its input has not arrived.
     Idle,
-    /// The firmware sets it up.
+    /// The firmware is setting up the core.
     Assigned,
-    /// It executes, up to a time that is known.
+    /// The core executes, up to a known time.
     Running,
-    /// It waits for a page of an input.
+    /// The core waits for a page of an input.
     WaitsForInput,
-    /// It waits for room for an output.
+    /// The core waits for room for an output.
     WaitsForRoom,
 }
 
@@ -66,59 +66,59 @@ impl CoreState {
     }
 }
 
-/// The work to do when the time comes up to which a core has run.
+/// The work to do when a core reaches the time up to which it has run or was held.
 #[derive(Debug)]
 enum AtEnd {
-    /// The core needs something.
+    /// The core needs something that it shares with other cores.
     Need(CoreNeed),
-    /// Its budget of instructions is used up.
+    /// The core has executed the most instructions that it may at a time.
     Slice,
-    /// Its call is over.
+    /// The core's call has ended with this result.
     Over(Result<Vec<u64>, RunError>),
-    /// It has waited for room, or was set up.
+    /// The core continues: it has waited for room, or was set up.
     Resume,
-    /// It has waited for room for a number of bytes of an output that another core reads, and stores them again.
+    /// The core has waited for room for a number of bytes of an output that another core reads, and stores them again.
     Retry(usize, u64),
-    /// An entry point that ran to its end.
+    /// An entry point has ended, which ran without interruption.
     Settled,
 }
 
-/// A job in one of a core's slots.
+/// A job of the run in one of a core's two slots.
 struct SlotJob<'s, 'p> {
     job: Job<'s, 'p>,
     call: Option<TimedCall<'p>>,
     feeds: Vec<InputFeed>,
-    /// Whether the inputs of its task were requested.
+    /// Whether the inputs of the job's task were requested.
     fetched: bool,
-    /// Its number among all: older jobs have their pages first.
+    /// Number of the job in order of assignment; pages of older jobs go first.
     age: u64,
-    /// Its call is over and takes no more pages.
+    /// Whether the job's call has ended, so that it needs no more pages.
     is_fed: bool,
-    /// Jobs of the machine in flight for it.
+    /// Number of the machine's jobs in flight for this job.
     pending: u32,
-    /// The job's outcome, while data for it is in flight.
+    /// The outcome of the job, kept while data for the job is still in flight; `None` while the job goes on.
     ended: Option<Result<(), RunError>>,
 }
 
 struct CoreSlots<'s, 'p> {
     slots: [Option<SlotJob<'s, 'p>>; 2],
-    /// The slot whose job runs.
+    /// The slot whose job runs; `None` if neither does.
     active: Option<usize>,
     state: CoreState,
     since: Ps,
     at_end: Option<AtEnd>,
-    /// The input, and the byte of it, that it waits for.
+    /// The input, and the offset in it, for whose arrival the core waits; `None` if it waits for no input.
     parked: Option<(usize, u64)>,
-    /// Ticks of entry points that are still to be spent.
+    /// Ticks of entry points that the core has executed and whose time has not been booked yet.
     debt: u64,
 }
 
-/// The purpose of a job of the machine.
+/// The purpose of a job of the machine that moves data.
 #[derive(Clone, Copy, Debug)]
 enum MoveFor {
-    /// It brings an input of a slot's job: core, slot, input.
+    /// The job brings an input of a slot's job: numbers of the core, the slot and the input.
     Input(usize, usize, usize),
-    /// Only the end of the run waits for it.
+    /// The job moves an output: only the end of the run waits for it.
     Out,
 }
 
@@ -129,16 +129,16 @@ pub(super) struct TimedRun<'r, 's, 'p> {
     sink: &'r mut dyn OutputSink,
     slots: Vec<CoreSlots<'s, 'p>>,
     moving: BTreeMap<SpaceJobId, MoveFor>,
-    /// The next address in DRAM for windows.
+    /// First free address in DRAM for further windows.
     next_window: u64,
-    /// Number of jobs so far.
+    /// Number of jobs that were assigned so far.
     jobs: u64,
     /// Outputs whose pages go from core to core.
     connections: Connections,
 }
 
 impl Drop for TimedRun<'_, '_, '_> {
-    /// A run that ended by a panic leaves the machine at rest.
+    /// Leaves the machine at rest if the run ended by a panic: jobs in flight end, and cores are returned.
     fn drop(&mut self) {
         for &job in self.moving.keys() {
             self.clock.with(|state| state.machine.give_up(job));
@@ -194,7 +194,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         id
     }
 
-    /// Executes all jobs; `before` are the flash operations of the command itself.
+    /// Executes all jobs of the run; `before` holds the flash operations of the command itself.
     pub(super) fn all(&mut self, before: FlashTrace) {
         self.submit(SpaceJobKind::Other, before, MoveFor::Out);
         loop {
@@ -215,7 +215,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         }
     }
 
-    /// Gives jobs to free slots; returns whether there are no more.
+    /// Assigns jobs to free slots; returns whether there are no more jobs.
     fn fill(&mut self) -> bool {
         loop {
             match self.pick() {
@@ -247,7 +247,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         }
     }
 
-    /// Does the steps of a slot's job that are possible now.
+    /// Executes the steps of a slot's job that are possible now.
     fn steps(&mut self, core: usize, slot: usize) {
         loop {
             let Some(on) = self.slots[core].slots[slot].as_mut() else { return };
@@ -266,11 +266,11 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
                     other => other,
                 },
                 JobStep::Call => {
-                    // The core runs one job; the others wait.
+                    // The core runs one job at a time; jobs in other slots wait.
                     if self.slots[core].active.is_some() || self.slots[core].at_end.is_some() {
                         return;
                     }
-                    // Ticks of entry points that ran beside another job are spent first: they are work, too.
+                    // Ticks of entry points that ran beside another job are booked first: they are work, too.
                     if self.spend(core, slot) {
                         return;
                     }
@@ -292,7 +292,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         self.slots[core].slots[slot].as_mut().expect("a slot with a job")
     }
 
-    /// A job is over: once nothing is in flight for it, it goes back to the agenda.
+    /// Ends a slot's job: returns it to the agenda once no data is in flight for it. The other slot's job may continue.
     fn end_slot(&mut self, core: usize, slot: usize) {
         if self.slots[core].active == Some(slot) {
             self.slots[core].active = None;
@@ -324,8 +324,8 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         }
     }
 
-    /// Calls an entry point that runs to its end: the core spends its ticks now, or before its next task. Returns
-    /// whether it works.
+    /// Calls an entry point, which runs without interruption; the core books its ticks now, or before its next task.
+    /// Returns whether the core works.
     fn entry_point(&mut self, core: usize, slot: usize) -> Result<bool, RunError> {
         let on = self.slots[core].slots[slot].as_mut().expect("a slot with a job");
         let (before, instructions) = (self.cores.spent(), on.job.instructions());
@@ -379,7 +379,8 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         Ok(())
     }
 
-    /// Spends the ticks of entry points that ran to their end, if nothing else runs. Returns whether the core works.
+    /// Books the ticks of entry points that were executed, unless the core runs something else. Returns whether the
+    /// core works.
     fn spend(&mut self, core: usize, slot: usize) -> bool {
         let idle = self.slots[core].active.is_none() && self.slots[core].at_end.is_none();
         if !idle || self.slots[core].debt == 0 {
@@ -397,7 +398,8 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         true
     }
 
-    /// The feed of a task whose inputs have these sizes, of which so much is there, with places for its windows.
+    /// Makes the feed of a task: `sizes` and `available` are the sizes of its inputs and the bytes that have arrived,
+    /// and each window gets a place in DRAM.
     fn feed(&mut self, sizes: &[u64], available: &[u64]) -> TaskFeed {
         let compute = &self.cores.compute;
         let unit = if compute.input == InputFrom::PingPong { 0 } else { self.cores.page_bytes };
@@ -440,11 +442,11 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         (slot, self.on(core, slot))
     }
 
-    /// Runs a core to its next need; the machine says when that time has come.
+    /// Runs a core until it needs something shared; the machine reports when that time has come.
     fn run(&mut self, core: usize) {
         let (now, tick_time) = (self.now(), self.cores.tick());
-        // A core that runs has waited for nothing since it stopped: a grant has counted its wait for lines, and if its
-        // own ticks are behind the time of its request, it still has to issue the access, hazards included.
+        // A core in this state has not waited since it stopped: the grant of its lines has counted that wait. If the
+        // core's own ticks are before the time of its request, it must still issue the access, hazards included.
         let waited = self.slots[core].state != CoreState::Running;
         self.set_state(core, CoreState::Running);
         let (_, on) = self.active(core);
@@ -481,7 +483,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         });
     }
 
-    /// The time has come up to which a core has run, or was held.
+    /// Handles the time up to which a core has run or was held: executes its work of [`AtEnd`].
     fn core_free(&mut self, core: usize) {
         match self.slots[core].at_end.take().expect("a core that worked has something to do next") {
             AtEnd::Slice | AtEnd::Resume => self.run(core),
@@ -529,7 +531,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         }
     }
 
-    /// A core needs bytes of an input: they are there by now, or it waits.
+    /// Continues a core that needs the first `until` bytes of an input; if they have not arrived, the core waits.
     fn needs_input(&mut self, core: usize, input: usize, until: u64) {
         let rules = self.rules(core);
         let (slot, on) = self.active(core);
@@ -551,7 +553,8 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         self.set_state(core, CoreState::WaitsForInput);
     }
 
-    /// A core has stored whole pages of an output: they are drained, and it goes on if there is room for the next.
+    /// Transfers the whole pages that a core stored in an output to DRAM; the core waits unless its buffer has room for
+    /// more.
     fn stored(&mut self, core: usize, output: usize, bytes: u64) {
         let (_, on) = self.active(core);
         let of = (on.job.stage(), output);
@@ -596,9 +599,9 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         FeedRules { from: compute.input, streams, page_bytes, read_ahead }
     }
 
-    /// Gives the last leg of an input the credits that it may have; the firmware requests the pages. A core's buffers
-    /// are one job's, and what they have left the next one's: its pages come behind all pages of the first, unless it
-    /// runs before it.
+    /// Grants the credits that an input's pages may have now; the firmware requests these pages. A core's two jobs
+    /// share its buffers: the pages of the younger job come after all pages of the older one, unless the younger runs
+    /// first.
     fn give_credits(&mut self, core: usize, slot: usize, input: usize) {
         let (age, runs) = (self.on(core, slot).age, self.slots[core].active == Some(slot));
         let other = self.slots[core].slots[1 - slot].as_ref();
@@ -617,7 +620,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         }
     }
 
-    /// The same of a slot's job if it has such an input.
+    /// Grants credits as [`Self::give_credits`], if the slot has a job with such an input.
     fn give_credits_of(&mut self, core: usize, slot: usize, input: usize) {
         if self.slots[core].slots[slot].as_ref().is_some_and(|on| input < on.feeds.len() && on.ended.is_none()) {
             self.give_credits(core, slot, input);
@@ -640,7 +643,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         }
     }
 
-    /// A page of a job has arrived, or all of it.
+    /// Handles the arrival of a page of a machine's job; `None` stands for the job's end, when all of it has arrived.
     fn arrived(&mut self, id: SpaceJobId, page: Option<usize>) {
         let Some(&why) = self.moving.get(&id) else { return };
         if page.is_none() {
@@ -675,7 +678,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         }
     }
 
-    /// A call is over: its figures are counted, what is left in its buffers is drained, and its job goes on.
+    /// Handles the end of a call: counts its figures, transfers the rest of its output buffers, and continues its job.
     fn call_over(&mut self, core: usize, result: Result<Vec<u64>, RunError>) {
         let (slot, on) = self.active(core);
         let mut timed = on.call.take().expect("a call that is over");
@@ -711,7 +714,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         self.steps(core, slot);
     }
 
-    /// Reads a job's inputs from the engine, and submits the jobs that bring them.
+    /// Reads a job's inputs from the engine, and submits the machine's jobs that bring them to the core.
     fn fetch(&mut self, core: usize, slot: usize) -> Result<(), RunError> {
         let on = self.on(core, slot);
         let read = on.job.fetch();
@@ -739,7 +742,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         let feeds = InputFeed::of(&rules, &inputs, &trace);
         self.on(core, slot).fetched = !inputs.is_empty();
         if inputs.is_empty() && trace != FlashTrace::default() {
-            // Whole inputs and the search for records: they stay in DRAM, and the run waits for them at its end.
+            // Whole inputs, and those searched for records, stay in DRAM; the run waits for them at its end.
             self.submit(SpaceJobKind::Input, trace, MoveFor::Out);
         }
         for (input, (feed, legs)) in feeds.into_iter().enumerate() {
@@ -767,7 +770,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         Ok(())
     }
 
-    /// Delivers an output: over the link, or into the flash.
+    /// Delivers an output of a job over the link, or into the flash.
     fn deliver(&mut self, core: usize, slot: usize) -> Result<(), RunError> {
         let on = self.slots[core].slots[slot].as_mut().expect("a slot with a job");
         let delivered = on.job.deliver(self.sink);

@@ -10,19 +10,19 @@ use nandarray_uarch::{CoreDescription, CoreNeed, TaskFeed, TimedCore};
 
 use crate::describe::{Compute, InputFrom};
 
-/// A described core, and what its runs share.
+/// A described core, and the data that its runs share.
 #[derive(Clone, Debug)]
 pub(super) struct TimedCores {
     pub(super) compute: Compute,
     pub(super) core: CoreDescription,
     pub(super) page_bytes: u64,
-    /// Ticks of entry points that run to their end.
+    /// Ticks spent so far by entry points, which run without interruption.
     spent: Arc<AtomicU64>,
 }
 
-/// The owner of a core that shares its memory: it answers the needs of calls that run to their end.
+/// Grants the needs of calls that run without interruption on a core that shares its memory with others.
 struct SharedOwner {
-    /// Ticks of a line, for calls that run to their end.
+    /// Ticks that a cache line takes to arrive, for calls that run without interruption.
     t_line: u64,
     /// Tick at which the call began.
     began: u64,
@@ -48,13 +48,13 @@ impl<X: Xlen> HartOwner<X, TimedCore> for SharedOwner {
     }
 
     fn returned(&mut self, hart: Hart<X, TimedCore>) {
-        // Its figures were taken at the end of each call.
+        // The hart's figures were taken at the end of each call.
         drop(hart);
     }
 }
 
 impl TimedCores {
-    /// The timed cores of a description; `None` if its cores take one instruction a cycle, or it has none.
+    /// Makes the timed cores of a description; `None` if its cores execute one instruction per cycle, or it has none.
     pub(super) fn of(d: &crate::describe::Description) -> Option<Self> {
         let compute = d.compute?;
         let core = compute.core_description(&d.dram)?;
@@ -62,7 +62,7 @@ impl TimedCores {
         Some(Self { compute, core, page_bytes, spent: Arc::default() })
     }
 
-    /// Whether the cores can run a program.
+    /// Checks that the cores can run a program; the error names what they lack.
     pub(super) fn accepts(&self, program: &Program) -> nandarray::Result<()> {
         let (c, metadata) = (&self.compute, program.metadata());
         let name = &metadata.name;
@@ -98,7 +98,7 @@ impl TimedCores {
         })
     }
 
-    /// Ticks that entry points which run to their end have spent so far.
+    /// Returns the ticks that entry points have spent so far.
     pub(super) fn spent(&self) -> u64 {
         self.spent.load(Ordering::Relaxed)
     }
@@ -119,7 +119,7 @@ impl TimedCores {
     fn processor<X: Xlen>(&self, extensions: Extensions) -> OwnedHart<X, TimedCore, SharedOwner> {
         let mut meter = TimedCore::shared(&self.core);
         if self.core.l1d.is_none() {
-            // Without a data cache, all that a program reaches is in its scratchpad or its buffers.
+            // Without a data cache, all memory that a program reaches is in its scratchpad or its buffers.
             meter.set_scratchpad(0..u64::MAX);
         } else if self.compute.scratchpad_bytes > 0 {
             let from = abi::SCRATCHPAD_ADDRESS;
@@ -130,7 +130,7 @@ impl TimedCores {
         OwnedHart::new(hart, SharedOwner { t_line, began: 0, spent: self.spent.clone() })
     }
 
-    /// Time of a tick.
+    /// Returns the time of a tick.
     pub(super) fn tick(&self) -> Ps {
         Ps(self.core.tick_ps)
     }

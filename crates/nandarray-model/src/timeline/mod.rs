@@ -45,7 +45,7 @@ pub struct TimelineOptions {
 }
 
 impl Default for TimelineOptions {
-    /// Ten million spans, about half a gigabyte, from the beginning of the run.
+    /// Allows ten million spans (about half a gigabyte), from the beginning of the run on.
     fn default() -> Self {
         Self { spans_max: 10_000_000, from: Ps::ZERO, until: Ps::MAX }
     }
@@ -62,7 +62,7 @@ pub struct TimelineEnd {
     pub bytes: u64,
 }
 
-/// A timeline that is being written; cheap to share.
+/// A timeline that is being written; clones write to the same file.
 pub struct Timeline(Arc<Mutex<TimelineWriter>>);
 
 impl std::fmt::Debug for Timeline {

@@ -57,8 +57,8 @@ impl RequestOp {
 /// One request of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoRequest {
-    /// Time of arrival. In a closed loop `None`: the request is submitted as soon as a request in flight has
-    /// completed; or a time: not before this time, either (a pause).
+    /// Time of arrival. In a closed loop, `None` if the request is submitted as soon as a request in flight has
+    /// completed; a time if it must also not be submitted earlier (after a pause).
     pub at: Option<Ps>,
     /// Operation of the request.
     pub op: RequestOp,

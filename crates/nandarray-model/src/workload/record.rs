@@ -10,7 +10,8 @@ use nandarray_sim::Ps;
 pub(super) enum RecordTime {
     /// Time since the beginning of the trace.
     At(Ps),
-    /// As soon as the request before it has completed, but not earlier than this long after the end of the last pause.
+    /// The request is issued as soon as the previous one has completed, but not earlier than this long after the end of
+    /// the last pause.
     After(Ps),
 }
 

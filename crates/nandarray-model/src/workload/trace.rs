@@ -48,7 +48,7 @@ impl TraceFormat {
         }
     }
 
-    /// Detects the format from a trace's first line; `None` if it is none of these.
+    /// Detects the format from a trace's first line; `None` if the line is of no known format.
     pub fn of_line(line: &str) -> Option<Self> {
         let first = line.split_whitespace().next().unwrap_or("");
         let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
@@ -72,7 +72,8 @@ pub struct TraceSettings {
     pub format: Option<TraceFormat>,
     /// Factor by which all times are multiplied: 0.5 is twice as fast as recorded.
     pub time_scale: f64,
-    /// Number of requests in flight at all times, in place of the recorded times; `None` to replay with these.
+    /// Number of requests in flight at all times, in place of the recorded times; `None` to submit requests at the
+    /// recorded times.
     pub depth: Option<u32>,
     /// Maximum number of requests that are replayed; `None` for all.
     pub requests: Option<u64>,

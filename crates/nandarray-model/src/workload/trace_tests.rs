@@ -1,4 +1,4 @@
-//! Samples as the tools write them, and lines that none would write.
+//! Tests of the parsers: samples as the tools write them, and malformed lines.
 
 use super::*;
 use proptest::prelude::*;
@@ -222,7 +222,7 @@ fn an_empty_trace_has_no_requests() {
     assert!(all("fio version 3 iolog\n", TraceSettings::default()).unwrap().is_empty());
 }
 
-/// A trace that never ends and is made as it is read.
+/// A trace without end, whose lines are generated as they are read.
 struct Endless(u64, Vec<u8>);
 
 impl Read for Endless {
@@ -251,7 +251,7 @@ fn a_trace_is_streamed() {
 }
 
 proptest! {
-    /// Samples with bytes changed, cut and joined: requests within the device in order of time, or an error with a
+    /// Samples with changed, cut and joined bytes give requests within the device in order of time, or an error with a
     /// line.
     #[test]
     fn hostile_lines(

@@ -30,9 +30,9 @@ pub(crate) enum Combination {
 /// Origin of one dimension of a selection's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResultDim {
-    /// The axis whose elements, or some dimensions of whose index list, it holds.
+    /// The axis whose elements this dimension holds, or, for an index list, some of the list's dimensions.
     Axis(usize),
-    /// The points of broadcast index arrays, or some of their dimensions.
+    /// The points of broadcast index arrays, or some of the points' dimensions.
     Points,
     /// No axis: a new dimension with one element.
     New,
@@ -46,8 +46,8 @@ pub(crate) struct IndexList {
     pub(crate) shape: PerDimension<u64>,
     /// The coordinates in C order; empty while the mask that they come from has not been expanded.
     pub(crate) coordinates: Vec<u64>,
-    /// For a mask of two or more dimensions, the number of its term, and the dimension of the mask that this list
-    /// stands for.
+    /// For a list that comes from a mask of two or more dimensions, the number of the mask's term, and the dimension of
+    /// the mask for which the list stands; otherwise `None`.
     mask: Option<(usize, usize)>,
 }
 
@@ -70,8 +70,8 @@ pub(crate) struct Selected {
     pub(crate) lists: Vec<IndexList>,
     /// The shape to which index arrays are broadcast, for a selection of points; otherwise `None`.
     pub(crate) points: Option<PerDimension<u64>>,
-    /// The number of the term with the mask, if one mask takes the place of all index arrays, which would be larger
-    /// than it.
+    /// The number of the term with the mask, if one mask is kept in place of all index arrays, since these would be
+    /// larger; otherwise `None`.
     pub(crate) mask: Option<usize>,
     /// Whether the result is a single element rather than an array.
     pub(crate) scalar: bool,
@@ -248,7 +248,7 @@ impl Selected {
                 let found: Vec<u64> = (0..).zip(truths).filter(|(_, truth)| **truth != 0).map(|(at, _)| at).collect();
                 self.list(flat(&found), found, slots);
             }
-            // Its index arrays are far larger than the mask, so they are only computed if they are needed.
+            // The index arrays of a mask are far larger than the mask, so they are only computed if they are needed.
             dimensions => {
                 let count = truths.iter().filter(|truth| **truth != 0).count() as u64;
                 for dimension in 0..dimensions {
@@ -285,7 +285,7 @@ impl Selected {
         self.origins.push(origin);
     }
 
-    /// Gives index arrays their places in the result; an integer beside them counts as an index array, too.
+    /// Assigns index arrays their dimensions in the result; beside index arrays, an integer counts as one, too.
     fn combine(
         &mut self,
         terms: &[Term<'_>],

@@ -168,8 +168,8 @@ impl PySelection {
         }
     }
 
-    /// The order of the result's dimensions in which native commands move elements: the result, so transposed, can be
-    /// reshaped to `counts`.
+    /// Returns the order in which native commands move the result's dimensions: the result, transposed to this order,
+    /// can be reshaped to `counts`.
     #[getter]
     fn permutation<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let rank = |dim: &usize| match self.selected.origins[*dim] {

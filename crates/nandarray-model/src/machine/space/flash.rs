@@ -39,7 +39,7 @@ struct ReclaimChunk {
 /// Progress of a chunk by the end of one of its operations.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChunkProgress {
-    /// The job whose chunk has ended; `None` if the chunk goes on.
+    /// The job whose chunk has ended; `None` if the chunk has further operations.
     pub(super) over: Option<u32>,
     /// Age of the job if the operation was a program; `None` otherwise.
     pub(super) programmed: Option<u64>,

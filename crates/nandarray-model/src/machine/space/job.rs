@@ -70,17 +70,17 @@ impl SpaceJobKind {
 /// Completion of a command of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpaceJobDone {
-    /// Its number.
+    /// Number of the command.
     pub id: SpaceJobId,
-    /// Its kind.
+    /// Number of bytes of elements that the command moved.
     pub kind: SpaceJobKind,
     /// Bytes of elements moved.
     pub bytes: u64,
-    /// Time of its submission.
+    /// Time of the command's submission.
     pub submitted: Ps,
-    /// Time at which the host reaped its completion.
+    /// Time at which the host reaped the command's completion.
     pub done: Ps,
-    /// Whether one of its pages could not be read.
+    /// Whether one of the command's pages could not be read.
     pub failed: bool,
 }
 
@@ -96,13 +96,13 @@ pub(super) enum Background {
 /// Phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JobPhase {
-    /// Its blocks are read or written.
+    /// The job's blocks are read or written.
     Moving,
-    /// It waits for the programs that must end before its log is written.
+    /// The job waits for the programs that must end before its log is written.
     Settling,
-    /// Its pages of the log are read or programmed.
+    /// The job's pages of the log are read or programmed.
     Logging,
-    /// It is completed for the host; background work may go on.
+    /// The job is completed for the host; its background work may go on.
     Done,
 }
 

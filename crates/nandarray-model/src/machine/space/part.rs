@@ -54,7 +54,7 @@ pub(super) enum PartOps {
 pub(super) struct SpacePart {
     /// The part's job, which may have ended before an extent in the write cache is programmed.
     pub(super) job: u32,
-    /// Age of its job (its number in order of submission), which remains valid after the job has ended.
+    /// Age of the part's job (the job's number in order of submission), which remains valid after the job has ended.
     pub(super) age: u64,
     /// Index of the block in the job.
     pub(super) number: usize,
@@ -70,7 +70,7 @@ pub(super) struct SpacePart {
     /// Total time of cache lines that DRAM had served ahead of transfers when the part's last page was booked; later
     /// lines delay the part.
     pub(super) lines_ahead: Ps,
-    /// Whether its command was completed early, once the data was in the write cache.
+    /// Whether the part's command was completed early, once the data was in the write cache.
     pub(super) completed_early: bool,
     /// Whether the part is the log that the host writes (software NDS).
     pub(super) log: bool,

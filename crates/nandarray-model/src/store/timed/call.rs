@@ -8,34 +8,35 @@ use nandarray_uarch::{CoreReport, TimedCore};
 use crate::store::feeds::FeedRules;
 use nandarray_sim::Ps;
 
-/// A call on its core.
+/// A task's call on its core.
 pub(super) struct TimedCall<'p> {
     pub(super) call: Call<'p>,
-    /// A time, and the tick of it.
+    /// A modelled time, and the tick of the core at that time.
     pub(super) origin: (Ps, u64),
-    /// Figures of the core when the call began.
+    /// The core's figures when the call began.
     pub(super) before: CoreReport,
-    /// Ends of the drains of each output that are under way.
+    /// For each output, the end times of the transfers to DRAM that are in progress.
     pub(super) drains: Vec<VecDeque<Ps>>,
-    /// Bytes of each output drained.
+    /// Number of bytes of each output that were transferred to DRAM or are being transferred.
     pub(super) drained: Vec<u64>,
 }
 
 impl TimedCall<'_> {
-    /// The time of a tick.
+    /// Returns the modelled time of a tick.
     pub(super) fn time_of(&self, tick: u64, tick_time: Ps) -> Ps {
         let (time, origin) = self.origin;
         time + tick_time * tick.checked_sub(origin).expect("a call is behind its beginning")
     }
 
-    /// The first tick that begins at a time or behind it.
+    /// Returns the first tick that begins at or after a modelled time.
     pub(super) fn tick_of(&self, time: Ps, tick_time: Ps) -> u64 {
         let (began, origin) = self.origin;
         origin + time.since(began).0.div_ceil(tick_time.0)
     }
 }
 
-/// A program that looks farther ahead than its stream buffer reaches: its core would wait for ever.
+/// Makes the error of a program that needs bytes farther ahead than its stream buffer reaches, for which its core would
+/// wait for ever.
 pub(super) fn too_far(starved: &RunError, (at, until): (u64, u64), rules: &FeedRules) -> RunError {
     let (pages, page) = (rules.read_ahead, rules.page_bytes);
     RunError::Inputs(format!(
@@ -44,7 +45,7 @@ pub(super) fn too_far(starved: &RunError, (at, until): (u64, u64), rules: &FeedR
     ))
 }
 
-/// The meter of a call on a timed core.
+/// Returns the meter of a call on a timed core.
 pub(super) fn meter<'c>(call: &'c mut Call<'_>) -> &'c mut TimedCore {
     call.meter().expect("a call on a timed core has its meter")
 }

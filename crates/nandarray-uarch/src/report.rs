@@ -32,7 +32,12 @@ pub struct Frozen {
 impl Frozen {
     /// Returns the sum of all ticks.
     pub fn total(&self) -> u64 {
-        self.fetch.total() + self.data.total() + self.scratchpad + self.stream + self.stream_wait + self.vector
+        self.fetch.total()
+            + self.data.total()
+            + self.scratchpad
+            + self.stream
+            + self.stream_wait
+            + self.vector
             + self.unpack
     }
 }

@@ -3,8 +3,8 @@
 //! There is one table for all cores: a description gives each unit a latency, and an issue model uses the registers to
 //! find hazards. Latencies beyond the first-level cache are modelled by the caches.
 
-use nandarray_hart::{Class, Extension};
 use nandarray_hart::isa::{Code, Format, Instruction};
+use nandarray_hart::{Class, Extension};
 
 /// Kind of functional unit, as far as latencies differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -256,7 +256,9 @@ fn vector_unit(op: &Instruction) -> FunctionalUnit {
         VarveUnpack | VarveVunpack => return Unit::VarveUnpack,
         VarvePack => return Unit::VarvePack,
         VectorSet | VectorSetImmediate => return Unit::VectorSet,
-        _ if row.format.vector_memory() => return if row.bits & 0x20 != 0 { Unit::VectorStore } else { Unit::VectorLoad },
+        _ if row.format.vector_memory() => {
+            return if row.bits & 0x20 != 0 { Unit::VectorStore } else { Unit::VectorLoad };
+        }
         _ => {}
     }
     if row.extension == Extension::Varve {
@@ -280,7 +282,9 @@ fn vector_unit(op: &Instruction) -> FunctionalUnit {
         _ if begins(&["vfdiv", "vfrdiv", "vfsqrt"]) => Unit::VectorFloatDivide,
         _ if row.extension == Extension::Zve32f => Unit::VectorFloat,
         _ if begins(&["vdiv", "vrem"]) => Unit::VectorDivide,
-        _ if begins(&["vmul", "vwmul", "vsmul", "vmacc", "vwmacc", "vmadd", "vnmsac", "vnmsub"]) => Unit::VectorMultiply,
+        _ if begins(&["vmul", "vwmul", "vsmul", "vmacc", "vwmacc", "vmadd", "vnmsac", "vnmsub"]) => {
+            Unit::VectorMultiply
+        }
         _ => Unit::VectorInteger,
     }
 }

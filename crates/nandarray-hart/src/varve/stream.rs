@@ -32,14 +32,8 @@ pub(crate) enum Describe {
 
 #[derive(Clone, Debug)]
 pub(super) enum Encoding {
-    Fixed {
-        bits: u32,
-        signed: bool,
-    },
-    Variable {
-        widths: u64,
-        signed: bool,
-    },
+    Fixed { bits: u32, signed: bool },
+    Variable { widths: u64, signed: bool },
     Huffman(Arc<CodeTable>),
 }
 

@@ -109,7 +109,11 @@ impl VectorKeys {
         let problem = |key, what: String, allowed: &str| CoreProblem { key, what, allowed: allowed.to_owned() };
         if !core.extensions().1.has(Extension::Zve32x) {
             let what = format!("gives a vector unit to {}, which has none", core.name);
-            return Err(problem("compute.core", what, "a core with vectors, or \"none\" for all keys of its vector unit"));
+            return Err(problem(
+                "compute.core",
+                what,
+                "a core with vectors, or \"none\" for all keys of its vector unit",
+            ));
         }
         if let Some(bits) = self.length_bits {
             let least = core.extensions().1.vlen();

@@ -1,4 +1,4 @@
-"""Vectors on timed cores: filters and kernels in four forms give NumPy's results, and their figures are what they are."""
+"""Vectors on timed cores: filters and kernels in four forms give NumPy's results, and their figures add up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-//! The work of a vector instruction as a meter is told: elements, bits of the datapath, memory. `vector` and `varve`
+//! The work of a vector instruction as a meter learns it: elements, bits of the datapath, memory. `vector` and `varve`
 //! compute it before they execute an instruction; nothing here knows time.
 
 /// The kind of work that a vector instruction does, as far as its time differs.
@@ -37,7 +37,7 @@ pub struct VectorBytes {
     pub stream: Option<u8>,
 }
 
-/// The work of one vector instruction, as a meter is told before it is executed.
+/// The work of one vector instruction, as a meter learns it before it is executed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VectorWork {
     /// The kind of work.

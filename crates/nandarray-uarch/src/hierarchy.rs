@@ -343,8 +343,8 @@ impl Hierarchy {
         }
     }
 
-    /// Brings the line of an address into the data cache ahead of its use by a packed stream. Prefetchers do not observe
-    /// it: a stream fetches all that it needs.
+    /// Brings the line of an address into the data cache ahead of its use by a packed stream. Prefetchers do not
+    /// observe it: a stream fetches all that it needs.
     pub(crate) fn fetch_ahead(&mut self, now: u64, address: u64) {
         let Some(cache) = &mut self.l1d else { return };
         let line = address & !(cache.line_bytes() - 1);

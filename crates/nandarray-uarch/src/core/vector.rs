@@ -1,10 +1,11 @@
 //! The time of vector instructions beyond their issue: memory, further cycles of the datapath, unpacking.
 //!
-//! The pipeline issues a vector instruction as any other, with the latency of its unit. What depends on the vector
-//! length and on values freezes it: an instruction whose elements have more bits than the datapath, or than the path to
-//! memory, takes further cycles. Loads and stores access the caches line by line. Lines of packed streams are fetched
-//! ahead, and values are unpacked at a rate while earlier ones are computed on: an instruction waits only for what is
-//! not there yet. The hart repeats an instruction after a pause; the lines that it has accessed are not accessed again.
+//! The pipeline issues a vector instruction as any other, with the latency of its unit. Cycles that depend on the
+//! vector length and on values freeze it: an instruction whose elements have more bits than the datapath, or than the
+//! path to memory, takes further cycles. Loads and stores access the caches line by line. Lines of packed streams are
+//! fetched ahead, and values are unpacked at a rate while earlier ones are computed on: an instruction waits only for
+//! what is not there yet. The hart repeats an instruction after a pause; lines that it has accessed are not accessed
+//! again.
 
 use nandarray_hart::{DataAccess, MeterAnswer, VectorBytes, VectorWork, VectorWorkKind};
 

@@ -1,6 +1,6 @@
 """VarVE, Figures 8.12, 8.13, 8.15 and 8.16: 14 filters of TPC-H in four forms, their instructions, traffic and widths.
 
-All forms of a filter are generated from one description. Which claims are goals was written down before the first run:
+All forms of a filter are generated from one description. The goals were written down before the first run:
 full over the conventional form, pup over it, their ranges, the instruction ratio over it, the range of traffic, and the
 growth over widths. Ratios over scalar are printed, and judged, with the scalar code's instructions a row; they depend
 on it and are no goals.
@@ -103,11 +103,19 @@ def run(context: Context) -> Result:
         for form in FORMS[1:]
     ]
     traffic = [
-        {"filter": name, "improvement": by[name, "full", _BITS]["bytes_a_row"] / by[name, "packed", _BITS]["bytes_a_row"]}
+        {
+            "filter": name,
+            "improvement": by[name, "full", _BITS]["bytes_a_row"] / by[name, "packed", _BITS]["bytes_a_row"],
+        }
         for name in names
     ]
     widths = [
-        {"register_bits": bits, "form": form, "over_scalar": mean(form, "scalar", bits), "over_v": mean(form, "v", bits)}
+        {
+            "register_bits": bits,
+            "form": form,
+            "over_scalar": mean(form, "scalar", bits),
+            "over_v": mean(form, "v", bits),
+        }
         for bits in context["bits"]
         for form in FORMS[1:]
     ]
@@ -127,8 +135,11 @@ def run(context: Context) -> Result:
 
 
 def _answers(
-    found: list[dict[str, Any]], speeds: list[dict[str, Any]], traffic: list[dict[str, Any]],
-    widths: list[dict[str, Any]], mean: Any,
+    found: list[dict[str, Any]],
+    speeds: list[dict[str, Any]],
+    traffic: list[dict[str, Any]],
+    widths: list[dict[str, Any]],
+    mean: Any,
 ) -> list[Answer]:
     over_v = {form: [row["over_v"] for row in speeds if row["form"] == form] for form in FORMS[1:]}
     over_scalar = {form: [row["over_scalar"] for row in speeds if row["form"] == form] for form in FORMS[1:]}
@@ -139,7 +150,9 @@ def _answers(
         after["over_scalar"] / before["over_scalar"] / (after["register_bits"] / before["register_bits"])
         for before, after in zip(full, full[1:], strict=False)
     ]
-    orders = all(mean("full", "v", bits) > mean("pup", "v", bits) > 1 for bits in {row["register_bits"] for row in full})
+    orders = all(
+        mean("full", "v", bits) > mean("pup", "v", bits) > 1 for bits in {row["register_bits"] for row in full}
+    )
     return [
         Answer("zou.varve.fig8_12.filters_full", mean("full", "scalar"), note=said),
         Answer("zou.varve.fig8_12.filters_pup_vs_sve", mean("pup", "v")),
@@ -147,8 +160,8 @@ def _answers(
         Answer(
             "zou.varve.fig8_12.ranges",
             orders and min(over_v["full"]) >= 1.3 / 1.15 and max(over_v["full"]) <= 5.4 * 1.15,
-            note=f"full over V {min(over_v['full']):.2f} to {max(over_v['full']):.2f} (1.3 to 5.4), full over pup over V "
-            f"at every width: {orders}; over scalar, not judged: pup {min(over_scalar['pup']):.1f} to "
+            note=f"full over V {min(over_v['full']):.2f} to {max(over_v['full']):.2f} (1.3 to 5.4), full over pup over "
+            f"V at every width: {orders}; over scalar, not judged: pup {min(over_scalar['pup']):.1f} to "
             f"{max(over_scalar['pup']):.1f} (1.2 to 7.5), full {min(over_scalar['full']):.1f} to "
             f"{max(over_scalar['full']):.1f} (2.6 to 15)",
         ),
@@ -160,10 +173,7 @@ def _answers(
             "zou.varve.fig8_15.traffic",
             all(1.3 / 1.15 <= row["improvement"] <= 4.3 * 1.15 for row in traffic),
         ),
-        *(
-            Answer(f"zou.varve.fig8_16.width#{row['register_bits']}", row["over_v"], paper=2.2)
-            for row in full
-        ),
+        *(Answer(f"zou.varve.fig8_16.width#{row['register_bits']}", row["over_v"], paper=2.2) for row in full),
         Answer(
             "zou.varve.fig8_16.linear",
             all(one >= 0.85 for one in grown),
@@ -243,9 +253,7 @@ def _misfits(found: list[dict[str, Any]], mean: Any) -> list[str]:
 
 def _without_waits(found: list[dict[str, Any]], bits: int) -> tuple[float, float]:
     """Return the share of full's cycles that are waits at a width, and its gain over V without them."""
-    full, v = (
-        [one for one in found if one["form"] == form and one["register_bits"] == bits] for form in ("full", "v")
-    )
+    full, v = ([one for one in found if one["form"] == form and one["register_bits"] == bits] for form in ("full", "v"))
     works = [_mean([one["cycles_a_row"] * (1 - one["waits_share"]) for one in rows]) for rows in (v, full)]
     return float(np.mean([one["waits_share"] for one in full])), works[0] / works[1]
 

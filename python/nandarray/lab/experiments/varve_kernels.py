@@ -1,6 +1,6 @@
-"""VarVE, Figure 8.10: bit packing of two columns of TPC-H, and RAID5 of one, on an in-order core with vectors of 256 bits.
+"""VarVE, Figure 8.10: bit packing of two columns of TPC-H, and RAID5 of one, on an in-order core with 256-bit vectors.
 
-Which claims are goals was written down before the first run: ratios of full over the conventional form and over pup.
+The goals were written down before the first run: ratios of full over the conventional form and over pup.
 Ratios over scalar depend on the scalar code, of another instruction set and compiler than theirs: they are printed, and
 judged, with its instructions a value, and are no goals.
 """
@@ -76,7 +76,7 @@ def run(context: Context) -> Result:
         row["over_scalar"] = cycles[row["kernel"], "scalar"] / row["cycles_a_value"]
 
     def gain(kernel: str, form: str, over: str = "scalar") -> float:
-        return cycles[kernel, over] / cycles[kernel, form]
+        return float(cycles[kernel, over] / cycles[kernel, form])
 
     five, fifteen, parity = KERNELS
     of_scalar = {row["kernel"]: row["instructions_a_value"] for row in rows if row["form"] == "scalar"}
@@ -98,9 +98,7 @@ def run(context: Context) -> Result:
         "raid5": (parity, "full"),
     }
     answers = [
-        Answer(
-            f"zou.varve.fig8_10.{name}", gain(kernel, form), note=said.format(of_scalar[kernel])
-        )
+        Answer(f"zou.varve.fig8_10.{name}", gain(kernel, form), note=said.format(of_scalar[kernel]))
         for name, (kernel, form) in scalar.items()
     ]
     answers += [
@@ -144,9 +142,9 @@ def _misfits(rows: list[dict[str, Any]], cycles: dict[tuple[str, str], float]) -
     least = cycles["bitpack p_brand", "full"] / cycles["bitpack p_brand", "pup"]
     return [
         f"RAID5: V waits for caches in {waits:.0%} of its cycles, the streams of pup and full in "
-        f"{by['raid5', 'pup']['waits_share']:.0%} and {by['raid5', 'full']['waits_share']:.0%}, which are fetched ahead "
-        f"of use: pup is {cycles['raid5', 'v'] / cycles['raid5', 'pup']:.2f} times as fast as V, where the text has "
-        "both alike. Without waits the two would be nearly so.",
+        f"{by['raid5', 'pup']['waits_share']:.0%} and {by['raid5', 'full']['waits_share']:.0%}, which are fetched "
+        f"ahead of use: pup is {cycles['raid5', 'v'] / cycles['raid5', 'pup']:.2f} times as fast as V, where the text "
+        "has both alike. Without waits the two would be nearly so.",
         f"Bit packing to 5 bits: full takes {least:.2f} of pup's cycles, where the text has 1.3. A strip of full holds "
         "the values that fit without alignment, 45 here, that of pup 32; the text has equal densities.",
     ]

@@ -165,7 +165,7 @@ class Filter:
         lines += [load.format(8, registers[name], name) for name in small]
         lines += self._compares(scale, registers, sizes)
         lines.append('__asm__ volatile("vcpop.m %0, v0" : "=r"(d) : : VECTORS);')
-        # As many bytes as elements of 32 bits, in a quarter of a register.
+        # Bytes lie in a quarter of a register, one for each element of 32 bits.
         for bits, names in ((32, wide), (8, small)):
             kept = [name for name in names if name in self.keep]
             if not kept:
@@ -330,8 +330,6 @@ FILTERS = (
     Filter("10l", ("l_orderkey", *_REVENUE), (RowTest("l_returnflag", "eq", ord("R")),)),
     Filter("14l", ("l_partkey", *_REVENUE), _dates("l_shipdate", "1995-09-01", "1995-10-01")),
     Filter("15l", ("l_suppkey", *_REVENUE), _dates("l_shipdate", "1996-01-01", "1996-04-01")),
-    Filter(
-        "20l", ("l_partkey", "l_suppkey", "l_quantity"), _dates("l_shipdate", "1994-01-01", "1995-01-01")
-    ),
+    Filter("20l", ("l_partkey", "l_suppkey", "l_quantity"), _dates("l_shipdate", "1994-01-01", "1995-01-01")),
     Filter("21o", ("o_orderkey",), (RowTest("o_orderstatus", "eq", ord("F")),)),
 )

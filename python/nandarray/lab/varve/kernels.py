@@ -127,5 +127,6 @@ def raid5(form: str) -> str:
     body = f"{declared}{opened}    for (; n > 0; n -= vl) {{\n        {inside}\n    }}\n    used_y = all;"
     if form == "full":
         inner = inside.replace("size_t vl = ", "vl = ")
-        body = f"{declared}{opened}    size_t vl;\n    for (; n > 0; n -= vl) {{\n        {inner}\n    }}\n    used_y = all;"
+        body = f"{declared}{opened}    size_t vl;\n    for (; n > 0; n -= vl) {{\n        {inner}\n    }}\n"
+        body += "    used_y = all;"
     return program(f"raid5_{form}", reads, writes, body, varve=form != "v")

@@ -32,7 +32,7 @@ Arrays = Sequence[np.ndarray[Any, Any]]
 
 
 def isa(register_bits: int) -> str:
-    """Return the architecture of a core with vector registers of so many bits, and VarVE."""
+    """Return the architecture of a core with vector registers of that length, and VarVE."""
     return f"rv64gcv_zba_zbb_zbs_zvl{register_bits}b_xvarve"
 
 
@@ -67,12 +67,14 @@ def measure(
     NandarrayError
         An output is another one.
     """
-    with TemporaryDirectory(prefix="nandarray-varve-") as folder:
-        with nandarray.open(Path(folder) / "columns.nand", "w") as store:
-            arrays = [store.create(f"c{i}", data=data) for i, data in enumerate(inputs)]
-            found = timed(program, arrays, core=core, changes=changes, task_bytes=_TASK_BYTES)
-            outputs = found.offloaded.outputs.values()
-            for i, (one, right) in enumerate(zip(outputs, wanted, strict=True)):
-                if not np.array_equal(np.asarray(one).reshape(-1), np.asarray(right).reshape(-1)):
-                    raise NandarrayError(f"output {i} of {program.name} is not what NumPy gives")
+    with (
+        TemporaryDirectory(prefix="nandarray-varve-") as folder,
+        nandarray.open(Path(folder) / "columns.nand", "w") as store,
+    ):
+        arrays = [store.create(f"c{i}", data=data) for i, data in enumerate(inputs)]
+        found = timed(program, arrays, core=core, changes=changes, task_bytes=_TASK_BYTES)
+        outputs = found.offloaded.outputs.values()
+        for i, (one, right) in enumerate(zip(outputs, wanted, strict=True)):
+            if not np.array_equal(np.asarray(one).reshape(-1), np.asarray(right).reshape(-1)):
+                raise NandarrayError(f"output {i} of {program.name} is not what NumPy gives")
     return found

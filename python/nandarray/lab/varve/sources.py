@@ -71,10 +71,7 @@ def program(name: str, inputs: Sequence[Port], outputs: Sequence[Port], body: st
         f'#define VECTORS "memory", "vl", "vtype", {_V}',
         f'ND_PROGRAM("name": "{name}", "kind": "block", "inputs": [{ports}], "outputs": [{ends}])',
         "int64_t nd_block(nd_args *args) {",
-        *(
-            f"    const {one.dtype}_t *{one.name} = ND_INPUT(args, {i}, {one.dtype}_t);"
-            for i, one in enumerate(inputs)
-        ),
+        *(f"    const {one.dtype}_t *{one.name} = ND_INPUT(args, {i}, {one.dtype}_t);" for i, one in enumerate(inputs)),
         *(
             f"    {one.dtype}_t *restrict {one.name} = ND_OUTPUT(args, {i}, {one.dtype}_t);"
             for i, one in enumerate(outputs)
@@ -82,9 +79,7 @@ def program(name: str, inputs: Sequence[Port], outputs: Sequence[Port], body: st
         f"    size_t n = ND_INPUT_COUNT(args, 0, {inputs[0].dtype}_t);",
         *(f"    size_t used_{one.name} = 0;" for one in outputs),
         body,
-        *(
-            f"    ND_SET_USED(args, {i}, used_{one.name}, {one.dtype}_t);" for i, one in enumerate(outputs)
-        ),
+        *(f"    ND_SET_USED(args, {i}, used_{one.name}, {one.dtype}_t);" for i, one in enumerate(outputs)),
         "    return 0;",
         "}",
     ]

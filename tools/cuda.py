@@ -1,9 +1,10 @@
 """Compile every kernel of ``tests/gpu`` for three architectures, by nvcc and by NVRTC; print registers and spills.
 
-    python tools/cuda.py [--folder FOLDER]
+    python tools/cuda.py [--folder FOLDER] [--record]
 
 The compilers come from wheels, which are fetched to FOLDER once (300 MB). Without them, off line, this says so and ends
-with 0. No kernel is run. A spill, or more registers than the budget, ends with 1.
+with 0. No kernel is run. A spill, or more registers than `tests/gpu/registers.json` has for the kernel, ends with 1;
+`--record` writes that table anew, which a test reads (`tests/python/test_cuda_registers.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -24,6 +26,8 @@ ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 WHEELS = ("nvidia-cuda-nvcc", "nvidia-cuda-nvrtc")
 #: The most registers of a kernel: two blocks of 256 threads fit a multiprocessor.
 REGISTERS_MAX = 128
+#: Registers of each kernel for each architecture, as recorded.
+RECORDED = ROOT / "tests" / "gpu" / "registers.json"
 
 
 def toolkit(folder: Path) -> Path | None:
@@ -77,19 +81,32 @@ def main() -> int:
     """Compile and print."""
     parser = argparse.ArgumentParser(description="compile the kernels for three architectures")
     parser.add_argument("--folder", type=Path, default=ROOT / ".venv" / "cuda", help="where wheels are fetched to")
-    home = toolkit(parser.parse_args().folder)
+    parser.add_argument("--record", action="store_true", help="write the table of registers anew")
+    options = parser.parse_args()
+    home = toolkit(options.folder)
     if home is None:
         print("skipped: no nvcc, and its wheels cannot be fetched")
         return 0
     bad = 0
+    recorded = json.loads(RECORDED.read_text())["registers"] if RECORDED.exists() and not options.record else {}
+    table: dict[str, dict[str, int]] = {}
     print("| kernel | architecture | registers | spilled bytes |\n| --- | --- | --- | --- |")
     for architecture in ARCHITECTURES:
         for name, registers, spills in by_nvcc(home, architecture):
             print(f"| {name} | {architecture} | {registers} | {spills} |")
-            bad += spills > 0 or registers > REGISTERS_MAX
+            most = recorded.get(name, {}).get(architecture, REGISTERS_MAX)
+            if spills > 0 or registers > most:
+                print(f"{name}, {architecture}: at most {most} registers and no spills")
+                bad += 1
+            table.setdefault(name, {})[architecture] = registers
         if message := by_nvrtc(home, architecture):
             print(f"NVRTC, {architecture}: {message}")
             bad += 1
+    if options.record and not bad:
+        said = subprocess.run([home / "bin" / "nvcc", "--version"], capture_output=True, text=True, check=True).stdout
+        compiler = re.search(r"release [\d.]+, V[\d.]+", said)
+        found = {"compiler": compiler[0] if compiler else "unknown", "spilled_bytes": 0, "registers": table}
+        RECORDED.write_text(json.dumps(found, indent=2) + "\n")
     return 1 if bad else 0
 
 

@@ -21,8 +21,8 @@ from nandarray import gpu
 from nandarray.errors import ClosedError, InvalidError, NotFoundError
 
 GPU = Path(__file__).parents[1] / "gpu"
-#: Rounds of two clients that are killed: 100 deaths in a deep run.
-ROUNDS = 50 if os.environ.get("NANDARRAY_DEEP") else 4
+#: Clients that are killed, two at a time.
+KILLS = 100
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
@@ -153,35 +153,56 @@ def test_options_of_the_other_door_are_refused(tmp_path: Path) -> None:
         gpu.serve(store, "")
 
 
-_READER = """
-import sys, numpy as np
+#: A process that forks a client for each line that it reads, and prints its number once it gathers.
+_NURSERY = """
+import os, signal, sys, numpy as np
 from nandarray import gpu
-store = gpu.connect(sys.argv[1])
-print("ready", flush=True)
-rows = np.random.default_rng(1).integers(0, 20_000, 5000)
-while True:
-    store["line"].gather(rows)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+rows = np.random.default_rng(1).integers(0, 20_000, 300)
+for _ in sys.stdin:
+    if os.fork() == 0:
+        store = gpu.connect(sys.argv[1])
+        store["line"].gather(rows)
+        print(os.getpid(), flush=True)
+        while True:
+            store["line"].gather(rows)
 """
 
 
-def test_clients_killed_with_requests_in_flight_leave_their_pairs(served) -> None:
+def test_a_hundred_clients_killed_with_requests_in_flight_leave_their_pairs(served) -> None:
     rows = np.arange(0, 20_000, 37)
-    with served.connect() as store:
-        for _ in range(ROUNDS):  # of four pairs one is ours: more deaths than pairs
-            victims = [
-                subprocess.Popen([sys.executable, "-c", _READER, str(served.region)], stdout=subprocess.PIPE)
-                for _ in range(2)
-            ]
+    random = np.random.default_rng(5)
+    command = [sys.executable, "-c", _NURSERY, str(served.region)]
+    with (
+        served.connect() as store,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as nursery,
+    ):
+        assert nursery.stdin
+        assert nursery.stdout
+        for _ in range(KILLS // 2):  # of four pairs one is ours: more deaths than pairs
+            nursery.stdin.write("one\ntwo\n")
+            victims = [int(nursery.stdout.readline()) for _ in range(2)]
+            time.sleep(random.uniform(0, 0.005))
             for victim in victims:
-                assert victim.stdout
-                assert victim.stdout.readline() == b"ready\n"
-            time.sleep(0.01)
-            for victim in victims:
-                victim.kill()
-                victim.wait(20)
-                assert victim.stdout
-                victim.stdout.close()
+                os.kill(victim, signal.SIGKILL)
             np.testing.assert_array_equal(store["line"].gather(rows), rows * 3)
+        nursery.stdin.close()
+        # Nothing is held for those that are gone: all pairs can be claimed again.
+        others = [reclaimed(served) for _ in range(3)]
+        for other in others:
+            np.testing.assert_array_equal(other["line"].gather(rows), rows * 3)
+            other.close()
+
+
+def reclaimed(served: Served) -> gpu.SharedStore:
+    """A client of a pair that may be free only once the server has seen the end of the one before."""
+    until = time.monotonic() + 10
+    while True:
+        try:
+            return served.connect()
+        except InvalidError:
+            assert time.monotonic() < until
+            time.sleep(0.05)
 
 
 def test_an_idle_server_costs_under_a_hundredth_of_a_core(served) -> None:

@@ -1,4 +1,4 @@
-//! Promise: a host with a secret is served after it has proved that it knows the secret, and before that it gets nothing.
+//! Promise: a host with a secret is served after it has proved that it knows the secret, and gets nothing before.
 //!
 //! A server on a store in memory, and our initiator with right and wrong secrets.
 

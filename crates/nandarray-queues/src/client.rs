@@ -5,6 +5,7 @@
 //! completion arrives, in any order. Waits have a deadline, and end early if the server sets the abort word or no
 //! longer holds its lock.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -59,7 +60,8 @@ struct Rings {
     submitted: u32,
     rung: u32,
     consumed: u32,
-    free: Vec<u16>,
+    /// Slots of the data area, in the order in which they came free: successive commands have successive slots.
+    free: VecDeque<u16>,
     /// Size of a slot (the part of the data area that one command uses) in the current call, in bytes.
     slot_bytes: u64,
     /// Whether a call ended while commands were in flight. The memory of that call may be gone, so no other call may
@@ -110,7 +112,7 @@ impl QueueClient {
         region.word(at + ENDED).store(0, Ordering::Relaxed);
         region.word(at + CLAIM).swap(claim, Ordering::SeqCst);
         let depth = header.depth as usize;
-        let free = Vec::with_capacity(depth);
+        let free = VecDeque::with_capacity(depth);
         let (slot_bytes, runs) = (LBA_BYTES, vec![None; depth]);
         let rings = Rings { submitted: 0, rung: 0, consumed: 0, free, slot_bytes, broken: false, runs };
         let rings = Mutex::new(rings);
@@ -243,7 +245,7 @@ impl QueueClient {
         rings.slot_bytes = self.slot_bytes(run_bytes);
         let slots = (self.header.data_stride / rings.slot_bytes).min(u64::from(self.header.depth)) as u16;
         rings.free.clear();
-        rings.free.extend((0..slots).rev());
+        rings.free.extend(0..slots);
         let mut failure = None;
         let done = work(&mut rings, &mut failure, step).and_then(|()| {
             self.ring(&mut rings);
@@ -314,7 +316,7 @@ impl QueueClient {
                 wait.round(self)?;
             }
         }
-        let slot = *rings.free.last().expect("a slot came free");
+        let slot = *rings.free.front().expect("a slot came free");
         let offset = self.header.data_offset
             + u64::from(self.queue) * self.header.data_stride
             + u64::from(slot) * rings.slot_bytes;
@@ -344,7 +346,7 @@ impl QueueClient {
     }
 
     fn submit(&self, rings: &mut Rings, mut entry: SubmissionEntry, run: Option<ByteRun>) {
-        let cid = rings.free.pop().expect("a free slot");
+        let cid = rings.free.pop_front().expect("a free slot");
         entry.cid.set(cid);
         rings.runs[usize::from(cid)] = run;
         let place = u64::from(rings.submitted & (self.header.depth - 1));
@@ -405,7 +407,7 @@ impl QueueClient {
     }
 
     fn deliver(&self, rings: &mut Rings, cid: u16, status: Status, failure: &mut Option<QueueError>) {
-        rings.free.push(cid);
+        rings.free.push_back(cid);
         let run = rings.runs[usize::from(cid)].take();
         if !status.ok() {
             let slba = run.map_or(0, |r| r.first_byte / LBA_BYTES);

@@ -26,8 +26,37 @@ pub(crate) struct Prepared {
     elements: u64,
     /// Shape of the one-dimensional view by which clients use the array; `None` if the array itself has one dimension.
     flat: Option<[u64; 1]>,
+    /// The array's shape, and the byte strides of a row, if a row is a whole number of blocks.
+    rows: Option<RowShape>,
     writable: bool,
     entry: NamespaceEntry,
+}
+
+/// The rows of an array, each a whole number of blocks: such rows are read by one command of the engine for many.
+#[derive(Debug)]
+struct RowShape {
+    bytes: u64,
+    shape: Vec<u64>,
+    /// The shape of one row: 1, then the other dimensions.
+    count: Vec<u64>,
+    step: Vec<u64>,
+    strides: Vec<isize>,
+}
+
+impl RowShape {
+    fn new(record: &SpaceRecord) -> Option<Self> {
+        let shape = record.shape.to_vec();
+        let mut strides = vec![0; shape.len()];
+        let mut bytes = i64::from(record.item_bytes);
+        for (stride, &size) in strides.iter_mut().zip(&shape).rev() {
+            *stride = bytes as isize;
+            bytes = bytes.checked_mul(i64::try_from(size).ok()?)?;
+        }
+        let bytes = *strides.first()? as u64;
+        let count = std::iter::once(1).chain(shape.iter().skip(1).copied()).collect();
+        let step = vec![1; shape.len()];
+        bytes.is_multiple_of(LBA_BYTES).then_some(Self { bytes, shape, count, step, strides })
+    }
 }
 
 /// A range of a namespace's bytes.
@@ -65,7 +94,8 @@ impl Prepared {
         entry.dtype[..record.dtype.len()].copy_from_slice(record.dtype.as_bytes());
         entry.name[..record.name.len()].copy_from_slice(record.name.as_bytes());
         let flat = (record.shape.len() != 1).then_some([elements]);
-        Some(Self { nsid, device: device.clone(), space: record.id, item_bytes, elements, flat, writable, entry })
+        let (device, space, rows) = (device.clone(), record.id, RowShape::new(record));
+        Some(Self { nsid, device, space, item_bytes, elements, flat, rows, writable, entry })
     }
 
     /// Returns the array's entry of the region's table of namespaces.
@@ -112,6 +142,35 @@ impl Prepared {
         // SAFETY: the caller's promise: the rest of the last block.
         unsafe { std::ptr::write_bytes(to.add(bytes as usize), 0, (nlb * LBA_BYTES - bytes) as usize) };
         Ok(())
+    }
+
+    /// Returns the row that `nlb` blocks from block `slba` on are; `None` if they are no single whole row.
+    pub(crate) fn row(&self, slba: u64, nlb: u64) -> Option<u64> {
+        let rows = self.rows.as_ref()?;
+        let first_byte = slba.checked_mul(LBA_BYTES)?;
+        let is_row = nlb * LBA_BYTES == rows.bytes && first_byte.is_multiple_of(rows.bytes);
+        Some(first_byte / rows.bytes).filter(|&row| is_row && row < rows.shape[0])
+    }
+
+    /// Reads whole rows to successive places from an address on.
+    ///
+    /// # Safety
+    /// `to` points to as many rows that may be written.
+    ///
+    /// # Panics
+    /// If the array's rows are no whole blocks.
+    pub(crate) unsafe fn read_rows(&self, rows: &[u64], to: *mut u8) -> Result<(), Status> {
+        let RowShape { bytes, shape, count, step, strides } = self.rows.as_ref().expect("rows of whole blocks");
+        let mut starts = vec![0; rows.len() * shape.len()];
+        for (start, &row) in starts.iter_mut().step_by(shape.len()).zip(rows) {
+            *start = row;
+        }
+        // A view of the shape that the array had: an error if it has another one now.
+        let view = Some(shape.as_slice());
+        let target = Target::Boxes { starts: &starts, step, count, strides, stride: *bytes as isize, view };
+        // SAFETY: the caller's promise; the target is `rows.len()` rows.
+        let out = unsafe { BufferMut::from_raw(to) };
+        self.device.execute(command::Read { space: self.space, target, out }).map_err(Status::from)
     }
 
     /// Writes `nlb` blocks, beginning with block `slba`, from the address `from`.

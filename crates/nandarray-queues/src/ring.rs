@@ -7,8 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use zerocopy::FromZeros;
-use zerocopy::IntoBytes;
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::entries::{BROKEN, Controller, DataBuffer, FLUSH, READ, Status, SubmissionEntry, WRITE};
 use crate::layout::{CLAIM, CLAIM_BYTE, CQ_HEAD, ENDED, LBA_BYTES, QUEUE_HEADER_BYTES, READY, RegionHeader, SQ_TAIL};
@@ -50,11 +49,62 @@ pub(crate) struct ServedPair {
     fetched: u32,
     /// Number of completions posted since the claim, modulo 2^32.
     posted: u32,
+    batch: RowBatch,
+}
+
+/// Maximum number of reads that are executed together.
+const BATCH_READS_MAX: usize = 32;
+
+/// Reads of whole rows of one array to successive places, which the engine executes by one command.
+#[derive(Debug, Default)]
+struct RowBatch {
+    entries: Vec<SubmissionEntry>,
+    rows: Vec<u64>,
+}
+
+impl RowBatch {
+    /// Adds a command. `false` if it does not continue the batch, or is no read of a row: it is not added then.
+    fn add(&mut self, shared: &ServedStore, entry: &SubmissionEntry) -> bool {
+        let (slba, nlb) = blocks(entry);
+        let bytes = nlb * LBA_BYTES;
+        let nsid = entry.nsid.get();
+        if entry.opcode != READ || entry.flags != 0 || nsid < ARRAY_NSID || self.rows.len() == BATCH_READS_MAX {
+            return false;
+        }
+        let Some(array) = shared.arrays.get((nsid - ARRAY_NSID) as usize) else { return false };
+        let (Some(row), Ok(_)) = (array.row(slba, nlb), data(shared, entry, bytes)) else { return false };
+        let continues = self.entries.last().is_none_or(|last| {
+            last.nsid == entry.nsid && last.dptr[0].get().checked_add(bytes) == Some(entry.dptr[0].get())
+        });
+        if continues {
+            self.entries.push(*entry);
+            self.rows.push(row);
+        }
+        continues
+    }
+
+    /// Reads the rows of two or more commands; `false` if each has to be executed for itself.
+    fn read(&self, shared: &ServedStore) -> bool {
+        let [first, _, ..] = self.entries.as_slice() else { return false };
+        let array = &shared.arrays[(first.nsid.get() - ARRAY_NSID) as usize];
+        let bytes = self.entries.len() as u64 * blocks(first).1 * LBA_BYTES;
+        let Ok(to) = data(shared, first, bytes) else { return false };
+        // SAFETY: memory of the region, as in `move_blocks`; the rows' places follow one another.
+        unsafe { array.read_rows(&self.rows, to) }.is_ok()
+    }
 }
 
 impl ServedPair {
     pub(crate) fn new(header: &RegionHeader, queue: u32) -> Self {
-        Self { queue, at: header.queue(queue), state: PairState::Free, claim: 0, fetched: 0, posted: 0 }
+        Self {
+            queue,
+            at: header.queue(queue),
+            state: PairState::Free,
+            claim: 0,
+            fetched: 0,
+            posted: 0,
+            batch: RowBatch::default(),
+        }
     }
 
     /// Returns whether the client has rung its doorbell or changed its claim since the last round.
@@ -103,10 +153,28 @@ impl ServedPair {
             let slot = u64::from(self.fetched & (depth - 1));
             region.copy_out(self.at + QUEUE_HEADER_BYTES + 64 * slot, entry.as_mut_bytes());
             self.fetched = self.fetched.wrapping_add(1);
-            let (status, result) = execute(shared, &entry);
+            if !self.batch.add(shared, &entry) {
+                self.end_batch(shared);
+                if !self.batch.add(shared, &entry) {
+                    let (status, result) = execute(shared, &entry);
+                    self.post(shared, entry.cid.get(), status, result);
+                }
+            }
+        }
+        self.end_batch(shared);
+        u64::from(n)
+    }
+
+    /// Executes the batch, and posts its completions. If the engine refuses it, each command gets a status of its own.
+    fn end_batch(&mut self, shared: &ServedStore) {
+        let together = self.batch.read(shared);
+        let mut entries = std::mem::take(&mut self.batch.entries);
+        for entry in entries.drain(..) {
+            let (status, result) = if together { (Status::SUCCESS, 0) } else { execute(shared, &entry) };
             self.post(shared, entry.cid.get(), status, result);
         }
-        u64::from(n)
+        self.batch.entries = entries;
+        self.batch.rows.clear();
     }
 
     fn begin(&mut self, shared: &ServedStore, claim: u32) {
@@ -157,10 +225,15 @@ fn execute(shared: &ServedStore, entry: &SubmissionEntry) -> (Status, u64) {
     (done.err().unwrap_or(Status::SUCCESS), 0)
 }
 
+/// Returns the first block and the number of blocks of a read or write.
+fn blocks(entry: &SubmissionEntry) -> (u64, u64) {
+    let slba = u64::from(entry.cdw(10)) | u64::from(entry.cdw(11)) << 32;
+    (slba, u64::from(entry.cdw(12) & 0xffff) + 1)
+}
+
 fn move_blocks(shared: &ServedStore, array: &Prepared, entry: &SubmissionEntry) -> Result<(), Status> {
     assert_eq!(array.nsid, entry.nsid.get(), "arrays lie by their identifiers");
-    let slba = u64::from(entry.cdw(10)) | u64::from(entry.cdw(11)) << 32;
-    let (nlb, fua) = (u64::from(entry.cdw(12) & 0xffff) + 1, entry.cdw(12) >> 30 & 1 == 1);
+    let ((slba, nlb), fua) = (blocks(entry), entry.cdw(12) >> 30 & 1 == 1);
     let at = data(shared, entry, nlb * LBA_BYTES)?;
     if entry.opcode == READ {
         // SAFETY: `data` returns memory of the region; a client that uses the memory meanwhile harms only its own

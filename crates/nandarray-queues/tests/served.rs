@@ -55,6 +55,52 @@ fn gathered(client: &QueueClient, nsid: u32, record: u64, records: &[u64]) -> Re
 }
 
 #[test]
+fn rows_of_whole_blocks_are_gathered_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let device = Device::open_file(&dir.path().join("a.nand"), Mode::Append, &Options::default()).unwrap();
+    let shape = [300u64, 2, 128];
+    let new = NewSpace {
+        name: "rows",
+        shape: &shape,
+        item_bytes: 4,
+        dtype: "<f4",
+        block: None,
+        compression: None,
+        key: None,
+        fill: None,
+        attrs: "{}",
+    };
+    let space = device.execute(command::Create(new)).unwrap().id;
+    let whole = bytes_of("rows", 300 * 1024);
+    let target = Target::Box { start: &[0; 3], step: &[1; 3], count: &shape, strides: &[1024, 512, 4], view: None };
+    // SAFETY: `whole` are the bytes of the whole array.
+    let source = unsafe { Source::from_raw(whole.as_ptr()) };
+    device.execute(command::Write { space, target, source }).unwrap();
+    let device = Arc::new(device);
+    let geometry = RegionGeometry { depth: 64, ..SMALL };
+    let mut server = QueueServer::start(&device, &name(&dir), ServeOptions { geometry, writable: true }).unwrap();
+    let client = QueueClient::open(&name(&dir), DEADLINE).unwrap();
+    let nsid = client.arrays()[0].nsid;
+    let mut chance = fastrand::Rng::with_seed(3);
+    for count in [1usize, 2, 15, 16, 17, 500] {
+        // Repeated rows as well, and now and then a row that is not there.
+        let mut rows: Vec<u64> = (0..count).map(|_| chance.u64(..300)).collect();
+        let out = gathered(&client, nsid, 1024, &rows).unwrap();
+        for (i, &row) in rows.iter().enumerate() {
+            let (a, b) = (row as usize * 1024, i * 1024);
+            assert_eq!(out[b..b + 1024], whole[a..a + 1024], "row {row}, the {i}th of {count}");
+        }
+        rows[count / 2] = 300;
+        let beyond = gathered(&client, nsid, 1024, &rows);
+        assert!(matches!(beyond, Err(QueueError::Status { status: 0x4080, .. })), "{beyond:?}");
+    }
+    // An array that has another shape now: each command gets its status.
+    device.execute(command::Resize { space, shape: &[200, 2, 128] }).unwrap();
+    assert!(matches!(gathered(&client, nsid, 1024, &[0, 1, 2]), Err(QueueError::Status { .. })));
+    server.stop();
+}
+
+#[test]
 fn records_are_gathered_from_arrays_of_any_shape_and_element() {
     let dir = tempfile::tempdir().unwrap();
     let device = store(&dir);

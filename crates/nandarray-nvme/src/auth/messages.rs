@@ -35,7 +35,7 @@ pub enum AuthFailure {
     /// No protocol that was offered is supported.
     #[error("no usable authentication protocol")]
     NoProtocol,
-    /// A secure channel was asked for, which is not supported.
+    /// The host requested a secure channel, which is not supported.
     #[error("a secure channel cannot be made")]
     SecureChannel,
     /// No hash function that was offered is supported.

@@ -137,6 +137,8 @@ pub(crate) struct Connection {
     worker_bytes: Arc<WorkerBytes>,
     waiting: VecDeque<(Completer, SubmissionEntry, usize)>,
     next_tag: u16,
+    /// Memory for data to the host, kept from command to command.
+    room: Vec<u8>,
     unsettled: Vec<UnsettledWrite>,
     /// Commands that the association holds (event requests), by their identifiers.
     held: Arc<Mutex<BTreeMap<u16, Completer>>>,
@@ -163,6 +165,7 @@ impl Connection {
             worker_bytes: Arc::default(),
             waiting: VecDeque::new(),
             next_tag: 0,
+            room: Vec::new(),
             unsettled: Vec::new(),
             held: Arc::default(),
         };
@@ -424,13 +427,17 @@ impl Connection {
                     });
                     return;
                 }
-                let mut out = vec![0; room];
+                // The same memory for each command: fresh pages would cost more than the copy into them.
+                let mut out = std::mem::take(&mut self.room);
+                out.clear();
+                out.resize(room, 0);
                 let done = association.io(qid, &entry, payload(data.as_deref(), &mut out));
                 if safe && done.status().ok() {
                     self.unsettled.push(UnsettledWrite { completer, entry: done });
                 } else {
                     completer.complete_with(done, &out);
                 }
+                self.room = out;
             }
         }
     }

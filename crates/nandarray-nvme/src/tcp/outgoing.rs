@@ -4,7 +4,7 @@
 //! A [`Completer`] is the right to complete one command. It is created when the command is accepted, and consumed by
 //! its completion, so that each command is completed once.
 
-use std::io::Write;
+use std::io::{self, IoSlice, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
@@ -17,6 +17,9 @@ use crate::queue::QueuePair;
 
 /// Number of buffered bytes at which they are sent before the batch ends.
 const BATCH_BYTES: usize = 512 << 10;
+
+/// Number of bytes of data from which they are sent from where they lie, at once, and not buffered.
+const DIRECT_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
 struct Waiting {
@@ -124,8 +127,30 @@ impl Outgoing {
 }
 
 fn send(waiting: &mut Waiting) {
+    send_with(waiting, &[]);
+}
+
+/// Writes two slices by as few system calls as possible.
+fn write_both(stream: &mut TcpStream, first: &[u8], second: &[u8]) -> io::Result<()> {
+    let mut both = [IoSlice::new(first), IoSlice::new(second)];
+    let mut rest = &mut both[..];
+    // Passes over slices that are empty.
+    IoSlice::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        match stream.write_vectored(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => IoSlice::advance_slices(&mut rest, n),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Sends all buffered bytes, then `data`.
+fn send_with(waiting: &mut Waiting, data: &[u8]) {
     let Waiting { stream, bytes, failed } = waiting;
-    if !*failed && !bytes.is_empty() && stream.write_all(bytes).is_err() {
+    if !*failed && write_both(stream, bytes, data).is_err() {
         // The reading half notices the error, too, and ends the connection.
         *failed = true;
         drop(stream.shutdown(std::net::Shutdown::Both));
@@ -161,8 +186,12 @@ impl Completer {
         {
             let mut waiting = self.outgoing.waiting.lock();
             pdu::begin(&mut waiting.bytes, PduKind::C2HData, flags, fields.as_bytes(), data.len(), digests);
-            pdu::data(&mut waiting.bytes, data, digests);
-            self.outgoing.bound(&mut waiting);
+            if data.len() >= DIRECT_BYTES && !digests.data {
+                send_with(&mut waiting, data);
+            } else {
+                pdu::data(&mut waiting.bytes, data, digests);
+                self.outgoing.bound(&mut waiting);
+            }
         }
         if !success {
             self.outgoing.respond(entry);

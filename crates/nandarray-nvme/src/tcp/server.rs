@@ -1,7 +1,7 @@
 //! A server: the listening socket, a thread for each connection, workers, limits, and the end of silent associations.
 //!
 //! The server listens on loopback addresses only, unless every host has to authenticate itself, or an option allows
-//! hosts without. The number of connections that are not yet a queue is limited, and each has ten seconds to become one.
+//! hosts without. The number of connections that are not yet a queue is limited; each has ten seconds to become one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

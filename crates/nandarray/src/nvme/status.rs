@@ -11,6 +11,12 @@ use crate::error::Error;
 
 const DNR: u16 = 1 << 14;
 
+impl Status {
+    /// The host has to prove its identity on this queue first. Codes of type 1 are specific to commands: a command with
+    /// memory ranges has another meaning for this one.
+    pub const AUTHENTICATION_REQUIRED: Self = Self::RANGES_MAX;
+}
+
 /// Status of a completed command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Status(u16);
@@ -77,8 +83,6 @@ statuses! {
     CONNECT_PARAMETER = 1, 0x82, true, "Connect Invalid Parameters";
     /// The host is not allowed to connect.
     CONNECT_HOST = 1, 0x84, true, "Connect Invalid Host";
-    /// The host has to prove its identity on this queue first.
-    AUTHENTICATION_REQUIRED = 1, 0x91, true, "Authentication Required";
     /// A copy is longer, or has more ranges, than the namespace allows.
     SIZE_LIMIT_EXCEEDED = 1, 0x83, true, "Command Size Limit Exceeded";
     /// No more range sets or boxes can be stored.
@@ -98,7 +102,7 @@ statuses! {
     /// There is no program type with this value.
     PROGRAM_TYPE = 1, 0x90, true, "Invalid Program Type";
     /// The command has more ranges than a command may have.
-    RANGES_MAX = 1, 0x91, true, "Maximum Memory Ranges Exceeded";
+    RANGES_MAX = 1, 0x91, true, "Maximum Memory Ranges Exceeded, or Authentication Required";
     /// The controller stores no more range sets.
     RANGE_SETS_MAX = 1, 0x92, false, "Maximum Memory Range Sets Exceeded";
     /// The limit of activated programs is reached.

@@ -1,0 +1,95 @@
+"""Rows of arrays as samples for training: :class:`RowDataset`, a map-style dataset for PyTorch's ``DataLoader``.
+
+A batch is one gather of each array. Samples are NumPy arrays, which a ``DataLoader`` makes tensors; this module itself
+needs no PyTorch. Not here: sampling, shuffling and worker processes, which are the loader's.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nandarray.errors import InvalidError
+
+__all__ = ["RowDataset"]
+
+
+class RowDataset:
+    """Rows of one or more arrays, which have the same number of rows.
+
+    It can be pickled, for a loader's worker processes, if its arrays can: those of a store that is open read-only.
+
+    Parameters
+    ----------
+    *arrays : Array, View or SharedArray
+        Features, labels and so on; each has ``gather``, or is indexed by an array of integers.
+    transform : callable, optional
+        Called with a sample, or with a whole batch: what it gives is the sample or the batch.
+
+    Raises
+    ------
+    InvalidError
+        There is no array, an array has no dimensions, or the numbers of rows differ.
+
+    Examples
+    --------
+    >>> import nandarray
+    >>> store = nandarray.open("data.nand", mode="w")
+    >>> store["x"] = np.arange(6.0).reshape(3, 2)
+    >>> store["y"] = np.array([0, 1, 0])
+    >>> dataset = RowDataset(store["x"], store["y"])
+    >>> dataset[[2, 0]]
+    (array([[4., 5.],
+           [0., 1.]]), array([0, 0]))
+    """
+
+    def __init__(self, *arrays: Any, transform: Callable[[Any], Any] | None = None) -> None:
+        if not arrays:
+            raise InvalidError("a dataset has at least one array")
+        lengths = [array.shape[0] if array.shape else None for array in arrays]
+        if None in lengths or len(set(lengths)) != 1:
+            raise InvalidError(f"arrays of {lengths} rows; all have as many")
+        self._arrays = arrays
+        self._transform = transform
+
+    def __len__(self) -> int:
+        return int(self._arrays[0].shape[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return a sample by its number, or a batch by a sequence of numbers.
+
+        Parameters
+        ----------
+        index : int or sequence of int
+            Row numbers; negative ones count from the end.
+
+        Returns
+        -------
+        array, or tuple of arrays
+            A row of each array; for a sequence, its rows along the first dimension.
+
+        Raises
+        ------
+        IndexError
+            There is no such row.
+        """
+        if np.ndim(index) == 0:
+            return self._made(self._rows([operator.index(index)]), 0)
+        return self._made(self._rows(index), slice(None))
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Return samples, read together; a ``DataLoader`` calls this for each of its batches."""
+        rows = self._rows(indices)
+        return [self._made(rows, i) for i in range(len(indices))]
+
+    def _rows(self, indices: Any) -> list[Any]:
+        numbers = np.asarray(indices, np.int64)
+        return [array.gather(numbers) if hasattr(array, "gather") else array[numbers] for array in self._arrays]
+
+    def _made(self, rows: list[Any], at: Any) -> Any:
+        parts = tuple(part[at] for part in rows)
+        sample = parts if len(parts) > 1 else parts[0]
+        return sample if self._transform is None else self._transform(sample)

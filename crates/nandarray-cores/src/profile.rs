@@ -34,7 +34,8 @@ impl Profiler {
         OwnedHart::new(Hart::with_meter(HartMode::Program, extensions, Counter::default()), self.clone())
     }
 
-    /// Returns the summed counts of this profiler's cores that were dropped since the last `take`, and resets them.
+    /// Returns the sum of the counts of this profiler's cores, and resets the sum. A core adds its counts when it is
+    /// dropped.
     pub fn take(&self) -> Profile {
         std::mem::take(&mut *self.0.lock())
     }

@@ -64,12 +64,12 @@ impl<X: Xlen> Cache<X> {
         }
     }
 
-    /// Whether the block at `pc` is marked.
+    /// Whether the block at `pc` is marked: execution stops before its first instruction.
     pub(crate) fn is_marked(&self, pc: u64) -> bool {
         !self.marks.is_empty() && self.marks.contains(&pc)
     }
 
-    /// Removes all marks.
+    /// Removes the marks of all blocks, so that execution no longer stops before any.
     pub(crate) fn unmark(&mut self) {
         for pc in std::mem::take(&mut self.marks) {
             if let Some(unit) = self.find(pc) {

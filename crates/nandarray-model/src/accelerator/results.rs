@@ -64,7 +64,7 @@ pub struct ScreenSpan {
     pub fine: bool,
 }
 
-/// A kind of activity over time.
+/// The part of the platform whose busy time an [`Activity`] records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ActivityKind {
     /// A worker computes.

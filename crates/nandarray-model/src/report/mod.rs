@@ -218,11 +218,11 @@ pub struct Utilisation {
 /// Energy in joules, by part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct EnergyReport {
-    /// Sensing pages.
+    /// Energy of sensing pages, in joules.
     pub sense_j: f64,
-    /// Programming pages.
+    /// Energy of programming pages, in joules.
     pub program_j: f64,
-    /// Erasing blocks.
+    /// Energy of erasing blocks, in joules.
     pub erase_j: f64,
     /// Channel buses.
     pub bus_j: f64,

@@ -64,7 +64,7 @@ impl Chain {
         Self { geometry, nonce: start.nonce, segments: vec![start.first] }
     }
 
-    /// Returns the chain's first segment and its nonce, by which it can be found again.
+    /// Returns the chain's first segment and the chain's random number, with which recovery finds the chain.
     pub fn start(&self) -> ChainStart {
         ChainStart { first: self.segments[0], nonce: self.nonce }
     }

@@ -14,7 +14,8 @@ use crate::error::{Error, Result};
 use crate::flash::Geometry;
 use crate::sim::Chance;
 
-/// The lanes of the open segment, with the next free row of each.
+/// The lanes of the open segment, with the next free row of each. A lane is the part of a segment on one bank of one
+/// channel.
 #[derive(Debug, Clone)]
 pub struct OpenLanes {
     /// Next free row of each lane; `rows` if the lane is full.
@@ -26,7 +27,7 @@ pub struct OpenLanes {
 }
 
 impl OpenLanes {
-    /// Returns the lanes of a segment in which no page is allocated.
+    /// Returns the lanes (one for each bank of each channel) of a segment that has no allocated pages.
     pub fn empty(geometry: &Geometry) -> Self {
         Self {
             next_row: vec![0; geometry.lanes() as usize],

@@ -35,7 +35,7 @@ struct TaskSplitter<'s, 'a, 't> {
     /// Destination of the task's first element.
     to: *mut u8,
     mover: &'s mut Mover<'t>,
-    /// The loops over elements that were passed to the mover last, as (nesting depth of the outermost of them, number of
+    /// The loops over elements that were passed to the mover last: (nesting depth of the outermost of them, number of
     /// its steps); `None` before any were passed.
     loops: Option<(usize, usize)>,
 }

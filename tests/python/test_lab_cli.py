@@ -52,10 +52,33 @@ def test_list_gives_what_there_is() -> None:
     assert found["model.queue-depth"]["parameters"]["size"] == {
         "default": 4096,
         "small": None,
+        "deep": None,
         "meaning": "bytes of a request",
     }
     assert "nothing was run in lab-runs" in call("lab", "list", "--ran")
     assert loads("lab", "list", "--ran") == []
+
+
+def test_a_set_is_run_and_gets_one_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(cli_lab.registry.SETS, "models", ("model.queue-depth", "model.chan*"))
+    said = call("lab", "run", "models", "--profile", "small", "--quiet")
+    page = Path("lab-runs") / "models.html"
+    assert f"{page}: 2 runs" in said
+    text = page.read_text(encoding="utf-8")
+    assert "model.queue-depth" in text
+    assert "model.channels" in text
+    for name, patterns in lab.registry.SETS.items():
+        assert cli_lab._chosen([name]) == [
+            one for pattern in patterns for one in lab.experiments() if cli_lab.fnmatch.fnmatch(one, pattern)
+        ]
+
+
+def test_a_profile_has_its_own_sizes() -> None:
+    size = lab.Parameter(4, "bytes", small=1, deep=9)
+    assert [size.value(profile) for profile in ("small", "full", "deep")] == [1, 4, 9]
+    assert lab.Parameter(4, "bytes").value("deep") == 4
+    with pytest.raises(InvalidError, match="'full', 'small' or 'deep'"):
+        lab.run("model.channels", profile="huge")
 
 
 def test_run_and_show() -> None:
@@ -113,7 +136,7 @@ def test_an_experiment_that_fails_stops_no_other() -> None:
         (("run", "nothing.*"), "no experiment fits 'nothing.*'"),
         (("run", "model.channels", "--set", "chanels=1"), "no parameter 'chanels'; did you mean 'channels' or"),
         (("run", "model.channels", "--set", "channels=1"), "'channels' of model.channels is a list"),
-        (("run", "model.channels", "--profile", "tiny"), "a profile is 'full' or 'small', not 'tiny'"),
+        (("run", "model.channels", "--profile", "tiny"), "a profile is 'full', 'small' or 'deep', not 'tiny'"),
         (("run", "missing.py"), "missing.py: No such file or directory"),
         (("show", "nothing"), "no run 'nothing' in lab-runs, which has none"),
         (("show", "."), "is no run: it has no run.json"),

@@ -20,6 +20,10 @@ use crate::program::Program;
 
 /// Distance between the addresses of one task's windows and those of the next task's, as the caches see them, in bytes.
 const TASK_BYTES: u64 = 1 << 31;
+/// Distance by which each window's addresses are shifted against those of the window before, in bytes. Windows lie at
+/// multiples of a large power of 2: without a shift streams that advance together would all be in one set of a cache,
+/// which arrays that are allocated one after another are not.
+const SHIFT_BYTES: u64 = 5 << 10;
 /// Number of tasks after which the addresses of the first task are used again, so that a line's number fits a cache's
 /// tag.
 const TASKS: u64 = 1 << 24;
@@ -154,8 +158,9 @@ impl<X: Xlen> HartOwner<X, TimedCore> for TimerOwner {
         self.calls += 1;
         let mut feed = TaskFeed::default();
         let first = self.calls % TASKS * TASK_BYTES;
-        for window in (0..abi::PORTS_MAX).flat_map(|i| [abi::input_window(i), abi::output_window(i)]) {
-            feed.place(window, None, first + window);
+        let windows = (0..abi::PORTS_MAX).map(abi::input_window).chain((0..abi::PORTS_MAX).map(abi::output_window));
+        for (number, window) in windows.enumerate() {
+            feed.place(window, None, first + window + number as u64 * SHIFT_BYTES);
         }
         meter.set_feed(feed);
     }

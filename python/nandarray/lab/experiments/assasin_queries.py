@@ -1,4 +1,4 @@
-"""Figure 7.14 of the ASSASIN dissertation: whole queries, whose filtered scans run in the device and the rest on a host.
+"""Figure 7.14 of the ASSASIN dissertation: whole queries, their filtered scans in the device and the rest on a host.
 
 As in the dissertation, the latency of a query is that of the device's scans and of the host's work, one after the
 other. The device's part is modelled (the scans of Figure 7.13). The host's part was measured: CPU time of DuckDB for
@@ -84,7 +84,10 @@ def run(context: Context) -> Result:
                 for (query, system), ms in whole.items()
             ],
             "means": [
-                {"system": system, "speedup": geomean(whole[query, "Baseline"] / whole[query, system] for query in queries)}
+                {
+                    "system": system,
+                    "speedup": geomean(whole[query, "Baseline"] / whole[query, system] for query in queries),
+                }
                 for system in (HOST, *ENGINES)
             ],
         },
@@ -105,10 +108,10 @@ def run(context: Context) -> Result:
         misfits=_misfits(gains, parts),
         assumptions=[
             *ASSUMPTIONS,
-            f"The host's part is DuckDB's CPU time on one thread at scale factor {scale:g}, over {CORES} cores, measured "
-            "once (lab/tpch/host.toml); Spark's, which the dissertation has, is not known.",
-            f"{len(queries)} queries with a filtered scan of an offloaded table are shown; a table without one is read as "
-            "text by the host in every system.",
+            f"The host's part is DuckDB's CPU time on one thread at scale factor {scale:g}, over {CORES} cores, "
+            "measured once (lab/tpch/host.toml); Spark's, which the dissertation has, is not known.",
+            f"{len(queries)} queries with a filtered scan of an offloaded table are shown; a table without one is read "
+            "as text by the host in every system.",
         ],
     )
 

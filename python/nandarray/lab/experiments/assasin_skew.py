@@ -6,6 +6,7 @@ two middle layouts are not stated: 0.5 and 0.75 are taken. TPC-H is the scan of 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +29,7 @@ def _work(name: str, size: int, seed: int, scale: float) -> Work:
     return replace(function(name, size // 8 if name == "AES" else size, seed), task_bytes=TASK_BYTES)
 
 
-def run_one(name: str, skew: float, cores: str, size: int, seed: int, scale: float) -> dict[str, Any]:
+def run_one(name: str, skew: float, cores: str, given: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Run one function on one layout.
 
     Parameters
@@ -39,32 +40,40 @@ def run_one(name: str, skew: float, cores: str, size: int, seed: int, scale: flo
         0 to 1.
     cores : {"crossbar", "channel"}
         Whether cores get pages of all channels or of their own.
-    size : int
-        Bytes of input; of AES an eighth of it.
+    given : mapping
+        ``bytes`` of input (of AES an eighth of them), and TPC-H's ``scale``.
     seed : int
         Of all chance.
-    scale : float
-        TPC-H's scale factor.
 
     Returns
     -------
     dict
         A row of the table.
     """
-    work = _work(name, size, seed, scale)
+    work = _work(name, given["bytes"], seed, given["scale"])
     found = measure(work, skew, pooled=cores == "crossbar", seed=seed)
     return {"function": name, "cores": cores, "skew": skew, "bytes": work.bytes, **found}
 
 
 def run(context: Context) -> Result:
     """Run every function on every layout, on both kinds of cores."""
-    given = (context["bytes"], context.seed, context["scale"])
+    given = {key: context[key] for key in ("bytes", "scale")}
     cases = [
-        (name, skew, cores, *given) for name in FUNCTIONS for skew in context["skews"] for cores in ("crossbar", "channel")
+        (name, skew, cores, given, context.seed)
+        for name in FUNCTIONS
+        for skew in context["skews"]
+        for cores in ("crossbar", "channel")
     ]
     rows = context.map(run_one, cases, "functions on layouts")
     by = {(one["function"], one["cores"], one["skew"]): one["GBps"] for one in rows}
-    rows = [{**one, "what": f"{one['function']}, {one['cores']}", "over_even": one["GBps"] / by[one["function"], one["cores"], 0.0]} for one in rows]
+    rows = [
+        {
+            **one,
+            "what": f"{one['function']}, {one['cores']}",
+            "over_even": one["GBps"] / by[one["function"], one["cores"], 0.0],
+        }
+        for one in rows
+    ]
     gains = {
         (name, skew): by[name, "crossbar", skew] / by[name, "channel", skew]
         for name in FUNCTIONS
@@ -107,7 +116,8 @@ def run(context: Context) -> Result:
         misfits=_misfits(kept, even),
         assumptions=[
             *ASSUMPTIONS,
-            "Skew is (max / average - 1) / (n - 1), which lies in 0..1; as printed, without the subtraction, it does not.",
+            "Skew is (max / average - 1) / (n - 1), which lies in 0..1; as printed, without the subtraction, it does "
+            "not.",
             "One channel has more than its share, the others have equal ones. Channel-local cores are the crossbar's, "
             "each bound to the data of its channel.",
         ],
@@ -116,8 +126,8 @@ def run(context: Context) -> Result:
 
 def _misfits(kept: dict[str, float], even: dict[str, float]) -> list[str]:
     return [
-        f"{name} keeps {kept[name]:.2f} of its throughput, not all of it: eight cores take {even[name]:.2f} GB/s of the even "
-        "layout, and the one channel that has all data gives 1 GB/s."
+        f"{name} keeps {kept[name]:.2f} of its throughput, not all of it: eight cores take {even[name]:.2f} GB/s of the "
+        "even layout, and the one channel that has all data gives 1 GB/s."
         for name in COMPUTE_LIMITED
         if kept[name] < 0.85  # noqa: PLR2004
     ]

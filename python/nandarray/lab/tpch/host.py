@@ -63,9 +63,7 @@ def filtered_tables(query: int) -> dict[str, str]:
 def host_times() -> tuple[float, dict[int, HostTime]]:
     """Return the scale factor and the stored times by query."""
     data = tomllib.loads(resources.files("nandarray.lab.tpch").joinpath("host.toml").read_text(encoding="utf-8"))
-    times = {
-        int(one["query"]): HostTime(one["alone_s"], one["after_s"], dict(one["passes"])) for one in data["query"]
-    }
+    times = {int(one["query"]): HostTime(one["alone_s"], one["after_s"], dict(one["passes"])) for one in data["query"]}
     return float(data["scale"]), times
 
 
@@ -131,9 +129,9 @@ def measure(scale: float, rounds: int = 3) -> Iterator[tuple[int, HostTime]]:
     int, HostTime
         The query, and its times.
     """
-    import nandarray
-
     import duckdb
+
+    import nandarray
 
     paths = files(scale)
     with tempfile.TemporaryDirectory() as folder, nandarray.open(Path(folder) / "tpch.nand", mode="w") as store:

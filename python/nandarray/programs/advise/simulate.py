@@ -46,7 +46,13 @@ class Simulated:
 
 
 def simulate(
-    made: Program, inputs: Sequence[np.ndarray[Any, Any]], scalars: Mapping[str, Any], use: Use, device: Description
+    made: Program,
+    inputs: Sequence[np.ndarray[Any, Any]],
+    scalars: Mapping[str, Any],
+    use: Use,
+    device: Description,
+    *,
+    task_bytes: int = run.TASK_BYTES,
 ) -> Simulated:
     """Run a program's sample on the modelled device.
 
@@ -62,6 +68,8 @@ def simulate(
         Where inputs are put, and outputs.
     device : Description
         With cores for programs.
+    task_bytes : int
+        Bytes of the first input that a task should have.
 
     Returns
     -------
@@ -85,7 +93,7 @@ def simulate(
         store.flush()
         store.clock.settle()
         before, first = store.clock.now, _busy(store.report().data)
-        run.offload(made, given, scalars, out=targets or None)
+        run.offload(made, given, scalars, out=targets or None, task_bytes=task_bytes)
         seconds = store.clock.now - before
         last = _busy(store.report().data)
     busy = {part: max(b - a for a, b in zip(first[part], last[part], strict=True)) / seconds for part in last}

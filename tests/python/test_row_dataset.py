@@ -54,6 +54,14 @@ def test_a_pickled_dataset_reads_the_same(path: Path) -> None:
         np.testing.assert_array_equal(again[[5, 1]][0], dataset[[5, 1]][0])
 
 
+def test_gathered_rows_go_through_dlpack_without_a_copy(path: Path) -> None:
+    with nandarray.open(path) as store:
+        rows = store["x"].gather([3, 1])
+        other = np.from_dlpack(rows)
+        assert np.shares_memory(rows, other)
+        np.testing.assert_array_equal(other, np.arange(600).reshape(100, 6)[[3, 1]])
+
+
 def test_arrays_that_do_not_fit(path: Path) -> None:
     with nandarray.open(path) as store:
         for arrays in ((), (store["scalar"],), (store["x"], store["y"][:50])):

@@ -1,7 +1,7 @@
 """One run of a generated program on the core of the dissertation's section 8.3.1, and what it has to give.
 
-A run's outputs are compared with NumPy's, so that no figure is of a program that computes something else. Inputs of up to
-1 MiB each are one task.
+A run's outputs are compared with NumPy's, so that no figure is of a program that computes something else.
+Inputs of up to 1 MiB each are one task.
 """
 
 from __future__ import annotations

@@ -317,17 +317,7 @@ impl Quantities {
             multiply_ticks: ticks("compute.multiply_ticks"),
             divide_ticks: ticks("compute.divide_ticks"),
             taken_ticks: ticks("compute.taken_ticks"),
-            vector: VectorKeys {
-                length_bits: ticks("compute.vector_length"),
-                datapath_bits: ticks("compute.datapath_bits"),
-                memory_bits: ticks("compute.vector_memory_bits"),
-                element_ticks: ticks("compute.element_ticks"),
-                align_bits: ticks("compute.align_bits"),
-                align_ticks: ticks("compute.align_ticks"),
-                unpack_lines: ticks("compute.unpack_lines"),
-                unpack_bits: ticks("compute.unpack_bits"),
-                unpack_ticks: ticks("compute.unpack_ticks"),
-            },
+            vector: self.vector_keys(),
             scratchpad_bytes: self.whole("compute.scratchpad"),
             scratchpad_ticks: ticks("compute.scratchpad_ticks"),
             stream_ticks: ticks("compute.stream_ticks"),
@@ -350,6 +340,21 @@ impl Quantities {
             t_request: self.time("compute.t_request"),
             parts,
         })
+    }
+
+    fn vector_keys(&self) -> VectorKeys {
+        let ticks = |path| self.maybe(path).map(|n| n as u32);
+        VectorKeys {
+            length_bits: ticks("compute.vector_length"),
+            datapath_bits: ticks("compute.datapath_bits"),
+            memory_bits: ticks("compute.vector_memory_bits"),
+            element_ticks: ticks("compute.element_ticks"),
+            align_bits: ticks("compute.align_bits"),
+            align_ticks: ticks("compute.align_ticks"),
+            unpack_lines: ticks("compute.unpack_lines"),
+            unpack_bits: ticks("compute.unpack_bits"),
+            unpack_ticks: ticks("compute.unpack_ticks"),
+        }
     }
 
     fn compute_parts(&self) -> ComputeParts {

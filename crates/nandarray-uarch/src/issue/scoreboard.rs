@@ -2,8 +2,8 @@
 //!
 //! In order: an instruction is issued when its operands and its unit are ready and the cycle has a free slot. A cycle
 //! has as many slots as the core is wide, and takes one memory access and one operation of the vector datapath. Results
-//! are forwarded after the latency of their unit. On a blocking core nothing overlaps: an instruction is issued when the
-//! one before it is complete.
+//! are forwarded after the latency of their unit. On a blocking core nothing overlaps: an instruction is issued when
+//! the one before it is complete.
 
 use super::{Breakdown, PipelineState, TimedOp};
 use crate::describe::{CoreDescription, Issue};

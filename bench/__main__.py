@@ -39,6 +39,13 @@ def _side_commands(commands: Any) -> None:
     cores = commands.add_parser("cores", help="speed of timed cores: instructions a second, with and without caches")
     _output(cores)
     cores.add_argument("--rounds", type=int, default=3)
+    packed = commands.add_parser("codecs", help="whole reads of packed integers, beside plain and LZ4 arrays")
+    _output(packed)
+    packed.add_argument("--rounds", type=int, default=5)
+    packed.add_argument("--bytes", type=int, metavar="N", default=256 << 20, help="of the array")
+    vectors = commands.add_parser("vectors", help="speed of vector instructions, beside scalar ones and QEMU")
+    _output(vectors)
+    vectors.add_argument("--rounds", type=int, default=3)
     drive = commands.add_parser("nvme", help="NVMe/TCP on loopback beside nbdkit and a bare exchange of the same bytes")
     _output(drive)
     drive.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
@@ -344,6 +351,28 @@ def _cores(arguments: argparse.Namespace, command: str) -> int:
     return 0
 
 
+def _codecs(arguments: argparse.Namespace, command: str) -> int:
+    import json
+
+    from . import codecs
+
+    found = codecs.measure(arguments.folder, rounds=arguments.rounds, size=arguments.bytes, say=_say)
+    _lines(arguments, command, *codecs.table(found), json.dumps([vars(one) for one in found], indent=1))
+    return 0
+
+
+def _vectors(arguments: argparse.Namespace, command: str) -> int:
+    import json
+
+    from . import vectors
+
+    found = vectors.measure(arguments.folder, rounds=arguments.rounds, say=_say)
+    _lines(arguments, command, *vectors.table(found), json.dumps([vars(one) for one in found], indent=1))
+    missed = [one for one in found if one.verdict.startswith("MISSED")]
+    print("\n".join(f"{one.name}: {one.verdict}" for one in missed) or "every promise kept")
+    return 0
+
+
 def _nvme(arguments: argparse.Namespace, command: str) -> int:
     import json
 
@@ -429,6 +458,7 @@ def main(argv: list[str] | None = None) -> int:
     act = {"run": _run, "open": _open, "memory": _memory, "geometry": _geometry, "write": _write, "report": _show}
     act |= {"model": _model, "first-result": _first, "offload": _offload, "micro": _micro, "programs": _programs}
     act |= {"schedule": _schedule, "cores": _cores, "nvme": _nvme, "queue": _queue}
+    act |= {"codecs": _codecs, "vectors": _vectors}
     return act[arguments.command](arguments, command)
 
 

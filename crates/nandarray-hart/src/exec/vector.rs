@@ -41,12 +41,12 @@ pub(super) fn pack<X: Xlen>(op: &Instruction, step: &mut Step<X>) {
 #[inline(always)]
 fn operation<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> VectorOp {
     let kind = o.rs3 >> KIND & 3;
-    let scalar = match kind {
-        REGISTER => X::signed(s.x[o.rs1 as usize]) as u64,
-        IMMEDIATE => (o.imm << 16 >> 16) as u64,
-        FLOAT => s.f[o.rs1 as usize & 31],
-        _ => 0,
-    };
+    // All are read: a branch on the kind would often be predicted wrongly.
+    let mut scalars = [0; 4];
+    scalars[REGISTER as usize] = X::signed(s.x[o.rs1 as usize]) as u64;
+    scalars[IMMEDIATE as usize] = (o.imm << 16 >> 16) as u64;
+    scalars[FLOAT as usize] = s.f[o.rs1 as usize & 31];
+    let scalar = scalars[kind as usize];
     VectorOp {
         code: TABLE[(o.imm >> 16) as usize].code,
         vd: o.rd,
@@ -65,8 +65,9 @@ fn addresses<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> Addresses {
     Addresses { base: X::unsigned(s.x[o.rs1 as usize]), stride: X::signed(s.x[o.rs2 as usize]) as u64, mask }
 }
 
-/// Executes a step by one of the vector unit's functions; the error is the trap with which the step ends.
-#[inline(always)]
+/// Executes a step by one of the vector unit's functions; the error is the trap with which the step ends. It is a
+/// function of its own so that its caller has no stack frame, and jumps to the next step's handler.
+#[inline(never)]
 fn execute<X: Xlen>(
     step: *const StepSlot<X>,
     s: &mut HartState<X>,

@@ -295,7 +295,7 @@ impl RegionTable {
         let held = [&self.load, &self.load_near[part(address)]];
         let Some(from) = held.iter().find_map(|range| range.run(address, into.len())) else { return false };
         // SAFETY: `run` leaves enough bytes of a region that is borrowed exclusively, and `into` does not overlap them.
-        unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+        unsafe { copy_bytes(from, into.as_mut_ptr(), into.len()) };
         true
     }
 
@@ -305,7 +305,7 @@ impl RegionTable {
         let held = [&self.store, &self.store_near[part(address)]];
         let Some(to) = held.iter().find_map(|range| range.run(address, bytes.len())) else { return false };
         // SAFETY: as in `load_bytes`, and these ranges lie in writable ones.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        unsafe { copy_bytes(bytes.as_ptr(), to, bytes.len()) };
         true
     }
 
@@ -359,6 +359,22 @@ impl RegionTable {
         }
         if self.watched.is_some_and(|watched| address < watched.saturating_add(8) && watched < end) {
             self.watch_hit = true;
+        }
+    }
+}
+
+/// Copies bytes; those of a vector register of 128 or 256 bits without a call of a function.
+///
+/// # Safety
+/// As [`std::ptr::copy_nonoverlapping`].
+#[inline(always)]
+unsafe fn copy_bytes(from: *const u8, to: *mut u8, count: usize) {
+    // SAFETY: the caller's promise; the constants are `count`.
+    unsafe {
+        match count {
+            16 => std::ptr::copy_nonoverlapping(from, to, 16),
+            32 => std::ptr::copy_nonoverlapping(from, to, 32),
+            _ => std::ptr::copy_nonoverlapping(from, to, count),
         }
     }
 }

@@ -4,45 +4,64 @@
 //! results of inactive elements are dropped. So an operation must be defined for any operands. The sources of a chunk
 //! are read before its destination is written; register groups that overlap begin at the same register.
 
-use super::{VectorOp, VectorResult, VectorUnit};
+use super::{REGISTER_BYTES_MAX, VectorOp, VectorResult, VectorUnit};
 
 const CHUNK: usize = 16;
+/// Bytes of all registers. The remainder of a place by it is the place, and shows the compiler that it is there.
+const REGISTERS: usize = 32 * REGISTER_BYTES_MAX;
 
 /// An integer type of vector elements, with conversions of chunks of 16 bytes.
 pub(super) trait Element: Copy + Default {
     const LANES: usize;
     /// An array of the elements in 16 bytes.
     type Lanes: Copy + AsRef<[Self]>;
-    fn unpack(bytes: [u8; CHUNK]) -> Self::Lanes;
+    fn unpack(bytes: &[u8; CHUNK]) -> Self::Lanes;
     fn pack(lanes: Self::Lanes) -> [u8; CHUNK];
     fn build(lane: impl FnMut(usize) -> Self) -> Self::Lanes;
+    /// Takes each lane from `new` if its bit of `active` is set, else from `old`.
+    fn blend(active: u32, new: Self::Lanes, old: Self::Lanes) -> Self::Lanes;
     fn cut(value: u64) -> Self;
 }
 
+// Loops over arrays of known length become single instructions of the host, which nested `array::from_fn` do not.
 macro_rules! elements {
     ($($t:ident $lanes:literal)*) => {$(
         impl Element for $t {
             const LANES: usize = $lanes;
             type Lanes = [$t; $lanes];
             #[inline(always)]
-            fn unpack(bytes: [u8; CHUNK]) -> Self::Lanes {
-                const WIDTH: usize = CHUNK / $lanes;
-                std::array::from_fn(|lane| {
-                    $t::from_le_bytes(std::array::from_fn(|byte| bytes[lane * WIDTH + byte]))
-                })
+            fn unpack(bytes: &[u8; CHUNK]) -> Self::Lanes {
+                let mut lanes = [0; $lanes];
+                for (lane, bytes) in lanes.iter_mut().zip(bytes.as_chunks().0) {
+                    *lane = $t::from_le_bytes(*bytes);
+                }
+                lanes
             }
             #[inline(always)]
             fn pack(lanes: Self::Lanes) -> [u8; CHUNK] {
-                const WIDTH: usize = CHUNK / $lanes;
                 let mut bytes = [0; CHUNK];
-                for (to, lane) in bytes.chunks_exact_mut(WIDTH).zip(lanes) {
-                    to.copy_from_slice(&lane.to_le_bytes());
+                for (bytes, lane) in bytes.as_chunks_mut().0.iter_mut().zip(lanes) {
+                    *bytes = lane.to_le_bytes();
                 }
                 bytes
             }
             #[inline(always)]
-            fn build(lane: impl FnMut(usize) -> Self) -> Self::Lanes {
-                std::array::from_fn(lane)
+            fn build(mut lane: impl FnMut(usize) -> Self) -> Self::Lanes {
+                let mut lanes = [0; $lanes];
+                for (n, value) in lanes.iter_mut().enumerate() {
+                    *value = lane(n);
+                }
+                lanes
+            }
+            #[inline(always)]
+            fn blend(active: u32, new: Self::Lanes, old: Self::Lanes) -> Self::Lanes {
+                let mut lanes = old;
+                for (n, (lane, new)) in lanes.iter_mut().zip(new).enumerate() {
+                    if active & 1 << n != 0 {
+                        *lane = new;
+                    }
+                }
+                lanes
             }
             #[inline(always)]
             fn cut(value: u64) -> Self {
@@ -55,16 +74,10 @@ macro_rules! elements {
 elements! { u8 16 u16 8 u32 4 u64 2 }
 
 impl VectorUnit {
+    /// The 16 bytes from `at` on; behind the registers there is room for a chunk.
     #[inline(always)]
-    fn chunk(&self, at: usize) -> [u8; CHUNK] {
-        let mut bytes = [0; CHUNK];
-        let there = &self.registers[at..(at + CHUNK).min(self.registers.len())];
-        if there.len() == CHUNK {
-            bytes.copy_from_slice(there);
-        } else {
-            bytes[..there.len()].copy_from_slice(there);
-        }
-        bytes
+    fn chunk(&self, at: usize) -> &[u8; CHUNK] {
+        self.registers[at % REGISTERS..].first_chunk().expect("a chunk within the registers")
     }
 
     /// The active elements among the `lanes` elements from `i` on, one bit each; `i` is a multiple of `lanes`.
@@ -90,26 +103,22 @@ impl VectorUnit {
     #[inline(always)]
     pub(super) fn lanes<E: Element>(&mut self, o: &VectorOp, f: impl Fn(E, E, E) -> E) -> VectorResult {
         self.check_same(o)?;
-        let width = CHUNK / E::LANES;
         let [to, first, second] = [o.vd, o.vs1, o.vs2].map(|register| register as usize * self.vlenb);
         let splat = E::build(|_| E::cut(o.scalar));
+        let all_active = !o.masked && self.vstart == 0;
         let mut i = 0;
         while i < self.vl {
-            let by = i * width;
+            let by = i * (CHUNK / E::LANES);
             let a = E::unpack(self.chunk(second + by));
             let b = if o.is_scalar { splat } else { E::unpack(self.chunk(first + by)) };
             let d = E::unpack(self.chunk(to + by));
-            let (a, b, d) = (a.as_ref(), b.as_ref(), d.as_ref());
-            let bytes = E::pack(E::build(|lane| f(d[lane], a[lane], b[lane])));
-            let active = self.active_lanes(o, i, E::LANES);
-            if active == (1 << E::LANES) - 1 {
-                self.registers[to + by..to + by + CHUNK].copy_from_slice(&bytes);
-            } else {
-                for lane in (0..E::LANES).filter(|lane| active >> lane & 1 != 0) {
-                    let range = lane * width..(lane + 1) * width;
-                    self.registers[to + by..][range.clone()].copy_from_slice(&bytes[range]);
-                }
+            let (left, right, old) = (a.as_ref(), b.as_ref(), d.as_ref());
+            let mut new = E::build(|lane| f(old[lane], left[lane], right[lane]));
+            if !all_active || i + E::LANES > self.vl {
+                new = E::blend(self.active_lanes(o, i, E::LANES), new, d);
             }
+            let place = self.registers[(to + by) % REGISTERS..].first_chunk_mut();
+            *place.expect("a chunk within the registers") = E::pack(new);
             i += E::LANES;
         }
         self.vstart = 0;

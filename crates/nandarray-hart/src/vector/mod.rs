@@ -66,7 +66,8 @@ pub(crate) struct VectorOp {
 /// The registers and the state of a hart's vector unit.
 #[derive(Clone, Debug)]
 pub(crate) struct VectorUnit {
-    registers: [u8; 32 * REGISTER_BYTES_MAX],
+    /// The registers, one behind the other, and room for an access of 16 bytes that begins in the last one.
+    registers: [u8; 32 * REGISTER_BYTES_MAX + 16],
     /// Bytes of each register.
     pub(crate) vlenb: usize,
     pub(crate) vl: usize,
@@ -152,7 +153,7 @@ impl VectorUnit {
         let fits = vlen.is_power_of_two() && (elen..=VLEN_MAX).contains(&vlen);
         assert!(fits, "a vector register of {vlen} bits is no power of two from {elen} to {VLEN_MAX}");
         Some(Box::new(Self {
-            registers: [0; 32 * REGISTER_BYTES_MAX],
+            registers: [0; 32 * REGISTER_BYTES_MAX + 16],
             vlenb: vlen as usize / 8,
             vl: 0,
             vstart: 0,
@@ -236,22 +237,36 @@ impl VectorUnit {
     }
 
     /// Element `i` of the group that begins at `register`, whose elements have `sew` bits, zero-extended.
+    #[inline(always)]
     fn get(&self, register: u8, i: usize, sew: u32) -> u64 {
         let bytes = sew as usize / 8;
-        let at = register as usize * self.vlenb + i * bytes;
-        let mut value = [0; 8];
-        value[..bytes].copy_from_slice(&self.registers[at..at + bytes]);
-        u64::from_le_bytes(value)
+        let from = &self.registers[register as usize * self.vlenb + i * bytes..];
+        // Loads of known sizes; a copy of `bytes` bytes is a call.
+        match from {
+            [byte, ..] if sew == 8 => u64::from(*byte),
+            [a, b, ..] if sew == 16 => u64::from(u16::from_le_bytes([*a, *b])),
+            [a, b, c, d, ..] if sew == 32 => u64::from(u32::from_le_bytes([*a, *b, *c, *d])),
+            [a, b, c, d, e, f, g, h, ..] if sew == 64 => u64::from_le_bytes([*a, *b, *c, *d, *e, *f, *g, *h]),
+            _ => unreachable!("an element of {sew} bits within the registers"),
+        }
     }
 
     fn get_signed(&self, register: u8, i: usize, sew: u32) -> i64 {
         signed(self.get(register, i, sew), sew)
     }
 
+    #[inline(always)]
     fn set(&mut self, register: u8, i: usize, sew: u32, value: u64) {
         let bytes = sew as usize / 8;
-        let at = register as usize * self.vlenb + i * bytes;
-        self.registers[at..at + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
+        let to = &mut self.registers[register as usize * self.vlenb + i * bytes..];
+        let value = value.to_le_bytes();
+        match sew {
+            8 => to[0] = value[0],
+            16 => to[..2].copy_from_slice(&value[..2]),
+            32 => to[..4].copy_from_slice(&value[..4]),
+            64 => to[..8].copy_from_slice(&value),
+            _ => unreachable!("an element of {sew} bits"),
+        }
     }
 
     fn bit(&self, register: u8, i: usize) -> bool {
@@ -302,6 +317,7 @@ impl VectorUnit {
     }
 
     /// Checks the register groups of an instruction whose sources and destination have one width.
+    #[inline(always)]
     fn check_same(&self, o: &VectorOp) -> VectorResult {
         let group = group(self.lmul) - 1;
         let all = o.vd | o.vs2 | if o.is_scalar { 0 } else { o.vs1 };

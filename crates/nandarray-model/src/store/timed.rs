@@ -12,6 +12,8 @@
 //! needs are served in order of time, and contention is exact. A core has two slots: a job that runs, and one whose
 //! inputs are on their way. Entry points other than the task's, a few instructions each, wait a fixed time for lines.
 
+mod entry;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use nandarray_cores::{Advance, Call, RunError, abi};
@@ -73,6 +75,8 @@ enum AtEnd {
     Resume,
     /// An entry point that ran to its end.
     Settled,
+    /// Entry points of jobs that are over.
+    Leftover,
 }
 
 /// A call on its core.
@@ -200,8 +204,12 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         self.submit(SpaceJobKind::Other, before, MoveFor::Out);
         loop {
             let over = self.fill();
-            if over && self.moving.is_empty() && self.slots.iter().all(|core| core.slots.iter().all(Option::is_none)) {
-                return;
+            let is_free = |core: &CoreSlots<'_, '_>| core.slots.iter().all(Option::is_none);
+            if over && self.moving.is_empty() && self.slots.iter().all(is_free) {
+                self.spend_leftovers();
+                if self.slots.iter().all(|core| core.at_end.is_none()) {
+                    return;
+                }
             }
             match self.clock.next_notification() {
                 Some(Notification::CoreFree(core)) => self.core_free(core as usize),
@@ -328,19 +336,6 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         }
     }
 
-    /// Calls an entry point that runs to its end: the core spends its ticks now, or before its next task. Returns
-    /// whether it works.
-    fn entry_point(&mut self, core: usize, slot: usize) -> Result<bool, RunError> {
-        let on = self.slots[core].slots[slot].as_mut().expect("a slot with a job");
-        let (before, instructions) = (self.cores.spent(), on.job.instructions());
-        let done = on.job.call();
-        let executed = on.job.instructions() - instructions;
-        self.clock.with(|state| state.programs.instructions += executed);
-        self.slots[core].debt += self.cores.spent() - before;
-        done?;
-        Ok(self.spend(core, slot))
-    }
-
     /// Begins the call of a slot's task.
     fn begin(&mut self, core: usize, slot: usize) -> Result<(), RunError> {
         let on = self.slots[core].slots[slot].as_mut().expect("a slot with a job");
@@ -380,24 +375,6 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
             self.run(core);
         }
         Ok(())
-    }
-
-    /// Spends the ticks of entry points that ran to their end, if nothing else runs. Returns whether the core works.
-    fn spend(&mut self, core: usize, slot: usize) -> bool {
-        let idle = self.slots[core].active.is_none() && self.slots[core].at_end.is_none();
-        if !idle || self.slots[core].debt == 0 {
-            return false;
-        }
-        let debt = std::mem::take(&mut self.slots[core].debt);
-        self.slots[core].active = Some(slot);
-        self.set_state(core, CoreState::Running);
-        self.slots[core].at_end = Some(AtEnd::Settled);
-        let time = self.cores.tick() * debt;
-        self.clock.with(|state| {
-            state.programs.entry_ticks += debt;
-            state.machine.work(core as u32, time);
-        });
-        true
     }
 
     /// The feed of a task whose inputs have these sizes, of which so much is there, with places for its windows.
@@ -489,6 +466,10 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         match self.slots[core].at_end.take().expect("a core that worked has something to do next") {
             AtEnd::Slice | AtEnd::Resume => self.run(core),
             AtEnd::Over(result) => self.call_over(core, result),
+            AtEnd::Leftover => {
+                self.set_state(core, CoreState::Idle);
+                self.clock.with(|state| state.machine.occupy(core as u32, false));
+            }
             AtEnd::Settled => {
                 let slot = self.slots[core].active.take().expect("an entry point has a job");
                 self.set_state(core, CoreState::Idle);

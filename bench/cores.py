@@ -123,23 +123,25 @@ def measure(folder: Path, *, rounds: int, scale: float = 1.0, say: Callable[[str
                 program = works[work] if chosen is None else chosen.fitted(works[work])
                 begin = time.process_time()
                 if chosen is None:
-                    account = nandarray.offload(program, [store[work if work == "mix" else "numbers"]], form="interpreted", threads=1).account
+                    account = nandarray.offload(
+                        program, [store[work if work == "mix" else "numbers"]], form="interpreted", threads=1
+                    ).account
                     row.instructions = account.instructions
                 else:
                     found = timed(program, [store[work if work == "mix" else "numbers"]], core=chosen)
                     row.instructions, row.cpi = found.instructions, found.cpi
                 row.seconds.append(time.process_time() - begin)
         for name, device, kind, goal in DEVICES:
-            rows.append(_device(name, device, kind, goal, rounds, max(1 << 16, round((1 << 23) * scale))))
+            elements = max(1 << 16, round((1 << 23) * scale))
+            rows.append(_device(Row(name, goal), device, kind, rounds=rounds, elements=elements))
     return [*rows, *_others(rounds, scale)]
 
 
-def _device(name: str, device: str, kind: str, goal: float, rounds: int, elements: int) -> Row:
+def _device(row: Row, device: str, kind: str, *, rounds: int, elements: int) -> Row:
     """Measure a sum on all cores of a modelled device: its data are in flash, and all of its time is modelled."""
     import nandarray
     from nandarray import programs
 
-    row = Row(name, goal)
     program = programs.get("sum", dtype="int32", kind=kind, target="rv32im")
     with nandarray.open(device=nandarray.devices()[device], mode="w") as store:
         store["x"] = np.random.default_rng(20).integers(0, 1 << 20, elements, dtype=np.int32)
@@ -156,7 +158,10 @@ def _device(name: str, device: str, kind: str, goal: float, rounds: int, element
 def _child_seconds(words: list[str]) -> float:
     """User seconds of a child process."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600, check=True)
+    # The exit status is the mix's own, or that of being stopped.
+    done = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600, check=False)
+    if done.returncode < 0:
+        raise RuntimeError(f"{words[0]} ended by signal {-done.returncode}")
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
 
@@ -177,7 +182,14 @@ def _others(rounds: int, scale: float) -> list[Row]:
             own = Path(folder) / "dtc"
             own.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{ROOT / "tests" / "python" / "arch_dtc.py"}"\n')
             own.chmod(0o755)
-            words = ["env", f"PATH={folder}:{os.environ['PATH']}", spike, "--isa=rv64im", f"--instructions={SPIKE_INSTRUCTIONS}", str(elf)]
+            words = [
+                "env",
+                f"PATH={folder}:{os.environ['PATH']}",
+                spike,
+                "--isa=rv64im",
+                f"--instructions={SPIKE_INSTRUCTIONS}",
+                str(elf),
+            ]
             row.seconds = [_child_seconds(words) for _ in range(rounds)]
         rows.append(row)
     return rows

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from nandarray import errors, lab
 from nandarray.lab import report
-from nandarray.lab.report import answers, compare, devices, figures, page, source, sweeps, text
+from nandarray.lab.report import answers, compare, cores, devices, figures, page, source, sweeps, text
 from nandarray.present.palette import PALETTES
 from nandarray.units import format_number
 
@@ -417,3 +417,21 @@ def test_scripts_and_templates_stay_small():
     here = Path(str(resources.files("nandarray.lab.report")))
     for file in [*here.glob("static/*"), *here.glob("templates/*"), *here.glob("*.py")]:
         assert len(file.read_text().splitlines()) < 500, file
+
+
+def test_cycles_of_timed_cores_are_a_stack_that_adds_up():
+    cores_of = {
+        "core": "five-stage",
+        "cpi": 2.0,
+        "seconds_by_reason": [("issue", 3.0), ("memory", 1.0), ("branch", 0.0)],
+    }
+    reports = {"a": {"programs": {"timed_cores": cores_of}}, "none": {"programs": {}}, "b": {}}
+    rows = cores.cpi_rows(reports)
+    assert [(row["reason"], row["cycles an instruction"]) for row in rows] == [("issue", 1.5), ("memory", 0.5)]
+    chart = cores.cpi_chart("t", reports)
+    assert chart["stack"]
+    assert chart["x"]["categories"] == ["a"]
+    assert [one["data"] for one in chart["series"]] == [[[0, 1.5]], [[0, 0.5]]]
+    assert chart["summary"] == "Stacked bars of cycles an instruction by reason: a 2."
+    assert cores.cpi_chart("t", {"b": {}}) is None
+    text.script_json(chart)

@@ -300,3 +300,21 @@ def test_a_program_waits_for_earlier_writes() -> None:
         assert read.result().sum() == 0.0
         write.result()
         assert store["y"][:].sum() == 4096.0
+
+
+def test_pingpong_computes_while_it_fills() -> None:
+    """Promise: where computing takes longer than filling, a run takes its work and the first fill, to 1 %."""
+    slow = {"compute.cores": 1, "compute.isa": "any", "compute.clock": "250 MHz"}
+    device = nandarray.devices()["assasin-sp"].with_(slow)
+    program = nandarray.programs.get("sum", dtype="int32", kind="block")
+    with nandarray.open(device=device, mode="w") as store:
+        store["x"] = np.arange(1 << 20, dtype="i4")
+        store.flush()
+        store.clock.settle()
+        before = store.clock.now
+        nandarray.offload(program, [store["x"]], task_bytes=1 << 16)
+        took = store.clock.now - before
+        seconds = dict(store.report()["programs"]["timed_cores"]["seconds_by_reason"])
+    work = sum(seconds.values()) - seconds["stream_wait"]
+    # Sensing, and two pages of 4 KiB on each of eight channels of 1 GB/s.
+    assert abs(took / (work + 30e-6 + 8e-6) - 1) < 0.01

@@ -44,7 +44,8 @@ impl<X: Xlen> Cache<X> {
         self.by_pc.get(&pc).map(|unit| *unit as usize)
     }
 
-    /// Adds a block, with steps for a hart with meter `M`, which observes `accesses` to memory or not; returns its index.
+    /// Adds a block, with steps for a hart with meter `M`; returns its index. `accesses`: whether the meter observes
+    /// accesses to memory at present.
     pub(crate) fn insert<M: Meter>(&mut self, block: BasicBlock, off: UnitsOff, accesses: bool) -> usize {
         let unit = self.blocks.len();
         self.by_pc.insert(block.pc, unit as u32);

@@ -82,8 +82,8 @@ pub trait Meter: Debug + Send {
         let _ = unit;
     }
 
-    /// Reports that the block `unit` is entered, if the meter has nothing to do but to count; otherwise it returns false,
-    /// nothing has changed, and [`enter`](Self::enter) is called.
+    /// Reports that the block `unit` is entered, if the meter has nothing to do but to count; otherwise it returns
+    /// false, nothing has changed, and [`enter`](Self::enter) is called.
     #[inline(always)]
     fn quick_enter(&mut self, unit: u32) -> bool {
         let _ = unit;

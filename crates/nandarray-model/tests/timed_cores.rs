@@ -286,6 +286,20 @@ fn cores_with_caches_are_bound_by_dram() {
     assert!(ran.report.utilisation.dram <= 1.0);
 }
 
+/// Entry points take as long on whatever core they run, and beside whatever job.
+#[test]
+fn every_tick_of_an_entry_point_is_spent() {
+    let spent = |cores: &str| {
+        let d = device("zou-2023-stream", &[STREAM[0], STREAM[1], ("compute.cores", cores)]);
+        reason(&store(&d, 1 << 19).run(&stat(true), 1 << 14), "entry_points")
+    };
+    let alone = spent("1");
+    assert!(alone > 0.0);
+    for cores in ["2", "3", "8"] {
+        near(spent(cores), alone, 1e-9);
+    }
+}
+
 #[test]
 fn what_cores_move_and_do_adds_up() {
     let elements = 1 << 19;

@@ -1,8 +1,8 @@
 //! The lines of a cache that were accessed last in their sets, as far as a small table knows them: an access to such a
 //! line is a hit that changes nothing in the cache, so that it has only to be counted.
 //!
-//! An entry is exact: whoever accesses the cache by another way notes the lines here, which replaces what was known
-//! about their sets. The table knows nothing of replacement.
+//! An entry is exact: an access by any other way is noted here, which replaces what was known about the sets of its
+//! lines. The table knows nothing of replacement.
 
 use crate::cache::CacheTags;
 

@@ -12,6 +12,8 @@
 //! needs are served in order of time, and contention is exact. A core has two slots: a job that runs, and one whose
 //! inputs are on their way. Entry points other than the task's, a few instructions each, wait a fixed time for lines.
 
+mod entry;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use nandarray_cores::{Advance, RunError, abi};
@@ -81,6 +83,8 @@ enum AtEnd {
     Retry(usize, u64),
     /// An entry point has ended, which ran without interruption.
     Settled,
+    /// Entry points of jobs that are over have ended, whose ticks were left at the end of the run.
+    Leftover,
 }
 
 /// A job of the run in one of a core's two slots.
@@ -199,8 +203,12 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         self.submit(SpaceJobKind::Other, before, MoveFor::Out);
         loop {
             let over = self.fill();
-            if over && self.moving.is_empty() && self.slots.iter().all(|core| core.slots.iter().all(Option::is_none)) {
-                return;
+            let is_free = |core: &CoreSlots<'_, '_>| core.slots.iter().all(Option::is_none);
+            if over && self.moving.is_empty() && self.slots.iter().all(is_free) {
+                self.spend_leftovers();
+                if self.slots.iter().all(|core| core.at_end.is_none()) {
+                    return;
+                }
             }
             match self.clock.next_notification() {
                 Some(Notification::CoreFree(core)) => self.core_free(core as usize),
@@ -324,19 +332,6 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         }
     }
 
-    /// Calls an entry point, which runs without interruption; the core books its ticks now, or before its next task.
-    /// Returns whether the core works.
-    fn entry_point(&mut self, core: usize, slot: usize) -> Result<bool, RunError> {
-        let on = self.slots[core].slots[slot].as_mut().expect("a slot with a job");
-        let (before, instructions) = (self.cores.spent(), on.job.instructions());
-        let done = on.job.call();
-        let executed = on.job.instructions() - instructions;
-        self.clock.with(|state| state.programs.instructions += executed);
-        self.slots[core].debt += self.cores.spent() - before;
-        done?;
-        Ok(self.spend(core, slot))
-    }
-
     /// Begins the call of a slot's task.
     fn begin(&mut self, core: usize, slot: usize) -> Result<(), RunError> {
         let on = self.slots[core].slots[slot].as_mut().expect("a slot with a job");
@@ -377,25 +372,6 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
             self.run(core);
         }
         Ok(())
-    }
-
-    /// Books the ticks of entry points that were executed, unless the core runs something else. Returns whether the
-    /// core works.
-    fn spend(&mut self, core: usize, slot: usize) -> bool {
-        let idle = self.slots[core].active.is_none() && self.slots[core].at_end.is_none();
-        if !idle || self.slots[core].debt == 0 {
-            return false;
-        }
-        let debt = std::mem::take(&mut self.slots[core].debt);
-        self.slots[core].active = Some(slot);
-        self.set_state(core, CoreState::Running);
-        self.slots[core].at_end = Some(AtEnd::Settled);
-        let time = self.cores.tick() * debt;
-        self.clock.with(|state| {
-            state.programs.entry_ticks += debt;
-            state.machine.work(core as u32, time);
-        });
-        true
     }
 
     /// Makes the feed of a task: `sizes` and `available` are the sizes of its inputs and the bytes that have arrived,
@@ -489,6 +465,10 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
             AtEnd::Slice | AtEnd::Resume => self.run(core),
             AtEnd::Retry(output, bytes) => self.stored_in_buffers(core, output, bytes),
             AtEnd::Over(result) => self.call_over(core, result),
+            AtEnd::Leftover => {
+                self.set_state(core, CoreState::Idle);
+                self.clock.with(|state| state.machine.occupy(core as u32, false));
+            }
             AtEnd::Settled => {
                 let slot = self.slots[core].active.take().expect("an entry point has a job");
                 self.set_state(core, CoreState::Idle);

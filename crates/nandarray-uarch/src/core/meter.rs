@@ -1,4 +1,4 @@
-//! What a timed core does when its hart reports a block, a branch, an access or a stream.
+//! The timed core as a meter: its answers when its hart reports a block, a branch, an access or a stream.
 //!
 //! The quick answers are inlined into the hart's functions: they only count. Everything else that a report causes is
 //! in the core itself.

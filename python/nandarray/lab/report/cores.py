@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from nandarray.programs.timing import REASONS
 from nandarray.units import format_number as number
 
 __all__ = ["cpi_chart", "cpi_rows"]
@@ -19,8 +18,22 @@ __all__ = ["cpi_chart", "cpi_rows"]
 Report = Mapping[str, Any]
 Row = dict[str, Any]
 
-#: Reasons that only reports of devices have.
-_OF_DEVICES = {"entry_points": "entry points other than a task's"}
+#: Reasons in the order of the stack, and what the chart calls them.
+_REASONS = {
+    "issue": "instructions issued",
+    "hazard": "operands awaited",
+    "structural": "units busy",
+    "branch": "branches and jumps",
+    "fetch": "caches, for code",
+    "fetch_memory": "memory, for code",
+    "l1": "data cache",
+    "l2": "second level, for data",
+    "memory": "memory, for data",
+    "scratchpad": "scratchpad",
+    "stream": "stream instructions",
+    "stream_wait": "waits for streams",
+    "entry_points": "entry points other than a task's",
+}
 
 
 def cpi_rows(reports: Mapping[str, Report]) -> list[Row]:
@@ -77,10 +90,12 @@ def cpi_chart(title: str, reports: Mapping[str, Report]) -> dict[str, Any] | Non
     if not rows:
         return None
     labels = list(dict.fromkeys(row["report"] for row in rows))
-    order = [*REASONS, *_OF_DEVICES]
-    names = [name for name in order if any(row["reason"] == name for row in rows)]
+    known = {row["reason"]: row["reason"] for row in rows}
+    names = [name for name in _REASONS | known if name in known]
     amounts = {(row["report"], row["reason"]): row["cycles an instruction"] for row in rows}
-    sums = {label: math.fsum(row["cycles an instruction"] for row in rows if row["report"] == label) for label in labels}
+    sums = {
+        label: math.fsum(row["cycles an instruction"] for row in rows if row["report"] == label) for label in labels
+    }
     said = "; ".join(f"{label} {number(value)}" for label, value in sums.items())
     return {
         "kind": "bar",
@@ -91,7 +106,7 @@ def cpi_chart(title: str, reports: Mapping[str, Report]) -> dict[str, Any] | Non
         "y": {"label": "cycles an instruction", "type": "value"},
         "series": [
             {
-                "name": (REASONS | _OF_DEVICES)[name],
+                "name": _REASONS.get(name, name),
                 "slot": slot,
                 "data": [[at, amounts.get((label, name), 0.0)] for at, label in enumerate(labels)],
             }

@@ -1,0 +1,59 @@
+//! Entry points that run to their end at once: their bytes are computed when they are called, and their ticks are spent
+//! by the core as soon as it runs nothing else.
+//!
+//! A core that runs a task owes them until the task is over; what no later job has spent is spent at the end of the run.
+//! Their waits for lines take a fixed time.
+
+use nandarray_cores::RunError;
+
+use super::{AtEnd, CoreState, TimedRun};
+
+impl TimedRun<'_, '_, '_> {
+    /// Calls an entry point that runs to its end: the core spends its ticks now, or before its next task. Returns
+    /// whether it works.
+    pub(super) fn entry_point(&mut self, core: usize, slot: usize) -> Result<bool, RunError> {
+        let on = self.slots[core].slots[slot].as_mut().expect("a slot with a job");
+        let (before, instructions) = (self.cores.spent(), on.job.instructions());
+        let done = on.job.call();
+        let executed = on.job.instructions() - instructions;
+        self.clock.with(|state| state.programs.instructions += executed);
+        self.slots[core].debt += self.cores.spent() - before;
+        done?;
+        Ok(self.spend(core, slot))
+    }
+
+    /// Spends the ticks of entry points that ran to their end, if nothing else runs. Returns whether the core works.
+    pub(super) fn spend(&mut self, core: usize, slot: usize) -> bool {
+        let idle = self.slots[core].active.is_none() && self.slots[core].at_end.is_none();
+        if !idle || self.slots[core].debt == 0 {
+            return false;
+        }
+        let debt = std::mem::take(&mut self.slots[core].debt);
+        self.slots[core].active = Some(slot);
+        self.set_state(core, CoreState::Running);
+        self.slots[core].at_end = Some(AtEnd::Settled);
+        let time = self.cores.tick() * debt;
+        self.clock.with(|state| {
+            state.programs.entry_ticks += debt;
+            state.machine.work(core as u32, time);
+        });
+        true
+    }
+
+    /// Spends the ticks of entry points whose jobs ended beside another one, which no later job has spent.
+    pub(super) fn spend_leftovers(&mut self) {
+        for core in 0..self.slots.len() {
+            let debt = std::mem::take(&mut self.slots[core].debt);
+            if debt > 0 {
+                self.slots[core].at_end = Some(AtEnd::Leftover);
+                self.set_state(core, CoreState::Running);
+                let time = self.cores.tick() * debt;
+                self.clock.with(|state| {
+                    state.programs.entry_ticks += debt;
+                    state.machine.occupy(core as u32, true);
+                    state.machine.work(core as u32, time);
+                });
+            }
+        }
+    }
+}

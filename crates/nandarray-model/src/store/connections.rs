@@ -18,7 +18,7 @@ pub(super) type StageOutput = (usize, usize);
 
 /// The place of pages that a core has stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum PageRoom {
     /// They are held in the core's output buffers.
     Held,
     /// The buffers are full; older pages in them will leave.
@@ -40,7 +40,7 @@ struct HeldOutput {
 struct OutputBuffers {
     /// Bytes in them, of all tasks.
     held: u64,
-    /// Those of the task that the core executes, by output.
+    /// Outputs of the task that the core executes.
     current: Vec<HeldOutput>,
     /// The output that the core waits for room for, and the bytes of it that are stored.
     waits: Option<(usize, u64)>,
@@ -48,7 +48,7 @@ struct OutputBuffers {
 
 /// A task's part of a connected output.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct HeldPiece {
     /// Position behind its last byte in the output.
     end: u64,
     core: usize,
@@ -67,7 +67,7 @@ pub(super) struct Connections {
     cores: Vec<OutputBuffers>,
     /// Outputs of tasks that were not delivered: core, and what it holds of each.
     made: BTreeMap<(usize, u64), (usize, Vec<HeldOutput>)>,
-    pieces: BTreeMap<StageOutput, Vec<Piece>>,
+    pieces: BTreeMap<StageOutput, Vec<HeldPiece>>,
 }
 
 impl Connections {
@@ -124,7 +124,7 @@ impl Connections {
     }
 
     /// A core has stored `more` bytes of a connected output.
-    pub(super) fn store(&mut self, core: usize, output: usize, more: u64) -> Room {
+    pub(super) fn store(&mut self, core: usize, output: usize, more: u64) -> PageRoom {
         let capacity = self.capacity;
         let OutputBuffers { held, current, .. } = &mut self.cores[core];
         let own: u64 = current.iter().map(|one| one.held).sum();
@@ -132,13 +132,13 @@ impl Connections {
         if !current[output].is_spilled && *held + more <= capacity {
             *held += more;
             current[output].held += more;
-            return Room::Held;
+            return PageRoom::Held;
         }
         if !current[output].is_spilled && *held > own {
-            return Room::Wait;
+            return PageRoom::Wait;
         }
         current[output].is_spilled = true;
-        Room::Spill
+        PageRoom::Spill
     }
 
     /// A core waits for room for an output, of which this number of bytes is stored.
@@ -195,7 +195,7 @@ impl Connections {
         assert!(held <= bytes, "{held} of {bytes} B of an output are held");
         let pieces = self.pieces.entry((stage, output)).or_default();
         let end = pieces.last().map_or(0, |last| last.end) + bytes;
-        pieces.push(Piece { end, core, held, left: held * readers });
+        pieces.push(HeldPiece { end, core, held, left: held * readers });
     }
 
     /// A reader takes bytes of an output from a position on: parts in order, each with the core that holds it, or
@@ -253,27 +253,27 @@ mod tests {
     fn a_core_waits_for_its_reader_and_goes_on_when_pages_leave() {
         let mut all = connections(1, 4);
         all.begin(0);
-        assert_eq!((all.store(0, 0, 2), all.store(0, 0, 1)), (Room::Held, Room::Held));
+        assert_eq!((all.store(0, 0, 2), all.store(0, 0, 1)), (PageRoom::Held, PageRoom::Held));
         // The last part of a page is held without asking.
         all.end(0, (0, 0), Some(&[4]));
         assert!(all.is_held((0, 0), 0, 0));
         all.delivered((0, 0), Some(0), 4);
         all.begin(0);
-        assert_eq!(all.store(0, 0, 2), Room::Wait);
+        assert_eq!(all.store(0, 0, 2), PageRoom::Wait);
         all.wait(0, 0, 2);
         assert_eq!(all.take((0, 0), 0, 1), (vec![(Some(0), 1)], vec![0]));
         assert_eq!(all.resume(0), Some((0, 2)));
-        assert_eq!((all.store(0, 0, 2), all.resume(0)), (Room::Wait, None));
+        assert_eq!((all.store(0, 0, 2), all.resume(0)), (PageRoom::Wait, None));
         assert_eq!(all.take((0, 0), 1, 3), (vec![(Some(0), 3)], vec![0]));
-        assert_eq!(all.store(0, 0, 2), Room::Held);
+        assert_eq!(all.store(0, 0, 2), PageRoom::Held);
     }
 
     #[test]
     fn a_task_larger_than_the_buffers_goes_to_dram_from_there_on() {
         let mut all = connections(1, 4);
         all.begin(1);
-        let rooms: Vec<Room> = (0..4).map(|_| all.store(1, 0, 2)).collect();
-        assert_eq!(rooms, [Room::Held, Room::Held, Room::Spill, Room::Spill]);
+        let rooms: Vec<PageRoom> = (0..4).map(|_| all.store(1, 0, 2)).collect();
+        assert_eq!(rooms, [PageRoom::Held, PageRoom::Held, PageRoom::Spill, PageRoom::Spill]);
         all.end(1, (0, 0), Some(&[9]));
         all.delivered((0, 0), Some(0), 9);
         all.delivered((0, 0), None, 3);
@@ -285,7 +285,7 @@ mod tests {
     fn pages_with_two_readers_leave_with_the_last() {
         let mut all = connections(2, 8);
         all.begin(0);
-        assert_eq!(all.store(0, 0, 4), Room::Held);
+        assert_eq!(all.store(0, 0, 4), PageRoom::Held);
         all.end(0, (0, 0), Some(&[4]));
         all.delivered((0, 0), Some(0), 4);
         assert_eq!(all.take((0, 0), 0, 4), (vec![(Some(0), 4)], vec![]));
@@ -297,7 +297,7 @@ mod tests {
     fn a_failed_task_holds_nothing() {
         let mut all = connections(1, 8);
         all.begin(0);
-        assert_eq!(all.store(0, 0, 4), Room::Held);
+        assert_eq!(all.store(0, 0, 4), PageRoom::Held);
         all.end(0, (0, 0), None);
         assert_eq!((all.cores[0].held, all.spill_one()), (0, None));
     }

@@ -92,7 +92,7 @@ int64_t nd_stream(nd_args *args) {
 
 @dataclass(frozen=True)
 class Mapping:
-    """Which cores run which step.
+    """A mapping of steps to cores.
 
     Parameters
     ----------

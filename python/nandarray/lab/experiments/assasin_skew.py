@@ -126,8 +126,8 @@ def run(context: Context) -> Result:
 
 def _misfits(kept: dict[str, float], even: dict[str, float]) -> list[str]:
     return [
-        f"{name} keeps {kept[name]:.2f} of its throughput, not all of it: eight cores take {even[name]:.2f} GB/s of the "
-        "even layout, and the one channel that has all data gives 1 GB/s."
+        f"{name} keeps {kept[name]:.2f} of its throughput, not all of it: eight cores take {even[name]:.2f} GB/s of "
+        "the even layout, and the one channel that has all data gives 1 GB/s."
         for name in COMPUTE_LIMITED
         if kept[name] < 0.85  # noqa: PLR2004
     ]

@@ -4,7 +4,7 @@
 an experiment's results must not depend on the machine that runs it. Without offload a query parses the text of all of
 its tables. With it, tables that have a filtered scan in the query come as that scan's rows: the query is run over
 offloaded scans (:class:`~nandarray.interop.tables.dataset.TableDataset`), and again over the batches that they gave.
-Times are CPU seconds on one thread; whoever uses them divides by a number of cores.
+Times are CPU seconds on one thread, to be divided by a number of cores.
 """
 
 from __future__ import annotations

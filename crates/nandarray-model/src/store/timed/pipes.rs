@@ -4,7 +4,7 @@ use nandarray_runtime::Next;
 
 use super::{AtEnd, CoreSlots, CoreState, TimedRun};
 use crate::machine::SpaceJobId;
-use crate::store::connections::{Room, StageOutput};
+use crate::store::connections::{PageRoom, StageOutput};
 use nandarray_sim::Ps;
 
 impl<'s, 'p> TimedRun<'_, 's, 'p> {
@@ -46,7 +46,7 @@ impl<'s, 'p> TimedRun<'_, 's, 'p> {
         let (_, on) = self.active(core);
         let drained = on.call.as_ref().expect("a call that stores").drained[output];
         let room = self.connections.store(core, output, bytes - drained);
-        if room == Room::Wait {
+        if room == PageRoom::Wait {
             self.connections.wait(core, output, bytes);
             return self.set_state(core, CoreState::WaitsForRoom);
         }
@@ -55,7 +55,7 @@ impl<'s, 'p> TimedRun<'_, 's, 'p> {
         let now = self.now();
         let end = self.clock.with(|state| {
             state.machine.manage(t_request);
-            if room == Room::Spill { state.machine.drain_output(core as u32, bytes - drained) } else { now }
+            if room == PageRoom::Spill { state.machine.drain_output(core as u32, bytes - drained) } else { now }
         });
         self.go_on_at(core, end);
     }

@@ -21,7 +21,7 @@ use crate::feed::{CoreNeed, TaskFeed};
 use crate::hierarchy::{CacheSide, Hierarchy, LineRequest};
 use crate::issue::{AT_REST, BlockTimer, Breakdown, TimedOp};
 use crate::latest::LatestLines;
-use crate::report::{CoreReport, Frozen};
+use crate::report::{CoreReport, Frozen, HierarchyCounts};
 use crate::unit::FunctionalUnit;
 
 mod meter;
@@ -255,8 +255,8 @@ impl TimedCore {
                 (counts.reads, counts.writes) = (counts.reads + reads, counts.writes + writes);
             }
         }
-        let (caches, memory) = ([l1i, l1d, l2], self.hierarchy.memory_counts());
-        CoreReport::new(d, self.now, ticks, self.frozen, units, caches, memory, self.vector.counts())
+        let counts = HierarchyCounts { caches: [l1i, l1d, l2], memory: self.hierarchy.memory_counts() };
+        CoreReport::new(d, self.now, ticks, self.frozen, units, counts, self.vector.counts())
     }
 
     /// Returns executions and ticks by the address of the instruction; all ticks add up to [`ticks`](Self::ticks).

@@ -69,6 +69,14 @@ pub struct CoreReport {
     pub parts: Vec<PartEnergy>,
 }
 
+/// The counts of a core's caches and of its memory port.
+pub(crate) struct HierarchyCounts {
+    /// Counts of instruction cache, data cache and second-level cache; `None` for a cache that the core does not have.
+    pub(crate) caches: [Option<LineCounts>; 3],
+    /// Lines that were transferred over the memory's port.
+    pub(crate) memory: MemoryCounts,
+}
+
 impl CoreReport {
     pub(crate) fn new(
         d: &CoreDescription,
@@ -76,10 +84,10 @@ impl CoreReport {
         pipeline: Breakdown,
         frozen: Frozen,
         instructions_by_unit: [u64; FunctionalUnit::COUNT],
-        caches: [Option<LineCounts>; 3],
-        memory: MemoryCounts,
+        counts: HierarchyCounts,
         vector: VectorCounts,
     ) -> Self {
+        let HierarchyCounts { caches, memory } = counts;
         assert_eq!(pipeline.total() + frozen.total(), ticks, "every tick of {} has one reason", d.name);
         let (core, tick_ps, cycle) = (d.name.clone(), d.tick_ps, d.cycle);
         let idle = frozen.stream_wait;

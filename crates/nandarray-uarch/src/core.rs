@@ -210,8 +210,8 @@ impl TimedCore {
         let (mut ticks, mut units) = (self.settled, self.settled_units);
         self.blocks.settle(&mut ticks, &mut units);
         let d = self.description();
-        let (caches, memory) = (self.hierarchy.counts(), self.hierarchy.memory_counts());
-        CoreReport::new(d, self.now, ticks, self.frozen, units, caches, memory, self.vector.counts())
+        let counts = (self.hierarchy.counts(), self.hierarchy.memory_counts(), self.vector.counts());
+        CoreReport::new(d, self.now, ticks, self.frozen, units, counts)
     }
 
     /// Returns executions and ticks by the address of the instruction; all ticks add up to [`ticks`](Self::ticks).

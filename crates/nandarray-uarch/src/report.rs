@@ -76,9 +76,7 @@ impl CoreReport {
         pipeline: Breakdown,
         frozen: Frozen,
         instructions_by_unit: [u64; FunctionalUnit::COUNT],
-        caches: [Option<LineCounts>; 3],
-        memory: MemoryCounts,
-        vector: VectorCounts,
+        (caches, memory, vector): ([Option<LineCounts>; 3], MemoryCounts, VectorCounts),
     ) -> Self {
         assert_eq!(pipeline.total() + frozen.total(), ticks, "every tick of {} has one reason", d.name);
         let (core, tick_ps, cycle) = (d.name.clone(), d.tick_ps, d.cycle);

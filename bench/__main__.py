@@ -19,7 +19,18 @@ def _output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--folder", type=Path, default=_FOLDER, help="where the data goes (removed afterwards)")
 
 
+def _packing_commands(commands: Any) -> None:
+    packed = commands.add_parser("codecs", help="whole reads of packed integers, beside plain and LZ4 arrays")
+    _output(packed)
+    packed.add_argument("--rounds", type=int, default=5)
+    packed.add_argument("--bytes", type=int, metavar="N", default=256 << 20, help="of the array")
+    vectors = commands.add_parser("vectors", help="speed of vector instructions, beside scalar ones and QEMU")
+    _output(vectors)
+    vectors.add_argument("--rounds", type=int, default=3)
+
+
 def _side_commands(commands: Any) -> None:
+    _packing_commands(commands)
     opening = commands.add_parser("open", help="a store with very many arrays, or very many building blocks")
     _output(opening)
     opening.add_argument("--arrays", type=int, default=100_000)
@@ -39,13 +50,6 @@ def _side_commands(commands: Any) -> None:
     cores = commands.add_parser("cores", help="speed of timed cores: instructions a second, with and without caches")
     _output(cores)
     cores.add_argument("--rounds", type=int, default=3)
-    packed = commands.add_parser("codecs", help="whole reads of packed integers, beside plain and LZ4 arrays")
-    _output(packed)
-    packed.add_argument("--rounds", type=int, default=5)
-    packed.add_argument("--bytes", type=int, metavar="N", default=256 << 20, help="of the array")
-    vectors = commands.add_parser("vectors", help="speed of vector instructions, beside scalar ones and QEMU")
-    _output(vectors)
-    vectors.add_argument("--rounds", type=int, default=3)
     drive = commands.add_parser("nvme", help="NVMe/TCP on loopback beside nbdkit and a bare exchange of the same bytes")
     _output(drive)
     drive.add_argument("--seconds", type=float, default=3.0, help="of each measurement")

@@ -20,7 +20,9 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -71,6 +73,14 @@ def _in_qemu(source: Path, folder: Path, work: int, rounds: int) -> float:
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
+def _loop(row: Row, offload: Callable[..., Any], work: int, instructions: int, iterations: int) -> None:
+    """Run a loop in both forms."""
+    for form, figures in (("interpreted", row.interpreted), ("translated", row.translated)):
+        begin = time.process_time()
+        offload(work=work, rounds=iterations, form=form, threads=1)
+        figures.append(instructions / 1e6 / (time.process_time() - begin))
+
+
 def measure(folder: Path, *, rounds: int, scale: float = 1.0, say: Callable[[str], None] = print) -> list[Row]:
     """Run every loop by everything that can, in turn.
 
@@ -108,10 +118,7 @@ def measure(folder: Path, *, rounds: int, scale: float = 1.0, say: Callable[[str
         for turn in range(rounds):
             say(f"round {turn + 1} of {rounds}")
             for work, (row, (_, each)) in enumerate(zip(rows, LOOPS, strict=False)):
-                for form, figures in (("interpreted", row.interpreted), ("translated", row.translated)):
-                    begin = time.process_time()
-                    store["one"].offload(program, work=work, rounds=iterations, form=form, threads=1)
-                    figures.append(each * iterations / 1e6 / (time.process_time() - begin))
+                _loop(row, partial(store["one"].offload, program), work, each * iterations, iterations)
                 if shutil.which(_QEMU):
                     nothing = _in_qemu(source, Path(place), work, 0)
                     took = _in_qemu(source, Path(place), work, iterations) - nothing

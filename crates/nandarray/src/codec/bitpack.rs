@@ -8,8 +8,8 @@
 //!                 bytes after the last whole element
 //! ```
 //! The reference is 0, the smallest value, or the smallest value as a signed integer, whichever gives the smallest
-//! width; with 0 the values are a plain bit stream. `spread` unpacks it. Packing collects the bits of several elements in
-//! a 64-bit word at once, by one `pext` instruction where the processor has a fast one.
+//! width; with 0 the values are a plain bit stream. `spread` unpacks it. Packing collects the bits of several elements
+//! in a 64-bit word at once, by one `pext` instruction where the processor has a fast one.
 //!
 //! It does not look for patterns between values (compressors do), and does not know whether elements are signed.
 

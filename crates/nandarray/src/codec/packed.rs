@@ -76,8 +76,8 @@ impl Codec {
     /// As [`Self::decode_frame`].
     ///
     /// # Panics
-    /// If the codec packs no integers ([`CodecSpec::packing`]), the frame has no such values, or `table` comes from a codec
-    /// with another spec.
+    /// If the codec packs no integers ([`CodecSpec::packing`]), the frame has no such values, or `table` comes from a
+    /// codec with another spec.
     pub fn append_packed(
         &self,
         table: &FrameTable,

@@ -15,7 +15,7 @@
 //! | 8 bytes | to 57 | 64 bits | 8 values |
 //! | 8 bytes | from 58 | no vectors: nine bytes a value | 1 value |
 //!
-//! Loads of 16 bytes must end within the data, so that the last values are unpacked one by one, as are all without AVX2.
+//! Loads of 16 bytes must end within the data, so the last values are unpacked one by one, as are all without AVX2.
 //! Measured by `cargo run --release -p nandarray --example codecs` (docs/benchmarks.md).
 //!
 //! It trusts its caller with the lengths, asserts them, and does not know a frame's head.

@@ -174,8 +174,8 @@ fn one_by_one<const BYTES: usize>(
     at - start
 }
 
-/// Deposits the bits of all values of a 64-bit word at once: eight, four or two, by a mask that is made of the widths of
-/// a group together. The places of the words' bits are prefix sums of the widths.
+/// Deposits the bits of all values of a 64-bit word at once: eight, four or two, by a mask that is made of the widths
+/// of a group together. The places of the words' bits are prefix sums of the widths.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi2")]
 fn groups_by_pdep<const BYTES: usize>(
@@ -193,7 +193,7 @@ fn groups_by_pdep<const BYTES: usize>(
         let mut ends = sums.wrapping_mul(ONES);
         let mut bit = at;
         for (word, mask) in group.as_flattened_mut().as_chunks_mut::<8>().0.iter_mut().zip(masks::<BYTES>(widths)) {
-            // SAFETY: a group has at most 256 bits, `at` is below 8, and `data` has eight bytes behind the last of them.
+            // SAFETY: a group has at most 256 bits, `at` is below 8, and `data` has eight bytes behind the last one.
             let bits = u64::from_le_bytes(unsafe { *data.as_ptr().add(bit / 8).cast() }) >> (bit % 8);
             *word = core::arch::x86_64::_pdep_u64(bits, mask).to_le_bytes();
             bit = at + (ends & 0xffff) as usize;

@@ -10,7 +10,7 @@
 //! [`points`] moves single elements; [`split`] cuts tasks of blocks whose pages are scattered; [`verify_copy`] verifies
 //! and copies the new pages of a large read in turns. Media that are not memory-mapped, such as those under the
 //! modelled clock, and coded blocks ([`coded`]) are read through a scratch block of the thread. [`borrow`] gives access
-//! to bytes in place; [`in_flight`] only reports the pages of a read; [`packed`] reads packed integers as they are stored.
+//! to bytes in place; [`in_flight`] only reports the pages of a read; [`packed`] reads packed integers as stored.
 //!
 //! The caller holds the space's lock for the whole command, so that a read sees either all of a write or none of it.
 

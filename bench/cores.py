@@ -55,7 +55,7 @@ DEVICES: tuple[tuple[str, str, str, float], ...] = (
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "crates" / "nandarray-hart" / "tests" / "programs"
 #: Instructions of ``long-mix64.bin``, as the hart counts them (``cargo run -p nandarray-uarch --example timed_speed``).
-LONG_MIX = 1
+LONG_MIX = 948_388_155
 #: Instructions after which Spike is stopped.
 SPIKE_INSTRUCTIONS = 200_000_000
 

@@ -205,4 +205,5 @@ def inference(
     for place, weights in enumerate(layers):
         step = layer(weights, place, target).on(last).using(task_bytes=records * weights.shape[1])
         last = mapping.used(step, place)
+    assert isinstance(last, Step), "a network has a layer"
     return last

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 import nandarray
-from nandarray import programs
+from nandarray import Step, programs
 from nandarray.lab.assasin.engines import TARGET
-from nandarray.programs.step import Step
 
 __all__ = [
     "LAYERS",

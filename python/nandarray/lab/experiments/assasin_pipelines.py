@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 import nandarray
+from nandarray import Step
 from nandarray.device import Description
 from nandarray.lab.assasin.engines import ASSUMPTIONS, ENGINES, TARGET
 from nandarray.lab.assasin.pipelines import LAYERS, Mapping, fused, inference, network, write_path
 from nandarray.lab.experiment import Context, Experiment, Figure, Parameter, Result
-from nandarray.programs.step import Step
 
 __all__ = ["EXPERIMENT", "run_one"]
 

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 
 import nandarray
-from nandarray import programs
+from nandarray import Step, programs
 from nandarray.lab.assasin.engines import TARGET
-from nandarray.programs.step import Step
 
 __all__ = [
     "LAYERS",
@@ -205,4 +204,5 @@ def inference(
     for place, weights in enumerate(layers):
         step = layer(weights, place, target).on(last).using(task_bytes=records * weights.shape[1])
         last = mapping.used(step, place)
+    assert isinstance(last, Step), "a network has a layer"
     return last

@@ -21,6 +21,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import nandarray
 from nandarray.errors import InvalidError
 from nandarray.lab.tpch.data import files, store_tables
 from nandarray.lab.tpch.queries import QUERIES
@@ -130,8 +131,6 @@ def measure(scale: float, rounds: int = 3) -> Iterator[tuple[int, HostTime]]:
         The query, and its times.
     """
     import duckdb
-
-    import nandarray
 
     paths = files(scale)
     with tempfile.TemporaryDirectory() as folder, nandarray.open(Path(folder) / "tpch.nand", mode="w") as store:

@@ -152,23 +152,23 @@ impl Prepared {
         Some(first_byte / rows.bytes).filter(|&row| is_row && row < rows.shape[0])
     }
 
-    /// Reads whole rows to successive places from an address on.
+    /// Reads whole rows to places from an address on, which are `apart` bytes from one another.
     ///
     /// # Safety
-    /// `to` points to as many rows that may be written.
+    /// All places are memory that may be written, and do not overlap.
     ///
     /// # Panics
     /// If the array's rows are no whole blocks.
-    pub(crate) unsafe fn read_rows(&self, rows: &[u64], to: *mut u8) -> Result<(), Status> {
-        let RowShape { bytes, shape, count, step, strides } = self.rows.as_ref().expect("rows of whole blocks");
+    pub(crate) unsafe fn read_rows(&self, rows: &[u64], to: *mut u8, apart: u64) -> Result<(), Status> {
+        let RowShape { shape, count, step, strides, .. } = self.rows.as_ref().expect("rows of whole blocks");
         let mut starts = vec![0; rows.len() * shape.len()];
         for (start, &row) in starts.iter_mut().step_by(shape.len()).zip(rows) {
             *start = row;
         }
         // A view of the shape that the array had: an error if it has another one now.
         let view = Some(shape.as_slice());
-        let target = Target::Boxes { starts: &starts, step, count, strides, stride: *bytes as isize, view };
-        // SAFETY: the caller's promise; the target is `rows.len()` rows.
+        let target = Target::Boxes { starts: &starts, step, count, strides, stride: apart as isize, view };
+        // SAFETY: the caller's promise.
         let out = unsafe { BufferMut::from_raw(to) };
         self.device.execute(command::Read { space: self.space, target, out }).map_err(Status::from)
     }

@@ -55,7 +55,7 @@ pub(crate) struct ServedPair {
 /// Maximum number of reads that are executed together.
 const BATCH_READS_MAX: usize = 32;
 
-/// Reads of whole rows of one array to successive places, which the engine executes by one command.
+/// Reads of whole rows of one array to places at equal distances, which the engine executes by one command.
 #[derive(Debug, Default)]
 struct RowBatch {
     entries: Vec<SubmissionEntry>,
@@ -74,7 +74,9 @@ impl RowBatch {
         let Some(array) = shared.arrays.get((nsid - ARRAY_NSID) as usize) else { return false };
         let (Some(row), Ok(_)) = (array.row(slba, nlb), data(shared, entry, bytes)) else { return false };
         let continues = self.entries.last().is_none_or(|last| {
-            last.nsid == entry.nsid && last.dptr[0].get().checked_add(bytes) == Some(entry.dptr[0].get())
+            let apart = entry.dptr[0].get().checked_sub(last.dptr[0].get());
+            let before = self.apart();
+            last.nsid == entry.nsid && apart.is_some_and(|apart| apart >= bytes && before.is_none_or(|b| b == apart))
         });
         if continues {
             self.entries.push(*entry);
@@ -83,14 +85,20 @@ impl RowBatch {
         continues
     }
 
+    /// Returns the distance between successive places in bytes; `None` with fewer than two commands.
+    fn apart(&self) -> Option<u64> {
+        let [first, second, ..] = self.entries.as_slice() else { return None };
+        Some(second.dptr[0].get() - first.dptr[0].get())
+    }
+
     /// Reads the rows of two or more commands; `false` if each has to be executed for itself.
     fn read(&self, shared: &ServedStore) -> bool {
-        let [first, _, ..] = self.entries.as_slice() else { return false };
+        let (Some(apart), Some(first)) = (self.apart(), self.entries.first()) else { return false };
         let array = &shared.arrays[(first.nsid.get() - ARRAY_NSID) as usize];
-        let bytes = self.entries.len() as u64 * blocks(first).1 * LBA_BYTES;
+        let bytes = (self.entries.len() as u64 - 1) * apart + blocks(first).1 * LBA_BYTES;
         let Ok(to) = data(shared, first, bytes) else { return false };
-        // SAFETY: memory of the region, as in `move_blocks`; the rows' places follow one another.
-        unsafe { array.read_rows(&self.rows, to) }.is_ok()
+        // SAFETY: memory of the region, as in `move_blocks`; the rows' places lie within it and do not overlap.
+        unsafe { array.read_rows(&self.rows, to, apart) }.is_ok()
     }
 }
 

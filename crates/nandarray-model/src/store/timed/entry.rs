@@ -1,8 +1,8 @@
-//! Entry points that run to their end at once: their bytes are computed when they are called, and their ticks are spent
-//! by the core as soon as it runs nothing else.
+//! Entry points that run to their end at once: their bytes are computed when they are called, and the core spends their
+//! ticks as soon as it runs nothing else.
 //!
-//! A core that runs a task owes them until the task is over; the rest, which no later job has spent, is spent at the end
-//! of the run. Their waits for lines take a fixed time.
+//! A core that runs a task owes these ticks until the task is over; those that no later job has spent are spent at the
+//! end of the run. Their waits for lines take a fixed time.
 
 use nandarray_cores::RunError;
 

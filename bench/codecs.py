@@ -60,7 +60,7 @@ def measure(folder: Path, *, rounds: int, size: int = 256 << 20, say: Callable[[
         for turn in range(rounds):
             say(f"round {turn + 1} of {rounds}")
             for row, name in zip(rows, COMPRESSIONS, strict=False):
-                array = store.create("a", values.shape, values.dtype, compression=name, mode="w")
+                array = store.create("a", values.shape, values.dtype, compression=name)
                 begin = time.process_time()
                 array[...] = values
                 store.flush()
@@ -72,6 +72,7 @@ def measure(folder: Path, *, rounds: int, size: int = 256 << 20, say: Callable[[
                 row.reads.append(values.nbytes / 1e9 / (time.process_time() - begin))
                 if not np.array_equal(out, values):
                     raise AssertionError(f"{row.name} reads other values")
+                del store["a"]
             begin = time.process_time()
             np.copyto(out, values)
             rows[-1].reads.append(values.nbytes / 1e9 / (time.process_time() - begin))

@@ -37,8 +37,6 @@ ORDER = (
     "nandarray.programs",
     "nandarray.model.accelerator",
     "nandarray.programs.library",
-    "nandarray.programs.advise.samples",
-    "nandarray.programs.advise.simulate",
     "nandarray.programs.kernels",
     "nandarray.programs.calls",
     "nandarray.array",

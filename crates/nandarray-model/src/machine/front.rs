@@ -250,8 +250,8 @@ impl Machine {
         crossed.max(self.fabric.through_dram(now, bytes, "output", OpCause::Host))
     }
 
-    /// Books the transfer of an output's bytes onto the crossbar, now, from a core that holds them or from DRAM; returns
-    /// its end.
+    /// Books the transfer of an output's bytes onto the crossbar, now, from a core that holds them or from DRAM;
+    /// returns its end.
     pub fn send_from(&mut self, core: Option<u32>, bytes: u64) -> Ps {
         let now = self.now();
         match core {

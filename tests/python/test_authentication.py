@@ -94,6 +94,11 @@ class Host(contextlib.ExitStack):
             else:
                 raise EOFError
 
+    def send(self, opcode: int, cid: int, sgl: bytes, data: bytes = b"") -> None:
+        """Send a capsule and wait for nothing."""
+        entry = struct.pack("<BBH", opcode, 0x40, cid) + bytes(20) + sgl + bytes(24)
+        self.socket.sendall(struct.pack("<BBBBI", 4, 0, 72, 72 if data else 0, 72 + len(data)) + entry + data)
+
     def exchange(self, message: bytes) -> bytes:
         """Send a message of authentication and fetch the answer."""
         assert self.call(5, struct.pack("<BBBBI", 0, 1, 1, 0xE9, len(message)), message)[0] == 0
@@ -167,6 +172,43 @@ def test_messages_that_are_cut_short(store: nandarray.Store) -> None:
                 assert (found[0], found[1], found[7]) == (0, 0xF1, 6), length
 
 
+@pytest.mark.parametrize("with_secret", [True, False])
+def test_data_that_arrives_behind_connect(store: nandarray.Store, with_secret: bool) -> None:
+    """A command whose data has not come when the queue is connected is of no queue: Connect waits for its turn."""
+
+    class Early(Host):
+        """A host that has begun a transfer when it sends Connect."""
+
+        def call(self, fctype: int, words: bytes, data: bytes = b"", room: int = 0) -> tuple[int, int, bytes]:
+            if fctype == 1:
+                self.send(0x01, 1, struct.pack("<QIB", 0, 512, 0) + b"\0\0\x5a")
+                self.transfer = self.read(24)
+                assert self.transfer[0] == 9
+            return super().call(fctype, words, data, room)
+
+    with nandarray.serve(store, secrets={HOST: new_secret()} if with_secret else None) as server:
+        for _ in range(4):
+            with Early(server.address, server.nqn) as host:
+                assert host.status == 0x0C
+                head = (
+                    struct.pack("<BBBBI", 6, 4, 24, 24, 24 + 512) + host.transfer[8:12] + struct.pack("<III", 0, 512, 0)
+                )
+                host.socket.sendall(head + bytes(512))
+                kind, *_ = host.read(24)
+                assert kind == 5
+        assert server.status()["associations"] == []
+        with Host(server.address, server.nqn) as host:
+            assert host.status == 0
+
+
+def test_discovery_tells_addresses_only(store: nandarray.Store) -> None:
+    discovery = "nqn.2014-08.org.nvmexpress.discovery"
+    with nandarray.serve(store, secrets={HOST: new_secret()}) as server, Host(server.address, discovery) as host:
+        assert (host.status, host.dw0 & 1 << 17) == (0, 0)
+        host.send(0x01, 9, struct.pack("<QIB", 0, 1 << 20, 0) + b"\0\0\x5a")
+        assert host.read(24)[0] == 5, "a long transfer is refused, not asked for"
+
+
 def test_arrays_after_authentication(store: nandarray.Store) -> None:
     mine, its = new_secret("sha512"), new_secret("none")
     with nandarray.serve(store, secrets={HOST: (mine, its)}) as server:
@@ -187,6 +229,8 @@ def test_arrays_after_authentication(store: nandarray.Store) -> None:
     nandarray.serve(store, "0.0.0.0:0", secrets={HOST: mine}).stop()
     with pytest.raises(InvalidError, match="insecure"):
         nandarray.serve(store, "0.0.0.0:0", hosts=["nqn.2026-01.org.example:other"], secrets={HOST: mine})
+    with pytest.raises(InvalidError, match="secrets is empty"):
+        nandarray.serve(store, secrets={})
     with pytest.raises(InvalidError, match="CRC-32"):
         nandarray.serve(store, secrets={HOST: mine.replace(mine[12:14], "zz", 1)})
 

@@ -194,7 +194,7 @@ fn presets_have_a_source_for_everything_and_say_what_is_assumed() {
             assert!(!key.kind.is_number() || entry.source != "choice" || *name == "tiny", "{name} {}", key.path);
         }
     }
-    assert_eq!(presets().len(), 17);
+    assert_eq!(presets().len(), 18);
 }
 
 /// Generates values of all kinds, valid and invalid.

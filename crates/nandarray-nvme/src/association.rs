@@ -208,6 +208,9 @@ impl Association {
     }
 
     pub(crate) fn notice_namespaces(&self, nsids: &[u32]) {
+        if self.is_discovery() {
+            return;
+        }
         self.state.lock().changed.extend(nsids);
         self.notice();
     }
@@ -251,7 +254,9 @@ impl Association {
 
     fn ended(&self, qid: u16, entry: &SubmissionEntry, done: Result<(u32, u32), Status>) -> CompletionEntry {
         let cid = entry.cid.get();
-        if let Err(status) = done {
+        if let Err(status) = done
+            && !self.is_discovery()
+        {
             self.subsystem.health.failed(FailedCommand { qid, cid, nsid: entry.nsid.get(), status });
         }
         completion(cid, done)
@@ -341,7 +346,7 @@ impl Association {
         };
         if value & SHUTDOWN != 0 {
             // A host that shuts down expects that its writes are durable.
-            let flushed = self.subsystem.flush();
+            let flushed = if self.is_discovery() { Ok(()) } else { self.subsystem.flush() };
             let mut state = self.state.lock();
             state.csts |= if flushed.is_ok() { SHUTDOWN_COMPLETE } else { FATAL };
             return;
@@ -426,10 +431,11 @@ impl Association {
         let (retain, csi) = (word & 1 << 15 != 0, (entry.cdw(14) >> 24) as u8);
         let page = match word as u8 {
             LogPage::DISCOVERY if self.is_discovery() => self.discovery_log(),
+            // Counters and errors of other hosts are not for a host that only looks for subsystems.
+            _ if self.is_discovery() => return Err(Status::INVALID_LOG_PAGE),
             LogPage::ERRORS => self.subsystem.health.errors(),
             LogPage::HEALTH => self.subsystem.health.page(),
             LogPage::FIRMWARE => logs::firmware(),
-            _ if self.is_discovery() => return Err(Status::INVALID_LOG_PAGE),
             LogPage::CHANGED => self.changed_log(retain),
             LogPage::EFFECTS => logs::effects(csi, self.subsystem.read_only()),
             LogPage::PROGRAMS => self.subsystem.programs.list(),

@@ -267,6 +267,11 @@ impl Subsystem {
         !credentials.is_empty() && hosts.iter().all(|host| credentials.contains_key(host))
     }
 
+    /// Whether hosts have secrets by which they authenticate.
+    pub fn has_secrets(&self) -> bool {
+        !self.options.credentials.is_empty()
+    }
+
     /// Returns the authentication of a new queue of an association; `None` if its host has no secret. The discovery
     /// service, which tells only addresses and names, has none.
     pub fn exchange(&self, host: &HostIdentity) -> Option<ControllerExchange> {

@@ -30,6 +30,7 @@ mod request;
 pub mod schedule;
 mod scheduler;
 mod session;
+mod shares;
 mod stage;
 mod tiles;
 mod work;

@@ -20,6 +20,7 @@ use crate::io::InputSource;
 use crate::job::Job;
 use crate::progress::Progress;
 use crate::queue::StreamQueue;
+use crate::shares::Pipeline;
 use crate::stage::{Failed, Origin, PendingTask, Rank, Stage, StageState, TaskInput};
 use crate::work::{Buffers, DeliverJob, FinishJob, JobWork, Load, TaskJob};
 
@@ -66,41 +67,6 @@ pub(crate) struct Scheduler<'p> {
     pub(crate) aborted: bool,
     /// Buffers that no job is using.
     pub(crate) buffers: Vec<Buffers>,
-}
-
-/// Stages of a run that are connected by their inputs, with what they have of the executor.
-#[derive(Debug)]
-struct Pipeline {
-    /// Numbers of the stages, the last first.
-    stages: Vec<usize>,
-    /// Number of jobs in flight.
-    running: usize,
-    /// Number of jobs handed out so far.
-    jobs: u64,
-}
-
-impl Pipeline {
-    /// Returns the pipelines of a run, in the order of their first stages.
-    fn all_of(stages: &[Stage<'_, '_>]) -> Vec<Self> {
-        let mut pipelines: Vec<Self> = Vec::new();
-        for (number, stage) in stages.iter().enumerate() {
-            let feeds = |pipeline: &Self| {
-                let from =
-                    |origin: &Origin| matches!(origin, Origin::Stage { stage, .. } if pipeline.stages.contains(stage));
-                stage.inputs.iter().any(from)
-            };
-            // A stage that reads outputs of two pipelines makes one of them.
-            let (connected, others): (Vec<_>, Vec<_>) = pipelines.into_iter().partition(feeds);
-            let mut joined: Vec<usize> = connected.into_iter().flat_map(|pipeline| pipeline.stages).collect();
-            joined.push(number);
-            joined.sort_unstable_by_key(|&stage| std::cmp::Reverse(stage));
-            pipelines = others;
-            pipelines.push(Self { stages: joined, running: 0, jobs: 0 });
-        }
-        pipelines.sort_by_key(|pipeline| pipeline.stages.last().copied());
-        assert_eq!(pipelines.iter().map(|pipeline| pipeline.stages.len()).sum::<usize>(), stages.len());
-        pipelines
-    }
 }
 
 impl<'s, 'p> RunPlan<'s, 'p> {

@@ -11,7 +11,7 @@ const LAYERS: tidy::Layers = &[
     &["cut"],
     &["stage"],
     &["context"],
-    &["work"],
+    &["shares", "work"],
     &["job"],
     &["scheduler"],
     &["agenda"],

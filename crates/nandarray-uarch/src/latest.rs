@@ -67,6 +67,11 @@ impl LatestLines {
         }
     }
 
+    /// Forgets what was known about the set of an address: the cache has filled one of its lines without an access.
+    pub(crate) fn forget(&mut self, address: u64) {
+        *self.entry(address >> self.shift) = NO_LINE;
+    }
+
     /// Reads and writes that were counted here.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.reads, self.writes)

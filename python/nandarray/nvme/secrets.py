@@ -61,14 +61,20 @@ def read_secrets(path: str | os.PathLike[str]) -> dict[str, tuple[str, str | Non
     Raises
     ------
     InvalidError
-        A line has another form, a host has two lines, or other users may read the file.
+        A line has another form, a host has two lines, there is no line, other users may read the file, or it is of
+        another user.
     """
     file = Path(path)
-    mode = file.stat().st_mode
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise InvalidError(f"{file} has mode {stat.S_IMODE(mode):o}: other users may read the secrets (chmod 600)")
+    with file.open(encoding="utf-8") as opened:
+        told = os.fstat(opened.fileno())
+        if told.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            mode = stat.S_IMODE(told.st_mode)
+            raise InvalidError(f"{file} has mode {mode:o}: other users may read the secrets (chmod 600)")
+        if told.st_uid not in (0, os.geteuid()):
+            raise InvalidError(f"{file} belongs to user {told.st_uid}, who may change the secrets")
+        text = opened.read()
     found: dict[str, tuple[str, str | None]] = {}
-    for number, line in enumerate(file.read_text().splitlines(), 1):
+    for number, line in enumerate(text.splitlines(), 1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
@@ -77,4 +83,6 @@ def read_secrets(path: str | os.PathLike[str]) -> dict[str, tuple[str, str | Non
         if words[0] in found:
             raise InvalidError(f"{file}, line {number}: a second secret of {words[0]}")
         found[words[0]] = (words[1], words[2] if len(words) == 3 else None)
+    if not found:
+        raise InvalidError(f"{file} has no secret: no host could connect")
     return found

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nandarray import _nandarray
+from nandarray.errors import InvalidError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -139,6 +140,8 @@ def serve(
     ...     remote["a"][1:]
     array([2, 3])
     """
+    if secrets is not None and not secrets:
+        raise InvalidError("secrets is empty: no host could connect; None is for a server without authentication")
     pairs = {
         host: (given, None) if isinstance(given, str) else (given[0], given[1])
         for host, given in (secrets or {}).items()

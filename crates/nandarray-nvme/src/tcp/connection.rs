@@ -33,6 +33,8 @@ use crate::{NSID_PROGRAMS, Subsystem};
 
 /// Time within which a new connection has to become a queue by a connect command, and again for authentication.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// Time that a discovery connection has on a server with secrets: its host proves nothing.
+const DISCOVERY_TIME: Duration = Duration::from_secs(120);
 /// Size of the read buffer before and after the connect command, in bytes.
 const BUFFER_BYTES: (usize, usize) = (4 << 10, 64 << 10);
 /// Maximum number of bytes of transfers from the host in progress at once, and of the data and results of commands that
@@ -144,6 +146,13 @@ pub(crate) struct Connection {
     held: Arc<Mutex<BTreeMap<u16, Completer>>>,
 }
 
+impl Drop for Connection {
+    /// Releases what the connection holds, also if its thread panics.
+    fn drop(&mut self) {
+        self.over();
+    }
+}
+
 impl Connection {
     /// Serves a connection until it ends.
     pub(crate) fn serve(shared: Arc<ServerState>, number: u64, stream: TcpStream) {
@@ -180,9 +189,9 @@ impl Connection {
                 }
             }
         }
-        connection.over();
     }
 
+    /// Releases the connection's association or queue. It may be called again, and then does nothing.
     fn over(&mut self) {
         self.outgoing.close();
         match std::mem::replace(&mut self.state, ConnectionState::Initialising) {
@@ -256,10 +265,12 @@ impl Connection {
         Ok(u32::from_le_bytes(digest) == crc_fast::crc32_iscsi(to))
     }
 
-    /// Whether the host may have memory for long transfers: it is connected and, if need be, authenticated.
+    /// Whether the host may have memory for long transfers: it is connected and, if need be, authenticated. A discovery
+    /// connection to a server with secrets is anonymous and has none.
     fn is_trusted(&self) -> bool {
         let connected = matches!(self.state, ConnectionState::Admin(_) | ConnectionState::Io(..));
-        connected && self.exchange.as_ref().is_none_or(ControllerExchange::is_authentic)
+        let authentic = self.exchange.as_ref().is_none_or(ControllerExchange::is_authentic);
+        connected && authentic && self.deadline.is_none()
     }
 
     /// Reads and handles one PDU.
@@ -307,6 +318,12 @@ impl Connection {
         let Ok(completer) = self.outgoing.accept(entry.cid.get()) else { return Ok(()) };
         if !whole {
             self.refuse(completer, Status::TRANSIENT_TRANSPORT);
+            return Ok(());
+        }
+        // Connect makes another queue of this connection, in which earlier commands would have no place.
+        let is_busy = !self.transfers.is_empty() || !self.waiting.is_empty();
+        if is_busy && matches!(self.state, ConnectionState::Unconnected) {
+            self.refuse(completer, Status::SEQUENCE_ERROR);
             return Ok(());
         }
         let descriptor = DataDescriptor::decode(&entry);
@@ -535,8 +552,11 @@ impl Connection {
                 done.dw0.set(u32::from(cntlid) | required);
                 self.outgoing.set_queue(queue, completer.cid());
                 completer.complete(done);
+                let discovers = matches!(&state, ConnectionState::Admin(association) if association.is_discovery());
                 if self.exchange.is_some() {
                     self.deadline = Some(Instant::now() + CONNECT_TIME);
+                } else if discovers && self.subsystem().has_secrets() {
+                    self.deadline = Some(Instant::now() + DISCOVERY_TIME);
                 } else {
                     self.begin_service();
                 }

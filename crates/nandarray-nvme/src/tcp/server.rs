@@ -319,6 +319,20 @@ fn look(shared: &ServerState, mut known: Vec<(u32, u64, u32)>) {
     }
 }
 
+/// A connection that is counted as open until this is dropped, also by a panic of its thread.
+struct CountedConnection {
+    shared: Arc<ServerState>,
+    number: u64,
+}
+
+impl Drop for CountedConnection {
+    fn drop(&mut self) {
+        self.shared.no_longer_half_open(self.number);
+        self.shared.sockets.lock().remove(&self.number);
+        self.shared.connections.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// Accepts connections, and closes those beyond `most`, the maximum number at once.
 fn accept(shared: &Arc<ServerState>, listener: &TcpListener, most: usize) {
     for number in 0u64.. {
@@ -343,10 +357,8 @@ fn accept(shared: &Arc<ServerState>, listener: &TcpListener, most: usize) {
         shared.begin_half_open(number);
         let of = shared.clone();
         let serve = move || {
-            Connection::serve(of.clone(), number, stream);
-            of.no_longer_half_open(number);
-            of.sockets.lock().remove(&number);
-            of.connections.fetch_sub(1, Ordering::AcqRel);
+            let _counted = CountedConnection { shared: of.clone(), number };
+            Connection::serve(of, number, stream);
         };
         if thread::Builder::new().name("nvme-tcp".to_owned()).stack_size(STACK_BYTES).spawn(serve).is_err() {
             shared.no_longer_half_open(number);

@@ -175,6 +175,7 @@ impl TimedCore {
             while at < new.end {
                 let stored = self.feed.address(at);
                 self.hierarchy.fetch_ahead(now, stored);
+                self.latest_data.forget(stored);
                 at = at.saturating_add(self.vector.line_bytes);
             }
         }

@@ -427,7 +427,7 @@ def test_a_wrong_parameter_is_named_with_the_right_ones(given: dict[str, object]
 def test_unknown_experiments_profiles_and_tables_are_named() -> None:
     with pytest.raises(NotFoundError, match=r"no experiment 'model.channel'; did you mean 'model.channels'"):
         lab.run("model.channel")
-    with pytest.raises(InvalidError, match="'full' or 'small', not 'tiny'"):
+    with pytest.raises(InvalidError, match="'full', 'small' or 'deep', not 'tiny'"):
         lab.run(SMALL, profile="tiny")
     with pytest.raises(NotFoundError, match="no table 'row'; did you mean 'rows'"):
         lab.run(SMALL).table("row")

@@ -313,7 +313,16 @@ def test_metadata_is_given_with_its_defaults() -> None:
         "name": "scale",
         "summary": "",
         "kind": "block",
-        "inputs": [{"name": "x", "dtype": "float32", "record_bytes": 4, "whole": False, "records": "fixed"}],
+        "inputs": [
+            {
+                "name": "x",
+                "dtype": "float32",
+                "record_bytes": 4,
+                "whole": False,
+                "records": "fixed",
+                "packed": None,
+            }
+        ],
         "outputs": [
             {
                 "name": "y",

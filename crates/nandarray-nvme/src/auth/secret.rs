@@ -84,7 +84,7 @@ pub enum SecretError {
     /// The key has a length that is not allowed.
     #[error("a key of {0} bytes; it has 32, 48 or 64")]
     Length(usize),
-    /// The checksum does not match the key: the text is damaged. Neither is told, since errors go into logs.
+    /// The checksum does not match the key: the text is damaged. The message has neither, since errors go into logs.
     #[error("the secret's CRC-32 is not its key's: the text is damaged")]
     Checksum,
 }

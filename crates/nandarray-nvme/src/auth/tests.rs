@@ -95,7 +95,7 @@ fn damaged_secrets_are_refused() {
         assert!(matches!(error, SecretError::Form | SecretError::Length(_)), "{text}: {error}");
     }
     let other = good.replacen("AAEC", "AAED", 1);
-    assert!(matches!(DhchapSecret::parse(&other), Err(SecretError::Checksum { .. })), "{other}");
+    assert!(matches!(DhchapSecret::parse(&other), Err(SecretError::Checksum)), "{other}");
     let shorter = DhchapSecret::new(None, &counted(31)).unwrap_err();
     assert_eq!(shorter, SecretError::Length(31));
     assert!(!format!("{:?}", secret(1, 32)).contains("key"), "no key in a log");

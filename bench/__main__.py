@@ -344,12 +344,17 @@ def _programs(arguments: argparse.Namespace, command: str) -> int:
 
 
 def _cores(arguments: argparse.Namespace, command: str) -> int:
-    import json
-
     from . import cores
 
-    found = cores.measure(arguments.folder, rounds=arguments.rounds, say=_say)
-    _lines(arguments, command, *cores.table(found), json.dumps([vars(one) for one in found], indent=1))
+    return _speeds(arguments, command, cores)
+
+
+def _speeds(arguments: argparse.Namespace, command: str, module: Any) -> int:
+    """Measure the rows of a module of speeds, and print them with the promises that they miss."""
+    import json
+
+    found = module.measure(arguments.folder, rounds=arguments.rounds, say=_say)
+    _lines(arguments, command, *module.table(found), json.dumps([vars(one) for one in found], indent=1))
     missed = [one for one in found if one.verdict.startswith("MISSED")]
     print("\n".join(f"{one.name}: {one.verdict}" for one in missed) or "every promise kept")
     return 0
@@ -366,15 +371,9 @@ def _codecs(arguments: argparse.Namespace, command: str) -> int:
 
 
 def _vectors(arguments: argparse.Namespace, command: str) -> int:
-    import json
-
     from . import vectors
 
-    found = vectors.measure(arguments.folder, rounds=arguments.rounds, say=_say)
-    _lines(arguments, command, *vectors.table(found), json.dumps([vars(one) for one in found], indent=1))
-    missed = [one for one in found if one.verdict.startswith("MISSED")]
-    print("\n".join(f"{one.name}: {one.verdict}" for one in missed) or "every promise kept")
-    return 0
+    return _speeds(arguments, command, vectors)
 
 
 def _nvme(arguments: argparse.Namespace, command: str) -> int:

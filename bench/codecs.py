@@ -37,13 +37,13 @@ def measure(folder: Path, *, rounds: int, size: int = 256 << 20, say: Callable[[
     Parameters
     ----------
     folder : pathlib.Path
-        Folder of the store, which is removed behind.
+        Folder for the store, which is removed afterwards.
     rounds : int
         Number of rounds; figures are medians.
     size : int
         Bytes of the array.
     say : callable
-        Told how far it is.
+        Function that is called with a line about the progress.
 
     Returns
     -------

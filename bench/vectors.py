@@ -87,13 +87,13 @@ def measure(folder: Path, *, rounds: int, scale: float = 1.0, say: Callable[[str
     Parameters
     ----------
     folder : pathlib.Path
-        Folder of the store, which is removed behind.
+        Folder for the store, which is removed afterwards.
     rounds : int
         Number of rounds; figures are medians.
     scale : float
         Of the number of iterations.
     say : callable
-        Told how far it is.
+        Function that is called with a line about the progress.
 
     Returns
     -------

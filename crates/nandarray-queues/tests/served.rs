@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use nandarray::{BufferMut, Device, Mode, NewSpace, Options, Source, Target, command};
+use nandarray::{BufferMut, Device, Mode, NewSpace, Options, Source, SpaceId, Target, command};
 use nandarray_queues::{QueueClient, QueueError, QueueServer, RegionGeometry, ServeOptions, region_path};
 
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -15,28 +15,34 @@ const ALL: ServeOptions = ServeOptions { geometry: SMALL, writable: true };
 fn store(dir: &tempfile::TempDir) -> Arc<Device> {
     let device = Device::open_file(&dir.path().join("a.nand"), Mode::Append, &Options::default()).unwrap();
     for (name, shape, item) in [("line", vec![5000u64], 8u32), ("grid", vec![70, 90], 4), ("odd", vec![333], 12)] {
-        let new = NewSpace {
-            name,
-            shape: &shape,
-            item_bytes: item,
-            dtype: &format!("|V{item}"),
-            block: None,
-            compression: None,
-            key: None,
-            fill: None,
-            attrs: "{}",
-        };
-        let space = device.execute(command::Create(new)).unwrap().id;
-        let bytes = bytes_of(name, shape.iter().product::<u64>() * u64::from(item));
-        let strides: Vec<isize> =
-            (0..shape.len()).map(|d| (shape[d + 1..].iter().product::<u64>() * u64::from(item)) as isize).collect();
-        let (start, step) = (vec![0; shape.len()], vec![1; shape.len()]);
-        let target = Target::Box { start: &start, step: &step, count: &shape, strides: &strides, view: None };
-        // SAFETY: `bytes` are those of the whole array.
-        let source = unsafe { Source::from_raw(bytes.as_ptr()) };
-        device.execute(command::Write { space, target, source }).unwrap();
+        create(&device, name, &shape, item);
     }
     Arc::new(device)
+}
+
+/// Creates an array with the bytes of [`bytes_of`]; returns its number and its bytes.
+fn create(device: &Device, name: &str, shape: &[u64], item: u32) -> (SpaceId, Vec<u8>) {
+    let new = NewSpace {
+        name,
+        shape,
+        item_bytes: item,
+        dtype: &format!("|V{item}"),
+        block: None,
+        compression: None,
+        key: None,
+        fill: None,
+        attrs: "{}",
+    };
+    let space = device.execute(command::Create(new)).unwrap().id;
+    let bytes = bytes_of(name, shape.iter().product::<u64>() * u64::from(item));
+    let strides: Vec<isize> =
+        (0..shape.len()).map(|d| (shape[d + 1..].iter().product::<u64>() * u64::from(item)) as isize).collect();
+    let (start, step) = (vec![0; shape.len()], vec![1; shape.len()]);
+    let target = Target::Box { start: &start, step: &step, count: shape, strides: &strides, view: None };
+    // SAFETY: `bytes` are those of the whole array.
+    let source = unsafe { Source::from_raw(bytes.as_ptr()) };
+    device.execute(command::Write { space, target, source }).unwrap();
+    (space, bytes)
 }
 
 fn bytes_of(name: &str, bytes: u64) -> Vec<u8> {
@@ -58,24 +64,7 @@ fn gathered(client: &QueueClient, nsid: u32, record: u64, records: &[u64]) -> Re
 fn rows_of_whole_blocks_are_gathered_together() {
     let dir = tempfile::tempdir().unwrap();
     let device = Device::open_file(&dir.path().join("a.nand"), Mode::Append, &Options::default()).unwrap();
-    let shape = [300u64, 2, 128];
-    let new = NewSpace {
-        name: "rows",
-        shape: &shape,
-        item_bytes: 4,
-        dtype: "<f4",
-        block: None,
-        compression: None,
-        key: None,
-        fill: None,
-        attrs: "{}",
-    };
-    let space = device.execute(command::Create(new)).unwrap().id;
-    let whole = bytes_of("rows", 300 * 1024);
-    let target = Target::Box { start: &[0; 3], step: &[1; 3], count: &shape, strides: &[1024, 512, 4], view: None };
-    // SAFETY: `whole` are the bytes of the whole array.
-    let source = unsafe { Source::from_raw(whole.as_ptr()) };
-    device.execute(command::Write { space, target, source }).unwrap();
+    let (space, whole) = create(&device, "rows", &[300, 2, 128], 4);
     let device = Arc::new(device);
     let geometry = RegionGeometry { depth: 64, ..SMALL };
     let mut server = QueueServer::start(&device, &name(&dir), ServeOptions { geometry, writable: true }).unwrap();

@@ -77,3 +77,20 @@ impl LatestLines {
         (self.reads, self.writes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_known_until_its_set_changes_without_an_access() {
+        let mut latest = LatestLines { shift: 6, mask: 3, entries: [NO_LINE; ENTRIES], reads: 0, writes: 0 };
+        assert!(!latest.hits(0x40, false));
+        latest.note(0x40, 4, true);
+        assert!(latest.hits(0x44, false) && latest.hits(0x40, true));
+        // Line 5 has line 1's set: filling it may evict line 1.
+        latest.forget(5 << 6);
+        assert!(!latest.hits(0x40, false) && !latest.knows(0x40));
+        assert_eq!(latest.counts(), (1, 1));
+    }
+}

@@ -46,6 +46,15 @@ struct OutputBuffers {
     waits: Option<(usize, u64)>,
 }
 
+/// A task that has ended, of whose connected outputs some were not delivered yet.
+#[derive(Clone, Debug)]
+struct MadeTask {
+    core: usize,
+    outputs: Vec<HeldOutput>,
+    /// Number of connected outputs that are still to be delivered.
+    undelivered: usize,
+}
+
 /// A task's part of a connected output.
 #[derive(Clone, Copy, Debug)]
 struct HeldPiece {
@@ -65,8 +74,8 @@ pub(super) struct Connections {
     readers: Vec<Vec<u64>>,
     capacity: u64,
     cores: Vec<OutputBuffers>,
-    /// Outputs of tasks that were not delivered: core, and what it holds of each.
-    made: BTreeMap<(usize, u64), (usize, Vec<HeldOutput>)>,
+    /// Tasks with connected outputs that were not delivered.
+    made: BTreeMap<(usize, u64), MadeTask>,
     pieces: BTreeMap<StageOutput, Vec<HeldPiece>>,
 }
 
@@ -171,8 +180,9 @@ impl Connections {
                 one.held = used;
             }
         }
-        if used.is_some() && self.readers[stage].iter().any(|&readers| readers > 0) {
-            self.made.insert((stage, task), (core, current));
+        let undelivered = self.readers[stage].iter().filter(|&&readers| readers > 0).count();
+        if used.is_some() && undelivered > 0 {
+            self.made.insert((stage, task), MadeTask { core, outputs: current, undelivered });
         } else {
             buffers.held -= current.iter().map(|one| one.held).sum::<u64>();
         }
@@ -181,7 +191,8 @@ impl Connections {
     /// Whether the last page of a task's output is held, of a task that ended on a core.
     pub(super) fn is_held(&self, (stage, output): StageOutput, task: u64, core: usize) -> bool {
         let made = self.made.get(&(stage, task));
-        self.readers[stage][output] > 0 && made.is_some_and(|(on, all)| *on == core && !all[output].is_spilled)
+        self.readers[stage][output] > 0
+            && made.is_some_and(|made| made.core == core && !made.outputs[output].is_spilled)
     }
 
     /// `bytes` of an output were delivered, of a task or of the program's end: they are behind all before them.
@@ -190,8 +201,15 @@ impl Connections {
         if readers == 0 {
             return;
         }
-        let made = task.and_then(|task| self.made.get(&(stage, task)));
-        let (core, held) = made.map_or((0, 0), |(core, outputs)| (*core, outputs[output].held));
+        let key = task.map(|task| (stage, task));
+        let made = key.and_then(|key| self.made.get_mut(&key));
+        let (core, held, is_last) = made.map_or((0, 0, false), |made| {
+            made.undelivered -= 1;
+            (made.core, made.outputs[output].held, made.undelivered == 0)
+        });
+        if let Some(key) = key.filter(|_| is_last) {
+            self.made.remove(&key);
+        }
         assert!(held <= bytes, "{held} of {bytes} B of an output are held");
         let pieces = self.pieces.entry((stage, output)).or_default();
         let end = pieces.last().map_or(0, |last| last.end) + bytes;
@@ -258,6 +276,7 @@ mod tests {
         all.end(0, (0, 0), Some(&[4]));
         assert!(all.is_held((0, 0), 0, 0));
         all.delivered((0, 0), Some(0), 4);
+        assert!(all.made.is_empty(), "a task that was delivered is forgotten");
         all.begin(0);
         assert_eq!(all.store(0, 0, 2), PageRoom::Wait);
         all.wait(0, 0, 2);

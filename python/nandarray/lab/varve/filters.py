@@ -69,7 +69,7 @@ class Filter:
     keep : tuple of str
         The columns kept.
     tests : tuple of RowTest
-        What a row has to pass.
+        Tests that a row has to pass, all of them.
     """
 
     name: str

@@ -53,7 +53,7 @@ def program(name: str, inputs: Sequence[Port], outputs: Sequence[Port], body: st
     inputs, outputs : sequence of Port
         Pointers ``NAME`` are declared for each, and ``used_NAME`` for outputs: elements that were written.
     body : str
-        What it does with ``n`` elements of each input.
+        Statements in C over ``n`` elements of each input.
     varve : bool
         Whether it has VarVE instructions.
 

@@ -354,7 +354,8 @@ def _speeds(arguments: argparse.Namespace, command: str, module: Any) -> int:
     import json
 
     found = module.measure(arguments.folder, rounds=arguments.rounds, say=_say)
-    _lines(arguments, command, *module.table(found), json.dumps([vars(one) for one in found], indent=1))
+    header, rows = module.table(found)
+    _lines(arguments, command, header, rows, json.dumps([vars(one) for one in found], indent=1))
     missed = [one for one in found if one.verdict.startswith("MISSED")]
     print("\n".join(f"{one.name}: {one.verdict}" for one in missed) or "every promise kept")
     return 0

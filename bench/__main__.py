@@ -29,8 +29,28 @@ def _packing_commands(commands: Any) -> None:
     vectors.add_argument("--rounds", type=int, default=3)
 
 
+def _drive_commands(commands: Any) -> None:
+    drive = commands.add_parser("nvme", help="NVMe/TCP on loopback beside nbdkit and a bare exchange of the same bytes")
+    _output(drive)
+    drive.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
+    drive.add_argument("--only", default="", metavar="PATTERN", help="patterns whose name contains this")
+    pace = commands.add_parser("pace", help="latencies of a paced drive beside the described ones, on loopback")
+    _output(pace)
+    pace.add_argument("--count", type=int, default=2000, help="reads of each device")
+
+
+def _core_commands(commands: Any) -> None:
+    cores = commands.add_parser("cores", help="speed of timed cores: instructions a second, with and without caches")
+    _output(cores)
+    cores.add_argument("--rounds", type=int, default=3)
+    coremark = commands.add_parser("coremark", help="CoreMark/MHz of described cores beside published ones (a wheel)")
+    _output(coremark)
+    coremark.set_defaults(rounds=1)
+
+
 def _side_commands(commands: Any) -> None:
     _packing_commands(commands)
+    _drive_commands(commands)
     opening = commands.add_parser("open", help="a store with very many arrays, or very many building blocks")
     _output(opening)
     opening.add_argument("--arrays", type=int, default=100_000)
@@ -47,13 +67,7 @@ def _side_commands(commands: Any) -> None:
     _output(programs)
     programs.add_argument("--rounds", type=int, default=5)
     programs.add_argument("--only", nargs="+", metavar="PROGRAM", help="mix dct sha256 quicksort runs")
-    cores = commands.add_parser("cores", help="speed of timed cores: instructions a second, with and without caches")
-    _output(cores)
-    cores.add_argument("--rounds", type=int, default=3)
-    drive = commands.add_parser("nvme", help="NVMe/TCP on loopback beside nbdkit and a bare exchange of the same bytes")
-    _output(drive)
-    drive.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
-    drive.add_argument("--only", default="", metavar="PATTERN", help="patterns whose name contains this")
+    _core_commands(commands)
     offload = commands.add_parser("offload", help="programs over an array of a store beside peers with it in memory")
     _output(offload)
     offload.add_argument("--bytes", type=int, metavar="N", help="of the array: 4 GiB, or what fits")
@@ -349,6 +363,16 @@ def _cores(arguments: argparse.Namespace, command: str) -> int:
     return _speeds(arguments, command, cores)
 
 
+def _coremark(arguments: argparse.Namespace, command: str) -> int:
+    from . import coremark
+
+    try:
+        return _speeds(arguments, command, coremark)
+    except coremark.NoCoreMarkError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
 def _speeds(arguments: argparse.Namespace, command: str, module: Any) -> int:
     """Measure the rows of a module of speeds, and print them with the promises that they miss."""
     import json
@@ -384,6 +408,19 @@ def _nvme(arguments: argparse.Namespace, command: str) -> int:
 
     found = nvme.measure(arguments.folder, arguments.seconds, arguments.only, _say)
     _lines(arguments, command, *nvme.table(found), json.dumps([vars(one) for one in found], indent=1))
+    return 0
+
+
+def _pace(arguments: argparse.Namespace, command: str) -> int:
+    import dataclasses
+    import json
+    import os
+
+    from . import pace
+
+    found = pace.measure(arguments.count, _say)
+    print(f"load of the machine: {os.getloadavg()[0]:.1f}")
+    _lines(arguments, command, *pace.table(found), json.dumps([dataclasses.asdict(one) for one in found], indent=1))
     return 0
 
 
@@ -461,7 +498,14 @@ def main(argv: list[str] | None = None) -> int:
     command = "python -m bench " + shlex.join(sys.argv[1:] if argv is None else argv)
     act = {"run": _run, "open": _open, "memory": _memory, "geometry": _geometry, "write": _write, "report": _show}
     act |= {"model": _model, "first-result": _first, "offload": _offload, "micro": _micro, "programs": _programs}
-    act |= {"schedule": _schedule, "cores": _cores, "nvme": _nvme, "queue": _queue}
+    act |= {
+        "schedule": _schedule,
+        "cores": _cores,
+        "coremark": _coremark,
+        "nvme": _nvme,
+        "pace": _pace,
+        "queue": _queue,
+    }
     act |= {"codecs": _codecs, "vectors": _vectors}
     return act[arguments.command](arguments, command)
 

@@ -1,13 +1,13 @@
 """Speed of timed cores: million instructions per second of processor time, untimed and on described cores.
 
-CoreMark is in no package registry. The work in its place is a mix of the same parts, lists, matrices, a state machine
-and CRCs (``kernels/mix.c``), compiled for each core's instruction set, so figures compare with each other and not with
-published ones; and the ready-made ``sum``, over memory and with stream instructions. Rows are the interpreter with a
+The work is CoreMark, from the wheel that :mod:`bench.coremark` fetches, compiled by Clang for each core's instruction
+set; where the wheel cannot be had, a mix of the same parts (``kernels/mix.c``) stands for it, and the rows say so.
+Beside it is the ready-made ``sum``, over memory and with stream instructions. Rows are the interpreter with a
 meter on one thread, the untimed ones the interpreter alone; the SSD's rows are the whole modelled device, whose eight
 cores read from flash through DRAM and caches (a miss a line) or through stream buffers, contention and events included.
 
 Beside them, if they are here: QEMU's user mode, which translates and models no time, and Spike
-(``NANDARRAY_SPIKE``: its path), which interprets; both run the same kind of mix as a program of its own.
+(``NANDARRAY_SPIKE``: its path), which interprets; both run CoreMark, or the mix, as a program of its own.
 
 Promised: 500 on a blocking or five-stage core without caches, 250 with L1 and L2, 100 in sum on the SSD's cores with a
 miss a line, 300 in sum with stream buffers.
@@ -30,15 +30,16 @@ from typing import Any
 
 import numpy as np
 
+from . import coremark
 from .programs import JOBS, KERNELS
 
-#: Label, core, its changes, kind of program, and the promised million instructions a second.
+#: Label, core, its changes, work, and the promised million instructions a second.
 ROWS: tuple[tuple[str, str | None, dict[str, str], str, float | None], ...] = (
-    ("untimed", None, {}, "mix", None),
-    ("blocking, no caches", "zou-2023", {"l1i": "none", "l1d": "none", "l2": "none"}, "mix", 500),
-    ("five-stage, no caches", "five-stage", {"l1i": "none", "l1d": "none", "l2": "none"}, "mix", 500),
-    ("five-stage, L1 and L2", "five-stage", {}, "mix", 250),
-    ("dual issue, L1 and L2", "ex5", {}, "mix", 250),
+    ("untimed", None, {}, "coremark", None),
+    ("blocking, no caches", "zou-2023", {"l1i": "none", "l1d": "none", "l2": "none"}, "coremark", 500),
+    ("five-stage, no caches", "five-stage", {"l1i": "none", "l1d": "none", "l2": "none"}, "coremark", 500),
+    ("five-stage, L1 and L2", "five-stage", {}, "coremark", 250),
+    ("dual issue, L1 and L2", "ex5", {}, "coremark", 250),
     ("sum, untimed", None, {}, "block", None),
     ("sum, five-stage, L1 and L2", "five-stage", {}, "block", 250),
     ("streams, untimed", None, {}, "stream", None),
@@ -56,19 +57,22 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "crates" / "nandarray-hart" / "tests" / "programs"
 #: Instructions of ``long-mix64.bin``, as the hart counts them (``cargo run -p nandarray-uarch --example timed_speed``).
 LONG_MIX = 948_388_155
+#: Iterations of CoreMark: of our rows, and of a simulator's program of its own.
+ITERATIONS, LONG_ITERATIONS = 300, 3000
 #: Instructions after which Spike is stopped.
 SPIKE_INSTRUCTIONS = 200_000_000
 
 
 @dataclass
 class Row:
-    """A core: instructions, seconds of processor time of each round, cycles an instruction."""
+    """A core: instructions, cycles an instruction, seconds of processor time of each round, the work."""
 
     name: str
     goal: float | None
     instructions: int = 0
     cpi: float = 0.0
     seconds: list[float] = field(default_factory=list)
+    work: str = ""
 
     @property
     def mips(self) -> float:
@@ -79,6 +83,46 @@ class Row:
     def verdict(self) -> str:
         """Whether the promise was kept."""
         return "" if self.goal is None else "kept" if self.mips >= self.goal else f"MISSED: {self.goal:.0f}"
+
+
+@dataclass
+class _Loop:
+    """CoreMark, or, where its sources cannot be had, the mix: compiled once for each instruction set."""
+
+    sources: Path | None
+    built: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return "mix" if self.sources is None else "CoreMark"
+
+    def program(self, isa: str) -> Any:
+        """Return the program for a core."""
+        from nandarray import Program
+        from nandarray.programs.compile import zig
+
+        target = zig.target_for(isa).name
+        if target not in self.built:
+            if self.sources is None:
+                self.built[target] = Program.from_c(KERNELS / "mix.c", target=target)
+            else:
+                self.built[target] = coremark.build(self.sources, isa)
+        return self.built[target]
+
+    def values(self, rng: np.random.Generator, scale: float) -> Any:
+        """Return its input: seeds of the mix, or how often CoreMark is to iterate."""
+        if self.sources is None:
+            mix = next(job for job in JOBS if job.name == "mix")
+            return mix.make(rng, max(1, round(4 * mix.records * scale)))
+        return np.array([max(1, round(ITERATIONS * scale))], np.uint32)
+
+
+def _sources(folder: Path, say: Callable[[str], None]) -> Path | None:
+    try:
+        return coremark.unpack(coremark.fetch(), folder)
+    except coremark.NoCoreMarkError as error:
+        say(f"a mix of such work stands for CoreMark: {error}")
+        return None
 
 
 def measure(folder: Path, *, rounds: int, scale: float = 1.0, say: Callable[[str], None] = print) -> list[Row]:
@@ -101,40 +145,49 @@ def measure(folder: Path, *, rounds: int, scale: float = 1.0, say: Callable[[str
         In the order of :data:`ROWS`, then of :data:`DEVICES`, then other simulators as far as they are here.
     """
     import nandarray
-    from nandarray import Program, programs
-    from nandarray.programs.timing import choose_core, timed
+    from nandarray import programs
 
     rows = [Row(name, goal) for name, _, _, _, goal in ROWS]
     folder.mkdir(parents=True, exist_ok=True)
-    mix = next(job for job in JOBS if job.name == "mix")
-    works: dict[str, Any] = {
-        "mix": Program.from_c(KERNELS / "mix.c", target="rv64imafdc"),
-        "block": programs.get("sum", dtype="int32", kind="block", target="rv64imafdc"),
-        "stream": programs.get("sum", dtype="int32", kind="stream", target="rv64imafdc"),
+    sums: dict[str, Any] = {
+        kind: programs.get("sum", dtype="int32", kind=kind, target="rv64imafdc") for kind in ("block", "stream")
     }
     with tempfile.TemporaryDirectory(dir=folder) as place, nandarray.open(Path(place) / "cores.nand", "w") as store:
+        loop = _Loop(_sources(Path(place), say))
         rng = np.random.default_rng(20)
-        store["mix"] = mix.make(rng, max(1, round(4 * mix.records * scale)))
+        store["loop"] = loop.values(rng, scale)
         store["numbers"] = rng.integers(0, 1 << 20, max(8, round((1 << 25) * scale)), dtype=np.int32)
         for turn in range(rounds):
             say(f"round {turn + 1} of {rounds}")
             for row, (_, core, changes, work, _) in zip(rows, ROWS, strict=True):
-                chosen = None if core is None else choose_core(core, changes)
-                program = works[work] if chosen is None else chosen.fitted(works[work])
-                begin = time.process_time()
-                if chosen is None:
-                    account = nandarray.offload(
-                        program, [store[work if work == "mix" else "numbers"]], form="interpreted", threads=1
-                    ).account
-                    row.instructions = account.instructions
-                else:
-                    found = timed(program, [store[work if work == "mix" else "numbers"]], core=chosen)
-                    row.instructions, row.cpi = found.instructions, found.cpi
-                row.seconds.append(time.process_time() - begin)
+                looped = work == "coremark"
+                row.work = loop.name if looped else "sum"
+                data = store["loop" if looped else "numbers"]
+                _run(row, loop.program if looped else sums[work], data, core, changes)
         for name, device, kind, goal in DEVICES:
             elements = max(1 << 16, round((1 << 23) * scale))
-            rows.append(_device(Row(name, goal), device, kind, rounds=rounds, elements=elements))
-    return [*rows, *_others(rounds, scale)]
+            rows.append(_device(Row(name, goal, work="sum"), device, kind, rounds=rounds, elements=elements))
+        return [*rows, *_others(rounds, scale, loop)]
+
+
+def _run(row: Row, work: Any, data: Any, core: str | None, changes: dict[str, str]) -> None:
+    """Run a program on a core, or untimed, and note what it took: ``work`` is the program, or makes it."""
+    import nandarray
+    from nandarray.programs.timing import choose_core, timed
+
+    chosen = None if core is None else choose_core(core, changes)
+    made = work("rv64imafdc" if chosen is None else str(chosen.facts["isa"])) if callable(work) else work
+    program = made if chosen is None else chosen.fitted(made)
+    begin = time.process_time()
+    if chosen is None:
+        done = nandarray.offload(program, [data], form="interpreted", threads=1)
+        row.instructions = done.account.instructions
+    else:
+        found = timed(program, [data], core=chosen)
+        done, row.instructions, row.cpi = found.offloaded, found.instructions, found.cpi
+    row.seconds.append(time.process_time() - begin)
+    if row.work == "CoreMark":
+        coremark.check(done.outputs["printed"])
 
 
 def _device(row: Row, device: str, kind: str, *, rounds: int, elements: int) -> Row:
@@ -165,37 +218,35 @@ def _child_seconds(words: list[str]) -> float:
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
 
-def _others(rounds: int, scale: float) -> list[Row]:
-    """Measure the simulators that are here, on a mix that takes them seconds; none of them counts cycles."""
+def _others(rounds: int, scale: float, loop: _Loop) -> list[Row]:
+    """Measure the simulators that are here, on work that takes them seconds; none of them counts cycles."""
     rows: list[Row] = []
     if scale < 1:
         return rows
-    if qemu := shutil.which("qemu-riscv64"):
-        row = Row("QEMU user mode, no time", None, LONG_MIX)
-        with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        if qemu := shutil.which("qemu-riscv64"):
             # QEMU runs what may be executed.
-            elf = Path(shutil.copy(PROGRAMS / "built" / "long-mix64.bin", folder))
+            if loop.sources is None:
+                elf, instructions = Path(shutil.copy(PROGRAMS / "built" / "long-mix64.bin", place)), LONG_MIX
+            else:
+                elf = coremark.bare(loop.sources, place, iterations=LONG_ITERATIONS)
+                instructions = round(coremark.score(loop.program("rv64im"), "lwp").instructions * LONG_ITERATIONS)
             elf.chmod(0o755)
+            row = Row("QEMU user mode, no time", None, instructions, work=loop.name)
             row.seconds = [_child_seconds([qemu, str(elf)]) for _ in range(rounds)]
-        rows.append(row)
-    if spike := os.environ.get("NANDARRAY_SPIKE"):
-        row = Row("Spike, no time", None, SPIKE_INSTRUCTIONS)
-        with tempfile.TemporaryDirectory() as folder:
-            elf = bare_mix(Path(folder))
+            rows.append(row)
+        if spike := os.environ.get("NANDARRAY_SPIKE"):
+            rows.append(row := Row("Spike, no time", None, SPIKE_INSTRUCTIONS, work=loop.name))
+            endless = 2**31 - 1
+            elf = bare_mix(place) if loop.sources is None else coremark.bare(loop.sources, place, iterations=endless)
             # Spike runs a compiler of device trees by its name.
-            own = Path(folder) / "dtc"
+            own = place / "dtc"
             own.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{ROOT / "tests" / "python" / "arch_dtc.py"}"\n')
             own.chmod(0o755)
-            words = [
-                "env",
-                f"PATH={folder}:{os.environ['PATH']}",
-                spike,
-                "--isa=rv64im",
-                f"--instructions={SPIKE_INSTRUCTIONS}",
-                str(elf),
-            ]
+            words = ["env", f"PATH={folder}:{os.environ['PATH']}", spike, "--isa=rv64im"]
+            words += [f"--instructions={SPIKE_INSTRUCTIONS}", str(elf)]
             row.seconds = [_child_seconds(words) for _ in range(rounds)]
-        rows.append(row)
     return rows
 
 
@@ -223,15 +274,17 @@ def bare_mix(folder: Path) -> Path:
 
 
 def table(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows as text; ratios are to the untimed run of the same work, or of the mix."""
-    header = ["core", "million instructions", "million a second", "of untimed", "cycles an instruction", "verdict"]
+    """Return header and rows as text; ratios are to the untimed run of the same work."""
+    header = ["core", "work", "million instructions", "million a second", "of untimed", "cycles an instruction"]
+    header.append("verdict")
     bases = {one.name: one.mips for one in rows if "untimed" in one.name}
     works = {name: work for name, _, _, work, _ in ROWS} | {name: work for name, _, work, _ in DEVICES}
-    untimed = {"mix": "untimed", "block": "sum, untimed", "stream": "streams, untimed"}
+    untimed = {"coremark": "untimed", "block": "sum, untimed", "stream": "streams, untimed"}
     lines = []
     for row in rows:
         cpi = f"{row.cpi:.3f}" if row.cpi else ""
-        base = bases.get(untimed[works.get(row.name, "mix")])
+        base = bases.get(untimed[works.get(row.name, "coremark")])
         ratio = f"{row.mips / base:.2f}" if base else ""
-        lines.append([row.name, f"{row.instructions / 1e6:.1f}", f"{row.mips:.0f}", ratio, cpi, row.verdict])
+        speed = [f"{row.instructions / 1e6:.1f}", f"{row.mips:.0f}", ratio]
+        lines.append([row.name, row.work, *speed, cpi, row.verdict])
     return header, lines

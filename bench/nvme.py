@@ -1,8 +1,8 @@
 """NVMe/TCP on loopback: a served store beside nbdkit's memory plugin and a bare exchange of the same bytes.
 
 Servers are pinned to one core and clients to another. Figures are operations a second, and CPU microseconds an
-operation of both sides, which load of the machine changes less. ``exchange.c`` is the bare exchange; nbdkit is driven
-by fio.
+operation of both sides, which load of the machine changes less. ``exchange.c`` is the bare exchange: of one hot buffer,
+and, for reads, also of distinct memory; nbdkit is driven by fio.
 """
 
 from __future__ import annotations
@@ -110,17 +110,22 @@ def _figure(pattern: Pattern, system: str, pid: int, run: Callable[[], tuple[flo
     return Figure(pattern.name, system, operations / seconds, client_s / operations * 1e6, server_s / operations * 1e6)
 
 
-def bare(pattern: Pattern, folder: Path, seconds: float) -> Figure:
-    """Measure the exchange of the same bytes, without a protocol."""
+def bare(pattern: Pattern, folder: Path, seconds: float, *, is_cold: bool = False) -> Figure:
+    """Measure the exchange of the same bytes, without a protocol.
+
+    The answers come from one buffer that stays in the caches, which is what the bars are measured by; or, with
+    ``is_cold``, each from another place of as many bytes as the namespace has, as those of a read of random blocks do.
+    """
+    system = "bare exchange of distinct memory" if is_cold else "bare exchange"
     compiler = shutil.which("cc")
     if compiler is None:
-        return Figure(pattern.name, "bare exchange", why_not="no C compiler")
+        return Figure(pattern.name, system, why_not="no C compiler")
     program = folder / "exchange"
     if not program.exists():
         subprocess.run([compiler, "-O2", "-o", program, Path(__file__).with_name("exchange.c")], check=True)
     sizes = (_COMMAND, _HEAD + pattern.bytes) if pattern.kind != "write" else (_COMMAND + pattern.bytes, _COMPLETION)
     words = [str(size) for size in sizes]
-    with _server([str(program), "server", *words]) as server:
+    with _server([str(program), "server", *words, *([str(_NAMESPACE_BYTES)] if is_cold else [])]) as server:
         assert server.stdout is not None
         port = server.stdout.readline().strip()
 
@@ -129,7 +134,7 @@ def bare(pattern: Pattern, folder: Path, seconds: float) -> Figure:
             operations, took, cpu_s = map(float, text.split())
             return operations, took, cpu_s
 
-        return _figure(pattern, "bare exchange", server.pid, run)
+        return _figure(pattern, system, server.pid, run)
 
 
 def nbdkit(pattern: Pattern, seconds: float) -> Figure:
@@ -254,6 +259,8 @@ def measure(folder: Path, seconds: float, only: str, say: Say) -> list[Figure]:
                 found.append(nandarray(pattern, url, server.pid, seconds))
                 if pattern.kind != "rows" and pattern.connections == 1:
                     found.append(bare(pattern, Path(made), seconds))
+                    if pattern.kind != "write":
+                        found.append(bare(pattern, Path(made), seconds, is_cold=True))
                 if pattern.kind in ("read", "write") and pattern.connections == 1:
                     found.append(nbdkit(pattern, seconds))
                 say(f"{pattern.name}: load {os.getloadavg()[0]:.1f}")

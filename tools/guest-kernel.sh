@@ -2,6 +2,9 @@
 # Fetch a distribution's kernel for `make guest-tests` into a folder, unpacked: vmlinuz and modules. Needs apt-get and
 # dpkg-deb, no root. A folder that has a kernel already is left as it is.
 #
+# A package that the machine's own releases of Debian do not have is looked for in newer ones, by lists of apt in the
+# folder: nothing of the machine's own apt changes.
+#
 #   tools/guest-kernel.sh FOLDER [PACKAGE]
 set -eu
 folder=$1
@@ -14,9 +17,39 @@ package=${2:-}
 [ -n "$package" ] || { echo "apt knows no linux-image-*-amd64 (apt-get update as root, on Debian)" >&2; exit 1; }
 mkdir -p "$folder"
 cd "$folder"
-rm -f linux-image-*.deb
-apt-get download -qq "$package" 2>/dev/null || { echo "$package cannot be fetched" >&2; exit 1; }
-rm -rf root.new && mkdir root.new
-dpkg-deb -x linux-image-*.deb root.new
-rm -rf root linux-image-*.deb
+rm -rf ./*.deb root.new
+# From 7.x on the package itself is empty: image and modules are packages of their own, of the same release.
+fetch() {
+  apt-get download -qq "$package" 2>/dev/null || return 1
+  for part in linux-binary linux-modules; do
+    part=$part-${package#linux-image-}
+    if apt-cache show "$part" >/dev/null 2>&1; then apt-get download -qq "$part" 2>/dev/null || return 1; fi
+  done
+}
+if ! fetch; then
+  mkdir -p apt/lists/partial apt/cache/archives/partial
+  for suite in bookworm-backports trixie-backports sid; do
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $suite main"
+  done >apt/sources.list
+  cat >apt/apt.conf <<END
+Dir::State::lists "$PWD/apt/lists";
+Dir::Cache "$PWD/apt/cache";
+Dir::Etc::sourcelist "$PWD/apt/sources.list";
+Dir::Etc::sourceparts "-";
+END
+  export APT_CONFIG="$PWD/apt/apt.conf"
+  { apt-get update -qq 2>/dev/null && fetch; } || { echo "$package cannot be fetched" >&2; exit 1; }
+fi
+mkdir root.new
+for deb in ./*.deb; do dpkg-deb -x "$deb" root.new; done
+# Debian of today has /lib within /usr.
+[ -e root.new/lib ] || ln -s usr/lib root.new/lib
+for image in root.new/usr/lib/modules/*/vmlinuz; do
+  [ -e "$image" ] || continue
+  release=$(basename "$(dirname "$image")")
+  mkdir -p root.new/boot && mv "$image" "root.new/boot/vmlinuz-$release"
+  mv "$(dirname "$image")/config" "root.new/boot/config-$release"
+done
+rm -rf root apt ./*.deb
 mv root.new root
+ls root/boot/vmlinuz-* >/dev/null 2>&1 || { echo "$package has no kernel" >&2; exit 1; }

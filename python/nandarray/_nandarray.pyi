@@ -36,6 +36,7 @@ __all__ = [
     "device_preset",
     "device_presets",
     "device_toml",
+    "device_units",
     "dhchap_secret",
     "error_kinds",
     "fetch_run",
@@ -46,6 +47,7 @@ __all__ = [
     "nvme_space",
     "nvme_statuses",
     "program_disassemble",
+    "program_metadata",
     "program_run_bare",
     "replay",
     "register_scheduler",
@@ -101,6 +103,7 @@ def core_names() -> list[str]: ...
 def core_text(name: str) -> str: ...
 def core_describe(text: str, changes: list[tuple[str, str]]) -> dict[str, Any]: ...
 def program_disassemble(elf: bytes) -> list[tuple[int, str | None, str]]: ...  # a symbol has no bytes
+def program_metadata(text: bytes, entries: list[str]) -> str: ...
 
 @final
 class Store:
@@ -497,6 +500,7 @@ def device_preset(name: str) -> str: ...  # its TOML, as it is written
 def device_keys() -> str: ...  # JSON: [{"key", "meaning", "allowed", "bound", "number"}]
 def device_json(toml: str, overrides: str) -> str: ...  # name, summary, bases, values, resolved, effective
 def device_toml(toml: str, overrides: str) -> str: ...  # all of it as one text that needs no other
+def device_units() -> list[tuple[str, list[tuple[str, float]]]]: ...
 def device_import_mqsim(xml: str, name: str) -> str: ...  # JSON: {"toml", "notes": [{"key", "value", "what"}]}
 
 # A workload on a described device; settings and the report are JSON, as on the page docs/reference/replay-report.md.

@@ -6,14 +6,16 @@ import math
 import re
 from typing import Any
 
+from nandarray import _nandarray
 from nandarray.errors import InvalidError
 
-__all__ = ["SIZES", "count", "format_number", "format_size", "parse_size", "scaled"]
+__all__ = ["UNITS", "count", "format_number", "format_size", "parse_size", "scaled"]
 
-#: Bytes of each unit of size; the words of the command line are compared without regard to case.
-SIZES = {f"{prefix}B": 1000**power for power, prefix in enumerate(("", "k", "M", "G", "T"))}
-SIZES |= {f"{prefix}iB": 1024**power for power, prefix in enumerate(("K", "M", "G", "T"), 1)}
-_WORDS = {unit.lower(): factor for unit, factor in SIZES.items()}
+#: Units by kind of quantity, with their factors, as device descriptions have them: times in ps, sizes in bytes, rates
+#: in bytes a second, energies in pJ, energies a byte in pJ/B, powers in uW.
+UNITS = {kind: dict(units) for kind, units in _nandarray.device_units()}
+#: Bytes of each unit of size, in lower case: the words of the command line are compared without regard to case.
+_WORDS = {unit.lower(): int(factor) for unit, factor in UNITS["size"].items()}
 _WORDS |= {"": 1} | {prefix: 1024**power for power, prefix in enumerate("kmgt", 1)}
 _SIZE = re.compile(r"\s*(\d[\d_]*(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB")

@@ -33,6 +33,7 @@ PROGRAMS = {
 }
 #: Programs that this machine itself needs.
 TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "cpio": "cpio", "depmod": "kmod"}
+TOOLS["cc"] = "gcc"
 #: Modules, loaded in this order, each after those that it needs.
 MODULES = ("virtio_pci", "virtio_net", "crc32c_generic", "nvme-tcp", "ext4", "xfs")
 
@@ -97,6 +98,7 @@ def initramfs() -> Path:
     for applet in applets:
         if not (top / "bin" / applet).exists():
             (top / "bin" / applet).symlink_to("busybox")
+    subprocess.run(["cc", "-O1", "-o", top / "bin" / "ngio", Path(__file__).with_name("ngio.c")], check=True)
     configuration = Path("/etc/mke2fs.conf")
     if configuration.exists():
         shutil.copy2(configuration, top / "etc")

@@ -166,3 +166,47 @@ def test_a_box_by_pass_through(guest: Guest, shared: nandarray.Store) -> None:
     )
     found = np.frombuffer(base64.b64decode(read), "<i4").reshape(3, 4)
     np.testing.assert_array_equal(found, np.arange(64).reshape(8, 8)[2:5, 3:7])
+
+
+def test_an_ordinary_user_reads_a_box_and_runs_a_program(guest: Guest, shared: nandarray.Store) -> None:
+    """Commands below 80h that the effects log lists, on character devices that the user may open."""
+    major, minor = map(int, guest.run("uname -r").split("-")[0].split("+")[0].split(".")[:2])
+    if (major, minor) < (6, 2):
+        pytest.skip(f"Linux {major}.{minor} lets root alone pass commands through")
+    memory, engine, boxes = (generic(guest, nsid) for nsid in (1022, 1023, 1024))
+    guest.run(f"chmod 666 {memory} {engine} {boxes}")
+
+    devices = {1022: memory, 1023: engine, 1024: boxes}
+
+    def ordinary(opcode: int, nsid: int, words: tuple[int, ...], length: int, files: str) -> int:
+        """The result of a command as user 65534."""
+        w = " ".join(map(str, words))
+        said = guest.run(f"(ngio 65534 {devices[nsid]} {opcode} {nsid} {w} {length} {files}) 2>&1")
+        return int(said.split("result ")[1])
+
+    page = bytearray(4096)
+    page[6:8], page[1024:1025] = struct.pack("<H", 1), b"m"
+    send_file(guest, bytes(page), "/tmp/page")
+    view = ordinary(5, 1024, (0, 0, 1, 0, 0), 4096, "< /tmp/page")
+    send_file(guest, struct.pack("<32Q", 2, 3, *[0] * 30) + struct.pack("<32Q", 3, 4, *[0] * 30), "/tmp/box")
+    handle = ordinary(0x0D, 1024, (0, 0, view, 2 | 1 << 8 | 1 << 9, 0), 512, "< /tmp/box")
+    ordinary(2, 1024, (0, 0, view, 2 | 1 << 8 | 1 << 10, handle), 48, "> /tmp/out")
+    found = np.frombuffer(base64.b64decode(guest.run("base64 /tmp/out")), "<i4").reshape(3, 4)
+    np.testing.assert_array_equal(found, np.arange(64).reshape(8, 8)[2:5, 3:7])
+    # Root loads and activates the program; the user brings its input, executes it and reads the result.
+    elf = programs.get("sum", dtype="int32").elf
+    send_file(guest, elf, "/tmp/elf")
+    guest.run(
+        f"nvme admin-passthru {controller(guest)} -o 0x85 --cdw10={2 | 0xC0 << 16} --cdw11={len(elf)} --cdw12=8 "
+        f"--cdw14={len(elf)} -l {len(elf)} -i /tmp/elf -w 2>&1"
+    )
+    guest.run(f"nvme admin-passthru {controller(guest)} -o 0x88 --cdw10={2 | 1 << 16} 2>&1")
+    send_file(guest, np.arange(100, dtype="<i4").tobytes(), "/tmp/values")
+    ordinary(5, 1022, (0, 0, 8192, 0, 400), 400, "< /tmp/values")
+    send_file(guest, struct.pack("<IIQ16x", 1022, 400, 8192) + struct.pack("<IIQ16x", 1022, 64, 12288), "/tmp/ranges")
+    ordinary(1, 1023, (2, 2, 0, 0, 0), 64, "< /tmp/ranges")
+    ordinary(2, 1022, (0, 0, 12288, 0, 8), 8, "> /tmp/out")
+    assert base64.b64decode(guest.run("base64 /tmp/out")) == struct.pack("<q", sum(range(100)))
+    # Opcodes from 80h on stay root's.
+    status, text = guest.try_run(f"ngio 65534 {boxes} 0x81 1024 0 0 {view} 0 0 0 < /dev/null 2>&1")
+    assert status == 1, text

@@ -88,7 +88,7 @@ def qemu(elf: Path, bits: int) -> bytes:
             "-kernel",
             "dump.elf",
         ]
-        done = subprocess.run(command, cwd=folder, timeout=60, check=False, capture_output=True, text=True)
+        done = subprocess.run(command, cwd=folder, timeout=600, check=False, capture_output=True, text=True)
         assert done.returncode == 0, f"QEMU gives {done.returncode} for {elf.name}: {done.stderr}"
         return (Path(folder) / "signature").read_bytes()
 
@@ -100,7 +100,7 @@ def spike(elf: Path, bits: int, program: str, vlen: int | None = None) -> bytes:
     # As much memory as our hart has, so that the same addresses are there.
     memory = ["-m0x80000000:0x1000000"] if vlen else []
     command = [program, f"--isa=rv{bits}gc{vectors}", *memory, f"+signature={out}", "+signature-granularity=8", elf]
-    done = subprocess.run(command, timeout=60, check=False, capture_output=True, text=True)
+    done = subprocess.run(command, timeout=600, check=False, capture_output=True, text=True)
     assert done.returncode == 0, f"Spike gives {done.returncode} for {elf.name}: {done.stderr}"
     return from_lines(out.read_text())
 

@@ -8,6 +8,7 @@ import base64
 import contextlib
 import hashlib
 import hmac
+import json
 import secrets
 import shutil
 import signal
@@ -15,6 +16,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -201,6 +203,32 @@ def test_data_that_arrives_behind_connect(store: nandarray.Store, with_secret: b
             assert host.status == 0
 
 
+def test_wrong_secrets_are_counted_and_slowed_down(store: nandarray.Store) -> None:
+    """After the first 16 refusals of a minute each further one takes a second; a right secret never waits."""
+    mine = new_secret()
+    with nandarray.serve(store, secrets={HOST: mine}) as server:
+
+        def refused() -> float:
+            start = time.monotonic()
+            with Host(server.address, server.nqn) as host:
+                assert server.status()["associations"] == []
+                host.exchange(negotiate(1))
+                assert host.exchange(reply(bytes(32), None))[:8] == struct.pack("<BBHHBB", 0, 0xF1, 0, 3, 1, 1)
+            return time.monotonic() - start
+
+        for _ in range(16):
+            refused()
+        assert refused() >= 1
+        start = time.monotonic()
+        with connect(server.url, hostnqn=HOST, secret=mine) as remote:
+            assert remote["x"][7] == 7
+            assert time.monotonic() - start < 1
+            status = server.status()
+            assert [host for _, host, _ in status["associations"]] == [HOST]
+            assert status["refused_logins"] == 17
+            assert status["unfinished_logins"] == 0
+
+
 def test_discovery_tells_addresses_only(store: nandarray.Store) -> None:
     discovery = "nqn.2014-08.org.nvmexpress.discovery"
     with nandarray.serve(store, secrets={HOST: new_secret()}) as server, Host(server.address, discovery) as host:
@@ -289,7 +317,9 @@ def test_the_commands(tmp_path: Path) -> None:
         )  # fmt: skip
         assert refused.returncode == 1
         assert "Connect Invalid Host" in refused.stderr
-        assert '"open_files_limit"' in cli("serve", str(path), "--status")
+        status = json.loads(cli("serve", str(path), "--status"))
+        assert status["refused_logins"] == 1
+        assert {"open_files_limit", "unfinished_logins", "half_open"} <= status.keys()
         limits = Path(f"/proc/{process.pid}/limits").read_text()
         soft, hard = next(line.split()[3:5] for line in limits.splitlines() if line.startswith("Max open files"))
         assert soft == hard

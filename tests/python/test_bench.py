@@ -16,7 +16,20 @@ import numpy as np
 import pytest
 
 from bench import __main__ as cli
-from bench import cores, first_result, geometry, memory, micro, model, offload, opening, programs, report, systems
+from bench import (
+    coremark,
+    cores,
+    first_result,
+    geometry,
+    memory,
+    micro,
+    model,
+    offload,
+    opening,
+    programs,
+    report,
+    systems,
+)
 from bench.data import ArraySpec, make_truth, map_truth
 from bench.judge import OURS, Table, best_configurations, judge
 from bench.patterns import BY_NAME, COMPRESSED, PATTERNS, Box, Points
@@ -485,7 +498,11 @@ def test_short_programs_are_held_to_interpreting_them(tmp_path: Path) -> None:
     assert list((tmp_path / "data").iterdir()) == []
 
 
-def test_timed_cores_are_measured_and_judged(tmp_path: Path) -> None:
+def test_timed_cores_are_measured_and_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> Path:
+        raise coremark.NoCoreMarkError("no network in tests")
+
+    monkeypatch.setattr(coremark, "fetch", nowhere)
     row = cores.Row("five-stage", 500, 1_000_000, 1.5, [0.001, 0.01, 0.002])
     assert (row.mips, row.verdict) == (500, "kept")
     row.seconds.append(0.01)
@@ -493,6 +510,7 @@ def test_timed_cores_are_measured_and_judged(tmp_path: Path) -> None:
     rows = cores.measure(tmp_path / "data", rounds=1, scale=0.001, say=lambda _: None)
     assert [one.name for one in rows] == [name for name, *_ in (*cores.ROWS, *cores.DEVICES)]
     assert all(one.instructions > 1000 for one in rows)
+    assert {one.work for one in rows} == {"mix", "sum"}
     header, lines = cores.table(rows)
     assert all(len(line) == len(header) for line in lines)
 

@@ -3,8 +3,6 @@
 import importlib.util
 from pathlib import Path
 
-import pytest
-
 _PATH = Path(__file__).resolve().parents[2] / "tools" / "mutants.py"
 _SPEC = importlib.util.spec_from_file_location("mutants", _PATH)
 assert _SPEC is not None
@@ -36,19 +34,34 @@ def test_a_mutant_replaces_its_span() -> None:
     assert mutants.mutated(text, body, "0") == "fn a() -> u32 {\n    0\n}\n"
 
 
-def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = [{"name": name} for name in ("a", "b", "c")]
-    seen: list[str] = []
+def test_a_function_chooses_between_its_body_and_mutated_ones() -> None:
+    text = "const fn k() -> u32 { 1 + 2 }\nfn a(x: u32) -> u32 {\n    // twelve\n    x << 12\n}\n"
+    spans = [((1, 25), (1, 26)), ((4, 7), (4, 9)), ((3, 5), (4, 12))]
+    functions = [((1, 1), (1, 31)), ((2, 1), (5, 2)), ((2, 1), (5, 2))]
+    replaced = [("BinaryOperator", "-"), ("BinaryOperator", ">>"), ("FnValue", "7")]
 
-    def outcome(mutant: dict[str, str]) -> str:
-        if mutant["name"] == "b" and "b" not in seen:
-            seen.append("b")
-            raise KeyboardInterrupt
-        seen.append(mutant["name"])
-        return "missed" if mutant["name"] == "c" else "caught"
+    def span(ends: tuple[tuple[int, int], tuple[int, int]]) -> dict[str, dict[str, int]]:
+        return {
+            name: {"line": line, "column": column} for name, (line, column) in zip(("start", "end"), ends, strict=True)
+        }
 
-    monkeypatch.setattr(mutants, "outcome", outcome)
-    with pytest.raises(KeyboardInterrupt):
-        mutants.run(drawn, tmp_path / "results.jsonl")
-    assert mutants.run(drawn, tmp_path / "results.jsonl") == ["c"]
-    assert seen == ["a", "b", "b", "c"]
+    drawn = [
+        {"name": f"m{n}", "genre": genre, "replacement": text, "span": span(at), "function": {"span": span(function)}}
+        for n, (at, function, (genre, text)) in enumerate(zip(spans, functions, replaced, strict=True), 1)
+    ]
+    switched, alone = mutants.switched(text, drawn, {"m1": 1, "m2": 2, "m3": 3})
+    assert alone == ["m1"]
+    assert switched == (
+        "const fn k() -> u32 { 1 + 2 }\nfn a(x: u32) -> u32 {\n"
+        "if crate::mutation::is(2) { return {  x >> 12 }; } // mutant 2\n"
+        "if crate::mutation::is(3) { return { 7 }; } // mutant 3\n"
+        "\n    // twelve\n    x << 12\n}\n"
+    )
+
+
+def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    results = mutants.Results(tmp_path / "results.jsonl")
+    results.add("a", "caught by nandarray")
+    results.add("b", "missed")
+    drawn = [{"name": name} for name in ("a", "b")]
+    assert mutants.run(drawn, mutants.Results(tmp_path / "results.jsonl")) == ["b"]

@@ -278,7 +278,7 @@ def test_warnings_are_kept() -> None:
     [
         ('"kind": "block"', "no inputs"),
         ('"kind": "blocks", "inputs": [{"dtype": "u1"}]', "kind is 'blocks'"),
-        ('"kind": "stream", "inputs": [{"dtype": "u1"}]', "defines nd_stream"),
+        ('"kind": "stream", "inputs": [{"dtype": "u1"}]', "does not define nd_stream"),
         ('"kind": "block", "inputs": [{"dtype": "float33"}]', "'float33' is not a dtype"),
         ('"kind": "block", "inputs": [{"dtype": "O"}]', "no fixed size"),
         ('"kind": "block", "inputs": [{"dtype": "f4", "record_bytes": 6}]', "whole elements"),
@@ -585,3 +585,20 @@ int64_t nd_blk(nd_args *args) { return 0; }
 """
     with pytest.raises(nandarray.ProgramError, match=r"defines no nd_block and no nd_stream; it defines nd_blk$"):
         nandarray.Program.from_c(source)
+
+
+def test_bytes_of_a_stream_are_not_masked_again(tmp_path: Path) -> None:
+    source = """
+        #include <nandarray.h>
+        ND_PROGRAM("name": "skip", "kind": "stream", "inputs": [{"name": "x", "dtype": "uint8"}], "outputs": [])
+        int64_t nd_stream(nd_args *args) {
+            (void)args;
+            while (nd_load_u8(0) != '\\n') continue;
+            return 0;
+        }
+    """
+    with nandarray.open(tmp_path / "a.nand", mode="w") as store:
+        store["x"] = np.full(4096, 7, np.uint8)
+        done = nandarray.offload(Program.from_c(source, target="rv32im"), [store["x"]])
+    # A load and a branch, and what begins and ends a task.
+    assert done.account.instructions < 2.1 * 4096

@@ -151,7 +151,7 @@ def test_readers_that_open_and_refresh_while_the_file_grows_are_told_of_no_damag
     assert writer.stdout is not None
     try:
         assert writer.stdout.readline() == "up\n"
-        for turn in range(80):
+        for turn in range(20):
             with nandarray.open(path) as store:
                 for _ in range(3):
                     store.refresh()

@@ -232,6 +232,84 @@ def test_operations_yield_what_the_datapath_takes(
         assert found == expected(name, form, (a, b), mb), immediate
 
 
+class Chain:
+    """A random program of VarVE: operations on the vectors of two streams, each on results of earlier ones."""
+
+    def __init__(self, seed: int) -> None:
+        """Draw 2 to 6 operations: name, form, destination, two sources, an immediate, the source of a mask."""
+        chance = np.random.default_rng(seed)
+        arithmetic = [name for name in NAMES if not name.startswith("cmp")]
+        self.steps = [
+            (
+                str(chance.choice(arithmetic)),
+                str(chance.choice(FORMS)),
+                destination,
+                int(chance.integers(1, destination)),
+                int(chance.integers(1, destination)),
+                int(chance.choice(IMMEDIATES)),
+                int(chance.integers(1, destination)),
+            )
+            for destination in range(3, int(chance.integers(5, 10)))
+        ]
+        self.last = self.steps[-1][2]
+
+    def c(self) -> str:
+        """Return the body of the program: strips of both streams, the values of the last operation."""
+        lines = []
+        for name, form, to, one, two, immediate, masked in self.steps:
+            if form.endswith("m"):
+                lines.append(f"nd_varve_vi(ND_VARVE_CMPLT, 0, {masked}, 0);")
+            lines.append(f"nd_varve_{form}({NAMES.index(name)}, {to}, {one}, {immediate if 'i' in form else two});")
+        return f"""
+    nd_frstream(0, x, count, 16 | ND_SIGNED);
+    nd_frstream(1, x + 2 * count, count, 16 | ND_SIGNED);
+    for (int64_t left = count; left > 0;) {{
+        nd_vunpack(1, 0, 64);
+        nd_vunpack(2, 1, 64);
+        {" ".join(lines)}
+        unsigned long n = nd_vrcnum();
+        if (n == 0) return 2;
+        y[used++] = (int64_t)n;
+        nd_fwstream(2, y + used, nd_vnum({self.last}), 64 | ND_SIGNED);
+        if (nd_vpack({self.last}, 2) < n) return 3;
+        used += n;
+        nd_crstream(0, n);
+        nd_crstream(1, n);
+        left -= (int64_t)n;
+    }}
+    """
+
+    def expected(self, a: list[int], b: list[int]) -> list[int]:
+        """Return the words that the program writes, by the model."""
+        wanted: list[int] = []
+        at = 0
+        while at < len(a):
+            unit = model.Unit(256, 8)
+            registers = {1: unit.vunpack(a[at:]), 2: unit.vunpack(b[at:])}
+            for name, form, to, one, two, immediate, masked in self.steps:
+                zeros = [0] * len(registers[masked])
+                mask = unit.operate("cmplt", registers[masked], zeros) if form.endswith("m") else None
+                second = [immediate] * len(registers[one]) if "i" in form else registers[two]
+                registers[to] = unit.operate(name, registers[one], second, 64, mask)
+            assert unit.num_e
+            wanted += [unit.num_e, *registers[self.last][: unit.num_e]]
+            at += unit.num_e
+        return wanted
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_programs_agree_with_the_model(seed: int, tmp_path: Path) -> None:
+    """Interpreter, translator and Python model of a random program, whose seed is in the test's name."""
+    chain = Chain(seed)
+    made = program(chain.c())
+    chance = np.random.default_rng(100 + seed)
+    a, b = ([int(v) for v in chance.integers(-(2**14), 2**14, 200) >> chance.integers(0, 14, 200)] for _ in "ab")
+    data = model.pack(a, [16] * 200) + model.pack(b, [16] * 200)
+    wanted = chain.expected(a, b)
+    for form in ("interpreted", "translated"):
+        assert run(made, data, tmp_path, 200, form=form) == wanted, (form, chain.steps)
+
+
 @pytest.mark.parametrize("form", ["interpreted", "translated"])
 def test_operations_of_32_bits(form: str, tmp_path: Path) -> None:
     made = program(strips(), target="rv32gc_zve32f")
@@ -315,3 +393,14 @@ def test_what_is_refused(body: str, data: bytes, says: str, tmp_path: Path) -> N
     with pytest.raises(nandarray.errors.ProgramFailedError, match=says) as error:
         run(made, data, tmp_path, 1)
     assert "nd_block" in str(error.value)
+
+
+def test_a_core_without_varve_names_the_instruction(tmp_path: Path) -> None:
+    made = program("nd_frstream(0, x, count, 16 | ND_SIGNED);\n" + COPY_FULL)
+    with nandarray.open(tmp_path / "v.nand", "w") as store:
+        array = store.create("x", data=np.zeros(64, np.uint8))
+        assert made.time([array], {"count": 8, "bits": 0}, core="ex5-varve").instructions > 0
+        with pytest.raises(
+            nandarray.errors.ProgramFailedError, match=r"illegal instruction at pc 0x\w+ .* in nd_block"
+        ):
+            made.time([array], {"count": 8, "bits": 0}, core="ex5")

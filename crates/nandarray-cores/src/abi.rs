@@ -71,7 +71,7 @@ pub struct Arguments {
     pub state: u64,
     /// Length of the state, in bytes.
     pub state_bytes: u64,
-    /// Address of the state that `nd_merge` folds into the first; 0 in all other calls.
+    /// Address of the state that `nd_merge` merges into `state`; 0 in all other calls.
     pub other_state: u64,
     /// Address of the scratchpad's part that the program may use freely, after the states.
     pub scratchpad: u64,

@@ -93,7 +93,7 @@ pub struct Call<'p> {
     outputs: Vec<Outflow>,
     /// Most instructions that the call may execute; `None` is no limit.
     limit: Option<u64>,
-    /// Instructions that the core had executed before this call.
+    /// Number of instructions that the core had executed before this call.
     before: u64,
     at: CallState,
 }
@@ -172,7 +172,7 @@ impl<'p> Call<'p> {
         Self { core, entry, number, scalars, what, inputs, outputs: Vec::new(), limit, before, at: CallState::Ready }
     }
 
-    /// The core that executes the call.
+    /// Returns the core that executes the call.
     pub fn core(&self) -> &Core<'p> {
         &self.core
     }
@@ -182,7 +182,7 @@ impl<'p> Call<'p> {
         self.core.meter()
     }
 
-    /// An input of the call, read-only.
+    /// Returns an input of the call, read-only.
     ///
     /// # Panics
     /// If the call has no input of that number.
@@ -190,7 +190,7 @@ impl<'p> Call<'p> {
         &self.inputs[input]
     }
 
-    /// An input of the call, to be filled by the caller.
+    /// Returns an input of the call, to be filled by the caller.
     ///
     /// # Panics
     /// If the call has no input of that number.
@@ -218,7 +218,7 @@ impl<'p> Call<'p> {
         outflow.drained += bytes;
     }
 
-    /// Instructions executed so far; 0 for functions of this process.
+    /// Returns the number of instructions executed so far; 0 for functions of this process.
     pub fn instructions(&self) -> u64 {
         self.core.instructions() - self.before
     }

@@ -49,7 +49,7 @@ fn shape(records: u64, extents: &[u64]) -> Vec<u64> {
     if !extents.is_empty() && extents.iter().product::<u64>() == records { extents.to_vec() } else { vec![records] }
 }
 
-/// Limits of a call: when it is ended although the program has not returned.
+/// Limits of a call, at which it is ended although the program has not returned.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds<'l> {
     /// Most instructions that a call may execute; `None` is no limit.
@@ -108,7 +108,8 @@ impl<'p> Core<'p> {
         Ok(Self { program, place: CoreBackend::Host(NativeCore::new(entries, program.metadata().scratchpad())) })
     }
 
-    /// Instructions executed so far; 0 for functions of this process, whose instructions are not counted.
+    /// Returns the number of instructions executed so far; 0 for functions of this process, whose instructions are not
+    /// counted.
     pub fn instructions(&self) -> u64 {
         match &self.place {
             CoreBackend::Hart { processor, .. } => processor.instructions(),

@@ -17,7 +17,7 @@ pub enum LoadError {
     /// The program does not fit its memory.
     #[error("the program needs {needed} bytes without a stack; its memory_bytes are {memory}")]
     TooLarge {
-        /// Bytes up to the end of the program's last segment.
+        /// Number of bytes up to the end of the program's last segment.
         needed: u64,
         /// The `memory_bytes` of the program's metadata.
         memory: u64,
@@ -135,7 +135,7 @@ pub enum RunError {
         task: u64,
         /// Number of the input stream.
         stream: u8,
-        /// Bytes left in the stream.
+        /// Number of bytes left in the stream.
         left: u8,
         /// The place of the read; `None` for functions of this process.
         site: Option<Site>,

@@ -73,12 +73,12 @@ impl Inflow {
         Self { bytes: ring, head: 0, tail: 0, end, end_known: end.is_some() }
     }
 
-    /// Number of bytes that have arrived.
+    /// Returns the number of bytes that have arrived.
     pub fn arrived(&self) -> u64 {
         self.tail
     }
 
-    /// Number of bytes that a stream program has consumed; always 0 for a program of windows.
+    /// Returns the number of bytes that a stream program has consumed; always 0 for a program of windows.
     pub fn taken(&self) -> u64 {
         self.head
     }
@@ -88,7 +88,7 @@ impl Inflow {
         self.end == Some(self.tail)
     }
 
-    /// Number of bytes that can be pushed now.
+    /// Returns the number of bytes that can be pushed now.
     pub fn room(&self) -> u64 {
         let rest = self.end.map_or(u64::MAX, |end| end - self.tail);
         match &self.bytes {

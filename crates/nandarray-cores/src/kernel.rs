@@ -51,7 +51,7 @@ impl KernelProgram {
         Ok(kernel)
     }
 
-    /// Register width: 32 or 64.
+    /// Returns the register width: 32 or 64.
     pub fn bits(&self) -> u32 {
         self.image.bits
     }
@@ -256,7 +256,7 @@ impl KernelCore {
         Self { place: KernelPlace::Host { functions, block, scratchpad } }
     }
 
-    /// Number of instructions executed so far; 0 for functions of this process.
+    /// Returns the number of instructions executed so far; 0 for functions of this process.
     pub fn instructions(&self) -> u64 {
         match &self.place {
             KernelPlace::Hart { processor, .. } => processor.instructions(),

@@ -62,7 +62,7 @@ pub enum SectionRole {
     Input,
     /// The section begins as zeros, and is a result of the kernel.
     Output,
-    /// The section begins as a copy of an array, which it replaces at the end.
+    /// The section begins as a copy of an array, and replaces that array at the end.
     Update,
     /// The section begins as zeros, and is dropped at the end.
     Temporary,

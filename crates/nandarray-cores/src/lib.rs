@@ -17,6 +17,7 @@ pub mod check;
 mod core;
 mod error;
 mod inflow;
+mod json;
 pub mod kernel;
 pub mod kernel_metered;
 mod kernel_table;

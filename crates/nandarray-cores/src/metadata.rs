@@ -3,13 +3,15 @@
 //! It is checked as far as running the program needs. A `dtype` is NumPy's and stays text: only the bytes of a record
 //! matter, which follow from the names of numbers and must be given for anything else (`record_bytes`).
 
-use serde::Deserialize;
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::abi;
 use crate::error::LoadError;
+use crate::json::Object;
 
 /// The interface by which a program gets its inputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProgramKind {
     /// Windows that hold a whole task.
@@ -18,8 +20,18 @@ pub enum ProgramKind {
     Stream,
 }
 
+impl ProgramKind {
+    /// Returns the name of the function that is called for each task.
+    pub(crate) fn task_entry(self) -> &'static str {
+        match self {
+            Self::Block => "nd_block",
+            Self::Stream => "nd_stream",
+        }
+    }
+}
+
 /// The rule that says where one record of an input ends and the next begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Records {
     /// Records of one size.
@@ -27,12 +39,12 @@ pub enum Records {
     Fixed,
     /// Lines, each with its newline.
     Lines,
-    /// A little-endian u32 whose lower 31 bits are the number of bytes that follow.
+    /// Each record begins with a little-endian u32, whose lower 31 bits are the number of bytes that follow.
     Prefixed,
 }
 
 /// The way in which the integers of a packed input are stored: that of an array's compression with this name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PackedInput {
     /// A width and a reference for all values of a frame.
@@ -42,26 +54,32 @@ pub enum PackedInput {
 }
 
 /// The entry point that writes an output.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputPhase {
     /// Written by every task.
     #[default]
     Task,
-    /// Written by `nd_end`, once a run.
+    /// Written by `nd_end`, once per run.
     End,
 }
 
 /// The formula for the most bytes of an output: the sum of the three terms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Bound {
     /// Bytes for each record of the task's part of the first input.
     pub per_record: u64,
     /// Bytes for each byte of the task's inputs, except those that every task gets as a whole.
+    #[serde(serialize_with = "whole_if_possible")]
     pub per_input_byte: f64,
     /// Bytes that do not depend on the inputs.
     pub fixed: u64,
+}
+
+/// Writes a number without a fraction as an integer.
+fn whole_if_possible<S: serde::Serializer>(number: &f64, to: S) -> Result<S::Ok, S::Error> {
+    let whole = *number as u64;
+    if whole as f64 == *number { to.serialize_u64(whole) } else { to.serialize_f64(*number) }
 }
 
 impl Bound {
@@ -73,46 +91,50 @@ impl Bound {
 }
 
 /// An input, as a program's metadata describes it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct InputPort {
     /// Name of the input.
     pub name: String,
     /// Size of a record, in bytes. Inputs are cut into tasks between records; the last record may be shorter.
     pub record_bytes: u64,
     /// Size of an element, in bytes; 1 if the dtype is not the name of a number.
+    #[serde(skip)]
     pub item_bytes: u64,
     /// Whether every task gets the whole input, instead of a part.
     pub whole: bool,
     /// The rule that says where its records end.
     pub records: Records,
-    /// The form in which the program gets it, if it is that in which an array packs integers.
+    /// The packed form in which the program gets the input; `None` if it gets plain elements.
     pub packed: Option<PackedInput>,
 }
 
 /// An output, as a program's metadata describes it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutputPort {
     /// Name of the output.
     pub name: String,
     /// Size of a record, in bytes.
     pub record_bytes: u64,
     /// Size of an element, in bytes; 1 if the dtype is not the name of a number.
+    #[serde(skip)]
     pub item_bytes: u64,
     /// The entry point that writes the output.
     pub phase: OutputPhase,
+    /// Whether a task always writes as many bytes as its bound allows; a filter does not.
+    pub exact: bool,
     /// The most bytes that the output may have.
     pub bound: Bound,
 }
 
 /// A scalar, as a program's metadata describes it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScalarPort {
     /// Name of the scalar.
     pub name: String,
 }
 
 /// A program's metadata.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Metadata {
     /// Name of the program.
     pub name: String,
@@ -132,60 +154,37 @@ pub struct Metadata {
     pub memory_bytes: u64,
 }
 
-#[derive(Deserialize)]
-struct Raw {
-    abi: u64,
-    #[serde(default = "program")]
-    name: String,
-    kind: ProgramKind,
-    inputs: Vec<RawPort>,
-    #[serde(default)]
-    outputs: Vec<RawPort>,
-    #[serde(default)]
-    scalars: Vec<RawScalar>,
-    #[serde(default)]
-    state_bytes: u64,
-    #[serde(default)]
-    scratchpad_bytes: u64,
-    #[serde(default = "mebibyte")]
-    memory_bytes: u64,
-}
+const KINDS: [(&str, ProgramKind); 2] = [("block", ProgramKind::Block), ("stream", ProgramKind::Stream)];
+const RECORDS: [(&str, Records); 3] =
+    [("fixed", Records::Fixed), ("lines", Records::Lines), ("prefixed", Records::Prefixed)];
+const PACKED: [(&str, PackedInput); 2] = [("bitpack", PackedInput::BitPack), ("varwidth", PackedInput::VarWidth)];
+const PHASES: [(&str, OutputPhase); 2] = [("task", OutputPhase::Task), ("end", OutputPhase::End)];
 
-#[derive(Deserialize)]
-struct RawPort {
-    #[serde(default)]
-    name: String,
-    dtype: serde_json::Value,
-    record_bytes: Option<u64>,
-    #[serde(default)]
-    whole: bool,
-    #[serde(default)]
-    records: Records,
-    packed: Option<PackedInput>,
-    #[serde(default)]
-    phase: OutputPhase,
-    bound: Option<Bound>,
-}
-
-#[derive(Deserialize)]
-struct RawScalar {
-    #[serde(default)]
-    name: String,
-}
-
-fn program() -> String {
-    "program".into()
-}
-
-fn mebibyte() -> u64 {
-    1 << 20
-}
+/// Keys of the metadata, of an input, an output and a scalar, and of an output's bound.
+const KEYS: [&str; 11] = [
+    "abi",
+    "errors",
+    "inputs",
+    "kind",
+    "memory_bytes",
+    "name",
+    "outputs",
+    "scalars",
+    "scratchpad_bytes",
+    "state_bytes",
+    "summary",
+];
+const INPUT_KEYS: [&str; 6] = ["dtype", "name", "packed", "record_bytes", "records", "whole"];
+const OUTPUT_KEYS: [&str; 6] = ["bound", "dtype", "exact", "name", "phase", "record_bytes"];
+const SCALAR_KEYS: [&str; 3] = ["default", "dtype", "name"];
+const BOUND_KEYS: [&str; 3] = ["fixed", "per_input_byte", "per_record"];
 
 /// Returns the size of an element of a dtype such as `float32`, `<i8`, `u2` or `S16`, in bytes; `None` for other
 /// dtypes.
-fn item_bytes(dtype: &serde_json::Value) -> Option<u64> {
+fn item_bytes(dtype: &Value) -> Option<u64> {
     let name = dtype.as_str()?;
-    let bits = |prefix: &str| name.strip_prefix(prefix)?.parse::<u64>().ok().filter(|b| b % 8 == 0).map(|b| b / 8);
+    let bits =
+        |prefix: &str| name.strip_prefix(prefix)?.parse::<u64>().ok().filter(|b| *b > 0 && b % 8 == 0).map(|b| b / 8);
     if name == "bool" {
         return Some(1);
     }
@@ -197,22 +196,109 @@ fn item_bytes(dtype: &serde_json::Value) -> Option<u64> {
     if "biufcSV".contains(kind) { size.parse().ok().filter(|b| *b > 0) } else { None }
 }
 
-impl RawPort {
-    fn record(&self, what: &str, number: usize) -> Result<u64, LoadError> {
-        let found =
-            self.record_bytes.or_else(|| item_bytes(&self.dtype)).filter(|b| (1..=abi::WINDOW_BYTES).contains(b));
-        found.ok_or_else(|| {
-            LoadError::Metadata(format!("{what} {number}: say record_bytes, from 1 to {}", abi::WINDOW_BYTES))
-        })
-    }
+/// Whether a dtype is the name of an integer type.
+fn is_integer(dtype: &Value) -> bool {
+    let name = dtype.as_str().unwrap_or_default();
+    let short = name.trim_start_matches(['<', '|', '=']);
+    name.starts_with("int") || name.starts_with("uint") || short.starts_with(['i', 'u'])
+}
 
-    fn item(&self) -> u64 {
-        item_bytes(&self.dtype).unwrap_or(1)
-    }
+fn wrong<T>(text: String) -> Result<T, LoadError> {
+    Err(LoadError::Metadata(text))
+}
 
-    fn named(&self, what: &str, number: usize) -> String {
-        if self.name.is_empty() { format!("{what}{number}") } else { self.name.clone() }
+/// Returns the name of an input or output, the size of a record, and that of an element, in bytes.
+fn port(written: &Object<'_>, number: usize, what: &str) -> Result<(String, u64, u64), LoadError> {
+    let Some(dtype) = written.member("dtype") else {
+        return wrong(format!("{} is {}; it is written {{\"name\": ..., \"dtype\": ...}}", written.what, written));
+    };
+    let item = item_bytes(dtype);
+    let record = written.size("record_bytes", item.unwrap_or(0), abi::WINDOW_BYTES)?;
+    if !(1..=abi::WINDOW_BYTES).contains(&record) {
+        return wrong(format!("{}: say record_bytes, from 1 to {}", written.what, abi::WINDOW_BYTES));
     }
+    let item = item.unwrap_or(1);
+    if record % item != 0 {
+        let what = &written.what;
+        return wrong(format!("{what}: a record of {record} bytes does not hold whole elements of {item} bytes"));
+    }
+    Ok((written.text("name", &format!("{what}{number}"))?, record, item))
+}
+
+fn input(written: &Value, number: usize, kind: ProgramKind) -> Result<InputPort, LoadError> {
+    let written = Object::new(written, format!("input {number}"))?;
+    let what = &written.what;
+    let (name, record_bytes, item_bytes) = port(&written, number, "input")?;
+    written.known(&INPUT_KEYS)?;
+    let whole = written.flag("whole", false)?;
+    if whole && number == 0 {
+        return wrong(format!("{what}: whole is true; it is true or false, false for input 0"));
+    }
+    let records = written.word("records", &RECORDS)?.unwrap_or_default();
+    if records != Records::Fixed && (whole || number > 0 || record_bytes != 1) {
+        return wrong(format!("{what}: records without a common size are input 0's, of bytes"));
+    }
+    let packed = written.word("packed", &PACKED)?;
+    if packed.is_some() {
+        let elements = matches!(record_bytes, 1 | 2 | 4 | 8) && record_bytes == item_bytes;
+        if !elements || !written.member("dtype").is_some_and(is_integer) || whole || records != Records::Fixed {
+            return wrong(format!("{what}: packed inputs are integers, and neither whole nor of larger records"));
+        }
+        if kind == ProgramKind::Stream {
+            return wrong(format!("{what}: packed inputs are those of block programs; this one's kind is stream"));
+        }
+    }
+    Ok(InputPort { name, record_bytes, item_bytes, whole, records, packed })
+}
+
+fn output(written: &Value, number: usize) -> Result<OutputPort, LoadError> {
+    let written = Object::new(written, format!("output {number}"))?;
+    let what = &written.what;
+    let (name, record_bytes, item_bytes) = port(&written, number, "output")?;
+    written.known(&OUTPUT_KEYS)?;
+    let phase = written.word("phase", &PHASES)?.unwrap_or_default();
+    let bound = match (written.member("bound"), phase) {
+        (Some(bound), _) => {
+            let bound = Object::new(bound, format!("{what}, bound"))?;
+            bound.known(&BOUND_KEYS)?;
+            Bound {
+                per_record: bound.size("per_record", 0, u64::MAX)?,
+                per_input_byte: bound.factor("per_input_byte")?,
+                fixed: bound.size("fixed", 0, u64::MAX)?,
+            }
+        }
+        (None, OutputPhase::Task) => Bound { per_record: record_bytes, ..Bound::default() },
+        (None, OutputPhase::End) => Bound { fixed: record_bytes, ..Bound::default() },
+    };
+    if phase == OutputPhase::End && (bound.per_record > 0 || bound.per_input_byte > 0.0) {
+        return wrong(format!("{what} is written in phase 'end', so only a fixed bound makes sense"));
+    }
+    let exact = written.flag("exact", true)?;
+    Ok(OutputPort { name, record_bytes, item_bytes, phase, exact, bound })
+}
+
+fn scalar(written: &Value, number: usize) -> Result<ScalarPort, LoadError> {
+    let written = Object::new(written, format!("scalar {number}"))?;
+    written.known(&SCALAR_KEYS)?;
+    if written.member("dtype").is_none() {
+        return wrong(format!("{} is {}; it is written {{\"name\": ..., \"dtype\": ...}}", written.what, written));
+    }
+    if written.member("default").is_some_and(|default| !default.is_number() && !default.is_boolean()) {
+        return wrong(format!("{}: default is no number", written.what));
+    }
+    Ok(ScalarPort { name: written.text("name", &format!("scalar{number}"))? })
+}
+
+/// Checks the texts for the statuses that a program returns: keys are negative numbers.
+fn check_errors(written: &Object<'_>) -> Result<(), LoadError> {
+    let negative = |status: &str| {
+        let digits = status.strip_prefix('-').unwrap_or_default();
+        !digits.is_empty() && !digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit())
+    };
+    let good = written.member("errors").is_none_or(|errors| {
+        errors.as_object().is_some_and(|texts| texts.iter().all(|(status, text)| negative(status) && text.is_string()))
+    });
+    if good { Ok(()) } else { wrong("errors is no object of negative statuses, each with a text".into()) }
 }
 
 impl Metadata {
@@ -222,64 +308,81 @@ impl Metadata {
     /// [`LoadError::Metadata`]: the text is not valid metadata.
     pub fn parse(text: &[u8]) -> Result<Self, LoadError> {
         let end = text.iter().rposition(|b| *b != 0).map_or(0, |i| i + 1);
-        let raw: Raw = serde_json::from_slice(&text[..end]).map_err(|e| LoadError::Metadata(e.to_string()))?;
-        let wrong = |text: String| Err(LoadError::Metadata(text));
-        if raw.abi != abi::ABI {
-            return wrong(format!("made for version {} of the interface; this is version {}", raw.abi, abi::ABI));
+        let written: Value =
+            serde_json::from_slice(&text[..end]).map_err(|e| LoadError::Metadata(format!("it is no JSON: {e}")))?;
+        let written = Object::new(&written, "the metadata".into())?;
+        let version = written.member("abi").unwrap_or(&Value::Null);
+        if version.as_u64() != Some(abi::ABI) {
+            return wrong(format!("made for version {version} of the interface; this is version {}", abi::ABI));
         }
-        let (n, m) = (raw.inputs.len(), raw.outputs.len());
-        if !(1..=abi::PORTS_MAX).contains(&n) || m > abi::PORTS_MAX || raw.scalars.len() > abi::SCALARS_MAX {
-            return wrong(format!("{n} inputs, {m} outputs and {} scalars do not fit", raw.scalars.len()));
+        written.known(&KEYS)?;
+        let Some(kind) = written.word("kind", &KINDS)? else {
+            return wrong("kind is missing; there is block and stream".into());
+        };
+        let inputs = written.list("inputs", abi::PORTS_MAX)?;
+        if inputs.is_empty() {
+            return wrong("the program has no inputs; it needs one at least".into());
         }
-        if raw.memory_bytes > abi::MEMORY_BYTES_MAX {
-            return wrong(format!("memory of {} bytes; at most {}", raw.memory_bytes, abi::MEMORY_BYTES_MAX));
-        }
-        let scratchpad = states(raw.state_bytes).saturating_add(raw.scratchpad_bytes);
+        let inputs = inputs.iter().enumerate().map(|(i, one)| input(one, i, kind)).collect::<Result<Vec<_>, _>>()?;
+        let outputs = written.list("outputs", abi::PORTS_MAX)?.iter().enumerate();
+        let outputs = outputs.map(|(i, one)| output(one, i)).collect::<Result<Vec<_>, _>>()?;
+        let scalars = written.list("scalars", abi::SCALARS_MAX)?.iter().enumerate();
+        let scalars = scalars.map(|(i, one)| scalar(one, i)).collect::<Result<Vec<_>, _>>()?;
+        check_errors(&written)?;
+        written.text("summary", "")?;
+        let metadata = Self {
+            name: written.text("name", "program")?,
+            kind,
+            inputs,
+            outputs,
+            scalars,
+            state_bytes: written.size("state_bytes", 0, abi::SCRATCHPAD_BYTES_MAX)?,
+            scratchpad_bytes: written.size("scratchpad_bytes", 0, abi::SCRATCHPAD_BYTES_MAX)?,
+            memory_bytes: written.size("memory_bytes", 1 << 20, abi::MEMORY_BYTES_MAX)?,
+        };
+        metadata.check_names()?;
+        let scratchpad = states(metadata.state_bytes).saturating_add(metadata.scratchpad_bytes);
         if scratchpad > abi::SCRATCHPAD_BYTES_MAX {
             let most = abi::SCRATCHPAD_BYTES_MAX;
             return wrong(format!("a scratchpad of {scratchpad} bytes, with two states; at most {most}"));
         }
-        let mut inputs = Vec::new();
-        for (i, port) in raw.inputs.iter().enumerate() {
-            let record_bytes = port.record("input", i)?;
-            if port.records != Records::Fixed && (i > 0 || record_bytes != 1) {
-                return wrong(format!("input {i}: records without a common size are those of input 0, of bytes"));
+        Ok(metadata)
+    }
+
+    /// Checks that no two inputs, outputs and scalars have one name.
+    fn check_names(&self) -> Result<(), LoadError> {
+        let ports = self.inputs.iter().map(|i| &i.name).chain(self.outputs.iter().map(|o| &o.name));
+        let mut names = std::collections::BTreeSet::new();
+        for name in ports.chain(self.scalars.iter().map(|s| &s.name)) {
+            if !names.insert(name) {
+                return wrong(format!("{name:?} names two of the program's inputs, outputs and scalars"));
             }
-            if port.whole && i == 0 {
-                return wrong("input 0 cannot be whole: tasks are cut by it".into());
-            }
-            let elements = matches!(record_bytes, 1 | 2 | 4 | 8) && record_bytes == port.item();
-            if port.packed.is_some() && (raw.kind == ProgramKind::Stream || port.whole || !elements) {
-                return wrong(format!("input {i}: packed inputs are integers of a block program, and not whole"));
-            }
-            let (name, whole, records) = (port.named("input", i), port.whole, port.records);
-            let (item_bytes, packed) = (port.item(), port.packed);
-            inputs.push(InputPort { name, record_bytes, item_bytes, whole, records, packed });
         }
-        let mut outputs = Vec::new();
-        for (i, port) in raw.outputs.iter().enumerate() {
-            let record_bytes = port.record("output", i)?;
-            let default = match port.phase {
-                OutputPhase::Task => Bound { per_record: record_bytes, ..Bound::default() },
-                OutputPhase::End => Bound { fixed: record_bytes, ..Bound::default() },
-            };
-            let bound = port.bound.unwrap_or(default);
-            if !bound.per_input_byte.is_finite() || bound.per_input_byte < 0.0 {
-                return wrong(format!("output {i}: bound per_input_byte is {}", bound.per_input_byte));
-            }
-            let (name, item_bytes) = (port.named("output", i), port.item());
-            outputs.push(OutputPort { name, record_bytes, item_bytes, phase: port.phase, bound });
+        Ok(())
+    }
+
+    /// Checks that a program defines the entry points that its metadata needs; `defines` tells whether it defines one.
+    ///
+    /// # Errors
+    /// [`LoadError::Entry`]: it lacks one. [`LoadError::Metadata`]: it has an entry point for states of 0 bytes.
+    pub fn check_entries(&self, defines: impl Fn(&str) -> bool) -> Result<(), LoadError> {
+        let task = self.kind.task_entry();
+        if !defines(task) {
+            return Err(LoadError::Entry(task));
         }
-        Ok(Self {
-            name: raw.name,
-            kind: raw.kind,
-            inputs,
-            outputs,
-            scalars: raw.scalars.into_iter().map(|s| ScalarPort { name: s.name }).collect(),
-            state_bytes: raw.state_bytes,
-            scratchpad_bytes: raw.scratchpad_bytes,
-            memory_bytes: raw.memory_bytes,
-        })
+        if self.outputs.iter().any(|o| o.phase == OutputPhase::End) && !defines("nd_end") {
+            return Err(LoadError::Entry("nd_end"));
+        }
+        if self.state_bytes == 0 && defines("nd_merge") {
+            return wrong("the program defines nd_merge, and its state has 0 bytes".into());
+        }
+        Ok(())
+    }
+
+    /// Returns what the metadata say as JSON with all defaults filled in, without what only NumPy can read: the
+    /// dtypes and the defaults of scalars.
+    pub fn filled(&self) -> String {
+        serde_json::to_string(self).expect("metadata are plain values")
     }
 
     /// Returns the scratchpad that a core needs, in bytes: two states, and what the program requests.

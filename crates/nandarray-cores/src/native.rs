@@ -87,7 +87,7 @@ impl NativeCore {
         Self { entries, block: lines(abi::ARGS_BYTES), scratchpad: lines(scratchpad_bytes) }
     }
 
-    /// Address of the scratchpad.
+    /// Returns the address of the scratchpad.
     pub(crate) fn scratchpad(&self) -> u64 {
         self.scratchpad.as_ptr() as u64
     }

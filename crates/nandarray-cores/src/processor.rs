@@ -13,18 +13,19 @@ pub trait Processor: Send {
     /// Executes instructions until something stops the processor. After a wait, a pause or a limit `run` can be called
     /// again, with the same memory and the same streams, which may have received bytes or been drained.
     fn run(&mut self, memory: &mut Memory<'_>, streams: &mut Streams<'_>, limits: Limits<'_>) -> Stop;
-    /// Program counter after the last run.
+    /// Returns the program counter after the last run.
     fn pc(&self) -> u64;
-    /// The return address in its register by the calling convention; `None` if the processor does not know it.
+    /// Returns the value of the register that holds the return address by the calling convention; `None` if the
+    /// processor does not know it.
     fn link(&self) -> Option<u64> {
         None
     }
-    /// The 64-bit value that the called function returned.
+    /// Returns the 64-bit value that the called function returned.
     fn result(&self) -> i64;
-    /// Instructions executed so far.
+    /// Returns the number of instructions executed so far.
     fn instructions(&self) -> u64;
 
-    /// The meter that observes the processor's instructions; `None` if it has none that callers may access.
+    /// Returns the meter that observes the processor's instructions; `None` if it has none that callers may access.
     fn meter(&mut self) -> Option<&mut dyn Any> {
         None
     }

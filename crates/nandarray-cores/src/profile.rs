@@ -13,7 +13,7 @@ use crate::error::LoadError;
 use crate::processor::{HartOwner, OwnedHart, Processor};
 use crate::program::Program;
 
-/// Makes cores that count the executions of each instruction.
+/// Makes cores that count the executions of each instruction, and sums the counts.
 #[derive(Clone, Debug, Default)]
 pub struct Profiler(Arc<Mutex<Profile>>);
 

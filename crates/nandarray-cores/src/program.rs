@@ -5,7 +5,7 @@ use object::{Object, ObjectSection};
 
 use crate::abi;
 use crate::error::LoadError;
-use crate::metadata::{Metadata, ProgramKind};
+use crate::metadata::Metadata;
 
 /// An entry point of a program: a function that a core calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,37 +51,32 @@ impl Program {
                 )?
             }
         };
-        let name = match metadata.kind {
-            ProgramKind::Block => "nd_block",
-            ProgramKind::Stream => "nd_stream",
-        };
+        metadata.check_entries(|name| image.symbol(name).is_some())?;
+        let name = metadata.kind.task_entry();
         let task = image.symbol(name).ok_or(LoadError::Entry(name))?;
         let [begin, merge, end] = ["nd_begin", "nd_merge", "nd_end"].map(|n| image.symbol(n));
-        if metadata.outputs.iter().any(|o| o.phase == crate::metadata::OutputPhase::End) && end.is_none() {
-            return Err(LoadError::Entry("nd_end"));
-        }
         let program = Self { metadata, image, begin, task, merge, end };
         program.load()?;
         Ok(program)
     }
 
-    /// The program's metadata.
+    /// Returns the program's metadata.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// Register width: 32 or 64.
+    /// Returns the register width: 32 or 64.
     pub fn bits(&self) -> u32 {
         self.image.bits
     }
 
-    /// The extensions that a hart must have to run the program: vectors only if the program's architecture string names
-    /// them.
+    /// Returns the extensions that a hart must have to run the program: vectors only if the program's architecture
+    /// string names them.
     pub fn extensions(&self) -> Extensions {
         self.image.extensions
     }
 
-    /// The program's ELF: its segments and symbols.
+    /// Returns the program's ELF: its segments and symbols.
     pub fn image(&self) -> &nandarray_hart::ElfProgram {
         &self.image
     }
@@ -100,8 +95,7 @@ impl Program {
     pub fn entry_name(&self, entry: EntryPoint) -> &'static str {
         match (entry, self.metadata.kind) {
             (EntryPoint::Begin, _) => "nd_begin",
-            (EntryPoint::Task, ProgramKind::Block) => "nd_block",
-            (EntryPoint::Task, ProgramKind::Stream) => "nd_stream",
+            (EntryPoint::Task, kind) => kind.task_entry(),
             (EntryPoint::Merge, _) => "nd_merge",
             (EntryPoint::End, _) => "nd_end",
         }

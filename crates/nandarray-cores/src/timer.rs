@@ -91,7 +91,7 @@ fn beside(core: &CoreDescription) -> std::ops::Range<u64> {
     }
 }
 
-/// The figures of cores that have run a program and were dropped.
+/// The figures of a timer's cores; a core hands them over when it is dropped, at its end.
 #[derive(Clone, Debug, Default)]
 pub struct CoreFigures {
     /// One report for each core, in the order in which the cores were dropped.
@@ -113,7 +113,7 @@ impl CoreTimer {
         Self { description: Arc::new(description), found: Arc::default() }
     }
 
-    /// The description of the timer's cores.
+    /// Returns the description of the timer's cores.
     pub fn description(&self) -> &CoreDescription {
         &self.description
     }
@@ -139,7 +139,8 @@ impl CoreTimer {
         OwnedHart::new(hart, TimerOwner { calls: 0, to: self.clone() })
     }
 
-    /// Returns the figures of this timer's cores that were dropped since the last `take`, and resets them.
+    /// Returns the figures that this timer's cores have handed over since the last `take`; a core does so when it is
+    /// dropped.
     pub fn take(&self) -> CoreFigures {
         std::mem::take(&mut *self.found.lock())
     }

@@ -5,10 +5,11 @@
 #[path = "../../tidy.rs"]
 mod tidy;
 
-/// From the bottom up; a module may use those before it, and itself.
+/// The layers of modules, from the bottom up: a module may use itself and those before it.
 const LAYERS: tidy::Layers = &[
     &["abi"],
     &["error"],
+    &["json"],
     &["metadata"],
     &["program"],
     &["native"],

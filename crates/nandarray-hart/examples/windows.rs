@@ -21,7 +21,7 @@ const BYTES: usize = 1 << 17;
 /// Number of times that a run reads each window.
 const PASSES: usize = 2048;
 
-/// User time of this process so far, in seconds.
+/// Returns the user time of this process so far, in seconds.
 fn user_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     // The twelfth field after the name, which is in parentheses, is the user time.

@@ -13,12 +13,13 @@ pub(crate) enum AccessKind {
     Fetch,
 }
 
-/// The failure of an access that no memory region allows, or that the memory's guard forbids.
+/// The failure of an access that no memory region allows, or that page tables or physical memory protection forbid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// Whether page tables forbid the access; otherwise no region, or physical memory protection, allows it.
+    /// True if page tables forbid the access; false if no region contains it, or physical memory protection forbids it.
     pub(crate) page: bool,
-    /// First inaccessible address; the access's own address if the access lies within one page.
+    /// Address at which the access failed: its own, or the beginning of the next page if only its bytes there are
+    /// inaccessible.
     pub(crate) address: u64,
 }
 
@@ -27,7 +28,7 @@ impl Fault {
         Self { page: false, address }
     }
 
-    /// The trap that the fault causes for an access of this kind.
+    /// Returns the trap that the fault causes for an access of this kind.
     pub(crate) fn cause(self, access: AccessKind) -> Cause {
         match (access, self.page) {
             (AccessKind::Load, false) => Cause::LoadAccess,

@@ -17,7 +17,7 @@ use crate::program::{ElfProgram, ProgramError};
 use crate::streams::Streams;
 use crate::xlen::{Rv32, Rv64, Xlen};
 
-/// Smallest size of memory, in bytes, from the lowest address of the file on.
+/// Least memory of a test, in bytes, counted from the lowest address in its ELF file.
 const MEMORY_BYTES: u64 = 16 << 20;
 const PAGE: u64 = 4096;
 /// Most bytes that are kept of a program's console output.
@@ -42,8 +42,8 @@ pub enum BareStatus {
 }
 
 impl BareStatus {
-    /// The exit status of a command that runs the test: 0 if it passed, the failed part's number (1 to 254) if it
-    /// failed, 255 if it was stopped.
+    /// Returns the exit status of a command that runs the test: 0 if it passed, the failed part's number (1 to 254) if
+    /// it failed, 255 if it was stopped.
     pub fn exit_status(self) -> u8 {
         match self {
             Self::Passed => 0,
@@ -173,7 +173,7 @@ struct TestHost {
 }
 
 impl TestHost {
-    /// Carries out a request; returns the test's result if that ends it.
+    /// Carries out a request; returns the test's result if the request ends the test, otherwise `None`.
     fn serve(&mut self, value: u64) -> Option<BareStatus> {
         let (device, command, payload) = (value >> 56, value >> 48 & 0xff, value & 0xffff_ffff_ffff);
         let answer = match (device, command) {

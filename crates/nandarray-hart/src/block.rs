@@ -44,17 +44,17 @@ impl BasicBlock {
         (!ops.is_empty()).then_some(Self { pc, ops })
     }
 
-    /// Length of all instructions in bytes.
+    /// Returns the length of all instructions in bytes.
     pub fn bytes(&self) -> u64 {
         self.ops.iter().map(|op| u64::from(op.len)).sum()
     }
 
-    /// Address of instruction `index`; the end of the block if it has no such instruction.
+    /// Returns the address of instruction `index`; the end of the block if it has no such instruction.
     pub fn address(&self, index: usize) -> u64 {
         self.pc.wrapping_add(self.ops.iter().take(index).map(|op| u64::from(op.len)).sum())
     }
 
-    /// The target of the branch or direct jump that ends the block; `None` if it ends otherwise.
+    /// Returns the target of the branch or direct jump that ends the block; `None` if it ends otherwise.
     pub fn taken(&self, bits: u32) -> Option<u64> {
         let last = self.ops.last()?;
         let direct = matches!(last.row().format, Format::Branch | Format::Jump);
@@ -62,7 +62,7 @@ impl BasicBlock {
         direct.then(|| wrap(from.wrapping_add(last.imm as u64), bits))
     }
 
-    /// The address after the block's last instruction.
+    /// Returns the address after the block's last instruction.
     pub fn next(&self, bits: u32) -> u64 {
         wrap(self.address(self.ops.len()), bits)
     }

@@ -7,8 +7,8 @@ use crate::exec::{Steps, UnitsOff, steps};
 use crate::meter::Meter;
 use crate::xlen::Xlen;
 
-/// Most blocks that are kept. When they are reached, all are dropped, so that a program that generates code cannot fill
-/// the host's memory.
+/// Most blocks that a cache holds. A cache with this number is emptied before the next block, so that a program that
+/// generates code cannot fill the host's memory.
 const BLOCKS_MAX: usize = 1 << 18;
 
 /// The decoded blocks of a hart.

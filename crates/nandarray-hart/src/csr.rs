@@ -75,7 +75,7 @@ pub(crate) struct Csrs {
     pub(crate) mcounteren: u64,
     pub(crate) scounteren: u64,
     pub(crate) satp: u64,
-    /// Whether the hart has vectors; without them, their state cannot be switched on.
+    /// Whether the hart has vectors; without them, the vector state in `mstatus` (VS) stays off.
     pub(crate) has_vectors: bool,
     pub(crate) pmp: Pmp,
     /// Difference between `mcycle` and the number of executed instructions; `instret_more` is that of `minstret`.
@@ -88,14 +88,14 @@ fn half(value: u64, part: u64, high: bool) -> u64 {
     if high { value & 0xffff_ffff | part << 32 } else { value & !0xffff_ffff | part & 0xffff_ffff }
 }
 
-/// Number of the first entry that a register of the memory protection's settings (`pmpcfg`) contains.
+/// Returns the number of the first protection entry whose settings the register `pmpcfg` with this number contains.
 fn first_entry(number: u32) -> usize {
     (number as usize & 3) * 4 % ENTRIES
 }
 
 impl Csrs {
-    /// The value of `mstatus` or `sstatus` when read: the bits of `mask`, whether any state is dirty, and the register
-    /// widths of lower modes.
+    /// Returns the value of `mstatus` or `sstatus` when read: the bits of `mask`, whether any state is dirty, and the
+    /// register widths of lower modes.
     fn status<X: Xlen>(&self, mask: u64) -> u64 {
         let dirty = if self.mstatus & FS == FS || self.mstatus & VS == VS { 1 << (X::BITS - 1) } else { 0 };
         let widths = if X::BITS == 32 {
@@ -259,7 +259,7 @@ impl Csrs {
         }
     }
 
-    /// The identity and the page tables with which an access in `privilege` is checked.
+    /// Returns the rights (machine mode or not, page tables) by which an access in `privilege` is checked.
     fn who<X: Xlen>(&self, privilege: Privilege) -> Who {
         let table = if X::BITS == 32 {
             (self.satp >> 31 != 0).then_some(PageTableFormat::SV32)
@@ -288,8 +288,8 @@ impl Csrs {
         Guard { pmp: self.pmp.clone(), data, fetch, addresses }
     }
 
-    /// The interrupt to take now, as its number and whether supervisor mode takes it; `None` if none is pending and
-    /// enabled.
+    /// Returns the interrupt to take now, as its number and whether supervisor mode takes it; `None` if none is pending
+    /// and enabled.
     pub(crate) fn interrupt(&self, privilege: Privilege) -> Option<(u64, bool)> {
         let pending = self.mip & self.mie;
         if pending == 0 {

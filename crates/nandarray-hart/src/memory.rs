@@ -35,7 +35,7 @@ impl RegionBytes<'_> {
         }
     }
 
-    /// The bytes, for writing; `None` if they may only be read.
+    /// Returns the bytes, for writing; `None` if they may only be read.
     fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
         match self {
             Self::Owned(bytes) => Some(bytes),
@@ -45,7 +45,7 @@ impl RegionBytes<'_> {
         }
     }
 
-    /// Pointer to the first byte, number of bytes, and whether they may be written.
+    /// Returns a pointer to the first byte, the number of bytes, and whether they may be written.
     fn raw(&mut self) -> (*mut u8, usize, bool) {
         match self {
             Self::Owned(bytes) => (bytes.as_mut_ptr(), bytes.len(), true),
@@ -89,12 +89,12 @@ pub enum MemoryError {
     Limit {
         /// Bytes that were requested.
         bytes: u64,
-        /// The most that are allowed.
+        /// Most bytes that the memory may have.
         limit: u64,
     },
     /// No region contains these addresses, or they may not be written.
     Unmapped {
-        /// First address.
+        /// First address of the range.
         address: u64,
         /// Number of bytes from this address on.
         bytes: u64,
@@ -141,7 +141,7 @@ impl<'m> Memory<'m> {
         Self { limit: Some(limit), ..Self::default() }
     }
 
-    /// Number of bytes in regions that the memory owns.
+    /// Returns the number of bytes in regions that the memory owns.
     pub fn owned_bytes(&self) -> u64 {
         let owned =
             |r: &MemoryRegion<'_>| if let RegionBytes::Owned(bytes) = &r.bytes { bytes.len() as u64 } else { 0 };
@@ -246,7 +246,7 @@ impl<'m> Memory<'m> {
         }
     }
 
-    /// A view of the memory for one call: regions that are added to it do not remain afterwards.
+    /// Returns a view of the memory for one call: regions that are added to it do not remain afterwards.
     pub fn for_call(&mut self) -> Memory<'_> {
         let regions = self.regions.iter_mut().map(|r| MemoryRegion {
             base: r.base,
@@ -270,7 +270,7 @@ impl<'m> Memory<'m> {
         self.spans = None;
     }
 
-    /// The bytes at `addresses`, which must lie in one region.
+    /// Returns the bytes at `addresses`, which must lie in one region.
     ///
     /// # Errors
     /// [`MemoryError::Unmapped`].
@@ -283,7 +283,7 @@ impl<'m> Memory<'m> {
         Ok(&region.bytes.as_slice()[from..from + bytes as usize])
     }
 
-    /// The bytes at `addresses`, for the caller to change, even where the program itself may not write.
+    /// Returns the bytes at `addresses`, for the caller to change, even where the program itself may not write.
     ///
     /// # Errors
     /// [`MemoryError::Unmapped`], also for regions whose bytes are borrowed or shared for reading.
@@ -296,7 +296,7 @@ impl<'m> Memory<'m> {
         region.bytes.as_mut_slice().map(|all| &mut all[from..from + bytes as usize]).ok_or(error)
     }
 
-    /// The two or four bytes of the instruction at `address`; `None` if nothing may be executed there.
+    /// Returns the two or four bytes of the instruction at `address`; `None` if nothing may be executed there.
     pub fn fetch(&self, address: u64) -> Option<u32> {
         let region = self.regions.iter().find(|r| r.executable.contains(&address))?;
         let end = region.executable.end.min(region.range().end);

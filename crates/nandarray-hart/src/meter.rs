@@ -66,13 +66,13 @@ pub trait Meter: Debug + Send {
     const VECTORS: bool = false;
 
     /// Returns whether accesses to memory are to be reported at present, if [`ACCESSES`](Self::ACCESSES) says that they
-    /// can be. It is asked when a run begins; a hart drops its blocks when the answer changes.
+    /// can be. The hart calls this when a run begins, and drops its blocks when the answer has changed.
     fn observes_accesses(&self) -> bool {
         Self::ACCESSES
     }
 
-    /// Assigns the number `unit` to a decoded block. Numbers count from 0; they start again when all blocks have been
-    /// dropped.
+    /// Reports that a block was decoded and has the number `unit`. Numbers count from 0; they start again when all
+    /// blocks have been dropped.
     fn decoded(&mut self, unit: u32, block: &BasicBlock) {
         let _ = (unit, block);
     }
@@ -82,15 +82,15 @@ pub trait Meter: Debug + Send {
         let _ = unit;
     }
 
-    /// Reports that the block `unit` is entered, if the meter has nothing to do but to count; otherwise it returns
-    /// false, nothing has changed, and [`enter`](Self::enter) is called.
+    /// Counts the entry of block `unit` and returns true, if the meter has nothing else to do for it. Otherwise changes
+    /// nothing and returns false; the hart then calls [`enter`](Self::enter).
     #[inline(always)]
     fn quick_enter(&mut self, unit: u32) -> bool {
         let _ = unit;
         false
     }
 
-    /// Reports that a block without a number is entered, which contains only the instructions up to a limit.
+    /// Reports the entry of a block that has no number: the first instructions of a block, cut short by a limit.
     fn part(&mut self, block: &BasicBlock) {
         let _ = block;
     }
@@ -110,8 +110,8 @@ pub trait Meter: Debug + Send {
         let _ = taken;
     }
 
-    /// Reports a branch as [`branch`](Self::branch) does, if the meter has nothing to do but to count; otherwise it
-    /// returns false, nothing has changed, and `branch` is called.
+    /// Counts a branch and returns true, if the meter has nothing else to do for it. Otherwise changes nothing and
+    /// returns false; the hart then calls [`branch`](Self::branch).
     #[inline(always)]
     fn quick_branch(&mut self, taken: bool) -> bool {
         let _ = taken;
@@ -130,8 +130,8 @@ pub trait Meter: Debug + Send {
         MeterAnswer::Proceed
     }
 
-    /// Reports an access as [`access`](Self::access) does, if it proceeds and the meter has nothing to do but to count;
-    /// otherwise it returns false, nothing has changed, and `access` is called.
+    /// Counts an access and returns true, if the access proceeds and the meter has nothing else to do for it. Otherwise
+    /// changes nothing and returns false; the hart then calls [`access`](Self::access).
     #[inline(always)]
     fn quick_access(&mut self, index: u32, kind: DataAccess, address: u64, bytes: u32) -> bool {
         let _ = (index, kind, address, bytes);

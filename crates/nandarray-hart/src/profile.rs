@@ -30,7 +30,7 @@ impl Profile {
         self.blocks.iter().filter(|(_, (_, times))| *times > 0).map(|(pc, (ops, times))| (*pc, *ops, *times))
     }
 
-    /// Total number of executed instructions.
+    /// Returns the total number of executed instructions.
     pub fn total(&self) -> u64 {
         self.ops.values().fold(0, |all, (_, times)| all.wrapping_add(*times))
     }
@@ -84,7 +84,7 @@ impl Profile {
 /// A meter that counts how often each instruction is executed.
 #[derive(Debug, Default)]
 pub struct Counter {
-    /// Each block, by its number, and how often it was entered since it has this number.
+    /// Each block, by its number, with the number of times that it was entered since it got this number.
     units: Vec<(BasicBlock, u64)>,
     /// Counts other than entries of numbered blocks.
     profile: Profile,

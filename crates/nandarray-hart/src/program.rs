@@ -230,12 +230,12 @@ impl ElfProgram {
         Ok(Self { bits, extensions: asked, entry: header.e_entry(endian).into(), declared, segments, symbols })
     }
 
-    /// The address of the symbol `name`; `None` if the file does not define it.
+    /// Returns the address of the symbol `name`; `None` if the file does not define it.
     pub fn symbol(&self, name: &str) -> Option<u64> {
         self.symbols.iter().find(|s| s.1 == name).map(|s| s.0)
     }
 
-    /// The last symbol at or before an address, and the distance from it in bytes; `None` if there is none.
+    /// Returns the last symbol at or before an address, and the distance from it in bytes; `None` if there is none.
     pub fn symbol_at(&self, address: u64) -> Option<(&str, u64)> {
         let behind = self.symbols.partition_point(|s| s.0 <= address);
         // Mapping symbols such as `$x` are skipped.
@@ -243,7 +243,7 @@ impl ElfProgram {
         Some((&named.1, address - named.0))
     }
 
-    /// Names and addresses of all symbols, in order of addresses.
+    /// Returns the names and addresses of all symbols, in order of addresses.
     pub fn symbols(&self) -> impl Iterator<Item = (&str, u64)> {
         self.symbols.iter().map(|(address, name)| (name.as_str(), *address))
     }
@@ -280,7 +280,8 @@ impl ElfProgram {
         Ok(Loaded { memory, stack: range.end & !15 })
     }
 
-    /// The addresses from the first to the last of the segments that are `wanted`; `None` if there are none.
+    /// Returns the addresses from the beginning of the first to the end of the last `wanted` segment; `None` without
+    /// one.
     fn hull(&self, wanted: impl Fn(&ProgramSegment) -> bool) -> Option<Range<u64>> {
         let mut found = self.segments.iter().filter(|s| wanted(s));
         let first = found.next()?;
@@ -331,8 +332,9 @@ fn architecture(section: &[u8]) -> Option<&str> {
     None
 }
 
-/// The extensions that a program with the `declared` ones needs, with VarVE if it defines that symbol, since compilers
-/// have no name for it in architecture strings. Fails if the hart's `extensions` lack any of those.
+/// Returns the extensions that a program with the `declared` ones needs: also VarVE, if the program `defines` the
+/// symbol [`VARVE`], since compilers have no name for it in architecture strings. Fails if the hart's `extensions` lack
+/// any.
 fn with_varve(declared: Extensions, defines: bool, extensions: Extensions) -> Result<Extensions, ProgramError> {
     let asked = Extensions::PROGRAM.with_vectors_of(declared);
     if !defines {
@@ -346,8 +348,8 @@ fn with_varve(declared: Extensions, defines: bool, extensions: Extensions) -> Re
     }
 }
 
-/// The name of the first needed extension that a hart lacks, or of vector extensions the last, which contains the
-/// others; `None` if it lacks none.
+/// Returns the name of the first needed extension that a hart lacks; `None` if it lacks none. If only vector extensions
+/// are missing, it is the last of them, which contains the others.
 fn lacking(needed: Extensions, extensions: Extensions) -> Option<String> {
     let missing = || needed.beyond(extensions);
     match missing().find(|first| *first < Extension::Zve32x).or_else(|| missing().last())? {

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// A static RV64 file with one executable segment of `code`, by hand.
+/// Builds a static RV64 file with one executable segment of `code`, byte by byte; `change` may alter its bytes.
 fn elf(code: &[u8], change: impl Fn(&mut Vec<u8>)) -> Vec<u8> {
     let mut file = vec![0; 120];
     file[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0]);

@@ -110,27 +110,27 @@ impl<'s> InputStream<'s> {
         self
     }
 
-    /// Number of bytes that the program has read.
+    /// Returns the number of bytes that the program has read.
     pub fn head(&self) -> u64 {
         self.head
     }
 
-    /// Number of bytes that have arrived.
+    /// Returns the number of bytes that have arrived.
     pub fn tail(&self) -> u64 {
         self.tail
     }
 
-    /// The stream's length; `None` until it is known.
+    /// Returns the stream's length; `None` until it is known.
     pub fn end(&self) -> Option<u64> {
         self.end
     }
 
-    /// Number of bytes that the program has not read, arrived or not; `None` until the end is known.
+    /// Returns the number of bytes that the program has not read, arrived or not; `None` until the end is known.
     pub fn left(&self) -> Option<u64> {
         Some(self.end? - self.head)
     }
 
-    /// Number of bytes that have arrived and are not read.
+    /// Returns the number of bytes that have arrived and are not read.
     pub fn available(&self) -> u64 {
         self.tail - self.head
     }
@@ -159,7 +159,7 @@ impl<'s> InputStream<'s> {
         self.end == Some(self.tail)
     }
 
-    /// The bytes that have arrived and are not read, up to the end of the ring buffer's memory.
+    /// Returns the bytes that have arrived and are not read, up to the end of the ring buffer's memory.
     pub fn together(&self) -> &[u8] {
         let at = if self.ring.is_empty() { 0 } else { place(self.ring.len(), self.head) };
         let rest = &self.ring[at..];
@@ -234,7 +234,7 @@ impl<'s> InputStream<'s> {
 pub struct OutputStream<'s> {
     ring: &'s mut [u8],
     head: u64,
-    /// The head at which the program has no more room, in the ring or within the limit.
+    /// Position before which the program may write: beyond it the ring has no room, or the limit is reached.
     tail: u64,
     drained: u64,
     /// The most bytes that the stream may have.
@@ -276,22 +276,23 @@ impl<'s> OutputStream<'s> {
         self
     }
 
-    /// Number of bytes that the program has written.
+    /// Returns the number of bytes that the program has written.
     pub fn head(&self) -> u64 {
         self.head
     }
 
-    /// The head at which the program has no more room.
+    /// Returns the position before which the program may write: beyond it the ring has no room, or the limit is
+    /// reached.
     pub fn tail(&self) -> u64 {
         self.tail
     }
 
-    /// The most bytes that the stream may have; `u64::MAX` without a limit.
+    /// Returns the largest number of bytes that the stream may have; `u64::MAX` without a limit.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Number of bytes that are written, and not yet taken by the caller.
+    /// Returns the number of bytes that are written, and not yet taken by the caller.
     pub fn waiting(&self) -> u64 {
         self.head - self.drained
     }
@@ -308,7 +309,7 @@ impl<'s> OutputStream<'s> {
         [from..from + first, 0..count - first]
     }
 
-    /// The ring's memory.
+    /// Returns the ring's memory.
     pub fn ring(&self) -> &[u8] {
         self.ring
     }
@@ -323,7 +324,7 @@ impl<'s> OutputStream<'s> {
         self.tail = self.limit.min(self.drained.saturating_add(self.ring.len() as u64));
     }
 
-    /// The free room from the head up to the end of the ring buffer's memory.
+    /// Returns the free room from the head up to the end of the ring buffer's memory.
     pub fn room_together(&mut self) -> &mut [u8] {
         let at = if self.ring.is_empty() { 0 } else { place(self.ring.len(), self.head) };
         let room = (self.tail - self.head) as usize;
@@ -358,7 +359,7 @@ impl<'s> OutputStream<'s> {
         true
     }
 
-    /// Number of bytes of room that a store of `bytes` bytes requires.
+    /// Returns the number of bytes of room that a store of `bytes` bytes requires.
     #[inline(always)]
     fn wanted(&self, bytes: u64) -> u64 {
         if self.room == Room::Eight { 8 } else { bytes }
@@ -376,7 +377,7 @@ impl<'s> OutputStream<'s> {
     }
 }
 
-/// Index in a ring of `len` bytes of the stream's byte `position`.
+/// Returns the index, in a ring of `len` bytes, of the byte at `position` of the stream.
 #[inline(always)]
 fn place(len: usize, position: u64) -> usize {
     if position < len as u64 {

@@ -48,7 +48,7 @@ pub struct VectorWork {
     pub datapath_bits: u64,
     /// Bits that the elements' values need in the operation (Table 8.3 of the dissertation).
     pub value_bits: u64,
-    /// Packed bits of a stream that are read or written.
+    /// Number of packed bits of a stream that are read or written.
     pub packed_bits: u64,
     /// Memory that is accessed.
     pub memory: Vec<VectorBytes>,

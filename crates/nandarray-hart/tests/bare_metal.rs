@@ -24,8 +24,8 @@ fn tests_pass() {
     }
 }
 
-/// Linker scripts of the community's tests pass `FLAGS` the flag numbers of sections instead of those of segments, so
-/// that segments have no rights; such files must be loaded all the same.
+/// Tests files whose segments have no rights, since the community's linker scripts pass `FLAGS` the flag numbers of
+/// sections instead of those of segments: such files must be loaded all the same.
 #[test]
 fn tests_pass_whatever_rights_their_segments_have() {
     for (bits, headers, size, flags) in [(32, 52, 32, 24), (64, 64, 56, 4)] {

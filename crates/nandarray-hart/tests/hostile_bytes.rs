@@ -81,6 +81,11 @@ proptest! {
     }
 
     #[test]
+    fn vector_code_in_one_go_is_as_step_by_step(data in vector_code(), arguments: [u16; 6]) {
+        hostile::stepwise(&data, &arguments);
+    }
+
+    #[test]
     fn any_code_ends_within_its_limit(data in code()) {
         hostile::execute(&data);
     }

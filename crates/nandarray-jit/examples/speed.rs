@@ -23,7 +23,7 @@ use std::process::Command;
 use linux::{ExecutionEngine, Outcome};
 use nandarray_hart::{Rv32, Rv64};
 
-/// User seconds of this process, and of its children that have ended.
+/// Returns the user time so far of this process, and of its children that have ended, in seconds.
 fn user_seconds() -> (f64, f64) {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     // The fields after the name, which is in parentheses: the twelfth is this process's time, the fourteenth its

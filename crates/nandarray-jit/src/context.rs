@@ -11,9 +11,9 @@ pub(crate) const STREAMS: usize = 32;
 pub(crate) struct RegionSlot {
     /// The host's pointer to the region minus the region's first address in the program.
     pub(crate) biased: u64,
-    /// For reads of 1, 2, 4 and 8 bytes, the offset in the region from which on the read would cross the region's end.
+    /// For reads of 1, 2, 4 and 8 bytes, the least offset in the region at which the read would cross the region's end.
     pub(crate) load: [u64; 4],
-    /// For writes of 1, 2, 4 and 8 bytes, the offset in the region from which on the write would cross the writable
+    /// For writes of 1, 2, 4 and 8 bytes, the least offset in the region at which the write would cross the writable
     /// part's end.
     pub(crate) store: [u64; 4],
 }
@@ -99,9 +99,9 @@ pub(crate) type CodeEntry = unsafe extern "C" fn(*mut Context, *mut u8) -> u32;
 /// Addresses and offsets that are compiled into code; for another layout the code must be compiled again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ContextLayout {
-    /// Addresses of the main memory region.
+    /// Addresses of the main memory region: it holds the program and its stack.
     pub(crate) main: std::ops::Range<u64>,
-    /// The writable part of the main region's addresses.
+    /// The part of `main` that the program may write to.
     pub(crate) writable: std::ops::Range<u64>,
     /// Offset in bytes of the floating-point registers from the integer registers.
     pub(crate) f: i32,

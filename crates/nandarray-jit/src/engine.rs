@@ -17,13 +17,13 @@ use crate::context::{CodeEntry, CodeExit, Context, ContextLayout, RegionSlot, Ri
 use crate::pace::Purse;
 use crate::shared::{CodeState, SharedCode};
 
-/// Instructions between two checks of the stop flag.
+/// Number of instructions between two checks of the stop flag.
 const SLICE: u64 = if cfg!(debug_assertions) { 1 << 13 } else { 1 << 20 };
-/// Entries of the table from program counters to code that is looked up first.
+/// Number of entries of the quick table, which is searched first for the code at a program counter.
 const QUICK: usize = 1 << 10;
-/// Instructions that are interpreted while another hart translates, before the next attempt to take the lock.
+/// Number of instructions that are interpreted while another hart translates, before the next attempt to take the lock.
 const MEANWHILE: u64 = 1 << 12;
-/// Instructions that could be interpreted in the time that entering and leaving translated code takes.
+/// Number of instructions that could be interpreted in the time that entering and leaving translated code takes.
 const ENTERING: u64 = 100;
 
 /// Counts of one engine's work, and of the translated code that it shares.
@@ -63,7 +63,7 @@ pub(crate) struct Engine {
     /// Generation of the shared code when the quick table was last cleared.
     generation: u64,
     statistics: Statistics,
-    /// Number of code entries that are marked in the hart.
+    /// Number of code entries that are marked in the hart, so that its interpreter stops before them.
     marked: usize,
     /// Instructions already credited to the purse: (interpreted, executed by translated code).
     counted: (u64, u64),
@@ -86,7 +86,7 @@ impl Engine {
         }
     }
 
-    /// Counts of the engine's work, and of the code that it shares with other harts.
+    /// Returns the counts of the engine's work, and of the code that it shares with other harts.
     pub(crate) fn statistics(&self) -> Statistics {
         let made = self.shared.made();
         Statistics {
@@ -207,7 +207,8 @@ impl Engine {
         }
     }
 
-    /// Calls the interpreter as `what` does; the streams' positions are updated before, and loaded again after it.
+    /// Calls `what`, which interprets instructions; the streams' positions are stored before the call, and loaded again
+    /// after it.
     fn interpret<X: Xlen>(
         &mut self,
         port: &mut TranslatorPort<'_, '_, '_, X>,
@@ -363,8 +364,8 @@ impl Engine {
     }
 }
 
-/// Interprets at most `most` instructions, up to a jump. With `shared`, it also notes those of them that access a
-/// memory region which the code that was entered at `from` did not expect.
+/// Interprets at most `most` instructions, up to a jump. With `shared`, it also notes their accesses to memory regions
+/// that the code entered at `from` did not expect.
 fn follow<X: Xlen>(
     shared: Option<(&SharedCode, &Purse)>,
     port: &mut TranslatorPort<'_, '_, '_, X>,

@@ -81,12 +81,12 @@ impl<X: Xlen> Translated<X> {
         Self { hart: Hart::new(HartMode::Program, shared.extensions), engine: engine::Engine::new(shared, purse) }
     }
 
-    /// The hart, for reading its registers.
+    /// Returns the hart, for reading its registers.
     pub fn hart(&self) -> &Hart<X> {
         &self.hart
     }
 
-    /// The hart, for setting registers and preparing calls.
+    /// Returns the hart, for setting registers and preparing calls.
     pub fn hart_mut(&mut self) -> &mut Hart<X> {
         &mut self.hart
     }
@@ -103,7 +103,7 @@ impl<X: Xlen> Translated<X> {
         self.engine.forget();
     }
 
-    /// Counts of the translator's work so far.
+    /// Returns the counts of the translator's work so far.
     pub fn statistics(&self) -> Statistics {
         self.engine.statistics()
     }

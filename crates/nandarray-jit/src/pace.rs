@@ -31,11 +31,11 @@ pub struct Costs {
     pub advance_ns: u64,
     /// Picoseconds that a run may spend in addition for each instruction that it interprets.
     pub earned_ps: u64,
-    /// Instructions between two samples of the program counter.
+    /// Number of instructions between two samples of the program counter.
     pub sample: u64,
-    /// Instructions that are interpreted at one address before its blocks are observed.
+    /// Number of instructions that are interpreted at one address before its blocks are observed.
     pub warm: u64,
-    /// Instructions that are observed from such an address on.
+    /// Largest number of instructions that are observed at a time, one after the other, before a region is translated.
     pub watched: u64,
 }
 
@@ -74,7 +74,7 @@ impl Costs {
         self.region_ns + self.instruction_ns * instructions
     }
 
-    /// The most instructions of a region that can be translated in `ns` nanoseconds.
+    /// Returns the largest number of instructions of a region that can be translated in `ns` nanoseconds.
     pub(crate) fn affordable(&self, ns: u64) -> u64 {
         ns.saturating_sub(self.region_ns) / self.instruction_ns.max(1)
     }
@@ -111,7 +111,7 @@ impl Purse {
         ns <= self.ns()
     }
 
-    /// The nanoseconds that can be spent.
+    /// Returns the number of nanoseconds that can be spent.
     pub(crate) fn ns(&self) -> u64 {
         self.ps.load(Ordering::Relaxed) / 1000
     }

@@ -35,7 +35,7 @@ impl Translations {
         TranslatedRun { shared: self.0.clone(), purse: self.0.purse() }
     }
 
-    /// Bytes of memory that host code occupies so far, in whole pages.
+    /// Returns the bytes of memory that host code occupies so far, in whole pages.
     pub fn code_bytes(&self) -> u64 {
         self.0.made().code_bytes
     }

@@ -48,7 +48,7 @@ pub(crate) struct RegionNode {
 }
 
 impl RegionNode {
-    /// Numbers of the nodes that can follow this one.
+    /// Returns the numbers of the nodes that can follow this one.
     pub(crate) fn successors(&self) -> Vec<usize> {
         let edges = match &self.end {
             NodeEnd::Next(edge) => vec![*edge],

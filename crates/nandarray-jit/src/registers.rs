@@ -16,7 +16,7 @@ fn f(number: u8) -> Set {
     1 << (32 + (number & 31))
 }
 
-/// The registers that an instruction reads.
+/// Returns the registers that an instruction reads.
 pub(crate) fn reads(op: &Instruction) -> Set {
     use Format::*;
     match op.row().format {
@@ -32,7 +32,7 @@ pub(crate) fn reads(op: &Instruction) -> Set {
     }
 }
 
-/// The registers that an instruction writes.
+/// Returns the registers that an instruction writes.
 pub(crate) fn writes(op: &Instruction) -> Set {
     use Format::*;
     match op.row().format {
@@ -64,7 +64,7 @@ pub(crate) fn writes_single(op: &Instruction) -> bool {
     }
 }
 
-/// Facts about the registers of a region that hold on every path through it.
+/// Facts about the registers of a region, whatever path execution takes through it.
 #[derive(Debug)]
 pub(crate) struct Knowledge {
     /// Registers that some instruction of the region reads or writes.

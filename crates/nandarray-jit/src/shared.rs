@@ -21,13 +21,13 @@ use crate::region::{Region, RegionSource, translates};
 use crate::sites::{MAIN, Sites};
 use crate::{Settings, TranslationTrigger};
 
-/// Memory regions that code must reach for the first time before it is recompiled to include them.
+/// Number of memory regions that code must reach for the first time before it is recompiled to include them.
 const NEW_REGIONS_MAX: u32 = 3;
 /// Most recompilations of one region.
 const RECOMPILED_MAX: u32 = 6;
 /// Nanoseconds that it costs to leave code for one instruction that accesses an unexpected memory region.
 const MISSED_NS: u64 = 400;
-/// Fewest instructions that the purse must afford before a region is cut down to what the purse affords.
+/// Fewest instructions that the run's [`Purse`] must afford before a larger region is cut down to what it affords.
 const SHORT: u64 = 300;
 /// Most attempts to make a region small enough for the purse.
 const TRIES: u32 = 3;
@@ -47,9 +47,9 @@ pub(crate) struct Made {
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     visits: u32,
-    /// Instructions that were interpreted from this address on, or up to it.
+    /// Number of instructions that were interpreted in stretches that began at this address, or ended here at a sample.
     heat: u64,
-    /// The value of `heat` from which on a translation of the region may pay.
+    /// The value of `heat` that is needed before a translation of the region is considered again.
     pays_from: u64,
     code: Option<CodeEntry>,
     /// Number of instructions that must be left in the run's budget for this code to be entered.
@@ -93,7 +93,7 @@ struct TranslatorState {
     known: HashMap<u64, Known>,
     code: HostCode,
     made: Made,
-    /// Addresses of blocks whose executions were observed once before their translation.
+    /// Addresses of blocks that were executed one instruction at a time, to observe them before their translation.
     watched: HashSet<u64>,
     /// Addresses at which translated code can be entered.
     entries: Vec<u64>,
@@ -155,7 +155,7 @@ impl SharedCode {
         self.layout.get_or_init(|| layout.clone()) == layout
     }
 
-    /// Number of recompilations so far; code that was looked up before it last rose may be out of date.
+    /// Returns the number of recompilations so far; code that was looked up before it last rose may be out of date.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
@@ -332,7 +332,8 @@ impl SharedCode {
         inner.made.code_bytes += bytes;
     }
 
-    /// Notes that `heat` instructions were interpreted near `pc`. The note is lost while another thread holds the lock.
+    /// Adds `heat` interpreted instructions to the count of address `pc`. They are lost while another thread holds the
+    /// lock.
     pub(crate) fn heated(&self, pc: u64, heat: u64) {
         if let Some(mut inner) = self.inner.try_lock() {
             let known = inner.known.entry(pc).or_default();

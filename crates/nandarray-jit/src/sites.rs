@@ -10,7 +10,7 @@ pub(crate) const MAIN: u8 = u8::MAX;
 /// Most memory regions that are noted for one instruction, and most targets of one jump.
 const SEEN_MAX: usize = 3;
 
-/// Observations, by the address of the instruction.
+/// The memory regions and jump targets that were observed, by the address of the instruction.
 #[derive(Debug, Default)]
 pub(crate) struct Sites {
     reached: HashMap<u64, Vec<u8>>,
@@ -29,7 +29,7 @@ impl Sites {
         new
     }
 
-    /// The memory regions, by slot, that the code of the instruction at `pc` is to expect.
+    /// Returns the memory regions, by slot, that the code of the instruction at `pc` is to expect.
     pub(crate) fn expected(&self, pc: u64) -> &[u8] {
         self.reached.get(&pc).map_or(&[MAIN], Vec::as_slice)
     }

@@ -12,12 +12,12 @@ use nandarray_hart::{DataAccess, Extensions, Hart, HartMode, Meter, MeterAnswer,
 use nandarray_jit::{Settings, TranslationTrigger, Translations};
 use proptest::prelude::*;
 
-/// Copies words to the first output and their running sum to the second.
+/// Instructions that copy words to the first output, and their running sum to the second.
 const COPY: &[&str] =
     &["streamload.wu t0, 0", "add t1, t1, t0", "streamstore.w t0, 0", "streamstore.d t1, 1", "jal zero, . - 16"];
 
-/// Copies bytes, and adds them up in the state, until the end register says that the input has ended; then adds the
-/// input's length.
+/// Instructions that copy bytes and add them up in the state, until the end register says that the input has ended;
+/// then add the input's length.
 const COUNT: &[&str] = &[
     "ld t2, 48(a0)",
     "ld t3, 0(t2)",
@@ -34,8 +34,8 @@ const COUNT: &[&str] = &[
     "jalr zero, 0(ra)",
 ];
 
-/// Waits for chunks of at most 100 bytes, and writes their lengths to the second output. Copies each byte to the first
-/// output, followed by the byte two positions after the head if the chunk contains it.
+/// Instructions that wait for chunks of at most 100 bytes, write their lengths to the second output, and copy each byte
+/// to the first output, followed by the byte two positions after the head if the chunk contains it.
 const CHUNKS: &[&str] = &[
     "addi t0, zero, 100",
     "addi t6, zero, 2",
@@ -56,7 +56,7 @@ const CHUNKS: &[&str] = &[
     "jalr zero, 0(ra)",
 ];
 
-/// Reads from two inputs in turn, and reads back bytes that it has written.
+/// Instructions that read from two inputs in turn, and read back bytes that they have written.
 const TURNS: &[&str] = &[
     "addi t2, zero, 3",
     "streamload.bu t0, 0",
@@ -68,8 +68,8 @@ const TURNS: &[&str] = &[
     "jal zero, . - 24",
 ];
 
-/// Reads two bytes before the input's end, then eight bytes at the head after each byte that is taken, at last beyond
-/// the end.
+/// Instructions that read two bytes before the input's end, then eight bytes at the head after each byte that is taken,
+/// at last beyond the end.
 const PEEKS: &[&str] = &[
     "addi t0, zero, 6",
     "readistream.h t1, 0, t0",
@@ -80,7 +80,7 @@ const PEEKS: &[&str] = &[
     "jal zero, . - 12",
 ];
 
-/// Reads one byte, then loops for ever.
+/// Instructions that read one byte, then loop for ever.
 const SPINS: &[&str] = &["streamload.bu t0, 0", "jal zero, . + 0"];
 
 const METADATA: &str = r#"{"abi": 1, "name": "s", "kind": "stream", "state_bytes": 8,

@@ -143,7 +143,8 @@ impl<X: Xlen> AsHart<X> for Translated<X> {
     }
 }
 
-/// Executes an operation on four groups of registers, three times, with one special number in each group in turn.
+/// Executes a loop of three rounds of an operation on four groups of registers, one of which holds a special number;
+/// checks that translator and interpreter agree.
 fn run_of_numbers(operation: &[&str]) {
     let mut lines: Vec<String> = Vec::new();
     for lane in 0..4 {

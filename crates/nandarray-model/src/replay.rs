@@ -109,7 +109,7 @@ pub enum ReplayPhase {
         share: Option<f64>,
         /// Number of requests that have ended.
         requests: u64,
-        /// Bytes that these requests moved.
+        /// Bytes that the ended requests moved.
         bytes: u64,
         /// Modelled time since the replay began.
         now: Ps,

@@ -21,7 +21,7 @@ pub enum Track {
     Dram,
     /// A core that runs programs, by its number; its spans are its states.
     Compute(u32),
-    /// The crossbar's port of such a core, by the core's number.
+    /// The crossbar's port of a core that runs programs, by the core's number.
     Crossbar(u32),
     /// A channel bus, by its number.
     Channel(u32),

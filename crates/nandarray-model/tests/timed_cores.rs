@@ -49,7 +49,8 @@ const STAT: &[&str] = &[
     "jalr zero, 0(ra)",
 ];
 
-/// The same sum over a stream, without a test for the stream's end: the state is updated after every eight elements.
+/// A program that sums 32-bit elements of a stream, without a test for the stream's end: the state is updated after
+/// every eight elements.
 const STAT_STREAM: &[&str] = &[
     "ld t0, 48(a0)",
     "ld t4, 0(t0)",
@@ -274,6 +275,29 @@ fn a_stream_is_bound_by_its_channel() {
     let bytes = elements * 4 / 4096 * (4096 + u64::from(spare(&d)));
     // The channel is idle until the first page is sensed.
     near(ran.took.seconds(), bytes as f64 / d.bus.bytes_per_s as f64 + d.nand.t_read[0].seconds(), 0.01);
+}
+
+/// Where filling a half takes longer than computing on it, a run takes the filling of all halves, and the work on the
+/// last one. `test_modelled_programs.py` has the other direction.
+#[test]
+fn ping_pong_halves_are_bound_by_the_flash_or_the_channel() {
+    // Sixteen tasks of a program with a state run one after the other; four such runs alternate.
+    let elements = 1 << 20;
+    let halves = [("compute.input", "pingpong"), ("compute.half_size", "64 KiB"), ("geometry.channels", "1")];
+    let one_die =
+        [("geometry.ways", "1"), ("geometry.dies", "1"), ("geometry.planes", "1"), ("geometry.blocks", "192")];
+    for (name, more) in [("flash", &one_die[..]), ("channel", &[("compute.clock", "10 GHz")])] {
+        let more: Vec<_> = halves.iter().chain(more).copied().collect();
+        let d = device("zou-2023-stream", &more);
+        let ran = store(&d, elements).run(&stat(false), 1 << 16);
+        let (pages, tasks) = (elements * 4 / 4096, elements * 4 / 65536);
+        let transfer = Ps::of_bytes(u64::from(spare(&d)) + 4096, d.bus.bytes_per_s);
+        let sense = d.nand.t_read[0] + d.nand.t_ready;
+        let filling = if name == "flash" { (sense + transfer) * pages } else { transfer * pages + sense };
+        let work = ran.cores().seconds_by_reason.iter().map(|(_, s)| s).sum::<f64>() - reason(&ran, "stream_wait");
+        assert!(work < filling.seconds(), "{name}: computing is the shorter one");
+        near(ran.took.seconds(), filling.seconds() + work / tasks as f64, 0.01);
+    }
 }
 
 #[test]
@@ -533,7 +557,7 @@ fn contents(device: &Device, space: SpaceId, elements: u64) -> Vec<i32> {
     to
 }
 
-/// Creates a store with a second array, and the log of its writes to flash.
+/// Creates a store with a second array; returns both, and the log of the store's writes to flash.
 fn logged(d: &Description, elements: u64) -> (Store, SpaceId, Arc<Mutex<WriteLog>>) {
     let writes = Arc::new(Mutex::new(WriteLog::default()));
     let opened = store::open_logged(&Backing::Memory, Mode::Append, &Options::default(), d, None, Some(writes.clone()));

@@ -142,17 +142,17 @@ impl Association {
         }
     }
 
-    /// Identifier of the controller.
+    /// Returns the identifier of the controller.
     pub fn cntlid(&self) -> u16 {
         self.cntlid
     }
 
-    /// The host that is connected to the controller.
+    /// Returns the host that is connected to the controller.
     pub fn host(&self) -> &HostIdentity {
         &self.host
     }
 
-    /// The subsystem that the controller belongs to.
+    /// Returns the subsystem that the controller belongs to.
     pub fn subsystem(&self) -> &Arc<Subsystem> {
         &self.subsystem
     }
@@ -166,7 +166,8 @@ impl Association {
         self.host.subnqn == DISCOVERY_NQN
     }
 
-    /// Keep alive timeout in milliseconds: the time without a command after which the association ends; 0 is never.
+    /// Returns the keep alive timeout in milliseconds: the time without a command after which the association ends; 0
+    /// is never.
     pub fn kato_ms(&self) -> u32 {
         self.state.lock().kato_ms
     }
@@ -176,7 +177,7 @@ impl Association {
         self.state.lock().csts & (READY | SHUTDOWN_COMPLETE) == READY
     }
 
-    /// Returns whether a command arrived since the last call, and resets this mark.
+    /// Returns whether a command arrived since the last call of this function.
     pub fn was_seen(&self) -> bool {
         self.seen.swap(false, Ordering::Relaxed)
     }

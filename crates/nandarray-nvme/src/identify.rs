@@ -16,7 +16,7 @@ fn put(page: &mut IdentifyPage, at: usize, bytes: &[u8]) {
     page[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Logical blocks of 4 KiB in the largest transfer, zero-based: no write larger than this is atomic.
+/// Number of logical blocks of 4 KiB in the largest transfer, zero-based: no write larger than this is atomic.
 const AWUPF_Z: u16 = (1 << MDTS) - 1;
 
 impl Association {

@@ -34,7 +34,7 @@ pub enum Payload<'a> {
     None,
     /// Data that the host sent.
     ToController(&'a [u8]),
-    /// Room for data to the host, all zeroes at first.
+    /// Room for data to the host. It may hold data of earlier commands: a command that succeeds fills all of it.
     ToHost(&'a mut [u8]),
 }
 

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use nandarray::nvme::{Blocks, Controller, NewNamespace, NvmeCommand, Status};
+use nandarray::nvme::{Blocks, Controller, NewNamespace, NvmeCommand, Status, SubmissionEntry};
 use nandarray::{Device, MemoryMedia, Mode, Options};
 use nandarray_nvme::auth::{AuthFailure, DhchapHash, DhchapSecret, HostCredentials, HostExchange};
 use nandarray_nvme::tcp::{ConnectError, HostQueue, Initiator, InitiatorOptions, Server, ServerOptions};
 use nandarray_nvme::wire::{
-    CNTLID_ANY, CONNECT_AUTHENTICATE, ConnectFields, DISCOVERY_NQN, FabricsType, Property, fabrics_entry,
+    AdminOpcode, CNTLID_ANY, CONNECT_AUTHENTICATE, ConnectFields, DISCOVERY_NQN, FabricsType, Property, fabrics_entry,
 };
 use nandarray_nvme::{Subsystem, SubsystemOptions};
 use nandarray_runtime::Runtime;
@@ -58,11 +58,20 @@ impl Target {
 
     /// Connects an admin queue, and does not authenticate it.
     fn unauthenticated(&self) -> (HostQueue, u32) {
+        self.unproven(0, CNTLID_ANY).unwrap()
+    }
+
+    /// Connects a queue of this number, and does not authenticate it; returns it with dword 0 of the completion.
+    fn unproven(&self, qid: u16, cntlid: u16) -> Result<(HostQueue, u32), ConnectError> {
         let options = InitiatorOptions { hostnqn: HOST.to_owned(), ..InitiatorOptions::default() };
-        let fields = ConnectFields { recfmt: 0, qid: 0, sqsize_z: 31, cattr: 0, kato_ms: 0 };
+        let fields = ConnectFields { recfmt: 0, qid, sqsize_z: 31, cattr: 0, kato_ms: 0 };
         let nqn = self.server.subsystem().nqn();
-        let (queue, done) = HostQueue::connect_only(self.server.address(), fields, nqn, CNTLID_ANY, &options).unwrap();
-        (queue, done.dw0.get())
+        let (queue, done) = HostQueue::connect_only(self.server.address(), fields, nqn, cntlid, &options)?;
+        Ok((queue, done.dw0.get()))
+    }
+
+    fn prove(&self, queue: &mut HostQueue) -> Result<(), ConnectError> {
+        queue.authenticate(HostExchange::new(known(), HOST, self.server.subsystem().nqn(), 1))
     }
 }
 
@@ -136,6 +145,60 @@ fn nothing_before_authentication() {
     assert!(queue.authenticate(HostExchange::new(wrong, HOST, nqn, 9)).is_err());
     let after = queue.call(get, &[], 0);
     assert!(after.is_err(), "the connection has ended: {after:?}");
+}
+
+#[test]
+fn a_host_that_has_proved_nothing_takes_no_queue() {
+    let target = target(known());
+    let mut host = target.connect(HOST, Some(known())).unwrap();
+    let mut queues = SubmissionEntry { opcode: AdminOpcode::SET_FEATURES, ..SubmissionEntry::default() };
+    queues.set_cdw(10, 0x07);
+    queues.set_cdw(11, 7 << 16 | 7);
+    assert!(host.call(true, queues, &[], 0).unwrap().0.status().ok());
+    let status = || target.server.status();
+    let queues = || status().associations[0].2;
+    assert_eq!((queues(), status().half_open), (1, 0));
+    let read = NvmeCommand::Read(Blocks::new(1, 0, 1)).encode(0);
+    let reads = |queue: &mut HostQueue| queue.call(read, &[], 512).map(|(done, _)| done.status());
+    let (mut thief, _) = target.unproven(2, host.cntlid()).unwrap();
+    assert_eq!(reads(&mut thief).unwrap(), Status::AUTHENTICATION_REQUIRED);
+    assert_eq!((queues(), status().half_open), (1, 1), "queue 2 is still free");
+    let (mut queue, _) = target.unproven(2, host.cntlid()).unwrap();
+    target.prove(&mut queue).unwrap();
+    assert_eq!((queues(), status().half_open), (2, 1));
+    // The number is taken, for hosts that ask from now on as well as for the one that asked before.
+    assert!(matches!(target.unproven(2, host.cntlid()), Err(ConnectError::Refused(Status::SEQUENCE_ERROR))));
+    assert!(target.prove(&mut thief).is_err());
+    drop(thief);
+    assert!(reads(&mut queue).unwrap().ok(), "the end of the other connection is not the end of this queue");
+    // A queue that is about to prove its identity does not outlive its association.
+    let (mut late, _) = target.unproven(3, host.cntlid()).unwrap();
+    drop(host);
+    while !status().associations.is_empty() {
+        std::thread::yield_now();
+    }
+    assert!(target.prove(&mut late).is_err());
+}
+
+#[test]
+fn logins_that_fail_are_counted() {
+    let target = target(known());
+    let status = || target.server.status();
+    let counts = || (status().refused_logins, status().unfinished_logins);
+    let (unproven, _) = target.unauthenticated();
+    assert!(status().associations.is_empty(), "a host that has proved nothing is not listed");
+    assert_eq!(status().half_open, 1);
+    drop(unproven);
+    while counts() != (0, 1) {
+        std::thread::yield_now();
+    }
+    let wrong = HostCredentials { host: secret(None, 1, 64), controller: None };
+    assert!(target.connect(HOST, Some(wrong)).is_err());
+    assert_eq!(counts(), (1, 1));
+    assert!(target.connect("nqn.2026-01.org.example:other", Some(known())).is_err());
+    assert_eq!(counts(), (2, 1));
+    drop(target.connect(HOST, Some(known())).unwrap());
+    assert_eq!(counts(), (2, 1));
 }
 
 #[test]

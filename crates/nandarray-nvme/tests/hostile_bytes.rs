@@ -8,7 +8,7 @@ mod hostile;
 
 use proptest::prelude::*;
 
-/// PDUs that mean something, one after the other, each with a few bytes changed.
+/// Generates PDUs that are valid but for a few changed bytes, one after the other.
 fn pdus() -> impl Strategy<Value = Vec<u8>> {
     let pdu = (0u8..12, 0u8..4, prop::sample::select(vec![8u8, 24, 72, 128]), 0u32..9000, any::<[u8; 64]>());
     let bytes = |(kind, flags, hlen, plen, rest): (u8, u8, u8, u32, [u8; 64])| {
@@ -21,7 +21,7 @@ fn pdus() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(pdu.prop_map(bytes), 1..6).prop_map(|all| all.concat())
 }
 
-/// Commands of an association: small numbers are likely, since these name what is there.
+/// Generates commands of an association; small numbers are likely, since these name existing objects.
 fn commands() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![6 => Just(0u8), 3 => 0u8..4, 1 => any::<u8>(), 1 => Just(0xc0)];
     let command = (any::<u8>(), prop::collection::vec(byte.clone(), 48), 0u16..200, prop::collection::vec(byte, 200));
@@ -35,7 +35,7 @@ fn commands() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(command.prop_map(bytes), 1..40).prop_map(|all| all.concat())
 }
 
-/// Steps of authentication, mostly in the right order, with few changes.
+/// Generates steps of authentication, mostly in the right order, with few changes.
 fn messages() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop_oneof![6 => 0u8..8, 1 => any::<u8>()];
     let step = (kind, prop_oneof![Just(Vec::new()), prop::collection::vec(any::<u8>(), 0..80)]);

@@ -258,7 +258,7 @@ fn connect_capsule(qid: u16, sqsize_z: u16, cntlid: u16, nqn: &str) -> Vec<u8> {
     capsule(&entry, data.as_bytes())
 }
 
-/// Status and dword 0 of a response capsule.
+/// Returns the status and dword 0 of a response capsule.
 fn response(pdu: &[u8]) -> (Status, u32) {
     assert_eq!(pdu[0], 5, "{pdu:?}");
     let bits = u16::from_le_bytes([pdu[22], pdu[23]]) >> 1;
@@ -270,7 +270,7 @@ fn exchange(stream: &mut TcpStream, bytes: &[u8]) -> Vec<u8> {
     read_pdu(stream).expect("an answer")
 }
 
-/// A connection that is an admin queue, and its controller.
+/// Connects an admin queue; returns the connection and the identifier of its controller.
 fn admin(target: &Target) -> (TcpStream, u16) {
     let mut stream = raw(target);
     let answer = exchange(&mut stream, &ic_request());
@@ -293,8 +293,8 @@ fn property(fctype: u8, offset: u32, value: u32) -> Vec<u8> {
     no_data(entry)
 }
 
-/// The steps of Linux 6.1 and 7.x in their order, composed from what these kernels were seen to send; every value that
-/// they insist on is looked at.
+/// Takes the steps of Linux 6.1 and 7.x in their order, composed from what these kernels were seen to send, and checks
+/// every value that they insist on.
 #[test]
 fn a_stock_kernel_connects() {
     let target = target(SubsystemOptions::default());
@@ -354,7 +354,7 @@ fn a_stock_kernel_connects() {
     assert_eq!(get(&mut stream, Property::CSTS).0.1 & 0xc, 8, "shutdown is complete");
 }
 
-/// The FES of the TermReq that ends a connection.
+/// Reads up to the C2HTermReq that ends a connection; returns its reason (FES).
 fn ended(stream: &mut TcpStream) -> u8 {
     while let Some(pdu) = read_pdu(stream) {
         if pdu[0] == 3 {
@@ -402,21 +402,94 @@ fn a_broken_rule_ends_one_connection() {
         ((0, 0, 65536 + 512, 65536 + 512), 4),
     ] {
         let (cid_off, offset, bytes, carried) = fields;
-        let (mut stream, cntlid) = admin(&target);
-        response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0061)));
-        let mut io = raw(&target);
-        exchange(&mut io, &ic_request());
-        let connect = connect_capsule(1, 127, cntlid, target.server.subsystem().nqn());
-        assert_eq!(response(&exchange(&mut io, &connect)).0, Status::SUCCESS);
-        let write = NvmeCommand::Write(Blocks::new(1, 0, 128)).encode(21);
-        let r2t = exchange(&mut io, &capsule(&described(write, DataLocation::Transport, 65536), &[]));
-        assert_eq!((r2t[0], r2t[8], u32::from_le_bytes(r2t[16..20].try_into().unwrap())), (9, 21, 65536));
-        let tag = u16::from_le_bytes([r2t[10], r2t[11]]);
+        let (mut io, tag, _admin) = asked_for_data(&target);
         io.write_all(&data(21 + cid_off, tag, offset, bytes, carried)).unwrap();
         assert_eq!(ended(&mut io), fes, "{fields:?}");
     }
     let (status, _) = io(&mut neighbour, NvmeCommand::Write(Blocks::new(1, 0, 1)), &[1; 512], 0);
     assert_eq!(status, Status::SUCCESS);
+}
+
+/// An I/O queue of a new controller, whose host has been requested to send 64 KiB of a write; the tag of the transfer,
+/// and the admin queue.
+fn asked_for_data(target: &Target) -> (TcpStream, u16, TcpStream) {
+    let (mut stream, cntlid) = admin(target);
+    response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0061)));
+    let mut io = raw(target);
+    exchange(&mut io, &ic_request());
+    let connect = connect_capsule(1, 127, cntlid, target.server.subsystem().nqn());
+    assert_eq!(response(&exchange(&mut io, &connect)).0, Status::SUCCESS);
+    let write = NvmeCommand::Write(Blocks::new(1, 0, 128)).encode(21);
+    let r2t = exchange(&mut io, &capsule(&described(write, DataLocation::Transport, 65536), &[]));
+    assert_eq!((r2t[0], r2t[8], u32::from_le_bytes(r2t[16..20].try_into().unwrap())), (9, 21, 65536));
+    (io, u16::from_le_bytes([r2t[10], r2t[11]]), stream)
+}
+
+#[test]
+fn transfers_that_nobody_finishes() {
+    let mut target = target(SubsystemOptions::default());
+    let data = |tag: u16| {
+        let mut pdu = vec![6, 4, 24, 24];
+        pdu.extend_from_slice(&(24u32 + 65536).to_le_bytes());
+        pdu.extend_from_slice(&[[21, 0], tag.to_le_bytes()].concat());
+        pdu.extend_from_slice(&[[0; 4], 65536u32.to_le_bytes(), [0; 4]].concat());
+        pdu.resize(24 + 512, 0);
+        pdu
+    };
+    // A tag that was given to no transfer.
+    let (mut io, tag, _admin) = asked_for_data(&target);
+    io.write_all(&data(tag.wrapping_add(1))).unwrap();
+    assert_eq!(ended(&mut io), 1);
+    // Hosts that go away while data is requested, and in the middle of it: either queue first.
+    for admin_first in [true, false] {
+        let (mut io, tag, admin) = asked_for_data(&target);
+        io.write_all(&data(tag)).unwrap();
+        if admin_first {
+            drop(admin);
+            assert!(read_pdu(&mut io).is_none(), "its queues end with the association");
+        } else {
+            drop(io);
+            drop(admin);
+        }
+    }
+    // A host that sends a program's command and does not wait for it.
+    let mut host = target.connect(Digests::default());
+    let execute = SubmissionEntry { opcode: 1, nsid: NSID_PROGRAMS.into(), ..SubmissionEntry::default() };
+    host.io().unwrap().submit(execute, &[0; 64], 0);
+    host.io().unwrap().flush().unwrap();
+    drop(host);
+    let mut neighbour = target.connect(Digests::default());
+    assert_eq!(io_status(&mut neighbour), Status::SUCCESS);
+    drop(neighbour);
+    target.server.stop();
+    assert_eq!(target.server.status().connections, 0);
+}
+
+fn io_status(host: &mut Initiator) -> Status {
+    io(host, NvmeCommand::Write(Blocks::new(1, 0, 1)), &[1; 512], 0).0
+}
+
+#[test]
+fn a_handshake_byte_by_byte() {
+    let target = target(SubsystemOptions::default());
+    let mut slow = raw(&target);
+    slow.set_nodelay(true).unwrap();
+    for byte in ic_request() {
+        slow.write_all(&[byte]).unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(read_pdu(&mut slow).unwrap()[0], 1);
+    // The limit of ten seconds is one for the whole of it: a byte now and then gains no time.
+    let mut slower = raw(&target);
+    slower.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let began = std::time::Instant::now();
+    for byte in ic_request() {
+        if slower.write_all(&[byte]).is_err() || matches!(slower.read(&mut [0; 8]), Ok(0)) {
+            break;
+        }
+    }
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    assert_eq!(io_status(&mut target.connect(Digests::default())), Status::SUCCESS);
 }
 
 #[test]

@@ -60,8 +60,8 @@ pub(crate) fn timer(py: Python<'_>, core: &CoreArg) -> PyResult<CoreTimer> {
     described(py, core).map(CoreTimer::new)
 }
 
-/// Converts the figures of a run: a report of each core, and (address, executions, pipeline ticks, frozen ticks) of
-/// each instruction address.
+/// Converts the figures of a run: a report of each core, and for each instruction its address, its executions, its
+/// ticks in the pipeline, and the ticks for which it held the pipeline up.
 pub(crate) fn figures<'py>(py: Python<'py>, found: &CoreFigures) -> PyResult<Bound<'py, PyDict>> {
     let given = PyDict::new(py);
     let reports: Vec<_> = found.reports.iter().map(|report| reported(py, report)).collect::<PyResult<_>>()?;

@@ -18,6 +18,12 @@ pub(crate) fn device_preset(py: Python<'_>, name: &str) -> PyResult<&'static str
     describe::preset_text(name).map_err(|e| to_py(py, &e))
 }
 
+/// Returns the units of each kind of quantity with their factors, as [`describe::units`] does.
+#[pyfunction]
+pub(crate) fn device_units() -> Vec<(&'static str, Vec<(&'static str, f64)>)> {
+    describe::units().map(|(kind, units)| (kind, units.to_vec())).to_vec()
+}
+
 /// Returns all keys of a device description as JSON: a list of objects.
 #[pyfunction]
 pub(crate) fn device_keys() -> String {

@@ -306,8 +306,8 @@ impl<'a, 'py> ElementRead<'a, 'py> {
 struct ElementBytes([u8; SCALAR_BYTES]);
 
 /// Returns the coordinates of all elements of an outer selection if it is better read as points: if the elements are
-/// few, none is the neighbour of the next in the array, and all are contiguous in the buffer. Reading lists then takes
-/// one step for each element, which costs more than a read of points. Otherwise `None`.
+/// few, no two successive ones are neighbours in the array, and the buffer is contiguous. Reading lists then takes one
+/// step for each element, which costs more than a read of points. Otherwise `None`.
 fn as_points(s: &Selected, strides: &[isize], item_bytes: isize) -> Option<Vec<u64>> {
     let n = s.start.len();
     let points: u64 = s.count.iter().product();

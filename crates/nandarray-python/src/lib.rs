@@ -88,9 +88,11 @@ fn _nandarray(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(device::device_keys, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_json, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_toml, m)?)?;
+    m.add_function(wrap_pyfunction!(device::device_units, m)?)?;
     m.add_function(wrap_pyfunction!(device::device_import_mqsim, m)?)?;
     m.add_function(wrap_pyfunction!(replay::replay, m)?)?;
     m.add_function(wrap_pyfunction!(offload::program_disassemble, m)?)?;
+    m.add_function(wrap_pyfunction!(offload::program_metadata, m)?)?;
     m.add_function(wrap_pyfunction!(cores::core_names, m)?)?;
     m.add_function(wrap_pyfunction!(cores::core_text, m)?)?;
     m.add_function(wrap_pyfunction!(cores::core_describe, m)?)?;

@@ -31,7 +31,7 @@ fn address_of(py: Python<'_>, text: &str) -> PyResult<std::net::SocketAddr> {
     found.ok_or_else(|| io_error(py, &format!("{text} is no address")))
 }
 
-/// A secret of a host with the controller's secret for it, as texts.
+/// The text forms of a host's secret and of the controller's secret for this host; `None` if the controller has none.
 type SecretTexts = (String, Option<String>);
 
 fn credentials_of(py: Python<'_>, nqn: &str, (host, controller): &SecretTexts) -> PyResult<HostCredentials> {
@@ -158,7 +158,10 @@ impl PyNvmeServer {
         dict.set_item("address", status.address.to_string())?;
         dict.set_item("nqn", status.nqn)?;
         dict.set_item("connections", status.connections)?;
+        dict.set_item("half_open", status.half_open)?;
         dict.set_item("associations", status.associations)?;
+        dict.set_item("refused_logins", status.refused_logins)?;
+        dict.set_item("unfinished_logins", status.unfinished_logins)?;
         for (name, value) in status.numbers {
             dict.set_item(name, value)?;
         }
@@ -220,7 +223,14 @@ impl PyNvmeHost {
         let done = detached(py, || self.host.lock().call(admin, entry, source, room));
         let done = done.map_err(|e| to_py(py, &e, None))?;
         let (entry, data) = done.map_err(|e| io_error(py, &e))?;
-        Ok((PyBytes::new(py, entry.as_bytes()), PyBytes::new(py, &data)))
+        let made = (PyBytes::new(py, entry.as_bytes()), PyBytes::new(py, &data));
+        // Not if another thread uses the queue: this one holds the GIL, and must not wait.
+        if let Some(mut host) = self.host.try_lock()
+            && let Ok(queue) = host.io()
+        {
+            queue.recycle(data);
+        }
+        Ok(made)
     }
 
     /// Sends read commands of `bytes` each, `depth` of them in flight at a time; returns the total number of bytes
@@ -261,6 +271,7 @@ impl PyNvmeHost {
                     return Err(std::io::Error::other(done.status().to_string()));
                 }
                 total += found.len() as u64;
+                queue.recycle(found);
             }
         };
         detached(py, many).map_err(|e| to_py(py, &e, None))?.map_err(|e| io_error(py, &e))

@@ -313,6 +313,17 @@ fn accounted(py: Python<'_>, account: Account) -> PyResult<Bound<'_, PyDict>> {
     Ok(given)
 }
 
+/// Checks a program's metadata, and the names of the entry points that it defines; returns them as JSON with all
+/// defaults filled in, except what only NumPy can read: dtypes and the defaults of scalars.
+#[pyfunction]
+pub(crate) fn program_metadata(py: Python<'_>, text: &[u8], entries: Vec<String>) -> PyResult<String> {
+    let checked = nandarray_cores::Metadata::parse(text).and_then(|metadata| {
+        metadata.check_entries(|name| entries.iter().any(|entry| entry == name))?;
+        Ok(metadata.filled())
+    });
+    checked.map_err(|e| run_to_py(py, &nandarray_runtime::Error::Program(Box::new(e))))
+}
+
 /// Disassembles the executable segments of an ELF file: (address, instruction in hex, text) in order of addresses; a
 /// line without hex is the symbol at that address.
 #[pyfunction]

@@ -267,8 +267,8 @@ impl QueueClient {
         self.region.word(self.header.queue(self.queue % self.header.threads) + ASLEEP)
     }
 
-    /// Returns the size of a slot in the data area, in bytes, for runs of this length: whole blocks, at most the data
-    /// area or 1 MiB. With long runs, fewer slots than the queue's depth fit.
+    /// Returns the size of a slot in the data area, in bytes, for runs of this length: whole blocks, at most the
+    /// smaller of the data area and 1 MiB. With long runs, fewer slots than the queue's depth fit.
     fn slot_bytes(&self, run_bytes: u64) -> u64 {
         let covers = run_bytes.saturating_add(2 * (LBA_BYTES - 1)) / LBA_BYTES * LBA_BYTES;
         covers.clamp(LBA_BYTES, self.header.data_stride.min(1 << 20))
@@ -412,8 +412,12 @@ impl QueueClient {
         if !status.ok() {
             let slba = run.map_or(0, |r| r.first_byte / LBA_BYTES);
             let opcode = if run.is_some() { READ } else { WRITE };
-            let (status, name) = (status.bits(), status.name());
-            failure.get_or_insert(QueueError::Status { opcode, slba, status, name });
+            failure.get_or_insert_with(|| QueueError::Status {
+                opcode,
+                slba,
+                status: status.bits(),
+                name: status.name(),
+            });
             return;
         }
         if let Some(run) = run {
@@ -425,7 +429,7 @@ impl QueueClient {
     }
 
     fn waiting(&self) -> Wait {
-        Wait { until: now() + self.deadline, rounds: 0 }
+        Wait { until: None, rounds: 0 }
     }
 
     /// Returns whether the server has ended; with `thorough`, also checks the lock that a running server holds.
@@ -446,7 +450,8 @@ impl Drop for QueueClient {
 /// A wait in progress: its deadline, and the rounds so far.
 #[derive(Debug)]
 struct Wait {
-    until: Instant,
+    /// Set when the wait has taken some rounds: most waits end before, and need no clock.
+    until: Option<Instant>,
     rounds: u32,
 }
 
@@ -458,7 +463,8 @@ impl Wait {
             if client.gone(thorough) {
                 return Err(QueueError::Gone(client.name.clone()));
             }
-            if now() > self.until {
+            let now = now();
+            if now > *self.until.get_or_insert(now + client.deadline) {
                 return Err(QueueError::TimedOut(client.deadline.as_millis() as u64));
             }
             std::thread::yield_now();

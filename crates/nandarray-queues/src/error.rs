@@ -20,7 +20,7 @@ pub enum QueueError {
     /// The server of the region with this name has ended.
     #[error("the server of '{0}' is gone")]
     Gone(String),
-    /// Every queue pair is claimed by a client; the number is that of all pairs.
+    /// Every queue pair is claimed by a client; this is the number of pairs.
     #[error("all {0} queue pairs are claimed")]
     Full(u32),
     /// A parameter is out of its range; the text says which.

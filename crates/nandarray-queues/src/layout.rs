@@ -47,7 +47,7 @@ pub(crate) struct RegionHeader {
 
 /// Offset in the region of the abort word, which is 0 while the server serves.
 pub(crate) const ABORT_OFFSET: u64 = 128;
-/// Offset in the region of the word that counts the server's rounds.
+/// Offset in the region of the word that a server thread counts up when it finds no work, before it sleeps.
 pub(crate) const HEARTBEAT_OFFSET: u64 = 192;
 
 /// An entry of the table of namespaces: an array, served as its bytes in C order.

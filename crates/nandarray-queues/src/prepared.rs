@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use nandarray::{BufferMut, Device, Source, SpaceId, SpaceRecord, Target, command};
+use smallvec::SmallVec;
 
 use crate::entries::Status;
 use crate::layout::{LBA_BYTES, NAMESPACE_NAME_BYTES_MAX, NamespaceEntry};
@@ -26,36 +27,68 @@ pub(crate) struct Prepared {
     elements: u64,
     /// Shape of the one-dimensional view by which clients use the array; `None` if the array itself has one dimension.
     flat: Option<[u64; 1]>,
-    /// The array's shape, and the byte strides of a row, if a row is a whole number of blocks.
-    rows: Option<RowShape>,
+    runs: RunShape,
     writable: bool,
     entry: NamespaceEntry,
 }
 
-/// The rows of an array, each a whole number of blocks: such rows are read by one command of the engine for many.
-#[derive(Debug)]
-struct RowShape {
-    bytes: u64,
-    shape: Vec<u64>,
-    /// The shape of one row: 1, then the other dimensions.
-    count: Vec<u64>,
-    step: Vec<u64>,
-    strides: Vec<isize>,
+/// Consecutive elements of an array in C order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ElementRun {
+    /// Number of the first element.
+    pub(crate) first: u64,
+    /// Number of elements, at least one.
+    pub(crate) elements: u64,
 }
 
-impl RowShape {
-    fn new(record: &SpaceRecord) -> Option<Self> {
+/// The shape of an array, with which runs of elements are recognised as boxes of the array itself.
+#[derive(Debug)]
+struct RunShape {
+    shape: Vec<u64>,
+    /// Distance between successive elements along each dimension, in elements and in bytes.
+    elements: Vec<u64>,
+    strides: Vec<isize>,
+    step: Vec<u64>,
+}
+
+impl RunShape {
+    fn new(record: &SpaceRecord) -> Self {
         let shape = record.shape.to_vec();
-        let mut strides = vec![0; shape.len()];
-        let mut bytes = i64::from(record.item_bytes);
-        for (stride, &size) in strides.iter_mut().zip(&shape).rev() {
-            *stride = bytes as isize;
-            bytes = bytes.checked_mul(i64::try_from(size).ok()?)?;
+        let mut elements = vec![1; shape.len()];
+        for i in (0..shape.len().saturating_sub(1)).rev() {
+            elements[i] = elements[i + 1] * shape[i + 1];
         }
-        let bytes = *strides.first()? as u64;
-        let count = std::iter::once(1).chain(shape.iter().skip(1).copied()).collect();
-        let step = vec![1; shape.len()];
-        bytes.is_multiple_of(LBA_BYTES).then_some(Self { bytes, shape, count, step, strides })
+        let strides = elements.iter().map(|n| (n * u64::from(record.item_bytes)) as isize).collect();
+        Self { step: vec![1; shape.len()], shape, elements, strides }
+    }
+
+    /// Returns the numbers of elements along each dimension of a box that `elements` consecutive ones are, and the
+    /// number that divides the first element of every such box; `None` if they are no box.
+    fn boxed(&self, elements: u64) -> Option<(SmallVec<[u64; 4]>, u64)> {
+        let mut count: SmallVec<[u64; 4]> = SmallVec::from_elem(1, self.shape.len());
+        for axis in (0..self.shape.len()).rev() {
+            let (inner, size) = (self.elements[axis], self.shape[axis]);
+            let along = elements / inner;
+            if !elements.is_multiple_of(inner) || along == 0 {
+                return None;
+            }
+            // The first dimension has room for a box wherever it begins; in others a box must not reach the end.
+            if axis == 0 || along < size {
+                count[axis] = along;
+                let aligned = axis == 0 || size.is_multiple_of(along);
+                return aligned.then_some((count, if axis == 0 { inner } else { elements }));
+            }
+            count[axis] = size;
+        }
+        None
+    }
+
+    /// Adds the coordinates of an element to `starts`.
+    fn add_start(&self, mut element: u64, starts: &mut Vec<u64>) {
+        for &inner in &self.elements {
+            starts.push(element / inner);
+            element %= inner;
+        }
     }
 }
 
@@ -94,8 +127,8 @@ impl Prepared {
         entry.dtype[..record.dtype.len()].copy_from_slice(record.dtype.as_bytes());
         entry.name[..record.name.len()].copy_from_slice(record.name.as_bytes());
         let flat = (record.shape.len() != 1).then_some([elements]);
-        let (device, space, rows) = (device.clone(), record.id, RowShape::new(record));
-        Some(Self { nsid, device, space, item_bytes, elements, flat, rows, writable, entry })
+        let (device, space, runs) = (device.clone(), record.id, RunShape::new(record));
+        Some(Self { nsid, device, space, item_bytes, elements, flat, runs, writable, entry })
     }
 
     /// Returns the array's entry of the region's table of namespaces.
@@ -124,14 +157,13 @@ impl Prepared {
         let BlockPiece { first_byte, bytes } = self.piece(slba, nlb)?;
         let (first, skip) = (first_byte / self.item_bytes, first_byte % self.item_bytes);
         let last = (first_byte + bytes).div_ceil(self.item_bytes).min(self.elements);
-        let (start, count, strides) = ([first], [last - first], [self.item_bytes as isize]);
-        let target = self.target(&start, &count, &strides);
-        let space = self.space;
-        if skip == 0 && count[0] * self.item_bytes == bytes {
-            // SAFETY: the caller's promise; the target is `bytes` bytes, at most `nlb` blocks.
-            let out = unsafe { BufferMut::from_raw(to) };
-            self.device.execute(command::Read { space, target, out }).map_err(Status::from)?;
+        let count = last - first;
+        if skip == 0 && count * self.item_bytes == bytes {
+            // SAFETY: the caller's promise; the run is `bytes` bytes, at most `nlb` blocks.
+            unsafe { self.read_run(ElementRun { first, elements: count }, to) }?;
         } else {
+            let (start, count, strides) = ([first], [count], [self.item_bytes as isize]);
+            let (target, space) = (self.target(&start, &count, &strides), self.space);
             let mut whole = vec![0u8; (count[0] * self.item_bytes) as usize];
             // SAFETY: `whole` has room for the target.
             let out = unsafe { BufferMut::from_raw(whole.as_mut_ptr()) };
@@ -144,33 +176,69 @@ impl Prepared {
         Ok(())
     }
 
-    /// Returns the row that `nlb` blocks from block `slba` on are; `None` if they are no single whole row.
-    pub(crate) fn row(&self, slba: u64, nlb: u64) -> Option<u64> {
-        let rows = self.rows.as_ref()?;
-        let first_byte = slba.checked_mul(LBA_BYTES)?;
-        let is_row = nlb * LBA_BYTES == rows.bytes && first_byte.is_multiple_of(rows.bytes);
-        Some(first_byte / rows.bytes).filter(|&row| is_row && row < rows.shape[0])
+    /// Reads one run of elements, as a box of the array if it is one: the engine recognises boxes that follow one
+    /// another.
+    ///
+    /// # Safety
+    /// `to` points to memory for the elements, which may be written.
+    unsafe fn read_run(&self, run: ElementRun, to: *mut u8) -> Result<(), Status> {
+        let ElementRun { first, elements } = run;
+        let runs = &self.runs;
+        // SAFETY: the caller's promise.
+        let out = unsafe { BufferMut::from_raw(to) };
+        let read = |target| self.device.execute(command::Read { space: self.space, target, out }).map_err(Status::from);
+        let Some((count, _)) = runs.boxed(elements).filter(|(_, unit)| first.is_multiple_of(*unit)) else {
+            return read(self.target(&[first], &[elements], &[self.item_bytes as isize]));
+        };
+        let mut start = Vec::with_capacity(count.len());
+        runs.add_start(first, &mut start);
+        let (step, strides, view) = (&runs.step, &runs.strides, Some(runs.shape.as_slice()));
+        read(Target::Box { start: &start, step, count: &count, strides, view })
     }
 
-    /// Reads whole rows to places from an address on, which are `apart` bytes from one another.
+    /// Returns the elements that `nlb` blocks from block `slba` on are; `None` if the blocks cut an element, or end
+    /// behind the array.
+    pub(crate) fn run(&self, slba: u64, nlb: u64) -> Option<ElementRun> {
+        let (first_byte, bytes) = (slba.checked_mul(LBA_BYTES)?, nlb * LBA_BYTES);
+        let inside = first_byte.checked_add(bytes)? <= self.entry.bytes;
+        let whole = first_byte.is_multiple_of(self.item_bytes) && bytes.is_multiple_of(self.item_bytes);
+        (inside && whole).then(|| ElementRun { first: first_byte / self.item_bytes, elements: bytes / self.item_bytes })
+    }
+
+    /// Reads runs of `elements` elements each, which begin at the elements `firsts`, to places from an address on that
+    /// are `apart` bytes from one another: one command of the engine.
     ///
     /// # Safety
     /// All places are memory that may be written, and do not overlap.
-    ///
-    /// # Panics
-    /// If the array's rows are no whole blocks.
-    pub(crate) unsafe fn read_rows(&self, rows: &[u64], to: *mut u8, apart: u64) -> Result<(), Status> {
-        let RowShape { shape, count, step, strides, .. } = self.rows.as_ref().expect("rows of whole blocks");
-        let mut starts = vec![0; rows.len() * shape.len()];
-        for (start, &row) in starts.iter_mut().step_by(shape.len()).zip(rows) {
-            *start = row;
-        }
-        // A view of the shape that the array had: an error if it has another one now.
-        let view = Some(shape.as_slice());
-        let target = Target::Boxes { starts: &starts, step, count, strides, stride: apart as isize, view };
+    pub(crate) unsafe fn read_runs(
+        &self,
+        firsts: &[u64],
+        elements: u64,
+        to: *mut u8,
+        apart: u64,
+    ) -> Result<(), Status> {
         // SAFETY: the caller's promise.
-        let out = unsafe { BufferMut::from_raw(to) };
-        self.device.execute(command::Read { space: self.space, target, out }).map_err(Status::from)
+        let (out, stride) = (unsafe { BufferMut::from_raw(to) }, apart as isize);
+        let runs = &self.runs;
+        let boxed = runs.boxed(elements).filter(|(_, unit)| firsts.iter().all(|first| first.is_multiple_of(*unit)));
+        let read = |target| self.device.execute(command::Read { space: self.space, target, out }).map_err(Status::from);
+        let Some((count, _)) = boxed else {
+            let (view, strides) =
+                (Some(self.flat.as_ref().map_or(runs.shape.as_slice(), |f| f.as_slice())), [self.item_bytes as isize]);
+            return read(Target::Boxes {
+                starts: firsts,
+                step: &[1],
+                count: &[elements],
+                strides: &strides,
+                stride,
+                view,
+            });
+        };
+        let mut starts = Vec::with_capacity(firsts.len() * runs.shape.len());
+        firsts.iter().for_each(|&first| runs.add_start(first, &mut starts));
+        // A view of the shape that the array had: an error if it has another one now.
+        let view = Some(runs.shape.as_slice());
+        read(Target::Boxes { starts: &starts, step: &runs.step, count: &count, strides: &runs.strides, stride, view })
     }
 
     /// Writes `nlb` blocks, beginning with block `slba`, from the address `from`.

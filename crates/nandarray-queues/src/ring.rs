@@ -49,56 +49,78 @@ pub(crate) struct ServedPair {
     fetched: u32,
     /// Number of completions posted since the claim, modulo 2^32.
     posted: u32,
-    batch: RowBatch,
+    batch: ReadBatch,
 }
 
 /// Maximum number of reads that are executed together.
-const BATCH_READS_MAX: usize = 32;
+const BATCH_READS_MAX: usize = 64;
+/// Maximum number of bytes that are read together, less the last command's.
+const BATCH_BYTES_MAX: u64 = 256 << 10;
 
-/// Reads of whole rows of one array to places at equal distances, which the engine executes by one command.
-#[derive(Debug, Default)]
-struct RowBatch {
-    entries: Vec<SubmissionEntry>,
-    rows: Vec<u64>,
+/// The place of a command in a batch of reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Offer {
+    /// The command was added to the batch.
+    Added,
+    /// The command can be read with others, but does not continue this batch.
+    Later,
+    /// The command has to be executed for itself.
+    Alone,
 }
 
-impl RowBatch {
-    /// Adds a command. `false` if it does not continue the batch, or is no read of a row: it is not added then.
-    fn add(&mut self, shared: &ServedStore, entry: &SubmissionEntry) -> bool {
+/// Reads of equally many elements of one array to places at equal distances, which the engine executes by one command.
+#[derive(Debug, Default)]
+struct ReadBatch {
+    entries: Vec<SubmissionEntry>,
+    firsts: Vec<u64>,
+    /// Number of elements, and of bytes, of each read.
+    elements: u64,
+    bytes: u64,
+    /// Distance between successive places in bytes; 0 with fewer than two reads.
+    apart: u64,
+}
+
+impl ReadBatch {
+    /// Adds a command if it can be read with those before it.
+    fn offer(&mut self, shared: &ServedStore, entry: &SubmissionEntry) -> Offer {
+        let nsid = entry.nsid.get();
+        if entry.opcode != READ || entry.flags != 0 || nsid < ARRAY_NSID {
+            return Offer::Alone;
+        }
+        let Some(array) = shared.arrays.get((nsid - ARRAY_NSID) as usize) else { return Offer::Alone };
         let (slba, nlb) = blocks(entry);
         let bytes = nlb * LBA_BYTES;
-        let nsid = entry.nsid.get();
-        if entry.opcode != READ || entry.flags != 0 || nsid < ARRAY_NSID || self.rows.len() == BATCH_READS_MAX {
-            return false;
+        let (Some(run), Ok(_)) = (array.run(slba, nlb), data(shared, entry, bytes)) else { return Offer::Alone };
+        if let Some(last) = self.entries.last() {
+            let place = (last.nsid, self.elements) == (entry.nsid, run.elements);
+            let apart = entry.dptr[0].get().saturating_sub(last.dptr[0].get());
+            let even = apart >= bytes && (self.apart == 0 || self.apart == apart);
+            let full = self.entries.len() == BATCH_READS_MAX || self.entries.len() as u64 * bytes >= BATCH_BYTES_MAX;
+            if !place || !even || full {
+                return Offer::Later;
+            }
+            self.apart = apart;
         }
-        let Some(array) = shared.arrays.get((nsid - ARRAY_NSID) as usize) else { return false };
-        let (Some(row), Ok(_)) = (array.row(slba, nlb), data(shared, entry, bytes)) else { return false };
-        let continues = self.entries.last().is_none_or(|last| {
-            let apart = entry.dptr[0].get().checked_sub(last.dptr[0].get());
-            let before = self.apart();
-            last.nsid == entry.nsid && apart.is_some_and(|apart| apart >= bytes && before.is_none_or(|b| b == apart))
-        });
-        if continues {
-            self.entries.push(*entry);
-            self.rows.push(row);
-        }
-        continues
+        (self.elements, self.bytes) = (run.elements, bytes);
+        self.entries.push(*entry);
+        self.firsts.push(run.first);
+        Offer::Added
     }
 
-    /// Returns the distance between successive places in bytes; `None` with fewer than two commands.
-    fn apart(&self) -> Option<u64> {
-        let [first, second, ..] = self.entries.as_slice() else { return None };
-        Some(second.dptr[0].get() - first.dptr[0].get())
-    }
-
-    /// Reads the rows of two or more commands; `false` if each has to be executed for itself.
+    /// Executes two or more reads together; `false` if each has to be executed for itself.
     fn read(&self, shared: &ServedStore) -> bool {
-        let (Some(apart), Some(first)) = (self.apart(), self.entries.first()) else { return false };
+        let [first, _, ..] = self.entries.as_slice() else { return false };
         let array = &shared.arrays[(first.nsid.get() - ARRAY_NSID) as usize];
-        let bytes = (self.entries.len() as u64 - 1) * apart + blocks(first).1 * LBA_BYTES;
+        let bytes = (self.entries.len() as u64 - 1) * self.apart + self.bytes;
         let Ok(to) = data(shared, first, bytes) else { return false };
-        // SAFETY: memory of the region, as in `move_blocks`; the rows' places lie within it and do not overlap.
-        unsafe { array.read_rows(&self.rows, to, apart) }.is_ok()
+        // SAFETY: memory of the region, as in `move_blocks`; the places lie within it and do not overlap.
+        unsafe { array.read_runs(&self.firsts, self.elements, to, self.apart) }.is_ok()
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.firsts.clear();
+        self.apart = 0;
     }
 }
 
@@ -111,7 +133,7 @@ impl ServedPair {
             claim: 0,
             fetched: 0,
             posted: 0,
-            batch: RowBatch::default(),
+            batch: ReadBatch::default(),
         }
     }
 
@@ -161,12 +183,16 @@ impl ServedPair {
             let slot = u64::from(self.fetched & (depth - 1));
             region.copy_out(self.at + QUEUE_HEADER_BYTES + 64 * slot, entry.as_mut_bytes());
             self.fetched = self.fetched.wrapping_add(1);
-            if !self.batch.add(shared, &entry) {
+            let mut offer = self.batch.offer(shared, &entry);
+            if offer != Offer::Added {
                 self.end_batch(shared);
-                if !self.batch.add(shared, &entry) {
-                    let (status, result) = execute(shared, &entry);
-                    self.post(shared, entry.cid.get(), status, result);
-                }
+            }
+            if offer == Offer::Later {
+                offer = self.batch.offer(shared, &entry);
+            }
+            if offer != Offer::Added {
+                let (status, result) = execute(shared, &entry);
+                self.post(shared, entry.cid.get(), status, result);
             }
         }
         self.end_batch(shared);
@@ -175,14 +201,16 @@ impl ServedPair {
 
     /// Executes the batch, and posts its completions. If the engine refuses it, each command gets a status of its own.
     fn end_batch(&mut self, shared: &ServedStore) {
+        if self.batch.entries.is_empty() {
+            return;
+        }
         let together = self.batch.read(shared);
-        let mut entries = std::mem::take(&mut self.batch.entries);
-        for entry in entries.drain(..) {
+        for i in 0..self.batch.entries.len() {
+            let entry = self.batch.entries[i];
             let (status, result) = if together { (Status::SUCCESS, 0) } else { execute(shared, &entry) };
             self.post(shared, entry.cid.get(), status, result);
         }
-        self.batch.entries = entries;
-        self.batch.rows.clear();
+        self.batch.clear();
     }
 
     fn begin(&mut self, shared: &ServedStore, claim: u32) {

@@ -21,9 +21,9 @@ use crate::region::{QueueRegion, region_path};
 use crate::ring::{ServedPair, ServedStore};
 use crate::sleep;
 
-/// Number of rounds without work after which a thread sleeps: some tens of microseconds.
+/// Number of rounds over its queue pairs without work after which a thread sleeps: some tens of microseconds.
 const IDLE_ROUNDS: u32 = 4000;
-/// Number of rounds without work after which a thread yields its core to other threads.
+/// Number of rounds over its queue pairs without work after which a thread yields its core to other threads.
 const YIELD_ROUNDS: u32 = 32;
 /// Longest sleep of a thread, in milliseconds; within this time it notices that a client has ended.
 const SLEEP_MS: u32 = 100;
@@ -31,7 +31,7 @@ const SLEEP_MS: u32 = 100;
 /// Options of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServeOptions {
-    /// The sizes of the region.
+    /// Sizes of the shared memory: number of queue pairs, entries of each, bytes for data.
     pub geometry: RegionGeometry,
     /// Whether clients may write to arrays.
     pub writable: bool,
@@ -81,7 +81,8 @@ impl QueueServer {
         Ok(server)
     }
 
-    /// Creates a server without threads, for measurements and tests: it works only when [`Stepped::step`] is called.
+    /// Creates a server without threads, for measurements and tests: it works only in calls of
+    /// the result's `step`.
     ///
     /// # Errors
     /// As [`Self::start`].

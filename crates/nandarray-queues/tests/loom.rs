@@ -15,7 +15,8 @@ use atomic::{AtomicU32, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-/// The words of shared memory by which a client wakes a sleeping server, and what stands for the futex.
+/// The words of shared memory by which a client wakes a sleeping server, with a condition variable in place of the
+/// futex.
 struct Sleeper {
     asleep: AtomicU32,
     doorbell: AtomicU32,

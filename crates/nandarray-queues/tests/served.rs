@@ -89,6 +89,44 @@ fn rows_of_whole_blocks_are_gathered_together() {
     server.stop();
 }
 
+/// Whole blocks that are parts of rows, several rows, boxes of the inner dimensions, or no box at all, in batches and
+/// one by one; and the same once the array has another shape.
+#[test]
+fn runs_of_blocks_are_gathered_wherever_they_lie() {
+    let dir = tempfile::tempdir().unwrap();
+    let device = Device::open_file(&dir.path().join("a.nand"), Mode::Append, &Options::default()).unwrap();
+    let shapes: [(&[u64], u32); 6] =
+        [(&[90, 1024], 4), (&[40, 6, 256], 4), (&[30, 384], 4), (&[50_000], 8), (&[7, 5, 3, 64], 8), (&[200], 1024)];
+    let arrays: Vec<(SpaceId, Vec<u8>)> =
+        shapes.iter().enumerate().map(|(i, (shape, item))| create(&device, &format!("a{i}"), shape, *item)).collect();
+    let device = Arc::new(device);
+    let geometry = RegionGeometry { depth: 64, data_bytes: 1 << 20, ..SMALL };
+    let mut server = QueueServer::start(&device, &name(&dir), ServeOptions { geometry, writable: true }).unwrap();
+    let client = QueueClient::open(&name(&dir), DEADLINE).unwrap();
+    let mut chance = fastrand::Rng::with_seed(5);
+    for (i, info) in client.arrays().iter().enumerate() {
+        let whole = &arrays[i].1;
+        for blocks in [1u64, 2, 3, 4, 6, 12, 16, 600] {
+            let bytes = 512 * blocks;
+            let there = info.bytes / bytes;
+            let count = if there == 0 { 0 } else { chance.usize(1..80) };
+            let records: Vec<u64> = (0..count).map(|_| chance.u64(..there)).collect();
+            let out = gathered(&client, info.nsid, bytes, &records).unwrap();
+            for (at, &record) in out.chunks_exact(bytes as usize).zip(&records) {
+                let from = (record * bytes) as usize;
+                assert!(at == &whole[from..from + bytes as usize], "{:?}: {blocks} blocks at {from}", info.shape);
+            }
+        }
+    }
+    let (nsid, space) = (client.arrays()[0].nsid, arrays[0].0);
+    device.execute(command::Resize { space, shape: &[91, 1024] }).unwrap();
+    for records in [vec![1], vec![1, 7, 3]] {
+        let refused = gathered(&client, nsid, 512, &records);
+        assert!(matches!(refused, Err(QueueError::Status { .. })), "{refused:?}");
+    }
+    server.stop();
+}
+
 #[test]
 fn records_are_gathered_from_arrays_of_any_shape_and_element() {
     let dir = tempfile::tempdir().unwrap();

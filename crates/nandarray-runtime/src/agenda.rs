@@ -22,7 +22,7 @@ use crate::work::{DeliverJob, FinishJob, JobWork, Load, LoadResult, TaskJob};
 /// The result of a stage that has finished.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StageDone {
-    /// State of the stage after its last task, merged from the states of its runs of tasks.
+    /// State of the stage after its last task, merged from the states of its runs of consecutive tasks.
     pub state: Vec<u8>,
     /// The costs of the stage; its bytes come from the source and other stages, and go to the sink and other stages.
     pub account: Account,
@@ -43,7 +43,7 @@ pub struct Agenda<'s, 'p> {
     scheduler: Scheduler<'p>,
     /// Bytes that were delivered to the sink.
     to_sink: u64,
-    /// Number of runs of tasks, if it is known at the beginning; otherwise `u64::MAX`.
+    /// Number of runs of consecutive tasks in all stages, if it is known at the beginning; otherwise `u64::MAX`.
     runs: u64,
 }
 
@@ -97,8 +97,8 @@ impl<'s, 'p> Agenda<'s, 'p> {
         self.scheduler.pick(&self.plan, None)
     }
 
-    /// Picks the next job among stages that `accepts` accepts; waits if none of these has one, even if no job is in
-    /// flight: [`Self::pick`] then goes on.
+    /// Picks the next job among the stages for which `accepts` returns true. Returns [`Next::Wait`] if none of these
+    /// has one, even if no job is in flight; only [`Self::pick`] can go on then.
     pub fn pick_among(&mut self, accepts: &dyn Fn(usize) -> bool) -> Next<'s, 'p> {
         self.scheduler.pick(&self.plan, Some(accepts))
     }
@@ -136,7 +136,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
         }
     }
 
-    /// Takes back a job that failed. The run reports the failure that is first in the order of [`Rank`].
+    /// Takes back a job that failed. The run reports the failure that is first in the order of `Rank`.
     pub fn fail(&mut self, job: Job<'s, 'p>, error: RunError) {
         self.scheduler.come_back(job.context.number);
         if let JobWork::Task(task) = &job.work {
@@ -155,7 +155,7 @@ impl<'s, 'p> Agenda<'s, 'p> {
     /// Returns the result of the run.
     ///
     /// # Errors
-    /// [`StageError`]: the first failure in the order of [`Rank`], and its stage.
+    /// [`StageError`]: the first failure in the order of `Rank`, and its stage.
     pub fn finish(self) -> Result<Completed, StageError> {
         let stages = self.plan.stages;
         if let Some((rank, error)) = self.scheduler.error {

@@ -46,11 +46,11 @@ enum CutRule {
     /// A task goes from one of these edges to the next; edges are record numbers, or bytes if records have no common
     /// size.
     At(Vec<u64>),
-    /// A task ends with a line. Ends of lines are searched for as the input arrives; the bytes before this one were
+    /// A task ends with a line. Ends of lines are searched for as the input arrives; bytes before this position were
     /// searched.
     Lines(u64),
-    /// A task ends with a length-prefixed record. Records are followed as the input arrives; this is the first byte of
-    /// a record.
+    /// A task ends with a length-prefixed record. Records are followed as the input arrives, from the one at this
+    /// position on.
     Prefixed(u64),
 }
 

@@ -35,8 +35,8 @@ pub trait Executor: Debug + Send + Sync {
         Ok(())
     }
 
-    /// Checks that the executor has the cores that a stage is to run on, none of which stands for all. An executor
-    /// without cores of its own ignores them.
+    /// Checks that the executor has the cores that a stage is to run on; an empty list stands for all cores. An
+    /// executor without cores of its own ignores the list.
     ///
     /// # Errors
     /// [`nandarray::Error::Invalid`]: there is no such core; the message names it.

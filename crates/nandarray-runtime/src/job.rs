@@ -48,7 +48,7 @@ pub enum JobKind {
         /// Bytes of the task's inputs that other stages produced.
         queued_bytes: u64,
     },
-    /// Delivers the outputs of a run of tasks, and folds the state of that run.
+    /// Delivers the outputs of a run of tasks, and merges the run's state into the stage's.
     Deliver,
     /// Calls `nd_end` after the last task of a program.
     Finish,

@@ -7,10 +7,10 @@
 //! A [`Session`] runs many kernels at once: their microblocks and screens ([`nandarray_cores::kernel`]) are ordered by
 //! a scheduler ([`schedule`]) on a [`SessionBoard`], which a modelled machine uses as well.
 //!
-//! Below that, [`pipeline`] runs stages over any [`InputSource`] and [`OutputSink`]. The work is divided in two: the
-//! [`Agenda`] decides which task is ready, in which order tasks run and when a producer must wait, and executes
-//! nothing; an [`Executor`] does the jobs. [`Threads`] is the executor on the wall clock. Results are the same bytes on
-//! every executor.
+//! Below that, [`pipeline`](fn@pipeline) runs stages over any [`InputSource`] and [`OutputSink`]. The work is divided
+//! in two: the [`Agenda`] decides which task is ready, in which order tasks run and when a producer must wait, and
+//! executes nothing; an [`Executor`] does the jobs. [`Threads`] is the executor on the wall clock. Results are the
+//! same bytes on every executor.
 
 mod agenda;
 mod context;

@@ -25,7 +25,7 @@ pub enum Input<'a> {
         count: &'a [u64],
         /// Shape of the view; `None` if the elements are those of the space itself.
         view: Option<&'a [u64]>,
-        /// Tiles, each of which is a task; with `None`, elements come in the order of rows, in tasks of `task_bytes`.
+        /// Tiles, each of which is a task; with `None`, elements come in row-major order, in tasks of `task_bytes`.
         tiles: Option<Tiles<'a>>,
     },
     /// An output of an earlier program of the same run.
@@ -53,7 +53,7 @@ pub enum Output<'a> {
         count: &'a [u64],
         /// Shape of the view; `None` if the box lies in the space itself.
         view: Option<&'a [u64]>,
-        /// Tiles in whose order the program produces elements; `None` is the order of rows.
+        /// Tiles in whose order the program produces elements; `None` is row-major order.
         tiles: Option<Tiles<'a>>,
     },
 }
@@ -72,7 +72,7 @@ pub enum OutputValue {
 pub struct ExecutedStage {
     /// Outputs of the program, in order; `None` for outputs that only other stages read.
     pub outputs: Vec<Option<OutputValue>>,
-    /// State of the program after its last task, merged from the states of its runs of tasks.
+    /// State of the program after its last task, merged from the states of its runs of consecutive tasks.
     pub state: Vec<u8>,
     /// The costs of the program; its bytes are those of all its inputs and outputs.
     pub account: Account,

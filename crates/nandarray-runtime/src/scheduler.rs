@@ -24,7 +24,7 @@ use crate::shares::Pipeline;
 use crate::stage::{Failed, Origin, PendingTask, Rank, Stage, StageState, TaskInput};
 use crate::work::{Buffers, DeliverJob, FinishJob, JobWork, Load, TaskJob};
 
-/// Limit, per worker, of a stage's runs of tasks that were begun and whose outputs were not delivered.
+/// Most runs of tasks, per worker, that one stage may have begun without having delivered their outputs.
 const RUNS_AHEAD: u64 = 4;
 
 /// The scheduler's answer to a worker that picks a job.
@@ -130,7 +130,7 @@ impl<'p> Scheduler<'p> {
         self.error.as_ref().is_none_or(|(failed, _)| rank < *failed)
     }
 
-    /// Whether the next run of a stage is done and can be delivered.
+    /// Whether the run of tasks that a stage delivers next is done and can be delivered.
     fn is_to_deliver(&self, stage: usize) -> bool {
         let work = &self.stages[stage];
         let next = work.undelivered.get(&work.next);
@@ -149,8 +149,9 @@ impl<'p> Scheduler<'p> {
         plan.stages[stage].inputs.iter().map(one).collect()
     }
 
-    /// Picks the next job: of the pipeline with the fewest jobs in flight that has one ready, and there of the last
-    /// stage; with `among`, of the stages that it accepts: if none of these has a job, the answer is to wait.
+    /// Picks the next job: of the pipelines that have one ready, that with the fewest jobs in flight, and there the
+    /// last stage. With `among`, only stages that it accepts are considered; the answer is to wait if none of these has
+    /// a job.
     pub(crate) fn pick<'s>(&mut self, plan: &RunPlan<'s, 'p>, among: Option<&dyn Fn(usize) -> bool>) -> Next<'s, 'p> {
         if self.aborted {
             return Next::Over;
@@ -270,7 +271,7 @@ impl<'p> Scheduler<'p> {
         plan.job(stage, rank, JobWork::Load(Load { inputs, search, loaded: None }))
     }
 
-    /// Makes the job for the next task of a run that is ready.
+    /// Makes the job for the next task of the stage's run of tasks `number`, which is ready.
     fn task<'s>(&mut self, plan: &RunPlan<'s, 'p>, stage: usize, number: u64) -> Job<'s, 'p> {
         let work = &mut self.stages[stage];
         let run = work.runs.get_mut(&number).expect("a run that is ready");
@@ -285,7 +286,8 @@ impl<'p> Scheduler<'p> {
         plan.job(stage, rank, JobWork::Task(Box::new(job)))
     }
 
-    /// Cuts inputs that have arrived into tasks, until a run has a task to call.
+    /// Cuts inputs that have arrived into tasks, `each` to a run of tasks, until one can be called; adds the reader
+    /// that blocks the stage to `full`.
     fn hand_out(
         &mut self,
         plan: &RunPlan<'_, 'p>,

@@ -4,7 +4,7 @@
 
 use crate::stage::{Origin, Stage};
 
-/// Stages of a run that are connected by their inputs, with what they have of the executor.
+/// Stages of a run that are connected by their inputs, with the number of their jobs.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     /// Numbers of the stages, the last first.

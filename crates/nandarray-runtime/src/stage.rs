@@ -157,7 +157,7 @@ pub(crate) struct StageState<'p> {
     pub(crate) delivering: bool,
     /// The core that holds the state merged from all delivered runs; `None` before the first.
     pub(crate) folder: Option<Core<'p>>,
-    /// Cores that no run uses.
+    /// Cores that no run of tasks uses, kept for later ones.
     pub(crate) cores: Vec<Core<'p>>,
     /// The queue of each output, from which other stages read.
     pub(crate) queues: Vec<StreamQueue>,

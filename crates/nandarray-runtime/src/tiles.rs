@@ -119,9 +119,10 @@ impl Tiles<'_> {
         })
     }
 
-    /// Calls `each` for every tile that meets a range of elements, with the tile's start and extent along each axis and
-    /// the part of its elements in the range. `spans` has start and extent along the axes that are fixed so far, whose
-    /// extents multiply to `before`; `range` counts from the first element within them.
+    /// Calls `each` for every tile that has elements in `range`, with the tile's start and extent along each axis and
+    /// the part of its elements in the range. The leading axes are fixed: `spans` has start and extent along each of
+    /// them, `before` is the product of these extents. Element 0 of `range` is the first of what `spans` selects;
+    /// `count` is the number of elements of the box along each dimension.
     fn descend(
         &self,
         count: &[u64],
@@ -152,8 +153,7 @@ impl Tiles<'_> {
         }
     }
 
-    /// Returns the bytes of whole rows of tiles in the order of rows, last dimension fastest; `range` numbers their
-    /// elements.
+    /// Returns the bytes of whole rows of tiles in row-major order; `range` numbers their elements.
     pub(crate) fn in_rows(&self, count: &[u64], range: Range<u64>, item: u64, bytes: &[u8]) -> Vec<u8> {
         let mut found = vec![0; bytes.len()];
         let begin = range.start;

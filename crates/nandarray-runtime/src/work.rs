@@ -101,7 +101,7 @@ pub(crate) enum TaskStep {
 /// A job that calls the program for one task on a core.
 pub(crate) struct TaskJob<'p> {
     pub(crate) run: u64,
-    /// Number of the first task of this task's run.
+    /// Number of the first task of the run of tasks that this task belongs to.
     pub(crate) first: u64,
     pub(crate) task: PendingTask,
     pub(crate) core: Option<Core<'p>>,
@@ -111,7 +111,7 @@ pub(crate) struct TaskJob<'p> {
     pub(crate) at: TaskStep,
 }
 
-/// A job that delivers the outputs of a run of tasks and folds the state of the run.
+/// A job that delivers the outputs of a run of tasks and merges the run's state into the stage's.
 pub(crate) struct DeliverJob<'p> {
     first: u64,
     pub(crate) state: Vec<u8>,
@@ -413,7 +413,7 @@ impl<'p> DeliverJob<'p> {
         Self { first, state, folder, deliveries, instructions: 0 }
     }
 
-    /// Folds the run's state into that of the runs before it (`nd_merge`); the state of the first run is copied.
+    /// Merges the run's state into that of the runs before it (`nd_merge`); the state of the first run is copied.
     pub(crate) fn fold(&mut self, context: &StageContext<'_, 'p>) -> Result<(), RunError> {
         let stage = context.stage;
         let state = std::mem::take(&mut self.state);

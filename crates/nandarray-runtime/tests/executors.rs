@@ -68,13 +68,15 @@ const PLUS: &[&str] = &[
 ];
 
 const X: &str = r#"{"name": "x", "dtype": "int64"}"#;
-const SCALARS: &str = r#""scalars": [{"name": "fails"}, {"name": "traps"}, {"name": "hangs"}]"#;
+const Z: &str = r#"{"name": "z", "dtype": "int64"}"#;
+const SCALARS: &str = r#""scalars": [{"name": "fails", "dtype": "int64"}, {"name": "traps", "dtype": "int64"},
+    {"name": "hangs", "dtype": "int64"}]"#;
 
 /// Returns three programs: one copies items and hashes them (a state, and an output of its end), one is [`FILTER`], one
 /// is [`PLUS`].
 fn programs() -> [Program; 3] {
     let metadata = |name: &str, inputs: &str| {
-        format!(r#"{{"abi": 1, "name": "{name}", "kind": "block", "inputs": [{inputs}], "outputs": [{X}], {SCALARS}}}"#)
+        format!(r#"{{"abi": 1, "name": "{name}", "kind": "block", "inputs": [{inputs}], "outputs": [{Z}], {SCALARS}}}"#)
     };
     let filter = common::elf(&[("nd_block", FILTER)], Some(&metadata("filter", X)));
     let whole = format!(r#"{X}, {{"name": "y", "dtype": "int64", "whole": true}}"#);

@@ -158,8 +158,8 @@ proptest! {
     }
 }
 
-/// The turns of a stage's output, computed from their definition (the comment of `Rank`): items and turn of each run of
-/// tasks, and the turn of the output's end if it is reached.
+/// The turns (see `Rank` of the crate) of a stage's output, computed from their definition: items and turn of each run
+/// of tasks, and the turn of the output's end if it is reached.
 #[derive(Clone, Default)]
 struct Turns {
     runs: Vec<(usize, u64)>,

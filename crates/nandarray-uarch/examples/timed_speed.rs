@@ -15,14 +15,14 @@ use nandarray_hart::{
 };
 use nandarray_uarch::{CoreDescription, TimedCore};
 
-/// User seconds of this process.
+/// Returns the user time of this process so far, in seconds.
 fn user_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux");
     let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
     fields[11].parse::<f64>().expect("clock ticks") / 100.0
 }
 
-/// Runs a static Linux program that only writes and exits; user seconds, and the hart afterwards.
+/// Runs a static Linux program that only writes and exits; returns the user time in seconds, and the hart afterwards.
 fn run<X: Xlen, M: Meter>(elf: &[u8], meter: M) -> (f64, Hart<X, M>) {
     let program = ElfProgram::from_elf(elf, Extensions::PROGRAM).expect("a program");
     let mut loaded = program.load(1 << 20, None).expect("memory");

@@ -17,7 +17,7 @@ pub struct InstructionTicks {
     pub times: u64,
     /// Ticks that it took in the pipeline.
     pub pipeline: u64,
-    /// Ticks for which it froze the pipeline, by waiting for caches, memory, scratchpad or streams.
+    /// Ticks for which it froze (held up) the pipeline, by waiting for caches, memory, scratchpad or streams.
     pub frozen: u64,
 }
 

@@ -12,32 +12,32 @@ use crate::account::{AddressTicks, InstructionTicks, split};
 use crate::issue::{BlockSummary, BlockTimer, Breakdown, TimedOp};
 use crate::unit::FunctionalUnit;
 
-/// Stands in place of lines' addresses for a block whose code lies in more than two; equal to no address.
+/// Value of [`BlockEntry::lines`] for a block whose code lies in more than two cache lines; no line has this address.
 pub(crate) const SEVERAL_LINES: u64 = u64::MAX - 1;
-/// Stands in place of lines' addresses if there is no instruction cache; equal to no address.
+/// Value of [`BlockEntry::lines`] without an instruction cache; no line has this address.
 pub(crate) const NO_CODE_LINE: u64 = u64::MAX;
-/// Stands for a missing entry, in place of an entry's number.
+/// Stands in place of the number of a [`BlockEntry`] where there is none.
 pub(crate) const NO_ENTRY: u32 = u32::MAX;
 
 /// The part of a block that is read whenever the block is entered.
 #[derive(Clone, Copy, Debug)]
 struct BlockHead {
-    /// Number of the pipeline state that the entry used last belongs to.
+    /// Number of the pipeline state of the [`BlockEntry`] that was used last.
     state: u32,
-    /// Number of the entry used last, or [`NO_ENTRY`].
+    /// Number of that [`BlockEntry`], or [`NO_ENTRY`].
     entry: u32,
-    /// As [`BlockEntry::lines`].
+    /// Addresses of cache lines of the block's code, as [`BlockEntry::lines`].
     lines: [u64; 2],
 }
 
-/// The timing of a block from one pipeline state, as far as entering and leaving the block need it: one line of the
+/// The timing of a block from one pipeline state, with what entering and leaving the block needs: one line of the
 /// host's cache.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct BlockEntry {
     /// Number of the block.
     pub(crate) unit: u32,
-    /// Index of the block's first instruction in the row of frozen ticks.
+    /// Index of the block's first instruction in [`BlockTable::frozen`], which has an element for each instruction.
     pub(crate) first_op: u32,
     /// Ticks of the block if no branch at its end is taken.
     pub(crate) through: u32,
@@ -48,7 +48,8 @@ pub(crate) struct BlockEntry {
     pub(crate) lines: [u64; 2],
     pub(crate) entered: u64,
     pub(crate) taken: u64,
-    /// Numbers of the entries that followed the last time when no branch was taken, and when one was; or [`NO_ENTRY`].
+    /// Numbers of the entries that were used next, the last time without and the last time with a taken branch; or
+    /// [`NO_ENTRY`].
     pub(crate) followed: [u32; 2],
     /// Number of the block's next entry, or [`NO_ENTRY`]: the entries of a block form a list.
     next: u32,
@@ -88,7 +89,7 @@ impl BlockTable {
         self.blocks.push(TimedBlock { block: block.clone(), ops, first_op, entry: NO_ENTRY });
     }
 
-    /// Number of blocks.
+    /// Returns the number of blocks.
     pub(crate) fn len(&self) -> usize {
         self.blocks.len()
     }
@@ -158,15 +159,16 @@ impl BlockTable {
         self.entries.get_mut(number as usize)
     }
 
-    /// Notes which entry followed another, with or without a taken branch. A pipeline's state behind an entry depends
-    /// on nothing else, so the same block then follows by the same entry.
+    /// Notes which entry was used after another, with or without a taken branch. The pipeline's state after an entry
+    /// depends on nothing else, so if the same block follows again, it uses the same entry.
     pub(crate) fn follow(&mut self, number: u32, taken: bool, next: u32) {
         if let Some(entry) = self.entries.get_mut(number as usize) {
             entry.followed[usize::from(taken)] = next;
         }
     }
 
-    /// Returns the number of the pipeline state behind an entry's block; `None` if there is no such entry.
+    /// Returns the number of the pipeline state after an entry's block, whose branch at the end is taken or not; `None`
+    /// if there is no such entry.
     pub(crate) fn state_behind(&self, number: u32, taken: bool) -> Option<u32> {
         let summary = self.summaries.get(number as usize)?;
         Some(if taken { summary.taken.state } else { summary.through.state })
@@ -186,8 +188,8 @@ impl BlockTable {
         self.summaries.get(number as usize).map(|summary| summary.issue_at[index as usize])
     }
 
-    /// Adds ticks for which the instruction at index `op` of the row froze the pipeline; returns false if there is no
-    /// such instruction.
+    /// Adds ticks for which the instruction at index `op` of [`BlockTable::frozen`] held up the pipeline; returns false
+    /// if there is no such instruction.
     #[inline]
     pub(crate) fn freeze(&mut self, op: u32, ticks: u64) -> bool {
         let Some(frozen) = self.frozen.get_mut(op as usize) else { return false };
@@ -200,7 +202,8 @@ impl BlockTable {
         self.frozen[self.blocks[unit as usize].first_op as usize] += ticks;
     }
 
-    /// Returns the address of the instruction at index `op` of the row; `None` if there is no such instruction.
+    /// Returns the address of the instruction at index `op` of [`BlockTable::frozen`]; `None` if there is no such
+    /// instruction.
     pub(crate) fn address(&self, op: u32) -> Option<u64> {
         if op as usize >= self.frozen.len() {
             return None;
@@ -210,7 +213,7 @@ impl BlockTable {
         Some(timed.block.address((op - timed.first_op) as usize))
     }
 
-    /// Adds the ticks of all executions of all blocks to `ticks`, and their instructions to `units`.
+    /// Adds the ticks of all executions of all blocks to `ticks`, and counts their instructions by unit in `units`.
     pub(crate) fn settle(&self, ticks: &mut Breakdown, units: &mut [u64; FunctionalUnit::COUNT]) {
         for timed in &self.blocks {
             for (entry, summary) in self.entries_of(timed) {

@@ -11,12 +11,12 @@
 
 use std::ops::Range;
 
-use nandarray_hart::MeterAnswer;
 use nandarray_hart::isa::Instruction;
+use nandarray_hart::{BasicBlock, MeterAnswer, StreamAccess};
 
 use crate::account::{AddressTicks, SingleAccount};
 use crate::blocks::{BlockTable, NO_CODE_LINE, NO_ENTRY};
-use crate::describe::{CoreDescription, DescribeError};
+use crate::describe::{CoreDescription, DescribeError, Issue};
 use crate::feed::{CoreNeed, TaskFeed};
 use crate::hierarchy::{CacheSide, Hierarchy, LineRequest};
 use crate::issue::{AT_REST, BlockTimer, Breakdown, TimedOp};
@@ -25,13 +25,15 @@ use crate::report::{CoreReport, Frozen, HierarchyCounts};
 use crate::unit::FunctionalUnit;
 
 mod meter;
+mod prefix;
 mod vector;
 
+use prefix::PrefixTable;
 use vector::VectorMeter;
 
-/// Value of `current` before any block was entered, in place of an entry's number.
+/// Value of [`TimedCore::current`] before any block was entered, in place of an entry's number.
 const NOTHING: u32 = u32::MAX;
-/// Value of `current` for instructions timed one by one, in place of an entry's number.
+/// Value of [`TimedCore::current`] for instructions timed one by one, in place of an entry's number.
 const SINGLE: u32 = u32::MAX - 1;
 
 /// The timing of instructions timed one by one, with and without a taken branch at their end.
@@ -50,6 +52,7 @@ struct SingleBlock {
 pub struct TimedCore {
     timing: BlockTimer,
     blocks: BlockTable,
+    prefixes: PrefixTable,
     hierarchy: Hierarchy,
     scratchpad: Range<u64>,
     feed: TaskFeed,
@@ -62,6 +65,8 @@ pub struct TimedCore {
     has_gates: bool,
     /// Whether a hit in the data cache has only to be counted: nothing is gated, and nothing else observes it.
     is_plain: bool,
+    /// As `is_plain`, but for windows, of whose bytes some may still be arriving.
+    is_plain_behind_windows: bool,
     /// Whether a hit in the instruction cache has only to be counted.
     is_code_plain: bool,
     latest_data: LatestLines,
@@ -72,13 +77,13 @@ pub struct TimedCore {
     /// Tick at which the instructions timed one by one began, moved forward by the ticks for which the pipeline was
     /// frozen since.
     began: u64,
-    /// Number of the pipeline state behind instructions timed one by one.
+    /// Number of the pipeline state after the instructions timed one by one.
     state: u32,
-    /// Number of the entry of the current block, or [`NOTHING`] or [`SINGLE`].
+    /// Number of the current block's entry in the block table, or [`NOTHING`] or [`SINGLE`].
     current: u32,
     /// Whether the branch at the current block's end was taken.
     is_taken: bool,
-    /// Number of the entry that followed the current one the last time, or [`NO_ENTRY`].
+    /// Number of the entry that was used after the current one the last time, or [`NO_ENTRY`].
     expected: u32,
     single: SingleBlock,
     /// Ticks of instructions timed one by one, and of blocks that were dropped.
@@ -87,8 +92,9 @@ pub struct TimedCore {
     singles: SingleAccount,
     /// Ticks from the first of the instructions timed one by one to the issue of each of them.
     issued: Vec<u32>,
-    /// Address of the instruction that was to be executed when the hart last left a block.
-    left_at: u64,
+    /// Address of the instruction that was to be executed when the hart last left a block, and its index in the row of
+    /// frozen ticks, or [`NOTHING`] if the instruction has none.
+    left_at: (u64, u32),
     frozen: Frozen,
     /// Whether shared memory has answered: the hart repeats the access, which then proceeds.
     granted: bool,
@@ -122,11 +128,13 @@ impl TimedCore {
         let mut core = Self {
             timing: BlockTimer::new(description),
             blocks: BlockTable::default(),
+            prefixes: PrefixTable::default(),
             scratchpad: 0..0,
             feed: TaskFeed::default(),
             is_gated: false,
             has_gates: false,
             is_plain: false,
+            is_plain_behind_windows: false,
             is_code_plain: hierarchy.code_hits_are_free(),
             latest_data: hierarchy.latest(CacheSide::Data),
             latest_code: hierarchy.latest(CacheSide::Instruction),
@@ -143,7 +151,7 @@ impl TimedCore {
             settled_units: [0; FunctionalUnit::COUNT],
             singles: SingleAccount::default(),
             issued: Vec::new(),
-            left_at: 0,
+            left_at: (0, NOTHING),
             frozen: Frozen::default(),
             granted: false,
             waits: None,
@@ -171,16 +179,18 @@ impl TimedCore {
 
     fn gate(&mut self) {
         self.is_gated = self.granted || self.has_gates;
-        self.is_plain = !self.is_gated && self.hierarchy.hits_are_free();
+        let is_free = self.hierarchy.hits_are_free();
+        self.is_plain = is_free && !self.is_gated;
+        self.is_plain_behind_windows = is_free && !self.granted && self.scratchpad.is_empty();
         self.observes |= self.is_gated || self.hierarchy.caches_data();
     }
 
-    /// Number of the pipeline state behind the current block.
+    /// Returns the number of the pipeline state after the current block.
     fn state(&self) -> u32 {
         self.blocks.state_behind(self.current, self.is_taken).unwrap_or(self.state)
     }
 
-    /// The inputs and outputs of the current task.
+    /// Returns the inputs and outputs of the current task.
     pub fn feed_mut(&mut self) -> &mut TaskFeed {
         &mut self.feed
     }
@@ -201,12 +211,12 @@ impl TimedCore {
         self.hierarchy.arrives(line, at);
     }
 
-    /// The core's description.
+    /// Returns the core's description.
     pub fn description(&self) -> &CoreDescription {
         self.timing.description()
     }
 
-    /// Number of ticks so far.
+    /// Returns the number of ticks so far.
     pub fn ticks(&self) -> u64 {
         self.now
     }
@@ -226,7 +236,7 @@ impl TimedCore {
         let since = self.waits.take().expect("a grant to a core that waits for nothing");
         let waited = at.checked_sub(since).unwrap_or_else(|| panic!("a grant at tick {at}, requested at {since}"));
         self.frozen.data.memory += waited;
-        self.singles.freeze(self.left_at, waited);
+        self.freeze_left(waited);
         self.freeze(waited);
         self.granted = true;
         self.gate();
@@ -239,7 +249,7 @@ impl TimedCore {
     pub fn wait_until(&mut self, at: u64) {
         assert!(at >= self.now, "a wait until tick {at}, which was before {}", self.now);
         self.frozen.stream_wait += at - self.now;
-        self.singles.freeze(self.left_at, at - self.now);
+        self.freeze_left(at - self.now);
         self.now = at;
     }
 
@@ -247,6 +257,7 @@ impl TimedCore {
     pub fn report(&self) -> CoreReport {
         let (mut ticks, mut units) = (self.settled, self.settled_units);
         self.blocks.settle(&mut ticks, &mut units);
+        self.prefixes.settle(&mut ticks, &mut units);
         let d = self.description();
         let [mut l1i, mut l1d, l2] = self.hierarchy.counts();
         for (counts, latest) in [(&mut l1i, &self.latest_code), (&mut l1d, &self.latest_data)] {
@@ -263,9 +274,18 @@ impl TimedCore {
     pub fn addresses(&self) -> AddressTicks {
         let mut all = self.singles.clone();
         self.blocks.addresses().for_each(|block| all.settle(&block));
+        self.prefixes.account(&mut all);
         let all = all.all();
         debug_assert_eq!(all.values().map(|t| t.total()).sum::<u64>(), self.now, "every tick has an address");
         all
+    }
+
+    /// Charges ticks of a wait to the instruction before which the hart left a block.
+    fn freeze_left(&mut self, ticks: u64) {
+        let (pc, op) = self.left_at;
+        if !self.blocks.freeze(op, ticks) {
+            self.singles.freeze(pc, ticks);
+        }
     }
 
     fn freeze(&mut self, ticks: u64) {
@@ -348,6 +368,23 @@ impl TimedCore {
         self.single = SingleBlock { before, through, taken, taken_state };
     }
 
+    /// Times the instructions before instruction `index` of a block whose entry `number` was undone.
+    fn left_at_instruction(&mut self, block: &BasicBlock, index: usize, number: u32) {
+        self.is_taken = false;
+        if index == 0 {
+            // Nothing was executed: the hart enters the same block again, in the same state.
+            self.prefixes.forget_last();
+            self.expected = number;
+        } else if self.timing.description().issue == Issue::Vliw {
+            // A re-scheduled block has no order in which it could be left: its instructions are timed one by one.
+            self.step(block.pc, block.ops[..index].iter());
+        } else {
+            let exit = self.prefixes.execute(block, (index, self.left_at.1), self.state, &mut self.timing);
+            self.now += exit.ticks;
+            (self.state, self.expected) = (exit.state, exit.expected);
+        }
+    }
+
     /// Returns the tick at which instruction `index` of the current block is issued.
     fn issued_at(&self, index: u32) -> u64 {
         let singly = || self.issued.get(index as usize).filter(|_| self.current == SINGLE).copied();
@@ -366,6 +403,22 @@ impl TimedCore {
                 self.blocks.address(first_op + index).expect("an instruction of a block")
             }
         }
+    }
+
+    /// Returns whether an access to a stream pauses the hart, and notes why.
+    #[inline(never)]
+    fn stream_pauses(&mut self, kind: StreamAccess, number: usize, position: u64, bytes: u64) -> bool {
+        let need = match kind {
+            StreamAccess::Load => self.feed.read(number, position, bytes, true),
+            StreamAccess::LookIn | StreamAccess::Wait => self.feed.read(number, position, bytes, false),
+            StreamAccess::Store => self.feed.store(number, position),
+            StreamAccess::LookOut | StreamAccess::Register => None,
+        };
+        let pauses = need.is_some();
+        if pauses {
+            self.paused_for = need;
+        }
+        pauses
     }
 
     /// Handles an access to a scratchpad or to a window whose bytes are still arriving, or one repeated after a grant.

@@ -68,7 +68,7 @@ pub enum Replacement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheDescription {
-    /// Bytes of data.
+    /// Capacity for data, in bytes.
     pub size_bytes: u64,
     /// Number of lines of a set.
     pub ways: u32,
@@ -121,7 +121,7 @@ pub struct MemoryDescription {
     pub t_line: u32,
 }
 
-/// Latencies of functional units: ticks from an instruction's issue to its result.
+/// Latencies of functional units: ticks (of `tick_ps` picoseconds) from an instruction's issue to its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnitLatencies([u32; FunctionalUnit::COUNT]);
 
@@ -171,7 +171,7 @@ pub struct CoreDescription {
     pub issue: Issue,
     /// Maximum number of instructions issued per cycle, if the core issues in order.
     pub width: u32,
-    /// Ticks from the issue of each unit to its result.
+    /// Ticks from the issue of an instruction to its result, by the unit that executes it.
     pub latency: UnitLatencies,
     /// Units that accept no further instruction until their result is ready.
     pub unpipelined: Vec<FunctionalUnit>,
@@ -208,7 +208,7 @@ pub struct CoreDescription {
     pub stream_pages: u32,
     /// Path by which the core gets a task's input.
     pub input_source: InputPath,
-    /// The vector unit; `None` for one whose values are all left out, or for none.
+    /// The vector unit; `None` if the description gives no value of one.
     pub vector: Option<VectorDescription>,
     /// Parts of the core, with their area and power.
     pub parts: Vec<CorePart>,

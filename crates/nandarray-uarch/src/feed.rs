@@ -47,13 +47,13 @@ pub struct InputGate {
     pub arrived: u64,
     /// Length of the input, in bytes.
     pub end: u64,
-    /// Size of a unit, in bytes; 0 if the input is freed as a whole.
+    /// Size of the units in which the input is freed as it is consumed, in bytes; 0 if it is freed as a whole.
     pub unit: u64,
     reported: u64,
 }
 
 impl InputGate {
-    /// Creates an input of `end` bytes of which nothing has arrived; `unit` is the size of a unit in bytes.
+    /// Creates an input of `end` bytes of which nothing has arrived; `unit` as in [`InputGate::unit`].
     pub fn new(end: u64, unit: u64) -> Self {
         Self { arrived: 0, end, unit, reported: 0 }
     }
@@ -111,6 +111,14 @@ impl TaskFeed {
         address.wrapping_add(self.regions[(address >> REGION_BITS) as usize % REGIONS].offset)
     }
 
+    /// Returns whether all bytes of an access to memory have arrived, or belong to no input.
+    #[inline(always)]
+    pub(crate) fn has_arrived(&self, address: u64, bytes: u64) -> bool {
+        let window = self.regions[(address >> REGION_BITS) as usize % REGIONS].window;
+        let until = (address & ((1 << REGION_BITS) - 1)) + bytes;
+        window == 0 || self.inputs.get(usize::from(window) - 1).is_some_and(|input| until <= input.arrived)
+    }
+
     /// Returns the reason to pause before an access to memory; `None` if the access can proceed.
     #[inline]
     pub(crate) fn access(&self, address: u64, bytes: u64) -> Option<CoreNeed> {
@@ -121,6 +129,15 @@ impl TaskFeed {
         let input = usize::from(region.window) - 1;
         let until = self.inputs.get(input)?.missing((address & ((1 << REGION_BITS) - 1)) + bytes)?;
         Some(CoreNeed::Input { input, until })
+    }
+
+    /// Returns whether an access that takes bytes of an input stream proceeds: the bytes have arrived, and no unit has
+    /// been consumed that was not reported.
+    #[inline(always)]
+    pub(crate) fn reads_on(&self, input: usize, position: u64, bytes: u64) -> bool {
+        self.inputs.get(input).is_some_and(|gate| {
+            position.saturating_add(bytes) <= gate.arrived && (gate.unit == 0 || position < gate.reported + gate.unit)
+        })
     }
 
     /// Returns the reason to pause before an access to an input stream; `None` if the access can proceed. `takes` says

@@ -61,11 +61,11 @@ impl Stall {
 /// Numbers of lines that were transferred over the memory's port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryCounts {
-    /// Lines read for accesses.
+    /// Number of lines read for accesses.
     pub lines_read: u64,
-    /// Lines written back.
+    /// Number of lines written back.
     pub lines_written: u64,
-    /// Lines read for prefetches.
+    /// Number of lines read for prefetches.
     pub lines_prefetched: u64,
 }
 
@@ -205,7 +205,8 @@ impl Hierarchy {
         }
     }
 
-    /// Whether a hit in the data cache takes no ticks, no prefetcher observes it, and no request is owed.
+    /// Whether a hit in the data cache takes no ticks, no prefetcher observes it, and no request waits for shared
+    /// memory.
     pub(crate) fn hits_are_free(&self) -> bool {
         let prefetches = self.prefetch_l1d.is_some() || self.prefetch_l2.is_some();
         self.l1d.is_some() && self.t_l1d == 0 && !prefetches && !self.owes
@@ -216,7 +217,7 @@ impl Hierarchy {
         self.l1i.is_some() && self.t_l1i == 0 && !self.notes_addresses()
     }
 
-    /// An empty table of the lines accessed last in the instruction cache, or in the data cache.
+    /// Returns an empty table of the lines accessed last in the instruction cache, or in the data cache.
     pub(crate) fn latest(&self, side: CacheSide) -> LatestLines {
         LatestLines::new(if side == CacheSide::Instruction { &self.l1i } else { &self.l1d }.as_ref())
     }
@@ -231,13 +232,13 @@ impl Hierarchy {
         }
     }
 
-    /// Ticks of a hit in the data cache, beyond the latency of the load or store unit.
+    /// Returns the ticks of a hit in the data cache, beyond the latency of the load or store unit.
     #[inline]
     pub(crate) fn t_data_hit(&self) -> u64 {
         self.t_l1d
     }
 
-    /// Ticks of a hit in the instruction cache.
+    /// Returns the ticks of a hit in the instruction cache.
     #[inline]
     pub(crate) fn t_code_hit(&self) -> u64 {
         self.t_l1i

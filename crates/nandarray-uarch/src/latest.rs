@@ -7,10 +7,10 @@
 use crate::cache::CacheTags;
 
 const ENTRIES: usize = 64;
-/// No line: one more than the number of any line, with its mark.
+/// Stands in an entry for no line: differs from the entry of every line.
 const NO_LINE: u64 = u64::MAX;
 
-/// Lines accessed last, and the hits that were counted here.
+/// A table of the lines accessed last, with the number of hits that it counted in place of the cache.
 #[derive(Debug)]
 pub(crate) struct LatestLines {
     shift: u32,
@@ -35,8 +35,8 @@ impl LatestLines {
         &mut self.entries[(line & self.mask) as usize % ENTRIES]
     }
 
-    /// Counts an access if it is to a line in the table, which is dirty already if the access writes; returns whether
-    /// it is. The access must not leave its line.
+    /// Counts an access and returns true if its line is in the table, and is dirty already if the access writes;
+    /// otherwise returns false. The access must lie within one line.
     #[inline(always)]
     pub(crate) fn hits(&mut self, address: u64, write: bool) -> bool {
         let line = address >> self.shift;
@@ -72,7 +72,7 @@ impl LatestLines {
         *self.entry(address >> self.shift) = NO_LINE;
     }
 
-    /// Reads and writes that were counted here.
+    /// Returns the numbers of reads and of writes that this table counted.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.reads, self.writes)
     }

@@ -13,19 +13,19 @@ use crate::vector::VectorCounts;
 /// Ticks for which the pipeline was frozen, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frozen {
-    /// Waits of instruction fetches, by the level that answered.
+    /// Ticks of waiting for instruction fetches, by the level of the hierarchy that answered.
     pub fetch: Stall,
-    /// Waits of data accesses, by the level that answered.
+    /// Ticks of waiting for data accesses, by the level of the hierarchy that answered.
     pub data: Stall,
-    /// Scratchpad accesses, beyond the unit's latency.
+    /// Ticks of scratchpad accesses, beyond the unit's latency.
     pub scratchpad: u64,
-    /// Stream accesses, beyond the unit's latency.
+    /// Ticks of stream accesses, beyond the unit's latency.
     pub stream: u64,
-    /// Waits for bytes in an input stream or room in an output stream.
+    /// Ticks of waiting for bytes in an input stream or room in an output stream.
     pub stream_wait: u64,
-    /// Cycles in which a vector instruction used the datapath or the path to memory beyond its first.
+    /// Ticks, beyond the first cycle, for which vector instructions used the datapath or the path to memory.
     pub vector: u64,
-    /// Waits for values of packed streams to be unpacked.
+    /// Ticks of waiting for values of packed streams to be unpacked.
     pub unpack: u64,
 }
 
@@ -57,7 +57,7 @@ pub struct CoreReport {
     pub pipeline: Breakdown,
     /// Ticks for which the pipeline was frozen, by reason.
     pub frozen: Frozen,
-    /// Instructions by unit, in the order of [`FunctionalUnit::ALL`].
+    /// Number of instructions of each unit, in the order of [`FunctionalUnit::ALL`].
     pub instructions_by_unit: [u64; FunctionalUnit::COUNT],
     /// Counts of instruction cache, data cache and second-level cache; `None` for a cache that the core does not have.
     pub caches: [Option<LineCounts>; 3],

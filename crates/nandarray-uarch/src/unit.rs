@@ -54,7 +54,7 @@ pub enum FunctionalUnit {
     Stream,
     /// Fences, control registers, environment calls.
     System,
-    /// The vector type and length, and single elements of vectors.
+    /// Setting of the vector type and length, and moves of single elements to and from vectors.
     VectorSet,
     /// Vector addition, logic, shifts, comparison of integers.
     VectorInteger,
@@ -244,7 +244,7 @@ impl FunctionalUnit {
     }
 }
 
-/// The unit of a vector instruction, from its name: units differ by what follows the first letters.
+/// Returns the unit of a vector instruction, from its name: units differ by what follows the first letters.
 fn vector_unit(op: &Instruction) -> FunctionalUnit {
     use Format::*;
     use FunctionalUnit as Unit;
@@ -289,11 +289,11 @@ fn vector_unit(op: &Instruction) -> FunctionalUnit {
     }
 }
 
-/// Number of the first vector register.
+/// Register number that stands for the first vector register.
 const VECTORS: u8 = 64;
-/// Number that stands for `NumE`.
+/// Register number that stands for `NumE`, a counter of the VarVE unit.
 pub(crate) const NUM_E: u8 = 96;
-/// Number that stands for the place in packed stream 0; the other streams follow.
+/// Register number that stands for the position in packed stream 0; those of the other streams follow.
 const PLACES: u8 = 97;
 
 /// Number of registers: 32 integer, 32 floating-point and 32 vector registers, `NumE`, and the places in 32 packed

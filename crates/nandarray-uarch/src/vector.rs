@@ -24,10 +24,10 @@ pub struct VectorDescription {
     /// Ticks of the pipeline step that aligns elements, which VarVE operations take beyond the latency of their unit.
     #[serde(default)]
     pub t_align: u32,
-    /// Lines of each packed stream that are fetched and unpacked ahead of their use; 0 for none.
+    /// Number of lines of each packed stream that are fetched and unpacked ahead of their use; 0 for none.
     #[serde(default)]
     pub unpack_lines: u32,
-    /// Packed bits of all streams together that are unpacked or packed in a cycle; 0 for any number.
+    /// Number of packed bits of all streams together that are unpacked or packed in a cycle; 0 for any number.
     #[serde(default)]
     pub unpack_bits: u32,
     /// Ticks that an instruction takes beyond its unit's latency to unpack values that were not unpacked ahead.
@@ -84,11 +84,11 @@ impl VectorDescription {
 /// Counts of a vector unit, from which its datapath efficiency follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VectorCounts {
-    /// Instructions that used the datapath.
+    /// Number of instructions that used the datapath.
     pub operations: u64,
-    /// Elements that they computed.
+    /// Number of elements that instructions computed in the datapath.
     pub elements: u64,
-    /// Bits that the datapath had in the cycles that they took.
+    /// Bits that the datapath can take in the cycles for which instructions used it.
     pub offered_bits: u64,
     /// Bits that elements occupied, with padding and alignment.
     pub occupied_bits: u64,
@@ -123,7 +123,7 @@ impl VectorCounts {
 pub(crate) struct UnpackEngine {
     /// For each packed stream and array of widths, the end of the lines fetched so far.
     fetched: [u64; STREAMS],
-    /// For the same, the end of the bytes unpacked or packed so far.
+    /// For each packed stream and array of widths, the end of the bytes unpacked or packed so far.
     unpacked: [u64; STREAMS],
     /// Tick at which all values requested so far are unpacked.
     free_at: u64,
@@ -139,7 +139,7 @@ impl Default for UnpackEngine {
 }
 
 impl UnpackEngine {
-    /// Forgets a stream, which is described anew and begins at an address.
+    /// Forgets what was fetched and unpacked of a stream, which is described again and begins at an address.
     pub(crate) fn begin(&mut self, stream: u8, address: u64) {
         self.fetched[usize::from(stream) % STREAMS] = address;
         self.unpacked[usize::from(stream) % STREAMS] = address;

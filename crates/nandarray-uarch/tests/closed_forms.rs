@@ -104,6 +104,43 @@ fn walks_stall_for_the_level_that_holds_them() {
     assert_eq!(report.memory.lines_read, 2 * 8_192);
 }
 
+/// A product of two matrices of 64 x 64 words, which fit the cache with their result: each line is missed once.
+#[test]
+fn a_matrix_product_that_fits_misses_each_line_once() {
+    let lines = [
+        "lui t6, 4",
+        "addi a1, a0, 0",
+        "add a2, a0, t6",
+        "add a3, a2, t6",
+        "addi t3, zero, 64",
+        "addi a4, a2, 0",
+        "addi t0, a1, 0",
+        "addi t1, a4, 0",
+        "addi t5, zero, 0",
+        "addi a5, a1, 256",
+        "lw t2, 0(t0)",
+        "lw t4, 0(t1)",
+        "mul t2, t2, t4",
+        "add t5, t5, t2",
+        "addi t0, t0, 4",
+        "addi t1, t1, 256",
+        "bltu t0, a5, . - 24",
+        "sw t5, 0(a3)",
+        "addi a3, a3, 4",
+        "addi a4, a4, 4",
+        "addi t3, t3, -1",
+        "bne t3, zero, . - 60",
+        "addi a1, a1, 256",
+        "bltu a1, a2, . - 76",
+    ];
+    let report = timed(&lines, &cached(64 << 10, PrefetchKind::None));
+    let [_, l1d, _] = report.caches.map(Option::unwrap_or_default);
+    let matrix = 64 * 64 * 4 / 64;
+    assert_eq!((l1d.reads, l1d.writes), (2 * 64 * 64 * 64, 64 * 64));
+    assert_eq!((l1d.read_misses, l1d.write_misses), (2 * matrix, matrix));
+    assert_eq!(report.frozen.data.memory, 3 * matrix * 60);
+}
+
 #[test]
 fn prefetched_lines_stall_for_the_rest_of_their_way() {
     let none = walked(512 << 10, 64, 1, &cached(32 << 10, PrefetchKind::None));

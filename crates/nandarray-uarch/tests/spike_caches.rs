@@ -128,7 +128,7 @@ fn hits_misses_and_write_backs_are_those_of_spike() {
     assert_eq!(rows, 60);
 }
 
-/// A timed core, which executes whole blocks: its data cache sees the same accesses in the same order.
+/// Compares with a timed core, which executes whole blocks: its data cache sees the same accesses in the same order.
 #[test]
 fn the_data_cache_of_a_timed_core_counts_the_same() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/spike");

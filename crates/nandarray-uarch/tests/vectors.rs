@@ -27,7 +27,7 @@ fn described(changes: &[(&str, &str)]) -> CoreDescription {
     CoreDescription::parse_with(text, changes).unwrap()
 }
 
-/// The core without caches and memory.
+/// Returns the core's description, with `changes`, without caches and memory.
 fn bare(changes: &[(&str, &str)]) -> CoreDescription {
     let mut d = described(changes);
     (d.l1i, d.l1d, d.l2, d.memory) = (None, None, None, None);
@@ -39,7 +39,7 @@ fn lines(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|&text| text.to_owned()).collect()
 }
 
-/// Cycles that `times` repetitions of `body` take after `before`.
+/// Returns the cycles that `times` repetitions of `body` take after `before`.
 fn cycles(before: &[&str], body: &[&str], times: usize, d: &CoreDescription, data: &[u8]) -> f64 {
     let of = |times: usize| {
         let repeated = (0..times).flat_map(|_| lines(body));
@@ -82,7 +82,7 @@ fn elements_that_do_not_fit_take_further_cycles() {
     about(cycles(E32, &wide, 50, &bare(&[]), &[]), 100.0, "sums of 64 bits");
 }
 
-/// Describes stream 0: 4096 values of 8 bits at `a0`, signed.
+/// Instructions that describe stream 0 (4096 signed values of 8 bits at `a0`) and unpack its first values.
 const STREAM: [&str; 4] = ["lui t1, 1", "addi t2, zero, 136", "frstream 0, a0, t1, t2", "vunpack v1, 0, zero"];
 
 #[test]
@@ -116,7 +116,7 @@ fn the_share_of_bits_that_carry_values() {
     assert_eq!((elements, found), (16, (8.0 * 3.0 + 8.0 * 4.0) / 512.0));
 }
 
-/// Reads a stream of `values` values of 8 bits, 32 at a time: `lui` takes its 4096s.
+/// Returns instructions that read a stream of `pages` times 4096 values of 8 bits, 32 at a time.
 fn reading(pages: u64) -> Vec<String> {
     let mut text = vec![format!("lui t1, {pages}"), format!("lui t4, {pages}")];
     text.extend(lines(&[

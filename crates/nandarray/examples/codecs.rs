@@ -22,7 +22,7 @@ use nandarray::{BufferMut, Device, Mode, NewSpace, Options, Source, Target, comm
 const BYTES: usize = 256 << 10;
 const ROUNDS: usize = 9;
 
-/// CPU seconds of this process.
+/// Returns the CPU time of this process in seconds.
 fn cpu_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a timespec.
@@ -30,7 +30,7 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// A measured function, with its best rate in GB of integers a CPU second.
+/// A measured function, with its best rate so far: GB of decoded integers per CPU second.
 struct Work<'a> {
     name: String,
     call: Box<dyn FnMut() + 'a>,
@@ -49,7 +49,7 @@ fn measure(works: &mut [Work<'_>]) {
     }
 }
 
-/// The packed form and the calls of one of our codecs.
+/// One of our codecs, with a block that it has encoded and the buffers of its calls.
 struct Ours {
     name: &'static str,
     codec: Codec,
@@ -87,7 +87,7 @@ impl Ours {
     }
 }
 
-/// Returns a function that unpacks `raw`, integers of 4 bytes, by the peer.
+/// Packs `raw`, integers of 4 bytes, with the library we compare with, and returns a function that unpacks them.
 fn peer<'a, P: BitPacker + 'a>(packer: P, width: u8, raw: &[u8]) -> Box<dyn FnMut() + 'a> {
     let values: Vec<u32> = raw.as_chunks::<4>().0.iter().map(|v| u32::from_le_bytes(*v)).collect();
     let one = P::BLOCK_LEN * usize::from(width) / 8;
@@ -106,7 +106,7 @@ fn peer<'a, P: BitPacker + 'a>(packer: P, width: u8, raw: &[u8]) -> Box<dyn FnMu
     Box::new(unpack)
 }
 
-/// Measures whole reads of an array of 64 MiB by its compression.
+/// Measures whole reads of an array of 64 MiB, for each compression.
 fn whole_reads() -> nandarray::Result<()> {
     let count = 16usize << 20;
     let values: Vec<u32> = (0..count as u32).map(|i| i.wrapping_mul(0x9e37_79b9) >> 20).collect();

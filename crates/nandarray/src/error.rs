@@ -36,25 +36,25 @@ pub enum Error {
     /// There is no space with this name.
     #[error("no array named {name:?} in this store")]
     NotFound {
-        /// Name of the space.
+        /// Name for which there is no space.
         name: String,
     },
     /// A space with this name exists already.
     #[error("an array named {name:?} exists already")]
     Exists {
-        /// Name of the space.
+        /// Name that another space has already.
         name: String,
     },
     /// The store file exists, but the mode demands that it is created.
     #[error("{path} exists already")]
     FileExists {
-        /// The path of the file.
+        /// Path of the file that exists already.
         path: String,
     },
     /// The store file does not exist.
     #[error("{path} does not exist")]
     FileMissing {
-        /// The path of the file.
+        /// Path of the missing file.
         path: String,
     },
     /// An argument is not valid; the string says why.
@@ -75,11 +75,11 @@ pub enum Error {
     /// A coordinate is outside the space.
     #[error("index {index} is out of bounds for axis {axis} with size {size}")]
     OutOfRange {
-        /// Number of the axis, from 0.
+        /// Number of the axis along which a coordinate is outside, from 0.
         axis: usize,
         /// Largest requested coordinate along the axis.
         index: u128,
-        /// Number of elements along the axis.
+        /// Number of elements of the space along the axis.
         size: u64,
     },
     /// A broken invariant of the engine: a panic inside a command, which was caught. The store accepts no more
@@ -95,7 +95,7 @@ pub enum Error {
     /// Another store object or process has the store open.
     #[error("{path} is locked: {by}")]
     Locked {
-        /// The path of the file.
+        /// Path of the file that is locked.
         path: String,
         /// The kind of user that has the store open.
         by: Holder,
@@ -103,23 +103,23 @@ pub enum Error {
     /// The store's capacity or the disk is full.
     #[error("the store is full: {what} (capacity {capacity_bytes} bytes, {live_bytes} live)")]
     Full {
-        /// The purpose for which room was needed.
+        /// Purpose for which room was needed, in words.
         what: String,
         /// Configured capacity in bytes, or the size of the file if the disk is the limit.
         capacity_bytes: u64,
-        /// Number of bytes in live pages.
+        /// Number of bytes that live pages take in the store.
         live_bytes: u64,
     },
     /// The medium reported an error.
     #[error("{op}{} failed: {source}", MediaRange(*.offset, *.len))]
     Media {
-        /// The operation, e.g. "write".
+        /// The operation of the medium that failed, e.g. "write".
         op: &'static str,
-        /// Byte offset in the medium.
+        /// Offset in the medium of the failed operation, in bytes.
         offset: u64,
-        /// Length in bytes.
+        /// Length of the failed operation in bytes.
         len: u64,
-        /// The error of the operating system.
+        /// The operating system's error.
         source: io::Error,
     },
     /// Metadata is damaged: it has values that no version of this program writes.
@@ -131,13 +131,13 @@ pub enum Error {
         Shape(.block)
     )]
     Checksum {
-        /// Name of the array.
+        /// Name of the array to which the damaged page belongs.
         array: String,
-        /// Coordinate of the building block, in blocks.
+        /// Coordinate of the damaged building block, in blocks.
         block: Vec<u64>,
-        /// Number of the access unit within the block.
+        /// Number of the damaged access unit within the block.
         unit: u32,
-        /// Offset of the page in the medium, in bytes.
+        /// Offset of the damaged page in the medium, in bytes.
         offset: u64,
         /// Description of the comparison that failed.
         what: String,
@@ -145,9 +145,9 @@ pub enum Error {
     /// The file is not a store.
     #[error("{path} is not a nandarray store: {what}")]
     NotAStore {
-        /// The path of the file.
+        /// Path of the file that is not a store.
         path: String,
-        /// Description of the reason.
+        /// The reason why the file is not a store, in words.
         what: String,
     },
     /// The store has a format version that this program does not know.
@@ -161,7 +161,7 @@ pub enum Error {
     /// The key of an encrypted space is missing or wrong.
     #[error("array {name:?} is encrypted: {what}")]
     WrongKey {
-        /// Name of the array.
+        /// Name of the encrypted array.
         name: String,
         /// Whether the key is missing or wrong, in words.
         what: String,
@@ -202,7 +202,7 @@ pub const KINDS: [&str; 20] = [
 ];
 
 impl Error {
-    /// Returns the stable string of this kind of error, by which interfaces map it.
+    /// Returns the stable name of this kind of error, by which interfaces map it to errors of their own.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NotFound { .. } => "not-found",

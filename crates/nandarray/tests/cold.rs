@@ -105,7 +105,7 @@ fn stored(folder: &Path) -> Arc<Cache> {
     media
 }
 
-/// Options for one thread: with several, one could read a page just before another prefetches it.
+/// Returns options for one thread: with several, one could read a page just before another prefetches it.
 fn one_thread() -> Options {
     Options { threads: Some(1), ..options(Geometry::FILE, 1) }
 }

@@ -337,7 +337,7 @@ fn a_full_and_collected_store_survives_a_crash_at_every_write() {
     crash_everywhere(&workload, rounds(1, 20));
 }
 
-/// A disk with little room whose power fails. After a crash a discarded range is either all zeroes or unchanged.
+/// A disk of limited size whose power can fail. After a crash a discarded range is either all zeroes or unchanged.
 #[derive(Debug, Default)]
 struct TightMedia {
     room: Disk,

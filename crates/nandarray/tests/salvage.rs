@@ -336,8 +336,8 @@ fn what_a_loss_of_power_took_is_told() {
     kill(device);
 }
 
-/// A medium shared with another process: it has the length of its last refresh, and during read number `at` the other
-/// process changes it by `event`.
+/// A medium that another process writes, too. Its length is that at the last refresh, as for a file that was mapped,
+/// and during read number `at` the other process changes it by calling `event`.
 struct Beside {
     shared: Arc<MemoryMedia>,
     seen: AtomicU64,
@@ -487,8 +487,7 @@ fn a_store_that_was_cut_short_before_its_first_flush_is_not_damaged() {
     kill(device);
 }
 
-/// A [`FaultMedia`] one of whose barriers fails, after the given number of others, as if the process were killed during
-/// it.
+/// A [`FaultMedia`] and a number of barriers that succeed; the next one fails, as if the process were killed during it.
 #[derive(Debug)]
 struct Killed(Arc<FaultMedia>, AtomicU64);
 

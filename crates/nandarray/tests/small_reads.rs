@@ -14,14 +14,27 @@ use fastrand::Rng;
 use nandarray::{BufferMut, Device, FileAccess, FileMedia, Geometry, Mode, Options, command};
 use proptest::prelude::*;
 
-/// Draws a small part of an array: a box, sometimes of a view, or a few points; coordinates at the edges of the array
-/// are frequent.
+/// Draws boxes of one size, which lie anywhere and may overlap, of the array or of its elements in a row.
+fn draw_boxes(rng: &mut Rng, shape: &[u64]) -> Part {
+    let view = rng.bool().then(|| vec![shape.iter().product()]);
+    let within = view.as_deref().unwrap_or(shape);
+    let count: Vec<u64> = within.iter().map(|&n| rng.u64(1..=n.min(40))).collect();
+    let start = |rng: &mut Rng| within.iter().zip(&count).map(|(n, c)| rng.u64(..=n - c)).collect();
+    let starts = (0..rng.usize(1..20)).map(|_| start(rng)).collect();
+    Part::Boxes { starts, step: vec![1; within.len()], count: count.clone(), view }
+}
+
+/// Draws a small part of an array: a box, sometimes of a view, several boxes, or a few points; coordinates at the edges
+/// of the array are frequent.
 fn draw(rng: &mut Rng, shape: &[u64]) -> Part {
     if rng.bool() {
         let part = draw_part(rng, shape, false);
         if matches!(&part, Part::Box { count, .. } if !count.is_empty() && !count.contains(&0)) {
             return part;
         }
+    }
+    if rng.u8(..4) == 0 {
+        return draw_boxes(rng, shape);
     }
     if rng.bool() {
         let points = rng.usize(1..40);
@@ -156,6 +169,14 @@ fn what_lies_in_place_takes_the_short_way() {
     assert!(short(&Part::boxed(&[60, 60], &[100, 100])));
     assert!(short(&Part::Points(vec![0, 0, 299, 499, 150, 3, 0, 0])));
     assert!(!short(&Part::all(&shape)), "it is not small");
+    let boxes = |view: Option<Vec<u64>>, starts: &[Vec<u64>], count: Vec<u64>| Part::Boxes {
+        starts: starts.to_vec(),
+        step: vec![1; count.len()],
+        count,
+        view,
+    };
+    assert!(short(&boxes(None, &[vec![7, 0], vec![299, 10], vec![7, 3]], vec![1, 490])));
+    assert!(short(&boxes(Some(vec![150_000]), &[vec![990], vec![0], vec![149_800]], vec![200])));
     let with_steps = |view: Option<&[u64]>| {
         let view = view.map(<[u64]>::to_vec);
         Part::Box { start: vec![0, 0], step: vec![7, 3], count: vec![3, 100], view }

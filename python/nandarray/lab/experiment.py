@@ -109,6 +109,8 @@ class Figure:
         With units.
     x_log, y_log : bool
         Logarithmic axes.
+    stacked : bool
+        Whether bars of one place stand on one another: parts of a sum, which the paper's points state.
     points : sequence of PaperPoint
         What the paper states.
     caption : str
@@ -129,6 +131,7 @@ class Figure:
     y_log: bool = False
     points: Sequence[PaperPoint] = ()
     caption: str = ""
+    stacked: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,23 +11,22 @@ import re
 from typing import Any, NamedTuple
 
 from nandarray.errors import InvalidError
-from nandarray.units import SIZES
+from nandarray.units import UNITS
 
 __all__ = ["Quantity", "parse", "span"]
 
-_SIZES = {unit: float(factor) for unit, factor in SIZES.items()}
-_BITS = {f"{prefix}b": 1000.0**n / 8 for n, prefix in enumerate(("", "k", "M", "G", "T"))}
-
 #: Suffix of a column -> units, each as a multiple of the column's unit.
 _FAMILIES: dict[str, dict[str, float]] = {
-    "_us": {"ps": 1e-6, "ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6},
-    "_bytes": _SIZES,
-    "_bytes_per_s": {f"{unit}/s": factor for unit, factor in (_SIZES | _BITS).items()},
-    "_uj": {"fJ": 1e-9, "pJ": 1e-6, "nJ": 1e-3, "uJ": 1.0, "mJ": 1e3, "J": 1e6},
-    "_pj_per_byte": {"fJ/B": 1e-3, "pJ/B": 1.0, "nJ/B": 1e3, "pJ/bit": 8.0, "nJ/bit": 8e3},
-    "_mw": {"nW": 1e-6, "uW": 1e-3, "mW": 1.0, "W": 1e3, "kW": 1e6},
-    "": {"%": 0.01, "": 1.0},
-}
+    suffix: {unit: factor / scale for unit, factor in UNITS[kind].items()}
+    for suffix, kind, scale in (
+        ("_us", "time", 1e6),
+        ("_bytes", "size", 1.0),
+        ("_bytes_per_s", "rate", 1.0),
+        ("_uj", "energy", 1e6),
+        ("_pj_per_byte", "energy_per_byte", 1.0),
+        ("_mw", "power", 1e3),
+    )
+} | {"": {"%": 0.01, "": 1.0}}
 _TEXT = re.compile(r"\s*([-+]?(?:\d[\d_]*)?\.?\d*(?:[eE][-+]?\d+)?)\s*([A-Za-z%/]*)\s*")
 _POINTS_MAX = 100_000
 

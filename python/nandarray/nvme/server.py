@@ -57,8 +57,10 @@ class Server:
         Returns
         -------
         dict
-            ``address``, ``nqn``, ``connections``, ``associations`` (controller, host, I/O queues), and numbers since
-            the start: ``reads``, ``writes``, ``bytes_read``, ``bytes_written``, ``failed``.
+            ``address``, ``nqn``, ``connections``; ``half_open``, those of them that are not yet a queue of a host that
+            has proved its identity, where it has to; ``associations`` (controller, host, I/O queues) of all other
+            hosts; and numbers since the start: ``refused_logins`` (unknown hosts, wrong secrets), ``unfinished_logins``
+            (connections that ended before that), ``reads``, ``writes``, ``bytes_read``, ``bytes_written``, ``failed``.
         """
         return self._native.status()
 

@@ -1,19 +1,19 @@
 """The binary interface between a program and what runs it: the memory map, and the metadata that a program carries.
 
 ``docs/reference/program-abi.md`` is the specification; a test compares its tables with the numbers here. Metadata is
-JSON in the section ``.nandarray.program``; :func:`parse` checks it and fills in what was left out, so that whatever
-runs programs reads one form only.
+JSON in the section ``.nandarray.program``; :func:`parse` has it checked by the engine, which fills in what was left
+out, and checks here only what NumPy alone knows: dtypes.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from nandarray import _nandarray
 from nandarray.errors import ProgramError
 
 __all__ = ["ABI", "ENTRIES", "SECTION", "parse"]
@@ -21,10 +21,6 @@ __all__ = ["ABI", "ENTRIES", "SECTION", "parse"]
 ABI = 1
 SECTION = ".nandarray.program"
 ENTRIES = ("nd_begin", "nd_block", "nd_stream", "nd_merge", "nd_end")
-KINDS = ("block", "stream")
-PHASES = ("task", "end")
-RECORDS = ("fixed", "lines", "prefixed")
-PACKED = ("bitpack", "varwidth")
 
 INPUTS_MAX = 8
 OUTPUTS_MAX = 8
@@ -43,10 +39,6 @@ MEMORY_BYTES = 1 << 20
 MEMORY_BYTES_MAX = ARGS_ADDRESS - IMAGE_ADDRESS
 
 _NUMBERS = "biuf"
-_KEYS = {"abi", "name", "kind", "summary", "inputs", "outputs", "scalars", "state_bytes", "scratchpad_bytes"}
-_KEYS |= {"memory_bytes", "errors"}
-_PORT = {"name", "dtype", "record_bytes"}
-_BOUND = ("per_record", "per_input_byte", "fixed")
 
 
 def parse(text: bytes, *, entries: set[str]) -> dict[str, Any]:
@@ -69,55 +61,60 @@ def parse(text: bytes, *, entries: set[str]) -> dict[str, Any]:
     ProgramError
         It is no JSON, or says what the interface does not know.
     """
+    text = text.rstrip(b"\0")
     try:
-        said = json.loads(text.rstrip(b"\0").decode())
+        said = json.loads(text.decode())
     except ValueError as error:
         raise ProgramError(f"the program's metadata is no JSON: {error}") from None
     if not isinstance(said, dict):
         raise ProgramError(f"the program's metadata is a {type(said).__name__}, not an object")
-    if said.get("abi") != ABI:
-        raise ProgramError(
-            f"the program is made for version {said.get('abi')!r} of the interface; this is version {ABI}"
-        )
-    _known(said, _KEYS, "the metadata")
-    kind = said.get("kind")
-    if kind not in KINDS:
-        raise ProgramError(f"the program's kind is {kind!r}; there is {' and '.join(KINDS)}")
-    if f"nd_{kind}" not in entries:
-        raise ProgramError(
-            f"a {kind} program defines nd_{kind}; this one defines {', '.join(sorted(entries)) or 'none'}"
-        )
-    inputs = [_input(one, number, kind) for number, one in enumerate(_listed(said, "inputs", INPUTS_MAX))]
-    if not inputs:
-        raise ProgramError("the program has no inputs; it needs one at least")
-    listed = _listed(said, "outputs", OUTPUTS_MAX)
-    outputs = [_output(one, number, inputs[0]) for number, one in enumerate(listed)]
-    scalars = [_scalar(one, number) for number, one in enumerate(_listed(said, "scalars", SCALARS_MAX))]
-    _distinct([*inputs, *outputs, *scalars])
-    if any(output["phase"] == "end" for output in outputs) and "nd_end" not in entries:
-        raise ProgramError("an output is written in phase 'end', and the program does not define nd_end")
-    state = _size(said, "state_bytes", 0, SCRATCHPAD_BYTES_MAX)
-    if state == 0 and "nd_merge" in entries:
-        raise ProgramError("the program defines nd_merge, and its state has 0 bytes")
-    scratchpad = _size(said, "scratchpad_bytes", 0, SCRATCHPAD_BYTES_MAX)
-    wanted = scratchpad + 2 * (-(-state // 16) * 16)  # a merge has two states
-    if wanted > SCRATCHPAD_BYTES_MAX:
-        raise ProgramError(f"a scratchpad of {wanted} bytes, with two states; at most {SCRATCHPAD_BYTES_MAX}")
+    ports = {key: _dtypes(said, key) for key in ("inputs", "outputs")}
+    filled = json.loads(_nandarray.program_metadata(json.dumps(said | ports).encode(), sorted(entries)))
+    listed = {
+        key: [{"dtype": port["dtype"]} | one for port, one in zip(said.get(key) or [], filled[key], strict=True)]
+        for key in ("inputs", "outputs")
+    }
+    scalars = zip(said.get("scalars") or [], filled["scalars"], strict=True)
     return {
+        **filled,
+        **listed,
         "abi": ABI,
-        "name": _text(said, "name", "program"),
-        "summary": _text(said, "summary", ""),
-        "kind": kind,
-        "inputs": inputs,
-        "outputs": outputs,
-        "scalars": scalars,
-        "state_bytes": state,
-        "scratchpad_bytes": scratchpad,
-        "memory_bytes": _size(said, "memory_bytes", MEMORY_BYTES, MEMORY_BYTES_MAX),
-        "errors": _errors(said),
+        "summary": said.get("summary") or "",
+        "scalars": [_scalar(given, one, number) for number, (given, one) in enumerate(scalars)],
+        "errors": dict(said.get("errors") or {}),
         "entries": [name for name in ENTRIES if name in entries],
         "needs_end": "nd_end" in entries,
     }
+
+
+def _dtypes(said: dict[str, Any], key: str) -> Any:
+    """Check the dtypes of inputs or outputs, and fill in the sizes of records of those that only NumPy knows."""
+    listed = said.get(key, [])
+    if not isinstance(listed, list):
+        return listed
+    filled = []
+    for number, one in enumerate(listed):
+        if isinstance(one, dict) and one.get("dtype") is not None:
+            where = f"{key[:-1]} {number}"
+            size = record(one["dtype"], where).itemsize
+            given = one.get("record_bytes")
+            found = size if given is None else given
+            if isinstance(found, int) and found % size:
+                raise ProgramError(f"{where}: a record of {found} bytes does not hold whole elements of {size} bytes")
+            filled.append(one | {"record_bytes": found})
+        else:
+            filled.append(one)
+    return filled
+
+
+def _scalar(given: dict[str, Any], filled: dict[str, Any], number: int) -> dict[str, Any]:
+    """Check the dtype of a scalar, and return it with its name and default."""
+    where = f"scalar {number}"
+    dtype = record(given["dtype"], where)
+    if dtype.kind not in _NUMBERS or dtype.itemsize > 8:  # noqa: PLR2004
+        raise ProgramError(f"{where}: a scalar is a number of at most 64 bits, not {dtype}")
+    default = {"default": given["default"]} if given.get("default") is not None else {}
+    return filled | {"dtype": given["dtype"]} | default
 
 
 def record(dtype: object, where: str) -> np.dtype[Any]:
@@ -151,40 +148,6 @@ def record(dtype: object, where: str) -> np.dtype[Any]:
     return made
 
 
-def _port(one: Any, what: str, number: int) -> dict[str, Any]:
-    where = f"{what} {number}"
-    if not isinstance(one, dict) or "dtype" not in one:
-        raise ProgramError(f"{where} is {one!r}; it is written {{'name': ..., 'dtype': ...}}")
-    _known(one, _PORT | ({"bound", "phase", "exact"} if what == "output" else {"whole", "records", "packed"}), where)
-    dtype = record(one["dtype"], where)
-    size = _size(one, "record_bytes", dtype.itemsize, WINDOW_BYTES)
-    if size == 0 or size % dtype.itemsize:
-        raise ProgramError(f"{where}: a record of {size} bytes does not hold whole elements of {dtype.itemsize} bytes")
-    return {"name": _text(one, "name", where.replace(" ", "")), "dtype": one["dtype"], "record_bytes": size}
-
-
-def _input(one: Any, number: int, kind: str) -> dict[str, Any]:
-    port = _port(one, "input", number)
-    where = f"input {number}"
-    whole, records = one.get("whole", False), one.get("records", "fixed")
-    if not isinstance(whole, bool) or (whole and number == 0):
-        raise ProgramError(f"{where}: whole is {whole!r}; it is true or false, false for input 0")
-    if records not in RECORDS:
-        raise ProgramError(f"{where}: records is {records!r}; there is {', '.join(RECORDS)}")
-    if records != "fixed" and (whole or number > 0 or port["record_bytes"] != 1):
-        raise ProgramError(f"{where}: records of kind {records!r} are input 0's, of bytes")
-    packed = one.get("packed")
-    if packed is not None:
-        dtype = record(one["dtype"], where)
-        if packed not in PACKED:
-            raise ProgramError(f"{where}: packed is {packed!r}; there is {' and '.join(PACKED)}")
-        if dtype.kind not in "iu" or port["record_bytes"] != dtype.itemsize or whole or records != "fixed":
-            raise ProgramError(f"{where}: packed inputs are integers, and neither whole nor of larger records")
-        if kind != "block":
-            raise ProgramError(f"{where}: packed inputs are those of block programs; this one's kind is {kind!r}")
-    return port | {"whole": whole, "records": records, "packed": packed}
-
-
 def one_for_one(port: Mapping[str, Any]) -> bool:
     """Tell whether an output has one record for each of the first input, always.
 
@@ -200,90 +163,3 @@ def one_for_one(port: Mapping[str, Any]) -> bool:
     """
     bound = {"per_record": port["record_bytes"], "per_input_byte": 0, "fixed": 0}
     return bool(port["phase"] == "task" and port["exact"] and port["bound"] == bound)
-
-
-def _output(one: Any, number: int, first: dict[str, Any]) -> dict[str, Any]:
-    port = _port(one, "output", number)
-    where = f"output {number}"
-    phase = one.get("phase", "task")
-    if phase not in PHASES:
-        raise ProgramError(f"{where}: phase is {phase!r}; there is {' and '.join(PHASES)}")
-    default = {"per_record": port["record_bytes"]} if phase == "task" else {"fixed": port["record_bytes"]}
-    bound = one.get("bound", default)
-    if not isinstance(bound, dict):
-        raise ProgramError(f"{where}: bound is {bound!r}; it is an object with {', '.join(_BOUND)}")
-    _known(bound, set(_BOUND), f"{where}, bound")
-    for key, value in bound.items():
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if not (whole or (key == "per_input_byte" and isinstance(value, float) and np.isfinite(value))) or value < 0:
-            raise ProgramError(f"{where}: bound {key} is {value!r}; it is a number of bytes")
-    if phase == "end" and (bound.get("per_record") or bound.get("per_input_byte")):
-        raise ProgramError(f"{where} is written in phase 'end', so only a fixed bound makes sense")
-    exact = one.get("exact", True)
-    if not isinstance(exact, bool):
-        raise ProgramError(f"{where}: exact is {exact!r}; it is true or false")
-    return port | {
-        "phase": phase,
-        "exact": exact,
-        "bound": {key: bound.get(key, 0) for key in ("per_record", "per_input_byte", "fixed")},
-    }
-
-
-def _scalar(one: Any, number: int) -> dict[str, Any]:
-    where = f"scalar {number}"
-    if not isinstance(one, dict) or "dtype" not in one:
-        raise ProgramError(f"{where} is {one!r}; it is written {{'name': ..., 'dtype': ...}}")
-    _known(one, {"name", "dtype", "default"}, where)
-    dtype = record(one["dtype"], where)
-    if dtype.kind not in _NUMBERS or dtype.itemsize > 8:  # noqa: PLR2004
-        raise ProgramError(f"{where}: a scalar is a number of at most 64 bits, not {dtype}")
-    made = {"name": _text(one, "name", where.replace(" ", "")), "dtype": one["dtype"]}
-    if "default" in one:
-        if isinstance(one["default"], str | list | dict) or one["default"] is None:
-            raise ProgramError(f"{where}: default is {one['default']!r}; it is a number")
-        made["default"] = one["default"]
-    return made
-
-
-def _known(said: dict[str, Any], keys: set[str], where: str) -> None:
-    unknown = sorted(set(said) - keys)
-    if unknown:
-        raise ProgramError(f"{where}: {unknown[0]!r} is not known; there is {', '.join(sorted(keys))}")
-
-
-def _listed(said: dict[str, Any], key: str, most: int) -> list[Any]:
-    found = said.get(key, [])
-    if not isinstance(found, list):
-        raise ProgramError(f"{key} is {found!r}; it is a list")
-    if len(found) > most:
-        raise ProgramError(f"the program has {len(found)} {key}; at most {most} fit")
-    return found
-
-
-def _text(said: dict[str, Any], key: str, default: str) -> str:
-    found = said.get(key, default)
-    if not isinstance(found, str):
-        raise ProgramError(f"{key} is {found!r}; it is text")
-    return found
-
-
-def _errors(said: dict[str, Any]) -> dict[str, str]:
-    found = said.get("errors", {})
-    good = isinstance(found, dict) and all(isinstance(says, str) for says in found.values())
-    if not good or not all(re.fullmatch(r"-[1-9]\d*", status) for status in found):
-        raise ProgramError(f"errors is {found!r}; it is an object of negative statuses, each with a text")
-    return dict(found)
-
-
-def _size(said: dict[str, Any], key: str, default: int, most: int) -> int:
-    found = said.get(key, default)
-    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= most:
-        raise ProgramError(f"{key} is {found!r}; it is a number of bytes, at most {most}")
-    return found
-
-
-def _distinct(ports: list[dict[str, Any]]) -> None:
-    names = [port["name"] for port in ports]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise ProgramError(f"{twice[0]!r} names two of the program's inputs, outputs and scalars")

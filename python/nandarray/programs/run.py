@@ -291,8 +291,9 @@ def offload(
 
 @lru_cache(maxsize=64)
 def _metadata(program: Program) -> bytes:
-    """Write a program's metadata as the native command reads it."""
-    return json.dumps(program._metadata).encode()
+    """Write a program's metadata as the native command reads it: without what Python derives from the ELF file."""
+    derived = ("entries", "needs_end")
+    return json.dumps({key: said for key, said in program._metadata.items() if key not in derived}).encode()
 
 
 def shape_of(output: Output) -> tuple[int, ...] | None:

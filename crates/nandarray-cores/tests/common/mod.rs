@@ -8,7 +8,7 @@ const HEADER: usize = 64;
 const SEGMENT: usize = 56;
 const SECTION: usize = 64;
 
-/// Offsets in the argument block: docs/reference/program-abi.md.
+/// Offsets of fields in the argument block, as docs/reference/program-abi.md gives them.
 pub mod at {
     pub(crate) const TASK: usize = 32;
     pub(crate) const STATE: usize = 48;
@@ -18,7 +18,7 @@ pub mod at {
     pub(crate) const SCALAR: usize = 1112;
 }
 
-/// An ELF for RV64 with these functions, one behind the other, and this metadata if there is any.
+/// Builds an ELF file for RV64 from these functions, in order, and this metadata if there is any.
 pub fn elf(functions: &[(&str, &[&str])], metadata: Option<&str>) -> Vec<u8> {
     let (mut code, mut names, mut symbols) = (Vec::new(), vec![0u8], vec![0u8; 24]);
     for (name, lines) in functions {
@@ -79,13 +79,15 @@ pub fn elf(functions: &[(&str, &[&str])], metadata: Option<&str>) -> Vec<u8> {
     file
 }
 
-/// One input and one output of int64, a state of eight bytes, three scalars.
+/// Metadata of the program of [`by_hand`]: one input and one output of int64, a state of eight bytes, three scalars.
 pub const METADATA: &str = r#"{"abi": 1, "name": "by hand", "kind": "block", "state_bytes": 8,
     "inputs": [{"name": "x", "dtype": "int64"}],
     "outputs": [{"name": "y", "dtype": "int64"}, {"name": "all", "dtype": "int64", "phase": "end"}],
-    "scalars": [{"name": "fails"}, {"name": "traps"}, {"name": "hangs"}]}"#;
+    "scalars": [{"name": "fails", "dtype": "int64"}, {"name": "traps", "dtype": "int64"},
+        {"name": "hangs", "dtype": "int64"}]}"#;
 
-/// Copies its input, folds it into a hash that depends on the order, and goes wrong in the tasks that its scalars name.
+/// Instructions that copy the input, fold it into a hash that depends on the order, and go wrong in the tasks that the
+/// scalars name.
 pub const COPY: &[&str] = &[
     "ld t0, 32(a0)",
     "ld t1, 1112(a0)",
@@ -120,7 +122,7 @@ pub const COPY: &[&str] = &[
     "jalr zero, 0(ra)",
 ];
 
-/// Folds another hash into the state's.
+/// Instructions that merge another state's hash into the state's.
 pub const MERGE: &[&str] = &[
     "ld t0, 48(a0)",
     "ld t1, 64(a0)",
@@ -134,7 +136,7 @@ pub const MERGE: &[&str] = &[
     "jalr zero, 0(ra)",
 ];
 
-/// Writes the state to the second output.
+/// Instructions that write the state to the second output.
 pub const END: &[&str] = &[
     "ld t0, 48(a0)",
     "ld t0, 0(t0)",
@@ -146,7 +148,7 @@ pub const END: &[&str] = &[
     "jalr zero, 0(ra)",
 ];
 
-/// All of it.
+/// Builds the ELF file of the program with these functions and this metadata.
 pub fn by_hand() -> Vec<u8> {
     elf(&[("nd_block", COPY), ("nd_merge", MERGE), ("nd_end", END)], Some(METADATA))
 }

@@ -4,7 +4,7 @@ use super::int::{effects, immediates, registers, word};
 use super::{handlers, next, operands};
 use crate::xlen::Xlen;
 
-/// A word with only the bit `index` set; the index is taken modulo the register width.
+/// Returns a word with only the bit `index` set; the index is taken modulo the register width.
 fn bit<X: Xlen>(index: u64) -> u64 {
     1 << (index & u64::from(X::BITS - 1))
 }

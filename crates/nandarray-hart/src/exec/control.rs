@@ -34,8 +34,8 @@ macro_rules! branches {
     };
 }
 
-/// Continues at a computed address if an indirect jump went to its block recently, and otherwise returns to the loop
-/// that finds blocks.
+/// Executes an indirect jump: continues with the block at the computed address if the table of recent targets has it,
+/// and otherwise returns to the loop that finds blocks.
 macro_rules! indirect {
     ($target:expr, $step:expr, $s:expr, $e:expr) => {{
         let target = $target;

@@ -6,7 +6,7 @@ use crate::float::{self, Double, FloatFormat, NX, Rounding, Single};
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
-/// Conversions from numbers to integers. The fast path truncates a number that certainly fits.
+/// Defines conversions of floating-point numbers to integers. The fast path truncates a number that certainly fits.
 macro_rules! to_integers {
     ($($name:ident $exact:ident $int:ident ($value:ident) $register:expr;)*) => { handlers! {$(
         fn $name<F: FloatFormat>(step, s, e) {
@@ -46,7 +46,7 @@ to_integers! {
     to_lu to_lu_exact u64 (value) value;
 }
 
-/// Conversions from integers to numbers.
+/// Defines conversions of integers to floating-point numbers.
 macro_rules! from_integers {
     ($($name:ident $exact:ident $int:ident;)*) => { handlers! {$(
         fn $name<F: FloatFormat>(step, s, e) {

@@ -6,7 +6,8 @@ use crate::float::{self, FloatFormat, Relation, Rounding};
 use crate::trap::Cause;
 use crate::xlen::Xlen;
 
-/// The rounding mode of an instruction with this `rm` field; `None` if the field refers to `frm`, and that is invalid.
+/// Returns the rounding mode of an instruction with this `rm` field; `None` if the field refers to `frm`, and that is
+/// invalid.
 pub(super) fn rounding<X: Xlen>(s: &HartState<X>, field: i32) -> Option<Rounding> {
     Rounding::from_number(if field == 7 { s.frm } else { field as u8 })
 }

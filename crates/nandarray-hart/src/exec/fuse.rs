@@ -14,8 +14,8 @@ use super::{
 use crate::isa::{Code, Instruction};
 use crate::xlen::Xlen;
 
-/// Fuses pairs in the steps of one block, from its end backwards, so that a final branch is fused first. Instructions
-/// for which `alone` returns true are not fused.
+/// Fuses pairs of successive instructions of a block: the first one's step then executes both. Begins at the block's
+/// end, so that a final branch is fused first. Instructions for which `alone` returns true are not fused.
 pub(super) fn fuse<X: Xlen>(ops: &[Instruction], steps: &mut [Step<X>], alone: impl Fn(&Instruction) -> bool) {
     let mut behind = ops.len();
     while behind >= 2 {
@@ -90,7 +90,7 @@ joined! {
     }
 }
 
-/// Selects the function for a pair of instructions whose first is given, by the second.
+/// Selects the function of a fused pair by the code of the second instruction, given the type of the first.
 macro_rules! behind {
     ($second:expr, $first:ty, $effects:ident, $accesses:ident, $branches:ident) => {
         match $second {

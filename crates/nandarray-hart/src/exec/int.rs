@@ -56,12 +56,12 @@ macro_rules! immediates {
 
 pub(super) use {effects, immediates, registers};
 
-/// The low 32 bits of a value, sign-extended to 64 bits.
+/// Returns the low 32 bits of a value, sign-extended to 64 bits.
 pub(super) fn word(value: u64) -> u64 {
     value as i32 as u64
 }
 
-/// An immediate, sign-extended to 64 bits.
+/// Returns an immediate, sign-extended to 64 bits.
 fn wide(value: i32) -> u64 {
     i64::from(value) as u64
 }

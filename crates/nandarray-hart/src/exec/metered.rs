@@ -13,10 +13,10 @@ use crate::meter::{DataAccess, Meter, MeterAnswer, StreamAccess};
 use crate::work::VectorWork;
 use crate::xlen::Xlen;
 
-/// The number that stands for a block which is not in the cache.
+/// The block number of a block that is not in the cache.
 pub(crate) const PART: u32 = u32::MAX;
 
-/// The meter of the hart that executes.
+/// Evaluates to the meter of the hart that executes the step.
 macro_rules! meter {
     ($e:expr) => {
         // SAFETY: this function was selected for the meter of the hart that executes it, and that hart lent its meter
@@ -25,7 +25,7 @@ macro_rules! meter {
     };
 }
 
-/// The index in its block of the instruction that a step executes.
+/// Returns the index, within the block, of the instruction that a step executes.
 #[inline(always)]
 fn index<X: Xlen, M: Meter>(step: *const StepSlot<X>, s: &HartState<X>) -> u32 {
     ((step as usize - s.block as usize) / size_of::<StepSlot<X>>()) as u32 - u32::from(M::BLOCKS)
@@ -46,7 +46,7 @@ pub(super) unsafe fn enter<X: Xlen, M: Meter>(
     next!(step, s, e)
 }
 
-/// Notifies the meter that a block is entered for which it has more to do than to count.
+/// Notifies the meter that a block is entered, if [`Meter::quick_enter`] refused to count it.
 #[inline(never)]
 unsafe fn enter_at_length<X: Xlen, M: Meter>(
     step: *const StepSlot<X>,
@@ -86,7 +86,7 @@ macro_rules! accesses {
     ($chooses:ident $module:ident $address:ident: $($kind:ident $n:literal { $($code:ident $name:ident)* })*) => {
         mod $chooses {
             use super::*;
-            /// The functions for accesses that need more than to be counted.
+            /// The functions for accesses that [`Meter::quick_access`] refused to count.
             mod at_length {
                 use super::*;
                 $(observed! { $module: $(
@@ -157,7 +157,7 @@ macro_rules! branches {
         mod branch {
             use super::*;
             use control::Condition;
-            /// The functions for branches that need more than to be counted.
+            /// The functions for branches that [`Meter::quick_branch`] refused to count.
             mod at_length {
                 use super::*;
                 observed! { control: $(
@@ -286,8 +286,8 @@ fn head_out<X: Xlen>(o: &Step<X>, _s: &HartState<X>, e: &mut Env<'_, '_>) -> Opt
     Some(e.streams().outputs.get(o.rs1 as usize)?.head())
 }
 
-/// Returns the position of a read before an input's end; while the end is not known, the position of the head, where
-/// the read waits.
+/// Returns the position of a read that is counted back from an input's end. While the end is not known, this is the
+/// position of the head, where the read waits.
 fn before_end<X: Xlen>(o: &Step<X>, s: &HartState<X>, e: &mut Env<'_, '_>) -> Option<u64> {
     let input = e.streams().inputs.get(o.rs1 as usize)?;
     let back = X::unsigned(s.x[o.rs2 as usize]);

@@ -57,7 +57,7 @@ pub(crate) const JUMP: Flow = 2;
 /// The block was left at the step [`HartState::at`]; [`HartState::exit`] has the reason.
 pub(crate) const LEAVE: Flow = 3;
 
-/// Units that are switched off; their instructions are illegal.
+/// The units (floating-point, vector) that are switched off, so that their instructions are illegal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnitsOff {
     pub(crate) float: bool,
@@ -88,7 +88,7 @@ pub(crate) enum Exit {
     Full(u8),
 }
 
-/// Entries of the table in which indirect jumps look up their target.
+/// Number of entries of the table in which indirect jumps look up their target.
 const RECENT: usize = 1 << 10;
 
 /// The registers, and the state of a run of linked blocks.
@@ -102,8 +102,8 @@ pub(crate) struct HartState<X: Xlen> {
     pub(crate) at: *const StepSlot<X>,
     /// First steps of recent targets of indirect jumps, indexed by a part of their address; never null.
     recent: Box<[*const StepSlot<X>; RECENT]>,
-    /// Integer registers, then the sink for register 0. The array is as long as an index of one byte needs, so that
-    /// none is checked.
+    /// Integer registers, then the sink for register 0. The array has an element for every index of one byte, so that
+    /// no index needs a check.
     pub(crate) x: [X::Word; 256],
     /// Floating-point registers; the upper half of a single-precision value is all ones (boxed).
     pub(crate) f: [u64; 32],
@@ -151,7 +151,7 @@ impl<X: Xlen> HartState<X> {
         self.nearest = if self.frm == 0 { 0x81 } else { 0x01 };
     }
 
-    /// Address of the block that is being executed.
+    /// Returns the address of the block that is being executed.
     #[inline(always)]
     fn pc(&self) -> u64 {
         // SAFETY: while steps are executed, `block` is the first step of a block, which follows a header.
@@ -169,14 +169,14 @@ impl<X: Xlen> HartState<X> {
         (self.block, self.at) = (nowhere(), nowhere());
     }
 
-    /// Records that the block is left at `step`, and for which reason.
+    /// Records that the block is left at `step`, and for which reason; returns [`LEAVE`].
     fn leave(&mut self, step: *const StepSlot<X>, exit: Exit) -> Flow {
         self.exit = exit;
         self.at = step;
         LEAVE
     }
 
-    /// Records that the block ended at `step`, its last.
+    /// Records that the block ended at `step`, its last; returns `flow`.
     #[cold]
     fn end(&mut self, step: *const StepSlot<X>, flow: Flow) -> Flow {
         self.at = step;
@@ -219,7 +219,7 @@ impl<'e, 's> Env<'e, 's> {
         unsafe { &mut *self.spans.beside[0].cast() }
     }
 
-    /// The meter of the run.
+    /// Returns the meter of the run.
     ///
     /// # Safety
     /// The meter passed to [`Env::open`] is an `M`, and no other reference to it exists.
@@ -280,8 +280,8 @@ pub(crate) union StepSlot<X: Xlen> {
     links: [*const StepSlot<X>; 2],
 }
 
-/// The block that stands for all unknown ones: it claims more instructions than any run has left, so that none can
-/// enter it.
+/// Returns the first step of a block that stands for all unknown ones: it claims more instructions than any run has
+/// left, so that no run enters it.
 fn nowhere<X: Xlen>() -> *const StepSlot<X> {
     struct Nowhere<X: Xlen>(std::marker::PhantomData<X>);
     impl<X: Xlen> Nowhere<X> {
@@ -317,13 +317,13 @@ impl<X: Xlen> Steps<X> {
         Self { slots, before: usize::from(observed), marked: None }
     }
 
-    /// Pointer to the first step.
+    /// Returns a pointer to the first step.
     pub(crate) fn first(&self) -> *const StepSlot<X> {
         // SAFETY: the first slot is the header.
         unsafe { self.slots.as_ptr().cast::<StepSlot<X>>().cast_const().add(1) }
     }
 
-    /// Index of the instruction that `step`, a step of this block, executes.
+    /// Returns the index of the instruction that `step`, a step of this block, executes.
     pub(crate) fn index(&self, step: *const StepSlot<X>) -> usize {
         (step as usize - self.first() as usize) / size_of::<StepSlot<X>>() - self.before
     }
@@ -353,7 +353,7 @@ impl<X: Xlen> Drop for Steps<X> {
     }
 }
 
-/// The header of the block that begins at `first`.
+/// Returns the header of the block that begins at `first`.
 ///
 /// # Safety
 /// `first` must be the first step of a block that still exists.
@@ -392,7 +392,7 @@ macro_rules! handlers {
     )*};
 }
 
-/// The operands of a step.
+/// Evaluates to the operands of a step.
 macro_rules! operands {
     ($step:expr) => {
         // SAFETY: the argument of a handler is an existing slot that holds a step.

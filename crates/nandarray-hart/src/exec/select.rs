@@ -93,7 +93,7 @@ fn step<X: Xlen>(op: &Instruction, offset: u16) -> Step<X> {
     step
 }
 
-/// The function that executes an instruction.
+/// Returns the function that executes an instruction.
 fn handler<X: Xlen>(op: &Instruction) -> Handler<X> {
     use Code::*;
     match op.code {

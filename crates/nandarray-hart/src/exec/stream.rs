@@ -123,8 +123,8 @@ stream_stores! {
 /// Numbers of the stream registers: 32 of each of five kinds.
 pub(crate) const REGISTERS: std::ops::Range<i32> = 0x800..0x8a0;
 
-/// The value of stream register `number`; `None` if the stream does not exist, `Err` if the read must wait. No register
-/// shows how many bytes have arrived or were drained.
+/// Returns the value of stream register `number`; `None` if the stream does not exist, `Err` if the read must wait. No
+/// register shows how many bytes have arrived or were drained.
 pub(crate) fn register(env: &mut Env<'_, '_>, number: i32) -> Option<Result<u64, Exit>> {
     let stream = (number & 31) as usize;
     let streams = env.streams();

@@ -35,13 +35,15 @@ fn trapped<X: Xlen>(step: *const StepSlot<X>, s: &mut HartState<X>, trap: VarveT
     }
 }
 
-/// The operands of an instruction, by what it does.
+/// The operands of an instruction, by its kind.
 enum VarveDecoded {
-    /// Describes a stream: its number, encoding and direction, and the values of three registers.
+    /// An instruction that describes a stream: the stream's number, its encoding, whether it is an output, and the
+    /// values of the three registers with its address, count and detail.
     Describe(u8, Describe, bool, [u64; 3]),
-    /// Computes on vectors.
+    /// An operation on vectors.
     Operate(VarveOp),
-    /// Moves values or reads a state; the value of the first register.
+    /// An instruction that moves values between streams and vectors, or reads a state: its code, and the value of
+    /// `x[rs1]`.
     Stream(Code, u64),
 }
 
@@ -75,7 +77,7 @@ fn decoded<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> VarveDecoded {
     VarveDecoded::Stream(row.code, x(o.rs1))
 }
 
-/// The work of an instruction; empty if it will trap.
+/// Returns the work of an instruction; empty if it will trap.
 pub(super) fn work<X: Xlen>(o: &Step<X>, s: &HartState<X>, spans: &mut RegionTable) -> VectorWork {
     let mask = if X::BITS == 32 { u64::from(u32::MAX) } else { u64::MAX };
     let (Some(unit), Some(vectors)) = (s.varve.as_deref(), s.vector.as_deref()) else {

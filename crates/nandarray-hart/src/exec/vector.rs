@@ -10,12 +10,13 @@ use crate::vector::{self, Addresses, VectorOp, VectorResult, VectorTrap, VectorU
 use crate::work::VectorWork;
 use crate::xlen::Xlen;
 
-/// Bit of a step's `rs3` that says that the instruction is masked; the next two are the positions of other fields.
+/// Bit of a step's `rs3` that is set for a masked instruction. The next two constants are the positions of other fields
+/// in `rs3`.
 const MASKED: u8 = 1;
 const FIELDS: u32 = 1;
 const KIND: u32 = 4;
-/// Kind of an operand that replaces `vs1`: an integer register; the next two are an immediate and a floating-point
-/// register.
+/// Kind of the operand that replaces `vs1`: 1 is an integer register. The next two constants are the other kinds, an
+/// immediate and a floating-point register.
 const REGISTER: u8 = 1;
 const IMMEDIATE: u8 = 2;
 const FLOAT: u8 = 3;
@@ -59,7 +60,7 @@ fn operation<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> VectorOp {
     }
 }
 
-/// The addresses of a load or store.
+/// Returns the addresses of a load or store.
 fn addresses<X: Xlen>(o: &Step<X>, s: &HartState<X>) -> Addresses {
     let mask = if X::BITS == 32 { u64::from(u32::MAX) } else { u64::MAX };
     Addresses { base: X::unsigned(s.x[o.rs1 as usize]), stride: X::signed(s.x[o.rs2 as usize]) as u64, mask }
@@ -189,7 +190,7 @@ pub(super) enum VectorGroup {
     Float,
     /// Operations on masks.
     Mask,
-    /// Moves elements between places.
+    /// Moves elements within vectors.
     Permute,
     /// Reductions.
     Reduce,
@@ -199,11 +200,11 @@ pub(super) enum VectorGroup {
     Widen,
     /// Other integer arithmetic.
     Integer,
-    /// VarVE.
+    /// Instructions of the VarVE extension.
     Varve,
 }
 
-/// The group that a vector instruction belongs to.
+/// Returns the group that a vector instruction belongs to.
 pub(super) fn group(op: &Instruction) -> VectorGroup {
     use Code::*;
     let name = op.row().name;
@@ -226,7 +227,7 @@ pub(super) fn group(op: &Instruction) -> VectorGroup {
     }
 }
 
-/// The function that executes a vector instruction.
+/// Returns the function that executes a vector instruction.
 pub(super) fn handler<X: Xlen>(op: &Instruction) -> super::Handler<X> {
     match group(op) {
         VectorGroup::SetType => set_type,
@@ -244,7 +245,7 @@ pub(super) fn handler<X: Xlen>(op: &Instruction) -> super::Handler<X> {
     }
 }
 
-/// The work of the instruction of a step; empty if it will trap.
+/// Returns the work of the instruction of a step; empty if it will trap.
 pub(super) fn work<X: Xlen>(step: *const StepSlot<X>, s: &HartState<X>) -> VectorWork {
     let o = operands!(step);
     let op = operation(o, s);

@@ -10,14 +10,14 @@ pub(crate) enum Relation {
     LessOrEqual,
 }
 
-/// A key whose order is that of the numbers; both zeros have the same key.
+/// Returns an integer that orders as the numbers do; both zeros have the same integer.
 fn key<F: FloatFormat>(bits: u64) -> i64 {
     let magnitude = (bits & !F::SIGN) as i64;
     if bits & F::SIGN != 0 { -magnitude } else { magnitude }
 }
 
-/// Whether `a` stands in the relation to `b`. A NaN is in no relation to anything; comparing its order sets the flag
-/// "invalid".
+/// Whether `a` stands in the relation to `b`; never, if one of them is a NaN. A test of their order then sets the flag
+/// "invalid", a test of equality only for a signalling NaN.
 pub(crate) fn compare<F: FloatFormat>(relation: Relation, a: u64, b: u64, flags: &mut u8) -> bool {
     if F::is_nan(a) || F::is_nan(b) {
         if relation != Relation::Equal || F::is_signaling(a) || F::is_signaling(b) {
@@ -48,17 +48,17 @@ fn choose<F: FloatFormat>(a: u64, b: u64, flags: &mut u8, least: bool) -> u64 {
     }
 }
 
-/// The smaller of two numbers; if one is a NaN, the other.
+/// Returns the smaller of two numbers; if one is a NaN, the other.
 pub(crate) fn min<F: FloatFormat>(a: u64, b: u64, flags: &mut u8) -> u64 {
     choose::<F>(a, b, flags, true)
 }
 
-/// The larger of two numbers; if one is a NaN, the other.
+/// Returns the larger of two numbers; if one is a NaN, the other.
 pub(crate) fn max<F: FloatFormat>(a: u64, b: u64, flags: &mut u8) -> u64 {
     choose::<F>(a, b, flags, false)
 }
 
-/// The class of a number as `fclass` returns it: one of ten bits.
+/// Returns the class of a number as `fclass` returns it: one of ten bits.
 pub(crate) fn classify<F: FloatFormat>(bits: u64) -> u64 {
     let magnitude = bits & !F::SIGN;
     let class = if magnitude > F::INFINITY {

@@ -17,13 +17,13 @@ pub(crate) trait FastFloat: Copy + 'static {
     fn sqrt(a: u64, flags: &mut u8) -> Option<u64>;
     /// Computes `a * b + c`, rounded once.
     fn fused(a: u64, b: u64, c: u64, flags: &mut u8) -> Option<u64>;
-    /// The value of a number as double precision, which can represent all of them.
+    /// Returns the value of a number as double precision, which can represent all of them.
     fn to_f64(bits: u64) -> f64;
-    /// The bits of an integer that fits in the significand.
+    /// Returns the bits of an integer that fits in the significand.
     fn of_small(value: i64) -> u64;
 }
 
-/// Number of bits from the highest to the lowest one that is set, in the significand of a normal number.
+/// Returns the number of bits from the highest to the lowest set bit in the significand of a normal number.
 #[inline(always)]
 fn significant(bits: u64) -> u32 {
     53 - (bits | 1 << 52).trailing_zeros()

@@ -76,10 +76,10 @@ pub(crate) trait FloatFormat: FastFloat {
     const EXPONENT_MAX: i32 = (1 << (Self::EXPONENT - 1)) - 1;
     const EXPONENT_MIN: i32 = 1 - Self::EXPONENT_MAX;
 
-    /// The bits of the number that a register holds.
+    /// Returns the bits of the number that a register holds.
     fn from_register(register: u64) -> u64;
 
-    /// The register's contents that hold the number with these bits.
+    /// Returns the register's contents that hold the number with these bits.
     fn to_register(bits: u64) -> u64;
 
     fn is_nan(bits: u64) -> bool {
@@ -248,7 +248,7 @@ fn nan<F: FloatFormat>(operands: &[u64], invalid: bool, flags: &mut u8) -> u64 {
     F::NAN
 }
 
-/// The sum of two values; `None` if it is exactly zero. Each significand has at most 106 bits.
+/// Returns the sum of two values; `None` if it is exactly zero. Each significand has at most 106 bits.
 fn sum(a: Finite, b: Finite) -> Option<Finite> {
     const TOP: u32 = 125;
     let (a, b) = (a.shifted_to(TOP), b.shifted_to(TOP));

@@ -36,7 +36,7 @@ use system::SystemOutcome;
 
 /// Default alignment, in bits, of elements in the datapath of a VarVE unit.
 const VARVE_ALIGNMENT: u32 = 8;
-/// Instructions between two checks of the stop flag.
+/// Number of instructions between two checks of the stop flag.
 const SLICE: u64 = if cfg!(debug_assertions) { 1 << 9 } else { 1 << 12 };
 
 /// The environment that a hart provides.
@@ -130,19 +130,14 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// Bits of a vector register; 0 for a hart without vectors.
+    /// Returns the number of bits of a vector register; 0 for a hart without vectors.
     pub fn vlen(&self) -> u32 {
         self.state.vector.as_ref().map_or(0, |unit| 8 * unit.vlenb as u32)
     }
 
-    /// The bytes of vector register `number`; empty for a hart without vectors.
+    /// Returns the bytes of vector register `number`; empty for a hart without vectors.
     pub fn v(&self, number: usize) -> &[u8] {
         self.state.vector.as_ref().map_or(&[], |unit| unit.register(number & 31))
-    }
-
-    /// The bytes of vector register `number`, for writing; empty for a hart without vectors.
-    pub fn v_mut(&mut self, number: usize) -> &mut [u8] {
-        self.state.vector.as_mut().map_or(&mut [], |unit| unit.register_mut(number & 31))
     }
 
     /// Prepares a call of the function at `entry` with at most eight arguments; `stack` is the end of the stack.
@@ -160,7 +155,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// The value of integer register `number`, zero-extended.
+    /// Returns the value of integer register `number`, zero-extended.
     pub fn x(&self, number: usize) -> u64 {
         X::unsigned(self.state.x[number & 31])
     }
@@ -172,7 +167,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// The bits of floating-point register `number`.
+    /// Returns the bits of floating-point register `number`.
     pub fn f(&self, number: usize) -> u64 {
         self.state.f[number & 31]
     }
@@ -183,7 +178,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         self.state.f[number & 31] = bits;
     }
 
-    /// The floating-point control and status register: flags in bits 4:0, rounding mode in bits 7:5.
+    /// Returns the floating-point control and status register: flags in bits 4:0, rounding mode in bits 7:5.
     pub fn fcsr(&self) -> u8 {
         self.state.frm << 5 | self.state.fflags
     }
@@ -194,7 +189,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         self.state.set_frm(value >> 5);
     }
 
-    /// The program counter.
+    /// Returns the program counter.
     pub fn pc(&self) -> u64 {
         self.pc
     }
@@ -204,12 +199,12 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         self.pc = X::unsigned(X::word(pc)) & !1;
     }
 
-    /// Number of instructions executed so far.
+    /// Returns the number of instructions executed so far.
     pub fn instructions(&self) -> u64 {
         self.retired
     }
 
-    /// The blocks that were decoded, in the order in which they were first reached.
+    /// Returns the blocks that were decoded, in the order in which they were first reached.
     pub fn blocks(&self) -> &[BasicBlock] {
         &self.cache.blocks
     }
@@ -221,7 +216,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         self.code = 0..0;
     }
 
-    /// The hart's meter.
+    /// Returns the hart's meter.
     pub fn meter(&self) -> &M {
         self.meter.as_deref().expect("between runs the meter is here")
     }
@@ -231,7 +226,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         *self.meter.expect("between runs the meter is here")
     }
 
-    /// The hart's meter, for changing it.
+    /// Returns the hart's meter, for changing it.
     pub fn meter_mut(&mut self) -> &mut M {
         self.meter.as_deref_mut().expect("between runs the meter is here")
     }
@@ -387,13 +382,14 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         UnitsOff { float: self.float_off(), vector: self.vector_off() }
     }
 
-    /// Traps because no instruction can be fetched at the program counter.
+    /// Traps because no instruction can be fetched at the program counter; returns why the hart stopped, if it did.
     fn fetch_trap(&mut self, env: &mut Env<'_, '_>) -> Option<Stop> {
         let fault = env.spans.fetch(self.pc).err()?;
         self.trapped(fault.cause(AccessKind::Fetch), fault.address, self.pc)
     }
 
-    /// Executes at most `most` instructions of the block at the program counter; used when the limit is near.
+    /// Executes at most `most` instructions of the block at the program counter, when the limit is near; returns why
+    /// the hart stopped, if it did.
     fn part(&mut self, env: &mut Env<'_, '_>, most: usize) -> Option<Stop> {
         let pc = self.pc;
         if pc == Hart::<X>::RETURN && self.mode == HartMode::Program {
@@ -425,8 +421,9 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         None
     }
 
-    /// Continues after a block was left at `op`, at address `pc`, which is not counted as executed yet. Returns why the
-    /// hart stopped, if it did.
+    /// Handles the reason for which a basic block ended before its last instruction: a trap, a wait, a system
+    /// instruction. `op` at address `pc` is the instruction that ended it; it is counted as executed if this finishes
+    /// it. Returns why the hart stopped; `None` if it goes on.
     fn left(&mut self, pc: u64, op: &crate::isa::Instruction, env: &mut Env<'_, '_>) -> Option<Stop> {
         let behind = X::unsigned(X::word(pc.wrapping_add(u64::from(op.len))));
         self.pc = pc;
@@ -477,7 +474,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// The meter lent to this run.
+    /// Returns the meter lent to this run.
     fn meter_of<'e>(env: &'e mut Env<'_, '_>) -> &'e mut M {
         // SAFETY: `run` lent this hart's own meter, and no other reference to it exists meanwhile; harts of translators
         // have none, and never call this.

@@ -59,7 +59,7 @@ impl<X: Xlen> Hart<X> {
 }
 
 impl<'s, X: Xlen> TranslatorPort<'_, '_, 's, X> {
-    /// The hart, for reading its state.
+    /// Returns the hart, for reading its state.
     pub fn hart(&self) -> &Hart<X> {
         self.hart
     }
@@ -87,12 +87,12 @@ impl<'s, X: Xlen> TranslatorPort<'_, '_, 's, X> {
         }
     }
 
-    /// The streams lent to this port.
+    /// Returns the streams lent to this port.
     pub fn streams(&mut self) -> &mut Streams<'s> {
         self.env.streams()
     }
 
-    /// The memory regions, in the order in which they were added.
+    /// Returns the memory regions, in the order in which they were added.
     pub fn spans(&self) -> Vec<MappedRegion> {
         let spans = self.env.spans.list();
         spans
@@ -100,13 +100,13 @@ impl<'s, X: Xlen> TranslatorPort<'_, '_, 's, X> {
             .collect()
     }
 
-    /// Whether code cannot change during the run: no memory is both writable and executable, no store is watched, and
-    /// traps stop the hart.
+    /// Whether code cannot change during the run: no memory is both writable and executable, no address is watched for
+    /// stores, and traps stop the hart.
     pub fn fixed(&self) -> bool {
         self.hart.mode == HartMode::Program && self.env.spans.fixed()
     }
 
-    /// The two or four bytes of the instruction at an address; `None` if it cannot be fetched.
+    /// Returns the two or four bytes of the instruction at an address; `None` if it cannot be fetched.
     pub fn fetch(&self, address: u64) -> Option<u32> {
         self.env.spans.executable(address)
     }
@@ -122,12 +122,12 @@ impl<'s, X: Xlen> TranslatorPort<'_, '_, 's, X> {
         self.hart.cache.mark(pc);
     }
 
-    /// Whether the block at the program counter is marked.
+    /// Whether the block at the program counter is marked by [`TranslatorPort::mark`].
     pub fn is_marked(&self) -> bool {
         self.hart.cache.is_marked(self.hart.pc)
     }
 
-    /// Removes all marks.
+    /// Removes the marks of all blocks, so that [`TranslatorPort::interpret`] no longer ends before any.
     pub fn unmark(&mut self) {
         self.hart.cache.unmark();
     }

@@ -18,9 +18,9 @@ use crate::xlen::Xlen;
 pub(crate) struct Privileged {
     mode: Privilege,
     csrs: Csrs,
-    /// Whether registers have changed that determine how memory is accessed, so that the guard must be computed again.
+    /// Whether registers that determine how memory is accessed have changed, so that the guard must be computed again.
     looks_anew: bool,
-    /// The guard with which the decoded blocks were fetched; `None` if memory was not guarded.
+    /// The page tables and memory protection under which the decoded blocks were fetched; `None` if there were none.
     decoded_behind: Option<Guard>,
 }
 
@@ -37,7 +37,7 @@ impl Privileged {
 }
 
 impl<X: Xlen, M: Meter> Hart<X, M> {
-    /// The hart's current privilege mode.
+    /// Returns the hart's current privilege mode.
     pub fn privilege(&self) -> Privilege {
         self.privileged.mode
     }
@@ -105,8 +105,8 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         }
     }
 
-    /// The value of a counter, or of a register of the privileged modes; `None` if it cannot be read in the current
-    /// mode.
+    /// Returns the value of a counter, or of a register of the privileged modes; `None` if it cannot be read in the
+    /// current mode.
     pub(super) fn read_privileged(&self, number: u32) -> Option<u64> {
         self.privileged.csrs.read::<X>(number, self.privileged.mode, self.retired, self.extensions)
     }

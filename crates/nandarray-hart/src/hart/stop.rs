@@ -27,7 +27,7 @@ pub enum Stop {
     InputExhausted {
         /// Number of the input stream.
         stream: u8,
-        /// Bytes left until the input's end: fewer than the load's width.
+        /// Number of bytes left until the input's end: fewer than the load's width.
         left: u8,
     },
     /// The hart waits until more bytes of an input have arrived.

@@ -40,7 +40,7 @@ impl<X: Xlen, M: Meter> Hart<X, M> {
         false
     }
 
-    /// The value of a counter, the only registers of user mode; `None` for another register.
+    /// Returns the value of a counter, the only registers of user mode; `None` for another register.
     pub(super) fn read_privileged(&self, number: u32) -> Option<u64> {
         let shown = if number & 0x1f < 3 { self.retired } else { 0 };
         match number {

@@ -90,7 +90,7 @@ impl Extensions {
         Ok((bits, if least > 0 { found.with_vlen(named.fold(least, u32::max)) } else { found }))
     }
 
-    /// The extensions of this set that are not in `other`, in the order of their declaration.
+    /// Returns the extensions of this set that are not in `other`, in the order of their declaration.
     pub fn beyond(self, other: Self) -> impl Iterator<Item = Extension> {
         Extension::ALL.into_iter().filter(move |e| self.has(*e) && !other.has(*e))
     }

@@ -51,7 +51,7 @@ impl Class {
         Self::System,
     ];
 
-    /// The class's name in lower case.
+    /// Returns the class's name in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Self::Integer => "integer",
@@ -77,7 +77,7 @@ impl fmt::Display for Class {
 }
 
 impl Instruction {
-    /// The class of the instruction.
+    /// Returns the class of the instruction.
     pub fn class(&self) -> Class {
         let row = self.row();
         match (row.format, row.extension) {

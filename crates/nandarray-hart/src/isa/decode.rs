@@ -15,8 +15,8 @@ static BY_OPCODE: LazyLock<[Vec<&'static Row>; 32]> = LazyLock::new(|| {
     rows
 });
 
-/// The length in bytes of the instruction that begins with these 16 bits: 2 or 4. Longer instructions are illegal, and
-/// count as 4 bytes.
+/// Returns the length in bytes of the instruction that begins with these 16 bits: 2 or 4. Longer instructions are
+/// illegal, and count as 4 bytes.
 pub fn length(first: u16) -> u8 {
     if first & 3 == 3 { 4 } else { 2 }
 }

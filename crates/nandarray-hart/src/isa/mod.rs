@@ -43,7 +43,7 @@ pub struct Instruction {
 }
 
 impl Instruction {
-    /// The row of the instruction table for this operation.
+    /// Returns the row of the instruction table for this operation.
     pub fn row(&self) -> &'static Row {
         &TABLE[self.code as usize]
     }
@@ -199,30 +199,30 @@ impl Extensions {
         self.0 >> extension as u32 & 1 != 0
     }
 
-    /// The set without `extension`; [`Extension::I`] is never removed.
+    /// Returns this set without `extension`; [`Extension::I`] is never removed.
     #[must_use]
     pub const fn without(self, extension: Extension) -> Self {
         Self(self.0 & !(1 << extension as u32) | 1)
     }
 
-    /// The set with vector registers of `bits` bits, a power of two; without vectors this has no effect.
+    /// Returns this set with vector registers of `bits` bits, a power of two; without vectors this has no effect.
     #[must_use]
     pub const fn with_vlen(self, bits: u32) -> Self {
         Self(self.0 & ((1 << Self::VLEN_AT) - 1) | bits.trailing_zeros() << Self::VLEN_AT)
     }
 
-    /// Bits of a vector register, if the set has vectors: 128 unless set otherwise.
+    /// Returns the number of bits of a vector register, if the set has vectors: 128 unless set otherwise.
     pub const fn vlen(self) -> u32 {
         if self.0 >> Self::VLEN_AT == 0 { 128 } else { 1 << (self.0 >> Self::VLEN_AT) }
     }
 
-    /// This set, with the vector extensions of `other` and the length of its vector registers.
+    /// Returns this set with the vector extensions of `other` and the length of its vector registers.
     #[must_use]
     pub const fn with_vectors_of(self, other: Self) -> Self {
         Self(self.0 | other.0 & (Self::VECTOR.0 & !1 | !((1 << Self::VLEN_AT) - 1)))
     }
 
-    /// The set with `extension`.
+    /// Returns this set with `extension`.
     #[must_use]
     pub const fn with(self, extension: Extension) -> Self {
         Self(self.0 | 1 << extension as u32)

@@ -101,8 +101,8 @@ fn sets(bits: i32) -> String {
     if set.is_empty() { "0".into() } else { set }
 }
 
-/// The rounding mode of an instruction that is written without one: the mode in `frm`, but "to nearest" for conversions
-/// that never round, as in other assemblers.
+/// Returns the rounding mode of an instruction that is written without one: the mode in `frm`, but "to nearest" for
+/// conversions that never round, as in other assemblers.
 fn default_rounding(code: Code) -> u8 {
     if matches!(code, Code::FcvtDS | Code::FcvtDW | Code::FcvtDWu) { 0 } else { 7 }
 }
@@ -164,7 +164,7 @@ pub enum AssembleError {
     Mnemonic(String),
     /// The operand is of the wrong kind, or out of range.
     Operand(String),
-    /// The line has this number of operands, which is not the instruction's.
+    /// The line has this number of operands, and the instruction takes another number.
     Count(usize),
 }
 

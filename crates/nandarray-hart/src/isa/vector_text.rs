@@ -83,7 +83,8 @@ pub(super) fn disassemble(op: &Instruction) -> String {
     format!("{name} {operands}")
 }
 
-/// The name of a load or store of segments with `more` fields besides the first: `vlseg3e32.v`, `vsuxseg2ei8.v`.
+/// Returns the name of a load or store of segments with `more` fields besides the first: `vlseg3e32.v`,
+/// `vsuxseg2ei8.v`.
 fn segments(name: &str, more: u8) -> String {
     let at = name.find('e').unwrap_or(name.len());
     format!("{}seg{}{}", &name[..at], more + 1, &name[at..])

@@ -18,7 +18,7 @@ use super::{Memory, MemoryRegion};
 use crate::access::Fault;
 
 impl Memory<'_> {
-    /// The tables by which a hart accesses the regions; they are built again only if the regions have changed.
+    /// Returns the tables by which a hart accesses the regions; they are built again only if the regions have changed.
     pub(crate) fn spans(&mut self) -> &mut RegionTable {
         let (regions, watched) = (&mut self.regions, self.watched);
         self.spans.get_or_insert_with(|| {
@@ -53,7 +53,7 @@ fn intersect(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
     if start < end { start..end } else { 0..0 }
 }
 
-/// A memory region while a hart runs.
+/// A memory region as a hart accesses it during a run.
 #[derive(Debug)]
 struct RegionSpan {
     range: Range<u64>,
@@ -65,7 +65,7 @@ struct RegionSpan {
 /// Number of parts into which [`RegionTable`] divides the address space; windows of a program are 64 MiB apart.
 const PARTS: usize = 64;
 
-/// The number of the part that an address belongs to.
+/// Returns the number of the part that an address belongs to.
 #[inline(always)]
 fn part(address: u64) -> usize {
     (address >> 26) as usize % PARTS
@@ -93,7 +93,7 @@ impl FastRange {
         Self { base: range.start, reach: range.end - range.start - 7, pointer }
     }
 
-    /// Pointer to `bytes` bytes at an address; `None` if not all of them lie in the range.
+    /// Returns a pointer to `bytes` bytes at an address; `None` if not all of them lie in the range.
     fn run(&self, address: u64, bytes: usize) -> Option<*mut u8> {
         let offset = address.wrapping_sub(self.base);
         // SAFETY: the offset is within the range.
@@ -114,10 +114,11 @@ impl FastRange {
 pub(crate) struct RegionTable {
     load: FastRange,
     store: FastRange,
-    /// For each part of the address space, the region or page of the last load there; at first the region at its start.
+    /// For each part of the address space, the region or page of the last load there; before any, a region that begins
+    /// in the part.
     load_near: [FastRange; PARTS],
-    /// For each part of the address space, the region or page of the last store there; at first the region at its
-    /// start.
+    /// For each part of the address space, the region or page of the last store there; before any, a region that begins
+    /// in the part.
     store_near: [FastRange; PARTS],
     all: Vec<RegionSpan>,
     watched: Option<u64>,
@@ -213,7 +214,7 @@ impl RegionTable {
         self.choose();
     }
 
-    /// The regions as (addresses, writable addresses, whether any may be executed, pointer), for a translator.
+    /// Returns the regions as (addresses, writable addresses, whether any may be executed, pointer), for a translator.
     pub(crate) fn list(&self) -> impl Iterator<Item = (Range<u64>, Range<u64>, bool, *mut u8)> {
         let executable = |s: &RegionSpan| s.executable.start < s.executable.end;
         self.all.iter().map(move |s| (s.range.clone(), s.writable.clone(), executable(s), s.pointer))
@@ -224,12 +225,12 @@ impl RegionTable {
         self.watched.is_none() && self.all.iter().all(|s| intersect(&s.writable, &s.executable).is_empty())
     }
 
-    /// The value of the 8 bytes at the watched address; 0 if none is watched.
+    /// Returns the value of the 8 bytes at the watched address; 0 if none is watched.
     pub(crate) fn watched_value(&mut self) -> u64 {
         self.watched.and_then(|at| self.load_plain::<8>(at).ok()).map_or(0, u64::from_le_bytes)
     }
 
-    /// Addresses from which blocks were decoded.
+    /// Returns the addresses from which blocks were decoded.
     pub(crate) fn decoded_range(&self) -> Range<u64> {
         self.code.clone()
     }

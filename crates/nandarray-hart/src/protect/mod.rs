@@ -17,7 +17,7 @@ use crate::access::AccessKind;
 /// The rights with which an access to memory is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Who {
-    /// Whether the access is made in machine mode, which only locked entries of the protection restrict.
+    /// Whether the access is made in machine mode, which only locked entries of physical memory protection restrict.
     pub(crate) machine: bool,
     /// The page tables that translate the address; `None` if it is a physical address.
     pub(crate) pages: Option<PageTranslation>,
@@ -34,7 +34,7 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// The rights with which an access of this kind is made.
+    /// Returns the rights with which an access of this kind is made.
     pub(crate) fn who(&self, access: AccessKind) -> Who {
         if access == AccessKind::Fetch { self.fetch } else { self.data }
     }

@@ -31,8 +31,8 @@ pub(crate) struct PageTableFormat {
 impl PageTableFormat {
     pub(crate) const SV32: Self = Self { levels: 2, level_bits: 10 };
 
-    /// The format that the mode field of a 64-bit `satp` selects: 8 for Sv39, 9 for Sv48, 10 for Sv57; `None` for no
-    /// translation.
+    /// Returns the format that the mode field of a 64-bit `satp` selects: 8 for Sv39, 9 for Sv48, 10 for Sv57; `None`
+    /// for no translation.
     pub(crate) fn of_mode(mode: u64) -> Option<Self> {
         (8..=10).contains(&mode).then(|| Self { levels: mode as u32 - 5, level_bits: 9 })
     }
@@ -56,7 +56,8 @@ pub(crate) struct PageTranslation {
     pub(crate) mxr: bool,
 }
 
-/// Access to page tables in memory. A function returns `None` if there is no memory, or it may not be accessed.
+/// Access to page tables in memory. A function returns `None` if no memory is at the address, or the access is
+/// forbidden.
 pub(crate) trait PageTables {
     fn entry(&mut self, address: u64, bytes: u64) -> Option<u64>;
     fn set_entry(&mut self, address: u64, bytes: u64, value: u64) -> Option<()>;

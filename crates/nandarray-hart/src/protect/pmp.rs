@@ -32,7 +32,7 @@ pub(crate) struct Pmp {
 }
 
 impl Pmp {
-    /// The settings of entry `first` and of those after it, as many as fit in a register of `bits` bits.
+    /// Returns the settings of entry `first` and of those after it, as many as fit in a register of `bits` bits.
     pub(crate) fn settings(&self, first: usize, bits: u32) -> u64 {
         let bytes = self.settings.iter().skip(first).take(bits as usize / 8);
         bytes.rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
@@ -50,7 +50,7 @@ impl Pmp {
         }
     }
 
-    /// The value of an entry's address register.
+    /// Returns the value of an entry's address register.
     pub(crate) fn address(&self, entry: usize) -> u64 {
         self.addresses[entry]
     }
@@ -64,7 +64,7 @@ impl Pmp {
         }
     }
 
-    /// The range of addresses of an entry; empty if it is off.
+    /// Returns the range of addresses of an entry; empty if it is off.
     fn range(&self, entry: usize) -> Range<u64> {
         let address = self.addresses[entry];
         match self.settings[entry] & MATCHING {

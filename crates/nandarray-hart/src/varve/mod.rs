@@ -21,8 +21,8 @@ pub(crate) use work::{description_work, pack_work, unpack_work, vunpack_work};
 
 /// Number of streams of a VarVE unit.
 pub(crate) const VARVE_STREAMS: usize = 32;
-/// Bits of a vector register for each element that its metadata register has room for, so that a vector has at most a
-/// quarter as many elements as a register has bits.
+/// Least bits of a vector register per element: the metadata register has room for that many elements, so a vector has
+/// at most a quarter as many elements as a register has bits.
 const ELEMENT_BITS_LEAST: usize = 4;
 
 /// The reason why a VarVE instruction was not executed; its destination and stream are unchanged.
@@ -38,12 +38,12 @@ pub(crate) enum VarveTrap {
 
 pub(crate) type VarveResult<T = ()> = Result<T, VarveTrap>;
 
-/// Number of bits of a value in two's complement; 0 for the value zero.
+/// Returns the number of bits of a value in two's complement; 0 for the value zero.
 pub(crate) fn width(value: i64) -> u32 {
     if value == 0 { 0 } else { 65 - if value < 0 { (!value).leading_zeros() } else { value.leading_zeros() } }
 }
 
-/// The low `bits` bits of a value, sign-extended; the whole value if `bits` is 0 or above 64.
+/// Returns the low `bits` bits of a value, sign-extended; the whole value if `bits` is 0 or above 64.
 pub(crate) fn wrap(value: i64, bits: u32) -> i64 {
     if bits == 0 || bits > 64 { value } else { value << (64 - bits) >> (64 - bits) }
 }
@@ -91,17 +91,17 @@ impl VarveUnit {
         })
     }
 
-    /// The most elements of a vector.
+    /// Returns the largest number of elements of a vector.
     pub(crate) fn elements_max(&self) -> usize {
         self.vlen as usize / ELEMENT_BITS_LEAST
     }
 
-    /// The variable-width vector in register `number`.
+    /// Returns the variable-width vector in register `number`.
     pub(crate) fn vector(&self, number: u8) -> &VariableVector {
         &self.vectors[number as usize & 31]
     }
 
-    /// Returns `NumE`, and resets it.
+    /// Returns `NumE`, the fewest elements that an instruction has yielded since the last call, and resets it.
     pub(crate) fn take_num_e(&mut self) -> u64 {
         std::mem::replace(&mut self.num_e, u64::MAX)
     }
@@ -112,7 +112,8 @@ impl VarveUnit {
         self.vectors[number as usize & 31] = VariableVector { values, most_bits };
     }
 
-    /// Number of elements with these widths, from the first on, that fit in the datapath when each is aligned.
+    /// Returns the number of elements with these widths, from the first on, that fit in the datapath when each is
+    /// aligned.
     fn fitting(&self, widths: impl Iterator<Item = u32>) -> usize {
         let mut bits = 0;
         let fits = |width: u32| {

@@ -19,8 +19,8 @@ pub(crate) struct VarveOp {
     pub(crate) masked: bool,
 }
 
-/// Bits that an operation on these elements needs in the datapath, as in Table 8.3; for a shift, the greater of the
-/// widths before and after it.
+/// Returns the number of bits that an operation on these elements needs in the datapath, as in Table 8.3; for a shift,
+/// the greater of the widths before and after it.
 fn datapath_bits(code: Code, a: i64, b: i64) -> u32 {
     use Code::*;
     let (left, right) = (width(a), width(b));
@@ -62,13 +62,13 @@ fn compares(code: Code) -> bool {
     matches!(code, VvCmpeqV | VvCmpeqI | VvCmpneV | VvCmpneI | VvCmpltV | VvCmpltI | VvCmpleV | VvCmpleI)
 }
 
-/// Number of elements that the vectors of an operation have in common.
+/// Returns the number of elements that an operation processes: that of the shorter of its source vectors.
 fn shared(unit: &VarveUnit, o: &VarveOp) -> usize {
     let left = unit.vector(o.vs2).values.len();
     if o.scalar.is_some() { left } else { left.min(unit.vector(o.vs1).values.len()) }
 }
 
-/// The operands of element `i`; zeros if the mask excludes it, so that it needs no room in the datapath.
+/// Returns both operands of element `i`; zeros if the mask excludes it, so that it needs no room in the datapath.
 fn operands(unit: &VarveUnit, vectors: &VectorUnit, o: &VarveOp, i: usize) -> (i64, i64) {
     if o.masked && !vectors.mask_bit(i) {
         return (0, 0);
@@ -81,7 +81,7 @@ fn bits_of_element(unit: &VarveUnit, vectors: &VectorUnit, o: &VarveOp, i: usize
     datapath_bits(o.code, a, b)
 }
 
-/// Work of an operation on variable-width vectors.
+/// Returns the work of an operation on variable-width vectors.
 pub(crate) fn operation_work(unit: &VarveUnit, vectors: &VectorUnit, o: &VarveOp) -> VectorWork {
     use Code::{VvCpy, VvDivI, VvDivV, VvDup, VvIndex, VvTvs};
     let kind = match o.code {

@@ -62,7 +62,7 @@ impl CodeTable {
         Self { codes, lengths, by_value }
     }
 
-    /// The shortest code of a value, as (length, code).
+    /// Returns the shortest code of a value, as (length, code).
     fn code_of(&self, value: i64) -> Option<(u32, u32)> {
         let at = self.by_value.partition_point(|&i| self.codes[i as usize].2 < value);
         let (length, code, found) = self.codes[*self.by_value.get(at)? as usize];
@@ -173,7 +173,7 @@ impl PackedStream {
         }
     }
 
-    /// Number of bits of a value in this stream, which has to be one that the stream can hold.
+    /// Returns the number of bits that a value takes in this stream; fails if the stream cannot hold the value.
     pub(super) fn bits_of(&self, number: u8, value: i64) -> VarveResult<u32> {
         let wrong = VarveTrap::Stream(Cause::StreamWidth, u64::from(number));
         match &self.encoding {

@@ -30,7 +30,7 @@ pub(crate) fn description_work(
     work
 }
 
-/// Adds the bytes between two places of a stream.
+/// Adds to `work` the bits of a stream, and the memory that holds them, between its positions `from` and `to`.
 fn between(work: &mut VectorWork, number: u8, from: &PackedStream, to: &PackedStream, store: bool, mask: u64) {
     work.packed_bits = to.at.wrapping_sub(from.at);
     if work.packed_bits > 0 {

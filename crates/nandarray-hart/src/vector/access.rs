@@ -39,7 +39,8 @@ pub(super) struct VectorShape {
     emul: i32,
     /// Bits of each index, for indexed accesses.
     index: u32,
-    /// Number of elements.
+    /// Number of elements, including those before `vstart`: `vl`; for whole registers, as many as they hold; for masks,
+    /// the bytes of `vl` bits.
     pub(super) count: usize,
 }
 

@@ -93,7 +93,7 @@ pub(crate) fn float(u: &mut VectorUnit, o: &VectorOp) -> VectorResult {
 }
 
 impl VectorUnit {
-    /// Element `i` of the operand `vs1`, or the floating-point register that replaces it.
+    /// Returns element `i` of the operand `vs1`, or the floating-point register that replaces it.
     fn float_first<F: FloatFormat>(&self, o: &VectorOp, i: usize) -> u64 {
         if o.is_scalar { F::from_register(o.scalar) } else { self.get(o.vs1, i, F::BITS) }
     }

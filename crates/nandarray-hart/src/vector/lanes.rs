@@ -7,7 +7,8 @@
 use super::{REGISTER_BYTES_MAX, VectorOp, VectorResult, VectorUnit};
 
 const CHUNK: usize = 16;
-/// Bytes of all registers. The remainder of a place by it is the place, and shows the compiler that it is there.
+/// Bytes of all registers. Taking the remainder of an offset by it changes nothing, but proves to the compiler that the
+/// offset lies within the registers.
 const REGISTERS: usize = 32 * REGISTER_BYTES_MAX;
 
 /// An integer type of vector elements, with conversions of chunks of 16 bytes.
@@ -74,13 +75,14 @@ macro_rules! elements {
 elements! { u8 16 u16 8 u32 4 u64 2 }
 
 impl VectorUnit {
-    /// The 16 bytes from `at` on; behind the registers there is room for a chunk.
+    /// Returns the 16 bytes from offset `at` of the registers on; memory after the last register allows a chunk to
+    /// begin in it.
     #[inline(always)]
     fn chunk(&self, at: usize) -> &[u8; CHUNK] {
         self.registers[at % REGISTERS..].first_chunk().expect("a chunk within the registers")
     }
 
-    /// The active elements among the `lanes` elements from `i` on, one bit each; `i` is a multiple of `lanes`.
+    /// Returns the active elements among the `lanes` elements from `i` on, one bit each; `i` is a multiple of `lanes`.
     #[inline(always)]
     fn active_lanes(&self, o: &VectorOp, i: usize, lanes: usize) -> u32 {
         let all = (1u32 << lanes) - 1;

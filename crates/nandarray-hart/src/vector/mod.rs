@@ -66,7 +66,7 @@ pub(crate) struct VectorOp {
 /// The registers and the state of a hart's vector unit.
 #[derive(Clone, Debug)]
 pub(crate) struct VectorUnit {
-    /// The registers, one behind the other, and room for an access of 16 bytes that begins in the last one.
+    /// The registers, one after the other, and room for an access of 16 bytes that begins in the last one.
     registers: [u8; 32 * REGISTER_BYTES_MAX + 16],
     /// Bytes of each register.
     pub(crate) vlenb: usize,
@@ -119,7 +119,7 @@ fn overlap(a: u8, a_count: u8, b: u8, b_count: u8) -> bool {
     a < b + b_count && b < a + a_count
 }
 
-/// Number of registers that a group touches, at least one.
+/// Returns the number of registers that a group touches, at least one.
 fn group(lmul: i32) -> u8 {
     1 << lmul.max(0)
 }
@@ -128,12 +128,12 @@ fn legal(condition: bool) -> VectorResult {
     if condition { Ok(()) } else { Err(VectorTrap::Illegal) }
 }
 
-/// The low `bits` bits of a value, sign-extended.
+/// Returns the low `bits` bits of a value, sign-extended.
 fn signed(value: u64, bits: u32) -> i64 {
     (value as i64) << (64 - bits) >> (64 - bits)
 }
 
-/// The low `bits` bits of a value.
+/// Returns the low `bits` bits of a value.
 fn low(value: u64, bits: u32) -> u64 {
     if bits == 64 { value } else { value & ((1 << bits) - 1) }
 }
@@ -173,7 +173,7 @@ impl VectorUnit {
         }))
     }
 
-    /// The value of the register `vtype` as a program reads it, for integer registers of `bits` bits.
+    /// Returns the value of the register `vtype` as a program reads it, for integer registers of `bits` bits.
     pub(crate) fn vtype(&self, bits: u32) -> u64 {
         if self.sew == 0 { 1 << (bits - 1) } else { u64::from(self.vtype) }
     }
@@ -195,23 +195,23 @@ impl VectorUnit {
         self.vl = wanted.unwrap_or(self.vl as u64).min(self.vlmax as u64) as usize;
     }
 
-    /// The bytes of a register.
+    /// Returns the bytes of a register.
     pub(crate) fn register(&self, number: usize) -> &[u8] {
         &self.registers[number * self.vlenb..][..self.vlenb]
     }
 
-    /// The bytes of a register, for writing.
+    /// Returns the bytes of a register, for writing.
     pub(crate) fn register_mut(&mut self, number: usize) -> &mut [u8] {
         &mut self.registers[number * self.vlenb..][..self.vlenb]
     }
 
-    /// Bits of each element in the register group that begins at `register`; `None` if no group of the current type may
-    /// begin there.
+    /// Returns the number of bits of each element in the register group that begins at `register`; `None` if no group
+    /// of the current type may begin there.
     pub(crate) fn group_at(&self, register: u8) -> Option<u32> {
         (self.sew != 0 && Self::aligned(register, self.lmul)).then_some(self.sew)
     }
 
-    /// The elements of the group that begins at `register`, sign-extended; `None` if no group may begin there.
+    /// Returns the elements of the group that begins at `register`, sign-extended; `None` if no group may begin there.
     pub(crate) fn elements(&self, register: u8) -> Option<Vec<i64>> {
         let sew = self.group_at(register)?;
         Some((0..self.vl).map(|i| self.get_signed(register, i, sew)).collect())
@@ -236,7 +236,7 @@ impl VectorUnit {
         bits.iter().enumerate().for_each(|(i, bit)| self.set_bit(register, i, *bit));
     }
 
-    /// Element `i` of the group that begins at `register`, whose elements have `sew` bits, zero-extended.
+    /// Returns element `i` of the group that begins at `register`, whose elements have `sew` bits, zero-extended.
     #[inline(always)]
     fn get(&self, register: u8, i: usize, sew: u32) -> u64 {
         let bytes = sew as usize / 8;
@@ -282,7 +282,8 @@ impl VectorUnit {
         !o.masked || self.bit(0, i)
     }
 
-    /// Element `i` of the operand `vs1`, or the scalar that replaces it, zero-extended from the current element width.
+    /// Returns element `i` of the operand `vs1`, or the scalar that replaces it, zero-extended from the current element
+    /// width.
     fn first(&self, o: &VectorOp, i: usize) -> u64 {
         if o.is_scalar { low(o.scalar, self.sew) } else { self.get(o.vs1, i, self.sew) }
     }

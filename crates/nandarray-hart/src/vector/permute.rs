@@ -53,7 +53,7 @@ impl VectorUnit {
         sew == 32 && self.single || sew == 64 && self.double
     }
 
-    /// The bits of the scalar floating-point operand, in the format of `sew` bits.
+    /// Returns the bits of the scalar floating-point operand, in the format of `sew` bits.
     pub(super) fn float_scalar(&self, o: &VectorOp, sew: u32) -> u64 {
         if sew == 32 { Single::from_register(o.scalar) } else { Double::from_register(o.scalar) }
     }

@@ -9,12 +9,12 @@ use super::{VectorOp, VectorUnit};
 use crate::isa::{Code, Format, TABLE};
 use crate::work::{VectorWork, VectorWorkKind};
 
-/// Number of bits of a value in two's complement; 0 for the value zero.
+/// Returns the number of bits of a value in two's complement; 0 for the value zero.
 fn width(value: i64) -> u32 {
     if value == 0 { 0 } else { 65 - if value < 0 { (!value).leading_zeros() } else { value.leading_zeros() } }
 }
 
-/// Rule by which operands give the bits that an operation needs (Table 8.3).
+/// The way in which the widths of the operands determine the bits that an operation needs (Table 8.3).
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BitRule {
     Sum,
@@ -37,7 +37,7 @@ fn rule(name: &str) -> BitRule {
     }
 }
 
-/// Work of an instruction that computes on elements of vectors.
+/// Returns the work of an instruction that computes on elements of vectors.
 pub(crate) fn work(u: &VectorUnit, o: &VectorOp) -> VectorWork {
     let row = &TABLE[o.code as usize];
     let name = row.name;
@@ -99,7 +99,7 @@ pub(crate) fn work(u: &VectorUnit, o: &VectorOp) -> VectorWork {
     work
 }
 
-/// Work of a load or store.
+/// Returns the work of a load or store.
 pub(crate) fn access_work(u: &VectorUnit, o: &VectorOp, at: &Addresses) -> VectorWork {
     let mut work = VectorWork { kind: VectorWorkKind::Consecutive, ..VectorWork::default() };
     let Ok(shape) = u.shape(o) else { return work };

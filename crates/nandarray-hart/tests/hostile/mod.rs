@@ -7,7 +7,8 @@
 
 use nandarray_hart::{
     BasicBlock, Class, Counter, DataAccess, ElfProgram, Extensions, Hart, HartMode, InputStream, Limits, Memory, Meter,
-    MeterAnswer, OutputStream, Room, Rv32, Rv64, Stop, StreamAccess, Streams, Unmetered, Xlen, isa, isa::Instruction,
+    MeterAnswer, OutputStream, Room, Rv32, Rv64, Stop, StreamAccess, Streams, Unmetered, VectorWork, Xlen, isa,
+    isa::Instruction,
 };
 
 const CODE: u64 = 0x1000;
@@ -59,7 +60,7 @@ pub fn execute(data: &[u8]) {
 }
 
 /// The state after a run: the reason for stopping, registers, flags, program counter, number of instructions, memory,
-/// window.
+/// window; the vector registers follow the memory.
 type Rest = (Stop, Vec<u64>, u8, u64, u64, Vec<u8>, Vec<u8>);
 
 fn run_in_parts<X: Xlen, M: Meter>(data: &[u8], arguments: &[u16], part: u64, meter: M) -> (Rest, M) {
@@ -69,7 +70,7 @@ fn run_in_parts<X: Xlen, M: Meter>(data: &[u8], arguments: &[u16], part: u64, me
     memory.add_program(CODE, END - CODE, CODE + 1024..END, CODE..CODE + 1024).unwrap();
     memory.get_mut(CODE..CODE + code.len() as u64).unwrap().copy_from_slice(code);
     memory.lend_mut(END + 0x1000, &mut window).unwrap();
-    let mut hart = Hart::<X, M>::with_meter(HartMode::Program, Extensions::PROGRAM, meter);
+    let mut hart = Hart::<X, M>::with_meter(HartMode::Program, Extensions::ALL, meter);
     hart.call(CODE, END, &[]);
     // Registers point into the program's memory, into the window, and near their ends.
     for (i, value) in (5..32).zip(arguments.iter().cycle()) {
@@ -92,13 +93,14 @@ fn run_in_parts<X: Xlen, M: Meter>(data: &[u8], arguments: &[u16], part: u64, me
         }
     };
     let registers = (0..32).map(|i| hart.x(i)).chain((0..32).map(|i| hart.f(i))).collect();
-    let own = memory.get(CODE..END).unwrap().to_vec();
+    let mut own = memory.get(CODE..END).unwrap().to_vec();
+    own.extend((0..32).flat_map(|i| hart.v(i)));
     let (fcsr, pc, instructions) = (hart.fcsr(), hart.pc(), hart.instructions());
     drop(memory);
     ((stop, registers, fcsr, pc, instructions, own, window), hart.into_meter())
 }
 
-/// A meter that counts the events that it observes, and pauses the hart before accesses at random, by its seed.
+/// A meter that counts the events that it observes, and pauses the hart before accesses chosen at random from a seed.
 #[derive(Debug)]
 struct Fickle {
     seed: u64,
@@ -144,6 +146,7 @@ impl Meter for Fickle {
     const BRANCHES: bool = true;
     const ACCESSES: bool = true;
     const STREAMS: bool = true;
+    const VECTORS: bool = true;
 
     fn decoded(&mut self, unit: u32, block: &BasicBlock) {
         self.blocks.truncate(unit as usize);
@@ -185,6 +188,11 @@ impl Meter for Fickle {
 
     fn stream(&mut self, index: u32, _kind: StreamAccess, _stream: u8, _position: u64, _bytes: u64) -> MeterAnswer {
         self.asked(index, &[Class::Stream])
+    }
+
+    fn vector(&mut self, index: u32, work: &VectorWork) -> MeterAnswer {
+        assert!(work.elements <= 8 * 4096, "elements: {}", work.elements);
+        self.asked(index, &[Class::Vector])
     }
 }
 

@@ -119,7 +119,7 @@ impl Emit<'_, '_> {
     }
 
     /// Computes the range that this and following instructions access by the same register before it changes; `None` if
-    /// that is this instruction's alone, or cannot lie in the region.
+    /// this instruction is the only one, or the range cannot lie in the region.
     fn together(&self, base: Value, slot: u8, first: &Instruction) -> Option<Range> {
         if first.rs1 == 0 {
             return None;
@@ -183,7 +183,7 @@ impl Emit<'_, '_> {
         self.b.ins().load(types::I64, own().with_readonly(), self.context, at as i32)
     }
 
-    /// Emits the offset in a memory region from which on `1 << log` bytes no longer fit.
+    /// Emits the least offset in a memory region at which `1 << log` bytes no longer fit.
     fn room(&mut self, slot: u8, log: usize, store: bool) -> Value {
         let at = offset_of!(Context, slots) + slot as usize * size_of::<RegionSlot>();
         let reach = if store { offset_of!(RegionSlot, store) } else { offset_of!(RegionSlot, load) };

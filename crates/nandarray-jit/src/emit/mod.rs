@@ -51,7 +51,7 @@ pub(crate) struct Emit<'e, 'f> {
     /// Cranelift's type of the integer registers.
     ty: Type,
     x: Vec<Variable>,
-    /// Floating-point registers with all 64 bits; `s` has those that hold single precision.
+    /// Floating-point registers as variables of 64 bits; `s` has them as variables of single precision.
     d: Vec<Variable>,
     s: Vec<Variable>,
     left: Variable,
@@ -72,20 +72,20 @@ pub(crate) struct Emit<'e, 'f> {
     ahead: &'e [Instruction],
     /// Ranges of addresses that have been checked at this point.
     ranges: Vec<mem::Range>,
-    /// In the first of two copies of some instructions, the conditions collected so far; `escape` is the block to jump
-    /// to instead of returning.
+    /// While the first of two copies of some instructions is emitted, the conditions collected so far, otherwise
+    /// `None`; `escape` is the block of the second copy, to which the first jumps instead of returning.
     conditions: Option<Vec<speculate::FloatCondition>>,
     escape: Option<Block>,
     /// Whether this is the second of two copies of some instructions, whose blocks are cold.
     cold: bool,
 }
 
-/// Flags for accesses to the memory of the context and the registers.
+/// Returns the flags for accesses to the memory of the context and the registers.
 fn own() -> MemFlagsData {
     MemFlagsData::new().with_notrap().with_aligned()
 }
 
-/// Flags for accesses to the program's memory, which may be unaligned.
+/// Returns the flags for accesses to the program's memory, which may be unaligned.
 fn guest() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }

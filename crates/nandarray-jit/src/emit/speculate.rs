@@ -244,9 +244,9 @@ impl<'e> Emit<'e, '_> {
         self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, exponent, end - least)
     }
 
-    /// Emits a test whether an integral part is from 1 to 2^30: the number that it comes from is then normal, and small
-    /// enough for any integer. If it is not, `holds` emits the test of the number's own conditions. If both fail,
-    /// execution continues at `slow`.
+    /// Emits a test whether `cut`, the integral part of a number, is from 1 to 2^30: the number is then normal, and
+    /// fits any integer type. Otherwise the code that `holds` emits tests the number's own conditions, and execution
+    /// continues at `slow` if these fail, too.
     fn small(&mut self, cut: Value, slow: Block, holds: impl FnOnce(&mut Self) -> Value) {
         let less = self.b.ins().iadd_imm_s(cut, -1);
         let small = self.b.ins().icmp_imm_u(IntCC::UnsignedLessThan, less, (1 << 30) - 1);

@@ -103,7 +103,7 @@ pub(crate) fn ordinary(chance: &mut Chance) -> u64 {
     sign << 63 | biased << 52 | chance.bits() & ((1 << 52) - 1) & mask
 }
 
-/// Whether an instruction mostly has ordinary results for ordinary operands.
+/// Whether an instruction of this kind mostly has ordinary results for ordinary operands.
 fn tame(code: Code) -> bool {
     use Code::*;
     matches!(

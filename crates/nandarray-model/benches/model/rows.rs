@@ -30,7 +30,8 @@ const IDEAL: [Row; 11] = [
     ("open loop 4K read 400 MB/s", 4 << 10, false, 1.0, 0, 97_924.0, 108.3, 89.4, 256.2),
 ];
 
-/// MQSim's rows for its configuration as shipped: 2 MiB for the map, DRAM of 200 MB/s, a cache of 256 MiB.
+/// MQSim's results, a workload a row, for the configuration that it comes with:
+/// 2 MiB for the map, DRAM of 200 MB/s, a cache of 256 MiB.
 const DEFAULT: [Row; 10] = [
     ("rand read 4K QD1", 4 << 10, false, 1.0, 1, 6_034.0, 165.7, 165.8, 165.8),
     ("rand read 4K QD32", 4 << 10, false, 1.0, 32, 116_768.0, 274.0, 238.9, 823.9),

@@ -9,8 +9,8 @@ use super::platform::AcceleratorPlatform;
 use super::results::{AcceleratorReport, AcceleratorSums, ActivityKind, KernelTimes, ScreenSpan};
 use super::run::PhantomKernel;
 
-/// Returns the times for moving bytes between the host's SSD (at this rate) and the accelerator: in the SSD, in the
-/// host's storage stack, and on PCIe.
+/// Returns the times for moving bytes between the host's SSD, whose rate is `rate`, and the accelerator: in the SSD, in
+/// the host's storage stack, and on PCIe.
 fn way(p: &AcceleratorPlatform, bytes: u64, rate: u64) -> (Ps, Ps, Ps) {
     let requests = bytes.div_ceil(p.request_bytes);
     let ssd = Ps::of_bytes(bytes, rate) + Ps(p.t_ssd_ns * 1_000 * requests);

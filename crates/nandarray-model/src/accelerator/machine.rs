@@ -18,7 +18,7 @@ use super::storage::{AcceleratorStorage, BackgroundWork};
 /// Cost of a screen: cycles and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScreenLoad {
-    /// Cycles on the worker's core.
+    /// Number of cycles on the worker's core.
     pub cycles: f64,
     /// Bytes read from flash.
     pub bytes_in: u64,
@@ -35,7 +35,7 @@ pub struct KernelMoves {
     pub bytes_out: u64,
 }
 
-/// Executes the kernels' steps for the machine and returns their costs. `Err` means that the step failed; the
+/// An executor of kernels' steps for the machine, which returns their costs. `Err` means that the step failed; the
 /// implementation keeps the reason.
 #[allow(clippy::result_unit_err)]
 pub trait AcceleratorWork {
@@ -55,7 +55,7 @@ pub trait AcceleratorWork {
 struct WorkingScreen {
     job: ScreenJob,
     began: Ps,
-    /// Number of the screen's windows: in total, requested, and computed.
+    /// Numbers of the screen's windows (parts of its data sections): in total, requested, and computed.
     windows: (u64, u64, u64),
     /// Arrival in DDR3L of each window that was requested and is not computed; window `n` has entry `n % 8`.
     arrives: [Ps; 8],
@@ -417,8 +417,8 @@ impl AcceleratorMachine {
         self.events.push(start, AcceleratorEvent::Worker(worker, self.turns[worker]));
     }
 
-    /// Continues with a worker's screen after its beginning or after a computed window: requests windows and computes
-    /// the next one, or ends the screen.
+    /// Continues a worker's screen after its beginning or after a computed window: requests windows and computes the
+    /// next one, or ends the screen.
     fn worker(&mut self, worker: usize) {
         let now = self.now;
         let mut screen = self.at[worker].expect("a worker with a screen");

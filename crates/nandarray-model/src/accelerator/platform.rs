@@ -36,15 +36,15 @@ pub struct AcceleratorPlatform {
     pub blocks: u64,
     /// Share of the page groups that hold data at the beginning; written outputs replace them.
     pub filled_share: f64,
-    /// Storengine reclaims while fewer blocks than this are free.
+    /// Number of free blocks below which Storengine reclaims.
     pub reclaim_blocks: u64,
     /// Bytes of DDR3L for outputs on their way to flash; a kernel whose outputs do not fit waits.
     pub write_buffer_bytes: u64,
-    /// Rate of a channel.
+    /// Rate of a channel in bytes per second.
     pub channel_rate: u64,
-    /// Rate of the link between the flash backbone and the cores.
+    /// Rate of the link between the flash backbone and the cores, in bytes per second.
     pub backbone_rate: u64,
-    /// Rate of DDR3L.
+    /// Rate of DDR3L in bytes per second.
     pub dram_rate: u64,
     /// Bytes of a window: the part of a data section that one message to Flashvisor maps.
     pub window_bytes: u64,
@@ -79,9 +79,9 @@ pub struct AcceleratorPlatform {
     pub backbone_w: f64,
     /// Power of the flash backbone while it is idle, as a share of `backbone_w`.
     pub backbone_idle_share: f64,
-    /// Read rate of the host's SSD.
+    /// Read rate of the host's SSD in bytes per second.
     pub ssd_rate: u64,
-    /// Write rate of the host's SSD.
+    /// Write rate of the host's SSD in bytes per second.
     pub ssd_write_rate: u64,
     /// Latency of a request to the host's SSD.
     pub t_ssd_ns: u64,
@@ -89,7 +89,7 @@ pub struct AcceleratorPlatform {
     pub request_bytes: u64,
     /// Time of the host's storage stack and copies for each KiB.
     pub host_stack_ns_per_kib: f64,
-    /// Rate of PCIe between host and accelerator.
+    /// Rate of PCIe between host and accelerator in bytes per second.
     pub pcie_rate: u64,
     /// Power of the host and its memory during the whole run, also while the accelerator computes.
     pub host_w: f64,

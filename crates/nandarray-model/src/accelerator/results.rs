@@ -14,32 +14,33 @@ pub struct KernelTimes {
     pub name: String,
     /// Number of the application to which the kernel belongs.
     pub application: u64,
-    /// Time from the kernel's submission to its first screen; negative if no screen has begun.
+    /// Seconds from the kernel's submission to its first screen; negative if no screen has begun.
     pub waiting: f64,
-    /// Total time in which workers with a screen of the kernel waited for flash; under a host, the time of its SSD and
-    /// storage stack.
+    /// Seconds in which workers with a screen of the kernel waited for flash, summed over workers; under a host, those
+    /// of its SSD and storage stack.
     pub storage: f64,
-    /// Total time in which workers computed for the kernel.
+    /// Seconds in which workers computed for the kernel, summed over workers.
     pub compute: f64,
-    /// Time on the links between storage, host and cores: the sum of `link` and `pcie`.
+    /// Seconds on the links between storage, host and cores: the sum of `link` and `pcie`.
     pub transfer: f64,
-    /// Time in which the host's SSD worked for the kernel; 0 without a host.
+    /// Seconds in which the host's SSD worked for the kernel; 0 without a host.
     pub ssd: f64,
-    /// Time in which the kernel's windows occupied the backbone's link.
+    /// Seconds in which the kernel's windows occupied the backbone's link.
     pub link: f64,
-    /// Time in which the kernel's data occupied PCIe.
+    /// Seconds in which the kernel's data occupied PCIe.
     pub pcie: f64,
-    /// Time from the kernel's submission to its end.
+    /// Seconds from the kernel's submission to its end.
     pub latency: f64,
-    /// End of the kernel, from the beginning of the run.
+    /// End of the kernel, in seconds from the beginning of the run.
     pub end: f64,
-    /// Time at which all outputs of the kernel were in flash, from the beginning of the run; 0 if they never were.
+    /// Time at which all outputs of the kernel were in flash, in seconds from the beginning of the run; 0 if they never
+    /// were.
     pub flushed: f64,
-    /// Energy of workers that computed for the kernel.
+    /// Energy in joules of workers that computed for the kernel.
     pub energy_computation: f64,
-    /// Energy of the backbone, or of the host's SSD, while it moved the kernel's data.
+    /// Energy in joules of the backbone, or of the host's SSD, while it moved the kernel's data.
     pub energy_storage: f64,
-    /// Energy of PCIe, and of the host, while they moved the kernel's data.
+    /// Energy in joules of PCIe, and of the host, while they moved the kernel's data.
     pub energy_movement: f64,
 }
 
@@ -78,8 +79,8 @@ pub(super) enum ActivityKind {
 /// Maximum number of slots of an [`Activity`].
 const SLOTS: usize = 512;
 
-/// Activity over time: seconds of activity in each slot of equal width. The width doubles whenever the run outgrows the
-/// slots.
+/// Busy seconds of workers, storage and host over the run, in slots of equal width. The width doubles whenever the run
+/// outgrows the slots.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Activity {
     /// Width of a slot in seconds.
@@ -168,7 +169,7 @@ pub struct AcceleratorReport {
     pub reruns: u64,
     /// All screens that ran, with their workers and times.
     pub spans: Vec<ScreenSpan>,
-    /// Activity over time.
+    /// Busy seconds of workers, storage and host over the run.
     pub activity: Activity,
 }
 

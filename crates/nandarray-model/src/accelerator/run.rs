@@ -16,7 +16,7 @@ use super::results::AcceleratorReport;
 pub struct PhantomBlock {
     /// Maximum number of screens; 1 for a serial microblock.
     pub screens: u64,
-    /// Cycles of the whole microblock on one core.
+    /// Number of cycles that the whole microblock takes on one core.
     pub cycles: f64,
     /// Bytes that the whole microblock reads from flash.
     pub bytes_in: u64,
@@ -36,10 +36,11 @@ pub struct PhantomKernel {
     /// Kernels with a higher priority come first.
     #[serde(default)]
     pub priority: i64,
-    /// Time by which the kernel should have ended, for schedulers that use deadlines; `None` if there is no deadline.
+    /// Time by which the kernel should have ended, for schedulers that use deadlines, in a unit of the caller's; `None`
+    /// if there is no deadline.
     #[serde(default)]
     pub deadline: Option<u64>,
-    /// Expected amount of work, for schedulers that use it.
+    /// Expected amount of work, for schedulers that use it, in a unit of the caller's; 0 if unknown.
     #[serde(default)]
     pub work: u64,
     /// Time of the kernel's submission.

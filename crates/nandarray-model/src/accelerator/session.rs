@@ -32,7 +32,7 @@ pub struct AcceleratorOptions {
     pub window_bytes: u64,
 }
 
-/// Executes kernels of a store for the machine.
+/// An executor of a store's kernels for the machine.
 struct StoreWork {
     runtime: Arc<Runtime>,
     core: CoreDescription,
@@ -152,7 +152,7 @@ impl AcceleratorSession {
     /// Submits a kernel, at the time that the machine has reached.
     ///
     /// # Errors
-    /// The errors of [`nandarray_runtime::session::Session::submit`].
+    /// The errors of `nandarray_runtime::Session::submit`.
     pub fn submit(&self, request: KernelRequest) -> Result<Arc<SessionJob>> {
         let device = self.runtime.device().clone();
         let shape = |space| device.by_id(space).ok().map(|s| s.peek().record.shape.clone());

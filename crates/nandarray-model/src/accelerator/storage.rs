@@ -17,13 +17,13 @@ use super::platform::AcceleratorPlatform;
 /// An operation of a row of dies that reads may suspend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BackgroundWork {
-    /// Writes a page group of this kernel's outputs.
+    /// The write of a page group of this kernel's outputs.
     Output(u64),
-    /// Writes a page group of the journal.
+    /// The write of a page group of the journal.
     Journal,
-    /// Moves a valid page group out of a block that is being freed.
+    /// The move of a valid page group out of a block that is being freed.
     Move,
-    /// Erases a block whose valid page groups have moved.
+    /// The erase of a block whose valid page groups have moved.
     Erase,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct AcceleratorStorage {
     next_row: usize,
     queue: VecDeque<BackgroundWork>,
     buffered: u64,
-    /// Number of page groups that still fit the open block.
+    /// Number of page groups for which the open block has room.
     open: u64,
     /// Number of blocks that are erased and not open.
     free_blocks: u64,
@@ -93,7 +93,7 @@ pub(super) struct AcceleratorStorage {
     pub(super) pcie_busy: Ps,
     /// Time in which at least one die wrote or erased, without the current interval.
     programming: Ps,
-    /// Intervals in which the backbone's link is busy, those that have passed left out.
+    /// Intervals in which the backbone's link is busy, without those that have passed.
     link_spans: VecDeque<(Ps, Ps)>,
     /// Past time in which the link was busy and a die wrote or erased as well.
     both: Ps,
@@ -325,7 +325,7 @@ impl AcceleratorStorage {
         }
     }
 
-    /// Begins queued operations on rows of dies that have none; returns the row and the end of each.
+    /// Begins queued operations on rows of dies that have none; returns, for each, the row and the time of its end.
     pub(super) fn begin(&mut self, now: Ps) -> Vec<(usize, Ps)> {
         let mut begun = Vec::new();
         while !self.queue.is_empty() {

@@ -112,7 +112,7 @@ impl Quantities {
         }
     }
 
-    /// Returns a list of `n` times; a single time is repeated.
+    /// Returns the `n` times of a key; a value with a single time stands for `n` equal ones.
     fn times(&self, path: &str, n: usize) -> Vec<Ps> {
         match self.get(path) {
             Quantity::Times(all) if all.len() == 1 => vec![all[0]; n],
@@ -142,8 +142,9 @@ impl Quantities {
         }
     }
 
-    /// Returns an operation's energy in picojoules, per page and per command; one of them is 0. A current gives an
-    /// energy per command: it is the die's for the time `lasts`, shared by all planes that take part.
+    /// Returns an operation's energy in picojoules, per page and per command; one of the two is 0. A value that is a
+    /// current gives an energy per command: the die draws the current for the time `lasts`, however many of its planes
+    /// take part.
     fn energy_pj(&self, path: &str, lasts: Ps) -> (f64, f64) {
         match self.get(path) {
             Quantity::Real(pj) => (*pj, 0.0),

@@ -6,13 +6,13 @@ use super::problem::Problem;
 use super::sheet::Sheet;
 use super::value::show_size;
 
-/// Maximum number of bytes of a device, so that sums of them stay far below 64 bits.
+/// Maximum number of bytes of a device, so that sums of such sizes stay far below 64 bits.
 const BYTES_MAX: u64 = 1 << 56;
 /// Maximum number of pages: flash management numbers them in 32 bits and reserves a few numbers.
 const PAGES_MAX: u64 = (1 << 32) - 3;
 /// Maximum number of dies: each has its own queues.
 const DIES_MAX: u64 = 1 << 16;
-/// Maximum number of dies on a channel: the back end holds those that wait for the bus in a mask of 128 bits.
+/// Maximum number of dies on a channel: the back end has one bit for each of them in a mask of 128 bits.
 const DIES_ON_CHANNEL_MAX: u32 = 128;
 
 struct Checks<'a> {

@@ -23,7 +23,7 @@ pub(super) struct CoreProblem {
 
 /// Bytes of a line of a cache that the description adds to the core's preset.
 const LINE_BYTES: u32 = 64;
-/// Ways of such an added cache.
+/// Ways of a cache that the description adds to the core's preset.
 const WAYS: u32 = 8;
 
 impl Compute {
@@ -35,7 +35,7 @@ impl Compute {
         self.core_checked(dram).unwrap_or_else(|problem| panic!("a core that was checked: {problem:?}"))
     }
 
-    /// Returns the time of one tick of a core.
+    /// Returns the duration of one tick of a core, the unit of its description's latencies: a cycle or a part of one.
     pub fn tick(&self, core: &CoreDescription) -> Ps {
         Ps(core.tick_ps)
     }

@@ -186,17 +186,18 @@ pub struct Nand {
 pub struct Reliability {
     /// Raw bit-error rate of a fresh block.
     pub rber_base: f64,
-    /// `rber_cycles * C^rber_cycles_exp`: wear, C in program/erase cycles.
+    /// Coefficient of the wear term `rber_cycles * C^rber_cycles_exp`; C is the block's number of program/erase cycles.
     pub rber_cycles: f64,
     /// Exponent of `rber_cycles`.
     pub rber_cycles_exp: f64,
-    /// `rber_retention * C^rber_retention_cycles_exp * days^rber_retention_days_exp`.
+    /// Coefficient of the term `rber_retention * C^rber_retention_cycles_exp * days^rber_retention_days_exp`.
     pub rber_retention: f64,
     /// Exponent of C in `rber_retention`.
     pub rber_retention_cycles_exp: f64,
     /// Exponent of days in `rber_retention`.
     pub rber_retention_days_exp: f64,
-    /// `rber_reads * C^rber_reads_cycles_exp * reads^rber_reads_exp`: read disturb, reads of the block since its erase.
+    /// Coefficient of the read-disturb term `rber_reads * C^rber_reads_cycles_exp * reads^rber_reads_exp`, with the
+    /// reads of the block since its erase.
     pub rber_reads: f64,
     /// Exponent of C in `rber_reads`.
     pub rber_reads_cycles_exp: f64,
@@ -208,7 +209,7 @@ pub struct Reliability {
     pub cycles_before: u32,
     /// Bytes that one code word protects; 0 without error correction.
     pub ecc_codeword_bytes: u32,
-    /// Bits that a code word can correct.
+    /// Number of bits that a code word can correct.
     pub ecc_correctable_bits: u32,
     /// Time to decode a code word.
     pub t_ecc_decode: Ps,
@@ -218,9 +219,9 @@ pub struct Reliability {
     pub read_retries_max: u32,
     /// Factor by which each retry multiplies the raw bit-error rate.
     pub read_retry_rber_factor: f64,
-    /// Blocks that are bad from the factory, per million.
+    /// Number of blocks that are bad from the factory, per million.
     pub factory_bad_ppm: u32,
-    /// Erases or programs that fail, per million.
+    /// Number of erases or programs that fail, per million.
     pub grown_bad_ppm: u32,
 }
 
@@ -294,39 +295,39 @@ pub struct Compute {
     /// Bytes of the instruction cache, 0 for no cache. Here and in the following fields `None` stands for the core
     /// preset's value.
     pub l1i_bytes: Option<u64>,
-    /// Ways of the instruction cache; `None` for the core's.
+    /// Ways of the instruction cache; `None` for the preset's.
     pub l1i_ways: Option<u32>,
-    /// Bytes of the data cache, 0 for no cache; `None` for the core's.
+    /// Bytes of the data cache, 0 for no cache; `None` for the preset's.
     pub l1d_bytes: Option<u64>,
-    /// Ways of the data cache; `None` for the core's.
+    /// Ways of the data cache; `None` for the preset's.
     pub l1d_ways: Option<u32>,
-    /// Bytes of the second-level cache, 0 for no cache; `None` for the core's.
+    /// Bytes of the second-level cache, 0 for no cache; `None` for the preset's.
     pub l2_bytes: Option<u64>,
-    /// Ways of the second-level cache; `None` for the core's.
+    /// Ways of the second-level cache; `None` for the preset's.
     pub l2_ways: Option<u32>,
-    /// Ticks of a hit in the data cache, in addition to the latency of the load or store unit; `None` for the core's.
+    /// Ticks of a hit in the data cache, in addition to the latency of the load or store unit; `None` for the preset's.
     pub l1d_ticks: Option<u32>,
-    /// Ticks of a hit in the second-level cache; `None` for the core's.
+    /// Ticks of a hit in the second-level cache; `None` for the preset's.
     pub l2_ticks: Option<u32>,
-    /// Prefetcher of the data cache and of the second-level cache; `None` for the core's.
+    /// Prefetcher of the data cache and of the second-level cache; `None` for the preset's.
     pub prefetch: Option<&'static str>,
-    /// Latency of a load in ticks; `None` for the core's.
+    /// Latency of a load in ticks; `None` for the preset's.
     pub load_ticks: Option<u32>,
-    /// Latency of a store in ticks; `None` for the core's.
+    /// Latency of a store in ticks; `None` for the preset's.
     pub store_ticks: Option<u32>,
-    /// Latency of a multiplication in ticks; `None` for the core's.
+    /// Latency of a multiplication in ticks; `None` for the preset's.
     pub multiply_ticks: Option<u32>,
-    /// Latency of a division in ticks; `None` for the core's.
+    /// Latency of a division in ticks; `None` for the preset's.
     pub divide_ticks: Option<u32>,
-    /// Ticks that a taken branch costs; `None` for the core's.
+    /// Ticks that a taken branch costs; `None` for the preset's.
     pub taken_ticks: Option<u32>,
     /// Values of the vector unit.
     pub vector: VectorKeys,
     /// Bytes of scratchpad; 0 for none.
     pub scratchpad_bytes: u64,
-    /// Ticks of a scratchpad access, in addition to the latency of the load or store unit; `None` for the core's.
+    /// Ticks of a scratchpad access, in addition to the latency of the load or store unit; `None` for the preset's.
     pub scratchpad_ticks: Option<u32>,
-    /// Ticks of a stream access, in addition to the latency of the load or store unit; `None` for the core's.
+    /// Ticks of a stream access, in addition to the latency of the load or store unit; `None` for the preset's.
     pub stream_ticks: Option<u32>,
     /// Number of input streams, and of output streams, that a core has buffers for.
     pub streams: u32,
@@ -338,13 +339,13 @@ pub struct Compute {
     pub half_bytes: u64,
     /// Place from which a core reads its input.
     pub input: InputFrom,
-    /// The channels whose pages reach a core.
+    /// Choice of the channels whose pages reach a core directly, without crossing DRAM.
     pub placement: CorePlacement,
     /// Rate of the crossbar's port of one core, in bytes per second; 0 stands for an ideal port without delay.
     pub crossbar_bytes_per_s: u64,
     /// Latency of the crossbar.
     pub t_crossbar: Ps,
-    /// Firmware time for a transition of a core's state.
+    /// Firmware time of each change of a core's state, such as from idle to running.
     pub t_manage: Ps,
     /// Firmware time to request or drain a page of a stream.
     pub t_request: Ps,
@@ -361,17 +362,17 @@ pub struct VectorKeys {
     pub datapath_bits: Option<u32>,
     /// Bits that a load or store of consecutive elements moves in a cycle.
     pub memory_bits: Option<u32>,
-    /// Ticks of each element of other loads and stores.
+    /// Ticks per element of loads and stores of elements that are not consecutive.
     pub element_ticks: Option<u32>,
     /// Bits to which VarVE rounds up the width of each element in the datapath.
     pub align_bits: Option<u32>,
-    /// Ticks of the step that aligns elements.
+    /// Ticks of the VarVE datapath's step that aligns elements to `align_bits`.
     pub align_ticks: Option<u32>,
     /// Lines of each packed stream that are fetched and unpacked ahead of use.
     pub unpack_lines: Option<u32>,
     /// Packed bits that are unpacked in a cycle.
     pub unpack_bits: Option<u32>,
-    /// Ticks of unpacking what was not unpacked ahead.
+    /// Ticks to unpack a line of a packed stream that was not unpacked ahead.
     pub unpack_ticks: Option<u32>,
 }
 
@@ -387,7 +388,7 @@ pub enum InputFrom {
     Stream,
 }
 
-/// The channels whose pages reach a core directly.
+/// Choice of the channels whose pages reach a core directly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CorePlacement {
@@ -570,8 +571,8 @@ pub struct HostSettings {
 pub struct Energy {
     /// Energy to sense a page.
     pub read_pj: f64,
-    /// Energy of each sensing command of a die, however many of its planes take part: a current, as data sheets state
-    /// it, is the die's for the duration of a command.
+    /// Energy of each sensing command of a die, however many of its planes take part: data sheets state a current,
+    /// which the whole die draws for the duration of a command.
     pub read_command_pj: f64,
     /// Energy to program a page (its share of a word line, with one-shot programming).
     pub program_pj: f64,
@@ -581,11 +582,11 @@ pub struct Energy {
     pub erase_pj: f64,
     /// Energy of each erase command, as `read_command_pj`.
     pub erase_command_pj: f64,
-    /// Energy of a byte over a channel.
+    /// Energy to transfer a byte over a channel.
     pub bus_pj_per_byte: f64,
-    /// Energy of a byte into or out of DRAM.
+    /// Energy to transfer a byte into or out of DRAM.
     pub dram_pj_per_byte: f64,
-    /// Energy of a byte over the link.
+    /// Energy to transfer a byte over the link.
     pub link_pj_per_byte: f64,
     /// Energy to decode a code word.
     pub ecc_pj: f64,
@@ -635,6 +636,6 @@ pub struct Spec {
     pub power_uw: Option<u64>,
     /// Power limit of the form factor, in microwatts, if stated.
     pub power_limit_uw: Option<u64>,
-    /// Whether the preset claims to match these figures within 15 %.
+    /// Whether the preset claims to match the data sheet's figures within 15 %.
     pub claims_match: bool,
 }

@@ -16,7 +16,7 @@ pub struct Key {
     pub kind: ValueKind,
     /// Meaning in a few words.
     pub meaning: &'static str,
-    /// Reason for the end of the range; empty where it is obvious.
+    /// Reason for the upper end of the range; empty where it is obvious.
     pub bound: &'static str,
 }
 
@@ -32,7 +32,7 @@ impl Key {
     }
 }
 
-/// Declares the words that a key allows as an enum, so that the code that reads the key must handle all of them.
+/// Declares an enum of the words that a key allows, so that the code that reads the key must handle all of them.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -74,6 +74,7 @@ words!(
         FiveStageStream = "five-stage-stream",
         FiveStageStreamCache = "five-stage-stream-cache",
         Ibex = "ibex",
+        IbexMaxperf = "ibex-maxperf",
         Ex5 = "ex5",
         C66x = "c66x",
         Lwp = "lwp",

@@ -33,7 +33,7 @@ pub use presets::{find as preset_text, names as presets};
 pub use problem::{Invalid, Problem};
 pub use sheet::{Sheet, SheetEntry};
 pub use summary::Summary;
-pub use value::{Value, ValueKind};
+pub use value::{Value, ValueKind, units};
 pub use write::keys_json;
 
 /// Returns the resolved description of a preset.

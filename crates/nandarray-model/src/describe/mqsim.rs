@@ -34,7 +34,7 @@ pub struct Imported {
     pub notes: Vec<Note>,
 }
 
-/// Elements without effect here: reports are always complete, and the size belongs to a part that only MQSim models.
+/// Elements that are ignored without a note: two concern logs, and the third the DRAM rows, which are not modelled.
 const SILENT: &[&str] =
     &["Enable_ResponseTime_Logging", "ResponseTime_Logging_Period_Length", "Data_Cache_DRAM_Row_Size"];
 

@@ -122,7 +122,7 @@ fn unknown(path: &str, line: Option<u32>) -> Problem {
     }
 }
 
-/// Returns the names of a section's keys; of all sections if the section is unknown.
+/// Returns the names of a section's keys, separated by commas; the names of all sections if the section is unknown.
 fn names_of(section: &str) -> String {
     let mut names: Vec<&str> = match KEYS.iter().any(|k| k.section() == section) {
         true => KEYS.iter().filter(|k| k.section() == section).map(keys::Key::name).collect(),

@@ -51,7 +51,7 @@ fn rate(bytes: u64, every: Ps) -> u64 {
 }
 
 impl Description {
-    /// Computes the figures.
+    /// Computes the figures that follow from this description.
     pub fn summarise(&self) -> Summary {
         let g = &self.geometry;
         let raw_bytes = g.bytes();
@@ -71,20 +71,21 @@ impl Description {
         }
     }
 
-    /// Returns the time of `bytes` of a page on the bus, with the same proportion of spare bytes if these cross it.
+    /// Returns the time that `bytes` bytes of a page take on the bus; a proportional part of the page's spare bytes is
+    /// added if these cross the bus.
     fn on_bus(&self, bytes: u64) -> Ps {
         let (page, spare) = (u64::from(self.geometry.page_bytes), u64::from(self.geometry.spare_bytes));
         let spare = if self.bus.transfers_spare { (bytes * spare).div_ceil(page) } else { 0 };
         Ps::of_bytes(bytes + spare, self.bus.bytes_per_s)
     }
 
-    /// Returns the number of planes that share one command.
+    /// Returns the maximum number of planes that one command can address.
     fn together(&self) -> u64 {
         if self.nand.multi_plane { u64::from(self.geometry.planes) } else { 1 }
     }
 
-    /// Returns the rate of all channels, if each die moves `bytes` in a time `cycle`, and occupies the bus for `bus`
-    /// of it.
+    /// Returns the rate of all channels together in bytes per second, if each die moves `bytes` in each period `cycle`
+    /// and occupies its channel's bus for the time `bus` of it.
     fn channels_rate(&self, bytes: u64, bus: Ps, cycle: Ps) -> u64 {
         let dies = u64::from(self.geometry.ways) * u64::from(self.geometry.dies);
         rate(bytes, bus).min(rate(bytes * dies, cycle)).saturating_mul(u64::from(self.geometry.channels))

@@ -137,29 +137,29 @@ impl fmt::Display for Value {
 /// Kind of a key's quantity, with its range; both ends are included.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ValueKind {
-    /// A plain count.
+    /// A plain count, with its range.
     Count(u64, u64),
-    /// A plain count, or `"none"`.
+    /// A plain count, or `"none"`, with the count's range.
     CountOrNone(u64, u64),
-    /// A number without a unit.
+    /// A number without a unit, with its range.
     Real(f64, f64),
-    /// A fraction of a whole, written as `0.07` or `"7 %"`.
+    /// A fraction of a whole, written as `0.07` or `"7 %"`, with its range.
     Share(f64, f64),
-    /// A time, such as `"75 us"`.
+    /// A time, such as `"75 us"`, with its range.
     Time(Ps, Ps),
-    /// A time, such as `"75 us"`, or `"none"`.
+    /// A time, such as `"75 us"`, or `"none"`, with the time's range.
     TimeOrNone(Ps, Ps),
-    /// A time, such as `"75 us"`, or a list with one time for each kind of page.
+    /// A time, such as `"75 us"`, or a list with one time for each kind of page; the range holds for each time.
     Times(Ps, Ps),
     /// A size, such as `"8 KiB"`; the range is in bytes.
     Size(u64, u64),
-    /// A size, or the given word.
+    /// A size, or the given word; the range is in bytes.
     SizeOr(&'static str, u64, u64),
     /// A frequency, such as `"1 GHz"`; the range is in hertz.
     Frequency(u64, u64),
     /// A data rate: `"3.4 GB/s"`, `"333 MT/s x8"`, `"40 Gb/s"` or `"PCIe 4 x4"`; the range is in bytes per second.
     Rate(u64, u64),
-    /// A data rate, or the given word.
+    /// A data rate, or the given word; the range is in bytes per second.
     RateOr(&'static str, u64, u64),
     /// Energy of one operation, such as `"4.1 uJ"`, or the current during the operation, such as `"25 mA at 3.3 V"`;
     /// the range is in picojoules.
@@ -168,7 +168,7 @@ pub enum ValueKind {
     EnergyPerByte(f64, f64),
     /// A power, such as `"30 mW"` or `"5 mA at 3.3 V"`; the range is in microwatts.
     Power(f64, f64),
-    /// A power, or the given word.
+    /// A power, or the given word; the range is in microwatts.
     PowerOr(&'static str, f64, f64),
     /// A list of values of one kind, up to the given length; a single value needs no brackets. Or `"none"`.
     List(&'static ValueKind, usize),
@@ -255,6 +255,19 @@ const POWERS: &[(&str, f64)] = &[("nW", 1e-3), ("uW", 1.0), ("µW", 1.0), ("μW"
 const CURRENTS: &[(&str, f64)] = &[("uA", 1e-6), ("µA", 1e-6), ("μA", 1e-6), ("mA", 1e-3), ("A", 1.0)];
 const TRANSFERS: &[(&str, f64)] = &[("MT/s", 1e6), ("GT/s", 1e9)];
 
+/// Returns the units of each kind of quantity with their factors: times in ps, sizes in bytes, rates in bytes per
+/// second, energies in pJ, energies per byte in pJ/B, powers in uW.
+pub fn units() -> [(&'static str, &'static [(&'static str, f64)]); 6] {
+    [
+        ("time", TIMES),
+        ("size", SIZES),
+        ("rate", RATES),
+        ("energy", ENERGIES),
+        ("energy_per_byte", ENERGIES_PER_BYTE),
+        ("power", POWERS),
+    ]
+}
+
 /// Rate of one PCIe lane in bytes per second, by generation, after line coding: 8b/10b up to 2, 128b/130b up to 5, and
 /// 236 bytes of each 256-byte flit from 6 on (PCI Express base specifications 1.0 to 7.0).
 const PCIE_LANE_BYTES_PER_S: [u64; 7] =
@@ -329,7 +342,7 @@ pub(super) fn show_decimal(x: f64, units: &[&str]) -> String {
     format!("{} {}", (x * 1e6).round() / 1e6, units[unit])
 }
 
-/// Formats a rate.
+/// Formats a data rate with a unit from B/s to TB/s.
 pub(super) fn show_rate(bytes_per_s: u64) -> String {
     show_decimal(bytes_per_s as f64, &["B/s", "kB/s", "MB/s", "GB/s", "TB/s"])
 }
@@ -441,7 +454,7 @@ impl ValueKind {
         }
     }
 
-    /// Reads a number without a unit, a flag or a word.
+    /// Reads a flag, a word, or a number without a unit.
     fn read_plain(&self, value: &Value) -> Result<Quantity, Wrong> {
         let wrong = |what: &str| self.wrong(what);
         match *self {

@@ -37,7 +37,7 @@ pub(super) struct DriveBank {
     capacities: Vec<u64>,
     /// Number of requests in flight on each device.
     open: Vec<u32>,
-    /// Requests that wait for room in the queues of each device, by number.
+    /// For each device, the numbers of the requests that wait for room in its queues.
     waiting: Vec<VecDeque<u32>>,
     open_max: u32,
     stripe: u64,

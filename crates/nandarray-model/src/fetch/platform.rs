@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct FetchPlatform {
     /// Number of tasks that run at the same time: resident warps, or the threads of a CPU that submits.
     pub resident_tasks: usize,
-    /// Time of a group's instructions, without its atomics.
+    /// Time of the instructions of a group of accesses, without their atomics.
     pub t_group_ns: f64,
     /// Number of memory slices that execute atomics, each one atomic at a time; all atomics on a cache line go to one
     /// slice.
@@ -28,11 +28,11 @@ pub struct FetchPlatform {
     pub t_poll_ns: f64,
     /// Number of CPU threads that submit all requests; 0 if the tasks submit their own requests.
     pub cpu_threads: u32,
-    /// Time that such a thread spends on a request.
+    /// Time that a CPU thread which submits requests spends on a request.
     pub t_cpu_ns: f64,
-    /// Time that such a thread spends on each KiB of a request, for copies from its page cache.
+    /// Time that a CPU thread which submits requests spends on each KiB of a request, for copies from its page cache.
     pub t_cpu_kib_ns: f64,
-    /// Raw rate of the shared link in each direction.
+    /// Raw rate of the shared link in each direction, in bytes per second.
     pub link_rate: u64,
     /// Payload of a packet of the shared link, in bytes.
     pub link_payload: u32,

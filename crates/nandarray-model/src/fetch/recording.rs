@@ -7,11 +7,11 @@
 /// Kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TouchKind {
-    /// Uses the bytes that a fetch reads from a device.
+    /// The task uses the bytes that a fetch reads from a device.
     Touch,
-    /// Starts a write and continues at once; the run does not end before the write has ended.
+    /// The task starts a write and continues at once; the run does not end before the write has ended.
     WriteBehind,
-    /// Starts a write and waits for it.
+    /// The task starts a write and waits for it.
     Write,
 }
 
@@ -32,7 +32,8 @@ pub struct AccessRecord {
     pub atomics: u32,
 }
 
-/// A recording: accesses in order of phase, task and group, and the fetches that they name by number.
+/// A recording: accesses in order of phase, task and group, and the fetches (byte ranges of the devices) that they name
+/// by number.
 #[derive(Clone, Debug, Default)]
 pub struct FetchRecording {
     /// All accesses, in order.

@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The report of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FetchReport {
-    /// Time from the first launch to the end of the last request.
+    /// Seconds from the first launch to the end of the last request.
     pub seconds: f64,
     /// Number of requests that read.
     pub reads: u64,
@@ -25,7 +25,7 @@ pub struct FetchReport {
     pub in_flight_max: u64,
     /// Mean number of requests in flight.
     pub in_flight_mean: f64,
-    /// Mean time of a request, from its submission until the tasks that wait for it continue.
+    /// Mean time of a request in microseconds, from its submission until the tasks that wait for it continue.
     pub latency_mean_us: f64,
     /// Share of the run in which the shared link sent to memory.
     pub link_up: f64,
@@ -35,7 +35,7 @@ pub struct FetchReport {
     pub atomics_busy: f64,
     /// Share of the run in which the busiest slice executed atomics.
     pub atomics_busy_max: f64,
-    /// Mean time for which a request waited for its queue pair's critical section.
+    /// Mean time in microseconds for which a request waited for its queue pair's critical section.
     pub enqueue_wait_us: f64,
     /// Share of the run in which the CPU's threads were busy; 0 if no CPU submits.
     pub cpu_busy: f64,

@@ -38,7 +38,7 @@ enum FetchEvent {
     Ring(u32),
     /// The entry of this request has arrived at its device, at the end of the shared link.
     Arrive(u32),
-    /// The data of this write has arrived at its device as well.
+    /// The data of this write request has arrived at its device, after the request's entry.
     Data(u32),
     /// The completion of this request has been found by polling.
     Land(u32),

@@ -7,24 +7,25 @@ use nandarray_sim::Ps;
 /// One value per cause, in the order of [`OpCause::ALL`].
 pub type PerCause<T> = [T; 4];
 
-/// Counts of operations, commands and bytes.
+/// Counts of a device's flash operations, commands and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlashCounts {
-    /// Operations submitted.
+    /// Number of operations submitted.
     pub submitted: u64,
-    /// Operations ended, by kind ([`OpKind`]) and cause.
+    /// Number of operations ended, by kind ([`OpKind`]) and cause.
     pub ended: [PerCause<u64>; 3],
-    /// Pages sensed, retries included.
+    /// Number of pages sensed, retries included.
     pub senses: PerCause<u64>,
-    /// Pages programmed.
+    /// Number of pages programmed.
     pub programs: PerCause<u64>,
-    /// Blocks erased.
+    /// Number of blocks erased.
     pub erases: PerCause<u64>,
-    /// Commands that sensed pages, each counted once however many planes took part, under the cause of its first page.
+    /// Number of commands that sensed pages, each counted once however many planes took part, under the cause of its
+    /// first page.
     pub sense_commands: PerCause<u64>,
-    /// Commands that programmed pages, counted like `sense_commands`.
+    /// Number of commands that programmed pages, counted like `sense_commands`.
     pub program_commands: PerCause<u64>,
-    /// Commands that erased blocks, counted like `sense_commands`.
+    /// Number of commands that erased blocks, counted like `sense_commands`.
     pub erase_commands: PerCause<u64>,
     /// User-data bytes returned by reads; retries are not counted again.
     pub read_bytes: PerCause<u64>,
@@ -36,38 +37,38 @@ pub struct FlashCounts {
     pub out_bus_bytes: PerCause<u64>,
     /// Bytes transferred to dies over their channel, spare bytes included.
     pub in_bus_bytes: PerCause<u64>,
-    /// Error-correction code words decoded.
+    /// Number of error-correction code words decoded.
     pub codewords: PerCause<u64>,
-    /// Commands for more than one plane of a die.
+    /// Number of commands for more than one plane of a die.
     pub multi_plane: u64,
-    /// Reads that began while data of the read before was still in the die's cache register.
+    /// Number of reads that began while data of the read before was still in the die's cache register.
     pub cache_reads: u64,
-    /// Programs whose data was sent while the die still programmed another page.
+    /// Number of programs whose data was sent while the die still programmed another page.
     pub cache_programs: u64,
-    /// Commands that programmed several pages of a word line at once.
+    /// Number of commands that programmed several pages of a word line at once.
     pub word_lines: u64,
-    /// Suspensions of programs.
+    /// Number of suspensions of programs.
     pub program_suspends: u64,
-    /// Suspensions of erases.
+    /// Number of suspensions of erases.
     pub erase_suspends: u64,
-    /// Resumptions of suspended programs and erases.
+    /// Number of resumptions of suspended programs and erases.
     pub resumes: u64,
-    /// Reads of a page that were repeated because the page could not be corrected.
+    /// Number of repeated reads of a page that could not be corrected.
     pub retries: u64,
-    /// Reads that failed after all retries.
+    /// Number of reads that failed after all retries.
     pub uncorrectable: u64,
-    /// Programs and erases that failed.
+    /// Number of programs and erases that failed.
     pub failed: u64,
 }
 
 /// Busy time of a channel's bus, by use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BusTime {
-    /// Commands and addresses.
+    /// Time of command and address cycles.
     pub command: Ps,
-    /// Data of programs, with their commands.
+    /// Time in which data of programs was transferred, with their commands.
     pub data_in: Ps,
-    /// Data of reads.
+    /// Time in which data of reads was transferred.
     pub data_out: Ps,
 }
 
@@ -101,17 +102,17 @@ impl DieTime {
 /// Energy by part, in picojoules.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FlashEnergy {
-    /// Sensing pages.
+    /// Energy of sensing pages.
     pub sense_pj: f64,
-    /// Programming pages.
+    /// Energy of programming pages.
     pub program_pj: f64,
-    /// Erasing blocks.
+    /// Energy of erasing blocks.
     pub erase_pj: f64,
-    /// Transfers over channels.
+    /// Energy of transfers over channels.
     pub bus_pj: f64,
-    /// Decoding error-correction code words.
+    /// Energy of decoding error-correction code words.
     pub ecc_pj: f64,
-    /// Idle dies.
+    /// Energy of idle dies.
     pub idle_pj: f64,
     /// Energy of the operations of each cause; idle energy belongs to none.
     pub by_cause_pj: PerCause<f64>,
@@ -127,11 +128,11 @@ impl FlashEnergy {
 /// Account of a device's flash from the beginning to a moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FlashAccount {
-    /// The moment, as time since the beginning.
+    /// End of the account, as time since the beginning.
     pub elapsed: Ps,
     /// Counts of operations, commands and bytes.
     pub counts: FlashCounts,
-    /// Operations submitted and not ended.
+    /// Number of operations submitted and not ended.
     pub in_flight: u64,
     /// Busy time of each channel.
     pub channels: Vec<BusTime>,
@@ -141,17 +142,17 @@ pub struct FlashAccount {
     pub energy: FlashEnergy,
 }
 
-/// An inconsistency of an account.
+/// A contradiction between the numbers of an account.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Imbalance {
     /// An operation was lost or invented.
     #[error("{submitted} operations taken, but {ended} ended and {in_flight} in flight")]
     Operations {
-        /// Operations submitted.
+        /// Number of operations submitted.
         submitted: u64,
-        /// Operations ended.
+        /// Number of operations ended.
         ended: u64,
-        /// Operations in flight.
+        /// Number of operations in flight.
         in_flight: u64,
     },
     /// More bytes crossed channels than were sensed, or fewer although nothing is in flight.
@@ -161,7 +162,7 @@ pub enum Imbalance {
         sensed: u64,
         /// Bytes that crossed a channel.
         crossed: u64,
-        /// Operations in flight.
+        /// Number of operations in flight.
         in_flight: u64,
     },
     /// A channel or die was busy for longer than the elapsed time.
@@ -179,9 +180,9 @@ pub enum Imbalance {
     /// The sums of energy by part and by cause differ.
     #[error("energy by part is {parts_pj} pJ, by cause {causes_pj} pJ")]
     Energy {
-        /// Sum over parts.
+        /// Sum over parts, in picojoules.
         parts_pj: f64,
-        /// Sum over causes, plus idle energy.
+        /// Sum over causes plus idle energy, in picojoules.
         causes_pj: f64,
     },
 }

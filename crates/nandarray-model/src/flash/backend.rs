@@ -323,8 +323,8 @@ impl Backend {
         false
     }
 
-    /// Grants the bus to die `d`'s channel now, or schedules a grant for when the bus is free, if any die waits for
-    /// it.
+    /// Grants the bus of die `d`'s channel, if any die waits for it: now, or by an event at the time when the bus is
+    /// free.
     fn poke<E: Copy + From<FlashEvent>>(&mut self, d: u32, now: Ps, events: &mut Events<E>) {
         let c = self.dies[d as usize].channel;
         let channel = &mut self.channels[c as usize];
@@ -339,7 +339,8 @@ impl Backend {
         }
     }
 
-    /// Grants the free bus to one command after another, until a transfer of data occupies it or no die requests it.
+    /// Grants the free bus of channel `c` to one command after another, until a transfer of data occupies it or no die
+    /// requests it.
     fn grant<E: Copy + From<FlashEvent>>(&mut self, c: u32, now: Ps, events: &mut Events<E>) {
         let compat = self.scheduling == Scheduling::MqsimCompat;
         let channel = &mut self.channels[c as usize];

@@ -11,7 +11,7 @@ use nandarray_sim::Ps;
 /// Result of reading a page, with all its retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Number of failed sensings after which the page is sensed again.
+    /// Number of sensings that fail and are followed by another one.
     pub retries: u8,
     /// Whether the page cannot be corrected even after all retries.
     pub lost: bool,
@@ -26,7 +26,7 @@ impl Verdict {
 pub trait Cells: Send {
     /// Returns the time to sense a page; `retry` is 0 for the first attempt.
     fn t_sense(&mut self, now: Ps, place: PageAddress, retry: u8) -> Ps;
-    /// Returns the time to program a page, or the word line that begins with it.
+    /// Returns the time to program a page or, with one-shot programming, the word line that begins with the page.
     fn t_program(&mut self, now: Ps, place: PageAddress) -> Ps;
     /// Returns the time to erase a block.
     fn t_erase(&mut self, now: Ps, place: PageAddress) -> Ps;

@@ -68,8 +68,8 @@ impl Backend {
         if self.key(d, read) <= self.key(d, &self.slab[paused.group]) { Wish::Read } else { Wish::Resume }
     }
 
-    /// Returns a suspension of the running program or erase if a waiting read would start earlier by it than by
-    /// waiting, the running operation is not itself overdue, and it was not suspended too often.
+    /// Returns the suspension of the running program or erase if a read waits and would start earlier by it; nothing if
+    /// the running operation has itself waited too long, or was suspended too often.
     fn wish_to_suspend(&self, d: u32, t_suspend: Option<Ps>, now: Ps) -> Wish {
         let die = &self.dies[d as usize];
         let Some(t_suspend) = t_suspend else { return Wish::Nothing };

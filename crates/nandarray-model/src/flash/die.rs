@@ -46,7 +46,7 @@ pub(super) enum Wish {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paused {
     pub(super) op: OpKind,
-    /// Slot of the first of its operations.
+    /// Slot of the first operation of the suspended command.
     pub(super) group: u32,
     /// Time that the operation still needs after its resumption.
     pub(super) remaining: Ps,
@@ -119,7 +119,7 @@ impl Die {
         }
     }
 
-    /// Number of operations that wait in the queues of all planes.
+    /// Returns the number of operations that wait in the queues of all planes.
     pub(super) fn queued(&self) -> u32 {
         self.count.iter().sum()
     }
@@ -129,7 +129,7 @@ impl Die {
         self.array == Array::Idle && self.paused.is_none() && self.loaded == NONE && self.cache_left == 0
     }
 
-    /// Number of operations of these classes (a bit mask) that wait in the queues of all planes.
+    /// Returns the number of operations of these classes (a bit mask) that wait in the queues of all planes.
     pub(super) fn waiting_in(&self, classes: u8) -> u32 {
         (0..CLASSES).filter(|class| classes >> class & 1 != 0).map(|class| self.count[class]).sum()
     }

@@ -4,7 +4,8 @@ use super::cells::{Cells, Verdict};
 use super::operation::PageAddress;
 use nandarray_sim::Ps;
 
-/// Implements the listed methods, and those that no fault changes, by calling the wrapped cells.
+/// Implements the listed methods of a wrapper, and those that no fault changes, by calling the cells in its field
+/// `within`.
 macro_rules! as_within {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
         $(fn $name(&mut self, $($arg: $ty),*) -> $ret {
@@ -105,7 +106,7 @@ pub struct BitErrors<C> {
 }
 
 impl<C: Cells> BitErrors<C> {
-    /// Applies `verdict` to every page of `block`, whose `page` field is ignored.
+    /// Makes cells that give `verdict` for every read of a page of `block`, whose `page` field is ignored.
     pub fn new(within: C, block: PageAddress, verdict: Verdict) -> Self {
         Self { within, block, verdict }
     }

@@ -75,12 +75,12 @@ pub fn codeword_failure(bits: u64, correctable: u32, rber: f64) -> f64 {
 struct BlockHistory {
     cycles: u32,
     reads: u32,
-    /// Number of reads at which `bucket` is computed again.
+    /// Number of reads of the block at which its error rate's table index is computed again.
     next_at: u32,
     bucket: u16,
 }
 
-/// Decides which reads, programs and erases fail, from the wear of every block.
+/// Rule by which reads, programs and erases fail, with the wear of every block.
 #[derive(Debug)]
 pub(super) struct Failures {
     of: Reliability,

@@ -13,7 +13,7 @@ pub(super) struct Times {
     page_bytes: u32,
     /// Spare bytes that cross the bus with a whole page; 0 if none do.
     spare_bytes: u32,
-    /// Bytes and time of the last transfer, kept since most transfers of a run have one of two lengths.
+    /// Bytes and time of the transfer computed last, kept since most transfers of a run have one of two lengths.
     last: (u64, Ps),
     pub(super) t_read_command: Ps,
     pub(super) t_read_further_plane: Ps,
@@ -24,7 +24,7 @@ pub(super) struct Times {
     pub(super) t_data_out_command: Ps,
     pub(super) t_suspend_command: Ps,
     pub(super) t_ready: Ps,
-    /// Mean times of sensing and of programming over the kinds of pages, each with `t_ready`.
+    /// Mean times of sensing and programming over the kinds of pages, each with `t_ready`; this one is of sensing.
     t_sense_mean: Ps,
     t_program_mean: Ps,
     pub(super) t_cache_read_busy: Option<Ps>,
@@ -46,8 +46,8 @@ pub(super) struct Times {
 
 /// Multiple of the programming time for which programs and background reads give way to younger host reads.
 const PATIENCE_PROGRAMS: u64 = 8;
-/// Divisor of a die's cycle: the fraction of it by which a die may be late for its turn on the bus when it is decided
-/// whether planes share a command.
+/// Fraction of a die's cycle, as a divisor, by which dies may drift out of step: cycles count as longer by it when the
+/// number of planes in a command is chosen.
 const OUT_OF_STEP: u64 = 4;
 /// Multiple of the erase time for which erases give way to younger reads and programs.
 const PATIENCE_ERASES: u64 = 8;
@@ -98,8 +98,8 @@ impl Times {
         }
     }
 
-    /// Returns the bytes on the bus for `bytes` of a page, with the same proportion of spare bytes, as each code word
-    /// carries its parity.
+    /// Returns the bytes that cross the bus for `bytes` of a page: these and their share of the page's spare bytes,
+    /// since each code word carries its own parity.
     pub(super) fn bus_bytes(&self, bytes: u32) -> u64 {
         if self.spare_bytes == 0 {
             return u64::from(bytes);

@@ -55,7 +55,8 @@ impl StoreLayout {
         self.on_lane(segment, page % self.store.lanes(), page / self.store.lanes())
     }
 
-    /// Returns the flash address of the first page of a segment's block on lane `lane`.
+    /// Returns the flash address of the first page of a segment's block on plane number `lane`; successive numbers are
+    /// on successive channels.
     pub fn block(&self, segment: Segment, lane: u32) -> PageAddress {
         self.on_lane(segment, lane, 0)
     }

@@ -41,7 +41,7 @@ pub struct BlockOps {
     pub ops_end: usize,
     /// Number of contiguous runs that are copied between the block and the caller's buffer.
     pub runs: u64,
-    /// Bytes of these runs.
+    /// Bytes of all runs that are copied.
     pub bytes: u64,
 }
 
@@ -50,7 +50,8 @@ pub struct BlockOps {
 pub struct FlashTrace {
     /// All operations, in order.
     pub ops: Vec<ExtentOp>,
-    /// Operations of each building block; the operations after the last block's belong to no block (reclaim, log).
+    /// Operations of each building block; the operations after the last block's belong to no block: those of reclaim
+    /// and of the log (journal and checkpoints).
     pub blocks: Vec<BlockOps>,
     /// Number of barriers; each makes everything written before it durable.
     pub barriers: u64,
@@ -64,7 +65,7 @@ struct Recording {
     purpose: Purpose,
 }
 
-/// Records the flash trace of the command that is being executed.
+/// Recorder of the flash trace of the command that is being executed.
 #[derive(Debug)]
 pub struct Recorder {
     geometry: Geometry,
@@ -102,7 +103,8 @@ impl Recorder {
         }
     }
 
-    /// Records a read or program of bytes of a segment's data area, from byte `at` of the segment on.
+    /// Records a read or program of bytes of a segment's data area, from byte `at` of it on; `log` says whether they
+    /// belong to the journal or to a checkpoint.
     pub(crate) fn pages(&self, op: OpKind, log: bool, segment: u32, at: u64, bytes: u64) {
         if bytes == 0 {
             return;

@@ -43,11 +43,11 @@ pub(super) enum BlockState {
     Open,
     /// All pages of the block were assigned; the block is a candidate for reclaim.
     Closed,
-    /// Reclaim or wear levelling moves its live pages out.
+    /// Reclaim or wear levelling moves the block's live pages out.
     Leaving,
-    /// None of its pages is live and its erase was requested.
+    /// None of the block's pages is live and its erase was requested.
     Erasing,
-    /// A program in it failed; once its live pages have been moved, it is bad.
+    /// A program in the block failed; once its live pages have been moved, it is bad.
     Retiring,
     /// The block is never used again.
     Bad,
@@ -62,7 +62,8 @@ pub(super) struct EraseBlock {
     pub(super) next: u16,
     /// Number of erases.
     pub(super) erases: u32,
-    /// Index of the row of its pages' owners; [`NOWHERE`] for a free block, and for one whose owners a formula gives.
+    /// Index in `rows` of the row with its pages' owners; [`NOWHERE`] for a free block, and for one whose owners the
+    /// formula of [`Fill`] gives.
     row: u32,
     /// State of the block.
     pub(super) state: BlockState,
@@ -110,9 +111,9 @@ pub(super) struct EraseBlocks {
     /// One bit per page, set if the page was assigned and has died. The table is 32 times smaller than the map, and
     /// parts of it where all pages are live are never accessed.
     dead: Vec<u64>,
-    /// Number of words of `dead` per block.
+    /// Number of 64-bit words of `dead` per block.
     words: u32,
-    /// Divides a block's number in the device by the blocks of a plane.
+    /// Divisor of a block's number in the device: the number of blocks of a plane.
     by_blocks: Divisor,
     by_pages: Divisor,
     rows: Vec<Box<[u32]>>,
@@ -344,7 +345,8 @@ impl EraseBlocks {
         }
     }
 
-    /// Takes a block out of use; its live pages stay live until they are moved.
+    /// Takes a block out of use and gives it this state, retiring or bad; its live pages stay live until they are
+    /// moved.
     pub(super) fn retire(&mut self, block: u32, state: BlockState) {
         let plane = self.plane_of(block);
         let p = &mut self.planes[plane as usize];
@@ -391,8 +393,8 @@ impl EraseBlocks {
         self.planes.iter().all(|p| p.unused == 0 && p.used.is_empty())
     }
 
-    /// Marks the first `rows` pages of a plane's good blocks as assigned by formula; if the last block is not full, it
-    /// becomes the host's open block.
+    /// Marks the first `rows` pages of a plane's good blocks as assigned, with the owners that the formula of `fill`
+    /// gives; if the last of these blocks is not full, it becomes the host's open block.
     pub(super) fn fill(&mut self, plane: u32, rows: u32, fill: &Fill) {
         let (full, rest) = (rows / self.pages, rows % self.pages);
         let first = plane * self.per_plane;
@@ -420,7 +422,7 @@ impl EraseBlocks {
     }
 }
 
-/// State of a block in a device whose used state is computed.
+/// State of a block, for a device whose state after long use is computed and not reached by writing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LaidOut {
     /// Number of the block in the device.
@@ -429,13 +431,13 @@ pub(super) struct LaidOut {
     pub(super) open: Option<Stream>,
     /// Number of pages that were assigned.
     pub(super) next: u32,
-    /// Number of live pages among them.
+    /// Number of live pages among the assigned ones.
     pub(super) live: u32,
 }
 
 impl EraseBlocks {
-    /// Puts the blocks of an untouched plane into a used state; the plane's other good blocks are free, in the order
-    /// of `free`. [`EraseBlocks::lay_out_pages`] then marks the dead pages.
+    /// Puts the blocks of an untouched plane into the given states; the plane's other good blocks are free, in the
+    /// order of `free`. [`EraseBlocks::lay_out_pages`] then marks the dead pages.
     pub(super) fn lay_out(&mut self, plane: u32, blocks: &[LaidOut], free: &[u32]) {
         for laid in blocks {
             let b = &mut self.blocks[laid.block as usize];

@@ -34,9 +34,9 @@ pub enum Put {
 pub enum Hit {
     /// All of the read.
     All,
-    /// Some of its sectors; the flash has the rest.
+    /// Some sectors of the read; the flash has the rest.
     Part,
-    /// None of its sectors.
+    /// No sector of the read.
     None,
 }
 
@@ -60,11 +60,11 @@ pub struct FlushTicket(u64);
 pub struct CacheCounts {
     /// Number of writes taken.
     pub writes: u64,
-    /// Number of these writes that went to a dirty page, which saved a program.
+    /// Number of accepted writes that went to a dirty page, which saved a program.
     pub rewrites: u64,
     /// Number of reads that the cache answered completely.
     pub read_hits: u64,
-    /// Number of reads that it answered in part or not at all.
+    /// Number of reads that the cache answered in part or not at all.
     pub read_misses: u64,
     /// Number of pages drained.
     pub drained: u64,
@@ -75,10 +75,11 @@ pub struct CacheCounts {
 struct CachedPage {
     /// Bit mask of the sectors that the cache holds.
     sectors: u128,
-    /// Time at which the page became dirty, in a count from 1; 0 for a page that was trimmed while being drained;
-    /// meaningless for a clean page.
+    /// Number, counted from 1, of the change by which the page became dirty; 0 for a page that was trimmed while being
+    /// drained; meaningless for a clean page.
     since: u64,
-    /// For a page being drained: when it was written again, and the bit mask of the sectors written.
+    /// For a page that was written again while being drained: the number of that change, as in `since`, and the bit
+    /// mask of the sectors written.
     again: Option<(u64, u128)>,
     /// For a page being drained: whether it was trimmed.
     dropped: bool,
@@ -95,8 +96,8 @@ pub struct WriteCache {
     clean: Lru<CachedPage, u64>,
     dirty: Lru<CachedPage, u64>,
     draining: FxHashMap<u64, CachedPage>,
-    /// Times at which pages became dirty, with the pages, in order. Entries that no longer apply are removed when they
-    /// reach the front.
+    /// Pairs of a change by which a page became dirty (`since`) and the page, in order. Entries whose change has
+    /// reached flash, or was trimmed, are removed when they reach the front.
     unsafe_since: VecDeque<(u64, u64)>,
     clock: u64,
     counts: CacheCounts,
@@ -236,8 +237,8 @@ impl WriteCache {
         Some(self.drain_page(lpa))
     }
 
-    /// Begins to drain the page that became dirty first, whatever its use, since a flush waits for it; returns it as
-    /// [`Self::drain`].
+    /// Begins to drain the page that became dirty first, whatever the cache's order is, since a flush waits for it;
+    /// returns it as [`Self::drain`].
     pub fn drain_for_flush(&mut self) -> Option<Drain> {
         let lpa = self.unsafe_since.iter().map(|&(_, lpa)| lpa).find(|&lpa| self.dirty.get(lpa).is_some())?;
         Some(self.drain_page(lpa))
@@ -312,7 +313,7 @@ impl WriteCache {
         self.unsafe_since.front().is_none_or(|&(since, _)| since > ticket.0)
     }
 
-    /// Removes entries of `unsafe_since` from its front that no longer apply.
+    /// Removes entries from the front of `unsafe_since` whose change is in flash or was trimmed.
     fn forget_safe(&mut self) {
         while let Some(&(since, lpa)) = self.unsafe_since.front() {
             let holds =

@@ -9,7 +9,7 @@ use super::divide::Divisor;
 use super::scatter::Scatter;
 use super::striping::StripeOrder;
 
-/// The formula between logical and physical pages.
+/// Formula that maps logical pages to physical pages, and back, on a device that was filled once in order.
 #[derive(Clone, Debug)]
 pub(super) struct Fill {
     order: StripeOrder,
@@ -31,18 +31,18 @@ impl Fill {
         Self { planes: order.planes(), order, blocks, pages, by_planes, by_pages, bad, scatter: None }
     }
 
-    /// Returns the formula of the same device with pages where `scatter` computes.
+    /// Returns this formula with the address of each page computed by `scatter`.
     pub(super) fn scattered(self, scatter: Scatter) -> Self {
         Self { scatter: Some(Box::new(scatter)), ..self }
     }
 
-    /// Returns the row of a logical page within its plane, and the plane.
+    /// Returns the row of a logical page (its number among the pages of its plane), and the plane.
     pub(super) fn row_and_plane(&self, lpa: u32) -> (u32, u32) {
         let (row, position) = self.by_planes.divide(lpa);
         (row, self.order.plane_at[position as usize])
     }
 
-    /// Returns the logical page in row `row` of a plane.
+    /// Returns the logical page of number `row` among the pages of a plane.
     pub(super) fn lpa_of(&self, row: u32, plane: u32) -> u32 {
         row * self.planes + self.order.position_of[plane as usize]
     }
@@ -57,7 +57,7 @@ impl Fill {
         (plane * self.blocks + self.nth_good(plane, nth)) * self.pages + page
     }
 
-    /// Returns the logical page in page `page` of block `block` of a plane.
+    /// Returns the logical page that lies in page `page` of block `block` of a plane.
     pub(super) fn lpa_at(&self, plane: u32, block: u32, page: u32) -> u32 {
         if let Some(scatter) = &self.scatter {
             return scatter.lpa_at(plane * self.blocks + block, page, self);

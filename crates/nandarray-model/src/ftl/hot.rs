@@ -10,7 +10,7 @@ const MOST: u8 = 15;
 /// Value that both counters of a hot page have reached.
 const HOT: u8 = 4;
 
-/// The counters of a device.
+/// Counters of a device's page writes, by which pages that are written often are detected.
 #[derive(Clone, Debug)]
 pub(super) struct HotData {
     counts: Vec<u8>,

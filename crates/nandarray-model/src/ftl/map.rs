@@ -7,9 +7,9 @@
 use super::fill::Fill;
 use super::scatter::Scatter;
 
-/// Stands for "not mapped", "no block" and "no page".
+/// Value that stands for "not mapped", "no block" and "no page".
 pub(super) const NOWHERE: u32 = u32::MAX;
-/// Maximum number of flash pages: an entry is a page's number plus one, and two values are reserved.
+/// Maximum number of flash pages: a map entry holds a page's number plus one, and two values are reserved.
 pub(super) const PAGES_MAX: u64 = u32::MAX as u64 - 2;
 
 /// Entries of a chunk, which is 4 KiB.
@@ -19,7 +19,7 @@ const CHUNK: usize = 1024;
 #[derive(Clone, Debug)]
 pub(super) struct Map {
     chunks: Vec<Option<Box<[u32; CHUNK]>>>,
-    /// Owners below this number lie where `fill` computes, until they are written.
+    /// Owners below this number lie at the page that `fill` computes, until they are written.
     filled: u32,
     pub(super) fill: Fill,
 }
@@ -29,13 +29,13 @@ impl Map {
         Self { chunks: vec![None; (owners as usize).div_ceil(CHUNK)], filled: 0, fill }
     }
 
-    /// Makes owners below `filled` lie where the fill formula computes; only for a map that was never written.
+    /// Maps all owners below `filled` by the fill formula; only for a map that was never written.
     pub(super) fn fill_to(&mut self, filled: u32) {
         debug_assert!(self.chunks.iter().all(Option::is_none), "a device that was written");
         self.filled = filled;
     }
 
-    /// Makes owners below `filled` lie where the formula of `scatter` computes.
+    /// Maps all owners below `filled` by the formula of `scatter`.
     pub(super) fn scatter(&mut self, filled: u32, scatter: Scatter) {
         self.fill = self.fill.clone().scattered(scatter);
         self.fill_to(filled);

@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 const NONE: u32 = u32::MAX;
 
-/// A cached entry: whether it was changed, and the next changed entry of its map page.
+/// A cached map entry: whether it was changed, and the next changed entry of the same map page.
 #[derive(Clone, Copy, Debug)]
 struct MapCacheEntry {
     changed: bool,

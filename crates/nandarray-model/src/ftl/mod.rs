@@ -95,7 +95,7 @@ pub struct Written {
     pub read_first: Option<PageAddress>,
     /// Plane of `place`, numbered `die * planes + plane`.
     pub plane: u32,
-    /// Urgency of reclaim in that plane after this write.
+    /// Urgency of reclaim in the page's new plane after this write.
     pub reclaim: Urgency,
 }
 
@@ -123,11 +123,11 @@ pub enum FtlError {
     NoSpace {
         /// The page to be written.
         lpa: u64,
-        /// Pages that are live, those of the map included.
+        /// Number of live pages, those of the map included.
         live_pages: u64,
         /// Live pages that the good blocks can hold in addition to the space that reclaim needs.
         usable_pages: u64,
-        /// Blocks that are bad, or will be once they are emptied.
+        /// Number of blocks that are bad, or will be once they are emptied.
         bad_blocks: u64,
     },
 }
@@ -153,11 +153,11 @@ pub enum LayOutError {
     NoSpare {
         /// Number of the plane.
         plane: u32,
-        /// Number of its live pages.
+        /// Number of live pages of the plane.
         live: u64,
-        /// Blocks that are neither free nor open.
+        /// Number of blocks of the plane that are neither free nor open.
         closed: u32,
-        /// Blocks that reclaim keeps free.
+        /// Number of blocks that reclaim keeps free in the plane.
         free: u32,
         /// Number of pages of a block.
         pages: u32,
@@ -167,9 +167,9 @@ pub enum LayOutError {
     BadBlocks {
         /// Number of the plane.
         plane: u32,
-        /// Number of logical pages that striping assigns to it.
+        /// Number of logical pages that striping assigns to the plane.
         live: u64,
-        /// Number of live pages that it may hold.
+        /// Number of live pages that the plane may hold.
         room: u64,
     },
 }

@@ -21,12 +21,12 @@ use nandarray::policy::WearLevelling;
 /// Maximum number of map pages that one request writes to make room in the map's cache.
 const MAP_WRITES_MAX: usize = 4;
 
-/// Planes that dynamic striping stays at until their word lines are full: all planes of a die, or one plane.
+/// Planes that dynamic striping keeps choosing until their word lines are full: all planes of a die, or one plane.
 #[derive(Clone, Copy, Debug, Default)]
 struct Filling {
-    /// The first of these planes.
+    /// The first of the planes that are being filled.
     plane: u32,
-    /// Number of pages until their word lines are full.
+    /// Number of pages until the word lines of the planes are full.
     left: u32,
 }
 
@@ -61,7 +61,7 @@ pub struct PageMapped {
     map_cursor: u32,
     pub(super) factory_bad: u64,
     endurance_cycles: u32,
-    /// Divides a plane's number in the device by the planes of a die.
+    /// Divisor of a plane's number in the device: the number of planes of a die.
     by_planes: Divisor,
 }
 
@@ -361,7 +361,8 @@ impl PageMapped {
         self.blocks.planes.iter().map(|p| u64::from(p.live_max)).sum()
     }
 
-    /// Returns the plane that a page of an owner is written to.
+    /// Returns the plane to which a page is to be written for `owner`, whose old page is `old`; `load` returns a die's
+    /// load.
     fn plane_for(&mut self, owner: u32, old: u32, stream: Stream, load: impl Fn(u32) -> u64) -> Result<u32, FtlError> {
         let planes = self.order.planes();
         if self.order.dynamic {

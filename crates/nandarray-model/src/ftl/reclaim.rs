@@ -63,7 +63,7 @@ pub enum ReclaimStep {
     Move(Move),
     /// Erase a block, then call [`PageMapped::erased`] or [`PageMapped::erase_failed`].
     Erase {
-        /// Address of its first page.
+        /// Address of the block's first page.
         place: PageAddress,
         /// Cause of the erase: garbage collection or wear levelling.
         cause: OpCause,

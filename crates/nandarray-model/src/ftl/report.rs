@@ -15,7 +15,7 @@ pub(super) struct FtlCounts {
     pub(super) map_hits: u64,
     pub(super) map_misses: u64,
     pub(super) grown_bad: u64,
-    /// Pages assigned since the device was made: the clock of victim policies that consider age.
+    /// Number of pages assigned since the device was made: the clock of victim policies that consider age.
     pub(super) given: u64,
 }
 
@@ -44,29 +44,30 @@ pub struct FtlReport {
     pub asked_pages: u64,
     /// Bytes of a page.
     pub page_bytes: u32,
-    /// Pages read, by cause in the order of `OpCause::ALL`.
+    /// Number of pages read, by cause in the order of `OpCause::ALL`.
     pub reads: [u64; 4],
-    /// Pages programmed, by cause in the order of `OpCause::ALL`; those of the host are the pages that it wrote.
+    /// Number of pages programmed, by cause in the order of `OpCause::ALL`; those of the host are the pages that it
+    /// wrote.
     pub programs: [u64; 4],
-    /// Blocks erased, by cause in the order of `OpCause::ALL`.
+    /// Number of blocks erased, by cause in the order of `OpCause::ALL`.
     pub erases: [u64; 4],
-    /// Pages programmed per page that the host wrote; 0 if it wrote none.
+    /// Number of pages programmed per page that the host wrote; 0 if it wrote none.
     pub write_amplification: f64,
-    /// Logical pages trimmed.
+    /// Number of logical pages trimmed.
     pub trimmed: u64,
-    /// Map entries found in the cache; 0 for a map that is not cached.
+    /// Number of map entries found in the cache; 0 for a map that is not cached.
     pub map_hits: u64,
-    /// Map entries that had to be read from flash.
+    /// Number of map entries that had to be read from flash.
     pub map_misses: u64,
-    /// Logical and map pages that are live now.
+    /// Number of logical and map pages that are live now.
     pub live_pages: u64,
-    /// Live pages that the good blocks can hold in addition to the space that reclaim needs.
+    /// Number of live pages that the good blocks can hold in addition to the space that reclaim needs.
     pub usable_pages: u64,
     /// Number of free blocks now.
     pub free_blocks: u64,
     /// Number of free blocks of the plane that has the fewest.
     pub free_blocks_least: u32,
-    /// Blocks bad from the factory.
+    /// Number of blocks that are bad from the factory.
     pub factory_bad_blocks: u64,
     /// Number of blocks that failed in use.
     pub grown_bad_blocks: u64,
@@ -104,14 +105,6 @@ impl PageMapped {
             retiring_blocks: retiring as u64,
             wear: self.wear(),
         }
-    }
-
-    /// Returns how often a block was erased, for error rates that depend on it.
-    ///
-    /// # Panics
-    /// If the device has no such page.
-    pub fn erases_of(&self, place: crate::flash::PageAddress) -> u32 {
-        self.blocks.blocks[self.blocks.block_of(self.page(place)) as usize].erases
     }
 
     fn wear(&self) -> Wear {

@@ -10,7 +10,8 @@
 
 use super::fill::Fill;
 
-/// Positions of the live pages within a block: page n at `shift + n * step`, modulo the pages.
+/// Positions of the live pages within a block: the n-th live page is page `shift + n * step`, modulo the pages of a
+/// block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spread {
     shift: u16,
@@ -68,12 +69,12 @@ impl Permutation {
     }
 }
 
-/// The formula between logical and physical pages.
+/// Formula that maps logical pages to physical pages, and back, on a device that was overwritten at random for long.
 #[derive(Clone, Debug)]
 pub(super) struct Scatter {
     pages: u32,
     per_plane: u32,
-    /// Number of live pages of all blocks before each block; one entry more than there are blocks.
+    /// For each block, the number of live pages in all blocks before it; one more entry holds the total.
     starts: Vec<u32>,
     spreads: Vec<Spread>,
     /// Steps that are coprime to the number of pages of a block, with their modular inverses.

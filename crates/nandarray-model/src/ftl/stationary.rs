@@ -32,16 +32,16 @@ use std::collections::BTreeMap;
 pub(super) struct Aged {
     /// Number of live pages.
     pub(super) live: u32,
-    /// Time since the block was closed, in units of `L` host writes.
+    /// Time since the block was closed: the host writes since then, divided by the live pages of all closed blocks.
     pub(super) age: f64,
 }
 
-/// Distribution of live pages and ages over closed blocks.
+/// Distribution of live pages and ages over a plane's closed blocks.
 #[derive(Clone, Debug)]
 struct Solution {
-    /// Values with their fractions of blocks; blocks that become victims first come first.
+    /// Pairs of a value and the fraction of blocks that have it, in the order in which blocks become victims.
     points: Vec<(Aged, f64)>,
-    /// `k` of the head comment: proportional to the blocks that reclaim empties per host write.
+    /// Number of blocks that reclaim empties per host write, times the mean number of live pages of a closed block.
     turnover: f64,
 }
 
@@ -53,8 +53,8 @@ pub(super) struct Solver {
     solved: BTreeMap<u64, Solution>,
 }
 
-/// Solutions are computed for means in steps of one page divided by this; the rounding error is spread over blocks
-/// afterwards.
+/// Number of steps per page at which mean numbers of live pages are solved for; the rounding error is spread over
+/// blocks afterwards.
 const STEPS_A_PAGE: f64 = 8.0;
 
 impl Solver {
@@ -143,7 +143,8 @@ fn level(live: u32) -> Aged {
     Aged { live, age: 0.0 }
 }
 
-/// Solves for the greedy policy: `x_i = k / i` above the lowest level `m`, the rest at `m`.
+/// Solves for the greedy policy: victims have `m` live pages, the fewest that occur, and the fraction of blocks with
+/// `i` live pages is `k / i` for each `i` above `m`.
 fn greedy(pages: u32, mean: f64) -> Solution {
     let b = f64::from(pages);
     let mut harmonic = 0.0;
@@ -163,7 +164,7 @@ fn greedy(pages: u32, mean: f64) -> Solution {
     unreachable!("a mean of {mean} live pages of {pages} has a lowest level")
 }
 
-/// Solves for d-choices from the highest level down; `k` is found by bisection on the mean.
+/// Solves for d-choices from the full blocks down to the empty ones; `k` is found by bisection on the mean.
 fn d_choices(pages: u32, mean: f64, d: u32) -> Solution {
     let power = |t: f64| t.powi(d.min(i32::MAX as u32) as i32);
     let levels = |k: f64| {
@@ -191,7 +192,8 @@ fn d_choices(pages: u32, mean: f64, d: u32) -> Solution {
     Solution { points: levels(k), turnover: k }
 }
 
-/// Solves for round-robin: a sample of ages from the oldest on, all equally likely.
+/// Solves for round-robin: the ages of closed blocks are evenly distributed up to that of the victim, which comes
+/// first.
 fn round_robin(pages: u32, mean: f64) -> Solution {
     const AGES: u32 = 1_024;
     let share = mean / f64::from(pages);
@@ -203,11 +205,11 @@ fn round_robin(pages: u32, mean: f64) -> Solution {
     Solution { points: points.collect(), turnover: 1.0 / oldest }
 }
 
-/// Follows one generation of blocks: they start with all pages live, lose pages, and leave once `age (b - i) >= score
-/// i`.
+/// Follows blocks that are closed at the same time: all their pages are live, then die one by one, and a block with `i`
+/// live and `d` dead pages becomes a victim once `age * d >= score * i`.
 ///
-/// Calls `visit` for every age with the length of its time step and the fractions of the generation that remain at
-/// each level, from 0 live pages on.
+/// Calls `visit` for every age with the length of its time step and the fractions of the blocks that have 0, 1, 2 ...
+/// live pages and are no victims yet.
 fn generation(pages: u32, score: f64, mut visit: impl FnMut(f64, f64, &[f64])) {
     let b = pages as usize;
     // A time step in which no level loses more than a quarter of its blocks.
@@ -265,7 +267,8 @@ fn cost_benefit(pages: u32, mean: f64) -> Solution {
 mod tests {
     use super::*;
 
-    /// Returns the write amplification of first in, first out by Menon's equation, as in `tests/steady.rs`.
+    /// Returns the write amplification of first in, first out at a fraction `rho` of live pages, by Menon's equation,
+    /// as in `tests/steady.rs`.
     fn first_in_first_out(rho: f64) -> f64 {
         let u = (0..10_000).fold(0.5_f64, |u, _| ((u - 1.0) / rho).exp());
         1.0 / (1.0 - u)

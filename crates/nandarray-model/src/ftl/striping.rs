@@ -17,7 +17,7 @@ pub(super) struct StripeOrder {
     pub(super) plane_at: Vec<u32>,
     /// Position of each plane.
     pub(super) position_of: Vec<u32>,
-    /// Whether pages go to the least busy plane, not to the plane of their number.
+    /// Whether pages go to the least busy plane, and not to a plane that follows from their number.
     pub(super) dynamic: bool,
     /// Whether the planes of a die are adjacent in the order: then a die is filled as a whole.
     pub(super) die_at_once: bool,

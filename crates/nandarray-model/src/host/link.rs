@@ -27,11 +27,11 @@ pub enum Direction {
 /// Times of a message on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Time at which its first byte is sent.
+    /// Time at which the message's first byte is sent.
     pub start: Ps,
-    /// Time at which its last byte has been sent, and the link is free for the next message.
+    /// Time at which the message's last byte has been sent, and the link is free for the next message.
     pub left: Ps,
-    /// Time at which its last byte has arrived.
+    /// Time at which the message's last byte has arrived.
     pub end: Ps,
 }
 

@@ -40,7 +40,7 @@ pub struct QueueFull {
 /// A command that the device has fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchedCommand<C> {
-    /// Number of its queue.
+    /// Number of the queue from which the command was fetched.
     pub queue: u32,
     /// The command.
     pub command: C,

@@ -9,13 +9,13 @@ use nandarray_sim::energy_pj;
 /// Counts of commands, errors and bytes of a machine.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Commands submitted on the link.
+    /// Number of commands submitted on the link.
     pub submitted: u64,
-    /// Commands that the host has reaped.
+    /// Number of commands whose completion the host has reaped.
     pub completed: u64,
-    /// Page reads that failed after all retries.
+    /// Number of page reads that failed after all retries.
     pub uncorrectable: u64,
-    /// Programs and erases that failed.
+    /// Number of programs and erases that failed.
     pub failed: u64,
     /// Bytes of array elements that the host read.
     pub read_bytes: u64,

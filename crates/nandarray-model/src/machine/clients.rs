@@ -45,7 +45,8 @@ pub(crate) trait Client {
     /// Handles the end of a flash operation that this client issued.
     fn operation_ended(&mut self, ctx: &mut ClientContext<'_>, now: Ps, waiter: Self::Waiter, ended: OperationEnded);
 
-    /// Called once at each event, after the flash operations that ended at it were handled.
+    /// Continues work that waits for idle dies; called once at each event, after the flash operations that ended at it
+    /// were handled.
     fn flash_moved(&mut self, _ctx: &mut ClientContext<'_>, _now: Ps) {}
 
     /// Handles a command of this client that the device has decoded; `io` is the command's number.

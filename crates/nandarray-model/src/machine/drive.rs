@@ -11,7 +11,7 @@ use nandarray_sim::Ps;
 pub struct DriveProgress {
     /// Number of requests that have ended.
     pub requests: u64,
-    /// Bytes that these requests read, wrote or trimmed.
+    /// Bytes that the ended requests read, wrote or trimmed.
     pub bytes: u64,
     /// Modelled time since the run began.
     pub now: Ps,

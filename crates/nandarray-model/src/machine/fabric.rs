@@ -102,7 +102,7 @@ pub(crate) struct Fabric {
     pub(super) crossbar: Vec<DevicePort>,
     /// Number of input pages that reached a core without passing DRAM, and number of those that went through DRAM.
     pub(super) pages_past_dram: (u64, u64),
-    /// Pages that reached a core from another core.
+    /// Number of pages that reached a core from another core.
     pub(super) pages_between_cores: u64,
     pub(super) totals: Totals,
     issued: Slab<FlashOp>,

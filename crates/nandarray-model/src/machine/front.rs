@@ -139,8 +139,8 @@ impl Machine {
         self.next_job_until(Ps::MAX)
     }
 
-    /// As [`Self::next_job`], but handles no event later than `until`: `None` when no command is completed by then. A
-    /// command may be submitted at `until` afterwards.
+    /// Returns the oldest completion as [`Self::next_job`] does, but handles no event later than `until`: `None` when
+    /// no command is completed by then. A command may be submitted at `until` afterwards.
     pub fn next_job_until(&mut self, until: Ps) -> Option<SpaceJobDone> {
         loop {
             if let Some(done) = self.spaces().take_done() {
@@ -164,8 +164,8 @@ impl Machine {
         self.fabric.events.next_at()
     }
 
-    /// As [`Self::next_notification`], without handling events later than `until`. A command may be submitted at
-    /// `until` afterwards.
+    /// Returns the next notification as [`Self::next_notification`] does, but handles no event later than `until`:
+    /// `None` when there is none by then. A command may be submitted at `until` afterwards.
     pub fn next_notification_until(&mut self, until: Ps) -> Option<Notification> {
         loop {
             if let Some((job, piece)) = self.spaces().take_arrived() {

@@ -23,14 +23,14 @@ use crate::host::{Direction, Queues};
 use crate::report::Slept;
 use nandarray_sim::Ps;
 
-/// Direction in which an io moves data.
+/// Direction in which a command on the link moves data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IoDirection {
-    /// To the host.
+    /// Data moves to the host.
     Read,
-    /// To the device.
+    /// Data moves to the device.
     Write,
-    /// No data.
+    /// The command moves no data.
     Neither,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Io {
     pub(super) parts_left: u32,
 }
 
-/// An event of a command on the link; carries the io's number unless stated otherwise.
+/// An event of a command on the link; carries the command's number unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum IoEvent {
     /// A doorbell reaches the device: the number of its queue.
@@ -104,7 +104,7 @@ pub(crate) struct HostIo {
 }
 
 impl HostIo {
-    /// Makes an idle device with no command in flight.
+    /// Makes the queue pairs of an idle device, with no command on the link.
     pub(super) fn new(d: &Description) -> Self {
         Self {
             ios: Slab::new(),

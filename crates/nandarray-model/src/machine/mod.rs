@@ -10,7 +10,7 @@
 //!
 //! Calls only go down. A part returns what has happened, and the machine notifies the client that waits for it. A
 //! platform is a list of parts ([`PlatformPart`]); its device, link and host are those of a description. **A new
-//! client** is a file with its type and its [`clients::Client`], a line in `clients`, and a variant of
+//! client** is a file with its type and its `clients::Client`, a line in `clients`, and a variant of
 //! [`PlatformPart`].
 //!
 //! # Commands in flight
@@ -117,7 +117,8 @@ impl Machine {
         Self::with_cells(description, seed, spans, Box::new(NandCells::new(description, seed)))
     }
 
-    /// Makes the same device with other cells, such as faults around the described cells ([`crate::flash::fault`]).
+    /// Makes an idle device as [`Self::new`] does, with other cells, such as faults around the described ones
+    /// ([`crate::flash::fault`]).
     pub fn with_cells(
         d: &Description,
         seed: u64,

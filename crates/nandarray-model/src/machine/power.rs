@@ -14,7 +14,7 @@ pub struct Programmed {
     pub at: Ps,
 }
 
-/// Counts events down to a power failure, and the programs that ended before it.
+/// Countdown of events to a power failure, with the programs that have ended so far.
 #[derive(Debug, Default)]
 pub(super) struct Power {
     events_left: u64,

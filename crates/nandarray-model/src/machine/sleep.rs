@@ -24,7 +24,7 @@ pub(super) struct Sleep {
 }
 
 impl Sleep {
-    /// Makes a device that rests from time 0.
+    /// Makes the state of a device that rests from time 0 on.
     pub(super) fn new(states: &[IdleState]) -> Self {
         Self {
             states: states.to_vec(),

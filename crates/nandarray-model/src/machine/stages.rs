@@ -123,8 +123,8 @@ impl FirmwareStages {
         &self.cores
     }
 
-    /// Returns the energy of the cores until `now` in picojoules: while busy, and while idle in a device that was not
-    /// `asleep`.
+    /// Returns the energy of the cores until `now` in picojoules: while busy, and while idle, without the time `asleep`
+    /// that the device spent in idle states.
     pub(crate) fn energy_pj(&self, now: Ps, asleep: Ps) -> (f64, f64) {
         let busy: Ps = self.cores.busy_until(now).sum();
         let all = now.since(asleep) * u64::from(self.cores.servers());

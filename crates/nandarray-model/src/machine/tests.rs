@@ -184,8 +184,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// The same properties hold where the pages of a word line are programmed together, so that pages often wait for
-    /// each other.
+    /// Every request ends exactly once, in a consistent and repeatable run, also where the pages of a word line are
+    /// programmed together, so that pages often wait for each other.
     #[test]
     fn every_request_ends_once_with_word_lines(case in case(), qlc in any::<bool>(), whole_dies in any::<bool>()) {
         let mut case = case;
@@ -343,7 +343,7 @@ fn urgent_reclaim_goes_before_reads_and_ends() {
     assert_eq!(urgent, now, "the flash has the newest urgency");
 }
 
-/// Ten million requests on a small device that reclaims all the time; run with `--ignored`.
+/// Runs ten million requests on a small device that reclaims all the time; ignored by default, since it takes long.
 #[test]
 #[ignore = "minutes"]
 fn steady_reclaim_for_ten_million_requests() {

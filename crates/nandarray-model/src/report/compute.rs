@@ -10,13 +10,13 @@ use crate::describe::{Compute, ComputeParts};
 pub struct CacheReport {
     /// Name of the cache: `l1i`, `l1d` or `l2`.
     pub name: &'static str,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Reads that missed.
+    /// Number of reads that missed.
     pub read_misses: u64,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Writes that missed.
+    /// Number of writes that missed.
     pub write_misses: u64,
 }
 
@@ -25,13 +25,13 @@ pub struct CacheReport {
 pub struct ComponentReport {
     /// Name of the component.
     pub name: &'static str,
-    /// Number of such components in the device.
+    /// Number of components of this name in the device.
     pub count: u32,
-    /// Power of all of them, in watts.
+    /// Power of all components of this name, in watts.
     pub power_w: f64,
-    /// Energy of all of them until now, in joules.
+    /// Energy until now of all components of this name, in joules.
     pub energy_j: f64,
-    /// Area of all of them, in square millimetres.
+    /// Area of all components of this name, in square millimetres.
     pub area_mm2: f64,
 }
 
@@ -40,29 +40,29 @@ pub struct ComponentReport {
 pub struct TimedCoresReport {
     /// Name of the cores' preset.
     pub core: String,
-    /// Cycles in which the cores had a call to execute, waits for inputs included; the sum over all cores.
+    /// Number of cycles in which the cores had a call to execute, waits for inputs included; the sum over all cores.
     pub cycles: f64,
     /// Cycles per instruction.
     pub cpi: f64,
-    /// Seconds of these cycles by reason, summed over all cores; `stream_wait` are waits for inputs.
+    /// Seconds of the cores' cycles by reason, summed over all cores; `stream_wait` are waits for inputs.
     pub seconds_by_reason: Vec<(&'static str, f64)>,
     /// Counts of the caches that the cores have.
     pub caches: Vec<CacheReport>,
-    /// Cache lines read from DRAM.
+    /// Number of cache lines read from DRAM.
     pub lines_read: u64,
-    /// Cache lines written back to DRAM.
+    /// Number of cache lines written back to DRAM.
     pub lines_written: u64,
-    /// Cache lines prefetched from DRAM.
+    /// Number of cache lines prefetched from DRAM.
     pub lines_prefetched: u64,
     /// Bytes transferred through DRAM since the store was opened, for any purpose.
     pub dram_bytes: u64,
     /// Bytes transferred through the crossbar.
     pub crossbar_bytes: u64,
-    /// Pages of inputs that reached a core without passing DRAM.
+    /// Number of input pages that reached a core without passing DRAM.
     pub pages_past_dram: u64,
-    /// Pages of inputs that crossed DRAM since their channel is not the core's.
+    /// Number of input pages that crossed DRAM since their channel is not the core's.
     pub pages_of_other_channels: u64,
-    /// Pages that reached a core from another core, without passing DRAM.
+    /// Number of pages that reached a core from another core, without passing DRAM.
     pub pages_between_cores: u64,
     /// Components of the cores, if the description has their powers or areas.
     pub components: Vec<ComponentReport>,
@@ -81,12 +81,13 @@ pub struct TimedParts<'a> {
     pub times: &'a CoreTimes,
     /// Bytes transferred through DRAM.
     pub dram_bytes: u64,
-    /// Bytes through the crossbar, pages that bypassed DRAM, pages that went through DRAM, pages from other cores.
+    /// Bytes through the crossbar, and numbers of pages that bypassed DRAM, that went through DRAM, and that came from
+    /// other cores.
     pub traffic: (u64, u64, u64, u64),
 }
 
 impl TimedCoresReport {
-    /// Makes the report of timed cores that ran these programs.
+    /// Makes the report of timed cores that ran `programs`.
     pub fn new(parts: &TimedParts<'_>, programs: &ProgramsReport) -> Self {
         let (tick_ps, cycle) = parts.tick;
         let tick_s = tick_ps as f64 * 1e-12;

@@ -30,7 +30,7 @@ impl OfOp {
     }
 }
 
-/// Collects the latencies of requests as they end.
+/// Latencies of the requests that have ended so far.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     ops: [OfOp; 4],
@@ -119,7 +119,7 @@ pub struct OpReport {
     pub bytes: u64,
     /// Successful requests per second, from the first arrival to the last completion.
     pub iops: f64,
-    /// Bytes per second over the same time.
+    /// Bytes per second, from the first arrival to the last completion.
     pub bytes_per_s: f64,
     /// Latencies from arrival to completion; `None` if no request succeeded.
     pub latency: Option<Latency>,
@@ -134,15 +134,15 @@ pub struct Latency {
     pub min_us: f64,
     /// Median: half of the requests took no longer.
     pub p50_us: f64,
-    /// 90th percentile.
+    /// 90th percentile of the latencies.
     pub p90_us: f64,
-    /// 95th percentile.
+    /// 95th percentile of the latencies.
     pub p95_us: f64,
-    /// 99th percentile.
+    /// 99th percentile of the latencies.
     pub p99_us: f64,
-    /// 99.9th percentile.
+    /// 99.9th percentile of the latencies.
     pub p99_9_us: f64,
-    /// 99.99th percentile.
+    /// 99.99th percentile of the latencies.
     pub p99_99_us: f64,
     /// Highest latency.
     pub max_us: f64,

@@ -43,21 +43,21 @@ pub struct Report {
     pub elapsed_s: f64,
     /// Seconds of modelled time until nothing was in flight, background work included.
     pub until_rest_s: f64,
-    /// Requests of all operations.
+    /// Figures of the requests of all operations.
     pub all: OpReport,
-    /// Requests that read.
+    /// Figures of the reads.
     pub read: OpReport,
-    /// Requests that write.
+    /// Figures of the writes.
     pub write: OpReport,
-    /// Requests that trim.
+    /// Figures of the trims.
     pub trim: OpReport,
-    /// Requests that flush.
+    /// Figures of the flushes.
     pub flush: OpReport,
-    /// Operations of the flash.
+    /// Counts of the flash's operations.
     pub flash: FlashReport,
     /// Counts of flash management; `None` where the host or the store manages the flash.
     pub management: Option<ManagementReport>,
-    /// Busy fractions of all parts.
+    /// Busy fraction of each part.
     pub utilisation: Utilisation,
     /// Energy by part.
     pub energy: EnergyReport,
@@ -65,10 +65,10 @@ pub struct Report {
     pub idle_states: Vec<IdleReport>,
     /// Figures of the data sheet that apply to this workload, each with the measured figure.
     pub promises: Vec<Promise>,
-    /// Programs that ran on the device's cores, if any did.
+    /// Counts of the programs that ran on the device's cores; `None` if none ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub programs: Option<ProgramsReport>,
-    /// Completions on the wall clock, where modelled time kept pace with it.
+    /// Delays of completions on the wall clock; `None` unless modelled time kept pace with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pace: Option<PaceReport>,
     /// Assumptions and changes, a sentence each.
@@ -104,16 +104,16 @@ impl PaceReport {
     }
 }
 
-/// A number for each cause.
+/// Numbers of flash operations, or of their bytes, by the operations' cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CauseCounts {
-    /// Operations for the host's requests.
+    /// Number for the host's requests.
     pub host: u64,
-    /// Operations on the map.
+    /// Number for operations on the map.
     pub map: u64,
-    /// Operations of garbage collection.
+    /// Number for garbage collection.
     pub gc: u64,
-    /// Operations of wear levelling.
+    /// Number for wear levelling.
     pub wear: u64,
 }
 
@@ -127,31 +127,31 @@ impl From<[u64; 4]> for CauseCounts {
 /// Counts of the flash's operations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FlashReport {
-    /// Pages sensed, retries included.
+    /// Number of pages sensed, retries included.
     pub senses: CauseCounts,
-    /// Pages programmed.
+    /// Number of pages programmed.
     pub programs: CauseCounts,
-    /// Blocks erased.
+    /// Number of blocks erased.
     pub erases: CauseCounts,
     /// Bytes requested by page reads.
     pub read_bytes: CauseCounts,
     /// Bytes programmed.
     pub program_bytes: CauseCounts,
-    /// Commands for more than one plane of a die.
+    /// Number of commands for more than one plane of a die.
     pub multi_plane: u64,
-    /// Reads that began while data of the read before was still in the die's cache register.
+    /// Number of reads that began while data of the read before was still in the die's cache register.
     pub cache_reads: u64,
-    /// Programs whose data was sent while the die still programmed another page.
+    /// Number of programs whose data was sent while the die still programmed another page.
     pub cache_programs: u64,
-    /// Suspensions of programs.
+    /// Number of suspensions of programs.
     pub program_suspends: u64,
-    /// Suspensions of erases.
+    /// Number of suspensions of erases.
     pub erase_suspends: u64,
-    /// Reads of a page that were repeated because the page could not be corrected.
+    /// Number of repeated reads of a page that could not be corrected.
     pub retries: u64,
-    /// Pages that could not be corrected.
+    /// Number of reads whose page could not be corrected.
     pub uncorrectable: u64,
-    /// Programs and erases that failed.
+    /// Number of programs and erases that failed.
     pub failed: u64,
 }
 
@@ -162,11 +162,11 @@ pub struct ManagementReport {
     pub capacity_bytes: u64,
     /// Pages programmed per page that the host wrote; `None` if it wrote none.
     pub write_amplification: Option<f64>,
-    /// Logical pages trimmed.
+    /// Number of logical pages trimmed.
     pub trimmed_pages: u64,
-    /// Map entries found in the cache.
+    /// Number of map entries found in the cache.
     pub map_hits: u64,
-    /// Map entries that had to be read from flash.
+    /// Number of map entries that had to be read from flash.
     pub map_misses: u64,
     /// Number of live pages at the end.
     pub live_pages: u64,
@@ -197,21 +197,21 @@ pub struct WearReport {
 /// are never busy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Utilisation {
-    /// Channel buses.
+    /// Busy fraction of each channel's bus.
     pub channels: Vec<f64>,
-    /// Dies of the device, channel by channel.
+    /// Busy fraction of each die, channel by channel.
     pub dies: Vec<f64>,
-    /// Controller cores.
+    /// Busy fraction of each controller core.
     pub cores: Vec<f64>,
-    /// Cores that run programs, while they work.
+    /// Fraction of the time in which each core that runs programs worked.
     pub compute: Vec<f64>,
-    /// The link in the direction of the device.
+    /// Busy fraction of the link in the direction of the device.
     pub link_down: f64,
-    /// The link in the direction of the host.
+    /// Busy fraction of the link in the direction of the host.
     pub link_up: f64,
-    /// The DRAM port.
+    /// Busy fraction of the DRAM port.
     pub dram: f64,
-    /// Host cores; polling counts as busy.
+    /// Busy fraction of each host core; polling counts as busy.
     pub host_cores: Vec<f64>,
 }
 
@@ -224,39 +224,40 @@ pub struct EnergyReport {
     pub program_j: f64,
     /// Energy of erasing blocks, in joules.
     pub erase_j: f64,
-    /// Channel buses.
+    /// Energy of the channel buses.
     pub bus_j: f64,
-    /// Decoding error-correction code words.
+    /// Energy of decoding error-correction code words.
     pub ecc_j: f64,
-    /// Idle dies.
+    /// Energy of idle dies.
     pub die_idle_j: f64,
-    /// Transfers into and out of DRAM.
+    /// Energy of transfers into and out of DRAM.
     pub dram_j: f64,
-    /// DRAM's refresh and standby.
+    /// Energy of DRAM's refresh and standby.
     pub dram_idle_j: f64,
-    /// Transfers over the link.
+    /// Energy of transfers over the link.
     pub link_j: f64,
-    /// Idle power of the link.
+    /// Energy of the link's idle power.
     pub link_idle_j: f64,
-    /// Controller cores that work.
+    /// Energy of controller cores while they work.
     pub cores_j: f64,
-    /// Idle controller cores.
+    /// Energy of controller cores while they are idle.
     pub cores_idle_j: f64,
-    /// Cores that run programs, while they work.
+    /// Energy of the cores that run programs, while they work.
     pub compute_j: f64,
-    /// Cores that run programs, while they are idle or wait for data.
+    /// Energy of the cores that run programs, while they are idle or wait for data.
     pub compute_idle_j: f64,
-    /// The remaining parts of the controller.
+    /// Energy of the remaining parts of the controller.
     pub controller_idle_j: f64,
-    /// The whole device in its idle states; the energy of idle parts above is counted only while the device is awake.
+    /// Energy of the whole device in its idle states; the energy of idle parts above is counted only while the device
+    /// is awake.
     pub asleep_j: f64,
     /// Total energy of the device: the sum of the fields above.
     pub device_j: f64,
-    /// Host cores that work on I/O; not part of the device.
+    /// Energy of host cores that work on I/O; not part of the device.
     pub host_cores_j: f64,
     /// Average power of the device until nothing is in flight, in watts.
     pub device_w: f64,
-    /// Energy of the device per byte that requests moved; `None` if they moved none.
+    /// Energy of the device in joules per byte that requests moved; `None` if they moved none.
     pub device_j_per_byte: Option<f64>,
 }
 
@@ -287,11 +288,11 @@ pub struct IdleReport {
 pub struct ProgramsReport {
     /// Number of programs that were interpreted.
     pub interpreted: u64,
-    /// Number of programs that were translated to host code; the other counts do not depend on this.
+    /// Number of programs that were translated to host code; no other count depends on whether a program was.
     pub translated: u64,
-    /// Number of tasks of these programs.
+    /// Number of tasks of the programs that ran.
     pub tasks: u64,
-    /// Instructions that the cores executed.
+    /// Number of instructions that the cores executed.
     pub instructions: u64,
     /// Bytes of inputs that came from the flash, without crossing the link.
     pub stored_bytes: u64,
@@ -312,13 +313,13 @@ pub struct ProgramsReport {
     /// Ticks of calls of programs' entry points, which run without interruption; these ticks are not among the reasons.
     #[serde(skip)]
     pub entry_ticks: u64,
-    /// For instruction cache, data cache and second-level cache: reads, read misses, writes, write misses.
+    /// Numbers of reads, read misses, writes and write misses: of the instruction, data and second-level caches.
     #[serde(skip)]
     pub cache_counts: [[u64; 4]; 3],
-    /// Cache lines that cores read, wrote back and prefetched.
+    /// Numbers of cache lines that cores read, wrote back and prefetched.
     #[serde(skip)]
     pub line_counts: [u64; 3],
-    /// Commands of the host that ended while a program ran, if any did.
+    /// Figures of the host's commands that ended while a program ran; `None` if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_beside: Option<OpReport>,
     /// Figures of the timed cores; `None` if the programs ran on no timed cores.
@@ -327,7 +328,7 @@ pub struct ProgramsReport {
 }
 
 impl ProgramsReport {
-    /// Adds the difference between two reports of a timed core.
+    /// Adds what a timed core did between two of its reports.
     pub fn timed(&mut self, before: &CoreReport, after: &CoreReport) {
         let (reasons, earlier) = (after.reasons(), before.reasons());
         if self.ticks_by_reason.is_empty() {
@@ -380,7 +381,7 @@ pub struct CoreTimes {
 pub struct MachineParts<'a> {
     /// Name of the device's description.
     pub device: &'a str,
-    /// Idle powers of the description.
+    /// The description's energies and powers, for the idle powers.
     pub energy: &'a crate::describe::Energy,
     /// Seed of all random choices of the device.
     pub seed: u64,
@@ -579,7 +580,7 @@ impl EnergyReport {
     }
 }
 
-/// An inconsistency of a report.
+/// A contradiction between the numbers of a report.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReportImbalance {
     /// A part was busy for longer than the elapsed time.

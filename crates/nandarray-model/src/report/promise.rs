@@ -16,12 +16,12 @@ pub enum WorkloadProfile {
     SequentialWrite,
     /// Random reads of 4 KiB.
     RandomRead {
-        /// Requests in flight, of all queues together.
+        /// Number of requests in flight, of all queues together.
         depth: u32,
     },
     /// Random writes of 4 KiB.
     RandomWrite {
-        /// Requests in flight, of all queues together.
+        /// Number of requests in flight, of all queues together.
         depth: u32,
     },
     /// A workload that no data sheet has a figure for.
@@ -65,7 +65,7 @@ pub struct Promise {
     pub claimed: bool,
 }
 
-/// Compares the data sheet's figures that hold for this kind of workload.
+/// Returns the data sheet's figures that hold for this kind of workload, each with the measured figure.
 pub fn promises(spec: &Spec, profile: WorkloadProfile, report: &Report) -> Vec<Promise> {
     let mut found = Vec::new();
     let mut compare = |what, unit, promised: Option<f64>, measured: f64| {

@@ -16,37 +16,38 @@ use crate::describe::{Compute, InputFrom};
 /// An output of a stage: the stage's number, and the output's number in it.
 pub(super) type StageOutput = (usize, usize);
 
-/// The place of pages that a core has stored.
+/// Decision about pages that a core has stored in a connected output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageRoom {
-    /// They are held in the core's output buffers.
+    /// The core's output buffers hold the pages.
     Held,
-    /// The buffers are full; older pages in them will leave.
+    /// The core waits: the buffers are full, but older pages in them will leave.
     Wait,
-    /// The buffers are full of the same task's pages: these go to DRAM.
+    /// The pages go to DRAM: the buffers are full of pages of the same task, which cannot leave before it ends.
     Spill,
 }
 
-/// Bytes of one task's output: those at the beginning are held by a core, the others are in DRAM.
+/// One task's output: a core holds its first `held` bytes, and the other bytes are in DRAM.
 #[derive(Clone, Copy, Debug, Default)]
 struct HeldOutput {
     held: u64,
-    /// A page of it went to DRAM, so that all later ones do.
+    /// Whether a page of the output went to DRAM; all later pages then go there, too.
     is_spilled: bool,
 }
 
 /// The output buffers of a core.
 #[derive(Clone, Debug, Default)]
 struct OutputBuffers {
-    /// Bytes in them, of all tasks.
+    /// Number of bytes in the buffers, of all tasks.
     held: u64,
     /// Outputs of the task that the core executes.
     current: Vec<HeldOutput>,
-    /// The output that the core waits for room for, and the bytes of it that are stored.
+    /// Number of the output for which the core waits for room, and the bytes of it that were stored; `None` if it does
+    /// not wait.
     waits: Option<(usize, u64)>,
 }
 
-/// A task that has ended, of whose connected outputs some were not delivered yet.
+/// A task that has ended and whose connected outputs were not all delivered yet.
 #[derive(Clone, Debug)]
 struct MadeTask {
     core: usize,
@@ -55,32 +56,33 @@ struct MadeTask {
     undelivered: usize,
 }
 
-/// A task's part of a connected output.
+/// One task's bytes within a connected output.
 #[derive(Clone, Copy, Debug)]
 struct HeldPiece {
-    /// Position behind its last byte in the output.
+    /// Offset in the output after the last byte of the task.
     end: u64,
     core: usize,
-    /// Bytes at its beginning that the core holds or held.
+    /// Number of the task's first bytes that the core holds or held.
     held: u64,
-    /// Bytes of these that are still to be taken, counted for each reader.
+    /// Number of the held bytes that readers have still to take; a byte counts once for each reader that has not taken
+    /// it.
     left: u64,
 }
 
-/// The connections of a run.
+/// The connections of a run: outputs whose pages go from core to core without passing DRAM.
 #[derive(Clone, Debug)]
 pub(super) struct Connections {
-    /// For each stage and output, its number of readers if it is connected; else 0.
+    /// For each stage and output, the number of its readers if it is connected, and otherwise 0.
     readers: Vec<Vec<u64>>,
     capacity: u64,
     cores: Vec<OutputBuffers>,
-    /// Tasks with connected outputs that were not delivered.
+    /// Tasks that have ended with connected outputs to be delivered, by stage and task number.
     made: BTreeMap<(usize, u64), MadeTask>,
     pieces: BTreeMap<StageOutput, Vec<HeldPiece>>,
 }
 
 impl Connections {
-    /// The connections of a run's stages on cores with buffers of `compute`.
+    /// Finds the connections of a run's stages, on cores whose output buffers have the size that `compute` gives.
     pub(super) fn of(stages: &[Stage<'_, '_>], compute: &Compute, page_bytes: u64) -> Self {
         let streams = |stage: &Stage<'_, '_>| stage.program.metadata().kind == ProgramKind::Stream;
         let apart = |a: &Stage<'_, '_>, b: &Stage<'_, '_>| {
@@ -120,19 +122,20 @@ impl Connections {
         }
     }
 
-    /// Whether pages of an output go to their readers past DRAM.
+    /// Whether pages of an output go to their readers without passing DRAM.
     pub(super) fn is_connected(&self, (stage, output): StageOutput) -> bool {
         self.readers[stage][output] > 0
     }
 
-    /// A core begins a task.
+    /// Records that a core begins a task.
     pub(super) fn begin(&mut self, core: usize) {
         let buffers = &mut self.cores[core];
         assert!(buffers.current.is_empty(), "core {core} has a task: {:?}", buffers.current);
         buffers.current = vec![HeldOutput::default(); abi::PORTS_MAX];
     }
 
-    /// A core has stored `more` bytes of a connected output.
+    /// Decides where a core keeps `more` bytes that it has stored in a connected output, and counts them if it holds
+    /// them.
     pub(super) fn store(&mut self, core: usize, output: usize, more: u64) -> PageRoom {
         let capacity = self.capacity;
         let OutputBuffers { held, current, .. } = &mut self.cores[core];
@@ -150,17 +153,19 @@ impl Connections {
         PageRoom::Spill
     }
 
-    /// A core waits for room for an output, of which this number of bytes is stored.
+    /// Records that a core waits for room for an output of which `bytes` bytes were stored.
     pub(super) fn wait(&mut self, core: usize, output: usize, bytes: u64) {
         self.cores[core].waits = Some((output, bytes));
     }
 
-    /// The output that a core waits for room for and its stored bytes; it waits no longer.
+    /// Ends a core's wait for room; returns the output and the number of its stored bytes, or `None` if the core does
+    /// not wait.
     pub(super) fn resume(&mut self, core: usize) -> Option<(usize, u64)> {
         self.cores[core].waits.take()
     }
 
-    /// Makes the first core that waits for room send its pages to DRAM instead: no room will come.
+    /// Makes the first core that waits for room send its output to DRAM instead, since no room will come. Returns the
+    /// core; `None` if no core waits.
     pub(super) fn spill_one(&mut self) -> Option<usize> {
         let core = self.cores.iter().position(|one| one.waits.is_some())?;
         let (output, _) = self.cores[core].waits.expect("a core that waits");
@@ -168,8 +173,8 @@ impl Connections {
         Some(core)
     }
 
-    /// A core has ended a task with these numbers of bytes of its outputs. Parts of pages that were left are held, too:
-    /// they lie in a page of the buffers already.
+    /// Records that a core has ended a task, whose outputs have `used` bytes each; `None` if the task failed. A page
+    /// that is filled in part is held, too, since it lies in the buffers already.
     pub(super) fn end(&mut self, core: usize, (stage, task): (usize, u64), used: Option<&[u64]>) {
         let buffers = &mut self.cores[core];
         let mut current = std::mem::take(&mut buffers.current);
@@ -188,14 +193,15 @@ impl Connections {
         }
     }
 
-    /// Whether the last page of a task's output is held, of a task that ended on a core.
+    /// Whether the core that has executed a task holds the last page of the task's output.
     pub(super) fn is_held(&self, (stage, output): StageOutput, task: u64, core: usize) -> bool {
         let made = self.made.get(&(stage, task));
         self.readers[stage][output] > 0
             && made.is_some_and(|made| made.core == core && !made.outputs[output].is_spilled)
     }
 
-    /// `bytes` of an output were delivered, of a task or of the program's end: they are behind all before them.
+    /// Records that `bytes` bytes of an output, by a task or (with `None`) at the program's end, were delivered after
+    /// all bytes before them.
     pub(super) fn delivered(&mut self, (stage, output): StageOutput, task: Option<u64>, bytes: u64) {
         let readers = self.readers[stage][output];
         if readers == 0 {
@@ -216,8 +222,8 @@ impl Connections {
         pieces.push(HeldPiece { end, core, held, left: held * readers });
     }
 
-    /// A reader takes bytes of an output from a position on: parts in order, each with the core that holds it, or
-    /// `None` if it is in DRAM. Returns the cores whose buffers have more room than before, too.
+    /// Takes `bytes` bytes of an output for a reader, from offset `from` on. Returns the parts in order, each as its
+    /// number of bytes with the core that holds it (`None` for DRAM), and the cores whose buffers have gained room.
     pub(super) fn take(&mut self, of: StageOutput, from: u64, bytes: u64) -> (Vec<(Option<usize>, u64)>, Vec<usize>) {
         let readers = self.readers[of.0][of.1];
         let pieces = self.pieces.get_mut(&of).expect("an output that was delivered");

@@ -105,7 +105,8 @@ impl Executor for Modelled {
     }
 }
 
-/// A guard: while it exists, commands of the host that end are counted as having ended beside a program.
+/// Guard of a running program: commands of the host that end while it exists are counted as having ended beside a
+/// program.
 struct RunningProgram<'c>(&'c Clock);
 
 impl<'c> RunningProgram<'c> {

@@ -85,7 +85,8 @@ pub(super) struct InputFeed {
     core: Option<PagesToCore>,
     /// Whether the core gets the input only when all of it has arrived.
     as_a_whole: bool,
-    /// The output of another program that it is connected to, and the position of its first byte in that.
+    /// The connected output of another program that the input reads, and the offset of the input's first byte in it;
+    /// `None` for an input that is connected to no output.
     source: Option<(StageOutput, u64)>,
 }
 
@@ -100,7 +101,7 @@ pub(super) enum Leg {
     FlashToCore(FlashTrace),
     /// Pages go from DRAM to the core.
     DramToCore(FlashTrace),
-    /// Pages in the output buffers of other cores to the core.
+    /// Pages go to the core from the output buffers of other cores.
     CoreToCore(FlashTrace),
 }
 
@@ -108,7 +109,7 @@ pub(super) enum Leg {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FeedRules {
     pub(super) from: InputFrom,
-    /// Whether the program reads streams; otherwise it reads windows.
+    /// Whether the program reads streams; otherwise it reads windows, ranges of memory that hold whole inputs.
     pub(super) streams: bool,
     pub(super) page_bytes: u64,
     pub(super) read_ahead: usize,
@@ -255,8 +256,8 @@ impl InputFeed {
             .map_or((0, true), |core| (core.credited - core.taken, core.credited == core.pages.ends.len()))
     }
 
-    /// Grants credits to further pages and returns their number: pages must be in DRAM, if the input passes DRAM, and
-    /// within the read-ahead. The task before this one occupies `held` pages of the read-ahead.
+    /// Grants credits to further pages and returns their number. A page must lie within the read-ahead, of which the
+    /// task before this one occupies `held` pages; if the input passes DRAM, the page must have arrived there.
     pub(super) fn credits(&mut self, rules: &FeedRules, held: usize) -> u64 {
         let in_dram = self.dram.as_ref().map_or(
             u64::MAX,
@@ -272,7 +273,8 @@ impl InputFeed {
         more as u64
     }
 
-    /// The output that it is connected to, and positions and bytes in that of the last `pages` pages that have credits.
+    /// Returns the output that the input is connected to, with offset and bytes in that output of each of the last
+    /// `pages` pages that were granted credits; `None` if it is connected to none.
     pub(super) fn connected(&self, pages: u64) -> Option<(StageOutput, Vec<(u64, u64)>)> {
         let ((of, from), core) = (self.source?, self.core.as_ref()?);
         let range = |page: usize| {
@@ -289,7 +291,7 @@ impl InputFeed {
     }
 }
 
-/// Returns the part of a trace that consists of the blocks from `first` to before `end`.
+/// Returns the part of a trace that consists of the blocks from index `first` up to, and without, `end`.
 fn share(trace: &FlashTrace, first: usize, end: usize) -> FlashTrace {
     let from = first.checked_sub(1).map_or(0, |before| trace.blocks[before].ops_end);
     let to = end.checked_sub(1).map_or(from, |last| trace.blocks[last].ops_end).max(from);
@@ -301,7 +303,7 @@ fn share(trace: &FlashTrace, first: usize, end: usize) -> FlashTrace {
     }
 }
 
-/// Returns the arrivals of an input whose bytes are complete only when the last of its blocks has arrived.
+/// Returns the arrivals of an input none of whose bytes may be read before the last of its blocks has arrived.
 fn mixed(stored: &FlashTrace, bytes: u64) -> PageArrivals {
     let mut pages = PageArrivals::new(stored.blocks.iter().map(|_| 0));
     if let Some(last) = pages.ends.last_mut() {
@@ -355,7 +357,7 @@ fn in_stream_order(stored: &FlashTrace, page_bytes: u64) -> Option<FlashTrace> {
     Some(FlashTrace { ops, blocks, ..FlashTrace::default() })
 }
 
-/// Returns a trace of pages with `bytes` bytes in total and without flash operations, since the bytes are in DRAM.
+/// Returns a trace of `bytes` bytes in pages of `page_bytes`, without flash operations, since the bytes are in DRAM.
 fn cut(bytes: u64, page_bytes: u64) -> FlashTrace {
     let page = |n: u64| BlockOps { ops_end: 0, runs: 0, bytes: page_bytes.min(bytes - n * page_bytes) };
     FlashTrace { blocks: (0..bytes.div_ceil(page_bytes)).map(page).collect(), ..FlashTrace::default() }

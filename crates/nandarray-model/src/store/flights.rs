@@ -29,6 +29,8 @@ pub(super) enum FlightHalves {
 }
 
 impl FlightHalves {
+    /// Wraps halves that the caller owns, without their lifetime.
+    ///
     /// # Safety
     /// The halves must stay where they are, and be left alone, until they were removed from the table.
     pub(super) unsafe fn borrowed(halves: &mut dyn Halves) -> Self {
@@ -123,6 +125,11 @@ impl Flights {
         self.alone.take_if(|alone| *alone == id);
         self.beside.take_if(|beside| *beside == id);
         Some(gone)
+    }
+
+    /// Returns whether a command waits to begin.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Returns the first command, in order of numbers, that may begin now, and marks it as begun; `None` if none may.

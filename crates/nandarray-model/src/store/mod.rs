@@ -75,14 +75,15 @@ pub enum Backing {
 #[derive(Debug)]
 struct ClockState {
     machine: Machine,
-    /// Earliest time of the host's next command.
+    /// Earliest time at which the host can submit its next command.
     host: Ps,
     flights: Flights,
     /// The command in flight for which each job of the machine is executed.
     jobs: BTreeMap<SpaceJobId, FlightId>,
-    /// Number of commands that were submitted to be in flight; successive ones use the queues in turn.
+    /// Number of commands submitted so far to be in flight together with others; successive ones use the queues in
+    /// turn.
     submitted: u32,
-    /// Delay after the host's time with which submitted commands arrive at the device.
+    /// Time from the host's submission of a command to the command's arrival at the device.
     arrives_after: Ps,
     /// Whether a program runs: commands that end meanwhile are counted in `beside`.
     program_runs: bool,
@@ -268,7 +269,7 @@ pub fn open(
     open_logged(bytes, mode, options, description, spans, None)
 }
 
-/// As [`open`], with a log of every write for [`power::WriteLog::survives`].
+/// Opens a store as [`open`] does, with a log of every write for [`power::WriteLog::survives`].
 ///
 /// # Errors
 /// As [`open`].
@@ -343,7 +344,8 @@ impl Clock {
 
     /// Delivers the results of commands to their callers, in the order of their ends.
     fn deliver(&self, ended: EndedCommands) {
-        /// Removes a command from the table of deliveries, also if its callback panics, so that no thread waits for it.
+        /// Guard that removes a command from the table of deliveries, also if its callback panics, so that no thread
+        /// waits for it.
         struct Delivered<'c>(&'c Clock, FlightId);
         impl Drop for Delivered<'_> {
             fn drop(&mut self) {
@@ -358,9 +360,9 @@ impl Clock {
         }
     }
 
-    /// Waits until another thread has delivered a command, or one of any commands if `flight` is `None`. A callback
-    /// does not wait for its own thread's deliveries. Returns `any` if there is no delivery to wait for, otherwise
-    /// true.
+    /// Waits until another thread has delivered the command `flight`, or any command if it is `None`. Deliveries of the
+    /// calling thread itself are not waited for, as a callback would wait for ever. Returns `any` if there is no
+    /// delivery to wait for, otherwise true.
     fn wait_for_delivery(&self, flight: Option<FlightId>, any: bool) -> bool {
         let own = std::thread::current().id();
         let mut delivering = self.delivering.lock();
@@ -412,11 +414,21 @@ impl Clock {
     /// `None` if nothing is in flight.
     fn next_notification(&self) -> Option<Notification> {
         loop {
-            if let Some(notification) = self.with(|state| state.notifications.pop_front()) {
-                return Some(notification);
-            }
             let mut ended = EndedCommands::new();
-            let goes_on = self.advance(&mut ended);
+            let (notification, goes_on) = self.with(|state| {
+                let waiting = state.notifications.pop_front();
+                if waiting.is_some() {
+                    return (waiting, true);
+                }
+                let goes_on = state.run(|state| state.advance(&self.recorder, &mut ended));
+                // If no command ended and none waits to begin, the notification is all there is.
+                let is_all = ended.is_empty() && !state.flights.has_waiting();
+                (if is_all { state.notifications.pop_front() } else { None }, goes_on)
+            });
+            if notification.is_some() {
+                return notification;
+            }
+            self.begin_all(&mut ended);
             self.announce(&ended);
             self.deliver(ended);
             if !goes_on {
@@ -450,8 +462,8 @@ impl Clock {
         self.with(|state| state.host += time);
     }
 
-    /// Makes commands that are submitted from now on arrive at the device later than the host's time by `time`: thus a
-    /// schedule of arrivals can be submitted before the work that it is to run beside.
+    /// Delays the arrival at the device of commands that are submitted from now on: they arrive `time` after the host's
+    /// time. A schedule of arrivals can thus be submitted before the work that it is to run beside.
     pub fn arrive_after(&self, time: Ps) {
         self.with(|state| state.arrives_after = time);
     }
@@ -467,7 +479,7 @@ impl Clock {
         });
     }
 
-    /// Returns the earliest time of the host's next command.
+    /// Returns the earliest time at which the host can submit its next command.
     pub fn now(&self) -> Ps {
         self.with(|state| state.host)
     }
@@ -483,7 +495,7 @@ impl Clock {
     }
 
     /// Returns the report since opening; commands other than reads and writes (flush, create, ...) count as "flush".
-    /// `numbers` are the store's own counts ([`command::Stat`]).
+    /// `numbers` are the store's own counts ([`nandarray::command::Stat`]).
     pub fn report(&self, numbers: &[(&'static str, u64)]) -> Report {
         self.with(|state| {
             let mut report = state.machine.report(&state.latencies);
@@ -626,8 +638,8 @@ impl ClockState {
         self.advance_until(Ps::MAX, recorder, ended)
     }
 
-    /// As [`Self::advance`], but handles no event later than `until`: also returns `false` if no command ends and no
-    /// notification comes by then.
+    /// Lets time pass as [`Self::advance`] does, but handles no event later than `until`: also returns `false` if no
+    /// command ends and no notification comes by then.
     fn advance_until(&mut self, until: Ps, recorder: &Recorder, ended: &mut EndedCommands) -> bool {
         let Some(notification) = self.machine.next_notification_until(until) else { return false };
         let command = match notification {

@@ -43,7 +43,7 @@ struct PaceState {
 #[derive(Debug)]
 pub(super) struct Pace {
     wall: Box<dyn WallTime>,
-    /// The modelled time at the wall clock's beginning.
+    /// The modelled time at the wall clock's time 0.
     origin: Ps,
     /// Whether new commands keep pace; the counts remain available when they no longer do.
     pub(super) active: AtomicBool,

@@ -36,9 +36,9 @@ use call::{TimedCall, meter, too_far};
 
 /// Number of instructions after which a core that needs nothing shared returns to the event loop.
 const SLICE: u64 = 1 << 20;
-/// Alignment of a task's windows in DRAM.
+/// Alignment in DRAM of windows, the ranges of memory that hold a task's inputs and outputs.
 const PAGE: u64 = 4096;
-/// First address in DRAM of tasks' windows.
+/// First address in DRAM of windows.
 const WINDOWS: u64 = 1 << 33;
 
 /// State of a core as its firmware sees and manages it (Zou, dissertation, 2023, Figure 7.7).
@@ -68,22 +68,22 @@ impl CoreState {
     }
 }
 
-/// The work to do when a core reaches the time up to which it has run or was held.
+/// Action to take when modelled time reaches the moment up to which a core has run, or was made to wait.
 #[derive(Debug)]
 enum AtEnd {
-    /// The core needs something that it shares with other cores.
+    /// Serve the core's need of something that it shares with other cores.
     Need(CoreNeed),
-    /// The core has executed the most instructions that it may at a time.
+    /// Run the core on: it has executed the most instructions that it may at a time.
     Slice,
-    /// The core's call has ended with this result.
+    /// End the core's call, which has this result.
     Over(Result<Vec<u64>, RunError>),
-    /// The core continues: it has waited for room, or was set up.
+    /// Run the core on: it has waited for room, or was set up.
     Resume,
-    /// The core has waited for room for a number of bytes of an output that another core reads, and stores them again.
+    /// Store again this number of bytes of an output that another core reads: the core has waited for room for them.
     Retry(usize, u64),
-    /// An entry point has ended, which ran without interruption.
+    /// Continue the job whose entry point has ended; entry points run without interruption.
     Settled,
-    /// Entry points of jobs that are over have ended, whose ticks were left at the end of the run.
+    /// Return the core: at the end of the run it has spent the ticks of entry points of jobs that were over.
     Leftover,
 }
 
@@ -98,7 +98,7 @@ struct SlotJob<'s, 'p> {
     age: u64,
     /// Whether the job's call has ended, so that it needs no more pages.
     is_fed: bool,
-    /// Number of the machine's jobs in flight for this job.
+    /// Number of jobs of the machine in flight that move data for this job.
     pending: u32,
     /// The outcome of the job, kept while data for the job is still in flight; `None` while the job goes on.
     ended: Option<Result<(), RunError>>,
@@ -111,9 +111,9 @@ struct CoreSlots<'s, 'p> {
     state: CoreState,
     since: Ps,
     at_end: Option<AtEnd>,
-    /// The input, and the offset in it, for whose arrival the core waits; `None` if it waits for no input.
+    /// The input, and the number of its first bytes, for whose arrival the core waits; `None` if it waits for no input.
     parked: Option<(usize, u64)>,
-    /// Ticks of entry points that the core has executed and whose time has not been booked yet.
+    /// Ticks of entry points whose bytes were computed at once, and for which the core has not been booked yet.
     debt: u64,
 }
 
@@ -133,10 +133,12 @@ pub(super) struct TimedRun<'r, 's, 'p> {
     sink: &'r mut dyn OutputSink,
     slots: Vec<CoreSlots<'s, 'p>>,
     moving: BTreeMap<SpaceJobId, MoveFor>,
-    /// First free address in DRAM for further windows.
+    /// First address in the modelled DRAM that no window (a task's input or output) has yet.
     next_window: u64,
     /// Number of jobs that were assigned so far.
     jobs: u64,
+    /// Whether there may be a job to assign: anything but a core's own execution has happened since the last search.
+    may_assign: bool,
     /// Outputs whose pages go from core to core.
     connections: Connections,
 }
@@ -181,8 +183,8 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         };
         let slots = (0..cores.compute.cores).map(|_| idle()).collect();
         let connections = Connections::of(agenda.stages(), &cores.compute, cores.page_bytes);
-        let (moving, next_window, jobs) = (BTreeMap::new(), WINDOWS, 0);
-        Self { clock, cores, agenda, sink, slots, moving, next_window, jobs, connections }
+        let (moving, next_window, jobs, may_assign) = (BTreeMap::new(), WINDOWS, 0, true);
+        Self { clock, cores, agenda, sink, slots, moving, next_window, jobs, may_assign, connections }
     }
 
     fn now(&self) -> Ps {
@@ -201,8 +203,11 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
     /// Executes all jobs of the run; `before` holds the flash operations of the command itself.
     pub(super) fn all(&mut self, before: FlashTrace) {
         self.submit(SpaceJobKind::Other, before, MoveFor::Out);
+        let mut over = false;
         loop {
-            let over = self.fill();
+            if std::mem::replace(&mut self.may_assign, false) {
+                over = self.fill();
+            }
             let is_free = |core: &CoreSlots<'_, '_>| core.slots.iter().all(Option::is_none);
             if over && self.moving.is_empty() && self.slots.iter().all(is_free) {
                 self.spend_leftovers();
@@ -210,7 +215,11 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
                     return;
                 }
             }
-            match self.clock.next_notification() {
+            let notification = self.clock.next_notification();
+            // Lines of memory are all that the core gets, and the agenda knows nothing of them.
+            let is_line = |core: u32| matches!(self.slots[core as usize].at_end, Some(AtEnd::Need(CoreNeed::Lines(_))));
+            self.may_assign = !matches!(notification, Some(Notification::CoreFree(core)) if is_line(core));
+            match notification {
                 Some(Notification::CoreFree(core)) => self.core_free(core as usize),
                 Some(Notification::Arrived(id, page)) => self.arrived(id, Some(page)),
                 Some(Notification::Done(done)) => self.arrived(done.id, None),
@@ -396,13 +405,12 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
     }
 
     fn set_state(&mut self, core: usize, state: CoreState) {
-        let now = self.now();
-        let slots = &mut self.slots[core];
-        let (before, since) = (slots.state, slots.since);
+        let (before, since) = (self.slots[core].state, self.slots[core].since);
         if before == state {
             return;
         }
-        (slots.state, slots.since) = (state, now);
+        let now = self.now();
+        (self.slots[core].state, self.slots[core].since) = (state, now);
         if before != CoreState::Idle {
             self.clock.with(|clock| clock.machine.core_state(core as u32, since, now, before.name()));
         }
@@ -418,7 +426,8 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         (slot, self.on(core, slot))
     }
 
-    /// Runs a core until it needs something shared; the machine reports when that time has come.
+    /// Runs a core until it needs something shared, and books the time; the machine reports when modelled time has
+    /// reached it.
     fn run(&mut self, core: usize) {
         let (now, tick_time) = (self.now(), self.cores.tick());
         // A core in this state has not waited since it stopped: the grant of its lines has counted that wait. If the
@@ -459,7 +468,7 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
         });
     }
 
-    /// Handles the time up to which a core has run or was held: executes its work of [`AtEnd`].
+    /// Handles the moment up to which a core has run or was made to wait: takes the action of [`AtEnd`].
     fn core_free(&mut self, core: usize) {
         match self.slots[core].at_end.take().expect("a core that worked has something to do next") {
             AtEnd::Slice | AtEnd::Resume => self.run(core),
@@ -482,19 +491,20 @@ impl<'r, 's, 'p> TimedRun<'r, 's, 'p> {
             AtEnd::Need(CoreNeed::Lines(lines)) => {
                 let tick_time = self.cores.tick();
                 let line = u64::from(self.cores.core.l2.or(self.cores.core.l1d).map_or(64, |cache| cache.line_bytes));
-                let book = |clock: &Clock| clock.with(|state| state.machine.line(line));
-                let there = lines.wanted.iter().map(|_| book(self.clock)).max();
-                let coming: Vec<(u64, Ps)> = lines.prefetches.iter().map(|&at| (at, book(self.clock))).collect();
-                for _ in lines.write_backs.iter().chain(&lines.code) {
-                    book(self.clock);
-                }
+                let (there, coming) = self.clock.with(|state| {
+                    let machine = &mut state.machine;
+                    let there = lines.wanted.iter().map(|_| machine.line(line)).max();
+                    let coming: Vec<(u64, Ps)> = lines.prefetches.iter().map(|&at| (at, machine.line(line))).collect();
+                    for _ in lines.write_backs.iter().chain(&lines.code) {
+                        machine.line(line);
+                    }
+                    (there, coming)
+                });
                 let (_, on) = self.active(core);
                 let timed = on.call.as_mut().expect("a call that needs lines");
                 let tick = |time: Ps| timed.tick_of(time, tick_time).max(lines.at);
-                let (granted, coming) = (
-                    there.map_or(lines.at, tick),
-                    coming.into_iter().map(|(at, time)| (at, tick(time))).collect::<Vec<_>>(),
-                );
+                let granted = there.map_or(lines.at, tick);
+                let coming: Vec<(u64, u64)> = coming.into_iter().map(|(at, time)| (at, tick(time))).collect();
                 let meter = meter(&mut timed.call);
                 coming.into_iter().for_each(|(at, tick)| meter.prefetched(at, tick));
                 meter.grant(granted);

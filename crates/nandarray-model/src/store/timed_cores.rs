@@ -20,9 +20,10 @@ pub(super) struct TimedCores {
     spent: Arc<AtomicU64>,
 }
 
-/// Grants the needs of calls that run without interruption on a core that shares its memory with others.
+/// Serves calls that run without interruption on a core that shares its memory with others: a cache line takes a fixed
+/// time.
 struct SharedOwner {
-    /// Ticks that a cache line takes to arrive, for calls that run without interruption.
+    /// Ticks that a cache line takes to arrive.
     t_line: u64,
     /// Tick at which the call began.
     began: u64,

@@ -26,9 +26,9 @@ use proto::{
     TrackDescriptor, TrackEvent,
 };
 
-/// Maximum number of lanes of one track; spans beyond them are left out and counted.
+/// Maximum number of lanes of one track, which show spans that overlap in time; further spans are left out and counted.
 const LANES_MAX: usize = 4096;
-/// The uuid of the process's track; those of other tracks follow.
+/// The uuid of the process's track; other tracks have the numbers that follow.
 const ROOT: u64 = 1;
 /// The id of the trace's only sequence of packets.
 const SEQUENCE: u32 = 1;
@@ -168,7 +168,8 @@ enum TrackGroup {
     Channel(u32),
 }
 
-/// A track with its lanes: the uuid of each lane, and the time until which it is busy.
+/// A track with its lanes, which show spans that overlap in time: the uuid of each lane, and the time until which it is
+/// busy.
 struct TrackLanes {
     name: String,
     parent: u64,
@@ -270,7 +271,8 @@ impl TimelineWriter {
         self.uuids
     }
 
-    /// Returns the uuid of the lane for a span: a free lane of its track, or a new one; `None` if there are too many.
+    /// Returns the uuid of the lane that shows a span: one of its track that is free at that time, or a new one; `None`
+    /// if the track has too many.
     fn lane(&mut self, span: &DeviceSpan) -> Option<u64> {
         if !self.tracks.contains_key(&span.track) {
             let (group, rank, name) = self.place(span.track);

@@ -48,7 +48,7 @@ pub struct Boxes {
 /// The contiguous runs of a box, in order.
 #[derive(Clone, Debug)]
 struct Runs {
-    /// First byte of the first run.
+    /// Offset on the device of the first run's first byte.
     from: u64,
     /// Dimensions around a run, slowest first: (current step, number of steps, bytes between steps).
     outer: Vec<(u64, u64, u64)>,

@@ -32,7 +32,7 @@ pub(super) struct TraceRecord {
 pub(super) enum AfterLine {
     /// More requests may follow.
     More,
-    /// No: a summary follows, which has no requests.
+    /// No request follows, but a summary.
     End,
 }
 

@@ -54,7 +54,7 @@ impl Skew {
     }
 }
 
-/// Draws random places.
+/// Sampler of random places.
 #[derive(Clone, Debug)]
 pub(crate) struct PlaceSampler {
     count: u64,
@@ -159,7 +159,8 @@ impl Zipf {
         libm::exp(-self.theta * libm::log(x))
     }
 
-    /// Returns the integral of `h`, with (x^(1-theta) - 1) / (1-theta) in a form that also holds for theta = 1.
+    /// Returns the integral of the unnormalised density `h(x) = 1 / x^theta`: (x^(1-theta) - 1) / (1-theta), in a form
+    /// that also holds for theta = 1.
     fn h_integral(&self, x: f64) -> f64 {
         let log = libm::log(x);
         let t = (1.0 - self.theta) * log;

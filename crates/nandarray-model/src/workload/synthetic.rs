@@ -35,7 +35,7 @@ pub enum Pattern {
     Sequential,
 }
 
-/// When requests arrive.
+/// Rule for the times at which requests arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Arrival {
@@ -72,7 +72,7 @@ pub struct Synthetic {
     pub pattern: Pattern,
     /// Skew of random offsets.
     pub skew: Skew,
-    /// When requests arrive.
+    /// Rule for the times at which requests arrive.
     pub arrival: Arrival,
     /// Alignment of offsets in bytes; `None` for the request's own size.
     pub align_bytes: Option<u64>,

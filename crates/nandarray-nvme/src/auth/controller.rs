@@ -50,11 +50,21 @@ pub struct ControllerExchange {
     authentic: bool,
 }
 
-/// Chooses the first hash function of a host's list.
+/// Chooses the first hash function of the first protocol that can be used, of a host's list.
 fn choose(protocols: &[ProtocolDescriptor]) -> Result<DhchapHash, AuthFailure> {
-    let protocol = protocols.first().ok_or(AuthFailure::NoProtocol)?;
-    let hash = protocol.hashes.iter().find_map(|&id| DhchapHash::from_id(id)).ok_or(AuthFailure::NoHash)?;
-    if protocol.groups.contains(&0) { Ok(hash) } else { Err(AuthFailure::NoGroup) }
+    let mut failure = AuthFailure::NoProtocol;
+    for protocol in protocols {
+        let Some(hash) = protocol.hashes.iter().find_map(|&id| DhchapHash::from_id(id)) else {
+            // A protocol that lacks only the group tells more.
+            failure = if failure == AuthFailure::NoGroup { failure } else { AuthFailure::NoHash };
+            continue;
+        };
+        if protocol.groups.contains(&0) {
+            return Ok(hash);
+        }
+        failure = AuthFailure::NoGroup;
+    }
+    Err(failure)
 }
 
 impl ControllerExchange {
@@ -72,6 +82,11 @@ impl ControllerExchange {
     /// Whether the exchange failed, and the host knows: the connection has to end.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, ExchangeState::Ended)
+    }
+
+    /// Whether the exchange failed, and the host may not know yet.
+    pub fn has_failed(&self) -> bool {
+        matches!(self.state, ExchangeState::Failing { .. } | ExchangeState::Ended)
     }
 
     /// Executes Authentication Send or Receive. `random` fills bytes with random ones.
@@ -181,6 +196,8 @@ impl ControllerExchange {
             (Some(_), None) => return Err(AuthFailure::WrongResponse),
             // The host's own challenge sent back would be no proof of anything.
             (Some(challenge), Some(_)) if challenge == open.challenge => return Err(AuthFailure::Payload),
+            // Sequence number 0 asks for the key of a secure channel, which was not negotiated.
+            (Some(_), Some(_)) if seqnum == 0 => return Err(AuthFailure::Payload),
             (Some(challenge), Some(secret)) => {
                 let numbers = response_numbers(seqnum, open.t_id);
                 let parts = response_parts(true, challenge, &numbers, (&self.subnqn, &self.hostnqn));

@@ -9,7 +9,7 @@ use super::secret::DhchapHash;
 
 /// Type of the message Negotiate and of failures.
 const COMMON: u8 = 0x00;
-/// Type of all other messages.
+/// Type of all messages except Negotiate and failures.
 const DHCHAP: u8 = 0x01;
 /// Identifier of the protocol DH-HMAC-CHAP.
 const DHCHAP_PROTOCOL: u8 = 0x01;
@@ -63,7 +63,7 @@ impl AuthFailure {
         (Self::Order, 7),
     ];
 
-    /// Explanation in a failure message (reason code explanation).
+    /// Returns the failure's number in a message (reason code explanation).
     pub fn code(self) -> u8 {
         Self::CODES.into_iter().find(|(failure, _)| *failure == self).expect("every failure has a code").1
     }
@@ -81,13 +81,13 @@ struct MessageHead {
     auth_id: u8,
     reserved2: U16,
     t_id: U16,
-    /// Secure channel, length of a digest, or reason of a failure.
+    /// Secure channel, length of a digest, or reason of a failure, by the kind of message.
     byte6: u8,
     /// Number of protocol descriptors, or explanation of a failure.
     byte7: u8,
-    /// Hash function, or bit 0 for a challenge or a response that follows.
+    /// Hash function, or bit 0 for a challenge or a response that follows, by the kind of message.
     byte8: u8,
-    /// Group.
+    /// Diffie-Hellman group.
     byte9: u8,
     /// Length of the group's value in bytes.
     dhvlen: U16,
@@ -121,22 +121,22 @@ pub enum AuthMessage {
         t_id: u16,
         /// Hash function.
         hash: u8,
-        /// Group.
+        /// Diffie-Hellman group.
         group: u8,
-        /// Sequence number.
+        /// Sequence number of the challenge.
         seqnum: u32,
-        /// The challenge.
+        /// The controller's challenge to the host.
         challenge: Vec<u8>,
     },
     /// Host: responds, and may challenge the controller.
     Reply {
         /// Number of the transaction.
         t_id: u16,
-        /// Sequence number of its challenge.
+        /// Sequence number of the host's challenge.
         seqnum: u32,
         /// Response to the controller's challenge.
         response: Vec<u8>,
-        /// Challenge of the controller.
+        /// The host's challenge to the controller; `None` if the controller need not prove its identity.
         challenge: Option<Vec<u8>>,
     },
     /// Controller: the host is authentic; responds if it was challenged.
@@ -157,9 +157,9 @@ pub enum AuthMessage {
     Failed {
         /// Number of the transaction.
         t_id: u16,
-        /// Whether the host says so; otherwise the controller does.
+        /// Whether the host reports the failure; otherwise the controller does.
         by_host: bool,
-        /// Why.
+        /// Reason for the failure.
         failure: AuthFailure,
     },
 }
@@ -181,7 +181,7 @@ fn negotiate(t_id: u16, head: &[u8; 8], rest: &[u8]) -> Result<AuthMessage, Auth
     Ok(AuthMessage::Negotiate { t_id, secure_channel: head[6], protocols })
 }
 
-/// Takes two digests from the bytes after a head, of which the second counts only if `second` is set.
+/// Returns the two digests of `bytes` bytes that follow a message's head; `None` for the second unless `second` is set.
 fn digests(rest: &[u8], bytes: u8, second: bool) -> Result<(Vec<u8>, Option<Vec<u8>>), AuthFailure> {
     let bytes = usize::from(bytes);
     let first = rest.get(..bytes).ok_or(AuthFailure::Payload)?.to_vec();
@@ -286,7 +286,8 @@ impl AuthMessage {
     }
 }
 
-/// The bytes that a host hashes to respond to a challenge, or a controller, with `controller`.
+/// Returns the parts whose concatenation is hashed to respond to a challenge: by the controller if `controller` is set,
+/// otherwise by the host.
 pub(super) fn response_parts<'a>(
     controller: bool,
     challenge: &'a [u8],
@@ -297,7 +298,7 @@ pub(super) fn response_parts<'a>(
     [challenge, numbers, who, nqns.0.as_bytes(), &[0], nqns.1.as_bytes()]
 }
 
-/// The numbers among these bytes: sequence number, transaction, secure channel (none).
+/// Returns the numbers among these parts: sequence number, transaction, secure channel (none).
 pub(super) fn response_numbers(seqnum: u32, t_id: u16) -> [u8; 7] {
     let mut numbers = [0; 7];
     numbers[..4].copy_from_slice(&seqnum.to_le_bytes());

@@ -38,7 +38,7 @@ impl DhchapHash {
         Self::ALL.into_iter().find(|hash| hash.id() == id)
     }
 
-    /// Identifier in messages and in the text form of secrets.
+    /// Returns the hash function's identifier in messages and in the text form of secrets.
     pub fn id(self) -> u8 {
         match self {
             Self::Sha256 => 1,
@@ -47,7 +47,7 @@ impl DhchapHash {
         }
     }
 
-    /// Length of a digest in bytes, and of challenges and responses.
+    /// Returns the length in bytes of a digest, a challenge and a response.
     pub fn bytes(self) -> usize {
         match self {
             Self::Sha256 => 32,
@@ -84,7 +84,8 @@ pub enum SecretError {
     /// The key has a length that is not allowed.
     #[error("a key of {0} bytes; it has 32, 48 or 64")]
     Length(usize),
-    /// The checksum does not match the key: the text is damaged. The message has neither, since errors go into logs.
+    /// The checksum does not match the key: the text is damaged. The error shows neither of them, since errors go into
+    /// logs.
     #[error("the secret's CRC-32 is not its key's: the text is damaged")]
     Checksum,
 }

@@ -21,7 +21,7 @@ fn credentials(controller: bool) -> HostCredentials {
     HostCredentials { host: secret(1, 32), controller: controller.then(|| secret(3, 64)) }
 }
 
-/// Random bytes that are not.
+/// Returns a function that fills bytes with values that only look random: they follow from `seed`.
 fn random(seed: u8) -> impl FnOnce(&mut [u8]) {
     move |bytes| bytes.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i as u8).wrapping_mul(7) ^ seed)
 }
@@ -57,7 +57,7 @@ fn sides(host: HostCredentials, controller: HostCredentials) -> (HostExchange, C
     (HostExchange::new(host, HOST, SUBSYSTEM, 0x1234), ControllerExchange::new(controller, HOST, SUBSYSTEM))
 }
 
-/// Both sides up to the host's reply, which is returned and not sent.
+/// Runs both sides up to the host's reply, which is returned and not sent.
 fn replied(host: &mut HostExchange, controller: &mut ControllerExchange) -> Vec<u8> {
     send(controller, &host.negotiate());
     let challenge = fetch(controller).unwrap();
@@ -204,6 +204,13 @@ fn a_controller_that_reflects_and_messages_out_of_order() {
     let reply = host.reply(&challenge, |bytes| bytes[..32].copy_from_slice(&own)).unwrap();
     send(&mut controller, &reply);
     assert_eq!(failure(&mut controller), AuthFailure::Payload);
+    // Its challenge has sequence number 0, which would mean a key of a secure channel.
+    let (mut host, mut controller) = sides(credentials(true), credentials(true));
+    send(&mut controller, &host.negotiate());
+    let answer = host.reply(&fetch(&mut controller).unwrap(), random(0)).unwrap();
+    let Ok(AuthMessage::Reply { t_id, response, challenge, .. }) = AuthMessage::decode(&answer) else { panic!() };
+    send(&mut controller, &AuthMessage::Reply { t_id, seqnum: 0, response, challenge }.encode());
+    assert_eq!(failure(&mut controller), AuthFailure::Payload);
     // A reply before a negotiation, and before the challenge was fetched.
     let (mut host, mut controller) = sides(credentials(false), credentials(false));
     send(&mut controller, &reply);
@@ -234,6 +241,22 @@ fn protocols_that_are_not_supported() {
         send(&mut controller, &message.encode());
         assert_eq!(failure(&mut controller), expected, "{message:?}");
     }
+    // Every descriptor is looked at, and if none fits, the failure is that of the nearest one.
+    let several = |offers: &[(&[u8], &[u8])]| {
+        let one = |&(hashes, groups): &(&[u8], &[u8])| ProtocolDescriptor {
+            hashes: hashes.to_vec(),
+            groups: groups.to_vec(),
+        };
+        let protocols = offers.iter().map(one).collect();
+        AuthMessage::Negotiate { t_id: 1, secure_channel: 0, protocols }.encode()
+    };
+    let (_, mut controller) = sides(credentials(false), credentials(false));
+    send(&mut controller, &several(&[(&[1], &[3]), (&[9], &[0])]));
+    assert_eq!(failure(&mut controller), AuthFailure::NoGroup);
+    let (_, mut controller) = sides(credentials(false), credentials(false));
+    send(&mut controller, &several(&[(&[1], &[3]), (&[9], &[0]), (&[2], &[0]), (&[1], &[0])]));
+    let found = AuthMessage::decode(&fetch(&mut controller).unwrap()).unwrap();
+    assert!(matches!(found, AuthMessage::Challenge { hash: 2, .. }), "{found:?}");
     let (_, mut controller) = sides(credentials(false), credentials(false));
     send(&mut controller, &offer(&[9, 3, 1], &[4, 0], 0).encode());
     let AuthMessage::Challenge { hash, challenge, .. } = AuthMessage::decode(&fetch(&mut controller).unwrap()).unwrap()

@@ -6,12 +6,13 @@
 //! begin while their bytes fit the connection's limit; later ones wait.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nandarray::nvme::{CompletionEntry, Opcode, Status, SubmissionEntry};
+use nandarray::panics::caught;
 use parking_lot::{Condvar, Mutex};
 use zerocopy::FromBytes;
 
@@ -33,7 +34,7 @@ use crate::{NSID_PROGRAMS, Subsystem};
 
 /// Time within which a new connection has to become a queue by a connect command, and again for authentication.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// Time that a discovery connection has on a server with secrets: its host proves nothing.
+/// Time after which a server with secrets ends a discovery connection, whose host does not authenticate itself.
 const DISCOVERY_TIME: Duration = Duration::from_secs(120);
 /// Size of the read buffer before and after the connect command, in bytes.
 const BUFFER_BYTES: (usize, usize) = (4 << 10, 64 << 10);
@@ -49,7 +50,7 @@ struct WorkerBytes {
 }
 
 impl WorkerBytes {
-    /// Waits until workers may hold that many more bytes; a single command may always.
+    /// Waits until workers may hold `bytes` more bytes; any number may be held if they hold none.
     fn hold(self: &Arc<Self>, bytes: usize) -> HeldBytes {
         let mut held = self.held.lock();
         self.freed.wait_while(&mut held, |held| *held > 0 && *held + bytes > TRANSFER_BYTES);
@@ -81,6 +82,8 @@ enum ConnectionState {
     Unconnected,
     /// The connection is the admin queue of an association.
     Admin(Arc<Association>),
+    /// The connection is to be an I/O queue, whose host has not proved its identity: its number is not taken.
+    Proving(Arc<Association>, u16),
     /// The connection is an I/O queue of an association, with this number.
     Io(Arc<Association>, u16),
 }
@@ -97,7 +100,7 @@ struct HostTransfer {
     damaged: bool,
 }
 
-/// A completed write whose completion waits for the end of its batch.
+/// A write that the engine has done, and whose completion is sent at the end of its batch.
 #[derive(Debug)]
 struct UnsettledWrite {
     completer: Completer,
@@ -194,10 +197,13 @@ impl Connection {
     /// Releases the connection's association or queue. It may be called again, and then does nothing.
     fn over(&mut self) {
         self.outgoing.close();
+        if self.exchange.take().is_some_and(|exchange| !exchange.is_authentic() && !exchange.has_failed()) {
+            self.shared.logins().abandon();
+        }
         match std::mem::replace(&mut self.state, ConnectionState::Initialising) {
             ConnectionState::Admin(association) => self.shared.end_association(&association),
             ConnectionState::Io(association, qid) => self.shared.end_queue(&association, qid),
-            ConnectionState::Initialising | ConnectionState::Unconnected => {}
+            ConnectionState::Initialising | ConnectionState::Unconnected | ConnectionState::Proving(..) => {}
         }
     }
 
@@ -205,7 +211,8 @@ impl Connection {
         self.shared.subsystem()
     }
 
-    /// Reads until at least `bytes` bytes are in the buffer, which must be larger; ends the batch before it waits.
+    /// Receives until the buffer holds at least `bytes` bytes, of which it must have room for more. Before it waits for
+    /// the host, it completes the writes that wait to be settled and sends all buffered PDUs ([`Self::end_batch`]).
     fn fill(&mut self, bytes: usize) -> Result<(), ConnectionEnd> {
         while self.end - self.start < bytes {
             self.end_batch();
@@ -280,7 +287,7 @@ impl Connection {
             return Err(ConnectionEnd::Closed);
         }
         self.fill(HEADER_BYTES)?;
-        let is_admin = !matches!(self.state, ConnectionState::Io(..));
+        let is_admin = !matches!(self.state, ConnectionState::Proving(..) | ConnectionState::Io(..));
         let common: [u8; 8] = self.buffer[self.start..self.start + 8].try_into().expect("eight bytes");
         let fatal = |error: FatalError| ConnectionEnd::Fatal(error, common.to_vec());
         let header = PduHeader::decode(&common, self.digests, true, is_admin).map_err(fatal)?;
@@ -351,8 +358,8 @@ impl Connection {
                 self.waiting.push_back((completer, entry, bytes));
                 self.begin_transfers();
             }
-            (TransferDirection::ToHost, _) => self.execute(completer, entry, None, bytes),
-            _ => self.execute(completer, entry, (bytes > 0).then_some(data), 0),
+            (TransferDirection::ToHost, _) => return self.execute(completer, entry, None, bytes),
+            _ => return self.execute(completer, entry, (bytes > 0).then_some(data), 0),
         }
         Ok(())
     }
@@ -407,7 +414,7 @@ impl Connection {
         if transfer.damaged {
             self.refuse(transfer.completer, Status::TRANSIENT_TRANSPORT);
         } else {
-            self.execute(transfer.completer, transfer.entry, Some(transfer.bytes), 0);
+            self.execute(transfer.completer, transfer.entry, Some(transfer.bytes), 0)?;
         }
         self.begin_transfers();
         Ok(())
@@ -419,16 +426,22 @@ impl Connection {
         completer.complete(entry);
     }
 
-    fn execute(&mut self, completer: Completer, entry: SubmissionEntry, data: Option<Vec<u8>>, room: usize) {
+    fn execute(
+        &mut self,
+        completer: Completer,
+        entry: SubmissionEntry,
+        data: Option<Vec<u8>>,
+        room: usize,
+    ) -> Result<(), ConnectionEnd> {
         let of_exchange =
             entry.opcode == AdminOpcode::FABRICS && FabricsType::is_authentication(entry.nsid.get() as u8);
         if self.exchange.as_ref().is_some_and(|exchange| of_exchange || !exchange.is_authentic()) {
-            self.authenticate(completer, &entry, data.as_deref(), room);
-            return;
+            return self.authenticate(completer, &entry, data.as_deref(), room);
         }
         match &self.state {
             ConnectionState::Initialising => unreachable!("a capsule before the handshake"),
-            ConnectionState::Unconnected => self.connect(completer, &entry, &data.unwrap_or_default()),
+            ConnectionState::Proving(..) => unreachable!("a command of a host that has proved nothing"),
+            ConnectionState::Unconnected => return self.connect(completer, &entry, &data.unwrap_or_default()),
             ConnectionState::Admin(association) => {
                 let association = association.clone();
                 self.admin(&association, completer, &entry, data, room);
@@ -442,30 +455,51 @@ impl Connection {
                         run_long(&association, qid, completer, &entry, data, room, safe);
                         drop(held);
                     });
-                    return;
+                    return Ok(());
                 }
-                // The same memory for each command: fresh pages would cost more than the copy into them.
+                // The same memory for each command: fresh pages would cost more than the copy into them. Its old
+                // contents never leave: a read that succeeds has filled its whole room.
                 let mut out = std::mem::take(&mut self.room);
-                out.clear();
-                out.resize(room, 0);
-                let done = association.io(qid, &entry, payload(data.as_deref(), &mut out));
+                if out.len() < room {
+                    out.resize(room, 0);
+                }
+                if entry.opcode != Opcode::READ {
+                    out[..room].fill(0);
+                }
+                let done = association.io(qid, &entry, payload(data.as_deref(), &mut out[..room]));
                 if safe && done.status().ok() {
                     self.unsettled.push(UnsettledWrite { completer, entry: done });
                 } else {
-                    completer.complete_with(done, &out);
+                    completer.complete_with(done, &out[..room]);
                 }
                 self.room = out;
             }
         }
+        Ok(())
     }
 
     /// Executes a command of a host that has to authenticate itself, or does so again.
-    fn authenticate(&mut self, completer: Completer, entry: &SubmissionEntry, data: Option<&[u8]>, room: usize) {
+    fn authenticate(
+        &mut self,
+        completer: Completer,
+        entry: &SubmissionEntry,
+        data: Option<&[u8]>,
+        room: usize,
+    ) -> Result<(), ConnectionEnd> {
         let exchange = self.exchange.as_mut().expect("a queue with authentication");
         let mut out = vec![0; room];
         let random = |bytes: &mut [u8]| getrandom::fill(bytes).expect("the system has random numbers");
+        let had_failed = exchange.has_failed();
         let done = exchange.command(entry, payload(data, &mut out), random);
         let authentic = exchange.is_authentic();
+        if exchange.has_failed() && !had_failed {
+            self.hold_back_refusal()?;
+        }
+        if authentic && self.deadline.is_some() {
+            self.begin_proven()?;
+        } else if !authentic && self.deadline.is_none() {
+            self.deadline = Some(Instant::now() + CONNECT_TIME);
+        }
         match done {
             Ok(()) => {
                 let done = CompletionEntry { cid: completer.cid().into(), ..CompletionEntry::default() };
@@ -473,10 +507,39 @@ impl Connection {
             }
             Err(status) => self.refuse(completer, status),
         }
-        if authentic && self.deadline.is_some() {
-            self.begin_service();
-        } else if !authentic && self.deadline.is_none() {
-            self.deadline = Some(Instant::now() + CONNECT_TIME);
+        Ok(())
+    }
+
+    /// Begins the service of a host that has proved its identity. Only now the number of its queue is taken.
+    fn begin_proven(&mut self) -> Result<(), ConnectionEnd> {
+        match std::mem::replace(&mut self.state, ConnectionState::Unconnected) {
+            ConnectionState::Proving(association, qid) => {
+                let socket = self.stream.try_clone()?;
+                // Another connection has become this queue meanwhile, or the association has ended.
+                if !self.shared.begin_queue(&association, qid, socket) {
+                    return Err(ConnectionEnd::Closed);
+                }
+                self.state = ConnectionState::Io(association, qid);
+            }
+            state => {
+                if let ConnectionState::Admin(association) = &state {
+                    self.shared.prove(association);
+                }
+                self.state = state;
+            }
+        }
+        self.begin_service();
+        Ok(())
+    }
+
+    /// Counts a refused login, and waits if there are too many of them. A host that sends something meanwhile, although
+    /// it has no answer yet, ends its connection.
+    fn hold_back_refusal(&mut self) -> Result<(), ConnectionEnd> {
+        let Some(delay) = self.shared.logins().refuse(Instant::now()) else { return Ok(()) };
+        self.stream.set_read_timeout(Some(delay))?;
+        match self.stream.peek(&mut [0]) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(()),
+            _ => Err(ConnectionEnd::Closed),
         }
     }
 
@@ -524,7 +587,8 @@ impl Connection {
         }
     }
 
-    /// Settles completed writes, and sends their completions and all other buffered PDUs.
+    /// Settles the writes of the batch (see [`Subsystem::settle`]), and sends their completions and all other buffered
+    /// PDUs.
     fn end_batch(&mut self) {
         if !self.unsettled.is_empty() {
             let settled = self.subsystem().settle();
@@ -539,13 +603,13 @@ impl Connection {
     }
 
     /// Executes a connect command, which makes the connection a queue of an association.
-    fn connect(&mut self, completer: Completer, entry: &SubmissionEntry, data: &[u8]) {
+    fn connect(&mut self, completer: Completer, entry: &SubmissionEntry, data: &[u8]) -> Result<(), ConnectionEnd> {
         let mut done = CompletionEntry { cid: completer.cid().into(), ..CompletionEntry::default() };
         let connect = entry.opcode == AdminOpcode::FABRICS && entry.nsid.get() as u8 == FabricsType::CONNECT;
         let made = if connect { self.connect_to(entry, data) } else { Err((Status::SEQUENCE_ERROR, 0)) };
         match made {
             Ok((state, queue, cntlid)) => {
-                if let ConnectionState::Admin(association) | ConnectionState::Io(association, _) = &state {
+                if let ConnectionState::Admin(association) | ConnectionState::Proving(association, _) = &state {
                     self.exchange = self.subsystem().exchange(association.host());
                 }
                 let required = if self.exchange.is_some() { CONNECT_AUTHENTICATE } else { 0 };
@@ -574,11 +638,15 @@ impl Connection {
                 self.state = state;
             }
             Err((status, dw0)) => {
+                if status == Status::CONNECT_HOST {
+                    self.hold_back_refusal()?;
+                }
                 done.dw0.set(dw0);
                 done.set_status(status);
                 completer.complete(done);
             }
         }
+        Ok(())
     }
 
     fn connect_to(
@@ -586,7 +654,7 @@ impl Connection {
         entry: &SubmissionEntry,
         data: &[u8],
     ) -> Result<(ConnectionState, QueuePair, u16), (Status, u32)> {
-        /// Places of parameters in the entry, and in the data.
+        /// Offsets of connect parameters, as a refused connect reports them: in the entry or, with bit 16, in the data.
         const QID: u32 = 42;
         const SQSIZE: u32 = 44;
         const CNTLID: u32 = 1 << 16 | 16;
@@ -611,17 +679,25 @@ impl Connection {
             let local = self.stream.local_addr().ok().map(|at| (at.ip().to_string(), at.port().to_string()));
             let host = HostIdentity { hostid: data.hostid, hostnqn, subnqn, local };
             let association = self.subsystem().associate(host, fields.kato_ms)?;
-            self.shared.begin_association(&association, socket);
+            let is_proven = self.subsystem().exchange(association.host()).is_none();
+            self.shared.begin_association(&association, socket, is_proven);
             let cntlid = association.cntlid();
             return Ok((ConnectionState::Admin(association), queue, cntlid));
         }
         let association = self.subsystem().association(data.cntlid.get()).ok_or((Status::CONNECT_PARAMETER, CNTLID))?;
         association.check_queue(fields.qid, &hostnqn).map_err(|status| (status, QID))?;
-        if !self.shared.begin_queue(&association, fields.qid, socket) {
+        let cntlid = association.cntlid();
+        let has_to_prove = self.subsystem().exchange(association.host()).is_some();
+        let has_place = if has_to_prove {
+            self.shared.has_place(&association, fields.qid)
+        } else {
+            self.shared.begin_queue(&association, fields.qid, socket)
+        };
+        if !has_place {
             return Err((Status::SEQUENCE_ERROR, 0));
         }
-        let cntlid = association.cntlid();
-        Ok((ConnectionState::Io(association, fields.qid), queue, cntlid))
+        let made = if has_to_prove { ConnectionState::Proving } else { ConnectionState::Io };
+        Ok((made(association, fields.qid), queue, cntlid))
     }
 }
 
@@ -645,7 +721,13 @@ fn run_long(
 ) {
     let outgoing = completer.outgoing();
     let mut out = vec![0; room];
-    let mut done = association.io(qid, entry, payload(data.as_deref(), &mut out));
+    // A panic must not end the worker, which all hosts share, nor leave the command without a completion.
+    let done = caught(|| association.io(qid, entry, payload(data.as_deref(), &mut out)));
+    let mut done = done.unwrap_or_else(|_| {
+        let mut failed = CompletionEntry { cid: entry.cid, ..CompletionEntry::default() };
+        failed.set_status(Status::INTERNAL_ERROR);
+        failed
+    });
     if safe && done.status().ok() {
         if let Err(status) = association.subsystem().settle() {
             done.set_status(status);

@@ -28,6 +28,15 @@ use crate::wire::{
 /// Time after which an initiator gives up on a controller that does not answer.
 const ANSWER_TIME: Duration = Duration::from_secs(60);
 
+/// Size of the buffer of bytes that were read and not handled.
+const INPUT_BYTES: usize = 64 << 10;
+/// Bytes of that buffer that are used while much data is expected.
+const SMALL_INPUT_BYTES: usize = 4 << 10;
+/// Number of bytes of data from which they are read to where they belong, and not through the buffer.
+const DIRECT_BYTES: usize = 32 << 10;
+/// Maximum number of buffers that are kept for later commands: as many as a queue has commands.
+const SPARE_MAX: usize = 128;
+
 /// The reason why a connect, or a command, failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
@@ -98,10 +107,18 @@ pub struct HostQueue {
     h2c_bytes: usize,
     next_cid: u16,
     pending: BTreeMap<u16, PendingCommand>,
+    /// Number of pending commands with room for [`DIRECT_BYTES`] or more.
+    large: usize,
+    /// Memory of earlier commands, for the data of the next ones.
+    spare: Vec<Vec<u8>>,
     done: VecDeque<(CompletionEntry, Vec<u8>)>,
+    /// Bytes that were read and not handled: `start..end` of the buffer.
     input: Vec<u8>,
     start: usize,
+    end: usize,
     output: Vec<u8>,
+    /// Whether an exchange failed: the place in the stream is lost then, and nothing more is sent or received.
+    is_broken: bool,
 }
 
 fn broken(what: impl ToString) -> io::Error {
@@ -131,10 +148,14 @@ impl HostQueue {
             h2c_bytes: 4096,
             next_cid: 0,
             pending: BTreeMap::new(),
+            large: 0,
+            spare: Vec::new(),
             done: VecDeque::new(),
-            input: Vec::new(),
+            input: vec![0; INPUT_BYTES],
             start: 0,
+            end: 0,
             output: Vec::new(),
+            is_broken: false,
         };
         let rest = pdu::handshake(options.digests, 0);
         pdu::begin(&mut queue.output, PduKind::ICReq, 0, &rest, 0, Digests::default());
@@ -238,8 +259,19 @@ impl HostQueue {
         pdu::begin(&mut self.output, PduKind::CapsuleCmd, 0, entry.as_bytes(), carried.len(), self.digests);
         pdu::data(&mut self.output, carried, self.digests);
         let source = if inside { Vec::new() } else { source.to_vec() };
-        self.pending.insert(cid, PendingCommand { source, room: vec![0; room], received: 0 });
+        let mut space = if room > 0 { self.spare.pop().unwrap_or_default() } else { Vec::new() };
+        // The data of an earlier command is overwritten, or zeroed at the end.
+        space.resize(room, 0);
+        self.large += usize::from(room >= DIRECT_BYTES);
+        self.pending.insert(cid, PendingCommand { source, room: space, received: 0 });
         cid
+    }
+
+    /// Takes back the data of a completion that the caller has done with: a later command uses its memory.
+    pub fn recycle(&mut self, data: Vec<u8>) {
+        if data.capacity() > 0 && self.spare.len() < SPARE_MAX {
+            self.spare.push(data);
+        }
     }
 
     /// Sends the queued commands.
@@ -247,9 +279,21 @@ impl HostQueue {
     /// # Errors
     /// The connection fails.
     pub fn flush(&mut self) -> io::Result<()> {
-        self.stream.write_all(&self.output)?;
-        self.output.clear();
-        Ok(())
+        self.until_broken(|queue| {
+            queue.stream.write_all(&queue.output)?;
+            queue.output.clear();
+            Ok(())
+        })
+    }
+
+    /// Performs a step of the exchange, unless an earlier one failed; after an error all further steps fail.
+    fn until_broken(&mut self, step: impl FnOnce(&mut Self) -> io::Result<()>) -> io::Result<()> {
+        if self.is_broken {
+            return Err(broken("the connection failed earlier"));
+        }
+        let done = step(self);
+        self.is_broken |= done.is_err();
+        done
     }
 
     /// Waits for the next completion; returns it with the data from the controller.
@@ -264,7 +308,7 @@ impl HostQueue {
             if !self.output.is_empty() {
                 self.flush()?;
             }
-            self.receive()?;
+            self.until_broken(Self::receive)?;
         }
     }
 
@@ -283,26 +327,34 @@ impl HostQueue {
         if done.cid.get() == cid { Ok((done, data)) } else { Err(broken("the completion of another command")) }
     }
 
-    fn available(&self) -> usize {
-        self.input.len() - self.start
-    }
-
+    /// Reads until at least `bytes` bytes are in the buffer, which is larger. If much data is expected, it reads few
+    /// bytes beyond: the data itself goes where it belongs.
     fn fill(&mut self, bytes: usize) -> io::Result<()> {
-        const PIECE: usize = 64 << 10;
-        while self.available() < bytes {
+        while self.end - self.start < bytes {
             if self.start > 0 {
-                self.input.drain(..self.start);
-                self.start = 0;
+                self.input.copy_within(self.start..self.end, 0);
+                (self.start, self.end) = (0, self.end - self.start);
             }
-            let end = self.input.len();
-            self.input.resize(end + PIECE, 0);
-            let n = self.stream.read(&mut self.input[end..]);
-            self.input.truncate(end + *n.as_ref().unwrap_or(&0));
-            if n? == 0 {
+            let limit = if self.large > 0 { bytes.max(SMALL_INPUT_BYTES) } else { INPUT_BYTES };
+            let n = self.stream.read(&mut self.input[self.end..limit])?;
+            if n == 0 {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the controller closed the connection"));
             }
+            self.end += n;
         }
         Ok(())
+    }
+
+    /// Reads the next bytes of the stream to where they belong: what the buffer has of them, then from the socket.
+    fn take(&mut self, to: &mut [u8]) -> io::Result<()> {
+        if to.len() < DIRECT_BYTES {
+            // With what follows, by one call of the system.
+            self.fill(to.len())?;
+        }
+        let n = to.len().min(self.end - self.start);
+        to[..n].copy_from_slice(&self.input[self.start..self.start + n]);
+        self.start += n;
+        self.stream.read_exact(&mut to[n..])
     }
 
     fn header(&mut self) -> io::Result<(PduHeader, Vec<u8>)> {
@@ -335,33 +387,39 @@ impl HostQueue {
 
     fn finish(&mut self, entry: CompletionEntry) -> io::Result<()> {
         let found = self.pending.remove(&entry.cid.get());
-        let pending = found.ok_or_else(|| broken(format!("a completion of command {}", entry.cid.get())))?;
-        let room = if entry.status().ok() { pending.room } else { Vec::new() };
+        let mut pending = found.ok_or_else(|| broken(format!("a completion of command {}", entry.cid.get())))?;
+        self.large -= usize::from(pending.room.len() >= DIRECT_BYTES);
+        let mut room = Vec::new();
+        if entry.status().ok() {
+            pending.room[pending.received..].fill(0);
+            room = pending.room;
+        } else {
+            self.recycle(pending.room);
+        }
         self.done.push_back((entry, room));
         Ok(())
     }
 
     fn controller_data(&mut self, header: &PduHeader, bytes: &[u8]) -> io::Result<()> {
         let fields = TransferFields::read_from_bytes(&bytes[8..24]).expect("16 bytes");
-        let cid = fields.cccid.get();
-        let whole = header.data_bytes + if header.has_data_digest { DIGEST_BYTES } else { 0 };
-        self.fill(whole)?;
-        let data = &self.input[self.start..self.start + header.data_bytes];
+        let (cid, count, first) = (fields.cccid.get(), header.data_bytes, fields.offset.get() as usize);
         let pending = self.pending.get_mut(&cid).ok_or_else(|| broken(format!("data of command {cid}")))?;
-        let first = fields.offset.get() as usize;
-        let fits = first == pending.received && data.len() <= pending.room.len() - first;
-        if !fits || fields.bytes.get() as usize != data.len() {
-            return Err(broken(format!("{} bytes at {first} of command {cid}", data.len())));
+        let fits = first == pending.received && count <= pending.room.len() - first;
+        if !fits || fields.bytes.get() as usize != count {
+            return Err(broken(format!("{count} bytes at {first} of command {cid}")));
         }
+        let mut room = std::mem::take(&mut pending.room);
+        self.take(&mut room[first..first + count])?;
         if header.has_data_digest {
-            let digest = &self.input[self.start + data.len()..self.start + whole];
-            if crc_fast::crc32_iscsi(data).to_le_bytes() != *digest {
+            let mut digest = [0; DIGEST_BYTES];
+            self.take(&mut digest)?;
+            if crc_fast::crc32_iscsi(&room[first..first + count]).to_le_bytes() != digest {
                 return Err(broken("a wrong data digest"));
             }
         }
-        pending.room[first..first + data.len()].copy_from_slice(data);
-        pending.received += data.len();
-        self.start += whole;
+        let pending = self.pending.get_mut(&cid).expect("the command is pending");
+        pending.room = room;
+        pending.received += count;
         if header.flags & FLAG_SUCCESS != 0 {
             return self.finish(CompletionEntry { cid: cid.into(), ..CompletionEntry::default() });
         }

@@ -2,10 +2,11 @@
 //!
 //! A connection is a queue, served by a thread of its own that reads, executes and answers in batches; long commands go
 //! to workers. `pdu` has the bytes, `connection` the states of one connection, `server` sockets, limits and keep alive
-//! timeouts, `initiator` the host's side, for tests and clients.
+//! timeouts, `logins` counts and slows down logins that fail, `initiator` has the host's side, for tests and clients.
 
 mod connection;
 mod initiator;
+mod logins;
 mod outgoing;
 mod pdu;
 mod server;

@@ -18,7 +18,7 @@ use crate::queue::QueuePair;
 /// Number of buffered bytes at which they are sent before the batch ends.
 const BATCH_BYTES: usize = 512 << 10;
 
-/// Number of bytes of data from which they are sent from where they lie, at once, and not buffered.
+/// Least number of bytes of data that are sent at once, from the caller's memory, instead of being buffered.
 const DIRECT_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Outgoing {
         *self.queue.lock() = queue;
     }
 
-    /// Accepts a command.
+    /// Accepts a command; returns the right to complete it.
     ///
     /// # Errors
     /// If the command must be refused; its completion with that status is queued.

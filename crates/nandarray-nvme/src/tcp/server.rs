@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::connection::Connection;
+use super::logins::FailedLogins;
 use crate::association::Association;
 use crate::subsystem::Subsystem;
 
@@ -39,8 +40,8 @@ pub struct ServerOptions {
     pub insecure: bool,
     /// Maximum number of connections at once.
     pub connections_max: usize,
-    /// Whether commands wait in the engine until their modelled time has passed on the wall clock. The
-    /// server then has 128 threads for them, as many as a full queue has commands; more of them wait for a thread.
+    /// Whether commands wait in the engine until their modelled time has passed on the wall clock. The server then has
+    /// 128 threads for them, as many as a full queue has commands; further commands wait for a thread.
     pub waits: bool,
 }
 
@@ -59,8 +60,15 @@ pub struct ServerStatus {
     pub nqn: String,
     /// Number of open connections.
     pub connections: usize,
-    /// Associations, each with the controller's identifier, the host's name and the number of I/O queues.
+    /// Number of connections that are not yet a queue of a host that has proved its identity, where it has to.
+    pub half_open: usize,
+    /// Associations, each with the controller's identifier, the host's name and the number of I/O queues. A host that
+    /// has to prove its identity is listed once it has.
     pub associations: Vec<(u16, String, usize)>,
+    /// Number of logins that were refused: unknown hosts, and hosts that failed to prove their identity.
+    pub refused_logins: u64,
+    /// Number of connections that ended, or ran out of time, before their host had proved its identity.
+    pub unfinished_logins: u64,
     /// Named counts of commands, as in [`Subsystem::numbers`].
     pub numbers: Vec<(&'static str, u64)>,
 }
@@ -69,6 +77,8 @@ pub struct ServerStatus {
 #[derive(Debug)]
 struct LiveAssociation {
     association: Arc<Association>,
+    /// Whether the host has proved its identity, or does not have to.
+    is_proven: bool,
     sockets: BTreeMap<u16, TcpStream>,
     seen: Instant,
 }
@@ -83,6 +93,7 @@ pub(crate) struct ServerState {
     /// Numbers of the connections that are not yet a queue, in order of arrival.
     half_open: Mutex<BTreeSet<u64>>,
     connections: AtomicUsize,
+    logins: FailedLogins,
     stopping: AtomicBool,
     waits: bool,
     work: Mutex<Option<mpsc::Sender<LongCommand>>>,
@@ -128,10 +139,29 @@ impl ServerState {
         }
     }
 
-    pub(crate) fn begin_association(&self, association: &Arc<Association>, socket: TcpStream) {
+    /// Logins that failed.
+    pub(super) fn logins(&self) -> &FailedLogins {
+        &self.logins
+    }
+
+    /// Adds an association, whose host has proved its identity, does not have to, or is about to.
+    pub(crate) fn begin_association(&self, association: &Arc<Association>, socket: TcpStream, is_proven: bool) {
         let sockets = BTreeMap::from([(0, socket)]);
-        let live = LiveAssociation { association: association.clone(), sockets, seen: Instant::now() };
+        let live = LiveAssociation { association: association.clone(), is_proven, sockets, seen: Instant::now() };
         self.live.lock().insert(association.cntlid(), live);
+    }
+
+    /// Notes that the host of an association has proved its identity.
+    pub(crate) fn prove(&self, association: &Association) {
+        if let Some(found) = self.live.lock().get_mut(&association.cntlid()) {
+            found.is_proven = true;
+        }
+    }
+
+    /// Whether an association is there, and has no queue of this number.
+    pub(crate) fn has_place(&self, association: &Association, qid: u16) -> bool {
+        let live = self.live.lock();
+        live.get(&association.cntlid()).is_some_and(|found| !found.sockets.contains_key(&qid))
     }
 
     /// Adds an I/O queue to an association; returns `false` if the association has ended, or has a queue of this
@@ -218,6 +248,7 @@ impl Server {
             sockets: Mutex::default(),
             half_open: Mutex::default(),
             connections: AtomicUsize::new(0),
+            logins: FailedLogins::new(Instant::now()),
             stopping: AtomicBool::new(false),
             waits: options.waits,
             work: Mutex::new(Some(send)),
@@ -244,22 +275,28 @@ impl Server {
         Ok(Self { shared, address, threads })
     }
 
-    /// Address that the server listens on.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The subsystem that the server serves.
+    /// Returns the subsystem that the server serves.
     pub fn subsystem(&self) -> &Arc<Subsystem> {
         &self.shared.subsystem
     }
 
     /// Returns the server's present state.
     pub fn status(&self) -> ServerStatus {
+        let (refused_logins, unfinished_logins) = self.shared.logins.counts();
+        let half_open = self.shared.half_open.lock().len();
         let live = self.shared.live.lock();
+        let proven = live.values().filter(|live| live.is_proven);
         let associations =
-            live.values().map(|l| (l.association.cntlid(), l.association.host().hostnqn.clone(), l.sockets.len() - 1));
+            proven.map(|l| (l.association.cntlid(), l.association.host().hostnqn.clone(), l.sockets.len() - 1));
         ServerStatus {
+            half_open,
+            refused_logins,
+            unfinished_logins,
             address: self.address,
             nqn: self.shared.subsystem.nqn().to_owned(),
             connections: self.shared.connections.load(Ordering::Relaxed),

@@ -43,8 +43,9 @@ fn enabled(subsystem: &Arc<Subsystem>) -> Arc<Association> {
     association
 }
 
-/// A host's commands as an enabled association gets them: loads, range sets, executions, boxes, blocks. Each takes a
-/// byte that says which command it is, 48 bytes of its entry, two bytes of the length of its data, and the data.
+/// Executes bytes as a host's commands to an enabled association: loads, range sets, executions, boxes, blocks. Each
+/// takes a byte that says which command it is, 48 bytes of its entry, two bytes of the length of its data, and the
+/// data.
 pub(crate) fn commands(mut bytes: &[u8]) {
     let (_runtime, subsystem) = subsystem();
     let association = enabled(&subsystem);
@@ -91,8 +92,8 @@ pub(crate) fn commands(mut bytes: &[u8]) {
     assert!(!subsystem.inventory().is_empty() || association.is_ready(), "the namespace is there");
 }
 
-/// A host's messages of authentication: each takes a byte that says whether it is sent or an answer is fetched and, if
-/// sent, with which changes to a right message; then come its length, and bytes for the changes.
+/// Exchanges bytes as a host's messages of authentication. Each takes a byte that says whether a message is sent or an
+/// answer is fetched and, if sent, with which changes to a right message; then its length, and bytes for the changes.
 pub(crate) fn authentication(mut bytes: &[u8]) {
     let secret = DhchapSecret::new(Some(DhchapHash::Sha256), &[7; 32]).expect("32 bytes");
     let credentials = HostCredentials { host: secret.clone(), controller: Some(secret) };
@@ -128,7 +129,7 @@ pub(crate) fn authentication(mut bytes: &[u8]) {
     }
 }
 
-/// A server that all calls of this process share: a hostile connection hurts no other.
+/// Returns a server that all calls of this process share: a hostile connection must hurt no other.
 fn server() -> &'static (Arc<Runtime>, Server) {
     static SERVER: OnceLock<(Arc<Runtime>, Server)> = OnceLock::new();
     SERVER.get_or_init(|| {
@@ -165,7 +166,7 @@ fn converse(bytes: &[u8]) {
     serves_on();
 }
 
-/// A host that keeps the rules is served.
+/// Checks that a host that keeps the rules is served.
 fn serves_on() {
     let server = &server().1;
     let nqn = server.subsystem().nqn();
@@ -175,12 +176,12 @@ fn serves_on() {
     assert!(done.status().ok() && data.len() == 512, "{:?}", done.status());
 }
 
-/// Any bytes as the PDUs of a host that has made its handshake.
+/// Sends bytes as the PDUs of a host that has made its handshake.
 pub(crate) fn stream(bytes: &[u8]) {
     converse(bytes);
 }
 
-/// Any bytes as a Connect command's entry and data, between a right handshake and a Property Get.
+/// Sends bytes as a Connect command's entry and data, between a right handshake and a Property Get.
 pub(crate) fn connect(bytes: &[u8]) {
     let mut entry = fabrics_entry(FabricsType::CONNECT, 0);
     let mut data = ConnectData::new_zeroed();

@@ -15,7 +15,7 @@ pub(crate) fn array<'a>(item: &'a Bound<'_, PyAny>) -> Option<&'a npyffi::PyArra
     }
 }
 
-/// An array's shape.
+/// Returns an array's shape.
 pub(crate) fn shape_of(fields: &npyffi::PyArrayObject_fields) -> &[npy_intp] {
     if fields.nd == 0 {
         return &[];
@@ -24,7 +24,7 @@ pub(crate) fn shape_of(fields: &npyffi::PyArrayObject_fields) -> &[npy_intp] {
     unsafe { std::slice::from_raw_parts(fields.dimensions, fields.nd as usize) }
 }
 
-/// An array's strides in bytes.
+/// Returns an array's strides in bytes.
 pub(crate) fn strides_of(fields: &npyffi::PyArrayObject_fields) -> &[npy_intp] {
     if fields.nd == 0 {
         return &[];
@@ -33,13 +33,13 @@ pub(crate) fn strides_of(fields: &npyffi::PyArrayObject_fields) -> &[npy_intp] {
     unsafe { std::slice::from_raw_parts(fields.strides, fields.nd as usize) }
 }
 
-/// The dtype of an array.
+/// Returns the dtype of an array.
 pub(crate) fn dtype_of<'py>(py: Python<'py>, fields: &npyffi::PyArrayObject_fields) -> Bound<'py, PyArrayDescr> {
     // SAFETY: the array keeps its dtype alive.
     unsafe { Bound::from_borrowed_ptr(py, fields.descr.cast()).cast_into_unchecked() }
 }
 
-/// Number of elements of an array.
+/// Returns the number of elements of an array.
 pub(crate) fn len_of(fields: &npyffi::PyArrayObject_fields) -> usize {
     shape_of(fields).iter().map(|&n| n as usize).product()
 }
@@ -96,7 +96,7 @@ unsafe fn gather_as<T: Copy + Into<i128>>(
     (0..len).map(|i| place(element(i).into(), size).ok_or_else(|| element(i).into())).collect()
 }
 
-/// The elements of a boolean mask: one byte each, contiguous.
+/// Returns the elements of a boolean mask: one byte each, contiguous.
 pub(crate) fn truths(mask: &npyffi::PyArrayObject_fields) -> &[u8] {
     // SAFETY: masks are made contiguous when an expression is parsed; a boolean takes one byte.
     unsafe { std::slice::from_raw_parts(mask.data.cast::<u8>(), len_of(mask)) }

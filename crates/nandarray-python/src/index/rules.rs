@@ -30,7 +30,7 @@ pub(crate) enum Combination {
 /// Origin of one dimension of a selection's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResultDim {
-    /// The axis whose elements this dimension holds, or, for an index list, some of the list's dimensions.
+    /// The axis from which this dimension selects; an index list of several dimensions makes several of one axis.
     Axis(usize),
     /// The points of broadcast index arrays, or some of the points' dimensions.
     Points,
@@ -88,8 +88,8 @@ enum ComparedTerm {
     Gap,
 }
 
-/// The coordinate that an index, negative ones counted from the end, stands for on an axis of `size` elements; `None`
-/// if it lies outside.
+/// Returns the coordinate that an index, negative ones counted from the end, stands for on an axis of `size` elements;
+/// `None` if it lies outside.
 pub(crate) fn place(index: i128, size: u64) -> Option<u64> {
     let size = i128::from(size);
     let at = if index < 0 { index + size } else { index };
@@ -114,7 +114,7 @@ fn run(start: Option<i128>, stop: Option<i128>, step: i128, size: u64) -> (u64, 
     }
 }
 
-/// The shape of an index list of one dimension.
+/// Returns the shape of an index list of one dimension.
 fn flat(coordinates: &[u64]) -> PerDimension<u64> {
     smallvec![coordinates.len() as u64]
 }

@@ -38,7 +38,7 @@ pub(crate) enum Term<'py> {
 pub(crate) type Terms<'py> = SmallVec<[Term<'py>; 4]>;
 
 impl Term<'_> {
-    /// Number of the array's axes that the term uses.
+    /// Returns the number of the array's axes that the term uses.
     pub(crate) fn axes(&self) -> usize {
         match self {
             Self::Ellipsis | Self::NewAxis => 0,
@@ -47,7 +47,7 @@ impl Term<'_> {
         }
     }
 
-    /// Number of indices or truth values that the term lists; 0 for any other term.
+    /// Returns the number of indices or truth values that the term lists; 0 for any other term.
     pub(crate) fn listed(&self) -> usize {
         match self {
             Self::List(_, values) => values.len(),
@@ -102,8 +102,8 @@ fn term<'py>(item: &Bound<'py, PyAny>) -> PyResult<Term<'py>> {
     }
 }
 
-/// The items of a list that holds only Python's own integers, each of at most 64 bits; otherwise, or if the list is
-/// empty, `None`.
+/// Returns the items of a list that holds only Python's own integers, each of at most 64 bits; otherwise, or if the
+/// list is empty, `None`.
 fn integers_alone(list: &Bound<'_, PyList>) -> Option<Vec<i128>> {
     let one = |item: Bound<'_, PyAny>| {
         let mut overflow = 0;
@@ -192,7 +192,7 @@ fn of_array<'py>(item: &Bound<'py, PyAny>) -> PyResult<PyResult<Term<'py>>> {
     })
 }
 
-/// The elements of an array of objects, if all are Python's integers; otherwise `None`.
+/// Returns the elements of an array of objects, if all are Python's integers; otherwise `None`.
 fn exact_integers(objects: &Bound<'_, PyAny>) -> PyResult<Option<Vec<i128>>> {
     let flat = objects.call_method0(intern!(objects.py(), "ravel"))?.call_method0(intern!(objects.py(), "tolist"))?;
     let flat = flat.cast_into::<PyList>().map_err(PyErr::from)?;
@@ -261,7 +261,7 @@ fn slice<'py>(item: &Bound<'py, PyAny>) -> PyResult<Term<'py>> {
     Ok(Term::Slice { start, stop, step })
 }
 
-/// The items of a tuple or list if all are integers, of Python or NumPy, that fit in 64 bits; otherwise `None`.
+/// Returns the items of a tuple or list if all are integers, of Python or NumPy, that fit in 64 bits; otherwise `None`.
 pub(crate) fn small_integers(sequence: &Bound<'_, PyAny>) -> Option<SmallVec<[i64; 8]>> {
     let (py, object) = (sequence.py(), sequence.as_ptr());
     let mut found = SmallVec::new();
@@ -283,7 +283,7 @@ pub(crate) fn small_integers(sequence: &Bound<'_, PyAny>) -> Option<SmallVec<[i6
     Some(found)
 }
 
-/// The value of an integer, of Python or NumPy, that fits in 64 bits; otherwise `None`.
+/// Returns the value of an integer, of Python or NumPy, that fits in 64 bits; otherwise `None`.
 fn small_integer(item: &Bound<'_, PyAny>) -> Option<i64> {
     let (py, mut overflow) = (item.py(), 0);
     // SAFETY: the objects are alive, and of the type that each function expects; an error is cleared.

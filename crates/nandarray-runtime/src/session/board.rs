@@ -18,8 +18,8 @@ use crate::schedule::{KernelFacts, KernelScheduler};
 pub struct BoardKernel {
     /// The kernel's name, by which other kernels may depend on it; empty if it has none.
     pub name: String,
-    /// Properties by which the kernel is scheduled; the board sets the number. Application `u64::MAX` is one of the
-    /// kernel's own.
+    /// Properties by which the kernel is scheduled; the board sets the number. Application `u64::MAX` stands for a new
+    /// application, which only this kernel belongs to.
     pub facts: KernelFacts,
     /// Numbers of the kernels that must end before this kernel begins.
     pub after: Vec<u64>,
@@ -160,7 +160,7 @@ pub struct SessionBoard {
     ended_names: HashMap<String, bool>,
     /// Names that no kernel has had yet, each with the kernels that wait for it.
     awaited: BTreeMap<String, BTreeSet<u64>>,
-    /// Kernels that ended without being done, since kernels that depend on them may be submitted later.
+    /// Kernels that ended without being done; they are kept, since kernels that depend on them may be submitted later.
     failed: BTreeSet<u64>,
     /// Kernels that ended since the last call of [`Self::take_ended`].
     ends: Vec<(u64, KernelEnd)>,

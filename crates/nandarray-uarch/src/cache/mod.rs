@@ -74,17 +74,17 @@ impl CacheTags {
         }
     }
 
-    /// Accesses and misses so far.
+    /// Returns the accesses and misses so far.
     pub fn counts(&self) -> LineCounts {
         self.counts
     }
 
-    /// Number of sets.
+    /// Returns the number of sets.
     pub(crate) fn sets(&self) -> u64 {
         self.set_mask + 1
     }
 
-    /// Size of a line, in bytes.
+    /// Returns the size of a line, in bytes.
     pub fn line_bytes(&self) -> u64 {
         1 << self.line_shift
     }
@@ -223,7 +223,7 @@ mod tests {
         CacheTags::new(&CacheDescription { size_bytes, ways, line_bytes, t_hit: 0, replacement: Replacement::Lru })
     }
 
-    /// Sets as queues of lines, most recent first: slow and plain.
+    /// A slow and simple model of a cache: each set is a queue of lines, the most recently used first.
     struct Model {
         sets: Vec<VecDeque<(u64, bool)>>,
         ways: usize,
@@ -261,7 +261,8 @@ mod tests {
         }
     }
 
-    /// Closed forms: a walk over twice the cache misses each line; one over half of it misses each line once.
+    /// Compares with closed forms: a walk over twice the cache misses each line; one over half of it misses each line
+    /// once.
     #[test]
     fn walks_miss_what_closed_forms_say() {
         let mut cache = cache(32_768, 8, 64);

@@ -24,6 +24,10 @@ impl Meter for TimedCore {
             let old = std::mem::take(&mut self.blocks);
             old.settle(&mut self.settled, &mut self.settled_units);
             old.addresses().for_each(|block| self.singles.settle(&block));
+            let left = std::mem::take(&mut self.prefixes);
+            left.settle(&mut self.settled, &mut self.settled_units);
+            left.account(&mut self.singles);
+            self.left_at.1 = NOTHING;
             (self.current, self.expected) = (NOTHING, NO_ENTRY);
         }
         let (first, last) = (block.pc, block.pc + block.bytes() - 1);
@@ -75,7 +79,10 @@ impl Meter for TimedCore {
         }
         let state = self.state();
         let number = self.blocks.enter(unit, state, &mut self.timing);
-        self.blocks.follow(self.current, self.is_taken, number);
+        match self.current {
+            NOTHING => self.prefixes.follow(number),
+            before => self.blocks.follow(before, self.is_taken, number),
+        }
         let entry = self.blocks.entry(number).expect("an entry by its number");
         self.now += u64::from(entry.through);
         (self.current, self.is_taken, self.expected) = (number, false, entry.followed[0]);
@@ -88,7 +95,9 @@ impl Meter for TimedCore {
     }
 
     fn left(&mut self, block: &BasicBlock, index: usize) {
-        match self.current {
+        self.left_at = (block.address(index), NOTHING);
+        let current = std::mem::replace(&mut self.current, NOTHING);
+        match current {
             NOTHING => {}
             SINGLE => {
                 let SingleBlock { before, through, .. } = self.single;
@@ -101,12 +110,13 @@ impl Meter for TimedCore {
                 self.singles.take_back();
             }
             number => {
-                self.now -= u64::from(self.blocks.entry(number).expect("the current entry").through);
+                let entry = self.blocks.entry(number).expect("the current entry");
+                self.left_at.1 = entry.first_op + index as u32;
+                self.now -= u64::from(entry.through);
                 self.state = self.blocks.leave(number);
+                return self.left_at_instruction(block, index, number);
             }
         }
-        self.current = NOTHING;
-        self.left_at = block.address(index);
         self.step(block.pc, block.ops[..index].iter());
     }
 
@@ -141,7 +151,7 @@ impl Meter for TimedCore {
     #[inline(always)]
     fn quick_access(&mut self, _index: u32, kind: DataAccess, address: u64, bytes: u32) -> bool {
         // An aligned access leaves no line.
-        self.is_plain
+        (self.is_plain || self.is_plain_behind_windows && self.feed.has_arrived(address, u64::from(bytes)))
             && address & (u64::from(bytes) - 1) == 0
             && self.latest_data.hits(self.feed.address(address), kind != DataAccess::Load)
     }
@@ -171,14 +181,8 @@ impl Meter for TimedCore {
     #[inline]
     fn stream(&mut self, index: u32, kind: StreamAccess, stream: u8, position: u64, bytes: u64) -> MeterAnswer {
         let number = usize::from(stream);
-        let need = match kind {
-            StreamAccess::Load => self.feed.read(number, position, bytes, true),
-            StreamAccess::LookIn | StreamAccess::Wait => self.feed.read(number, position, bytes, false),
-            StreamAccess::Store => self.feed.store(number, position),
-            StreamAccess::LookOut | StreamAccess::Register => None,
-        };
-        if need.is_some() {
-            self.paused_for = need;
+        let goes_on = kind == StreamAccess::Load && self.feed.reads_on(number, position, bytes);
+        if !goes_on && self.stream_pauses(kind, number, position, bytes) {
             return MeterAnswer::Pause;
         }
         if !matches!(kind, StreamAccess::Wait | StreamAccess::Register) {

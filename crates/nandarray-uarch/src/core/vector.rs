@@ -22,7 +22,7 @@ const LINE_BYTES: u64 = 64;
 pub(super) struct VectorMeter {
     unit: VectorDescription,
     line_bytes: u64,
-    /// Ticks that one more cycle of a division takes.
+    /// Ticks of each cycle of the datapath that a division needs after its first.
     t_divide: u64,
     counts: VectorCounts,
     engine: UnpackEngine,

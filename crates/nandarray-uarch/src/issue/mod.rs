@@ -139,12 +139,12 @@ impl BlockTimer {
         Self { description: description.clone(), states: vec![rest.clone()], numbers: HashMap::from([(rest, AT_REST)]) }
     }
 
-    /// The core's description.
+    /// Returns the core's description.
     pub fn description(&self) -> &CoreDescription {
         &self.description
     }
 
-    /// Number of different pipeline states seen so far.
+    /// Returns the number of different pipeline states seen so far.
     pub fn states(&self) -> usize {
         self.states.len()
     }

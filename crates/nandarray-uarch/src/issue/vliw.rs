@@ -55,7 +55,7 @@ fn count(units: &VliwUnits, kind: VliwUnitKind) -> u32 {
 }
 
 /// A dependence of one instruction on another: the later instruction is issued at least `cycles` cycles after the
-/// earlier one, which belongs to the iteration `iterations` before.
+/// earlier one, which belongs to an iteration that is `iterations` iterations before.
 #[derive(Clone, Copy, Debug)]
 struct Dependence {
     from: usize,

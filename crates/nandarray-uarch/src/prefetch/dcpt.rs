@@ -119,9 +119,12 @@ fn candidates(entry: &DcptEntry) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
-    /// The published algorithm once more, over plain lists of all addresses of an instruction.
+    /// Computes the suggestions by the published algorithm, slowly, over plain lists of all addresses of an
+    /// instruction.
     fn slowly(addresses: &[u64]) -> Vec<Vec<u64>> {
         let mut last_prefetch = 0u64;
         let mut told = Vec::new();
@@ -180,6 +183,29 @@ mod tests {
                 assert_eq!(suggestions.as_slice(), expected, "seed {seed}, access {i}");
             }
         }
+    }
+
+    #[test]
+    fn on_recorded_traces_it_suggests_what_the_published_algorithm_suggests() {
+        let mut suggested = 0;
+        for trace in super::super::traces::recorded() {
+            let mut by_pc: HashMap<u64, Vec<u64>> = HashMap::new();
+            trace.iter().for_each(|&(pc, address)| by_pc.entry(pc).or_default().push(address));
+            assert!(by_pc.len() <= ENTRIES, "every instruction keeps its entry");
+            let expected: HashMap<u64, Vec<Vec<u64>>> =
+                by_pc.iter().map(|(&pc, addresses)| (pc, slowly(addresses))).collect();
+            let mut turns: HashMap<u64, usize> = HashMap::new();
+            let mut dcpt = Dcpt::new(64);
+            for (i, &(pc, address)) in trace.iter().enumerate() {
+                let mut suggestions = Suggestions::default();
+                dcpt.access(pc, address, true, &mut suggestions);
+                let turn = turns.entry(pc).or_default();
+                assert_eq!(suggestions.as_slice(), expected[&pc][*turn], "access {i}, at {pc:#x}");
+                *turn += 1;
+                suggested += suggestions.as_slice().len();
+            }
+        }
+        assert!(suggested > 1_000, "{suggested} lines");
     }
 
     #[test]

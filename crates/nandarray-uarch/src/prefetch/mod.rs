@@ -6,6 +6,8 @@
 mod dcpt;
 mod next_line;
 mod stride;
+#[cfg(test)]
+mod traces;
 
 pub use dcpt::Dcpt;
 pub use next_line::NextLine;

@@ -62,7 +62,48 @@ impl CachePrefetcher for Stride {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
+
+    /// The algorithm once more, over the list of all addresses of an instruction so far: repeats of an address aside,
+    /// the last three distances have to be equal.
+    fn slowly(addresses: &[u64]) -> Vec<u64> {
+        let mut moves = addresses.to_vec();
+        let last = moves[moves.len() - 1];
+        if moves.len() > 1 && moves[moves.len() - 2] == last {
+            return Vec::new();
+        }
+        moves.dedup();
+        let strides: Vec<i64> = moves.windows(2).map(|two| two[1].wrapping_sub(two[0]) as i64).collect();
+        match strides[..] {
+            [.., a, b, c] if a == b && b == c => {
+                let step = if c.abs() < 64 { 64 * c.signum() } else { c };
+                vec![last.wrapping_add_signed(step), last.wrapping_add_signed(2 * step)]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn on_recorded_traces_it_suggests_what_the_slow_one_suggests() {
+        let mut suggested = 0;
+        for trace in super::super::traces::recorded() {
+            let mut addresses: HashMap<u64, Vec<u64>> = HashMap::new();
+            let mut stride = Stride::new(64);
+            for (i, &(pc, address)) in trace.iter().enumerate() {
+                let mine = addresses.entry(pc).or_default();
+                mine.push(address);
+                // Older addresses say nothing new.
+                let from = mine.len().saturating_sub(64);
+                let mut suggestions = Suggestions::default();
+                stride.access(pc, address, true, &mut suggestions);
+                assert_eq!(suggestions.as_slice(), slowly(&mine[from..]), "access {i}, at {pc:#x}");
+                suggested += suggestions.as_slice().len();
+            }
+        }
+        assert!(suggested > 1_000, "{suggested} lines");
+    }
 
     #[test]
     fn a_stride_is_believed_after_it_was_seen_three_times() {

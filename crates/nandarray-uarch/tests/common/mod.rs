@@ -5,7 +5,7 @@
 use nandarray_hart::{Extensions, Hart, HartMode, Limits, Memory, Meter, Rv64, Stop, Streams, isa};
 use nandarray_uarch::{CoreDescription, CoreReport, TimedCore};
 
-/// Addresses of code and data; the stack begins at the end of the data.
+/// Address of the code; the next constants are the address and the size of the data, at whose end the stack begins.
 pub(crate) const CODE: u64 = 0x1_0000;
 pub(crate) const DATA: u64 = 0x10_0000;
 pub(crate) const DATA_BYTES: u64 = 1 << 20;

@@ -47,7 +47,7 @@ pub(super) struct PackedFrame<'a> {
     pub(super) width: u32,
     /// The number that is added to each value, as long as an element.
     pub(super) reference: &'a [u8],
-    /// The bits of the values.
+    /// The bits of the values, `width` each, one after the other.
     pub(super) data: &'a [u8],
     /// The bytes after the last whole element.
     pub(super) rest: &'a [u8],
@@ -103,7 +103,7 @@ pub(super) struct Extremes {
 }
 
 per_instruction_set! {
-    /// Fills in the extremes of at least one value.
+    /// Sets `extremes` to those of `values`, of which there must be at least one.
     fn find_extremes(element_bytes: usize, values: &[u8], extremes: &mut Extremes) => find_extremes_kernel
 }
 

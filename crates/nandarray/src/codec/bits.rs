@@ -26,8 +26,8 @@ pub(super) fn of_nine(bytes: &[u8; 9], shift: u32) -> u64 {
     u64::from_le_bytes(*first) >> shift | u64::from(last[0]) << 1 << (63 - shift)
 }
 
-/// Whether the processor deposits and extracts bits by one instruction (`pdep`, `pext`): it has BMI2, and is not one of
-/// AMD's before Zen 3, which take a step for each bit.
+/// Whether the processor deposits and extracts bits by one fast instruction (`pdep`, `pext`): it has BMI2, and is not
+/// an AMD processor before Zen 3, on which these take a step for each bit.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn has_fast_pdep() -> bool {
     use core::arch::x86_64::__cpuid;
@@ -43,10 +43,11 @@ pub(super) fn has_fast_pdep() -> bool {
 }
 
 /// Writes a stream of bits to a slice, which must have room for all of them. There is no branch on the number of bits,
-/// which would often be predicted wrongly: each call stores eight bytes, of which the next call replaces the last.
+/// which would often be predicted wrongly: each call stores eight bytes, and the next call overwrites those that are
+/// not full.
 pub(super) struct BitWriter<'a> {
     data: &'a mut [u8],
-    /// The first byte that is not full.
+    /// Index of the first byte that is not full.
     at: usize,
     /// Bits of that byte; always fewer than eight.
     pending: u64,
@@ -93,7 +94,7 @@ impl<'a> BitWriter<'a> {
         }
     }
 
-    /// Ends the stream.
+    /// Ends the stream of bits, which must fill the slice.
     ///
     /// # Panics
     /// If the bits do not fill the slice exactly.

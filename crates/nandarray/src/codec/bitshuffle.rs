@@ -134,7 +134,7 @@ fn transpose_word(word: [u8; 8]) -> [u8; 8] {
 mod tests {
     use super::*;
 
-    /// The definition, one bit at a time.
+    /// Shuffles by the definition, one bit at a time, for comparison.
     fn by_definition(element_bytes: usize, raw: &[u8]) -> Vec<u8> {
         let count = raw.len() / element_bytes / 8 * 8;
         let mut rows = raw.to_vec();

@@ -28,7 +28,8 @@ pub const SALT_BYTES: usize = 16;
 /// Length of an authentication tag in bytes.
 pub(super) const TAG_BYTES: usize = 16;
 
-/// First bytes of the associated data of a frame; each kind of message has others, so that none is taken for another.
+/// First bytes of the associated data of a frame. Head and key check begin differently, so that none of the three is
+/// ever accepted as another.
 const FRAME_DOMAIN: &[u8] = b"nandarray frame 1\0";
 /// First bytes of the associated data of a head.
 const HEAD_DOMAIN: &[u8] = b"nandarray head 1\0";
@@ -45,7 +46,7 @@ pub enum KeyError {
     /// The key is not [`KEY_BYTES`] long.
     #[error("key of {bytes} bytes: expected {KEY_BYTES}")]
     Length {
-        /// Length of the key in bytes.
+        /// Length in bytes of the key that was passed.
         bytes: usize,
     },
     /// The key is not the one with which the space was created.

@@ -13,17 +13,17 @@ pub enum CodecError {
     /// The block to encode, or the buffer to decode into, does not have the size in the spec.
     #[error("buffer of {found} bytes: expected {expected}")]
     BufferLength {
-        /// Size of the buffer in bytes.
+        /// Size in bytes of the buffer that was passed.
         found: usize,
-        /// Size in the spec in bytes.
+        /// Size in bytes that the spec demands of the buffer.
         expected: usize,
     },
     /// The requested range is not within the block.
     #[error("range {start}..{end} of a block of {block_bytes} bytes")]
     Range {
-        /// First requested byte.
+        /// First requested byte of the block.
         start: usize,
-        /// End of the requested range (exclusive).
+        /// End of the requested range of the block (exclusive).
         end: usize,
         /// Decoded size of the block in bytes.
         block_bytes: usize,
@@ -43,17 +43,17 @@ pub enum CodecError {
     /// A field of the payload's head does not have the value that the space's spec demands.
     #[error("payload head: {field} is {found}, expected {expected}")]
     Head {
-        /// Name of the field.
+        /// Name of the wrong field of the head.
         field: &'static str,
-        /// Value in the payload.
+        /// Value of the field in the payload's head.
         found: u64,
-        /// Value in the spec.
+        /// Value of the field that the space's spec demands.
         expected: u64,
     },
     /// The frame table makes a frame empty, longer than its decoded bytes, or stored with a wrong size.
     #[error("payload head: frame {frame} has {found} bytes for {raw} raw bytes (stored raw: {stored})")]
     FrameLength {
-        /// Number of the frame.
+        /// Number of the frame whose length is wrong.
         frame: usize,
         /// Length of the frame by the frame table, in bytes; negative if it ends before it starts.
         found: i64,
@@ -68,13 +68,13 @@ pub enum CodecError {
     /// The frame was not sealed with this key for this place, or was changed since.
     #[error("frame {frame} fails authentication: changed bytes")]
     FrameForged {
-        /// Number of the frame.
+        /// Number of the frame that failed authentication.
         frame: usize,
     },
     /// The frame does not decompress to its decoded length.
     #[error("frame {frame} does not decompress to {raw} bytes")]
     Decompress {
-        /// Number of the frame.
+        /// Number of the frame that does not decompress.
         frame: usize,
         /// Decoded length of the frame in bytes.
         raw: usize,

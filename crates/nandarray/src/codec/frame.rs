@@ -52,7 +52,7 @@ impl Scratch {
         opened
     }
 
-    /// Returns the buffer, for the next frame.
+    /// Takes back a buffer that [`Self::take_opened`] handed out, for the next frame.
     pub(super) fn put_opened(&mut self, opened: Vec<u8>) {
         self.opened = opened;
     }

@@ -84,13 +84,13 @@ impl FrameLayout {
         FIXED_BYTES + 4 * self.frame_count
     }
 
-    /// Returns the range of the block's decoded bytes that one frame has.
+    /// Returns the range of the block's decoded bytes that one frame encodes.
     pub(super) fn raw_range(&self, frame: usize) -> Range<usize> {
         let start = frame * self.frame_bytes;
         start..(start + self.frame_bytes).min(self.block_bytes)
     }
 
-    /// Returns the numbers of the frames that have bytes of `raw`, a range of the block's decoded bytes.
+    /// Returns the numbers of the frames that encode bytes of `raw`, a range of the block's decoded bytes.
     pub(super) fn frames(&self, raw: &Range<usize>) -> Result<Range<usize>, CodecError> {
         let Range { start, end } = *raw;
         if start > end || end > self.block_bytes {
@@ -135,8 +135,8 @@ pub(super) struct HeadWriter<'a> {
 }
 
 impl<'a> HeadWriter<'a> {
-    /// Begins with `head`, the first [`FrameLayout::head_bytes`] of a payload, in which the fixed head is already
-    /// written.
+    /// Creates a writer to `head`, the first [`FrameLayout::head_bytes`] of a payload, in which the fixed head is
+    /// already written.
     pub(super) fn new(layout: &'a FrameLayout, head: &'a mut [u8]) -> Self {
         assert_eq!(head.len(), layout.head_bytes());
         Self { layout, head }
@@ -225,7 +225,7 @@ impl FrameTable {
         self.payload_start(self.layout.frame_count)
     }
 
-    /// Returns the numbers of the frames that have bytes of `raw`, a range of the block's decoded bytes; none for an
+    /// Returns the numbers of the frames that encode bytes of `raw`, a range of the block's decoded bytes; none for an
     /// empty range.
     ///
     /// # Errors
@@ -234,7 +234,7 @@ impl FrameTable {
         self.layout.frames(&raw)
     }
 
-    /// Returns the range of the block's decoded bytes that these frames have.
+    /// Returns the range of the block's decoded bytes that these frames encode.
     ///
     /// # Panics
     /// If `frames` is not within [`Self::frame_count`].
@@ -245,7 +245,7 @@ impl FrameTable {
         at(frames.start)..at(frames.end)
     }
 
-    /// Returns the range of payload bytes that these frames have.
+    /// Returns the range of payload bytes that these frames take.
     ///
     /// # Panics
     /// If `frames` is not within [`Self::frame_count`].

@@ -23,29 +23,29 @@ use super::head::FrameTable;
 use super::spec::Algorithm;
 use super::{Codec, CodecSpec, Compression, bitpack, bits, cut, frame_id, varwidth};
 
-/// Length of a part's head in bytes.
+/// Length in bytes of the head of a part, as programs read it: a part is packed values of one frame behind such a head.
 const HEAD_BYTES: usize = 32;
 
 /// The way in which the integers of a space are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// A width and a reference for all values of a frame (`bitpack`).
+    /// One width and one reference for all values of a frame (`bitpack`).
     BitPack,
-    /// A width for each value (`varwidth`).
+    /// A width for each value of its own (`varwidth`).
     VarWidth,
 }
 
-/// The description in a part's head.
+/// The fields of a part's head that describe how its values are packed.
 struct PackedPart {
     width: u32,
     reference: u64,
-    /// Offsets within the frame's bytes.
+    /// Offset of the values' bits within the frame's bytes.
     bits_at: usize,
     widths_at: Option<usize>,
 }
 
 impl CodecSpec {
-    /// Returns the way in which integers are packed; `None` for other compression, or none.
+    /// Returns the way in which integers are packed; `None` if the space does not pack integers.
     #[must_use]
     pub fn packing(&self) -> Option<Packing> {
         match self.compression?.algorithm {
@@ -57,8 +57,8 @@ impl CodecSpec {
 }
 
 impl Codec {
-    /// Returns the number of a frame and the range of its values, of those with the numbers `values` in a block, for
-    /// each frame that has some of them.
+    /// Splits a range of value numbers of a block by frames: returns for each frame touched its number and the range of
+    /// its values that are wanted, counted from the frame's first.
     pub fn packed_frames(&self, values: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
         let item = self.spec.element_bytes as usize;
         let each = self.layout.frame_bytes / item;
@@ -69,8 +69,8 @@ impl Codec {
         })
     }
 
-    /// Appends the stored form of values of one frame to `out`. The other arguments are those of
-    /// [`Self::decode_frame`].
+    /// Appends values of one frame to `out` as they are stored, packed, behind a head that describes them. The other
+    /// arguments are those of [`Self::decode_frame`].
     ///
     /// # Errors
     /// As [`Self::decode_frame`].
@@ -98,7 +98,7 @@ impl Codec {
         self.append(number, stored, &opened, raw_bytes, values, out)
     }
 
-    /// Appends the packed form of values of a frame whose decoded bytes are `raw`.
+    /// Packs a frame whose decoded bytes are `raw`, and appends values of it as [`Self::append_packed`] does.
     ///
     /// # Panics
     /// As [`Self::append_packed`].
@@ -159,13 +159,13 @@ impl Codec {
     }
 }
 
-/// The description of a frame that is stored raw.
+/// Describes the values of a frame that is stored raw.
 fn raw_part(packing: Packing, item: usize) -> Option<PackedPart> {
     let width = if packing == Packing::BitPack { 8 * item as u32 } else { 0 };
     Some(PackedPart { width, reference: 0, bits_at: 0, widths_at: None })
 }
 
-/// The description of a packed frame; `None` if it is damaged.
+/// Describes the values of a packed frame; `None` if the frame is damaged.
 fn packed_part(packing: Packing, item: usize, frame: &[u8], raw_bytes: usize) -> Option<PackedPart> {
     match packing {
         Packing::BitPack => {

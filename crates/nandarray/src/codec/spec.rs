@@ -73,37 +73,37 @@ pub enum SpecError {
              bitpack or varwidth for integers"
     )]
     UnknownCompression {
-        /// The text of the compression.
+        /// The whole text of the compression, as given.
         text: String,
     },
     /// The name after `+` is not a filter.
     #[error("unknown compression filter {filter:?} in {text:?}: expected shuffle or bitshuffle")]
     UnknownFilter {
-        /// The part after `+`.
+        /// The unknown filter: the part of the text after `+`.
         filter: String,
-        /// The whole text as given.
+        /// The whole text of the compression, as given.
         text: String,
     },
     /// Integer packing was combined with a filter: filtered bytes are no integers.
     #[error("{text:?}: bitpack and varwidth take no filter")]
     FilterOfPacked {
-        /// The text of the compression.
+        /// The whole text of the compression, as given.
         text: String,
     },
     /// The algorithm packs integers, and the elements have another size than integers.
     #[error("{algorithm} packs integers of 1, 2, 4 or 8 bytes; these elements have {element_bytes}")]
     PackedElement {
-        /// Name of the algorithm.
+        /// Name of the algorithm that packs integers.
         algorithm: &'static str,
-        /// Size of an element in bytes.
+        /// Size in bytes of the elements, which are no integers of this algorithm.
         element_bytes: u32,
     },
     /// The part after `:` is not a valid level of the algorithm.
     #[error("bad compression level {level:?} in {text:?}: zstd takes 1 to 22, the others take none")]
     BadLevel {
-        /// The part after `:`.
+        /// The level that is not valid: the part of the text after `:`.
         level: String,
-        /// The whole text as given.
+        /// The whole text of the compression, as given.
         text: String,
     },
     /// The element size is zero or beyond [`ELEMENT_BYTES_MAX`].
@@ -288,9 +288,9 @@ impl CodecSpec {
         }
     }
 
-    /// Returns the decoded size in bytes of every frame but the last. It is the target size rounded down to groups of
-    /// eight elements (then bit shuffle leaves no element unshuffled), or to whole elements if a group is too large, at
-    /// least one.
+    /// Returns the decoded size in bytes of every frame but the last: the target size, rounded down to groups of eight
+    /// elements, so that bit shuffle leaves no element unshuffled. If a group exceeds the target, it is rounded down to
+    /// whole elements; a frame has at least one.
     #[must_use]
     pub fn frame_bytes(&self) -> usize {
         let (element, target) = (self.element_bytes as usize, self.frame_bytes_target());

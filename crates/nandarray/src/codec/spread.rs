@@ -54,13 +54,14 @@ fn spread_of<const BYTES: usize>(width: u32, reference: u64, data: &[u8], values
     one_by_one(width, reference, data, values);
 }
 
-/// Returns the low bytes of a number.
+/// Returns the lowest `BYTES` bytes of a number.
 #[inline(always)]
 fn narrow<const BYTES: usize>(number: u64) -> [u8; BYTES] {
     *number.to_le_bytes().first_chunk().expect("an element has at most eight bytes")
 }
 
-/// The portable form, without vectors; the slow end of the data is copied behind zeroes first.
+/// Unpacks values without vector instructions; the last bytes of the data are copied to a padded buffer first, since
+/// each value is taken from nine bytes.
 fn one_by_one<const BYTES: usize>(width: u32, reference: u64, data: &[u8], values: &mut [[u8; BYTES]]) {
     let mask = bits::low(width);
     let mut at = 0;
@@ -85,22 +86,23 @@ fn one_by_one<const BYTES: usize>(width: u32, reference: u64, data: &[u8], value
     }
 }
 
-/// The vector kernels. Each returns the number of values that it wrote, a multiple of eight.
+/// The kernels that unpack values by AVX2. Each returns the number of values that it wrote, a multiple of eight.
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use core::arch::x86_64::*;
 
     use super::super::bits;
 
-    /// Tables of one width: the bytes of each lane's value, and the place of the value in them.
+    /// Vector constants for one width. For each lane: the bytes that hold its value, the distance to shift them by, and
+    /// the mask of the value's bits.
     struct Lanes {
         bytes: __m256i,
         shifts: __m256i,
         mask: __m256i,
     }
 
-    /// Bits that a vector takes: the lower half's values begin `low_bits` and the upper half's `high_bits` after the
-    /// first byte that the half loads.
+    /// Computes the constants for a vector with one half loaded from each of two places: the lower half's values begin
+    /// `low_bits` bits after the first byte loaded, the upper half's `high_bits` bits after it.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn lanes<const LANE_BYTES: usize>(width: u32, low_bits: u32, high_bits: u32) -> Lanes {
@@ -129,10 +131,10 @@ mod avx2 {
         unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
     }
 
-    /// Loads 16 bytes from `low` on and 16 from `high` on.
+    /// Loads 16 bytes at `low` into a vector's lower half and 16 at `high` into its upper half.
     ///
     /// # Safety
-    /// Both must be readable.
+    /// Both ranges must be readable.
     #[inline]
     #[target_feature(enable = "avx2")]
     unsafe fn halves(low: *const u8, high: *const u8) -> __m256i {
@@ -245,7 +247,8 @@ mod avx2 {
         steps * 8
     }
 
-    /// The four pairs of a group of eight values, as lanes of two vectors, with the offset of each load in bytes.
+    /// Returns the constants to unpack a group of eight values into lanes of 64 bits: a vector has two pairs of values,
+    /// each loaded by itself; and the offset of each of the four loads in bytes.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn pairs(width: u32) -> ([Lanes; 2], [usize; 4]) {
@@ -301,7 +304,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The slowest form: bit by bit.
+    /// Unpacks values bit by bit, for comparison.
     fn by_bits(element_bytes: usize, width: usize, reference: u64, data: &[u8], values: &mut [u8]) {
         for (n, value) in values.chunks_exact_mut(element_bytes).enumerate() {
             let bit = |k: usize| u64::from(data[(n * width + k) / 8] >> ((n * width + k) % 8) & 1);

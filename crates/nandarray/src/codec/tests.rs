@@ -10,7 +10,7 @@ fn key(byte: u8) -> CipherKey {
     CipherKey::new(&[byte; KEY_BYTES], [9; SALT_BYTES]).expect("a key of the right length")
 }
 
-/// As in stores of format version 1.
+/// Creates the codec of a space as in stores of format version 1.
 fn codec(compression: &str, encrypted: bool, element_bytes: u32, block_bytes: u64) -> Codec {
     framed(Framing::V1, compression, encrypted, element_bytes, block_bytes)
 }
@@ -21,7 +21,7 @@ fn framed(framing: Framing, compression: &str, encrypted: bool, element_bytes: u
     Codec::new(spec, encrypted.then(|| key(1)).as_ref()).expect("a good spec")
 }
 
-/// Steps of small noise: compressible, and different in each frame.
+/// Returns a rising sequence with a little noise: compressible, and different in each frame.
 fn smooth(bytes: usize) -> Vec<u8> {
     let mut state = 1_u32;
     let words = (0..bytes.div_ceil(4)).flat_map(|i| {
@@ -269,7 +269,7 @@ fn a_head_of_another_spec_names_the_field() {
     );
 }
 
-/// The format is on disk: these bytes may only change together with the head's version.
+/// Pins the bytes of the payload format: they may only change together with the head's version.
 #[test]
 fn the_payload_format_is_pinned() {
     let plain = encoded(&codec("lz4+shuffle", false, 2, 40), &[5, 0].repeat(20), 1);
@@ -299,7 +299,7 @@ fn the_payload_format_is_pinned() {
     assert_eq!(sealed[24..36], [2, 1, 0, 0, 0, 0, 0, 0, 76, 0, 0, 0x80]);
 }
 
-/// Compressions of integers.
+/// The compressions that pack integers.
 const PACKED: [&str; 2] = ["bitpack", "varwidth"];
 
 #[test]
@@ -331,7 +331,7 @@ fn any_codec() -> impl Strategy<Value = (Codec, bool)> {
     )
 }
 
-/// Runs of one byte, of noise and of counting, so that some frames shrink and some are stored.
+/// Returns runs of zeroes, of noise and of counting, so that some frames shrink and some are stored raw.
 fn any_block(bytes: usize, mut seed: u64) -> Vec<u8> {
     let mut block = Vec::with_capacity(bytes);
     while block.len() < bytes {
@@ -350,7 +350,7 @@ fn any_block(bytes: usize, mut seed: u64) -> Vec<u8> {
     block
 }
 
-/// The values of packed parts, read bit by bit as a program reads them.
+/// Returns the values of packed parts, read bit by bit as a program reads them.
 fn values_of(packing: Packing, item: usize, mut parts: &[u8]) -> Vec<u8> {
     let mut values = Vec::new();
     while !parts.is_empty() {

@@ -97,7 +97,7 @@ fn total_bits(widths: &[u8], most: u8) -> Option<usize> {
     good.then_some(total)
 }
 
-/// Unpacks values whose widths are at most those of an element, and whose bits fill `data`.
+/// Unpacks values none of whose widths exceeds an element, and whose bits fill `data`.
 fn unpack_of<const BYTES: usize>(widths: &[u8], data: &[u8], values: &mut [u8]) {
     let values = values.as_chunks_mut::<BYTES>().0;
     let (done, at) = unpack_groups(widths, data, 0, values);
@@ -117,12 +117,12 @@ fn unpack_of<const BYTES: usize>(widths: &[u8], data: &[u8], values: &mut [u8]) 
     }
 }
 
-/// Bytes from the first byte of a group of eight values to the end of its loads: 64 bytes of bits, which start within
-/// the first byte, and a load of nine bytes for the last of them.
+/// Number of bytes that must be readable from the first byte of a group of eight values: up to 64 bytes of bits, which
+/// may start within the first byte, and a load of nine bytes for the last value.
 const MARGIN: usize = 80;
 
-/// Unpacks groups of eight values, the first of which starts at bit `at`, as long as [`MARGIN`] bytes of data are there
-/// for each; returns the number of values and the bit behind them.
+/// Unpacks groups of eight values, the first of which starts at bit `at`, as long as [`MARGIN`] bytes of data are left
+/// for each; returns the number of values unpacked and the bit after them.
 fn unpack_groups<const BYTES: usize>(
     widths: &[u8],
     data: &[u8],
@@ -137,8 +137,8 @@ fn unpack_groups<const BYTES: usize>(
     groups_of(widths, data, at, values, one_by_one)
 }
 
-/// Walks the groups. `unpack` gets the widths of a group, the bytes from its first on, and the bit of the first byte at
-/// which it begins; it returns the group's bits.
+/// Calls `unpack` for each group of eight values that has [`MARGIN`] bytes of data: with the group's widths, its bytes,
+/// and the bit of the first byte at which it begins. `unpack` returns the number of the group's bits.
 #[inline(always)]
 fn groups_of<const BYTES: usize>(
     widths: &[u8],
@@ -156,7 +156,7 @@ fn groups_of<const BYTES: usize>(
     (done, at)
 }
 
-/// The portable form of a group.
+/// Unpacks a group of eight values one after the other, on any processor; returns the number of its bits.
 #[inline(always)]
 fn one_by_one<const BYTES: usize>(
     widths: &[u8; 8],
@@ -174,8 +174,9 @@ fn one_by_one<const BYTES: usize>(
     at - start
 }
 
-/// Deposits the bits of all values of a 64-bit word at once: eight, four or two, by a mask that is made of the widths
-/// of a group together. The places of the words' bits are prefix sums of the widths.
+/// Unpacks groups by `pdep`, which deposits the bits of all values of a 64-bit word (eight, four or two) at once. The
+/// masks are computed from the widths of the whole group, and the bit at which each word begins is a prefix sum of
+/// them.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi2")]
 fn groups_by_pdep<const BYTES: usize>(
@@ -203,11 +204,12 @@ fn groups_by_pdep<const BYTES: usize>(
     })
 }
 
-/// 1 in each 16 bits. A multiplication by it sums up lanes of 16 bits from the lowest on.
+/// A word with 1 in each 16-bit lane. Multiplying by it turns each lane into the sum of itself and all lower lanes.
 #[cfg(target_arch = "x86_64")]
 const ONES: u64 = 0x0001_0001_0001_0001;
 
-/// Returns the sum of widths of each 64-bit word of a group's values, 16 bits a word; 0 for words that there are not.
+/// Returns, in 16 bits for each 64-bit word of a group's values, the sum of the word's widths; 0 for words that the
+/// group does not have.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn word_sums<const BYTES: usize>(widths: u64) -> u64 {
@@ -221,8 +223,8 @@ fn word_sums<const BYTES: usize>(widths: u64) -> u64 {
     }
 }
 
-/// Returns a mask for each 64-bit word of a group: the lowest bits of each value, as many as its width. Words that a
-/// group of such values does not have are zero.
+/// Returns a mask for each 64-bit word of a group's values, with as many of the lowest bits of each value set as its
+/// width; 0 for words that the group does not have.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "avx2")]

@@ -47,9 +47,9 @@ pub struct CheckReport {
     pub dropped: Option<Dropped>,
     /// Damage that opening the store for writing found and repaired.
     pub mended: Vec<String>,
-    /// Number of arrays checked.
+    /// Number of arrays that the check has read.
     pub arrays: u64,
-    /// Number of building blocks checked.
+    /// Number of building blocks that the check has read.
     pub blocks: u64,
     /// Number of pages that were compared with their checksum and owner.
     pub pages: u64,

@@ -40,7 +40,7 @@ pub struct NewSpace<'a> {
 pub enum Target<'a> {
     /// A strided box: elements `start + step * i` for all `i < count`, of the space or of a view of it.
     Box {
-        /// First coordinate.
+        /// First coordinate along each dimension.
         start: &'a [u64],
         /// Distance between elements along each dimension, at least 1.
         step: &'a [u64],
@@ -58,8 +58,9 @@ pub enum Target<'a> {
         /// Byte strides in the buffer, one for each dimension.
         strides: &'a [isize],
     },
-    /// Several boxes of one size. Along each dimension either the boxes have one coordinate only, or all boxes begin at
-    /// the same coordinate, so that any two boxes are equal or disjoint. Of equal boxes in a write the last one counts.
+    /// Several boxes of one size. Boxes that are read may lie anywhere. Of boxes that are written, along each dimension
+    /// either each has one coordinate only, or all begin at the same coordinate, so that any two are equal or disjoint;
+    /// of equal ones the last counts.
     Boxes {
         /// First coordinates: those of the first box, then those of the second, and so on.
         starts: &'a [u64],
@@ -88,21 +89,21 @@ pub enum Target<'a> {
 pub enum Change<'a> {
     /// Deletes a space.
     Delete {
-        /// Name of the space.
+        /// Name of the space to delete.
         name: &'a str,
     },
     /// Renames a space.
     Rename {
-        /// Name of the space.
+        /// Name of the space to rename.
         from: &'a str,
         /// New name, which no other space may have.
         to: &'a str,
     },
     /// Replaces a space's attributes.
     SetAttrs {
-        /// Name of the space.
+        /// Name of the space whose attributes are replaced.
         name: &'a str,
-        /// New attributes.
+        /// New attributes of the space.
         attrs: &'a str,
     },
 }
@@ -114,7 +115,7 @@ pub struct Create<'a>(pub NewSpace<'a>);
 /// Opens a space by name; the reply is the space.
 #[derive(Debug)]
 pub struct Open<'a> {
-    /// Name of the space.
+    /// Name of the space to open.
     pub name: &'a str,
     /// Key of an encrypted space; `None` opens a plain space.
     pub key: Option<&'a [u8]>,
@@ -123,14 +124,14 @@ pub struct Open<'a> {
 /// Deletes a space.
 #[derive(Debug)]
 pub struct Delete<'a> {
-    /// Name of the space.
+    /// Name of the space to delete.
     pub name: &'a str,
 }
 
 /// Renames a space.
 #[derive(Debug)]
 pub struct Rename<'a> {
-    /// Name of the space.
+    /// Name of the space to rename.
     pub from: &'a str,
     /// New name, which no other space may have.
     pub to: &'a str,
@@ -146,7 +147,7 @@ pub struct Batch<'a> {
 /// Grows a space along one dimension and writes the new elements, in one step; the reply is the new shape.
 #[derive(Debug)]
 pub struct Append<'a> {
-    /// The space.
+    /// Number of the space that grows.
     pub space: SpaceId,
     /// Number of the dimension along which the space grows, from 0.
     pub axis: usize,
@@ -172,9 +173,9 @@ pub struct Begin<'a> {
 /// them before the transaction is applied.
 #[derive(Debug)]
 pub struct StageWrite<'a> {
-    /// The transaction.
+    /// Number of the transaction.
     pub transaction: TransactionId,
-    /// The space.
+    /// Number of the space to write, one of the transaction's.
     pub space: SpaceId,
     /// The elements to write.
     pub target: Target<'a>,
@@ -186,7 +187,7 @@ pub struct StageWrite<'a> {
 /// ended even if this fails.
 #[derive(Debug)]
 pub struct Apply<'a> {
-    /// The transaction.
+    /// Number of the transaction to apply.
     pub transaction: TransactionId,
     /// Changes of names and attributes, made after the shapes and elements.
     pub changes: &'a [Change<'a>],
@@ -195,14 +196,14 @@ pub struct Apply<'a> {
 /// Ends a transaction and discards its writes. It is no error if the transaction has ended or never existed.
 #[derive(Debug)]
 pub struct Abort {
-    /// The transaction.
+    /// Number of the transaction to end.
     pub transaction: TransactionId,
 }
 
 /// Grows or shrinks a space. Elements that are cut off are lost: growing the space again shows the fill value.
 #[derive(Debug)]
 pub struct Resize<'a> {
-    /// The space.
+    /// Number of the space to resize.
     pub space: SpaceId,
     /// New shape, with as many dimensions as before.
     pub shape: &'a [u64],
@@ -211,16 +212,16 @@ pub struct Resize<'a> {
 /// Replaces a space's attributes.
 #[derive(Debug)]
 pub struct SetAttrs<'a> {
-    /// The space.
+    /// Number of the space whose attributes are replaced.
     pub space: SpaceId,
-    /// New attributes.
+    /// New attributes of the space.
     pub attrs: &'a str,
 }
 
 /// Copies elements from a space to a buffer.
 #[derive(Debug)]
 pub struct Read<'a> {
-    /// The space.
+    /// Number of the space to read.
     pub space: SpaceId,
     /// The elements to read.
     pub target: Target<'a>,
@@ -231,7 +232,7 @@ pub struct Read<'a> {
 /// Copies elements from a buffer to a space.
 #[derive(Debug)]
 pub struct Write<'a> {
-    /// The space.
+    /// Number of the space to write.
     pub space: SpaceId,
     /// The elements to write.
     pub target: Target<'a>,
@@ -242,9 +243,9 @@ pub struct Write<'a> {
 /// Deallocates a box: its elements read as the fill value from then on, and blocks that lie in it take no space.
 #[derive(Debug)]
 pub struct Deallocate<'a> {
-    /// The space.
+    /// Number of the space with the box.
     pub space: SpaceId,
-    /// First coordinate.
+    /// First coordinate along each dimension.
     pub start: &'a [u64],
     /// Number of elements along each dimension.
     pub count: &'a [u64],
@@ -280,7 +281,7 @@ pub struct Stat;
 /// Reads the statistics of one space; the reply is a list of names and numbers.
 #[derive(Debug)]
 pub struct StatSpace {
-    /// The space.
+    /// Number of the space whose statistics are read.
     pub space: SpaceId,
 }
 

@@ -19,7 +19,7 @@ use crate::ftl::segments::SegmentState::{Chain, Closed, Open};
 const ROUNDS: usize = 4;
 /// Largest number of segments that are emptied between two commits.
 const VICTIMS_AT_ONCE: usize = 16;
-/// Largest number of times that packing is repeated after the disk was full.
+/// Largest number of times that moving pages together is tried again after the disk was full.
 const TRIES_ON_A_FULL_DISK: usize = 8;
 
 impl Device {

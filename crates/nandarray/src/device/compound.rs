@@ -19,7 +19,7 @@ use crate::stl::read::BufferMut;
 use crate::stl::space::{Space, SpaceId};
 use crate::stl::work::Workers;
 
-/// A compound command that is being executed.
+/// A compound command while it is executed: one command that a closure of the caller carries out in several steps.
 #[derive(Debug)]
 pub struct Compound<'d> {
     device: &'d Device,
@@ -85,7 +85,7 @@ impl<'d> Compound<'d> {
     /// frame by frame, each behind a head (docs/reference/program-abi.md, "Packed inputs").
     ///
     /// # Errors
-    /// As [`super::command::Read`]; [`Error::Invalid`] if the space has other dimensions, or packs no integers.
+    /// As [`super::command::Read`]; [`Error::Invalid`] if the space does not have one dimension, or packs no integers.
     pub fn read_packed(&self, space: SpaceId, elements: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         self.device.guarded(|| self.device.read_packed(space, elements, out))
     }

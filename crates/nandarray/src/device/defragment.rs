@@ -19,8 +19,8 @@ use crate::stl::plan::BlockAt;
 use crate::stl::space::Space;
 use crate::stl::write::{Gone, remap};
 
-/// Average size of a block's extents, in bytes, from which on the block is not rewritten: a disk reads scattered
-/// extents of this size about as fast as contiguous ones.
+/// Smallest average size, in bytes, of the extents of a block that is not rewritten: a disk reads scattered extents of
+/// this size about as fast as contiguous ones.
 const EXTENT_BYTES: u64 = 128 << 10;
 
 /// Largest number of blocks listed at a time, which bounds the memory of the list.

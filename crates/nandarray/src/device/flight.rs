@@ -39,7 +39,7 @@ enum FlightState<R> {
     Begun,
     /// The result is known and has not been taken.
     Over(Result<R>),
-    /// The result was taken.
+    /// The result was taken: nothing of the command is left to do.
     Taken,
 }
 

@@ -23,12 +23,13 @@ use crate::stl::write::{Applied, Source, Staged, Successor, Writer, apply};
 /// line up with those of the space.
 const SELECTIONS_AT_ONCE: usize = 4096;
 
-/// Puts all selections of a write in one batch: a write is whole or absent, and a block that several selections touch
-/// must be composed once.
+/// Limit of [`Planner::at_once`] for a write, whose selections all belong in one batch: a write is whole or absent, and
+/// a block that several selections touch must be composed once.
 const ALL_AT_ONCE: usize = usize::MAX;
 
-/// Checks that boxes have as many dimensions as the shape, and that any two are equal or disjoint.
-fn check_boxes(starts: &[u64], step: &[u64], count: &[u64], strides: &[isize], shape: &[u64]) -> Result<()> {
+/// Checks that boxes have as many dimensions as the shape and, if they are written, that any two are equal or disjoint.
+fn check_boxes(starts: &[u64], one: &StridedBox<'_>, shape: &[u64], written: bool) -> Result<()> {
+    let &StridedBox { step, count, strides, .. } = one;
     let n = shape.len();
     if n == 0 || [step.len(), count.len(), strides.len()] != [n; 3] || !starts.len().is_multiple_of(n) {
         return Err(Error::invalid(format!(
@@ -38,7 +39,7 @@ fn check_boxes(starts: &[u64], step: &[u64], count: &[u64], strides: &[isize], s
             Shape(shape)
         )));
     }
-    for axis in (0..n).filter(|&i| count[i] != 1) {
+    for axis in (0..n).filter(|&i| written && count[i] != 1) {
         let mut along = starts.chunks_exact(n).map(|start| start[axis]);
         let first = along.next();
         if let Some(other) = along.find(|&start| Some(start) != first) {
@@ -52,7 +53,7 @@ fn check_boxes(starts: &[u64], step: &[u64], count: &[u64], strides: &[isize], s
     Ok(())
 }
 
-/// The error of a write that was planned for a shape from which the array shrank before the write's blocks were locked.
+/// Returns the error of a write whose array shrank after the write was planned and before its blocks were locked.
 fn was_cut(shape: &[u64]) -> Error {
     Error::invalid(format!("the array was resized from shape {} during this write", Shape(shape)))
 }
@@ -121,7 +122,7 @@ impl Planner<'_> {
         within: &[u64],
         each: EachWork<'_>,
     ) -> Result<()> {
-        check_boxes(starts, one.step, one.count, one.strides, within)?;
+        check_boxes(starts, one, within, self.at_once == ALL_AT_ONCE)?;
         check_view(self.shape, within)?;
         let boxes = starts.chunks_exact(within.len()).enumerate();
         // Boxes that are written must be disjoint: of several equal ones only the last is kept.
@@ -237,12 +238,15 @@ fn boxed<'a>(shape: &[u64], target: &'a Target<'_>) -> Option<StridedBox<'a>> {
     if view.is_some_and(|v| v != shape) || [start.len(), step.len(), count.len(), strides.len()] != [shape.len(); 4] {
         return None;
     }
-    let within = |i: usize| {
-        let last = count[i].checked_sub(1)?.checked_mul(step[i])?.checked_add(start[i])?;
-        (step[i] > 0 && last < shape[i]).then_some(())
-    };
-    (0..shape.len()).try_for_each(within)?;
-    Some(StridedBox { start, step, count, strides })
+    let wanted = StridedBox { start, step, count, strides };
+    lies_within(&wanted, shape).then_some(wanted)
+}
+
+/// Whether a box with as many dimensions as the shape has elements, and all of them lie within the shape.
+fn lies_within(wanted: &StridedBox<'_>, shape: &[u64]) -> bool {
+    let &StridedBox { start, step, count, .. } = wanted;
+    let last = |i: usize| count[i].checked_sub(1)?.checked_mul(step[i])?.checked_add(start[i]);
+    (0..shape.len()).all(|i| step[i] > 0 && last(i).is_some_and(|last| last < shape[i]))
 }
 
 fn extent(shape: &[u64], target: &Target<'_>) -> Option<ElementBox> {
@@ -251,8 +255,8 @@ fn extent(shape: &[u64], target: &Target<'_>) -> Option<ElementBox> {
     whole.then(|| ElementBox { start: SmallVec::from_slice(start), count: SmallVec::from_slice(count) })
 }
 
-/// Returns the predicted next read, where reads of boxes follow one another at equal distances; `None` without such a
-/// pattern.
+/// Returns the work of the predicted next read, if reads of boxes have followed one another at equal distances; `None`
+/// without such a pattern.
 fn predicted(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> {
     let now = extent(shape, target)?;
     let item = space.shape.item_bytes as u64;
@@ -263,7 +267,7 @@ fn predicted(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> 
     Some(Work::plans(vec![Plan::new(&selection, &space.shape.block, item)]))
 }
 
-/// Reads a target by the short path if it is small and its bytes can be copied in place; returns its number of bytes.
+/// Reads a target by the short path if it is small and lies in mapped and verified pages; returns its number of bytes.
 /// Returns `None` if the target has to be read by the general path.
 ///
 /// # Safety
@@ -284,6 +288,21 @@ unsafe fn small(reader: &Reader<'_>, target: &Target<'_>, out: BufferMut) -> Opt
             let wanted = boxed(shape, target)?;
             // SAFETY: the caller's promise; the box lies within the shape.
             unsafe { reader.small(&wanted, out) }.then(bytes)
+        }
+        &Target::Boxes { starts, step, count, strides, stride, view } => {
+            let shape = reader.inner.record.shape.as_slice();
+            let view = view.unwrap_or(shape);
+            let one = StridedBox { start: &[], step, count, strides };
+            // Errors are the general path's.
+            let fits = !view.is_empty() && check_boxes(starts, &one, view, false).is_ok();
+            let within = |start| lies_within(&StridedBox { start, ..one }, view);
+            if !fits || starts.is_empty() || !starts.chunks_exact(view.len()).all(within) {
+                return None;
+            }
+            let boxes = (starts.len() / view.len()) as u64;
+            // SAFETY: the caller's promise; the boxes lie within the view.
+            let done = unsafe { reader.small_boxes(view, &one, starts, stride, out) };
+            done.then(|| boxes * count.iter().product::<u64>() * item)
         }
         Target::Points { coordinates, stride } => {
             // SAFETY: the caller's promise.

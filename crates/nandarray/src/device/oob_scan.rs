@@ -12,7 +12,7 @@ use crate::ftl::Ftl;
 use crate::stl::plan::BlockAt;
 use crate::stl::space::{Space, SpaceId, owner_space, unpack};
 
-/// A page whose out-of-band record names the access unit for which the page is listed.
+/// A page that a scan found for an access unit, because its out-of-band record names the unit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageCopy {
     /// Sequence number of the command that wrote the page's content.

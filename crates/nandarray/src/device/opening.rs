@@ -57,7 +57,7 @@ pub struct Dropped {
     pub arrays: Vec<String>,
     /// Number of pages, written after the last applied record, that a salvage could add to their arrays.
     pub pages_taken: u64,
-    /// Number of pages, written after the last applied record, whose array or place in it is unknown.
+    /// Number of pages, written after the last applied record, whose array is unknown or whose place in the array is.
     pub pages_lost: u64,
 }
 

@@ -18,7 +18,7 @@ use crate::stl::write::Source;
 pub enum OwnedTarget {
     /// Owned form of [`Target::Box`].
     Box {
-        /// First coordinate.
+        /// First coordinate along each dimension.
         start: Vec<u64>,
         /// Distance between elements along each dimension, at least 1.
         step: Vec<u64>,
@@ -99,12 +99,13 @@ impl OwnedTarget {
     }
 }
 
-/// A command that owns its coordinates and names and has no reply. Its buffer must stay valid until it is delivered.
+/// A command that owns its coordinates and names and has no reply. Its buffer must stay valid until the command is
+/// delivered.
 #[derive(Clone, Debug)]
 pub enum OwnedCommand {
     /// Owned form of [`Read`].
     Read {
-        /// The space.
+        /// Number of the space to read.
         space: SpaceId,
         /// The elements to read.
         target: OwnedTarget,
@@ -113,23 +114,23 @@ pub enum OwnedCommand {
     },
     /// Owned form of [`Write`].
     Write {
-        /// The space.
+        /// Number of the space to write.
         space: SpaceId,
         /// The elements to write.
         target: OwnedTarget,
-        /// Source of the elements' values.
+        /// Source of the values to write.
         source: Source,
     },
     /// Owned form of [`Resize`].
     Resize {
-        /// The space.
+        /// Number of the space to resize.
         space: SpaceId,
-        /// New shape, with as many dimensions as before.
+        /// New shape of the space, with as many dimensions as before.
         shape: Vec<u64>,
     },
     /// Owned form of [`Delete`].
     Delete {
-        /// Name of the space.
+        /// Name of the space to delete.
         name: String,
     },
     /// Owned form of [`Flush`].

@@ -77,7 +77,7 @@ impl Device {
     }
 
     /// Reserves pages and runs `stage`, which writes blocks to them. If the disk is full nevertheless, frees room and
-    /// runs `stage` again, for as long as that frees any.
+    /// runs `stage` again, for as long as there is room to free.
     pub(super) fn stage_in(&self, pages: u64, stage: &mut dyn FnMut() -> Result<Vec<Staged>>) -> Result<Vec<Staged>> {
         let _pages = self.reserve(pages)?;
         loop {

@@ -96,8 +96,8 @@ pub(super) fn directory_copies(device: &Device) -> [bool; 2] {
     })
 }
 
-/// Opens, for reading, the store as the other superblock and the journals after it describe it; `None` if that cannot
-/// be read or lacks the newest records.
+/// Opens, for reading, the store as the superblock in the other slot and the journals after it describe it; `None` if
+/// that fails, or leads to an older newest record than the open store's.
 pub(super) fn generation_before(device: &Device) -> Option<Device> {
     let (slot, last_lsn) = {
         let log = device.log.lock();
@@ -269,11 +269,11 @@ fn read_directory(stream: &CheckpointStream, superblock: &Superblock) -> Result<
     Err(Error::corrupt("neither copy of the checkpoint's directory is intact"))
 }
 
-/// A generation of a store as read from the medium: the flash and the spaces after replay of its journals.
+/// A generation of a store as read from the medium: its flash management and its spaces, after replay of the journals.
 struct Generation {
     ftl: Ftl,
     counters: Arc<Counters>,
-    /// Number of segments in the directory.
+    /// Number of segments that the checkpoint's directory lists.
     segments: usize,
     /// Segments of the checkpoint.
     checkpoint: Vec<Segment>,
@@ -398,7 +398,7 @@ fn read_generation(
     Ok(Generation { ftl, counters, segments, checkpoint, catalog, seq, opened, journals, replayed, rebuilt })
 }
 
-/// Creates the flash that a superblock describes, without any state of its segments.
+/// Creates the flash management for a superblock's geometry and policies, without any state of the segments.
 fn flash_of(
     media: &Arc<dyn Media>,
     superblock: &Superblock,
@@ -516,8 +516,9 @@ fn catalog_of(directory: &Directory, stream: &Arc<CheckpointStream>, superblock:
 }
 
 impl Device {
-    /// Counts, in a reader, the rows of pages that were never written as free instead of garbage: in the segment that a
-    /// clean close left open, or, beside a writer, in the segment `last` that was written last.
+    /// Corrects a reader's counts for the segment that was open: its pages that were never written count as free, not
+    /// as dead. This is the segment that a clean close left open, or, without a clean close, the segment `last` that
+    /// was written last.
     fn look_at_open(&self, clean: Option<(u64, Option<ResumePoint>)>, last: Option<Segment>) -> Result<()> {
         match clean {
             Some((_, Some(open))) => self.ftl.resume(open.segment, Some(open.crc)),

@@ -157,8 +157,8 @@ impl Device {
         scan(&self.ftl, &wanted, u64::MAX, &|segment| self.ftl.with_segments(|s| s.info(segment).live) > 0)
     }
 
-    /// Rebuilds a space's index from the newest page of every unit; returns the number of blocks in it. Adds units
-    /// whose newest content is damaged to the report, with the repair if older content was accepted.
+    /// Rebuilds a space's index from the newest page of every unit; returns the number of blocks in it. Reports each
+    /// unit whose newest content is damaged, with the repair if older content was accepted.
     fn rebuild_index(
         &self,
         space: &Space,

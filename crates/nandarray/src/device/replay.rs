@@ -268,7 +268,7 @@ impl Replay<'_> {
     }
 
     /// Applies, for a salvage, pages that are newer than all replayed records, in the order of their commands. Returns
-    /// the number of pages applied, and of pages whose array or place in it is unknown.
+    /// the number of pages applied, and the number of pages whose array, or place in the array, is unknown.
     fn roll_forward(&mut self) -> Result<(u64, u64)> {
         let mut newer: Vec<(u64, Owner, Ppa)> = Vec::new();
         let geometry = self.ftl.geometry();

@@ -108,9 +108,9 @@ fn newest_runs(coded: bool, units: &BTreeMap<u32, Vec<PageCopy>>) -> Vec<Run> {
     units.iter().filter_map(run).collect()
 }
 
-/// Completes a replay: maps units whose pages were freed by lost records to a page that does not exist, and counts live
-/// pages from the indexes. `metadata` has the segments of journal and checkpoint, `have` is the medium's number of
-/// segments.
+/// Completes a replay: units whose pages were freed by lost records become unreadable (mapped to a page that does not
+/// exist), and live pages are counted from the indexes. `metadata` has the segments of journal and checkpoint, `have`
+/// is the medium's number of segments.
 pub(super) fn reconcile(ftl: &Ftl, catalog: &Catalog, metadata: &[Segment], have: usize) -> Result<()> {
     let geometry = ftl.geometry();
     let mut live: Vec<Run> = Vec::new();

@@ -60,7 +60,7 @@ impl Staging {
         self.shape = shape.to_vec();
     }
 
-    /// Stages a part; returns its number of bytes.
+    /// Stages the elements of a target; returns their number of bytes.
     pub(super) fn put(&mut self, device: &Device, space: &Space, target: &Target<'_>, source: Source) -> Result<u64> {
         let Some((work, bytes)) = plan_box(space, &self.shape, target)? else { return Ok(0) };
         let ftl = &device.ftl;

@@ -30,9 +30,9 @@ pub(super) enum JournalOp {
     Update(Update),
     /// The journal continues in another chain of segments, which begins with the next record.
     Switch {
-        /// First segment of the chain.
+        /// First segment of the chain in which the journal continues.
         first: u32,
-        /// Random number that the chain's segments carry, to tell them from older ones.
+        /// Random number that the links of the new chain carry, to tell them from links of older chains.
         nonce: u64,
     },
 }
@@ -53,8 +53,8 @@ pub(super) struct Update {
 }
 
 impl Update {
-    /// Creates the change of a block whose units `gone` lose their pages and that gets the pages `runs`. Replay rejects
-    /// a record that breaks one of the assertions here.
+    /// Creates the change of a block: its units `gone` lose their pages, and it gets the pages `runs`. Replay rejects a
+    /// record that would fail an assertion here.
     pub(super) fn new(space: SpaceId, seq: u64, at: &[u64], gone: &Gone, runs: &[Run]) -> Self {
         for run in runs {
             let replaced = gone.has(run.unit) && gone.has(run.end() - 1);

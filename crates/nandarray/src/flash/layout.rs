@@ -130,7 +130,8 @@ fn round_up(bytes: u64, power_of_two: u64) -> u64 {
 }
 
 impl Geometry {
-    /// Returns the size of a segment in bytes: pages, header and records, with their padding but not that of a group.
+    /// Returns the size of a segment in bytes: pages, header and records, with their padding but without that of a
+    /// group of segments.
     pub fn segment_bytes(&self) -> u64 {
         self.segment_data_bytes() + self.records_bytes()
     }

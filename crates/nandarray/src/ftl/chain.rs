@@ -50,7 +50,8 @@ impl ChainLink {
     }
 }
 
-/// A chain of segments, with the segments that are known so far in order.
+/// A chain: a stream of bytes in one segment after another, each of which ends with a link to the next one. Holds the
+/// segments found so far, in order.
 #[derive(Clone, Debug)]
 pub struct Chain {
     geometry: Geometry,

@@ -41,7 +41,7 @@ const MARK_BYTES: usize = size_of::<MarkWire>();
 const _: () = assert!(MARK_BYTES == 64 && MARK_BYTES <= SECTOR_BYTES);
 const MAGIC: [u8; 8] = *b"NANDMARK";
 
-/// Offsets of the two marks in the file: after the superblocks, each in a page of its own.
+/// Offsets in the file of the two durable marks: after the superblocks, each in a page of its own.
 const PLACES: [u64; 2] = [2 * SUPERBLOCK_BYTES, 3 * SUPERBLOCK_BYTES];
 
 /// Content of a durable mark.
@@ -79,9 +79,10 @@ impl Mark {
     }
 }
 
-/// Reads both marks; `None` for a mark that is absent or damaged.
+/// Reads both durable marks; `None` for one that is absent or damaged.
 ///
-/// Beside a writer the marks must be read before superblocks and journal: the records that they name exist by then.
+/// If another process may be writing the store, read the marks before superblocks and journal: the records that the
+/// marks name exist by then.
 ///
 /// # Errors
 /// [`crate::error::Error::Media`]: the medium cannot be read.
@@ -97,7 +98,7 @@ pub fn read_marks(media: &dyn Media) -> Result<[Option<Mark>; 2]> {
     Ok(marks)
 }
 
-/// Returns the newest LSN that the marks show to be durable, 0 if they show none. `newest` is the newest intact
+/// Returns the newest LSN that the durable marks show to be durable, 0 if they show none. `newest` is the newest intact
 /// superblock.
 pub fn marked(marks: &[Option<Mark>; 2], newest: &Superblock) -> u64 {
     let counts = |m: &&Mark| m.uuid == newest.uuid && m.generation >= newest.generation;

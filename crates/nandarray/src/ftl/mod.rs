@@ -114,7 +114,7 @@ struct FtlState {
     spare: room::Spare,
 }
 
-/// The flash management of one medium.
+/// The flash translation layer (FTL) of one medium: allocates, writes, verifies and reclaims its pages.
 #[derive(Debug)]
 pub struct Ftl {
     media: Arc<dyn Media>,
@@ -157,11 +157,11 @@ impl ReclaimView for ClosedSegments<'_> {
 /// full.
 const SEGMENTS_FOR_RECLAIM: u64 = 2;
 
-/// Largest number of bytes by which the medium grows before a command begins; the command's reservation is an upper
-/// bound.
+/// Largest number of bytes by which the medium grows ahead of a command: its reservation, which may be more, is only an
+/// upper bound of what it will need.
 const GROWN_AHEAD_BYTES: u64 = 256 << 20;
 
-/// A reservation of pages for a command, which is returned when it is dropped.
+/// A reservation of pages for a command; dropping it ends the reservation.
 #[derive(Debug)]
 pub struct Reservation<'a> {
     ftl: &'a Ftl,
@@ -183,7 +183,7 @@ pub struct Usage {
     pub segments: u64,
     /// Number of free segments.
     pub free: u64,
-    /// Number of segments that wait for a barrier to become free.
+    /// Number of segments pending free: they have no live pages, and become free once a journal record is durable.
     pub pending_free: u64,
     /// Number of segments in journal and checkpoints.
     pub chain: u64,
@@ -332,7 +332,7 @@ impl Ftl {
         self.state.lock().promised
     }
 
-    /// Changes the reservation for the content of a write buffer from `before` to `after` pages.
+    /// Changes the number of pages reserved for the content of a write buffer from `before` to `after`.
     pub fn promise(&self, before: u64, after: u64) {
         let s = &mut *self.state.lock();
         assert!(s.promised >= before, "{before} pages of {} promised are returned", s.promised);
@@ -364,8 +364,8 @@ impl Ftl {
         Ok(Reservation { ftl: self, pages })
     }
 
-    /// Whether reclaim is due: with a capacity if less than a tenth is available (NDS paper, section 4.2), without one
-    /// if garbage is more than half of the live pages and a fixed number of segments.
+    /// Whether reclaim is due. With a capacity: if less than a tenth of its pages is available (NDS paper, section
+    /// 4.2). Without one: if there are more dead pages than half of the live ones plus a fixed number of segments.
     pub fn wants_reclaim(&self) -> bool {
         let s = self.state.lock();
         let per_segment = u64::from(self.geometry.pages_per_segment());
@@ -379,7 +379,7 @@ impl Ftl {
         self.available(&s) < self.segments_max * per_segment / 10
     }
 
-    /// Whether so much space waits for a barrier to become free that a barrier is worth its cost.
+    /// Whether a barrier is worth its cost, because it would free enough of the segments that are pending free.
     pub fn wants_barrier(&self) -> bool {
         let s = self.state.lock();
         let pending_free = s.segments.pending_free() as u64;
@@ -392,7 +392,7 @@ impl Ftl {
     }
 
     /// Appends access units of one building block as pages. `block` has the block's bytes from unit 0 on, padded to
-    /// whole pages; `on_lanes` are pages that the block keeps, for the placement policy.
+    /// whole pages; `on_lanes` yields the pages that the block keeps, so that the new ones are placed on other lanes.
     ///
     /// The new pages are staged: the caller must adopt or abandon the returned runs. After an error nothing stays
     /// staged.
@@ -674,9 +674,10 @@ impl Ftl {
         Ok(SegmentHeader::parse(&bytes).filter(|h| h.segment() == segment))
     }
 
-    /// Reopens the segment that was open when the store was closed; in each lane the rows after the last record are
-    /// free. The segment stays closed if the CRC of its records is not `crc`, since then they have changed. A reader,
-    /// which writes no pages and needs the state for statistics only, passes `None`.
+    /// Reopens the segment that was open when the store was closed: in each of its lanes (one per bank and channel) the
+    /// pages after the last one with a record are free. The segment stays closed if the CRC of its records is not
+    /// `crc`, since they have changed then. A reader passes `None`: it writes no pages and needs the state for
+    /// statistics only.
     pub fn resume(&self, segment: Segment, crc: Option<u32>) -> Result<()> {
         use SegmentState::{Closed, Free};
         let usable = |s: &mut Segments| (segment as usize) < s.len() && matches!(s.info(segment).state, Closed | Free);

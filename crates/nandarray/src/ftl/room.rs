@@ -26,8 +26,8 @@ use crate::flash::{Run, Segment, SegmentHeader, SegmentKind};
 use crate::ftl::segments::SegmentState;
 use crate::sim::count;
 
-/// Byte range in the file's head, after superblocks and marks, whose disk blocks are the spare: enough for a segment
-/// header and some records.
+/// Byte range of the spare: a part of the file's head, after superblocks and marks, whose disk blocks are deallocated
+/// when a record must be written to a full disk. Enough for a segment header and some records.
 const SPARE: Range<u64> = 4 * SUPERBLOCK_BYTES..12 * SUPERBLOCK_BYTES;
 const _: () = assert!(SPARE.end < HEAD_BYTES);
 
@@ -43,7 +43,7 @@ pub(super) enum Spare {
 /// Number of segments that may refuse a write in a row before the disk is regarded as failing.
 pub const SEGMENTS_TRIED: usize = 3;
 
-/// Whether an error means that this segment can no longer be written (EIO).
+/// Whether the error of a write means that its segment can no longer be written (EIO).
 pub(super) fn worn_out(e: &Error) -> bool {
     e.os_error() == Some(libc::EIO)
 }
@@ -76,8 +76,8 @@ impl Ftl {
         Ok(())
     }
 
-    /// Opens a free segment; grows the medium if there is none, up to its limit. Segments that refuse the write are
-    /// retired.
+    /// Opens a free segment; grows the medium if there is none, up to its limit. Segments whose header cannot be
+    /// written are retired.
     pub(super) fn open_segment(&self, s: &mut FtlState, kind: SegmentKind) -> Result<Segment> {
         let mut refused = Vec::new();
         let opened = self.open_any(s, kind, &mut refused);
@@ -90,7 +90,7 @@ impl Ftl {
         opened
     }
 
-    /// Opens a free segment as [`Self::open_segment`]; adds segments that refused the write to `refused`.
+    /// Opens a free segment as [`Self::open_segment`]; adds segments whose header could not be written to `refused`.
     fn open_any(
         &self,
         s: &mut FtlState,
@@ -248,7 +248,8 @@ impl Ftl {
         Ok(some)
     }
 
-    /// Deallocates the disk blocks of a failed command's pages if the disk was found full; returns whether it was.
+    /// Deallocates the disk blocks of a failed command's pages if the disk was found full; returns whether it was found
+    /// full.
     pub(super) fn discard_if_tight(&self, runs: &[Run]) -> bool {
         let tight = self.tight.load(Ordering::Relaxed);
         if tight {
@@ -262,8 +263,9 @@ impl Ftl {
         self.media.discard(self.geometry.page_offset(run.ppa), bytes);
     }
 
-    /// Deallocates the disk blocks of these pages, which must be all dead pages of their closed segments, dead by
-    /// durable records. Returns `false`, and does nothing, if another process reads the medium.
+    /// Deallocates the disk blocks of these pages. They must be all dead pages of their segments, which are closed, and
+    /// the records that freed them must be durable. Returns `false`, and does nothing, if another process reads the
+    /// medium.
     pub fn discard_dead(&self, dead: &[(Segment, Vec<Run>)]) -> Result<bool> {
         self.media.if_no_readers(&mut || {
             let runs = || dead.iter().flat_map(|(_, runs)| runs);
@@ -297,7 +299,8 @@ impl Ftl {
         if no_room(&e) { self.full(s, format!("the disk has no room: {e}")) } else { e }
     }
 
-    /// Reverses the retirement of segments, because others refuse writes as well: the disk fails, not the segments.
+    /// Reverses the retirement of segments, because further segments refused writes as well: the disk has failed, not
+    /// the segments.
     pub fn unretire(&self, segments: &[Segment]) {
         let s = &mut *self.state.lock();
         let freed = s.segments.unretire(segments, s.next_lsn);

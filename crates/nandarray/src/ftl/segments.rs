@@ -68,7 +68,7 @@ impl SegmentInfo {
         suspect: false,
     };
 
-    /// Whether the segment may have disk blocks.
+    /// Whether the file system may have allocated disk blocks to the segment.
     pub fn may_have_blocks(&self) -> bool {
         self.erases > 0 && !self.discarded
     }
@@ -226,7 +226,7 @@ impl Segments {
     }
 
     /// Sets the state of a segment from a checkpoint, before the journal is replayed; `bad` is whether the segment is
-    /// retired. It may lie beyond the medium's end.
+    /// retired. The segment may lie beyond the medium's end.
     pub fn restore(&mut self, segment: Segment, live: u32, erases: u32, bad: bool) {
         let pages = self.geometry.pages_per_segment();
         assert!(live <= pages, "segment {segment} has {live} live pages of {pages}");
@@ -250,7 +250,7 @@ impl Segments {
         self.free.remove(&segment);
     }
 
-    /// Raises a segment's erase count to that of its header; `false` if it was not lower.
+    /// Raises a segment's erase count to that of its header; `false` if the count was as high already.
     pub fn restore_wear(&mut self, segment: Segment, erases: u32) -> bool {
         let info = &mut self.infos[segment as usize];
         let more = erases > info.erases;
@@ -347,7 +347,8 @@ impl Segments {
         assert!(self.free.insert(segment), "segment {segment} is in the free list already");
     }
 
-    /// Reverses the retirement of segments, because the disk is to blame. Returns those that are free now.
+    /// Reverses the retirement of segments, because the disk failed and not the segments. Returns those that became
+    /// free.
     pub fn unretire(&mut self, segments: &[Segment], lsn: u64) -> Vec<Segment> {
         let mut freed = Vec::new();
         for &segment in segments {
@@ -360,7 +361,8 @@ impl Segments {
         freed
     }
 
-    /// Frees segments of a chain that no record names, without waiting for a barrier; returns them.
+    /// Frees the segments of a chain at once, without waiting for a barrier, because no record names them; returns
+    /// them.
     pub fn free_chain(&mut self, segments: &[Segment]) -> Vec<Segment> {
         let mut freed = Vec::new();
         for &segment in segments {
@@ -384,7 +386,7 @@ impl Segments {
         Some(segment)
     }
 
-    /// Opens a closed segment again that had room left when the store was closed.
+    /// Reopens a closed segment that had room left when the store was closed.
     pub fn reopen(&mut self, segment: Segment, lanes: OpenLanes) {
         let info = &mut self.infos[segment as usize];
         assert!(self.open.is_none() && matches!(info.state, SegmentState::Closed | SegmentState::Free));
@@ -413,8 +415,8 @@ impl Segments {
         debug_assert!(!self.free.contains(&segment) && self.open.as_ref().is_none_or(|o| o.segment != segment));
     }
 
-    /// Allocates pages of the open segment for the units in order, until it is full. Appends the runs of pages to
-    /// `runs`, and returns the number of units that got a page.
+    /// Allocates pages of the open segment for the units in order, until the segment is full. Appends the runs of pages
+    /// to `runs`, and returns the number of units that got a page.
     pub fn hand_out(
         &mut self,
         units: &[(u32, Option<Ppa>)],
@@ -534,7 +536,7 @@ impl Segments {
         self.live = 0;
     }
 
-    /// Sets the counts of live pages, during recovery of a damaged store, to those of these runs.
+    /// Counts live pages anew, during recovery of a damaged store: the pages of `runs` are live, no others.
     pub fn count_anew(&mut self, segments: usize, runs: &[Run]) {
         self.beyond = Some(BTreeMap::new());
         while self.infos.len() > segments {

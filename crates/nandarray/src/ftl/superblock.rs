@@ -63,7 +63,7 @@ pub struct Superblock {
     pub uuid: [u8; 16],
     /// Generation: the number of checkpoints so far.
     pub generation: u64,
-    /// Version of the file format: that of the software which created the store. It determines the geometry's layout.
+    /// Version of the file format: that of the software which created the store. Determines the layout of segments.
     pub version: u32,
     /// Sizes of pages and segments.
     pub geometry: Geometry,
@@ -73,7 +73,7 @@ pub struct Superblock {
     pub checkpoint: ChainStart,
     /// Length of the checkpoint's stream in bytes.
     pub checkpoint_bytes: u64,
-    /// Offsets of the two copies of the directory in the checkpoint's stream.
+    /// Offsets in the checkpoint's stream of the two copies of its directory, the list of spaces and segments.
     pub directory_at: [u64; 2],
     /// Length of the directory in bytes.
     pub directory_bytes: u64,
@@ -84,7 +84,7 @@ pub struct Superblock {
     /// Number of the first record of the journal.
     pub journal_lsn: u64,
     /// If the store was closed properly: the number of the last journal record, and the segment that was open. `None`
-    /// while the store is written.
+    /// while the store is open for writing.
     pub clean: Option<(u64, Option<ResumePoint>)>,
     /// Name of the placement policy.
     pub placement: String,
@@ -101,7 +101,7 @@ pub struct ResumePoint {
     pub crc: u32,
 }
 
-/// The start of a chain of segments, by which it is found.
+/// The start of a chain of segments: all that is needed to find and follow the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChainStart {
     /// First segment of the chain.

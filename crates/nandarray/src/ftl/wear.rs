@@ -15,16 +15,17 @@ use crate::flash::{Geometry, Run, Segment};
 /// The segments that were opened since a checkpoint, as the journal records after it show.
 #[derive(Debug, Default)]
 pub struct OpenedSince {
-    /// Number of erases of each segment that the journal shows; 0 for segments whose headers have the counts.
+    /// For each segment, the number of erases that the journal shows since the checkpoint; 0 for segments whose headers
+    /// have the counts.
     times: BTreeMap<Segment, u32>,
-    /// Runs of pages that were named since their segment was opened: first page, and end. `None` unless erases are
-    /// counted, under a capacity.
+    /// Runs of pages that records named since the pages' segment was opened: first page, and end. `None` in a store
+    /// without a capacity, where erases are not counted.
     pages: Option<BTreeMap<u64, u64>>,
     last: Option<Segment>,
 }
 
 impl OpenedSince {
-    /// Begins without segments; `counted` is whether erases are counted, under a capacity.
+    /// Creates the record without segments; `counted` is whether erases are counted, as in a store with a capacity.
     pub fn new(counted: bool) -> Self {
         Self { pages: counted.then(BTreeMap::new), ..Self::default() }
     }
@@ -104,8 +105,9 @@ impl Ftl {
         }
     }
 
-    /// Sets a segment's erase count from its header; `false` if it was not lower. Without an intact header (the segment
-    /// was truncated, or the header is damaged) the number of erases in the journal is added instead.
+    /// Raises a segment's erase count to that of its header; `false` if the count was as high already. Without an
+    /// intact header (the segment was truncated, or the header is damaged) the number of erases in the journal is added
+    /// instead.
     pub(super) fn wear_from_header(&self, s: &mut FtlState, segment: Segment) -> bool {
         let counted = s.opened_since.remove(&segment).unwrap_or(0);
         let erases = match self.header_of(segment).ok().flatten() {

@@ -26,22 +26,22 @@ use super::presence::{is_resident, page_bytes};
 use crate::sim::panics::caught;
 use crate::sim::process::Home;
 
-/// Largest number of threads that populate extents, besides readers that wait.
+/// Largest number of threads that load extents into memory, besides readers that load an extent for themselves.
 const THREADS: usize = 4;
 /// Largest number of queued extents; together they have 128 MiB.
 const QUEUED: usize = 64;
-/// Time after which a thread without work ends.
+/// Time without a queued extent after which a thread ends.
 const IDLE: Duration = Duration::from_millis(200);
 /// Longest wait for an extent that another thread reads: prefetch is only a hint.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Number of extents in a row that did not become large pages, after which requests are refused for a while.
 const FAILURES: u32 = 4;
-/// Number of requests that are refused at first before one is tried again; doubled with each failure up to
-/// `REFUSED_MAX`.
+/// Number of requests refused after the first failed attempts, until one is tried again; doubled with each further
+/// failure up to `REFUSED_MAX`.
 const REFUSED: u32 = 64;
 const REFUSED_MAX: u32 = 1 << 14;
 
-/// The extents of a file that are queued or being read.
+/// A prefetcher of whole extents of a file, with threads of its own.
 pub(super) struct Extents {
     shared: Arc<Shared>,
 }
@@ -72,8 +72,8 @@ struct Queue {
     attempts: Attempts,
 }
 
-/// Decides whether requests are accepted: after several failures in a row only one of many is, because contiguous
-/// memory may be available again.
+/// Decides whether requests are accepted. After several failures in a row most are refused; one is tried from time to
+/// time, because contiguous memory may be available again.
 #[derive(Debug, Default)]
 struct Attempts {
     /// Number of failures in a row.
@@ -84,7 +84,7 @@ struct Attempts {
     refused: u32,
 }
 
-/// Result of populating an extent.
+/// Result of loading an extent into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// The extent is in memory as a large page.

@@ -36,8 +36,8 @@ use crate::sim::process::Home;
 const WINDOW_BYTES: u64 = 1 << 36;
 /// Number of mapping windows: 64 GiB x 4096 is 256 TiB, more than any supported file system.
 const WINDOWS: usize = 4096;
-/// Number of requested bytes from which on an extent is read as a whole, so that at most a third more is read than was
-/// requested. A threshold of one half was no faster (design note 7).
+/// Smallest number of requested bytes of an extent that is read as a whole, so that at most a third more is read than
+/// was requested. A threshold of one half was no faster (design note 7).
 const WHOLE_FROM: u64 = EXTENT_BYTES / 4 * 3;
 /// A file is said to fit in memory if its size is at most the machine's memory divided by this, as other processes need
 /// memory, too.

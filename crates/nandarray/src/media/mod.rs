@@ -82,7 +82,7 @@ pub trait Media: Send + Sync + std::fmt::Debug {
     fn discard(&self, _offset: u64, _len: u64) {}
 
     /// Allocates disk blocks for a range, so that a later write to it does not fail on a full disk; its content stays.
-    /// `false` if the disk is full. A medium that does not know returns `true`, and then promises nothing.
+    /// `false` if the disk is full. A medium that cannot tell returns `true`, which then promises nothing.
     fn allocate(&self, _offset: u64, _len: u64) -> bool {
         true
     }

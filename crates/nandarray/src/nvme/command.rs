@@ -96,7 +96,7 @@ pub enum Coordinates {
     },
     /// In a [`super::BoxPage`], whose address only the transport interprets.
     Page {
-        /// Address of the page in the host's memory.
+        /// Address in the host's memory of the page with the coordinates.
         pointer: u64,
     },
 }
@@ -167,20 +167,20 @@ pub enum NvmeCommand {
     },
     /// Deallocates ranges of logical blocks, or passes hints about them.
     DatasetManagement {
-        /// Namespace identifier.
+        /// Identifier of the namespace whose blocks are deallocated.
         nsid: u32,
-        /// Number of ranges in the data, minus one.
+        /// Number of ranges in the command's data, minus one.
         nr_z: u8,
-        /// Attribute: deallocate. The other attributes are hints, and ignored.
+        /// Whether the ranges are deallocated (attribute AD). The other attributes are hints, which are ignored.
         ad: bool,
     },
     /// Copies source ranges, one after the other, to one destination range.
     Copy {
-        /// Namespace identifier.
+        /// Identifier of the namespace in which blocks are copied.
         nsid: u32,
         /// Address of the first logical block of the destination.
         sdlba: u64,
-        /// Number of source ranges in the data, minus one.
+        /// Number of source ranges in the command's data, minus one.
         nr_z: u8,
         /// Force unit access: the copy is durable when the command completes.
         fua: bool,
@@ -190,22 +190,22 @@ pub enum NvmeCommand {
     OpenSpace {
         /// Action before the view is opened.
         action: OpenAction,
-        /// Identifier of the space; not used by the actions that open by name or create.
+        /// Identifier of the space to open or resize; not used by the actions that open by name or create.
         space: u64,
     },
     /// Returns the description of an open view and its space.
     SpaceInformation {
-        /// Dynamic space identifier.
+        /// Dynamic space identifier of the view to describe.
         dsid: u32,
     },
     /// Closes a view.
     CloseSpace {
-        /// Dynamic space identifier.
+        /// Dynamic space identifier of the view to close.
         dsid: u32,
     },
     /// Deletes a space, and closes its views.
     DeleteSpace {
-        /// Identifier of the space.
+        /// Identifier of the space to delete.
         space: u64,
     },
     /// Reads a sub-block of a view.

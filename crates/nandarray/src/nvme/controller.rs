@@ -73,7 +73,7 @@ impl Controller {
         self.device.upgrade().filter(|d| !d.closed()).ok_or(Status::NOT_READY)
     }
 
-    /// Whether this controller executes commands on that store.
+    /// Whether `device` is the store on which this controller executes commands.
     pub fn serves(&self, device: &Arc<Device>) -> bool {
         std::ptr::eq(self.device.as_ptr(), Arc::as_ptr(device))
     }

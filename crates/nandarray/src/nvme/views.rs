@@ -28,7 +28,7 @@ pub(super) struct Views {
 }
 
 impl Views {
-    /// Adds a view; returns its new identifier.
+    /// Adds a view; returns its new identifier, or an error if [`VIEWS_MAX`] views are open.
     pub(super) fn add(&mut self, view: View) -> Result<u32, Status> {
         self.check_room()?;
         loop {
@@ -45,12 +45,12 @@ impl Views {
         if self.open.len() < VIEWS_MAX { Ok(()) } else { Err(Status::TOO_MANY_VIEWS) }
     }
 
-    /// Returns the view with this identifier.
+    /// Returns the open view with this identifier; an error if there is none.
     pub(super) fn get(&self, dsid: u32) -> Result<Arc<View>, Status> {
         self.open.get(&dsid).cloned().ok_or(Status::INVALID_DSID)
     }
 
-    /// Closes the view with this identifier.
+    /// Closes the view with this identifier; an error if there is none.
     pub(super) fn remove(&mut self, dsid: u32) -> Result<(), Status> {
         self.open.remove(&dsid).map(drop).ok_or(Status::INVALID_DSID)
     }

@@ -72,7 +72,7 @@ fn join(left: Link, right: Link) -> Link {
 }
 
 impl IntervalTree {
-    /// Adds an interval, whose number no other interval may have.
+    /// Adds an interval; `number` must differ from the numbers of all intervals in the tree.
     pub(crate) fn insert(&mut self, first: u64, last: u64, number: u64) {
         assert!(first <= last, "an interval from {first} to {last}");
         let (left, right) = split(self.root.take(), (first, number));

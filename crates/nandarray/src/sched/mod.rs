@@ -102,7 +102,7 @@ impl RangeLock {
         ticket
     }
 
-    /// Ends all waiting for tickets for good, because the store was closed.
+    /// Closes the lock, because the store was closed: waiting threads return, and no thread waits from now on.
     pub fn close(&self) {
         self.0.requests.lock().closed = true;
         self.0.released.notify_all();

@@ -26,7 +26,7 @@ pub struct SharedRange {
     pub share: Share,
 }
 
-/// A circle of owners, each of which would wait for the next one, and the last for the first.
+/// A deadlock of owners that was prevented: each would wait for the next one, and the last for the first.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("owners {owners:?} would wait for each other")]
 pub struct WaitCircle {
@@ -44,7 +44,8 @@ struct TableRequest {
     behind: BTreeSet<u64>,
 }
 
-/// The table of granted and waiting requests for ranges.
+/// The table of granted and waiting requests for ranges. An owner, e.g. a kernel, may have several requests; the caller
+/// chooses its number.
 #[derive(Debug, Default)]
 pub struct RangeTable {
     next: u64,
@@ -166,7 +167,7 @@ impl RangeTable {
         if share == Share::Exclusive { &mut self.writers } else { &mut self.readers }
     }
 
-    /// Returns the owners for which an owner waits, because of its requests or by [`Self::wait_for`].
+    /// Returns the owners that this owner waits for, because of its requests or by [`Self::wait_for`].
     fn waited(&self, owner: u64) -> BTreeSet<u64> {
         let own = self.owned.get(&owner).into_iter().flatten();
         let before = own.flat_map(|n| &self.requests[n].before).map(|n| self.requests[n].owner);

@@ -25,7 +25,7 @@ const NOTHING: usize = 0;
 /// Value of [`ThreadSlot::inside`] for a thread that is in several scopes at once: it counts as being in every scope.
 const SEVERAL: usize = 1;
 
-/// A thread's record of the [`ProcessScope`] that it is in: of the store whose command it executes.
+/// A thread's record of the [`ProcessScope`] that it has entered, that of the store whose command it executes.
 struct ThreadSlot {
     /// Key of the thread's [`ProcessScope`], [`NOTHING`] or [`SEVERAL`].
     inside: AtomicUsize,
@@ -97,7 +97,7 @@ extern "C" fn forked() {
     }
 }
 
-/// The process in which something was created, known by its number of forks.
+/// The process in which something was created, identified by its number of forks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Home(u32);
 

@@ -24,10 +24,10 @@ pub const BLOCK_BYTES_MAX: u64 = 256 << 20;
 /// Largest number of dimensions of a space (NDS paper, section 5.3.1).
 pub const DIMENSIONS_MAX: usize = 32;
 
-/// Largest ratio of a page to a block in arrays of more than [`SMALL_BLOCKS_MAX`] blocks: each block takes at least one
-/// page, so smaller blocks would waste too much.
+/// Largest ratio of a page's size to a block's in arrays of more than [`SMALL_BLOCKS_MAX`] blocks: each block takes at
+/// least one page, so smaller blocks would waste too much.
 const SMALL_BLOCK_COST_MAX: u64 = 64;
-/// Number of blocks up to which an array's blocks may have any size; they take 64 MiB with pages of 4 KiB.
+/// Largest number of blocks of an array whose blocks may have any size; this many take 64 MiB with pages of 4 KiB.
 const SMALL_BLOCKS_MAX: u64 = 1 << 14;
 
 /// Shortest last side, in bytes, of a block of four or more dimensions, unless the array or the block is smaller: a
@@ -49,8 +49,8 @@ pub fn building_block(geometry: &Geometry, shape: &[u64], item_bytes: u64) -> Ve
 }
 
 /// Returns the sides of a block of `elements` elements by equations 2 and 4 of the NDS paper: 2^ceil(log2(elements) /
-/// k) along each of k dimensions, but none longer than its cap. Sides below their caps grow until the volume is the
-/// same as without caps.
+/// k) along each of k dimensions, but no side longer than its entry in `caps`. For sides that are cut to their cap,
+/// others grow until the block has as many elements as without caps.
 fn equal(elements: u64, caps: &[u64]) -> Vec<u64> {
     let k = caps.len();
     let side = 1u64 << elements.trailing_zeros().div_ceil(k as u32);

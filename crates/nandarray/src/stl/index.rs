@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use crate::flash::{Ppa, Run};
 
-/// Number of slots of a chunk.
+/// Number of slots of a chunk of a [`Sparse`] array.
 const CHUNK: u64 = 32;
 
 /// The pages of one building block, by access unit. A unit without a page reads as the fill value.
@@ -186,7 +186,7 @@ enum Node {
 #[derive(Debug)]
 pub struct Builder {
     index: Index,
-    /// Coordinates of the leaf being filled: those of its blocks without the last one. Not a `Vec`, whose dangling
+    /// Coordinates of the leaf being filled: all but the last coordinate of its blocks. Not a `Vec`, whose dangling
     /// pointer when empty makes AVX-512 comparisons take a suppressed fault, which took half of the time of reading a
     /// one-dimensional index.
     outer: SmallVec<[u64; 4]>,
@@ -258,7 +258,7 @@ pub struct Index {
     blocks: u64,
 }
 
-/// A lookup that remembers the path to the last block, since neighbouring blocks share most of the path.
+/// A lookup that remembers the path through the index to the last block, since neighbouring blocks share most of it.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor<'a> {
     /// Nodes on the path from the root; node `i + 1` is the child of node `i` at coordinate `at[i]`. Shorter than the
@@ -292,7 +292,7 @@ impl<'a> Cursor<'a> {
         chunk[(last % CHUNK) as usize].as_ref()
     }
 
-    /// Moves to the leaf at these coordinates (a block's without the last one), beginning where its path leaves the
+    /// Moves to the leaf at `outer`, all but the last coordinate of a block, beginning where its path leaves the
     /// present path; `None` if the leaf does not exist.
     fn walk(&mut self, index: &'a Index, outer: &[u64]) -> Option<()> {
         assert_eq!(outer.len() + 1, index.dimensions);
@@ -327,7 +327,7 @@ impl Index {
         self.blocks
     }
 
-    /// Returns the leaf at these coordinates (a block's without the last one); creates it and the nodes above if
+    /// Returns the leaf at `outer`, all but the last coordinate of a block; creates it and the nodes above it if
     /// necessary.
     fn leaf_mut(&mut self, outer: &[u64]) -> &mut Sparse<BlockMap> {
         debug_assert_eq!(outer.len() + 1, self.dimensions, "coordinates of a leaf");

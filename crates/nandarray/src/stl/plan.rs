@@ -38,11 +38,11 @@ pub struct StridedBox<'a> {
 pub enum Axis {
     /// `count` coordinates from `start` on, `step` apart.
     Range {
-        /// First coordinate.
+        /// First selected coordinate.
         start: u64,
-        /// Distance between coordinates, at least 1.
+        /// Distance between selected coordinates, at least 1.
         step: u64,
-        /// Number of coordinates.
+        /// Number of selected coordinates.
         count: u64,
     },
     /// These coordinates in this order. A coordinate may occur several times; in a write its last occurrence counts.
@@ -144,8 +144,8 @@ impl Selection {
 /// TiB.
 const BLOCKS_MAX: u64 = 1 << 26;
 
-/// Side of a building block along one dimension, in elements. If it is a power of two, coordinates are divided by a
-/// shift, since a division takes as long as an access to a cache.
+/// Side of a building block along one dimension, in elements. Coordinates are divided by a side that is a power of two
+/// with a shift, since a division takes as long as an access to a cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Side {
     length: u64,
@@ -196,9 +196,9 @@ pub(super) enum AxisPlan {
         step: u64,
         count: u64,
         side: Side,
-        /// Coordinate of the first block, in blocks.
+        /// Coordinate of the first block with a selected coordinate, in blocks.
         first_block: u64,
-        /// Number of groups: of blocks that have a selected coordinate.
+        /// Number of groups, which is the number of blocks along the dimension that have a selected coordinate.
         groups: u64,
         stride_block: usize,
         stride_buffer: isize,
@@ -245,6 +245,12 @@ impl Plan {
         let &StridedBox { start, step, count, strides: in_buffer } = wanted;
         let cut = |i| AxisPlan::range((start[i], step[i], count[i]), block[i], strides[i] as usize, in_buffer[i]);
         Self::of_axes((0..start.len()).map(cut).collect(), 0)
+    }
+
+    /// Returns the plan for a buffer in which its elements lie `bytes` further on.
+    #[inline]
+    pub(super) fn moved(self, bytes: isize) -> Self {
+        Self { offset: self.offset + bytes, ..self }
     }
 
     #[inline]
@@ -328,7 +334,7 @@ impl AxisPlan {
         Self::List { groups, table }
     }
 
-    /// Returns the number of groups: of blocks that have a selected coordinate.
+    /// Returns the number of groups, which is the number of blocks along the dimension that have a selected coordinate.
     #[inline]
     pub(super) fn groups(&self) -> u64 {
         match self {

@@ -21,21 +21,21 @@ use crate::sim::process::Home;
 /// Number of bytes of work that justify waking one more helper thread.
 const BYTES_A_HELPER: u64 = 384 << 10;
 
-/// The tasks of a command.
+/// The tasks of a command; each is the elements that the command reads or writes in one building block.
 #[derive(Debug)]
 pub enum Work {
     /// Selections, each cut at the edges of building blocks; `ends[i]` is the number of tasks of plans `0..=i`.
     Plans {
-        /// The plans.
+        /// The plan of each selection.
         plans: Vec<Plan>,
-        /// Running sums of the plans' numbers of tasks.
+        /// For each plan, the number of tasks of this plan and all before it.
         ends: Vec<u64>,
     },
     /// Single elements, sorted by block.
     Points {
-        /// Coordinate of each block, and the end of its part of `pairs`.
+        /// Coordinate of each touched block, and the end of the block's elements in `pairs`.
         blocks: Vec<(BlockAt, usize)>,
-        /// For each element the byte offsets (in the block, in the buffer).
+        /// Byte offsets of each element: in its block, and in the buffer.
         pairs: Vec<(isize, isize)>,
     },
 }
@@ -125,8 +125,8 @@ impl Work {
         }
     }
 
-    /// Returns block number `index` of single elements, with the byte offsets of its elements in the block and in the
-    /// buffer.
+    /// Returns block number `index` of a work of single elements, with the byte offsets of its elements in the block
+    /// and in the buffer.
     pub(super) fn block_of_points(&self, index: u64) -> (&BlockAt, &[(isize, isize)]) {
         match self {
             Self::Points { blocks, pairs } => points_of(blocks, pairs, index),

@@ -70,7 +70,7 @@ fn base() -> &'static Base {
     })
 }
 
-/// Decodes an index as the list of its numbers.
+/// Decodes a stored index, which is a list of numbers, without interpreting these.
 fn numbers(mut bytes: &[u8]) -> Vec<u64> {
     let mut all = vec![];
     while !bytes.is_empty() {

@@ -286,7 +286,7 @@ fn correct_journal(bytes: &mut [u8], mut at: usize, nonce: usize) {
     }
 }
 
-/// Reads a medium on which `data` lies as a journal.
+/// Reads the records of a journal whose bytes are `data`.
 pub(crate) fn journal_record(data: &[u8]) {
     let g = Geometry::TINY;
     let Some((&head, rest)) = data.split_first() else { return };

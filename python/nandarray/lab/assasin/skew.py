@@ -8,7 +8,7 @@ Channel-local cores are bound to the data of their channel: eight steps of one c
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,7 +90,9 @@ def _parts(work: Work, skew: float) -> list[list[np.ndarray[Any, Any]]]:
     return [[one[low:high] for one in data] for low, high in zip(cuts, cuts[1:], strict=False)]
 
 
-def measure(work: Work, skew: float, *, pooled: bool, seed: int) -> dict[str, Any]:
+def measure(
+    work: Work, skew: float, *, pooled: bool, seed: int, changes: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Run a work on Sb, its data laid out with a skew.
 
     Parameters
@@ -103,6 +105,8 @@ def measure(work: Work, skew: float, *, pooled: bool, seed: int) -> dict[str, An
         Whether cores get pages of all channels by the crossbar; otherwise each has its channel's data.
     seed : int
         Of the device's chance.
+    changes : mapping, optional
+        Values of Sb's description that are replaced, ``__`` for ``.``.
 
     Returns
     -------
@@ -119,7 +123,8 @@ def measure(work: Work, skew: float, *, pooled: bool, seed: int) -> dict[str, An
             if pages:
                 arrays[f"p{place}i{number}"] = data, channels
     task_bytes = work.task_bytes // len(work.inputs)
-    with nandarray.open(device=ENGINES["Sb"].description(), mode="w", seed=seed, placement="log") as store:
+    device = ENGINES["Sb"].description(**(changes or {}))
+    with nandarray.open(device=device, mode="w", seed=seed, placement="log") as store:
         _write(store, arrays)
         store.flush()
         store.clock.settle()

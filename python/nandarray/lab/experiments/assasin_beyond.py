@@ -308,7 +308,7 @@ EXPERIMENT = Experiment(
         "pages": Parameter([1, 2, 4], "P: pages of a stream", small=[2], deep=[1, 2, 4, 8]),
         "design_cores": Parameter([4, 8, 12], "cores of a design", small=[4], deep=[2, 4, 6, 8, 12, 16]),
         "GHz": Parameter([0.5, 1.0, 1.5], "clocks", small=[1.0], deep=[0.5, 0.75, 1.0, 1.25, 1.5]),
-        "scale": Parameter(0.1, "TPC-H's scale factor", small=0.01),
+        "scale": Parameter(0.1, "TPC-H's scale factor", small=0.01, deep=1.0),
     },
     devices=("assasin-sb",),
     minutes=3.0,

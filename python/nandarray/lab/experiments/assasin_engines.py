@@ -2,8 +2,9 @@
 
 Stat, RAID4, RAID6 and AES run over random bytes, the 26 filtered scans of TPC-H over its text (the second of two equal
 ones once), each on Baseline, Prefetch, Sp, Sb and Sb$ of Table 7.3 with eight cores. Section 7.3.6's two adjustments of
-timing are inputs; throughput after them is measured again. Areas and powers are those of the devices' parts, which are
-inputs; that they add up to the totals of Table 7.4 is what is compared.
+timing are inputs; throughput after them is measured again. Two changes tell what binds the functions, one at a time:
+DRAM of ten times the rate for Baseline, and flash out of the way for Sp and Sb (table ``causes``). Areas and powers are
+those of the devices' parts, which are inputs; that they add up to the totals of Table 7.4 is what is compared.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ __all__ = ["EXPERIMENT", "run_one"]
 
 #: Functions of which the text gives speed-ups; AES has no number.
 STATED = ("Stat", "RAID4", "RAID6")
+#: Ten times the rate of DRAM; eight times that of a channel, and no sensing to speak of.
+_FAST_DRAM = {"dram__rate": "80 GB/s"}
+_FAST_FLASH = {"bus__rate": "8 GB/s", "nand__t_read": "1 us"}
 #: Milliwatts and square millimetres of the eight engines with their memories, by engine.
 _Costs = Mapping[str, tuple[float, float]]
 
@@ -37,7 +41,7 @@ def run_one(name: str, what: str, timing: str, given: Mapping[str, Any], seed: i
     timing : {"stated", "adjusted"}
         Its timing: Table 7.3's, or as section 7.3.6 adjusts it.
     given : mapping
-        ``bytes``, ``aes_bytes``, ``scan_bytes``, ``scale``, ``folder``.
+        ``bytes``, ``aes_bytes``, ``scan_bytes``, ``scale``, ``folder``, and ``changes`` of the description, if any.
     seed : int
         Of all chance.
 
@@ -51,7 +55,7 @@ def run_one(name: str, what: str, timing: str, given: Mapping[str, Any], seed: i
         work = function(name, given["aes_bytes"] if name == "AES" else given["bytes"], seed)
     else:
         work = scan(name, given["scan_bytes"], given["scale"], given["folder"] or None)
-    found = measure(one.description(), work, one.kind, seed=seed)
+    found = measure(one.description(**given.get("changes", {})), work, one.kind, seed=seed)
     cost = {"power_mW": found["power_mW"], "area_mm2": found["area_mm2"]}
     return {**row(one, work, found, timing=timing, **cost), "report": found["report"]}
 
@@ -75,10 +79,18 @@ def run(context: Context) -> Result:
     cases = [(name, engine, "stated", given, context.seed) for name in names for engine in ENGINES]
     cases += [(name, engine, "adjusted", given, context.seed) for name in names for engine in ("Sp", "Sb")]
     measured = context.map(run_one, cases, "functions and scans on engines")
+    changed = [
+        (name, engine, timing, {**given, "changes": _FAST_DRAM if engine == "Baseline" else _FAST_FLASH}, context.seed)
+        for name in STATED
+        for engine, timing in _CHANGED
+    ]
+    faster = context.map(run_one, changed, "functions without a bound")
     reports = {
         f"{one['engine'].replace('$', '-cache')}-{one['function']}": one["report"] for one in measured if _shown(one)
     }
     rows = speedups([{key: value for key, value in one.items() if key != "report"} for one in measured])
+    for one in rows:
+        one["what"] = one["engine"] if one["timing"] == "stated" else f"{one['engine']}, adjusted"
     by = {(one["function"], one["engine"], one["timing"]): one["speedup"] for one in rows}
     means = [_means(by, context["scans"], timing) for timing in ("stated", "adjusted")]
     cost = {one["engine"]: (one["power_mW"], one["area_mm2"]) for one in rows if one["timing"] == "stated"}
@@ -88,12 +100,13 @@ def run(context: Context) -> Result:
             "throughput": rows,
             "means": [one for some in means for one in some],
             "efficiency": efficiency,
+            "causes": (causes := _causes(rows, faster)),
         },
         answers=[*_functions(by), *_scans(by, context["scans"]), *_adjusted(by, means), *_costs(efficiency, cost)],
         figures=_figures(),
         reports=reports,
         assumptions=ASSUMPTIONS,
-        misfits=_misfits(rows),
+        misfits=_misfits(rows, causes),
     )
 
 
@@ -111,7 +124,8 @@ def _means(by: _By, scans: Sequence[str], timing: str) -> list[dict[str, Any]]:
             continue
         for group, members in (("functions", STATED), ("TPC-H", scans)):
             mean = geomean(by[name, engine, timing] for name in members)
-            found.append({"group": group, "engine": engine, "timing": timing, "speedup": mean})
+            what = group if timing == "stated" else f"{group}, adjusted"
+            found.append({"group": group, "engine": engine, "timing": timing, "what": what, "speedup": mean})
     return found
 
 
@@ -211,7 +225,7 @@ def _figures() -> list[Figure]:
             table="throughput",
             x="function",
             y="GBps",
-            series="engine",
+            series="what",
             y_label="GB/s of input, eight cores",
         ),
         Figure(
@@ -221,14 +235,50 @@ def _figures() -> list[Figure]:
             table="means",
             x="engine",
             y="speedup",
-            series="group",
+            series="what",
             y_label="over Baseline, geometric mean",
         ),
     ]
 
 
-def _misfits(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+_CHANGED = (("Baseline", "stated"), *((engine, timing) for engine in ("Sp", "Sb") for timing in ("stated", "adjusted")))
+
+
+def _causes(rows: Sequence[Mapping[str, Any]], faster: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Speed-ups over Baseline as described, without DRAM's bound on Baseline, without flash's on the others, both."""
+    as_described, without = (
+        {(one["function"], one["engine"], one["timing"]): one["GBps"] for one in some} for some in (rows, faster)
+    )
+    found = []
+    for change, base, others in (
+        ("as described", as_described, as_described),
+        ("Baseline's DRAM of 80 GB/s", without, as_described),
+        ("Sp, Sb with flash out of the way", as_described, without),
+        ("both", without, without),
+    ):
+        some: list[dict[str, Any]] = []
+        for name in STATED:
+            by = {pair: others[name, *pair] / base[name, "Baseline", "stated"] for pair in _CHANGED[1:]}
+            some.append({"change": change, "function": name, **_columns(by)})
+        means = {key: geomean(one[key] for one in some) for key in some[0] if key not in ("change", "function")}
+        found += [*some, {"change": change, "function": "geometric mean", **means}]
+    return found
+
+
+def _columns(by: Mapping[tuple[str, str], float]) -> dict[str, float]:
+    return {
+        "Sp": by["Sp", "stated"],
+        "Sb": by["Sb", "stated"],
+        "Sb_over_Sp": by["Sb", "stated"] / by["Sp", "stated"],
+        "Sp_adjusted": by["Sp", "adjusted"],
+        "Sb_adjusted": by["Sb", "adjusted"],
+        "Sb_over_Sp_adjusted": by["Sb", "adjusted"] / by["Sp", "adjusted"],
+    }
+
+
+def _misfits(rows: Sequence[Mapping[str, Any]], causes: Sequence[Mapping[str, Any]]) -> list[str]:
     said = []
+    by = {(one["change"], one["function"]): one for one in causes}
     for one in rows:
         if (
             one["engine"] == "Sb"
@@ -236,12 +286,19 @@ def _misfits(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             and one["function"] in STATED
             and not 1.4 / 1.15 <= one["speedup"] <= 2.1 * 1.15
         ):
+            alone = by["Baseline's DRAM of 80 GB/s", one["function"]]
             said.append(
-                f"{one['function']} on Sb is {one['speedup']:.2f} times as fast as Baseline: {one['GBps']:.2f} GB/s, "
-                f"cores wait for flash {100 * one['wait_share']:.0f} % of their time, and its channels are busy for "
-                f"{100 * one['channels_busy']:.0f} %; Baseline is bound by DRAM, which moves each byte twice."
+                f"{one['function']} on Sb is {one['speedup']:.2f} times as fast as Baseline, whose eight cores share "
+                f"DRAM of 8 GB/s. Where Baseline's DRAM has ten times the rate, it is {alone['Sb']:.2f} times as fast "
+                f"(Sp {alone['Sp']:.2f}). The dissertation simulated one core and its DRAM alone."
             )
-    return said
+    was, free = (by[change, "geometric mean"] for change in ("as described", "Sp, Sb with flash out of the way"))
+    return [
+        *said,
+        f"Flash hides what Sb gains on Sp: it is {was['Sb_over_Sp']:.2f} as described and {free['Sb_over_Sp']:.2f} "
+        f"with flash out of the way, after adjustment {was['Sb_over_Sp_adjusted']:.2f} and "
+        f"{free['Sb_over_Sp_adjusted']:.2f} (geometric means of {', '.join(STATED)}).",
+    ]
 
 
 EXPERIMENT = Experiment(
@@ -275,8 +332,8 @@ EXPERIMENT = Experiment(
     parameters={
         "bytes": Parameter(32 << 20, "bytes of Stat's and RAID's inputs: whole rounds of 8 x 16 tasks", small=1 << 20),
         "aes_bytes": Parameter(2 << 20, "bytes of AES's input", small=1 << 17),
-        "scan_bytes": Parameter(4 << 20, "bytes of a table's text, at most", small=1 << 18),
-        "scale": Parameter(0.1, "TPC-H's scale factor", small=0.01),
+        "scan_bytes": Parameter(4 << 20, "bytes of a table's text, at most", small=1 << 18, deep=16 << 20),
+        "scale": Parameter(0.1, "TPC-H's scale factor", small=0.01, deep=1.0),
         "scans": Parameter(scan_names(), "scans", small=["6l", "3c"]),
         "folder": Parameter("", "folder of TPC-H's files; the cache's if empty"),
     },

@@ -202,7 +202,7 @@ EXPERIMENT = Experiment(
     parameters={
         "cores": Parameter([1, 2, 4, 6, 8, 10, 12, 16], "cores", small=[1, 2, 8]),
         "read_ahead": Parameter([2, 4, 8, 16, 32], "pages of an input that a core holds ahead", small=[2, 8]),
-        "tasks": Parameter(8, "tasks of 512 KiB for each core", small=1),
+        "tasks": Parameter(8, "tasks of 512 KiB for each core", small=1, deep=32),
     },
     devices=("assasin-sb",),
     minutes=1.0,

@@ -3,7 +3,8 @@
 The widths of `l_linenumber` are exact, not sampled: TPC-H gives an order one to seven lines with equal chance
 (specification 4.2.3), so the share of the lines with number k is (8 - k) / 28.
 
-Not covered: the GAN of Figure 8.18, whose weights are not published; the simulated points of Figure 8.10.
+Not covered: the GAN of Figure 8.18, whose weights are not published (``varve_network`` has others); the simulated
+points of Figure 8.10.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def chart_of(figure: Mapping[str, Any], rows: Sequence[Row]) -> Chart:
     x_axis = _axis(figure, rows, "x", always_category=figure["kind"] in ("bar", "heatmap"))
     shape = {"heatmap": _heat_map, "timeline": _timeline}.get(figure["kind"], _series)
     chart = shape(figure, rows, x_axis)
-    chart |= {"kind": figure["kind"], "title": figure["title"]}
+    chart |= {"kind": figure["kind"], "title": figure["title"]} | ({"stack": True} if figure.get("stacked") else {})
     chart["summary"] = summary_of(chart)
     return chart
 

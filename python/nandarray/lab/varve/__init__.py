@@ -5,6 +5,7 @@
 | ``model`` | elements a cycle of a datapath that packs values of varying widths, as an exact convolution |
 | ``columns``, ``sources``, ``measure`` | columns of TPC-H, the C around a kernel, a checked run on a core |
 | ``filters``, ``kernels`` | filters from one description, bit packing and RAID5, each in four forms |
+| ``network``, ``inference`` | a network that is trained, quantised and pruned; its inference in four forms |
 | ``carry`` | Table 8.4: the carry into each 8-bit adder where elements have any number of bytes |
 """
 

@@ -138,7 +138,7 @@ impl RegionTable {
         if self.guard.is_none() { Ok(()) } else { self.parts(address, bytes, AccessKind::Store).map(|_| ()) }
     }
 
-    /// The two or four bytes of the instruction at `address`.
+    /// Returns the two or four bytes of the instruction at `address`.
     pub(crate) fn fetch(&mut self, address: u64) -> Result<u32, Fault> {
         if self.guard.is_none() {
             return self.executable(address).ok_or(Fault::at(address));

@@ -23,12 +23,12 @@ impl RegionTable {
         Ok(())
     }
 
-    /// The two or four bytes of the instruction at `address`.
+    /// Returns the two or four bytes of the instruction at `address`.
     pub(crate) fn fetch(&mut self, address: u64) -> Result<u32, Fault> {
         self.executable(address).ok_or(Fault::at(address))
     }
 
-    /// End of the addresses from which a block at `pc` may be decoded; unlimited in this build.
+    /// Returns the end of the addresses from which a block at `pc` may be decoded; unlimited in this build.
     #[expect(clippy::unused_self, reason = "as in builds with bare machines")]
     pub(crate) fn block_end(&self, _pc: u64) -> u64 {
         u64::MAX

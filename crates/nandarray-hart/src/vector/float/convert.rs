@@ -17,7 +17,8 @@ enum Kind {
     Float,
 }
 
-/// The source's kind, the destination's kind, and the logarithm of how much wider the destination is: -1, 0 or 1.
+/// Returns the kinds of the source and of the destination, and the base-two logarithm of the destination's width
+/// divided by the source's: -1, 0 or 1.
 fn kinds(code: Code) -> (Kind, Kind, i32) {
     use Code::*;
     use Kind::*;

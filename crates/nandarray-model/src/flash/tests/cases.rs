@@ -400,7 +400,7 @@ fn a_current_is_the_dies_and_shared_by_its_planes() {
 }
 
 impl Rig {
-    /// Runs to the end; operations that had ended before are not returned.
+    /// Handles all events that are left, and checks that the operations which end by them succeed.
     fn finish_rest(&mut self) {
         loop {
             let ended = self.step();

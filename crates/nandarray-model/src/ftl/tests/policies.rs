@@ -14,7 +14,7 @@ use std::sync::Arc;
 const DEAD: [u32; 3] = [8, 16, 24];
 const PAGES: u32 = 32;
 
-/// Each policy, with the index of the block that it must choose among these three.
+/// Each policy, with the index of the block that it must choose among the three blocks of [`DEAD`].
 const VICTIMS: [(GcPolicy, u32); 6] = [
     (GcPolicy::Greedy, 2),
     (GcPolicy::DChoices(64), 2),

@@ -146,7 +146,7 @@ fn a_cached_map_costs_reads_and_programs() {
     assert!(ops.iter().filter(|op| matches!(op, crate::ftl::MapOp::Read(_))).count() < 16, "{ops:?}");
 }
 
-/// Run with `cargo test --release -p nandarray-model ten_million -- --ignored --nocapture`.
+/// Checks long runs in release: `cargo test --release -p nandarray-model ten_million -- --ignored --nocapture`.
 #[test]
 #[ignore = "a deep test: minutes unless built for speed"]
 fn ten_million_overwrites_lose_nothing_under_any_policy() {

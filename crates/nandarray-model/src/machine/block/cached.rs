@@ -26,7 +26,7 @@ use crate::ftl::cache::{CacheOrder, Drain, Put, WriteCache};
 /// average: enough that no plane is idle while others have work.
 const DRAINS_A_PLANE: usize = 4;
 
-/// Writes that wait until a page of the cache is in flash.
+/// Writes that wait until their data has gone from the cache to flash.
 #[derive(Debug, Default)]
 struct Waiters {
     /// Writes whose data is in the drain in flight.
@@ -86,7 +86,7 @@ pub(super) struct Cached {
     waiters: FxHashMap<u64, Waiters>,
     /// Number of consecutive drains that found no free page in flash.
     refused: usize,
-    /// Whether a round of actions is under way; the consequences of an action start no second round.
+    /// Whether the client is executing actions of the cache; their consequences begin no second round of actions.
     busy: bool,
 }
 
@@ -165,7 +165,8 @@ impl Cached {
         }
     }
 
-    /// Removes and returns the writes that wait for the flash if the cache is stuck; returns nothing otherwise.
+    /// Removes and returns the writes that wait for the flash if no dirty page finds room there; returns nothing
+    /// otherwise.
     fn give_up_waiters(&mut self) -> Vec<u32> {
         if self.waiters.is_empty() || !self.is_stuck() {
             return Vec::new();
@@ -204,7 +205,7 @@ impl Cached {
         CacheOffer::Waits
     }
 
-    /// Begins a round of actions; returns `false` if one is already under way.
+    /// Begins a round of actions, which [`Self::next`] returns; returns `false` if a round is already under way.
     pub(super) fn begin(&mut self) -> bool {
         !std::mem::replace(&mut self.busy, true)
     }

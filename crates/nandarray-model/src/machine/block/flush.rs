@@ -15,7 +15,7 @@ use nandarray_sim::Ps;
 enum FlushStage {
     /// The cache writes the pages that were dirty when the flush arrived; `None` without a cache.
     Draining(Option<FlushTicket>),
-    /// The flush waits for all programs up to this epoch.
+    /// The flush waits for all programs that were issued in this epoch (the time between two flushes) or earlier.
     Programming(u64),
 }
 

@@ -103,7 +103,7 @@ pub(crate) enum BlockWaiter {
     MoveTo(u32),
     /// A block that reclaim erases, by its plane.
     Erase(u32),
-    /// No part of the client.
+    /// No part: nothing waits for the operation.
     None,
 }
 
@@ -182,7 +182,7 @@ impl Client for BlockClient {
         }
     }
 
-    /// Continues reclaim of the planes that gave way, once no operation waits for their dies.
+    /// Continues reclaim of the planes where it gave way to other operations, once no operation waits for their dies.
     fn flash_moved(&mut self, ctx: &mut ClientContext<'_>, now: Ps) {
         let mut i = 0;
         while let Some(plane) = self.reclaim.resumes(ctx.fabric, &mut i) {
@@ -261,7 +261,7 @@ impl BlockClient {
         self.ftl().capacity_pages() * u64::from(self.ftl().page_bytes())
     }
 
-    /// Whether each plane's reclaim is urgent, as last reported to the flash.
+    /// Returns, for each plane, whether its reclaim is urgent, as last reported to the flash.
     #[cfg(test)]
     pub(super) fn urgent_planes(&self) -> &[bool] {
         self.reclaim.urgent_planes()
@@ -372,7 +372,7 @@ impl BlockClient {
         self.cut(ctx, now, io, &request);
     }
 
-    /// Splits a request into its logical pages, and begins each.
+    /// Splits a request into its logical pages, and begins the work on each.
     fn cut(&mut self, ctx: &mut ClientContext<'_>, now: Ps, io: u32, request: &IoRequest) {
         let page = u64::from(ctx.fabric.description.geometry.page_bytes);
         let (start, end) = (request.offset_bytes, request.offset_bytes + request.bytes);

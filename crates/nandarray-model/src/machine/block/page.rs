@@ -7,19 +7,19 @@ use crate::ftl::MapOp;
 /// State of a page of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PageState {
-    /// Waits for the translator, and for the allocator if it is written.
+    /// The page waits for the translator and, if it is written, for the allocator.
     Translating,
-    /// Waits for pages of the map to be read, if the map is cached.
+    /// The page waits for pages of the map to be read, if the map is cached.
     Mapping,
-    /// Waits for the flash to read it for the host.
+    /// The page waits for the flash to read it for the host.
     Reading,
-    /// Waits for room in the write cache or, without early completion, for its program.
+    /// The page waits for room in the write cache or, without early completion, for its program.
     Caching,
-    /// Waits for its old content to be read, since the write replaces only a part of it.
+    /// The page waits for its old content to be read, since the write replaces only a part of it.
     Merging,
-    /// Waits for a free flash page.
+    /// The page waits for a free flash page.
     Stalled,
-    /// Waits for its program to end.
+    /// The page waits for its program to end.
     Programming,
 }
 

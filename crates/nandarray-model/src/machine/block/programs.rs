@@ -23,16 +23,16 @@ struct PageProgram {
     place: PageAddress,
     cause: OpCause,
     waiter: BlockWaiter,
-    /// Epoch in which the program was issued; a flush of this or a later epoch waits for it.
+    /// Epoch (time between two flushes) in which the program was issued; a flush of this or a later epoch waits for it.
     epoch: u64,
 }
 
 /// A program that has ended. The client handles the fields in this order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProgramEnd {
-    /// Page of the write that fails because no plane has room for it.
+    /// Page of the write that fails because no plane has room for it; `None` if no write fails.
     pub(super) unplaced: Option<u32>,
-    /// Plane of the block that failed and must be emptied.
+    /// Plane of the block that failed and must be emptied; `None` if no block failed.
     pub(super) failed_plane: Option<u32>,
     /// Waiter of the program; `None` if the program is repeated elsewhere.
     pub(super) waiter: Option<BlockWaiter>,
@@ -40,7 +40,7 @@ pub(super) struct ProgramEnd {
     pub(super) epoch: u64,
 }
 
-/// Number of programs in flight by epoch; the last epoch is the current one.
+/// Number of programs in flight by epoch, the time between two flushes; the last epoch is the current one.
 #[derive(Debug)]
 pub(super) struct Epochs {
     programs: VecDeque<u64>,
@@ -69,7 +69,7 @@ impl Epochs {
         }
     }
 
-    /// Begins another epoch; returns the number of the previous one.
+    /// Begins another epoch, for a flush; returns the number of the previous one.
     pub(super) fn next(&mut self) -> u64 {
         let epoch = self.first + self.programs.len() as u64 - 1;
         self.programs.push_back(0);

@@ -35,7 +35,7 @@ pub(super) enum RoomChange {
     Perhaps,
 }
 
-/// Reclaim in flight, by plane.
+/// Reclaim of all planes, with its moves and erases in flight.
 #[derive(Debug)]
 pub(super) struct Reclaim {
     moves: slab::Slab<MoveInFlight>,
@@ -67,7 +67,7 @@ impl Reclaim {
         format!("postponed {:?}, moving {moving:?}", self.postponed)
     }
 
-    /// Whether each plane's reclaim is urgent, as last reported to the flash.
+    /// Returns, for each plane, whether its reclaim is urgent, as last reported to the flash.
     #[cfg(test)]
     pub(super) fn urgent_planes(&self) -> &[bool] {
         &self.is_urgent
@@ -147,8 +147,8 @@ impl Reclaim {
         }
     }
 
-    /// Removes and returns the next plane, from index `i` of the postponed ones on, for whose die no operation waits
-    /// any more; `None` if there is none.
+    /// Removes from the postponed planes, and returns, the first one from index `i` on for whose die no operation waits
+    /// any more; sets `i` to its index. `None` if there is none.
     pub(super) fn resumes(&mut self, fabric: &Fabric, i: &mut usize) -> Option<u32> {
         let planes = fabric.description.geometry.planes;
         while let Some(&plane) = self.postponed.get(*i) {

@@ -3,7 +3,8 @@
 use crate::flash_trace::ExtentOp;
 use crate::machine::clients::Packed;
 
-/// An event of a command of the store; carries the number of a job, a part or a command on the link.
+/// An event of a command of the store (a job); carries the number of a job, of a part (a job's share of one building
+/// block, or an extent of it), or of a command on the link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SpaceEvent {
     /// The host submits this job.
@@ -28,16 +29,16 @@ pub(crate) enum SpaceEvent {
     Credited(u32),
 }
 
-/// The part of this client that waits for a flash operation.
+/// The party within this client that waits for a flash operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SpaceWaiter {
     /// A part of a command.
     Part(u32),
     /// A chunk of reclaim: a group of pages that are read and then programmed elsewhere.
     Chunk(u32),
-    /// A job that programs pages of the log.
+    /// A job that programs pages of the log (journal or checkpoint).
     Log(u32),
-    /// A job that reads pages of the log.
+    /// A job that reads pages of the log (journal or checkpoint).
     LogRead(u32),
     /// An erase of a block of this segment.
     Erase(u32),
@@ -66,7 +67,7 @@ impl Packed for SpaceWaiter {
     }
 }
 
-/// The part of this client that requested a command on the link.
+/// The party within this client that requested a command on the link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SpaceRequester {
     /// A job that the device translates.

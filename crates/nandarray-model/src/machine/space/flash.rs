@@ -41,7 +41,7 @@ struct ReclaimChunk {
 pub(super) struct ChunkProgress {
     /// The job whose chunk has ended; `None` if the chunk has further operations.
     pub(super) over: Option<u32>,
-    /// Age of the job if the operation was a program; `None` otherwise.
+    /// Age of the job (its number in order of submission) if the operation was a program; `None` otherwise.
     pub(super) programmed: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct ChunkProgress {
 #[derive(Debug)]
 pub(super) struct StoreFlash {
     layout: StoreLayout,
-    /// Number of programs in flight, by the age of their job.
+    /// Number of programs in flight, by the age of their job (its number in order of submission).
     programs: BTreeMap<u64, u64>,
     /// Number of blocks still to be erased, by segment that is being erased.
     erasing: BTreeMap<u32, u32>,
@@ -78,7 +78,7 @@ impl StoreFlash {
         fabric.description.geometry.channel_of(self.layout.place(op.first).die)
     }
 
-    /// Whether no program is in flight of the job of this age, or of an older job.
+    /// Whether neither the job of this age (number in order of submission) nor an older job has a program in flight.
     pub(super) fn is_settled(&self, age: u64) -> bool {
         self.programs.first_key_value().is_none_or(|(&oldest, _)| oldest > age)
     }

@@ -72,9 +72,9 @@ impl SpaceJobKind {
 pub struct SpaceJobDone {
     /// Number of the command.
     pub id: SpaceJobId,
-    /// Number of bytes of elements that the command moved.
+    /// Kind of the command.
     pub kind: SpaceJobKind,
-    /// Bytes of elements moved.
+    /// Bytes of elements that the command moved.
     pub bytes: u64,
     /// Time of the command's submission.
     pub submitted: Ps,
@@ -98,9 +98,9 @@ pub(super) enum Background {
 pub(super) enum JobPhase {
     /// The job's blocks are read or written.
     Moving,
-    /// The job waits for the programs that must end before its log is written.
+    /// The job waits for the programs that must end before its pages of the log (journal or checkpoint) are written.
     Settling,
-    /// The job's pages of the log are read or programmed.
+    /// The job's pages of the log (journal or checkpoint) are read or programmed.
     Logging,
     /// The job is completed for the host; its background work may go on.
     Done,
@@ -151,7 +151,8 @@ impl SpaceJob {
         }
     }
 
-    /// Makes a job and sorts its trace into blocks, background work and the log.
+    /// Makes a job and sorts its trace into blocks, background work and the log (pages of the journal or of a
+    /// checkpoint).
     pub(super) fn new(id: SpaceJobId, kind: SpaceJobKind, queue: u32, now: Ps, trace: FlashTrace) -> Self {
         let (mut ops, mut blocks, mut log) = (Vec::new(), Vec::new(), Vec::new());
         let mut background: VecDeque<Background> = VecDeque::new();

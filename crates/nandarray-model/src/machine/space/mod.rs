@@ -63,9 +63,9 @@ pub(crate) struct SpaceClient {
     jobs: slab::Slab<SpaceJob>,
     parts: slab::Slab<SpacePart>,
     submitted: u64,
-    /// Jobs that wait to write their log until [`Self::may_log`] allows it.
+    /// Jobs that wait to write their pages of the log (journal or checkpoint) until [`Self::may_log`] allows it.
     settling: VecDeque<u32>,
-    /// Ages of the jobs with a barrier whose logs are not written yet.
+    /// Ages of the jobs with a barrier whose pages of the log are not written yet.
     barriers: BTreeSet<u64>,
     dirty_bytes: u64,
     done: VecDeque<SpaceJobDone>,
@@ -478,23 +478,23 @@ impl SpaceClient {
         self.jobs[job as usize].id.0
     }
 
-    /// Counts the end of a program of the job of this age, and writes the logs that waited for it. Programs of younger
-    /// jobs hold no log back, so that a stream of writes does not delay a flush for ever.
+    /// Counts the end of a program of the job of this age, and writes the log pages that waited for it. Programs of
+    /// younger jobs hold no log pages back, so that a stream of writes does not delay a flush for ever.
     fn program_ended(&mut self, ctx: &mut ClientContext<'_>, now: Ps, age: u64) {
         if self.flash.program_ended(age) {
             self.write_logs(ctx, now);
         }
     }
 
-    /// Whether a job's log may be written. A barrier waits for all programs of its job and of older jobs, and for
-    /// older barriers, since a log record states which pages were durable when it was made.
+    /// Whether a job's pages of the log may be written. A barrier waits for all programs of its job and of older jobs,
+    /// and for older barriers, since a log record states which pages were durable when it was made.
     fn may_log(&self, job: u32) -> bool {
         let j = &self.jobs[job as usize];
         let is_next = j.log.is_empty() || self.barriers.first().is_none_or(|&oldest| oldest >= j.id.0);
         is_next && (!j.settle || self.flash.is_settled(j.id.0))
     }
 
-    /// Writes the logs that need not wait any longer.
+    /// Writes the log pages of jobs that need not wait any longer.
     fn write_logs(&mut self, ctx: &mut ClientContext<'_>, now: Ps) {
         for job in std::mem::take(&mut self.settling) {
             if self.may_log(job) {
@@ -629,7 +629,7 @@ impl SpaceClient {
         self.forget(job);
     }
 
-    /// Writes a job's log once all its blocks are done and the log may be written.
+    /// Writes a job's pages of the log once all its blocks are done and [`Self::may_log`] allows it.
     fn blocks_progress(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
         let j = &mut self.jobs[job as usize];
         let left = if j.settle { j.open } else { j.waiting };

@@ -31,7 +31,7 @@ pub(super) enum PartStage {
     Leaving,
     /// The part's data goes from DRAM to a core that runs a program.
     Crossing,
-    /// The part goes from the crossbar to a core.
+    /// The part's data goes from the crossbar to a core.
     Passing,
     /// The part's data is with the host, or safe in the flash.
     Delivered,
@@ -72,7 +72,7 @@ pub(super) struct SpacePart {
     pub(super) lines_ahead: Ps,
     /// Whether the part's command was completed early, once the data was in the write cache.
     pub(super) completed_early: bool,
-    /// Whether the part is the log that the host writes (software NDS).
+    /// Whether the part is the journal or checkpoint pages that the host writes (software NDS), and no building block.
     pub(super) log: bool,
     pub(super) failed: bool,
 }

@@ -11,7 +11,7 @@ use nandarray_sim::Ps;
 /// A task's call on its core.
 pub(super) struct TimedCall<'p> {
     pub(super) call: Call<'p>,
-    /// A modelled time, and the tick of the core at that time.
+    /// A modelled time with the core's tick at that time, by which times and ticks are converted.
     pub(super) origin: (Ps, u64),
     /// The core's figures when the call began.
     pub(super) before: CoreReport,

@@ -9,8 +9,8 @@ use nandarray_cores::RunError;
 use super::{AtEnd, CoreState, TimedRun};
 
 impl TimedRun<'_, '_, '_> {
-    /// Calls an entry point that runs to its end: the core spends its ticks now, or before its next task. Returns
-    /// whether it works.
+    /// Calls an entry point, which runs to its end at once; the core spends its ticks now, or before its next task.
+    /// Returns whether the core works on them now.
     pub(super) fn entry_point(&mut self, core: usize, slot: usize) -> Result<bool, RunError> {
         let on = self.slots[core].slots[slot].as_mut().expect("a slot with a job");
         let (before, instructions) = (self.cores.spent(), on.job.instructions());
@@ -22,7 +22,8 @@ impl TimedRun<'_, '_, '_> {
         Ok(self.spend(core, slot))
     }
 
-    /// Spends the ticks of entry points that ran to their end, if nothing else runs. Returns whether the core works.
+    /// Makes a core spend the ticks that it owes for entry points, if it runs nothing else. Returns whether the core
+    /// works on them now.
     pub(super) fn spend(&mut self, core: usize, slot: usize) -> bool {
         let idle = self.slots[core].active.is_none() && self.slots[core].at_end.is_none();
         if !idle || self.slots[core].debt == 0 {
@@ -40,7 +41,7 @@ impl TimedRun<'_, '_, '_> {
         true
     }
 
-    /// Spends the ticks of entry points whose jobs ended beside another one, which no later job has spent.
+    /// Makes cores spend, at the end of a run, the ticks that they still owe for entry points.
     pub(super) fn spend_leftovers(&mut self) {
         for core in 0..self.slots.len() {
             let debt = std::mem::take(&mut self.slots[core].debt);

@@ -40,7 +40,8 @@ impl<'s, 'p> TimedRun<'_, 's, 'p> {
         (next, core)
     }
 
-    /// A core has stored whole pages of a connected output: it holds them if there is room.
+    /// Handles the storing of whole pages of a connected output: the core holds them, waits for room, or sends them to
+    /// DRAM.
     pub(super) fn stored_in_buffers(&mut self, core: usize, output: usize, bytes: u64) {
         let t_request = self.cores.compute.t_request;
         let (_, on) = self.active(core);
@@ -69,7 +70,7 @@ impl<'s, 'p> TimedRun<'_, 's, 'p> {
         }
     }
 
-    /// Sends pages of a connected output to the core that has credits for them.
+    /// Sends pages of a connected output, given by offset and bytes, to the core that has credits for them.
     pub(super) fn send(&mut self, job: SpaceJobId, of: StageOutput, pages: &[(u64, u64)]) {
         let t_request = self.cores.compute.t_request;
         for &(from, bytes) in pages {
@@ -91,7 +92,7 @@ impl<'s, 'p> TimedRun<'_, 's, 'p> {
         }
     }
 
-    /// The first core that waits for room sends its pages to DRAM. Returns whether there is one.
+    /// Makes the first core that waits for room send its pages to DRAM. Returns whether a core waited.
     pub(super) fn spill(&mut self) -> bool {
         let Some(core) = self.connections.spill_one() else { return false };
         let (output, bytes) = self.connections.resume(core).expect("a core that waits");

@@ -20,8 +20,8 @@ use crate::ftl::superblock::{ChainStart, Superblock, read_slots};
 use crate::sim::count;
 use crate::stl::space::{IndexState, Space};
 
-/// Number of bytes up to which small indexes are collected before they are written: one write for each would take most
-/// of the time of a checkpoint.
+/// Number of bytes of small indexes that are collected for one write: a write for each index would take most of the
+/// time of a checkpoint.
 const STREAM_PIECE_BYTES: usize = 4 << 20;
 
 /// A space, and the place of its index in a new checkpoint.
@@ -176,7 +176,7 @@ impl Device {
         Ok((at, bytes, places))
     }
 
-    /// Makes a new generation, whose superblock is durable, the current one, and frees the generation before the last.
+    /// Switches to a new generation, whose superblock is durable, and frees the generation before the last.
     fn switch(
         &self,
         log: &mut Log,
@@ -215,7 +215,7 @@ impl Device {
         self.ftl.free_durable(log.confirmed_durable_lsn)
     }
 
-    /// Writes a checkpoint and a superblock for each slot that names it, and frees both generations before it: only one
+    /// Writes a checkpoint, makes both superblocks name it, and frees the two generations before it, so that only one
     /// generation is left, as in a new store. Does nothing if changes are pending.
     pub(in crate::device) fn only_generation(&self) -> Result<()> {
         let _commit = self.commit.lock();

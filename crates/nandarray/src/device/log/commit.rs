@@ -33,7 +33,7 @@ const JOURNAL_BYTES_MAX: u64 = 16 << 20;
 /// In a store with a capacity a checkpoint is due when the journal has more than the capacity divided by this.
 const JOURNAL_PART_OF_CAPACITY: u64 = 128;
 
-/// Bytes for further journal records, beyond the pending changes, whose disk blocks are allocated in advance.
+/// Number of bytes of the journal, beyond the pending changes, for which disk blocks are allocated in advance.
 const JOURNAL_BYTES_AHEAD: u64 = 16 << 10;
 /// Limits [`JOURNAL_BYTES_AHEAD`] to a segment's bytes divided by this.
 const JOURNAL_AHEAD_PART: u64 = 4;
@@ -86,7 +86,8 @@ impl Device {
         self.commit_with_room(true)
     }
 
-    /// Commits; if the store is full, frees dead segments that only wait for a barrier, and tries again.
+    /// Commits; if the store is full, makes segments without live pages free that only wait for a barrier, and tries
+    /// again.
     pub(in crate::device) fn commit_with_room(&self, barrier: bool) -> Result<()> {
         match self.commit(barrier) {
             Err(full @ Error::Full { .. }) => {
@@ -132,8 +133,8 @@ impl Device {
         self.commit_record(barrier, false)
     }
 
-    /// Commits, and frees all pages that died before. Pages of a record may be reused only when a durable record says
-    /// that the record is durable, which may take a second commit.
+    /// Commits, and frees all pages that died before. A page may be reused only when a durable record says that the
+    /// record which freed it is durable; that may take a second commit.
     pub(in crate::device) fn commit_and_free(&self) -> Result<()> {
         self.commit_with_room(true)?;
         let waits = {
@@ -212,8 +213,8 @@ impl Device {
         self.ftl.free_durable(log.confirmed_durable_lsn)
     }
 
-    /// Writes the number of the newest durable record to a mark, without making the mark durable. Must be called after
-    /// a barrier.
+    /// Writes the number of the newest durable record to the file's durable mark, without a barrier for the mark
+    /// itself. Must be called after a barrier.
     fn mark_durable(&self, log: &mut Log) {
         if log.durable_lsn <= log.marked_durable_lsn {
             return;

@@ -31,8 +31,7 @@ pub(super) struct Log {
     chain: Option<Chain>,
     /// Offset of the next record in the chain, in bytes.
     at: u64,
-    /// End of the part of the chain, in bytes, whose disk blocks are allocated, so that writing there cannot find the
-    /// disk full.
+    /// End, in bytes, of the part of the chain that has disk blocks, so that writing there cannot find the disk full.
     allocated_to: u64,
     /// Segments of checkpoints whose superblock failed to be written: that superblock may be on the medium and name
     /// them.
@@ -49,9 +48,9 @@ pub(super) struct Log {
     /// up to this one may be reused: recovery checks the pages that all later records name, including pages that a
     /// still later record frees.
     confirmed_durable_lsn: u64,
-    /// The `durable_lsn` in the newest mark, or in the superblock (see `ftl/mark.rs`).
+    /// The `durable_lsn` in the newest durable mark, or in the superblock (see `ftl/mark.rs`).
     marked_durable_lsn: u64,
-    /// Slot of the next mark, 0 or 1.
+    /// Place of the next durable mark to be written, 0 or 1.
     mark_place: usize,
     /// The current superblock.
     superblock: Superblock,
@@ -66,7 +65,7 @@ pub(super) struct Log {
 /// The end of the journal as found when a store is opened.
 #[derive(Debug)]
 pub(super) struct JournalEnd {
-    /// The journal's last chain.
+    /// Chain to which further records are appended, the journal's last one.
     pub(super) chain: Chain,
     /// Offset of the next record in the chain, in bytes.
     pub(super) at: u64,
@@ -76,7 +75,7 @@ pub(super) struct JournalEnd {
     pub(super) last_crc: u32,
     /// Number of the newest durable record.
     pub(super) durable_lsn: u64,
-    /// Slot of the next mark, 0 or 1.
+    /// Place of the next durable mark to be written, 0 or 1.
     pub(super) mark_place: usize,
 }
 
@@ -204,9 +203,8 @@ impl Log {
         self.check_order();
     }
 
-    /// Makes a generation current whose superblock is durable in `slot`: its checkpoint's segments and its journal.
-    /// Returns the segments of the generation before the last, which may be freed once the switch is known to be
-    /// durable.
+    /// Switches to a new generation, whose superblock is durable in `slot`. Returns the segments of the generation
+    /// before the last, which may be freed once the switch is known to be durable.
     fn begin_generation(
         &mut self,
         superblock: Superblock,

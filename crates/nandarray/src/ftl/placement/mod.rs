@@ -51,7 +51,7 @@ impl OpenLanes {
     }
 }
 
-/// The use of lanes by the building block whose units are being placed.
+/// Number of units of one building block in each lane of the open segment, kept while its new units are placed.
 #[derive(Debug)]
 pub struct BlockUse {
     /// Number of units of the block in each lane.
@@ -65,8 +65,8 @@ pub trait Placement: Send + std::fmt::Debug {
     /// Returns the name by which the policy is chosen.
     fn name(&self) -> &'static str;
 
-    /// Returns the lane for the next unit, which has room; `overwrites` is the lane of the unit's old page. The caller
-    /// must ensure that some lane has room.
+    /// Returns a lane with room for the next unit; `overwrites` is the lane of the unit's old page, `None` for a new
+    /// unit. The caller must ensure that some lane has room.
     fn choose(&mut self, lanes: &OpenLanes, block: &BlockUse, overwrites: Option<usize>, chance: &mut Chance) -> usize;
 }
 

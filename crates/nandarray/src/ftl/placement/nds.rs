@@ -45,7 +45,8 @@ impl Placement for Nds {
     }
 }
 
-/// Chooses the lane of a block's first unit (rule 1): a random bank with room, there the channel with the most room.
+/// Chooses the lane of a block's first unit (rule 1): a random bank with room, and within it the channel with the most
+/// room.
 fn first(lanes: &OpenLanes, chance: &mut Chance) -> usize {
     let banks: Vec<usize> =
         (0..lanes.banks()).filter(|b| (0..lanes.channels).any(|c| lanes.has_room(b * lanes.channels + c))).collect();

@@ -54,7 +54,8 @@ pub trait ReclaimView {
         self.closed(block).filter(|b| b.live < b.pages)
     }
 
-    /// Returns a candidate with the fewest live pages; `None` if there is no candidate. An index may override it.
+    /// Returns a candidate with the fewest live pages; `None` if there is no candidate. The default searches all
+    /// blocks.
     fn emptiest(&self) -> Option<u32> {
         candidates(self).min_by_key(|(_, b)| b.live).map(|(block, _)| block)
     }
@@ -65,7 +66,7 @@ fn candidates<B: ReclaimView + ?Sized>(blocks: &B) -> impl Iterator<Item = (u32,
     (0..blocks.count()).filter_map(|block| Some((block, blocks.candidate(block)?)))
 }
 
-/// Draws a random number below the argument, from the caller's seeded generator.
+/// A generator of random numbers, seeded by the caller: returns a number below its argument.
 pub type Draw<'a> = &'a mut dyn FnMut(u32) -> u32;
 
 /// A victim policy, serialised by the name that descriptions and options use.
@@ -78,7 +79,7 @@ pub enum GcPolicy {
     DChoices(u32),
     /// Chooses the block with the highest age * (1 - u) / 2u, u the share of live pages (Rosenblum and Ousterhout).
     CostBenefit,
-    /// Chooses the next candidate by number.
+    /// Chooses the first candidate after the last victim, in order of numbers.
     RoundRobin,
     /// Chooses the block with the fewest live pages of the w oldest candidates.
     WindowedGreedy(u32),

@@ -15,8 +15,8 @@ pub struct WearLevelling {
 }
 
 impl WearLevelling {
-    /// Returns the rank of a free block, of which the lowest is opened next: its erase count, or the caller's own
-    /// `order` if wear is not levelled dynamically.
+    /// Returns the rank of a free block: its erase count, or the caller's own `order` if wear is not levelled
+    /// dynamically. The block with the lowest rank is opened next.
     pub fn rank(self, erases: u32, order: u64) -> u64 {
         if self.least_worn_first { erases.into() } else { order }
     }

@@ -21,13 +21,13 @@ use super::{Loop, copy_streaming, merge, stream};
 const MAX_OUTER: usize = 8;
 /// Largest number of pieces of a row.
 pub const MAX_PIECES: usize = 64;
-/// Length in bytes from which on a row gets no further piece: each piece keeps one page in flight, and more of them
-/// gain nothing.
+/// Length in bytes of a row that gets no further piece: each piece keeps one page in flight, and more of them gain
+/// nothing.
 pub const ROW_BYTES: usize = 8 << 10;
-/// Length in bytes from which on rows of a single block are copied four at a time ([`stream`]); for shorter rows their
-/// unaligned ends would cost too much.
+/// Shortest length, in bytes, of rows of a single block that are copied four at a time ([`stream`]): the unaligned ends
+/// of shorter rows would cost too much.
 const ALONE_BYTES: usize = 4 << 10;
-/// Number of bytes from which on a command's destination is written past the caches, where that gains anything
+/// Smallest size, in bytes, of a command whose destination is written past the caches, if that gains anything
 /// ([`stream::gains`]): more than one core's share of a shared cache.
 const PAST_BYTES: u64 = 24 << 20;
 /// Size in bytes of the staging buffer, in which rows are composed before they are streamed.
@@ -56,7 +56,8 @@ struct RowGroup {
 /// Collects one thread's copy tasks in groups and copies them.
 pub struct Assembler {
     item_bytes: usize,
-    /// The complete group; it is copied when the next group is complete, whose lines are prefetched during the copy.
+    /// The complete group. It is copied when the next group is complete, so that lines of that group can be prefetched
+    /// meanwhile.
     ready: RowGroup,
     building: RowGroup,
     stage: Option<Box<StagingBuffer>>,

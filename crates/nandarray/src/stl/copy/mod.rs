@@ -15,24 +15,24 @@ pub mod stream;
 
 use self::rows::{RowPiece, Rows};
 
-/// One loop of a copy, with offsets for both sides.
+/// One of the nested loops of a copy: its byte offsets in the source and in the destination.
 #[derive(Clone, Copy, Debug)]
 pub enum Loop<'a> {
     /// A loop of `n` steps with these byte strides.
     Affine {
-        /// Number of steps.
+        /// Number of steps of the loop.
         n: usize,
-        /// Stride of the source, in bytes.
+        /// Distance between steps in the source, in bytes.
         from: isize,
-        /// Stride of the destination, in bytes.
+        /// Distance between steps in the destination, in bytes.
         to: isize,
     },
     /// A loop with one step for each pair of byte offsets (source, destination).
     Table(&'a [(isize, isize)]),
 }
 
-/// Merges loops that are contiguous on both sides. The innermost ones join the run of contiguous bytes; returns the
-/// number of loops that are left at the front of `loops`, and the length of the run in bytes.
+/// Merges loops whose steps are contiguous in both source and destination; the innermost ones become part of the
+/// contiguous run. Returns the number of loops left at the front of `loops`, and the run's length in bytes.
 pub fn merge(loops: &mut [Loop<'_>], item_bytes: usize) -> (usize, usize) {
     debug_assert!(item_bytes > 0, "elements have bytes");
     let mut run = item_bytes;

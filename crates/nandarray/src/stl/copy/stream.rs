@@ -15,7 +15,7 @@ pub const LINE: usize = 64;
 /// part.
 pub const RUN_BYTES_MIN: usize = 256;
 
-/// Length in bytes from which on a single run is cut into four parts that are copied in turn.
+/// Shortest length, in bytes, of a single run that is cut into four parts, which are copied in turn.
 const SPLIT_BYTES: usize = 16 << 10;
 
 const _: () = assert!(RUN_BYTES_MIN >= LINE && SPLIT_BYTES >= 4 * LINE, "parts of runs are lines");
@@ -51,7 +51,8 @@ mod x86 {
         }
     }
 
-    /// Copies lines from `first` to `end` of several rows, past the caches: line by line, each in all rows.
+    /// Copies the cache lines `first..end` of several rows past the caches: one line of every row, then the next line
+    /// of every row.
     ///
     /// # Safety
     /// AVX-512F must be available, and lines from `first` to `end` must lie within the bodies.
@@ -98,7 +99,7 @@ mod x86 {
     /// Writes `n` rows of `row` bytes from the staging buffer past the caches, `stride` bytes apart from `to` on.
     ///
     /// # Safety
-    /// As for the function of this name outside; AVX-512F must be available.
+    /// As for [`super::emit`]; AVX-512F must be available.
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn emit(stage: &[u8], n: usize, row: usize, stride: isize, to: *mut u8) {
         let mut from = stage[to as usize % LINE..].as_ptr();
@@ -163,9 +164,9 @@ pub fn available() -> bool {
     false
 }
 
-/// Whether writing rows from a staging buffer past the caches is faster than through them, for destinations larger than
-/// a cache. On two cores of a Zen 5 machine it is not, from 25 to 128 MiB: it has 0.4 to 0.9 of the speed in place
-/// (design note 5). Other machines have not been measured since reads assemble rows.
+/// Whether writing rows from a staging buffer past the caches is faster than writing them in place, for destinations
+/// larger than a cache. On two cores of a Zen 5 machine it has 0.4 to 0.9 of the speed, from 25 to 128 MiB (design note
+/// 5). Other machines have not been measured since reads assemble rows.
 pub fn gains() -> bool {
     static GAINS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *GAINS.get_or_init(|| available() && !is_amd())

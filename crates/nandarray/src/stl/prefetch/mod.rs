@@ -33,8 +33,8 @@ const GROUP_BYTES: u64 = 4 * EXTENT_BYTES;
 const GAP_BYTES: u64 = 12 << 10;
 /// Largest gap between two out-of-band records, in bytes, that is read with them: a segment's records lie together.
 const RECORDS_GAP_BYTES: u64 = 64 << 10;
-/// Number of bytes below which a command with one task takes no sample: its first access shows whether the page is
-/// missing.
+/// Size, in bytes, below which a command with one task does not sample residency: its first access shows whether the
+/// page is missing.
 const SAMPLED_BYTES_MIN: u64 = 4096;
 
 type Ranges = SmallVec<[(u64, u64); 16]>;
@@ -52,7 +52,7 @@ pub struct AccessHistory {
     readaround: SkiRental,
 }
 
-/// The prefetching of pages for one command.
+/// The prefetcher of one command's pages.
 pub struct PagePrefetcher<'a, 'w> {
     reader: &'w Reader<'a>,
     work: &'w Work,
@@ -130,7 +130,7 @@ impl<'a, 'w> PagePrefetcher<'a, 'w> {
         }
     }
 
-    /// Prefetches, up to a window after the current task, the pages that were not prefetched yet.
+    /// Prefetches the pages of the tasks up to a window after the current one, as far as they were not prefetched yet.
     pub fn advance(&self, current: u64, state: &mut WorkerState<'a>) {
         if self.window == 0 {
             return;
@@ -207,8 +207,8 @@ fn join(ranges: &mut Ranges, gap: u64) {
     debug_assert!(ranges.windows(2).all(|w| w[0].1 + gap < w[1].0), "ranges apart: {ranges:?}");
 }
 
-/// Removes from sorted ranges the parts that lie in an extent and returns them; removes nothing if they are the whole
-/// extent.
+/// Removes the parts that lie in an extent from sorted ranges, and returns these parts. If they are the whole extent,
+/// removes and returns nothing: a whole extent need not wait for later parts.
 fn split_extent(ranges: &mut Ranges, extent: u64) -> Ranges {
     let (start, end) = (extent * EXTENT_BYTES, (extent + 1) * EXTENT_BYTES);
     let (mut rest, mut taken) = (Ranges::new(), Ranges::new());

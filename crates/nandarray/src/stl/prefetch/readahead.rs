@@ -138,8 +138,8 @@ impl ReadStream {
 pub struct AppendStream(Mutex<ElementBox>);
 
 impl AppendStream {
-    /// Records the box of a write; returns the axis along which it begins where the previous one ended, `None` if it
-    /// does not.
+    /// Records the box of a write; returns the axis along which this box begins where the previous box ended, `None` if
+    /// there is none.
     pub fn next(&self, now: ElementBox) -> Option<usize> {
         // Two threads that write at the same time are no sequence.
         let mut last = self.0.try_lock()?;

@@ -18,13 +18,14 @@ use crate::stl::plan::Task;
 use crate::stl::read::{Reader, WorkerState};
 use crate::stl::work::Work;
 
-/// Largest number of commands without a test after one that found everything in memory.
+/// Largest number of commands that may skip the test of residency after a test that found its whole sample in memory.
 const SKIPPED_MAX: u32 = 31;
 
 /// Decides how many further commands may assume that a space's verified pages are in memory.
 ///
-/// A test that finds its whole sample in memory lets about twice as many commands skip the test as the last one did; a
-/// test that misses a page lets none skip it. Two threads may count two commands as one: the number is only a guess.
+/// A test that finds its whole sample in memory lets commands skip the next tests, about twice as many as the test
+/// before it; a test that misses a page lets none skip. Two threads may count two commands as one: the number is only a
+/// guess.
 #[derive(Debug, Default)]
 pub struct ResidencyBackoff {
     left: AtomicU32,

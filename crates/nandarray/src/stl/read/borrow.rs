@@ -11,8 +11,8 @@ use crate::stl::prefetch::PagePrefetcher;
 use crate::stl::work::Work;
 
 impl<'a> Reader<'a> {
-    /// Returns all bytes of a work in place; `None` if they are not contiguous. `predicted` is the work of commands
-    /// that will probably follow.
+    /// Returns all bytes of a work as a slice of the medium, without copying; `None` if they are not contiguous.
+    /// `predicted` is the work of commands that will probably follow.
     pub fn borrow(&self, work: &Work, predicted: Option<&Work>, bytes: u64) -> Result<Option<&'a [u8]>> {
         if !self.is_plain() || work.len() == 0 {
             return Ok(None);

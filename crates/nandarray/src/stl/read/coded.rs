@@ -22,7 +22,7 @@ use crate::stl::units::UnitSet;
 pub(super) type Bring<'b, 'p> = &'b mut dyn FnMut(Range<u32>) -> Result<&'p [u8]>;
 
 impl<'a> Reader<'a> {
-    /// Reads the part of a task that lies in a coded block; the block must have been written.
+    /// Reads the part of a task that lies in a coded (compressed or encrypted) block; the block must have been written.
     ///
     /// # Safety
     /// `to` must be writable along the task's loops.
@@ -49,7 +49,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Returns the byte ranges of a coded block that a task touches, in ascending order and disjoint.
+    /// Returns the byte ranges of a coded (compressed or encrypted) block that a task touches, ascending and disjoint.
     pub(super) fn wanted_of_coded(&self, task: &Task<'_>) -> Result<SmallVec<[Range<usize>; 8]>> {
         let shape = &self.space.shape;
         let mut wanted: SmallVec<[Range<usize>; 8]> = SmallVec::new();

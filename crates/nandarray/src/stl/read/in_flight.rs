@@ -16,7 +16,7 @@ use crate::stl::units::UnitSet;
 use crate::stl::work::Work;
 
 impl<'a> Reader<'a> {
-    /// Announces all pages that the work reads to the medium, and all blocks from which it moves elements to the probe.
+    /// Announces to the medium all pages that the work reads, and to the probe all blocks whose elements it moves.
     ///
     /// # Errors
     /// The errors of a compressed block whose head cannot be read.

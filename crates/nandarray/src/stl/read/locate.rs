@@ -34,7 +34,7 @@ impl BlockContent<'_> {
     }
 }
 
-/// Consecutive pages of a block that the medium shows in memory.
+/// Consecutive pages of a block on a memory-mapped medium, with their bytes in place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mapped<'b> {
     /// The consecutive pages, with the numbers of their access units.
@@ -69,10 +69,11 @@ impl<'b> Mapped<'b> {
     }
 }
 
-/// The place of some consecutive access units of a plain block.
+/// The place of some consecutive access units of a plain block, one that is neither compressed nor encrypted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Located<'b> {
-    /// Pages that the medium shows in memory; these may begin before the unit that was looked up.
+    /// Pages that can be read in place, as the medium is memory-mapped; they may begin before the unit that was looked
+    /// up.
     Mapped(Mapped<'b>),
     /// One unit, in the write buffer.
     Buffered(&'b [u8]),
@@ -91,8 +92,8 @@ impl<'a> Reader<'a> {
         BlockContent { map: cursor.get(self.inner.index(), at), buffered }
     }
 
-    /// Returns the pages of these bytes of a block if they are one run that the medium shows in memory. `None` also if
-    /// a part of the block is in the write buffer, or the space is compressed or encrypted.
+    /// Returns the pages of these bytes of a block if they are one run of a memory-mapped medium. `None` also if a part
+    /// of the block is in the write buffer, or the space is compressed or encrypted.
     #[inline]
     pub(super) fn mapped(&self, content: &BlockContent<'a>, bytes: &Range<usize>) -> Option<Mapped<'a>> {
         let run = self.covering(content, bytes)?;
@@ -100,7 +101,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the pages of these bytes of a block if they are one run; `None` as for [`Self::mapped`], but the medium
-    /// need not show the pages in memory.
+    /// need not be memory-mapped.
     #[inline]
     pub(super) fn covering(&self, content: &BlockContent<'a>, bytes: &Range<usize>) -> Option<Run> {
         if self.space.coded() || content.buffered.is_some() {
@@ -112,8 +113,8 @@ impl<'a> Reader<'a> {
         Some(Run { unit: units.start, count: units.end - units.start, ppa })
     }
 
-    /// Returns the place of `unit` of a plain block, and the consecutive units before `end` that lie in the same place.
-    /// The range may begin before `unit`.
+    /// Returns where `unit` of a plain block lies, with the range of consecutive units before `end` that lie there
+    /// together. The range may begin before `unit`.
     pub(super) fn locate<'b>(&self, content: &BlockContent<'b>, unit: u32, end: u32) -> (Range<u32>, Located<'b>)
     where
         'a: 'b,

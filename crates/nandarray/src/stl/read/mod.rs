@@ -43,8 +43,8 @@ use crate::error::Result;
 use crate::ftl::Ftl;
 use crate::sim::Probe;
 
-/// Number of bytes from which on a read is assembled row by row and, if possible, streamed past the caches: twice the
-/// size of a core's own cache.
+/// Smallest size, in bytes, of a read that is assembled row by row and, if possible, streamed past the caches: twice
+/// the size of a core's own cache.
 pub(super) const LARGE_BYTES: u64 = 4 << 20;
 
 /// Least number of tasks of a large read for one thread: while one task is copied, the lines of the next are
@@ -126,12 +126,12 @@ fn with_buffer<T>(
     got
 }
 
-/// Reads of one space, by a caller that holds its lock.
+/// The reader of one space, whose lock the caller holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
-    /// The flash management.
+    /// The flash management that holds the space's pages.
     pub ftl: &'a Ftl,
-    /// The space.
+    /// The space that is read.
     pub space: &'a Space,
     /// State of the space, which the caller has locked.
     pub inner: &'a Inner,
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
         if self.watched { self.ftl.probe() } else { None }
     }
 
-    /// Notifies the probe that a task was moved. Must follow the notifications of the task's page reads.
+    /// Notifies the probe that a task's elements were moved. Must follow the notifications of the task's page reads.
     fn report_moves<'t>(&self, task: impl FnOnce() -> Task<'t>) {
         if let Some(probe) = self.probe() {
             let (runs, bytes) = task().moves(self.space.shape.item_bytes);
@@ -194,7 +194,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads tasks of a plan. `tasks` are numbers within the command, and `first` is that of the plan's first task.
+    /// Reads tasks of a plan. `tasks` are numbers within the command, and `first` is the number of the plan's first
+    /// task.
     ///
     /// # Safety
     /// The tasks' elements in the buffer must be writable until the mover has finished.
@@ -241,8 +242,9 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads a task that is not one run of verified pages: new pages, fill, scattered pages, buffered units, coded
-    /// blocks, media that are not memory-mapped. Returns `true` if its pages were verified while they were copied.
+    /// Reads a task that is not one run of verified pages: pages not verified yet, fill, scattered pages, buffered
+    /// units, coded blocks, media that are not memory-mapped. Returns `true` if its pages were verified while they were
+    /// copied.
     ///
     /// # Safety
     /// The task's elements in the buffer must be writable until the mover has finished.
@@ -302,8 +304,8 @@ impl<'a> Reader<'a> {
         task.in_block..task.span(self.space.shape.item_bytes).end
     }
 
-    /// Estimates the bytes that the work moves through a core, in order to distribute it: coded blocks are decoded in
-    /// whole frames, and an element without neighbours costs a cache line.
+    /// Estimates the bytes that the work moves through a core, by which it is distributed to threads: coded blocks are
+    /// decoded in whole frames, and an element without neighbours costs a cache line.
     fn cost(&self, work: &Work, bytes: u64) -> u64 {
         let shape = &self.space.shape;
         if work.len() == 0 {

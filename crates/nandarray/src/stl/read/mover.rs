@@ -19,7 +19,7 @@ use crate::stl::plan::Loops;
 /// together.
 const PIECES_MAX: usize = 32;
 
-/// Number of pieces between the one that is copied and the one whose lines are prefetched.
+/// Number of pieces by which the prefetching of lines is ahead of the copying.
 const DISTANCE: usize = 3;
 
 /// Largest number of cache lines of a piece that are prefetched: about as many as a core can have in flight.
@@ -28,16 +28,16 @@ const LINES_MAX: usize = 32;
 /// Page size of the processor's address translation cache (TLB), in bytes.
 const PAGE: usize = 4096;
 
-/// Largest number of a piece's memory pages from which one line each is prefetched, so that their addresses are
-/// translated.
+/// Largest number of memory pages of a piece of which one line each is prefetched, so that the processor translates the
+/// pages' addresses ahead.
 const PAGES_OF_PIECE_MAX: usize = 32;
-/// Largest number of memory pages of all waiting pieces together from which one line each is prefetched.
+/// Largest number of memory pages of all waiting pieces together of which one line each is prefetched.
 const PAGES_MAX: usize = 256;
 
 /// Largest number of distinct copy loops of the waiting pieces; this many need no memory of the heap.
 const SHAPES_MAX: usize = 8;
 
-/// Largest number of pieces of a large read that wait for those of neighbouring blocks.
+/// Largest number of pieces of a large read that wait for pieces of neighbouring blocks.
 const WAITING_MAX: usize = 4096;
 
 /// A piece to copy: its addresses in block and buffer, and the index of its [`CopyShape`].
@@ -51,13 +51,13 @@ struct Piece {
 /// The copy loops that several pieces share, and the lines to prefetch for each piece.
 #[derive(Debug)]
 struct CopyShape<'p> {
-    /// The first `left` loops, after merging, around runs of `run` bytes.
+    /// Loops around runs of `run` bytes; after merging only the first `left` are used.
     loops: Loops<'p>,
     /// Number of loops that are left after merging.
     left: usize,
     /// Length of a contiguous run in bytes.
     run: usize,
-    /// Lines to prefetch: `rows` nearly contiguous rows of `bytes` bytes, `step` bytes apart.
+    /// Number of bytes to prefetch of each of `rows` nearly contiguous rows, which are `step` bytes apart.
     bytes: usize,
     rows: usize,
     step: isize,
@@ -113,10 +113,10 @@ impl<'p> CopyShape<'p> {
         }
     }
 
-    /// Copies a piece along the loops.
+    /// Copies a piece that has this shape from `from` to `to`.
     ///
     /// # Safety
-    /// `from` must be readable and `to` writable along the loops.
+    /// All bytes of the shape must be readable from `from` on, and writable from `to` on, with its strides.
     #[inline]
     unsafe fn copy(&self, from: *const u8, to: *mut u8) {
         // SAFETY: the caller's promise.
@@ -205,7 +205,8 @@ impl<'p> PieceRing<'p> {
 /// The mover of a read of 4 MiB or more.
 pub(super) struct RowMover<'p> {
     assembler: Assembler,
-    /// Loops and row number of the waiting pieces; the last ones are for the pieces to come.
+    /// For the waiting pieces: their loops, and the number of the loop that runs along the rows. The last entry is for
+    /// the pieces to come.
     shapes: Vec<(Loops<'p>, usize)>,
     waiting: Vec<Piece>,
     /// Number of successive tasks that contribute to the same rows.
@@ -310,7 +311,8 @@ impl<'p> Mover<'p> {
         }
     }
 
-    /// Notes that task number `index` of the command is complete; copies waiting pieces when their rows are.
+    /// Notes that task number `index` of the command is complete; copies the waiting pieces once their rows are
+    /// complete.
     ///
     /// # Safety
     /// The promises of [`Self::push`].

@@ -11,13 +11,14 @@ use crate::error::Result;
 use crate::stl::space::{BufferedBlock, Space};
 
 impl Reader<'_> {
-    /// Appends the stored form of elements of a one-dimensional space to `out`.
+    /// Appends elements of a one-dimensional space of packed integers to `out`, in the packed form in which they are
+    /// stored.
     ///
     /// # Errors
     /// Damaged pages or blocks; a missing key.
     ///
     /// # Panics
-    /// If the space has other dimensions, packs no integers, or has no such elements.
+    /// If the space does not have one dimension, packs no integers, or has no such elements.
     pub fn read_packed(&self, elements: Range<u64>, out: &mut Vec<u8>) -> Result<()> {
         let shape = &self.space.shape;
         let &[each] = &shape.block[..] else { panic!("a packed read of {} dimensions", shape.block.len()) };

@@ -31,7 +31,7 @@ const DIMENSIONS: usize = 8;
 /// Largest number of points that are read unsorted; each costs a cache line.
 const POINTS_MAX: usize = COST_MAX as usize / LINE;
 
-/// The elements of a thread whose addresses were found and that wait to be copied.
+/// Elements of one thread's points whose addresses are known and which wait to be copied together.
 struct ElementBatch {
     item_bytes: usize,
     elements: SmallVec<[(*const u8, *mut u8); BATCH]>,
@@ -55,7 +55,7 @@ impl ElementBatch {
         }
     }
 
-    /// Copies all elements of the batch in order. If a destination occurs twice, which one remains is not promised.
+    /// Copies all elements of the batch in order. If two have the same destination, either may remain there.
     ///
     /// # Safety
     /// The promises of [`Self::push`].
@@ -93,7 +93,8 @@ unsafe fn copy_elements<const BYTES: usize>(elements: &[(*const u8, *mut u8)]) {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads the single elements of some blocks; blocks that are not in place are read as tasks by the mover.
+    /// Reads the single elements of some blocks; blocks whose pages are not mapped in memory are read as tasks by the
+    /// mover.
     ///
     /// # Safety
     /// The elements' places in the buffer must be writable until the mover has finished.
@@ -124,8 +125,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Adds the elements of a block to the batch; `false` if some are not in place, and then the block must be read
-    /// again.
+    /// Adds the elements of a block to the batch. Returns `false` if the pages of some are not mapped in memory; then
+    /// the block must be read in another way.
     ///
     /// # Safety
     /// The elements' places in the buffer must be writable until [`ElementBatch::finish`].
@@ -151,9 +152,10 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
-    /// Reads single elements unsorted, if there are few and all are in place. `coordinates` has those of the first
-    /// point, then those of the second, and so on; `stride` is the number of bytes between elements in the buffer.
-    /// `false` if an element is not in place or outside the space; some elements may have been copied then.
+    /// Reads single elements unsorted, if there are few and all lie in mapped and verified pages. `coordinates` has
+    /// those of the first point, then those of the second, and so on; `stride` is the number of bytes between elements
+    /// in the buffer. Returns `false` if an element lies elsewhere or outside the space; some elements may have been
+    /// copied then.
     ///
     /// # Safety
     /// Every element's place in the buffer must be writable memory that nothing else uses meanwhile.

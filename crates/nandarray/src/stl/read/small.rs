@@ -37,9 +37,9 @@ fn cost(wanted: &StridedBox<'_>, item_bytes: u64) -> u64 {
     rows.saturating_mul(count.saturating_mul(apart).max(LINE as u64))
 }
 
-impl Reader<'_> {
-    /// Reads a box that lies within the space, if it is small and in place. `false` if it is not; some of it may have
-    /// been read then.
+impl<'a> Reader<'a> {
+    /// Reads a box that lies within the space, if it is small and lies in mapped and verified pages. Returns `false`
+    /// otherwise; some of it may have been read then.
     ///
     /// # Safety
     /// Every element that the box reaches in the buffer must be writable memory that nothing else uses meanwhile.
@@ -62,44 +62,121 @@ impl Reader<'_> {
     /// # Safety
     /// As for [`Self::small`].
     pub unsafe fn small_of_view(&self, view: &[u64], wanted: &StridedBox<'_>, out: BufferMut) -> bool {
-        if !self.may_be_small(wanted) || !self.space.access.residency.skip_probe() {
+        if !self.may_be_small(wanted) {
             return false;
         }
         let (shape, mut all) = (&self.space.shape, true);
+        let (elements, item_bytes) = (wanted.count.iter().product::<u64>(), shape.item_bytes as u64);
+        let is_short = elements * item_bytes < PROBED_BYTES_MIN;
+        let mut probed: Option<bool> = None;
         let translated = translate(&self.inner.record.shape, view, wanted, &mut |selection| {
-            let plan = Plan::new(&selection, &shape.block, shape.item_bytes as u64);
+            let plan = Plan::new(&selection, &shape.block, item_bytes);
+            let unprobed = is_short && plan.tasks() == 1 && selection.elements() == elements;
+            let may = unprobed || *probed.get_or_insert_with(|| self.space.access.residency.skip_probe());
             // SAFETY: the caller's promise; the translator's selections lie within the space, and their elements at
             // their places in the box.
-            all = all && unsafe { self.read_in_place(&plan, out) };
+            all = all && may && unsafe { self.read_in_place(&plan, out) };
             Ok(())
         });
         all && translated.is_ok()
+    }
+
+    /// Does the same as [`Self::small`] for several boxes of one size of a view with this shape: `starts` has their
+    /// first coordinates, and successive boxes lie `stride` bytes apart in the buffer. The lines of later boxes are
+    /// prefetched while earlier ones are copied. Boxes of the space's own shape must lie within it.
+    ///
+    /// # Safety
+    /// As for [`Self::small`].
+    pub unsafe fn small_boxes(
+        &self,
+        view: &[u64],
+        one: &StridedBox<'_>,
+        starts: &[u64],
+        stride: isize,
+        out: BufferMut,
+    ) -> bool {
+        let (shape, item_bytes) = (&self.space.shape, self.space.shape.item_bytes as u64);
+        let boxes = (starts.len() / view.len()) as u64;
+        if !self.is_plain()
+            || cost(one, item_bytes).saturating_mul(boxes) > COST_MAX
+            || !self.space.access.residency.skip_probe()
+        {
+            return false;
+        }
+        let own = view == self.inner.record.shape.as_slice();
+        let mut plans = Vec::with_capacity(boxes as usize);
+        for (i, start) in starts.chunks_exact(view.len()).enumerate() {
+            let (wanted, offset) = (StridedBox { start, ..*one }, i as isize * stride);
+            if own {
+                plans.push(Plan::of_box(&wanted, &shape.block, &shape.strides).moved(offset));
+                continue;
+            }
+            let translated = translate(&self.inner.record.shape, view, &wanted, &mut |selection| {
+                plans.push(Plan::new(&selection, &shape.block, item_bytes).moved(offset));
+                Ok(())
+            });
+            if translated.is_err() {
+                return false;
+            }
+        }
+        let (mut cursor, mut ring) = (Cursor::default(), PieceRing::new(shape.item_bytes));
+        // SAFETY: the caller's promise.
+        let all = plans.iter().all(|plan| unsafe { self.push_in_place(plan, false, &mut cursor, &mut ring, out) });
+        if all {
+            // SAFETY: as above; the blocks' pages stay mapped while the space is locked.
+            unsafe { ring.finish() };
+        }
+        all
     }
 
     fn may_be_small(&self, wanted: &StridedBox<'_>) -> bool {
         !wanted.start.is_empty() && self.is_plain() && cost(wanted, self.space.shape.item_bytes as u64) <= COST_MAX
     }
 
-    /// Whether blocks of the space are stored without coding, and no probe must be notified of moves.
+    /// Whether the space's blocks are stored as they are, without a codec, and there is no probe that has to learn of
+    /// each move.
     pub(super) fn is_plain(&self) -> bool {
         !self.space.coded() && self.ftl.probe().is_none()
     }
 
-    /// Reads a plan if all its blocks are in place and verified; `false` if one is not.
+    /// Reads a plan if all its blocks lie in mapped and verified pages; `false` if one does not.
     ///
     /// # Safety
     /// Every element that the plan reaches in the buffer must be writable memory that nothing else uses meanwhile.
     unsafe fn read_in_place(&self, plan: &Plan, out: BufferMut) -> bool {
+        let (mut cursor, mut ring) = (Cursor::default(), PieceRing::new(self.space.shape.item_bytes));
+        // SAFETY: the caller's promise; the blocks' pages stay mapped while the space is locked.
+        unsafe {
+            let all = self.push_in_place(plan, true, &mut cursor, &mut ring, out);
+            if all {
+                ring.finish();
+            }
+            all
+        }
+    }
+
+    /// Adds the pieces of a plan to the ring, which copies them when it is full or finished; `false` if a block is not
+    /// in place and verified. A small piece of a plan with one block is copied at once if the plan is `alone`.
+    ///
+    /// # Safety
+    /// As for [`Self::read_in_place`], until the ring has finished.
+    #[inline]
+    unsafe fn push_in_place<'p>(
+        &self,
+        plan: &'p Plan,
+        alone: bool,
+        cursor: &mut Cursor<'a>,
+        ring: &mut PieceRing<'p>,
+        out: BufferMut,
+    ) -> bool {
         if plan.tasks() == 0 {
             return true;
         }
         let (item, page) = (self.space.shape.item_bytes, self.space.shape.page);
         let mut walk = BlockWalk::new(plan, 0);
-        let mut cursor = Cursor::default();
-        let mut ring = PieceRing::new(item);
-        let is_single = plan.tasks() == 1;
+        let is_single = alone && plan.tasks() == 1;
         for _ in 0..plan.tasks() {
-            let content = self.content(&walk.at, &mut cursor);
+            let content = self.content(&walk.at, cursor);
             let mapped = self.mapped(&content, &walk.span(item));
             let Some(mapped) = mapped.filter(|mapped| self.is_verified(mapped.run)) else { return false };
             let from = mapped.at(walk.in_block, page);
@@ -121,8 +198,6 @@ impl Reader<'_> {
             }
             walk.step();
         }
-        // SAFETY: as above.
-        unsafe { ring.finish() };
         true
     }
 }

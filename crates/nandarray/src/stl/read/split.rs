@@ -23,12 +23,13 @@ use crate::stl::plan::{Loops, Task, span, touch_loops};
 /// Stands, as a piece's number of steps, for all steps of its first loop.
 const ALL: usize = usize::MAX;
 
-/// The state of splitting one task.
+/// The state of splitting one task into pieces for the mover.
 struct TaskSplitter<'s, 'a, 't> {
     reader: &'s Reader<'a>,
     task: &'s Task<'t>,
     content: &'s BlockContent<'a>,
-    /// For each level of the loops: the number of bytes from the first to the last element that the inner loops reach.
+    /// For each nesting depth of the loops, from the outermost: the number of bytes from the first to the last element
+    /// that the loops inside it reach.
     reach: SmallVec<[usize; 8]>,
     /// The present stretch: contiguous bytes of the block, and their place.
     stretch: (Range<usize>, Located<'a>),
@@ -41,8 +42,8 @@ struct TaskSplitter<'s, 'a, 't> {
 }
 
 impl<'a> Reader<'a> {
-    /// Splits a task of a plain block into pieces and adds these to the mover; `false` if the medium does not show all
-    /// bytes in memory. Some pieces may have been added then.
+    /// Splits a task of a plain block into pieces and adds these to the mover; `false` if some pages are not mapped in
+    /// memory. Some pieces may have been added then.
     ///
     /// # Safety
     /// `to` must be writable along the task's loops until the mover has finished.
@@ -63,8 +64,8 @@ impl<'a> Reader<'a> {
 }
 
 impl<'t> TaskSplitter<'_, '_, 't> {
-    /// Splits the loops from `level` on, whose first element is at byte `in_block`; `false` if the medium does not show
-    /// their bytes in memory.
+    /// Splits the loops from nesting depth `level` inwards, whose first element is at byte `in_block`; `false` if their
+    /// pages are not mapped in memory.
     ///
     /// # Safety
     /// As for [`Reader::split`].
@@ -129,7 +130,8 @@ impl<'t> TaskSplitter<'_, '_, 't> {
         !matches!(self.stretch.1, Located::Absent(_))
     }
 
-    /// Returns the loops of a piece: those from `level` on, with `steps` steps of the first; outer loops have one step.
+    /// Returns the loops of a piece: those from nesting depth `level` inwards, the first of them with `steps` steps;
+    /// the loops outside have one step.
     fn loops(&self, level: usize, steps: usize) -> Loops<'t> {
         let loops = &self.task.loops;
         let mut own = Loops::from_elem(Loop::Affine { n: 1, from: 0, to: 0 }, level.min(loops.len()));

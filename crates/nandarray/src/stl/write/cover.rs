@@ -15,7 +15,7 @@ use crate::stl::units::UnitSet;
 
 /// The part of a block that a write replaces entirely.
 pub(super) struct Covered {
-    /// Whether the whole block is covered.
+    /// Whether the write replaces the whole block.
     pub(super) whole: bool,
     /// The covered access units; empty if `whole` is true.
     pub(super) units: UnitSet,
@@ -105,7 +105,8 @@ pub(super) fn written(tasks: &[Task<'_>], shape: &BlockShape) -> Vec<u64> {
     units
 }
 
-/// Adds to `units` the bytes of all runs of `run` bytes that the loops reach, the first of which begins at byte `at`.
+/// Adds to each entry of `units` the bytes that the runs of the loops have in this access unit. The runs are `run`
+/// bytes long, and the first one begins at byte `at` of the block.
 fn count_runs(loops: &[Loop<'_>], at: usize, run: usize, page: usize, units: &mut [u64]) {
     match loops {
         [] => {

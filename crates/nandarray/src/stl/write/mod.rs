@@ -31,7 +31,7 @@ use crate::error::Result;
 use crate::flash::{Ppa, Run};
 use crate::ftl::{Ftl, UnitWrite};
 
-/// Number of bytes from which on a command appends its partly covered units at once, unless it belongs to a series:
+/// Smallest size, in bytes, of a command that appends its partly covered units at once, unless it belongs to a series:
 /// buffering them would save little, and keep the command from being committed.
 pub const DIRECT_BYTES: u64 = 256 << 10;
 
@@ -60,9 +60,9 @@ unsafe impl Sync for Source {}
 /// Stages writes to one space, whose blocks the caller has locked against other writes.
 #[derive(Debug)]
 pub struct Writer<'a> {
-    /// The flash management.
+    /// The flash management to which pages are appended.
     pub ftl: &'a Ftl,
-    /// The space.
+    /// The space that is written.
     pub space: &'a Space,
     /// Sequence number of the command, which the out-of-band records of its pages contain.
     pub seq: u64,

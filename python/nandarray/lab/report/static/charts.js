@@ -200,7 +200,7 @@ const Charts = (() => {
         if (point.x === null || point.y === null) return null;
         const at = api.coord([point.x, point.y]);
         const place = shownBars.indexOf(one.name);
-        const middle = place < 0 ? 0 : ((place + 0.5) / shownBars.length - 0.5) * 0.76 * api.size([1, 0])[0];
+        const middle = place < 0 || spec.stack ? 0 : ((place + 0.5) / shownBars.length - 0.5) * 0.76 * api.size([1, 0])[0];
         const arrow = ARROW[point.bound];
         return {
           type: "path",
@@ -222,7 +222,11 @@ const Charts = (() => {
     option.legend = { show: false, data: [], selected: {} };
     const along = (n) => [...spec.series.flatMap((one) => one.data.map((point) => point[n])),
       ...spec.paper.flatMap((one) => one.data.map((point) => (n ? point.y : point.x)))];
-    option.xAxis = logAxis(spec.x, theme, along(0), many && many <= 24 && room >= 44
+    // Names that would hide one another lean.
+    const leans = bars && many && many <= 40 && room < 44 && Math.max(...spec.x.categories.map((name) => String(name).length)) * 7 > room;
+    option.xAxis = logAxis(spec.x, theme, along(0), leans
+      ? { axisLabel: { color: theme.muted, interval: 0, rotate: 45, hideOverlap: false }, nameGap: 44 }
+      : many && many <= 24 && room >= 44
       ? { axisLabel: { color: theme.muted, interval: 0, width: room, overflow: "break", lineHeight: 14 } } : { scale: true });
     option.yAxis = logAxis(spec.y, theme, along(1), { scale: spec.kind === "scatter" });
     option.tooltip.trigger = spec.kind === "scatter" ? "item" : "axis";

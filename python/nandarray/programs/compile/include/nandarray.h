@@ -136,10 +136,14 @@ static inline int64_t nd_last(const nd_args *args, int64_t rows) {
 #include <nandarray_native.h>
 #else
 
+/* The instruction extends an element to the register's width; a compiler that is not told so masks it once more. */
+#define ND_EXTENDED_(value, type) __builtin_assume((type)-1 < (type)0 || (value) <= (uintptr_t)(type)-1)
+
 #define ND_INSN_LOAD_(s, width, type)                                                                \
     __extension__({                                                                                  \
         uintptr_t nd_v_;                                                                             \
         __asm__ volatile(".insn i 0x0b, " #width ", %0, x%1, 0" : "=r"(nd_v_) : "i"(s));             \
+        ND_EXTENDED_(nd_v_, type);                                                                   \
         (type) nd_v_;                                                                                \
     })
 #define ND_INSN_STORE_(s, width, value)                                                              \
@@ -153,6 +157,7 @@ static inline int64_t nd_last(const nd_args *args, int64_t rows) {
         __asm__ volatile(".insn r " #opcode ", " #width ", " #kind ", %0, x%1, %2"                     \
                          : "=r"(nd_v_)                                                               \
                          : "i"(s), "r"((uintptr_t)(distance)));                                      \
+        ND_EXTENDED_(nd_v_, type);                                                                   \
         (type) nd_v_;                                                                                \
     })
 #define ND_CSR_(number)                                                                              \

@@ -4,9 +4,10 @@ cargo-mutants lists all mutants (a changed operator, a replaced body) of flash, 
 so that a run takes an hour or two instead of weeks, and another seed takes others. All drawn mutants are compiled at
 once, into a copy of the last commit under target/mutants: a function with mutants chooses at run time, by the
 environment variable NANDARRAY_MUTANT, between its own body and a mutated one. The test programs of the mutant's package
-then run once for each mutant, quick ones first, until one fails. A mutant that does not compile beside the others (the
-compiler's errors tell which) is compiled alone at the end. Outcomes are appended to a file, so that a run that was
-stopped goes on where it was. A survivor gets a test, or, if it is no bug, a line in `EQUIVALENT` with a reason.
+run once without a mutant, which tells the places of mutants that each of them reaches, and then once for each mutant
+that they reach, quick ones first, until one fails. A mutant that does not compile beside the others (the compiler's
+errors tell which) is compiled alone at the end. Outcomes are appended to a file, so that a run that was stopped goes on
+where it was. A survivor gets a test, or, if it is no bug, a line in `EQUIVALENT` with a reason.
 
     python tools/mutants.py --count 200 --seed 1
     python tools/mutants.py --count 200 --seed 1 --list     # the sample only, nothing is built
@@ -24,6 +25,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -125,18 +127,45 @@ def switched(text: str, drawn: list[dict[str, Any]], numbers: dict[str, int]) ->
     return text, alone
 
 
-#: The module that a crate with mutants gets: the choice of a mutant by its number.
+#: The module that a crate with mutants gets: the choice of a mutant by its number. Where the environment names a file
+#: for them, the numbers of all mutants whose place is reached are appended to it, each once a process.
 CHOICE = """
 #[doc(hidden)]
 #[allow(missing_docs)]
 pub mod mutation {
-    static CHOSEN: std::sync::LazyLock<u32> =
-        std::sync::LazyLock::new(|| std::env::var("NANDARRAY_MUTANT").map_or(0, |n| n.parse().unwrap()));
+    use std::{collections::HashSet, fs::File, io::Write, sync::{LazyLock, Mutex}};
+    static CHOSEN: LazyLock<u32> =
+        LazyLock::new(|| std::env::var("NANDARRAY_MUTANT").map_or(0, |n| n.parse().unwrap()));
+    static REACHED: LazyLock<Option<Mutex<(File, HashSet<u32>)>>> = LazyLock::new(|| {
+        let path = std::env::var_os("NANDARRAY_MUTANTS_REACHED")?;
+        let file = File::options().append(true).create(true).open(path).unwrap();
+        Some(Mutex::new((file, HashSet::new())))
+    });
     pub fn is(n: u32) -> bool {
+        if let Some(reached) = &*REACHED {
+            let mut reached = reached.lock().unwrap();
+            if reached.1.insert(n) {
+                reached.0.write_all(format!("{n}\\n").as_bytes()).unwrap();
+            }
+        }
         *CHOSEN == n
     }
 }
 """
+
+
+@dataclass(frozen=True)
+class Program:
+    """A test program: its time without a mutant, and the numbers of the mutants whose places it reaches."""
+
+    path: Path
+    seconds: float
+    reached: frozenset[int]
+
+    @property
+    def name(self) -> str:
+        """The name without cargo's hash."""
+        return self.path.name.rsplit("-", 1)[0]
 
 
 class Tree:
@@ -178,9 +207,9 @@ class Tree:
         """Return the folder of a package, in which its tests run."""
         return self.path / "crates" / package
 
-    def fails(self, program: Path, package: str, number: int, seconds: float) -> bool:
+    def fails(self, program: Path, package: str, seconds: float, **environment: str) -> bool:
         """Run a test program with a mutant; return whether a test of it failed or did not end in time."""
-        environment = os.environ | {"NANDARRAY_MUTANT": str(number), "CARGO_MANIFEST_DIR": str(self.folder(package))}
+        environment = os.environ | {"CARGO_MANIFEST_DIR": str(self.folder(package))} | environment
         process = subprocess.Popen(
             [program],
             cwd=self.folder(package),
@@ -203,23 +232,28 @@ class Tree:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def baseline(self, package: str) -> list[tuple[Path, float]]:
-        """Return the test programs that pass without a mutant with their times in seconds, the quickest first."""
-        times = []
-        for program in self.programs:
+    def baseline(self, package: str) -> list[Program]:
+        """Return the test programs that pass without a mutant, the quickest first."""
+        programs = []
+        seen = self.path / "reached"
+        for path in self.programs:
+            seen.write_text("")
             began = time.monotonic()
-            if self.fails(program, package, 0, TIMEOUT_S):
-                print(f"left out: {program.name} fails without a mutant", flush=True)
-            else:
-                times.append((program, time.monotonic() - began))
-        return sorted(times, key=lambda one: one[1])
+            if self.fails(path, package, TIMEOUT_S, NANDARRAY_MUTANTS_REACHED=str(seen)):
+                print(f"left out: {path.name} fails without a mutant", flush=True)
+                continue
+            reached = frozenset(map(int, seen.read_text().split()))
+            programs.append(Program(path, time.monotonic() - began, reached))
+        return sorted(programs, key=lambda one: one.seconds)
 
-    def outcome(self, programs: list[tuple[Path, float]], package: str, number: int) -> str:
+    def outcome(self, programs: list[Program], package: str, number: int) -> str:
         """Return `caught`, with the program that noticed a mutant, or `missed`."""
-        for program, seconds in programs:
-            if self.fails(program, package, number, max(60.0, 10 * seconds)):
-                return f"caught by {program.name.rsplit('-', 1)[0]}"
-        return "missed"
+        reaching = [program for program in programs if number in program.reached]
+        for program in reaching:
+            limit_s = max(60.0, 10 * program.seconds)
+            if self.fails(program.path, package, limit_s, NANDARRAY_MUTANT=str(number)):
+                return f"caught by {program.name}"
+        return "missed" if reaching else "missed: no test reaches it"
 
 
 class Results:
@@ -274,7 +308,7 @@ def run_alone(tree: Tree, mutant: dict[str, Any]) -> str:
     try:
         if tree.build(mutant["package"]):
             return "unviable"
-        programs = [(program, TIMEOUT_S / 10) for program in tree.programs]
+        programs = [Program(path, TIMEOUT_S / 10, frozenset([0])) for path in tree.programs]
         return tree.outcome(programs, mutant["package"], 0)
     except subprocess.TimeoutExpired:
         return "caught: the build does not end"
@@ -301,7 +335,7 @@ def run(drawn: list[dict[str, Any]], results: Results) -> list[str]:
     for mutant in left:
         if mutant["name"] in alone:
             results.add(mutant["name"], run_alone(tree or Tree(), mutant))
-    return [mutant["name"] for mutant in drawn if results.done[mutant["name"]] == "missed"]
+    return [mutant["name"] for mutant in drawn if results.done[mutant["name"]].startswith("missed")]
 
 
 def main() -> int:

@@ -1,14 +1,20 @@
 """Latencies of a paced drive beside the described ones: single reads over NVMe/TCP on loopback, by our initiator.
 
-The same blocks are read three times: from the modelled store (the described latencies), from the served store without a
-pace but with a pause of the described latency before each read (the cost of the exchange), and from the served store at
-the pace of the wall clock (the latencies that a host sees). The bar: p50 and p99 within a tenth of the described ones,
-plus the measured cost of the exchange at that percentile. The report of the paced run counts completions that left
-late, and by how much: on a busy machine these, and p99, are high.
+The same blocks are read from the modelled store (the described latencies), from the served store without a pace but
+with a pause of the described latency before each read, and from the served store at the pace of the wall clock (the
+latencies that a host sees). The cost of the exchange is measured by a bare server over TCP that answers each request
+with as many bytes after the described latency, and does nothing else: its excess over that latency is what the
+machine takes to send, and to wake a process that has slept for so long. On virtual machines that is more than an
+exchange without a wait. The bar: p50 and p99 within a tenth of the described ones, plus that excess at the same
+percentile. The report of the paced run counts completions that left late, and by how much: on a busy machine these,
+and p99, are high.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +36,7 @@ class PaceFigure:
 
     t_read_us: str
     described_us: tuple[float, float]
+    unpaced_us: tuple[float, float]
     exchange_us: tuple[float, float]
     seen_us: tuple[float, float]
     completions: int
@@ -45,6 +52,45 @@ class PaceFigure:
 def _percentiles(seconds: list[float]) -> tuple[float, float]:
     found = np.percentile(np.asarray(seconds) * 1e6, [50, 99])
     return float(found[0]), float(found[1])
+
+
+#: Bytes of a request of the bare exchange (a command's PDU), and the time before an answer is due from which on its
+#: server polls the clock, as a paced server does.
+_REQUEST, _LOOK_S = 72, 60e-6
+
+
+def _serve_bare(listener: socket.socket, waits_s: list[float]) -> None:
+    """Answer a connection's requests, each after its wait."""
+    peer, _ = listener.accept()
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for wait_s in waits_s:
+        if not peer.recv(_REQUEST):
+            return
+        due = time.perf_counter() + wait_s
+        time.sleep(max(0.0, wait_s - _LOOK_S))
+        while time.perf_counter() < due:
+            os.sched_yield()
+        peer.sendall(bytes(_LBA))
+
+
+def bare(waits_s: list[float]) -> tuple[float, float]:
+    """Return the excess over these waits (p50, p99, in microseconds) of a bare exchange whose server waits."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = multiprocessing.get_context("fork").Process(target=_serve_bare, args=(listener, waits_s))
+        server.start()
+        found, room = [], memoryview(bytearray(_LBA))
+        with socket.create_connection(listener.getsockname()) as peer:
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for _ in waits_s:
+                before, received = time.perf_counter(), 0
+                peer.sendall(bytes(_REQUEST))
+                while received < _LBA:
+                    received += peer.recv_into(room[received:])
+                found.append(time.perf_counter() - before)
+        server.join()
+    p50, p99 = _percentiles(found)
+    wait50, wait99 = _percentiles(waits_s)
+    return p50 - wait50, p99 - wait99
 
 
 def measure_one(t_read_us: tuple[int, ...], count: int) -> PaceFigure:
@@ -63,7 +109,7 @@ def measure_one(t_read_us: tuple[int, ...], count: int) -> PaceFigure:
         store.flush()
         store.clock.settle()
 
-        def read(submit: Callable[..., object], now: Callable[[], float], pause_s: float = 0.0) -> tuple[float, float]:
+        def read(submit: Callable[..., object], now: Callable[[], float], pause_s: float = 0.0) -> list[float]:
             found, room = [], bytearray(_LBA)
             for block in blocks:
                 if pause_s:
@@ -71,18 +117,21 @@ def measure_one(t_read_us: tuple[int, ...], count: int) -> PaceFigure:
                 before = now()
                 submit(Read(1, block, 1), room)
                 found.append(now() - before)
-            return _percentiles(found)
+            return found
 
         described = read(host.submit, lambda: store.clock.now)
         with nandarray.serve(store) as server, connect(server.url) as remote:
             # At the same rate: an exchange after a pause costs more than one of many without.
-            exchange = read(remote.submit, time.perf_counter, described[0] * 1e-6)
+            unpaced = read(remote.submit, time.perf_counter, _percentiles(described)[0] * 1e-6)
+        exchange = bare(described)
         with nandarray.serve(store, pace=True) as server, connect(server.url) as remote:
             seen = read(remote.submit, time.perf_counter)
         report = store.report()
         behind = report["pace.behind_mean_s"] * 1e6, report["pace.behind_max_s"] * 1e6
         counts = int(report["pace.completions"]), int(report["pace.late"])
-        return PaceFigure("/".join(map(str, t_read_us)), described, exchange, seen, *counts, *behind)
+        latencies = [_percentiles(found) for found in (described, unpaced)]
+        name = "/".join(map(str, t_read_us))
+        return PaceFigure(name, *latencies, exchange, _percentiles(seen), *counts, *behind)
 
 
 def measure(count: int, say: Say) -> list[PaceFigure]:
@@ -99,14 +148,15 @@ def table(found: list[PaceFigure]) -> tuple[list[str], list[list[str]]]:
     header = [
         "t_read, us",
         "described p50, p99",
-        "exchange p50, p99",
+        "unpaced p50, p99",
+        "bare exchange's excess",
         "seen p50, p99",
         "above described, less exchange",
     ]
     header += ["late", "behind, mean and max"]
     rows = []
     for one in found:
-        pairs = [f"{a:,.0f}, {b:,.0f}" for a, b in (one.described_us, one.exchange_us, one.seen_us)]
+        pairs = [f"{a:,.0f}, {b:,.0f}" for a, b in (one.described_us, one.unpaced_us, one.exchange_us, one.seen_us)]
         above = [f"{one.of_bar(i) * 100:+.1f} %" for i in (0, 1)]
         kept = "kept" if all(abs(one.of_bar(i)) <= 0.1 for i in (0, 1)) else "missed"
         behind = f"{one.behind_mean_us:,.0f}, {one.behind_max_us:,.0f}"

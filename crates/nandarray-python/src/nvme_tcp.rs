@@ -86,6 +86,10 @@ impl WallTime for MachineTime {
     fn elapsed(&self) -> Duration {
         self.0.elapsed()
     }
+
+    fn arrived(&self) -> Duration {
+        nandarray_nvme::tcp::arrived().map_or_else(|| self.elapsed(), |at| at.saturating_duration_since(self.0))
+    }
 }
 
 #[pymethods]

@@ -25,6 +25,12 @@ use crate::report::PaceReport;
 pub trait WallTime: Send + Sync + Debug {
     /// Returns the time since a fixed moment.
     fn elapsed(&self) -> Duration;
+
+    /// Returns the time at which the command that the calling thread begins arrived, as time since the same moment: its
+    /// modelled latency begins then. The present, unless a thread hands commands to others.
+    fn arrived(&self) -> Duration {
+        self.elapsed()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -50,8 +56,9 @@ pub(super) struct Pace {
     state: Mutex<PaceState>,
 }
 
-/// Time before an event during which a thread polls instead of sleeping, since a system timer may be late by this much.
-const LOOK: Duration = Duration::from_micros(60);
+/// Time before an event during which a thread polls instead of sleeping, since a system timer may be late by this much:
+/// Linux' timer slack of 50 us, and the wake-up of a processor.
+const LOOK: Duration = Duration::from_micros(110);
 
 /// Sleeps for at most `time`, less the possible delay of a timer; if no time is left to sleep, yields to other threads.
 fn rest(time: Duration) {
@@ -71,8 +78,12 @@ impl Pace {
         Self { wall, origin, active: AtomicBool::new(true), state: Mutex::default() }
     }
 
+    fn modelled(&self, wall: Duration) -> Ps {
+        Ps(self.origin.0 + wall.as_nanos() as u64 * 1000)
+    }
+
     fn now(&self) -> Ps {
-        Ps(self.origin.0 + self.wall.elapsed().as_nanos() as u64 * 1000)
+        self.modelled(self.wall.elapsed())
     }
 
     pub(super) fn report(&self) -> PaceReport {
@@ -159,7 +170,7 @@ impl Clock {
     pub(super) fn run_paced(&self, pace: &Pace, command: &mut dyn Halves) {
         let guard = self.state.lock();
         self.assert_alive();
-        self.with(|state| state.host = state.host.max(pace.now()));
+        self.with(|state| state.host = state.host.max(pace.modelled(pace.wall.arrived())));
         let submitted = self.with(|state| state.host.max(state.machine.now()));
         // SAFETY: this call goes on until the command was taken out of the table, or panics with the clock stopped.
         let held = unsafe { FlightHalves::borrowed(command) };

@@ -5,6 +5,7 @@
 //! completions are sent together. Every length is checked before memory is allocated for it. Transfers from the host
 //! begin while their bytes fit the connection's limit; later ones wait.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
@@ -142,8 +143,6 @@ pub(crate) struct Connection {
     worker_bytes: Arc<WorkerBytes>,
     waiting: VecDeque<(Completer, SubmissionEntry, usize)>,
     next_tag: u16,
-    /// Memory for data to the host, kept from command to command.
-    room: Vec<u8>,
     unsettled: Vec<UnsettledWrite>,
     /// Commands that the association holds (event requests), by their identifiers.
     held: Arc<Mutex<BTreeMap<u16, Completer>>>,
@@ -177,7 +176,6 @@ impl Connection {
             worker_bytes: Arc::default(),
             waiting: VecDeque::new(),
             next_tag: 0,
-            room: Vec::new(),
             unsettled: Vec::new(),
             held: Arc::default(),
         };
@@ -451,18 +449,17 @@ impl Connection {
                 let safe = association.subsystem().options().kill_safe && association.has_written(&entry);
                 if entry.nsid.get() == NSID_PROGRAMS || entry.opcode == Opcode::COPY || self.shared.waits() {
                     let held = self.worker_bytes.hold(data.as_ref().map_or(0, Vec::len) + room);
+                    let arrived = Instant::now();
                     self.shared.work(move || {
+                        ARRIVED.set(Some(arrived));
                         run_long(&association, qid, completer, &entry, data, room, safe);
+                        ARRIVED.set(None);
                         drop(held);
                     });
                     return Ok(());
                 }
-                // The same memory for each command: fresh pages would cost more than the copy into them. Its old
-                // contents never leave: a read that succeeds has filled its whole room.
-                let mut out = std::mem::take(&mut self.room);
-                if out.len() < room {
-                    out.resize(room, 0);
-                }
+                // Old contents of the room never leave: a read that succeeds has filled all of it.
+                let mut out = self.outgoing.room(room);
                 if entry.opcode != Opcode::READ {
                     out[..room].fill(0);
                 }
@@ -470,9 +467,8 @@ impl Connection {
                 if safe && done.status().ok() {
                     self.unsettled.push(UnsettledWrite { completer, entry: done });
                 } else {
-                    completer.complete_with(done, &out[..room]);
+                    completer.complete_with(done, out, room);
                 }
-                self.room = out;
             }
         }
         Ok(())
@@ -503,7 +499,7 @@ impl Connection {
         match done {
             Ok(()) => {
                 let done = CompletionEntry { cid: completer.cid().into(), ..CompletionEntry::default() };
-                completer.complete_with(done, &out);
+                completer.complete_with(done, out, room);
             }
             Err(status) => self.refuse(completer, status),
         }
@@ -582,7 +578,7 @@ impl Connection {
             return;
         }
         match association.admin(entry, payload(data.as_deref(), &mut out)) {
-            AdminAnswer::Done(done) => completer.complete_with(done, &out),
+            AdminAnswer::Done(done) => completer.complete_with(done, out, room),
             AdminAnswer::Held => unreachable!("only events are held"),
         }
     }
@@ -709,6 +705,17 @@ fn payload<'a>(data: Option<&'a [u8]>, out: &'a mut [u8]) -> Payload<'a> {
     }
 }
 
+thread_local! {
+    /// When the command that this worker thread executes arrived.
+    static ARRIVED: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Returns the time at which the command that the calling thread executes arrived at its connection; `None` on threads
+/// that are no workers of a server. A modelled drive counts a command's latency from it.
+pub fn arrived() -> Option<Instant> {
+    ARRIVED.get()
+}
+
 /// Executes a long command on a worker thread.
 fn run_long(
     association: &Association,
@@ -733,6 +740,6 @@ fn run_long(
             done.set_status(status);
         }
     }
-    completer.complete_with(done, &out);
+    completer.complete_with(done, out, room);
     outgoing.flush();
 }

@@ -11,6 +11,7 @@ mod outgoing;
 mod pdu;
 mod server;
 
+pub use connection::arrived;
 pub use initiator::{ConnectError, HostQueue, Initiator, InitiatorOptions};
 pub use pdu::{Digests, FatalError, FatalStatus, PduHeader, PduKind};
 pub use server::{Server, ServerOptions, ServerStatus};

@@ -18,14 +18,79 @@ use crate::queue::QueuePair;
 /// Number of buffered bytes at which they are sent before the batch ends.
 const BATCH_BYTES: usize = 512 << 10;
 
-/// Least number of bytes of data that are sent at once, from the caller's memory, instead of being buffered.
+/// Least number of bytes of data that are sent from where they were read, instead of being copied to the buffer.
 const DIRECT_BYTES: usize = 64 << 10;
 
+/// Maximum number of bytes in the rooms that a connection keeps for later commands.
+const ROOMS_BYTES_MAX: usize = 2 << 20;
+
+/// Data that are sent from where they were read.
+#[derive(Debug)]
+struct DirectData {
+    /// Number of buffered bytes that are sent before them.
+    position: usize,
+    room: Vec<u8>,
+    /// Number of bytes of the room that are sent.
+    len: usize,
+}
+
+/// PDUs that wait to be sent.
 #[derive(Debug)]
 struct Waiting {
     stream: TcpStream,
     bytes: Vec<u8>,
+    /// Data between the buffered bytes, in order.
+    direct: Vec<DirectData>,
+    direct_bytes: usize,
+    /// Memory of data that were sent, for data of later commands.
+    rooms: Vec<Vec<u8>>,
     failed: bool,
+}
+
+impl Waiting {
+    fn keep(&mut self, room: Vec<u8>) {
+        let kept: usize = self.rooms.iter().map(Vec::len).sum();
+        if !room.is_empty() && kept + room.len() <= ROOMS_BYTES_MAX {
+            self.rooms.push(room);
+        }
+    }
+
+    /// Sends all PDUs by as few system calls as possible.
+    fn send(&mut self) {
+        if !self.failed && self.write_all().is_err() {
+            // The reading half notices the error, too, and ends the connection.
+            self.failed = true;
+            drop(self.stream.shutdown(std::net::Shutdown::Both));
+        }
+        self.bytes.clear();
+        self.direct_bytes = 0;
+        for data in std::mem::take(&mut self.direct) {
+            self.keep(data.room);
+        }
+    }
+
+    fn write_all(&mut self) -> io::Result<()> {
+        let mut slices = Vec::with_capacity(2 * self.direct.len() + 1);
+        let mut sent = 0;
+        for data in &self.direct {
+            slices.push(IoSlice::new(&self.bytes[sent..data.position]));
+            slices.push(IoSlice::new(&data.room[..data.len]));
+            sent = data.position;
+        }
+        slices.push(IoSlice::new(&self.bytes[sent..]));
+        let mut rest = &mut slices[..];
+        // Passes over slices that are empty.
+        IoSlice::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            match self.stream.write_vectored(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => IoSlice::advance_slices(&mut rest, n),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The sending half of a connection, with its queue pair.
@@ -45,7 +110,8 @@ pub(crate) struct Completer {
 
 impl Outgoing {
     pub(crate) fn new(stream: TcpStream, digests: Digests) -> Self {
-        let waiting = Waiting { stream, bytes: Vec::new(), failed: false };
+        let (bytes, direct, rooms) = (Vec::new(), Vec::new(), Vec::new());
+        let waiting = Waiting { stream, bytes, direct, direct_bytes: 0, rooms, failed: false };
         // An admin queue of 32 entries until the connect command gives another size.
         Self { waiting: Mutex::new(waiting), queue: Mutex::new(QueuePair::new(0, 32, true)), digests }
     }
@@ -80,11 +146,21 @@ impl Outgoing {
         self.bound(&mut waiting);
     }
 
-    /// Sends the buffered bytes if they are at least [`BATCH_BYTES`].
+    /// Sends the PDUs that wait if they have at least [`BATCH_BYTES`].
     fn bound(&self, waiting: &mut Waiting) {
-        if waiting.bytes.len() >= BATCH_BYTES {
-            send(waiting);
+        if waiting.bytes.len() + waiting.direct_bytes >= BATCH_BYTES {
+            waiting.send();
         }
+    }
+
+    /// Returns memory for data of a command, at least `bytes` long, with the contents of earlier data: fresh pages would
+    /// cost more than the copy into them.
+    pub(crate) fn room(&self, bytes: usize) -> Vec<u8> {
+        let mut room = if bytes > 0 { self.waiting.lock().rooms.pop().unwrap_or_default() } else { Vec::new() };
+        if room.len() < bytes {
+            room.resize(bytes, 0);
+        }
+        room
     }
 
     /// Requests data of a command from the host.
@@ -102,7 +178,7 @@ impl Outgoing {
 
     /// Sends all buffered bytes.
     pub(crate) fn flush(&self) {
-        send(&mut self.waiting.lock());
+        self.waiting.lock().send();
     }
 
     /// Sends the reason for which the connection ends, with the header that caused it.
@@ -114,7 +190,7 @@ impl Outgoing {
         let mut waiting = self.waiting.lock();
         pdu::begin(&mut waiting.bytes, PduKind::C2HTermReq, 0, &rest, header.len(), Digests::default());
         waiting.bytes.extend_from_slice(header);
-        send(&mut waiting);
+        waiting.send();
     }
 
     /// Closes the connection; later data is discarded.
@@ -124,38 +200,6 @@ impl Outgoing {
         // The other side may have closed it already.
         drop(waiting.stream.shutdown(std::net::Shutdown::Both));
     }
-}
-
-fn send(waiting: &mut Waiting) {
-    send_with(waiting, &[]);
-}
-
-/// Writes two slices by as few system calls as possible.
-fn write_both(stream: &mut TcpStream, first: &[u8], second: &[u8]) -> io::Result<()> {
-    let mut both = [IoSlice::new(first), IoSlice::new(second)];
-    let mut rest = &mut both[..];
-    // Passes over slices that are empty.
-    IoSlice::advance_slices(&mut rest, 0);
-    while !rest.is_empty() {
-        match stream.write_vectored(rest) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(n) => IoSlice::advance_slices(&mut rest, n),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Sends all buffered bytes, then `data`.
-fn send_with(waiting: &mut Waiting, data: &[u8]) {
-    let Waiting { stream, bytes, failed } = waiting;
-    if !*failed && write_both(stream, bytes, data).is_err() {
-        // The reading half notices the error, too, and ends the connection.
-        *failed = true;
-        drop(stream.shutdown(std::net::Shutdown::Both));
-    }
-    bytes.clear();
 }
 
 impl Completer {
@@ -171,27 +215,31 @@ impl Completer {
         self.outgoing.respond(entry);
     }
 
-    /// Completes a command with data for the host. If dwords 0 and 1 are 0, the last data PDU also stands for the
-    /// completion.
-    pub(crate) fn complete_with(self, mut entry: CompletionEntry, data: &[u8]) {
-        if !entry.status().ok() || data.is_empty() {
+    /// Completes a command with data for the host: the first `len` bytes of `room`. If dwords 0 and 1 are 0, the last
+    /// data PDU also stands for the completion.
+    pub(crate) fn complete_with(self, mut entry: CompletionEntry, room: Vec<u8>, len: usize) {
+        if !entry.status().ok() || len == 0 {
+            self.outgoing.waiting.lock().keep(room);
             return self.complete(entry);
         }
         assert_eq!(entry.cid.get(), self.cid, "the completion of another command");
         self.outgoing.queue.lock().complete(&mut entry);
         let success = entry.dw0.get() == 0 && entry.dw1.get() == 0;
         let flags = FLAG_LAST | if success { FLAG_SUCCESS } else { 0 };
-        let fields = TransferFields::new(self.cid, 0, 0, data.len() as u32);
+        let fields = TransferFields::new(self.cid, 0, 0, len as u32);
         let digests = self.outgoing.digests;
         {
             let mut waiting = self.outgoing.waiting.lock();
-            pdu::begin(&mut waiting.bytes, PduKind::C2HData, flags, fields.as_bytes(), data.len(), digests);
-            if data.len() >= DIRECT_BYTES && !digests.data {
-                send_with(&mut waiting, data);
+            pdu::begin(&mut waiting.bytes, PduKind::C2HData, flags, fields.as_bytes(), len, digests);
+            if len >= DIRECT_BYTES && !digests.data {
+                let position = waiting.bytes.len();
+                waiting.direct_bytes += len;
+                waiting.direct.push(DirectData { position, room, len });
             } else {
-                pdu::data(&mut waiting.bytes, data, digests);
-                self.outgoing.bound(&mut waiting);
+                pdu::data(&mut waiting.bytes, &room[..len], digests);
+                waiting.keep(room);
             }
+            self.outgoing.bound(&mut waiting);
         }
         if !success {
             self.outgoing.respond(entry);

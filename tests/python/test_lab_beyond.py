@@ -16,7 +16,7 @@ from hypothesis import given, note, settings
 
 import nandarray
 from nandarray import lab
-from nandarray.errors import ProgramFailedError
+from nandarray.errors import InvalidError
 from nandarray.lab.experiments import assasin_beyond
 from nandarray.lab.experiments.beyond_building_block import by_equations, shapes
 from nandarray.lab.experiments.beyond_wall import ratios
@@ -142,7 +142,7 @@ def test_building_blocks_found_by_trying(tmp_path: Path) -> None:
 def test_a_design_whose_buffers_are_too_small_is_a_row_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def measure(device: nandarray.device.Description, *_: object, **__: object) -> dict[str, float]:
         if device.resolved["compute"]["read_ahead"] < 4:
-            raise ProgramFailedError("its stream buffer holds 2 pages")
+            raise InvalidError("its stream buffer holds 2 pages")
         return {"GBps": 2.0}
 
     monkeypatch.setattr(assasin_beyond, "measure", measure)

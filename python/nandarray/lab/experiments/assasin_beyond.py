@@ -200,7 +200,7 @@ def run_design(point: tuple[int, int, int, float], scale: float, seed: int) -> d
     reason, rates = "", {}
     try:
         rates = {name: measure(device, work, "stream", seed=seed)["GBps"] for name, work in works.items()}
-    except nandarray.ProgramFailedError as refused:
+    except (InvalidError, nandarray.ProgramFailedError) as refused:
         reason = str(refused)[:160]
     area, power = _cost(device, ahead / 16, ghz)
     return {

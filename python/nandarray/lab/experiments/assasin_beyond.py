@@ -125,6 +125,7 @@ def run_saturation(name: str, cores: int, variant: str, scale: float, seed: int)
     return {
         "function": name,
         "variant": variant,
+        "what": f"{name}, {variant}",
         "cores": cores,
         "GBps": found["GBps"],
         "channels_busy": busy,
@@ -261,8 +262,9 @@ def _figures() -> list[Figure]:
             table="cores",
             x="cores",
             y="GBps",
-            series="function",
+            series="what",
             x_log=True,
+            y_label="GB/s of input",
         ),
         Figure(
             id="designs",
@@ -283,7 +285,7 @@ def _figures() -> list[Figure]:
             x="area_mm2",
             y="GBps",
             series="what",
-            x_label="mm2",
+            x_label="mm²",
             y_label="GB/s, geometric mean of Stat and a scan",
         ),
     ]

@@ -25,7 +25,7 @@ __all__ = ["CHANGES", "EXPERIMENT", "causes_of", "run_one"]
 _BITS = 256
 _LINE_BYTES = 64
 _BY_NAME = {one.name: one for one in FILTERS}
-#: What is read otherwise in the text, and the forms that it concerns; what comes of the first is not compared.
+#: Other readings of the text, and the forms that each concerns; outputs of the first are not compared.
 _FIGURE_8_8 = "full as Figure 8.8 has it"
 CHANGES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     _FIGURE_8_8: ({"shortens": False}, ("full",)),

@@ -77,7 +77,7 @@ class Filter:
     tests : tuple of RowTest
         Tests that a row has to pass, all of them.
     wide : frozenset of str
-        Columns padded to 64 bits; V then has elements of so many bits, as the widest column has.
+        Columns padded to 64 bits; V then has elements of 64 bits, as the widest column has.
     shortens : bool
         Whether ``full`` cuts its mask where a kept column ends the strip early. Figure 8.8 does not: where several
         columns end at different values it keeps wrong rows, and its outputs have more room here.

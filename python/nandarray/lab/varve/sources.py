@@ -59,7 +59,7 @@ def program(
     varve : bool
         Whether it has VarVE instructions.
     room : int
-        Outputs have room for so many times the records.
+        Outputs have room for the records, times this.
 
     Returns
     -------

@@ -240,7 +240,7 @@ const Charts = (() => {
     // Names that would hide one another, or be broken within a word, lean.
     const widest = (names) => Math.max(0, ...names.map((name) => name.length)) * 7;
     const names = (spec.x.categories || []).map(String);
-    const broken = room < 44 ? widest(names) > room : widest(names.flatMap((name) => name.split(" "))) > room + 6;
+    const broken = room < 44 ? widest(names) > room : 1.07 * widest(names.flatMap((name) => name.split(" "))) > room;
     const leans = bars && many && many <= 40 && broken;
     option.xAxis = logAxis(spec.x, theme, along(0), leans
       ? { axisLabel: { color: theme.muted, interval: 0, rotate: 45, hideOverlap: false, width: 170, overflow: "truncate" }, nameGap: 44 }
@@ -259,7 +259,8 @@ const Charts = (() => {
     }
     option.series = spec.series.map((one) => {
       const colour = colourOf(theme, one.slot);
-      const data = one.data.map((value) => ({ value, colour }));
+      // A frame of no height would be a line.
+      const data = one.data.map((value) => ({ value, colour, ...(bars && !value[1] ? { itemStyle: { borderWidth: 0 } } : {}) }));
       if (bars) return { type: "bar", name: one.name, data, itemStyle: barStyle(colour, one.slot), barGap: "4%", barCategoryGap: "24%", ...(spec.stack ? { stack: "all", barMaxWidth: 72 } : {}) };
       const symbol = SYMBOLS[one.slot % SYMBOLS.length];
       const marks = { symbol, symbolSize: 8, itemStyle: { color: colour, opacity: 1 } };

@@ -38,6 +38,8 @@ const Charts = (() => {
     return String(Number(value.toPrecision(4)));
   }
 
+  /** About how many pixels the longest of some names takes. */
+  const widest = (names) => Math.max(0, ...names.map((name) => String(name).length)) * 7;
   const percent = (share) => `${Number((share * 100).toPrecision(4))} %`;
   const times = (log2) => `${Number((2 ** log2).toPrecision(3))}×`;
   /** A share as a number of nines: 0.9 is 1, 0.99 is 2. */
@@ -238,9 +240,8 @@ const Charts = (() => {
     const along = (n) => [...spec.series.flatMap((one) => one.data.map((point) => point[n])),
       ...spec.paper.flatMap((one) => one.data.map((point) => (n ? point.y : point.x)))];
     // Names that would hide one another, or be broken within a word, lean.
-    const widest = (names) => Math.max(0, ...names.map((name) => name.length)) * 7;
-    const names = (spec.x.categories || []).map(String);
-    const broken = room < 44 ? widest(names) > room : 1.07 * widest(names.flatMap((name) => name.split(" "))) > room;
+    const names = spec.x.categories || [];
+    const broken = room < 44 ? widest(names) > room : 1.07 * widest(names.flatMap((name) => String(name).split(" "))) > room;
     const leans = bars && many && many <= 40 && broken;
     option.xAxis = logAxis(spec.x, theme, along(0), leans
       ? { axisLabel: { color: theme.muted, interval: 0, rotate: 45, hideOverlap: false, width: 170, overflow: "truncate" }, nameGap: 44 }
@@ -309,7 +310,7 @@ const Charts = (() => {
 
   // Heat maps ---------------------------------------------------------------------------------------------------------
 
-  function heat(spec, state, theme, patterns) {
+  function heat(spec, state, theme, patterns, width) {
     const option = base(spec, theme, patterns);
     const show = spec.percent ? percent : number;
     const values = spec.cells.map((cell) => cell[2]);
@@ -318,6 +319,9 @@ const Charts = (() => {
     const lightIsHigh = theme.scale[0] < theme.scale.at(-1);
     const darkCell = (value) => ((value - low) / (high - low || 1) < 0.55) === lightIsHigh;
     option.xAxis = axis(spec.x, theme, { splitArea: { show: false }, nameGap: NAME_GAP });
+    const names = spec.x.categories || [];
+    // Left to itself it would leave names out well before they meet.
+    if (widest(names) < (width - 120) / names.length) option.xAxis.axisLabel.interval = 0;
     option.yAxis = axis(spec.y, theme, { inverse: Boolean(spec.flip) });
     option.grid.top = 44;
     option.tooltip.trigger = "item";

@@ -35,6 +35,9 @@ CPU = "+m+a+f+d+c+zba+zbb+zbs+zicsr+zifencei"
 Differences = list[str]
 # Bits of the vector registers that are compared with Spike.
 VLENS = (128, 256, 512)
+# Cause of an illegal instruction. Mask, and what it leaves of loads and stores of whole vector registers.
+ILLEGAL = 2
+WHOLE = (0x1DF0_007F, {0x0080_0007, 0x0080_0027})
 # Names of blocks that are no instruction.
 NONE = {"words", "illegal", "c.reserved"}
 
@@ -125,7 +128,8 @@ def known(whose: str, block: Block, at: int, results: tuple[int, int]) -> bool:
     QEMU 7.2 keeps the lowest bit of ``mepc``, counts the trailing zeros of a word up to bit 63, takes `csrrs` with a
     register that holds zero for no write, leaves an older value in ``mtval`` if a control and status register is the
     reason, calls an atomic operation's fault one of a load, and a store that finds nothing reserved no fault. Illegal
-    accesses to these registers, and atomic operations among ``words``, are therefore all left to Spike.
+    accesses to these registers, and atomic operations among ``words``, are therefore all left to Spike. It also
+    executes loads and stores of whole vector registers where there is no vector unit, which are illegal then.
     """
     if whose == "Spike" and block.name.startswith("v"):
         # Where an element lies across the end of memory, we give its address, and Spike the first one outside.
@@ -135,7 +139,8 @@ def known(whose: str, block: Block, at: int, results: tuple[int, int]) -> bool:
     mine, theirs = results
     a, b = mine & 0xFFFF_FFFF, theirs & 0xFFFF_FFFF
     if block.name == "words":
-        return block.operands[(at - block.offset) // 16][0] & 0x7F == 0x2F
+        (word,) = block.operands[(at - block.offset) // 16]
+        return word & 0x7F == 0x2F or (a == ILLEGAL and word & WHOLE[0] in WHOLE[1])
     return (
         ("mepc" in block.text and theirs == mine | 1)
         or (block.name == "ctzw" and mine == 32 < theirs < 64)

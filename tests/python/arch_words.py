@@ -16,6 +16,8 @@ __all__ = ["ISA", "words"]
 
 # Without streams, which have opcodes that others have no instructions at.
 ISA = "imafdc_zicsr_zifencei_zba_zbb_zbs"
+# Opcodes of streams and of VarVE, with which other harts, and ours without these, have no instructions.
+CUSTOM = (0x0B, 0x2B, 0x5B, 0x7B)
 CODE = """    la t0, probed
     csrw mtvec, t0
     csrw mcounteren, zero
@@ -89,7 +91,7 @@ def halves(bits: int) -> list[int]:
 
 
 def longer(bits: int, more: int) -> list[int]:
-    """Instructions of the table with random operands, the same with a bit changed, and random words."""
+    """Instructions of the table with random operands, the same with a bit changed, random and custom words."""
     chance = random.Random(bits)
     found = []
     for row in rows(bits):
@@ -97,6 +99,7 @@ def longer(bits: int, more: int) -> list[int]:
             word = row.bits | chance.getrandbits(32) & ~row.mask
             found += [word, word ^ 1 << chance.randrange(2, 32), word ^ 1 << chance.randrange(2, 32)]
     found += [chance.getrandbits(32) | 3 for _ in range(20_000 + 20 * more)]
+    found += [chance.getrandbits(32) & ~0x7F | code for code in CUSTOM for _ in range(50 + more)]
     return [word for word in found if word != 0x10500073 and not itself_32(word)]
 
 

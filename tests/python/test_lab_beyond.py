@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 from hypothesis import given, note, settings
 
+import nandarray
 from nandarray import lab
+from nandarray.errors import InvalidError
+from nandarray.lab.experiments import assasin_beyond
 from nandarray.lab.experiments.beyond_building_block import by_equations, shapes
 from nandarray.lab.experiments.beyond_wall import ratios
 from nandarray.lab.workloads import TABLE_1, Dataset, Fetch, Mismatch
@@ -134,3 +137,19 @@ def test_building_blocks_found_by_trying(tmp_path: Path) -> None:
     assert (fetches["flash_bytes_a_byte"] > 0).any()
     whole = fetches[fetches["fetch"] == "sub-block of 64"]
     assert (whole["GBps"] > 0).all()
+
+
+def test_a_design_whose_buffers_are_too_small_is_a_row_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(device: nandarray.device.Description, *_: object, **__: object) -> dict[str, float]:
+        if device.resolved["compute"]["read_ahead"] < 4:
+            raise InvalidError("its stream buffer holds 2 pages")
+        return {"GBps": 2.0}
+
+    monkeypatch.setattr(assasin_beyond, "measure", measure)
+    monkeypatch.setattr(assasin_beyond, "_work", lambda *_: None)
+    small, large = (assasin_beyond.run_design((2, pages, 4, 1.0), 0.1, 0) for pages in (1, 2))
+    assert small["GBps"] is None
+    assert small["scan_GBps"] is None
+    assert small["reason"] == "its stream buffer holds 2 pages"
+    assert (large["GBps"], large["reason"]) == (pytest.approx(2.0), "")
+    assert small["area_mm2"] < large["area_mm2"]

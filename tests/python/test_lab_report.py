@@ -107,6 +107,27 @@ def test_the_paper_may_have_a_series_of_its_own_and_a_figure_without_series_has_
     assert [one["name"] for one in alone["series"]] == [one["name"] for one in alone["paper"]] == ["GB/s"]
 
 
+def test_labels_are_words_with_units_and_numbers_say_of_what_they_are():
+    rows = [{"time_s": 1.0, "mean_MBps": 2.0, "screen_us": size} for size in (20, 100)]
+    chart = figures.chart_of(figure(x="time_s", y="mean_MBps", series="screen_us"), rows)
+    assert (chart["x"]["label"], chart["y"]["label"]) == ("time (s)", "mean (MB/s)")
+    assert [one["name"] for one in chart["series"]] == ["screen 20 us", "screen 100 us"]
+    assert figures.chart_of(figure(x="a_b", y="GBps_a_core"), [])["y"]["label"] == "GB/s a core"
+    stated = figure(series="serial", points=[{"series": "0.1", "x": 1.0, "y": 1.0, "where": "x"}])
+    chart = figures.chart_of(stated, [{"x": 1.0, "y": 2.0, "serial": 0.1}])
+    assert chart["series"][0]["name"] == chart["paper"][0]["name"] == "serial 0.1"
+
+
+def test_bars_of_ratios_stand_on_one_and_series_without_a_point_are_left_out():
+    rows = [{"x": "a", "y": 2.0}]
+    ratio = figures.chart_of(figure(kind="bar", y_log=True, y_label="times the scalar form"), rows)
+    assert ratio["y"] == {"label": "times the scalar form", "type": "log", "ratio": True}
+    assert "ratio" not in figures.chart_of(figure(kind="bar", y_log=True, y_label="seconds"), rows)["y"]
+    points = [{"x": 1.0, "y": None, "what": "cannot run"}, {"x": 1.0, "y": 1.0, "what": "front"}]
+    chart = figures.chart_of(figure(kind="scatter", series="what"), points)
+    assert [one["name"] for one in chart["series"]] == ["front"]
+
+
 def test_heat_maps_have_a_cell_a_row():
     rows = [{"x": x, "y": y, "v": x * y} for x in (2, 1) for y in (10, 20)] + [{"x": 1, "y": 30, "v": None}]
     chart = figures.chart_of(figure(kind="heatmap", value="v"), rows)
@@ -179,6 +200,9 @@ def test_latencies_have_a_curve_for_each_kind_of_request_with_percentiles_on_it(
     rows = devices.percentile_rows({"a": found})
     assert [row["op"] for row in rows] == ["read", "write"]
     assert rows[0]["p99.9 us"] == found["read"]["latency"]["p99_9_us"]
+    for one in chart["series"]:
+        assert all(mark in one["data"] for mark in one["marks"])
+        assert [point[1] for point in one["data"]] == sorted(point[1] for point in one["data"])
     many = devices.cdf_chart("L", {str(n): found for n in range(9)})
     assert sum(one["shown"] for one in many["series"]) < len(many["series"])
 

@@ -141,6 +141,25 @@ def test_heads_of_a_sweeps_points_can_be_read(visit, tmp_path):
     assert all(needs <= has for needs, has in heads), heads
 
 
+def test_bars_of_logarithmic_axes_stand_on_the_axis_and_ratios_on_one(visit, files):
+    page = visit(files["one"])
+    grounds = page.evaluate(
+        """() => [false, true].map((ratio) => {
+          const x = { label: "x", type: "category", categories: ["a", "b"] };
+          const y = { label: "seconds", type: "log", ...(ratio ? { ratio } : {}) };
+          const series = [{ name: "s", slot: 8, data: [[0, 0.03], [1, 4]] }];
+          const spec = { kind: "bar", title: "t", summary: "", x, y, series, paper: [] };
+          const ink = Object.fromEntries(["text", "muted", "line", "page", "panel"].map((name) => [name, "#000000"]));
+          const theme = { ...ink, series: Array(8).fill("#123456"), scale: [] };
+          const made = Charts.option(spec, { off: new Set(), paper: true }, theme, false, 800);
+          return [made.yAxis.startValue, made.yAxis.min, made.series[0].itemStyle.borderWidth];
+        })"""
+    )
+    assert grounds[0] == [0.02, 0.02, 1.5]
+    assert grounds[1][0] == 1
+    assert grounds[1][1] < 0.03
+
+
 def until(holds, seconds: float = 60) -> None:
     """Wait for something; the page's policy forbids the waiting that Playwright would do in it."""
     end = time.monotonic() + seconds

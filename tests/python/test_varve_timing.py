@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ from typer.testing import CliRunner
 import nandarray
 from nandarray import Program, lab
 from nandarray.cli import app
+from nandarray.lab.experiments import varve_filters, varve_kernels
 from nandarray.lab.varve import columns
-from nandarray.lab.varve.filters import Filter, RowTest, packed, packed_bits, signed_widths
+from nandarray.lab.varve.filters import NUMBERS, Filter, RowTest, packed, packed_bits, signed_widths
 from nandarray.lab.varve.kernels import raid5
 from nandarray.lab.varve.measure import FORMS, compiled, isa, measure
 
@@ -61,6 +63,65 @@ def test_packed_columns_are_read_as_they_are() -> None:
     values = np.array([0, 1, -1, 127, -128, 1 << 40], np.int64)
     assert signed_widths(values).tolist() == [0, 2, 1, 8, 8, 42]
     assert packed_bits(np.array([5, 1, 3]), np.array([3, 2, 4])).tolist() == [0b01101101, 0]
+
+
+@pytest.mark.parametrize("form", [*FORMS, "packed"])
+def test_columns_of_64_bits_give_the_same_rows(form: str) -> None:
+    one = replace(FILTERS[1], wide=NUMBERS)
+    inputs, wanted = one.data(1.0, ROWS)
+    assert [data.itemsize for data in inputs] == [1, 8]
+    if form == "packed":
+        found = measure(compiled(one.packed_source(1.0), "full"), [packed(inputs)], wanted)
+    else:
+        found = measure(compiled(one.source(form, 1.0), form), inputs, wanted)
+    assert found.instructions > 0
+
+
+def test_the_cut_of_the_mask_costs_instructions_and_keeps_rows_right() -> None:
+    one = FILTERS[0]
+    inputs, wanted = one.data(1.0, ROWS)
+    cut = measure(compiled(one.source("full", 1.0), "full"), inputs, wanted)
+    uncut = measure(compiled(replace(one, shortens=False).source("full", 1.0), "full"), inputs, None)
+    assert 1.1 * uncut.instructions < cut.instructions
+    # Where every kept column is tested, nothing is cut: both forms are alike but for the outputs' room.
+    tested = Filter("tested", ("c_custkey",), (RowTest("c_custkey", "le", 5),))
+    inputs, wanted = tested.data(1.0, ROWS)
+    alike = [
+        measure(compiled(replace(tested, shortens=cuts).source("full", 1.0), "full"), inputs, wanted).instructions
+        for cuts in (True, False)
+    ]
+    assert abs(alike[1] - alike[0]) <= 1
+
+
+def test_causes_are_ratios_of_runs_with_one_thing_changed() -> None:
+    cycles = {"scalar": 40.0, "v": 14.0, "pup": 6.0, "full": 3.0}
+    rows = [
+        {"change": change, "form": form, "cycles_a_value": at / (1 + (form == "full" and place)), "waits_share": 0.5}
+        for place, change in enumerate(varve_kernels.CHANGES)
+        for form, at in cycles.items()
+    ]
+    found = varve_kernels.causes_of(rows)
+    assert [one["change"] for one in found] == list(varve_kernels.CHANGES)
+    assert [one["full_over_pup"] for one in found] == [2.0, 4.0, 6.0, 8.0, 10.0]
+    runs = [
+        {
+            "change": change,
+            "form": form,
+            "filter": name,
+            "instructions_a_row": {"v": 6.0, "full": 2.0, "packed": 2.0}[form] * (1 + (change != "" and form == "v")),
+            "bytes_a_row": {"v": 8.0, "full": 8.0, "packed": 4.0 + number}[form],
+            "padded_bits": 64,
+            "packed_bits": 32.0,
+        }
+        for change, forms in (("", ("v", "full", "packed")), *((c, f) for c, (_, f) in varve_filters.CHANGES.items()))
+        for form in forms
+        for number, name in enumerate(("a", "b"))
+    ]
+    described, uncut, *wide = varve_filters.causes_of(runs)
+    assert described["instructions_v_over_full"] == uncut["instructions_v_over_full"] == pytest.approx(3.0)
+    assert (described["traffic_least"], described["traffic_most"], described["inputs_most"]) == (1.6, 2.0, 2.0)
+    assert uncut["traffic_most"] is None
+    assert [one["instructions_v_over_full"] for one in wide] == [pytest.approx(6.0)] * 2
 
 
 def test_alignment_and_width_are_the_cores_and_results_are_not() -> None:

@@ -125,6 +125,7 @@ def run_saturation(name: str, cores: int, variant: str, scale: float, seed: int)
     return {
         "function": name,
         "variant": variant,
+        "what": f"{name}, {variant}",
         "cores": cores,
         "GBps": found["GBps"],
         "channels_busy": busy,
@@ -190,25 +191,30 @@ def run_design(point: tuple[int, int, int, float], scale: float, seed: int) -> d
     Returns
     -------
     dict
-        A row: throughputs, area, power.
+        A row: throughputs, area, power; where the buffers hold too little for a program, a reason and no throughputs.
     """
     streams, pages, cores, ghz = point
     ahead = streams * pages
     changes = {"compute__streams": streams, "compute__pages": pages, "compute__read_ahead": ahead}
     device = ENGINES["Sb"].description(compute__cores=cores, compute__clock=f"{ghz} GHz", **changes)
     works = {name: _work(name, cores, scale, seed) for name in ("Stat", "6l")}
-    rates = {name: measure(device, work, "stream", seed=seed)["GBps"] for name, work in works.items()}
+    reason, rates = "", {}
+    try:
+        rates = {name: measure(device, work, "stream", seed=seed)["GBps"] for name, work in works.items()}
+    except (InvalidError, nandarray.ProgramFailedError) as refused:
+        reason = str(refused)[:160]
     area, power = _cost(device, ahead / 16, ghz)
     return {
         "streams": streams,
         "pages": pages,
         "cores": cores,
         "GHz": ghz,
-        "Stat_GBps": rates["Stat"],
-        "scan_GBps": rates["6l"],
-        "GBps": geomean(rates.values()),
+        "Stat_GBps": rates.get("Stat"),
+        "scan_GBps": rates.get("6l"),
+        "GBps": geomean(rates.values()) if rates else None,
         "area_mm2": area,
         "power_mW": power,
+        "reason": reason,
     }
 
 
@@ -228,14 +234,12 @@ def run(context: Context) -> Result:
     grid = itertools.product(context["streams"], context["pages"], context["design_cores"], context["GHz"])
     designs = context.map(run_design, [(point, scale, seed) for point in grid], "designs")
     area, power = budget()
-    fits = [one for one in designs if one["area_mm2"] <= area and one["power_mW"] <= power]
+    fits = [one for one in designs if one["GBps"] and one["area_mm2"] <= area and one["power_mW"] <= power]
     columns = {key: [one[key] for one in fits] for key in ("GBps", "area_mm2", "power_mW")}
     best = front(columns, {"GBps": "max", "area_mm2": "min", "power_mW": "min"}) if fits else []
-    kept = {id(one) for one, on in zip(fits, best, strict=True) if on}
-    designs = [
-        {**one, "what": "front" if id(one) in kept else "within budget" if one in fits else "beyond budget"}
-        for one in designs
-    ]
+    kinds = {id(one): "front" if on else "within budget" for one, on in zip(fits, best, strict=True)}
+    kinds |= {id(one): "cannot run" for one in designs if one["GBps"] is None}
+    designs = [{**one, "what": kinds.get(id(one), "beyond budget")} for one in designs]
     return Result(
         tables={"devices": devices, "cores": found, "saturating": _saturating(found), "designs": designs},
         figures=_figures(),
@@ -258,8 +262,9 @@ def _figures() -> list[Figure]:
             table="cores",
             x="cores",
             y="GBps",
-            series="function",
+            series="what",
             x_log=True,
+            y_label="GB/s of input",
         ),
         Figure(
             id="designs",
@@ -280,7 +285,7 @@ def _figures() -> list[Figure]:
             x="area_mm2",
             y="GBps",
             series="what",
-            x_label="mm2",
+            x_label="mm²",
             y_label="GB/s, geometric mean of Stat and a scan",
         ),
     ]

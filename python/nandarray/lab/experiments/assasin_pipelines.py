@@ -188,6 +188,8 @@ def run(context: Context) -> Result:
                 x="mapping",
                 y="dram_bytes_a_byte",
                 series="what",
+                y_log=True,
+                y_label="bytes of DRAM",
             ),
         ],
         assumptions=[

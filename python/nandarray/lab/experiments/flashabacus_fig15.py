@@ -103,7 +103,16 @@ def run(context: Context) -> Result:
             ),
         ],
         figures=[
-            Figure("fig15a", "Figure 15(a): workers that compute", "line", "activity", "time_s", "computing", "system"),
+            Figure(
+                "fig15a",
+                "Figure 15(a): workers that compute",
+                "line",
+                "activity",
+                "time_s",
+                "computing",
+                "system",
+                y_label="workers",
+            ),
             Figure("fig15b", "Figure 15(b): power", "line", "activity", "time_s", "power_W", "system"),
         ],
         assumptions=[

@@ -264,8 +264,10 @@ def cdf_chart(title: str, reports: Mapping[str, Report]) -> Chart | None:
     series: list[Chart] = []
     for slot, (name, of) in enumerate(_curves(reports)):
         took = of["latency"]
-        data = [[at, share] for at, share in took.get("distribution") or () if at > 0]
         marks = [[took[f"{p}_us"], share] for p, share in PERCENTILES.items() if took.get(f"{p}_us")]
+        # The curve goes through its percentiles, between which a distribution of few values has no point.
+        data = [[at, share] for at, share in took.get("distribution") or () if at > 0]
+        data = sorted([*data, *(mark for mark in marks if data)], key=lambda point: (point[1], point[0]))
         shown = slot < _CURVES_SHOWN
         series.append({"name": name, "slot": slot, "data": data, "marks": marks, "shown": shown})
     if not series:

@@ -19,6 +19,9 @@ Row = Mapping[str, Any]
 Chart = dict[str, Any]
 
 _SUMMARY_SERIES = 6
+#: Units in names of columns, as labels write them.
+_UNITS = {"GBps": "GB/s", "MBps": "MB/s", "Bps": "B/s", "mm2": "mm²"}
+_UNITS |= {name: name for name in ("s", "ms", "us", "ns", "J", "mJ", "W", "mW", "GHz", "MiB", "KiB")}
 
 
 def chart_of(figure: Mapping[str, Any], rows: Sequence[Row]) -> Chart:
@@ -50,7 +53,7 @@ def _numeric(value: Any) -> TypeGuard[int | float]:
 
 def _axis(figure: Mapping[str, Any], rows: Sequence[Row], which: str, *, always_category: bool = False) -> Chart:
     column = figure[which]
-    label = figure.get(f"{which}_label") or column
+    label = figure.get(f"{which}_label") or _label(column)
     values = [row.get(column) for row in rows if row.get(column) is not None]
     points = [point[which] for point in figure.get("points", ())]
     if always_category or not all(map(_numeric, [*values, *points])):
@@ -59,7 +62,26 @@ def _axis(figure: Mapping[str, Any], rows: Sequence[Row], which: str, *, always_
             known.sort()
         return {"label": label, "type": "category", "categories": list(dict.fromkeys(map(show, known)))}
     positive = any(_numeric(value) and value > 0 for value in values)
-    return {"label": label, "type": "log" if figure.get(f"{which}_log") and positive else "value"}
+    if not figure.get(f"{which}_log") or not positive:
+        return {"label": label, "type": "value"}
+    # Bars that are ratios stand on 1, and hang below it.
+    return {"label": label, "type": "log"} | ({"ratio": True} if label.startswith("times") else {})
+
+
+def _named(column: str, value: str) -> str:
+    """Return a value with the name of its column, and its unit."""
+    words = column.split("_")
+    unit = _UNITS.get(words[-1], "") if len(words) > 1 else ""
+    return f"{' '.join(words[:-1])} {value} {unit}" if unit else f"{_label(column)} {value}"
+
+
+def _label(column: str) -> str:
+    """Return the name of a column as a label: words, and its unit in brackets."""
+    words = column.split("_")
+    unit = _UNITS.get(words[-1], "")
+    if unit and len(words) > 1:
+        return f"{' '.join(words[:-1])} ({unit})"
+    return " ".join(_UNITS.get(word, word) for word in words)
 
 
 def _place(axis: Chart, value: Any) -> float | None:
@@ -76,13 +98,13 @@ def _series(figure: Mapping[str, Any], rows: Sequence[Row], x_axis: Chart) -> Ch
     if y_axis["type"] == "category":
         y_axis = {"label": y_axis["label"], "type": "value"}
     split = figure.get("series") or ""
-    alone = figure.get("y_label") or figure["y"]
+    alone = y_axis["label"]
     found: dict[str, list[list[float | None]]] = {}
     hidden = 0
     for row in rows:
         x, y = _place(x_axis, row.get(figure["x"])), _place(y_axis, row.get(figure["y"]))
         hidden += (x is None or y is None) and row.get(figure["y"]) is not None
-        if x is not None:
+        if x is not None and (y is not None or figure["kind"] != "scatter"):
             found.setdefault(show(row.get(split)) if split else alone, []).append([x, y])
     names = list(found)
     paper: dict[str, list[Chart]] = {}
@@ -97,11 +119,14 @@ def _series(figure: Mapping[str, Any], rows: Sequence[Row], x_axis: Chart) -> Ch
     if figure["kind"] == "line" and x_axis["type"] != "category":
         for points in found.values():
             points.sort(key=lambda point: point[0] or 0.0)
+    # A number alone does not say of what it is.
+    numbers = split and found and all(_numeric(row[split]) for row in rows if row.get(split) is not None)
+    said = {name: _named(split, name) if numbers else name for name in names}
     return {
         "x": x_axis,
         "y": y_axis,
-        "series": [{"name": name, "slot": slot, "data": found.get(name, [])} for slot, name in enumerate(names)],
-        "paper": [{"name": name, "slot": names.index(name), "data": data} for name, data in paper.items()],
+        "series": [{"name": said[name], "slot": slot, "data": found.get(name, [])} for slot, name in enumerate(names)],
+        "paper": [{"name": said[name], "slot": names.index(name), "data": data} for name, data in paper.items()],
         "hidden": hidden,
     }
 
@@ -116,7 +141,7 @@ def _heat_map(figure: Mapping[str, Any], rows: Sequence[Row], x_axis: Chart) -> 
             hidden += 1
         else:
             cells.append([int(x), int(y), colour])
-    return {"x": x_axis, "y": y_axis, "value": value, "cells": cells, "hidden": hidden}
+    return {"x": x_axis, "y": y_axis, "value": _label(value), "cells": cells, "hidden": hidden}
 
 
 def _timeline(figure: Mapping[str, Any], rows: Sequence[Row], x_axis: Chart) -> Chart:

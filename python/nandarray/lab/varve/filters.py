@@ -22,13 +22,19 @@ from typing import Any
 
 import numpy as np
 
+from nandarray.lab.tpch.schema import TABLES
 from nandarray.lab.varve.columns import code_of, column, days
 from nandarray.lab.varve.sources import Port, program, streams
 
-__all__ = ["FILTERS", "Filter", "RowTest", "packed", "packed_bits", "signed_widths"]
+__all__ = ["DECIMALS", "FILTERS", "NUMBERS", "Filter", "RowTest", "packed", "packed_bits", "signed_widths"]
 
 _LINE = 64
 _IMMEDIATES = range(-16, 16)
+#: Times the room that outputs need, where narrow columns are kept too often.
+_ROOM = 16
+#: Columns of money and quantities, and all columns of numbers: those that other readings of the text pad to 64 bits.
+DECIMALS = frozenset(name for kinds in TABLES.values() for name, kind in kinds.items() if kind.startswith("decimal"))
+NUMBERS = frozenset(name for kinds in TABLES.values() for name, kind in kinds.items() if not kind.startswith("text"))
 
 
 @dataclass(frozen=True)
@@ -70,11 +76,23 @@ class Filter:
         The columns kept.
     tests : tuple of RowTest
         Tests that a row has to pass, all of them.
+    wide : frozenset of str
+        Columns padded to 64 bits; V then has elements of 64 bits, as the widest column has.
+    shortens : bool
+        Whether ``full`` cuts its mask where a kept column ends the strip early. Figure 8.8 does not: where several
+        columns end at different values it keeps wrong rows, and its outputs have more room here.
     """
 
     name: str
     keep: tuple[str, ...]
     tests: tuple[RowTest, ...]
+    wide: frozenset[str] = frozenset()
+    shortens: bool = True
+
+    def values(self, name: str, scale: float) -> np.ndarray[Any, Any]:
+        """Return a column as it is padded here."""
+        found = column(name, scale)
+        return found.astype(np.int64) if name in self.wide else found
 
     def columns(self) -> list[str]:
         """The columns, those tested first."""
@@ -82,7 +100,7 @@ class Filter:
 
     def data(self, scale: float, rows: int) -> tuple[list[np.ndarray[Any, Any]], list[np.ndarray[Any, Any]]]:
         """Return the first rows of the columns, and of the kept ones what passes."""
-        inputs = {name: column(name, scale)[:rows] for name in self.columns()}
+        inputs = {name: self.values(name, scale)[:rows] for name in self.columns()}
         passes = np.ones(len(next(iter(inputs.values()))), bool)
         for one in self.tests:
             values, number = inputs[one.column].astype(np.int64), one.number(scale)
@@ -104,17 +122,18 @@ class Filter:
         str
             C.
         """
-        kinds = {name: str(column(name, scale).dtype) for name in self.columns()}
+        kinds = {name: str(self.values(name, scale).dtype) for name in self.columns()}
         inputs = [Port(name, kind) for name, kind in kinds.items()]
         outputs = [Port(f"out_{name}", kinds[name]) for name in self.keep]
         body = {"scalar": self._scalar, "v": self._v, "pup": self._pup, "full": self._full}[form](scale, inputs)
+        room = 1 if self.shortens else _ROOM
         if form in {"pup", "full"}:
-            body = streams(inputs, outputs) + "\n" + body
-        return program(f"filter_{self.name}_{form}", inputs, outputs, body, varve=form in {"pup", "full"})
+            body = streams(inputs, outputs, room) + "\n" + body
+        return program(f"filter_{self.name}_{form}", inputs, outputs, body, varve=form in {"pup", "full"}, room=room)
 
     def packed_source(self, scale: float) -> str:
         """Return the full form over VarWidth streams: one input, made by :func:`packed`."""
-        kinds = {name: str(column(name, scale).dtype) for name in self.columns()}
+        kinds = {name: str(self.values(name, scale).dtype) for name in self.columns()}
         inputs = [Port(name, kind) for name, kind in kinds.items()]
         outputs = [Port(f"out_{name}", kinds[name]) for name in self.keep]
         reads = [
@@ -141,45 +160,44 @@ class Filter:
 
     def _compares(self, scale: float, registers: dict[str, int], sizes: dict[str, int] | None) -> list[str]:
         """Comparisons of V, each under the mask of those before; ``sizes`` has the bits of columns of other types."""
-        lines, bits = [], 32
+        wide = max(sizes.values()) if sizes is not None else 0
+        lines, bits = [], wide
         for i, one in enumerate(self.tests):
             if sizes is not None and sizes[one.column] != bits:
                 bits = sizes[one.column]
-                lines.append(_vtype(bits))
+                lines.append(_vtype(bits, wide))
             mask = "" if i == 0 else ", v0.t"
             name = {"le": "vmsle", "gt": "vmsgt", "eq": "vmseq"}[one.how]
             code = f"{name}.vx v0, v{registers[one.column]}, %0{mask}"
             lines.append(f'__asm__ volatile("{code}" : : "r"({one.number(scale)}) : VECTORS);')
-        if bits != 32:  # noqa: PLR2004
-            lines.append(_vtype(32))
+        if bits != wide:
+            lines.append(_vtype(wide, wide))
         return lines
 
     def _v(self, scale: float, inputs: list[Port]) -> str:
         registers = {one.name: 2 + i for i, one in enumerate(inputs)}
         sizes = {one.name: one.bits for one in inputs}
-        wide = [name for name, bits in sizes.items() if bits == 32]  # noqa: PLR2004
-        small = [name for name in sizes if name not in wide]
+        wide = max(sizes.values())
+        groups = {bits: [name for name in sizes if sizes[name] == bits] for bits in (64, 32, 8)}
         load = '__asm__ volatile("vle{0}.v v{1}, (%0)" : : "r"({2}) : VECTORS);'
-        lines = ['__asm__ volatile("vsetvli %0, %1, e32, m1, ta, mu" : "=r"(vl) : "r"(n) : VECTORS);']
-        lines += [load.format(32, registers[name], name) for name in wide]
-        lines += [load.format(8, registers[name], name) for name in small]
+        lines = [f'__asm__ volatile("vsetvli %0, %1, {_kind(wide, wide)}, ta, mu" : "=r"(vl) : "r"(n) : VECTORS);']
+        lines += [load.format(bits, registers[name], name) for bits, names in groups.items() for name in names]
         lines += self._compares(scale, registers, sizes)
         lines.append('__asm__ volatile("vcpop.m %0, v0" : "=r"(d) : : VECTORS);')
-        # Bytes lie in a quarter of a register, one for each element of 32 bits.
-        for bits, names in ((32, wide), (8, small)):
-            kept = [name for name in names if name in self.keep]
-            if not kept:
-                continue
-            lines += [_vtype(8)] if bits != 32 else []  # noqa: PLR2004
-            for i, name in enumerate(kept):
+        # Narrower columns lie in parts of a register, as many elements as of the widest.
+        kept = {bits: [name for name in names if name in self.keep] for bits, names in groups.items()}
+        kept = {bits: names for bits, names in kept.items() if names}
+        for at, (bits, names) in enumerate(kept.items()):
+            if at:
+                kind = _kind(wide, wide)
+                lines.append(f'__asm__ volatile("vsetvli zero, %0, {kind}, ta, mu" : : "r"(vl) : VECTORS);')
+            lines += [_vtype(bits, wide)] if bits != wide else []
+            for i, name in enumerate(names):
                 code = f"vcompress.vm v{16 + i}, v{registers[name]}, v0"
                 lines.append(f'__asm__ volatile("{code}" : : : VECTORS);')
-            kind = "e32, m1" if bits == 32 else "e8, mf4"  # noqa: PLR2004
-            lines.append(f'__asm__ volatile("vsetvli zero, %0, {kind}, ta, mu" : : "r"(d) : VECTORS);')
-            for i, name in enumerate(kept):
+            lines.append(f'__asm__ volatile("vsetvli zero, %0, {_kind(bits, wide)}, ta, mu" : : "r"(d) : VECTORS);')
+            for i, name in enumerate(names):
                 lines.append(f'__asm__ volatile("vse{bits}.v v{16 + i}, (%0)" : : "r"(out_{name}) : VECTORS);')
-            if bits == 32 and set(small) & set(self.keep):  # noqa: PLR2004
-                lines.append('__asm__ volatile("vsetvli zero, %0, e32, m1, ta, mu" : : "r"(vl) : VECTORS);')
         lines.append(" ".join(f"{name} += vl;" for name in sizes))
         lines.append(" ".join(f"out_{name} += d;" for name in self.keep))
         inside = "\n        ".join(lines)
@@ -190,7 +208,8 @@ class Filter:
 
     def _pup(self, scale: float, inputs: list[Port]) -> str:
         registers = {one.name: 2 + i for i, one in enumerate(inputs)}
-        lines = ['__asm__ volatile("vsetvli %0, %1, e32, m1, ta, mu" : "=r"(vl) : "r"(n) : VECTORS);']
+        wide = max(one.bits for one in inputs)
+        lines = [f'__asm__ volatile("vsetvli %0, %1, e{wide}, m1, ta, mu" : "=r"(vl) : "r"(n) : VECTORS);']
         lines += [f"nd_unpack({registers[one.name]}, {i});" for i, one in enumerate(inputs)]
         lines += self._compares(scale, registers, None)
         packs = [f"nd_packm({registers[name]}, {16 + i})" for i, name in enumerate(self.keep)]
@@ -225,12 +244,13 @@ class Filter:
         rest = [name for name in registers if name not in read]
         if rest:
             # Kept columns that hold fewer values than were tested shorten the strip, and the mask with it.
-            lines.append("size_t tested = nd_vrcnum();")
+            lines += ["size_t tested = nd_vrcnum();"] if self.shortens else []
             lines += [f"nd_vunpackm({registers[name]}, {number[name]}, 64);" for name in rest]
-            lines += ["size_t held = nd_vrcnum(), step = held < tested ? held : tested;", _SHORTEN]
+            cut = ["size_t held = nd_vrcnum(), step = held < tested ? held : tested;", _SHORTEN]
+            lines += cut if self.shortens else []
         packs = [f"nd_vpackm({registers[name]}, {16 + i})" for i, name in enumerate(self.keep)]
         lines += [f"used += {packs[0]};", *(f"(void){one};" for one in packs[1:])]
-        lines += [] if rest else ["size_t step = nd_vrcnum();"]
+        lines += [] if rest and self.shortens else ["size_t step = nd_vrcnum();"]
         lines += [f"nd_crstream({i}, step);" for i in range(len(inputs))]
         inside = "\n        ".join(lines)
         return (
@@ -285,10 +305,14 @@ def packed_bits(values: np.ndarray[Any, Any], widths: np.ndarray[Any, Any]) -> n
     return np.packbits(bits[place[None, :] < widths[:, None]].astype(np.uint8), bitorder="little")
 
 
-def _vtype(bits: int) -> str:
-    """Change the type to elements of 32 or 8 bits; as many of them."""
-    kind = "e32, m1" if bits == 32 else "e8, mf4"  # noqa: PLR2004
-    return f'__asm__ volatile("vsetvli zero, zero, {kind}, ta, mu" : : : VECTORS);'
+def _kind(bits: int, wide: int) -> str:
+    """Elements of some bits, as many as fit of the widest."""
+    return f"e{bits}, m1" if bits == wide else f"e{bits}, mf{wide // bits}"
+
+
+def _vtype(bits: int, wide: int) -> str:
+    """Change the type to elements of these bits; as many of them."""
+    return f'__asm__ volatile("vsetvli zero, zero, {_kind(bits, wide)}, ta, mu" : : : VECTORS);'
 
 
 #: Cut the mask to the elements of the strip.

@@ -40,7 +40,7 @@ def compiled(text: str, form: str) -> Program:
 
 
 def measure(
-    program: Program, inputs: Arrays, wanted: Arrays, changes: Mapping[str, Any] | None = None, core: str = CORE
+    program: Program, inputs: Arrays, wanted: Arrays | None, changes: Mapping[str, Any] | None = None, core: str = CORE
 ) -> Any:
     """Run a program on a described core, and compare its outputs.
 
@@ -49,7 +49,7 @@ def measure(
     program : Program
         The program.
     inputs, wanted : sequence of numpy.ndarray
-        Its inputs, and what its outputs have to be.
+        Its inputs, and what its outputs have to be; None if that is not asked.
     changes : mapping, optional
         Of the core's description.
     core : str
@@ -72,7 +72,7 @@ def measure(
         arrays = [store.create(f"c{i}", data=data) for i, data in enumerate(inputs)]
         found = program.time(arrays, core=core, changes=changes)
         outputs = found.offloaded.outputs.values()
-        for i, (one, right) in enumerate(zip(outputs, wanted, strict=True)):
+        for i, (one, right) in enumerate(zip(outputs, wanted, strict=True) if wanted is not None else ()):
             if not np.array_equal(np.asarray(one).reshape(-1), np.asarray(right).reshape(-1)):
                 raise NandarrayError(f"output {i} of {program.name} is not what NumPy gives")
     return found

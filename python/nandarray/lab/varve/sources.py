@@ -43,7 +43,9 @@ class Port:
         return f"{self.bits}{' | ND_SIGNED' if self.dtype.startswith('int') and self.signed else ''}"
 
 
-def program(name: str, inputs: Sequence[Port], outputs: Sequence[Port], body: str, *, varve: bool) -> str:
+def program(
+    name: str, inputs: Sequence[Port], outputs: Sequence[Port], body: str, *, varve: bool, room: int = 1
+) -> str:
     """Return the text of a program with windows.
 
     Parameters
@@ -56,6 +58,8 @@ def program(name: str, inputs: Sequence[Port], outputs: Sequence[Port], body: st
         Statements in C over ``n`` elements of each input.
     varve : bool
         Whether it has VarVE instructions.
+    room : int
+        Outputs have room for the records, times this.
 
     Returns
     -------
@@ -63,8 +67,11 @@ def program(name: str, inputs: Sequence[Port], outputs: Sequence[Port], body: st
         C.
     """
     ports = ", ".join(f'{{"name": "{one.name}", "dtype": "{one.dtype}"}}' for one in inputs)
-    room = '"bound": {"per_record": 4, "fixed": 64}'
-    ends = ", ".join(f'{{"name": "{one.name}", "dtype": "{one.dtype}", {room}}}' for one in outputs)
+    bound = '"bound": {{"per_record": {}, "fixed": 64}}'
+    ends = ", ".join(
+        f'{{"name": "{one.name}", "dtype": "{one.dtype}", {bound.format(room * max(4, one.bits // 8))}}}'
+        for one in outputs
+    )
     lines = [
         "#include <nandarray.h>",
         *(["#include <nandarray_varve.h>"] if varve else []),
@@ -86,9 +93,12 @@ def program(name: str, inputs: Sequence[Port], outputs: Sequence[Port], body: st
     return "\n".join(lines) + "\n"
 
 
-def streams(inputs: Sequence[Port], outputs: Sequence[Port]) -> str:
-    """Return the description of a packed stream for each port: inputs from 0 on, outputs from 16 on."""
+def streams(inputs: Sequence[Port], outputs: Sequence[Port], room: int = 1) -> str:
+    """Return the description of a packed stream for each port: inputs from 0 on, outputs from 16 on, with room."""
     reads = [f"    nd_frstream({i}, {one.name}, n, {one.detail});" for i, one in enumerate(inputs)]
     return "\n".join(
-        [*reads, *(f"    nd_fwstream({16 + i}, {one.name}, n, {one.detail});" for i, one in enumerate(outputs))]
+        [
+            *reads,
+            *(f"    nd_fwstream({16 + i}, {one.name}, {room} * n, {one.detail});" for i, one in enumerate(outputs)),
+        ]
     )

@@ -17,6 +17,8 @@ const Charts = (() => {
   const SYMBOLS = ["rect", "circle", "triangle", PATHS.down, PATHS.plus, PATHS.bar];
   const DASHES = ["solid", "dashed", "dotted", [8, 3, 2, 3]];
   const SLOTS = 8;
+  /** Of a name below an axis: labels of ticks are between. */
+  const NAME_GAP = 26;
 
   /** A number to four digits, as Python's `number` writes it. */
   function number(value) {
@@ -36,6 +38,8 @@ const Charts = (() => {
     return String(Number(value.toPrecision(4)));
   }
 
+  /** About how many pixels the longest of some names takes. */
+  const widest = (names) => Math.max(0, ...names.map((name) => String(name).length)) * 7;
   const percent = (share) => `${Number((share * 100).toPrecision(4))} %`;
   const times = (log2) => `${Number((2 ** log2).toPrecision(3))}×`;
   /** A share as a number of nines: 0.9 is 1, 0.99 is 2. */
@@ -44,6 +48,9 @@ const Charts = (() => {
   function colourOf(theme, slot) {
     return theme.series[slot % SLOTS];
   }
+
+  /** Of bars: colours come again, then as frames. */
+  const barStyle = (colour, slot) => (slot < SLOTS ? { color: colour } : { color: `${colour}59`, borderColor: colour, borderWidth: 1.5 });
 
   // Tooltips ----------------------------------------------------------------------------------------------------------
 
@@ -111,18 +118,28 @@ const Charts = (() => {
     };
   }
 
-  /** Round numbers between two: decades, or 1, 2, 5, or all digits, or steps that are even on a linear scale. */
+  /** Round numbers between two: decades, or 1, 2, 5, or some between them, or steps that are even on a linear scale. */
   function decimalTicks(from, to) {
-    for (const parts of [[1], [1, 2, 5], [1, 2, 3, 4, 5, 6, 7, 8, 9]]) {
+    for (const parts of [[1], [1, 2, 5], [1, 1.5, 2, 3, 5, 7]]) {
       const ticks = [];
       for (let power = Math.floor(Math.log10(from)); power <= Math.log10(to); power += 1)
         for (const part of parts) ticks.push(Number(`${part}e${power}`));
       const inside = ticks.filter((value) => value >= from && value <= to);
       if (inside.length >= 4) return inside;
     }
-    const rough = (to - from) / 4;
-    const step = [1, 2, 5, 10].map((part) => part * 10 ** Math.floor(Math.log10(rough))).find((one) => one >= rough);
-    return Array.from({ length: 6 }, (_, n) => Number((step * (Math.ceil(from / step) + n)).toPrecision(6)));
+    const rough = (to - from) / 6;
+    const step = [1, 2, 5, 10].map((part) => part * 10 ** Math.floor(Math.log10(rough))).find((one) => one >= 0.75 * rough);
+    return Array.from({ length: 8 }, (_, n) => Number((step * (Math.ceil(from / step) + n)).toPrecision(6)));
+  }
+
+  /** Where bars of a logarithmic axis stand: on 1 where they are ratios, else on a round number below the least. */
+  function ground(of, values) {
+    const usable = values.filter((value) => value > 0);
+    if (of.type !== "log" || !usable.length) return undefined;
+    if (of.ratio) return 1;
+    const low = Math.min(...usable) / 1.2;
+    const power = Math.floor(Math.log10(low));
+    return [5, 2, 1].map((part) => Number(`${part}e${power}`)).find((value) => value <= low);
   }
 
   /** A logarithmic axis that ends near its values, with ticks that people know: powers of two, or 1, 2, 5. */
@@ -222,13 +239,18 @@ const Charts = (() => {
     option.legend = { show: false, data: [], selected: {} };
     const along = (n) => [...spec.series.flatMap((one) => one.data.map((point) => point[n])),
       ...spec.paper.flatMap((one) => one.data.map((point) => (n ? point.y : point.x)))];
-    // Names that would hide one another lean.
-    const leans = bars && many && many <= 40 && room < 44 && Math.max(...spec.x.categories.map((name) => String(name).length)) * 7 > room;
+    // Names that would hide one another, or be broken within a word, lean.
+    const names = spec.x.categories || [];
+    const broken = room < 44 ? widest(names) > room : 1.07 * widest(names.flatMap((name) => String(name).split(" "))) > room;
+    const leans = bars && many && many <= 40 && broken;
     option.xAxis = logAxis(spec.x, theme, along(0), leans
-      ? { axisLabel: { color: theme.muted, interval: 0, rotate: 45, hideOverlap: false }, nameGap: 44 }
+      ? { axisLabel: { color: theme.muted, interval: 0, rotate: 45, hideOverlap: false, width: 170, overflow: "truncate" }, nameGap: 44 }
       : many && many <= 24 && room >= 44
-      ? { axisLabel: { color: theme.muted, interval: 0, width: room, overflow: "break", lineHeight: 14 } } : { scale: true });
-    option.yAxis = logAxis(spec.y, theme, along(1), { scale: spec.kind === "scatter" });
+      ? { axisLabel: { color: theme.muted, interval: 0, width: room, overflow: "break", lineHeight: 14 } } : { scale: true, nameGap: NAME_GAP });
+    const floor = bars ? ground(spec.y, along(1)) : undefined;
+    option.yAxis = floor
+      ? logAxis(spec.y, theme, [...along(1), floor], { startValue: floor, ...(spec.y.ratio ? {} : { min: floor }) })
+      : logAxis(spec.y, theme, along(1), { scale: spec.kind === "scatter" });
     option.tooltip.trigger = spec.kind === "scatter" ? "item" : "axis";
     option.tooltip.formatter = (params) => pointTip(spec, params);
     if (bars) option.tooltip.axisPointer = { type: "shadow", animation: false };
@@ -238,8 +260,9 @@ const Charts = (() => {
     }
     option.series = spec.series.map((one) => {
       const colour = colourOf(theme, one.slot);
-      const data = one.data.map((value) => ({ value, colour }));
-      if (bars) return { type: "bar", name: one.name, data, itemStyle: { color: colour }, barGap: "4%", barCategoryGap: "24%", ...(spec.stack ? { stack: "all", barMaxWidth: 72 } : {}) };
+      // A frame of no height would be a line.
+      const data = one.data.map((value) => ({ value, colour, ...(bars && !value[1] ? { itemStyle: { borderWidth: 0 } } : {}) }));
+      if (bars) return { type: "bar", name: one.name, data, itemStyle: barStyle(colour, one.slot), barGap: "4%", barCategoryGap: "24%", ...(spec.stack ? { stack: "all", barMaxWidth: 72 } : {}) };
       const symbol = SYMBOLS[one.slot % SYMBOLS.length];
       const marks = { symbol, symbolSize: 8, itemStyle: { color: colour, opacity: 1 } };
       if (spec.kind === "scatter") return { type: "scatter", name: one.name, data, ...marks };
@@ -287,7 +310,7 @@ const Charts = (() => {
 
   // Heat maps ---------------------------------------------------------------------------------------------------------
 
-  function heat(spec, state, theme, patterns) {
+  function heat(spec, state, theme, patterns, width) {
     const option = base(spec, theme, patterns);
     const show = spec.percent ? percent : number;
     const values = spec.cells.map((cell) => cell[2]);
@@ -295,7 +318,10 @@ const Charts = (() => {
     const high = Math.max(...values);
     const lightIsHigh = theme.scale[0] < theme.scale.at(-1);
     const darkCell = (value) => ((value - low) / (high - low || 1) < 0.55) === lightIsHigh;
-    option.xAxis = axis(spec.x, theme, { splitArea: { show: false } });
+    option.xAxis = axis(spec.x, theme, { splitArea: { show: false }, nameGap: NAME_GAP });
+    const names = spec.x.categories || [];
+    // Left to itself it would leave names out well before they meet.
+    if (widest(names) < (width - 120) / names.length) option.xAxis.axisLabel.interval = 0;
     option.yAxis = axis(spec.y, theme, { inverse: Boolean(spec.flip) });
     option.grid.top = 44;
     option.tooltip.trigger = "item";
@@ -324,7 +350,7 @@ const Charts = (() => {
     const option = base(spec, theme, patterns);
     option.legend = { show: false, data: spec.series.map((one) => one.name), selected: {} };
     for (const one of spec.series) option.legend.selected[one.name] = !state.off.has(one.name);
-    option.xAxis = axis(spec.x, theme, { scale: true });
+    option.xAxis = axis(spec.x, theme, { scale: true, nameGap: NAME_GAP });
     option.yAxis = axis(spec.y, theme, { inverse: true, axisLabel: { color: theme.text } });
     option.dataZoom = [{ type: "slider", bottom: 4, height: 18, brushSelect: false, filterMode: "weakFilter", labelFormatter: tick }];
     option.grid.bottom = 66;
@@ -371,6 +397,7 @@ const Charts = (() => {
     const narrow = width < 560;
     const isSum = (name) => spec.links.some((link) => link.source === name);
     const deepest = Math.max(...spec.nodes.map(depth));
+    const longest = Math.max(...spec.nodes.filter((name) => depth(name) === deepest).map((name) => name.length)) + 12;
     const place = (name) => (narrow && !isSum(name) ? deepest : depth(name));
     const colour = (name) => {
       const above = spec.links.find((link) => link.target === name);
@@ -379,7 +406,7 @@ const Charts = (() => {
     };
     option.series = [{
       type: "sankey",
-      left: narrow ? 4 : 12, right: narrow ? 168 : 190, top: 8, bottom: 8,
+      left: narrow ? 4 : 12, right: narrow ? 168 : Math.max(190, 6.6 * longest), top: 8, bottom: 8,
       nodeGap: 15, nodeWidth: 14, nodeAlign: "left", draggable: false,
       emphasis: { focus: "adjacency" },
       data: spec.nodes.map((name) => ({ name, depth: place(name), itemStyle: { color: colour(name), borderWidth: 0 }, label: { show: !narrow || !isSum(name) } })),
@@ -397,7 +424,7 @@ const Charts = (() => {
     const up = state.tail ? nines : (share) => share;
     option.legend = { show: false, data: spec.series.map((one) => one.name), selected: {} };
     for (const one of spec.series) option.legend.selected[one.name] = !state.off.has(one.name);
-    option.xAxis = logAxis(spec.x, theme, spec.series.flatMap((one) => [...one.data, ...one.marks].map((point) => point[0])));
+    option.xAxis = logAxis(spec.x, theme, spec.series.flatMap((one) => [...one.data, ...one.marks].map((point) => point[0])), { nameGap: NAME_GAP });
     const at = (value) => (value === 0 ? "0 %" : percent(1 - 10 ** -value));
     option.yAxis = axis(spec.y, theme, state.tail
       ? { min: 0, max: 5, interval: 1, axisLabel: { color: theme.muted, formatter: at } }
@@ -444,7 +471,7 @@ const Charts = (() => {
     const inFront = new Set(on);
     const option = base(spec, theme, patterns);
     const name = (column, which) => ({ label: which ? `${column} (${which === "max" ? "more" : "less"} is better)` : column });
-    option.xAxis = logAxis({ ...name(x, best[0]), type: state.xLog ? "log" : "value" }, theme, xs, { scale: true });
+    option.xAxis = logAxis({ ...name(x, best[0]), type: state.xLog ? "log" : "value" }, theme, xs, { scale: true, nameGap: NAME_GAP });
     option.yAxis = logAxis({ ...name(y, best[1]), type: state.yLog ? "log" : "value" }, theme, ys, { scale: true });
     option.tooltip.trigger = "item";
     option.tooltip.formatter = (one) => one.data.point === undefined ? "" : tip(spec.points[one.data.point], [

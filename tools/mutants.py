@@ -127,8 +127,8 @@ def switched(text: str, drawn: list[dict[str, Any]], numbers: dict[str, int]) ->
     return text, alone
 
 
-#: The module that a crate with mutants gets: the choice of a mutant by its number. Where the environment names a file
-#: for them, the numbers of all mutants whose place is reached are appended to it, each once a process.
+#: The module that a crate with mutants gets: the choice of a mutant by its number. The numbers of all mutants whose
+#: place is reached are appended, each once a process, to the file that NANDARRAY_MUTANTS_REACHED names, if it is set.
 CHOICE = """
 #[doc(hidden)]
 #[allow(missing_docs)]

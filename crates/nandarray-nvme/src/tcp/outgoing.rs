@@ -153,8 +153,8 @@ impl Outgoing {
         }
     }
 
-    /// Returns memory for data of a command, at least `bytes` long, with the contents of earlier data: fresh pages would
-    /// cost more than the copy into them.
+    /// Returns memory for data of a command, at least `bytes` long, with the contents of earlier data: fresh pages
+    /// would cost more than the copy into them.
     pub(crate) fn room(&self, bytes: usize) -> Vec<u8> {
         let mut room = if bytes > 0 { self.waiting.lock().rooms.pop().unwrap_or_default() } else { Vec::new() };
         if room.len() < bytes {

@@ -42,7 +42,7 @@ test: setup-test ## run every test: Rust, Python, examples, documentation, lints
 .PHONY: setup-test
 setup-test: $(STAMPS)/test $(STAMPS)/charts ## set up what `make test` needs, run nothing
 	@$(MAKE) --question $(STAMPS)/native 2>/dev/null || $(MAKE) --no-print-directory $(STAMPS)/native-dev
-	@-tools/system-packages.sh chromium qemu-user
+	@-tools/system-packages.sh chromium qemu-user relacy-dev
 
 .PHONY: test-deep
 test-deep: export NANDARRAY_DEEP = 1

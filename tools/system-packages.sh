@@ -1,6 +1,7 @@
 #!/bin/sh
-# Install programs of the system that some tests drive (chromium, qemu-user, ...), where that can be done: on Debian and
-# its like, as root. Elsewhere it says what to install, and fails; whatever needs them is then skipped and says so.
+# Install packages of the system that some tests need (chromium, qemu-user, relacy-dev, ...), where that can be done: on
+# Debian and its like, as root. Elsewhere it says what to install, and fails; whatever needs them is then skipped and
+# says so.
 #
 #   tools/system-packages.sh NAME...
 set -u

@@ -1,6 +1,8 @@
 """The header for kernels, on warps of fibres and on threads: every schedule from a seed, mutants killed by name.
 
-The cases are in ``tests/gpu/shim.cpp`` (SIMT, deterministic) and ``tests/gpu/threads.cpp`` (ThreadSanitizer).
+The cases are in ``tests/gpu/shim.cpp`` (SIMT, deterministic), ``tests/gpu/threads.cpp`` (ThreadSanitizer) and
+``tests/gpu/relacy.cpp`` (relacy's model of C++'s memory; skipped where ``tools/system-packages.sh relacy-dev`` was not
+run).
 """
 
 from __future__ import annotations
@@ -21,6 +23,10 @@ INCLUDE = gpu.include()
 DRIVE = Path(lab.__file__).parent / "bam" / "native"
 DEEP = bool(os.environ.get("NANDARRAY_DEEP"))
 SEEDS = range(1, 40) if DEEP else range(1, 5)
+#: Executions of each case under relacy.
+EXECUTIONS = 200_000 if DEEP else 5_000
+#: relacy replaces `operator delete` without a size only.
+RELACY = ("-O1", "-w", "-fno-sized-deallocation")
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
@@ -49,6 +55,12 @@ def built(tmp_path_factory):
         "tsan": build("threads.cpp", folder / "tsan", "-O1", "-g", "-fsanitize=thread"),
         "threads": build("threads.cpp", folder / "threads", "-O2"),
     }
+
+
+def has_relacy() -> bool:
+    asked = subprocess.run(["g++", "-E", "-x", "c++", "-"], input="#include <relacy/relacy.hpp>\n", text=True,
+                           capture_output=True, check=False)  # fmt: skip
+    return asked.returncode == 0
 
 
 def run(program: Path, *words: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
@@ -84,13 +96,25 @@ def test_threads_race_nowhere(built, case) -> None:
         assert done.returncode == 0, f"seed {seed}\n{done.stderr[:4000]}"
 
 
+@pytest.fixture(scope="module")
+def relacy(tmp_path_factory):
+    if not has_relacy():
+        pytest.skip("relacy is not installed: tools/system-packages.sh relacy-dev (Debian, as root)")
+    return build("relacy.cpp", tmp_path_factory.mktemp("relacy") / "relacy", *RELACY)
+
+
+@pytest.mark.parametrize("case", ["queue", "cache", "flush"])
+def test_no_order_of_the_header_is_too_weak(relacy, case) -> None:
+    done = run(relacy, case, str(EXECUTIONS), timeout=600)
+    assert done.returncode == 0, done.stderr[:4000]
+
+
 def test_a_line_has_at_most_16_bytes_of_directory(built) -> None:
     assert json.loads(run(built["threads"], "hits").stdout)["metadata_bytes"] <= 16
 
 
-#: Mutants of the header: file, text, replacement, and what kills it. Two are not among them: `<=` for `<` in `sweep`
-#: changes nothing, as no slot has the mark of the next lap before its turn; and a turn that is released relaxed
-#: survives ThreadSanitizer, as threads that wait for it take locks meanwhile: the order of its steps is tested instead.
+#: Mutants of the header: file, text, replacement, and what kills it. `<=` for `<` in `sweep` is not among them: it
+#: changes nothing, as no slot has the mark of the next lap before its turn.
 MUTANTS = {
     "mark published relaxed": ("queue.hpp", "P::store_release(&slot->mark", "P::store(&slot->mark", ("tsan", "queue")),
     "no wait for the turn": ("queue.hpp", "if (P::load_acquire(&slot->turn) != lap) {", "if (false) {",
@@ -129,6 +153,22 @@ MUTANTS = {
     "status of a load ignored": ("cache.hpp", "} else if (code != 0) {", "} else if (code == 1) {", ("shim", "errors")),
     "page number cut": ("cache.hpp", "return u64(ns) << page_bits | page;", "return u64(ns) << page_bits | u32(page);",
                         ("shim", "far")),
+    "turn released relaxed": ("queue.hpp", "P::store_release(&slot->turn", "P::store(&slot->turn", ("relacy", "queue")),
+    "turn looked at relaxed": ("queue.hpp", "while (P::load_acquire(&slot->turn)", "while (P::load(&slot->turn)",
+                               ("relacy", "queue")),
+    "marks swept relaxed": ("queue.hpp", "P::load_acquire(&slots[to & (depth - 1)].mark)",
+                            "P::load(&slots[to & (depth - 1)].mark)", ("relacy", "queue")),
+    "tail's lock released relaxed": ("queue.hpp", "P::store_release(&words->tail_lock", "P::store(&words->tail_lock",
+                                     ("relacy", "queue")),
+    "completions' lock released relaxed": ("queue.hpp", "P::store_release(&words->cq_lock", "P::store(&words->cq_lock",
+                                           ("relacy", "queue")),
+    "completion read relaxed": ("queue.hpp", "u64 half = P::sys_load_acquire(", "u64 half = P::sys_load(",
+                                ("relacy", "queue")),
+    "result published relaxed": ("queue.hpp", "P::store_release(&word->value, done_bit",
+                                 "P::store(&word->value, done_bit", ("relacy", "queue")),
+    "victim taken while held": ("cache.hpp", "if (count_of(word) != 0) continue;", "", ("relacy", "cache")),
+    "loaded before the load": ("cache.hpp", "u64 fresh = word_of(wanted, line_loading, n);",
+                               "u64 fresh = word_of(wanted, line_valid, n);", ("relacy", "cache")),
     "no deadline": ("queue.hpp", "if (P::now_ns() >= l.until) return timed_out;", "", ("shim", "lost")),
 }  # fmt: skip
 
@@ -141,9 +181,14 @@ def test_mutants_are_killed(name, tmp_path) -> None:
     original = source.read_text()
     assert original.count(text) >= 1, "the mutant's text is in the header"
     source.write_text(original.replace(text, changed))
-    flags = ("-O1", "-fsanitize=thread") if tool == "tsan" else ("-O1",)
-    program = build({"shim": "shim.cpp", "tsan": "threads.cpp"}[tool], tmp_path / "mutant", *flags,
-                    include=tmp_path / "include")  # fmt: skip
+    if tool == "relacy" and not has_relacy():
+        pytest.skip("relacy is not installed: tools/system-packages.sh relacy-dev (Debian, as root)")
+    flags = {"shim": ("-O1",), "tsan": ("-O1", "-fsanitize=thread"), "relacy": RELACY}[tool]
+    program = build({"shim": "shim.cpp", "tsan": "threads.cpp", "relacy": "relacy.cpp"}[tool], tmp_path / "mutant",
+                    *flags, include=tmp_path / "include")  # fmt: skip
+    if tool == "relacy":
+        assert run(program, case, "100000", timeout=300).returncode, f"{name} survived"
+        return
     for seed in range(1, 12):
         for mode in ((), ("split",)):
             try:

@@ -163,7 +163,7 @@ for _ in sys.stdin:
     if os.fork() == 0:
         store = gpu.connect(sys.argv[1])
         store["line"].gather(rows)
-        os.write(1, b"%d\n" % os.getpid())  # in one piece: two children may write at the same time
+        os.write(1, b"%d\\n" % os.getpid())  # in one piece: two children may write at the same time
         while True:
             store["line"].gather(rows)
 """

@@ -61,7 +61,7 @@ fn bare(records: &[u64], bytes: usize, memory: &[u8], out: &mut [u8]) {
     }
 }
 
-fn store(folder: &std::path::Path) -> Arc<Device> {
+fn store(folder: &std::path::Path, block: Option<Vec<u64>>) -> Arc<Device> {
     let device = Device::open_file(&folder.join("a.nand"), Mode::Append, &Options::default()).unwrap();
     let shape = [ROWS, ROW_BYTES / 4];
     let new = NewSpace {
@@ -69,7 +69,7 @@ fn store(folder: &std::path::Path) -> Arc<Device> {
         shape: &shape,
         item_bytes: 4,
         dtype: "<f4",
-        block: None,
+        block: block.as_deref(),
         compression: None,
         key: None,
         fill: None,
@@ -87,11 +87,21 @@ fn store(folder: &std::path::Path) -> Arc<Device> {
 
 fn main() {
     let short = std::env::args().any(|a| a == "--short");
+    // One kind of command alone, for a profile: `--only "4 KiB"`.
+    let only = std::env::args().skip_while(|a| a != "--only").nth(1);
+    // Blocks of whole rows, where the store's own choice cuts each row in four: `--rows`.
+    let block = std::env::args().any(|a| a == "--rows").then(|| vec![64, ROW_BYTES / 4]);
     let commands = if short { 1 << 13 } else { 1 << 16 };
     let dir = tempfile::tempdir().unwrap();
-    let device = store(dir.path());
-    let geometry = RegionGeometry { queues: 1, depth: DEPTH as u32, data_bytes: 1 << 20, threads: 1 };
-    let name = dir.path().join("region").display().to_string();
+    let device = store(dir.path(), block);
+    let geometry = RegionGeometry {
+        queues: 1,
+        depth: DEPTH as u32,
+        data_bytes: (1 << 20) + commands as u64 * ROW_BYTES,
+        threads: 1,
+    };
+    // In `/dev/shm`, as every server's.
+    let name = format!("bench-{}", std::process::id());
     let mut server = QueueServer::stepped(&device, &name, ServeOptions { geometry, writable: false }).unwrap();
     let mut step = || {
         server.step();
@@ -102,7 +112,11 @@ fn main() {
     let memory = vec![1u8; (ROWS * ROW_BYTES) as usize];
     let mut out = vec![0u8; commands * ROW_BYTES as usize];
     let nsid = client.arrays()[0].nsid;
-    for (what, bytes, nsid) in [("no payload", 0u64, nsid + 9), ("512 B", 512, nsid), ("4 KiB", ROW_BYTES, nsid)] {
+    let cases = [("no payload", 0u64, nsid + 9), ("512 B", 512, nsid), ("4 KiB", ROW_BYTES, nsid)];
+    for (what, bytes, nsid) in cases {
+        if only.as_ref().is_some_and(|only| only != what) {
+            continue;
+        }
         let floor = best(commands, || bare(&records, bytes as usize, &memory, &mut out));
         let size = bytes.max(512);
         let spread: Vec<u64> = records.iter().map(|r| r * (ROW_BYTES / size)).collect();

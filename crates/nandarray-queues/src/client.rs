@@ -7,8 +7,9 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use nandarray::past_caches;
 use parking_lot::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -17,9 +18,10 @@ use crate::error::QueueError;
 use crate::futex;
 use crate::layout::{
     ABORT_OFFSET, ASLEEP, CLAIM, CLAIM_BYTE, CQ_HEAD, ENDED, LBA_BYTES, NamespaceEntry, QUEUE_HEADER_BYTES, READY,
-    RegionHeader, SERVER_BYTE, SQ_TAIL,
+    RegionHeader, SERVER_BYTE, SQ_TAIL, phase,
 };
 use crate::region::{QueueRegion, region_path};
+use crate::wait::{Wait, WaitEnd};
 
 /// An array that a server offers, as its region describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +66,8 @@ struct Rings {
     free: VecDeque<u16>,
     /// Size of a slot (the part of the data area that one command uses) in the current call, in bytes.
     slot_bytes: u64,
+    /// Whether the current call's bytes are stored past the caches.
+    past: bool,
     /// Whether a call ended while commands were in flight. The memory of that call may be gone, so no other call may
     /// begin.
     broken: bool,
@@ -114,14 +118,14 @@ impl QueueClient {
         let depth = header.depth as usize;
         let free = VecDeque::with_capacity(depth);
         let (slot_bytes, runs) = (LBA_BYTES, vec![None; depth]);
-        let rings = Rings { submitted: 0, rung: 0, consumed: 0, free, slot_bytes, broken: false, runs };
+        let rings = Rings { submitted: 0, rung: 0, consumed: 0, free, slot_bytes, past: false, broken: false, runs };
         let rings = Mutex::new(rings);
         let client = Self { region, header, name: name.to_owned(), queue, at, claim, deadline, rings };
-        let mut wait = client.waiting();
+        let mut wait = Wait::default();
         futex::wake(client.asleep());
         while client.word(READY).load(Ordering::Acquire) != claim {
             step();
-            wait.round(&client)?;
+            client.round(&mut wait)?;
         }
         Ok(client)
     }
@@ -242,7 +246,7 @@ impl QueueClient {
         if rings.broken {
             return Err(QueueError::Gone(self.name.clone()));
         }
-        rings.slot_bytes = self.slot_bytes(run_bytes);
+        rings.slot_bytes = slot_bytes(run_bytes, self.header.data_stride);
         let slots = (self.header.data_stride / rings.slot_bytes).min(u64::from(self.header.depth)) as u16;
         rings.free.clear();
         rings.free.extend(0..slots);
@@ -251,12 +255,20 @@ impl QueueClient {
             self.ring(&mut rings);
             self.drain(&mut rings, &mut failure, step)
         });
+        if std::mem::take(&mut rings.past) {
+            past_caches::fence();
+        }
         if let Err(error) = done {
             rings.broken = true;
             rings.runs.fill(None);
             return Err(error);
         }
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Returns the offset of this pair's data area in the region.
+    fn area(&self) -> u64 {
+        self.header.data_offset + u64::from(self.queue) * self.header.data_stride
     }
 
     fn word(&self, offset: u64) -> &std::sync::atomic::AtomicU32 {
@@ -267,22 +279,17 @@ impl QueueClient {
         self.region.word(self.header.queue(self.queue % self.header.threads) + ASLEEP)
     }
 
-    /// Returns the size of a slot in the data area, in bytes, for runs of this length: whole blocks, at most the
-    /// smaller of the data area and 1 MiB. With long runs, fewer slots than the queue's depth fit.
-    fn slot_bytes(&self, run_bytes: u64) -> u64 {
-        let covers = run_bytes.saturating_add(2 * (LBA_BYTES - 1)) / LBA_BYTES * LBA_BYTES;
-        covers.clamp(LBA_BYTES, self.header.data_stride.min(1 << 20))
-    }
-
     fn transfer(
         &self,
         nsid: u32,
         direction: ClientTransfer,
         run_bytes: u64,
-        runs: impl Iterator<Item = ByteRun>,
+        runs: impl ExactSizeIterator<Item = ByteRun>,
         step: &mut dyn FnMut(),
     ) -> Result<(), QueueError> {
         self.call(run_bytes, step, |rings, failure, step| {
+            let bytes = run_bytes.saturating_mul(runs.len() as u64);
+            rings.past = matches!(direction, ClientTransfer::In) && past_caches::gains(bytes);
             for run in runs {
                 let mut done = 0;
                 while done < run.bytes {
@@ -299,6 +306,9 @@ impl QueueClient {
     }
 
     /// Submits the command for a piece of a run, as soon as a slot is free.
+    // In the loop of its caller, so that a piece stays in registers: loads of what was just stored in parts took a
+    // fifth of a command without payload.
+    #[inline(always)]
     fn send(
         &self,
         rings: &mut Rings,
@@ -309,17 +319,10 @@ impl QueueClient {
         step: &mut dyn FnMut(),
     ) -> Result<(), QueueError> {
         if rings.free.is_empty() {
-            self.ring(rings);
-            let mut wait = self.waiting();
-            while self.consume(rings, failure)? == 0 {
-                step();
-                wait.round(self)?;
-            }
+            self.make_room(rings, failure, step)?;
         }
         let slot = *rings.free.front().expect("a slot came free");
-        let offset = self.header.data_offset
-            + u64::from(self.queue) * self.header.data_stride
-            + u64::from(slot) * rings.slot_bytes;
+        let offset = self.area() + u64::from(slot) * rings.slot_bytes;
         let mut entry = SubmissionEntry::new_zeroed();
         entry.opcode = if matches!(direction, ClientTransfer::In) { READ } else { WRITE };
         entry.nsid.set(nsid);
@@ -345,12 +348,30 @@ impl QueueClient {
         Ok(())
     }
 
+    /// Rings the doorbell and waits until a slot is free.
+    #[cold]
+    fn make_room(
+        &self,
+        rings: &mut Rings,
+        failure: &mut Option<QueueError>,
+        step: &mut dyn FnMut(),
+    ) -> Result<(), QueueError> {
+        self.ring(rings);
+        let mut wait = Wait::default();
+        while self.consume(rings, failure)? == 0 {
+            step();
+            self.round(&mut wait)?;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
     fn submit(&self, rings: &mut Rings, mut entry: SubmissionEntry, run: Option<ByteRun>) {
         let cid = rings.free.pop_front().expect("a free slot");
         entry.cid.set(cid);
         rings.runs[usize::from(cid)] = run;
         let place = u64::from(rings.submitted & (self.header.depth - 1));
-        self.region.copy_in(self.at + QUEUE_HEADER_BYTES + 64 * place, entry.as_bytes());
+        self.region.put(self.at + QUEUE_HEADER_BYTES + 64 * place, zerocopy::transmute!(entry));
         rings.submitted = rings.submitted.wrapping_add(1);
     }
 
@@ -368,14 +389,14 @@ impl QueueClient {
         failure: &mut Option<QueueError>,
         step: &mut dyn FnMut(),
     ) -> Result<(), QueueError> {
-        let mut wait = self.waiting();
+        let mut wait = Wait::default();
         while rings.consumed != rings.submitted {
             if self.consume(rings, failure)? > 0 {
-                wait = self.waiting();
+                wait = Wait::default();
                 continue;
             }
             step();
-            wait.round(self)?;
+            self.round(&mut wait)?;
         }
         Ok(())
     }
@@ -388,8 +409,7 @@ impl QueueClient {
             let place = rings.consumed & (depth - 1);
             let cq = self.at + QUEUE_HEADER_BYTES + 64 * u64::from(depth) + 16 * u64::from(place);
             let half = self.region.long(cq + 8).load(Ordering::Acquire);
-            let phase = u64::from((rings.consumed / depth).is_multiple_of(2));
-            if half >> 48 & 1 != phase {
+            if half >> 48 & 1 != phase(rings.consumed, depth) {
                 break;
             }
             let cid = (half >> 32) as u16;
@@ -421,23 +441,37 @@ impl QueueClient {
             return;
         }
         if let Some(run) = run {
-            let data = self.header.data_offset + u64::from(self.queue) * self.header.data_stride;
-            let from = data + u64::from(cid) * rings.slot_bytes + run.first_byte % LBA_BYTES;
+            let from = self.area() + u64::from(cid) * rings.slot_bytes + run.first_byte % LBA_BYTES;
             // SAFETY: the caller's memory, lent for the call in progress, and a slot of this queue's data area.
-            unsafe { std::ptr::copy_nonoverlapping(self.region.at(from, run.bytes), run.memory, run.bytes as usize) };
+            unsafe {
+                let from = self.region.at(from, run.bytes);
+                if rings.past {
+                    past_caches::copy(from, run.memory, run.bytes as usize);
+                } else {
+                    std::ptr::copy_nonoverlapping(from, run.memory, run.bytes as usize);
+                }
+            }
         }
     }
 
-    fn waiting(&self) -> Wait {
-        Wait { until: None, rounds: 0 }
+    /// One round of a wait: an error if the server has ended or the deadline has passed.
+    fn round(&self, wait: &mut Wait) -> Result<(), QueueError> {
+        let ended = || {
+            self.region.word(ABORT_OFFSET).load(Ordering::Relaxed) != 0 || self.word(ENDED).load(Ordering::Relaxed) != 0
+        };
+        match wait.round(self.deadline, ended, || !self.region.held(SERVER_BYTE)) {
+            None => Ok(()),
+            Some(WaitEnd::Gone) => Err(QueueError::Gone(self.name.clone())),
+            Some(WaitEnd::TimedOut) => Err(QueueError::TimedOut(self.deadline.as_millis() as u64)),
+        }
     }
+}
 
-    /// Returns whether the server has ended; with `thorough`, also checks the lock that a running server holds.
-    fn gone(&self, thorough: bool) -> bool {
-        self.region.word(ABORT_OFFSET).load(Ordering::Relaxed) != 0
-            || self.word(ENDED).load(Ordering::Relaxed) != 0
-            || (thorough && !self.region.held(SERVER_BYTE))
-    }
+/// Returns the size of a slot, in bytes, for runs of this length: whole blocks, at most the smaller of `room` and
+/// 1 MiB. With long runs, fewer slots than the queue's depth fit.
+fn slot_bytes(run_bytes: u64, room: u64) -> u64 {
+    let covers = run_bytes.saturating_add(2 * (LBA_BYTES - 1)) / LBA_BYTES * LBA_BYTES;
+    covers.clamp(LBA_BYTES, room.min(1 << 20))
 }
 
 impl Drop for QueueClient {
@@ -445,37 +479,4 @@ impl Drop for QueueClient {
         self.word(CLAIM).store(self.claim.wrapping_add(1), Ordering::SeqCst);
         self.region.unlock(CLAIM_BYTE + i64::from(self.queue));
     }
-}
-
-/// A wait in progress: its deadline, and the rounds so far.
-#[derive(Debug)]
-struct Wait {
-    /// Set when the wait has taken some rounds: most waits end before, and need no clock.
-    until: Option<Instant>,
-    rounds: u32,
-}
-
-impl Wait {
-    fn round(&mut self, client: &QueueClient) -> Result<(), QueueError> {
-        self.rounds += 1;
-        if self.rounds.is_multiple_of(64) {
-            let thorough = self.rounds.is_multiple_of(4096);
-            if client.gone(thorough) {
-                return Err(QueueError::Gone(client.name.clone()));
-            }
-            let now = now();
-            if now > *self.until.get_or_insert(now + client.deadline) {
-                return Err(QueueError::TimedOut(client.deadline.as_millis() as u64));
-            }
-            std::thread::yield_now();
-        }
-        std::hint::spin_loop();
-        Ok(())
-    }
-}
-
-/// Reads the machine's clock, which is used only for deadlines.
-#[expect(clippy::disallowed_methods, reason = "a client waits for another process, which may be gone")]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -81,6 +81,13 @@ pub(crate) const ENDED: u64 = 320;
 /// Size of the part of a queue pair before its rings, in bytes.
 pub(crate) const QUEUE_HEADER_BYTES: u64 = 512;
 
+/// Returns the phase tag of completion number `count` since the claim in a ring of `depth` entries, a power of two: 1
+/// in the first lap.
+pub(crate) fn phase(count: u32, depth: u32) -> u64 {
+    debug_assert!(depth.is_power_of_two(), "a depth of {depth}");
+    u64::from(!(count >> depth.trailing_zeros()) & 1)
+}
+
 const _: () = assert!(size_of::<NamespaceEntry>() == 512 && offset_of!(NamespaceEntry, name) == 216);
 const _: () = assert!(offset_of!(RegionHeader, data_stride) == 72 && offset_of!(RegionHeader, threads) == 80);
 

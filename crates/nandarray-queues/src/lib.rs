@@ -17,6 +17,7 @@
 //! | `sleep` | sleeping without losing a doorbell |
 //! | `futex` | the system's calls of sleeping |
 //! | `server` | threads, each with its queues |
+//! | `wait` | a client's wait: its deadline, and whether the server is gone |
 //! | `client` | one claimed queue pair, and the gathering of records by it |
 //!
 //! Not in this crate: NVMe over TCP, and the queues of the modelled clock.
@@ -32,6 +33,7 @@ mod region;
 mod ring;
 mod server;
 mod sleep;
+mod wait;
 
 pub use client::{NamespaceInfo, QueueClient};
 pub use error::QueueError;

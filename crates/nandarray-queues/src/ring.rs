@@ -10,7 +10,9 @@ use std::sync::atomic::Ordering;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::entries::{BROKEN, Controller, DataBuffer, FLUSH, READ, Status, SubmissionEntry, WRITE};
-use crate::layout::{CLAIM, CLAIM_BYTE, CQ_HEAD, ENDED, LBA_BYTES, QUEUE_HEADER_BYTES, READY, RegionHeader, SQ_TAIL};
+use crate::layout::{
+    CLAIM, CLAIM_BYTE, CQ_HEAD, ENDED, LBA_BYTES, QUEUE_HEADER_BYTES, READY, RegionHeader, SQ_TAIL, phase,
+};
 use crate::prepared::{ARRAY_NSID, Prepared};
 use crate::region::QueueRegion;
 
@@ -82,12 +84,17 @@ struct ReadBatch {
 
 impl ReadBatch {
     /// Adds a command if it can be read with those before it.
+    #[inline]
     fn offer(&mut self, shared: &ServedStore, entry: &SubmissionEntry) -> Offer {
         let nsid = entry.nsid.get();
         if entry.opcode != READ || entry.flags != 0 || nsid < ARRAY_NSID {
             return Offer::Alone;
         }
         let Some(array) = shared.arrays.get((nsid - ARRAY_NSID) as usize) else { return Offer::Alone };
+        self.offer_read(shared, array, entry)
+    }
+
+    fn offer_read(&mut self, shared: &ServedStore, array: &Prepared, entry: &SubmissionEntry) -> Offer {
         let (slba, nlb) = blocks(entry);
         let bytes = nlb * LBA_BYTES;
         let (Some(run), Ok(_)) = (array.run(slba, nlb), data(shared, entry, bytes)) else { return Offer::Alone };
@@ -184,7 +191,7 @@ impl ServedPair {
             region.copy_out(self.at + QUEUE_HEADER_BYTES + 64 * slot, entry.as_mut_bytes());
             self.fetched = self.fetched.wrapping_add(1);
             let mut offer = self.batch.offer(shared, &entry);
-            if offer != Offer::Added {
+            if offer != Offer::Added && !self.batch.entries.is_empty() {
                 self.end_batch(shared);
             }
             if offer == Offer::Later {
@@ -195,15 +202,14 @@ impl ServedPair {
                 self.post(shared, entry.cid.get(), status, result);
             }
         }
-        self.end_batch(shared);
+        if !self.batch.entries.is_empty() {
+            self.end_batch(shared);
+        }
         u64::from(n)
     }
 
     /// Executes the batch, and posts its completions. If the engine refuses it, each command gets a status of its own.
     fn end_batch(&mut self, shared: &ServedStore) {
-        if self.batch.entries.is_empty() {
-            return;
-        }
         let together = self.batch.read(shared);
         for i in 0..self.batch.entries.len() {
             let entry = self.batch.entries[i];
@@ -230,13 +236,12 @@ impl ServedPair {
     fn post(&mut self, shared: &ServedStore, cid: u16, status: Status, result: u64) {
         let depth = shared.header.depth;
         let slot = self.posted & (depth - 1);
-        let phase = u64::from((self.posted / depth).is_multiple_of(2));
         let cq = self.at + QUEUE_HEADER_BYTES + 64 * u64::from(depth) + 16 * u64::from(slot);
         shared.region.long(cq).store(result, Ordering::Relaxed);
         let half = u64::from(self.fetched as u16)
             | u64::from(self.queue as u16) << 16
             | u64::from(cid) << 32
-            | phase << 48
+            | phase(self.posted, depth) << 48
             | u64::from(status.bits()) << 49;
         shared.region.long(cq + 8).store(half, Ordering::Release);
         self.posted = self.posted.wrapping_add(1);
@@ -244,6 +249,7 @@ impl ServedPair {
 }
 
 /// Executes a command; returns its status, and dwords 0 and 1 of its completion.
+#[inline]
 fn execute(shared: &ServedStore, entry: &SubmissionEntry) -> (Status, u64) {
     let nsid = entry.nsid.get();
     if entry.flags != 0 {

@@ -73,6 +73,27 @@ pub use media::file::{FileAccess, FileMedia};
 pub use media::memory::MemoryMedia;
 pub use media::sparse::SparseMedia;
 
+/// Copies that bypass the caches, for destinations that do not fit into them.
+pub mod past_caches {
+    use crate::stl::copy::{assemble, stream};
+
+    pub use stream::fence;
+
+    /// Whether a destination of this many bytes is to be written past the caches on this processor.
+    pub fn gains(bytes: u64) -> bool {
+        bytes >= assemble::PAST_BYTES && stream::gains()
+    }
+
+    /// Copies bytes past the caches; [`fence`] must follow before another thread learns of them.
+    ///
+    /// # Safety
+    /// `bytes` bytes must be readable at `from` and writable at `to`, and not overlap.
+    pub unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { stream::run(bytes, from, to) }
+    }
+}
+
 /// The interface between a store's commands and a clock or observer.
 pub mod probe {
     pub use crate::sim::{Counters, FlightId, Halves, Moves, Order, Probe, Purpose};

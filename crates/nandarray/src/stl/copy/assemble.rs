@@ -29,7 +29,7 @@ pub const ROW_BYTES: usize = 8 << 10;
 const ALONE_BYTES: usize = 4 << 10;
 /// Smallest size, in bytes, of a command whose destination is written past the caches, if that gains anything
 /// ([`stream::gains`]): more than one core's share of a shared cache.
-const PAST_BYTES: u64 = 24 << 20;
+pub const PAST_BYTES: u64 = 24 << 20;
 /// Size in bytes of the staging buffer, in which rows are composed before they are streamed.
 const STAGE_BYTES: usize = 16 << 10;
 

@@ -96,6 +96,19 @@ mod x86 {
         _mm_sfence();
     }
 
+    /// Copies one run past the caches; [`super::fence`] must follow.
+    ///
+    /// # Safety
+    /// As for [`super::run`]; AVX-512F must be available.
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn run(run: usize, from: *const u8, to: *mut u8) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let body = ends(run, from, to);
+            lines([body], 0, body.lines);
+        }
+    }
+
     /// Writes `n` rows of `row` bytes from the staging buffer past the caches, `stride` bytes apart from `to` on.
     ///
     /// # Safety
@@ -133,6 +146,21 @@ pub unsafe fn emit(stage: &[u8], n: usize, row: usize, stride: isize, to: *mut u
         let _ = (stage, n, row, stride, to);
         unreachable!("`available` says no");
     }
+}
+
+/// Copies one run of bytes past the caches, with the library's copy if it is short or the instructions are not
+/// [`available`]. [`fence`] must follow.
+///
+/// # Safety
+/// `run` bytes must be readable at `from` and writable at `to`, and not overlap.
+pub unsafe fn run(run: usize, from: *const u8, to: *mut u8) {
+    #[cfg(target_arch = "x86_64")]
+    if run >= RUN_BYTES_MIN && available() {
+        // SAFETY: the caller's promise; the instructions are available.
+        return unsafe { x86::run(run, from, to) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::ptr::copy_nonoverlapping(from, to, run) };
 }
 
 /// Orders streamed stores before later ones. Must be called before another thread learns that the data is complete.
@@ -222,6 +250,21 @@ mod tests {
     fn whether_this_machine_has_the_instructions_is_said() {
         if !available() {
             eprintln!("skipped: rows past the caches need AVX-512, which this processor lacks");
+        }
+    }
+
+    #[test]
+    fn a_run_arrives_whole_and_touches_nothing_else() {
+        let source: Vec<u8> = (0..5000).map(|i| (i * 31 % 251) as u8).collect();
+        for bytes in [0, 1, 63, 64, RUN_BYTES_MIN - 1, RUN_BYTES_MIN, 512, 4096, 4200] {
+            for at in [0, 1, 16, 63] {
+                let mut got = vec![0xee; 4400];
+                // SAFETY: both vectors have room.
+                unsafe { run(bytes, source[at..].as_ptr(), got[at..].as_mut_ptr()) };
+                fence();
+                assert!(got[at..at + bytes] == source[at..at + bytes], "{bytes} bytes at {at}");
+                assert!(got[..at].iter().chain(&got[at + bytes..]).all(|&b| b == 0xee), "{bytes} bytes at {at}");
+            }
         }
     }
 

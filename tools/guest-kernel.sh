@@ -18,18 +18,21 @@ package=${2:-}
 mkdir -p "$folder"
 cd "$folder"
 rm -rf ./*.deb root.new
-# From 7.x on the package itself is empty: image and modules are packages of their own, of the same release.
+# From 7.x on the package itself is empty: image, modules and configuration are packages of their own, of the same release.
 fetch() {
   apt-get download -qq "$package" 2>/dev/null || return 1
-  for part in linux-binary linux-modules; do
+  for part in linux-binary linux-modules linux-base; do
     part=$part-${package#linux-image-}
     if apt-cache show "$part" >/dev/null 2>&1; then apt-get download -qq "$part" 2>/dev/null || return 1; fi
   done
 }
 if ! fetch; then
   mkdir -p apt/lists/partial apt/cache/archives/partial
+  # The mirror is the one that the machine's own apt has, without the archive of security updates.
+  mirror=$(apt-get indextargets --format '$(SITE)' | grep -v security | sort | uniq -c | sort -rn | awk 'NR == 1 { print $2 }')
+  [ -n "$mirror" ] || { echo "apt has no lists (apt-get update as root)" >&2; exit 1; }
   for suite in bookworm-backports trixie-backports sid; do
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $suite main"
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main"
   done >apt/sources.list
   cat >apt/apt.conf <<END
 Dir::State::lists "$PWD/apt/lists";
@@ -48,7 +51,8 @@ for image in root.new/usr/lib/modules/*/vmlinuz; do
   [ -e "$image" ] || continue
   release=$(basename "$(dirname "$image")")
   mkdir -p root.new/boot && mv "$image" "root.new/boot/vmlinuz-$release"
-  mv "$(dirname "$image")/config" "root.new/boot/config-$release"
+  config=$(dirname "$image")/config
+  [ ! -e "$config" ] || mv "$config" "root.new/boot/config-$release"
 done
 rm -rf root apt ./*.deb
 mv root.new root

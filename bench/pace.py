@@ -56,7 +56,7 @@ def _percentiles(seconds: list[float]) -> tuple[float, float]:
 
 #: Bytes of a request of the bare exchange (a command's PDU), and the time before an answer is due from which on its
 #: server polls the clock, as a paced server does.
-_REQUEST, _LOOK_S = 72, 60e-6
+_REQUEST, _LOOK_S = 72, 300e-6
 
 
 def _serve_bare(listener: socket.socket, waits_s: list[float]) -> None:
@@ -79,13 +79,16 @@ def bare(waits_s: list[float]) -> tuple[float, float]:
         server = multiprocessing.get_context("fork").Process(target=_serve_bare, args=(listener, waits_s))
         server.start()
         found, room = [], memoryview(bytearray(_LBA))
-        with socket.create_connection(listener.getsockname()) as peer:
+        with socket.create_connection(listener.getsockname(), timeout=10) as peer:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for _ in waits_s:
                 before, received = time.perf_counter(), 0
                 peer.sendall(bytes(_REQUEST))
                 while received < _LBA:
-                    received += peer.recv_into(room[received:])
+                    count = peer.recv_into(room[received:])
+                    if count == 0:
+                        raise RuntimeError("the bare exchange's server has ended")
+                    received += count
                 found.append(time.perf_counter() - before)
         server.join()
     p50, p99 = _percentiles(found)

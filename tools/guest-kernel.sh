@@ -28,9 +28,9 @@ fetch() {
 }
 if ! fetch; then
   mkdir -p apt/lists/partial apt/cache/archives/partial
-  # The mirror is the one that the machine's own apt has, without the archive of security updates.
-  mirror=$(apt-get indextargets --format '$(SITE)' | grep -v security | sort | uniq -c | sort -rn | awk 'NR == 1 { print $2 }')
-  [ -n "$mirror" ] || { echo "apt has no lists (apt-get update as root)" >&2; exit 1; }
+  # The mirror is the one that the machine's own apt has for Debian, without the archive of security updates.
+  mirror=$(apt-get indextargets --format '$(ORIGIN) $(SITE)' | awk '$1 == "Debian" && $2 !~ /security/ { print $2; exit }')
+  [ -n "$mirror" ] || { echo "$package is looked for in Debian's mirror, and apt has none (apt-get update as root)" >&2; exit 1; }
   for suite in bookworm-backports trixie-backports sid; do
     echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main"
   done >apt/sources.list
@@ -41,7 +41,7 @@ Dir::Etc::sourcelist "$PWD/apt/sources.list";
 Dir::Etc::sourceparts "-";
 END
   export APT_CONFIG="$PWD/apt/apt.conf"
-  { apt-get update -qq 2>/dev/null && fetch; } || { echo "$package cannot be fetched" >&2; exit 1; }
+  { apt-get update -qq 2>/dev/null && fetch; } || { echo "$package cannot be fetched from $mirror" >&2; exit 1; }
 fi
 mkdir root.new
 for deb in ./*.deb; do dpkg-deb -x "$deb" root.new; done

@@ -82,6 +82,34 @@ fn blocks_of_every_size_come_back() {
     assert_eq!(target.server.status().numbers[0].1, 4 * 7);
 }
 
+/// Reads of one batch whose data leave by one system call, from several places, between others that are copied.
+#[test]
+fn reads_of_one_batch_keep_their_data() {
+    let target = target(SubsystemOptions::default());
+    let mut host = target.connect(Digests::default());
+    for (first, seed) in [(0, 1), (1024, 2), (2048, 3), (3072, 4)] {
+        let write = NvmeCommand::Write(Blocks::new(1, first, 1024));
+        assert_eq!(io(&mut host, write, &pattern(512 << 10, seed), 0).0, Status::SUCCESS);
+    }
+    let whole = io(&mut host, NvmeCommand::Read(Blocks::new(1, 0, 4096)), &[], 2 << 20).1;
+    let queue = host.io().unwrap();
+    let mut wanted = std::collections::BTreeMap::new();
+    for i in 0..24u64 {
+        // 512 bytes, 64 KiB, 160 KiB, 72 KiB: the first is copied, the others are sent from where they were read.
+        let (first, blocks) = (i * 150, [1u32, 128, 320, 144][i as usize % 4]);
+        let range = first as usize * 512..(first as usize + blocks as usize) * 512;
+        let read = NvmeCommand::Read(Blocks::new(1, first, blocks)).encode(0);
+        wanted.insert(queue.submit(read, &[], range.len()), range);
+    }
+    queue.flush().unwrap();
+    while !wanted.is_empty() {
+        let (done, data) = queue.completion().unwrap();
+        let range = wanted.remove(&done.cid.get()).expect("a command of the batch, once");
+        assert_eq!(done.status(), Status::SUCCESS);
+        assert!(data == whole[range.clone()], "{range:?} differs");
+    }
+}
+
 #[test]
 fn a_discard_as_a_kernel_sends_it() {
     let target = target(SubsystemOptions::default());

@@ -1,6 +1,7 @@
 //! Modelled time that keeps pace with a wall clock: a command's caller gets its result when its modelled time is over.
 //!
-//! A command is submitted at the present, and the machine never runs ahead of it, so that commands of several threads
+//! A command is submitted at the time of its arrival, or at that of the latest command before it, if that is later. The
+//! machine never runs ahead of the present, so that commands of several threads
 //! meet in the device as they met on the wall clock. The threads that wait share the work: one of them, the leader,
 //! lets the machine handle what is due and sleeps until the next event; the others sleep until their commands are over.
 //! Commands that let time pass while they begin (programs) run ahead, and their callers wait for the end. The time
@@ -57,8 +58,8 @@ pub(super) struct Pace {
 }
 
 /// Time before an event during which a thread polls instead of sleeping, since a system timer may be late by this much:
-/// Linux' timer slack of 50 us, and the wake-up of a processor.
-const LOOK: Duration = Duration::from_micros(110);
+/// Linux' timer slack of 50 us, and the wake-up of a processor, which a hypervisor may delay.
+const LOOK: Duration = Duration::from_micros(300);
 
 /// Sleeps for at most `time`, less the possible delay of a timer; if no time is left to sleep, yields to other threads.
 fn rest(time: Duration) {

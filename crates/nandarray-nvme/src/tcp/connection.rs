@@ -51,10 +51,17 @@ struct WorkerBytes {
 }
 
 impl WorkerBytes {
-    /// Waits until workers may hold `bytes` more bytes; any number may be held if they hold none.
-    fn hold(self: &Arc<Self>, bytes: usize) -> HeldBytes {
+    /// Waits until workers may hold `bytes` more bytes; any number may be held if they hold none. `before` is called
+    /// before a wait.
+    fn hold(self: &Arc<Self>, bytes: usize, before: impl FnOnce()) -> HeldBytes {
         let mut held = self.held.lock();
-        self.freed.wait_while(&mut held, |held| *held > 0 && *held + bytes > TRANSFER_BYTES);
+        let is_full = |held: &mut usize| *held > 0 && *held + bytes > TRANSFER_BYTES;
+        if is_full(&mut held) {
+            drop(held);
+            before();
+            held = self.held.lock();
+            self.freed.wait_while(&mut held, is_full);
+        }
         *held += bytes;
         HeldBytes { of: self.clone(), bytes }
     }
@@ -448,8 +455,10 @@ impl Connection {
                 let (association, qid) = (association.clone(), *qid);
                 let safe = association.subsystem().options().kill_safe && association.has_written(&entry);
                 if entry.nsid.get() == NSID_PROGRAMS || entry.opcode == Opcode::COPY || self.shared.waits() {
-                    let held = self.worker_bytes.hold(data.as_ref().map_or(0, Vec::len) + room);
-                    let arrived = Instant::now();
+                    let (arrived, bytes) = (Instant::now(), data.as_ref().map_or(0, Vec::len) + room);
+                    // Earlier commands of the batch are answered before this thread waits for workers.
+                    let worker_bytes = self.worker_bytes.clone();
+                    let held = worker_bytes.hold(bytes, || self.end_batch());
                     self.shared.work(move || {
                         ARRIVED.set(Some(arrived));
                         run_long(&association, qid, completer, &entry, data, room, safe);
@@ -727,9 +736,12 @@ fn run_long(
     safe: bool,
 ) {
     let outgoing = completer.outgoing();
-    let mut out = vec![0; room];
+    let mut out = outgoing.room(room);
+    if entry.opcode != Opcode::READ {
+        out[..room].fill(0);
+    }
     // A panic must not end the worker, which all hosts share, nor leave the command without a completion.
-    let done = caught(|| association.io(qid, entry, payload(data.as_deref(), &mut out)));
+    let done = caught(|| association.io(qid, entry, payload(data.as_deref(), &mut out[..room])));
     let mut done = done.unwrap_or_else(|_| {
         let mut failed = CompletionEntry { cid: entry.cid, ..CompletionEntry::default() };
         failed.set_status(Status::INTERNAL_ERROR);

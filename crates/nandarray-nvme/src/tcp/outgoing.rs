@@ -21,7 +21,8 @@ const BATCH_BYTES: usize = 512 << 10;
 /// Least number of bytes of data that are sent from where they were read, instead of being copied to the buffer.
 const DIRECT_BYTES: usize = 64 << 10;
 
-/// Maximum number of bytes in the rooms that a connection keeps for later commands.
+/// Maximum number of rooms that an I/O queue keeps for later commands, and of bytes in them.
+const ROOMS_MAX: usize = 16;
 const ROOMS_BYTES_MAX: usize = 2 << 20;
 
 /// Data that are sent from where they were read.
@@ -42,15 +43,17 @@ struct Waiting {
     /// Data between the buffered bytes, in order.
     direct: Vec<DirectData>,
     direct_bytes: usize,
-    /// Memory of data that were sent, for data of later commands.
+    /// Memory of data that were sent, for data of later commands. Only I/O queues keep any.
     rooms: Vec<Vec<u8>>,
+    is_io: bool,
     failed: bool,
 }
 
 impl Waiting {
     fn keep(&mut self, room: Vec<u8>) {
         let kept: usize = self.rooms.iter().map(Vec::len).sum();
-        if !room.is_empty() && kept + room.len() <= ROOMS_BYTES_MAX {
+        let fits = self.rooms.len() < ROOMS_MAX && kept + room.len() <= ROOMS_BYTES_MAX;
+        if self.is_io && !room.is_empty() && fits {
             self.rooms.push(room);
         }
     }
@@ -111,7 +114,7 @@ pub(crate) struct Completer {
 impl Outgoing {
     pub(crate) fn new(stream: TcpStream, digests: Digests) -> Self {
         let (bytes, direct, rooms) = (Vec::new(), Vec::new(), Vec::new());
-        let waiting = Waiting { stream, bytes, direct, direct_bytes: 0, rooms, failed: false };
+        let waiting = Waiting { stream, bytes, direct, direct_bytes: 0, rooms, is_io: false, failed: false };
         // An admin queue of 32 entries until the connect command gives another size.
         Self { waiting: Mutex::new(waiting), queue: Mutex::new(QueuePair::new(0, 32, true)), digests }
     }
@@ -119,6 +122,7 @@ impl Outgoing {
     /// Replaces the queue once the connect command has given its number and size; that command is in flight on it.
     pub(crate) fn set_queue(&self, mut queue: QueuePair, connect: u16) {
         queue.accept(connect).expect("a new queue is empty");
+        self.waiting.lock().is_io = queue.qid() > 0;
         *self.queue.lock() = queue;
     }
 

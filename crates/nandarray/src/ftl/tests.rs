@@ -114,6 +114,21 @@ fn under_a_capacity_reclaim_is_due_below_a_tenth_if_a_segment_can_be_gained() {
 }
 
 #[test]
+fn staged_pages_are_no_garbage() {
+    let ftl = ftl(4, 0);
+    let live = append(&ftl, 10);
+    let staged = ftl.append(OWNER, 2, &[7; 5 * 512], &[(0, None), (4, None)], &mut std::iter::empty()).unwrap();
+    let garbage = || ftl.with_segments(|s| s.garbage());
+    assert_eq!(garbage(), 0, "the segment is open");
+    ftl.close_open();
+    assert_eq!(garbage(), PER_SEGMENT - 12);
+    ftl.release(live.into_iter());
+    assert_eq!(garbage(), PER_SEGMENT - 2);
+    ftl.adopt(&staged);
+    assert_eq!(garbage(), PER_SEGMENT - 2);
+}
+
+#[test]
 fn segments_kept_for_journal_and_checkpoint_are_not_reserved_for_commands() {
     let ftl = ftl(20, 20);
     for kept in [0, 5, 11] {

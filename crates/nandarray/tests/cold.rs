@@ -13,9 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::*;
-use nandarray::{FileAccess, FileMedia, Geometry, Media, Mode, Options, Result};
+use nandarray::{FileAccess, FileMedia, Geometry, Media, Mode, Options, Result, Target};
 
 const PAGE: u64 = 4096;
+const EXTENT: u64 = 2 << 20;
 
 #[derive(Debug)]
 struct Cache {
@@ -24,6 +25,8 @@ struct Cache {
     /// Number of pages that were read in place before they were prefetched.
     late: AtomicU64,
     fits: AtomicBool,
+    /// The ranges of each request to prefetch.
+    requests: Mutex<Vec<Vec<(u64, u64)>>>,
 }
 
 impl Cache {
@@ -60,6 +63,7 @@ impl Media for Cache {
     }
 
     fn prefetch(&self, ranges: &[(u64, u64)]) {
+        self.requests.lock().unwrap().push(ranges.to_vec());
         for &(from, to) in ranges {
             self.bring(from, to);
         }
@@ -84,6 +88,7 @@ fn stored(folder: &Path) -> Arc<Cache> {
         pages: Mutex::default(),
         late: AtomicU64::new(0),
         fits: AtomicBool::new(true),
+        requests: Mutex::default(),
     });
     let make = Op::Create {
         name: "a".to_owned(),
@@ -152,4 +157,44 @@ fn boxes_that_overlap_others_are_asked_for() {
             assert_eq!(late, 0, "pages late of {thick} from {at} across axis {axis}");
         }
     }
+}
+
+#[test]
+fn pages_that_are_lent_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let media = stored(folder.path());
+    media.pages.lock().unwrap().clear();
+    let device = open(media.clone(), Mode::Read, &one_thread()).unwrap();
+    // A whole block each: the first without a prediction, then in the order of a scan, then elsewhere.
+    for start in [[64, 64, 64], [0, 0, 0], [0, 0, 64], [0, 0, 128], [128, 0, 128]] {
+        media.late.store(0, Ordering::Relaxed);
+        let (space, count) = (open_space(&device, "a").unwrap().id, [64; 3]);
+        let mut lent = 0;
+        let lend = |target: Target<'_>| {
+            device.compound(false, |c| c.lend(space, target, &mut |bytes| lent += bytes.len())).unwrap().unwrap();
+        };
+        Part::boxed(&start, &count).target(3, &strides(&count, 4), lend);
+        assert_eq!((lent, media.late.load(Ordering::Relaxed)), (4 * 64 * 64 * 64, 0), "a block from {start:?}");
+    }
+}
+
+#[test]
+fn the_extents_of_a_scan_are_asked_for_as_a_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let media = stored(folder.path());
+    media.pages.lock().unwrap().clear();
+    let device = open(media.clone(), Mode::Read, &one_thread()).unwrap();
+    media.requests.lock().unwrap().clear();
+    // Eight blocks of 1 MiB are asked for at a time; these begin in the middle of an extent.
+    read(&device, "a", &Part::boxed(&[64, 0, 0], &[128, 192, 192])).unwrap();
+    let requests = std::mem::take(&mut *media.requests.lock().unwrap());
+    assert!(requests.len() >= 3, "{requests:?}");
+    let mut asked = BTreeSet::new();
+    // The others are records, which lie elsewhere.
+    for &(from, to) in requests.iter().flatten().filter(|(from, to)| to - from > EXTENT / 2) {
+        for extent in from / EXTENT..to.div_ceil(EXTENT) {
+            assert!(asked.insert(extent), "extent {extent} is asked for twice: {requests:?}");
+        }
+    }
+    assert_eq!(asked.len(), 18 / 2 + 1, "{requests:?}");
 }

@@ -29,6 +29,8 @@ pub mod policy;
 pub mod room;
 pub mod segments;
 pub mod superblock;
+#[cfg(test)]
+mod tests;
 pub mod verified;
 pub mod wear;
 

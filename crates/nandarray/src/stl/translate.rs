@@ -444,6 +444,21 @@ mod tests {
         assert!(check_view(&[6, 4], &[5, 5]).is_err());
     }
 
+    #[test]
+    fn single_values_have_no_stride_because_it_could_overflow() {
+        // 7 values from 5 on of digits of 3 x 4 x 2: the end of a cycle of 4 x 2, a cycle's first half.
+        let mut boxes = Vec::new();
+        cut(&[3, 4, 2], 5, 7, 10, 0, &mut boxes);
+        let plain = |b: &FactorBox| (b.0.iter().map(|s| (s.start, s.count, s.stride)).collect::<Vec<_>>(), b.1);
+        let found: Vec<_> = boxes.iter().map(plain).collect();
+        let expected = [
+            (vec![(0, 1, 0), (2, 1, 0), (1, 1, 0)], 0),
+            (vec![(0, 1, 0), (3, 1, 0), (0, 2, 10)], 10),
+            (vec![(1, 1, 0), (0, 2, 20), (0, 2, 10)], 30),
+        ];
+        assert_eq!(found, expected);
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(512))]
         #[test]

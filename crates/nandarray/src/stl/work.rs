@@ -309,3 +309,18 @@ pub fn run<T: Default>(
     });
     failed.into_inner().map_or(Ok(()), Err)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_are_sorted_by_block_in_arrays_of_any_size() {
+        let points = [[9, 3], [0, 7], [5, 0], [9, 2], [4, 1], [0, 4], [5, 0], [8, 3]];
+        // Blocks (2, 0), (0, 1), (1, 0), (2, 0), (1, 0), (0, 1), (1, 0), (2, 0).
+        let expected = [1, 5, 2, 4, 6, 0, 3, 7];
+        for shape in [[10, 8], [1 << 40, 1 << 40]] {
+            assert_eq!(by_block(points.as_flattened(), &shape, &[4, 4]), expected, "shape {shape:?}");
+        }
+    }
+}

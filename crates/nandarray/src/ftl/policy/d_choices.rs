@@ -30,3 +30,24 @@ pub(super) fn pick(blocks: &dyn ReclaimView, d: u32, draw: Draw<'_>) -> Option<u
     }
     best.map(|(_, block)| block)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Listed;
+    use super::*;
+
+    #[test]
+    fn the_emptiest_of_the_drawn_candidates_is_chosen() {
+        let blocks = Listed(&[Some((8, 1)), None, Some((3, 1)), Some((3, 1)), Some((16, 1)), Some((1, 1))], 0);
+        let pick = |d: u32, drawn: &[u32]| {
+            let mut draws = drawn.iter().copied();
+            let picked = pick(&blocks, d, &mut |_| draws.next().expect("another draw"));
+            (picked, draws.len())
+        };
+        assert_eq!(pick(2, &[0, 2, 5]), (Some(2), 1), "two candidates were drawn, the third is not needed");
+        assert_eq!(pick(3, &[3, 0, 2]), (Some(3), 0), "of equal ones the first");
+        assert_eq!(pick(2, &[1, 4, 0, 1, 2, 5]), (Some(2), 1), "no candidates: not closed, wholly live");
+        assert_eq!(pick(2, &[1, 1, 4, 4, 1, 1, 0, 1, 5]), (Some(0), 1), "four draws for each");
+        assert_eq!(pick(1, &[4; 4]), (None, 0));
+    }
+}

@@ -323,6 +323,18 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_row_is_one_item_if_it_is_contiguous_in_the_block() {
+        let split = |n, from, to| {
+            let loops = [Loop::Affine { n: 3, from: 64, to: 100 }, Loop::Affine { n, from, to }];
+            split_row(&loops, 1, 4, std::ptr::null()).map(|(outer, piece)| (outer.len(), piece.items, piece.bytes))
+        };
+        assert_eq!(split(5, 4, 4), Some((1, 1, 20)));
+        assert_eq!(split(5, 8, 4), Some((1, 5, 4)));
+        assert_eq!(split(1, 8, 40), Some((1, 1, 4)));
+        assert_eq!(split(5, 4, 8), None, "not contiguous in the destination");
+    }
+
     proptest! {
         #[test]
         fn any_box_arrives_and_nothing_beside_it_is_touched(

@@ -268,6 +268,13 @@ mod tests {
     }
 
     #[test]
+    fn a_piece_reaches_to_its_last_byte_in_the_block() {
+        let piece = |items, step, bytes| RowPiece { from: std::ptr::null(), items, step, bytes };
+        assert_eq!((piece(5, 12, 4).len(), piece(5, 12, 4).reach()), (20, 4 * 12 + 4));
+        assert_eq!((piece(1, 1000, 32).len(), piece(1, 1000, 32).reach()), (32, 32));
+    }
+
+    #[test]
     fn no_rows_and_no_bytes_are_nothing() {
         check(0, 1, 64, 0, 0, 0);
         check(2, 1, 0, 4, 0, 4);

@@ -252,6 +252,28 @@ mod tests {
     }
 
     #[test]
+    fn boxes_near_a_stream_belong_to_it() {
+        let next = |s: &ReadStreams, row: u64, column: u64| {
+            let ask = s.next(extent(&[row * 512, column], &[512, 4096]), &[1 << 20, 1 << 14], &[256; 2], 1, 4);
+            ask.map(|ask| (ask.start[0] / 512, ask.count[0] / 512))
+        };
+        let stream = || {
+            let s = ReadStreams::default();
+            assert_eq!((next(&s, 20, 4096), next(&s, 21, 4096)), (None, Some((22, 1))));
+            s
+        };
+        let s = stream();
+        assert_eq!(next(&s, 29, 4096), Some((30, 1)), "a box was left out, for another thread");
+        assert_eq!(next(&s, 21, 4096), None, "which comes later");
+        assert_eq!(next(&s, 30, 4096), Some((31, 2)));
+        for (row, column) in [(21 + NEAR + 1, 4096), (23, 0), (23, 8192)] {
+            let s = stream();
+            assert_eq!(next(&s, row, column), None, "box {row} at column {column} begins another stream");
+            assert_eq!(next(&s, row + 1, column), Some((row + 2, 1)));
+        }
+    }
+
+    #[test]
     fn streams_in_turn_are_all_followed() {
         let s = ReadStreams::default();
         let row =

@@ -36,9 +36,10 @@ use super::copy::{Loop, copy, copy_streaming, fill, merge};
 use super::index::Cursor;
 use super::plan::{Plan, Task};
 use super::prefetch::PagePrefetcher;
-use super::space::{Inner, Space};
+use super::space::{BlockShape, Inner, Space};
 use super::units::UnitSet;
 use super::work::{Work, Workers, run};
+use crate::codec::CodecSpec;
 use crate::error::Result;
 use crate::ftl::Ftl;
 use crate::sim::Probe;
@@ -170,28 +171,35 @@ impl<'a> Reader<'a> {
         let (item, large) = (self.space.shape.item_bytes, bytes >= LARGE_BYTES);
         let row_tasks = if large { work.row_tasks(item) } else { 1 };
         let least = if large { LARGE_TASKS_MIN } else { 1 };
-        run(workers, work.len(), self.cost(work, bytes), row_tasks, least, &|range, state: &mut WorkerState<'a>| {
-            state.large = large;
-            let mut mover = if large { Mover::rows(item, bytes, row_tasks) } else { Mover::ring(item) };
-            // SAFETY: the caller's promise about the buffer; the space's lock keeps the source bytes valid.
-            unsafe {
-                match work {
-                    Work::Plans { plans, ends } => {
-                        let mut next = range.start;
-                        while next < range.end {
-                            let number = ends.partition_point(|&end| end <= next);
-                            let (plan, end) = (&plans[number], ends[number].min(range.end));
-                            let first = ends[number] - plan.tasks();
-                            self.read_plan((plan, first), next..end, &prefetcher, state, out, &mut mover)?;
-                            next = end;
+        run(
+            workers,
+            work.len(),
+            cost(&self.space.shape, self.space.spec(), work, bytes),
+            row_tasks,
+            least,
+            &|range, state: &mut WorkerState<'a>| {
+                state.large = large;
+                let mut mover = if large { Mover::rows(item, bytes, row_tasks) } else { Mover::ring(item) };
+                // SAFETY: the caller's promise about the buffer; the space's lock keeps the source bytes valid.
+                unsafe {
+                    match work {
+                        Work::Plans { plans, ends } => {
+                            let mut next = range.start;
+                            while next < range.end {
+                                let number = ends.partition_point(|&end| end <= next);
+                                let (plan, end) = (&plans[number], ends[number].min(range.end));
+                                let first = ends[number] - plan.tasks();
+                                self.read_plan((plan, first), next..end, &prefetcher, state, out, &mut mover)?;
+                                next = end;
+                            }
                         }
+                        Work::Points { .. } => self.read_points(work, range, &prefetcher, state, out, &mut mover)?,
                     }
-                    Work::Points { .. } => self.read_points(work, range, &prefetcher, state, out, &mut mover)?,
+                    mover.finish();
                 }
-                mover.finish();
-            }
-            Ok(())
-        })
+                Ok(())
+            },
+        )
     }
 
     /// Reads tasks of a plan. `tasks` are numbers within the command, and `first` is the number of the plan's first
@@ -303,24 +311,23 @@ impl<'a> Reader<'a> {
     fn span(&self, task: &Task<'_>) -> Range<usize> {
         task.in_block..task.span(self.space.shape.item_bytes).end
     }
+}
 
-    /// Estimates the bytes that the work moves through a core, by which it is distributed to threads: coded blocks are
-    /// decoded in whole frames, and an element without neighbours costs a cache line.
-    fn cost(&self, work: &Work, bytes: u64) -> u64 {
-        let shape = &self.space.shape;
-        if work.len() == 0 {
-            return 0;
-        }
-        if let Some(spec) = self.space.spec() {
-            let span = work.task(0).span(shape.item_bytes).len().max(spec.frame_bytes()).min(shape.bytes);
-            return bytes.max(work.len() * span as u64) * spec.weight();
-        }
-        let alone = match work.task(0).loops.last() {
-            Some(&Loop::Affine { n, from, .. }) => n == 1 || from != shape.item_bytes as isize,
-            _ => true,
-        };
-        if alone { bytes.max(bytes / shape.item_bytes as u64 * 64) } else { bytes }
+/// Estimates the bytes that a read of `bytes` bytes moves through a core, by which the work is distributed to threads:
+/// coded blocks are decoded in whole frames, and an element without neighbours costs a cache line.
+fn cost(shape: &BlockShape, spec: Option<&CodecSpec>, work: &Work, bytes: u64) -> u64 {
+    if work.len() == 0 {
+        return 0;
     }
+    if let Some(spec) = spec {
+        let span = work.task(0).span(shape.item_bytes).len().max(spec.frame_bytes()).min(shape.bytes);
+        return bytes.max(work.len() * span as u64) * spec.weight();
+    }
+    let alone = match work.task(0).loops.last() {
+        Some(&Loop::Affine { n, from, .. }) => n == 1 || from != shape.item_bytes as isize,
+        _ => true,
+    };
+    if alone { bytes.max(bytes / shape.item_bytes as u64 * 64) } else { bytes }
 }
 
 /// Copies a task's elements from a buffer with the whole block, past the caches if `large`.
@@ -332,4 +339,47 @@ unsafe fn copy_task(task: &Task<'_>, item_bytes: usize, large: bool, from: *cons
     let (left, run) = merge(&mut loops, item_bytes);
     // SAFETY: the caller's promise.
     unsafe { if large { copy_streaming(&loops[..left], run, from, to) } else { copy(&loops[..left], run, from, to) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Framing;
+    use crate::stl::plan::{Axis, Plan, Selection};
+
+    #[test]
+    fn a_read_costs_the_bytes_that_it_moves_through_a_core() {
+        let shape = BlockShape {
+            block: [128, 128][..].into(),
+            strides: [1024, 8][..].into(),
+            item_bytes: 8,
+            bytes: 128 << 10,
+            units: 32,
+            page: 4096,
+            fill: vec![0; 8],
+        };
+        let work = |rows: u64, columns: Axis| {
+            let axes = vec![Axis::Range { start: 0, step: 1, count: rows }, columns];
+            let selection = Selection { axes, strides: vec![1024, 8], offset: 0 };
+            Work::plans(vec![Plan::new(&selection, &shape.block, 8)])
+        };
+        let range = |start, step, count| Axis::Range { start, step, count };
+        let plain = |work: Work, bytes| cost(&shape, None, &work, bytes);
+        assert_eq!(plain(work(10, range(0, 1, 50)), 4000), 4000);
+        assert_eq!(plain(work(10, range(0, 2, 50)), 4000), 500 * 64, "a cache line for each");
+        assert_eq!(plain(work(10, range(7, 1, 1)), 80), 10 * 64, "a column");
+        assert_eq!(plain(work(10, Axis::List(vec![3, 9])), 160), 20 * 64);
+        assert_eq!(plain(Work::plans(vec![]), 0), 0);
+        let points = Work::points(&[3, 4, 200, 9], &[256, 256], &shape.block, &shape.strides, 8).unwrap();
+        assert_eq!(plain(points, 16), 2 * 64);
+
+        let compression = Some("zstd:1".parse().unwrap());
+        let (element_bytes, block_bytes) = (8, 128 << 10);
+        let spec = CodecSpec { compression, encrypted: false, element_bytes, block_bytes, framing: Framing::V2 };
+        let coded = |work: Work, bytes| cost(&shape, Some(&spec), &work, bytes) / spec.weight();
+        assert_eq!(coded(work(1, range(0, 1, 50)), 400), 32 << 10, "a frame");
+        assert_eq!(coded(work(100, range(0, 1, 50)), 40_000), 99 * 1024 + 400, "the frames in which the rows lie");
+        assert_eq!(coded(work(256, range(0, 1, 256)), 512 << 10), 512 << 10, "four whole blocks");
+        assert_eq!(coded(work(256, range(127, 1, 2)), 4096), 4 * (127 * 1024 + 8), "a column of each of four blocks");
+    }
 }

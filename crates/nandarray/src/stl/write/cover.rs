@@ -125,3 +125,36 @@ fn count_runs(loops: &[Loop<'_>], at: usize, run: usize, page: usize, units: &mu
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stl::plan::{Axis, Plan, Selection};
+
+    #[test]
+    fn written_bytes_are_counted_by_unit() {
+        // Two rows of 64 elements a page.
+        let shape = BlockShape {
+            block: [8, 64][..].into(),
+            strides: [256, 4][..].into(),
+            item_bytes: 4,
+            bytes: 2048,
+            units: 4,
+            page: 512,
+            fill: vec![0; 4],
+        };
+        let range = |start, step, count| Axis::Range { start, step, count };
+        let counted = |rows: Axis, columns: Axis, times: usize| {
+            let selection = Selection { axes: vec![rows, columns], strides: vec![256, 4], offset: 0 };
+            let plan = Plan::new(&selection, &shape.block, 4);
+            assert_eq!(plan.tasks(), 1);
+            let tasks: Vec<_> = (0..times).map(|_| plan.task(0)).collect();
+            written(&tasks, &shape)
+        };
+        assert_eq!(counted(range(1, 1, 4), range(0, 1, 64), 1), [256, 512, 256, 0]);
+        assert_eq!(counted(range(1, 1, 4), range(0, 2, 32), 1), [128, 256, 128, 0], "every other element");
+        assert_eq!(counted(range(1, 2, 3), range(0, 1, 64), 1), [256; 3].into_iter().chain([0]).collect::<Vec<_>>());
+        assert_eq!(counted(range(7, 1, 1), range(5, 1, 3), 2), [0, 0, 0, 24], "the same bytes twice");
+        assert_eq!(counted(Axis::List(vec![6, 0, 6]), range(0, 1, 10), 1), [40, 0, 0, 80], "a row twice");
+    }
+}

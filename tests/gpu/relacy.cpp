@@ -88,7 +88,7 @@ struct modelled {
 };
 using P = modelled;
 
-/// A queue pair of two slots and its server, which is a thread of its own; the number of the others.
+/// A queue pair of two slots, its server in a thread of its own, and this number of other threads.
 template <u32 CLIENTS> struct World : Memory {
     static constexpr u32 depth = 2;
     region_header region = {};
@@ -194,7 +194,7 @@ template <u32 CLIENTS, u32 FREE> struct Cached : World<CLIENTS> {
     }
 };
 
-/// Two threads want two pages in one line: what a line holds is its page's while it is held, and loaded before it is read.
+/// Two threads want two pages in one line: a held line has its page's bytes only, loaded before a thread reads them.
 struct cache_case : rl::test_suite<cache_case, 3>, Cached<2, 1> {
     rl::var<u64> bytes[ways];
     void before() { start(); }

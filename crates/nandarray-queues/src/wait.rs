@@ -7,7 +7,7 @@ const CLOCK_ROUNDS: u32 = 64;
 /// Number of rounds after which a wait asks the system whether the server's lock is held.
 const LOCK_ROUNDS: u32 = 4096;
 
-/// Why a wait ended without what it waited for.
+/// Reason for which a wait failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitEnd {
     /// The server has ended.
@@ -25,7 +25,8 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// Counts one round, and returns why the wait ends, if it does. `ended` is asked seldom, `released` more seldom.
+    /// Counts one round, and returns why the wait ends, if it does. Calls `ended` every
+    /// [`CLOCK_ROUNDS`] rounds, and `released` every [`LOCK_ROUNDS`].
     pub(crate) fn round(
         &mut self,
         deadline: Duration,

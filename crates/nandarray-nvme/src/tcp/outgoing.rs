@@ -21,8 +21,9 @@ const BATCH_BYTES: usize = 512 << 10;
 /// Least number of bytes of data that are sent from where they were read, instead of being copied to the buffer.
 const DIRECT_BYTES: usize = 64 << 10;
 
-/// Maximum number of rooms that an I/O queue keeps for later commands, and of bytes in them.
+/// Maximum number of data buffers that an I/O queue keeps for later commands.
 const ROOMS_MAX: usize = 16;
+/// Maximum total size of these buffers.
 const ROOMS_BYTES_MAX: usize = 2 << 20;
 
 /// Data that are sent from where they were read.
@@ -157,7 +158,7 @@ impl Outgoing {
         }
     }
 
-    /// Returns memory for data of a command, at least `bytes` long, with the contents of earlier data: fresh pages
+    /// Returns memory for data of a command, at least `bytes` long, which is not cleared: fresh pages
     /// would cost more than the copy into them.
     pub(crate) fn room(&self, bytes: usize) -> Vec<u8> {
         let mut room = if bytes > 0 { self.waiting.lock().rooms.pop().unwrap_or_default() } else { Vec::new() };

@@ -366,6 +366,7 @@ mod tests {
         assert_eq!(cache.read(2, 0, 512), Hit::All);
         assert_eq!(cache.read(2, 0, PAGE), Hit::Part);
         assert_eq!(cache.read(9, 0, PAGE), Hit::None);
+        assert_eq!((cache.counts.read_hits, cache.counts.read_misses), (1, 2), "a page in part is a miss");
         let flush = cache.flush();
         assert_eq!(cache.drain(), Some(Drain { lpa: 1, whole: true, bytes: PAGE }));
         assert_eq!(cache.drain(), Some(Drain { lpa: 3, whole: true, bytes: PAGE }));

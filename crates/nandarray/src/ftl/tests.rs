@@ -130,29 +130,45 @@ fn staged_pages_are_no_garbage() {
 
 #[test]
 fn segments_kept_for_journal_and_checkpoint_are_not_reserved_for_commands() {
-    let ftl = ftl(20, 20);
+    let ftl = ftl(12, 20);
     for kept in [0, 5, 11] {
         ftl.reserve_segments(kept);
         let left = (20 - SEGMENTS_FOR_RECLAIM - kept) * PER_SEGMENT;
         assert!(matches!(ftl.reserve(left + 1, false), Err(Error::Full { .. })), "{kept} segments are kept");
         drop(ftl.reserve(left, false).unwrap());
         drop(ftl.reserve(left + 1, true).unwrap());
+        // Reservations of other commands and of write buffers.
+        let _reserved = ftl.reserve(40, false).unwrap();
+        ftl.promise(0, 9);
+        assert!(matches!(ftl.reserve(left - 48, false), Err(Error::Full { .. })), "{kept} segments are kept");
+        drop(ftl.reserve(left - 49, false).unwrap());
+        ftl.promise(9, 0);
     }
 }
 
 #[test]
 fn the_medium_grows_by_an_eighth_of_its_segments() {
-    for (have, asked, grown) in
-        [(1, 1, 1), (15, 1, 1), (17, 1, 2), (80, 1, 10), (511, 3, 63), (513, 1, 64), (900, 1, 64), (80, 30, 30)]
-    {
+    for (have, asked, grown) in [
+        (1, 1, 1),
+        (15, 1, 1),
+        (17, 1, 2),
+        (80, 1, 10),
+        (511, 3, 63),
+        (513, 1, 64),
+        (900, 1, 64),
+        (80, 30, 30),
+        (80, 0, 0),
+    ] {
         let ftl = ftl(have, 0);
         ftl.grow(&mut ftl.state.lock(), asked).unwrap();
         assert_eq!(ftl.usage().segments, have + grown, "{have} segments grow by {asked}");
         assert_eq!(ftl.media().len(), G.medium_bytes(have + grown));
     }
     let limited = ftl(80, 83);
-    limited.grow(&mut limited.state.lock(), 1).unwrap();
-    assert_eq!(limited.usage().segments, 83, "not beyond the capacity");
+    for _ in 0..2 {
+        limited.grow(&mut limited.state.lock(), 1).unwrap();
+        assert_eq!(limited.usage().segments, 83, "not beyond the capacity");
+    }
 }
 
 #[test]
@@ -193,6 +209,24 @@ fn a_table_is_cut_to_the_medium_unless_pages_are_live_beyond_its_end() {
     let last = runs.iter().map(|run| G.segment_of(run.ppa)).max().unwrap();
     ftl.close_open();
     ftl.with_segments(|s| assert_eq!((s.cut_to(1), s.len()), (Some(last), last as usize + 1)));
+}
+
+#[test]
+fn live_pages_beyond_the_end_belong_to_a_medium_that_grew_or_to_a_damaged_one() {
+    let run = |segment| Run { unit: 0, count: 1, ppa: G.ppa(segment, 3) };
+    for (cut, beyond) in [(5, None), (4, Some(4))] {
+        let mut s = Segments::new(G, false);
+        s.grow(2);
+        assert!(s.revive(run(4)) && s.revive(run(3)) && s.unrevive(run(3)));
+        assert_eq!(s.cut_to(cut), beyond, "cut to {cut}");
+        if beyond.is_none() {
+            assert_eq!(
+                (s.info(4).state, s.info(4).live, s.info(3).state),
+                (SegmentState::Closed, 1, SegmentState::Free)
+            );
+            assert!(!s.free().contains(&4) && s.free().contains(&3));
+        }
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! programming 750,020.
 
 use super::{Rig, at, device};
-use crate::flash::{OpCause, OpKind, OpOutcome};
+use crate::flash::{FlashEvent, OpCause, OpKind, OpOutcome};
 use nandarray_sim::Ps;
 
 const READ: u64 = 290;
@@ -39,6 +39,16 @@ fn a_cache_read_senses_while_data_leaves() {
     let third_out = second_sensed + READ + 3_000 + SENSE + OUT;
     assert_eq!(ns(&rig.finish()), [first_out, second_out, third_out]);
     assert_eq!(rig.flash.counts().cache_reads, 2);
+}
+
+#[test]
+fn reads_of_every_class_go_through_the_cache_register() {
+    let mut rig = Rig::new(&device(&[("nand.t_cache_read_busy", "3 us")]));
+    for (page, cause) in (0..).zip([OpCause::Host, OpCause::Map, OpCause::Host, OpCause::Gc]) {
+        rig.submit(OpKind::Read, cause, at(0, 0, 0, page), 8_192);
+    }
+    rig.finish();
+    assert_eq!(rig.flash.counts().cache_reads, 3, "all but the last, which no other follows");
 }
 
 #[test]
@@ -308,6 +318,24 @@ fn decoding_follows_the_transfer() {
     let mut rig = Rig::new(&device(&ecc("5 us")));
     rig.read(at(0, 0, 0, 0), 8_192);
     assert_eq!(ns(&rig.finish()), [READ + SENSE + 30 + 3_072 + 8 * 5_000]);
+}
+
+#[test]
+fn reads_that_need_no_decoder_end_with_their_transfer() {
+    for overrides in [
+        &[][..],
+        &[("reliability.ecc_codeword_size", "1 KiB"), ("reliability.ecc_correctable_bits", "40")],
+        &[("reliability.t_ecc_decode", "2 us")],
+    ] {
+        let mut rig = Rig::new(&device(overrides));
+        rig.read(at(0, 0, 0, 0), 8_192);
+        while let Some((now, event)) = rig.events.pop() {
+            assert!(!matches!(event, FlashEvent::Decoded(_)), "decoded at {now:?}, {overrides:?}");
+            rig.flash.handle(now, event, &mut rig.events, &mut rig.ended);
+        }
+        assert_eq!(rig.ended.len(), 1, "{overrides:?}");
+        assert_eq!(ns(&[rig.events.now()]), [READ + SENSE + OUT], "{overrides:?}");
+    }
 }
 
 #[test]

@@ -271,6 +271,13 @@ mod tests {
             assert_eq!(next(&s, row, column), None, "box {row} at column {column} begins another stream");
             assert_eq!(next(&s, row + 1, column), Some((row + 2, 1)));
         }
+        let s = stream();
+        let half = extent(&[22 * 512, 4096], &[512, 2048]);
+        assert_eq!(s.next(half, &[1 << 20, 1 << 14], &[256; 2], 1, 4), None, "another size");
+        assert_eq!(next(&s, 22, 4096), Some((23, 2)), "the stream goes on");
+        let s = ReadStreams::default();
+        assert_eq!((next(&s, 20, 4096), next(&s, 22, 4096)), (None, None), "one box is no stream");
+        assert_eq!(next(&s, 21, 4096), Some((22, 1)));
     }
 
     #[test]

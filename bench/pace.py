@@ -132,9 +132,9 @@ def measure_one(t_read_us: tuple[int, ...], count: int) -> PaceFigure:
         report = store.report()
         behind = report["pace.behind_mean_s"] * 1e6, report["pace.behind_max_s"] * 1e6
         counts = int(report["pace.completions"]), int(report["pace.late"])
-        latencies = [_percentiles(found) for found in (described, unpaced)]
         name = "/".join(map(str, t_read_us))
-        return PaceFigure(name, *latencies, exchange, _percentiles(seen), *counts, *behind)
+        before = _percentiles(described), _percentiles(unpaced)
+        return PaceFigure(name, *before, exchange, _percentiles(seen), *counts, *behind)
 
 
 def measure(count: int, say: Say) -> list[PaceFigure]:

@@ -45,7 +45,7 @@ EQUIVALENT = {
     r"replace .* <impl .*Debug for .*>::fmt": "texts for developers",
     r"replace .*(prefetch|locate|map_in|will_read)": "hints change times, not results",
     r"replace - with . in Rows::each$": "its one subtraction is in the address of a cache line that is prefetched",
-    r"replace < with <= in Fill::lpa_at$": "the blocks differ only if one is bad, and a bad block holds no logical page",
+    r"replace < with <= in Fill::lpa_at$": "it differs only for a bad block, which holds no logical page",
 }
 
 

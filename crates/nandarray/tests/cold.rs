@@ -185,7 +185,7 @@ fn the_extents_of_a_scan_are_asked_for_as_a_whole() {
     media.pages.lock().unwrap().clear();
     let device = open(media.clone(), Mode::Read, &one_thread()).unwrap();
     media.requests.lock().unwrap().clear();
-    // Eight blocks of 1 MiB are asked for at a time; these begin in the middle of an extent.
+    // Eight blocks of 1 MiB are requested at a time; these begin in the middle of an extent.
     read(&device, "a", &Part::boxed(&[64, 0, 0], &[128, 192, 192])).unwrap();
     let requests = std::mem::take(&mut *media.requests.lock().unwrap());
     assert!(requests.len() >= 3, "{requests:?}");

@@ -141,7 +141,8 @@ fn packed_reads_are_counted_and_reported_by_block() {
     create(&device, Some("bitpack"), 4, false, &[ELEMENTS], 0);
     fill(&device, 4);
     let before = number(&device, "bytes_read");
-    (seen.calls.store(0, Ordering::Relaxed), seen.bytes.store(0, Ordering::Relaxed));
+    seen.calls.store(0, Ordering::Relaxed);
+    seen.bytes.store(0, Ordering::Relaxed);
     let parts = read_packed(&device, 2999..9001).unwrap().len() as u64;
     assert_eq!((seen.calls.load(Ordering::Relaxed), seen.bytes.load(Ordering::Relaxed)), (4, parts));
     assert_eq!(number(&device, "bytes_read") - before, parts);

@@ -2,6 +2,7 @@
 
 use super::{POLICIES, description, device};
 use crate::describe::{Description, GcPolicy, StripeLevel, Striping};
+use crate::ftl::blocks::Stream;
 use crate::ftl::{LayOutError, PageMapped};
 
 /// Makes `writes` random writes; returns their write amplification.
@@ -51,6 +52,23 @@ fn what_was_laid_out_fits_together_and_is_the_same_for_the_same_seed() {
             ftl.audit();
         }
     }
+}
+
+/// Planes of a die are filled in turn, so the host's open blocks are at the same page; with a hot stream dies differ.
+#[test]
+fn planes_of_a_die_are_laid_out_at_the_same_page() {
+    use StripeLevel::{Channel, Die, Plane, Way};
+    let mut d = description([2, 1, 2, 2], 64, 24, 0.2);
+    (d.ftl.striping, d.ftl.hot_cold) = (Striping::Dynamic([Plane, Channel, Die, Way]), true);
+    let ftl = laid_out(&d, 3);
+    let next_pages = |plane: u32| {
+        let open = ftl.blocks.planes[plane as usize].open;
+        [Stream::Host, Stream::Hot].map(|stream| ftl.blocks.blocks[open[stream as usize] as usize].next)
+    };
+    let dies: Vec<_> = (0..ftl.planes()).step_by(2).map(|plane| [next_pages(plane), next_pages(plane + 1)]).collect();
+    assert_eq!(dies.len(), 4);
+    assert!(dies.iter().all(|[a, b]| a == b), "{dies:?}");
+    assert!(dies.iter().any(|die| die != &dies[0]), "{dies:?}");
 }
 
 #[test]

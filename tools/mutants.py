@@ -26,9 +26,8 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Time after which a build or a run of the tests counts as one that does not end.
@@ -157,8 +156,7 @@ pub mod mutation {
 """
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     """A test program: its time without a mutant, and the numbers of the mutants whose places it reaches."""
 
     path: Path

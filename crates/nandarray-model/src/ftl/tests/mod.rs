@@ -90,6 +90,9 @@ fn a_full_device_is_a_formula_until_it_is_overwritten() {
     assert_eq!(report.live_pages, filled.capacity_pages());
     assert_eq!(report.programs, [0; 4]);
     assert!(report.wear.mean > 1.0);
+    // The preset's blocks are good for 10,000 cycles and more; blocks of one cycle would be beyond it.
+    assert!(d.nand.endurance_cycles > report.wear.most);
+    assert_eq!(report.wear.beyond_endurance, 0);
 }
 
 #[test]

@@ -130,6 +130,8 @@ pub(super) struct SpaceJob {
     pub(super) credits_due: VecDeque<u64>,
     /// Whether the device has begun to execute the job.
     pub(super) begun: bool,
+    /// Whether blocks are being started; the job is kept meanwhile.
+    pub(super) starting: bool,
     /// Number of started blocks whose end the completion waits for.
     pub(super) waiting: u32,
     pub(super) log_left: u32,
@@ -211,6 +213,7 @@ impl SpaceJob {
             credits: 0,
             credits_due: VecDeque::new(),
             begun: false,
+            starting: false,
             waiting: 0,
             log_left: 0,
             bytes,

@@ -100,6 +100,7 @@ impl Client for SpaceClient {
                 let Some(pages) = j.credits_due.pop_front() else { return };
                 j.credits += pages;
                 self.start_parts(ctx, now, job);
+                self.forget(job);
             }
         }
     }
@@ -286,56 +287,60 @@ impl SpaceClient {
         self.jobs[job as usize].begun = true;
         self.start_parts(ctx, now, job);
         self.blocks_progress(ctx, now, job);
+        self.forget(job);
     }
 
-    /// Starts further blocks of a job, as many as may be in flight.
+    /// Starts further blocks of a job, as many as may be in flight. A block without pages may be delivered before this
+    /// returns, which calls this again: the outer call then starts the blocks that follow, and the job stays at least
+    /// until it returns.
     fn start_parts(&mut self, ctx: &mut ClientContext<'_>, now: Ps, job: u32) {
+        if std::mem::replace(&mut self.jobs[job as usize].starting, true) {
+            return;
+        }
+        while let Some(part) = self.next_part(ctx, job) {
+            self.start_part(ctx, now, part);
+        }
+        self.jobs[job as usize].starting = false;
+    }
+
+    /// Returns the part for a job's next block; `None` if there is none, or no further one may be in flight.
+    fn next_part(&mut self, ctx: &ClientContext<'_>, job: u32) -> Option<SpacePart> {
         let room = match ctx.fabric.description.dram.bytes {
             0 => u64::MAX,
             bytes => bytes / 4,
         };
-        loop {
-            let j = &mut self.jobs[job as usize];
-            let by_credit = j.kind.core().is_some();
-            if j.next == j.blocks.len() || by_credit && j.credits == 0 {
-                return;
-            }
-            if !by_credit && (j.open >= PARTS_AT_ONCE || (j.open > 0 && j.open_bytes >= room)) {
-                return;
-            }
-            j.credits = j.credits.saturating_sub(1);
-            let (block, from) = (j.blocks[j.next], j.next.checked_sub(1).map_or(0, |i| j.blocks[i].ops_end));
-            j.next += 1;
-            j.open += 1;
-            j.open_bytes += block.bytes;
-            j.waiting += 1;
-            let direction = j.direction(from, block.ops_end);
-            // Pages that a flush writes are already in the device.
-            let at = match j.kind {
-                SpaceJobKind::Write => PartStage::Down,
-                SpaceJobKind::Output => PartStage::Scattered,
-                // The first page of a block has the block translated.
-                SpaceJobKind::Input if block.runs == 0 && block.bytes > 0 => PartStage::Reading,
-                SpaceJobKind::Read | SpaceJobKind::Other | SpaceJobKind::Input => PartStage::Translated,
-                SpaceJobKind::Stream { .. } if block.runs > 0 => PartStage::Translated,
-                SpaceJobKind::Stream { .. } => PartStage::Reading,
-                SpaceJobKind::Feed { .. } => PartStage::Crossing,
-                SpaceJobKind::Pass { .. } => PartStage::Passing,
-            };
-            let (io, number) = (j.io, j.next - 1);
-            let ops = PartOps::Of { from, to: block.ops_end };
-            let part = SpacePart {
-                io,
-                number,
-                direction,
-                ops,
-                runs: block.runs,
-                bytes: block.bytes,
-                at,
-                ..SpacePart::new(job, self.age(job))
-            };
-            self.start_part(ctx, now, part);
+        let age = self.age(job);
+        let j = &mut self.jobs[job as usize];
+        let by_credit = j.kind.core().is_some();
+        if j.next == j.blocks.len() || by_credit && j.credits == 0 {
+            return None;
         }
+        if !by_credit && (j.open >= PARTS_AT_ONCE || (j.open > 0 && j.open_bytes >= room)) {
+            return None;
+        }
+        j.credits = j.credits.saturating_sub(1);
+        let (block, from) = (j.blocks[j.next], j.next.checked_sub(1).map_or(0, |i| j.blocks[i].ops_end));
+        j.next += 1;
+        j.open += 1;
+        j.open_bytes += block.bytes;
+        j.waiting += 1;
+        let direction = j.direction(from, block.ops_end);
+        // Pages that a flush writes are already in the device.
+        let at = match j.kind {
+            SpaceJobKind::Write => PartStage::Down,
+            SpaceJobKind::Output => PartStage::Scattered,
+            // The first page of a block has the block translated.
+            SpaceJobKind::Input if block.runs == 0 && block.bytes > 0 => PartStage::Reading,
+            SpaceJobKind::Read | SpaceJobKind::Other | SpaceJobKind::Input => PartStage::Translated,
+            SpaceJobKind::Stream { .. } if block.runs > 0 => PartStage::Translated,
+            SpaceJobKind::Stream { .. } => PartStage::Reading,
+            SpaceJobKind::Feed { .. } => PartStage::Crossing,
+            SpaceJobKind::Pass { .. } => PartStage::Passing,
+        };
+        let (io, number) = (j.io, j.next - 1);
+        let ops = PartOps::Of { from, to: block.ops_end };
+        let (runs, bytes) = (block.runs, block.bytes);
+        Some(SpacePart { io, number, direction, ops, runs, bytes, at, ..SpacePart::new(job, age) })
     }
 
     fn start_part(&mut self, ctx: &mut ClientContext<'_>, now: Ps, part: SpacePart) {
@@ -571,6 +576,7 @@ impl SpaceClient {
         j.credits += pages;
         if j.begun {
             self.start_parts(ctx, now, job as u32);
+            self.forget(job as u32);
         }
     }
 
@@ -699,7 +705,8 @@ impl SpaceClient {
     fn forget(&mut self, job: u32) {
         let Some(j) = self.jobs.get(job as usize) else { return };
         assert!(j.chunks_left <= CHUNKS_AT_ONCE && j.next <= j.blocks.len(), "{:?}: {} chunks", j.id, j.chunks_left);
-        if j.phase == JobPhase::Done && j.background.is_empty() && j.chunks_left == 0 && j.open == 0 {
+        let is_idle = j.background.is_empty() && j.chunks_left == 0 && j.open == 0;
+        if j.phase == JobPhase::Done && is_idle && !j.starting {
             self.jobs.remove(job as usize);
         }
     }

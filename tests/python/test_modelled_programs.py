@@ -318,3 +318,21 @@ def test_pingpong_computes_while_it_fills() -> None:
     work = sum(seconds.values()) - seconds["stream_wait"]
     # Sensing, and two pages of 4 KiB on each of eight channels of 1 GB/s.
     assert abs(took / (work + 30e-6 + 8e-6) - 1) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("device", "kind"), [(d, k) for d in ("mqsim-ideal", "assasin-sb") for k in ("block", "stream")]
+)
+@pytest.mark.parametrize("written", [slice(0, 0), slice(0, 3000), slice(5000, 8192)])
+def test_blocks_that_were_never_written_are_fill_values_to_programs(device: str, kind: str, written: slice) -> None:
+    described = load(device)
+    if device == "mqsim-ideal":
+        described = described.with_({"compute.cores": 2, "compute.clock": "1 GHz"})
+    with nandarray.open(device=described, mode="w") as store:
+        array = store.create("x", (8192,), "u1", building_block=(1024,), fill_value=3)
+        array[written] = 1
+        store.flush()
+        program = nandarray.programs.get("sum", dtype="uint8", kind=kind, target="rv32im")
+        wanted = 8192 * 3 - 2 * (written.stop - written.start)
+        assert nandarray.offload(program, [array], task_bytes=4096).result == wanted
+        assert array[4000] == 3, "the device serves on"

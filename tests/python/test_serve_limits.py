@@ -21,6 +21,7 @@ import pytest
 from test_serve import cli, start
 
 import nandarray
+from nandarray import programs
 from nandarray.device import load
 from nandarray.errors import InvalidError
 from nandarray.nvme import Flush, Read, RemoteStore, Write, connect
@@ -225,3 +226,25 @@ def test_tshark_reads_our_conversations(tmp_path: Path, digests: bool) -> None:
     assert kinds == {0, 1, 4, 5, 6, 7, 9}
     wrong = [frame for frame in frames if "malformed" in frame.lower() or "digest" in frame.split("\t")[-1].lower()]
     assert not wrong, wrong[:3]
+
+
+def test_programs_of_a_host_take_the_time_of_the_drives_cores() -> None:
+    device = load("mqsim-ideal").with_({"compute.cores": 1, "compute.clock": "100 MHz"})
+    program = programs.get("sum", dtype="int32", target="rv32im")
+    took = {}
+    for remotely in (False, True):
+        with nandarray.open(device=device, mode="w") as store:
+            store["x"] = np.arange(100_000, dtype="i4")
+            store.flush()
+            began = store.clock.now
+            if remotely:
+                with nandarray.serve(store) as server, nandarray.open(server.url) as remote:
+                    (result,) = remote.load(program.elf).execute(remote["x"])
+                    assert np.frombuffer(result, "i8")[0] == np.arange(100_000).sum()
+            else:
+                nandarray.offload(program, [store["x"]])
+            report = store.report()["programs"]
+            took[remotely] = (report["instructions"], store.clock.now - began)
+    assert took[False][0] > 100_000
+    assert took[True][0] == pytest.approx(took[False][0], rel=0.01)
+    assert took[True][1] == pytest.approx(took[False][1], rel=0.05)

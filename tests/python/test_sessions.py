@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import nandarray
+from nandarray.array.session import register_scheduler
 from nandarray.programs import kernels
 from nandarray.programs.nest import Read, Update, Write, screens
 
@@ -350,3 +351,80 @@ def test_threads_and_tasks_share_a_session(store):
     for number, results in found.items():
         assert all((result == number * x).all() for result in results)
     assert (two == 2 * one).all()
+
+
+class NoScheduler:
+    """A scheduler in Python that gives no worker anything; tests replace one of its methods."""
+
+    splits = True
+
+    def __init__(self, workers):
+        pass
+
+    def arrived(self, number, application, priority, deadline, work):
+        pass
+
+    def ready(self, kernel, screens):
+        pass
+
+    def next(self, worker):
+        return None
+
+    def ended(self, kernel):
+        pass
+
+
+def raises(*_arguments):
+    raise ZeroDivisionError("none")
+
+
+@pytest.mark.parametrize("accelerator", [False, True])
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"next": raises}, "next: ZeroDivisionError: none"),
+        ({"next": lambda self, worker: 999}, "a scheduler names kernels that arrived"),
+        ({"next": lambda self, worker: "0"}, "next: TypeError"),
+        ({"arrived": raises}, "arrived: ZeroDivisionError"),
+        ({"ready": raises}, "ready: ZeroDivisionError"),
+    ],
+)
+def test_a_scheduler_that_fails_fails_its_kernels_and_not_the_store(store, accelerator, changed, said):
+    name = f"fails-{sorted(changed)[0]}-{said}-{accelerator}"
+    register_scheduler(name, type("Failing", (NoScheduler,), changed))
+    store["x"] = x = np.arange(100.0)
+    failed = pytest.raises(nandarray.ProgramFailedError, match=said)
+    with failed, store.session(name, workers=2, accelerator=accelerator) as session:
+        session.submit(scale, inputs={"x": store["x"]}, scalars={"factor": 2.0}).result(30)
+    with store.session("inter-dynamic", accelerator=accelerator) as session:
+        job = session.submit(scale, inputs={"x": store["x"]}, scalars={"factor": 2.0})
+        np.testing.assert_array_equal(job.result(30), 2 * x)
+
+
+@pytest.mark.parametrize("accelerator", [False, True])
+def test_a_scheduler_that_cannot_be_made_is_bad_input(store, accelerator):
+    name = f"unmade-{accelerator}"
+    register_scheduler(name, type("Unmade", (NoScheduler,), {"__init__": raises}))
+    with pytest.raises(nandarray.InvalidError, match=f'"{name}" could not be made: ZeroDivisionError'):
+        store.session(name, accelerator=accelerator)
+    with pytest.raises(nandarray.InvalidError, match="needs a name"):
+        register_scheduler("", NoScheduler)
+
+
+def test_a_scheduler_that_gives_no_work_ends_with_its_session(store):
+    register_scheduler("idle", NoScheduler)
+    with store.session("idle", workers=2) as session:
+        job = session.submit(scale, inputs={"x": np.arange(10.0)}, scalars={"factor": 1.0})
+        with pytest.raises(TimeoutError):
+            job.result(0.1)
+    with pytest.raises(nandarray.ProgramFailedError, match="gives no worker anything, and 1 kernels wait"):
+        job.result(1)
+    with store.session("idle", accelerator=True) as session:
+        job = session.submit(scale, inputs={"x": np.arange(10.0)}, scalars={"factor": 1.0})
+        with pytest.raises(nandarray.InvalidError, match="given to no worker by the scheduler"):
+            job.result(1)
+
+
+def test_the_number_of_workers_is_bounded(store):
+    with pytest.raises(nandarray.InvalidError, match="workers = 1000000: a session has at most 1024"):
+        store.session("inter-dynamic", workers=10**6)

@@ -520,6 +520,7 @@ impl Association {
                 let runtime = self.subsystem.runtime()?;
                 let at = Surroundings {
                     runtime: &runtime,
+                    executor: self.subsystem.options().executor.as_deref(),
                     controller: &self.controller,
                     boxes: &self.boxes,
                     memory: &self.subsystem.memory,

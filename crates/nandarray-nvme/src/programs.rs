@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use nandarray::nvme::{Controller, ResolvedBox, Status, SubmissionEntry};
 use nandarray_cores::{Form, Program};
 use nandarray_runtime::{
-    Error, Execution, HOLD_BYTES, Input, Output, OutputValue, ProgramId, Progress, Runtime, StageRequest,
+    Error, Execution, Executor, HOLD_BYTES, Input, Output, OutputValue, ProgramId, Progress, Runtime, StageRequest,
 };
 use parking_lot::Mutex;
 use zerocopy::FromBytes;
@@ -87,6 +87,8 @@ pub(crate) struct Programs {
 /// The parts of the subsystem and of the association that an execution uses.
 pub(crate) struct Surroundings<'a> {
     pub(crate) runtime: &'a Runtime,
+    /// The executor that runs programs; `None` for threads of this host.
+    pub(crate) executor: Option<&'a dyn Executor>,
     pub(crate) controller: &'a Controller,
     pub(crate) boxes: &'a StoredBoxes,
     pub(crate) memory: &'a LocalMemory,
@@ -342,8 +344,9 @@ impl Programs {
             cores: &[],
         };
         let (stages, progress) = ([stage], Progress::default());
-        let executor = at.runtime.threads(THREADS);
-        let execution = Execution { stages: &stages, executor: &executor, hold_bytes: HOLD_BYTES, progress: &progress };
+        let threads = at.runtime.threads(THREADS);
+        let executor = at.executor.unwrap_or(&threads);
+        let execution = Execution { stages: &stages, executor, hold_bytes: HOLD_BYTES, progress: &progress };
         let done = at.runtime.execute(&execution).map_err(|error| {
             *at.account.lock() = error.to_string();
             match error {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 use nandarray::nvme::{Controller, Status};
 use nandarray::{Device, command};
-use nandarray_runtime::Runtime;
+use nandarray_runtime::{Executor, Runtime};
 use parking_lot::Mutex;
 
 use crate::association::{Association, HostIdentity};
@@ -48,6 +48,8 @@ pub struct SubsystemOptions {
     pub credentials: BTreeMap<String, HostCredentials>,
     /// Whether a completed write survives the end of this process (the default); otherwise only after a host's flush.
     pub kill_safe: bool,
+    /// The executor that runs programs; `None` for threads of this host.
+    pub executor: Option<Arc<dyn Executor>>,
 }
 
 impl Default for SubsystemOptions {
@@ -61,6 +63,7 @@ impl Default for SubsystemOptions {
             hosts: Vec::new(),
             credentials: BTreeMap::new(),
             kill_safe: true,
+            executor: None,
         }
     }
 }

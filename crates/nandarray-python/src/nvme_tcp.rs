@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 
 use nandarray::Error;
 use nandarray::nvme::SubmissionEntry;
+use nandarray_model::store::executor::Modelled;
 use nandarray_model::store::{Clock, WallTime};
 use nandarray_nvme::auth::{DhchapHash, DhchapSecret, HostCredentials};
 use nandarray_nvme::tcp::{Digests, Initiator, InitiatorOptions, Server, ServerOptions};
 use nandarray_nvme::{Subsystem, SubsystemOptions};
+use nandarray_runtime::Executor;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -123,6 +125,8 @@ impl PyNvmeServer {
             let found = credentials_of(py, &host, &texts)?;
             credentials.insert(host, found);
         }
+        // Programs run on the described cores; of a device without any, on this host's.
+        let executor = store.clock(py).and_then(|clock| Modelled::new(&clock.get().clock).ok());
         let options = SubsystemOptions {
             nqn,
             read_only,
@@ -130,6 +134,7 @@ impl PyNvmeServer {
             hosts: hosts.unwrap_or_default(),
             credentials,
             kill_safe,
+            executor: executor.map(|executor| Arc::new(executor) as Arc<dyn Executor>),
             ..SubsystemOptions::default()
         };
         let server = ServerOptions { insecure, waits: pace, ..ServerOptions::default() };

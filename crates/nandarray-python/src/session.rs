@@ -84,9 +84,7 @@ pub(crate) fn accelerator_run(py: Python<'_>, platform: &str, scheduler: &str, k
         "simd" => run_host(&platform, &kernels),
         _ => {
             let platform: AcceleratorPlatform = platform;
-            let all = || names().join(", ");
-            let none = || format!("there is no scheduler {scheduler:?}; there are {}, and simd", all());
-            run_accelerator(&platform, by_name(scheduler, platform.workers).ok_or_else(none)?, &kernels)
+            run_accelerator(&platform, by_name(scheduler, platform.workers)?, &kernels)
         }
     });
     let report = done.map_err(|e| to_py(py, &e, None))?.map_err(invalid)?;
@@ -98,9 +96,8 @@ pub(crate) fn accelerator_run(py: Python<'_>, platform: &str, scheduler: &str, k
 #[pyfunction]
 pub(crate) fn schedule_decisions(py: Python<'_>, scheduler: &str, kernels: u64, decisions: u64) -> PyResult<u64> {
     let workers = 6;
-    let all = names().join(", ");
-    let what = || nandarray::Error::Invalid(format!("there is no scheduler {scheduler:?}; there are {all}"));
-    let mut policy = by_name(scheduler, workers).ok_or_else(|| to_py(py, &what(), None))?;
+    let made = by_name(scheduler, workers);
+    let mut policy = made.map_err(|what| to_py(py, &nandarray::Error::Invalid(what), None))?;
     Ok(py.detach(|| {
         let screens = if policy.splits() { 6 } else { 1 };
         let arrive = |number: u64, policy: &mut dyn nandarray_runtime::schedule::KernelScheduler| {
@@ -371,8 +368,8 @@ impl PySession {
     }
 }
 
-/// A scheduler that is written in Python; an exception in one of its methods becomes a panic, which ends the session's
-/// worker.
+/// A scheduler that is written in Python; an exception in one of its methods becomes a panic, which the session catches:
+/// its kernels fail with the exception's text.
 struct PyScheduler {
     object: Py<PyAny>,
     splits: bool,
@@ -431,7 +428,7 @@ impl KernelScheduler for PyScheduler {
 pub(crate) fn register_scheduler(py: Python<'_>, name: &str, maker: Py<PyAny>) -> PyResult<()> {
     let make: SchedulerMaker = Arc::new(move |workers| {
         let made = Python::attach(|py| PyScheduler::new(py, maker.call1(py, (workers,))?));
-        Box::new(made.unwrap_or_else(|error| panic!("a scheduler could not be made: {error}")))
+        made.map(|made| Box::new(made) as Box<dyn KernelScheduler>).map_err(|error| error.to_string())
     });
     register(name, make).map_err(|what| to_py(py, &nandarray::Error::Invalid(what), None))
 }
@@ -456,8 +453,7 @@ pub(crate) fn open(
         Some((platform, core)) => {
             let platform: AcceleratorPlatform =
                 serde_json::from_str(&platform).map_err(|e| invalid(format!("accelerator: {e}")))?;
-            let none = || invalid(format!("there is no scheduler {scheduler:?}; there are {}", names().join(", ")));
-            let policy = by_name(&scheduler, platform.workers).ok_or_else(none)?;
+            let policy = by_name(&scheduler, platform.workers).map_err(invalid)?;
             let options = AcceleratorOptions { platform, core, memory_bytes, window_bytes };
             let session = AcceleratorSession::new(&runtime, &options, policy).map_err(|e| run_to_py(py, &e))?;
             SessionClock::Modelled(Box::new(session))

@@ -10,8 +10,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nandarray::panics::caught;
 use nandarray_runtime::schedule::KernelScheduler;
-use nandarray_runtime::{Error, KernelRequest, KernelState, Result, Runtime, SavedRows, ScreenJob, SessionJob};
+use nandarray_runtime::{
+    Error, KernelEnd, KernelRequest, KernelState, Result, Runtime, SavedRows, ScreenJob, SessionJob,
+};
 use nandarray_uarch::CoreDescription;
 
 use super::cost::{described_core, timed_work};
@@ -87,9 +90,30 @@ struct AcceleratorState {
     machine: AcceleratorMachine,
     work: StoreWork,
     closed: bool,
+    /// The message of a panic of the scheduler or the machine, after which neither is asked again.
+    broken: Option<String>,
 }
 
 impl AcceleratorState {
+    /// Does a step of the machine. A panic in it, of a scheduler above all, fails all kernels with the panic's message.
+    ///
+    /// # Errors
+    /// [`Error::Worker`]: this step panicked, or an earlier one did.
+    fn guarded<T>(&mut self, step: impl FnOnce(&mut Self) -> T) -> Result<T> {
+        if let Some(what) = &self.broken {
+            return Err(Error::Worker(what.clone()));
+        }
+        caught(|| step(self)).map_err(|what| {
+            let what = format!("the session's scheduler failed: {what}");
+            for job in std::mem::take(&mut self.work.jobs).into_values() {
+                job.fail(Error::Worker(what.clone()));
+                job.finish(KernelEnd::Failed);
+            }
+            self.broken = Some(what.clone());
+            Error::Worker(what)
+        })
+    }
+
     fn settle(&mut self) {
         for (number, end) in self.machine.take_ended() {
             let job = self.work.jobs.remove(&number).expect("a kernel that was submitted");
@@ -141,7 +165,7 @@ impl AcceleratorSession {
         let machine = machine.map_err(Error::invalid)?;
         let (jobs, saved) = (BTreeMap::new(), BTreeMap::new());
         let work = StoreWork { runtime: runtime.clone(), core, jobs, saved };
-        let state = Mutex::new(AcceleratorState { machine, work, closed: false });
+        let state = Mutex::new(AcceleratorState { machine, work, closed: false, broken: None });
         Ok(Self { state, runtime: runtime.clone(), window_bytes: options.window_bytes.max(1) })
     }
 
@@ -166,26 +190,35 @@ impl AcceleratorSession {
             name => name.to_owned(),
         };
         let (given, stored) = request.bytes_in();
-        let number = state.machine.submit(&name, given + stored, kernel)?;
-        let job = Arc::new(SessionJob::new(number, request));
-        state.work.jobs.insert(number, job.clone());
-        state.settle();
-        Ok(job)
+        state.guarded(|state| {
+            let number = state.machine.submit(&name, given + stored, kernel)?;
+            let job = Arc::new(SessionJob::new(number, request));
+            state.work.jobs.insert(number, job.clone());
+            state.settle();
+            Ok(job)
+        })?
     }
 
     /// Handles events until the kernel has ended, or until `enough`, which is called between events, returns true.
     /// Returns whether the kernel has ended.
     ///
     /// # Errors
-    /// [`Error::Engine`]: no event is left that could end the kernel, because it waits for a name that no kernel has.
+    /// [`Error::Engine`]: no event is left that could end the kernel, because it waits for a name that no kernel has, or
+    /// for a scheduler that gives it to no worker.
     pub fn wait(&self, job: &SessionJob, enough: &mut dyn FnMut() -> bool) -> Result<bool> {
         while !job.has_ended() {
             if enough() {
                 return Ok(false);
             }
-            if !self.lock().step() && !job.has_ended() {
+            // A step that panics ends all kernels, this one too.
+            let moved = self.lock().guarded(AcceleratorState::step).unwrap_or(true);
+            if !moved && !job.has_ended() {
                 let number = job.number;
-                return Err(Error::invalid(format!("kernel {number} waits for a name that no kernel has")));
+                let cause = match self.state(job) {
+                    Some(KernelState::Submitted) => "waits for a name that no kernel has",
+                    _ => "is given to no worker by the scheduler, and nothing else is left to happen",
+                };
+                return Err(Error::invalid(format!("kernel {number} {cause}")));
             }
         }
         Ok(true)
@@ -194,10 +227,12 @@ impl AcceleratorSession {
     /// Cancels a kernel, unless its outputs are being written. Returns whether it was cancelled.
     pub fn cancel(&self, job: &SessionJob) -> bool {
         job.stop();
-        let mut state = self.lock();
-        let cancelled = state.machine.cancel(job.number);
-        state.settle();
-        cancelled
+        let cancelled = self.lock().guarded(|state| {
+            let cancelled = state.machine.cancel(job.number);
+            state.settle();
+            cancelled
+        });
+        cancelled.unwrap_or(false)
     }
 
     /// Returns the state of a kernel; `None` once it has ended.
@@ -212,21 +247,24 @@ impl AcceleratorSession {
     /// [`Error::Engine`]: flash is full; all kernels have ended nevertheless.
     pub fn close(&self, cancel: bool) -> Result<()> {
         let mut guard = self.lock();
-        let state = &mut *guard;
-        state.closed = true;
-        state.machine.close();
-        if cancel {
-            let jobs: Vec<Arc<SessionJob>> = state.work.jobs.values().cloned().collect();
-            for job in jobs {
-                job.stop();
-                state.machine.cancel(job.number);
+        guard.closed = true;
+        let closed = guard.guarded(|state| {
+            state.machine.close();
+            if cancel {
+                let jobs: Vec<Arc<SessionJob>> = state.work.jobs.values().cloned().collect();
+                for job in jobs {
+                    job.stop();
+                    state.machine.cancel(job.number);
+                }
             }
-        }
-        state.settle();
-        while state.machine.kernels() > 0 && state.step() {}
-        let settled = state.machine.settle(&mut state.work);
-        state.settle();
-        settled.map_err(Error::invalid)
+            state.settle();
+            while state.machine.kernels() > 0 && state.step() {}
+            let settled = state.machine.settle(&mut state.work);
+            state.settle();
+            settled
+        });
+        // A scheduler's failure is the kernels' result.
+        closed.unwrap_or(Ok(())).map_err(Error::invalid)
     }
 
     /// Returns the report from the beginning to the machine's current time.

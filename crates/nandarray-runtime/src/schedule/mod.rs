@@ -69,8 +69,8 @@ pub trait KernelScheduler: Debug + Send {
     fn lost(&mut self, _worker: usize) {}
 }
 
-/// A function that makes a scheduler for a number of workers.
-pub type SchedulerMaker = Arc<dyn Fn(usize) -> Box<dyn KernelScheduler> + Send + Sync>;
+/// A function that makes a scheduler for a number of workers, or returns the reason for which it cannot.
+pub type SchedulerMaker = Arc<dyn Fn(usize) -> Result<Box<dyn KernelScheduler>, String> + Send + Sync>;
 
 /// Schedulers that [`register`] added, by name.
 static REGISTERED: RwLock<BTreeMap<String, SchedulerMaker>> = RwLock::new(BTreeMap::new());
@@ -78,8 +78,11 @@ static REGISTERED: RwLock<BTreeMap<String, SchedulerMaker>> = RwLock::new(BTreeM
 /// Registers a scheduler under a name, for sessions and for the modelled accelerator.
 ///
 /// # Errors
-/// A message: a scheduler with this name exists.
+/// A message: a scheduler with this name exists, or the name is empty.
 pub fn register(name: &str, maker: SchedulerMaker) -> Result<(), String> {
+    if name.is_empty() {
+        return Err("a scheduler needs a name".to_owned());
+    }
     let mut registered = REGISTERED.write();
     if SCHEDULERS.contains(&name) || registered.contains_key(name) {
         return Err(format!("there is a scheduler {name:?}"));
@@ -96,17 +99,23 @@ pub fn names() -> Vec<String> {
 /// Names of this crate's schedulers, without those that [`register`] added.
 pub const SCHEDULERS: [&str; 4] = ["inter-static", "inter-dynamic", "intra-in-order", "intra-out-of-order"];
 
-/// Makes the scheduler with a name for this number of workers; `None` if no scheduler has the name.
-pub fn by_name(name: &str, workers: usize) -> Option<Box<dyn KernelScheduler>> {
-    Some(match name {
+/// Makes the scheduler with a name for this number of workers.
+///
+/// # Errors
+/// A message: no scheduler has the name, or the scheduler could not be made.
+pub fn by_name(name: &str, workers: usize) -> Result<Box<dyn KernelScheduler>, String> {
+    Ok(match name {
         "inter-static" => Box::new(InterStatic::new(workers)),
         "inter-dynamic" => Box::new(InterDynamic::new(workers)),
         "intra-in-order" => Box::new(IntraInOrder::default()),
         "intra-out-of-order" => Box::new(IntraOutOfOrder::default()),
         other => {
             // The table is not locked while the scheduler is made: the maker may wait for a lock of its own.
-            let maker = REGISTERED.read().get(other).cloned()?;
-            maker(workers)
+            let maker = REGISTERED.read().get(other).cloned();
+            let Some(maker) = maker else {
+                return Err(format!("there is no scheduler {other:?}; there are {}", names().join(", ")));
+            };
+            maker(workers).map_err(|reason| format!("the scheduler {other:?} could not be made: {reason}"))?
         }
     })
 }

@@ -17,7 +17,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::error::{Error, Result};
 use crate::execute::Runtime;
-use crate::schedule::{KernelScheduler, by_name, names};
+use crate::schedule::{KernelScheduler, by_name};
 use crate::session::board::{BoardError, BoardWork, KernelEnd, KernelState, ScreenJob, SessionBoard};
 use crate::session::kernels::{KernelRequest, LoadedKernel};
 use crate::session::mapping::MappedSections;
@@ -25,12 +25,15 @@ use crate::session::mapping::MappedSections;
 /// Number of cores that a worker thread keeps for reuse; a core executes one kernel.
 const CORES_KEPT: usize = 4;
 
+/// Maximum number of worker threads of a session.
+pub const WORKERS_MAX: usize = 1024;
+
 /// The settings of a session.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// Name of the scheduler, one of [`names`].
+    /// Name of the scheduler, one of [`crate::schedule::names`].
     pub scheduler: String,
-    /// Number of worker threads of this host.
+    /// Number of worker threads of this host, at most [`WORKERS_MAX`]; 0 stands for 1.
     pub workers: usize,
     /// Limit of the memory that all mapped kernels need together, in bytes.
     pub memory_bytes: u64,
@@ -178,8 +181,20 @@ struct SessionState {
     closed: bool,
     /// The message of a panic of the scheduler or the board, after which no worker asks them again.
     broken: Option<String>,
+    /// Number of workers that run a step of a kernel.
+    at_work: usize,
+    /// The workers that were given nothing since a kernel's state changed last.
+    refused: Vec<bool>,
     /// Number of worker threads that have not ended; the last one fails the kernels of a broken session.
     workers_left: usize,
+}
+
+impl SessionState {
+    /// Whether the kernels of a closed session wait for a scheduler that gives none of them to any worker: nothing that
+    /// is left to happen would have it asked again.
+    fn is_stuck(&self) -> bool {
+        self.closed && self.at_work == 0 && !self.board.is_empty() && self.refused.iter().all(|&refused| refused)
+    }
 }
 
 struct SessionShared {
@@ -216,18 +231,24 @@ impl From<BoardError> for Error {
     }
 }
 
+/// Returns the number of workers of a session: one on a device under a modelled clock.
+fn workers_of(runtime: &Runtime, options: &SessionOptions) -> Result<usize> {
+    match options.workers {
+        _ if runtime.device().is_watched() => Ok(1),
+        workers @ 0..=WORKERS_MAX => Ok(workers.max(1)),
+        workers => Err(Error::invalid(format!("workers = {workers}: a session has at most {WORKERS_MAX}"))),
+    }
+}
+
 impl Session {
     /// Opens a session beside a runtime's device, and starts its worker threads. There is one worker if the device is
     /// under a modelled clock.
     ///
     /// # Errors
-    /// [`Error::Engine`]: there is no scheduler with this name, or a thread could not be started.
+    /// [`Error::Engine`]: there is no scheduler with this name, it could not be made, there are more than
+    /// [`WORKERS_MAX`] workers, or a thread could not be started.
     pub fn new(runtime: &Arc<Runtime>, options: &SessionOptions) -> Result<Self> {
-        let workers = if runtime.device().is_watched() { 1 } else { options.workers.max(1) };
-        let scheduler = by_name(&options.scheduler, workers).ok_or_else(|| {
-            let (name, all) = (&options.scheduler, names().join(", "));
-            Error::invalid(format!("there is no scheduler {name:?}; there are {all}"))
-        })?;
+        let scheduler = by_name(&options.scheduler, workers_of(runtime, options)?).map_err(Error::invalid)?;
         Self::with_scheduler(runtime, options, scheduler)
     }
 
@@ -235,16 +256,18 @@ impl Session {
     /// workers; the name in `options` is not read.
     ///
     /// # Errors
-    /// [`Error::Engine`]: a thread could not be started.
+    /// [`Error::Engine`]: there are more than [`WORKERS_MAX`] workers, or a thread could not be started.
     pub fn with_scheduler(
         runtime: &Arc<Runtime>,
         options: &SessionOptions,
         scheduler: Box<dyn KernelScheduler>,
     ) -> Result<Self> {
         runtime.device().usable()?;
-        let workers = if runtime.device().is_watched() { 1 } else { options.workers.max(1) };
+        let workers = workers_of(runtime, options)?;
         let board = SessionBoard::new(scheduler, workers, options.memory_bytes);
-        let state = SessionState { board, jobs: BTreeMap::new(), closed: false, broken: None, workers_left: workers };
+        let (jobs, refused) = (BTreeMap::new(), vec![false; workers]);
+        let (at_work, workers_left) = (0, workers);
+        let state = SessionState { board, jobs, closed: false, broken: None, at_work, refused, workers_left };
         let shared = Arc::new(SessionShared {
             runtime: runtime.clone(),
             state: Mutex::new(state),
@@ -252,14 +275,15 @@ impl Session {
             ended: Condvar::new(),
             window_bytes: options.window_bytes.max(1),
         });
-        let mut threads = Vec::new();
+        let session = Self { shared, threads: Mutex::new(Vec::new()) };
         for worker in 0..workers {
-            let theirs = shared.clone();
+            let theirs = session.shared.clone();
             let name = format!("nandarray-session-{worker}");
             let made = std::thread::Builder::new().name(name).spawn(move || theirs.work(worker));
-            threads.push(made.map_err(|e| Error::invalid(format!("no thread for a session: {e}")))?);
+            // If one cannot be started, dropping the session ends those that were.
+            session.threads.lock().push(made.map_err(|e| Error::invalid(format!("no thread for a session: {e}")))?);
         }
-        Ok(Self { shared, threads: Mutex::new(threads) })
+        Ok(session)
     }
 
     /// Submits a kernel; returns its job, by which the caller waits for the kernel or cancels it.
@@ -358,6 +382,7 @@ impl SessionShared {
             job.finish(end);
             self.ended.notify_all();
         }
+        state.refused.fill(false);
         self.moved.notify_all();
     }
 
@@ -393,6 +418,7 @@ impl SessionShared {
                         BoardWork::Screen(job) => job.kernel,
                     };
                     let job = state.jobs[&number].clone();
+                    state.at_work += 1;
                     drop(state);
                     let done = caught(|| self.step(work, &job, &mut cores));
                     let done = done.unwrap_or_else(|what| Err(Error::Worker(what)));
@@ -401,6 +427,7 @@ impl SessionShared {
                         job.fail(error);
                     }
                     state = self.state.lock();
+                    state.at_work -= 1;
                     if state.broken.is_some() {
                         return;
                     }
@@ -412,7 +439,17 @@ impl SessionShared {
                     self.settle(&mut state);
                 }
                 None if state.closed && state.board.is_empty() => break,
-                None => self.moved.wait(&mut state),
+                None => {
+                    state.refused[worker] = true;
+                    if state.is_stuck() {
+                        let kernels = state.board.len();
+                        let what =
+                            format!("the session's scheduler gives no worker anything, and {kernels} kernels wait");
+                        state.broken = Some(what);
+                        break;
+                    }
+                    self.moved.wait(&mut state);
+                }
             }
         }
     }

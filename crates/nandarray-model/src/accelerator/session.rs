@@ -203,8 +203,8 @@ impl AcceleratorSession {
     /// Returns whether the kernel has ended.
     ///
     /// # Errors
-    /// [`Error::Engine`]: no event is left that could end the kernel, because it waits for a name that no kernel has, or
-    /// for a scheduler that gives it to no worker.
+    /// [`Error::Engine`]: no event is left that could end the kernel, because it waits for a name that no kernel has,
+    /// or for a scheduler that gives it to no worker.
     pub fn wait(&self, job: &SessionJob, enough: &mut dyn FnMut() -> bool) -> Result<bool> {
         while !job.has_ended() {
             if enough() {

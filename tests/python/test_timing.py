@@ -201,3 +201,30 @@ def test_the_command_line_times_and_profiles(x: Any) -> None:
         code, _, said = run(*words)
         assert code != 0
         assert wrong in " ".join(said.replace("│", " ").split()), said
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["log", "sin", "atan2", "pow"])
+def test_forms_of_signal_processors_are_software_pipelined(name: str, dtype: str) -> None:
+    count = 4096
+    with nandarray.open("floats.nand", "w") as store:
+        for port in "ab":
+            store[port] = (0.5 + np.random.default_rng(1).random(count)).astype(dtype)
+        inputs = [store[port] for port in ("ab" if name in ("atan2", "pow") else "a")]
+        one = programs.get(name, dtype=dtype, dsp=1).time(inputs, core="c66x")
+        changes = {"vliw.simd_pairs": "true"}
+        two = programs.get(name, dtype=dtype, dsp=2).time(inputs, core="c66x", changes=changes)
+    # A loop of one branch an element, or two elements: nothing in it jumps.
+    assert count <= one.units["branch"] < count + 64
+    assert count / 2 <= two.units["branch"] < count / 2 + 64
+    assert one.units["jump"] + two.units["jump"] < 64
+
+    def own(found: Any) -> float:
+        """Cycles an element that are not the caches'."""
+        return sum(found.reasons[reason] for reason in ("issue", "hazard")) / count
+
+    # Some more than a slot of the eight each; one element's chain of operations alone takes 50 cycles and more.
+    slots = one.instructions / count / 8
+    assert slots < own(one) < 2.5 * slots + 1
+    assert own(two) < own(one) if dtype == "float32" else own(two) < own(one) + 1
+    np.testing.assert_array_equal(one.offloaded.result, two.offloaded.result)

@@ -149,8 +149,8 @@ impl BlockTable {
         number
     }
 
-    /// Returns the loop of several blocks that a block ends: blocks from the target of its branch on, each of which ends
-    /// without a jump where the next one begins. `None` if the block ends no such loop.
+    /// Returns the loop of several blocks that a block ends: blocks from the target of its branch on, each of which
+    /// ends without a jump where the next one begins. `None` if the block ends no such loop.
     fn loop_ended_by(&self, last: &TimedBlock) -> Option<StraightLoop> {
         let branch = last.ops.len() - 1;
         if !last.ops[branch].conditional {

@@ -238,7 +238,7 @@ fn a_core_without_fused_operations_multiplies_and_adds() {
     let d = bare("c66x");
     // Eight fused operations: eight products on two units, eight sums on four, and sixteen slots of eight a cycle, with
     // the loop's own two instructions eighteen.
-    assert_eq!(cycles_an_iteration(&vec!["fmadd.s ft0, fa0, fa1, fa2, rne"; 8], &d), 4.0);
+    assert_eq!(cycles_an_iteration(&["fmadd.s ft0, fa0, fa1, fa2, rne"; 8], &d), 4.0);
     // With fourteen other operations of general units, 24 in all for four units.
     let body = [vec!["fmadd.s ft0, fa0, fa1, fa2, rne"; 8], vec!["add t1, t2, t3"; 14]].concat();
     assert_eq!(cycles_an_iteration(&body, &d), 6.0);

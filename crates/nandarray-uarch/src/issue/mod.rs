@@ -136,7 +136,7 @@ pub struct PipelineState {
     iteration: Option<PipelinedIteration>,
 }
 
-/// What is left of an iteration of a software-pipelined loop, behind one of the loop's blocks.
+/// The rest of an iteration of a software-pipelined loop, behind one of the loop's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct PipelinedIteration {
     /// Address of the next block.

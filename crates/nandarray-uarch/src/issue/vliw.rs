@@ -8,8 +8,8 @@
 //! pays for prologue and epilogue. A loop whose instructions are too many for a block is several, none of which but the
 //! last one branches: they divide the interval among them.
 //!
-//! A core without fused operations multiplies and adds: a fused operation occupies a multiplier, and a general unit when
-//! the product is there, which is also when the addend is read.
+//! A core without fused operations multiplies and adds: a fused operation occupies a multiplier, and a general unit
+//! when the product is there, which is also when the addend is read.
 //!
 //! Two memory accesses are assumed to depend on each other only if they overlap and use the same base register, not
 //! written in between. Renaming is free: only true dependences count, within a block and from one iteration to the
@@ -154,7 +154,7 @@ fn dependences(d: &CoreDescription, units: &VliwUnits, ops: &[TimedOp], around: 
     found
 }
 
-/// What is taken of one cycle: slots, units by kind, and units with one operation of a pair.
+/// The resources of a cycle that are taken: slots, units by kind, and units with one operation of a pair.
 #[derive(Clone, Copy)]
 struct ExecutePacket {
     slots: u32,

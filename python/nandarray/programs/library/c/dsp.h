@@ -204,7 +204,8 @@ DSP T dsp_cos(T x) { return turned(x, 1); }
 
 #define QUARTER ((T)0.7853981633974483)
 
-/* Arc tangent of x from 0 to 1: below tan(pi/8) by its series, above it a quarter of pi and that of (x - 1) / (x + 1). */
+/* Arc tangent of x from 0 to 1: below tan(pi/8) by its series, above it that of (x - 1) / (x + 1) and a quarter of pi
+ * more. */
 DSP T of_small(T x) {
     dsp_bits above = mask_of(x > (T)0.4142135623730950);
     T one = masked(above, 1), y = (x - one) * dsp_recip(FMA(one, x, (T)1)), z = y * y;

@@ -1,9 +1,9 @@
 """Figure 6.1 of the ASSASIN dissertation: functions by size, path and how well they vectorise.
 
 The dissertation places fourteen functions by judgement. Here each of the ready-made programs that is one of them runs
-over a sample: bytes are counted, the path follows from where they come from and go to, and Clang says what it vectorises.
-A function is a first candidate if it saves bytes on the link and vectorises. Gains by vectors are not timed, so that two
-runs give the same; ``nandarray advise`` times them.
+over a sample: bytes are counted, the path follows from where they come from and go to, and Clang says what it
+vectorises. A function is a first candidate if it saves bytes on the link and vectorises. Gains by vectors are not
+timed, so that two runs give the same; ``nandarray advise`` times them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def run(context: Context) -> Result:
         ],
         assumptions=[
             "Programs' samples are set up as the dissertation uses them: where inputs come from and outputs go.",
-            "Vectorised: every loop that Clang looks at (easily), or some (moderately), for the machine that runs this.",
+            "Vectorised: every loop that Clang looks at (easily), or some (moderately), for the machine that runs it.",
         ],
         misfits=[
             f"{one['program']}: {one['vectorises']} vectorised, not {one['vectorises_paper']}"

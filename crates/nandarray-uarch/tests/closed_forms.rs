@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{bare, timed};
-use nandarray_uarch::{CacheDescription, CoreDescription, MemoryDescription, PrefetchKind, Replacement};
+use common::{bare, run, timed};
+use nandarray_uarch::{CacheDescription, CoreDescription, MemoryDescription, PrefetchKind, Replacement, TimedCore};
 
 fn repeat(line: &str, times: usize) -> Vec<&str> {
     vec![line; times]
@@ -264,5 +264,27 @@ fn pairs_of_single_precision_share_a_unit() {
         let body = vec![op; 16];
         assert_eq!(cycles_an_iteration(&body, &d), paired, "{op}");
         assert_eq!(cycles_an_iteration(&body, &bare("c66x")), alone, "{op}");
+    }
+}
+
+#[test]
+fn a_long_loop_that_limits_cut_has_a_reason_for_every_tick() {
+    let d = bare("c66x");
+    let lines: Vec<String> = ["addi t0, zero, 40".to_owned()]
+        .into_iter()
+        .chain(vec!["fmul.d ft0, fa0, fa1, rne".to_owned(); 150])
+        .chain(["addi t0, t0, -1".to_owned(), "bne t0, zero, . - 604".to_owned(), "jalr zero, 0(ra)".to_owned()])
+        .collect();
+    let ticks = |chunk| {
+        let hart = run(&lines, TimedCore::new(&d), chunk);
+        let meter = hart.meter();
+        assert_eq!(meter.addresses().values().map(|found| found.total()).sum::<u64>(), meter.ticks());
+        assert_eq!(meter.report().instructions(), 40 * 152 + 2);
+        meter.ticks()
+    };
+    let whole = ticks(None);
+    for chunk in [1, 7, 64, 65, 100, 152, 1000] {
+        // Instructions timed one by one are no part of a software-pipelined loop.
+        assert!(ticks(Some(chunk)) >= whole, "cut after {chunk}");
     }
 }

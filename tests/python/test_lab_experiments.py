@@ -43,3 +43,9 @@ def test_the_small_profile_runs_twice_the_same(name: str) -> None:
         assert again.environment["before"] == []
     assert again.data["unanswered"] == []
     assert Path(again.path).is_dir()
+
+
+def test_every_claim_of_assasin_and_coden_has_an_experiment() -> None:
+    answered = {claim for experiment in EXPERIMENTS.values() for claim in experiment.claims}
+    chapters = ("zou.offload.", "zou.assasin.", "coden.")
+    assert sorted(claim for claim in lab.claims() if claim.startswith(chapters) and claim not in answered) == []

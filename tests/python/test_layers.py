@@ -99,6 +99,7 @@ PUBLIC = {
     "nandarray.gpu",
     "nandarray.model.accelerator",
     "nandarray.model.fetch",
+    "nandarray.programs.advise.paper",
     "nandarray.programs.advise.samples",
     "nandarray.programs.advise.simulate",
     "nandarray.programs.kernels",

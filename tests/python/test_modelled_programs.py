@@ -196,6 +196,25 @@ def test_the_cores_of_assasin_run_programs_for_them(name: str, kind: str) -> Non
         assert {part["name"] for part in cores["components"]} > {"pipeline"}
 
 
+def test_a_timeline_has_the_states_of_each_core(tmp_path: Path) -> None:
+    trace = tmp_path / "cores.pftrace"
+    values = np.arange(300_000, dtype="i4")
+    changes = {"geometry.blocks": 24, "ftl.over_provisioning": "60 %", "compute.isa": "any"}
+    with nandarray.open(device=load("assasin-sb").with_(changes), mode="w", trace=trace) as store:
+        store["x"] = values
+        store.flush()
+        program = nandarray.programs.get("sum", dtype="int32", kind="stream")
+        run = nandarray.offload(program, [store["x"]], task_bytes=1 << 13)
+        assert run.outputs["result"] == values.astype("i8").sum()
+    written = trace.read_bytes()
+    # 147 tasks, 16 of them a run: each of the eight cores has one.
+    for number in range(8):
+        assert f"crossbar to core {number}".encode() in written
+    assert b"compute cores" in written
+    assert b"run" in written
+    assert b"wait for input" in written
+
+
 def test_a_core_refuses_what_it_cannot_run() -> None:
     program = nandarray.programs.get("sum", dtype="int32", kind="stream")
     for changes, says in (

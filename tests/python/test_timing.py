@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from nandarray import programs
 from nandarray.cli import app
 from nandarray.errors import InvalidError, NotFoundError, ProgramError, ProgramFailedError
 from nandarray.programs.compile import zig
-from nandarray.programs.timing import choose_core, core_names
+from nandarray.programs.timing import choose_core, core_names, timed
 
 LINE = 64
 N = 40_000
@@ -165,6 +166,38 @@ def test_figures_are_plain_data_and_html(x: Any) -> None:
     assert again.to_dict() == found.to_dict()
 
 
+def test_calls_add_up_and_make_a_timeline(x: Any, tmp_path: Path) -> None:
+    found = timed(programs.get("sum", dtype="int32"), [x], core="five-stage", task_bytes=16 << 10)
+    tasks = -(-4 * N // (16 << 10))
+    assert len(found.calls) >= tasks
+    assert sum(one.cycles for one in found.calls) == pytest.approx(found.cycles)
+    for before, one in pairwise(found.calls):
+        assert one.begin == pytest.approx(before.begin + before.cycles)
+        assert sum(one.reasons.values()) == pytest.approx(one.cycles)
+    for name, cycles in found.reasons.items():
+        assert sum(one.reasons.get(name, 0) for one in found.calls) == pytest.approx(cycles)
+    found.write_timeline(tmp_path / "t.json")
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    for row in (1, 2):
+        spans = [one for one in events if one["ph"] == "X" and one["tid"] == row]
+        assert sum(one["dur"] for one in spans) == pytest.approx(1e6 * found.seconds)
+        assert all(later["ts"] >= one["ts"] + one["dur"] - 1e-6 for one, later in pairwise(spans))
+    # Tasks miss their own lines: all take the same memory time.
+    memory = sorted(one.reasons.get("memory", 0) for one in found.calls)[-tasks + 1 :]
+    assert memory[0] == pytest.approx(memory[-1], rel=0.05)
+
+
+def test_the_command_line_writes_a_timeline(x: Any, tmp_path: Path) -> None:
+    out = tmp_path / "t.json"
+    status, _, _ = run("run", "sum", "data.nand:/x", "--core", "five-stage", "--quiet", "--timeline", out)
+    assert status == 0
+    assert json.loads(out.read_text())["traceEvents"]
+    for words in (["--timeline", out], ["--core", "five-stage", "--timeline", tmp_path / "none" / "t.json"]):
+        status, _, error = run("run", "sum", "data.nand:/x", "--quiet", *words)
+        assert status != 0
+        assert "goes with --core" in error or "no folder" in error
+
+
 def test_targets_fit_cores() -> None:
     for name in core_names():
         facts = choose_core(name).facts
@@ -201,3 +234,30 @@ def test_the_command_line_times_and_profiles(x: Any) -> None:
         code, _, said = run(*words)
         assert code != 0
         assert wrong in " ".join(said.replace("│", " ").split()), said
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["log", "sin", "atan2", "pow"])
+def test_forms_of_signal_processors_are_software_pipelined(name: str, dtype: str) -> None:
+    count = 4096
+    with nandarray.open("floats.nand", "w") as store:
+        for port in "ab":
+            store[port] = (0.5 + np.random.default_rng(1).random(count)).astype(dtype)
+        inputs = [store[port] for port in ("ab" if name in ("atan2", "pow") else "a")]
+        one = programs.get(name, dtype=dtype, dsp=1).time(inputs, core="c66x")
+        changes = {"vliw.simd_pairs": "true"}
+        two = programs.get(name, dtype=dtype, dsp=2).time(inputs, core="c66x", changes=changes)
+    # A loop of one branch an element, or two elements: nothing in it jumps.
+    assert count <= one.units["branch"] < count + 64
+    assert count / 2 <= two.units["branch"] < count / 2 + 64
+    assert one.units["jump"] + two.units["jump"] < 64
+
+    def own(found: Any) -> float:
+        """Cycles an element that are not the caches'."""
+        return sum(found.reasons[reason] for reason in ("issue", "hazard")) / count
+
+    # Some more than a slot of the eight each; one element's chain of operations alone takes 50 cycles and more.
+    slots = one.instructions / count / 8
+    assert slots < own(one) < 2.5 * slots + 1
+    assert own(two) < own(one) if dtype == "float32" else own(two) < own(one) + 1
+    np.testing.assert_array_equal(one.offloaded.result, two.offloaded.result)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -18,7 +19,7 @@ from nandarray.lab.tpch.queries import QUERIES
 from nandarray.lab.tpch.scans import SCANS, Scan
 from nandarray.lab.tpch.schema import NARROW, OFFLOADED, TABLES
 
-SCALE = 0.01
+SCALE = 0.1 if os.environ.get("NANDARRAY_DEEP") else 0.01
 SQL = {"int32": "integer", "int64": "bigint", "date": "date"}
 
 

@@ -39,4 +39,4 @@ pub use native::{Form, Native};
 pub use processor::{HartOwner, OwnedHart, Processor};
 pub use profile::Profiler;
 pub use program::{EntryPoint, Program};
-pub use timer::{CoreFigures, CoreTimer, check, timed_core, timed_hart};
+pub use timer::{CallMark, CoreFigures, CoreTimer, check, timed_core, timed_hart};

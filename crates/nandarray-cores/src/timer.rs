@@ -91,6 +91,12 @@ fn beside(core: &CoreDescription) -> std::ops::Range<u64> {
     }
 }
 
+/// Number of calls of which a core keeps the beginnings; later ones count with the last of these.
+const CALLS_MAX: usize = 4096;
+
+/// The beginning of a call of an entry point, or the end of the last one: ticks of its core so far, by reason.
+pub type CallMark = Vec<(&'static str, u64)>;
+
 /// The figures of a timer's cores; a core hands them over when it is dropped, at its end.
 #[derive(Clone, Debug, Default)]
 pub struct CoreFigures {
@@ -98,6 +104,8 @@ pub struct CoreFigures {
     pub reports: Vec<CoreReport>,
     /// Executions and ticks of each instruction's address, summed over the cores.
     pub addresses: AddressTicks,
+    /// For each report the beginnings of the core's calls, and the end of the last one.
+    pub calls: Vec<Vec<CallMark>>,
 }
 
 /// Makes cores after a description, and collects their figures.
@@ -136,7 +144,7 @@ impl CoreTimer {
 
     fn owned<X: Xlen>(&self, extensions: Extensions, meter: TimedCore) -> OwnedHart<X, TimedCore, TimerOwner> {
         let hart = timed_hart(extensions, meter);
-        OwnedHart::new(hart, TimerOwner { calls: 0, to: self.clone() })
+        OwnedHart::new(hart, TimerOwner { calls: 0, marks: Vec::new(), to: self.clone() })
     }
 
     /// Returns the figures that this timer's cores have handed over since the last `take`; a core does so when it is
@@ -149,6 +157,7 @@ impl CoreTimer {
 /// The owner of a timer's hart: hands the hart's figures to the timer.
 struct TimerOwner {
     calls: u64,
+    marks: Vec<CallMark>,
     to: CoreTimer,
 }
 
@@ -157,6 +166,9 @@ impl<X: Xlen> HartOwner<X, TimedCore> for TimerOwner {
         // Another task has different data in the same window: their addresses differ, so that no cache takes the one
         // task's lines for the other's.
         self.calls += 1;
+        if self.marks.len() < CALLS_MAX {
+            self.marks.push(meter.report().reasons().to_vec());
+        }
         let mut feed = TaskFeed::default();
         let first = self.calls % TASKS * TASK_BYTES;
         let windows = (0..abi::PORTS_MAX).map(abi::input_window).chain((0..abi::PORTS_MAX).map(abi::output_window));
@@ -172,7 +184,9 @@ impl<X: Xlen> HartOwner<X, TimedCore> for TimerOwner {
             return;
         }
         let (report, addresses) = (meter.report(), meter.addresses());
+        self.marks.push(report.reasons().to_vec());
         let mut found = self.to.found.lock();
+        found.calls.push(std::mem::take(&mut self.marks));
         found.reports.push(report);
         for (pc, ticks) in addresses {
             found.addresses.entry(pc).or_default().add(&ticks);

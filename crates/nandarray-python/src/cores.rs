@@ -60,14 +60,15 @@ pub(crate) fn timer(py: Python<'_>, core: &CoreArg) -> PyResult<CoreTimer> {
     described(py, core).map(CoreTimer::new)
 }
 
-/// Converts the figures of a run: a report of each core, and for each instruction its address, its executions, its
-/// ticks in the pipeline, and the ticks for which it held the pipeline up.
+/// Converts the figures of a run: a report of each core; for each instruction its address, its executions, its ticks in
+/// the pipeline, and the ticks for which it held the pipeline up; and the beginnings of each core's calls.
 pub(crate) fn figures<'py>(py: Python<'py>, found: &CoreFigures) -> PyResult<Bound<'py, PyDict>> {
     let given = PyDict::new(py);
     let reports: Vec<_> = found.reports.iter().map(|report| reported(py, report)).collect::<PyResult<_>>()?;
     given.set_item("reports", reports)?;
     let addresses = found.addresses.iter().map(|(pc, at)| (*pc, at.times, at.pipeline, at.frozen));
     given.set_item("addresses", addresses.collect::<Vec<_>>())?;
+    given.set_item("calls", found.calls.clone())?;
     Ok(given)
 }
 

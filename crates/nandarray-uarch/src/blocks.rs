@@ -9,7 +9,8 @@
 use nandarray_hart::BasicBlock;
 
 use crate::account::{AddressTicks, InstructionTicks, split};
-use crate::issue::{BlockSummary, BlockTimer, Breakdown, TimedOp};
+use crate::describe::Issue;
+use crate::issue::{BlockSummary, BlockTimer, Breakdown, StraightLoop, TimedOp};
 use crate::unit::FunctionalUnit;
 
 /// Value of [`BlockEntry::lines`] for a block whose code lies in more than two cache lines; no line has this address.
@@ -118,13 +119,14 @@ impl BlockTable {
     /// Finds a block's entry for another state than last time, or computes it if the block was never entered in this
     /// state.
     fn find(&mut self, unit: u32, state: u32, timing: &mut BlockTimer) -> u32 {
-        let timed = &mut self.blocks[unit as usize];
+        let timed = &self.blocks[unit as usize];
         let mut number = timed.entry;
         while number != NO_ENTRY && self.summaries[number as usize].state != state {
             number = self.entries[number as usize].next;
         }
         if number == NO_ENTRY {
-            let summary = timing.summary(&timed.block, &timed.ops, state);
+            let ends = if timing.description().issue == Issue::Vliw { self.loop_ended_by(timed) } else { None };
+            let summary = timing.summary(&timed.block, &timed.ops, state, ends.as_ref());
             number = u32::try_from(self.entries.len()).expect("fewer entries than numbers");
             let (through, taken) = (summary.through, summary.taken);
             let ticks = |ticks: u64| u32::try_from(ticks).expect("a block takes few ticks");
@@ -139,12 +141,37 @@ impl BlockTable {
                 followed: [NO_ENTRY; 2],
                 next: timed.entry,
             });
-            timed.entry = number;
+            self.blocks[unit as usize].entry = number;
             self.summaries.push(summary);
         }
         let head = &mut self.heads[unit as usize];
         (head.state, head.entry) = (state, number);
         number
+    }
+
+    /// Returns the loop of several blocks that a block ends: blocks from the target of its branch on, each of which
+    /// ends without a jump where the next one begins. `None` if the block ends no such loop.
+    fn loop_ended_by(&self, last: &TimedBlock) -> Option<StraightLoop> {
+        let branch = last.ops.len() - 1;
+        if !last.ops[branch].conditional {
+            return None;
+        }
+        let begin = last.block.address(branch).wrapping_add(last.block.ops[branch].imm as u64);
+        let mut ops = Vec::new();
+        let mut pc = begin;
+        while pc < last.block.pc {
+            let timed = self.blocks.iter().find(|timed| timed.block.pc == pc)?;
+            if timed.block.ops.last()?.ends_block() {
+                return None;
+            }
+            ops.extend_from_slice(&timed.ops);
+            pc += timed.block.bytes();
+        }
+        if pc != last.block.pc || ops.is_empty() {
+            return None;
+        }
+        ops.extend_from_slice(&last.ops);
+        Some(StraightLoop { pc: begin, ops })
     }
 
     /// Returns an entry by its number; `None` if there is no such entry.

@@ -137,6 +137,10 @@ impl UnitLatencies {
     }
 }
 
+fn yes() -> bool {
+    true
+}
+
 /// Numbers of units of a VLIW core, by kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -149,9 +153,13 @@ pub struct VliwUnits {
     pub general: u32,
     /// Maximum number of instructions of an execute packet, which are issued in one cycle.
     pub width: u32,
-    /// Whether two single-precision operations of the same kind share a unit's cycle.
+    /// Whether two single-precision operations, loads or stores of the same kind share a unit's cycle.
     #[serde(default)]
     pub simd_pairs: bool,
+    /// Whether a fused multiplication and addition is one instruction; otherwise a multiplier and, with the product, a
+    /// general unit execute it.
+    #[serde(default = "yes")]
+    pub fused: bool,
 }
 
 /// Description of a core.

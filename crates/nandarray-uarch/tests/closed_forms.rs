@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{bare, timed};
-use nandarray_uarch::{CacheDescription, CoreDescription, MemoryDescription, PrefetchKind, Replacement};
+use common::{bare, run, timed};
+use nandarray_uarch::{CacheDescription, CoreDescription, MemoryDescription, PrefetchKind, Replacement, TimedCore};
 
 fn repeat(line: &str, times: usize) -> Vec<&str> {
     vec![line; times]
@@ -200,4 +200,91 @@ fn a_loop_of_a_vliw_core_runs_at_its_interval() {
         .collect();
     let report = timed(&lines.iter().map(String::as_str).collect::<Vec<_>>(), &d);
     assert!((report.cycles() - 300.0).abs() < 20.0, "ResMII is 3: {}", report.cycles());
+}
+
+/// Returns the cycles of an iteration of a loop, of which the instructions are given without counting and branching.
+fn cycles_an_iteration(body: &[&str], d: &CoreDescription) -> f64 {
+    let cycles = |n: u32| {
+        let bytes = 4 * (body.len() + 1);
+        let lines: Vec<String> = [format!("addi t0, zero, {n}")]
+            .into_iter()
+            .chain(body.iter().map(|&line| line.to_owned()))
+            .chain(["addi t0, t0, -1".to_owned(), format!("bne t0, zero, . - {bytes}")])
+            .collect();
+        timed(&lines.iter().map(String::as_str).collect::<Vec<_>>(), d).cycles()
+    };
+    (cycles(200) - cycles(100)) / 100.0
+}
+
+#[test]
+fn a_loop_longer_than_a_block_runs_at_its_interval_too() {
+    let d = bare("c66x");
+    for products in [60, 70, 200] {
+        // Independent products on two multipliers.
+        let body = vec!["fmul.d ft0, fa0, fa1, rne"; products];
+        assert_eq!(cycles_an_iteration(&body, &d), products as f64 / 2.0, "{products} products");
+    }
+    // A recurrence through all blocks: each sum takes three cycles.
+    let body = vec!["fadd.d ft0, ft0, fa1, rne"; 100];
+    assert_eq!(cycles_an_iteration(&body, &d), 300.0);
+    // A jump in the body: two blocks, which are no straight loop, are scheduled one after the other.
+    let chain = ["fmul.d ft0, fa0, fa1, rne", "fmul.d ft1, ft0, fa1, rne", "fmul.d ft2, ft1, fa1, rne"];
+    assert_eq!(cycles_an_iteration(&[chain, chain].concat(), &d), 3.0);
+    assert!(cycles_an_iteration(&[&chain[..], &["jal zero, . + 4"], &chain[..]].concat(), &d) > 15.0);
+}
+
+#[test]
+fn a_core_without_fused_operations_multiplies_and_adds() {
+    let d = bare("c66x");
+    // Eight fused operations: eight products on two units, eight sums on four, and sixteen slots of eight a cycle, with
+    // the loop's own two instructions eighteen.
+    assert_eq!(cycles_an_iteration(&["fmadd.s ft0, fa0, fa1, fa2, rne"; 8], &d), 4.0);
+    // With fourteen other operations of general units, 24 in all for four units.
+    let body = [vec!["fmadd.s ft0, fa0, fa1, fa2, rne"; 8], vec!["add t1, t2, t3"; 14]].concat();
+    assert_eq!(cycles_an_iteration(&body, &d), 6.0);
+    let mut one = d.clone();
+    one.vliw.as_mut().expect("units").fused = true;
+    assert_eq!(cycles_an_iteration(&body, &one), 4.0);
+    // The addend of the next iteration waits for the sum alone, a factor for both.
+    assert_eq!(cycles_an_iteration(&["fmadd.s ft0, fa0, fa1, ft0, rne"], &d), 3.0);
+    assert_eq!(cycles_an_iteration(&["fmadd.s ft0, ft0, fa1, fa2, rne"], &d), 7.0);
+    assert_eq!(cycles_an_iteration(&["fmadd.s ft0, fa0, fa1, ft0, rne"], &one), 7.0);
+}
+
+#[test]
+fn pairs_of_single_precision_share_a_unit() {
+    let mut d = bare("c66x");
+    d.vliw.as_mut().expect("units").simd_pairs = true;
+    for (op, alone, paired) in [
+        ("fmul.s ft0, fa0, fa1, rne", 8.0, 4.0),
+        ("flw ft0, 0(a0)", 8.0, 4.0),
+        ("fmul.d ft0, fa0, fa1, rne", 8.0, 8.0),
+        ("fld ft0, 0(a0)", 8.0, 8.0),
+    ] {
+        let body = vec![op; 16];
+        assert_eq!(cycles_an_iteration(&body, &d), paired, "{op}");
+        assert_eq!(cycles_an_iteration(&body, &bare("c66x")), alone, "{op}");
+    }
+}
+
+#[test]
+fn a_long_loop_that_limits_cut_has_a_reason_for_every_tick() {
+    let d = bare("c66x");
+    let lines: Vec<String> = ["addi t0, zero, 40".to_owned()]
+        .into_iter()
+        .chain(vec!["fmul.d ft0, fa0, fa1, rne".to_owned(); 150])
+        .chain(["addi t0, t0, -1".to_owned(), "bne t0, zero, . - 604".to_owned(), "jalr zero, 0(ra)".to_owned()])
+        .collect();
+    let ticks = |chunk| {
+        let hart = run(&lines, TimedCore::new(&d), chunk);
+        let meter = hart.meter();
+        assert_eq!(meter.addresses().values().map(|found| found.total()).sum::<u64>(), meter.ticks());
+        assert_eq!(meter.report().instructions(), 40 * 152 + 2);
+        meter.ticks()
+    };
+    let whole = ticks(None);
+    for chunk in [1, 7, 64, 65, 100, 152, 1000] {
+        // Instructions timed one by one are no part of a software-pipelined loop.
+        assert!(ticks(Some(chunk)) >= whole, "cut after {chunk}");
+    }
 }

@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from nandarray.programs.run import Offloaded, Progress, offload
 if TYPE_CHECKING:
     from nandarray.programs.program import Program
 
-__all__ = ["CacheCounts", "CoreChoice", "Place", "Timed", "choose_core", "core_names", "timed"]
+__all__ = ["CacheCounts", "Call", "CoreChoice", "Place", "Timed", "choose_core", "core_names", "timed"]
 
 #: Reasons in the order of a stack of cycles, with a sentence each.
 REASONS = {
@@ -206,6 +207,25 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Call:
+    """A call of an entry point: a task, or the beginning, the folding or the end of a program's state.
+
+    Attributes
+    ----------
+    begin : float
+        Cycles of the core before it.
+    cycles : float
+        Its own.
+    reasons : dict of float
+        The same by reason, those that are not 0.
+    """
+
+    begin: float
+    cycles: float
+    reasons: dict[str, float]
+
+
+@dataclass(frozen=True)
 class Timed:
     """The figures of a program on a described core.
 
@@ -238,6 +258,8 @@ class Timed:
         Area in square millimetres and energy in joules of each part.
     functions, lines : tuple of Place
         By cycles, most first.
+    calls : tuple of Call
+        In the order of time; beyond 4096 the last one is all that follow.
     program : Program
         As it was run: compiled for the core.
     offloaded : Offloaded
@@ -258,6 +280,7 @@ class Timed:
     parts: dict[str, tuple[float, float]]
     functions: tuple[Place, ...] = field(repr=False)
     lines: tuple[Place, ...] = field(repr=False)
+    calls: tuple[Call, ...] = field(repr=False)
     program: Program = field(repr=False)
     offloaded: Offloaded = field(repr=False)
 
@@ -318,6 +341,33 @@ class Timed:
     def to_json(self) -> str:
         """Return :meth:`to_dict` as JSON."""
         return json.dumps(self.to_dict(), indent=2)
+
+    def write_timeline(self, path: str | os.PathLike[str]) -> None:
+        """Write a timeline that Perfetto (ui.perfetto.dev) and Chrome's tracing page open.
+
+        Each call is a span, with its cycles by reason; below it a second row divides its time by these reasons, as
+        shares: the core waits for them by turns.
+
+        Parameters
+        ----------
+        path : str or path
+            A JSON file, which is replaced.
+        """
+        us = 1e6 / self.clock_hz
+        events: list[dict[str, Any]] = [
+            {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": f"{self.program.name} on {self.core}"}},
+            {"ph": "M", "pid": 1, "tid": 1, "name": "thread_name", "args": {"name": "calls"}},
+            {"ph": "M", "pid": 1, "tid": 2, "name": "thread_name", "args": {"name": "reasons, as shares of each call"}},
+        ]
+        for number, call in enumerate(self.calls):
+            span = {"ph": "X", "pid": 1, "ts": call.begin * us, "dur": call.cycles * us}
+            events.append({**span, "tid": 1, "name": f"call {number}", "args": call.reasons})
+            at = call.begin
+            for name, cycles in call.reasons.items():
+                share = {"ph": "X", "pid": 1, "tid": 2, "ts": at * us, "dur": cycles * us}
+                events.append({**share, "name": name, "args": {"cycles": cycles, "is": REASONS[name]}})
+                at += cycles
+        Path(path).write_text(json.dumps({"displayTimeUnit": "ns", "traceEvents": events}), encoding="utf-8")
 
     def _repr_html_(self) -> str:
         facts = [
@@ -447,6 +497,7 @@ def figures(core: CoreChoice, program: Program, watch: _nandarray.Watch, done: O
         parts=parts,
         functions=functions,
         lines=lines,
+        calls=_calls(found["calls"], each),
         program=program,
         offloaded=done,
     )
@@ -458,6 +509,21 @@ def _sum(reports: Sequence[Mapping[str, Any]], key: str) -> dict[str, int]:
         for name, value in one[key].items():
             found[name] = found.get(name, 0) + value
     return found
+
+
+def _calls(cores: Sequence[Sequence[Sequence[tuple[str, int]]]], each: int) -> tuple[Call, ...]:
+    """Return the calls of all cores, one core after the other, from ticks by reason at their beginnings."""
+    found = []
+    before = 0.0
+    for marks in cores:
+        for begin, end in pairwise(marks):
+            spent = {name: (total - was) / each for (name, total), (_, was) in zip(end, begin, strict=True)}
+            at = sum(total for _, total in begin) / each
+            found.append(
+                Call(before + at, sum(spent.values()), {name: cycles for name, cycles in spent.items() if cycles})
+            )
+        before += sum(total for _, total in marks[-1]) / each
+    return tuple(found)
 
 
 def _places(

@@ -12,7 +12,7 @@ mod vliw;
 use std::collections::HashMap;
 
 use nandarray_hart::BasicBlock;
-use nandarray_hart::isa::{Format, Instruction};
+use nandarray_hart::isa::{Code, Format, Instruction};
 
 use crate::describe::{CoreDescription, Issue};
 use crate::unit::{FunctionalUnit, Operands};
@@ -30,13 +30,26 @@ pub struct TimedOp {
     /// Base register and offset of a memory access, by which a VLIW schedule decides whether two accesses may overlap;
     /// `None` for other instructions.
     pub address: Option<(u8, i32)>,
+    /// Whether the instruction has single precision, so that a VLIW core with pairs executes two of its kind at a time.
+    pub single: bool,
+    /// Register that only the addition of a fused operation reads; `None` for other instructions.
+    pub addend: Option<u8>,
 }
 
 impl From<&Instruction> for TimedOp {
     fn from(op: &Instruction) -> Self {
+        use FunctionalUnit as Unit;
         let unit = FunctionalUnit::of(op);
+        let addend = (op.row().format == Format::FloatFused && ![op.rs1, op.rs2].contains(&op.rs3)).then_some(op.rs3);
         Self {
             unit,
+            single: match unit {
+                Unit::FloatAdd | Unit::FloatMultiply | Unit::FloatFused => true,
+                Unit::Load | Unit::Store => matches!(op.code, Code::Flw | Code::Fsw),
+                Unit::Convert => matches!(op.code, Code::FcvtWS | Code::FcvtWuS | Code::FcvtSW | Code::FcvtSWu),
+                _ => false,
+            },
+            addend: addend.map(|register| register + 32),
             operands: Operands::of(op),
             conditional: op.row().format == Format::Branch,
             address: matches!(unit, FunctionalUnit::Load | FunctionalUnit::Store).then_some((op.rs1, op.imm)),
@@ -119,6 +132,26 @@ pub struct PipelineState {
     memory: bool,
     /// Whether the current cycle has issued an operation of the vector datapath.
     vector: bool,
+    /// The software-pipelined loop of several blocks that the core is in.
+    iteration: Option<PipelinedIteration>,
+}
+
+/// The rest of an iteration of a software-pipelined loop, behind one of the loop's blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct PipelinedIteration {
+    /// Address of the next block.
+    pc: u64,
+    ticks: u64,
+    ops: u64,
+}
+
+/// A loop of several blocks that follow one another: only the last one branches, to the first one.
+#[derive(Clone, Debug)]
+pub struct StraightLoop {
+    /// Address of the first block.
+    pub pc: u64,
+    /// Instructions of all blocks.
+    pub ops: Vec<TimedOp>,
 }
 
 /// Number of the pipeline state in which no register and no unit is busy.
@@ -169,11 +202,17 @@ impl BlockTimer {
         self.number(state)
     }
 
-    /// Computes the timing of a block from a pipeline state.
-    pub fn summary(&mut self, block: &BasicBlock, ops: &[TimedOp], state: u32) -> BlockSummary {
+    /// Computes the timing of a block from a pipeline state. `ends` is the loop of several blocks that the block ends.
+    pub fn summary(
+        &mut self,
+        block: &BasicBlock,
+        ops: &[TimedOp],
+        state: u32,
+        ends: Option<&StraightLoop>,
+    ) -> BlockSummary {
         assert_eq!(block.ops.len(), ops.len(), "the block's own instructions");
         if self.description.issue == Issue::Vliw {
-            return vliw::summary(self, block, ops, state);
+            return vliw::summary(self, block, ops, state, ends);
         }
         let mut board = self.scoreboard(state);
         let issue_at = ops.iter().map(|op| board.issue(op)).collect();

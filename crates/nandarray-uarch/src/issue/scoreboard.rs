@@ -166,6 +166,7 @@ impl<'d> Scoreboard<'d> {
             slots: self.slots,
             memory: self.memory,
             vector: self.vector,
+            iteration: None,
         }
     }
 }

@@ -70,6 +70,15 @@ CoreSets = Annotated[
         show_default=False,
     ),
 ]  # fmt: skip
+CoreTimeline = Annotated[
+    Path | None,
+    typer.Option(
+        "--timeline",
+        metavar="OUT.json",
+        help="Of --core: write a timeline of the calls for Perfetto.",
+        show_default=False,
+    ),
+]
 Flags = Annotated[
     list[str] | None,
     typer.Option("--flag", metavar="FLAG", help="Of C: an option of Clang; may be repeated.", show_default=False),
@@ -346,6 +355,7 @@ def run(
     vlen: Vlen = None,
     core: CoreName = None,
     sets: CoreSets = None,
+    timeline: CoreTimeline = None,
     key_file: KeyFile = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -379,10 +389,9 @@ def run(
     if signature is not None or isa is not None or vlen is not None:
         raise typer.BadParameter("--signature, --isa and --vlen go with --bare")
     given = _given(source, inputs, scalar, pipeline, then, dtype=dtype, stream=stream, target=target, flags=flags)
-    chosen = cli_program_timing.chosen(core, sets)
+    chosen = cli_program_timing.chosen(core, sets, timeline)
     options = cli_program_timing.on_one_core(chosen, single=given.single, form=form, threads=threads)
     options |= {"task_bytes": parse_size(task_bytes), "hold_bytes": parse_size(hold_bytes)}
-    options["instructions"] = max_instructions
     with ExitStack() as stack:
         opened = cli_program_run.Opened(stack, key_of(key_file), given.stores(out or []))
         names, wanted = given.steps(
@@ -395,11 +404,12 @@ def run(
             given.outs(known, out or []),
             opened,
             names=names,
-            options=options,
+            options=options | {"instructions": max_instructions},
             overwrite=overwrite,
             quiet=quiet,
             as_json=as_json,
             core=chosen,
+            timeline=timeline,
         )
 
 

@@ -241,6 +241,7 @@ def run_over(
     quiet: bool,
     as_json: bool,
     core: CoreChoice | None = None,
+    timeline: Path | None = None,
 ) -> None:
     """Run a program or several, and put what they give where it is wanted.
 
@@ -262,6 +263,8 @@ def run_over(
         No progress and no account; all of it as JSON.
     core : CoreChoice, optional
         The described core that one program is timed on.
+    timeline : Path, optional
+        File for a timeline of that core.
     """
     import nandarray
     from nandarray.programs.step import Step, in_order
@@ -301,6 +304,8 @@ def run_over(
     written |= _written(done, later, opened)
     rest = {name: value for name, value in done.outputs.items() if name not in written}
     timed = of_run(core, ordered[0].program, watch, done)
+    if timed is not None and timeline is not None:
+        timed.write_timeline(timeline)
     if as_json:
         values = {name: jsonable_array(np.asarray(value)) for name, value in rest.items()}
         account = asdict(done.account)

@@ -6,6 +6,7 @@ Timing is the work of :meth:`nandarray.Program.time`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["chosen", "list_cores", "of_run", "on_one_core", "show_timed", "summary"]
 
 
-def chosen(core: str | None, sets: Sequence[str] | None) -> CoreChoice | None:
-    """Read ``--core`` and ``--set``.
+def chosen(core: str | None, sets: Sequence[str] | None, timeline: Path | None = None) -> CoreChoice | None:
+    """Read ``--core``, ``--set`` and ``--timeline``.
 
     Parameters
     ----------
@@ -31,6 +32,8 @@ def chosen(core: str | None, sets: Sequence[str] | None) -> CoreChoice | None:
         A name, or a file.
     sets : sequence of str, optional
         ``KEY=VALUE``.
+    timeline : Path, optional
+        File that a timeline goes to.
 
     Returns
     -------
@@ -40,7 +43,11 @@ def chosen(core: str | None, sets: Sequence[str] | None) -> CoreChoice | None:
     if core is None:
         if sets:
             raise typer.BadParameter("--set goes with --core")
+        if timeline is not None:
+            raise typer.BadParameter("--timeline goes with --core")
         return None
+    if timeline is not None and not timeline.parent.is_dir():
+        raise typer.BadParameter(f"--timeline {timeline}: there is no folder {timeline.parent}")
     from nandarray.programs.timing import choose_core
 
     changes = {}

@@ -22,6 +22,8 @@ __all__ = ["EXPERIMENT", "run_one"]
 
 #: Functions of which the text gives speed-ups; AES has no number.
 STATED = ("Stat", "RAID4", "RAID6")
+#: Compute cores of every engine.
+CORES = 8
 #: Ten times the rate of DRAM; eight times that of a channel, and no sensing to speak of.
 _FAST_DRAM = {"dram__rate": "80 GB/s"}
 _FAST_FLASH = {"bus__rate": "8 GB/s", "nand__t_read": "1 us"}
@@ -102,7 +104,14 @@ def run(context: Context) -> Result:
             "efficiency": efficiency,
             "causes": (causes := _causes(rows, faster)),
         },
-        answers=[*_functions(by), *_scans(by, context["scans"]), *_adjusted(by, means), *_costs(efficiency, cost)],
+        answers=[
+            *_functions(by),
+            *_scans(by, context["scans"]),
+            *_adjusted(by, means),
+            *_costs(efficiency, cost),
+            *_traffic(rows),
+            *_printed(measured),
+        ],
         figures=_figures(),
         reports=reports,
         assumptions=ASSUMPTIONS,
@@ -212,6 +221,45 @@ def _costs(efficiency: Sequence[Mapping[str, Any]], cost: _Costs) -> list[Answer
         *(
             Answer(f"zou.assasin.table7_4.{name}", value, input=True, note="sum of the parts, which are inputs")
             for name, value in stated.items()
+        ),
+    ]
+
+
+def _traffic(rows: Sequence[Mapping[str, Any]]) -> list[Answer]:
+    """Bytes through DRAM for a byte of input: on Baseline, and on Sb beside it."""
+    moved = {(one["function"], one["engine"]): one["dram_bytes_a_byte"] for one in rows if one["timing"] == "stated"}
+    names = sorted({one["function"] for one in rows})
+    left = {name: moved[name, "Sb"] / moved[name, "Baseline"] for name in names}
+    most = max(left, key=lambda name: left[name])
+    return [
+        Answer("zou.assasin.dram_demand", moved["Stat", "Baseline"], note="bytes a byte of Stat's input, on Baseline"),
+        Answer(
+            "zou.assasin.dram_saved",
+            left[most] <= 1 / 2,
+            note=f"the most that Sb leaves of Baseline's traffic is {left[most]:.2f}, of {most}",
+        ),
+    ]
+
+
+#: Numbers of the text about UDP, which has another instruction set and no public simulator.
+_UDP = {"fig7_13.psf_udp": 1.3, "table7_4.udp_mW": 14.333, "table7_4.udp_mm2": 1.444, "fig7_21.udp": True}
+
+
+def _printed(measured: Sequence[Mapping[str, Any]]) -> list[Answer]:
+    """Inputs: parts and times that descriptions have from the text; the text's numbers about UDP."""
+    report = next(one["report"] for one in measured if one["engine"] == "Sb" and one["timing"] == "stated")
+    timed = report["programs"]["timed_cores"]
+    area = {part["name"]: part["area_mm2"] for part in timed["components"]}
+    crossbar = area["crossbar"] / (area["pipeline"] / CORES)
+    return [
+        Answer("zou.assasin.table7_4.crossbar", crossbar, input=True, note="areas of parts, which are inputs"),
+        Answer(
+            "zou.assasin.fig7_19.sb_ns", 0.5, input=True, note="a stream's access beyond a cycle, of zou-2023-stream"
+        ),
+        Answer("zou.assasin.fig7_19.sp_cycles", 2, input=True, note="a parameter of the adjusted Sp"),
+        *(
+            Answer(f"zou.assasin.{name}", value, input=True, note="of the text; UDP is not simulated")
+            for name, value in _UDP.items()
         ),
     ]
 
@@ -328,6 +376,12 @@ EXPERIMENT = Experiment(
         "zou.assasin.table7_4.baseline_mm2",
         "zou.assasin.table7_4.assasin_mW",
         "zou.assasin.table7_4.assasin_mm2",
+        "zou.assasin.table7_4.crossbar",
+        "zou.assasin.fig7_19.sb_ns",
+        "zou.assasin.fig7_19.sp_cycles",
+        "zou.assasin.dram_demand",
+        "zou.assasin.dram_saved",
+        *(f"zou.assasin.{name}" for name in _UDP),
     ),
     parameters={
         "bytes": Parameter(32 << 20, "bytes of Stat's and RAID's inputs: whole rounds of 8 x 16 tasks", small=1 << 20),

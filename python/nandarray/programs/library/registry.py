@@ -107,7 +107,7 @@ def _op(name: str, summary: str, *, inputs: int = 1) -> ReadyMade:
         summary,
         FLOATS,
         "float64",
-        parameters={"dsp": Parameter(0, 0, 1, what="1: as libraries of signal processors have it")},
+        parameters={"dsp": Parameter(0, 0, 2, what="1: as libraries of signal processors have it; 2: in pairs, too")},
         defines=lambda _d, values: {"OP": name, "ARITY": inputs, "DSP_FORM": values["dsp"]},
         family="elementwise",
         twin=name,

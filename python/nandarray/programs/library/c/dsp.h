@@ -6,6 +6,9 @@
  * Relative errors, as a test bounds them: below 2e-6 in single and 2e-14 in double precision, for arguments whose
  * results and reciprocals are normal numbers; sin and cos up to an angle of 10^4 and absolutely; pow to as many times
  * more as its exponent is large. Zeros, infinities, NaN and subnormal numbers are not treated.
+ *
+ * No form branches: a compiler for such a processor computes both values and predicates the moves, so that a loop over
+ * elements is one block, which it software-pipelines. Masks stand in place of predicates here.
  */
 #ifndef PROGRAMS_DSP_H
 #define PROGRAMS_DSP_H
@@ -25,6 +28,10 @@ typedef int64_t dsp_int;
 #define DSP_ROOT_STEPS 4
 #define DSP_ROUND 0x1.8p52
 #define FMA __builtin_fma
+#define FABS __builtin_fabs
+#define FMIN __builtin_fmin
+#define FMAX __builtin_fmax
+#define COPYSIGN __builtin_copysign
 #else
 typedef uint32_t dsp_bits;
 typedef int32_t dsp_int;
@@ -38,9 +45,31 @@ typedef int32_t dsp_int;
 #define DSP_ROOT_STEPS 3
 #define DSP_ROUND 0x1.8p23f
 #define FMA __builtin_fmaf
+#define FABS __builtin_fabsf
+#define FMIN __builtin_fminf
+#define FMAX __builtin_fmaxf
+#define COPYSIGN __builtin_copysignf
 #endif
 #define BIAS (DSP_ONE >> DSP_MANTISSA)
 #define DSP static inline __attribute__((always_inline))
+
+#define DSP_SIGN ((dsp_bits)1 << (8 * T_BYTES - 1))
+
+/* All ones where the condition, 0 or 1, holds. Clang would make branches of masks that it knows to be conditions. */
+DSP dsp_bits mask_of(dsp_bits condition) {
+    dsp_bits mask = (dsp_bits)0 - condition;
+    __asm__("" : "+r"(mask));
+    return mask;
+}
+
+/* The value where the mask is all ones; 0 elsewhere. */
+DSP T masked(dsp_bits mask, T value) { return DSP_OF(DSP_TO(value) & mask); }
+
+/* One value where the mask is all ones, the other one elsewhere. */
+DSP T select(dsp_bits mask, T one, T other) {
+    dsp_bits bits = DSP_TO(other);
+    return DSP_OF(bits ^ ((bits ^ DSP_TO(one)) & mask));
+}
 
 /* A polynomial by Horner's rule, from the highest coefficient. */
 #define HORNER(x, ...)                                                                                     \
@@ -53,7 +82,7 @@ typedef int32_t dsp_int;
     })
 
 DSP T dsp_recip(T x) {
-    dsp_bits bits = DSP_TO(x), sign = bits & ((dsp_bits)1 << (8 * T_BYTES - 1));
+    dsp_bits bits = DSP_TO(x), sign = bits & DSP_SIGN;
     T y = DSP_OF((dsp_bits)(DSP_RECIP - (bits ^ sign)) | sign);
     UNROLL_ALL for (int i = 0; i < DSP_STEPS; i++) y = FMA(y, FMA(-x, y, (T)1), y);
     return y;
@@ -166,8 +195,8 @@ DSP T turned(T x, dsp_int quarters) {
 #endif
     T z = r * r;
     k += quarters;
-    T value = k & 1 ? cosine(z) : sine(r, z);
-    return k & 2 ? -value : value;
+    T value = select(mask_of((dsp_bits)k & 1), cosine(z), sine(r, z));
+    return DSP_OF(DSP_TO(value) ^ ((dsp_bits)(k & 2) << (8 * T_BYTES - 2)));
 }
 
 DSP T dsp_sin(T x) { return turned(x, 0); }
@@ -175,28 +204,31 @@ DSP T dsp_cos(T x) { return turned(x, 1); }
 
 #define QUARTER ((T)0.7853981633974483)
 
-/* Arc tangent of x from 0 to 1: below tan(pi/8) by its series, above it less a quarter of pi. */
+/* Arc tangent of x from 0 to 1: below tan(pi/8) by its series, above it that of (x - 1) / (x + 1) and a quarter of pi
+ * more. */
 DSP T of_small(T x) {
-    int above = x > (T)0.4142135623730950;
-    T y = above ? (x - 1) * dsp_recip(x + 1) : x, z = y * y;
+    dsp_bits above = mask_of(x > (T)0.4142135623730950);
+    T one = masked(above, 1), y = (x - one) * dsp_recip(FMA(one, x, (T)1)), z = y * y;
 #if T_BYTES == 8
     T tail = HORNER(z, -1 / 39., 1 / 37., -1 / 35., 1 / 33., -1 / 31., 1 / 29., -1 / 27., 1 / 25., -1 / 23., 1 / 21.,
                     -1 / 19., 1 / 17., -1 / 15., 1 / 13., -1 / 11., 1 / 9., -1 / 7., 1 / 5., -1 / 3.);
 #else
     T tail = HORNER(z, 1 / 17.f, -1 / 15.f, 1 / 13.f, -1 / 11.f, 1 / 9.f, -1 / 7.f, 1 / 5.f, -1 / 3.f);
 #endif
-    T value = FMA(y * z, tail, y);
-    return above ? value + QUARTER : value;
+    return FMA(y * z, tail, y) + masked(above, QUARTER);
+}
+
+/* The base, less the value where the mask is all ones, plus it elsewhere; the base is 0 there. */
+DSP T less(dsp_bits mask, T base, T value) {
+    return masked(mask, base) + DSP_OF(DSP_TO(value) ^ (mask & DSP_SIGN));
 }
 
 /* The angle of the point (b, a). */
 DSP T dsp_atan2(T a, T b) {
-    T y = a < 0 ? -a : a, x = b < 0 ? -b : b;
-    int steep = y > x;
-    T value = of_small((steep ? x : y) * dsp_recip(steep ? y : x));
-    if (steep) value = 2 * QUARTER - value;
-    if (b < 0) value = 4 * QUARTER - value;
-    return a < 0 ? -value : value;
+    T y = FABS(a), x = FABS(b);
+    dsp_bits steep = mask_of(y > x), behind = mask_of(DSP_TO(b) >> (8 * T_BYTES - 1));
+    T value = of_small(FMIN(x, y) * dsp_recip(FMAX(x, y)));
+    return COPYSIGN(less(behind, 4 * QUARTER, less(steep, 2 * QUARTER, value)), a);
 }
 
 DSP T dsp_atan(T x) { return dsp_atan2(x, 1); }

@@ -368,7 +368,7 @@ impl PySession {
     }
 }
 
-/// A scheduler that is written in Python; an exception in one of its methods becomes a panic, which the session catches;
+/// A scheduler that is written in Python. An exception in one of its methods becomes a panic, which the session catches;
 /// its kernels then fail with the exception's text.
 struct PyScheduler {
     object: Py<PyAny>,

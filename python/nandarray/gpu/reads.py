@@ -18,7 +18,7 @@ _Array = np.ndarray[Any, Any]
 
 #: Bytes of rows that are read at a time where only a part of each is wanted.
 _BAND_BYTES = 32 << 20
-#: Rows apart by at most so many bytes are read with what lies between them.
+#: The largest distance in bytes between rows that are read with what lies between them.
 _BETWEEN_BYTES = 4096
 
 

@@ -479,8 +479,11 @@ class RemoteArray:
         if source.size:
             whole, start = source.reshape(selection.lengths), selection.start
             for first, part in self._parts(start, selection.lengths):
-                where: tuple[Any, ...] = tuple(slice(f - s, f - s + n) for f, s, n in zip(first, start, part, strict=True))
-                self._write(first, whole[(*where, ...)])  # an array, and no scalar, whose dtype would be another
+                where: tuple[Any, ...] = tuple(
+                    slice(f - s, f - s + n) for f, s, n in zip(first, start, part, strict=True)
+                )
+                # An array also where it has no dimensions: a scalar would have another dtype.
+                self._write(first, whole[(*where, ...)])
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         found = np.asarray(self[...])

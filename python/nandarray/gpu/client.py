@@ -143,7 +143,7 @@ class SharedArray:
                 told = f"array {self.name!r} was resized while it was served: it had shape {self.shape}; serve it again"
                 raise VolumeMismatchError(told) from error
             if status and int(status[1], 16) & _STATUS_MASK == _NOT_READY:
-                told = f"array {self.name!r} was deleted while it was served, or its store was closed"
+                told = f"array {self.name!r} was deleted while it was served, or its store is closed or takes no writes"
                 raise ClosedError(told) from error
             raise
 

@@ -18,7 +18,7 @@ import pytest
 
 import nandarray
 from nandarray import gpu
-from nandarray.errors import ClosedError, InvalidError, NotFoundError
+from nandarray.errors import ClosedError, InvalidError, NotFoundError, VolumeMismatchError
 
 GPU = Path(__file__).parents[1] / "gpu"
 #: Clients that are killed, two at a time.
@@ -77,6 +77,104 @@ def test_another_process_reads_what_is_served(served) -> None:
             store["grid"].gather([70])
         with pytest.raises(NotFoundError):
             store["none"]
+
+
+def test_a_served_array_takes_every_index_of_numpy(served) -> None:
+    rng = np.random.default_rng(3)
+    grid = np.arange(70 * 90, dtype="<f4").reshape(70, 90)
+    cube = np.arange(6 * 5 * 4, dtype="<i2").reshape(6, 5, 4)
+    rows = np.array([3, -1, 3])
+    keys = [
+        np.int64(2),
+        rows,
+        (rows, 0),
+        (rows, rows),
+        [True, False] * 35,
+        None,
+        (None, 0),
+        True,
+        False,
+        (),
+        rows[:, None],
+    ]
+    keys += [
+        np.s_[::-1, 4],
+        np.s_[2:9:3, ::2],
+        np.s_[:, rows],
+        np.s_[60:2:-7, 80:],
+        (rows, slice(1, 3), None),
+        grid > 40,
+    ]
+    with served.connect() as store:
+        for key in keys:
+            found, wanted = store["grid"][key], grid[key]
+            assert type(found) is type(wanted)
+            np.testing.assert_array_equal(found, wanted)
+        for key in (np.s_[rows, :, rows], np.s_[..., 1], np.s_[1, :, ::-2], np.s_[1, 2:, 3], cube % 3 == 1, (rows, 1)):
+            np.testing.assert_array_equal(store["cube"][key], cube[key])
+        for line in (np.s_[5], np.s_[::1000], np.s_[9:2:-3], rng.integers(-20_000, 20_000, 50)):
+            np.testing.assert_array_equal(store["line"][line], (np.arange(20_000, dtype="<u8") * 3)[line])
+        for wrong in ("a", 1.5, 70, (0, 0, 0), np.zeros(3, bool), [[0], [70]]):
+            with pytest.raises(IndexError):
+                store["grid"][wrong]
+
+
+def test_errors_say_what_became_of_the_array(tmp_path: Path) -> None:
+    with nandarray.open(tmp_path / "a.nand", "w") as store:
+        store["x"], store["y"], store["empty"] = np.zeros((100, 10)), np.zeros((100, 10)), np.zeros((0, 3))
+        store["single"], store["r"] = np.array(5, ">i4"), np.zeros(3, [("a", "<i4")])
+        server = gpu.serve(store, str(tmp_path / "region"), writable=True)
+        client = gpu.connect(str(tmp_path / "region"))
+        with pytest.raises(TypeError, match="unsized"):
+            len(client["single"])
+        client["single"].write(0, 7)
+        assert client["single"][...] == store["single"][()] == 7
+        with pytest.raises(IndexError, match="read the records"):
+            client["r"]["a"]
+        store["x"].resize((50, 10))
+        del store["y"]
+        for use in (lambda one: one[3], lambda one: one.gather([1]), lambda one: one.write(0, np.zeros((100, 10)))):
+            with pytest.raises(VolumeMismatchError, match=r"'x' was resized while it was served: it had .*100, 10"):
+                use(client["x"])
+            with pytest.raises(ClosedError, match="'y' was deleted while it was served"):
+                use(client["y"])
+        with pytest.raises(NotFoundError, match="'empty' is not served by .* without elements"):
+            client["empty"]
+        client.close()
+        for closed in (lambda: client["x"], lambda: list(client), lambda: len(client), lambda: "x" in client):
+            with pytest.raises(ClosedError, match=r"the client of shm://.* is closed"):
+                closed()
+        server.stop()
+
+
+def test_a_server_names_what_it_does_not_serve(tmp_path: Path) -> None:
+    with nandarray.open(tmp_path / "a.nand", "w") as store:
+        store["empty"], store["x"] = np.zeros((0, 3)), np.zeros(3)
+        store.create("deep", shape=(1,) * 17, dtype="i4")
+        store["wide"] = np.zeros(2, [(f"field{i}", "<i4") for i in range(5)])
+    one = Served(tmp_path / "a.nand", tmp_path / "region")
+    assert "serving 1 arrays" in one.line
+    assert one.process.stdout
+    said = [one.process.stdout.readline() for _ in range(3)]
+    assert one.end() == 0
+    assert said[0].startswith("not serving 'deep': it has 17 dimensions")
+    assert said[1] == "not serving 'empty': it has no elements\n"
+    assert said[2].startswith("not serving 'wide': the text of its name or of its dtype")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"queues": -3}, "-3 queue pairs; there are from 1 to 4096"),
+        ({"depth": 3}, "a depth of 3; it is a power of two from 2 to 32768"),
+        ({"data_bytes": 100 << 40}, "whole pages of 4096, 1 TiB at most"),
+        ({"threads": 99999999}, "99999999 threads for 16 queue pairs; there are from 1 to 16"),
+        ({"threads": -1}, "-1 threads"),
+    ],
+)
+def test_sizes_of_a_server_have_ranges(tmp_path: Path, options: dict[str, int], message: str) -> None:
+    with nandarray.open(tmp_path / "a.nand", "w") as store, pytest.raises(InvalidError, match=message):
+        gpu.serve(store, str(tmp_path / "region"), **options)
 
 
 def test_gather_is_the_same_in_the_process_and_beside_it(served) -> None:

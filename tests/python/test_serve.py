@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,6 +68,68 @@ def test_arrays_over_the_network(store: nandarray.Store) -> None:
         with pytest.raises(InvalidError, match="step"):
             remote["a1"][::2]
         assert server.status()["associations"][0][2] == 1
+
+
+def test_elements_without_dimensions_are_written_in_the_dtype_of_the_array(store: nandarray.Store) -> None:
+    start = {"big": np.array(5, ">i4"), "text": np.array("ab", "<U3"), "bytes": np.array(b"abc", "S5")}
+    for name, value in start.items():
+        store[name] = value
+    with nandarray.serve(store) as server, nandarray.open(server.url) as remote:
+        for name, value in {"big": 7, "text": "z", "bytes": b"q"}.items():
+            remote[name][()] = value
+            assert store[name][()] == remote[name][()] == value
+            whole = remote[name][...]
+            assert (whole.shape, whole.dtype) == ((), start[name].dtype)
+
+
+def test_a_remote_index_means_what_it_means_to_numpy(store: nandarray.Store) -> None:
+    values = np.arange(6).reshape(2, 3)
+    store["k"] = values
+    with nandarray.serve(store) as server, nandarray.open(server.url) as remote:
+        for key in (
+            True,
+            False,
+            None,
+            (None, 1),
+            np.int64(1),
+            np.array(1),
+            np.s_[..., 0],
+            np.s_[5:, None],
+            (0, 2, ...),
+        ):
+            found, wanted = remote["k"][key], values[key]
+            assert type(found) is type(wanted)
+            assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
+            np.testing.assert_array_equal(found, wanted)
+        remote["k"][False] = 8
+        np.testing.assert_array_equal(store["k"][...], values)
+        remote["k"][None, 1] = [[9, 8, 7]]
+        remote["k"][True, 0] = 4
+        np.testing.assert_array_equal(store["k"][...], [[4, 4, 4], [9, 8, 7]])
+        for wrong in ("a", 1.5, (0, 0, 0), 2, np.s_["a":]):
+            with pytest.raises(IndexError):
+                remote["k"][wrong]
+        for boxless in ([0, 1], np.array([True, False]), np.s_[::-1]):
+            with pytest.raises(InvalidError, match="box"):
+                remote["k"][boxless]
+        with pytest.raises(TypeError, match="opened by name, not by int"):
+            remote[5]  # type: ignore[index]
+
+
+def test_records_over_the_network(store: nandarray.Store) -> None:
+    records = np.array([(1, 0.5), (2, 1.5), (3, 2.5)], [("a", "<i4"), ("b", "<f8")])
+    store["r"] = records
+    store["long"] = np.zeros(2, [(f"field{i}", "<i4") for i in range(5)])
+    with nandarray.serve(store) as server, nandarray.open(server.url) as remote:
+        assert remote["r"].dtype == records.dtype
+        remote["r"][1] = (7, 8.5)
+        records[1] = (7, 8.5)
+        np.testing.assert_array_equal(remote["r"][...], records)
+        np.testing.assert_array_equal(store["r"][...], records)
+        with pytest.raises(IndexError, match=r"read the records, array\[\.\.\.\]\['a'\]"):
+            remote["r"]["a"]
+        with pytest.raises(InvalidError, match="'long' has a text of more than 64 bytes"):
+            remote["long"]
 
 
 def test_a_selection_larger_than_a_transfer(store: nandarray.Store) -> None:
@@ -157,6 +220,40 @@ def test_who_may_connect(store: nandarray.Store) -> None:
         nandarray.open("nvme+tcp://127.0.0.1:1/nqn.none")
 
 
+HOST = "nqn.2014-08.org.example:host"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"nqn": "foo"}, "the subsystem is 'foo'; an NQN begins with 'nqn.'"),
+        ({"nqn": "nqn.a b"}, "neither spaces"),
+        ({"nqn": "nqn." + "a" * 220}, "has 224 bytes; an NQN has 223 at most"),
+        ({"hosts": "foo"}, "a host is 'foo'"),
+        ({"hosts": [5]}, "not int"),
+        ({"secrets": {"a": "b"}}, "a host is 'a'"),
+        ({"secrets": {HOST: 5}}, "not int"),
+        ({"secrets": {HOST: ("b",)}}, "not tuple of 1"),
+        ({"secrets": {HOST: (None, "b")}}, "a pair of the host's and the controller's"),
+    ],
+)
+def test_names_and_secrets_are_checked(store: nandarray.Store, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidError, match=re.escape(message)):
+        nandarray.serve(store, **options)
+
+
+def test_connecting_checks_names(store: nandarray.Store) -> None:
+    longest = "nqn." + "a" * 219
+    with nandarray.serve(store, nqn=longest, hosts=HOST) as server:
+        connect(server.url, hostnqn=HOST).close()
+        with pytest.raises(InvalidError, match=r"no subsystem there has the name 'nqn\.other'"):
+            connect(server.url.replace(longest, "nqn.other"), hostnqn=HOST)
+        with pytest.raises(InvalidError, match="224 bytes"):
+            connect(server.url + "a", hostnqn=HOST)
+        with pytest.raises(InvalidError, match="this host is 'x'"):
+            connect(server.url, hostnqn="x")
+
+
 def test_views_of_arrays_that_nobody_holds_are_closed(store: nandarray.Store) -> None:
     store["x"] = np.arange(100)
     with nandarray.serve(store) as server, connect(server.url) as remote:
@@ -222,12 +319,20 @@ def test_the_command_line(tmp_path: Path) -> None:
         (("nvme", "resize", "d.nand", "3", "5000B"), "whole blocks of 4096"),
         (("nvme", "delete", "d.nand", "7"), "namespace 7"),
         (("nvme", "program", "activate", "d.nand"), "is not nvme"),
+        (("nvme", "secret", "nqn.bad name"), "neither spaces"),
+        (("nvme", "secret", "nqn." + "a" * 300), "223 at most"),
+        (("serve", "d.nand", "--host", "foo"), "a host is 'foo'"),
+        (("serve", "d.nand", "--secret-file", "noise"), "noise is no text in UTF-8 at byte 4"),
+        (("program", "run", "sum", "d.nand:/ns/plain", "--core", "noise.toml"), "noise.toml is no text in UTF-8"),
     ],
 )
 def test_an_error_says_what_was_wrong(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
     with nandarray.open(tmp_path / "d.nand", mode="w") as store:
         store["ns/plain"] = [1, 2]
         assert store.nvme().create_namespace(3, 16, 4096).ok
+    for noise in ("noise", "noise.toml"):
+        (tmp_path / noise).write_bytes(b"nqn.\xe0\x01")
+        (tmp_path / noise).chmod(0o600)
     # The status file of a killed server names a process that is gone.
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()

@@ -24,6 +24,7 @@ from nandarray.cli import serve_shm
 from nandarray.cli.common import Json, StorePath, open_store, parse_size, print_json
 from nandarray.errors import InvalidError, NandarrayError, NotFoundError
 from nandarray.nvme import RemoteProgram, RemoteStore, Server, connect, new_secret, read_secrets
+from nandarray.nvme.names import check_nqn
 from nandarray.units import format_size
 
 __all__ = ["app", "serve"]
@@ -245,6 +246,8 @@ def secret(
     hash: Annotated[str, typer.Option(help="none, sha256, sha384 or sha512.")] = "sha256",
 ) -> None:
     """Print a new random secret, by which a host proves its identity."""
+    if nqn is not None:
+        check_nqn(nqn, "the host")
     made = new_secret(hash)  # type: ignore[arg-type]  # another word is an error of its own
     print(made if nqn is None else f"{nqn} {made}")
 

@@ -16,6 +16,7 @@ import typer
 from nandarray import gpu
 from nandarray.cli.common import open_store
 from nandarray.errors import NandarrayError
+from nandarray.gpu.server import unserved
 
 __all__ = ["serve_shm"]
 
@@ -48,6 +49,8 @@ def serve_shm(path: Path, name: str, *, writable: bool, queues: int, depth: int,
             try:
                 served = len(server.arrays())
                 typer.echo(f"serving {served} arrays of {path} on shm://{name} ({queues} queue pairs of {depth})")
+                for left, reason in unserved(store, server).items():
+                    typer.echo(f"not serving {left!r}: {reason}")
                 while not over.wait(0.5):
                     if server.failed():
                         raise NandarrayError("a thread of the server failed; see its message above")

@@ -6,21 +6,33 @@ elements, and written by whole blocks of 512 bytes; everything else of an array 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from nandarray import _nandarray
+from nandarray._nandarray import select
 from nandarray.dtypes import decode
-from nandarray.errors import InvalidError, NotFoundError
-from nandarray.gpu.gather import gather
+from nandarray.errors import BadIndexError, ClosedError, InvalidError, NotFoundError, VolumeMismatchError
+from nandarray.gpu.gather import gather, library_of
+from nandarray.gpu.reads import Reads
+from nandarray.index import buffers
+from nandarray.index.transfer import fetch
 
 __all__ = ["SharedArray", "SharedStore", "connect"]
 
 #: Milliseconds until a call without an answer ends.
 DEADLINE_MS = 10_000
+
+_Array = np.ndarray[Any, Any]
+
+# The status at the end of an error, without the bit by which a controller advises against trying again.
+_STATUS = re.compile(r"\((0x[0-9a-f]+)\)$")
+_STATUS_MASK = 0x7FF
+_RESIZED, _NOT_READY = 0x1C2, 0x082
 
 
 class SharedArray:
@@ -55,6 +67,8 @@ class SharedArray:
         return self.nbytes // self._item
 
     def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
         return self.shape[0]
 
     def __repr__(self) -> str:
@@ -80,7 +94,9 @@ class SharedArray:
         IndexError
             There is no such row.
         ClosedError
-            The server is gone, or did not answer in time.
+            The array was deleted, the server is gone, or it did not answer in time.
+        VolumeMismatchError
+            The array was resized while it was served.
         """
         if not self.shape:
             raise InvalidError("an array without dimensions has no rows")
@@ -90,31 +106,46 @@ class SharedArray:
         def read(numbers: np.ndarray[Any, Any], memory: np.ndarray[Any, Any]) -> None:
             if memory.nbytes:
                 flat = memory.reshape(-1).view(np.uint8)
-                self._native.gather(self._nsid, row_bytes, numbers.astype(np.uint64, copy=False), flat)
+                self._gather(row_bytes, numbers.astype(np.uint64, copy=False), flat)
 
         return gather(self.shape, self.dtype, indices, out, read)
 
     def __getitem__(self, key: Any) -> Any:
-        """Read by an integer, a slice or an array of integers along the first dimension, and NumPy's rest of it."""
-        first, rest = (key[0], key[1:]) if isinstance(key, tuple) and key else (key, ())
-        if first is Ellipsis or first == () or not self.shape:
-            return self._rows(0, self.shape[0] if self.shape else 1).reshape(self.shape)[key]
-        if isinstance(first, slice):
-            numbers = range(*first.indices(self.shape[0]))
-            if numbers.step == 1:
-                found = self._rows(numbers.start, max(len(numbers), 0))
-            else:
-                found = self.gather(np.fromiter(numbers, np.int64, len(numbers)))
-            return found[(slice(None), *rest)] if rest else found
-        found = self.gather(first)
-        return found[(*[slice(None)] * np.ndim(first), *rest)] if rest else found[()]
+        """Read by any index expression of NumPy: integers, slices, ``...``, None, arrays of integers, masks.
 
-    def _rows(self, start: int, count: int) -> np.ndarray[Any, Any]:
-        out = np.empty((count, *self.shape[1:]), self.dtype)
-        if out.nbytes:
-            row_bytes = out.nbytes // count
-            self._native.read(self._nsid, start * row_bytes, out.reshape(-1).view(np.uint8))
-        return out
+        An index of torch or CuPy in front gathers rows into memory of that library.
+        """
+        first, rest = (key[0], key[1:]) if isinstance(key, tuple) and key else (key, ())
+        if library_of(first) != "numpy" or (hasattr(first, "__dlpack__") and not isinstance(first, np.ndarray)):
+            rows = self.gather(first)
+            return rows[(*[slice(None)] * first.ndim, *rest)] if rest else rows
+        if isinstance(key, str) and self.dtype.names:
+            raise BadIndexError(f"field {key!r} of a served array: read the records, array[:][{key!r}]")
+        selection = select(key, self.shape)
+        found = buffers.empty(selection.shape, self.dtype)
+        reads: Any = Reads(self.shape, self._item, self._read, self._gather)
+        fetch(reads, selection, found)
+        return found[()] if selection.scalar else found
+
+    def _gather(self, record_bytes: int, numbers: _Array, memory: _Array) -> None:
+        self._call(self._native.gather, record_bytes, numbers, memory)
+
+    def _read(self, first_byte: int, memory: _Array) -> None:
+        self._call(self._native.read, first_byte, memory)
+
+    def _call(self, command: Callable[..., None], *given: Any) -> None:
+        """Execute a command, and say what its status means for the array."""
+        try:
+            command(self._nsid, *given)
+        except InvalidError as error:
+            status = _STATUS.search(str(error))
+            if status and int(status[1], 16) & _STATUS_MASK == _RESIZED:
+                told = f"array {self.name!r} was resized while it was served: it had shape {self.shape}; serve it again"
+                raise VolumeMismatchError(told) from error
+            if status and int(status[1], 16) & _STATUS_MASK == _NOT_READY:
+                told = f"array {self.name!r} was deleted while it was served, or its store is closed or takes no writes"
+                raise ClosedError(told) from error
+            raise
 
     def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
@@ -137,18 +168,19 @@ class SharedArray:
             The rows cut a block of 512 bytes, or lie outside of the array.
         """
         rows = np.ascontiguousarray(values, self.dtype)
-        row_bytes = self.nbytes // max(self.shape[0], 1) if self.shape else self.nbytes
-        if rows.shape[1:] != self.shape[1:] or not 0 <= start <= start + len(rows) <= self.shape[0]:
+        length = self.shape[0] if self.shape else 1
+        row_bytes = self.nbytes // max(length, 1)
+        if rows.shape[1:] != self.shape[1:] or not 0 <= start <= start + len(rows) <= length:
             raise InvalidError(f"rows {start} and on of shape {rows.shape}; the array is {self.shape}")
         first, last = start * row_bytes, (start + len(rows)) * row_bytes
         if first % 512 or (last % 512 and last != self.nbytes):
             raise InvalidError(f"bytes {first} to {last} cut a block of 512 bytes")
         if rows.nbytes:
-            self._native.write(self._nsid, first, rows.reshape(-1).view(np.uint8))
+            self._call(self._native.write, first, rows.reshape(-1).view(np.uint8))
 
     def flush(self) -> None:
         """Make durable what was written before."""
-        self._native.flush(self._nsid)
+        self._call(self._native.flush)
 
 
 class SharedStore:
@@ -158,13 +190,20 @@ class SharedStore:
         self.name = name
         self._native: _nandarray.QueueClient | None = _nandarray.QueueClient.open(name, deadline_ms=deadline_ms)
         rows = self._native.arrays()
-        self._arrays = {row[1]: SharedArray(self._native, row) for row in rows}
+        self._served = {row[1]: SharedArray(self._native, row) for row in rows}
+
+    @property
+    def _arrays(self) -> dict[str, SharedArray]:
+        if self._native is None:
+            raise ClosedError(f"the client of shm://{self.name} is closed")
+        return self._served
 
     def __getitem__(self, name: str) -> SharedArray:
         try:
             return self._arrays[name]
         except KeyError:
-            raise NotFoundError(f"{name!r} is not served by shm://{self.name}") from None
+            why = "no such array was there when service began, or it cannot be served (as one without elements)"
+            raise NotFoundError(f"{name!r} is not served by shm://{self.name}: {why}") from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._arrays
@@ -176,7 +215,8 @@ class SharedStore:
         return len(self._arrays)
 
     def __repr__(self) -> str:
-        return f"<SharedStore shm://{self.name}, {len(self)} arrays>"
+        what = "closed" if self._native is None else f"{len(self)} arrays"
+        return f"<SharedStore shm://{self.name}, {what}>"
 
     def __enter__(self) -> SharedStore:
         return self
@@ -189,7 +229,7 @@ class SharedStore:
     def close(self) -> None:
         """Give the queue pair back, once no array is used any more."""
         self._native = None
-        self._arrays = {}
+        self._served = {}
 
 
 def connect(name: str, *, deadline_ms: int = DEADLINE_MS) -> SharedStore:

@@ -14,7 +14,7 @@ import numpy as np
 
 from nandarray.errors import InvalidError
 
-__all__ = ["gather", "rows_of"]
+__all__ = ["gather", "library_of", "rows_of"]
 
 _Array = np.ndarray[Any, Any]
 
@@ -73,7 +73,7 @@ def gather(shape: tuple[int, ...], dtype: Any, indices: Any, out: Any, read: Cal
     row = shape[1:]
     numbers, before = rows_of(indices, shape[0])
     wanted = (*before, *row)
-    if out is None and _library(indices) == "numpy":
+    if out is None and library_of(indices) == "numpy":
         out = np.empty(wanted, dtype)
     if isinstance(out, np.ndarray):
         if out.shape != wanted or out.dtype != np.dtype(dtype):
@@ -90,15 +90,16 @@ def gather(shape: tuple[int, ...], dtype: Any, indices: Any, out: Any, read: Cal
     return _to_library(memory, indices, out)
 
 
-def _library(value: Any) -> str:
+def library_of(value: Any) -> str:
+    """Return the library whose array a value is: torch, cupy, or numpy for anything else."""
     module = type(value).__module__.partition(".")[0]
     return module if module in ("torch", "cupy") else "numpy"
 
 
 def _to_host(indices: Any) -> _Array:
-    if _library(indices) == "torch":
+    if library_of(indices) == "torch":
         return np.asarray(indices.detach().cpu().numpy())
-    if _library(indices) == "cupy":
+    if library_of(indices) == "cupy":
         return np.asarray(indices.get())
     if not isinstance(indices, np.ndarray) and hasattr(indices, "__dlpack__"):
         return np.from_dlpack(indices)
@@ -108,10 +109,10 @@ def _to_host(indices: Any) -> _Array:
 def _to_library(memory: _Array, indices: Any, out: Any) -> Any:
     """Copy to the library of ``out``, else of the indices; their current stream orders it before what follows."""
     like = indices if out is None else out
-    if _library(like) == "torch":
+    if library_of(like) == "torch":
         tensor = sys.modules["torch"].from_numpy(memory)
         return tensor.to(like.device) if out is None else out.copy_(tensor)
-    if _library(like) == "cupy":
+    if library_of(like) == "cupy":
         if out is None:
             return sys.modules["cupy"].asarray(memory)
         out.set(memory)

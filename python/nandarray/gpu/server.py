@@ -10,7 +10,11 @@ from nandarray.errors import InvalidError
 if TYPE_CHECKING:
     from nandarray.array.store import Store
 
-__all__ = ["serve"]
+__all__ = ["serve", "unserved"]
+
+# The limits of the native server, which takes unsigned numbers only.
+_QUEUES_MOST, _DEPTH_MOST, _DATA_MOST, _PAGE = 4096, 1 << 15, 1 << 40, 4096
+_DIMS_MOST = 16
 
 
 def serve(
@@ -47,6 +51,11 @@ def serve(
     QueueServer
         Its ``stop()`` ends it: clients get a status.
 
+    Notes
+    -----
+    Arrays without elements are not served, and those of more than 16 dimensions, or whose name or dtype has too long a
+    text for the region's table.
+
     Raises
     ------
     InvalidError
@@ -54,6 +63,43 @@ def serve(
     """
     if not name:
         raise InvalidError("a server in shared memory needs a name")
+    if not 1 <= queues <= _QUEUES_MOST:
+        raise InvalidError(f"{queues} queue pairs; there are from 1 to {_QUEUES_MOST}")
+    if not 2 <= depth <= _DEPTH_MOST or depth & depth - 1:
+        raise InvalidError(f"a depth of {depth}; it is a power of two from 2 to {_DEPTH_MOST}")
+    if not 0 < data_bytes <= _DATA_MOST or data_bytes % _PAGE:
+        raise InvalidError(f"{data_bytes} bytes of data a queue pair; they are whole pages of {_PAGE}, 1 TiB at most")
+    if not 1 <= threads <= queues:
+        raise InvalidError(f"{threads} threads for {queues} queue pairs; there are from 1 to {queues}")
     return store._engine.serve_queues(
         name, queues=queues, depth=depth, data_bytes=data_bytes, threads=threads, writable=writable
     )
+
+
+def unserved(store: Store, server: _nandarray.QueueServer) -> dict[str, str]:
+    """Return the arrays that a server of this store has left out, each with the reason.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    server : QueueServer
+        Its server, just started.
+
+    Returns
+    -------
+    dict
+        Reasons by name.
+    """
+    served = set(server.arrays())
+    left = [name for name in store._engine.names("") if name not in served]
+    return {name: _reason(store, name) for name in left}
+
+
+def _reason(store: Store, name: str) -> str:
+    shape = store._engine.describe(name)["shape"]
+    if 0 in shape:
+        return "it has no elements"
+    if len(shape) > _DIMS_MOST:
+        return f"it has {len(shape)} dimensions, and the region's table takes {_DIMS_MOST}"
+    return "the text of its name or of its dtype is too long for the region's table"

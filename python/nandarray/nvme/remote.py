@@ -14,20 +14,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nandarray import _nandarray
-from nandarray.errors import InvalidError, NandarrayError, NotFoundError
+from nandarray._nandarray import select
+from nandarray.dtypes import decode
+from nandarray.errors import BadIndexError, InvalidError, NandarrayError, NotFoundError
+from nandarray.index import buffers
 from nandarray.nvme.commands import CloseSpace, Command, Completion, Direction, OpenSpace, SpaceInformation
+from nandarray.nvme.names import check_nqn
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from nandarray._nandarray import Selection
+
 __all__ = ["RemoteArray", "RemoteProgram", "RemoteStore", "connect", "is_url"]
 
-_URL = re.compile(r"nvme\+tcp://(?P<address>[^/]+)/(?P<nqn>nqn\..+)")
+_URL = re.compile(r"nvme\+tcp://(?P<address>[^/]+)/(?P<nqn>nqn\..+)", re.DOTALL)
+_WRONG_PARAMETERS = "Connect Invalid Parameters"
 _ND, _PROGRAMS, _MEMORY = 1024, 1023, 1022
 _TRANSFER = 2 << 20
 _RISCV = 0xC0
 _PART = 64 << 10
 _NOT_FOUND = 0x1C0
+_DTYPE_BYTES = 64
 
 
 def is_url(path: Any) -> bool:
@@ -85,14 +93,22 @@ def connect(
         raise InvalidError(f"{url!r} is not nvme+tcp://HOST:PORT/NQN; an NQN begins with 'nqn.'")
     if secret is None and controller_secret is not None:
         raise InvalidError("a controller's secret needs the host's, too")
-    native = _nandarray.NvmeHost.connect(
-        found["address"],
-        found["nqn"],
-        hostnqn=hostnqn,
-        secrets=None if secret is None else (secret, controller_secret),
-        header_digest=digests,
-        data_digest=digests,
-    )
+    check_nqn(found["nqn"], "the subsystem")
+    if hostnqn is not None:
+        check_nqn(hostnqn, "this host")
+    try:
+        native = _nandarray.NvmeHost.connect(
+            found["address"],
+            found["nqn"],
+            hostnqn=hostnqn,
+            secrets=None if secret is None else (secret, controller_secret),
+            header_digest=digests,
+            data_digest=digests,
+        )
+    except InvalidError as error:
+        if _WRONG_PARAMETERS in str(error):  # of those of Connect, the name alone is the caller's
+            raise InvalidError(f"no subsystem there has the name {found['nqn']!r}: {error}") from error
+        raise
     return RemoteStore(native, url)
 
 
@@ -103,6 +119,15 @@ def _entry(opcode: int, nsid: int, words: dict[int, int]) -> bytes:
     for number, word in words.items():
         struct.pack_into("<I", entry, 4 * number, word & 0xFFFFFFFF)
     return bytes(entry)
+
+
+def _dtype_of(told: dict[str, Any]) -> np.dtype[Any]:
+    """Return the element type that space information gave."""
+    text: str = told["dtype"]
+    if len(text.encode()) >= _DTYPE_BYTES and not text.endswith("}"):
+        what = f"the dtype of array {told['name']!r} has a text of more than {_DTYPE_BYTES} bytes"
+        raise InvalidError(f"{what}, which a page of Space Information cannot tell: {text}...")
+    return decode(text)
 
 
 class RemoteStore:
@@ -214,6 +239,8 @@ class RemoteStore:
         return name in self.names()
 
     def __getitem__(self, name: str) -> RemoteArray:
+        if not isinstance(name, str):
+            raise TypeError(f"arrays of a drive are opened by name, not by {type(name).__name__}")
         return self._open(name, ())
 
     def _open(self, name: str, dims: Sequence[int]) -> RemoteArray:
@@ -331,7 +358,7 @@ class RemoteArray:
         self._store, self._dsid, self._told = store, dsid, told
         self.name: str = told["name"]
         self.shape: tuple[int, ...] = tuple(told["view"])
-        self.dtype = np.dtype(told["dtype"])
+        self.dtype = _dtype_of(told)
 
     def __del__(self) -> None:
         # No command from here: the collector may run in the midst of another one.
@@ -422,49 +449,41 @@ class RemoteArray:
             words = {10: self._dsid, 11: self.ndim | 1 << 8 | 1 << 9}
             self._store._done(_entry(0x01, _ND, words), page + values.tobytes())
 
-    def _selection(self, key: Any) -> tuple[list[int], list[int], tuple[int, ...]]:
-        """Return start, count and the shape of the result of a basic selection with steps of 1."""
-        keys = list(key) if isinstance(key, tuple) else [key]
-        if any(one is Ellipsis for one in keys):
-            at = next(i for i, one in enumerate(keys) if one is Ellipsis)
-            keys[at : at + 1] = [slice(None)] * (self.ndim - len(keys) + 1)
-        keys += [slice(None)] * (self.ndim - len(keys))
-        if len(keys) != self.ndim:
-            raise InvalidError(f"{len(keys)} indices; the array has {self.ndim} dimensions")
-        start, count, shape = [], [], []
-        for one, size in zip(keys, self.shape, strict=True):
-            if isinstance(one, slice):
-                first, stop, step = one.indices(size)
-                if step != 1:
-                    raise InvalidError(f"a step of {step}; a box of a drive has steps of 1")
-                start.append(first)
-                count.append(max(stop - first, 0))
-                shape.append(count[-1])
-            else:
-                index = one.__index__()
-                if not -size <= index < size:
-                    raise IndexError(f"index {index} is out of bounds for a dimension of size {size}")
-                start.append(index % size)
-                count.append(1)
-        return start, count, tuple(shape)
+    def _selection(self, key: Any) -> Selection:
+        """Return what a key selects, which is a box with steps of 1, or raise."""
+        if isinstance(key, str) and self.dtype.names:
+            raise BadIndexError(f"field {key!r} of a drive's array: read the records, array[...][{key!r}]")
+        selection = select(key, self.shape)
+        if not selection.is_box:
+            raise InvalidError("arrays of indices and masks: a drive reads and writes boxes, of integers and slices")
+        turned = selection.reverse or (False,) * self.ndim
+        for step, count, back in zip(selection.step, selection.lengths, turned, strict=True):
+            if count > 1 and (back or step != 1):
+                raise InvalidError(f"a step of {-step if back else step}; a box of a drive has steps of 1")
+        return selection
 
-    def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
-        start, count, shape = self._selection(key)
-        out = np.empty(count, self.dtype)
+    def __getitem__(self, key: Any) -> Any:
+        """Read a box, by integers, slices with steps of 1, ``...`` and None."""
+        selection = self._selection(key)
+        out = buffers.empty(selection.shape, self.dtype)
         if out.size:
-            for first, part in self._parts(start, count):
+            whole, start = out.reshape(selection.lengths), selection.start
+            for first, part in self._parts(start, selection.lengths):
                 where = tuple(slice(f - s, f - s + n) for f, s, n in zip(first, start, part, strict=True))
-                out[where] = self._read(first, part)
-        result = out.reshape(shape)
-        return result if shape else result[()]
+                whole[where] = self._read(first, part)
+        return out[()] if selection.scalar else out
 
     def __setitem__(self, key: Any, values: Any) -> None:
-        start, count, shape = self._selection(key)
-        given = np.broadcast_to(np.asarray(values, self.dtype), shape).reshape(count)
-        if given.size:
-            for first, part in self._parts(start, count):
-                where = tuple(slice(f - s, f - s + n) for f, s, n in zip(first, start, part, strict=True))
-                self._write(first, np.ascontiguousarray(given[where]))
+        selection = self._selection(key)
+        source = buffers.broadcast(buffers.as_source(values, self.dtype), selection.shape)
+        if source.size:
+            whole, start = source.reshape(selection.lengths), selection.start
+            for first, part in self._parts(start, selection.lengths):
+                where: tuple[Any, ...] = tuple(
+                    slice(f - s, f - s + n) for f, s, n in zip(first, start, part, strict=True)
+                )
+                # An array also where it has no dimensions: a scalar would have another dtype.
+                self._write(first, whole[(*where, ...)])
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         found = np.asarray(self[...])

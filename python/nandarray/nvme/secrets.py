@@ -61,8 +61,8 @@ def read_secrets(path: str | os.PathLike[str]) -> dict[str, tuple[str, str | Non
     Raises
     ------
     InvalidError
-        A line has another form, a host has two lines, there is no line, other users may read the file, or it is of
-        another user.
+        It is no text, a line has another form, a host has two lines, there is no line, other users may read the file,
+        or it is of another user.
     """
     file = Path(path)
     with file.open(encoding="utf-8") as opened:
@@ -72,7 +72,12 @@ def read_secrets(path: str | os.PathLike[str]) -> dict[str, tuple[str, str | Non
             raise InvalidError(f"{file} has mode {mode:o}: other users may read the secrets (chmod 600)")
         if told.st_uid not in (0, os.geteuid()):
             raise InvalidError(f"{file} belongs to user {told.st_uid}, who may change the secrets")
-        text = opened.read()
+        try:
+            text = opened.read()
+        except UnicodeDecodeError as error:
+            raise InvalidError(
+                f"{file} is no text in UTF-8 at byte {error.start}; it has a line for each host"
+            ) from None
     found: dict[str, tuple[str, str | None]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split()

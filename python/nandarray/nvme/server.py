@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nandarray import _nandarray
 from nandarray.errors import InvalidError
+from nandarray.nvme.names import check_nqn
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -88,7 +89,7 @@ def serve(
     insecure: bool = False,
     read_only: bool = False,
     programs: bool = True,
-    hosts: Sequence[str] = (),
+    hosts: Sequence[str] | str = (),
     secrets: Mapping[str, str | tuple[str, str | None]] | None = None,
     kill_safe: bool = True,
     pace: bool = False,
@@ -109,8 +110,9 @@ def serve(
         Refuse commands that change the store.
     programs : bool
         Whether hosts may load and run programs.
-    hosts : sequence of str
-        Qualified names of the hosts that may connect. Without these and without secrets, all hosts may.
+    hosts : sequence of str, or str
+        Qualified names of the hosts that may connect, or one such name. Without these and without secrets, all hosts
+        may.
     secrets : mapping, optional
         Secrets by the qualified names of hosts (:func:`nandarray.nvme.new_secret`): these hosts may connect once they
         have proved that they know theirs. A pair holds the host's secret, and the controller's, by which a host may
@@ -131,7 +133,7 @@ def serve(
     ------
     InvalidError
         The address cannot be listened on, or needs ``secrets`` or ``insecure``; ``pace`` without a described
-        device; a text that is no secret.
+        device; a text that is no secret, or no qualified name.
 
     Examples
     --------
@@ -144,12 +146,26 @@ def serve(
     """
     if secrets is not None and not secrets:
         raise InvalidError("secrets is empty: no host could connect; None is for a server without authentication")
-    pairs = {
-        host: (given, None) if isinstance(given, str) else (given[0], given[1])
-        for host, given in (secrets or {}).items()
-    }
+    pairs = {check_nqn(host, "a host"): _pair(host, given) for host, given in (secrets or {}).items()}
+    known = [check_nqn(host, "a host") for host in ([hosts] if isinstance(hosts, str) else hosts)]
+    if nqn is not None:
+        check_nqn(nqn, "the subsystem")
     native = _nandarray.NvmeServer.start(
         store._engine, listen, nqn=nqn, insecure=insecure, read_only=read_only, programs=programs,
-        hosts=list(hosts), secrets=pairs, kill_safe=kill_safe and not pace, pace=pace,
+        hosts=known, secrets=pairs, kill_safe=kill_safe and not pace, pace=pace,
     )  # fmt: skip
     return Server(native, authenticates=bool(pairs))
+
+
+def _pair(host: str, given: Any) -> tuple[str, str | None]:
+    """Return a host's secret and the controller's secret for it."""
+    if isinstance(given, str):
+        return given, None
+    if isinstance(given, tuple | list) and len(given) == 2:
+        own, controller = given
+        if isinstance(own, str) and isinstance(controller, str | None):
+            return own, controller
+    raise InvalidError(
+        f"secrets of {host}: a text, or a pair of the host's and the controller's; not {type(given).__name__}"
+        + (f" of {len(given)}" if isinstance(given, tuple | list) else "")
+    )

@@ -128,9 +128,13 @@ def choose_core(core: str | os.PathLike[str], changes: Mapping[str, Any] | None 
         text = _nandarray.core_text(core)
     elif path.suffix == ".toml":
         try:
-            text = path.read_text()
+            text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise NotFoundError(f"there is no file {core}") from None
+        except UnicodeDecodeError as error:
+            raise InvalidError(
+                f"{core} is no text in UTF-8 at byte {error.start}; it is a description in TOML"
+            ) from None
     else:
         raise NotFoundError(
             f"there is no core {str(core)!r}; there is {', '.join(core_names())}, or a description in a .toml file"

@@ -1,0 +1,46 @@
+"""Qualified names of NVMe (NQNs): the texts by which hosts and subsystems are known."""
+
+from __future__ import annotations
+
+from nandarray.errors import InvalidError
+
+__all__ = ["check_nqn"]
+
+#: Bytes of the longest qualified name.
+_BYTES_MOST = 223
+
+
+def check_nqn(name: str, what: str) -> str:
+    """Return a qualified name, or say why it is none.
+
+    Parameters
+    ----------
+    name : str
+        The name.
+    what : str
+        What it is the name of, for the error.
+
+    Returns
+    -------
+    str
+        The name.
+
+    Raises
+    ------
+    InvalidError
+        It does not begin with ``nqn.``, has more than 223 bytes, or white space or control characters.
+    """
+    if not isinstance(name, str):
+        raise InvalidError(f"the name of {what} is a text that begins with 'nqn.', not {type(name).__name__}")
+    if not name.startswith("nqn.") or name == "nqn.":
+        raise InvalidError(f"the name of {what} is {_shown(name)}; an NQN begins with 'nqn.'")
+    if any(char.isspace() or not char.isprintable() for char in name):
+        raise InvalidError(f"the name of {what} is {_shown(name)}; an NQN has neither spaces nor control characters")
+    size = len(name.encode())
+    if size > _BYTES_MOST:
+        raise InvalidError(f"the name of {what}, {_shown(name)}, has {size} bytes; an NQN has {_BYTES_MOST} at most")
+    return name
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= 64 else name[:61] + "...")

@@ -15,7 +15,7 @@ from nandarray.cli import app
 from nandarray.lab.experiments import varve_filters, varve_kernels
 from nandarray.lab.varve import columns
 from nandarray.lab.varve.filters import NUMBERS, Filter, RowTest, packed, packed_bits, signed_widths
-from nandarray.lab.varve.kernels import raid5
+from nandarray.lab.varve.kernels import STRIPS, raid5
 from nandarray.lab.varve.measure import BESIDE, FORMS, compiled, isa, measure
 
 pytest.importorskip("ziglang")
@@ -152,7 +152,7 @@ def test_data_beside_the_core_wait_for_no_cache() -> None:
 
 
 def test_alignment_and_width_are_the_cores_and_results_are_not() -> None:
-    strips = [np.random.default_rng(i).integers(1, 8, 2048).astype(np.int32) for i in range(4)]
+    strips = [np.random.default_rng(i).integers(1, 8, 2048).astype(np.int32) for i in range(STRIPS)]
     wanted, made = [np.bitwise_xor.reduce(strips)], compiled(raid5("full"), "full")
     cycles = {}
     for align in (1, 4, 32, 8):
@@ -168,7 +168,7 @@ def test_alignment_and_width_are_the_cores_and_results_are_not() -> None:
 
 
 def test_cores_beside_modelled_flash_have_vectors() -> None:
-    strips = [np.random.default_rng(i).integers(1, 8, 16_384).astype(np.int32) for i in range(4)]
+    strips = [np.random.default_rng(i).integers(1, 8, 16_384).astype(np.int32) for i in range(STRIPS)]
     seconds = {}
     for form in ("v", "full"):
         device = nandarray.devices()["assasin-varve"].with_({"compute.align_bits": 4})
@@ -190,9 +190,9 @@ def test_the_command_line_shows_the_share_of_bits_that_carry_values(tmp_path: Pa
     source = tmp_path / "raid5.c"
     source.write_text(raid5("full"))
     with nandarray.open(tmp_path / "d.nand", "w") as store:
-        for i in range(4):
+        for i in range(STRIPS):
             store.create(f"x{i}", data=np.arange(1, 1025, dtype=np.int32) % 7)
-    arrays = [f"{tmp_path / 'd.nand'}:/x{i}" for i in range(4)]
+    arrays = [f"{tmp_path / 'd.nand'}:/x{i}" for i in range(STRIPS)]
     made = Program.from_c(source.read_text(), target="rv64gcv")
     elf = tmp_path / "raid5.elf"
     elf.write_bytes(made.elf)

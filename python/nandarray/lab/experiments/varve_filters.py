@@ -75,7 +75,10 @@ def run_one(name: str, form: str, register_bits: int, size: tuple[int, float], c
         found = measure(compiled(one.packed_source(scale), "full"), [packed(inputs)], asked, changes)
     else:
         found = measure(compiled(one.source(form, scale), form), inputs, asked, changes)
-    padded, fitting = sum(8 * one.itemsize for one in inputs), sum(float(8 + signed_widths(one).mean()) for one in inputs)
+    padded, fitting = (
+        sum(8 * one.itemsize for one in inputs),
+        sum(float(8 + signed_widths(one).mean()) for one in inputs),
+    )
     lines = sum(found.memory[name] for name in ("lines_read", "lines_prefetched", "lines_written"))
     return {
         "filter": name,

@@ -144,7 +144,8 @@ def of_blocks(dtype: str) -> Program:
 def test_programs_from_python_become_vector_instructions(make: Any, dtype: str, tmp_path: Path) -> None:
     program = make(dtype)
     vectors = program.compiled_for(TARGET)
-    assert "_v1p0_" in vectors.isa and "_v1p0_" not in program.isa
+    assert "_v1p0_" in vectors.isa
+    assert "_v1p0_" not in program.isa
     data = np.random.default_rng(1).integers(-1000, 1000, 10_007).astype(dtype)
     with nandarray.open(tmp_path / "v.nand", "w") as store:
         array = store.create("x", data=data)

@@ -1,4 +1,4 @@
-"""Vector instructions that may not be: a typed error with program counter and function, in both forms; no byte is lost."""
+"""Vector instructions that may not be: a typed error with program counter and function; no stored byte is changed."""
 
 from __future__ import annotations
 

@@ -75,10 +75,8 @@ def run_one(name: str, form: str, register_bits: int, size: tuple[int, float], c
         found = measure(compiled(one.packed_source(scale), "full"), [packed(inputs)], asked, changes)
     else:
         found = measure(compiled(one.source(form, scale), form), inputs, asked, changes)
-    padded, fitting = (
-        sum(8 * one.itemsize for one in inputs),
-        sum(float(8 + signed_widths(one).mean()) for one in inputs),
-    )
+    padded = sum(8 * one.itemsize for one in inputs)
+    fitting = sum(float(8 + signed_widths(one).mean()) for one in inputs)
     lines = sum(found.memory[name] for name in ("lines_read", "lines_prefetched", "lines_written"))
     return {
         "filter": name,
@@ -215,9 +213,9 @@ def _names(rows: list[dict[str, Any]]) -> list[str]:
 
 def _said(cause: dict[str, Any]) -> str:
     said = (
-        f"With {cause['change']}: full is {cause['full_over_v']:.2f} times as fast as V and {cause['full_over_scalar']:.1f} "
-        f"times as scalar code, pup {cause['pup_over_v']:.2f} times as V; V has {cause['instructions_v_over_full']:.2f} "
-        "times as many instructions as full"
+        f"With {cause['change']}: full is {cause['full_over_v']:.2f} times as fast as V and "
+        f"{cause['full_over_scalar']:.1f} times as scalar code, pup {cause['pup_over_v']:.2f} times as V; V has "
+        f"{cause['instructions_v_over_full']:.2f} times as many instructions as full"
     )
     if cause["traffic_most"] is None:
         return f"{said}."

@@ -4,8 +4,8 @@ The goals were written down before the first run: ratios of full over the conven
 Ratios over scalar depend on the scalar code, of another instruction set and compiler than theirs: they are printed, and
 judged, with its instructions a value, and are no goals. What the text leaves open is as the author's public workloads
 have it, written down before the first run with it: the place of the data, and RAID5's three strips. All is run again
-with one thing of the core changed, which tells what the ratios owe to it (table ``causes``): with DRAM behind caches, as
-the text says, and more.
+with one thing of the core changed, which tells what the ratios owe to it (table ``causes``): with DRAM behind caches,
+as the text says, and more.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ ASSUMPTIONS = (
     "Zba, Zbb and Zbs by Clang -O3; theirs is AArch64.",
     "Latencies are those of gem5's ex5_LITTLE (SimdAlu 4, SimdMult 4 with one more for accumulation); VarVE operations "
     "take one cycle more for alignment. A core issues two instructions a cycle, one of them to the vector datapath.",
-    "Data lie beside the core, in a memory that answers like a hit of the first-level cache and moves 64 bytes a cycle: "
-    "so do those of the author's public workloads, in a stream buffer. Behind the caches of 8.3.1, with the stride "
-    "prefetcher of gem5's ex5_LITTLE at the second level, a miss stops the core, and 16 lines of a packed stream are "
-    "fetched ahead; traffic is counted there.",
+    "Data lie beside the core, in a memory that answers like a hit of the first-level cache and moves 64 bytes a "
+    "cycle: so do those of the author's public workloads, in a stream buffer. Behind the caches of 8.3.1, with the "
+    "stride prefetcher of gem5's ex5_LITTLE at the second level, a miss stops the core, and 16 lines of a packed stream "
+    "are fetched ahead; traffic is counted there.",
     "Columns are the first 65,536 rows of scale 0.1 at most.",
 )
 
@@ -196,8 +196,8 @@ def _misfits(rows: list[dict[str, Any]], cycles: dict[tuple[str, str], float]) -
     least = cycles["bitpack p_brand", "full"] / cycles["bitpack p_brand", "pup"]
     unpack = ", ".join(f"{by[kernel, 'full']['waits_share']:.0%}" for kernel in KERNELS)
     return [
-        f"Full waits for values that are not unpacked yet in {unpack} of its cycles ({', '.join(KERNELS)}): 256 bits of "
-        "packed streams are unpacked a cycle, which the text does not state.",
+        f"Full waits for values that are not unpacked yet in {unpack} of its cycles ({', '.join(KERNELS)}): 256 bits "
+        "of packed streams are unpacked a cycle, which the text does not state.",
         f"Bit packing to 5 bits: full takes {least:.2f} of pup's cycles, where the text has 1.3. A strip of full holds "
         "the values that fit without alignment, 45 here, that of pup 32; the text has equal densities.",
     ]

@@ -2,8 +2,8 @@
 
 A filter has tests of columns, in the order in which they are evaluated, and the columns that are kept. They are those
 scans of :data:`nandarray.lab.tpch.scans.SCANS` whose columns all have fixed widths, with strings of a dictionary as in
-the dissertation's Figure 8.8. All four forms read the columns padded and write the kept ones padded: decimals to 64 bits,
-other numbers to 32, strings to 8, as the author's public workloads have them (github.com/zinechant/simdstor,
+the dissertation's Figure 8.8. All four forms read the columns padded and write the kept ones padded: decimals to 64
+bits, other numbers to 32, strings to 8, as the author's public workloads have them (github.com/zinechant/simdstor,
 ``tpch/python3/schema.py``), where vectors of the conventional form have elements as wide as the widest column.
 
 ==========  ==========================================================================================================

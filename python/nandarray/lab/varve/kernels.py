@@ -2,7 +2,8 @@
 
 Bit packing reads values of 8 or 32 bits and writes them with 5 or 15. RAID5 reads three strips of one column, as the
 author's public workloads do (github.com/zinechant/simdstor, ``raid5``; the dissertation does not state it), and writes
-their exclusive or. All inputs are padded, as there. V has no store of single bits, so its bit packing is the scalar form.
+their exclusive or. All inputs are padded, as there. V has no store of single bits, so its bit packing is the scalar
+form.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ FORMS = ("scalar", "v", "pup", "full")
 #: gem5's ex5_LITTLE with a vector unit of 256 bits.
 CORE = "ex5-varve"
 #: Changes of the core: all data in a memory that answers as fast as a hit of the first-level cache. The author's public
-#: workloads (github.com/zinechant/simdstor, ``include/salloc.hh``) keep inputs, outputs and what lies between in a stream
-#: buffer of one cycle that passes the caches by, 64 bytes a cycle, without prefetchers (``gem5.sh``).
+#: workloads (github.com/zinechant/simdstor, ``include/salloc.hh``) keep inputs, outputs and what lies between in a
+#: stream buffer of one cycle that passes the caches by, 64 bytes a cycle, without prefetchers (``gem5.sh``).
 BESIDE: Mapping[str, Any] = {
     "l1d": "none",
     "l2": "none",

@@ -34,7 +34,7 @@ ASSUMPTIONS = (
     "take one cycle more for alignment. A core issues two instructions a cycle, one of them to the vector datapath.",
     "Data lie beside the core, in a memory that answers like a hit of the first-level cache and moves 64 bytes a "
     "cycle: so do those of the author's public workloads, in a stream buffer. Behind the caches of 8.3.1, with the "
-    "stride prefetcher of gem5's ex5_LITTLE at the second level, a miss stops the core, and 16 lines of a packed stream "
+    "stride prefetcher of gem5's ex5_LITTLE at the second level, a miss stops the core, and 16 lines of a stream "
     "are fetched ahead; traffic is counted there.",
     "Columns are the first 65,536 rows of scale 0.1 at most.",
 )

@@ -166,7 +166,8 @@ def known_of_vectors(whose: str, group: Vectors, at: int, results: tuple[int, in
     Where an element lies across the end of memory, we give its address, and others the first one outside. The order of
     an unordered sum is free. QEMU 7.2 leaves ``vstart`` where a load or store begins behind its last element, takes
     16-bit floats, which no extension here has, and moves whole registers under a type that there is not; its RV32 has
-    indices of 64 bits, and does not extend the sign of what slides into elements of 64 bits.
+    indices of 64 bits, and does not extend the sign of what slides into elements of 64 bits. A load of segments up to
+    the first fault changes its ``vl`` where the first segment faults, and may leave fields of the segment that faults.
     """
     block = group.find(at)
     (mine, theirs), (case, result) = results, block.describe(at)
@@ -182,6 +183,7 @@ def known_of_vectors(whose: str, group: Vectors, at: int, results: tuple[int, in
         or (block.name in HALVES and any(f" at e{bits}," in case for bits in HALVES[block.name]))
         or block.name in {"vfredusum.vs", "vfwredusum.vs"}
         or re.fullmatch(r"vmv\dr\.v", block.name) is not None
+        or re.match(r"`vlseg\de\d+ff", case) is not None
         or (narrow and (block.name.endswith("ei64.v") or ("slide1" in block.name and " at e64," in case)))
     )
 

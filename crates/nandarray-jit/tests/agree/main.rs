@@ -103,6 +103,21 @@ struct Seen {
     v: Vec<u8>,
 }
 
+impl Seen {
+    fn of<X: Xlen, M: Meter>(hart: &Hart<X, M>, stop: Stop, heads: Vec<u64>) -> Self {
+        Self {
+            stop,
+            pc: hart.pc(),
+            instructions: hart.instructions(),
+            x: (0..32).map(|r| hart.x(r)).collect(),
+            f: (0..32).map(|r| hart.f(r)).collect(),
+            fcsr: hart.fcsr(),
+            heads,
+            v: (0..32).flat_map(|r| hart.v(r)).copied().collect(),
+        }
+    }
+}
+
 /// The initial state of a program.
 #[derive(Clone)]
 struct Start {
@@ -187,16 +202,7 @@ fn play<X: Xlen>(start: &Start, runner: &mut impl Runner<X>) -> (Vec<Seen>, Vec<
         head = streams.inputs[0].head();
         written = streams.outputs[0].head();
         let hart = runner.hart();
-        let state = Seen {
-            stop,
-            pc: hart.pc(),
-            instructions: hart.instructions(),
-            x: (0..32).map(|r| hart.x(r)).collect(),
-            f: (0..32).map(|r| hart.f(r)).collect(),
-            fcsr: hart.fcsr(),
-            heads,
-            v: (0..32).flat_map(|r| hart.v(r)).copied().collect(),
-        };
+        let state = Seen::of(hart, stop, heads);
         total += state.instructions;
         seen.push(state);
         run += 1;

@@ -194,7 +194,7 @@ class Vectors(Group):
     """A program of vector instructions."""
 
     def __init__(self, name: str, bits: int, vlen: int, chance: random.Random, rounds: int = ROUNDS) -> None:
-        """With a pool of its own; each block runs over so many rows of it."""
+        """With a pool of its own; each block runs over ``rounds`` rows of it."""
         super().__init__(name, bits)
         self.vlen, self.chance, self.rounds = vlen, chance, rounds
         self.bytes = pool(chance, 32 * vlen // 8 + 64 * rounds + 4096)

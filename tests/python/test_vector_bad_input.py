@@ -27,7 +27,7 @@ int64_t nd_block(nd_args *args) {
 }
 """
 SET = "vsetivli zero, 4, e32, m1, ta, ma"
-# What is wrong: the instructions, the one that is named, and what the error says.
+# Each with the instructions before it, and the one that is named.
 WRONG = {
     "a type that there is not": (["li t0, 4", "li t1, 5", "vsetvl zero, t1, t0"], "vadd.vv v1, v2, v3"),
     "elements of 128 bits": (["li t0, 0x20", "li t1, 5", "vsetvl zero, t1, t0"], "vle32.v v1, (%0)"),

@@ -3,10 +3,10 @@
 All forms of a filter are generated from one description. The goals were written down before the first run:
 full over the conventional form, pup over it, their ranges, the instruction ratio over it, the range of traffic, and the
 growth over widths. Ratios over scalar are printed, and judged, with the scalar code's instructions a row; they depend
-on it and are no goals. What the text leaves open is as the author's public workloads have it, written down before the
-first run with it: the place of the data, decimals of 64 bits, all tests of a row. The filters are run again with one
-thing read otherwise, which tells what the ratios and the traffic owe to it (table ``causes``). Traffic is counted
-behind the caches of the text.
+on it and are no goals. Three settings that the text leaves open are those of the author's public workloads, written
+down before the first run with them: the place of the data, decimals of 64 bits, all tests of a row. The filters are run
+again with one thing read otherwise, which tells what the ratios and the traffic owe to it (table ``causes``). Traffic
+is counted behind the caches of the text.
 """
 
 from __future__ import annotations
@@ -111,8 +111,7 @@ def run(context: Context) -> Result:
         for name in names
     ]
     every = context.map(run_one, [*cases, *again], "filters")
-    found = every[: len(cases)]
-    causes = causes_of([one for one in every if one["register_bits"] == _BITS])
+    found, causes = every[: len(cases)], causes_of([one for one in every if one["register_bits"] == _BITS])
     by = {(one["filter"], one["form"], one["register_bits"]): one for one in found}
     cached = {(one["filter"], one["form"]): one for one in every if one["change"] == _CACHED}
 
@@ -133,13 +132,8 @@ def run(context: Context) -> Result:
         for name in names
         for form in FORMS[1:]
     ]
-    traffic = [
-        {
-            "filter": name,
-            "improvement": cached[name, "full"]["bytes_a_row"] / cached[name, "packed"]["bytes_a_row"],
-        }
-        for name in names
-    ]
+    padded, fitting = ({name: cached[name, form]["bytes_a_row"] for name in names} for form in ("full", "packed"))
+    traffic = [{"filter": name, "improvement": padded[name] / fitting[name]} for name in names]
     widths = [
         {
             "register_bits": bits,

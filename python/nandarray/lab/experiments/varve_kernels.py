@@ -2,10 +2,10 @@
 
 The goals were written down before the first run: ratios of full over the conventional form and over pup.
 Ratios over scalar depend on the scalar code, of another instruction set and compiler than theirs: they are printed, and
-judged, with its instructions a value, and are no goals. What the text leaves open is as the author's public workloads
-have it, written down before the first run with it: the place of the data, and RAID5's three strips. All is run again
-with one thing of the core changed, which tells what the ratios owe to it (table ``causes``): with DRAM behind caches,
-as the text says, and more.
+judged, with its instructions a value, and are no goals. Two settings that the text leaves open are those of the
+author's public workloads, written down before the first run with them: the place of the data, and RAID5's strips. All
+is run again with one thing of the core changed, which tells what the ratios owe to it (table ``causes``): with DRAM
+behind caches, as the text says, and more.
 """
 
 from __future__ import annotations

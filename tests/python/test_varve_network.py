@@ -33,7 +33,7 @@ def test_every_form_gives_the_values_that_numpy_gives(form: str) -> None:
     # The widest weights leave full fewer lanes than there are classes.
     for i, (most, kept) in enumerate([(127, 1.0), (127, 0.2), (3000, 1.0)]):
         row = run_one("drawn", drawn(i, most, kept), form, images, 8)
-        assert row["cycles"] > row["cycles_without_waits"] > 0
+        assert row["cycles"] >= row["cycles_without_waits"] > 0
         assert 0 <= row["efficiency"] <= 1
 
 

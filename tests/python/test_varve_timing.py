@@ -15,8 +15,8 @@ from nandarray.cli import app
 from nandarray.lab.experiments import varve_filters, varve_kernels
 from nandarray.lab.varve import columns
 from nandarray.lab.varve.filters import NUMBERS, Filter, RowTest, packed, packed_bits, signed_widths
-from nandarray.lab.varve.kernels import raid5
-from nandarray.lab.varve.measure import FORMS, compiled, isa, measure
+from nandarray.lab.varve.kernels import STRIPS, raid5
+from nandarray.lab.varve.measure import BESIDE, FORMS, compiled, isa, measure
 
 pytest.importorskip("ziglang")
 
@@ -96,36 +96,63 @@ def test_the_cut_of_the_mask_costs_instructions_and_keeps_rows_right() -> None:
 def test_causes_are_ratios_of_runs_with_one_thing_changed() -> None:
     cycles = {"scalar": 40.0, "v": 14.0, "pup": 6.0, "full": 3.0}
     rows = [
-        {"change": change, "form": form, "cycles_a_value": at / (1 + (form == "full" and place)), "waits_share": 0.5}
+        {
+            "kernel": kernel,
+            "change": change,
+            "form": form,
+            "cycles_a_value": at / (1 + (form == "full" and place)),
+            "waits_share": 0.5,
+        }
+        for kernel in varve_kernels.KERNELS
         for place, change in enumerate(varve_kernels.CHANGES)
         for form, at in cycles.items()
     ]
     found = varve_kernels.causes_of(rows)
-    assert [one["change"] for one in found] == list(varve_kernels.CHANGES)
-    assert [one["full_over_pup"] for one in found] == [2.0, 4.0, 6.0, 8.0, 10.0]
+    assert [(one["kernel"], one["change"]) for one in found] == [
+        (kernel, change) for kernel in varve_kernels.KERNELS for change in varve_kernels.CHANGES
+    ]
+    assert [one["full_over_pup"] for one in found] == [2.0, 4.0, 6.0, 8.0] * 3
+    assert found[0]["full_over_scalar"] == pytest.approx(40 / 3)
+    described = ("", (*FORMS,))
     runs = [
         {
             "change": change,
             "form": form,
             "filter": name,
-            "instructions_a_row": {"v": 6.0, "full": 2.0, "packed": 2.0}[form] * (1 + (change != "" and form == "v")),
-            "bytes_a_row": {"v": 8.0, "full": 8.0, "packed": 4.0 + number}[form],
+            "instructions_a_row": {"scalar": 9.0, "v": 6.0, "pup": 3.0, "full": 2.0, "packed": 2.0}[form]
+            * (1 + (change.startswith("numbers") and form == "v")),
+            "cycles_a_row": cycles.get(form, 3.0),
+            "bytes_a_row": 8.0 if form != "packed" else 4.0 + number,
             "padded_bits": 64,
             "packed_bits": 32.0,
         }
-        for change, forms in (("", ("v", "full", "packed")), *((c, f) for c, (_, f) in varve_filters.CHANGES.items()))
+        for change, forms in (described, *((change, forms) for change, (*_, forms) in varve_filters.CHANGES.items()))
         for form in forms
         for number, name in enumerate(("a", "b"))
     ]
-    described, uncut, *wide = varve_filters.causes_of(runs)
-    assert described["instructions_v_over_full"] == uncut["instructions_v_over_full"] == pytest.approx(3.0)
-    assert (described["traffic_least"], described["traffic_most"], described["inputs_most"]) == (1.6, 2.0, 2.0)
-    assert uncut["traffic_most"] is None
-    assert [one["instructions_v_over_full"] for one in wide] == [pytest.approx(6.0)] * 2
+    causes = {one["change"]: one for one in varve_filters.causes_of(runs)}
+    assert list(causes) == ["as described", *varve_filters.CHANGES]
+    assert causes["as described"]["instructions_v_over_full"] == pytest.approx(3.0)
+    assert causes["full as Figure 8.8 has it"]["full_over_v"] == pytest.approx(14 / 3)
+    assert causes["numbers of 64 bits"]["instructions_v_over_full"] == pytest.approx(6.0)
+    assert causes["as described"]["traffic_most"] is None
+    cached = causes["DRAM behind caches"]
+    assert (cached["traffic_least"], cached["traffic_most"], cached["inputs_most"]) == (1.6, 2.0, 2.0)
+
+
+def test_data_beside_the_core_wait_for_no_cache() -> None:
+    inputs, wanted = FILTERS[0].data(1.0, ROWS)
+    for form in FORMS:
+        found = measure(compiled(FILTERS[0].source(form, 1.0), form), inputs, wanted, BESIDE)
+        assert all(found.reasons[name] == 0 for name in ("l2", "memory")), form
+        assert found.reasons["l1"] < 0.05 * found.cycles
+        behind = measure(compiled(FILTERS[0].source(form, 1.0), form), inputs, wanted)
+        assert behind.reasons["memory"] > 0
+        assert behind.instructions == found.instructions
 
 
 def test_alignment_and_width_are_the_cores_and_results_are_not() -> None:
-    strips = [np.random.default_rng(i).integers(1, 8, 2048).astype(np.int32) for i in range(4)]
+    strips = [np.random.default_rng(i).integers(1, 8, 2048).astype(np.int32) for i in range(STRIPS)]
     wanted, made = [np.bitwise_xor.reduce(strips)], compiled(raid5("full"), "full")
     cycles = {}
     for align in (1, 4, 32, 8):
@@ -141,7 +168,7 @@ def test_alignment_and_width_are_the_cores_and_results_are_not() -> None:
 
 
 def test_cores_beside_modelled_flash_have_vectors() -> None:
-    strips = [np.random.default_rng(i).integers(1, 8, 16_384).astype(np.int32) for i in range(4)]
+    strips = [np.random.default_rng(i).integers(1, 8, 16_384).astype(np.int32) for i in range(STRIPS)]
     seconds = {}
     for form in ("v", "full"):
         device = nandarray.devices()["assasin-varve"].with_({"compute.align_bits": 4})
@@ -163,9 +190,9 @@ def test_the_command_line_shows_the_share_of_bits_that_carry_values(tmp_path: Pa
     source = tmp_path / "raid5.c"
     source.write_text(raid5("full"))
     with nandarray.open(tmp_path / "d.nand", "w") as store:
-        for i in range(4):
+        for i in range(STRIPS):
             store.create(f"x{i}", data=np.arange(1, 1025, dtype=np.int32) % 7)
-    arrays = [f"{tmp_path / 'd.nand'}:/x{i}" for i in range(4)]
+    arrays = [f"{tmp_path / 'd.nand'}:/x{i}" for i in range(STRIPS)]
     made = Program.from_c(source.read_text(), target="rv64gcv")
     elf = tmp_path / "raid5.elf"
     elf.write_bytes(made.elf)

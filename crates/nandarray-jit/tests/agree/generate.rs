@@ -4,6 +4,7 @@
 //! Registers x26 to x31 are reserved for the generated frame: x29 points into the program's memory, x30 into a window,
 //! x28 counts rounds, x27 inner rounds, x26 holds the return address.
 
+use crate::vectors;
 use nandarray_hart::isa::{self, Code, Extensions, Format, Instruction, TABLE};
 
 /// A random number generator with a seed (SplitMix64).
@@ -25,7 +26,7 @@ impl Chance {
         (self.bits() % n as u64) as usize
     }
 
-    fn one_in(&mut self, n: usize) -> bool {
+    pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 }
@@ -43,9 +44,19 @@ pub(crate) enum InstructionMix {
     Ordinary,
     /// All instructions with equal probability, including those that trap.
     Any,
+    /// Instructions of V and VarVE.
+    Vector,
 }
 
-const FRAME: u8 = 26;
+impl InstructionMix {
+    /// The extensions of the harts that run it.
+    pub(crate) fn extensions(self) -> Extensions {
+        if self == Self::Vector { Extensions::PROGRAM_VECTOR } else { Extensions::PROGRAM }
+    }
+}
+
+/// The registers below this one are the program's own.
+pub(crate) const FRAME: u8 = 26;
 /// The register that points into the program's memory.
 pub(crate) const BASE: u8 = 29;
 /// The register that points into a window.
@@ -114,6 +125,9 @@ fn tame(code: Code) -> bool {
 
 /// Draws a random instruction of a mix.
 fn some(chance: &mut Chance, bits: u32, kind: InstructionMix) -> Instruction {
+    if kind == InstructionMix::Vector && !chance.one_in(4) {
+        return vectors::instruction(chance, bits);
+    }
     loop {
         let row = &TABLE[chance.below(TABLE.len())];
         let float = row.format.float();
@@ -124,6 +138,7 @@ fn some(chance: &mut Chance, bits: u32, kind: InstructionMix) -> Instruction {
             InstructionMix::Ordinary => tame(row.code) || chance.one_in(100),
             InstructionMix::Stream => stream || chance.one_in(4),
             InstructionMix::Any => true,
+            InstructionMix::Vector => !stream,
         };
         if !row.width.has(bits) || !wanted {
             continue;
@@ -208,7 +223,8 @@ fn operands(chance: &mut Chance, op: &mut Instruction, rare: bool) {
     }
 }
 
-fn line(text: &str, bits: u32) -> u32 {
+/// Assembles an instruction.
+pub(crate) fn line(text: &str, bits: u32) -> u32 {
     isa::encode(&isa::assemble(text, bits).unwrap_or_else(|e| panic!("{text}: {e}")))
 }
 
@@ -240,6 +256,9 @@ fn at_an_edge(chance: &mut Chance, bits: u32, kind: InstructionMix, words: &mut 
 /// Generates a program; returns its instruction words, of which the first is the entry.
 pub(crate) fn program(chance: &mut Chance, bits: u32, kind: InstructionMix) -> Vec<u32> {
     let mut words = vec![line("addi x26, x1, 0", bits), line(&format!("addi x28, x0, {}", 1 + chance.below(12)), bits)];
+    if kind == InstructionMix::Vector {
+        words.extend(vectors::opening(chance, bits));
+    }
     let top = words.len();
     let mut functions: Vec<usize> = Vec::new();
     let length = 4 + chance.below(40);

@@ -5,11 +5,12 @@
 //! when the runs are continued. A failure prints its seed; `PROPTEST_CASES=n` in the environment runs more cases.
 
 mod generate;
+mod vectors;
 
 use generate::{BASE, Chance, InstructionMix, WINDOW, float, integer, ordinary, program};
 use nandarray_hart::{
     Counter, DataAccess, Extensions, Hart, HartMode, InputStream, Limits, Memory, Meter, MeterAnswer, OutputStream,
-    Room, Rv32, Rv64, Stop, StreamAccess, Streams, Unmetered, Xlen, isa,
+    Room, Rv32, Rv64, Stop, StreamAccess, Streams, Unmetered, VectorWork, Xlen, isa,
 };
 use nandarray_jit::{Costs, Settings, Translated, TranslationTrigger};
 use proptest::prelude::*;
@@ -61,12 +62,17 @@ impl Meter for Pauses {
     const BRANCHES: bool = true;
     const ACCESSES: bool = true;
     const STREAMS: bool = true;
+    const VECTORS: bool = true;
 
     fn access(&mut self, _index: u32, _kind: DataAccess, _address: u64, _bytes: u32) -> MeterAnswer {
         self.go()
     }
 
     fn stream(&mut self, _index: u32, _kind: StreamAccess, _stream: u8, _position: u64, _bytes: u64) -> MeterAnswer {
+        self.go()
+    }
+
+    fn vector(&mut self, _index: u32, _work: &VectorWork) -> MeterAnswer {
         self.go()
     }
 }
@@ -93,6 +99,23 @@ struct Seen {
     f: Vec<u64>,
     fcsr: u8,
     heads: Vec<u64>,
+    /// The vector registers, where there are some.
+    v: Vec<u8>,
+}
+
+impl Seen {
+    fn of<X: Xlen, M: Meter>(hart: &Hart<X, M>, stop: Stop, heads: Vec<u64>) -> Self {
+        Self {
+            stop,
+            pc: hart.pc(),
+            instructions: hart.instructions(),
+            x: (0..32).map(|r| hart.x(r)).collect(),
+            f: (0..32).map(|r| hart.f(r)).collect(),
+            fcsr: hart.fcsr(),
+            heads,
+            v: (0..32).flat_map(|r| hart.v(r)).copied().collect(),
+        }
+    }
 }
 
 /// The initial state of a program.
@@ -179,15 +202,7 @@ fn play<X: Xlen>(start: &Start, runner: &mut impl Runner<X>) -> (Vec<Seen>, Vec<
         head = streams.inputs[0].head();
         written = streams.outputs[0].head();
         let hart = runner.hart();
-        let state = Seen {
-            stop,
-            pc: hart.pc(),
-            instructions: hart.instructions(),
-            x: (0..32).map(|r| hart.x(r)).collect(),
-            f: (0..32).map(|r| hart.f(r)).collect(),
-            fcsr: hart.fcsr(),
-            heads,
-        };
+        let state = Seen::of(hart, stop, heads);
         total += state.instructions;
         seen.push(state);
         run += 1;
@@ -211,12 +226,15 @@ fn play<X: Xlen>(start: &Start, runner: &mut impl Runner<X>) -> (Vec<Seen>, Vec<
 fn differences(a: &Seen, b: &Seen, start: &Start) -> String {
     let end = |s: &Seen| format!("{:?} pc {:#x} {} fcsr {:#x} {:?}", s.stop, s.pc, s.instructions, s.fcsr, s.heads);
     let mut lines = vec![end(a), end(b)];
+    if a.v != b.v {
+        lines.push("vector registers differ".to_owned());
+    }
     for (name, a, b) in [("x", &a.x, &b.x), ("f", &a.f, &b.f)] {
         let different = (0..32).filter(|r| a[*r] != b[*r]);
         lines.extend(different.map(|r| format!("{name}{r}: {:#x} {:#x}", a[r], b[r])));
     }
     for (i, word) in start.words.iter().enumerate() {
-        let op = isa::decode(*word, 64, Extensions::PROGRAM);
+        let op = isa::decode(*word, 64, Extensions::PROGRAM_VECTOR);
         lines.push(format!("{:#x}: {}", CODE + 4 * i as u64, isa::disassemble(&op)));
     }
     lines.join("\n")
@@ -235,10 +253,11 @@ fn agree<X: Xlen>(seed: u64, kind: InstructionMix) {
         code_bytes: [4096, 1 << 20][chance.below(2)],
     };
     let mut executed = 0;
-    let mut interpreter = Hart::<X>::new(HartMode::Program, Extensions::PROGRAM);
-    let mut translated = Translated::<X>::with_settings(Extensions::PROGRAM, settings);
-    let mut counting = Hart::<X, _>::with_meter(HartMode::Program, Extensions::PROGRAM, Counter::default());
-    let mut pausing = Hart::<X, _>::with_meter(HartMode::Program, Extensions::PROGRAM, Pauses(Chance(seed)));
+    let extensions = kind.extensions();
+    let mut interpreter = Hart::<X>::new(HartMode::Program, extensions);
+    let mut translated = Translated::<X>::with_settings(extensions, settings);
+    let mut counting = Hart::<X, _>::with_meter(HartMode::Program, extensions, Counter::default());
+    let mut pausing = Hart::<X, _>::with_meter(HartMode::Program, extensions, Pauses(Chance(seed)));
     // In the second round, translated code exists from the beginning.
     for round in 0..2 {
         let (ours, our_memory) = play(&start, &mut translated);
@@ -292,6 +311,12 @@ proptest! {
     fn stream_programs_agree(seed: u64) {
         agree::<Rv64>(seed, InstructionMix::Stream);
         agree::<Rv32>(seed, InstructionMix::Stream);
+    }
+
+    #[test]
+    fn vector_programs_agree(seed: u64) {
+        agree::<Rv64>(seed, InstructionMix::Vector);
+        agree::<Rv32>(seed, InstructionMix::Vector);
     }
 
     #[test]

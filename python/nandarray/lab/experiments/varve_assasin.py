@@ -11,6 +11,7 @@ input.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ def _work(name: str, form: str, rows: int, times: int, scale: float) -> Work:
         inputs, _ = raid5_data(scale, rows)
         text = raid5(form)
     else:
-        one = next(one for one in FILTERS if one.name == name)
+        one = replace(next(one for one in FILTERS if one.name == name), wide=frozenset())
         inputs, _ = one.data(scale, rows)
         text = one.source(form, scale)
     task = _HALF_BYTES // len(inputs) // _PAGE_BYTES * _PAGE_BYTES

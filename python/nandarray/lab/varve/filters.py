@@ -2,13 +2,15 @@
 
 A filter has tests of columns, in the order in which they are evaluated, and the columns that are kept. They are those
 scans of :data:`nandarray.lab.tpch.scans.SCANS` whose columns all have fixed widths, with strings of a dictionary as in
-the dissertation's Figure 8.8. All four forms read the columns padded to 32 or 8 bits and write the kept ones padded.
+the dissertation's Figure 8.8. All four forms read the columns padded and write the kept ones padded: decimals to 64
+bits, other numbers to 32, strings to 8, as the author's public workloads have them (github.com/zinechant/simdstor,
+``tpch/python3/schema.py``), where vectors of the conventional form have elements as wide as the widest column.
 
 ==========  ==========================================================================================================
 form        a strip
 ==========  ==========================================================================================================
-``scalar``  a row: short-circuit tests, kept columns stored
-``v``       one register of 32-bit elements: load, compare under the mask so far, compress, store, advance pointers
+``scalar``  a row: all tests, kept columns stored if it passes
+``v``       one register of the widest column's elements: load, compare under the mask so far, compress, store, advance
 ``pup``     the same, with ``unpack`` for a load and its pointer, ``packm`` for compress, store and its pointer
 ``full``    as many values as fit: the first tested column, then the others masked by those that passed (8.2.5)
 ==========  ==========================================================================================================
@@ -32,7 +34,7 @@ _LINE = 64
 _IMMEDIATES = range(-16, 16)
 #: Times the room that outputs need, where narrow columns are kept too often.
 _ROOM = 16
-#: Columns of money and quantities, and all columns of numbers: those that other readings of the text pad to 64 bits.
+#: Columns of money and quantities, which have 64 bits, and all columns of numbers.
 DECIMALS = frozenset(name for kinds in TABLES.values() for name, kind in kinds.items() if kind.startswith("decimal"))
 NUMBERS = frozenset(name for kinds in TABLES.values() for name, kind in kinds.items() if not kind.startswith("text"))
 
@@ -86,7 +88,7 @@ class Filter:
     name: str
     keep: tuple[str, ...]
     tests: tuple[RowTest, ...]
-    wide: frozenset[str] = frozenset()
+    wide: frozenset[str] = DECIMALS
     shortens: bool = True
 
     def values(self, name: str, scale: float) -> np.ndarray[Any, Any]:
@@ -151,7 +153,7 @@ class Filter:
 
     def _scalar(self, scale: float, _inputs: list[Port]) -> str:
         sign = {"le": "<=", "gt": ">", "eq": "=="}
-        tests = " && ".join(f"{one.column}[i] {sign[one.how]} {one.number(scale)}" for one in self.tests)
+        tests = " & ".join(f"({one.column}[i] {sign[one.how]} {one.number(scale)})" for one in self.tests)
         stores = " ".join(f"out_{name}[used] = {name}[i];" for name in self.keep)
         return (
             "    size_t used = 0;\n"

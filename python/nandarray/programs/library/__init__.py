@@ -75,8 +75,8 @@ def get(name: str, *, dtype: Any = None, kind: str = "block", target: str = "rv6
         Of the elements; the program's default if left out.
     kind : {"block", "stream"}
         The form: whole blocks in memory, or elements by stream instructions.
-    target : {"rv64", "rv32"}
-        The processor.
+    target : str
+        The processor, as for :meth:`nandarray.Program.from_c`: ``"rv64gcv"`` for a core with vectors.
     **parameters
         Sizes that shape its records, like ``row_bytes=32``: see :func:`describe`.
 

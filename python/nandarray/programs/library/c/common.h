@@ -17,6 +17,13 @@
 #define NATIVE_VECTORS 0
 #endif
 
+/* Whether intrinsics of RISC-V's V can work on elements of some bytes. */
+#if defined(__riscv_vector) && !defined(ND_NATIVE)
+#define RISCV_VECTORS(bytes) (8 * (bytes) <= __riscv_v_elen)
+#else
+#define RISCV_VECTORS(bytes) 0
+#endif
+
 /* Expands its arguments first, so that metadata may use macros. Says what the statuses below mean. */
 #define PROGRAM(...)                                                          \
     ND_PROGRAM("errors": {"-1": "a scalar has a value that makes no sense",   \

@@ -10,11 +10,13 @@
 #endif
 #if WANT == 0
 #define RESULT T
+#define RESULT_BYTES T_BYTES
 PROGRAM("name": "filter", "kind": KIND, "inputs": [{"name": "x", "dtype": DTYPE_NAME}],
         "outputs": [{"name": "kept", "dtype": DTYPE_NAME, "exact": false}],
         "scalars": [{"name": "low", "dtype": DTYPE_NAME}, {"name": "high", "dtype": DTYPE_NAME}])
 #else
 #define RESULT uint64_t
+#define RESULT_BYTES 8
 PROGRAM("name": "filter_index", "kind": KIND, "inputs": [{"name": "x", "dtype": DTYPE_NAME}],
         "outputs": [{"name": "index", "dtype": "uint64", "exact": false}],
         "scalars": [{"name": "low", "dtype": DTYPE_NAME}, {"name": "high", "dtype": DTYPE_NAME}])
@@ -46,11 +48,20 @@ enum { AT_ONCE = 0 };
 #define keep_vector(kept, x, low, high) 0
 #endif
 
+/* With RISC-V's V: kept elements are brought together in a group of registers, and stored. */
+#if RISCV_VECTORS(T_BYTES) && RISCV_VECTORS(RESULT_BYTES) && !STREAM && \
+    (DTYPE_CODE != CODE_float64 || defined(__riscv_v_elen_fp) && __riscv_v_elen_fp >= 64)
+#define BY_VECTORS 1
+#include "filter_vectors.h"
+#else
+#define BY_VECTORS 0
+#endif
+
 /* Where there are no vectors float32 are compared by their bits, as integers are: those between two limits are one
  * range of unsigned integers, or two if there are numbers of both signs (or zeros) between them, and no NaN is in
  * either. It takes more instructions than comparing floats, but translated code need not look for NaNs; float64 gain
  * nothing by it. */
-#if DTYPE_CODE == CODE_float32 && !defined(ND_NATIVE) && !STREAM
+#if DTYPE_CODE == CODE_float32 && !defined(ND_NATIVE) && !STREAM && !BY_VECTORS
 #define BY_BITS 1
 typedef uint32_t bits;
 #define SIGN ((bits)1 << (8 * sizeof(bits) - 1))
@@ -123,7 +134,7 @@ int64_t nd_block(nd_args *args) {
     if (ND_OUTPUT_COUNT(args, 0, RESULT) < n) return OUTPUT_FULL; /* every element is stored, and perhaps overwritten */
     T low = t_scalar(args, 0), high = t_scalar(args, 1);
     uint64_t first = args->first_record;
-#if BY_BITS
+#if BY_VECTORS || BY_BITS
     count = keep_all(kept, x, n, first, low, high);
 #else
     size_t i = 0;

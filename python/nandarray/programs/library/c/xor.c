@@ -23,7 +23,12 @@ int64_t nd_stream(nd_args *args) {
     return 0;
 }
 #else
+/* Vectors need no steps: of these a compiler makes loads that gather. */
+#if RISCV_VECTORS(8)
+#define STEP 1
+#else
 #define STEP 4
+#endif
 
 int64_t nd_block(nd_args *args) {
     const word64 *disk[DISKS];

@@ -104,7 +104,7 @@ pub(crate) fn nvme_space<'py>(py: Python<'py>, page: &Bound<'_, PyAny>) -> PyRes
     dict.set_item("shape", numbers(&page.shape, page.sdim)?)?;
     dict.set_item("view", numbers(&page.dims, page.ndim)?)?;
     dict.set_item("itemsize", page.item_bytes.get())?;
-    dict.set_item("dtype", text(&page.dtype).map_err(wrong)?)?;
+    dict.set_item("dtype", page.dtype().map_err(|_| invalid(py, "an element type that does not fit the page"))?)?;
     dict.set_item("building_block", numbers(&page.block, page.bdim)?)?;
     dict.set_item("compression", text(&page.compression).map_err(wrong)?)?;
     dict.set_item("encrypted", page.flags.get() & SpaceFlags::ENCRYPTED != 0)?;
@@ -234,7 +234,10 @@ fn space_page(py: Python<'_>, fields: &CreateFields) -> PyResult<SpacePage> {
     page.item_bytes = fields.itemsize.into();
     page.bdim = fields.building_block.len() as u8;
     page.block.iter_mut().zip(&fields.building_block).for_each(|(to, &from)| to.set(from));
-    from_text(&mut page.dtype, &fields.dtype);
+    if !page.set_dtype(&fields.dtype) {
+        let (bytes, room) = (fields.dtype.len(), SPACE_NAME_BYTES_MAX - fields.name.len());
+        return Err(invalid(py, &format!("an element type of {bytes} bytes; the page has room for {room}")));
+    }
     from_text(&mut page.compression, &fields.compression);
     if let Some(key) = &fields.encryption_key {
         let key: &[u8; 32] =

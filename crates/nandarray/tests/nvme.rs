@@ -371,13 +371,13 @@ fn a_space_from_open_to_delete() {
     let device = tiny();
     let controller = Controller::new(&device);
     let mut page = new_space("dir/matrix", &[12, 10], 4);
-    from_text(&mut page.dtype, "<f4");
+    assert!(page.set_dtype("<f4"));
     from_text(&mut page.compression, "lz4");
     page.bdim = 2;
     page.block[..2].copy_from_slice(&[4.into(), 5.into()]);
     let (first, space) = open_view(&controller, OpenAction::Create, 0, page).unwrap();
     let told = information(&controller, first).unwrap();
-    assert_eq!((text(&told.dtype), text(&told.compression)), (Ok("<f4"), Ok("lz4")));
+    assert_eq!((told.dtype(), text(&told.compression)), (Ok("<f4"), Ok("lz4")));
     assert_eq!((told.ndim, told.sdim, told.bdim, told.item_bytes.get()), (2, 2, 2, 4));
     assert_eq!((told.block[0].get(), told.block[1].get(), told.space.get()), (4, 5, space.into()));
     assert_eq!(&told.name[..usize::from(told.name_bytes.get())], b"dir/matrix");

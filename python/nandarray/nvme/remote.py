@@ -35,7 +35,6 @@ _TRANSFER = 2 << 20
 _RISCV = 0xC0
 _PART = 64 << 10
 _NOT_FOUND = 0x1C0
-_DTYPE_BYTES = 64
 
 
 def is_url(path: Any) -> bool:
@@ -119,15 +118,6 @@ def _entry(opcode: int, nsid: int, words: dict[int, int]) -> bytes:
     for number, word in words.items():
         struct.pack_into("<I", entry, 4 * number, word & 0xFFFFFFFF)
     return bytes(entry)
-
-
-def _dtype_of(told: dict[str, Any]) -> np.dtype[Any]:
-    """Return the element type that space information gave."""
-    text: str = told["dtype"]
-    if len(text.encode()) >= _DTYPE_BYTES and not text.endswith("}"):
-        what = f"the dtype of array {told['name']!r} has a text of more than {_DTYPE_BYTES} bytes"
-        raise InvalidError(f"{what}, which a page of Space Information cannot tell: {text}...")
-    return decode(text)
 
 
 class RemoteStore:
@@ -358,7 +348,7 @@ class RemoteArray:
         self._store, self._dsid, self._told = store, dsid, told
         self.name: str = told["name"]
         self.shape: tuple[int, ...] = tuple(told["view"])
-        self.dtype = _dtype_of(told)
+        self.dtype = decode(told["dtype"])
 
     def __del__(self) -> None:
         # No command from here: the collector may run in the midst of another one.

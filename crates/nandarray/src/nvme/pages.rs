@@ -114,13 +114,16 @@ pub struct SpacePage {
     pub name_bytes: U16,
     /// Bits of [`SpaceFlags`].
     pub flags: U32,
-    reserved12: U32,
+    /// Length of a name of the element type that lies behind `name`, in bytes; 0 if `dtype` has it.
+    pub dtype_bytes: U16,
+    reserved14: U16,
     /// Dimensionality of the space to create or resize, or of the view, in elements.
     pub dims: [U64; DIMENSIONS_MAX],
     /// Shape of a building block, in elements.
     pub block: [U64; DIMENSIONS_MAX],
-    /// Name of the element type, padded with zeroes; if empty it is `|V` and the size of an element.
-    pub dtype: [u8; 64],
+    /// Name of the element type, padded with zeroes, if it has at most 64 bytes; if empty it is `|V` and the size of an
+    /// element. Use [`Self::dtype`] and [`Self::set_dtype`], which know longer ones.
+    dtype: [u8; 64],
     /// Compression, e.g. `zstd:3+shuffle`, padded with zeroes; empty for none.
     pub compression: [u8; 64],
     /// Key of an encrypted space, if `flags` has [`SpaceFlags::KEY`].
@@ -157,6 +160,37 @@ impl SpacePage {
         from_text(&mut page.name, name);
         page.dims.iter_mut().zip(dims).for_each(|(to, &from)| to.set(from));
         page
+    }
+
+    /// Sets the name of the element type: in its field, or behind the name of the space, if it is longer. Returns false,
+    /// and leaves a page whose [`Self::dtype`] is an error, if there is no room for it.
+    pub fn set_dtype(&mut self, dtype: &str) -> bool {
+        if dtype.len() <= self.dtype.len() {
+            self.dtype_bytes.set(0);
+            from_text(&mut self.dtype, dtype);
+            return true;
+        }
+        self.dtype.fill(0);
+        self.dtype_bytes.set(u16::try_from(dtype.len()).unwrap_or(u16::MAX));
+        let at = usize::from(self.name_bytes.get());
+        let room = self.name.get_mut(at..).and_then(|rest| rest.get_mut(..dtype.len()));
+        room.is_some_and(|room| {
+            room.copy_from_slice(dtype.as_bytes());
+            true
+        })
+    }
+
+    /// Returns the name of the element type; empty if it is plain bytes.
+    ///
+    /// # Errors
+    /// Invalid field, if it does not lie within the page, or is not UTF-8.
+    pub fn dtype(&self) -> Result<&str, Status> {
+        let (at, bytes) = (usize::from(self.name_bytes.get()), usize::from(self.dtype_bytes.get()));
+        if bytes == 0 {
+            return text(&self.dtype);
+        }
+        let found = self.name.get(at..at + bytes).ok_or(Status::INVALID_FIELD)?;
+        std::str::from_utf8(found).map_err(|_| Status::INVALID_FIELD)
     }
 
     /// Returns the dimensions in `dims`.
@@ -218,11 +252,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn element_types_lie_in_their_field_or_behind_the_name() {
+        for (name, bytes, fits) in
+            [("", 0, true), ("a", 64, true), ("a", 65, true), ("ab", 3070, true), ("ab", 3071, false)]
+        {
+            let (mut page, dtype) = (SpacePage::new(name, &[1]), "x".repeat(bytes));
+            assert_eq!(page.set_dtype(&dtype), fits, "{bytes} bytes behind {name:?}");
+            let found = page.dtype();
+            assert_eq!(found, if fits { Ok(dtype.as_str()) } else { Err(Status::INVALID_FIELD) });
+            assert_eq!(page.name(), Ok(name));
+        }
+        let (mut beyond, end) = (SpacePage::default(), U16::new(u16::MAX));
+        (beyond.name_bytes, beyond.dtype_bytes) = (end, end);
+        assert_eq!(beyond.dtype(), Err(Status::INVALID_FIELD));
+    }
+
+    #[test]
     fn fields_lie_where_the_table_says() {
         let offsets = [
             (offset_of!(SpacePage, ndim), 4),
             (offset_of!(SpacePage, name_bytes), 6),
             (offset_of!(SpacePage, flags), 8),
+            (offset_of!(SpacePage, dtype_bytes), 12),
             (offset_of!(SpacePage, dims), 16),
             (offset_of!(SpacePage, block), 272),
             (offset_of!(SpacePage, dtype), 528),

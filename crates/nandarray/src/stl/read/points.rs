@@ -116,7 +116,6 @@ impl<'a> Reader<'a> {
                 if !self.push_points(at, pairs, state, out, &mut batch)? {
                     self.read_task(&work.task(i), state, out, mover)?;
                 }
-                mover.end_task(i);
             }
             self.report_moves(|| work.task(i));
         }

@@ -172,7 +172,7 @@ impl<'t> TaskSplitter<'_, '_, 't> {
             unsafe { self.mover.set_loops(loops, self.task.row) };
         }
         // SAFETY: the caller's promise; the piece lies within the stretch.
-        unsafe { self.mover.push_apart(from, to) };
+        unsafe { self.mover.push(from, to) };
         Ok(())
     }
 

@@ -7,7 +7,7 @@ Python below `tests/python`. Benchmarks, examples, fuzz targets, tools and docum
     python tools/lines.py                      # totals of the working tree
     python tools/lines.py --rev ac8b564        # totals of a revision
     python tools/lines.py --parts              # production lines of each part
-    python tools/lines.py --since ac8b564      # of two trees: lines of files that only the newer one has, and the rest
+    python tools/lines.py --since ac8b564      # of two trees: files that both have, perhaps by another name, and others
     python tools/lines.py --asserts            # assertions a function, by part
 """
 
@@ -22,7 +22,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-_ASSERT = re.compile(r"\b(?:debug_)?assert(?:_eq|_ne)?!|\bunreachable!|\bconst _: \(\) = assert!|\.expect\(")
 _CHECK = re.compile(r"\b(?:debug_)?assert(?:_eq|_ne)?!")
 _FUNCTION = re.compile(r"^\s*(?:pub(?:\([a-z :]+\))? )?(?:const |async |unsafe |extern \"C\" )*fn \w")
 
@@ -119,12 +118,47 @@ def asserts(rev: str | None) -> list[tuple[str, int, int]]:
     return [(name, functions[name], checks[name]) for name in sorted(functions) if functions[name]]
 
 
+def since(old: str, own: str | None) -> list[tuple[str, list[int]]]:
+    """Return for each part the lines at the older revision, today's, and today's in files of three kinds.
+
+    The kinds are files that the older revision has, perhaps by another name (git finds it at 40 % likeness), files that
+    commits of the range ``own`` added, and all others.
+    """
+    before, now = totals(old)[1], totals(None)[1]
+    renamed = _git("diff", "-M40%", "--name-status", "--diff-filter=R", old, "--", "crates", "python")
+    kept = {line.split("\t")[2] for line in renamed.splitlines()} | set(before)
+    made = (
+        _git("log", "-M40%", "--name-only", "--diff-filter=A", "--format=", own, "--", "crates", "python")
+        if own
+        else ""
+    )
+    added = set(made.splitlines())
+    rows: dict[str, list[int]] = {}
+    for path, lines in before.items():
+        rows.setdefault(_room(path), [0] * 5)[0] += lines
+    for path, lines in now.items():
+        row = rows.setdefault(_room(path), [0] * 5)
+        row[1] += lines
+        row[2 if path in kept else 3 if path in added else 4] += lines
+    return [*sorted(rows.items()), ("all", [sum(column) for column in zip(*rows.values(), strict=True)])]
+
+
+def _room(path: str) -> str:
+    """Return the crate of a file, or one of three parts of the Python package."""
+    if path.startswith("crates/"):
+        return path.split("/")[1]
+    if "/lab/" in path:
+        return "python, lab"
+    return "python, programs" if "program" in path or "_advise" in path else "python, rest"
+
+
 def main() -> None:
-    """Print what was asked for."""
+    """Print the requested tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rev", help="a revision instead of the working tree")
     parser.add_argument("--parts", action="store_true", help="production lines of each part")
-    parser.add_argument("--since", metavar="REV", help="compare with this older revision, part by part")
+    parser.add_argument("--since", metavar="REV", help="compare the working tree with this older revision, by crate")
+    parser.add_argument("--own", metavar="RANGE", help="with --since: commits whose new files are counted apart")
     parser.add_argument("--asserts", action="store_true", help="assertions a function, of each part of the Rust crates")
     options = parser.parse_args()
     if options.asserts:
@@ -135,16 +169,16 @@ def main() -> None:
     for kind, lines in sorted(found.items()):
         print(f"{kind:20} {lines:8,}")
     print(f"tests a line of production {found['tests'] / found['production']:.2f}")
-    if options.parts or options.since:
-        before = totals(options.since)[1] if options.since else {}
+    if options.parts:
         now: Counter[str] = Counter()
-        old: Counter[str] = Counter()
         for path, lines in files.items():
             now[part(path)] += lines
-        for path, lines in before.items():
-            old[part(path)] += lines
-        for name in sorted(now | old):
-            print(f"{name:44} {old[name]:8,} {now[name]:8,}" if options.since else f"{name:44} {now[name]:8,}")
+        for name in sorted(now):
+            print(f"{name:44} {now[name]:8,}")
+    if options.since:
+        print(f"{'':20} {'before':>8} {'now':>8} {'kept':>8} {'own':>8} {'others':>8}")
+        for name, row in since(options.since, options.own):
+            print(f"{name:20} " + " ".join(f"{lines:8,}" for lines in row))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use common::*;
 use fastrand::Rng;
-use nandarray::{BufferMut, Device, FileAccess, FileMedia, Geometry, Mode, Options, command};
+use nandarray::{BufferMut, Device, FileAccess, FileMedia, Geometry, Mode, Options, Target, command};
 use proptest::prelude::*;
 
 /// Draws boxes of one size, which lie anywhere and may overlap, of the array or of its elements in a row.
@@ -189,6 +189,13 @@ fn what_lies_in_place_takes_the_short_way() {
         count: vec![2, 4, 50],
         view: Some(vec![30, 10, 500])
     }));
+    // One box with the coordinates of two is none, and not two boxes in one place.
+    let (mut buffer, start) = ([0u8; 64], [7, 0, 8, 0]);
+    let target = Target::Box { start: &start, step: &[1, 1], count: &[1, 4], strides: &[16, 4], view: None };
+    // SAFETY: the buffer has room for four elements.
+    let out = unsafe { BufferMut::from_raw(buffer.as_mut_ptr()) };
+    let refused = device.execute(command::Read { space: space.id, target, out });
+    assert!(matches!(refused, Err(nandarray::Error::Invalid(_))) && buffer == [0; 64], "{refused:?}");
     let write = Op::Write { name: name.clone(), part: Part::boxed(&[7, 80], &[1, 3]), salt: 6 };
     write.run(&device).unwrap();
     let mut after = model.clone();

@@ -275,6 +275,7 @@ fn predicted(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> 
 unsafe fn small(reader: &Reader<'_>, target: &Target<'_>, out: BufferMut) -> Option<u64> {
     let (item, shape) = (reader.space.shape.item_bytes as u64, reader.inner.record.shape.as_slice());
     let (starts, step, count, strides, stride, view) = match *target {
+        Target::Box { start, step, .. } if start.len() != step.len() => return None,
         Target::Box { start, step, count, strides, view } => (start, step, count, strides, 0, view),
         Target::Boxes { starts, step, count, strides, stride, view } => (starts, step, count, strides, stride, view),
         Target::Points { coordinates, stride } => {

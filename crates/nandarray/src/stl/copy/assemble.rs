@@ -7,7 +7,8 @@
 //! are prefetched. The row's dimension is the last one along which more than one element is selected: a piece may be
 //! single elements at a stride.
 //!
-//! Rows are composed in their places, by ordinary stores, whatever the size of the destination (design note 5).
+//! Rows are composed in their places, by ordinary stores, whatever the size of the destination (design note 5). Block
+//! by block instead, the rows `3d slabs-1` and `4d blocks-4d` of `bench run` take 1.40 and 1.44 times as long.
 
 use smallvec::SmallVec;
 
@@ -22,7 +23,8 @@ pub const MAX_PIECES: usize = 64;
 /// nothing.
 pub const ROW_BYTES: usize = 8 << 10;
 /// Shortest length, in bytes, of rows of a single block that are copied four at a time ([`stream`]): the unaligned ends
-/// of shorter rows would cost too much.
+/// of shorter rows would cost too much. Serves arrays of one dimension, which `bench run` has not: a whole one of 144
+/// MiB takes 1.12 times as long without it.
 const ALONE_BYTES: usize = 4 << 10;
 
 /// A loop around a row: its number of steps, and its byte strides on both sides.

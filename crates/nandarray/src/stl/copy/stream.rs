@@ -5,6 +5,9 @@
 //! with four rows of the block in turn 7.9 / 14.3. Four rows keep four pages of the mapping in flight, which hides the
 //! latency of the first access to each: the hardware's prefetching stops at the end of a page.
 //!
+//! On two cores of a Zen 5 machine, the rows `2d-lz4 column-bands` and `blocks-unaligned` of `bench run` take 1.07 and
+//! 1.06 times as long without it; no other row differs.
+//!
 //! Only for x86-64 with AVX-512, whose 64-byte stores fill a whole cache line; elsewhere [`available`] is false and the
 //! library's copy is used.
 

@@ -8,7 +8,8 @@
 //! the command is large.
 //!
 //! A test costs as much as a small read, so small reads skip it for a number of commands ([`ResidencyBackoff`]). The
-//! caller passes the property to test.
+//! caller passes the property to test. If every command prefetched its pages instead, whether or not they are missing,
+//! warm rows of `bench run` would take longer: `2d small-blocks` 4.5 times, `3d+slabs planes-1` 8.1, `3d slabs-1` 1.13.
 //!
 //! Small cold reads all over a space may fetch the extents around them as well ([`SkiRental`]). A small read of pages
 //! that are not in memory costs a disk one request for each of its parts. A program that makes many such reads would

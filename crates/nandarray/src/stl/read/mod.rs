@@ -6,7 +6,8 @@
 //! pages to be fetched; pages are verified the first time that they are read. A *mover* ([`mover`]) copies located
 //! pieces while cache lines of later pieces are prefetched: block by block below 4 MiB, row by row above.
 //!
-//! Variants, each with the measured gain in its head comment: [`small`] runs the stages without a list of work;
+//! Variants, each with the row of `python -m bench run` that it serves and its gain in its head comment (of build with
+//! and build without, in turn: `docs/lab-notes/read-branches.md`): [`small`] runs the stages without a list of work;
 //! [`points`] moves single elements; [`split`] cuts tasks of blocks whose pages are scattered; [`verify_copy`] verifies
 //! and copies the new pages of a large read in turns. Media that are not memory-mapped, such as those under the
 //! modelled clock, and coded blocks ([`coded`]) are read through a scratch block of the thread. [`lookup`]

@@ -5,6 +5,9 @@
 //! copied, and loops are merged only if they differ from those of the piece before. A larger read is assembled row by
 //! row from pieces of neighbouring blocks ([`Assembler`]).
 //!
+//! Without lines that are prefetched, the row `4d planes-01` of `bench run` takes 1.26 times as long; if a large read
+//! goes through the ring, `3d slabs-1` takes 1.40 and `4d blocks-4d` 1.44 times as long.
+//!
 //! All pages were located and verified before their pieces are passed to a mover.
 
 use smallvec::SmallVec;

@@ -133,6 +133,32 @@ proptest! {
 }
 
 #[test]
+fn one_box_with_the_coordinates_of_two_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let device = open_file(&dir.path().join("store"), Mode::Append);
+    let (shape, name) = (vec![30, 50], "a".to_owned());
+    let new = Op::Create {
+        name: name.clone(),
+        shape: shape.clone(),
+        item: 4,
+        block: None,
+        compression: None,
+        key: false,
+        fill: 0,
+    };
+    for op in [new, Op::Write { name: name.clone(), part: Part::all(&shape), salt: 2 }, Op::Flush] {
+        op.run(&device).unwrap();
+    }
+    read(&device, &name, &Part::all(&shape)).unwrap();
+    let (space, mut buffer, start) = (open_space(&device, &name).unwrap().id, [0u8; 16], [7, 0, 8, 0]);
+    let target = Target::Box { start: &start, step: &[1, 1], count: &[1, 4], strides: &[16, 4], view: None };
+    // SAFETY: the buffer has room for four elements.
+    let out = unsafe { BufferMut::from_raw(buffer.as_mut_ptr()) };
+    let refused = device.execute(command::Read { space, target, out });
+    assert!(matches!(refused, Err(nandarray::Error::Invalid(_))) && buffer == [0; 16], "{refused:?}");
+}
+
+#[test]
 fn what_lies_in_place_takes_the_short_way() {
     let dir = tempfile::tempdir().unwrap();
     let device = open_file(&dir.path().join("store"), Mode::Append);
@@ -189,13 +215,6 @@ fn what_lies_in_place_takes_the_short_way() {
         count: vec![2, 4, 50],
         view: Some(vec![30, 10, 500])
     }));
-    // One box with the coordinates of two is none, and not two boxes in one place.
-    let (mut buffer, start) = ([0u8; 64], [7, 0, 8, 0]);
-    let target = Target::Box { start: &start, step: &[1, 1], count: &[1, 4], strides: &[16, 4], view: None };
-    // SAFETY: the buffer has room for four elements.
-    let out = unsafe { BufferMut::from_raw(buffer.as_mut_ptr()) };
-    let refused = device.execute(command::Read { space: space.id, target, out });
-    assert!(matches!(refused, Err(nandarray::Error::Invalid(_))) && buffer == [0; 64], "{refused:?}");
     let write = Op::Write { name: name.clone(), part: Part::boxed(&[7, 80], &[1, 3]), salt: 6 };
     write.run(&device).unwrap();
     let mut after = model.clone();

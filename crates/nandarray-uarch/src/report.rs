@@ -111,11 +111,6 @@ impl CoreReport {
         if self.instructions() == 0 { 0.0 } else { self.cycles() / self.instructions() as f64 }
     }
 
-    /// Returns the modelled time in picoseconds.
-    pub fn time_ps(&self) -> u64 {
-        self.ticks * self.tick_ps
-    }
-
     /// Returns the energy in joules; 0 if the core's description has no parts.
     pub fn energy_j(&self) -> f64 {
         self.parts.iter().map(|part| part.energy_j).sum()

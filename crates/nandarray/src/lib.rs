@@ -75,14 +75,9 @@ pub use media::sparse::SparseMedia;
 
 /// Copies that bypass the caches, for destinations that do not fit into them.
 pub mod past_caches {
-    use crate::stl::copy::{assemble, stream};
+    use crate::stl::copy::stream;
 
-    pub use stream::fence;
-
-    /// Whether a destination of this many bytes is to be written past the caches on this processor.
-    pub fn gains(bytes: u64) -> bool {
-        bytes >= assemble::PAST_BYTES && stream::gains()
-    }
+    pub use stream::{fence, gains};
 
     /// Copies bytes past the caches; [`fence`] must follow before another thread learns of them.
     ///

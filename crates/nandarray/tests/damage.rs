@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use common::*;
 use fastrand::Rng;
-use nandarray::file_format::{Chain, journal, read_slots};
+use nandarray::file_format::{Chain, crc32c, journal, read_slots};
 use nandarray::{CheckReport, Device, Error, FaultMedia, Geometry, Media, MemoryMedia, Mode, Options, command};
 
 fn memory(bytes: Vec<u8>) -> Arc<MemoryMedia> {
@@ -512,6 +512,27 @@ fn what_is_no_store_is_refused_by_name() {
     let text = b"some text".repeat(30_000);
     assert!(matches!(open_bytes(text, Mode::Append), Err(Error::NotAStore { .. })));
     assert!(open_bytes(vec![], Mode::Append).is_ok());
+}
+
+#[test]
+fn a_record_that_says_that_later_records_are_durable_is_damage_and_salvaged() {
+    let (bytes, model) = store();
+    let last = depended_on(&bytes)["journal"].last().unwrap().clone();
+    let (start, end) = (last.start as usize, last.end as usize);
+    let lsn = u64::from_le_bytes(bytes[start + 8..start + 16].try_into().unwrap());
+    // The record itself cannot be durable when it is written; one that claims this names a later one just as well.
+    for durable in [lsn + 1, lsn + 1000, u64::MAX] {
+        let mut damaged = bytes.clone();
+        damaged[start + 24..start + 32].copy_from_slice(&durable.to_le_bytes());
+        let crc = crc32c(&damaged[start + 4..end]);
+        damaged[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+        let error = open(memory(damaged.clone()), Mode::Read, &tiny()).unwrap_err();
+        let said = format!("record {durable} is durable");
+        assert!(matches!(&error, Error::Corrupt(what) if what.contains(&said)), "{durable}: {error}");
+        let options = Options { salvage: true, ..tiny() };
+        let device = open(memory(damaged), Mode::ReadWrite, &options).unwrap();
+        assert_holds(&device, &model, &|| format!("salvaged from {durable}"));
+    }
 }
 
 #[test]

@@ -157,6 +157,20 @@ fn checkpoints_with_other_numbers() {
 }
 
 #[test]
+fn a_number_that_a_space_has_is_not_given_to_another() {
+    // The directory names a number that a space of it has, or the last number of all.
+    for next in 0..4 {
+        let (numbers, made) = directory::create_with_next_number(next);
+        let made = made.unwrap();
+        assert!(numbers.iter().all(|&taken| taken < made), "{made} behind {numbers:?}, from {next}");
+    }
+    for next in [1 << 31, u32::MAX] {
+        let error = directory::create_with_next_number(next).1.unwrap_err();
+        assert!(matches!(&error, nandarray::Error::Corrupt(what) if what.contains("no number is left")), "{error}");
+    }
+}
+
+#[test]
 fn journals() {
     run("a journal", rounds(3000, 300_000), |rng| noise(rng, 600), hostile::journal_record);
     let valid = |rng: &mut Rng| {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use common::*;
 use fastrand::Rng;
-use nandarray::{BufferMut, Device, FileAccess, FileMedia, Geometry, Mode, Options, command};
+use nandarray::{BufferMut, Device, FileAccess, FileMedia, Geometry, Mode, Options, Target, command};
 use proptest::prelude::*;
 
 /// Draws boxes of one size, which lie anywhere and may overlap, of the array or of its elements in a row.
@@ -130,6 +130,32 @@ proptest! {
         read(&device, &name, &Part::all(&shape)).unwrap();
         compare(&device, &mut rng);
     }
+}
+
+#[test]
+fn one_box_with_the_coordinates_of_two_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let device = open_file(&dir.path().join("store"), Mode::Append);
+    let (shape, name) = (vec![30, 50], "a".to_owned());
+    let new = Op::Create {
+        name: name.clone(),
+        shape: shape.clone(),
+        item: 4,
+        block: None,
+        compression: None,
+        key: false,
+        fill: 0,
+    };
+    for op in [new, Op::Write { name: name.clone(), part: Part::all(&shape), salt: 2 }, Op::Flush] {
+        op.run(&device).unwrap();
+    }
+    read(&device, &name, &Part::all(&shape)).unwrap();
+    let (space, mut buffer, start) = (open_space(&device, &name).unwrap().id, [0u8; 16], [7, 0, 8, 0]);
+    let target = Target::Box { start: &start, step: &[1, 1], count: &[1, 4], strides: &[16, 4], view: None };
+    // SAFETY: the buffer has room for four elements.
+    let out = unsafe { BufferMut::from_raw(buffer.as_mut_ptr()) };
+    let refused = device.execute(command::Read { space, target, out });
+    assert!(matches!(refused, Err(nandarray::Error::Invalid(_))) && buffer == [0; 16], "{refused:?}");
 }
 
 #[test]

@@ -201,29 +201,6 @@ impl Codec {
         })
     }
 
-    /// Decodes one frame into `out`, which has the length of the frame's `FrameTable::raw_range`; for callers without
-    /// a block-sized buffer. The other arguments are those of [`Self::decode_frames`].
-    ///
-    /// # Errors
-    /// As [`Self::decode_frames`].
-    ///
-    /// # Panics
-    /// If there is no such frame, or `table` comes from a codec with another spec.
-    pub fn decode_frame(
-        &self,
-        table: &FrameTable,
-        piece: &[u8],
-        piece_start: usize,
-        number: usize,
-        out: &mut [u8],
-    ) -> Result<(), CodecError> {
-        let expected = table.raw_range(number..number + 1).len();
-        if out.len() != expected {
-            return Err(CodecError::BufferLength { found: out.len(), expected });
-        }
-        frame::with_scratch(|scratch| self.decode_with(scratch, table, piece, piece_start, number, out))
-    }
-
     /// Decodes `raw`, a range of the block's decoded bytes, from a payload in memory: [`Self::frame_table`], then
     /// [`Self::decode_frames`].
     ///

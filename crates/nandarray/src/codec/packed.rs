@@ -70,10 +70,10 @@ impl Codec {
     }
 
     /// Appends values of one frame to `out` as they are stored, packed, behind a head that describes them. The other
-    /// arguments are those of [`Self::decode_frame`].
+    /// arguments are those of [`Self::decode_frames`].
     ///
     /// # Errors
-    /// As [`Self::decode_frame`].
+    /// As [`Self::decode_frames`].
     ///
     /// # Panics
     /// If the codec packs no integers ([`CodecSpec::packing`]), the frame has no such values, or `table` comes from a

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::flash::Run;
 use crate::stl::block_size;
 use crate::stl::index::Index;
-use crate::stl::space::{Encryption, IndexState, Inner, Space, SpaceId, SpaceRecord, check_item_bytes};
+use crate::stl::space::{Encryption, IndexState, Inner, SPILLED, Space, SpaceId, SpaceRecord, check_item_bytes};
 
 /// Longest name of a space, in bytes.
 const NAME_BYTES_MAX: usize = 4096;
@@ -54,9 +54,10 @@ impl Device {
         if catalog.by_name.contains_key(new.name) {
             return Err(Error::Exists { name: new.name.to_owned() });
         }
-        if catalog.by_id.contains_key(&catalog.next) {
+        if catalog.next >= SPILLED {
             return Err(Error::corrupt("no number is left for another array"));
         }
+        assert!(!catalog.by_id.contains_key(&catalog.next), "number {} is given twice", catalog.next);
         let record = SpaceRecord {
             id: catalog.next,
             name: new.name.to_owned(),

@@ -273,44 +273,31 @@ fn predicted(space: &Space, shape: &[u64], target: &Target<'_>) -> Option<Work> 
 /// # Safety
 /// The buffer must cover the target.
 unsafe fn small(reader: &Reader<'_>, target: &Target<'_>, out: BufferMut) -> Option<u64> {
-    let item = reader.space.shape.item_bytes as u64;
-    match target {
-        &Target::Box { start, step, count, strides, view } => {
-            let shape = &reader.inner.record.shape;
-            let bytes = || count.iter().product::<u64>() * item;
-            if let Some(view) = view.filter(|v| *v != shape.as_slice()) {
-                let fits = [start.len(), step.len(), count.len(), strides.len()] == [view.len(); 4];
-                let wanted = StridedBox { start, step, count, strides };
-                // SAFETY: the caller's promise.
-                return (fits && !count.contains(&0) && unsafe { reader.small_of_view(view, &wanted, out) })
-                    .then(bytes);
-            }
-            let wanted = boxed(shape, target)?;
-            // SAFETY: the caller's promise; the box lies within the shape.
-            unsafe { reader.small(&wanted, out) }.then(bytes)
-        }
-        &Target::Boxes { starts, step, count, strides, stride, view } => {
-            let shape = reader.inner.record.shape.as_slice();
-            let view = view.unwrap_or(shape);
-            let one = StridedBox { start: &[], step, count, strides };
-            // Errors are the general path's.
-            let fits = !view.is_empty() && check_boxes(starts, &one, view, false).is_ok();
-            let within = |start| lies_within(&StridedBox { start, ..one }, view);
-            if !fits || starts.is_empty() || !starts.chunks_exact(view.len()).all(within) {
-                return None;
-            }
-            let boxes = (starts.len() / view.len()) as u64;
-            // SAFETY: the caller's promise; the boxes lie within the view.
-            let done = unsafe { reader.small_boxes(view, &one, starts, stride, out) };
-            done.then(|| boxes * count.iter().product::<u64>() * item)
-        }
+    let (item, shape) = (reader.space.shape.item_bytes as u64, reader.inner.record.shape.as_slice());
+    let (starts, step, count, strides, stride, view) = match *target {
+        Target::Box { start, step, .. } if start.len() != step.len() => return None,
+        Target::Box { start, step, count, strides, view } => (start, step, count, strides, 0, view),
+        Target::Boxes { starts, step, count, strides, stride, view } => (starts, step, count, strides, stride, view),
         Target::Points { coordinates, stride } => {
             // SAFETY: the caller's promise.
-            let done = unsafe { reader.few_points(coordinates, *stride, out) };
-            done.then(|| coordinates.len() as u64 / reader.inner.record.shape.len() as u64 * item)
+            let done = unsafe { reader.few_points(coordinates, stride, out) };
+            return done.then(|| coordinates.len() as u64 / shape.len() as u64 * item);
         }
-        _ => None,
+        Target::Outer { .. } => return None,
+    };
+    let (view, one) = (view.unwrap_or(shape), StridedBox { start: &[], step, count, strides });
+    // Errors are the general path's.
+    let n = view.len();
+    let fits = n > 0 && [step.len(), count.len(), strides.len()] == [n; 3] && starts.len().is_multiple_of(n);
+    if !fits || starts.is_empty() {
+        return None;
     }
+    if !starts.chunks_exact(n).all(|start| lies_within(&StridedBox { start, ..one }, view)) {
+        return None;
+    }
+    // SAFETY: the caller's promise; the boxes lie within the view.
+    let done = unsafe { reader.small(view, &one, starts, stride, out) };
+    done.then(|| (starts.len() / n) as u64 * count.iter().product::<u64>() * item)
 }
 
 impl Device {

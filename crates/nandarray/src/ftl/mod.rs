@@ -532,7 +532,9 @@ impl Ftl {
         }
         let mut freed = Vec::new();
         self.media.if_no_readers(&mut || {
-            freed = self.state.lock().segments.free_durable(durable_lsn);
+            let segments = &mut self.state.lock().segments;
+            freed = segments.free_durable(durable_lsn);
+            debug_assert!(!segments.has_frees_by(durable_lsn), "segments wait for record {durable_lsn}");
             Ok(())
         })?;
         self.report_freed(&freed);

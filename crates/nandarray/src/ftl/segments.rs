@@ -169,6 +169,8 @@ impl Segments {
                 *in_record += u64::from(*in_record == lsn);
             }
         }
+        let waits = |s: &Segment| matches!(self.infos[*s as usize].state, SegmentState::PendingFree(l) if l != lsn);
+        debug_assert!(self.pending_free.iter().all(waits), "a segment becomes free with record {lsn}");
     }
 
     /// Adds this number of free segments at the end of the medium.
@@ -194,6 +196,7 @@ impl Segments {
     fn cut_last(&mut self) {
         let Some(info) = self.infos.pop() else { return };
         let segment = self.infos.len() as Segment;
+        debug_assert_eq!(info.staged, 0, "segment {segment} has staged pages and is cut off");
         self.free.remove(&segment);
         self.wear_beyond(segment, info.erases);
     }
@@ -284,6 +287,7 @@ impl Segments {
             }
             self.cut_last();
         }
+        assert_eq!(self.infos.len(), segments, "the table has the medium's segments");
         None
     }
 
@@ -358,6 +362,7 @@ impl Segments {
                 freed.extend(self.free_if_unused(segment, lsn));
             }
         }
+        debug_assert!(freed.iter().all(|s| self.free.contains(s)), "segments {freed:?} are not all free");
         freed
     }
 
@@ -373,6 +378,7 @@ impl Segments {
             info.state = SegmentState::Closed;
             freed.extend(self.free_if_unused(segment, 0));
         }
+        debug_assert!(freed.iter().all(|s| self.free.contains(s)), "segments {freed:?} are not all free");
         freed
     }
 
@@ -550,6 +556,9 @@ impl Segments {
             // Only forged data maps a page twice; `release` tolerates fewer live pages than are mapped.
             let _ = self.revive(run);
         }
+        let beyond = self.beyond.iter().flat_map(BTreeMap::values);
+        let counted: u64 = self.infos.iter().map(|i| &i.live).chain(beyond).map(|&live| u64::from(live)).sum();
+        assert_eq!(self.live, counted, "the sum of the segments' live pages");
         // Pages that the damaged state needs must survive a loss of power until the next checkpoint is durable.
         let none_left = had.into_iter().filter(|&segment| self.infos[segment as usize].live == 0);
         self.uncertain.get_or_insert_default().extend(none_left);

@@ -239,18 +239,13 @@ impl Plan {
         Self::of_axes(selection.axes.iter().enumerate().map(cut).collect(), selection.offset)
     }
 
-    /// Cuts a box, which lies within the space, at the edges of blocks of this shape and these byte strides.
+    /// Cuts a box, which lies within the space, at the edges of blocks of this shape and these byte strides; its first
+    /// element is `offset` bytes further on in the buffer.
     #[inline]
-    pub(super) fn of_box(wanted: &StridedBox<'_>, block: &[u64], strides: &[u64]) -> Self {
+    pub(super) fn of_box(wanted: &StridedBox<'_>, block: &[u64], strides: &[u64], offset: isize) -> Self {
         let &StridedBox { start, step, count, strides: in_buffer } = wanted;
         let cut = |i| AxisPlan::range((start[i], step[i], count[i]), block[i], strides[i] as usize, in_buffer[i]);
-        Self::of_axes((0..start.len()).map(cut).collect(), 0)
-    }
-
-    /// Returns the plan for a buffer in which its elements lie `bytes` further on.
-    #[inline]
-    pub(super) fn moved(self, bytes: isize) -> Self {
-        Self { offset: self.offset + bytes, ..self }
+        Self::of_axes((0..start.len()).map(cut).collect(), offset)
     }
 
     #[inline]

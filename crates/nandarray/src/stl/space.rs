@@ -29,8 +29,8 @@ use crate::sched::RangeLock;
 pub type SpaceId = u32;
 
 /// Flag in an owner's space number: the block's coordinate was too long for the owner's key, which is a hash of it
-/// instead.
-const SPILLED: u32 = 1 << 31;
+/// instead. Numbers of spaces are smaller.
+pub const SPILLED: u32 = 1 << 31;
 
 /// Largest size of an element in bytes.
 pub const ITEM_BYTES_MAX: u32 = 1 << 16;

@@ -149,8 +149,14 @@ pub(crate) fn odd_checkpoint(seed: u64) {
         let blob = &mut directory.3[rng.usize(..indexes.len())].1;
         *blob = (odd(rng, blob.0), odd(rng, blob.1), blob.2, odd(rng, blob.3));
     }
-    let written = postcard::to_stdvec(&directory).unwrap();
-    let at = stream.len() as u64;
+    image(&with_directory(&directory, &stream));
+}
+
+/// Returns the store's bytes with these indexes and this directory behind them as its checkpoint.
+fn with_directory(directory: &Directory, indexes: &[u8]) -> Vec<u8> {
+    let base = base();
+    let written = postcard::to_stdvec(directory).unwrap();
+    let (mut stream, at) = (indexes.to_vec(), indexes.len() as u64);
     stream.extend(&written);
     let superblock = Superblock {
         checkpoint_bytes: stream.len() as u64,
@@ -163,5 +169,34 @@ pub(crate) fn odd_checkpoint(seed: u64) {
     let media = MemoryMedia::with_bytes(base.bytes.clone());
     media.write_at(GEOMETRY.pages_offset(superblock.checkpoint.first), &stream).unwrap();
     superblock.write(&media, base.slot).unwrap();
-    image(&media.to_bytes());
+    media.to_bytes()
+}
+
+/// Returns the numbers of the store's spaces, and the result of creating another one if the directory says that `next`
+/// is the number of the next space.
+pub(crate) fn create_with_next_number(next: u32) -> (Vec<u32>, nandarray::Result<u32>) {
+    let base = base();
+    let mut directory = base.directory.clone();
+    directory.1 = next;
+    let mut stream = vec![];
+    for ((_, blob), index) in directory.3.iter_mut().zip(&base.indexes) {
+        blob.0 = stream.len() as u64;
+        stream.extend(index);
+    }
+    let media = Arc::new(MemoryMedia::with_bytes(with_directory(&directory, &stream)));
+    let options = Options { geometry: GEOMETRY, threads: Some(1), ..Options::default() };
+    let device = Device::open(media, "numbers", Mode::ReadWrite, &options).unwrap();
+    let new = NewSpace {
+        name: "new",
+        shape: &[3],
+        item_bytes: 4,
+        dtype: "<i4",
+        block: None,
+        compression: None,
+        key: None,
+        fill: None,
+        attrs: "{}",
+    };
+    let made = device.execute(command::Create(new)).map(|space| space.id);
+    (directory.3.iter().map(|(record, _)| record.id).collect(), made)
 }

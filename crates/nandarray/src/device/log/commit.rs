@@ -208,6 +208,7 @@ impl Device {
     pub(in crate::device) fn barrier(&self, lsn: u64) -> Result<()> {
         self.sync()?;
         let mut log = self.log.lock();
+        assert!(lsn < log.next_lsn, "record {lsn} is durable, and the next one is {}", log.next_lsn);
         log.note_durable(lsn);
         self.mark_durable(&mut log);
         self.ftl.free_durable(log.confirmed_durable_lsn)
@@ -219,6 +220,7 @@ impl Device {
         if log.durable_lsn <= log.marked_durable_lsn {
             return;
         }
+        assert!(log.durable_lsn < log.next_lsn, "record {} is marked, not written", log.durable_lsn);
         let Superblock { uuid, generation, .. } = log.superblock;
         let mark = Mark { uuid, generation, lsn: log.durable_lsn };
         // The flush has succeeded with or without the mark. Without it, recovery may take damage for the end of the
@@ -403,6 +405,7 @@ impl Device {
             self.checkpoint_if_possible(&mut log)?;
         }
         self.truncate()?;
+        assert!(log.pending.is_empty(), "{} changes are in no record", log.pending.len());
         let mut superblock = log.superblock.clone();
         superblock.clean = Some((log.last_lsn(), self.ftl.open_now()?));
         if superblock.clean != log.superblock.clean {

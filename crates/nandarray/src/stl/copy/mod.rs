@@ -66,9 +66,6 @@ pub fn merge(loops: &mut [Loop<'_>], item_bytes: usize) -> (usize, usize) {
     (kept, run)
 }
 
-/// Largest number of cache lines that are prefetched at once: about as many as a core can have in flight.
-const PREFETCH_LINES_MAX: usize = 32;
-
 /// Rows shorter than this, in bytes, are moved by loops specialised for their length.
 const ROW_BYTES: usize = 1024;
 
@@ -158,13 +155,7 @@ unsafe fn innermost(n: usize, fs: isize, ts: isize, run: usize, from: *const u8,
                 }
             }
             _ => {
-                let prefetched = run.min(PREFETCH_LINES_MAX * 64 / 2);
                 for i in 0..n as isize {
-                    if i + PREFETCH_ROWS < n as isize {
-                        let later = from.offset((i + PREFETCH_ROWS) * fs);
-                        (0..prefetched).step_by(64).for_each(|at| stream::prefetch_line(later.wrapping_add(at)));
-                        stream::prefetch_line(later.wrapping_add(prefetched - 1));
-                    }
                     std::ptr::copy_nonoverlapping(from.offset(i * fs), to.offset(i * ts), run);
                 }
             }

@@ -6,22 +6,20 @@
 //! command with a sampled page that was not verified yet prefetches all pages even if the sample is in memory: other
 //! pages may be missing (they were written or read a while ago), the medium checks for itself before it reads, and
 //! verification costs more than that. Applying this from 256 KiB on instead of 4 MiB made reads of planes and bands of
-//! rows slower. Small cold reads all over a space may fetch whole extents ([`readaround`]).
+//! rows slower. Small cold reads all over a space may fetch whole extents ([`residency::SkiRental`]).
 //!
 //! Tasks are prefetched in groups of a few extents of the medium ([`EXTENT_BYTES`]). The extent in which a group ends
 //! is held back for the next group, since a medium reads a whole extent faster than its parts. A small gap between two
 //! ranges is read with them; apart from that only pages that will be used are prefetched.
 
 pub mod readahead;
-pub mod readaround;
 pub mod residency;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use self::readahead::{AppendStream, READAHEAD_BYTES, ReadStreams};
-use self::readaround::{SkiRental, TASKS_MAX};
-use self::residency::ResidencyBackoff;
+use self::residency::{ResidencyBackoff, SkiRental, TASKS_MAX};
 use super::plan::Task;
 use super::read::{LARGE_BYTES, Reader, WorkerState};
 use super::work::Work;

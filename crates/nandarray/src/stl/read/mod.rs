@@ -6,20 +6,19 @@
 //! pages to be fetched; pages are verified the first time that they are read. A *mover* ([`mover`]) copies located
 //! pieces while cache lines of later pieces are prefetched: block by block below 4 MiB, row by row above.
 //!
-//! Variants, each with the measured gain in its head comment: [`small`] runs the stages without a list of work;
+//! Variants, each with the row of `python -m bench run` that it serves and its gain in its head comment (of build with
+//! and build without, in turn: `docs/lab-notes/read-branches.md`): [`small`] runs the stages without a list of work;
 //! [`points`] moves single elements; [`split`] cuts tasks of blocks whose pages are scattered; [`verify_copy`] verifies
 //! and copies the new pages of a large read in turns. Media that are not memory-mapped, such as those under the
-//! modelled clock, and coded blocks ([`coded`]) are read through a scratch block of the thread. [`borrow`] gives access
-//! to bytes in place; [`in_flight`] only reports the pages of a read; [`packed`] reads packed integers as stored.
+//! modelled clock, and coded blocks ([`coded`]) are read through a scratch block of the thread. [`lookup`]
+//! ends before the third stage: it announces the pages of a read, or lends bytes in place.
 //!
 //! The caller holds the space's lock for the whole command, so that a read sees either all of a write or none of it.
 
-mod borrow;
 mod coded;
-mod in_flight;
 mod locate;
+mod lookup;
 mod mover;
-mod packed;
 mod points;
 mod small;
 mod split;
@@ -179,7 +178,7 @@ impl<'a> Reader<'a> {
             least,
             &|range, state: &mut WorkerState<'a>| {
                 state.large = large;
-                let mut mover = if large { Mover::rows(item, bytes, row_tasks) } else { Mover::ring(item) };
+                let mut mover = if large { Mover::rows(item) } else { Mover::ring(item) };
                 // SAFETY: the caller's promise about the buffer; the space's lock keeps the source bytes valid.
                 unsafe {
                     match work {
@@ -242,7 +241,6 @@ impl<'a> Reader<'a> {
                     verified = self.read_task(&walk.task(), state, out, mover)?;
                     has_loops = false;
                 }
-                mover.end_task(index);
             }
             self.report_moves(|| walk.task());
             walk.step();

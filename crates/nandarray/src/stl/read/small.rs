@@ -9,15 +9,16 @@
 //! small read; so verified pages are assumed to be in memory for a number of commands after each such test
 //! ([`ResidencyBackoff`](crate::stl::prefetch::residency::ResidencyBackoff)).
 //!
-//! Speed without this path (reads of one block still used it, both variants alternated in one process): 100 x 100
-//! elements took 1.9 times as long; single rows 1.5 to 2 times; rows within a few blocks 3.6 to 4; steps 1.7 to 2.4;
-//! sub-blocks of views 1.7 to 2.7. Above its limit nothing is gained.
+//! Without this path, rows of `bench run` take longer: `2d element` 1.25 times, `2d rows` 1.43, `2d small-blocks` 1.34,
+//! `4d planes-01` 1.53; of `bench micro`, boxes of views 1.45 to 1.9. Without the exception for short reads of one
+//! block ([`PROBED_BYTES_MIN`]), `2d element` takes 1.26 times. Above its limit nothing is gained.
+
+use smallvec::SmallVec;
 
 use super::mover::PieceRing;
 use super::walk::BlockWalk;
 use super::{BufferMut, Reader};
 use crate::stl::copy::stream::LINE;
-use crate::stl::copy::{copy, merge};
 use crate::stl::index::Cursor;
 use crate::stl::plan::{Plan, StridedBox};
 use crate::stl::translate::translate;
@@ -38,56 +39,14 @@ fn cost(wanted: &StridedBox<'_>, item_bytes: u64) -> u64 {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads a box that lies within the space, if it is small and lies in mapped and verified pages. Returns `false`
-    /// otherwise; some of it may have been read then.
+    /// Reads boxes of one size of a view, or of the space itself if `view` is its shape, if they are small and lie in
+    /// mapped and verified pages. `starts` has their first coordinates, and successive boxes lie `stride` bytes apart
+    /// in the buffer; all lie within the view. Returns `false` otherwise, also if the shape is not a view of the space;
+    /// some elements may have been read then.
     ///
     /// # Safety
-    /// Every element that the box reaches in the buffer must be writable memory that nothing else uses meanwhile.
-    pub unsafe fn small(&self, wanted: &StridedBox<'_>, out: BufferMut) -> bool {
-        if !self.may_be_small(wanted) {
-            return false;
-        }
-        let shape = &self.space.shape;
-        debug_assert_eq!(wanted.start.len(), shape.block.len(), "dimensions of the box");
-        let plan = Plan::of_box(wanted, &shape.block, &shape.strides);
-        let bytes = wanted.count.iter().product::<u64>() * shape.item_bytes as u64;
-        let unprobed = plan.tasks() == 1 && bytes < PROBED_BYTES_MIN;
-        // SAFETY: the caller's promise.
-        (unprobed || self.space.access.residency.skip_probe()) && unsafe { self.read_in_place(&plan, out) }
-    }
-
-    /// Does the same as [`Self::small`] for a box of a view with this shape. Also `false` if the box is not within the
-    /// view, or the shape is not a view of the space.
-    ///
-    /// # Safety
-    /// As for [`Self::small`].
-    pub unsafe fn small_of_view(&self, view: &[u64], wanted: &StridedBox<'_>, out: BufferMut) -> bool {
-        if !self.may_be_small(wanted) {
-            return false;
-        }
-        let (shape, mut all) = (&self.space.shape, true);
-        let (elements, item_bytes) = (wanted.count.iter().product::<u64>(), shape.item_bytes as u64);
-        let is_short = elements * item_bytes < PROBED_BYTES_MIN;
-        let mut probed: Option<bool> = None;
-        let translated = translate(&self.inner.record.shape, view, wanted, &mut |selection| {
-            let plan = Plan::new(&selection, &shape.block, item_bytes);
-            let unprobed = is_short && plan.tasks() == 1 && selection.elements() == elements;
-            let may = unprobed || *probed.get_or_insert_with(|| self.space.access.residency.skip_probe());
-            // SAFETY: the caller's promise; the translator's selections lie within the space, and their elements at
-            // their places in the box.
-            all = all && may && unsafe { self.read_in_place(&plan, out) };
-            Ok(())
-        });
-        all && translated.is_ok()
-    }
-
-    /// Does the same as [`Self::small`] for several boxes of one size of a view with this shape: `starts` has their
-    /// first coordinates, and successive boxes lie `stride` bytes apart in the buffer. The lines of later boxes are
-    /// prefetched while earlier ones are copied. Boxes of the space's own shape must lie within it.
-    ///
-    /// # Safety
-    /// As for [`Self::small`].
-    pub unsafe fn small_boxes(
+    /// Every element that the boxes reach in the buffer must be writable memory that nothing else uses meanwhile.
+    pub unsafe fn small(
         &self,
         view: &[u64],
         one: &StridedBox<'_>,
@@ -97,40 +56,39 @@ impl<'a> Reader<'a> {
     ) -> bool {
         let (shape, item_bytes) = (&self.space.shape, self.space.shape.item_bytes as u64);
         let boxes = (starts.len() / view.len()) as u64;
-        if !self.is_plain()
-            || cost(one, item_bytes).saturating_mul(boxes) > COST_MAX
-            || !self.space.access.residency.skip_probe()
-        {
+        if !self.is_plain() || cost(one, item_bytes).saturating_mul(boxes) > COST_MAX {
             return false;
         }
         let own = view == self.inner.record.shape.as_slice();
-        let mut plans = Vec::with_capacity(boxes as usize);
+        let mut plans: SmallVec<[Plan; 1]> = SmallVec::new();
         for (i, start) in starts.chunks_exact(view.len()).enumerate() {
             let (wanted, offset) = (StridedBox { start, ..*one }, i as isize * stride);
             if own {
-                plans.push(Plan::of_box(&wanted, &shape.block, &shape.strides).moved(offset));
+                plans.push(Plan::of_box(&wanted, &shape.block, &shape.strides, offset));
                 continue;
             }
-            let translated = translate(&self.inner.record.shape, view, &wanted, &mut |selection| {
-                plans.push(Plan::new(&selection, &shape.block, item_bytes).moved(offset));
+            let translated = translate(&self.inner.record.shape, view, &wanted, &mut |mut selection| {
+                selection.offset += offset;
+                plans.push(Plan::new(&selection, &shape.block, item_bytes));
                 Ok(())
             });
             if translated.is_err() {
                 return false;
             }
         }
+        let one_block = matches!(&plans[..], [plan] if plan.tasks() == 1);
+        let unprobed = one_block && boxes * one.count.iter().product::<u64>() * item_bytes < PROBED_BYTES_MIN;
+        if !unprobed && !self.space.access.residency.skip_probe() {
+            return false;
+        }
         let (mut cursor, mut ring) = (Cursor::default(), PieceRing::new(shape.item_bytes));
         // SAFETY: the caller's promise.
-        let all = plans.iter().all(|plan| unsafe { self.push_in_place(plan, false, &mut cursor, &mut ring, out) });
+        let all = plans.iter().all(|plan| unsafe { self.push_in_place(plan, &mut cursor, &mut ring, out) });
         if all {
             // SAFETY: as above; the blocks' pages stay mapped while the space is locked.
             unsafe { ring.finish() };
         }
         all
-    }
-
-    fn may_be_small(&self, wanted: &StridedBox<'_>) -> bool {
-        !wanted.start.is_empty() && self.is_plain() && cost(wanted, self.space.shape.item_bytes as u64) <= COST_MAX
     }
 
     /// Whether the space's blocks are stored as they are, without a codec, and there is no probe that has to learn of
@@ -139,32 +97,15 @@ impl<'a> Reader<'a> {
         !self.space.coded() && self.ftl.probe().is_none()
     }
 
-    /// Reads a plan if all its blocks lie in mapped and verified pages; `false` if one does not.
-    ///
-    /// # Safety
-    /// Every element that the plan reaches in the buffer must be writable memory that nothing else uses meanwhile.
-    unsafe fn read_in_place(&self, plan: &Plan, out: BufferMut) -> bool {
-        let (mut cursor, mut ring) = (Cursor::default(), PieceRing::new(self.space.shape.item_bytes));
-        // SAFETY: the caller's promise; the blocks' pages stay mapped while the space is locked.
-        unsafe {
-            let all = self.push_in_place(plan, true, &mut cursor, &mut ring, out);
-            if all {
-                ring.finish();
-            }
-            all
-        }
-    }
-
     /// Adds the pieces of a plan to the ring, which copies them when it is full or finished; `false` if a block is not
-    /// in place and verified. A small piece of a plan with one block is copied at once if the plan is `alone`.
+    /// in place and verified.
     ///
     /// # Safety
-    /// As for [`Self::read_in_place`], until the ring has finished.
+    /// As for [`Self::small`], until the ring has finished.
     #[inline]
     unsafe fn push_in_place<'p>(
         &self,
         plan: &'p Plan,
-        alone: bool,
         cursor: &mut Cursor<'a>,
         ring: &mut PieceRing<'p>,
         out: BufferMut,
@@ -174,7 +115,6 @@ impl<'a> Reader<'a> {
         }
         let (item, page) = (self.space.shape.item_bytes, self.space.shape.page);
         let mut walk = BlockWalk::new(plan, 0);
-        let is_single = alone && plan.tasks() == 1;
         for _ in 0..plan.tasks() {
             let content = self.content(&walk.at, cursor);
             let mapped = self.mapped(&content, &walk.span(item));
@@ -183,14 +123,6 @@ impl<'a> Reader<'a> {
             // SAFETY: the block's pages stay mapped while the space is locked; its elements are the plan's.
             unsafe {
                 let to = out.at(walk.in_buffer);
-                if is_single && mapped.bytes.len() <= 2 * page {
-                    // There is no other piece to prefetch for: the ring would take half of the time of reading an
-                    // element.
-                    let mut loops = walk.loops();
-                    let (left, run) = merge(&mut loops, item);
-                    copy(&loops[..left], run, from, to);
-                    return true;
-                }
                 if walk.loops_changed {
                     ring.set_loops(walk.loops());
                 }

@@ -4,8 +4,8 @@
 //! KiB. Verifying all of them before copying would load every byte twice from a cache that is not the core's own, and
 //! would leave the memory's write bandwidth idle during verification. So a task with unverified pages is cut along its
 //! outermost loop into parts of a few pages, block by block. While one part is copied, the lines of the next are
-//! prefetched, which is then verified: two parts stay in the core's first-level cache (measured in docs/benchmarks.md,
-//! "First looks": 1.3 to 1.5 times as fast).
+//! prefetched, which is then verified: two parts stay in the core's first-level cache. Without it, rows of `bench run`
+//! from a store that was just opened take longer: `2d row-bands` 1.29 times, `column-bands` 1.23, `3d slabs-0` 1.10.
 //!
 //! Every page that the task touches is still verified before anything of it is copied. Lists, single elements, small
 //! reads and blocks with scattered pages are not cut.

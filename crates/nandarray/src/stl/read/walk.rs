@@ -168,7 +168,7 @@ mod tests {
             let axes = ranges.iter().map(|&(start, step, count)| Axis::Range { start, step, count }).collect();
             let plan = Plan::new(&Selection { axes, strides: strides.clone(), offset: 0 }, block, 4);
             let wanted = StridedBox { start: &start, step: &step, count: &count, strides: &strides };
-            let of_box = Plan::of_box(&wanted, block, &block_strides(block, 4));
+            let of_box = Plan::of_box(&wanted, block, &block_strides(block, 4), 0);
             prop_assert_eq!(format!("{plan:?}"), format!("{of_box:?}"));
         }
     }

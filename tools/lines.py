@@ -1,0 +1,185 @@
+"""Count the lines of the source: production and tests, by crate and part, today or at a revision; and its assertions.
+
+A line counts whether it is code, comment or blank. Production is Rust below `crates/*/src` without `#[cfg(test)]` items
+and files of tests, and Python below `python/`. Tests are those items and files, `crates/*/tests`, `crates/tidy.rs`, and
+Python below `tests/python`. Benchmarks, examples, fuzz targets, tools and documents are neither.
+
+    python tools/lines.py                      # totals of the working tree
+    python tools/lines.py --rev ac8b564        # totals of a revision
+    python tools/lines.py --parts              # production lines of each part
+    python tools/lines.py --since ac8b564      # of two trees: files that both have, perhaps by another name, and others
+    python tools/lines.py --asserts            # assertions a function, by part
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+_CHECK = re.compile(r"\b(?:debug_)?assert(?:_eq|_ne)?!")
+_FUNCTION = re.compile(r"^\s*(?:pub(?:\([a-z :]+\))? )?(?:const |async |unsafe |extern \"C\" )*fn \w")
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+
+def sources(rev: str | None) -> Iterator[tuple[str, list[str]]]:
+    """Yield path and lines of every Rust and Python file that git tracks, in the working tree or at a revision."""
+    listed = _git("ls-tree", "-r", "--name-only", rev) if rev else _git("ls-files")
+    for path in listed.splitlines():
+        if not path.endswith((".rs", ".py", ".pyi")) or not path.startswith(("crates/", "python/", "tests/python/")):
+            continue
+        if rev:
+            yield path, _git("show", f"{rev}:{path}").splitlines()
+        elif (ROOT / path).exists():
+            yield path, (ROOT / path).read_text().splitlines()
+
+
+def split(path: str, lines: list[str]) -> tuple[list[str], int]:
+    """Return the production lines of a file, and the number of its test lines."""
+    if path.startswith("python/"):
+        return lines, 0
+    if path.startswith("tests/python/") or path == "crates/tidy.rs":
+        return [], len(lines)
+    _, _, kind, *rest = path.split("/")
+    if kind == "tests":
+        return [], len(lines)
+    if kind != "src":
+        return [], 0
+    if re.search(r"(^|/|_)tests?(/|\.rs$)", "/".join(rest)):
+        return [], len(lines)
+    kept: list[str] = []
+    at = 0
+    while at < len(lines):
+        if lines[at].strip() != "#[cfg(test)]":
+            kept.append(lines[at])
+            at += 1
+            continue
+        at = _end_of_item(lines, at)
+    return kept, len(lines) - len(kept)
+
+
+def _end_of_item(lines: list[str], at: int) -> int:
+    """Return the line behind the item whose first attribute is at this line; the source is formatted."""
+    indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
+    while lines[at].strip().startswith("#["):
+        at += 1
+    while not lines[at].endswith(";") and lines[at] != f"{indent}}}" and not lines[at].endswith(("}", "},")):
+        at += 1
+        if lines[at - 1].endswith("{"):
+            while lines[at] != f"{indent}}}":
+                at += 1
+    return at + 1
+
+
+def part(path: str) -> str:
+    """Return the part that a file belongs to: its crate and folder or file, or its folder of the Python package."""
+    words = path.split("/")
+    if words[0] == "crates":
+        below = words[3] if len(words) > 3 else ""
+        return f"{words[1]}/{below.removesuffix('.rs')}"
+    return "/".join(words[:3]).removesuffix(".py")
+
+
+def totals(rev: str | None) -> tuple[Counter[str], dict[str, int]]:
+    """Return line counts by kind, and the production lines of each file."""
+    found: Counter[str] = Counter()
+    files: dict[str, int] = {}
+    for path, lines in sources(rev):
+        kept, test = split(path, lines)
+        language = "Rust" if path.endswith(".rs") else "Python"
+        found[f"production, {language}"] += len(kept)
+        found[f"tests, {language}"] += test
+        if kept:
+            files[path] = len(kept)
+    found["production"] = found["production, Rust"] + found["production, Python"]
+    found["tests"] = found["tests, Rust"] + found["tests, Python"]
+    return found, files
+
+
+def asserts(rev: str | None) -> list[tuple[str, int, int]]:
+    """Return functions and assertions of the production code, for each part of the Rust crates."""
+    functions: Counter[str] = Counter()
+    checks: Counter[str] = Counter()
+    for path, lines in sources(rev):
+        if not path.endswith(".rs"):
+            continue
+        kept, _ = split(path, lines)
+        code = [line for line in kept if not line.lstrip().startswith("//")]
+        functions[part(path)] += sum(bool(_FUNCTION.match(line)) for line in code)
+        checks[part(path)] += sum(len(_CHECK.findall(line)) for line in code)
+    return [(name, functions[name], checks[name]) for name in sorted(functions) if functions[name]]
+
+
+def since(old: str, own: str | None) -> list[tuple[str, list[int]]]:
+    """Return for each part the lines at the older revision, today's, and today's in files of three kinds.
+
+    The kinds are files that the older revision has, perhaps by another name (git finds it at 40 % likeness), files that
+    commits of the range ``own`` added, and all others.
+    """
+    before, now = totals(old)[1], totals(None)[1]
+    renamed = _git("diff", "-M40%", "--name-status", "--diff-filter=R", old, "--", "crates", "python")
+    kept = {line.split("\t")[2] for line in renamed.splitlines()} | set(before)
+    made = (
+        _git("log", "-M40%", "--name-only", "--diff-filter=A", "--format=", own, "--", "crates", "python")
+        if own
+        else ""
+    )
+    added = set(made.splitlines())
+    rows: dict[str, list[int]] = {}
+    for path, lines in before.items():
+        rows.setdefault(_room(path), [0] * 5)[0] += lines
+    for path, lines in now.items():
+        row = rows.setdefault(_room(path), [0] * 5)
+        row[1] += lines
+        row[2 if path in kept else 3 if path in added else 4] += lines
+    return [*sorted(rows.items()), ("all", [sum(column) for column in zip(*rows.values(), strict=True)])]
+
+
+def _room(path: str) -> str:
+    """Return the crate of a file, or one of three parts of the Python package."""
+    if path.startswith("crates/"):
+        return path.split("/")[1]
+    if "/lab/" in path:
+        return "python, lab"
+    return "python, programs" if "program" in path or "_advise" in path else "python, rest"
+
+
+def main() -> None:
+    """Print the requested tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rev", help="a revision instead of the working tree")
+    parser.add_argument("--parts", action="store_true", help="production lines of each part")
+    parser.add_argument("--since", metavar="REV", help="compare the working tree with this older revision, by crate")
+    parser.add_argument("--own", metavar="RANGE", help="with --since: commits whose new files are counted apart")
+    parser.add_argument("--asserts", action="store_true", help="assertions a function, of each part of the Rust crates")
+    options = parser.parse_args()
+    if options.asserts:
+        for name, functions, checks in asserts(options.rev):
+            print(f"{name:40} {functions:6} functions {checks:6} assertions {checks / functions:6.2f}")
+        return
+    found, files = totals(options.rev)
+    for kind, lines in sorted(found.items()):
+        print(f"{kind:20} {lines:8,}")
+    print(f"tests a line of production {found['tests'] / found['production']:.2f}")
+    if options.parts:
+        now: Counter[str] = Counter()
+        for path, lines in files.items():
+            now[part(path)] += lines
+        for name in sorted(now):
+            print(f"{name:44} {now[name]:8,}")
+    if options.since:
+        print(f"{'':20} {'before':>8} {'now':>8} {'kept':>8} {'own':>8} {'others':>8}")
+        for name, row in since(options.since, options.own):
+            print(f"{name:20} " + " ".join(f"{lines:8,}" for lines in row))
+
+
+if __name__ == "__main__":
+    main()

@@ -217,7 +217,7 @@ def test_an_idle_server_costs_under_a_hundredth_of_a_core(served) -> None:
     assert ticks / os.sysconf("SC_CLK_TCK") < 0.015 + 0.01
 
 
-#: Serves a store and reads it, as root if that is the user, then as nobody.
+#: Serves a store and reads it, as root if that is the user, then as an ordinary user.
 ORDINARY = """
 import os, sys
 import numpy as np

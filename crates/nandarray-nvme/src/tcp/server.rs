@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::connection::Connection;
 use super::logins::FailedLogins;
-use super::workers::Workers;
+use super::workers::CommandWorkers;
 use crate::association::Association;
 use crate::subsystem::Subsystem;
 
@@ -95,7 +95,7 @@ pub(crate) struct ServerState {
     logins: FailedLogins,
     stopping: AtomicBool,
     waits: bool,
-    workers: Arc<Workers>,
+    workers: Arc<CommandWorkers>,
     look: (Mutex<()>, Condvar),
 }
 
@@ -236,7 +236,7 @@ impl Server {
         }
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        let (workers, mut threads) = Workers::start(if options.waits { WAITING_WORKERS } else { WORKERS });
+        let (workers, mut threads) = CommandWorkers::start(if options.waits { WAITING_WORKERS } else { WORKERS });
         let shared = Arc::new(ServerState {
             subsystem,
             live: Mutex::default(),

@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 pub(super) type LongCommand = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
-struct WorkersState {
+struct CommandWorkersState {
     /// Commands that wait, in order; none if a thread is idle.
     waiting: VecDeque<LongCommand>,
     /// Numbers of idle threads, the one that became idle last at the end.
@@ -25,17 +25,17 @@ struct WorkersState {
 }
 
 /// The workers' commands, which connections add to.
-pub(super) struct Workers {
-    state: Mutex<WorkersState>,
+pub(super) struct CommandWorkers {
+    state: Mutex<CommandWorkersState>,
     /// By which each idle thread is woken.
     wake: Vec<Condvar>,
 }
 
-impl Workers {
+impl CommandWorkers {
     /// Starts a number of threads; the handles are for their end after [`Self::close`].
     pub(super) fn start(count: usize) -> (Arc<Self>, Vec<JoinHandle<()>>) {
         let given = std::iter::repeat_with(|| None).take(count).collect();
-        let state = Mutex::new(WorkersState { given, ..WorkersState::default() });
+        let state = Mutex::new(CommandWorkersState { given, ..CommandWorkersState::default() });
         let workers = Arc::new(Self { state, wake: std::iter::repeat_with(Condvar::new).take(count).collect() });
         let start = |number| {
             let workers = workers.clone();
@@ -69,7 +69,9 @@ impl Workers {
     /// Ends the threads once they have executed all commands that are there.
     pub(super) fn close(&self) {
         self.state.lock().closed = true;
-        self.wake.iter().for_each(|wake| drop(wake.notify_one()));
+        for wake in &self.wake {
+            wake.notify_one();
+        }
     }
 
     /// Waits for the next command of a thread; `None` if the workers are closed and no command is left.
@@ -94,14 +96,14 @@ mod tests {
 
     use super::*;
 
-    fn idle(workers: &Workers, count: usize) {
+    fn idle(workers: &CommandWorkers, count: usize) {
         while workers.state.lock().idle.len() < count {
             thread::yield_now();
         }
     }
 
     /// Executes a command that tells its thread, and waits until that thread is idle again.
-    fn one(workers: &Workers, count: usize) -> ThreadId {
+    fn one(workers: &CommandWorkers, count: usize) -> ThreadId {
         let (tell, told) = mpsc::channel();
         workers.execute(Box::new(move || tell.send(thread::current().id()).unwrap()));
         let id = told.recv().unwrap();
@@ -111,7 +113,7 @@ mod tests {
 
     #[test]
     fn one_command_after_another_stays_on_one_thread() {
-        let (workers, threads) = Workers::start(8);
+        let (workers, threads) = CommandWorkers::start(8);
         idle(&workers, 8);
         let first = one(&workers, 8);
         assert!((0..50).all(|_| one(&workers, 8) == first));
@@ -121,7 +123,7 @@ mod tests {
 
     #[test]
     fn commands_run_at_once_up_to_the_number_of_threads_and_all_of_them_once() {
-        let (workers, threads) = Workers::start(3);
+        let (workers, threads) = CommandWorkers::start(3);
         let barrier = Arc::new(std::sync::Barrier::new(3));
         let (tell, told) = mpsc::channel();
         for number in 0..300 {

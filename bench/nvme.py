@@ -201,6 +201,7 @@ def _commands(pattern: Pattern, remote: Any) -> list[bytes]:
 
 def client(url: str, pattern: Pattern, seconds: float) -> tuple[int, float, float]:
     """Run a load from this process: operations, seconds, CPU seconds."""
+    from nandarray import _nandarray
     from nandarray.nvme import connect
 
     remotes = [connect(url) for _ in range(pattern.connections)]
@@ -211,7 +212,7 @@ def client(url: str, pattern: Pattern, seconds: float) -> tuple[int, float, floa
 
     def work(i: int) -> None:
         native = remotes[i]._native
-        assert native is not None
+        assert isinstance(native, _nandarray.NvmeHost)
         while time.perf_counter() < until:
             part = works[i][: 200 if pattern.kind == "box" else None]
             if pattern.kind == "write":

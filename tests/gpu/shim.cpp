@@ -182,7 +182,8 @@ static void dirty(u64 seed, bool split) {
     bool bad = false;
     w.d.fault = [&](const submission_entry &e) { return bad && e.opcode == op_write ? 0x280u : 0u; };
     w.m.add_warp(1, [&](unsigned, unsigned) {
-        for (u64 i = 0; i < a.size(); i += 64) (void)a[i];
+        // A miss and a hit of each page, whose lines are then taken for others.
+        for (u64 i = 0; i < a.size(); i += 64) (void)a[i], (void)a[i + 1];
         CHECK(w.d.writes == 0);
         CHECK(r.store(0, 1) == read_only && a.store(a.size(), 1) == out_of_range && a.at(a.size()).why == out_of_range);
         bad = true;
@@ -227,6 +228,25 @@ static void prefetches(u64 seed, bool split) {
     CHECK(w.c->pins() == 0);
 }
 
+// NVMe's flush reaches the drive when the write-backs of all queue pairs have ended, not only those of its own.
+static void flushed(u64 seed, bool split) {
+    World w(seed, split, 4, 8, {{"a", 64 << 10, true}}, 512, 64);
+    u64 last_end = 0;
+    w.d.when = [&](const submission_entry &e, u64 now) {
+        if (e.opcode == op_flush) CHECK(now >= last_end);
+        u64 end = now + (e.opcode == op_write ? 40000 : 500);
+        if (e.opcode == op_write) last_end = std::max(last_end, end);
+        return end;
+    };
+    auto a = w.c->open<u64>("a");
+    w.m.add_warp(1, [&](unsigned, unsigned) {
+        for (u64 i = 0; i < 20; ++i) CHECK(a.store(i * 64, i) == ok);
+        CHECK(a.flush(w.c->word()) == ok);
+        CHECK(w.d.writes == 20 && w.d.flushes == 1);
+    });
+    w.m.run();
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) return 2;
     std::string what = argv[1];
@@ -234,7 +254,7 @@ int main(int argc, char **argv) {
     bool split = argc > 3;
     struct { const char *name; void (*run)(u64, bool); } cases[] = {
         {"reads", reads}, {"stores", stores}, {"loaded_once", loaded_once}, {"errors", errors}, {"lost", lost},
-        {"pinned", pinned}, {"dirty", dirty}, {"far", far}, {"prefetches", prefetches}};
+        {"pinned", pinned}, {"dirty", dirty}, {"far", far}, {"prefetches", prefetches}, {"flushed", flushed}};
     for (auto &c : cases)
         if (what == c.name || what == "all") c.run(seed, split);
     return 0;

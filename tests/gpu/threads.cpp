@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <random>
+#include <string>
 #include <thread>
 
 #include "drive.hpp"
@@ -140,12 +141,56 @@ static void hits(u64) {
                 one, many, floor_one, floor_many, c.metadata_bytes(), sum);
 }
 
+/// The host's policy, which notes what it accesses.
+struct noting : host_policy {
+    static inline std::vector<const void *> loads, changes;
+    template <class W> static W load(const W *at) { loads.push_back(at); return host_policy::load(at); }
+    template <class W> static W fetch_add(W *at, W value) { changes.push_back(at); return host_policy::fetch_add(at, value); }
+    template <class W> static W fetch_or(W *at, W value) { changes.push_back(at); return host_policy::fetch_or(at, value); }
+    template <class W> static bool compare_exchange(W *at, W &expected, W value) {
+        changes.push_back(at);
+        return host_policy::compare_exchange(at, expected, value);
+    }
+};
+
+// A hit changes its line's own word twice and no other: no counts that all threads share. It looks at words of its set,
+// however many arrays there are and however large they are; so do the words of the cache and of a queue pair.
+static void touches(u64) {
+    std::vector<std::string> names;
+    for (u32 i = 0; i < 200; ++i) names.push_back("a" + std::to_string(i));
+    double bytes_of_a_line = 0;
+    for (u32 arrays : {1u, 200u}) {
+        std::vector<drive::Drive::Namespace> spaces;
+        for (u32 i = 0; i < arrays; ++i) spaces.push_back({names[i].c_str(), arrays == 1 ? 1ull << 20 : 1ull << 40, true});
+        drive::Drive d(1, 64, 1 << 20, spaces);
+        Served s(d);
+        mapping map(d.base, d.bytes);
+        client<noting> c(map, 1, 512, 64);
+        std::vector<array<u64, noting>> open;
+        for (u32 i = 0; i < arrays; ++i) open.push_back(c.open<u64>(names[i].c_str()));
+        auto &a = open.back();
+        for (u32 i = 0; i < 4; ++i) (void)a[i * 64];
+        cache_parts &at = c.lines().at;
+        u64 loads_before = at.counts->loads;
+        noting::loads.clear(), noting::changes.clear();
+        for (u32 i = 0; i < 1000; ++i) (void)a[i % 256];
+        CHECK(noting::changes.size() == 2000 && noting::loads.size() <= 1000 * ways);
+        for (const std::vector<const void *> *all : {&noting::loads, &noting::changes})
+            for (const void *word : *all) CHECK(word >= at.words && word < at.words + c.lines().lines());
+        CHECK(at.counts->loads == loads_before && c.first_error() == 0);
+        CHECK(arrays == 1 || c.metadata_bytes() == bytes_of_a_line);
+        bytes_of_a_line = c.metadata_bytes();
+    }
+    CHECK(sizeof(queue_words) + 1024 * sizeof(slot_words) <= 17 << 10);
+}
+
 int main(int argc, char **argv) {
     u64 seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
     std::string what = argc > 1 ? argv[1] : "";
     if (what == "queue") queue(seed);
     else if (what == "lines") lines(seed);
     else if (what == "hits") hits(seed);
+    else if (what == "touches") touches(seed);
     else return 2;
     return 0;
 }

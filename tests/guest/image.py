@@ -11,7 +11,10 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+
+import nandarray
 
 ROOT = Path(__file__).resolve().parents[2]
 #: A package of the distribution, to take another kernel than the generic one (6.12 and later can authenticate).
@@ -59,6 +62,23 @@ poweroff -f
 """
 
 
+#: A conversation like those of the guest's Python. Run here, it lists the files that such a conversation takes.
+CONVERSATION = """
+import sys, tempfile
+import nandarray
+from nandarray import programs
+from nandarray.nvme import RemoteProgram, RemoteStore, connect, kernel
+with tempfile.TemporaryDirectory() as folder, nandarray.open(folder + "/a.nand", mode="w") as store:
+    store["m"] = [1, 2, 3]
+    with nandarray.serve(store) as server, connect(server.url) as drive:
+        drive.load(programs.get("sum", dtype="int64").elf).execute(drive["m"])
+        drive["m"][1:] = drive["m"][:2].tolist()
+found = {getattr(module, name, None) for module in [*sys.modules.values()] for name in ("__file__", "__cached__")}
+found |= {line.split()[-1] for line in open("/proc/self/maps")}
+print("\\n".join(sorted(one for one in found if one and one.startswith("/"))))
+"""
+
+
 class MissingError(Exception):
     """A program or a kernel that this machine does not have."""
 
@@ -102,6 +122,7 @@ def initramfs() -> Path:
     configuration = Path("/etc/mke2fs.conf")
     if configuration.exists():
         shutil.copy2(configuration, top / "etc")
+    copy_python(top)
     copy_modules(top / "modules")
     (top / "init").write_text(INIT)
     (top / "init").chmod(0o755)
@@ -127,6 +148,25 @@ def copy_program(program: Path, top: Path) -> None:
         if not to.exists():
             to.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(library, to)
+
+
+def copy_python(top: Path) -> None:
+    """Copy this interpreter, the package and what both need to where they lie here; `python` runs it."""
+    interpreter = Path(sys.executable).resolve()
+    told = subprocess.run([sys.executable, "-c", CONVERSATION], capture_output=True, text=True, check=True).stdout
+    for found in {interpreter, *libraries(interpreter), *map(Path, told.splitlines())}:
+        to = top / found.relative_to("/")
+        if to.exists() or not found.is_file() or not found.stat().st_size:
+            continue
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(found, to)
+        if found.name.startswith("_nandarray.") and shutil.which("strip"):
+            subprocess.run(["strip", to], check=True)
+    paths = [path for path in sys.path if "site-packages" in path]
+    paths.append(str(Path(nandarray.__file__).parents[1]))
+    wrapper = top / "bin" / "python"
+    wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={":".join(paths)} exec {interpreter} -S "$@"\n')
+    wrapper.chmod(0o755)
 
 
 def copy_modules(to: Path) -> None:

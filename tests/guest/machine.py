@@ -24,7 +24,7 @@ class GuestError(Exception):
 class Guest:
     """A running guest."""
 
-    def __init__(self, folder: Path, *, memory_mib: int = 1024, cpus: int = 2) -> None:
+    def __init__(self, folder: Path, *, memory_mib: int = 1536, cpus: int = 2) -> None:
         self.console = folder / "console.txt"
         # A path of a socket has at most 107 bytes.
         where = folder / "shell"

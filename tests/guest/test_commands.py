@@ -168,6 +168,48 @@ def test_a_box_by_pass_through(guest: Guest, shared: nandarray.Store) -> None:
     np.testing.assert_array_equal(found, np.arange(64).reshape(8, 8)[2:5, 3:7])
 
 
+#: A user's three lines, as root and as an ordinary user, who finds the program loaded.
+AS_ROOT = """
+import sys
+from nandarray.nvme import connect
+with connect(sys.argv[1]) as drive:
+    program = drive.load(open("/tmp/elf", "rb").read(), index=3)
+    print(program.execute(drive["m"])[0].hex(), drive["m"][2:5, 3:7].tolist())
+    drive.flush()
+    print(drive.names())
+"""
+AS_USER = """
+import os, sys
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+from nandarray.errors import InvalidError
+from nandarray.nvme import RemoteProgram, connect
+with connect(sys.argv[1]) as drive:
+    print(RemoteProgram(drive, 3).execute(drive["m"])[0].hex(), drive["m"][2:5, 3:7].tolist())
+    try:
+        drive.load(b"1234")
+    except InvalidError as error:
+        print(error)
+"""
+
+
+def test_three_lines_of_python(guest: Guest, shared: nandarray.Store) -> None:
+    """Our client library through the kernel: programs, arrays, and for an ordinary user what his kernel allows."""
+    send_file(guest, programs.get("sum", dtype="int32").elf, "/tmp/elf")
+    send_file(guest, AS_ROOT.encode(), "/tmp/root.py")
+    matrix = np.arange(64).reshape(8, 8)
+    wanted = f"{struct.pack('<q', matrix.sum()).hex()} {matrix[2:5, 3:7].tolist()}"
+    said = guest.run(f"python /tmp/root.py {controller(guest)} 2>&1", 300).splitlines()
+    assert said[0] == wanted
+    assert "'m'" in said[1]
+    if tuple(map(int, guest.run("uname -r").split(".")[:2])) < (6, 2):
+        return
+    guest.run(f"chmod 666 {' '.join(generic(guest, nsid) for nsid in (1022, 1023, 1024))}")
+    send_file(guest, AS_USER.encode(), "/tmp/user.py")
+    said = guest.run(f"python /tmp/user.py {controller(guest)} 2>&1", 300).splitlines()
+    assert said[0] == wanted
+    assert "root may send it" in said[1]
+
+
 def test_an_ordinary_user_reads_a_box_and_runs_a_program(guest: Guest, shared: nandarray.Store) -> None:
     """Commands below 80h that the effects log lists, on character devices that the user may open."""
     major, minor = map(int, guest.run("uname -r").split("-")[0].split("+")[0].split(".")[:2])

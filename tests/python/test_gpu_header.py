@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -78,6 +79,7 @@ CASES = {
     "dirty": "reads leave lines clean; the dirty bit is the right page's; a failed write-back is reported",
     "far": "pages beyond 2^32 are others",
     "prefetches": "prefetches need nobody to wait for them",
+    "flushed": "a flush reaches the drive behind the write-backs of all queue pairs",
 }
 
 
@@ -111,6 +113,58 @@ def test_no_order_of_the_header_is_too_weak(relacy, case) -> None:
 
 def test_a_line_has_at_most_16_bytes_of_directory(built) -> None:
     assert json.loads(run(built["threads"], "hits").stdout)["metadata_bytes"] <= 16
+
+
+def test_a_hit_changes_its_own_line_only_and_nothing_grows_with_the_data(built) -> None:
+    done = run(built["threads"], "touches")
+    assert done.returncode == 0, done.stderr
+
+
+HIT = "test_a_hit_changes_its_own_line_only_and_nothing_grows_with_the_data"
+#: Defects of BaM's implementation, each with the test of this package that would show it: a case of the shim, or a
+#: function of the module that is named.
+DEFECTS = {
+    "the dirty bit is set on the wrong page": "dirty",
+    "reads through a pointer that is not const mark a page dirty": "dirty",
+    "the status of a completion is ignored, and stale bytes are returned": "errors",
+    "a completion that is lost hangs the GPU": "lost",
+    "with every slot pinned the search for one never ends": "pinned",
+    "the directory is sized by the data": HIT,
+    "a flush loses a concurrent write": "test_no_order_of_the_header_is_too_weak",
+    "a flush never sends NVMe's": "stores",
+    "statistics are global atomics on the path of a hit": HIT,
+    "page numbers are cut to 32 bits": "far",
+    "a page is loaded twice": "loaded_once",
+    "2 MiB of locks of command identifiers a queue pair": HIT,
+    "arrays are searched for one after the other": HIT,
+    "it needs root, a kernel module and a raw drive": "test_queues.test_an_ordinary_user_serves_and_reads",
+    "it does not build with CUDA 13": "test_cuda_registers.test_every_kernel_is_within_its_budget",
+}
+
+
+def test_each_defect_has_its_test() -> None:
+    for defect, test in DEFECTS.items():
+        module, _, name = test.rpartition(".")
+        where = Path(__file__).with_name(f"{module}.py") if module else Path(__file__)
+        assert test in CASES or f"def {name}(" in where.read_text(), defect
+
+
+#: Invariants of `cache.hpp`, each with a mutant that breaks it.
+INVARIANTS = {
+    "I1": "victim taken while held",
+    "I2": "set's lock ignored",
+    "I3": "loaded before the load",
+    "I4": "DIRTY cleared after the write-back",
+    "I5": "failed line left behind",
+    "I6": "word replaced without a comparison",
+    "I7": "flush waits for no write-back",
+}
+
+
+def test_each_invariant_of_the_cache_has_a_mutant() -> None:
+    stated = re.findall(r"^//   (I\d+)  ", (INCLUDE / "nandarray" / "cache.hpp").read_text(), re.MULTILINE)
+    assert stated == list(INVARIANTS)
+    assert set(INVARIANTS.values()) <= MUTANTS.keys()
 
 
 #: Mutants of the header: file, text, replacement, and what kills it. `<=` for `<` in `sweep` is not among them: it
@@ -169,6 +223,28 @@ MUTANTS = {
     "victim taken while held": ("cache.hpp", "if (count_of(word) != 0) continue;", "", ("relacy", "cache")),
     "loaded before the load": ("cache.hpp", "u64 fresh = word_of(wanted, line_loading, n);",
                                "u64 fresh = word_of(wanted, line_valid, n);", ("relacy", "cache")),
+    "failed line left behind": ("cache.hpp", "if (state_of(now) == line_failed && count_of(now) == 0)\n",
+                                "if (false)\n", ("shim", "errors")),
+    "word replaced without a comparison": (
+        "cache.hpp",
+        "} else if (P::compare_exchange(&at.words[line], word, fresh)) {",
+        "} else if (P::store(&at.words[line], fresh), true) {",
+        ("relacy", "cache"),
+    ),
+    "flush waits for no write-back": (
+        "cache.hpp",
+        "if (state_of(seen) == line_writing)\n                if (status s = written(",
+        "if (false)\n                if (status s = written(",
+        ("shim", "flushed"),
+    ),
+    "flush not sent to the drive": ("cache.hpp", "return q.finish(word, *this);", "return ok;", ("shim", "stores")),
+    "store leaves its line clean": ("cache.hpp", "P::fetch_or(&at.words[line], dirty_bit);",
+                                    "P::fetch_or(&at.words[line], u64(0));", ("shim", "stores")),
+    "read marks its line": ("cache.hpp", "if (!(seen & referenced_bit)) P::fetch_or(&at.words[line], referenced_bit);",
+                            "P::fetch_or(&at.words[line], referenced_bit | dirty_bit);", ("shim", "dirty")),
+    "hit counted for all": ("cache.hpp", "if (line != lines() && readable(seen)) {",
+                            "if (line != lines() && readable(seen)) {\nP::fetch_add(&at.counts->refused, u64(1));",
+                            ("threads", "touches")),
     "no deadline": ("queue.hpp", "if (P::now_ns() >= l.until) return timed_out;", "", ("shim", "lost")),
 }  # fmt: skip
 
@@ -183,9 +259,9 @@ def test_mutants_are_killed(name, tmp_path) -> None:
     source.write_text(original.replace(text, changed))
     if tool == "relacy" and not has_relacy():
         pytest.skip("relacy is not installed: tools/system-packages.sh relacy-dev (Debian, as root)")
-    flags = {"shim": ("-O1",), "tsan": ("-O1", "-fsanitize=thread"), "relacy": RELACY}[tool]
-    program = build({"shim": "shim.cpp", "tsan": "threads.cpp", "relacy": "relacy.cpp"}[tool], tmp_path / "mutant",
-                    *flags, include=tmp_path / "include")  # fmt: skip
+    flags = {"shim": ("-O1",), "threads": ("-O1",), "tsan": ("-O1", "-fsanitize=thread"), "relacy": RELACY}[tool]
+    source_of = {"shim": "shim.cpp", "relacy": "relacy.cpp"}.get(tool, "threads.cpp")
+    program = build(source_of, tmp_path / "mutant", *flags, include=tmp_path / "include")
     if tool == "relacy":
         assert run(program, case, "100000", timeout=300).returncode, f"{name} survived"
         return

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -312,6 +313,38 @@ def test_an_idle_server_costs_under_a_hundredth_of_a_core(served) -> None:
         after = Path(f"/proc/{served.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
     ticks = sum(int(after[i]) - int(before[i]) for i in (11, 12))
     assert ticks / os.sysconf("SC_CLK_TCK") < 0.015 + 0.01
+
+
+#: Serves a store and reads it, as root if that is the user, then as an ordinary user.
+ORDINARY = """
+import os, sys
+import numpy as np
+import nandarray
+from nandarray import gpu
+def once(folder):
+    with nandarray.open(folder + "/a.nand", "w") as store:
+        store["line"] = np.arange(5000, dtype="<u8")
+        server = gpu.serve(store, folder + "/region", writable=True)
+        with gpu.connect(folder + "/region") as remote:
+            assert remote["line"].gather(np.array([7, 4999, 0])).tolist() == [7, 4999, 0]
+        server.stop()
+once(sys.argv[1])
+if os.getuid() == 0:
+    os.setgroups([]), os.setgid(65534), os.setuid(65534)
+assert os.getuid() != 0
+once(sys.argv[2])
+print("served")
+"""
+
+
+def test_an_ordinary_user_serves_and_reads() -> None:
+    """No root, no kernel module, no raw drive."""
+    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
+        os.chmod(second, 0o777)
+        done = subprocess.run(
+            [sys.executable, "-c", ORDINARY, first, second], capture_output=True, text=True, timeout=60, check=False
+        )
+    assert done.stdout == "served\n", done.stderr
 
 
 @needs_compiler

@@ -583,3 +583,131 @@ fn a_read_only_export_takes_no_writes() {
     assert_eq!(status, Status::WRITE_PROTECTED);
     assert_eq!(io(&mut host, NvmeCommand::Read(Blocks::new(1, 0, 1)), &[], 512).0, Status::SUCCESS);
 }
+
+/// A raw admin queue whose controller is enabled.
+fn enabled(target: &Target) -> (TcpStream, u16) {
+    let (mut stream, cntlid) = admin(target);
+    response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0061)));
+    (stream, cntlid)
+}
+
+/// A capsule with a digest of its data, which is wrong if `damaged`.
+fn digested(capsule: &[u8], damaged: bool) -> Vec<u8> {
+    let mut pdu = capsule.to_vec();
+    pdu[1] |= 2;
+    let bytes = pdu.len() as u32 + 4;
+    pdu[4..8].copy_from_slice(&bytes.to_le_bytes());
+    let digest = crc_fast::crc32_iscsi(&capsule[72..]) ^ u32::from(damaged);
+    pdu.extend_from_slice(&digest.to_le_bytes());
+    pdu
+}
+
+#[test]
+fn wrong_digests_end_a_command_or_the_connection() {
+    let target = target(SubsystemOptions::default());
+    let nqn = target.server.subsystem().nqn().to_owned();
+    let begin = |digests: u8| {
+        let mut stream = raw(&target);
+        let mut request = ic_request();
+        request[11] = digests;
+        assert_eq!(exchange(&mut stream, &request)[11], digests);
+        stream
+    };
+    // Of data: the command ends with a status that a host may try again, and the stream goes on.
+    let mut stream = begin(2);
+    let connect = connect_capsule(0, 31, 0xffff, &nqn);
+    let (status, _) = response(&exchange(&mut stream, &digested(&connect, true)));
+    assert_eq!((status, status.dnr()), (Status::TRANSIENT_TRANSPORT, false));
+    assert_eq!(response(&exchange(&mut stream, &digested(&connect, false))).0, Status::SUCCESS);
+    // Of the header: nothing behind it can be trusted.
+    let mut stream = begin(1);
+    let mut pdu = connect_capsule(0, 31, 0xffff, &nqn);
+    (pdu[1], pdu[3]) = (1, 76);
+    let bytes = pdu.len() as u32 + 4;
+    pdu[4..8].copy_from_slice(&bytes.to_le_bytes());
+    let digest = crc_fast::crc32_iscsi(&pdu[..72]) ^ 1;
+    pdu.splice(72..72, digest.to_le_bytes());
+    stream.write_all(&pdu).unwrap();
+    assert_eq!(ended(&mut stream), 3);
+}
+
+#[test]
+fn connects_that_are_refused() {
+    let target = target(SubsystemOptions::default());
+    let nqn = target.server.subsystem().nqn().to_owned();
+    let (_admin, cntlid) = enabled(&target);
+    let connect = |bytes: &[u8]| {
+        let mut stream = raw(&target);
+        exchange(&mut stream, &ic_request());
+        let answer = response(&exchange(&mut stream, bytes));
+        (answer, stream)
+    };
+    let mut format = connect_capsule(0, 31, 0xffff, &nqn);
+    format[8 + 40] = 1;
+    assert_eq!(connect(&format).0.0, Status::CONNECT_FORMAT);
+    let ((status, _), _first) = connect(&connect_capsule(1, 31, cntlid, &nqn));
+    assert_eq!(status, Status::SUCCESS);
+    assert_eq!(connect(&connect_capsule(1, 31, cntlid, &nqn)).0.0, Status::SEQUENCE_ERROR, "queue 1 twice");
+    // A host tries again where the store is not there now.
+    target.runtime.device().close().unwrap();
+    let ((status, _), _) = connect(&connect_capsule(0, 31, 0xffff, &nqn));
+    assert_eq!((status, status.dnr()), (Status::CONNECT_BUSY, false));
+}
+
+#[test]
+fn commands_that_a_queue_cannot_take() {
+    let target = target(SubsystemOptions::default());
+    let (mut stream, _) = enabled(&target);
+    let event = |cid: u16| {
+        no_data(SubmissionEntry { opcode: AdminOpcode::ASYNC_EVENT, cid: cid.into(), ..SubmissionEntry::default() })
+    };
+    for cid in 100..104 {
+        stream.write_all(&event(cid)).unwrap();
+    }
+    assert_eq!(response(&exchange(&mut stream, &event(104))).0, Status::EVENT_LIMIT_EXCEEDED, "a fifth event request");
+    assert_eq!(response(&exchange(&mut stream, &event(100))).0, Status::CID_CONFLICT, "100 is held");
+    let load = SubmissionEntry { opcode: AdminOpcode::LOAD_PROGRAM, cid: 7.into(), ..SubmissionEntry::default() };
+    let moved = capsule(&described(load, DataLocation::Capsule { offset: 8 }, 8), &[0; 8]);
+    assert_eq!(response(&exchange(&mut stream, &moved)).0, Status::SGL_OFFSET_INVALID);
+    // A write that waits for its data.
+    let (mut io, _, _admin) = asked_for_data(&target);
+    let read = NvmeCommand::Read(Blocks::new(1, 0, 1)).encode(21);
+    let again = capsule(&described(read, DataLocation::Transport, 512), &[]);
+    assert_eq!(response(&exchange(&mut io, &again)).0, Status::CID_CONFLICT);
+}
+
+#[test]
+fn a_reset_ends_commands_until_the_controller_is_enabled() {
+    let target = target(SubsystemOptions::default());
+    for (offset, value) in [(Property::CC, 0x0046_0060), (Property::NSSR, 0x4e56_4d65)] {
+        let (mut stream, cntlid) = enabled(&target);
+        let mut io = raw(&target);
+        exchange(&mut io, &ic_request());
+        exchange(&mut io, &connect_capsule(1, 31, cntlid, target.server.subsystem().nqn()));
+        let flush = no_data(NvmeCommand::Flush { nsid: 1 }.encode(5));
+        assert_eq!(response(&exchange(&mut io, &flush)).0, Status::SUCCESS);
+        response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, offset, value)));
+        let (status, _) = response(&exchange(&mut io, &flush));
+        assert_eq!((status, status.dnr()), (Status::ABORTED, false), "{offset:#x}");
+        response(&exchange(&mut stream, &property(FabricsType::PROPERTY_SET, Property::CC, 0x0046_0061)));
+        assert_eq!(response(&exchange(&mut io, &flush)).0, Status::SUCCESS);
+    }
+}
+
+/// 128 writes of 2 MiB that a host announces and sends no data for: memory for 16 MiB of them is there at once.
+#[test]
+fn announced_transfers_take_bounded_memory() {
+    let target = target(SubsystemOptions::default());
+    let (_admin, cntlid) = enabled(&target);
+    let mut io = raw(&target);
+    exchange(&mut io, &ic_request());
+    exchange(&mut io, &connect_capsule(1, 127, cntlid, target.server.subsystem().nqn()));
+    for cid in 0..127 {
+        let write = NvmeCommand::Write(Blocks::new(1, 0, 4096)).encode(cid);
+        io.write_all(&capsule(&described(write, DataLocation::Transport, 2 << 20), &[])).unwrap();
+    }
+    io.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let requested = std::iter::from_fn(|| read_pdu(&mut io)).inspect(|pdu| assert_eq!(pdu[0], 9)).count();
+    assert_eq!(requested, 8);
+    assert_eq!(io_status(&mut target.connect(Digests::default())), Status::SUCCESS);
+}

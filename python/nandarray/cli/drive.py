@@ -2,7 +2,7 @@
 
 ``serve`` prints the address and the command that connects a host, and ends on SIGTERM or SIGINT. Its status is in a
 file beside the store while it runs, which ``serve --status`` reads; the file of a server that was killed has the number
-of a process that is gone. ``nvme program`` talks to a drive over NVMe/TCP.
+of a process that is gone. ``nvme program`` talks to a drive over NVMe/TCP, by itself or through the kernel.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from nandarray.units import format_size
 __all__ = ["app", "serve"]
 
 app = typer.Typer(help="Namespaces of a store, and programs on a drive (NVMe).", no_args_is_help=True)
-program_app = typer.Typer(help="Programs on a drive: nvme+tcp://HOST:PORT/NQN.", no_args_is_help=True)
+program_app = typer.Typer(help="Programs on a drive: nvme+tcp://HOST:PORT/NQN or /dev/nvmeX.", no_args_is_help=True)
 app.add_typer(program_app, name="program")
 
 Nsid = Annotated[int, typer.Argument(help="The namespace's identifier, from 1 to 1021.", min=1, max=1021)]
-Url = Annotated[str, typer.Argument(help="nvme+tcp://HOST:PORT/NQN", metavar="URL", show_default=False)]
+Url = Annotated[str, typer.Argument(help="nvme+tcp://HOST:PORT/NQN or /dev/nvmeX", metavar="URL", show_default=False)]
 Index = Annotated[int, typer.Option("--index", min=1, max=64, help="Slot of the program.")]
 SecretFile = Annotated[
     Path | None,

@@ -1,7 +1,9 @@
 """A store on the other side of NVMe/TCP: arrays, views and programs by N-D commands and command sets 3 and 4.
 
-``nandarray.open("nvme+tcp://HOST:PORT/NQN")`` gives a :class:`RemoteStore`. A selection of an array becomes N-D reads
-or writes of boxes of at most 2 MiB, the largest transfer of the drive; each of them is atomic, not all together.
+``nandarray.open("nvme+tcp://HOST:PORT/NQN")`` gives a :class:`RemoteStore`, by an initiator of our own;
+``connect("/dev/nvmeX")`` gives one of a drive that this machine's kernel is connected to. A selection of an array
+becomes N-D reads or writes of boxes of at most 2 MiB, the largest transfer of the drive; each of them is atomic, not
+all together.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from nandarray.dtypes import decode
 from nandarray.errors import BadIndexError, InvalidError, NandarrayError, NotFoundError
 from nandarray.index import buffers
 from nandarray.nvme.commands import CloseSpace, Command, Completion, Direction, OpenSpace, SpaceInformation
+from nandarray.nvme.kernel import KernelDrive
 from nandarray.nvme.names import check_nqn
 
 if TYPE_CHECKING:
@@ -66,7 +69,8 @@ def connect(
     Parameters
     ----------
     url : str
-        ``nvme+tcp://HOST:PORT/NQN``.
+        ``nvme+tcp://HOST:PORT/NQN``; or ``/dev/nvmeX``, the controller's device of a drive that this machine's kernel
+        is connected to, whose host and secrets are the kernel's.
     hostnqn : str, optional
         Qualified name of this host.
     secret : str, optional
@@ -87,9 +91,13 @@ def connect(
         The URL is no URL of a drive, the drive cannot be reached or refuses, or one of the two sides does not know its
         secret.
     """
+    if url.startswith("/dev/"):
+        if digests or not (hostnqn is secret is controller_secret is None):
+            raise InvalidError(f"{url}: the kernel has chosen host, secrets and digests when it connected")
+        return RemoteStore(KernelDrive(url), url)
     found = _URL.fullmatch(url)
     if not found:
-        raise InvalidError(f"{url!r} is not nvme+tcp://HOST:PORT/NQN; an NQN begins with 'nqn.'")
+        raise InvalidError(f"{url!r} is not nvme+tcp://HOST:PORT/NQN or /dev/nvmeX; an NQN begins with 'nqn.'")
     if secret is None and controller_secret is not None:
         raise InvalidError("a controller's secret needs the host's, too")
     check_nqn(found["nqn"], "the subsystem")
@@ -125,14 +133,14 @@ class RemoteStore:
 
     Parameters
     ----------
-    native : NvmeHost
+    native : NvmeHost or KernelDrive
         The connection.
     url : str
         Where it goes.
     """
 
-    def __init__(self, native: _nandarray.NvmeHost, url: str) -> None:
-        self._native: _nandarray.NvmeHost | None = native
+    def __init__(self, native: _nandarray.NvmeHost | KernelDrive, url: str) -> None:
+        self._native: _nandarray.NvmeHost | KernelDrive | None = native
         self.url = url
         self._unused: list[int] = []
 
@@ -317,6 +325,8 @@ class RemoteStore:
 
     def close(self) -> None:
         """End the connection."""
+        if isinstance(self._native, KernelDrive):
+            self._native.close()
         self._native = None
 
     def __enter__(self) -> RemoteStore:
@@ -546,14 +556,24 @@ class RemoteProgram:
         entry = _entry(0x01, _PROGRAMS, {2: self.index, 3: len(inputs) + outputs, 4: len(data)})
         try:
             done, _ = self._store.call(entry, data)
-            told = self._account()
             if not done.ok:
-                raise NandarrayError(f"the drive: {done}: {told}")
+                raise NandarrayError(f"the drive: {done}: {self._why()}")
+            # The account is an admin command, which a kernel may refuse to this user.
+            if outputs == 1:
+                sizes = [done.dw0 | done.dw1 << 32]
+            else:
+                sizes = [int(word) for word in self._account().split(" instructions ")[0].split()[1:]]
         finally:
             for handle in handles:
                 self._store._done(_entry(0x10, _ND, {12: handle}))
-        sizes = [int(word) for word in told.split(" instructions ")[0].split()[1:]]
         return [self._store.memory_read(place, size) for place, size in zip(places, sizes, strict=True)]
+
+    def _why(self) -> str:
+        """Return the drive's account of a failed execution, or why it is not to be had."""
+        try:
+            return self._account()
+        except NandarrayError as error:
+            return str(error)
 
     def _account(self) -> str:
         """Return the drive's account of the execution that ended last."""

@@ -2,7 +2,8 @@
 //!
 //! A connection is a queue, served by a thread of its own that reads, executes and answers in batches; long commands go
 //! to workers. `pdu` has the bytes, `connection` the states of one connection, `server` sockets, limits and keep alive
-//! timeouts, `logins` counts and slows down logins that fail, `initiator` has the host's side, for tests and clients.
+//! timeouts, `workers` threads for long commands, `logins` counts and slows down logins that fail, `initiator` has the
+//! host's side, for tests and clients.
 
 mod connection;
 mod initiator;
@@ -10,6 +11,7 @@ mod logins;
 mod outgoing;
 mod pdu;
 mod server;
+mod workers;
 
 pub use connection::arrived;
 pub use initiator::{ConnectError, HostQueue, Initiator, InitiatorOptions};

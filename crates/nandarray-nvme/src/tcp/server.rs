@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::connection::Connection;
 use super::logins::FailedLogins;
+use super::workers::CommandWorkers;
 use crate::association::Association;
 use crate::subsystem::Subsystem;
 
@@ -83,8 +84,6 @@ struct LiveAssociation {
     seen: Instant,
 }
 
-type LongCommand = Box<dyn FnOnce() + Send>;
-
 /// State that the threads of a server share.
 pub(crate) struct ServerState {
     subsystem: Arc<Subsystem>,
@@ -96,7 +95,7 @@ pub(crate) struct ServerState {
     logins: FailedLogins,
     stopping: AtomicBool,
     waits: bool,
-    work: Mutex<Option<mpsc::Sender<LongCommand>>>,
+    workers: Arc<CommandWorkers>,
     look: (Mutex<()>, Condvar),
 }
 
@@ -132,11 +131,7 @@ impl ServerState {
 
     /// Passes a long command to a worker thread, which executes it.
     pub(crate) fn work(&self, command: impl FnOnce() + Send + 'static) {
-        let work = self.work.lock();
-        // While the server stops there are no workers any more, and no host to answer.
-        if let Some(work) = work.as_ref() {
-            drop(work.send(Box::new(command)));
-        }
+        self.workers.execute(Box::new(command));
     }
 
     /// Logins that failed.
@@ -241,7 +236,7 @@ impl Server {
         }
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        let (send, receive) = mpsc::channel::<LongCommand>();
+        let (workers, mut threads) = CommandWorkers::start(if options.waits { WAITING_WORKERS } else { WORKERS });
         let shared = Arc::new(ServerState {
             subsystem,
             live: Mutex::default(),
@@ -251,21 +246,9 @@ impl Server {
             logins: FailedLogins::new(Instant::now()),
             stopping: AtomicBool::new(false),
             waits: options.waits,
-            work: Mutex::new(Some(send)),
+            workers,
             look: (Mutex::new(()), Condvar::new()),
         });
-        let receive = Arc::new(Mutex::new(receive));
-        let mut threads = Vec::new();
-        for _ in 0..if options.waits { WAITING_WORKERS } else { WORKERS } {
-            let receive = receive.clone();
-            threads.push(thread::spawn(move || {
-                loop {
-                    let next = receive.lock().recv();
-                    let Ok(command) = next else { return };
-                    command();
-                }
-            }));
-        }
         let (looking, accepting) = (shared.clone(), shared.clone());
         // Read here, before the thread starts, so that a namespace created after this call always counts as a change.
         let known = looking.subsystem.inventory();
@@ -316,7 +299,7 @@ impl Server {
         for socket in self.shared.sockets.lock().values() {
             drop(socket.shutdown(Shutdown::Both));
         }
-        *self.shared.work.lock() = None;
+        self.shared.workers.close();
         for thread in self.threads.drain(..) {
             thread.join().expect("a thread of the server does not panic");
         }

@@ -115,6 +115,12 @@ LINES: list[tuple[bytes, int, int | None, str]] = [
     (b"1|1.00|2000-01\n", 2, 2, "is missing"),
     (b"1|1.00|2000-01-01|abcdefghi|5\n", 2, 3, "is too long"),
     (b"1|1.00|2000-01-01|a\n", 2, 4, "is missing"),
+    (b"1|1.00|2000-01-01|a\0b|5\n", 2, 3, "has a NUL byte"),
+    (b"1|1.00|2000-01-01|a\0|5\n", 2, 3, "has a NUL byte"),
+    (b"1|1.00|2000-01-01|\0|5\n", 2, 3, "has a NUL byte"),
+    (b"1|1.00|2000-01-01|\xff\xfe|5\n", 2, 3, "is not UTF-8"),
+    (b"1|1.00|2000-01-01|\xc3|\xa4\n", 2, 4, "is malformed"),
+    (b"1|1.00|2000-01-01|\xc3|5|\xa4\n", 2, 3, "is not UTF-8"),
     (b"1|1.00\n", 2, 2, "is missing"),
     (b"\n", 2, 0, "is malformed"),
     (b"1|1.00|2000-01-01|a|5|" + b"x" * 5000 + b"\n", 2, None, "longer than 4096 bytes"),
@@ -123,7 +129,7 @@ LINES: list[tuple[bytes, int, int | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize("case", LINES, ids=[one[0][:24].decode() for one in LINES])
+@pytest.mark.parametrize("case", LINES, ids=[repr(one[0][:24]) for one in LINES])
 def test_a_malformed_line_is_named_and_nothing_is_stored(case: tuple[Any, ...], store: Any, tmp_path: Path) -> None:
     line, number, field, said = case
     data = GOOD + line + (GOOD if line.endswith(b"\n") else b"")
@@ -146,6 +152,20 @@ def test_a_scan_names_the_line_in_any_span(store: Any) -> None:
     assert table.scan(["name"]).read_all().num_rows == 201
     with pytest.raises(MalformedLineError, match="line 101"):
         table.check()
+
+
+@pytest.mark.parametrize(("field", "said"), [(b"a\0b", "has a NUL byte"), (b"\xff", "is not UTF-8")])
+def test_an_unchecked_scan_names_the_line_of_what_is_no_text(field: bytes, said: str, store: Any) -> None:
+    bad = GOOD.replace(b"|a|", b"|" + field + b"|")
+    # Fields behind the last column may hold anything.
+    good = GOOD.replace(b"\n", b"|\0\xff|\n")
+    assert tables.create(store, "good", good * 3, SCHEMA).scan().read_all().num_rows == 3
+    table = tables.create(store, "t", good * 100 + bad + good * 100, SCHEMA, check=False)
+    for batch in (1, 500, 1 << 20):
+        with pytest.raises(MalformedLineError, match=rf"t, line 101: field 3, name \(text\(8\)\), {said}") as caught:
+            table.scan(["name"], batch_bytes=batch).read_all()
+        assert (caught.value.line, caught.value.field) == (101, 3)
+    assert table.scan(["id"]).read_all().num_rows == 201
 
 
 def test_text_that_was_cut_off_in_the_store(store: Any) -> None:
@@ -178,6 +198,10 @@ def test_what_does_not_fit_is_refused_before_it_runs(store: Any) -> None:
         (lambda: bool(col("id") > 5), InvalidError, "no truth value"),
         (lambda: tables.create(store, "u", GOOD, {"id": "float"}), InvalidError, "is no type"),
         (lambda: tables.create(store, "u", GOOD, {"id": "decimal(20,2)"}), InvalidError, "S < P"),
+        (lambda: tables.create(store, "u", GOOD, {"id": "text(0)"}), InvalidError, "1 <= N <= 4096"),
+        (lambda: tables.create(store, "u", GOOD, {"id": "text(5000)"}), InvalidError, "1 <= N <= 4096"),
+        (lambda: tables.create(store, "u", GOOD, {"id": 5}), InvalidError, "is no type"),
+        (lambda: tables.create(store, "u", GOOD, {5: "int32"}), InvalidError, "name is a text"),
         (lambda: tables.create(store, "u", GOOD, {}), InvalidError, "at least one column"),
         (lambda: tables.create(store, "u", GOOD, SCHEMA, delimiter="||"), InvalidError, "one ASCII character"),
         (lambda: tables.create(store, "u", GOOD, SCHEMA, delimiter="1"), InvalidError, "cannot be the delimiter"),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nandarray.errors import InvalidError, MalformedLineError, NotFoundError, ProgramFailedError
-from nandarray.interop.tables.schema import Column, columns_of
+from nandarray.interop.tables.schema import Column, columns_of, unreadable
 from nandarray.interop.tables.where import Test, lowered
 from nandarray.programs import library
 from nandarray.programs.ports import Box
@@ -190,7 +190,11 @@ class Table:
         def batches() -> Iterator[Any]:
             for span in self._spans(batch_bytes):
                 rows = self._rows(numbers, test, span, options)
-                arrays = [self.columns[number].array(rows[f"c{number}"]) for number in numbers]
+                try:
+                    arrays = [self.columns[number].array(rows[f"c{number}"]) for number in numbers]
+                except pa.ArrowInvalid:
+                    self._check_text(numbers, span)
+                    raise
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
         return pa.RecordBatchReader.from_batches(schema, batches())
@@ -220,6 +224,7 @@ class Table:
         never = ("and", ("==", last, low), ("==", last, high))
         for span in self._spans(BATCH_BYTES):
             self._rows(range(len(self.columns)), never, span, {})
+            self._check_text(range(len(self.columns)), span)
 
     def _schema(self, numbers: Sequence[int]) -> Any:
         import pyarrow as pa
@@ -259,6 +264,14 @@ class Table:
             if status != _NO_END and status > _FAULTS:
                 raise
             raise self._fault(status, span) from None
+
+    def _check_text(self, numbers: Sequence[int], span: slice) -> None:
+        """Refuse characters that are no text, which the program takes as they are."""
+        found = unreadable(self.text[span].tobytes(), self.delimiter, self.columns, numbers)
+        if found is not None:
+            offset, number, wrong = found
+            one = self.columns[number]
+            raise self._malformed(span.start + offset, number, f"field {number}, {one.name} ({one.type}), {wrong}")
 
     def _fault(self, status: int, span: slice) -> MalformedLineError:
         """Say what a status of the program means."""
@@ -331,7 +344,8 @@ def create(
     line_bytes : int
         Bytes of a line with its end, at most.
     check : bool
-        Read every field of every line first; if left out, a malformed line is found by the scan that needs it.
+        Read every field of every line first; if left out, a malformed line is found by the scan that needs it, but NUL
+        bytes behind a text, which look like its end in a row, are not.
 
     Returns
     -------

@@ -119,7 +119,7 @@ int64_t nd_block(nd_args *args) {{
 
 
 def across(dtype: str) -> list[np.ndarray]:
-    """Frames whose references wrap, and their neighbours: values at both ends of a range, read with sign and without."""
+    """Frames whose references wrap, and others: values at both ends of a range, read with sign and without."""
     span, unsigned = np.iinfo(dtype), f"u{np.dtype(dtype).itemsize}"
     least, most = int(span.min), int(span.max)
     ends = [

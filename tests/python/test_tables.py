@@ -16,7 +16,7 @@ import pytest
 import nandarray
 from nandarray.errors import InvalidError, MalformedLineError, NotFoundError
 from nandarray.interop import tables
-from nandarray.interop.tables import Column, Test, col
+from nandarray.interop.tables import Column, Test, col, lowered
 from nandarray.interop.tables.where import of_arrow
 
 SCHEMA = {"id": "int32", "price": "decimal(9,2)", "day": "date", "name": "text(8)", "big": "int64"}
@@ -195,6 +195,11 @@ def test_what_does_not_fit_is_refused_before_it_runs(store: Any) -> None:
         (lambda: table.scan(where=col("id") > float("nan")), InvalidError, "is no number"),
         (lambda: table.scan(where=col("name") > "x"), InvalidError, "compared by =="),
         (lambda: table.scan(where=col("name") == 5), InvalidError, "is text"),
+        (lambda: table.scan(where="id > 5"), TypeError, "'id > 5' is a str"),  # type: ignore[arg-type]
+        (lambda: table.rows(where=True), TypeError, "True is a bool"),  # type: ignore[arg-type]
+        (lambda: (col("id") > 5) & "x", TypeError, "unsupported operand"),  # type: ignore[operator]
+        (lambda: table.scan(where=col("id").isin(range(1001))), InvalidError, "with 1,001 comparisons"),
+        (lambda: table.scan(where=col("name").isin(map(str, range(101)))), InvalidError, "with 1,010 comparisons"),
         (lambda: bool(col("id") > 5), InvalidError, "no truth value"),
         (lambda: tables.create(store, "u", GOOD, {"id": "float"}), InvalidError, "is no type"),
         (lambda: tables.create(store, "u", GOOD, {"id": "decimal(20,2)"}), InvalidError, "S < P"),
@@ -237,6 +242,19 @@ def test_filters_of_arrow_are_understood_or_left_to_arrow(expression: Any, some:
     table = tables.create(store, "t", text(rows), SCHEMA)
     found = table.dataset().scanner(columns=["big", "name"], filter=expression).to_table()
     assert found == table.scan().read_all().filter(expression).select(["big", "name"])
+
+
+def test_what_has_too_many_comparisons_is_left_to_arrow() -> None:
+    one = '(name == "red")'
+    for _ in range(99):
+        one = f'({one} or (name == "red"))'
+    test, whole = of_arrow(f"({one} and (id > 5))", COLUMNS)
+    assert test is not None
+    assert not whole
+    assert lowered(test.tree, COLUMNS)[0] == "or"  # type: ignore[index]
+    test, whole = of_arrow(f"(({one} or (id > 5)) and (id < 9))", COLUMNS)
+    assert test is not None
+    assert (test.tree, whole) == (("<", "id", "9"), False)
 
 
 def test_any_text_is_no_filter_or_one() -> None:

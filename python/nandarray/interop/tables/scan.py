@@ -20,7 +20,7 @@ import numpy as np
 
 from nandarray.errors import InvalidError, MalformedLineError, NotFoundError, ProgramFailedError
 from nandarray.interop.tables.schema import Column, columns_of, unreadable
-from nandarray.interop.tables.where import Test, lowered
+from nandarray.interop.tables.where import Test, checked
 from nandarray.programs import library
 from nandarray.programs.ports import Box
 from nandarray.programs.run import offload
@@ -103,9 +103,11 @@ class Table:
         NotFoundError
             There is no such column.
         InvalidError
-            The test does not fit its columns.
+            The test does not fit its columns, or has too many comparisons.
+        TypeError
+            It is no test.
         """
-        test = True if where is None else lowered(where.tree, self.columns)
+        test = checked(where, self.columns)
         return self._program(self._numbers(columns), test, kind=kind, listing=int(listing), target=target)
 
     def rows(
@@ -131,7 +133,7 @@ class Table:
             As :meth:`scan` does.
         """
         numbers = self._numbers(columns)
-        test = True if where is None else lowered(where.tree, self.columns)
+        test = checked(where, self.columns)
         found = self._rows(numbers, test, slice(0, self.text.size), options)
         named = np.dtype([(self.columns[n].name, found.dtype[f"c{n}"]) for n in sorted(set(numbers))])
         return np.asarray(found).view(named)
@@ -167,7 +169,9 @@ class Table:
         NotFoundError
             There is no such column.
         InvalidError
-            The test does not fit its columns.
+            The test does not fit its columns, or has too many comparisons.
+        TypeError
+            It is no test.
         MalformedLineError
             While it is read: a line cannot be read.
 
@@ -184,7 +188,7 @@ class Table:
         import pyarrow as pa
 
         numbers = self._numbers(columns)
-        test = True if where is None else lowered(where.tree, self.columns)
+        test = checked(where, self.columns)
         schema = self._schema(numbers)
 
         def batches() -> Iterator[Any]:

@@ -296,6 +296,14 @@ def test_the_command(store: nandarray.Store, path: Path, tmp_path: Path) -> None
     assert (written["direction"], written["flows"]["from_host"]) == ("write", 16000)
 
 
+@pytest.mark.parametrize("name", ["sum", "psf", "matvec", "filter"])
+def test_a_sample_is_cut_into_tasks_that_fit_the_halves(name: str) -> None:
+    for device in ("assasin-sp", "assasin-varve"):
+        found = nandarray.advise(name, times=False, simulate=True, device=device)
+        assert found.simulated is not None
+        assert found.simulated.seconds > 0
+
+
 def test_the_simulated_answer_stands_beside_the_formulas() -> None:
     found = nandarray.advise("sum", times=False, simulate=True)
     assert nandarray.advise("sum", times=False).simulated is None

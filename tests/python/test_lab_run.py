@@ -415,6 +415,10 @@ def test_a_result_that_cannot_be_written_is_an_error(fields: dict[str, object], 
         ({"zzz": 1}, "no parameter 'zzz'; there are measured, words"),
         ({"measured": "much"}, "'measured' of test.small is a number, like 0.7; 'much' is not"),
         ({"measured": True}, "is a number"),
+        ({"measured": None}, "is a number, like 0.7; None is not"),
+        ({"measured": float("nan")}, "'measured' of test.small is a number from 0 to .*; nan is not"),
+        ({"measured": -1}, "is a number from 0 to .*; -1 is not"),
+        ({"measured": 1e99}, r"is a number from 0 to .*; 1e\+99 is not"),
         ({"words": 3}, "is a text"),
     ],
 )
@@ -422,6 +426,40 @@ def test_a_wrong_parameter_is_named_with_the_right_ones(given: dict[str, object]
     with pytest.raises(InvalidError, match=message):
         lab.run(SMALL, parameters=given)
     assert not Path("lab-runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"size": None}, "'size' of model.queue-depth is a number, like 4096; None is not"),
+        ({"size": float("nan")}, "'size' of model.queue-depth is a whole number from 0 to .*; nan is not"),
+        ({"size": -1}, "'size' of model.queue-depth is a whole number from 0 to .*; -1 is not"),
+        ({"size": 1e99}, r"is a whole number from 0 to 9,223,372,036,854,775,807; 1e\+99 is not"),
+        ({"size": 4096.5}, "is a whole number from 0 to .*; 4096.5 is not"),
+        ({"depths": []}, r"'depths' of model.queue-depth is a list with an element at least, like .*; \[\] has"),
+        ({"depths": ["a"]}, "each element of parameter 'depths' of model.queue-depth is a number, like 1; 'a' is not"),
+        ({"depths": [1, -1]}, "each element of parameter 'depths' of .* is a whole number from 0 to .*; -1 is not"),
+        ({"read_share": float("inf")}, "'read_share' of model.queue-depth is a number from 0 to .*; inf is not"),
+    ],
+)
+def test_a_parameter_out_of_range_is_named(given: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidError, match=message):
+        lab.run("model.queue-depth", profile="small", parameters=given)
+    assert not Path("lab-runs").exists()
+
+
+def test_numbers_of_parameters() -> None:
+    one = registry.find("model.queue-depth")
+    assert registry.resolve(one, "small", {"size": 8192.0, "depths": [2.0]}) | {"changes": 0} == {
+        "device": "tiny", "changes": 0, "depths": [2], "requests": 1000, "size": 8192, "read_share": 1.0,
+    }  # fmt: skip
+    beside = registry.find("model.beside")
+    assert registry.resolve(beside, "small", {"rates": [0.5]})["rates"] == [0.5]
+    empty = lab.Experiment("test.empty", "E", "?", run=small, parameters={"kernels": lab.Parameter([], "all if empty")})
+    assert registry.resolve(empty, "full", {"kernels": []})["kernels"] == []
+    for seed in (-1, 10**23):
+        with pytest.raises(InvalidError, match=f"seed is {seed}; it is a whole number from 0 to"):
+            lab.run(SMALL, seed=seed)
 
 
 def test_unknown_experiments_profiles_and_tables_are_named() -> None:

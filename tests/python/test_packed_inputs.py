@@ -52,41 +52,89 @@ int64_t nd_block(nd_args *args) {{
     )
 
 
-# Keeps the values below a limit, and never unpacks the others into full width.
-CHEAP = """
+# The guide's program: keeps the values below a limit, and never unpacks the others into full width.
+CHEAP = (Path(__file__).parents[2] / "docs" / "guides" / "packed-arrays.md").read_text().split('"""')[1]
+
+
+def below(dtype: str) -> Program:
+    """A program that keeps the elements below a limit, for any dtype: with the guide's shortcut, or by its sums.
+
+    What it gives and compares with are the numbers of int64; of uint64 those with the highest bit turned.
+    """
+    bits, signed = 8 * np.dtype(dtype).itemsize, np.dtype(dtype).kind == "i"
+    most = np.iinfo(dtype).max
+    return Program.from_c(
+        f"""
 #include <nandarray.h>
 #include <nandarray_varve.h>
 
-ND_PROGRAM("name": "cheap", "kind": "block", "inputs": [{"name": "x", "dtype": "uint32", "packed": "bitpack"}],
-           "outputs": [{"name": "kept", "dtype": "uint32", "exact": false}],
-           "scalars": [{"name": "limit", "dtype": "int64"}])
+ND_PROGRAM("name": "below", "kind": "block",
+           "inputs": [{{"name": "x", "dtype": "{dtype}", "packed": "bitpack"}}],
+           "outputs": [{{"name": "kept", "dtype": "int64", "exact": false}}],
+           "scalars": [{{"name": "limit", "dtype": "int64"}}])
 
-int64_t nd_block(nd_args *args) {
-    uint32_t *kept = ND_OUTPUT(args, 0, uint32_t);
-    int64_t limit = nd_scalar_i64(args, 0);
+int64_t nd_block(nd_args *args) {{
+    int64_t *kept = ND_OUTPUT(args, 0, int64_t);
     size_t used = 0;
-    for (nd_each_packed(part, args, 0)) {
-        unsigned long left = part->count;
+    for (nd_each_packed(part, args, 0)) {{
         size_t first = used;
-        nd_fpstream(0, part);
-        nd_fwstream(1, kept + used, left, 32);
-        while (left > 0) {
+        unsigned long left = part->count;
+        int64_t reference = ({dtype}_t)part->reference;
+        /* In 64 bits every sum may wrap, as the unit's own sums do. */
+        int wraps = {bits} == 64 || (1LL << part->width % 64) - 1 > (int64_t){most}ull - reference;
+        int64_t lacking = wraps ? 0 : reference;
+        if ({int(not signed)} && {bits} == 64) reference ^= INT64_MIN;
+        nd_frstream(0, (const uint8_t *)part + part->bits, part->skip + part->count,
+                    part->width == 64 ? 64 | ND_SIGNED : part->width);
+        nd_crstream(0, part->skip);
+        nd_fwstream(1, kept + used, left, 64 | ND_SIGNED);
+        nd_vcpy(2, nd_scalar_i64(args, 0) - lacking);
+        if (wraps) {{
+            nd_vcpy(3, reference);
+            nd_vcpy(4, {64 - bits if signed else (1 << bits) - 1}ull);
+        }}
+        while (left > 0) {{
             nd_vunpack(1, 0, 64);
-            nd_vcpy(2, limit - (int64_t)part->reference);
+            if (wraps) {{
+                nd_varve_vv(ND_VARVE_ADD, 1, 1, 3);
+                nd_varve_vv({"ND_VARVE_ASL" if signed else "ND_VARVE_AND"}, 1, 1, 4);
+                if ({int(signed)}) nd_varve_vv(ND_VARVE_ASR, 1, 1, 4);
+            }}
             nd_varve_vv(ND_VARVE_CMPLT, 0, 1, 2);
             used += nd_vpackm(1, 1);
             unsigned long n = nd_vrcnum();
             nd_crstream(0, n);
             left -= n;
-        }
+        }}
         nd_ewstream(1);
         nd_erstream(0);
-        for (size_t i = first; i < used; i++) kept[i] += (uint32_t)part->reference;
-    }
-    ND_SET_USED(args, 0, used, uint32_t);
+        for (size_t i = first; i < used; i++) kept[i] += lacking;
+    }}
+    ND_SET_USED(args, 0, used, int64_t);
     return 0;
-}
-"""
+}}
+""",
+        target="rv64gcv_zvl256b",
+    )
+
+
+def across(dtype: str) -> list[np.ndarray]:
+    """Frames whose references wrap, and others: values at both ends of a range, read with sign and without."""
+    span, unsigned = np.iinfo(dtype), f"u{np.dtype(dtype).itemsize}"
+    least, most = int(span.min), int(span.max)
+    ends = [
+        [5] * 60 + [most] * 4,
+        [most] * 4 + [5] * 60,
+        [least] * 3 + [most] * 3 + [least + 1] * 9,
+        [*range(most - 60, most + 1), *range(least, least + 60)],
+        [most - 90, most],
+        [most] * 9,
+        [least, most],
+        [0, 1, 2**31 % (most + 1)],
+    ]
+    # The stored bits of -30 to 29 lie at both ends of the unsigned range.
+    ends.append(np.arange(-30, 30).astype(unsigned).view(dtype).tolist())
+    return [np.array(values, dtype) for values in ends]
 
 
 def made(dtype: str, count: int, seed: int) -> np.ndarray:
@@ -118,6 +166,35 @@ def test_values_are_those_that_numpy_reads(packed: str, dtype: str, tmp_path: Pa
         run = nandarray.offload(program, [Box(array, np.s_[3:29_000])])
         part = run.outputs["y"].astype(unsigned)
         assert np.array_equal(part, expected[3:29_000].view(unsigned))
+
+
+@pytest.mark.parametrize("form", ["interpreted", "translated"])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"])
+def test_references_that_wrap(dtype: str, form: str, tmp_path: Path) -> None:
+    unsigned = f"u{np.dtype(dtype).itemsize}"
+    turned = 1 << 63 if dtype == "uint64" else 0
+    all_values, small = copies(dtype, "bitpack"), below(dtype)
+    with nandarray.open(tmp_path / "a.nand", "w") as store:
+        for number, values in enumerate(across(dtype)):
+            array = store.create(f"x{number}", data=values, compression="bitpack")
+            store.flush()
+            assert np.array_equal(array.offload(all_values, form=form).astype(unsigned), values.view(unsigned))
+            numbers = [int(value) for value in values]
+            for limit in sorted({0, 6, min(*numbers, np.iinfo(dtype).max - 1) + 1, max(numbers)}):
+                found = array.offload(small, limit=limit - turned, form=form).tolist()
+                assert [value + turned for value in found] == [value for value in numbers if value < limit]
+
+
+@pytest.mark.parametrize("form", ["interpreted", "translated"])
+def test_the_guides_program_over_references_that_wrap(form: str, tmp_path: Path) -> None:
+    program = Program.from_c(CHEAP, target="rv64gcv_zvl256b")
+    with nandarray.open(tmp_path / "a.nand", "w") as store:
+        for number, values in enumerate(across("uint32")):
+            array = store.create(f"x{number}", data=values, compression="bitpack")
+            store.flush()
+            for limit in (0, 1, 6, 2**31 - 1, 2**31, 2**32 - 90, 2**32 - 1, 2**32):
+                found = array.offload(program, limit=limit, form=form)
+                assert np.array_equal(found, values[values < limit]), (values, limit)
 
 
 def test_encrypted_arrays_are_opened(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import signal
 import subprocess
@@ -122,7 +123,12 @@ def test_traces_of_each_format(tmp_path: Path) -> None:
         (Synthetic(requests=1), {"precondition": "used"}, "not 'used'"),
         (Synthetic(requests=1), {"precondition": 1e9}, "1000000000 overwrites"),
         (Synthetic(requests=-1), {}, "-1"),
-        (Synthetic(requests=1), {"seed": -1}, "-1"),
+        (Synthetic(requests=1), {"seed": -1}, "seed is -1; it is a whole number from 0 to"),
+        (Synthetic(requests=1), {"precondition": math.nan}, "precondition is nan; it is a finite number"),
+        (Synthetic(requests=1, rate=math.nan), {}, "rate is nan; it is a finite number"),
+        (Synthetic(requests=1, size=10**30), {}, "size is 1000000000000000000000000000000; it is a whole number"),
+        (Synthetic(requests=1, seed=10**23), {}, "seed is 100000000000000000000000; it is a whole number"),
+        (Synthetic(requests=1, depth=-1), {}, "depth is -1; it is a whole number"),
     ],
 )
 def test_wrong_settings_are_named(workload: Synthetic, options: dict[str, Any], says: str) -> None:
@@ -284,6 +290,7 @@ def test_options_of_made_up_workloads() -> None:
         (["-d", "tiny", "nowhere.csv"], 1, "nowhere.csv: No such file"),
         (["-d", "tinny", "--synthetic"], 1, "tiny"),
         (["-d", "tiny", "--synthetic", "--size", "1000"], 1, "a size of 1000 B"),
+        (["-d", "tiny", "--synthetic", "--rate", "nan"], 1, "rate is nan; it is a finite number"),
     ],
 )
 def test_wrong_words(words: list[str], code: int, says: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 import nandarray
 from nandarray.errors import InvalidError, MalformedLineError, NotFoundError
 from nandarray.interop import tables
-from nandarray.interop.tables import Column, Test, col
+from nandarray.interop.tables import Column, Test, col, lowered
 from nandarray.interop.tables.where import of_arrow
 
 SCHEMA = {"id": "int32", "price": "decimal(9,2)", "day": "date", "name": "text(8)", "big": "int64"}
@@ -115,6 +115,12 @@ LINES: list[tuple[bytes, int, int | None, str]] = [
     (b"1|1.00|2000-01\n", 2, 2, "is missing"),
     (b"1|1.00|2000-01-01|abcdefghi|5\n", 2, 3, "is too long"),
     (b"1|1.00|2000-01-01|a\n", 2, 4, "is missing"),
+    (b"1|1.00|2000-01-01|a\0b|5\n", 2, 3, "has a NUL byte"),
+    (b"1|1.00|2000-01-01|a\0|5\n", 2, 3, "has a NUL byte"),
+    (b"1|1.00|2000-01-01|\0|5\n", 2, 3, "has a NUL byte"),
+    (b"1|1.00|2000-01-01|\xff\xfe|5\n", 2, 3, "is not UTF-8"),
+    (b"1|1.00|2000-01-01|\xc3|\xa4\n", 2, 4, "is malformed"),
+    (b"1|1.00|2000-01-01|\xc3|5|\xa4\n", 2, 3, "is not UTF-8"),
     (b"1|1.00\n", 2, 2, "is missing"),
     (b"\n", 2, 0, "is malformed"),
     (b"1|1.00|2000-01-01|a|5|" + b"x" * 5000 + b"\n", 2, None, "longer than 4096 bytes"),
@@ -123,7 +129,7 @@ LINES: list[tuple[bytes, int, int | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize("case", LINES, ids=[one[0][:24].decode() for one in LINES])
+@pytest.mark.parametrize("case", LINES, ids=[repr(one[0][:24]) for one in LINES])
 def test_a_malformed_line_is_named_and_nothing_is_stored(case: tuple[Any, ...], store: Any, tmp_path: Path) -> None:
     line, number, field, said = case
     data = GOOD + line + (GOOD if line.endswith(b"\n") else b"")
@@ -146,6 +152,20 @@ def test_a_scan_names_the_line_in_any_span(store: Any) -> None:
     assert table.scan(["name"]).read_all().num_rows == 201
     with pytest.raises(MalformedLineError, match="line 101"):
         table.check()
+
+
+@pytest.mark.parametrize(("field", "said"), [(b"a\0b", "has a NUL byte"), (b"\xff", "is not UTF-8")])
+def test_an_unchecked_scan_names_the_line_of_what_is_no_text(field: bytes, said: str, store: Any) -> None:
+    bad = GOOD.replace(b"|a|", b"|" + field + b"|")
+    # Fields behind the last column may hold anything.
+    good = GOOD.replace(b"\n", b"|\0\xff|\n")
+    assert tables.create(store, "good", good * 3, SCHEMA).scan().read_all().num_rows == 3
+    table = tables.create(store, "t", good * 100 + bad + good * 100, SCHEMA, check=False)
+    for batch in (1, 500, 1 << 20):
+        with pytest.raises(MalformedLineError, match=rf"t, line 101: field 3, name \(text\(8\)\), {said}") as caught:
+            table.scan(["name"], batch_bytes=batch).read_all()
+        assert (caught.value.line, caught.value.field) == (101, 3)
+    assert table.scan(["id"]).read_all().num_rows == 201
 
 
 def test_text_that_was_cut_off_in_the_store(store: Any) -> None:
@@ -175,9 +195,18 @@ def test_what_does_not_fit_is_refused_before_it_runs(store: Any) -> None:
         (lambda: table.scan(where=col("id") > float("nan")), InvalidError, "is no number"),
         (lambda: table.scan(where=col("name") > "x"), InvalidError, "compared by =="),
         (lambda: table.scan(where=col("name") == 5), InvalidError, "is text"),
+        (lambda: table.scan(where="id > 5"), TypeError, "'id > 5' is a str"),  # type: ignore[arg-type]
+        (lambda: table.rows(where=True), TypeError, "True is a bool"),  # type: ignore[arg-type]
+        (lambda: (col("id") > 5) & "x", TypeError, "unsupported operand"),  # type: ignore[operator]
+        (lambda: table.scan(where=col("id").isin(range(1001))), InvalidError, "with 1,001 comparisons"),
+        (lambda: table.scan(where=col("name").isin(map(str, range(101)))), InvalidError, "with 1,010 comparisons"),
         (lambda: bool(col("id") > 5), InvalidError, "no truth value"),
         (lambda: tables.create(store, "u", GOOD, {"id": "float"}), InvalidError, "is no type"),
         (lambda: tables.create(store, "u", GOOD, {"id": "decimal(20,2)"}), InvalidError, "S < P"),
+        (lambda: tables.create(store, "u", GOOD, {"id": "text(0)"}), InvalidError, "1 <= N <= 4096"),
+        (lambda: tables.create(store, "u", GOOD, {"id": "text(5000)"}), InvalidError, "1 <= N <= 4096"),
+        (lambda: tables.create(store, "u", GOOD, {"id": 5}), InvalidError, "is no type"),
+        (lambda: tables.create(store, "u", GOOD, {5: "int32"}), InvalidError, "name is a text"),
         (lambda: tables.create(store, "u", GOOD, {}), InvalidError, "at least one column"),
         (lambda: tables.create(store, "u", GOOD, SCHEMA, delimiter="||"), InvalidError, "one ASCII character"),
         (lambda: tables.create(store, "u", GOOD, SCHEMA, delimiter="1"), InvalidError, "cannot be the delimiter"),
@@ -213,6 +242,19 @@ def test_filters_of_arrow_are_understood_or_left_to_arrow(expression: Any, some:
     table = tables.create(store, "t", text(rows), SCHEMA)
     found = table.dataset().scanner(columns=["big", "name"], filter=expression).to_table()
     assert found == table.scan().read_all().filter(expression).select(["big", "name"])
+
+
+def test_what_has_too_many_comparisons_is_left_to_arrow() -> None:
+    one = '(name == "red")'
+    for _ in range(99):
+        one = f'({one} or (name == "red"))'
+    test, whole = of_arrow(f"({one} and (id > 5))", COLUMNS)
+    assert test is not None
+    assert not whole
+    assert lowered(test.tree, COLUMNS)[0] == "or"  # type: ignore[index]
+    test, whole = of_arrow(f"(({one} or (id > 5)) and (id < 9))", COLUMNS)
+    assert test is not None
+    assert (test.tree, whole) == (("<", "id", "9"), False)
 
 
 def test_any_text_is_no_filter_or_one() -> None:

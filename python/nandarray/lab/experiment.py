@@ -37,12 +37,15 @@ class Parameter:
         Its value in the small profile that the tests run, in seconds.
     deep : any, optional
         Its value in the deep profile, which takes as long as it takes.
+    fractions : bool
+        Whether it takes fractions even though its own values are whole numbers.
     """
 
     default: Any
     meaning: str
     small: Any = None
     deep: Any = None
+    fractions: bool = False
 
     def value(self, profile: str) -> Any:
         """Return its value in a profile.

@@ -13,6 +13,7 @@ import ast
 import hashlib
 import importlib
 import importlib.util
+import math
 import os
 import pkgutil
 import re
@@ -25,7 +26,7 @@ from typing import Any
 
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.lab.claims import near
-from nandarray.lab.experiment import Experiment
+from nandarray.lab.experiment import Experiment, Parameter
 
 __all__ = ["PROFILES", "SETS", "broken", "experiments", "file_of", "find", "load_file", "resolve", "source_hash"]
 
@@ -33,6 +34,8 @@ ENTRY_POINTS = "nandarray.experiments"
 PROFILES = ("full", "small", "deep")
 #: Sets of experiments, by name: patterns of their ids. A set that is run gets one page.
 SETS: dict[str, tuple[str, ...]] = {"assasin-coden": ("assasin.*", "coden.*", "model.beside")}
+#: The largest number that a parameter takes.
+LARGEST = 2**63 - 1
 _FILE_MODULE = "nandarray_lab_file_"
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _FAILED: dict[str, str] = {}
@@ -207,7 +210,8 @@ def resolve(experiment: Experiment, profile: str, given: dict[str, Any] | None =
     Raises
     ------
     InvalidError
-        If there is no such parameter or profile, or a number is no number.
+        If there is no such parameter or profile, or a value is none for its parameter: of another kind than the
+        experiment's own values, an empty list where they have elements, or a number out of range.
     """
     if profile not in PROFILES:
         raise InvalidError(f"a profile is 'full', 'small' or 'deep', not {profile!r}")
@@ -219,12 +223,51 @@ def resolve(experiment: Experiment, profile: str, given: dict[str, Any] | None =
     found: dict[str, Any] = {}
     for name, parameter in experiment.parameters.items():
         value = given.get(name, parameter.value(profile)) if name in given else parameter.value(profile)
-        _same_kind(experiment.id, name, value, parameter.default)
-        found[name] = value
+        found[name] = _checked(f"parameter {name!r} of {experiment.id}", value, parameter)
     return found
 
 
-def _same_kind(owner: str, name: str, value: Any, default: Any) -> None:
+def _checked(named: str, value: Any, parameter: Parameter) -> Any:
+    """Return a parameter's value, of the kind and in the range of those that the experiment gives it."""
+    own = [one for one in (parameter.default, parameter.small, parameter.deep) if one is not None]
+    if not own or any(type(value) is type(one) and value == one for one in own):
+        return value
+    if value is None and parameter.default is None:
+        return value
+    _same_kind(named, value, own[0])
+    if _is_number(value) and all(map(_is_number, own)):
+        return _number(named, value, own, fractions=parameter.fractions)
+    if isinstance(value, list | tuple):
+        if not value and all(own):
+            raise InvalidError(f"{named} is a list with an element at least, like {parameter.default!r}; [] has none")
+        inner = [one for many in own if isinstance(many, list | tuple) for one in many]
+        if inner and all(map(_is_number, inner)):
+            for one in value:
+                _same_kind(f"each element of {named}", one, inner[0])
+            made = [_number(f"each element of {named}", one, inner, fractions=parameter.fractions) for one in value]
+            return type(value)(made)
+        if inner and all(isinstance(one, str) for one in inner):
+            for one in value:
+                _same_kind(f"each element of {named}", one, inner[0])
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _number(named: str, value: float, own: Sequence[Any], *, fractions: bool) -> int | float:
+    """Return a number: whole if the experiment's own are, not negative if they are not, and of at most 63 bits."""
+    low = "0" if min(own) >= 0 else f"-{LARGEST:,}"
+    whole = not fractions and all(isinstance(one, int) for one in own)
+    kind = "whole number" if whole else "number"
+    fits = math.isfinite(value) and (value >= 0 or min(own) < 0) and abs(value) <= LARGEST
+    if not fits or (whole and value != int(value)):
+        raise InvalidError(f"{named} is a {kind} from {low} to {LARGEST:,}; {value!r} is not")
+    return int(value) if whole else value
+
+
+def _same_kind(named: str, value: Any, default: Any) -> None:
     """Refuse a text where a number is wanted, a number for a list, and the like."""
     kinds: tuple[tuple[Any, str], ...] = (
         (bool, "true or false"),
@@ -236,8 +279,8 @@ def _same_kind(owner: str, name: str, value: Any, default: Any) -> None:
     for kind, words in kinds:
         if isinstance(default, kind):
             wrong = not isinstance(value, kind) or (kind is not bool and isinstance(value, bool))
-            if wrong and value is not None:
-                raise InvalidError(f"parameter {name!r} of {owner} is {words}, like {default!r}; {value!r} is not")
+            if wrong:
+                raise InvalidError(f"{named} is {words}, like {default!r}; {value!r} is not")
             return
 
 

@@ -11,6 +11,7 @@ No store takes part: only times and energies are modelled, no byte is kept.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -105,6 +106,15 @@ class Synthetic:
             Plain numbers and texts.
         """
         sizes = self.size if isinstance(self.size, Mapping) else {self.size: 1.0}
+        for name in ("requests", "bytes", "flush_every", "depth", "align", "offset", "working_set", "streams", "seed"):
+            _whole(name, getattr(self, name))
+        for size in sizes:
+            _whole("size", size)
+        named = {name: getattr(self, name) for name in ("seconds", "read_share", "trim_share", "zipf", "rate")}
+        named |= {f"weight of size {size}": weight for size, weight in sizes.items()}
+        named |= {f"number {number} of hot": share for number, share in enumerate(self.hot or ())}
+        for name, value in named.items():
+            _finite(name, value)
         if self.zipf is not None and self.hot is not None:
             raise InvalidError("a workload has a Zipf skew or hot places, not both")
         skew: dict[str, Any] = {"kind": "uniform"}
@@ -171,6 +181,9 @@ class Trace:
         dict
             Plain numbers and texts.
         """
+        _whole("depth", self.depth)
+        _whole("requests", self.requests)
+        _finite("time_scale", self.time_scale)
         return {
             "format": self.format,
             "time_scale": float(self.time_scale),
@@ -289,6 +302,18 @@ class Replay:
         return replay_html(self)
 
 
+def _whole(name: str, value: Any) -> None:
+    """Refuse what is no whole number of at most 64 bits; None is one that is left out."""
+    if value is not None and not (0 <= value < 2**64 and value == int(value)):
+        raise InvalidError(f"{name} is {value!r}; it is a whole number from 0 to {2**64 - 1:,}")
+
+
+def _finite(name: str, value: Any) -> None:
+    """Refuse what is no number, or infinite; None is one that is left out."""
+    if value is not None and not math.isfinite(value):
+        raise InvalidError(f"{name} is {value!r}; it is a finite number")
+
+
 def _workload(workload: str | os.PathLike[str] | Trace | Synthetic | Boxes) -> dict[str, Any]:
     if isinstance(workload, Synthetic):
         return {"synthetic": workload.settings()}
@@ -369,6 +394,8 @@ def replay(
     >>> run["all"]["failed"], run["flash"]["senses"]["host"]
     (0, 2000)
     """
+    _whole("seed", seed)
+    _finite("precondition", None if isinstance(precondition, str) else precondition)
     settings: dict[str, Any] = {
         "workload": _workload(workload),
         "precondition": _precondition(precondition),

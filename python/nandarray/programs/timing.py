@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nandarray import _nandarray
-from nandarray.errors import InvalidError, NotFoundError
+from nandarray.errors import InvalidError, NotFoundError, ProgramError
 from nandarray.present.html import Markup, table
 from nandarray.programs.compile import zig
 from nandarray.programs.profile import source_lines
@@ -44,6 +45,16 @@ REASONS = {
     "stream_wait": "waits for streams",
     "vector": "further cycles of vector instructions",
     "unpack": "waits for packed values",
+}
+
+
+#: The symbol, among an ELF file's names, that marks programs with VarVE instructions.
+_VARVE = b"\0nd_uses_varve\0"
+#: The parser's word for a value of another kind than its key takes.
+_WRONG_KIND = re.compile(r"invalid (?:type|value): .*, expected (u8|u16|u32|u64|struct CacheDescription)\b")
+_KINDS = {f"u{bits}": f"a whole number from 0 to {2**bits - 1:,}" for bits in (8, 16, 32)} | {
+    "u64": f"a whole number from 0 to {2**63 - 1:,}; a size may end with KiB or MiB",
+    "struct CacheDescription": "a table: give its keys, such as size_bytes and ways, one by one",
 }
 
 
@@ -91,8 +102,12 @@ class CoreChoice:
         ------
         InvalidError
             It comes from Python, and the core has not 64 bits.
+        ProgramError
+            It has VarVE instructions, and the core has no unit for them: it would be compiled to the same ones again.
         """
         isa = str(self.facts["isa"])
+        if _VARVE in program.elf and "xvarve" not in isa:
+            raise ProgramError(f"{program.name} has VarVE instructions; the core {self.name} has isa = {isa}")
         return program if zig.fits(program.isa, isa) else program.compiled_for(zig.target_for(isa).name)
 
 
@@ -140,7 +155,29 @@ def choose_core(core: str | os.PathLike[str], changes: Mapping[str, Any] | None 
             f"there is no core {str(core)!r}; there is {', '.join(core_names())}, or a description in a .toml file"
         )
     given = tuple((str(key), str(value)) for key, value in (changes or {}).items())
-    return CoreChoice(text, given, _nandarray.core_describe(text, list(given)))
+    return CoreChoice(text, given, _described(text, given))
+
+
+def _described(text: str, changes: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Return the facts of a core; a value of the wrong kind is named with its key and with what is allowed."""
+    try:
+        return _nandarray.core_describe(text, list(changes))
+    except InvalidError as error:
+        wrong = _WRONG_KIND.match(str(error))
+        allowed = _KINDS.get(wrong[1]) if wrong else None
+        if allowed is None:
+            raise
+        said = [f"{key}={value}" for key, value in changes if _is_wrong(text, key, value)]
+        at = said[0] if said else "the description"
+        raise InvalidError(f"{at}: {'it is ' if said else 'a value is '}{allowed}") from None
+
+
+def _is_wrong(text: str, key: str, value: str) -> bool:
+    try:
+        _nandarray.core_describe(text, [(key, value)])
+    except InvalidError as error:
+        return _WRONG_KIND.match(str(error)) is not None
+    return False
 
 
 @dataclass(frozen=True)

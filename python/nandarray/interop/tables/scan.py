@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nandarray.errors import InvalidError, MalformedLineError, NotFoundError, ProgramFailedError
-from nandarray.interop.tables.schema import Column, columns_of
-from nandarray.interop.tables.where import Test, lowered
+from nandarray.interop.tables.schema import Column, columns_of, unreadable
+from nandarray.interop.tables.where import Test, checked
 from nandarray.programs import library
 from nandarray.programs.ports import Box
 from nandarray.programs.run import offload
@@ -103,9 +103,11 @@ class Table:
         NotFoundError
             There is no such column.
         InvalidError
-            The test does not fit its columns.
+            The test does not fit its columns, or has too many comparisons.
+        TypeError
+            It is no test.
         """
-        test = True if where is None else lowered(where.tree, self.columns)
+        test = checked(where, self.columns)
         return self._program(self._numbers(columns), test, kind=kind, listing=int(listing), target=target)
 
     def rows(
@@ -131,7 +133,7 @@ class Table:
             As :meth:`scan` does.
         """
         numbers = self._numbers(columns)
-        test = True if where is None else lowered(where.tree, self.columns)
+        test = checked(where, self.columns)
         found = self._rows(numbers, test, slice(0, self.text.size), options)
         named = np.dtype([(self.columns[n].name, found.dtype[f"c{n}"]) for n in sorted(set(numbers))])
         return np.asarray(found).view(named)
@@ -167,7 +169,9 @@ class Table:
         NotFoundError
             There is no such column.
         InvalidError
-            The test does not fit its columns.
+            The test does not fit its columns, or has too many comparisons.
+        TypeError
+            It is no test.
         MalformedLineError
             While it is read: a line cannot be read.
 
@@ -184,13 +188,17 @@ class Table:
         import pyarrow as pa
 
         numbers = self._numbers(columns)
-        test = True if where is None else lowered(where.tree, self.columns)
+        test = checked(where, self.columns)
         schema = self._schema(numbers)
 
         def batches() -> Iterator[Any]:
             for span in self._spans(batch_bytes):
                 rows = self._rows(numbers, test, span, options)
-                arrays = [self.columns[number].array(rows[f"c{number}"]) for number in numbers]
+                try:
+                    arrays = [self.columns[number].array(rows[f"c{number}"]) for number in numbers]
+                except pa.ArrowInvalid:
+                    self._check_text(numbers, span)
+                    raise
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
         return pa.RecordBatchReader.from_batches(schema, batches())
@@ -220,6 +228,7 @@ class Table:
         never = ("and", ("==", last, low), ("==", last, high))
         for span in self._spans(BATCH_BYTES):
             self._rows(range(len(self.columns)), never, span, {})
+            self._check_text(range(len(self.columns)), span)
 
     def _schema(self, numbers: Sequence[int]) -> Any:
         import pyarrow as pa
@@ -259,6 +268,14 @@ class Table:
             if status != _NO_END and status > _FAULTS:
                 raise
             raise self._fault(status, span) from None
+
+    def _check_text(self, numbers: Sequence[int], span: slice) -> None:
+        """Refuse characters that are no text, which the program takes as they are."""
+        found = unreadable(self.text[span].tobytes(), self.delimiter, self.columns, numbers)
+        if found is not None:
+            offset, number, wrong = found
+            one = self.columns[number]
+            raise self._malformed(span.start + offset, number, f"field {number}, {one.name} ({one.type}), {wrong}")
 
     def _fault(self, status: int, span: slice) -> MalformedLineError:
         """Say what a status of the program means."""
@@ -331,7 +348,8 @@ def create(
     line_bytes : int
         Bytes of a line with its end, at most.
     check : bool
-        Read every field of every line first; if left out, a malformed line is found by the scan that needs it.
+        Read every field of every line first; if left out, a malformed line is found by the scan that needs it, but NUL
+        bytes behind a text, which look like its end in a row, are not.
 
     Returns
     -------

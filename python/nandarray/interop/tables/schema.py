@@ -15,7 +15,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -24,7 +24,10 @@ import numpy as np
 
 from nandarray.errors import InvalidError
 
-__all__ = ["Column", "columns_of"]
+__all__ = ["TEXT_MAX", "Column", "columns_of", "unreadable"]
+
+#: Bytes of a text, at most: the room of a field of ``psf``.
+TEXT_MAX = 4096
 
 _TYPE = re.compile(r"(int32|int64|date)|decimal\((\d+),\s*(\d+)\)|text\((\d+)\)")
 _DIGITS_SMALL, _DIGITS_MAX = 9, 18
@@ -48,7 +51,9 @@ class Column:
     type: str
 
     def __post_init__(self) -> None:
-        if _TYPE.fullmatch(self.type) is None:
+        if not isinstance(self.name, str):
+            raise InvalidError(f"a column's name is a text; {self.name!r} is none")
+        if not isinstance(self.type, str) or _TYPE.fullmatch(self.type) is None:
             raise InvalidError(
                 f"column {self.name}: {self.type!r} is no type; there is int32, int64, date, decimal(P,S), text(N)"
             )
@@ -56,6 +61,8 @@ class Column:
             precision, scale = self._decimal
             if not 0 <= scale < precision <= _DIGITS_MAX:
                 raise InvalidError(f"column {self.name}: {self.type} has 0 <= S < P <= {_DIGITS_MAX}")
+        if self.type.startswith("text") and not 1 <= self._room <= TEXT_MAX:
+            raise InvalidError(f"column {self.name}: {self.type} has 1 <= N <= {TEXT_MAX}")
 
     @property
     def _decimal(self) -> tuple[int, int] | None:
@@ -87,10 +94,18 @@ class Column:
         return {"int32": pa.int32(), "int64": pa.int64(), "date": pa.date32()}.get(self.type, pa.string())
 
     def array(self, values: np.ndarray[Any, Any]) -> Any:
-        """Return values of rows as an Arrow array."""
+        """Return values of rows as an Arrow array.
+
+        Raises
+        ------
+        pyarrow.ArrowInvalid
+            Characters of a text are none: see :func:`unreadable`.
+        """
         import pyarrow as pa
 
         if self._room:
+            if _has_inner_nul(values):
+                raise pa.ArrowInvalid(f"column {self.name}: a text has a NUL byte")
             return pa.array(values, pa.binary()).cast(pa.string())
         if self._decimal is None:
             return (
@@ -161,3 +176,56 @@ def columns_of(schema: Mapping[str, str]) -> list[Column]:
     if not schema:
         raise InvalidError("a table has at least one column")
     return [Column(name, kind) for name, kind in schema.items()]
+
+
+def _has_inner_nul(values: np.ndarray[Any, Any]) -> bool:
+    """Tell whether some text of fixed room has a zero before its end."""
+    letters = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), values.itemsize) != 0
+    return bool(np.any(letters[:, 1:] & ~letters[:, :-1]))
+
+
+def unreadable(
+    text: bytes, delimiter: str, columns: Sequence[Column], numbers: Sequence[int]
+) -> tuple[int, int, str] | None:
+    """Find the first text field of some lines that is no text: not UTF-8, or with the byte that fills a row's room.
+
+    Parameters
+    ----------
+    text : bytes
+        Whole lines.
+    delimiter : str
+        The character between fields.
+    columns : sequence of Column
+        Of a line.
+    numbers : sequence of int
+        Numbers of the columns to look at.
+
+    Returns
+    -------
+    (int, int, str) or None
+        Offset of its line, number of its column, and what is wrong.
+    """
+    numbers = [number for number in sorted(set(numbers)) if columns[number].type.startswith("text")]
+    if not numbers or not _wrong(text):
+        return None
+    begin = 0
+    for line in text.split(b"\n"):
+        fields = line.split(delimiter.encode()) if _wrong(line) else []
+        for number in numbers:
+            wrong = _wrong(fields[number]) if number < len(fields) else ""
+            if wrong:
+                return begin, number, wrong
+        begin += len(line) + 1
+    return None
+
+
+def _wrong(text: bytes) -> str:
+    """Say why bytes are no text of a table; nothing if they are one."""
+    if b"\0" in text:
+        return "has a NUL byte"
+    try:
+        if not text.isascii():
+            text.decode()
+    except UnicodeDecodeError:
+        return "is not UTF-8"
+    return ""

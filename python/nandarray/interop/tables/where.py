@@ -14,9 +14,13 @@ from typing import Any
 from nandarray.errors import InvalidError, NotFoundError
 from nandarray.interop.tables.schema import Column
 
-__all__ = ["Test", "col", "lowered", "names", "of_arrow"]
+__all__ = ["Test", "checked", "col", "lowered", "names", "of_arrow"]
 
 Tree = tuple[Any, ...]
+
+#: Comparisons of a test, at most, one of text counted as ten: the compiler takes longer than in proportion to them.
+COMPARISONS_MAX = 1000
+_OF_TEXT = 10
 
 
 class Test:
@@ -35,9 +39,13 @@ class Test:
         self.tree = tree
 
     def __and__(self, other: Test) -> Test:
+        if not isinstance(other, Test):
+            return NotImplemented
         return Test(("and", self.tree, other.tree))
 
     def __or__(self, other: Test) -> Test:
+        if not isinstance(other, Test):
+            return NotImplemented
         return Test(("or", self.tree, other.tree))
 
     def __invert__(self) -> Test:
@@ -115,6 +123,38 @@ def names(tree: Tree) -> set[str]:
     if tree[0] in ("and", "or", "not"):
         return set[str]().union(*(names(part) for part in tree[1:]))
     return {tree[1]} if tree[0] != "true" else set()
+
+
+def checked(where: Test | None, columns: Sequence[Column]) -> Tree | bool:
+    """Return a scan's test as ``psf`` takes it; a truth value where it is the same for all rows.
+
+    Raises
+    ------
+    TypeError
+        It is no test.
+    NotFoundError, InvalidError
+        As :func:`lowered` does; or it has too many comparisons for a program.
+    """
+    if where is None:
+        return True
+    if not isinstance(where, Test):
+        raise TypeError(f"where is a test of rows, such as col('id') > 5; {where!r} is a {type(where).__name__}")
+    tree = lowered(where.tree, columns)
+    if (count := comparisons(tree)) > COMPARISONS_MAX:
+        raise InvalidError(
+            f"a test with {count:,} comparisons, one of text counted as {_OF_TEXT}; a program has {COMPARISONS_MAX:,} "
+            "at most: scan without it, and filter what comes back"
+        )
+    return tree
+
+
+def comparisons(tree: Tree | bool) -> int:
+    """Count the comparisons of a lowered test, one of text as ten."""
+    if isinstance(tree, bool):
+        return 0
+    if tree[0] in ("and", "or", "not"):
+        return sum(map(comparisons, tree[1:]))
+    return _OF_TEXT if isinstance(tree[2], bytes) else 1
 
 
 def lowered(tree: Tree, columns: Sequence[Column]) -> Tree | bool:
@@ -221,17 +261,21 @@ def of_arrow(text: str, columns: Sequence[Column]) -> tuple[Test | None, bool]:
     return (None if kept is None else Test(kept)), whole
 
 
-def _decidable(tree: Tree, columns: Sequence[Column]) -> tuple[Tree | None, bool]:
-    """Keep of a conjunction what can be lowered."""
+def _decidable(tree: Tree, columns: Sequence[Column], room: int = COMPARISONS_MAX) -> tuple[Tree | None, bool]:
+    """Keep of a conjunction what can be lowered, with no more comparisons than there is room for."""
     if tree[0] == "and":
-        parts = [_decidable(part, columns) for part in tree[1:]]
+        parts: list[tuple[Tree | None, bool]] = []
+        for part in tree[1:]:
+            found = _decidable(part, columns, room)
+            room -= 0 if found[0] is None else comparisons(lowered(found[0], columns))
+            parts.append(found)
         kept = [part for part, _ in parts if part is not None]
         return (("and", *kept) if kept else None), all(whole for _, whole in parts)
     try:
-        lowered(tree, columns)
+        fits = comparisons(lowered(tree, columns)) <= room
     except (InvalidError, NotFoundError):
         return None, False
-    return tree, True
+    return (tree, True) if fits else (None, False)
 
 
 def _expression(reader: _Reader) -> Tree:

@@ -158,7 +158,7 @@ EXPERIMENT = Experiment(
     parameters={
         "devices": Parameter(["assasin-sb", "assasin-baseline"], "presets with cores"),
         "program": Parameter("sum", "ready-made program"),
-        "rates": Parameter([1_000, 10_000, 50_000, 100_000, 200_000], "reads a second", small=[20_000]),
+        "rates": Parameter([1_000, 10_000, 50_000, 100_000, 200_000], "reads a second", small=[20_000], fractions=True),
         "bytes_scanned": Parameter(32 << 20, "bytes of the program's input", small=1 << 20),
     },
     devices=("assasin-sb", "assasin-baseline"),

@@ -336,7 +336,9 @@ EXPERIMENTS = (
         parameters={
             "n": Parameter(32768, "side of the matrix of doubles", small=2048),
             "size": Parameter(2048, "rows, or side of the squares read", small=512),
-            "rates_MTps": Parameter([250, 400, 800, 1600], "MT/s of each of 32 channels", small=[250, 1600]),
+            "rates_MTps": Parameter(
+                [250, 400, 800, 1600], "MT/s of each of 32 channels", small=[250, 1600], fractions=True
+            ),
         },
         devices=("nds-prototype",),
         minutes=1.0,

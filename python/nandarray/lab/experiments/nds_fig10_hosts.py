@@ -234,7 +234,7 @@ EXPERIMENTS = [
         question="Could more requests on their way, or faster flash, bring the baseline's KMeans to the paper's time?",
         run=_scan,
         parameters={
-            "t_read_us": Parameter([80, 50, 30], "microseconds to sense a page", small=[80]),
+            "t_read_us": Parameter([80, 50, 30], "microseconds to sense a page", small=[80], fractions=True),
             "depths": Parameter([1, 2, 3, 4, 8, 32], "requests on their way", small=[1, 4]),
             "rows": Parameter(8192, "rows of a band that are read", small=256),
             "request_depths": Parameter([2, 4, 8, 11, 16, 32], "on their way, of 32 KB each", small=[2, 16]),

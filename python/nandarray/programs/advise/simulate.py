@@ -52,7 +52,7 @@ def simulate(
     use: Use,
     device: Description,
     *,
-    task_bytes: int = run.TASK_BYTES,
+    task_bytes: int | None = None,
 ) -> Simulated:
     """Run a program's sample on the modelled device.
 
@@ -68,8 +68,8 @@ def simulate(
         Where inputs are put, and outputs.
     device : Description
         With cores for programs.
-    task_bytes : int
-        Bytes of the first input that a task should have.
+    task_bytes : int, optional
+        Bytes of the first input that a task should have; if left out, as many as the cores' buffers hold.
 
     Returns
     -------
@@ -93,11 +93,26 @@ def simulate(
         store.flush()
         store.clock.settle()
         before, first = store.clock.now, _busy(store.report().data)
+        task_bytes = task_bytes or _fitting(made, inputs, device)
         run.offload(made, given, scalars, out=targets or None, task_bytes=task_bytes)
         seconds = store.clock.now - before
         last = _busy(store.report().data)
     busy = {part: max(b - a for a, b in zip(first[part], last[part], strict=True)) / seconds for part in last}
     return Simulated(seconds, max(busy, key=lambda part: busy[part]), busy)
+
+
+def _fitting(made: Program, inputs: Sequence[np.ndarray[Any, Any]], device: Description) -> int:
+    """Return the bytes of a task's first input with which all inputs of the task fit in a core's half."""
+    compute = device.resolved["compute"]
+    if compute["input"] != "ping-pong":
+        return run.TASK_BYTES
+    ports = list(zip(made.inputs, inputs, strict=True))
+    room = int(compute["half_bytes"]) - sum(one.nbytes for port, one in ports if port["whole"])
+    record = sum(int(port["record_bytes"]) for port, _ in ports if not port["whole"])
+    first = int(made.inputs[0]["record_bytes"])
+    if made.inputs[0]["records"] != "fixed":
+        return max(1, min(run.TASK_BYTES, room // 2))  # a task ends with a record, which may be long
+    return min(run.TASK_BYTES, max(1, room // record) * first)
 
 
 def _busy(report: Mapping[str, Any]) -> dict[str, list[float]]:

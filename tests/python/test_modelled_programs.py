@@ -14,7 +14,7 @@ import pytest
 import nandarray
 import nandarray.programs
 from nandarray.device import Description, load
-from nandarray.errors import ProgramFailedError
+from nandarray.errors import InvalidError, ProgramFailedError
 
 PAGE = 8192
 PAGES = 64
@@ -318,3 +318,17 @@ def test_pingpong_computes_while_it_fills() -> None:
     work = sum(seconds.values()) - seconds["stream_wait"]
     # Sensing, and two pages of 4 KiB on each of eight channels of 1 GB/s.
     assert abs(took / (work + 30e-6 + 8e-6) - 1) < 0.01
+
+
+def test_tasks_fit_the_halves_of_cores_if_nothing_is_said() -> None:
+    device = load("assasin-sp").with_({"compute.isa": "any"})
+    with nandarray.open(device=device, mode="w") as store:
+        store["a"] = np.arange(100_000, dtype="float32")
+        store["b"] = np.arange(100_000, dtype="float32")
+        store.flush()
+        added = nandarray.programs.get("add", dtype="float32")
+        found = nandarray.offload(added, [store["a"], store["b"]])
+        assert np.array_equal(found.outputs[added.outputs[0]["name"]], np.arange(100_000, dtype="float32") * 2)
+        assert found.account.tasks >= 2 * 400_000 // device.resolved["compute"]["half_bytes"]
+        with pytest.raises(InvalidError, match="give a smaller task_bytes"):
+            nandarray.offload(added, [store["a"], store["b"]], task_bytes=1 << 20)

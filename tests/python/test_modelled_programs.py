@@ -14,7 +14,7 @@ import pytest
 import nandarray
 import nandarray.programs
 from nandarray.device import Description, load
-from nandarray.errors import ProgramFailedError
+from nandarray.errors import InvalidError, ProgramFailedError
 
 PAGE = 8192
 PAGES = 64
@@ -353,3 +353,17 @@ def test_blocks_that_were_never_written_are_fill_values_to_programs(device: str,
         wanted = 8192 * 3 - 2 * (written.stop - written.start)
         assert nandarray.offload(program, [array], task_bytes=4096).result == wanted
         assert array[4000] == 3, "the device serves on"
+
+
+def test_tasks_fit_the_halves_of_cores_if_nothing_is_said() -> None:
+    device = load("assasin-sp").with_({"compute.isa": "any"})
+    with nandarray.open(device=device, mode="w") as store:
+        store["a"] = np.arange(100_000, dtype="float32")
+        store["b"] = np.arange(100_000, dtype="float32")
+        store.flush()
+        added = nandarray.programs.get("add", dtype="float32")
+        found = nandarray.offload(added, [store["a"], store["b"]])
+        assert np.array_equal(found.outputs[added.outputs[0]["name"]], np.arange(100_000, dtype="float32") * 2)
+        assert found.account.tasks >= 2 * 400_000 // device.resolved["compute"]["half_bytes"]
+        with pytest.raises(InvalidError, match="give a smaller task_bytes"):
+            nandarray.offload(added, [store["a"], store["b"]], task_bytes=1 << 20)

@@ -59,7 +59,7 @@ CHEAP = (Path(__file__).parents[2] / "docs" / "guides" / "packed-arrays.md").rea
 def below(dtype: str) -> Program:
     """A program that keeps the elements below a limit, for any dtype: with the guide's shortcut, or by its sums.
 
-    What it gives and compares with are the numbers of int64; of uint64 those with the highest bit turned.
+    Elements and limit are numbers of int64; those of uint64 have their highest bit turned.
     """
     bits, signed = 8 * np.dtype(dtype).itemsize, np.dtype(dtype).kind == "i"
     most = np.iinfo(dtype).max

@@ -254,7 +254,7 @@ def test_what_has_too_many_comparisons_is_left_to_arrow() -> None:
     assert lowered(test.tree, COLUMNS)[0] == "or"  # type: ignore[index]
     test, whole = of_arrow(f"(({one} or (id > 5)) and (id < 9))", COLUMNS)
     assert test is not None
-    assert (test.tree, whole) == (("<", "id", "9"), False)
+    assert (test.tree, whole) == (("and", ("<", "id", "9")), False)
 
 
 def test_any_text_is_no_filter_or_one() -> None:

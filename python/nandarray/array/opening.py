@@ -146,7 +146,7 @@ def open(
         if salvage:
             raise InvalidError("salvage cannot be given with device: repair the file without one, then open it again")
         timeline = None if trace is None else _path(trace)
-        return Store(_modelled(path, mode, device, bytes_in, timeline, **policies, **options), mode)
+        return _modelled(path, mode, device, bytes_in, timeline, **policies, **options)
     if bytes_in not in (None, "file") or trace is not None:
         raise InvalidError(
             f"{'trace' if trace is not None else 'bytes_in'} is for a modelled device: give device=, too"
@@ -239,7 +239,7 @@ def _modelled(
     bytes_in: str | None,
     trace: str | None,
     **options: Any,
-) -> _nandarray.Store:
+) -> Store:
     from nandarray import device as devices
 
     where = bytes_in or ("memory" if path is None else "file")
@@ -252,5 +252,10 @@ def _modelled(
     described = devices.load(Path(device) if isinstance(device, os.PathLike) else device)
     text, overrides = described.texts()
     name = f"<{described.name}>" if path is None else _path(path)
-    mode = "a" if where != "file" else mode
-    return _nandarray.Store.open_modelled(name, mode, text, overrides, bytes=where, trace=trace, **options)
+    how: Mode = "a" if where != "file" else mode
+    native = _nandarray.Store.open_modelled(name, how, text, overrides, bytes=where, trace=trace, **options)
+    store = Store(native, mode)
+    compute = described.resolved.get("compute") or {}
+    if compute.get("input") == "ping-pong":
+        store._half_bytes = int(compute["half_bytes"])
+    return store

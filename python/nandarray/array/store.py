@@ -56,6 +56,8 @@ class Store(Group):
         self._engine = engine
         self._mode = mode
         self._opening = opening
+        #: Bytes that the inputs of a task may have on a device whose cores have ping-pong halves.
+        self._half_bytes: int | None = None
         self._lock = StoreLock()
         self._threads: ThreadPoolExecutor | None = None
         self._pump: Any = None

@@ -186,7 +186,7 @@ def offload(
     out: Any = None,
     form: str | None = None,
     threads: int | None = None,
-    task_bytes: int = TASK_BYTES,
+    task_bytes: int | None = None,
     instructions: int | None = None,
     hold_bytes: int = HOLD_BYTES,
     seconds: float | None = None,
@@ -215,8 +215,9 @@ def offload(
         is, translated for each that is not. All give the same.
     threads : int, optional
         Cores; all of the machine if left out.
-    task_bytes : int
-        Bytes of the first input that a task should have.
+    task_bytes : int, optional
+        Bytes of the first input that a task should have; if left out 1 MiB, or what fits in a half on a device whose
+        cores have ping-pong halves.
     instructions : int, optional
         The most of them in one call of a program; it is ended with an error then. Not in native form.
     hold_bytes : int
@@ -247,7 +248,9 @@ def offload(
         raise InvalidError(f"seconds is {seconds!r}; it is more than 0")
     ports.at_least_one(threads=threads, hold_bytes=hold_bytes, task_bytes=task_bytes, instructions=instructions)
     run = _Run(in_order(roots))
-    native = run.store(targets)
+    store = run.store(targets)
+    native = store._engine
+    common["half_bytes"] = getattr(store, "_half_bytes", None)
     # A modelled device counts instructions, which the native form does not.
     common["counted"] = native.clock is not None
     watch = _watch or _nandarray.Watch()
@@ -352,11 +355,11 @@ class _Run:
                     self.shapes[id(step), number] = shape
 
     def store(self, targets: Mapping[str, Boxed]) -> Any:
-        """Return the native store that has the arrays."""
+        """Return the store that has the arrays."""
         for boxes in (*self._boxes.values(), targets.values()):
             for box in boxes:
                 if box:
-                    return box.array.store._engine
+                    return box.array.store
         raise InvalidError("no input is an array of a store, nor is where outputs go; a program runs beside one")
 
     def asked(
@@ -376,7 +379,29 @@ class _Run:
         most = settings["instructions"]
         form, entries = forms.choose(step.program, settings["form"], counted=most is not None or settings["counted"])
         scalars, cores = list(step._scalars), list(settings.get("cores", ()))
-        return _AskedStage(number, form, entries, inputs, scalars, going, settings["task_bytes"], most, cores)
+        task_bytes = settings["task_bytes"] or _task_bytes(step, self._boxes[id(step)], settings["half_bytes"])
+        return _AskedStage(number, form, entries, inputs, scalars, going, task_bytes, most, cores)
+
+
+def _task_bytes(step: Step, boxes: Sequence[Boxed | None], half_bytes: int | None) -> int:
+    """Return the bytes of a task's first input with which all inputs of the task fit in a half, if there are halves."""
+    if half_bytes is None:
+        return TASK_BYTES
+    room, record, first_bytes = half_bytes, 0, None
+    for port, given, box in zip(step.program._metadata["inputs"], step.inputs, boxes, strict=True):
+        known = None if isinstance(given, Output) else _bytes_of(given, box)
+        first_bytes = known if port is step.program._metadata["inputs"][0] else first_bytes
+        room -= (known or 0) if port["whole"] else 0
+        record += 0 if port["whole"] else int(port["record_bytes"])
+    first = step.program._metadata["inputs"][0]
+    if first["records"] == "fixed":
+        return min(TASK_BYTES, max(1, room // record) * int(first["record_bytes"]))
+    # A task ends with a record, which may be long; text that fits as a whole is one task.
+    return TASK_BYTES if first_bytes is not None and first_bytes <= room else max(1, min(TASK_BYTES, room // 2))
+
+
+def _bytes_of(given: Any, box: Boxed | None) -> int:
+    return math.prod(box.shape) * box.dtype.itemsize if box else int(given.nbytes)
 
 
 def _lent(given: _Array) -> _Array:

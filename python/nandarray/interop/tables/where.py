@@ -140,7 +140,7 @@ def checked(where: Test | None, columns: Sequence[Column]) -> Tree | bool:
     if not isinstance(where, Test):
         raise TypeError(f"where is a test of rows, such as col('id') > 5; {where!r} is a {type(where).__name__}")
     tree = lowered(where.tree, columns)
-    if (count := comparisons(tree)) > COMPARISONS_MAX:
+    if not isinstance(tree, bool) and (count := comparisons(tree)) > COMPARISONS_MAX:
         raise InvalidError(
             f"a test with {count:,} comparisons, one of text counted as {_OF_TEXT}; a program has {COMPARISONS_MAX:,} "
             "at most: scan without it, and filter what comes back"
@@ -148,10 +148,8 @@ def checked(where: Test | None, columns: Sequence[Column]) -> Tree | bool:
     return tree
 
 
-def comparisons(tree: Tree | bool) -> int:
+def comparisons(tree: Tree) -> int:
     """Count the comparisons of a lowered test, one of text as ten."""
-    if isinstance(tree, bool):
-        return 0
     if tree[0] in ("and", "or", "not"):
         return sum(map(comparisons, tree[1:]))
     return _OF_TEXT if isinstance(tree[2], bytes) else 1
@@ -267,15 +265,20 @@ def _decidable(tree: Tree, columns: Sequence[Column], room: int = COMPARISONS_MA
         parts: list[tuple[Tree | None, bool]] = []
         for part in tree[1:]:
             found = _decidable(part, columns, room)
-            room -= 0 if found[0] is None else comparisons(lowered(found[0], columns))
+            room -= 0 if found[0] is None else _weight(found[0], columns)
             parts.append(found)
         kept = [part for part, _ in parts if part is not None]
         return (("and", *kept) if kept else None), all(whole for _, whole in parts)
     try:
-        fits = comparisons(lowered(tree, columns)) <= room
+        fits = _weight(tree, columns) <= room
     except (InvalidError, NotFoundError):
         return None, False
     return (tree, True) if fits else (None, False)
+
+
+def _weight(tree: Tree, columns: Sequence[Column]) -> int:
+    made = lowered(tree, columns)
+    return 0 if isinstance(made, bool) else comparisons(made)
 
 
 def _expression(reader: _Reader) -> Tree:

@@ -93,26 +93,11 @@ def simulate(
         store.flush()
         store.clock.settle()
         before, first = store.clock.now, _busy(store.report().data)
-        task_bytes = task_bytes or _fitting(made, inputs, device)
         run.offload(made, given, scalars, out=targets or None, task_bytes=task_bytes)
         seconds = store.clock.now - before
         last = _busy(store.report().data)
     busy = {part: max(b - a for a, b in zip(first[part], last[part], strict=True)) / seconds for part in last}
     return Simulated(seconds, max(busy, key=lambda part: busy[part]), busy)
-
-
-def _fitting(made: Program, inputs: Sequence[np.ndarray[Any, Any]], device: Description) -> int:
-    """Return the bytes of a task's first input with which all inputs of the task fit in a core's half."""
-    compute = device.resolved["compute"]
-    if compute["input"] != "ping-pong":
-        return run.TASK_BYTES
-    ports = list(zip(made.inputs, inputs, strict=True))
-    room = int(compute["half_bytes"]) - sum(one.nbytes for port, one in ports if port["whole"])
-    record = sum(int(port["record_bytes"]) for port, _ in ports if not port["whole"])
-    first = int(made.inputs[0]["record_bytes"])
-    if made.inputs[0]["records"] != "fixed":
-        return max(1, min(run.TASK_BYTES, room // 2))  # a task ends with a record, which may be long
-    return min(run.TASK_BYTES, max(1, room // record) * first)
 
 
 def _busy(report: Mapping[str, Any]) -> dict[str, list[float]]:

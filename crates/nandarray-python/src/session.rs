@@ -368,8 +368,8 @@ impl PySession {
     }
 }
 
-/// A scheduler that is written in Python. An exception in one of its methods becomes a panic, which the session catches;
-/// its kernels then fail with the exception's text.
+/// A scheduler that is written in Python. An exception in one of its methods becomes a panic, which the session
+/// catches: its kernels then fail with the exception's text.
 struct PyScheduler {
     object: Py<PyAny>,
     splits: bool,

@@ -162,8 +162,8 @@ impl SpacePage {
         page
     }
 
-    /// Sets the name of the element type: in its field, or behind the name of the space, if it is longer. Returns false,
-    /// and leaves a page whose [`Self::dtype`] is an error, if there is no room for it.
+    /// Sets the name of the element type: in its field, or behind the name of the space, if it is longer. Returns
+    /// false, and leaves a page whose [`Self::dtype`] is an error, if there is no room for it.
     pub fn set_dtype(&mut self, dtype: &str) -> bool {
         if dtype.len() <= self.dtype.len() {
             self.dtype_bytes.set(0);

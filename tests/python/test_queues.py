@@ -252,19 +252,36 @@ def test_options_of_the_other_door_are_refused(tmp_path: Path) -> None:
         gpu.serve(store, "")
 
 
-#: A process that forks a client for each line that it reads, and prints its number once it gathers.
+#: A process that forks a client for each line that it reads, and prints its number once it gathers, or its failure. A
+#: client that was killed may hold its pair until the kernel has ended it, so a new one tries for a while.
 _NURSERY = """
-import os, signal, sys, numpy as np
+import os, signal, sys, time, numpy as np
+import nandarray
 from nandarray import gpu
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 rows = np.random.default_rng(1).integers(0, 20_000, 300)
+
+def connected():
+    until = time.monotonic() + 10
+    while True:
+        try:
+            return gpu.connect(sys.argv[1])
+        except nandarray.InvalidError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.001)
+
 for _ in sys.stdin:
     if os.fork() == 0:
-        store = gpu.connect(sys.argv[1])
-        store["line"].gather(rows)
-        os.write(1, b"%d\\n" % os.getpid())  # in one piece: two children may write at the same time
-        while True:
+        try:
+            store = connected()
             store["line"].gather(rows)
+            os.write(1, b"%d\\n" % os.getpid())  # in one piece: two children may write at the same time
+            while True:
+                store["line"].gather(rows)
+        except BaseException as error:
+            os.write(1, ("%r\\n" % error).encode())
+            raise
 """
 
 

@@ -109,23 +109,9 @@ class KernelDrive:
     def call(
         self, entry: bytes, data: bytes | None = None, room: int = 0, *, admin: bool = False
     ) -> tuple[bytes, bytes]:
-        """Execute a command.
+        """Execute a command, as :meth:`nandarray.nvme.RemoteStore.call` does; the completion entry has 16 bytes.
 
-        Parameters
-        ----------
-        entry : bytes
-            The 64-byte submission entry; of its dwords the kernel passes 2, 3 and 10 to 15.
-        data : bytes, optional
-            Data for the controller.
-        room : int
-            Bytes of the controller's data.
-        admin : bool
-            Whether it goes to the admin queue.
-
-        Returns
-        -------
-        tuple of bytes and bytes
-            The 16-byte completion entry, and the controller's data.
+        Of the submission entry's dwords the kernel passes 2, 3 and 10 to 15.
         """
         words = struct.unpack("<16I", entry)
         opcode = words[0] & 0xFF

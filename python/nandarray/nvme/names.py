@@ -18,7 +18,7 @@ def check_nqn(name: str, what: str) -> str:
     name : str
         The name.
     what : str
-        What it is the name of, for the error.
+        Bearer of the name, for the error: "the subsystem", "this host".
 
     Returns
     -------

@@ -143,6 +143,17 @@ pub(super) struct SpaceJob {
 }
 
 impl SpaceJob {
+    /// Starts the job's next block: counts it as in flight, and returns it with the index of its first operation.
+    pub(super) fn start_block(&mut self) -> (BlockOps, usize) {
+        assert!(self.next < self.blocks.len(), "{:?} has {} blocks, and all were started", self.id, self.next);
+        let (block, from) = (self.blocks[self.next], self.next.checked_sub(1).map_or(0, |i| self.blocks[i].ops_end));
+        self.next += 1;
+        self.open += 1;
+        self.open_bytes += block.bytes;
+        self.waiting += 1;
+        (block, from)
+    }
+
     /// Returns the direction of a block's data, given the range of the job's operations that belong to the block.
     pub(super) fn direction(&self, from: usize, to: usize) -> IoDirection {
         let programs = self.ops[from..to].iter().any(|s| s.op == OpKind::Program);

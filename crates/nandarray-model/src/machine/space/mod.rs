@@ -319,11 +319,7 @@ impl SpaceClient {
             return None;
         }
         j.credits = j.credits.saturating_sub(1);
-        let (block, from) = (j.blocks[j.next], j.next.checked_sub(1).map_or(0, |i| j.blocks[i].ops_end));
-        j.next += 1;
-        j.open += 1;
-        j.open_bytes += block.bytes;
-        j.waiting += 1;
+        let (block, from) = j.start_block();
         let direction = j.direction(from, block.ops_end);
         // Pages that a flush writes are already in the device.
         let at = match j.kind {

@@ -21,11 +21,7 @@ impl SpaceClient {
         if j.next == j.blocks.len() {
             return false;
         }
-        let (block, from) = (j.blocks[j.next], j.next.checked_sub(1).map_or(0, |i| j.blocks[i].ops_end));
-        j.next += 1;
-        j.open += 1;
-        j.open_bytes += block.bytes;
-        j.waiting += 1;
+        let (block, from) = j.start_block();
         let direction = j.direction(from, block.ops_end);
         let ops = PartOps::Extents { from, to: block.ops_end };
         let core = ctx.fabric.cpu.core_of(j.queue);

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import nandarray
-from nandarray import Program, programs
+from nandarray import programs
 from nandarray.cli import app
 from nandarray.errors import InvalidError, NotFoundError, ProgramError, ProgramFailedError
 from nandarray.programs.compile import zig
@@ -272,25 +272,3 @@ def test_values_of_the_wrong_kind_are_named() -> None:
     ]:
         with pytest.raises(InvalidError, match=f"^{key}={value}: .*{allowed}"):
             choose_core("five-stage", {"l1d.ways": 2, key: value})
-
-
-def test_varve_on_a_core_without_it_is_refused_before_it_runs() -> None:
-    program = Program.from_c(
-        """
-#include <nandarray.h>
-#include <nandarray_varve.h>
-ND_PROGRAM("name": "v", "kind": "block", "inputs": [{"name": "x", "dtype": "int32"}],
-           "outputs": [{"name": "o", "dtype": "int64"}])
-int64_t nd_block(nd_args *args) {
-    nd_frstream(0, ND_INPUT(args, 0, uint8_t), 100, 5);
-    nd_erstream(0);
-    ND_SET_USED(args, 0, 0, int64_t);
-    return 0;
-}
-""",
-        target="rv64gcv",
-    )
-    for core in ("ex5", "five-stage", "lwp"):
-        with pytest.raises(ProgramError, match=f"^v has VarVE instructions; the core {core} has isa = rv"):
-            choose_core(core).fitted(program)
-    choose_core("ex5-varve").fitted(program)

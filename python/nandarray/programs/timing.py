@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nandarray import _nandarray
-from nandarray.errors import InvalidError, NotFoundError, ProgramError
+from nandarray.errors import InvalidError, NotFoundError
 from nandarray.present.html import Markup, table
 from nandarray.programs.compile import zig
 from nandarray.programs.profile import source_lines
@@ -48,8 +48,6 @@ REASONS = {
 }
 
 
-#: The symbol, among an ELF file's names, that marks programs with VarVE instructions.
-_VARVE = b"\0nd_uses_varve\0"
 #: The parser's word for a value of another kind than its key takes.
 _WRONG_KIND = re.compile(r"invalid (?:type|value): .*, expected (u8|u16|u32|u64|struct CacheDescription)\b")
 _KINDS = {f"u{bits}": f"a whole number from 0 to {2**bits - 1:,}" for bits in (8, 16, 32)} | {
@@ -102,12 +100,8 @@ class CoreChoice:
         ------
         InvalidError
             It comes from Python, and the core has not 64 bits.
-        ProgramError
-            It has VarVE instructions, and the core has no unit for them: it would be compiled to the same ones again.
         """
         isa = str(self.facts["isa"])
-        if _VARVE in program.elf and "xvarve" not in isa:
-            raise ProgramError(f"{program.name} has VarVE instructions; the core {self.name} has isa = {isa}")
         return program if zig.fits(program.isa, isa) else program.compiled_for(zig.target_for(isa).name)
 
 

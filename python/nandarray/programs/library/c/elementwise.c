@@ -2,9 +2,9 @@
  *
  * Arithmetic, recip, sqrt and scan are exact or rounded once (IEEE 754). The other ones are in exponential.h and
  * circular.h, with errors that docs/reference/programs.md has and a test bounds; for float32 they are computed in
- * double, and rounded once more. With -DDSP_FORM=1 they are those of dsp.h instead, one element a turn of the loop: a
- * compiler for a signal processor overlaps the turns. With -DDSP_FORM=2 a turn has two elements, whose single-precision
- * operations such a compiler pairs. atan2 is the angle of the point (b, a). -DARITY=2 for operations on two arrays.
+ * double, and rounded once more. With -DDSP_FORM=1 they are those of dsp.h instead, one element an iteration: a
+ * compiler for a signal processor overlaps iterations. With -DDSP_FORM=2 an iteration has two elements, whose
+ * single-precision operations such a compiler pairs. atan2 is the angle of the point (b, a). -DARITY=2 for operations on two arrays.
  */
 #include "common.h"
 
@@ -17,9 +17,9 @@
 #endif
 
 #if DSP_FORM
-#define TURNS UNROLL(DSP_FORM)
+#define UNROLLED UNROLL(DSP_FORM)
 #else
-#define TURNS UNROLL(4)
+#define UNROLLED UNROLL(4)
 #endif
 #define OP_NAME TEXT(OP)
 #define SCALARS
@@ -133,10 +133,10 @@ int64_t nd_block(nd_args *args) {
 #if ARITY == 2
     const T *restrict b = ND_INPUT(args, 1, T);
     if (args->inputs[1].bytes != args->inputs[0].bytes) return BAD_INPUT;
-    TURNS for (size_t i = 0; i < n; i++) result[i] = apply(a[i], b[i], 0);
+    UNROLLED for (size_t i = 0; i < n; i++) result[i] = apply(a[i], b[i], 0);
 #else
     T factor = args->n_scalars ? t_scalar(args, 0) : 0;
-    TURNS for (size_t i = 0; i < n; i++) result[i] = apply(a[i], 0, factor);
+    UNROLLED for (size_t i = 0; i < n; i++) result[i] = apply(a[i], 0, factor);
 #endif
     ND_SET_USED(args, 0, n, RESULT);
     return 0;

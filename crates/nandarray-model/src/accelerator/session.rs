@@ -104,7 +104,7 @@ impl AcceleratorState {
             return Err(Error::Worker(what.clone()));
         }
         caught(|| step(self)).map_err(|what| {
-            let what = format!("the session's scheduler failed: {what}");
+            let what = format!("the session's scheduler or its machine failed: {what}");
             for job in std::mem::take(&mut self.work.jobs).into_values() {
                 job.fail(Error::Worker(what.clone()));
                 job.finish(KernelEnd::Failed);
@@ -204,14 +204,18 @@ impl AcceleratorSession {
     ///
     /// # Errors
     /// [`Error::Engine`]: no event is left that could end the kernel, because it waits for a name that no kernel has,
-    /// or for a scheduler that gives it to no worker.
+    /// or for a scheduler that gives it to no worker. [`Error::Worker`]: a step panicked, and the kernel has no result.
     pub fn wait(&self, job: &SessionJob, enough: &mut dyn FnMut() -> bool) -> Result<bool> {
         while !job.has_ended() {
             if enough() {
                 return Ok(false);
             }
-            // A step that panics ends all kernels, this one too.
-            let moved = self.lock().guarded(AcceleratorState::step).unwrap_or(true);
+            let moved = match self.lock().guarded(AcceleratorState::step) {
+                Ok(moved) => moved,
+                // The failure is the kernel's result.
+                Err(_) if job.has_ended() => true,
+                Err(error) => return Err(error),
+            };
             if !moved && !job.has_ended() {
                 let number = job.number;
                 let cause = match self.state(job) {

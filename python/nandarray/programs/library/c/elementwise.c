@@ -4,7 +4,8 @@
  * circular.h, with errors that docs/reference/programs.md has and a test bounds; for float32 they are computed in
  * double, and rounded once more. With -DDSP_FORM=1 they are those of dsp.h instead, one element an iteration: a
  * compiler for a signal processor overlaps iterations. With -DDSP_FORM=2 an iteration has two elements, whose
- * single-precision operations such a compiler pairs. atan2 is the angle of the point (b, a). -DARITY=2 for operations on two arrays.
+ * single-precision operations such a compiler pairs. atan2 is the angle of the point (b, a). -DARITY=2 for operations
+ * on two arrays.
  */
 #include "common.h"
 

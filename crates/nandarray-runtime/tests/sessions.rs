@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nandarray::{Share, SharedRange};
-use nandarray_runtime::schedule::{KernelFacts, SCHEDULERS, by_name};
+use nandarray_runtime::schedule::{KernelFacts, KernelScheduler, SCHEDULERS, by_name};
 use nandarray_runtime::{BoardError, BoardKernel, BoardWork, KernelEnd, KernelState, SessionBoard};
 
 const WORKERS: usize = 4;
@@ -221,4 +221,31 @@ fn a_name_that_never_comes_fails_its_kernels_at_the_end() {
     board.close();
     assert!(board.is_empty());
     assert_eq!(board.take_ended(), [(0, KernelEnd::Dependency(None)), (1, KernelEnd::Dependency(Some(0)))]);
+}
+
+/// A scheduler that fails when it is asked.
+#[derive(Debug)]
+struct Failing;
+
+impl KernelScheduler for Failing {
+    fn splits(&self) -> bool {
+        false
+    }
+    fn arrived(&mut self, _kernel: &KernelFacts) {}
+    fn ready(&mut self, _kernel: u64, _screens: u64) {}
+    fn next(&mut self, worker: usize) -> Option<u64> {
+        panic!("worker {worker} asks")
+    }
+    fn ended(&mut self, _kernel: u64) {}
+}
+
+#[test]
+fn a_board_without_kernels_asks_no_scheduler() {
+    let mut board = SessionBoard::new(Box::new(Failing), 1, 100);
+    assert_eq!(board.take(0), None);
+    let kernel = BoardKernel { microblocks: vec![(1, 1)], ..BoardKernel::default() };
+    let number = board.submit(kernel).unwrap();
+    assert_eq!(board.take(0), Some(BoardWork::Map(number)));
+    let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| board.take(0)));
+    assert!(asked.is_err(), "with a kernel it is asked");
 }

@@ -60,7 +60,8 @@ pub trait KernelScheduler: Debug + Send {
     fn arrived(&mut self, kernel: &KernelFacts);
     /// Notes that `screens` more screens of a kernel are ready to run.
     fn ready(&mut self, kernel: u64, screens: u64);
-    /// Returns the kernel whose next ready screen `worker` runs now; `None` if the worker has to wait.
+    /// Returns the kernel whose next ready screen `worker` runs now; `None` if the worker has to wait. Called only
+    /// while there are kernels.
     fn next(&mut self, worker: usize) -> Option<u64>;
     /// Notes that a kernel is done, failed or was cancelled.
     fn ended(&mut self, kernel: u64);

@@ -266,7 +266,8 @@ impl SessionBoard {
                 return Some(BoardWork::Map(kernel));
             }
         }
-        let kernel = self.scheduler.next(worker)?;
+        // Without kernels there is nothing to choose: the scheduler is not asked.
+        let kernel = if self.is_empty() { None } else { self.scheduler.next(worker) }?;
         let entry = self.kernels.get_mut(&kernel).expect("a scheduler names kernels that arrived");
         let KernelState::Running { microblock } = entry.state else {
             panic!("kernel {kernel} is scheduled in state {:?}", entry.state)

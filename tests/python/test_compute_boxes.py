@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 
 import nandarray
 from nandarray import CompileError, InvalidError
-from nandarray.programs import ports
+from nandarray.programs import ports, run
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +112,21 @@ def test_functions_of_boxes_are_one_run(store: Any) -> None:
     assert "new" not in store
     with pytest.raises(InvalidError, match="1 to 4 dimensions"):
         store["x"].view((10, 10, 10, 10, 10)).map_blocks(late, block=(1, 1, 1, 1, 1))
+
+
+def test_progress_is_told_though_the_run_ends_before_it_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = threading.Thread.start
+
+    def finished(thread: threading.Thread) -> None:
+        begin(thread)
+        thread.join()
+
+    monkeypatch.setattr(threading.Thread, "start", finished)
+    told: list[tuple[int, int, int]] = []
+    assert run.watched(lambda: 3, nandarray._nandarray.Watch(), lambda *now: told.append(now)) == 3
+    assert told == [(0, 0, 0)]
+    with pytest.raises(ValueError, match="seven"):
+        run.watched(lambda: int("seven"), nandarray._nandarray.Watch(), None, seconds=0)
 
 
 def test_functions_of_boxes_can_be_ended(store: Any) -> None:

@@ -62,7 +62,7 @@ class Compute(Operand):
         seconds : float, optional
             The most time of this machine that the run may take.
         progress : callable, optional
-            Called now and then with tasks done, tasks there are, and bytes read.
+            Called now and then, and once at the end, with tasks done, tasks there are, and bytes read.
         **scalars
             The program's numbers, by name.
 

@@ -225,7 +225,7 @@ def offload(
     seconds : float, optional
         The most time of this machine; the run is ended with an error then. One in native form ends between tasks.
     progress : callable, optional
-        Called now and then with tasks done, tasks there are as far as is known yet, and bytes read.
+        Called now and then, and once at the end, with tasks done, tasks known so far, and bytes read.
 
     Returns
     -------
@@ -497,7 +497,7 @@ def watched(
     watch : Watch
         How far it is, and how it is ended.
     progress : callable, optional
-        Called now and then with the state of ``watch``.
+        Called now and then with the state of ``watch``, and once with its state at the end.
     seconds : float, optional
         How long it may take.
 
@@ -519,9 +519,11 @@ def watched(
     thread = threading.Thread(target=work, name="nandarray-offload")
     thread.start()
     try:
-        while thread.is_alive():
+        ended = False
+        while not ended:
             thread.join(max(0.0, min(_POLL_S, until - time.monotonic())) if not late else _POLL_S)
-            if not late and time.monotonic() >= until:
+            ended = not thread.is_alive()
+            if not ended and not late and time.monotonic() >= until:
                 late = True
                 watch.cancel()
             if progress is not None:

@@ -218,11 +218,12 @@ def test_wrong_secrets_are_counted_and_slowed_down(store: nandarray.Store) -> No
 
         for _ in range(16):
             refused()
-        assert refused() >= 1
+        waited = refused()
+        assert waited >= 1
         start = time.monotonic()
         with connect(server.url, hostnqn=HOST, secret=mine) as remote:
             assert remote["x"][7] == 7
-            assert time.monotonic() - start < 1
+            assert time.monotonic() - start < waited
             status = server.status()
             assert [host for _, host, _ in status["associations"]] == [HOST]
             assert status["refused_logins"] == 17

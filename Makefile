@@ -64,6 +64,10 @@ guest-tests: $(STAMPS)/test $(STAMPS)/native ## a stock Linux kernel in QEMU use
 cuda: $(STAMPS)/test ## compile every kernel for three architectures (fetches compilers of 300 MB; skipped off line)
 	$(BIN)/python tools/cuda.py
 
+.PHONY: bench-gpu
+bench-gpu: $(STAMPS)/test $(STAMPS)/native ## check and measure kernels that fetch for themselves on a GPU (10 minutes; without one: why not)
+	$(BIN)/python -m bench gpu $(BENCH)
+
 .PHONY: torch
 torch: $(STAMPS)/test $(STAMPS)/torch ## install PyTorch (a gigabyte), so that the tests that need it run too
 

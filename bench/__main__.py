@@ -94,6 +94,11 @@ def _side_commands(commands: Any) -> None:
     queue.add_argument("--rows", type=int, default=65_536, help="rows of 4 KiB that they are drawn from")
     queue.add_argument("--rounds", type=int, default=3)
     queue.add_argument("--short", action="store_true", help="an eighth of the commands")
+    card = commands.add_parser("gpu", help="kernels that fetch for themselves, checked and measured on a GPU")
+    _output(card)
+    card.add_argument("--short", action="store_true", help="small sizes")
+    card.add_argument("--driver", default="libcuda.so.1", metavar="LIBRARY", help="of CUDA")
+    card.add_argument("--cubin", type=Path, metavar="FILE", help="kernels that were compiled before")
     micro = commands.add_parser("micro", help="short reads, first looks, ways to bring cold pages")
     _output(micro)
     micro.add_argument("--section", action="append", default=[], choices=("small", "first", "disk"))
@@ -480,6 +485,21 @@ def _queue(arguments: argparse.Namespace, command: str) -> int:
     return 0
 
 
+def _gpu(arguments: argparse.Namespace, command: str) -> int:
+    import json
+
+    from . import gpu
+
+    given = {"short": arguments.short, "driver": arguments.driver, "cubin": arguments.cubin}
+    card, found = gpu.measure(arguments.folder, **given, say=_say)
+    print(card)
+    rows = [row.text() for row in found]
+    _lines(
+        arguments, f"{command}`; `{card}", list(gpu.HEADER), rows, json.dumps({"card": card, "rows": rows}, indent=1)
+    )
+    return int(gpu.failed(found))
+
+
 def _show(arguments: argparse.Namespace, command: str) -> int:
     from . import report
 
@@ -506,7 +526,7 @@ def main(argv: list[str] | None = None) -> int:
         "pace": _pace,
         "queue": _queue,
     }
-    act |= {"codecs": _codecs, "vectors": _vectors}
+    act |= {"codecs": _codecs, "vectors": _vectors, "gpu": _gpu}
     return act[arguments.command](arguments, command)
 
 

@@ -2,4 +2,5 @@
 #pragma once
 
 #include "array.hpp"
+#include "device.hpp"
 #include "region.hpp"

@@ -38,6 +38,10 @@ struct host_policy {
     /// `asleep`; the server sets `asleep` before it looks at the doorbell again, so one of the two sees the other.
     static void ring(shared_u32 *doorbell, u32 value, shared_u32 *asleep) {
         __atomic_exchange_n(&doorbell->raw, value, __ATOMIC_SEQ_CST);
+        rouse(asleep);
+    }
+    /// Wakes a server's thread if it sleeps.
+    static void rouse(shared_u32 *asleep) {
         if (__atomic_load_n(&asleep->raw, __ATOMIC_SEQ_CST) != 0) {
             __atomic_store_n(&asleep->raw, 0, __ATOMIC_SEQ_CST);
             syscall(SYS_futex, &asleep->raw, FUTEX_WAKE, 1, nullptr, nullptr, 0);

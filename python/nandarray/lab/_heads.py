@@ -16,10 +16,12 @@ __all__ = ["NAME", "RUN", "SWEEP", "damage"]
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. +@-]*")
 _DEVICE = re.compile(r"devices/[^/\0]+")
 
+_NUMBER = (int, float)
 _MAYBE = (int, float, type(None))
 _TABLES = {"*": {"columns": [str], "rows": int}}
 
-#: Keys of a run's head. A list has one form for all its elements, ``"*"`` is any key.
+#: Keys of a run's head. A list has one form for all its elements; ``"*"`` is any key, and a key behind ``"?"`` may be
+#: missing.
 RUN: dict[str, Any] = {
     "experiment": str,
     "title": str,
@@ -39,10 +41,28 @@ RUN: dict[str, Any] = {
             "ratio": _MAYBE,
             "within": (bool, type(None)),
             "calibrated": bool,
+            "?input": bool,
+            "?low": _MAYBE,
+            "?high": _MAYBE,
+            "?bound": str,
+            "?range": (list, type(None)),
         }
     ],
     "figures": [
-        {"id": str, "title": str, "kind": str, "table": str, "x": str, "y": str, "series": str, "value": str},
+        {
+            "id": str,
+            "title": str,
+            "kind": str,
+            "table": str,
+            "x": str,
+            "y": str,
+            "series": str,
+            "value": str,
+            "points": [{"series": str, "x": (*_MAYBE, str), "y": _MAYBE, "bound": str, "where": str}],
+            "?caption": str,
+            "?x_label": str,
+            "?y_label": str,
+        },
     ],
     "tables": _TABLES,
     "reports": [str],
@@ -100,6 +120,10 @@ def damage(head: Mapping[str, Any], form: Mapping[str, Any]) -> str | None:
             return f"{file!r} is no file of a device"
     if "axes" in form:
         return _wrong_groups(head)
+    for answer in head["answers"]:
+        ends = answer.get("range")
+        if ends is not None and (len(ends) != 2 or _wrong(ends, [_NUMBER], "")):  # noqa: PLR2004
+            return f"{answer['claim']}: range is not of two numbers"
     return None
 
 
@@ -107,6 +131,8 @@ def _wrong_groups(head: Mapping[str, Any]) -> str | None:
     """Tell whether the groups of a sweep name its axes, and its tables are there."""
     if any(not group or not all(0 <= axis < len(head["axes"]) for axis in group) for group in head["spec"]["groups"]):
         return "spec: groups name axes that are not there"
+    if not 0 <= head["failed"] <= head["points"]:
+        return f"{head['failed']} of {head['points']} points failed"
     return None if {"points", "failures"} <= head["tables"].keys() else "tables lacks points or failures"
 
 
@@ -122,11 +148,13 @@ def _wrong(value: Any, form: Any, where: str) -> str | None:
         return None if fits else f"{where} is of another kind"
     if not isinstance(value, Mapping):
         return f"{where} is of another kind"
+    before = f"{where}." if where else ""
     for key, inner in form.items():
-        if key != "*" and key not in value:
-            return f"it has no {where}{'.' if where else ''}{key}"
-        for name in value if key == "*" else [key]:
-            wrong = _wrong(value[name], inner, f"{where}{'.' if where else ''}{name}")
+        name = key.removeprefix("?")
+        if key == name != "*" and key not in value:
+            return f"it has no {before}{key}"
+        for one in value if key == "*" else [name] if name in value else []:
+            wrong = _wrong(value[one], inner, f"{before}{one}")
             if wrong is not None:
                 return wrong
     return None

@@ -124,7 +124,12 @@ class Folder:
         NotFoundError
             If there is no such table; names those that there are.
         """
-        return read_parquet(self.path / "tables" / f"{self._named(name)}.parquet")
+        columns = self.tables[self._named(name)]
+        file = self.path / "tables" / f"{name}.parquet"
+        frame = read_parquet(file)
+        if list(frame.columns) != columns:
+            raise CorruptError(f"{file} is damaged: its columns are not those that the head names")
+        return frame
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """Return a table without pandas: a dictionary a row, NaN as None."""

@@ -61,7 +61,7 @@ class Journal:
         for line in self._file:
             try:
                 found = json.loads(line) if line.endswith(b"\n") else None
-            except ValueError:
+            except (ValueError, RecursionError):
                 break
             if not _is_result(found, count):
                 break

@@ -104,13 +104,23 @@ def test_a_store_on_a_full_disk_stays_as_it_was(words: tuple[str, ...], filled: 
     unchanged()
 
 
+@pytest.mark.parametrize("mode", ["w", "x", "a"])
+def test_a_new_store_on_a_full_disk_leaves_no_part_of_one(mode: str, tmp_path: Path) -> None:
+    script = f"import nandarray; nandarray.open('new.nand', {mode!r})"
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, preexec_fn=small_files)
+    assert b"StoreFullError" in done.stderr
+    assert os.listdir(tmp_path) == []
+    with nandarray.open("new.nand", "a") as store:
+        store["a"] = DATA
+
+
 def test_an_import_into_a_new_store_on_a_full_disk_makes_none(filled: Path) -> None:
     done = call("import", "big.npy", "new.nand", "c", "-q", preexec_fn=small_files)
     assert (done.returncode, sorted(os.listdir(filled))) == (1, ["big.npy", "d.nand"])
 
 
 READING = [
-    ("ls", "d.nand"), ("read", "d.nand", "b"), ("info", "d.nand", "a"), ("stat", "d.nand"), ("tree", "d.nand", "--json"),
+    ("ls", "d.nand"), ("read", "d.nand", "b"), ("info", "d.nand", "a"), ("stat", "d.nand"), ("tree", "d.nand", "a"),
     ("--help",), ("lab", "list"), ("device", "list"), ("program", "list"), ("check", "d.nand"),
 ]  # fmt: skip
 

@@ -52,7 +52,7 @@ def forget() -> None:
 
 
 def started(tmp_path: Path, number: int) -> subprocess.Popen[str]:
-    """A process that compiles PROGRAM and prints its result; the file is written once, since others may be reading it."""
+    """A process that compiles PROGRAM and prints its result; the file is written once, since others may read it."""
     if not (tmp_path / "program.py").exists():
         (tmp_path / "program.py").write_text(PROGRAM)
     words = [sys.executable, "program.py", f"{number}.nand"]

@@ -27,6 +27,7 @@ from nandarray.interop.xarray.backend import to_xarray
 KEY = bytes(range(32))
 CODECS = [None, "lz4", "zstd", "zstd:9+shuffle", "lz4+bitshuffle", "bitpack", "varwidth"]
 INTEGERS = ["u1", "i2", "u4", "i8", ">i4"]
+PLAIN = [*INTEGERS[:4], "f8"]
 OTHERS = ["f4", "f8", ">f8", "?", "c8", "S4", "U3", "M8[s]"]
 SEEDS = range(6)
 
@@ -221,7 +222,7 @@ def public(seed: int) -> tuple[Arrays, dict[str, dict[str, Any]]]:
     rng, numbers = random.Random(seed), np.random.default_rng(seed)
     arrays = {
         f"{'g/' * rng.randint(0, 2)}v{n}": filled(
-            numbers, tuple(rng.randint(1, 7) for _ in range(rng.randint(1, 3))), np.dtype(rng.choice(INTEGERS[:4] + ["f8"]))
+            numbers, tuple(rng.randint(1, 7) for _ in range(rng.randint(1, 3))), np.dtype(rng.choice(PLAIN))
         )
         for n in range(5)
     }  # fmt: skip

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from io import BufferedRandom
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import nandarray
 from nandarray.lab._files import digest, environment, write_json, write_table
@@ -81,7 +81,7 @@ class Journal:
         self._file.close()
 
 
-def _is_result(found: Any, count: int) -> bool:
+def _is_result(found: Any, count: int) -> TypeGuard[Found]:
     """Tell whether a line of a journal is a whole result of one of so many points."""
     if not isinstance(found, dict) or type(found.get("point")) is not int or not 0 <= found["point"] < count:
         return False

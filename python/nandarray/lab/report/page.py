@@ -94,6 +94,7 @@ class Page:
 
     runs: Sequence[Source]
     charts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    tables: set[str] = field(default_factory=set)
 
     @cached_property
     def names(self) -> list[str]:
@@ -105,7 +106,10 @@ class Page:
         ]
 
     def table(self, name: str, rows: Sequence[Row], *, sortable: bool = False) -> Table:
-        """Make a table with a link to its CSV."""
+        """Make a table with a link to its CSV, under a name that no other table of the page has."""
+        while name in self.tables:
+            name += "-more"
+        self.tables.add(name)
         return Table(name, columns_of(rows), rows, csv_url(rows), sortable)
 
     def plot(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from nandarray import _nandarray
 from nandarray.errors import InvalidError
@@ -19,7 +22,9 @@ _WORDS = {unit.lower(): int(factor) for unit, factor in UNITS["size"].items()}
 _WORDS |= {"": 1} | {prefix: 1024**power for power, prefix in enumerate("kmgt", 1)}
 _SIZE = re.compile(r"\s*(\d[\d_]*(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*")
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB")
-_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
+#: Characters of a size, at most: Python refuses to read numbers of thousands of digits.
+_SIZE_TEXT_MAX = 100
+_PREFIXES = tuple((10.0**power, prefix) for power, prefix in zip(range(18, -15, -3), "EPTGMk munp", strict=True))
 _DIGITS = 4
 _FIXED = (1e-4, 1e15)  # magnitudes that are written without an exponent
 
@@ -50,13 +55,14 @@ def parse_size(value: object, what: str = "") -> int:
     >>> parse_size("256MiB"), parse_size("1.5 GB"), parse_size(4096)
     (268435456, 1500000000, 4096)
     """
-    found = _SIZE.fullmatch(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return int(value)
+    found = _SIZE.fullmatch(value) if isinstance(value, str) and len(value) <= _SIZE_TEXT_MAX else None
     factor = _WORDS.get(found[2].lower()) if found else None
     if found is not None and factor is not None:
-        digits = found[1].replace("_", "")
-        size = float(digits) * factor if "." in digits else int(digits) * factor
-        if size == int(size):
-            return int(size)
+        size = Fraction(found[1].replace("_", "")) * factor  # exact: 4.1 GB is a whole number of bytes, in floats not
+        if size.denominator == 1:
+            return size.numerator
     raise InvalidError(f"{what}{': ' if what else ''}{value!r} is not a size: write it like 4096, '256MiB' or '2 GB'")
 
 
@@ -75,7 +81,8 @@ def format_size(size: float) -> str:
         if abs(size) >= 1024 ** len(_BINARY):
             return f"2^{abs(size).bit_length() - 1} B"
         size = size / 1024**power
-    while abs(size) >= 1024 and power < len(_BINARY) - 1:  # noqa: PLR2004
+    # What is written as 1024 is one of the next unit.
+    while abs(size) >= 1023.5 and power < len(_BINARY) - 1 and math.isfinite(size):  # noqa: PLR2004
         size, power = size / 1024, power + 1
     text = f"{size:.0f}" if abs(size) >= 100 or not power else f"{size:.1f}".removesuffix(".0")  # noqa: PLR2004
     return f"{text} {_BINARY[power]}"
@@ -92,8 +99,11 @@ def scaled(number: float, unit: str) -> str:
     """
     if number == 0:
         return f"0 {unit}"
-    factor, prefix = next((p for p in _PREFIXES if abs(number) >= p[0]), _PREFIXES[-1])
-    return f"{number / factor:.3g} {prefix}{unit}"
+    if not math.isfinite(number):
+        return f"{format_number(float(number))} {unit}"
+    # What is written with more than three digits before the point is one of the next prefix.
+    factor, prefix = next((p for p in _PREFIXES if abs(number) >= p[0] * 0.9995), _PREFIXES[-1])
+    return f"{number / factor:.3g} {prefix.strip()}{unit}"
 
 
 def format_number(value: Any) -> str:
@@ -107,7 +117,9 @@ def format_number(value: Any) -> str:
     >>> format_number(None), format_number(True), format_number("word")
     ('-', 'yes', 'word')
     """
-    if value is None or value != value:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -399,7 +399,7 @@ def test_a_killed_sweep_goes_on_where_it_was() -> None:
 
 def test_a_journal_is_read_up_to_the_first_line_that_is_torn(tmp_path: Path) -> None:
     file = tmp_path / "journal"
-    good = b'{"point": 0, "measures": {}}\n{"point": 2, "error": "x"}\n'
+    good = b'{"point": 0, "measures": {}}\n{"point": 2, "kind": "E", "error": "x"}\n'
     for torn in (b"", b'{"point": 1', b'{"point": 1, "measures": {}}', b"\x00\x00\n", b"3\n", b'{"point": 9}\n'):
         file.write_bytes(good + torn)
         journal = _sweep.Journal(file, 5)

@@ -11,6 +11,7 @@ to offload them, :mod:`.drive` serves them over NVMe/TCP or in shared memory, :m
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -543,10 +544,30 @@ def bench(
         console().print(cli_bench.table(done, f"{format_size(done[0].bytes_per_call)} of float32, page cache warm"))
 
 
+def _open_standard_streams() -> None:
+    """Give the three standard descriptors to ``/dev/null`` where they are closed.
+
+    A store or a file that is opened would get a free one's number, and take what libraries print.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004
+        os.set_inheritable(descriptor, True)  # noqa: FBT003
+    os.close(descriptor)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", closefd=False)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", closefd=False)
+
+
 def main() -> None:
     """Run the command line."""
+    _open_standard_streams()
     warnings.formatwarning = lambda message, *_args, **_options: f"nandarray: warning: {message}\n"
-    app(prog_name="nandarray")
+    try:
+        app(prog_name="nandarray")
+    except OSError as error:  # of help and of errors, which no command prints
+        if "--debug" in sys.argv:
+            raise
+        raise SystemExit(f"nandarray: error: {error.strerror or error}") from None
 
 
 if __name__ == "__main__":

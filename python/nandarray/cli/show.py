@@ -108,7 +108,7 @@ def tree(store: Any, name: str, *, as_json: bool) -> None:
     for item in names:
         parent, _, base = item.removeprefix(prefix).rpartition("/")
         known = facts(store, item)
-        branches[parent].add(f"{base}  {_shape(known['shape'])} {known['dtype']}")
+        branches.get(parent, root).add(f"{base}  {_shape(known['shape'])} {known['dtype']}")
     console().print(root)
 
 

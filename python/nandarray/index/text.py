@@ -22,6 +22,8 @@ from nandarray.errors import InvalidError
 
 __all__ = ["Item", "format_slices", "parse_slices"]
 
+#: Digits of an integer, at most: no axis needs more than 20, and Python refuses to read thousands.
+_DIGITS_MAX = 100
 _INTEGER = re.compile(r"[+-]?[0-9](?:_?[0-9])*\Z")
 
 Item = int | slice | EllipsisType | list[int] | None
@@ -115,9 +117,10 @@ def _item(text: str, column: int, piece: str) -> Item:
     if word.startswith("["):
         if not word.endswith("]"):
             raise _fail(text, column + word.rindex("]") + 1, "expected ',' after the list")
-        inner = word[1:-1].strip().removesuffix(",")
-        if not inner.strip():
+        inner = word[1:-1].strip()
+        if not inner:
             return []
+        inner = inner.removesuffix(",")
         return [_integer(text, column, part) for part in inner.split(",")]
     if ":" in word:
         parts = word.split(":")
@@ -135,4 +138,6 @@ def _integer(text: str, column: int, word: str) -> int:
     if not _INTEGER.match(word):
         expected = "an integer, start:stop:step, '...', 'None' or a list like [0, 5]"
         raise _fail(text, column, f"{word!r} is not {expected}")
+    if len(word) > _DIGITS_MAX:
+        raise _fail(text[:_DIGITS_MAX] + "...", column, f"an integer with {len(word)} characters is no index")
     return int(word)

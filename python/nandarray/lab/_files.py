@@ -47,10 +47,25 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return plain(value.tolist())
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
-        return [plain(item) for item in (sorted(value) if isinstance(value, set | frozenset) else value)]
+        return [plain(item) for item in (_in_order(value) if isinstance(value, set | frozenset) else value)]
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     raise InvalidError(f"{value!r} ({type(value).__name__}) cannot be written as JSON")
+
+
+def _in_order(values: set[Any] | frozenset[Any]) -> list[Any]:
+    """Return the elements of a set in an order that does not depend on hashes."""
+    try:
+        return sorted(values)
+    except TypeError:  # of several kinds
+        return sorted(values, key=lambda value: (type(value).__name__, repr(value)))
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidError(f"{text[error.start : error.end]!r} in a text is half a character: no UTF-8") from None
 
 
 def dumps(value: Any, *, lines: bool = False) -> str:
@@ -63,7 +78,7 @@ def dumps(value: Any, *, lines: bool = False) -> str:
 
 def digest(value: Any) -> str:
     """Return a digest of a value: twelve hexadecimal digits."""
-    return hashlib.sha256(dumps(value).encode()).hexdigest()[:12]
+    return hashlib.sha256(_utf8(dumps(value))).hexdigest()[:12]
 
 
 def write_json(file: Path, value: Any, *, rows: bool = False) -> None:
@@ -72,14 +87,14 @@ def write_json(file: Path, value: Any, *, rows: bool = False) -> None:
         text = dumps(value, lines=True)
     else:
         text = json.dumps(plain(value), sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
-    file.write_text(text + "\n", encoding="utf-8")
+    file.write_bytes(_utf8(text + "\n"))
 
 
 def read_json(file: Path) -> Any:
     """Read a JSON file; an error names it."""
     try:
         return json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptError(f"{file} is damaged: {error}") from None
 
 
@@ -111,6 +126,8 @@ def write_table(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> d
     except ImportError as error:
         raise needs_lab(error) from error
     columns = list(rows[0]) if rows else []
+    if not all(isinstance(column, str) for column in columns):
+        raise InvalidError(f"table {name!r}: the name of a column is a text; there is {columns!r}")
     for number, row in enumerate(rows):
         if row.keys() != set(columns):
             apart = sorted(set(columns) ^ set(row))
@@ -121,6 +138,8 @@ def write_table(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> d
             typed[column] = pyarrow.array([_typed(row[column]) for row in rows])
         except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
             raise InvalidError(f"table {name!r}: column {column!r} mixes kinds of values: {error}") from None
+        except (OverflowError, UnicodeEncodeError, TypeError) as error:
+            raise InvalidError(f"table {name!r}: column {column!r} has a value that no table holds: {error}") from None
     write_json(folder / f"{name}.json", list(rows), rows=True)
     pyarrow.parquet.write_table(pyarrow.table(typed), folder / f"{name}.parquet", compression="zstd", version="2.6")
     return {"columns": columns, "rows": len(rows)}
@@ -141,7 +160,7 @@ def read_parquet(file: Path) -> pandas.DataFrame:
         raise needs_lab(error) from error
     try:
         found: pandas.DataFrame = pyarrow.parquet.read_table(file).to_pandas()
-    except (OSError, pyarrow.ArrowInvalid) as error:
+    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
         if not file.exists():
             raise
         raise CorruptError(f"{file} is damaged: {' '.join(str(error).split())}") from None

@@ -15,7 +15,6 @@ import fcntl
 import filecmp
 import json
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -33,6 +32,7 @@ import nandarray
 from nandarray.errors import InvalidError, LockedError
 from nandarray.lab import registry
 from nandarray.lab._files import digest, environment, plain, write_json, write_table
+from nandarray.lab._heads import NAME
 from nandarray.lab._inputs import Inputs, inputs_of
 from nandarray.lab._runs import PART, SCHEMA, TIMELINE, Run, folder_of_runs
 from nandarray.lab.claims import Claim, base_of, claims, judge, near
@@ -49,9 +49,6 @@ __all__ = [
     "run",
     "run_id",
 ]
-
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. +@-]*")
-
 
 _WORKER = "nandarray-lab"
 _GUARD = (
@@ -387,7 +384,7 @@ def command_of(experiment: Experiment, what: str, context: Context) -> str:
 
 def _checked(names: Sequence[str] | Mapping[str, Any], what: str) -> None:
     for name in names:
-        if not _NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             raise InvalidError(f"{what} {name!r} cannot be a file's name: letters, digits, and . _ + @ - are taken")
 
 

@@ -16,6 +16,7 @@ from nandarray.device import Description
 from nandarray.device import load as load_device
 from nandarray.errors import CorruptError, InvalidError, NotFoundError, UnsupportedVersionError
 from nandarray.lab._files import needs_lab, read_json, read_parquet
+from nandarray.lab._heads import RUN, SWEEP, damage
 from nandarray.lab.claims import near
 
 if TYPE_CHECKING:
@@ -39,13 +40,24 @@ def folder_of_runs(folder: str | os.PathLike[str] | None = None) -> Path:
 def read_head(folder: Path, name: str) -> dict[str, Any]:
     """Read ``run.json`` or ``sweep.json``; complain if it is of a newer program."""
     head = read_json(folder / name)
-    if not isinstance(head, dict) or not isinstance(head.get("schema"), int):
+    if not isinstance(head, dict) or type(head.get("schema")) is not int or head["schema"] < 1:
         raise CorruptError(f"{folder / name} is damaged: it states no schema")
     if head["schema"] > SCHEMA:
         raise UnsupportedVersionError(
             f"{folder} has schema {head['schema']}; this version knows those up to {SCHEMA}: update nandarray"
         )
+    wrong = damage(head, RUN if name == "run.json" else SWEEP)
+    if wrong is not None:
+        raise CorruptError(f"{folder / name} is damaged: {wrong}")
     return head
+
+
+def _mapping(file: Path) -> dict[str, Any]:
+    """Read a JSON file that is a mapping."""
+    found = read_json(file)
+    if not isinstance(found, dict):
+        raise CorruptError(f"{file} is damaged: it is no mapping")
+    return found
 
 
 class Folder:
@@ -87,7 +99,7 @@ class Folder:
     @cached_property
     def environment(self) -> dict[str, Any]:
         """When and where it was made."""
-        return dict(read_json(self.path / "environment.json"))
+        return _mapping(self.path / "environment.json")
 
     def _named(self, name: str) -> str:
         if name not in self.data["tables"]:
@@ -112,11 +124,21 @@ class Folder:
         NotFoundError
             If there is no such table; names those that there are.
         """
-        return read_parquet(self.path / "tables" / f"{self._named(name)}.parquet")
+        columns = self.tables[self._named(name)]
+        file = self.path / "tables" / f"{name}.parquet"
+        frame = read_parquet(file)
+        if list(frame.columns) != columns:
+            raise CorruptError(f"{file} is damaged: its columns are not those that the head names")
+        return frame
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """Return a table without pandas: a dictionary a row, NaN as None."""
-        return list(read_json(self.path / "tables" / f"{self._named(name)}.json"))
+        columns = set(self.tables[self._named(name)])
+        file = self.path / "tables" / f"{name}.json"
+        rows = read_json(file)
+        if not isinstance(rows, list) or not all(isinstance(row, dict) and columns <= row.keys() for row in rows):
+            raise CorruptError(f"{file} is damaged: it is no list of rows with the columns of the table")
+        return rows
 
     def _dataset(self, name: str, index: Sequence[str]) -> xarray.Dataset:
         """Return a table as arrays over some of its columns."""
@@ -194,7 +216,7 @@ class Run(Folder):
     def reports(self) -> dict[str, dict[str, Any]]:
         """Of modelled devices, by label."""
         labels = self.data["reports"]
-        return {label: read_json(self.path / "reports" / f"{label}.json") for label in labels}
+        return {label: _mapping(self.path / "reports" / f"{label}.json") for label in labels}
 
     @cached_property
     def devices(self) -> dict[str, Description]:

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from io import BufferedRandom
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import nandarray
 from nandarray.lab._files import digest, environment, write_json, write_table
@@ -61,12 +61,11 @@ class Journal:
         for line in self._file:
             try:
                 found = json.loads(line) if line.endswith(b"\n") else None
-                number = found["point"] if isinstance(found, dict) else -1
-            except (ValueError, KeyError):
+            except (ValueError, RecursionError):
                 break
-            if found is None or not 0 <= number < count:
+            if not _is_result(found, count):
                 break
-            self.done[number] = found
+            self.done[found["point"]] = found
             good += len(line)
         self._file.truncate(good)
 
@@ -80,6 +79,15 @@ class Journal:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _is_result(found: Any, count: int) -> TypeGuard[Found]:
+    """Tell whether a line of a journal is a whole result of one of so many points."""
+    if not isinstance(found, dict) or type(found.get("point")) is not int or not 0 <= found["point"] < count:
+        return False
+    return isinstance(found.get("measures"), dict) or (
+        isinstance(found.get("kind"), str) and isinstance(found.get("error"), str)
+    )
 
 
 def sweep(

@@ -75,19 +75,28 @@ class Claim:
     bound: str = ""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.id, str):
+            raise InvalidError(f"the id of a claim is a text, not {self.id!r}")
+        if self.value is not None and not _is_figure(self.value):
+            raise InvalidError(f"{self.id}: value {self.value!r} is not a positive number")
         if self.kind not in {"ratio", "abs", "shape"}:
             raise InvalidError(f"{self.id}: kind {self.kind!r} is not ratio, abs or shape")
         if self.bound not in _BOUNDS:
             raise InvalidError(f"{self.id}: bound {self.bound!r} is not 'at least' or 'at most'")
         if self.range is not None:
             ends = tuple(self.range)
-            if len(ends) != 2 or not 0 < ends[0] <= ends[1]:
+            if len(ends) != 2 or not all(map(_is_figure, ends)) or ends[0] > ends[1]:
                 raise InvalidError(f"{self.id}: range {list(ends)} is not two positive ends in order")
             object.__setattr__(self, "range", ends)
         if (self.value is None) == (self.range is None) and self.kind != "shape":
             raise InvalidError(f"{self.id}: a claim of kind {self.kind} has either a value or a range")
         if self.bound and self.value is None:
             raise InvalidError(f"{self.id}: a bound needs a value")
+
+
+def _is_figure(value: Any) -> bool:
+    """Tell whether a paper's figure is a number that a ratio can be taken to."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def claims(beside: Path | None = None) -> dict[str, Claim]:
@@ -112,7 +121,11 @@ def claims(beside: Path | None = None) -> dict[str, Claim]:
     known = dict(_packaged())
     file = None if beside is None else beside / "claims.toml"
     if file is not None and file.is_file():
-        known |= _parse(file.read_text(encoding="utf-8"), str(file))
+        try:
+            text = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidError(f"{file} is no TOML: {error}") from None
+        known |= _parse(text, str(file))
     return known
 
 
@@ -203,6 +216,8 @@ def judge(
         )
     measured: Any = answer.measured.item() if hasattr(answer.measured, "item") else answer.measured
     truth = isinstance(measured, bool)
+    if not isinstance(measured, bool | int | float):
+        raise InvalidError(f"{answer.claim}: a number or a truth value is measured, not {measured!r}")
     if claim.kind == "shape" and not truth and answer.paper is None:
         raise InvalidError(f"{answer.claim} is an ordering or a trend: it holds or not, but {measured!r} was measured")
     # A part of a ratio may be an ordering, and a part of an ordering a ratio: what was measured says which.
@@ -218,7 +233,7 @@ def judge(
         expected = experiment.expected.get(answer.claim, experiment.expected.get(base))
         low, high = _limits(paper, kind, bound, is_range=ends is not None) if expected is None else expected
         ratio = float(measured) / paper if paper and math.isfinite(measured) else None
-        within = ratio is not None and (low is None or low <= ratio) and (high is None or ratio <= high)
+        within = ratio is not None and _between(low, ratio, high)
     return {
         "claim": answer.claim,
         "measured": measured,
@@ -236,6 +251,12 @@ def judge(
         "what": claim.what,
         "note": answer.note,
     }
+
+
+def _between(low: float | None, ratio: float, high: float | None) -> bool:
+    """Tell whether a ratio is within two ends; the ends count, whatever way their last digit was rounded."""
+    above = low is None or low <= ratio or math.isclose(low, ratio, rel_tol=1e-12)
+    return above and (high is None or ratio <= high or math.isclose(high, ratio, rel_tol=1e-12))
 
 
 def _paper(answer: Answer, claim: Claim, measured: float) -> tuple[float | None, tuple[float, float] | None, str]:

@@ -23,6 +23,7 @@ __all__ = ["WEIGHTS", "cost", "weights_of"]
 #: Weight of each part in the cost.
 WEIGHTS: dict[str, float] = {"flash": 1.0, "die": 1.0, "channel": 2.0, "dram": 15.0, "core": 5.0}
 
+_LARGEST = 1e12
 _BITS = {"slc": 1, "mlc": 2, "tlc": 3, "qlc": 4}
 
 
@@ -31,8 +32,8 @@ def weights_of(given: Mapping[str, Any] | None) -> dict[str, float]:
     for name, weight in (given or {}).items():
         if name not in WEIGHTS:
             raise InvalidError(f"cost: {name!r} is no part{near(name, WEIGHTS)}")
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or weight < 0:
-            raise InvalidError(f"cost: the weight of {name} is a number from 0 on, not {weight!r}")
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= _LARGEST:
+            raise InvalidError(f"cost: the weight of {name} is a number from 0 to {_LARGEST:g}, not {weight!r}")
     return WEIGHTS | {name: float(weight) for name, weight in (given or {}).items()}
 
 

@@ -50,7 +50,10 @@ def front(columns: Mapping[str, Sequence[Any]], objectives: Mapping[str, str]) -
             raise InvalidError(f"objective {name!r} is 'max' or 'min', not {way!r}")
         if name not in columns:
             raise InvalidError(f"objective {name!r} is no column")
-        numbers = np.array([np.nan if value is None else value for value in columns[name]], dtype=float)
+        try:
+            numbers = np.array([np.nan if value is None else value for value in columns[name]], dtype=float)
+        except (TypeError, ValueError, OverflowError):
+            raise InvalidError(f"objective {name!r} is no column of numbers") from None
         losses.append(-numbers if way == "max" else numbers)
     loss = np.stack(losses, axis=1)
     rest = np.flatnonzero(~np.isnan(loss).any(axis=1))

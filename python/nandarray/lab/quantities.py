@@ -27,7 +27,7 @@ _FAMILIES: dict[str, dict[str, float]] = {
         ("_mw", "power", 1e3),
     )
 } | {"": {"%": 0.01, "": 1.0}}
-_TEXT = re.compile(r"\s*([-+]?(?:\d[\d_]*)?\.?\d*(?:[eE][-+]?\d+)?)\s*([A-Za-z%/]*)\s*")
+_TEXT = re.compile(r"\s*([-+]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*((?:[^\W\d_]|[%/])*)\s*")
 _POINTS_MAX = 100_000
 
 
@@ -63,7 +63,7 @@ def parse(value: Any) -> Quantity | None:
     Returns
     -------
     Quantity or None
-        None if it is none: a word, a list, a truth value.
+        None if it is none: a word, a list, a truth value, an infinity.
 
     Examples
     --------
@@ -76,17 +76,27 @@ def parse(value: Any) -> Quantity | None:
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        return Quantity(float(value), "", "", float(value))
+        number = _float(value)
+        return Quantity(number, "", "", number) if math.isfinite(number) else None
     found = _TEXT.fullmatch(value) if isinstance(value, str) else None
-    if found is None or not any(digit.isdigit() for digit in found[1]):
+    if found is None:
         return None
     number, unit = float(found[1].replace("_", "")), found[2]
     for suffix, units in _FAMILIES.items():
         if unit in units:
             # Divided where that is exact: 7 / 100, not 7 x 0.01.
             factor = units[unit]
-            return Quantity(number, unit, suffix, number * factor if factor >= 1 else number / round(1 / factor))
+            scaled = number * factor if factor >= 1 else number / round(1 / factor)
+            return Quantity(number, unit, suffix, scaled) if math.isfinite(scaled) else None
     return None
+
+
+def _float(value: float) -> float:
+    """Return a number as a float; infinity if it is an integer too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def span(about: dict[str, Any], what: str) -> list[Any]:
@@ -131,11 +141,13 @@ def span(about: dict[str, Any], what: str) -> list[Any]:
         raise InvalidError(f"{what}: a scale is 'linear' or 'log', not {scale!r}")
     if ("step" in about) == ("steps" in about):
         raise InvalidError(f"{what}: a range needs either steps, how many values, or step, the distance")
-    first, last = low.number, high.scaled / (low.scaled / low.number) if low.number else _in_unit(high, low.unit)
+    first, last = low.number, _in_unit(high, low.unit)
     if "step" in about:
         numbers = _by_step(first, last, _end(about["step"], what), low, scale, what)
     else:
         numbers = _by_steps(first, last, about["steps"], scale, what)
+    if not all(map(math.isfinite, numbers)):
+        raise InvalidError(f"{what}: the numbers between {about['from']!r} and {about['to']!r} are too large")
     whole = not low.unit and all(isinstance(about[key], int) for key in ("from", "to"))
     if whole:
         return list(dict.fromkeys(round(number) for number in numbers))
@@ -144,6 +156,8 @@ def span(about: dict[str, Any], what: str) -> list[Any]:
 
 
 def _in_unit(quantity: Quantity, unit: str) -> float:
+    if quantity.unit == unit:
+        return quantity.number
     one = parse(f"1 {unit}")
     assert one is not None
     return quantity.scaled / one.scaled
@@ -176,6 +190,7 @@ def _by_step(  # noqa: PLR0917
         raise InvalidError(f"{what}: the step is of another kind than the ends")
     size = _in_unit(step, low.unit)
     count = (last - first) / size if size else -1.0
+    count = count if math.isfinite(count) else -1.0
     if not 0 <= count <= _POINTS_MAX:
         raise InvalidError(f"{what}: steps of {size:g} do not lead from {first:g} to {last:g}")
     return [first + size * n for n in range(math.floor(count * (1 + 1e-12) + 1e-12) + 1)]

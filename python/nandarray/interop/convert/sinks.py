@@ -8,11 +8,12 @@ and array in turn, and returns for an array a function that writes one box. One 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import zipfile
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -289,15 +290,65 @@ def _typed(attrs: Mapping[str, Any], *, netcdf: bool) -> dict[str, Any]:
     return typed
 
 
-class _Hdf5(_Base):
+class _OfHdf5(_Base):
+    """A file that the HDF5 library writes. The library crashes when it closes a file that it could not write whole.
+
+    So a file that failed is closed with its descriptor leading to ``/dev/null``, which takes everything.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._last: Any = None
+
+    def _library(self) -> Any:
+        """Return the file as h5py has it."""
+        raise NotImplementedError
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._abandon()
+
+    def close(self) -> None:
+        self._written(None)
+        super().close()
+
+    def _written(self, following: Any) -> None:
+        """Write all of the last array, before the library lets go of it without an error, and hold the following."""
+        try:
+            self._library().flush()
+        except (OSError, RuntimeError) as error:
+            self._abandon()
+            number = getattr(error, "errno", None) or errno.ENOSPC
+            raise OSError(number, os.strerror(number), str(self._path)) from error
+        self._last = following
+
+    def _abandon(self) -> None:
+        """Close the file without writing what is left to write."""
+        descriptor = self._library().id.get_vfd_handle()
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nowhere, descriptor, inheritable=False)
+        os.close(nowhere)
+        with suppress(OSError, RuntimeError):
+            super().close()
+
+
+class _Hdf5(_OfHdf5):
     """A file that h5py writes; chunks are building blocks, dimension names are labels."""
 
     def __init__(self, path: Path, compression: str) -> None:
-        super().__init__()
+        super().__init__(path)
         self._h5py = require("h5py", "hdf5")
         _codec(compression, {"auto": None, "none": None, "gzip": 4, "lzf": None})
         self._compression = compression
         self._file = self._open.enter_context(self._h5py.File(path, "w"))
+
+    def _library(self) -> Any:
+        return self._file
 
     def group(self, name: str, attrs: Mapping[str, Any]) -> None:
         self._file.require_group(name or "/").attrs.update(_typed(attrs, netcdf=False))
@@ -322,6 +373,7 @@ class _Hdf5(_Base):
             )
         except (TypeError, ValueError) as error:
             raise InvalidError(f"HDF5 cannot hold {spec.name!r} of dtype {spec.dtype}: {error}") from error
+        self._written(item)
         item.attrs.update(_typed(spec.attrs, netcdf=False))
         for axis, dim in enumerate(spec.dims or ()):
             item.dims[axis].label = dim
@@ -340,15 +392,18 @@ def _tagged(dtype: np.dtype[Any]) -> Callable[[np.ndarray[Any, Any]], np.ndarray
     return lambda data: data.astype(dtype)  # the same bytes; h5py reads the dtype's metadata
 
 
-class _NetCDF(_Base):
+class _NetCDF(_OfHdf5):
     """A NetCDF-4 file that h5netcdf writes: named dimensions, CF attributes for what NetCDF has no type for."""
 
     def __init__(self, path: Path, compression: str) -> None:
-        super().__init__()
+        super().__init__(path)
         h5netcdf = require("h5netcdf", "netcdf")
         _codec(compression, {"auto": None, "none": None, "gzip": 4, "lzf": None})
         self._compression = compression
         self._file = self._open.enter_context(h5netcdf.File(path, "w"))
+
+    def _library(self) -> Any:
+        return self._file._h5file
 
     def group(self, name: str, attrs: Mapping[str, Any]) -> None:
         self._at(name).attrs.update(_typed(attrs, netcdf=True))
@@ -389,6 +444,7 @@ class _NetCDF(_Base):
             )
         except (TypeError, ValueError) as error:
             raise InvalidError(f"NetCDF cannot hold {spec.name!r} of dtype {spec.dtype}: {error}") from error
+        self._written(item._h5ds)
         for key, value in {**attrs, **extra}.items():
             item.attrs[key] = value
 

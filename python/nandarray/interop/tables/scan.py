@@ -64,6 +64,15 @@ class Table:
     delimiter: str
     line_bytes: int
 
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        if not names or len(set(names)) < len(names):
+            raise InvalidError(f"a table has columns of different names, not {', '.join(names) or 'none'}")
+        if not isinstance(self.delimiter, str) or len(self.delimiter) != 1 or not self.delimiter.isascii():
+            raise InvalidError(f"the delimiter is one ASCII character, not {self.delimiter!r}")
+        if type(self.line_bytes) is not int or self.line_bytes < 1:
+            raise InvalidError(f"line_bytes is {self.line_bytes!r}; it is a number of bytes from 1 on")
+
     @property
     def schema(self) -> Any:
         """The Arrow schema of all columns."""
@@ -362,8 +371,6 @@ def create(
         A line cannot be read, or the text is cut off. Nothing is stored.
     """
     columns = tuple(columns_of(schema))
-    if len(delimiter.encode()) != 1:
-        raise InvalidError(f"the delimiter is one ASCII character, not {delimiter!r}")
     if isinstance(source, bytes):
         data, shown = np.frombuffer(source, np.uint8), name
     else:
@@ -373,8 +380,8 @@ def create(
         line = 1 + int(np.count_nonzero(data == ord("\n")))
         raise _error(shown, line, None, "the text is cut off: its last line has no end")
     store[name] = data
-    table = Table(store[name], columns, delimiter, line_bytes)
     try:
+        table = Table(store[name], columns, delimiter, line_bytes)
         table.program()  # what the program refuses, is refused now
         if check:
             table.check()
@@ -414,6 +421,6 @@ def open_table(store: Group, name: str) -> Table:
         raise NotFoundError(f"{name} is no table: it has no attribute {ATTRIBUTE!r}")
     try:
         columns = tuple(Column(*one) for one in described["columns"])
-        return Table(text, columns, described["delimiter"], int(described["line_bytes"]))
+        return Table(text, columns, described["delimiter"], described["line_bytes"])
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidError(f"{name}: the attribute {ATTRIBUTE!r} describes no table: {error}") from None

@@ -57,7 +57,7 @@ def _axis(figure: Mapping[str, Any], rows: Sequence[Row], which: str, *, always_
     values = [row.get(column) for row in rows if row.get(column) is not None]
     points = [point[which] for point in figure.get("points", ())]
     if always_category or not all(map(_numeric, [*values, *points])):
-        known = list(dict.fromkeys([*values, *points]))
+        known = list({show(value): value for value in [*values, *points]}.values())  # a list is no key
         if all(map(_numeric, known)):
             known.sort()
         return {"label": label, "type": "category", "categories": list(dict.fromkeys(map(show, known)))}

@@ -20,7 +20,7 @@ from nandarray.lab.report import answers, compare, cores, devices
 from nandarray.lab.report.figures import chart_of
 from nandarray.lab.report.source import Source
 from nandarray.lab.report.sweeps import SweepData, pareto_chart
-from nandarray.lab.report.text import columns_of, csv_url, script_json, show, slug
+from nandarray.lab.report.text import as_text, columns_of, csv_url, script_json, show, slug
 from nandarray.present.palette import PALETTES
 from nandarray.units import format_number as number
 
@@ -94,6 +94,7 @@ class Page:
 
     runs: Sequence[Source]
     charts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    tables: set[str] = field(default_factory=set)
 
     @cached_property
     def names(self) -> list[str]:
@@ -105,7 +106,10 @@ class Page:
         ]
 
     def table(self, name: str, rows: Sequence[Row], *, sortable: bool = False) -> Table:
-        """Make a table with a link to its CSV."""
+        """Make a table with a link to its CSV, under a name that no other table of the page has."""
+        while name in self.tables:
+            name += "-more"
+        self.tables.add(name)
         return Table(name, columns_of(rows), rows, csv_url(rows), sortable)
 
     def plot(
@@ -259,7 +263,7 @@ def render(
     }
     context["policy"] = _policy(context["early"], context["script"])
     context["data"] = script_json({"palettes": PALETTES, "charts": {} if library is None else page.charts})
-    return _environment().get_template("page.html.j2").render(context)
+    return as_text(_environment().get_template("page.html.j2").render(context))
 
 
 def _date(run: Source) -> str:

@@ -17,7 +17,9 @@ from urllib.parse import quote
 
 from nandarray.units import format_number
 
-__all__ = ["as_data", "columns_of", "csv_url", "script_json", "show", "slug"]
+__all__ = ["as_data", "as_text", "columns_of", "csv_url", "script_json", "show", "slug"]
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def show(value: Any) -> str:
@@ -83,7 +85,7 @@ def csv_url(rows: Sequence[Mapping[str, Any]]) -> str:
     writer.writerow(columns)
     for row in rows:
         writer.writerow([_cell(row.get(column)) for column in columns])
-    return "data:text/csv;charset=utf-8," + quote(out.getvalue(), safe=" ,.:;/()[]+*=!@$'")
+    return "data:text/csv;charset=utf-8," + quote(out.getvalue(), safe=" ,.:;/()[]+*=!@$'", errors="replace")
 
 
 def _cell(value: Any) -> Any:
@@ -134,7 +136,13 @@ def script_json(data: Any) -> str:
     text = json.dumps(as_data(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for mark in "<>&\u2028\u2029":
         text = text.replace(mark, f"\\u{ord(mark):04x}")
-    return text
+    # Halves of characters, which a damaged or hostile JSON file can have, are no UTF-8.
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def as_text(page: str) -> str:
+    """Replace the halves of characters in a text, which no file in UTF-8 can have."""
+    return _SURROGATE.sub("\ufffd", page)
 
 
 def slug(*parts: str) -> str:

@@ -280,7 +280,7 @@ const DTYPES: [(&str, u64); 10] = [
 ];
 
 fn random_metadata(chance: &mut Chance) -> Written {
-    let mut put = |members: &mut serde_json::Map<String, Value>, key: &str, value: Value| {
+    let put = |members: &mut serde_json::Map<String, Value>, key: &str, value: Value| {
         members.insert(key.to_owned(), value);
     };
     let (mut inputs, mut written_inputs) = (Vec::new(), Vec::new());

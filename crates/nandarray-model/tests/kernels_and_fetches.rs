@@ -26,6 +26,9 @@ impl Chance {
     }
 }
 
+/// Times are whole picoseconds, and reports have them in seconds.
+const ROUNDING_S: f64 = 1e-12;
+
 fn near(what: &str, got: f64, want: f64) {
     assert!((got - want).abs() <= 1e-6 * want.abs() + 1e-11, "{what}: {got} instead of {want}");
 }
@@ -64,7 +67,7 @@ fn check_workers(report: &AcceleratorReport, platform: &AcceleratorPlatform) {
     for (worker, spans) in &mut of {
         spans.sort_by(|a, b| a.start.total_cmp(&b.start));
         for pair in spans.windows(2) {
-            assert!(pair[0].end <= pair[1].start, "worker {worker} has two screens at once: {pair:?}");
+            assert!(pair[0].end <= pair[1].start + ROUNDING_S, "worker {worker} has two screens at once: {pair:?}");
         }
         let failed = platform.core_failures.iter().filter(|(core, _)| core == worker).map(|(_, ns)| *ns).min();
         if let Some(ns) = failed {
@@ -91,7 +94,10 @@ fn check_screens(report: &AcceleratorReport, kernels: &[PhantomKernel], platform
             let divided = if splits { block.screens.min(platform.workers as u64) } else { 1 };
             assert_eq!(screens, (0..divided).collect(), "screens of microblock {m} of kernel {number}");
             assert_eq!(spans.iter().copied().filter(fine).count() as u64, divided, "a screen ended twice");
-            assert!(spans.iter().all(|s| s.start >= ready), "microblock {m} of kernel {number} began before {ready}");
+            assert!(
+                spans.iter().all(|s| s.start >= ready - ROUNDING_S),
+                "microblock {m} of kernel {number} began before {ready}"
+            );
             let each = block.cycles / divided as f64 / platform.core_hz as f64;
             // A screen that moves bytes of DDR3L computes for as long as these take, and may wait for other screens.
             let moves = (block.bytes_dram / divided) as f64 / platform.dram_rate as f64;
@@ -103,9 +109,9 @@ fn check_screens(report: &AcceleratorReport, kernels: &[PhantomKernel], platform
             ready = spans.iter().copied().filter(fine).map(|s| s.end).fold(ready, f64::max);
         }
         let times = &report.kernels[number];
-        assert!(times.end >= ready && times.end <= report.seconds + 1e-12, "{times:?} after {ready}");
+        assert!(times.end >= ready - ROUNDING_S && times.end <= report.seconds + ROUNDING_S, "{times:?} after {ready}");
         near("latency", times.latency, times.end - kernel.arrives_ns as f64 * 1e-9);
-        assert!(times.waiting >= 0.0 && times.waiting <= times.latency);
+        assert!(times.waiting >= 0.0 && times.waiting <= times.latency + ROUNDING_S);
         assert_eq!((times.name.as_str(), times.application), (kernel.name.as_str(), kernel.application));
     }
 }
@@ -113,7 +119,7 @@ fn check_screens(report: &AcceleratorReport, kernels: &[PhantomKernel], platform
 #[test]
 fn every_screen_runs_once_and_reports_add_up() {
     for scheduler in SCHEDULERS {
-        for seed in 0..25 {
+        for seed in 0..120 {
             println!("{scheduler}, seed {seed}");
             let mut chance = Chance(seed);
             let kernels = random_kernels(&mut chance);
@@ -255,7 +261,7 @@ fn check_fetches(report: &FetchReport, recording: &FetchRecording, platform: &Fe
 
 #[test]
 fn every_fetch_is_made_once_and_reports_add_up() {
-    for seed in 0..60 {
+    for seed in 0..300 {
         println!("seed {seed}");
         let mut chance = Chance(seed);
         let (platform, recording) = (platform(&mut chance), recording(&mut chance));

@@ -205,7 +205,7 @@ fn check_flash(flash: &FlashAccount) {
 fn every_preset_adds_up_under_random_requests() {
     for (number, preset) in describe::presets().iter().enumerate() {
         for (seed, depth) in [(1, Some(1)), (2, Some(24)), (3, None)] {
-            println!("{preset}, seed {seed}, depth {depth:?}");
+            eprintln!("{preset}, seed {seed}, depth {depth:?}");
             let mut chance = Chance(seed + 100 * number as u64);
             let description = small(preset, &[]);
             let requests = random_requests(&mut chance, capacity(&description), 250);
@@ -286,7 +286,7 @@ fn operations_of_a_device_without_caches_follow_from_its_requests() {
         let description = small(preset, &bare);
         let page = u64::from(description.geometry.page_bytes);
         for seed in 0..12 {
-            println!("{preset}, seed {seed}");
+            eprintln!("{preset}, seed {seed}");
             let mut chance = Chance(seed);
             let pages = capacity(&description) / page;
             let (mut live, mut trimmed) = (BTreeSet::new(), 0u64);

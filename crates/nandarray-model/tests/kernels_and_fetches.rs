@@ -120,7 +120,7 @@ fn check_screens(report: &AcceleratorReport, kernels: &[PhantomKernel], platform
 fn every_screen_runs_once_and_reports_add_up() {
     for scheduler in SCHEDULERS {
         for seed in 0..120 {
-            println!("{scheduler}, seed {seed}");
+            eprintln!("{scheduler}, seed {seed}");
             let mut chance = Chance(seed);
             let kernels = random_kernels(&mut chance);
             let failures = if seed % 3 == 0 { 1 + chance.below(2) } else { 0 };
@@ -262,7 +262,7 @@ fn check_fetches(report: &FetchReport, recording: &FetchRecording, platform: &Fe
 #[test]
 fn every_fetch_is_made_once_and_reports_add_up() {
     for seed in 0..300 {
-        println!("seed {seed}");
+        eprintln!("seed {seed}");
         let mut chance = Chance(seed);
         let (platform, recording) = (platform(&mut chance), recording(&mut chance));
         let n = 1 + chance.below(3) as usize;

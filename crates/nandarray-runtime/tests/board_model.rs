@@ -194,8 +194,9 @@ fn random_kernel(chance: &mut Chance, model: &Reference) -> BoardKernel {
     let submitted = model.all.len() as u64;
     let after = (0..chance.below(3)).filter(|_| submitted > 0).map(|_| chance.below(submitted + 1)).collect();
     let after_names = (0..chance.below(2)).map(|_| NAMES[chance.below(6) as usize].to_owned()).collect();
-    let free = NAMES.iter().filter(|n| !model.all.iter().any(|h| h.kernel.name == **n));
-    let name = if chance.one_in(3) { free.last().map_or(String::new(), |n| (*n).to_owned()) } else { String::new() };
+    let mut free = NAMES.iter().filter(|n| !model.all.iter().any(|h| h.kernel.name == **n));
+    let name =
+        if chance.one_in(3) { free.next_back().map_or(String::new(), |n| (*n).to_owned()) } else { String::new() };
     let range = |chance: &mut Chance| {
         let first = chance.below(12);
         let share = if chance.one_in(2) { Share::Exclusive } else { Share::Shared };
@@ -407,7 +408,7 @@ fn run(scheduler: &str, seed: u64, steps: u64, harm: u64) {
 fn every_history_is_allowed_and_every_kernel_ends() {
     for scheduler in SCHEDULERS {
         for seed in 0..60 {
-            println!("{scheduler}, seed {seed}");
+            eprintln!("{scheduler}, seed {seed}");
             run(scheduler, seed, 250, if seed % 2 == 0 { 10 } else { 1_000_000 });
         }
     }

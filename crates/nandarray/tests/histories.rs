@@ -351,3 +351,64 @@ fn numbers_of_a_store_add_up_after_every_command() {
         assert_holds(&device, &model, &|| format!("seed {seed}"));
     }
 }
+
+/// Writers of one row each, beside threads that resize and clear the array: what is cut off or cleared never comes back.
+#[test]
+fn rows_beside_resizes_never_go_back_in_time() {
+    const ROWS: u64 = THREADS as u64;
+    within(120, "resizes", || {
+        for seed in 0..rounds(30, 300) {
+            let media = Arc::new(FaultMedia::default());
+            let buffer = [0, 2_000, 64 << 20][seed as usize % 3];
+            let device = open(media.clone(), Mode::Append, &store_options(seed, buffer)).unwrap();
+            create(&device, "rows", &[ROWS, 20], [None, Some("lz4")][seed as usize % 2]);
+            let space = open_space(&device, "rows").unwrap().id;
+            let seen: Vec<AtomicU32> = (0..THREADS).map(|_| AtomicU32::new(0)).collect();
+            let resized = |to: &[u64]| device.execute(command::Resize { space, shape: to }).unwrap();
+            let writer = |i: usize, turn: u32, rng: &mut Rng| {
+                let row = Part::boxed(&[i as u64, 0], &[1, 20]);
+                if i == 0 {
+                    // This one changes shapes and clears boxes instead.
+                    match rng.u8(..3) {
+                        0 => resized(&[rng.u64(1..=ROWS), 20]),
+                        1 => resized(&[ROWS + rng.u64(..9), 20]),
+                        _ => {
+                            let clear = command::Deallocate { space, start: &[0, 0], count: &[1, 20] };
+                            device.execute(clear).unwrap();
+                        }
+                    }
+                    return turn < 150;
+                }
+                match write(&device, "rows", &row, &turn.to_le_bytes().repeat(20)) {
+                    Ok(()) | Err(Error::OutOfRange { .. } | Error::Invalid(_)) => {}
+                    Err(e) => panic!("seed {seed}: {e}"),
+                }
+                match read(&device, "rows", &row) {
+                    Ok(bytes) => {
+                        let value = u32::from_le_bytes(bytes[..4].try_into().unwrap());
+                        assert!(bytes.chunks_exact(4).all(|w| w == value.to_le_bytes()), "seed {seed}: in parts");
+                        let last = seen[i].load(Ordering::Acquire);
+                        assert!(value == 0 || value >= last && value <= turn, "seed {seed}: {value} after {last}");
+                        seen[i].store(last.max(value), Ordering::Release);
+                    }
+                    Err(Error::OutOfRange { .. } | Error::Invalid(_)) => {}
+                    Err(e) => panic!("seed {seed}: {e}"),
+                }
+                turn < 150
+            };
+            beside(&device, writer, |_| ());
+            resized(&[ROWS, 20]);
+            for i in 1..THREADS {
+                let row = Part::boxed(&[i as u64, 0], &[1, 20]);
+                let value = read(&device, "rows", &row).unwrap()[..4].try_into().map(u32::from_le_bytes).unwrap();
+                assert!(value == 0 || value >= seen[i].load(Ordering::Acquire), "seed {seed}: row {i} is {value}");
+            }
+            assert_sound(&device, &|| format!("seed {seed}"));
+            let before = read_array(&device, "rows").unwrap().data;
+            device.close().unwrap();
+            let survived = Arc::new(FaultMedia::with_bytes(media.after_kill()));
+            let again = open(survived, Mode::Read, &store_options(seed + 1, 0)).unwrap();
+            assert_eq!(read_array(&again, "rows").unwrap().data, before, "seed {seed}");
+        }
+    });
+}

@@ -257,7 +257,8 @@ impl FlashAccount {
         let parts_pj = self.energy.total_pj();
         let causes_pj = self.energy.by_cause_pj.iter().sum::<f64>() + self.energy.idle_pj;
         // A sum that is no number is no balance either.
-        if !((parts_pj - causes_pj).abs() <= 1e-9 * parts_pj.abs() + 1e-6) {
+        let balanced = (parts_pj - causes_pj).abs() <= 1e-9 * parts_pj.abs() + 1e-6;
+        if !balanced {
             return Err(Imbalance::Energy { parts_pj, causes_pj });
         }
         Ok(())

@@ -221,8 +221,12 @@ impl KernelTable {
         };
         let mut sections = Vec::new();
         for (number, s) in written.inputs.iter().chain(&written.outputs).enumerate() {
-            if s.item_bytes == 0 {
-                return Err(wrong(format!("section {}: item_bytes is 0", s.name)));
+            if !(1..=abi::WINDOW_BYTES).contains(&s.item_bytes) {
+                let most = abi::WINDOW_BYTES;
+                return Err(wrong(format!("section {}: item_bytes is {}, from 1 to {most}", s.name, s.item_bytes)));
+            }
+            if sections.iter().any(|earlier: &DataSection| earlier.name == s.name) {
+                return Err(wrong(format!("{:?} names two of the kernel's sections", s.name)));
             }
             sections.push(DataSection { name: s.name.clone(), item_bytes: s.item_bytes, role: role(number, s)? });
         }
@@ -237,6 +241,10 @@ impl KernelTable {
         };
         if table.scalars > abi::SCALARS_MAX || table.memory_bytes > abi::MEMORY_BYTES_MAX {
             return Err(wrong(format!("{} scalars and {} bytes do not fit", table.scalars, table.memory_bytes)));
+        }
+        if table.scratchpad_bytes > abi::SCRATCHPAD_BYTES_MAX {
+            let most = abi::SCRATCHPAD_BYTES_MAX;
+            return Err(wrong(format!("scratchpad_bytes is {}, at most {most}", table.scratchpad_bytes)));
         }
         for microblock in written.microblocks {
             let made = table.microblock(microblock)?;

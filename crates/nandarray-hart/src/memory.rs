@@ -73,6 +73,12 @@ impl MemoryRegion<'_> {
     fn range(&self) -> Range<u64> {
         self.base..self.base + self.bytes.as_slice().len() as u64
     }
+
+    /// Whether all addresses lie in the region; not so for a range that ends before it begins.
+    fn holds(&self, addresses: &Range<u64>) -> bool {
+        let own = self.range();
+        own.start <= addresses.start && addresses.start <= addresses.end && addresses.end <= own.end
+    }
 }
 
 /// The reason why memory could not be laid out, or why an access by the caller (not by a program) failed.
@@ -277,8 +283,7 @@ impl<'m> Memory<'m> {
     pub fn get(&self, addresses: Range<u64>) -> Result<&[u8], MemoryError> {
         let bytes = addresses.end.saturating_sub(addresses.start);
         let error = MemoryError::Unmapped { address: addresses.start, bytes };
-        let holds = |r: &&MemoryRegion<'_>| r.range().start <= addresses.start && addresses.end <= r.range().end;
-        let region = self.regions.iter().find(holds).ok_or(error)?;
+        let region = self.regions.iter().find(|r| r.holds(&addresses)).ok_or(error)?;
         let from = (addresses.start - region.base) as usize;
         Ok(&region.bytes.as_slice()[from..from + bytes as usize])
     }
@@ -290,8 +295,7 @@ impl<'m> Memory<'m> {
     pub fn get_mut(&mut self, addresses: Range<u64>) -> Result<&mut [u8], MemoryError> {
         let bytes = addresses.end.saturating_sub(addresses.start);
         let error = MemoryError::Unmapped { address: addresses.start, bytes };
-        let holds = |r: &&mut MemoryRegion<'_>| r.range().start <= addresses.start && addresses.end <= r.range().end;
-        let region = self.regions.iter_mut().find(holds).ok_or(error.clone())?;
+        let region = self.regions.iter_mut().find(|r| r.holds(&addresses)).ok_or(error.clone())?;
         let from = (addresses.start - region.base) as usize;
         region.bytes.as_mut_slice().map(|all| &mut all[from..from + bytes as usize]).ok_or(error)
     }

@@ -169,3 +169,136 @@ fn a_run_finds_the_code_that_its_own_hart_decoded() {
     assert!(flagged(&mut memory, 0x1800..0x1900, 0x1810));
     assert!(!flagged(&mut memory, 0..0, 0x1810));
 }
+
+/// One region of the plain model: its first address, its bytes, who may write where, what may be executed.
+struct Plain {
+    base: u64,
+    bytes: Vec<u8>,
+    writable: Range<u64>,
+    executable: Range<u64>,
+    /// Whether the caller may change the bytes: borrowed and shared ones may only be read.
+    own: bool,
+}
+
+impl Plain {
+    fn holds(&self, addresses: &Range<u64>) -> bool {
+        let end = self.base + self.bytes.len() as u64;
+        addresses.start <= addresses.end && self.base <= addresses.start && addresses.end <= end
+    }
+}
+
+/// Random regions, some of which overlap or end beyond the last address, beside a list of plain ones.
+fn random_regions(chance: &mut fastrand::Rng, shared: &Arc<Vec<u8>>) -> (Memory<'static>, Vec<Plain>) {
+    let mut memory = Memory::with_limit(2_000);
+    let (mut all, mut owned): (Vec<Plain>, u64) = (Vec::new(), 0);
+    for _ in 0..chance.usize(1..14) {
+        let base = [chance.u64(..400), u64::MAX - chance.u64(..60), 0x1000 + 8 * chance.u64(..40)][chance.usize(..3)];
+        let length = [0, 1, 3, 8, 40, 900][chance.usize(..6)];
+        let end = base.checked_add(length);
+        let meets = |p: &Plain| {
+            let last = p.base + p.bytes.len() as u64;
+            end.is_some_and(|end| p.base < end && base < last)
+        };
+        let fits = end.is_some() && !all.iter().any(meets);
+        let mut bytes = vec![0; length as usize];
+        let (writable, executable, own) = match chance.u8(..4) {
+            0 => {
+                let whole = base..base.saturating_add(length);
+                let room = owned + length <= 2_000;
+                assert_eq!(memory.add(base, length).is_ok(), fits && room, "{base:#x}, {length} bytes");
+                (whole, 0..0, room)
+            }
+            1 => {
+                bytes = shared[..length as usize].to_vec();
+                let added = memory.share(base, shared.clone(), 0..length as usize);
+                assert_eq!(added.is_ok(), fits, "{base:#x}, {length} bytes");
+                (0..0, 0..0, false)
+            }
+            2 => {
+                chance.fill(&mut bytes);
+                let write = chance.bool();
+                assert_eq!(memory.put(base, bytes.clone(), write).is_ok(), fits, "{base:#x}, {length} bytes");
+                (if write { base..base.saturating_add(length) } else { 0..0 }, 0..0, true)
+            }
+            _ => {
+                let half = base..base.saturating_add(length / 2);
+                let rest = half.end..base.saturating_add(length);
+                let room = owned + length <= 2_000;
+                let added = memory.add_program(base, length, rest.clone(), half.clone());
+                assert_eq!(added.is_ok(), fits && room, "{base:#x}, {length} bytes");
+                (rest, half, room)
+            }
+        };
+        let owns = own || bytes.is_empty();
+        let there = fits && memory.get(base..base.saturating_add(length)).is_ok();
+        if there && !all.iter().any(|p| p.base == base && p.bytes.len() as u64 == length && length == 0) {
+            owned += if own { length } else { 0 };
+            all.push(Plain { base, bytes, writable, executable, own: owns });
+        }
+    }
+    assert_eq!(memory.owned_bytes(), owned);
+    (memory, all)
+}
+
+#[test]
+fn random_regions_are_read_and_changed_as_plain_ones() {
+    let mut noise = fastrand::Rng::with_seed(1);
+    let shared: Arc<Vec<u8>> = Arc::new((0..1_000).map(|_| noise.u8(..)).collect());
+    for seed in 0..400 {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let (mut memory, mut all) = random_regions(&mut chance, &shared);
+        for step in 0..120 {
+            let context = format!("seed {seed}, step {step}");
+            let near = all.get(chance.usize(..all.len().max(1))).map_or(0, |p| p.base);
+            let start = near.wrapping_add(chance.u64(..50)).wrapping_sub(10);
+            // Ranges that end before they begin, or beyond the last address, are in no region.
+            let end = if chance.u8(..5) == 0 { chance.u64(..) } else { start.saturating_add(chance.u64(..30)) };
+            let region = all.iter().position(|p| !p.bytes.is_empty() && p.holds(&(start..end)));
+            let empty = start == end;
+            match (memory.get(start..end), region) {
+                (Ok(bytes), Some(at)) => {
+                    let from = (start - all[at].base) as usize;
+                    assert_eq!(bytes, &all[at].bytes[from..from + bytes.len()], "{context}");
+                }
+                (found, region) => {
+                    assert!(empty || found.is_err() && region.is_none(), "{context}: {start:#x}..{end:#x}")
+                }
+            }
+            if let (Some(at), false) = (region, empty) {
+                let changed = memory.get_mut(start..end);
+                assert_eq!(changed.is_ok(), all[at].own, "{context}: {start:#x}..{end:#x}");
+                if let Ok(bytes) = changed {
+                    chance.fill(bytes);
+                    let (from, new) = ((start - all[at].base) as usize, bytes.to_vec());
+                    all[at].bytes[from..from + new.len()].copy_from_slice(&new);
+                }
+            }
+            check_rights(&mut memory, &mut all, start, &context);
+        }
+    }
+}
+
+/// Checks a store of a hart of one byte, and the fetch of an instruction, at an address.
+fn check_rights(memory: &mut Memory<'_>, all: &mut [Plain], address: u64, context: &str) {
+    let next = address.saturating_add(1);
+    let Some(plain) = all.iter_mut().find(|p| !p.bytes.is_empty() && next > address && p.holds(&(address..next)))
+    else {
+        assert!(memory.spans().store(address, [7u8; 1]).is_err(), "{context}: {address:#x}");
+        return assert_eq!(memory.fetch(address), None, "{context}: {address:#x}");
+    };
+    let low = (address - plain.base) as usize;
+    let length = if plain.bytes[low] & 3 == 3 { 4 } else { 2 };
+    let end =
+        address.checked_add(length).filter(|end| plain.executable.start <= address && *end <= plain.executable.end);
+    let code = end.map(|_| {
+        let mut word = [0; 4];
+        word[..length as usize].copy_from_slice(&plain.bytes[low..low + length as usize]);
+        u32::from_le_bytes(word)
+    });
+    assert_eq!(memory.fetch(address), code, "{context}: {address:#x}");
+    let stored = memory.spans().store(address, [7u8; 1]);
+    assert_eq!(stored.is_ok(), plain.writable.contains(&address), "{context}: {address:#x}");
+    if stored.is_ok() {
+        plain.bytes[low] = 7;
+    }
+}

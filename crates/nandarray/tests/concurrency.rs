@@ -246,6 +246,67 @@ fn arrays_come_and_go_under_the_same_names() {
     }
 }
 
+/// A command that waited for the close either comes before it, and is in the file, or fails.
+#[test]
+fn what_succeeded_beside_a_close_is_in_the_store() {
+    const WRITERS: u64 = 3;
+    within(120, "closing beside writers", || {
+        for round in 0..rounds(60, 600) {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("a.nand");
+            let device = store(&path, None, true);
+            make(&device, "plain", None);
+            let last: Vec<AtomicU32> = (0..=WRITERS).map(|_| AtomicU32::new(0)).collect();
+            threads(WRITERS + 2, |i, _| {
+                if i > WRITERS {
+                    while last.iter().any(|turns| u64::from(turns.load(Ordering::Acquire)) < 1 + round % 8) {
+                        std::thread::yield_now();
+                    }
+                    return device.close().unwrap();
+                }
+                for turn in 1.. {
+                    let done = if i < WRITERS {
+                        fill_box(&device, "plain", &Part::boxed(&[i, 0], &[1, SIDE]), turn)
+                    } else {
+                        let (name, to) = (format!("n{}", turn - 1), format!("n{turn}"));
+                        let made =
+                            if turn == 1 { device.execute(command::Create(scalar("n1"))).map(drop) } else { Ok(()) };
+                        let rename = command::Rename { from: &name, to: &to };
+                        made.and_then(|()| if turn == 1 { Ok(()) } else { device.execute(rename) })
+                    };
+                    match done {
+                        Ok(()) => last[i as usize].store(turn, Ordering::Release),
+                        Err(e) => return assert!(matches!(e, Error::Closed(_)), "{e:?}"),
+                    }
+                }
+            });
+            drop(device);
+            let device = Device::open_file(&path, Mode::Read, &options(Geometry::TINY, 2)).unwrap();
+            for i in 0..WRITERS {
+                let row = read(&device, "plain", &Part::boxed(&[i, 0], &[1, SIDE])).unwrap();
+                let wanted = last[i as usize].load(Ordering::Acquire);
+                assert_eq!(one_value(&row), Some(wanted), "writer {i}, round {round}");
+            }
+            let name = format!("n{}", last[WRITERS as usize].load(Ordering::Acquire));
+            assert_eq!(names(&device), [name, "plain".to_owned()], "round {round}");
+        }
+    });
+}
+
+fn scalar(name: &str) -> nandarray::NewSpace<'_> {
+    nandarray::NewSpace {
+        name,
+        shape: &[],
+        item_bytes: 4,
+        dtype: "<u4",
+        block: None,
+        compression: None,
+        key: None,
+        fill: None,
+        attrs: "{}",
+    }
+}
+
 #[test]
 fn a_closed_store_refuses_and_never_hangs() {
     within(60, "closing", || {

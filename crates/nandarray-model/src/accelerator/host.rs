@@ -21,9 +21,12 @@ fn way(p: &AcceleratorPlatform, bytes: u64, rate: u64) -> (Ps, Ps, Ps) {
 /// Runs kernels one after the other, in the order of their submission times, as a host does.
 ///
 /// # Errors
-/// A message: the platform is invalid.
+/// A message: the platform or a kernel is invalid.
 pub fn run_host(platform: &AcceleratorPlatform, kernels: &[PhantomKernel]) -> Result<AcceleratorReport, String> {
     if let Some(problem) = platform.problem() {
+        return Err(problem);
+    }
+    if let Some(problem) = kernels.iter().find_map(|kernel| kernel.problem(platform)) {
         return Err(problem);
     }
     let p = platform;

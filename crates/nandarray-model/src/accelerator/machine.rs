@@ -63,6 +63,9 @@ struct WorkingScreen {
     bytes: u64,
     dram: u64,
     computed: Ps,
+    /// Interval in which the screen waits for its current window, and the one in which it computes the window.
+    waits: (Ps, Ps),
+    computes: (Ps, Ps),
     failed: bool,
 }
 
@@ -412,6 +415,8 @@ impl AcceleratorMachine {
             bytes: load.bytes_in,
             dram: load.bytes_dram / count,
             computed: Ps::ZERO,
+            waits: (now, now),
+            computes: (now, now),
             failed: done.is_err(),
         });
         self.events.push(start, AcceleratorEvent::Worker(worker, self.turns[worker]));
@@ -447,6 +452,7 @@ impl AcceleratorMachine {
         self.report.activity.add(ActivityKind::Compute, there, done);
         self.sums.computed[worker] += done - there;
         screen.computed += done - there;
+        (screen.waits, screen.computes) = ((now, there), (there, done));
         *computed += 1;
         self.at[worker] = Some(screen);
         self.events.push(done, AcceleratorEvent::Worker(worker, self.turns[worker]));
@@ -469,13 +475,27 @@ impl AcceleratorMachine {
 
     /// Removes a worker's screen and returns it to the board, so that a worker runs it again.
     fn give_back(&mut self, worker: usize, work: &mut dyn AcceleratorWork) {
-        let Some(screen) = self.at[worker].take() else { return };
+        let Some(mut screen) = self.at[worker].take() else { return };
+        self.cut_short(worker, &mut screen);
         self.turns[worker] += 1;
         self.idle[worker] = true;
         self.span(worker, &screen, false);
         self.report.reruns += 1;
         work.undo(screen.job);
         self.board.again(screen.job);
+    }
+
+    /// Takes back what was accounted in advance for the screen's current window and does not happen any more.
+    fn cut_short(&mut self, worker: usize, screen: &mut WorkingScreen) {
+        let now = self.now;
+        let rest = |(start, end): (Ps, Ps)| (start.max(now).min(end), end);
+        let ((waits, arrives), (computes, done)) = (rest(screen.waits), rest(screen.computes));
+        let kernel = &mut self.report.kernels[screen.job.kernel as usize];
+        kernel.storage -= (arrives - waits).seconds();
+        kernel.compute -= (done - computes).seconds();
+        self.report.activity.remove(ActivityKind::Compute, computes, done);
+        self.sums.computed[worker] = self.sums.computed[worker] - (done - computes);
+        screen.computed = screen.computed - (done - computes);
     }
 
     fn core_fails(&mut self, worker: usize, work: &mut dyn AcceleratorWork) {

@@ -101,6 +101,17 @@ impl Default for Activity {
 
 impl Activity {
     pub(super) fn add(&mut self, kind: ActivityKind, start: Ps, end: Ps) {
+        self.change(kind, start, end, 1.0);
+    }
+
+    /// Removes a part of an interval that was added, since the work ended earlier.
+    pub(super) fn remove(&mut self, kind: ActivityKind, start: Ps, end: Ps) {
+        if start < end {
+            self.change(kind, start, end, -1.0);
+        }
+    }
+
+    fn change(&mut self, kind: ActivityKind, start: Ps, end: Ps, times: f64) {
         let (start, end) = (start.seconds(), end.seconds());
         while end >= self.slot_s * SLOTS as f64 {
             self.slot_s *= 2.0;
@@ -120,7 +131,7 @@ impl Activity {
         }
         for (number, slot) in slots.iter_mut().enumerate().take(last + 1).skip(first) {
             let (from, to) = (number as f64 * width, (number + 1) as f64 * width);
-            *slot += (end.min(to) - start.max(from)).max(0.0);
+            *slot += times * (end.min(to) - start.max(from)).max(0.0);
         }
     }
 }

@@ -55,6 +55,28 @@ pub struct PhantomKernel {
     pub microblocks: Vec<PhantomBlock>,
 }
 
+/// Latest arrival of a kernel, and longest time of a microblock on one core, in nanoseconds: a month.
+const TIME_MAX_NS: f64 = 31.0 * 86_400.0 * 1e9;
+
+impl PhantomKernel {
+    /// Returns the reason why a platform cannot run the kernel; `None` if it can.
+    pub(super) fn problem(&self, platform: &AcceleratorPlatform) -> Option<String> {
+        let name = &self.name;
+        if self.microblocks.is_empty() {
+            return Some(format!("kernel {name:?} has no microblock"));
+        }
+        if self.arrives_ns as f64 > TIME_MAX_NS {
+            return Some(format!("arrives_ns of kernel {name:?} is {}; at most {TIME_MAX_NS}", self.arrives_ns));
+        }
+        if self.microblocks.iter().any(|block| block.screens == 0) {
+            return Some(format!("kernel {name:?} has a microblock without a screen"));
+        }
+        let most = TIME_MAX_NS * 1e-9 * platform.core_hz as f64;
+        let wrong = self.microblocks.iter().map(|block| block.cycles).find(|cycles| !(0.0..=most).contains(cycles));
+        wrong.map(|cycles| format!("cycles of kernel {name:?} are {cycles}; they are from 0 to {most}"))
+    }
+}
+
 /// The phantom kernels of a run, in the order of their submission.
 struct PhantomWork<'a>(Vec<&'a PhantomKernel>);
 
@@ -89,6 +111,9 @@ pub fn run_accelerator(
     kernels: &[PhantomKernel],
 ) -> Result<AcceleratorReport, String> {
     let mut machine = AcceleratorMachine::new(platform, scheduler, u64::MAX)?;
+    if let Some(problem) = kernels.iter().find_map(|kernel| kernel.problem(platform)) {
+        return Err(problem);
+    }
     let mut work = PhantomWork(kernels.iter().collect());
     work.0.sort_by_key(|kernel| kernel.arrives_ns);
     for at in work.0.iter().map(|kernel| kernel.arrives_ns).filter(|at| *at > 0) {

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Most warps, slices, queue pairs of a device, or threads of a CPU.
+const COUNT_MAX: u64 = 1 << 20;
+
 /// Rates in bytes per second, times in nanoseconds. The values with their sources are in
 /// `python/nandarray/lab/bam/platform.toml`; no field has a default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,6 +61,16 @@ impl FetchPlatform {
         ];
         if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return Some(format!("{name} is 0; at least 1 is needed"));
+        }
+        // Each is a list of that length in a run.
+        let counts = [
+            ("resident_tasks", self.resident_tasks as u64),
+            ("atomic_slices", u64::from(self.atomic_slices)),
+            ("queue_pairs", u64::from(self.queue_pairs)),
+            ("cpu_threads", u64::from(self.cpu_threads)),
+        ];
+        if let Some((name, value)) = counts.iter().find(|(_, value)| *value > COUNT_MAX) {
+            return Some(format!("{name} is {value}; at most {COUNT_MAX} are modelled"));
         }
         let times = [
             ("t_group_ns", self.t_group_ns),

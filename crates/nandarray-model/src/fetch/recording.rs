@@ -70,6 +70,14 @@ impl FetchRecording {
         if let Some(at) = accesses.windows(2).position(|pair| key(&pair[0]) > key(&pair[1])) {
             return Err(format!("access {} is before access {at} in phase, task or group", at + 1));
         }
+        // A fetch is made once, by its first access: another kind of access would not be made at all.
+        let mut writes: Vec<Option<bool>> = vec![None; addresses.len()];
+        for access in &accesses {
+            let write = access.kind != TouchKind::Touch;
+            if *writes[access.fetch as usize].get_or_insert(write) != write {
+                return Err(format!("fetch {} is read and written", access.fetch));
+            }
+        }
         if let Some(at) = bytes.iter().position(|&b| b == 0) {
             return Err(format!("fetch {at} has no bytes"));
         }
@@ -102,8 +110,8 @@ mod tests {
 
     #[test]
     fn rows_become_tasks_of_phases_and_nonsense_is_refused() {
-        let rows = [0, 0, 0, 0, 0, 2, 0, 0, 1, 0, 1, 2, 0, 3, 0, 0, 1, 2, 2, 0, 0, 2, 0, 0];
-        let recording = FetchRecording::new(&rows, vec![0, 4096], vec![4096, 4096]).unwrap();
+        let rows = [0, 0, 0, 0, 0, 2, 0, 0, 1, 0, 1, 2, 0, 3, 0, 0, 1, 2, 2, 0, 0, 2, 2, 0];
+        let recording = FetchRecording::new(&rows, vec![0, 4096, 8192], vec![4096; 3]).unwrap();
         assert_eq!(recording.phases(), vec![vec![(0, 2), (2, 3)], vec![(3, 4)]]);
         let refused = |rows: &[u32]| FetchRecording::new(rows, vec![0], vec![512]).unwrap_err();
         assert!(refused(&[0, 0, 0, 0, 1, 0]).contains("fetch 1 of 1"));

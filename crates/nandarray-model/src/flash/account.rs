@@ -256,7 +256,9 @@ impl FlashAccount {
         }
         let parts_pj = self.energy.total_pj();
         let causes_pj = self.energy.by_cause_pj.iter().sum::<f64>() + self.energy.idle_pj;
-        if (parts_pj - causes_pj).abs() > 1e-9 * parts_pj.abs() + 1e-6 {
+        // A sum that is no number is no balance either.
+        let balanced = (parts_pj - causes_pj).abs() <= 1e-9 * parts_pj.abs() + 1e-6;
+        if !balanced {
             return Err(Imbalance::Energy { parts_pj, causes_pj });
         }
         Ok(())

@@ -620,7 +620,9 @@ impl Report {
         }
         let parts_j: f64 = self.energy.parts().iter().map(|(_, j)| j).sum();
         let device_j = self.energy.device_j;
-        if (parts_j - device_j).abs() > 1e-9 * device_j.abs() {
+        // A sum that is no number is no balance either.
+        let balanced = (parts_j - device_j).abs() <= 1e-9 * device_j.abs();
+        if !balanced {
             return Err(ReportImbalance::Energy { parts_j, device_j });
         }
         let by_op = [&self.read, &self.write, &self.trim, &self.flush].iter().map(|o| o.requests + o.failed).sum();

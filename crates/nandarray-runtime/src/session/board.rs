@@ -9,56 +9,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use nandarray::{RangeTable, SharedRange};
+use nandarray::RangeTable;
 
-use crate::schedule::{KernelFacts, KernelScheduler};
-
-/// A submitted kernel, as a board sees it.
-#[derive(Clone, Debug, Default)]
-pub struct BoardKernel {
-    /// The kernel's name, by which other kernels may depend on it; empty if it has none.
-    pub name: String,
-    /// Properties by which the kernel is scheduled; the board sets the number. Application `u64::MAX` stands for a new
-    /// application, which only this kernel belongs to.
-    pub facts: KernelFacts,
-    /// Numbers of the kernels that must end before this kernel begins.
-    pub after: Vec<u64>,
-    /// Names of the kernels that must end before this kernel begins; they may be submitted later.
-    pub after_names: Vec<String>,
-    /// For each microblock the fewest and the most screens that it can be divided into; (1, 1) is a serial microblock.
-    pub microblocks: Vec<(u64, u64)>,
-    /// Ranges of data that the kernel reads and writes, and locks until it ends.
-    pub ranges: Vec<SharedRange>,
-    /// Bytes of memory that the kernel needs while it runs.
-    pub bytes: u64,
-}
-
-/// The reason why a board refused a kernel.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BoardError {
-    /// Kernels would wait for each other in a circle.
-    #[error("these kernels would wait for each other: {}", names.join(" -> "))]
-    Circle {
-        /// Names of the kernels, each of which waits for the next; the first is repeated at the end.
-        names: Vec<String>,
-    },
-    /// The session has, or had, a kernel with this name.
-    #[error("there is a kernel named {0:?} in this session")]
-    Name(String),
-    /// The kernel needs more memory than the session has.
-    #[error("kernel {name:?} needs {needed} bytes of memory; the session has {bound}")]
-    Memory {
-        /// Name of the kernel.
-        name: String,
-        /// Bytes of memory that the kernel needs.
-        needed: u64,
-        /// Bytes of memory that the session has.
-        bound: u64,
-    },
-    /// The kernel with this name has no microblock, or a microblock without a screen.
-    #[error("kernel {0:?} has a microblock without a screen, or no microblock")]
-    Empty(String),
-}
+use crate::schedule::KernelScheduler;
+pub use crate::session::board_kernel::{BoardError, BoardKernel};
 
 /// The state of a kernel that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,6 +95,17 @@ struct BoardEntry {
     arrived: bool,
 }
 
+impl BoardEntry {
+    /// Panics unless a screen is one that was handed out: of the running microblock, or of a kernel that stops.
+    fn assert_out(&self, job: ScreenJob) {
+        let runs = match self.state {
+            KernelState::Running { microblock } => microblock == job.microblock,
+            state => state == KernelState::Stopping,
+        };
+        assert!(runs && job.screen < self.screens.1, "{job:?} came back in state {:?}", self.state);
+    }
+}
+
 /// The board of a session: the state machine of its kernels.
 #[derive(Debug)]
 pub struct SessionBoard {
@@ -203,6 +168,9 @@ impl SessionBoard {
         if kernel.microblocks.is_empty() || kernel.microblocks.iter().any(|(least, most)| *least == 0 || most < least) {
             return Err(BoardError::Empty(name));
         }
+        if let Some(later) = kernel.after.iter().find(|before| **before >= self.next) {
+            return Err(BoardError::Number(*later));
+        }
         self.circle(&kernel)?;
         let number = self.next;
         self.next += 1;
@@ -258,7 +226,7 @@ impl SessionBoard {
         }
         if let Some(&(order, kernel)) = self.admitted.first() {
             let bytes = self.kernels[&kernel].kernel.bytes;
-            if self.used + bytes <= self.memory {
+            if bytes <= self.memory - self.used {
                 self.admitted.remove(&(order, kernel));
                 self.used += bytes;
                 let entry = self.kernels.get_mut(&kernel).expect("an admitted kernel");
@@ -286,6 +254,7 @@ impl SessionBoard {
     /// again.
     pub fn again(&mut self, job: ScreenJob) {
         let entry = self.kernels.get_mut(&job.kernel).expect("a kernel with a screen");
+        entry.assert_out(job);
         let (_, out, back) = &mut entry.screens;
         *back += 1;
         assert!(*back <= *out, "{back} of {out} screens of kernel {} came back", job.kernel);
@@ -307,6 +276,8 @@ impl SessionBoard {
     /// Notes that the mapping of a kernel has ended; `done` says whether the kernel's sections were read.
     pub fn mapped(&mut self, kernel: u64, done: bool) {
         let entry = self.kernels.get_mut(&kernel).expect("a kernel that was mapped");
+        let maps = matches!(entry.state, KernelState::Mapping | KernelState::Stopping);
+        assert!(maps && !entry.arrived, "the mapping of kernel {kernel} ended in state {:?}", entry.state);
         match (entry.state, done) {
             (KernelState::Stopping, _) => self.remove(kernel),
             (_, false) => self.stop(kernel, KernelEnd::Failed),
@@ -321,6 +292,7 @@ impl SessionBoard {
     /// Notes that a screen has ended; `done` says whether the screen succeeded.
     pub fn screened(&mut self, job: ScreenJob, done: bool) {
         let entry = self.kernels.get_mut(&job.kernel).expect("a kernel with a screen");
+        entry.assert_out(job);
         let (screens, out, back) = &mut entry.screens;
         *back += 1;
         assert!(*back <= *out, "{back} of {out} screens of kernel {} came back", job.kernel);
@@ -344,6 +316,8 @@ impl SessionBoard {
     /// Notes that the draining of a kernel has ended, and so the kernel; `done` says whether its outputs were written.
     pub fn drained(&mut self, kernel: u64, done: bool) {
         let entry = self.kernels.get_mut(&kernel).expect("a kernel that was drained");
+        let drains = entry.state == KernelState::Draining && !self.draining.contains(&kernel);
+        assert!(drains, "the draining of kernel {kernel} ended in state {:?}", entry.state);
         entry.end = Some(if done { KernelEnd::Done } else { KernelEnd::Failed });
         self.remove(kernel);
     }
@@ -445,6 +419,7 @@ impl SessionBoard {
         let entry = self.kernels.remove(&kernel).expect("a kernel that has not ended");
         let end = entry.end.expect("an end");
         if entry.resident {
+            assert!(entry.kernel.bytes <= self.used, "kernel {kernel} frees more memory than is used");
             self.used -= entry.kernel.bytes;
         }
         for before in &entry.waits {

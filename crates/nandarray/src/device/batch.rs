@@ -34,6 +34,7 @@ impl Device {
             // The lock is exclusive: the names that were checked cannot change before all changes are applied, and the
             // locks of spaces are taken one at a time.
             let _epoch = self.epoch.write();
+            self.still_open()?;
             let spaces = self.spaces_changed(changes)?;
             self.change_all(changes, &spaces);
         }

@@ -47,6 +47,7 @@ impl Device {
         let encryption = new.key.map(|key| self.encryption(key)).transpose()?;
         let _pages = self.reserve_metadata(new.attrs.len())?;
         let _epoch = self.epoch.read();
+        self.still_open()?;
         // The log is locked before the catalog, and both are held until the change is queued: otherwise a change to
         // this space could be logged ahead of its creation.
         let mut log = self.log.lock();
@@ -137,6 +138,7 @@ impl Device {
         let _range = self.hold(&space, vec![])?;
         {
             let _epoch = self.epoch.read();
+            self.still_open()?;
             let mut inner = space.write()?;
             let mut log = self.log.lock();
             let mut catalog = self.catalog.write();
@@ -175,6 +177,7 @@ impl Device {
         let _pages = self.reserve_metadata(attrs.len())?;
         {
             let _epoch = self.epoch.read();
+            self.still_open()?;
             let mut inner = space.peek_mut();
             if inner.deleted {
                 return Err(Error::Closed(format!("array {:?} was deleted", inner.record.name)));

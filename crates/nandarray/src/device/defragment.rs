@@ -91,6 +91,8 @@ impl Device {
                 found.push(BlockAt::from_slice(at));
             }
         });
+        // The next search begins behind the last one.
+        assert!(found.is_sorted(), "an index is walked in the order of its blocks");
         Ok(found)
     }
 

@@ -65,6 +65,7 @@ impl<D: Borrow<Device>, C: Execute> Flight<D, C> {
     }
 
     fn over(&mut self, result: Result<C::Reply>) {
+        assert!(!matches!(self.state, FlightState::Taken), "a command in flight has one result");
         self.state = FlightState::Over(result);
         self.ticket = None;
     }
@@ -112,6 +113,7 @@ impl<D: Borrow<Device> + Send, C: Execute> Halves for Flight<D, C> {
     }
 
     fn complete(&mut self) {
+        assert!(!matches!(self.state, FlightState::Waiting), "the second half of a command follows the first");
         if let FlightState::Begun = self.state {
             let device = self.device.borrow();
             self.state = FlightState::Over(device.in_half(|| self.command.second_half(device)));
@@ -120,6 +122,7 @@ impl<D: Borrow<Device> + Send, C: Execute> Halves for Flight<D, C> {
     }
 
     fn refuse(&mut self, why: Error) {
+        assert!(!matches!(self.state, FlightState::Begun), "a command that has begun completes");
         self.over(Err(why));
     }
 
@@ -214,6 +217,7 @@ impl<F: FnOnce() -> Result<T> + Send, T: Send> Halves for Whole<F, T> {
     fn complete(&mut self) {}
 
     fn refuse(&mut self, why: Error) {
+        assert!(self.work.is_some(), "a command that was planned is not refused");
         self.result = Some(Err(why));
     }
 

@@ -446,7 +446,7 @@ impl Device {
     /// Makes staged blocks visible, together with the new shape if there is one.
     pub(super) fn apply(&self, space: &Space, staged: Vec<Staged>, shape: Option<&[u64]>) -> Result<()> {
         let _epoch = self.epoch.read();
-        let mut inner = match space.write() {
+        let mut inner = match self.still_open().and_then(|()| space.write()) {
             Ok(inner) => inner,
             Err(e) => {
                 staged.iter().for_each(|s| self.ftl.abandon(&s.runs));
@@ -551,6 +551,7 @@ impl Device {
         let gathering = inner.write_buffer.keys().filter(|at| inner.index().get(at).is_none() && wanted(at));
         all.extend(gathering.cloned());
         all.sort_unstable();
+        assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "a block is listed once");
         Ok(all)
     }
 
@@ -568,9 +569,10 @@ impl Device {
         let (mut from, mut count) = (Vec::new(), Vec::new());
         for i in 0..shape.len() {
             let first = at[i] * space.shape.block[i];
-            let low = first.max(start[i]);
+            let (low, end) = (first.max(start[i]), (first + valid[i]).min(ends[i]));
+            assert!(low < end, "block {at:?} meets the box {start:?} to {ends:?}");
             from.push(low);
-            count.push((first + valid[i]).min(ends[i]) - low);
+            count.push(end - low);
         }
         let work = Work::plans(vec![Plan::new(&Selection::contiguous(&from, &count, item), &space.shape.block, item)]);
         let bytes = count.iter().product::<u64>() * item;

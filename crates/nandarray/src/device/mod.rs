@@ -410,6 +410,11 @@ impl Device {
         self.closed.load(Ordering::Acquire)
     }
 
+    /// Returns an error if the store was closed. While the caller holds the epoch, the answer does not change.
+    fn still_open(&self) -> Result<()> {
+        if self.closed() { Err(Error::Closed("the store was closed meanwhile".to_owned())) } else { Ok(()) }
+    }
+
     /// Whether the store is open for reading only.
     pub fn read_only(&self) -> bool {
         self.read_only
@@ -503,7 +508,9 @@ impl Device {
     }
 
     fn next_seq(&self) -> u64 {
-        self.seq.fetch_add(1, Ordering::Relaxed) + 1
+        let before = self.seq.fetch_add(1, Ordering::Relaxed);
+        assert!(before < u64::MAX, "no number is left for another command");
+        before + 1
     }
 
     fn space(&self, id: SpaceId) -> Result<Arc<Space>> {

@@ -64,6 +64,7 @@ pub struct Dropped {
 impl Dropped {
     /// Returns the number of ignored records.
     pub fn records(&self) -> u64 {
+        assert!(self.first <= self.last, "records {} to {} were ignored", self.first, self.last);
         self.last - self.first + 1
     }
 

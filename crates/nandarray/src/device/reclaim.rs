@@ -148,6 +148,7 @@ impl Device {
         let mut dead = vec![true; geometry.pages_per_segment() as usize];
         let mut found = 0;
         for (_, ppa) in self.live_of(segment)?.into_values().flatten() {
+            assert_eq!(geometry.segment_of(ppa), segment, "live page {}", ppa.0);
             dead[geometry.page_in_segment(ppa) as usize] = false;
             found += 1;
         }

@@ -321,6 +321,7 @@ fn load(
     opened.extend(segments as Segment..have as Segment);
     ftl.wear_is_older(opened);
     ftl.set_next_lsn(next_lsn);
+    assert!(next_lsn > superblock.journal_lsn + applied - 1, "record {next_lsn} follows {applied} that were applied");
     let (last_crc, durable_lsn) = (last_applied.map_or(0, |r| r.crc), durable.min(next_lsn - 1));
     let end = JournalEnd { chain, at, next_lsn, last_crc, durable_lsn, mark_place: next_place(marks) };
     let log = Log::of_store(superblock.clone(), *slot, end, checkpoint, previous);

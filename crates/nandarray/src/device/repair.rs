@@ -140,7 +140,10 @@ impl Device {
 
     fn map_instead(&self, space: &Space, at: &BlockAt, unit: u32, ppa: Ppa) -> Result<()> {
         let gone = Gone::Units(vec![unit..unit + 1]);
-        remap(&mut *space.write()?, at, &gone, &[Run { unit, count: 1, ppa }]);
+        let mut inner = space.write()?;
+        remap(&mut inner, at, &gone, &[Run { unit, count: 1, ppa }]);
+        let mapped = inner.index().get(at).and_then(|map| map.page_of(unit));
+        assert_eq!(mapped, Some(ppa), "unit {unit} of block {at:?} was mapped instead");
         Ok(())
     }
 

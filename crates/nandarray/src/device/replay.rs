@@ -125,6 +125,7 @@ pub(super) fn replay_all(
         }
         applied += 1;
     }
+    assert!(applied <= records.len() as u64, "{applied} of {} records were applied", records.len());
     let first = superblock.journal_lsn + applied;
     let torn = journals.end.behind().is_some_and(|b| b.torn).then_some(last + 1);
     let there = records[applied as usize..].iter().chain(behind).map(|r| r.lsn).chain(torn);
@@ -284,6 +285,8 @@ impl Replay<'_> {
             }
         }
         newer.sort_by_key(|(seq, owner, ppa)| (*seq, owner.space, owner.key, owner.unit, *ppa));
+        // A block's newest page is applied last.
+        assert!(newer.is_sorted_by_key(|(seq, ..)| *seq), "pages are applied in the order of their commands");
         let (found, mut taken) = (newer.len() as u64, 0);
         for (seq, owner, ppa) in newer {
             self.seq = self.seq.max(seq);

@@ -123,6 +123,7 @@ impl Device {
             let start: Vec<u64> = at.iter().zip(block).map(|(c, b)| c * b).collect();
             let valid = space.valid(from, &at);
             let kept: Vec<u64> = (0..to.len()).map(|i| valid[i].min(to[i] - start[i])).collect();
+            assert!(kept.iter().all(|&n| n > 0), "block {at:?} crosses {to:?} and keeps {kept:?} elements");
             let selection = Selection::contiguous(&start, &kept, space.shape.item_bytes as u64);
             let bytes = kept.iter().product::<u64>() * space.shape.item_bytes as u64;
             let mut buffer = vec![0u8; bytes as usize];

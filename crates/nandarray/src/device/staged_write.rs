@@ -75,7 +75,8 @@ impl Staging {
             let before = self.staged.remove(&part.at);
             let (whole, dropped) = overlay(before, part);
             ftl.abandon(&dropped);
-            self.staged.insert(whole.at.clone(), whole);
+            let other = self.staged.insert(whole.at.clone(), whole);
+            assert!(other.is_none(), "a block is staged once, its parts are laid over each other");
         }
         self.bytes += bytes;
         Ok(bytes)
@@ -84,6 +85,11 @@ impl Staging {
     /// Estimates the bytes that the staged blocks take in a journal record.
     pub(super) fn journal_bytes(&self) -> u64 {
         self.staged.values().map(Staged::journal_bytes).sum()
+    }
+
+    /// Whether no block is staged.
+    pub(super) fn is_empty(&self) -> bool {
+        self.staged.is_empty()
     }
 
     pub(super) fn take(&mut self) -> Vec<Staged> {

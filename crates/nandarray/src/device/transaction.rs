@@ -74,7 +74,8 @@ impl Device {
         let mut transactions = self.transactions.lock();
         transactions.next += 1;
         let id = transactions.next;
-        transactions.by_id.insert(id, Arc::new(Mutex::new(Transaction(Some(parts)))));
+        let before = transactions.by_id.insert(id, Arc::new(Mutex::new(Transaction(Some(parts)))));
+        assert!(before.is_none(), "transaction {id} begins once");
         Ok(id)
     }
 
@@ -95,6 +96,8 @@ impl Device {
     pub(super) fn apply_transaction(&self, id: TransactionId, changes: &[Change<'_>]) -> Result<()> {
         let mut parts = self.end(id).ok_or_else(|| is_over(id))?;
         let done = self.apply_parts(&mut parts, changes);
+        let applied = parts.values().all(|(_, staging)| staging.is_empty());
+        assert!(done.is_err() || applied, "transaction {id} leaves nothing staged");
         parts.values_mut().for_each(|(_, staging)| staging.abandon(self)); // none are left if they were applied
         // The range locks are released before anything else is done.
         drop(parts);
@@ -111,7 +114,9 @@ impl Device {
     fn end(&self, id: TransactionId) -> Option<BTreeMap<SpaceId, (Arc<Space>, Staging)>> {
         let found = self.transactions.lock().by_id.remove(&id)?;
         // Waits for a command that is staging at present.
-        found.lock().0.take()
+        let parts = found.lock().0.take();
+        assert!(parts.is_some(), "whoever takes transaction {id} off the list ends it");
+        parts
     }
 
     fn apply_parts(&self, parts: &mut BTreeMap<SpaceId, (Arc<Space>, Staging)>, changes: &[Change<'_>]) -> Result<()> {

@@ -394,6 +394,7 @@ impl Device {
         // Commands of other threads since that flush must be entirely in the checkpoint, and durable before the
         // superblock says that the store was closed cleanly.
         self.drain()?;
+        assert_eq!(self.buffered_bytes(), 0, "a store that closes leaves nothing in its write buffer");
         let mut log = self.log.lock();
         if !log.pending.is_empty() {
             self.write_record(&mut log, false)?;
@@ -414,6 +415,8 @@ impl Device {
             superblock.write(self.ftl.media().as_ref(), log.slot)?;
             self.sync()?;
         }
+        // Under the epoch: a command that waited for it would otherwise change what nobody writes any more.
+        self.closed.store(true, Ordering::Release);
         Ok(())
     }
 }

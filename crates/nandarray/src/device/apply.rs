@@ -1,10 +1,15 @@
-//! The second half of a write: staged blocks become visible, and the change is queued for the journal. It cannot fail.
+//! The second half of a write, and of moving pages: staged pages become visible, and the change is queued for the
+//! journal.
 
 use super::Device;
 use super::wire::{JournalOp, Update};
 use crate::error::Result;
+use crate::flash::Run;
+use crate::sim::count;
+use crate::stl::index::BlockMap;
+use crate::stl::plan::BlockAt;
 use crate::stl::space::{Inner, Space};
-use crate::stl::write::{Applied, Staged, apply};
+use crate::stl::write::{Applied, Gone, Staged, apply, remap};
 
 impl Device {
     /// Makes staged blocks visible, together with the new shape if there is one.
@@ -52,5 +57,33 @@ impl Device {
         let mut log = self.log.lock();
         self.ftl.release(dead.into_iter());
         log.queue(ops);
+    }
+
+    /// Maps units of a block, which lose their pages (`gone`), to the staged pages `runs` with the same content, if
+    /// `is_unchanged` is true for the pages that the block has now. Otherwise drops the staged pages and returns
+    /// `false`.
+    pub(super) fn replace_pages(
+        &self,
+        space: &Space,
+        at: &BlockAt,
+        seq: u64,
+        (gone, runs): (Gone, Vec<Run>),
+        is_unchanged: impl FnOnce(Option<&BlockMap>) -> bool,
+    ) -> Result<bool> {
+        let _epoch = self.epoch.read();
+        let unchanged = space.write().map(|inner| is_unchanged(inner.index().get(at)).then_some(inner));
+        let Ok(Some(mut inner)) = unchanged else {
+            self.ftl.abandon(&runs);
+            return unchanged.map(|_| false);
+        };
+        let dead = remap(&mut inner, at, &gone, &runs);
+        self.ftl.adopt(&runs);
+        let pages = |runs: &[Run]| runs.iter().map(|run| u64::from(run.count)).sum::<u64>();
+        assert_eq!(pages(&dead), pages(&runs), "as many pages die as are moved, block {at:?}");
+        let mut log = self.log.lock();
+        log.queue([JournalOp::Update(Update::new(space.id, seq, at, &gone, &runs))]);
+        count(&self.counters.pages_moved, pages(&runs));
+        self.ftl.release(dead.into_iter());
+        Ok(true)
     }
 }

@@ -118,21 +118,19 @@ def asserts(rev: str | None) -> list[tuple[str, int, int]]:
     return [(name, functions[name], checks[name]) for name in sorted(functions) if functions[name]]
 
 
-def since(old: str, own: str | None) -> list[tuple[str, list[int]]]:
+def since(old: str, own: list[str]) -> list[tuple[str, list[int]]]:
     """Return for each part the lines at the older revision, today's, and today's in files of three kinds.
 
     The kinds are files that the older revision has, perhaps by another name (git finds it at 40 % likeness), files that
-    commits of the range ``own`` added, and all others.
+    commits of the ranges ``own`` added, and all others.
     """
     before, now = totals(old)[1], totals(None)[1]
     renamed = _git("diff", "-M40%", "--name-status", "--diff-filter=R", old, "--", "crates", "python")
     kept = {line.split("\t")[2] for line in renamed.splitlines()} | set(before)
-    made = (
-        _git("log", "-M40%", "--name-only", "--diff-filter=A", "--format=", own, "--", "crates", "python")
-        if own
-        else ""
-    )
-    added = set(made.splitlines())
+    added: set[str] = set()
+    for commits in own:
+        made = _git("log", "-M40%", "--name-only", "--diff-filter=A", "--format=", commits, "--", "crates", "python")
+        added.update(made.splitlines())
     rows: dict[str, list[int]] = {}
     for path, lines in before.items():
         rows.setdefault(_room(path), [0] * 5)[0] += lines
@@ -158,7 +156,13 @@ def main() -> None:
     parser.add_argument("--rev", help="a revision instead of the working tree")
     parser.add_argument("--parts", action="store_true", help="production lines of each part")
     parser.add_argument("--since", metavar="REV", help="compare the working tree with this older revision, by crate")
-    parser.add_argument("--own", metavar="RANGE", help="with --since: commits whose new files are counted apart")
+    parser.add_argument(
+        "--own",
+        metavar="RANGE",
+        action="append",
+        default=[],
+        help="with --since: commits whose new files are counted apart",
+    )
     parser.add_argument("--asserts", action="store_true", help="assertions a function, of each part of the Rust crates")
     options = parser.parse_args()
     if options.asserts:

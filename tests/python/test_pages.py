@@ -80,21 +80,39 @@ def test_the_table_of_crates_is_that_of_the_manifests() -> None:
     assert all(re.search(rf"\b{name} {{2}}", picture[0]) for name in names), "the picture shows every crate"
 
 
-def test_functions_of_the_walks_are_in_the_files_that_they_name() -> None:
+def walk(title: str) -> list[tuple[str, list[str]]]:
+    """Return the rows of a walk through the source, each the path of a file and the names of functions."""
     text = (ROOT / "docs" / "internals" / "README.md").read_text()
-    walks = text[text.index("## One read") : text.index("## Tests")]
-    rows = re.findall(r"^\| (`[^|]*) \| (`[^|]*) \|", walks, re.MULTILINE)
-    assert len(rows) > 20
-    for files, functions in rows:
-        found = []
-        for name in paths(files):
-            path = ROOT / name if (ROOT / name).exists() else ROOT / "crates" / "nandarray" / "src" / name
-            path = path if path.exists() else ROOT / "crates" / "nandarray-python" / "src" / name
-            found += [one.read_text() for one in (path.glob("*.rs") if path.is_dir() else [path])]
-        for function in _CODE.findall(functions):
-            last = re.split(r"::|\.", function)[-1]
-            defined = re.compile(rf"\b(?:fn|def) {last}\b")
-            assert any(defined.search(one) for one in found), f"{files} has no {function}"
+    text = text[text.index(f"## {title}, function by function") :]
+    text = text[: text.index("\n## ")]
+    rows = re.findall(r"^\| `([^`|]*)` \| (`[^|]*) \|", text, re.MULTILINE)
+    return [(name, [re.split(r"::|\.", one)[-1] for one in _CODE.findall(names)]) for name, names in rows]
+
+
+def bodies(name: str, function: str) -> list[str]:
+    """Return the text of each function of this name in a file of the repository, the binding or the store."""
+    folders = [ROOT, ROOT / "crates" / "nandarray-python" / "src", ROOT / "crates" / "nandarray" / "src"]
+    text = next(path.read_text() for folder in folders if (path := folder / name).exists())
+    # The source is formatted: a function ends at a brace, or before a line, that has the indent of its head.
+    end = r"^\1\}" if name.endswith(".rs") else r"^\1[^\s)]|\Z"
+    head = rf"^( *)[^/\n]*\b(?:fn|def) {function}\b"
+    return [one[0] for one in re.finditer(rf"{head}.*?(?={end})", text, re.DOTALL | re.MULTILINE)]
+
+
+@pytest.mark.parametrize("title", ["One read", "One write"])
+def test_a_walk_names_functions_in_the_order_of_their_calls_and_returns_to_no_file(title: str) -> None:
+    rows = walk(title)
+    files = [name for name, _ in rows]
+    assert len(rows) > 15
+    assert len(set(files)) == len(files), "a file is entered once"
+    callers = ""
+    for name, functions in rows:
+        for function in functions:
+            found = bodies(name, function)
+            assert found, f"{name} has no {function}"
+            called = re.search(rf"\b{function}(?:::<\w+>)?\(", callers)
+            assert called or not callers, f"{function} of {name} is called by none before it"
+            callers += "".join(found)
 
 
 def rows_of(page: str) -> dict[str, list[str]]:

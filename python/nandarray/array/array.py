@@ -10,7 +10,7 @@ answer would read both arrays whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,7 +77,6 @@ class Array(Grid, Compute):
     def __init__(self, store: Store, space: _nandarray.Space) -> None:
         self._store = store
         self._space = space
-        self._space_commands = _ArrayCommands(space)
         self._dtype = dtypes.decode(space.dtype)
 
     def __copy__(self) -> Array:
@@ -335,7 +334,7 @@ class Array(Grid, Compute):
         parsed = select(selection, self.shape)
         own = out is None
         memory = buffers.empty(parsed.shape, self._dtype) if own else buffers.as_out(out, parsed.shape, self._dtype)
-        commands = Collecting(self._store, self._space, _ArrayCommands)
+        commands = Collecting(self._store, self._space)
         fetch(commands, parsed, memory)
         if out is not None:
             return commands.future(lambda: out)
@@ -360,7 +359,7 @@ class Array(Grid, Compute):
             return self._store._submit_to_thread(lambda: self.write(selection, values))
         parsed = select(selection, self.shape)
         source = buffers.broadcast(buffers.as_source(values, self._dtype), parsed.shape)
-        commands = Collecting(self._store, self._space, _ArrayCommands)
+        commands = Collecting(self._store, self._space)
         put(commands, parsed, source)
         return commands.future(lambda: None)
 
@@ -515,8 +514,8 @@ class Array(Grid, Compute):
     def _origin(self) -> Origin:
         return Origin(self)
 
-    def _commands(self) -> _ArrayCommands:
-        return self._space_commands
+    def _commands(self) -> _nandarray.Space:
+        return self._space
 
     def _get(self, key: object, mode: Mode = "numpy", out: object = None) -> Any:
         got = get(self._space, key, self._dtype, out, None, mode)
@@ -545,37 +544,3 @@ def _field_names(key: object) -> str | list[str] | None:
     if isinstance(key, list) and key and all(isinstance(name, str) for name in key):
         return key
     return None
-
-
-class _ArrayCommands:
-    """The native commands under the array's own shape."""
-
-    def __init__(self, space: _nandarray.Space) -> None:
-        self._space = space
-
-    def after(self, work: Callable[[], None]) -> None:
-        work()
-
-    def read_box(self, out: _NdArray, start: Sequence[int], step: Sequence[int]) -> None:
-        self._space.read(out, start, step)
-
-    def write_box(self, src: _NdArray, start: Sequence[int], step: Sequence[int]) -> None:
-        self._space.write(src, start, step)
-
-    def read_boxes(self, out: _NdArray, starts: _NdArray, step: Sequence[int]) -> None:
-        self._space.read_boxes(out, starts, step)
-
-    def write_boxes(self, src: _NdArray, starts: _NdArray, step: Sequence[int]) -> None:
-        self._space.write_boxes(src, starts, step)
-
-    def read_outer(self, out: _NdArray, axes: Sequence[Any]) -> None:
-        self._space.read_outer(out, axes)
-
-    def write_outer(self, src: _NdArray, axes: Sequence[Any]) -> None:
-        self._space.write_outer(src, axes)
-
-    def read_points(self, out: _NdArray, coords: _NdArray) -> None:
-        self._space.read_points(out, coords)
-
-    def write_points(self, src: _NdArray, coords: _NdArray) -> None:
-        self._space.write_points(src, coords)

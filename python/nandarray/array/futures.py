@@ -146,10 +146,12 @@ class Threaded(Future):
 class Collecting:
     """Native commands that are submitted: reads and writes of one future, and what is to be done after them."""
 
-    def __init__(self, store: Store, space: _nandarray.Space, commands: Callable[[_nandarray.Space], Any]) -> None:
+    def __init__(
+        self, store: Store, space: _nandarray.Space, commands: Callable[[_nandarray.Space], Any] | None = None
+    ) -> None:
         self._store = store
         self._space = space.in_flight()
-        self._commands = commands(self._space)
+        self._commands = commands(self._space) if commands else self._space
         self._after: list[Callable[[], None]] = []
 
     def after(self, work: Callable[[], None]) -> None:

@@ -141,7 +141,7 @@ class View(Grid, Compute):
         start, count = self._partition(coordinate, sub_shape)
         memory = buffers.empty(count, self.dtype) if out is None else buffers.as_out(out, count, self.dtype)
         if memory.size:
-            self._commands().read_box(memory, start, (1,) * len(start))
+            self._commands().read(memory, start)
         return memory if out is None else out
 
     def write(self, coordinate: Sequence[int], data: ArrayLike, sub_shape: Sequence[int] | None = None) -> None:
@@ -184,7 +184,7 @@ class View(Grid, Compute):
             )
         source = buffers.broadcast(source, count)
         if source.size:
-            self._commands().write_box(source, start, (1,) * len(start))
+            self._commands().write(source, start)
 
     async def read_async(self, coordinate: Sequence[int], sub_shape: Sequence[int], out: Any = None) -> Any:
         """Read one sub-block without blocking the event loop.
@@ -248,7 +248,7 @@ class View(Grid, Compute):
         check_volume(self._shape, self._of.shape)
         commands = Collecting(store, self._of._space, lambda space: _ViewCommands(space, self._shape))
         if memory.size:
-            commands.read_box(memory, start, (1,) * len(start))
+            commands.read(memory, start)
         return commands.future(lambda: memory if out is None else out)
 
     def _partition(self, coordinate: Sequence[int], sub_shape: Sequence[int]) -> tuple[list[int], tuple[int, ...]]:
@@ -287,10 +287,10 @@ class _ViewCommands:
     def after(self, work: Callable[[], None]) -> None:
         work()
 
-    def read_box(self, out: _Array, start: Sequence[int], step: Sequence[int]) -> None:
+    def read(self, out: _Array, start: Sequence[int], step: Sequence[int] | None = None) -> None:
         self._space.read(out, start, step, self._shape)
 
-    def write_box(self, src: _Array, start: Sequence[int], step: Sequence[int]) -> None:
+    def write(self, src: _Array, start: Sequence[int], step: Sequence[int] | None = None) -> None:
         self._space.write(src, start, step, self._shape)
 
     def read_boxes(self, out: _Array, starts: _Array, step: Sequence[int]) -> None:

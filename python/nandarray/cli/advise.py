@@ -46,7 +46,6 @@ ProgramName = Annotated[
         "left out.",
         metavar="[PROGRAM]",
         autocompletion=complete_source,
-        show_default=False,
     ),
 ]
 Data = Annotated[
@@ -57,7 +56,6 @@ Data = Annotated[
         help="An input, once for each of them: STORE:/NAME, a part of it or a view, as for program run; or a .npy "
         "file, which the host gives. Left out: a ready-made program's sample.",
         autocompletion=complete_array_word,
-        show_default=False,
     ),
 ]
 ToStore = Annotated[
@@ -67,14 +65,11 @@ ToStore = Annotated[
         metavar="OUTPUT",
         help="An output that goes to an array of the store instead of the host, or 'all'; may be repeated. "
         "Nothing is written.",
-        show_default=False,
     ),
 ]
 Scalars = Annotated[
     list[str] | None,
-    typer.Option(
-        "--scalar", "-s", metavar="NAME=NUMBER", help="A number of the program; may be repeated.", show_default=False
-    ),
+    typer.Option("--scalar", "-s", metavar="NAME=NUMBER", help="A number of the program; may be repeated."),
 ]
 Direction = Annotated[
     str | None,
@@ -82,7 +77,6 @@ Direction = Annotated[
         metavar="read|write",
         help="State the path instead of measuring it.",
         autocompletion=lambda incomplete: [one for one in ("read", "write") if one.startswith(incomplete)],
-        show_default=False,
     ),
 ]
 DeviceName = Annotated[
@@ -99,7 +93,7 @@ Trust = Annotated[
 Simulate = Annotated[bool, typer.Option("--simulate", help="Run the sample on the modelled device, too.")]
 Html = Annotated[
     Path | None,
-    typer.Option("--html", metavar="OUT", help="Write the figure, Figure 6.1, as a page.", show_default=False),
+    typer.Option("--html", metavar="OUT", help="Write the figure, Figure 6.1, as a page."),
 ]
 
 

@@ -66,32 +66,24 @@ app.command("replay")(replay.replay_command)
 app.command("advise")(advise.advise_command)
 app.command("doctor")(doctor.doctor_command)
 
-ArrayName = Annotated[
-    str, typer.Argument(help="Name of an array.", metavar="NAME", autocompletion=complete_array, show_default=False)
-]
+ArrayName = Annotated[str, typer.Argument(help="Name of an array.", metavar="NAME", autocompletion=complete_array)]
 AnyName = Annotated[
     str,
     typer.Argument(
         help="Name of an array or a group; left out or '/', the whole store.",
         metavar="[NAME]",
         autocompletion=complete_name,
-        show_default=False,
     ),
 ]
-Shape = Annotated[
-    str | None, typer.Option(metavar="N,N,...", help="Shape, like 100,200 or 100x200.", show_default=False)
-]
+Shape = Annotated[str | None, typer.Option(metavar="N,N,...", help="Shape, like 100,200 or 100x200.")]
 BuildingBlock = Annotated[
     str | None,
-    typer.Option(
-        metavar="N,N,...", help="Shape of a building block; from the geometry if left out.", show_default=False
-    ),
+    typer.Option(metavar="N,N,...", help="Shape of a building block; from the geometry if left out."),
 ]
 Compression = Annotated[
     str | None,
     typer.Option(
         help="lz4, zstd or zstd:LEVEL, and +shuffle or +bitshuffle; bitpack, varwidth.",
-        show_default=False,
     ),
 ]
 Encrypt = Annotated[bool, typer.Option("--encrypt", help="Encrypt with the key of --key-file or $NANDARRAY_KEY.")]
@@ -160,12 +152,10 @@ def create(
     building_block: BuildingBlock = None,
     compression: Compression = None,
     fill_value: Annotated[
-        str | None, typer.Option(metavar="VALUE", help="Value of elements that were never written.", show_default=False)
+        str | None, typer.Option(metavar="VALUE", help="Value of elements that were never written.")
     ] = None,
-    dims: Annotated[str | None, typer.Option(metavar="NAME,...", help="Dimension names.", show_default=False)] = None,
-    attr: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="An attribute; may be repeated.", show_default=False)
-    ] = None,
+    dims: Annotated[str | None, typer.Option(metavar="NAME,...", help="Dimension names.")] = None,
+    attr: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="An attribute; may be repeated.")] = None,
     encrypt: Encrypt = False,
     key_file: KeyFile = None,
     capacity: Annotated[
@@ -253,13 +243,13 @@ def import_command(
     format: Annotated[  # noqa: A002
         str | None, typer.Option(help="npy, npz, zarr, hdf5, netcdf or raw; recognised by the name if left out.")
     ] = None,
-    member: Annotated[str | None, typer.Option(help="One array or group inside the file.", show_default=False)] = None,
+    member: Annotated[str | None, typer.Option(help="One array or group inside the file.")] = None,
     building_block: BuildingBlock = None,
     compression: Compression = None,
     encrypt: Encrypt = False,
     key_file: KeyFile = None,
     shape: Shape = None,
-    dtype: Annotated[str | None, typer.Option(help="Of raw binary: the dtype.", show_default=False)] = None,
+    dtype: Annotated[str | None, typer.Option(help="Of raw binary: the dtype.")] = None,
     offset: Annotated[int, typer.Option(min=0, help="Of raw binary: bytes before the elements.")] = 0,
     order: Annotated[str, typer.Option(help="C or F: element order of raw binary.")] = "C",
     skip_unsupported: Annotated[
@@ -383,10 +373,10 @@ def read(
     slices: Annotated[str, typer.Argument(help='Slice expression, like "0:10, ::2, ..., 5".')] = "",
     view: Annotated[
         str | None,
-        typer.Option(metavar="N,N,...", help="Read under another shape of equal volume.", show_default=False),
+        typer.Option(metavar="N,N,...", help="Read under another shape of equal volume."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write a .npy file instead of printing.", show_default=False)
+        Path | None, typer.Option("--output", "-o", help="Write a .npy file instead of printing.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --output.")] = False,
     everything: Annotated[bool, typer.Option("--all", help="Print all elements, however many.")] = False,
@@ -524,7 +514,7 @@ def bench(
     size: Annotated[str, typer.Option(metavar="SIZE", help="Size of the array.")] = "256MiB",
     directory: Annotated[
         Path | None,
-        typer.Option(file_okay=False, exists=True, help="Folder of the store while this runs.", show_default=False),
+        typer.Option(file_okay=False, exists=True, help="Folder of the store while this runs."),
     ] = None,
     compression: Compression = None,
     seconds: Annotated[float, typer.Option(min=0, help="Seconds for which each pattern is repeated.")] = 0.5,

@@ -124,7 +124,7 @@ def _names_for_completion(ctx: typer.Context, *, groups: bool) -> list[str]:
     return sorted([*names, *parents]) if groups else names
 
 
-StorePath = Annotated[Path, typer.Argument(help="The store: a file.", metavar="STORE", show_default=False)]
+StorePath = Annotated[Path, typer.Argument(help="The store: a file.", metavar="STORE")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 KeyFile = Annotated[
     Path | None,
@@ -132,7 +132,6 @@ KeyFile = Annotated[
         help=f"File with the encryption key: 32 bytes, or hex or base64 of them. Else ${KEY_VARIABLE} is used.",
         exists=True,
         dir_okay=False,
-        show_default=False,
     ),
 ]
 

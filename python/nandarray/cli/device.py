@@ -30,9 +30,7 @@ def complete_device(incomplete: str) -> list[str]:
 
 DeviceName = Annotated[
     str,
-    typer.Argument(
-        help="A preset, or a TOML file.", metavar="NAME", autocompletion=complete_device, show_default=False
-    ),
+    typer.Argument(help="A preset, or a TOML file.", metavar="NAME", autocompletion=complete_device),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -40,7 +38,6 @@ Settings = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help="Change a value, like nand.t_read='25 us'; may be repeated.",
-        show_default=False,
     ),
 ]
 
@@ -130,7 +127,7 @@ def _written(value: Any) -> str:
 @app.command()
 def check(
     *,
-    file: Annotated[Path, typer.Argument(help="A description in TOML.", metavar="FILE", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="A description in TOML.", metavar="FILE")],
     as_json: Json = False,
 ) -> None:
     """Check a description: print the device, or all errors (exit code 1)."""
@@ -155,7 +152,7 @@ def check(
 @app.command()
 def keys(
     *,
-    section: Annotated[str, typer.Argument(help="One section; all if left out.", show_default=False)] = "",
+    section: Annotated[str, typer.Argument(help="One section; all if left out.")] = "",
     as_json: Json = False,
 ) -> None:
     """List the keys of a description: what each means and takes."""
@@ -179,11 +176,9 @@ def keys(
 @app.command("import-mqsim")
 def import_mqsim(
     *,
-    xml: Annotated[Path, typer.Argument(help="A configuration of MQSim.", metavar="XML", show_default=False)],
-    name: Annotated[str | None, typer.Option(help="Name of the device; else the file's.", show_default=False)] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the TOML to a file.", show_default=False)
-    ] = None,
+    xml: Annotated[Path, typer.Argument(help="A configuration of MQSim.", metavar="XML")],
+    name: Annotated[str | None, typer.Option(help="Name of the device; else the file's.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the TOML to a file.")] = None,
     as_json: Json = False,
 ) -> None:
     """Turn a configuration of MQSim into a description; what it could not take over goes to standard error."""

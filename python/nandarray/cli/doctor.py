@@ -152,7 +152,7 @@ def checks(folder: Path) -> list[Check]:
 def doctor_command(
     folder: Annotated[
         Path | None,
-        typer.Argument(help="Folder whose disk is tried.", exists=True, file_okay=False, show_default=False),
+        typer.Argument(help="Folder whose disk is tried.", exists=True, file_okay=False),
     ] = None,
     *,
     as_json: Json = False,

@@ -34,7 +34,7 @@ program_app = typer.Typer(help="Programs on a drive: nvme+tcp://HOST:PORT/NQN or
 app.add_typer(program_app, name="program")
 
 Nsid = Annotated[int, typer.Argument(help="The namespace's identifier, from 1 to 1021.", min=1, max=1021)]
-Url = Annotated[str, typer.Argument(help="nvme+tcp://HOST:PORT/NQN or /dev/nvmeX", metavar="URL", show_default=False)]
+Url = Annotated[str, typer.Argument(help="nvme+tcp://HOST:PORT/NQN or /dev/nvmeX", metavar="URL")]
 Index = Annotated[int, typer.Option("--index", min=1, max=64, help="Slot of the program.")]
 SecretFile = Annotated[
     Path | None,

@@ -46,11 +46,11 @@ def complete_run(ctx: typer.Context, incomplete: str) -> list[str]:
 
 Runs = Annotated[
     Path | None,
-    typer.Option("--runs", metavar="DIR", help="Folder of runs; else $NANDARRAY_RUNS or lab-runs.", show_default=False),
+    typer.Option("--runs", metavar="DIR", help="Folder of runs; else $NANDARRAY_RUNS or lab-runs."),
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option("--jobs", "-j", min=1, help="Processes; one for each core if left out.", show_default=False),
+    typer.Option("--jobs", "-j", min=1, help="Processes; one for each core if left out."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 Reuse = Annotated[bool, typer.Option("--reuse", help="Reuse the result of an earlier run, if there is one.")]
@@ -60,7 +60,6 @@ RunName = Annotated[
         help="Name of a run, or the beginning of one, or its folder.",
         metavar="RUN",
         autocompletion=complete_run,
-        show_default=False,
     ),
 ]
 
@@ -207,7 +206,6 @@ def run_command(
             help="Experiments: ids, patterns like 'model.*', Python files, or a set: " + ", ".join(registry.SETS) + ".",
             metavar="ID...",
             autocompletion=complete_experiment,
-            show_default=False,
         ),
     ],
     profile: Annotated[
@@ -215,9 +213,7 @@ def run_command(
     ] = "full",
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="A parameter, as JSON or text; may be repeated.", show_default=False
-        ),
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter, as JSON or text; may be repeated."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of random choices.")] = 0,
     runs: Runs = None,
@@ -316,14 +312,14 @@ def _show_answers(found: lab.Run) -> None:
 @app.command("sweep")
 def sweep_command(
     *,
-    file: Annotated[Path, typer.Argument(help="The sweep, in TOML.", metavar="FILE", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="The sweep, in TOML.", metavar="FILE")],
     runs: Runs = None,
     jobs: Jobs = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start anew instead of resuming a killed sweep.")] = False,
     reuse: Reuse = False,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write the table, too: .csv, .parquet or .json.", show_default=False),
+        typer.Option("--output", "-o", help="Write the table, too: .csv, .parquet or .json."),
     ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -387,9 +383,7 @@ def _message(one: dict[str, Any]) -> str:
 def show(
     *,
     run: RunName,
-    table: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Print one table, all of it, as CSV.", show_default=False)
-    ] = None,
+    table: Annotated[str | None, typer.Option(metavar="NAME", help="Print one table, all of it, as CSV.")] = None,
     runs: Runs = None,
     as_json: Json = False,
 ) -> None:
@@ -478,13 +472,12 @@ def report_command(
             help="Runs and sweeps; all of the folder if left out.",
             metavar="[RUN...]",
             autocompletion=complete_run,
-            show_default=False,
         ),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page.")] = Path("report.html"),
     beside: Annotated[
         tuple[str, str] | None,
-        typer.Option("--compare", metavar="RUN RUN", help="Compare two runs, too.", show_default=False),
+        typer.Option("--compare", metavar="RUN RUN", help="Compare two runs, too."),
     ] = None,
     runs: Runs = None,
     as_json: Json = False,

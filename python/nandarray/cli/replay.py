@@ -76,9 +76,7 @@ def _state(text: str) -> str | float:
 
 TraceFile = Annotated[
     Path | None,
-    typer.Argument(
-        help="An fio iolog, blkparse text or MSR Cambridge CSV, gzipped or not.", metavar="[TRACE]", show_default=False
-    ),
+    typer.Argument(help="An fio iolog, blkparse text or MSR Cambridge CSV, gzipped or not.", metavar="[TRACE]"),
 ]
 DeviceName = Annotated[
     str,
@@ -92,10 +90,8 @@ Precondition = Annotated[
         help="The device before the run: empty, full, steady, or the number of times it was overwritten at random.",
     ),
 ]
-Requests = Annotated[int | None, typer.Option(min=1, help="Most requests to replay.", show_default=False)]
-Depth = Annotated[
-    int | None, typer.Option(min=1, help="Requests in flight at all times (synthetic: 32).", show_default=False)
-]
+Requests = Annotated[int | None, typer.Option(min=1, help="Most requests to replay.")]
+Depth = Annotated[int | None, typer.Option(min=1, help="Requests in flight at all times (synthetic: 32).")]
 TimeScale = Annotated[float, typer.Option(help="Of a trace: factor for the recorded times.")]
 Format = Annotated[
     str | None, typer.Option(help="Of a trace: fio, blktrace or msr; recognised by its first line if left out.")
@@ -110,30 +106,28 @@ Size = Annotated[
 ]
 Sequential = Annotated[bool, typer.Option("--sequential", help="Synthetic: in order, not at random.")]
 Streams = Annotated[int, typer.Option(min=1, help="Synthetic: streams, each with a queue pair.")]
-Zipf = Annotated[float | None, typer.Option(help="Synthetic: Zipf skew, like 0.99.", show_default=False)]
+Zipf = Annotated[float | None, typer.Option(help="Synthetic: Zipf skew, like 0.99.")]
 Hot = Annotated[
     str | None,
-    typer.Option(metavar="SPACE:SHARE", help="Synthetic: 0.2:0.8 sends 80 % to 20 % of the space.", show_default=False),
+    typer.Option(metavar="SPACE:SHARE", help="Synthetic: 0.2:0.8 sends 80 % to 20 % of the space."),
 ]
 Rate = Annotated[
     str | None,
-    typer.Option(metavar="RATE", help="Synthetic: arrivals a second, like 20k or 400MB/s.", show_default=False),
+    typer.Option(metavar="RATE", help="Synthetic: arrivals a second, like 20k or 400MB/s."),
 ]
 Poisson = Annotated[bool, typer.Option("--poisson", help="Synthetic: random arrivals at that rate.")]
 WorkingSet = Annotated[
     str | None, typer.Option(metavar="SIZE", help="Synthetic: bytes in use; the whole device if left out.")
 ]
-Seconds = Annotated[
-    float | None, typer.Option(help="Synthetic: modelled seconds after which the run ends.", show_default=False)
-]
+Seconds = Annotated[float | None, typer.Option(help="Synthetic: modelled seconds after which the run ends.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of random choices, in workload and device.")]
 Timeline = Annotated[
     Path | None,
-    typer.Option("--trace", metavar="FILE", help="Write a timeline for ui.perfetto.dev.", show_default=False),
+    typer.Option("--trace", metavar="FILE", help="Write a timeline for ui.perfetto.dev."),
 ]
 TraceWindow = Annotated[
     str | None,
-    typer.Option(metavar="FROM:UNTIL", help="Only these modelled seconds of the timeline.", show_default=False),
+    typer.Option(metavar="FROM:UNTIL", help="Only these modelled seconds of the timeline."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 

@@ -44,15 +44,15 @@ class Reads:
         read: Callable[[int, _Array], None],
         gather: Callable[[int, _Array, _Array], None],
     ) -> None:
-        self._shape, self._item, self._read, self._gather = shape, item_bytes, read, gather
+        self._shape, self._item, self._read_bytes, self._gather = shape, item_bytes, read, gather
         self._row_bytes = item_bytes * math.prod(shape[1:])
 
     def after(self, work: Callable[[], None]) -> None:
         """Do something now: every command has ended."""
         work()
 
-    def read_box(self, out: _Array, start: Sequence[int], step: Sequence[int]) -> None:
-        """Read ``start + step * [0, out.shape)``."""
+    def read(self, out: _Array, start: Sequence[int], step: Sequence[int]) -> None:
+        """Read the box ``start + step * [0, out.shape)``."""
         if not self._together(out.shape, step):
             self.read_outer(out, tuple(zip(start, step, out.shape, strict=True)))
             return
@@ -60,7 +60,7 @@ class Reads:
         for at, size in zip(start, self._shape, strict=True):
             first = first * size + int(at)
         memory = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
-        self._read(first * self._item, _bytes_of(memory))
+        self._read_bytes(first * self._item, _bytes_of(memory))
         if memory is not out:
             out[...] = memory
 
@@ -97,7 +97,7 @@ class Reads:
             return
         # Without the gap behind the last row, where the array may end.
         span = rows if step == 1 else np.empty(((len(rows) - 1) * step + 1, *rows.shape[1:]), rows.dtype)
-        self._read(first * self._row_bytes, _bytes_of(span))
+        self._read_bytes(first * self._row_bytes, _bytes_of(span))
         if span is not rows:
             rows[...] = span[::step]
 
@@ -111,7 +111,7 @@ class Reads:
     def read_boxes(self, out: _Array, starts: _Array, step: Sequence[int]) -> None:
         """Read boxes of the shape of ``out[0]``, one a row of ``starts``."""
         for box, start in zip(out, starts, strict=True):
-            self.read_box(box, start, step)
+            self.read(box, start, step)
 
 
 def _bytes_of(memory: _Array) -> _Array:

@@ -40,17 +40,17 @@ _EXPANDED_MOST = 8
 class Commands(Protocol):
     """The native commands on one array or view, which :func:`fetch` and :func:`put` build on.
 
-    They are executed, or submitted to a modelled device: then they end later.
+    A space of the engine has them. They are executed, or submitted to a modelled device: then they end later.
     """
 
     def after(self, work: Callable[[], None]) -> None:
         """Do something once all commands so far have ended: at once where they are executed."""
 
-    def read_box(self, out: _Array, start: Sequence[int], step: Sequence[int]) -> None:
-        """Read ``start + step * [0, out.shape)``."""
+    def read(self, out: _Array, start: Sequence[int], step: Sequence[int]) -> None:
+        """Read the box ``start + step * [0, out.shape)``."""
 
-    def write_box(self, src: _Array, start: Sequence[int], step: Sequence[int]) -> None:
-        """Write ``start + step * [0, src.shape)``."""
+    def write(self, src: _Array, start: Sequence[int], step: Sequence[int]) -> None:
+        """Write the box ``start + step * [0, src.shape)``."""
 
     def read_boxes(self, out: _Array, starts: _Array, step: Sequence[int]) -> None:
         """Read boxes of the shape of ``out[0]``, one a row of ``starts``."""
@@ -88,7 +88,7 @@ def fetch(commands: Commands, selection: Selection, out: _Array) -> None:
     if selection.is_box:
         # Dimensions of length one come and go without a copy, whatever the strides.
         whole = out.reshape(selection.lengths)[_direction(selection)]
-        commands.read_box(whole, selection.start, selection.step)
+        commands.read(whole, selection.start, selection.step)
         return
     ordered = out.transpose(selection.permutation)
     native = ordered.reshape(selection.counts)
@@ -124,7 +124,7 @@ def put(commands: Commands, selection: Selection, source: _Array) -> None:
         return
     if selection.is_box:
         whole = source.reshape(selection.lengths)[_direction(selection)]
-        commands.write_box(whole, selection.start, selection.step)
+        commands.write(whole, selection.start, selection.step)
         return
     forward = source.transpose(selection.permutation).reshape(selection.counts)[_direction(selection)]
     if selection.points is not None:

@@ -9,15 +9,14 @@
 //! reclaim moves pages without taking range locks.
 
 use super::Device;
-use super::wire::{JournalOp, Update};
 use crate::error::{Error, Result};
 use crate::flash::{Owner, Run};
 use crate::ftl::UnitWrite;
-use crate::sim::{Purpose, count};
+use crate::sim::Purpose;
 use crate::stl::index::BlockMap;
 use crate::stl::plan::BlockAt;
 use crate::stl::space::Space;
-use crate::stl::write::{Gone, remap};
+use crate::stl::write::Gone;
 
 /// Smallest average size, in bytes, of the extents of a block that is not rewritten: a disk reads scattered extents of
 /// this size about as fast as contiguous ones.
@@ -132,35 +131,11 @@ impl Device {
             self.ftl.abandon(&runs);
             return Ok(0);
         }
-        let _epoch = self.epoch.read();
-        let mut inner = match space.write() {
-            Ok(inner) => inner,
-            Err(e) => {
-                self.ftl.abandon(&runs);
-                return Err(e);
-            }
-        };
-        if inner.index().get(at) != Some(&map) {
-            // Reclaim has moved pages of the block since they were read.
-            self.ftl.abandon(&runs);
-            return Ok(0);
-        }
         let gone = Gone::Units(map.runs().map(|r| r.unit..r.end()).collect());
-        let dead = remap(&mut inner, at, &gone, &runs);
-        self.ftl.adopt(&runs);
-        assert_eq!(pages_of(&dead), pages_of(&runs), "as many pages die as are written, block {at:?}");
-        let update = Update::new(space.id, seq, at, &gone, &runs);
-        let mut log = self.log.lock();
-        log.queue([JournalOp::Update(update)]);
-        self.ftl.release(dead.into_iter());
-        count(&self.counters.pages_moved, units.len() as u64);
-        Ok(units.len() as u64)
+        // Reclaim may have moved pages of the block since they were read.
+        let moved = self.replace_pages(space, at, seq, (gone, runs), |now| now == Some(&map))?;
+        Ok(if moved { units.len() as u64 } else { 0 })
     }
-}
-
-/// Returns the number of pages of these runs.
-pub(super) fn pages_of(runs: &[Run]) -> u64 {
-    runs.iter().map(|run| u64::from(run.count)).sum()
 }
 
 /// Returns the number of extents that these runs, in order of access units, form on the medium.

@@ -68,7 +68,7 @@ pub trait Execute: Send {
 fn request(device: &Device, space: SpaceId, target: &Target<'_>, share: Share) -> Result<Option<RangeTicket>> {
     let space = device.space(space)?;
     let shape = space.read()?.record.shape.clone();
-    let blocks = super::io::blocks_of(&space, &shape, target)?;
+    let blocks = super::target::blocks_of(&space, &shape, target)?;
     Ok(blocks.map(|blocks| space.ranges.request(blocks, share)))
 }
 

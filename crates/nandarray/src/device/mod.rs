@@ -6,7 +6,9 @@
 //! | file | one idea |
 //! | --- | --- |
 //! | `command`, `execute` | the commands; their replies and the calls that execute them |
-//! | `io` | read, write, deallocate: from a target to work for the layers below |
+//! | `io` | read, write, deallocate: their locks and steps |
+//! | `target` | targets as work for the layers below |
+//! | `write`, `apply` | the halves of a write: what may fail, what cannot |
 //! | `staged_write` | parts of a long write, applied as one |
 //! | `flight`, `owned` | commands in two halves, between which time may pass; commands that own what they need |
 //! | `epoch` | the lock between commands that change something and the journal's cuts |
@@ -26,6 +28,7 @@
 //! log's lock. This cannot deadlock, since a thread that holds a space and waits for the log also holds the epoch
 //! shared.
 
+mod apply;
 mod batch;
 mod catalog;
 mod check;
@@ -48,8 +51,10 @@ mod replay;
 mod reshape;
 mod salvage;
 mod staged_write;
+mod target;
 mod transaction;
 mod wire;
+mod write;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

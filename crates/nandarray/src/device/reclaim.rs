@@ -17,16 +17,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use super::Device;
-use super::defragment::pages_of;
-use super::wire::{JournalOp, Update};
 use crate::error::{Error, Result};
 use crate::flash::{Owner, Ppa, Run, Segment};
 use crate::ftl::Reservation;
 use crate::ftl::segments::SegmentState;
-use crate::sim::{Purpose, count};
+use crate::sim::Purpose;
+use crate::stl::index::BlockMap;
 use crate::stl::plan::BlockAt;
 use crate::stl::space::{Space, SpaceId, owner_space, unpack};
-use crate::stl::write::{Gone, RUN_JOURNAL_BYTES, Staged, remap};
+use crate::stl::write::{Gone, RUN_JOURNAL_BYTES, Staged};
 
 /// Largest number of victims that one command reclaims, which bounds the time that the command waits.
 const VICTIMS_A_COMMAND: usize = 4;
@@ -268,30 +267,12 @@ impl Device {
         let writes: Vec<_> =
             group.iter().map(|&(unit, ppa)| (unit, (to == MoveTo::SameLanes).then_some(ppa))).collect();
         let runs = self.ftl.append(owner, seq, &block, &writes, &mut std::iter::empty())?;
-        let _epoch = self.epoch.read();
-        let mut inner = match space.write() {
-            Ok(inner) => inner,
-            Err(e) => {
-                self.ftl.abandon(&runs);
-                return Err(e);
-            }
-        };
-        let map = inner.index().get(at);
-        if !group.iter().all(|&(unit, ppa)| map.and_then(|m| m.page_of(unit)) == Some(ppa)) {
-            // A page was overwritten since it was read; the other pages are found when the segment is examined again.
-            self.ftl.abandon(&runs);
-            return Ok(());
-        }
         let gone = Gone::Units(group.iter().map(|&(unit, _)| unit..unit + 1).collect());
-        let dead = remap(&mut inner, at, &gone, &runs);
-        self.ftl.adopt(&runs);
-        assert_eq!(pages_of(&dead), pages_of(&runs), "as many pages die as are moved, block {at:?}");
-        let update = Update::new(space.id, seq, at, &gone, &runs);
-        let mut log = self.log.lock();
-        log.queue([JournalOp::Update(update)]);
-        self.ftl.release(dead.into_iter());
-        count(&self.counters.pages_moved, group.len() as u64);
-        Ok(())
+        // A page may have been overwritten since it was read; the others are found when the segment is examined again.
+        let is_unchanged = |now: Option<&BlockMap>| {
+            group.iter().all(|&(unit, ppa)| now.and_then(|map| map.page_of(unit)) == Some(ppa))
+        };
+        self.replace_pages(space, at, seq, (gone, runs), is_unchanged).map(drop)
     }
 
     /// Writes two checkpoints, which begin a new journal and free the segments of both earlier generations.

@@ -7,6 +7,7 @@
 use smallvec::SmallVec;
 
 use super::Device;
+use super::write::pages_needed;
 use crate::error::{Error, Result, Shape};
 use crate::sim::count;
 use crate::stl::plan::{Plan, Selection};
@@ -139,7 +140,7 @@ impl Device {
             let writer = Writer { ftl: &self.ftl, space, seq, extent: &both, bytes, over: None, successive: None };
             // SAFETY: as above.
             let mut stage = || unsafe { writer.stage(&self.workers, &work, Source::from_raw(buffer.as_ptr())) };
-            staged.extend(self.stage_in(writer.pages_needed(&work), &mut stage)?);
+            staged.extend(self.stage_in(pages_needed(space, &work), &mut stage)?);
         }
         Ok(())
     }

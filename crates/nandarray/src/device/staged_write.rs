@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Device;
-use super::io::plan_box;
+use super::target::plan_box;
+use super::write::pages_needed;
 use crate::error::{Error, Result};
 use crate::sched::{BlockBox, RangeTicket};
 use crate::sim::count;
@@ -70,7 +71,7 @@ impl Staging {
         let writer = Writer { ftl, space, seq: self.seq, extent: &self.shape, bytes: large, over, successive: None };
         // SAFETY: a `Source` buffer is made by the promise that it covers its command's target.
         let mut stage = || unsafe { writer.stage(&device.workers, &work, source) };
-        let parts = device.stage_in(writer.pages_needed(&work), &mut stage)?;
+        let parts = device.stage_in(pages_needed(space, &work), &mut stage)?;
         for part in parts {
             let before = self.staged.remove(&part.at);
             let (whole, dropped) = overlay(before, part);

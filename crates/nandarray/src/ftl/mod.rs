@@ -13,6 +13,8 @@
 //! | file | one idea |
 //! | --- | --- |
 //! | `segments` | states of segments, allocation of pages |
+//! | `reserve` | pages reserved for commands and write buffers |
+//! | `live` | pages that become live, die, or are dropped |
 //! | `room` | opening segments; full disks and worn-out segments; returning disk blocks |
 //! | `placement/` | choice of the place of a unit |
 //! | `policy/` | rules shared with the model: victims of reclaim, wear levelling |
@@ -23,9 +25,11 @@
 
 pub mod chain;
 pub mod journal;
+mod live;
 pub mod mark;
 pub mod placement;
 pub mod policy;
+mod reserve;
 pub mod room;
 pub mod segments;
 pub mod superblock;
@@ -36,7 +40,7 @@ pub mod wear;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use zerocopy::IntoBytes;
@@ -46,6 +50,8 @@ use crate::flash::geometry::{LOST_SEGMENT, OOB_BYTES, SEGMENT_HEADER_BYTES, SEGM
 use crate::flash::{Geometry, OobRecord, Owner, Ppa, Run, Segment, SegmentHeader, SegmentKind, crc32c};
 use crate::media::Media;
 use crate::sim::{Chance, Counters, Probe, count};
+pub use reserve::Reservation;
+
 use placement::{BlockUse, OpenLanes, Placement};
 use policy::wear_levelling::WearLevelling;
 use policy::{GcPolicy, ReclaimView};
@@ -152,29 +158,6 @@ impl ReclaimView for ClosedSegments<'_> {
 
     fn behind_last(&self) -> u32 {
         self.behind_last
-    }
-}
-
-/// Number of segments kept free for reclaim: one to move pages to, and one more in case the open segment is nearly
-/// full.
-const SEGMENTS_FOR_RECLAIM: u64 = 2;
-
-/// Largest number of bytes by which the medium grows ahead of a command: its reservation, which may be more, is only an
-/// upper bound of what it will need.
-const GROWN_AHEAD_BYTES: u64 = 256 << 20;
-
-/// A reservation of pages for a command; dropping it ends the reservation.
-#[derive(Debug)]
-pub struct Reservation<'a> {
-    ftl: &'a Ftl,
-    pages: u64,
-}
-
-impl Drop for Reservation<'_> {
-    fn drop(&mut self) {
-        let s = &mut *self.ftl.state.lock();
-        assert!(s.reserved >= self.pages, "{} pages of {} reserved are returned", self.pages, s.reserved);
-        s.reserved -= self.pages;
     }
 }
 
@@ -316,83 +299,6 @@ impl Ftl {
         Error::Full { what, capacity_bytes, live_bytes: s.segments.live() * u64::from(self.geometry.page_bytes) }
     }
 
-    /// Returns the number of pages that commands may still reserve.
-    fn available(&self, s: &FtlState) -> u64 {
-        let per_segment = u64::from(self.geometry.pages_per_segment());
-        let growable = self.segments_max.saturating_sub(s.segments.len() as u64);
-        (s.segments.free_pages() + growable.saturating_mul(per_segment))
-            .saturating_sub(s.kept * per_segment + s.reserved + s.promised)
-    }
-
-    /// Sets the number of segments that are kept free for journal and checkpoint.
-    pub fn reserve_segments(&self, segments: u64) {
-        self.state.lock().kept = SEGMENTS_FOR_RECLAIM + segments;
-    }
-
-    /// Returns the number of pages reserved for the content of write buffers.
-    pub fn promised(&self) -> u64 {
-        self.state.lock().promised
-    }
-
-    /// Changes the number of pages reserved for the content of a write buffer from `before` to `after`.
-    pub fn promise(&self, before: u64, after: u64) {
-        let s = &mut *self.state.lock();
-        assert!(s.promised >= before, "{before} pages of {} promised are returned", s.promised);
-        s.promised = s.promised + after - before;
-    }
-
-    /// Reserves pages for a command. With `urgent` it always succeeds, and may use segments that are kept free: for
-    /// reclaim, and for data that was accepted earlier.
-    ///
-    /// # Errors
-    /// [`Error::Full`] if there are not enough pages, or the medium cannot grow.
-    pub fn reserve(&self, pages: u64, urgent: bool) -> Result<Reservation<'_>> {
-        let s = &mut *self.state.lock();
-        if !urgent {
-            if self.available(s) < pages {
-                return Err(self.full(s, format!("{pages} pages of {} bytes are needed", self.geometry.page_bytes)));
-            }
-            // The medium grows now instead of during the command: a full disk is noticed before anything was written.
-            let per_segment = u64::from(self.geometry.pages_per_segment());
-            let soon = pages.min(GROWN_AHEAD_BYTES / u64::from(self.geometry.page_bytes));
-            let needed =
-                (s.kept * per_segment + s.reserved + s.promised + soon).saturating_sub(s.segments.free_pages());
-            // A disk that was full before fails early in any case, and growing the file would not help there.
-            if !self.tight.load(Ordering::Relaxed) {
-                self.grow(s, needed.div_ceil(per_segment))?;
-            }
-        }
-        s.reserved += pages;
-        Ok(Reservation { ftl: self, pages })
-    }
-
-    /// Whether reclaim is due. With a capacity: if less than a tenth of its pages is available (NDS paper, section
-    /// 4.2). Without one: if there are more dead pages than half of the live ones plus a fixed number of segments.
-    pub fn wants_reclaim(&self) -> bool {
-        let s = self.state.lock();
-        let per_segment = u64::from(self.geometry.pages_per_segment());
-        let garbage = s.segments.garbage();
-        if garbage < per_segment {
-            return false;
-        }
-        if self.capacity_bytes == 0 {
-            return garbage > s.segments.live() / 2 + 16 * per_segment;
-        }
-        self.available(&s) < self.segments_max * per_segment / 10
-    }
-
-    /// Whether a barrier is worth its cost, because it would free enough of the segments that are pending free.
-    pub fn wants_barrier(&self) -> bool {
-        let s = self.state.lock();
-        let pending_free = s.segments.pending_free() as u64;
-        if self.capacity_bytes == 0 {
-            pending_free > 64 + s.segments.len() as u64 / 4
-        } else {
-            pending_free > 0
-                && self.available(&s) < self.segments_max * u64::from(self.geometry.pages_per_segment()) / 20
-        }
-    }
-
     /// Appends access units of one building block as pages. `block` has the block's bytes from unit 0 on, padded to
     /// whole pages; `on_lanes` yields the pages that the block keeps, so that the new ones are placed on other lanes.
     ///
@@ -495,50 +401,6 @@ impl Ftl {
             .collect();
         self.write(self.geometry.page_offset(run.ppa), bytes)?;
         self.write(self.geometry.oob_offset(run.ppa), records.as_bytes())
-    }
-
-    /// Makes staged pages live, when their command is applied.
-    pub fn adopt(&self, runs: &[Run]) {
-        self.state.lock().segments.adopt(runs);
-    }
-
-    /// Drops staged pages of a failed command. Wipes their out-of-band records, so that no scan mistakes the pages for
-    /// live.
-    pub fn abandon(&self, runs: &[Run]) {
-        for run in runs {
-            let wipe = vec![0; run.count as usize * OOB_BYTES as usize];
-            // If the medium fails here, recovery still knows from the journal that no command owns these pages.
-            let _ = self.media.write_at(self.geometry.oob_offset(run.ppa), &wipe);
-        }
-        let discarded = self.discard_if_tight(runs);
-        let s = &mut *self.state.lock();
-        let freed = s.segments.abandon(runs, discarded, s.next_lsn);
-        self.report_freed(&freed);
-    }
-
-    /// Marks live pages as dead, because they were superseded.
-    pub fn release(&self, runs: impl Iterator<Item = Run>) {
-        let s = &mut *self.state.lock();
-        for run in runs {
-            s.segments.release(run, s.next_lsn);
-        }
-    }
-
-    /// Frees segments whose freeing record is durable (its number is at most `durable_lsn`), unless another process
-    /// reads the medium.
-    pub fn free_durable(&self, durable_lsn: u64) -> Result<()> {
-        if !self.state.lock().segments.has_frees_by(durable_lsn) {
-            return Ok(());
-        }
-        let mut freed = Vec::new();
-        self.media.if_no_readers(&mut || {
-            let segments = &mut self.state.lock().segments;
-            freed = segments.free_durable(durable_lsn);
-            debug_assert!(!segments.has_frees_by(durable_lsn), "segments wait for record {durable_lsn}");
-            Ok(())
-        })?;
-        self.report_freed(&freed);
-        Ok(())
     }
 
     /// Returns the segment that reclaim should empty next: a cold one if wear levelling is due, otherwise the victim

@@ -1,6 +1,7 @@
 //! The thresholds of flash management, and rare steps of the table of segments: by the numbers that their comments
 //! promise.
 
+use super::reserve::SEGMENTS_FOR_RECLAIM;
 use super::*;
 use crate::media::sparse::SparseMedia;
 

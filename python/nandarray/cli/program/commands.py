@@ -42,7 +42,6 @@ Source = Annotated[
         help="A C file, a Python file (FILE.py:NAME), an ELF, or the name of a ready-made program.",
         metavar="SOURCE",
         autocompletion=complete_source,
-        show_default=False,
     ),
 ]
 Target = Annotated[
@@ -60,14 +59,12 @@ CoreName = Annotated[
         metavar="NAME|FILE.toml",
         help="Time it on a described core; `nandarray program cores` lists them.",
         autocompletion=complete_core,
-        show_default=False,
     ),
 ]
 CoreSets = Annotated[
     list[str] | None,
     typer.Option(
         "--set", metavar="KEY=VALUE", help="Of --core: another value, like l1d.size=16KiB; may be repeated.",
-        show_default=False,
     ),
 ]  # fmt: skip
 CoreTimeline = Annotated[
@@ -76,23 +73,21 @@ CoreTimeline = Annotated[
         "--timeline",
         metavar="OUT.json",
         help="Of --core: write a timeline of the calls for Perfetto.",
-        show_default=False,
     ),
 ]
 Flags = Annotated[
     list[str] | None,
-    typer.Option("--flag", metavar="FLAG", help="Of C: an option of Clang; may be repeated.", show_default=False),
+    typer.Option("--flag", metavar="FLAG", help="Of C: an option of Clang; may be repeated."),
 ]
 Dtype = Annotated[
     str | None,
-    typer.Option(help="Of a ready-made program; that of its first input if left out.", show_default=False),
+    typer.Option(help="Of a ready-made program; that of its first input if left out."),
 ]
 Stream = Annotated[bool, typer.Option("--stream", help="Of a ready-made program: the form with stream instructions.")]
 Sizes = Annotated[
     list[str] | None,
     typer.Option(
         "--scalar", "-s", metavar="NAME=NUMBER", help="Of a ready-made program: a size; may be repeated.",
-        show_default=False,
     ),
 ]  # fmt: skip
 
@@ -143,7 +138,6 @@ def build(
             "-o",
             metavar="ELF",
             help="The file to write; beside the source if left out.",
-            show_default=False,
         ),
     ] = None,
     target: Target = "rv64",
@@ -229,7 +223,6 @@ RunSource = Annotated[
         help="A C file, a Python file (FILE.py:NAME), an ELF, or the name of a ready-made program.",
         metavar="[SOURCE]",
         autocompletion=complete_source,
-        show_default=False,
     ),
 ]
 Inputs = Annotated[
@@ -239,7 +232,6 @@ Inputs = Annotated[
         "or a .npy file. Of a pipeline's file: NAME=WHERE.",
         metavar="[INPUT]...",
         autocompletion=cli_program_run.complete_array_word,
-        show_default=False,
     ),
 ]
 Scalars = Annotated[
@@ -249,14 +241,12 @@ Scalars = Annotated[
         "-s",
         metavar="[STEP.]NAME=NUMBER",
         help="A number of the program, or a size of a ready-made one; may be repeated. Of a pipeline: of that step.",
-        show_default=False,
     ),
 ]
 Pipeline = Annotated[
     Path | None,
     typer.Option(
         "--pipeline", "-p", metavar="FILE", help="Several programs that feed each other: a TOML or JSON file.",
-        show_default=False,
     ),
 ]  # fmt: skip
 Then = Annotated[
@@ -266,10 +256,9 @@ Then = Annotated[
         metavar="SOURCE",
         help="Another program, which takes the output of the one before; may be repeated.",
         autocompletion=complete_source,
-        show_default=False,
     ),
 ]
-Threads = Annotated[int | None, typer.Option(min=1, help="Cores; all of the machine if left out.", show_default=False)]
+Threads = Annotated[int | None, typer.Option(min=1, help="Cores; all of the machine if left out.")]
 Most = Annotated[
     int | None,
     typer.Option(
@@ -277,7 +266,6 @@ Most = Annotated[
         min=1,
         metavar="N",
         help="Most instructions of a task; more are an error.",
-        show_default=False,
     ),
 ]
 
@@ -289,7 +277,6 @@ Out = Annotated[
         "-o",
         metavar="[OUTPUT=]WHERE",
         help="Destination of an output that is not to be printed: STORE:/NAME, a part of one, or a .npy file.",
-        show_default=False,
     ),
 ]
 Form = Annotated[
@@ -298,7 +285,6 @@ Form = Annotated[
         metavar="FORM",
         help="Way of execution: interpreted, translated or native; the fastest if left out.",
         autocompletion=complete_form,
-        show_default=False,
     ),
 ]
 Trust = Annotated[bool, typer.Option("--trust", help="Of C: it may be executed as a part of this process.")]
@@ -306,23 +292,17 @@ TaskBytes = Annotated[str, typer.Option(metavar="SIZE", help="Bytes of the first
 HoldBytes = Annotated[str, typer.Option(metavar="SIZE", help="Of a pipeline: the most bytes held between programs.")]
 Bare = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Run a bare-metal test instead: an ELF file.", show_default=False),
+    typer.Option(metavar="FILE", help="Run a bare-metal test instead: an ELF file."),
 ]
-Signature = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Of a test: the file for its signature.", show_default=False)
-]
+Signature = Annotated[Path | None, typer.Option(metavar="FILE", help="Of a test: the file for its signature.")]
 Granularity = Annotated[int, typer.Option(metavar="4|8", help="Of a test: bytes in a line of the signature.")]
 Isa = Annotated[
     str | None,
-    typer.Option(
-        metavar="ISA", help="Of a test: the hart's extensions, like rv64imac; all if left out.", show_default=False
-    ),
+    typer.Option(metavar="ISA", help="Of a test: the hart's extensions, like rv64imac; all if left out."),
 ]
 Vlen = Annotated[
     int | None,
-    typer.Option(
-        metavar="BITS", help="Of a test: bits of a vector register, a power of two from 32 to 1024.", show_default=False
-    ),
+    typer.Option(metavar="BITS", help="Of a test: bits of a vector register, a power of two from 32 to 1024."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace .npy files of --out.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no account.")]
@@ -425,7 +405,6 @@ def profile(
             min=1,
             metavar="RECORDS",
             help="Without inputs: number of records to generate; 65536 if left out.",
-            show_default=False,
         ),
     ] = None,
     top: Annotated[int, typer.Option(min=1, metavar="N", help="Rows of a table.")] = 12,

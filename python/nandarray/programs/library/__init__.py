@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,8 +130,10 @@ def twin(name: str, *, dtype: Any = None, **parameters: Any) -> Callable[..., tu
     chosen, values = _chosen(name, made, dtype, parameters)
     made.defines(chosen, values)
     module = importlib.import_module(f"nandarray.programs.library.twins.{made.family}")
+    function = getattr(module, made.twin or name)
     known = {**values, "dtype": chosen}
-    return functools.partial(getattr(module, made.twin), **{key: known[key] for key in made.twin_parameters})
+    wanted = (one.name for one in inspect.signature(function).parameters.values() if one.kind is one.KEYWORD_ONLY)
+    return functools.partial(function, **{key: known[key] for key in wanted if key in known})
 
 
 def key_scalars(raw: bytes) -> tuple[int, int]:

@@ -63,8 +63,7 @@ class ReadyMade:
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     defines: sizes.Defines = lambda _dtype, _values: {}
     family: str = ""
-    twin: str = ""
-    twin_parameters: tuple[str, ...] = ()
+    twin: str = ""  # the function that does it in NumPy; that of the program's name if empty
     by_task: bool = False
     paper: str = ""
     flags: tuple[str, ...] = ()
@@ -87,7 +86,7 @@ def _statistic(source: str, summary: str, **more: Any) -> ReadyMade:
     return ReadyMade(source, summary, NUMBERS, "float64", BOTH, family="statistics", paper=ASSASIN, **more)
 
 
-def _aes(mode: int, summary: str, twin: str) -> ReadyMade:
+def _aes(mode: int, summary: str) -> ReadyMade:
     defines = {"MODE": mode}
     return ReadyMade(
         "aes128.c",
@@ -95,7 +94,6 @@ def _aes(mode: int, summary: str, twin: str) -> ReadyMade:
         kinds=BOTH,
         defines=lambda _d, _v: defines,
         family="ciphers",
-        twin=twin,
         paper=ASSASIN,
         flags=_WORDS_ALONE,
     )
@@ -110,33 +108,27 @@ def _op(name: str, summary: str, *, inputs: int = 1) -> ReadyMade:
         parameters={"dsp": Parameter(0, 0, 2, what="1: as libraries of signal processors have it; 2: in pairs, too")},
         defines=lambda _d, values: {"OP": name, "ARITY": inputs, "DSP_FORM": values["dsp"]},
         family="elementwise",
-        twin=name,
         paper=CODEN,
     )
 
 
 PROGRAMS: dict[str, ReadyMade] = {
     "sum": _statistic("sum.c", "the sum of all elements", twin="sum_", by_task=True),
-    "mean": _statistic(
-        "sum.c", "the mean of all elements", defines=lambda _d, _v: {"MEAN": 1}, twin="mean", by_task=True
-    ),
+    "mean": _statistic("sum.c", "the mean of all elements", defines=lambda _d, _v: {"MEAN": 1}, by_task=True),
     "stat": ReadyMade(
         "stat.c",
         "the sum of 32-bit integers in 32 bits",
         kinds=BOTH,
         family="statistics",
-        twin="stat",
         paper=ASSASIN,
     ),
-    "minmax": _statistic("minmax.c", "the least and the greatest element", twin="minmax"),
-    "variance": _statistic("variance.c", "the variance of all elements", twin="variance", by_task=True),
+    "minmax": _statistic("minmax.c", "the least and the greatest element"),
+    "variance": _statistic("variance.c", "the variance of all elements", by_task=True),
     "histogram": _statistic(
         "histogram.c",
         "how many elements are in each of equal bins",
         parameters={"bins": Parameter(256, 1, 4095, what="bins")},
         defines=sizes.histogram,
-        twin="histogram",
-        twin_parameters=("bins",),
     ),
     "filter": ReadyMade(
         "filter.c",
@@ -156,7 +148,6 @@ PROGRAMS: dict[str, ReadyMade] = {
         BOTH,
         defines=lambda _d, _v: {"WANT": 1},
         family="rows",
-        twin="filter_index",
         paper=ASSASIN,
     ),
     "filter_rows": ReadyMade(
@@ -168,8 +159,6 @@ PROGRAMS: dict[str, ReadyMade] = {
         {**_ROW, "offset": Parameter(0, 0, 1 << 14, what="where the element is in the row")},
         sizes.filter_rows,
         family="rows",
-        twin="filter_rows",
-        twin_parameters=("row_bytes", "offset", "dtype"),
         paper=ASSASIN,
     ),
     "select": ReadyMade(
@@ -179,8 +168,6 @@ PROGRAMS: dict[str, ReadyMade] = {
         parameters={**_ROW, "columns": Parameter(((0, 8),), what="(offset, bytes) of each column")},
         defines=sizes.select_,
         family="rows",
-        twin="select",
-        twin_parameters=("row_bytes", "columns"),
         paper=ASSASIN,
     ),
     "parse": ReadyMade(
@@ -190,8 +177,6 @@ PROGRAMS: dict[str, ReadyMade] = {
         parameters={"fields": Parameter(_ALL_FIELDS, what="kinds of the fields")},
         defines=sizes.parse_,
         family="text",
-        twin="parse",
-        twin_parameters=("fields",),
         paper=ASSASIN,
     ),
     "psf": ReadyMade(
@@ -208,8 +193,6 @@ PROGRAMS: dict[str, ReadyMade] = {
         },
         defines=psf_,
         family="text",
-        twin="psf",
-        twin_parameters=("fields", "columns", "where", "delimiter", "line_bytes", "listing"),
         paper=ASSASIN,
     ),
     "raid4_encode": ReadyMade(
@@ -246,7 +229,6 @@ PROGRAMS: dict[str, ReadyMade] = {
         defines=sizes.raid5,
         family="coding",
         twin="raid5",
-        twin_parameters=("disks", "chunk_bytes"),
         paper=VARVE,
     ),
     "raid5_rebuild": ReadyMade(
@@ -279,19 +261,17 @@ PROGRAMS: dict[str, ReadyMade] = {
         parameters=_DATA,
         defines=sizes.disks,
         family="coding",
-        twin="raid6_rebuild",
         paper=ASSASIN,
     ),
-    "aes128_encrypt": _aes(0, "AES-128 of each block of 16 bytes", "aes128_encrypt"),
-    "aes128_decrypt": _aes(1, "its inverse", "aes128_decrypt"),
-    "aes128_ctr": _aes(2, "AES-128 in counter mode; encrypts and decrypts", "aes128_ctr"),
+    "aes128_encrypt": _aes(0, "AES-128 of each block of 16 bytes"),
+    "aes128_decrypt": _aes(1, "its inverse"),
+    "aes128_ctr": _aes(2, "AES-128 in counter mode; encrypts and decrypts"),
     "lz4_decompress": ReadyMade(
         "lz4.c",
         "blocks of LZ4, decompressed",
         parameters={"expansion": Parameter(255, 1, 255, what="bytes out for a byte in, at most")},
         defines=lambda _d, values: {"EXPANSION": values["expansion"]},
         family="blocks",
-        twin="lz4_decompress",
         paper=ASSASIN,
     ),
     "deduplicate": ReadyMade(
@@ -300,8 +280,6 @@ PROGRAMS: dict[str, ReadyMade] = {
         parameters=_BLOCK_BYTES,
         defines=sizes.blocks,
         family="blocks",
-        twin="deduplicate",
-        twin_parameters=("block_bytes",),
         paper=ASSASIN,
     ),
     "sha256": ReadyMade(
@@ -310,8 +288,6 @@ PROGRAMS: dict[str, ReadyMade] = {
         parameters=_BLOCK_BYTES,
         defines=sizes.blocks,
         family="blocks",
-        twin="sha256",
-        twin_parameters=("block_bytes",),
         paper=ASSASIN,
         flags=_WORDS_ALONE,
     ),
@@ -321,8 +297,6 @@ PROGRAMS: dict[str, ReadyMade] = {
         parameters=_BLOCK_BYTES,
         defines=sizes.blocks,
         family="blocks",
-        twin="crc32c",
-        twin_parameters=("block_bytes",),
     ),
     "replicate": ReadyMade(
         "replicate.c",
@@ -331,8 +305,6 @@ PROGRAMS: dict[str, ReadyMade] = {
         parameters={"copies": Parameter(3, 1, 8, what="how many")},
         defines=sizes.copies,
         family="coding",
-        twin="replicate",
-        twin_parameters=("copies",),
         paper=ASSASIN,
     ),
     "wal_replay": ReadyMade(
@@ -341,8 +313,6 @@ PROGRAMS: dict[str, ReadyMade] = {
         parameters={"page_bytes": Parameter(4096, 16, 1 << 20, 8, "bytes of a page")},
         defines=lambda _d, values: {"PAGE_BYTES": values["page_bytes"]},
         family="blocks",
-        twin="wal_replay",
-        twin_parameters=("page_bytes",),
         paper=ASSASIN,
     ),
     "bitpack": ReadyMade(
@@ -354,8 +324,6 @@ PROGRAMS: dict[str, ReadyMade] = {
         _WIDTH,
         lambda dtype, values: sizes.width(dtype, values, packs=True),
         "packing",
-        "bitpack",
-        ("width",),
         paper=VARVE,
         flags=_RECORDS_ALONE,
     ),
@@ -368,8 +336,6 @@ PROGRAMS: dict[str, ReadyMade] = {
         _WIDTH,
         lambda dtype, values: sizes.width(dtype, values, packs=False),
         "packing",
-        "bitunpack",
-        ("width", "dtype"),
         paper=VARVE,
         flags=_RECORDS_ALONE,
     ),
@@ -381,14 +347,10 @@ PROGRAMS: dict[str, ReadyMade] = {
         parameters={"dims": Parameter(2, 1, 1 << 12, what="coordinates of a point")},
         defines=sizes.kmeans,
         family="algebra",
-        twin="kmeans_assign",
-        twin_parameters=("dims",),
         paper=NDS,
     ),
-    "bfs_scan": ReadyMade("bfs.c", "a level of a breadth-first search", family="graph", twin="bfs_scan", paper=NDS),
-    "pagerank_step": ReadyMade(
-        "pagerank.c", "what edges bring to vertices", family="graph", twin="pagerank_step", by_task=True, paper=NDS
-    ),
+    "bfs_scan": ReadyMade("bfs.c", "a level of a breadth-first search", family="graph", paper=NDS),
+    "pagerank_step": ReadyMade("pagerank.c", "what edges bring to vertices", family="graph", by_task=True, paper=NDS),
     "matvec": ReadyMade(
         "matvec.c",
         "a matrix times a vector",
@@ -397,8 +359,6 @@ PROGRAMS: dict[str, ReadyMade] = {
         parameters={"columns": Parameter(64, 1, 1 << 20, what="of the matrix")},
         defines=sizes.matvec,
         family="algebra",
-        twin="matvec",
-        twin_parameters=("columns",),
         paper="FlashAbacus",
     ),
     "conv2d": ReadyMade(
@@ -414,8 +374,6 @@ PROGRAMS: dict[str, ReadyMade] = {
         },
         defines=sizes.conv2d,
         family="algebra",
-        twin="conv2d",
-        twin_parameters=("height", "width", "kernel_height", "kernel_width"),
         paper="FlashAbacus",
     ),
     "network": ReadyMade(
@@ -430,8 +388,6 @@ PROGRAMS: dict[str, ReadyMade] = {
         },
         defines=sizes.network,
         family="algebra",
-        twin="network",
-        twin_parameters=("side", "filters", "classes"),
         paper=VARVE,
     ),
     "add": _op("add", "a + b", inputs=2),

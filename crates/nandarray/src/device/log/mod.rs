@@ -6,11 +6,13 @@
 //! | file | one idea |
 //! | --- | --- |
 //! | `commit` | cuts, journal records, barriers, flush, close |
+//! | `room` | disk blocks for the next records |
 //! | `checkpoint` | a new generation: all indexes and the directory, a new journal, the other superblock |
 //! | `stored` | the stream of a checkpoint, and the indexes that are read from it when they are needed |
 
 mod checkpoint;
 mod commit;
+mod room;
 mod stored;
 
 pub(super) use stored::{CheckpointIndex, CheckpointStream};

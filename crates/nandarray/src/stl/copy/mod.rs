@@ -82,23 +82,8 @@ pub unsafe fn copy_streaming(loops: &[Loop<'_>], run: usize, from: *const u8, to
         // SAFETY: the caller's promise.
         return unsafe { copy(loops, run, from, to) };
     }
-    // SAFETY: the caller's promise covers every address that these offsets reach; the instructions are available.
-    unsafe {
-        match loops {
-            [] => stream::rows(1, 0, 0, run, from, to),
-            [Loop::Affine { n, from: fs, to: ts }] => stream::rows(*n, *fs, *ts, run, from, to),
-            [Loop::Affine { n, from: fs, to: ts }, rest @ ..] => {
-                for i in 0..*n as isize {
-                    copy_streaming(rest, run, from.offset(i * fs), to.offset(i * ts));
-                }
-            }
-            [Loop::Table(pairs), rest @ ..] => {
-                for &(f, t) in *pairs {
-                    copy_streaming(rest, run, from.offset(f), to.offset(t));
-                }
-            }
-        }
-    }
+    // SAFETY: the caller's promise covers every address of the loops; the instructions are available.
+    nest(loops, from, to, &|n, fs, ts, from, to| unsafe { stream::rows(n, fs, ts, run, from, to) });
 }
 
 /// Copies runs of `run` bytes along merged loops.
@@ -107,20 +92,27 @@ pub unsafe fn copy_streaming(loops: &[Loop<'_>], run: usize, from: *const u8, to
 /// Every address that the loops reach, `run` bytes each, must lie within readable memory on the source side and
 /// writable memory on the destination side, and the two must not overlap.
 pub unsafe fn copy(loops: &[Loop<'_>], run: usize, from: *const u8, to: *mut u8) {
-    // SAFETY: the caller's promise covers every address that these offsets reach.
-    unsafe {
-        match loops {
-            [] => std::ptr::copy_nonoverlapping(from, to, run),
-            [Loop::Affine { n, from: fs, to: ts }] => innermost(*n, *fs, *ts, run, from, to),
-            [Loop::Affine { n, from: fs, to: ts }, rest @ ..] => {
-                for i in 0..*n as isize {
-                    copy(rest, run, from.offset(i * fs), to.offset(i * ts));
-                }
+    // SAFETY: the caller's promise covers every address of the loops.
+    nest(loops, from, to, &|n, fs, ts, from, to| unsafe { innermost(n, fs, ts, run, from, to) });
+}
+
+/// Calls `each` with the innermost loop, number of steps and both strides, and with both addresses of its first step,
+/// for every step of the loops around it. A loop of one step takes its place if there is none, or if it is a table.
+fn nest<F>(loops: &[Loop<'_>], from: *const u8, to: *mut u8, each: &F)
+where
+    F: Fn(usize, isize, isize, *const u8, *mut u8),
+{
+    match *loops {
+        [] => each(1, 0, 0, from, to),
+        [Loop::Affine { n, from: fs, to: ts }] => each(n, fs, ts, from, to),
+        [Loop::Affine { n, from: fs, to: ts }, ref rest @ ..] => {
+            for i in 0..n as isize {
+                nest(rest, from.wrapping_offset(i * fs), to.wrapping_offset(i * ts), each);
             }
-            [Loop::Table(pairs), rest @ ..] => {
-                for &(f, t) in *pairs {
-                    copy(rest, run, from.offset(f), to.offset(t));
-                }
+        }
+        [Loop::Table(pairs), ref rest @ ..] => {
+            for &(f, t) in pairs {
+                nest(rest, from.wrapping_offset(f), to.wrapping_offset(t), each);
             }
         }
     }
@@ -142,7 +134,7 @@ unsafe fn innermost(n: usize, fs: isize, ts: isize, run: usize, from: *const u8,
             16 => fixed::<16>(n, fs, ts, from, to),
             32 => fixed::<32>(n, fs, ts, from, to),
             64 => fixed::<64>(n, fs, ts, from, to),
-            ..ROW_BYTES => {
+            ..ROW_BYTES if n > 1 => {
                 let piece = RowPiece { from, items: 1, step: 0, bytes: run };
                 // Successive rows of a block often lie in different pages, and the processor's own prefetching stops at
                 // each page. The last rows prefetch themselves, which costs nothing.
@@ -200,31 +192,13 @@ pub unsafe fn fill(loops: &[Loop<'_>], pattern: &[u8], to: *mut u8) {
         run *= n;
         left -= 1;
     }
-    // SAFETY: the runs found above are contiguous on the destination side, which the caller promises to be writable.
-    unsafe { fill_runs(&loops[..left], pattern, run, to) }
-}
-
-/// Does the work of [`fill`], along loops that are merged around runs of `run` bytes.
-///
-/// # Safety
-/// As for [`fill`].
-unsafe fn fill_runs(loops: &[Loop<'_>], pattern: &[u8], run: usize, to: *mut u8) {
-    // SAFETY: the caller's promise covers every address that these offsets reach.
-    unsafe {
-        match loops {
-            [] => fill_bytes(std::slice::from_raw_parts_mut(to, run), pattern),
-            [Loop::Affine { n, to: ts, .. }, rest @ ..] => {
-                for i in 0..*n as isize {
-                    fill_runs(rest, pattern, run, to.offset(i * ts));
-                }
-            }
-            [Loop::Table(pairs), rest @ ..] => {
-                for &(_, t) in *pairs {
-                    fill_runs(rest, pattern, run, to.offset(t));
-                }
-            }
+    nest(&loops[..left], to, to, &|n, _, ts, _, to| {
+        for i in 0..n as isize {
+            // SAFETY: the runs found above are contiguous on the destination side, which the caller promises to be
+            // writable.
+            fill_bytes(unsafe { std::slice::from_raw_parts_mut(to.offset(i * ts), run) }, pattern);
         }
-    }
+    });
 }
 
 /// Repeats `pattern` over `bytes`; the last repetition may be incomplete.

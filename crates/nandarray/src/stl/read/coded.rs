@@ -149,17 +149,30 @@ impl<'a> Reader<'a> {
         let payload = bring(0..codec.head_bytes())?;
         let table: FrameTable =
             codec.frame_table(payload, self.space.context(&key)).map_err(|e| damaged(e.to_string()))?;
+        self.each_frames(at, &table, wanted, &mut |frames, raw| {
+            let payload = bring(table.payload_range(frames))?;
+            codec.decode_frames(&table, payload, 0, raw, block).map(drop).map_err(|e| damaged(e.to_string()))
+        })
+    }
+
+    /// Calls `each` with the frames that hold these byte ranges (ascending, disjoint), each frame once, and with the
+    /// part of the range for which they are needed.
+    pub(super) fn each_frames(
+        &self,
+        at: &[u64],
+        table: &FrameTable,
+        wanted: &[Range<usize>],
+        each: &mut dyn FnMut(Range<usize>, Range<usize>) -> Result<()>,
+    ) -> Result<()> {
         let mut done = 0;
         for raw in wanted {
-            // Ranges come in order: a frame that was decoded for an earlier range is not decoded again.
             let raw = raw.start.max(done.min(raw.end - 1))..raw.end;
-            let frames = table.frames(raw.clone()).map_err(|e| damaged(e.to_string()))?;
-            if table.raw_range(frames.clone()).end <= done {
-                continue;
+            let frames = table.frames(raw.clone()).map_err(|e| self.damaged(at, &e.to_string()))?;
+            let end = table.raw_range(frames.clone()).end;
+            if end > done {
+                each(frames, raw)?;
+                done = end;
             }
-            let payload = bring(table.payload_range(frames))?;
-            let got = codec.decode_frames(&table, payload, 0, raw, block).map_err(|e| damaged(e.to_string()))?;
-            done = got.end;
         }
         Ok(())
     }

@@ -126,23 +126,15 @@ impl<'a> Reader<'a> {
             let key = Space::context_key(at);
             let table = codec.frame_table(payload, self.space.context(&key));
             let table = table.map_err(|e| self.damaged(at, &e.to_string()))?;
-            let mut done = 0;
-            for raw in &wanted {
-                let raw = raw.start.max(done.min(raw.end - 1))..raw.end;
-                let frames = table.frames(raw).map_err(|e| self.damaged(at, &e.to_string()))?;
-                let end = table.raw_range(frames.clone()).end;
-                if end <= done {
-                    continue;
-                }
+            self.each_frames(at, &table, &wanted, &mut |frames, _| {
                 let units = self.payload_units(at, &table.payload_range(frames), len)?;
                 for unit in units.clone().filter(|&unit| !announced.has(unit)) {
                     let ppa = map.page_of(unit).expect("a payload without holes");
                     self.ftl.announce_read(Run { unit, count: 1, ppa });
                 }
                 announced.add(units);
-                done = end;
-            }
-            Ok(())
+                Ok(())
+            })
         })
     }
 }

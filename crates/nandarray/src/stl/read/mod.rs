@@ -227,13 +227,14 @@ impl<'a> Reader<'a> {
                 self.fault_in_next(&plan.task(index + 1 - first), state);
             }
             verified = false;
+            let loops = (!has_loops).then(|| walk.loops());
             let content = self.content(&walk.at, &mut state.cursor);
             let mapped = self.mapped(&content, &walk.span(item));
             // SAFETY: the caller's promise about the buffer covers the task's elements.
             unsafe {
                 if let Some(mapped) = mapped.filter(|mapped| self.is_verified(mapped.run)) {
-                    if !has_loops {
-                        mover.set_loops(walk.loops(), walk.row());
+                    if let Some(loops) = loops {
+                        mover.set_loops(loops, plan.row);
                         has_loops = true;
                     }
                     mover.push(mapped.at(walk.in_block, page), out.at(walk.in_buffer));

@@ -104,15 +104,10 @@ impl<'p> BlockWalk<'p> {
         plan.axes.iter().zip(&self.groups).map(|(axis, (_, group))| axis.steps(group)).collect()
     }
 
-    /// Returns the number of the loop that runs along the buffer's rows.
-    pub(super) fn row(&self) -> usize {
-        self.plan.row
-    }
-
     /// Returns the selection's part in the present block as a task.
     pub(super) fn task(&self) -> Task<'p> {
         let Self { in_block, in_buffer, .. } = *self;
-        Task { at: self.at.clone(), loops: self.loops(), row: self.row(), in_block, in_buffer }
+        Task { at: self.at.clone(), loops: self.loops(), row: self.plan.row, in_block, in_buffer }
     }
 }
 

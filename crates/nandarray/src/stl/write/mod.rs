@@ -88,26 +88,6 @@ pub struct Successor {
 }
 
 impl Writer<'_> {
-    /// Returns an upper bound of the number of pages that staging this work appends.
-    pub fn pages_needed(&self, work: &Work) -> u64 {
-        let shape = &self.space.shape;
-        // Several tasks may touch one block, which is composed once.
-        let around = work.bounds(shape.block.len());
-        let blocks = around.iter().fold(1u64, |n, (first, last)| n.saturating_mul(last - first + 1)).min(work.len());
-        if self.space.coded() {
-            return blocks * self.space.coded_pages_max();
-        }
-        let most = blocks * u64::from(shape.units);
-        if work.len() > 1 << 16 {
-            return most;
-        }
-        let of = |i| {
-            let span = work.task(i).span(shape.item_bytes);
-            (span.end.div_ceil(shape.page) - span.start / shape.page) as u64
-        };
-        (0..work.len()).map(of).sum::<u64>().min(most)
-    }
-
     /// Stages the work: writes pages, and returns the changes of each block, which are not visible yet.
     ///
     /// # Errors

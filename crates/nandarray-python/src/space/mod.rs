@@ -1,11 +1,10 @@
 //! A space: reads and writes of its boxes, outer selections and points, to and from NumPy's memory.
 
+mod send;
+
 use std::sync::Arc;
 
-use nandarray::{
-    Axis, BufferMut, Command, Device, Error, OwnedCommand, OwnedTarget, Source, Space, SpaceId, SpaceRecord, Target,
-    command,
-};
+use nandarray::{Axis, Device, Error, Source, Space, SpaceId, SpaceRecord, Target, command};
 use numpy::{PyArray2, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
 use parking_lot::{Mutex, RwLock};
 use pyo3::prelude::*;
@@ -14,7 +13,7 @@ use pyo3::types::{PyBytes, PyDict, PyTuple};
 use crate::buffers::{axis, lend};
 use crate::errors::to_py;
 use crate::flight::PyFlight;
-use crate::handle::{SharedRuntime, device_of, fail, numbers, run, sizes};
+use crate::handle::{SharedRuntime, device_of, fail, numbers, sizes};
 
 /// An array as the engine sees it: elements of some bytes, addressed by boxes and points, without a dtype's meaning.
 #[pyclass(module = "nandarray._nandarray", name = "Space", frozen)]
@@ -45,19 +44,6 @@ impl PySpace {
         self.device.read().as_ref().is_some_and(|own| Arc::ptr_eq(own.device(), device))
     }
 
-    pub(crate) fn send<C: Command>(&self, py: Python<'_>, command: C) -> PyResult<C::Reply> {
-        let device = fail(py, device_of(&self.device))?;
-        let (key, name) = (&self.key, &self.name);
-        run(py, move || {
-            if key.is_some() {
-                // After a refresh the engine no longer has the key.
-                let name = name.read().clone();
-                let _ = device.execute(command::Open { name: &name, key: key.as_deref() });
-            }
-            device.execute(command)
-        })
-    }
-
     pub(crate) fn look<T>(&self, py: Python<'_>, f: impl FnOnce(&Space, &SpaceRecord) -> T) -> PyResult<T> {
         let device = fail(py, device_of(&self.device))?;
         let space = fail(py, device.by_id(self.id))?;
@@ -68,6 +54,24 @@ impl PySpace {
             *self.name.write() = inner.record.name.clone();
         }
         Ok(f(&space, &inner.record))
+    }
+
+    /// Calls `f` with the shape `view`, or with the space's own. Returns `None`, without a call, if elements of the
+    /// space do not have `item_bytes` bytes, the shape has no dimensions, or the view has another number of elements.
+    pub(crate) fn with_shape<T>(
+        &self,
+        py: Python<'_>,
+        view: Option<&[u64]>,
+        item_bytes: usize,
+        f: impl FnOnce(&[u64]) -> PyResult<Option<T>>,
+    ) -> PyResult<Option<T>> {
+        self.look(py, |space, record| {
+            let own = record.shape();
+            let alike = view.is_none_or(|view| volume(view).is_some_and(|n| volume(own) == Some(n)));
+            let shape = view.unwrap_or(own);
+            let fits = alike && !shape.is_empty() && space.shape.item_bytes == item_bytes;
+            if fits { f(shape) } else { Ok(None) }
+        })?
     }
 
     fn item_bytes(&self, py: Python<'_>) -> PyResult<usize> {
@@ -86,37 +90,6 @@ impl PySpace {
             view: view.as_deref(),
         };
         self.transfer(py, target, lent.first, out, array)
-    }
-
-    /// Reads into the memory of an array (`out`), or writes from it; the command is executed or, on a handle in flight,
-    /// submitted. `first` is the address of the array's first element.
-    fn transfer(
-        &self,
-        py: Python<'_>,
-        target: Target<'_>,
-        first: *mut u8,
-        out: bool,
-        array: &Bound<'_, PyUntypedArray>,
-    ) -> PyResult<()> {
-        let space = self.id;
-        // SAFETY: address, shape and strides are those of a NumPy array that the Python caller holds; the target's
-        // counts are that shape, so every element that it reaches is the array's. Writability was checked for `out`.
-        let (to, source) = (|| unsafe { BufferMut::from_raw(first) }, || unsafe { Source::from_raw(first) });
-        let Some(flights) = &self.flights else {
-            return match out {
-                true => self.send(py, command::Read { space, target, out: to() }),
-                false => self.send(py, command::Write { space, target, source: source() }),
-            };
-        };
-        let device = fail(py, device_of(&self.device))?;
-        let target = OwnedTarget::of(&target);
-        let command = match out {
-            true => OwnedCommand::Read { space, target, out: to() },
-            false => OwnedCommand::Write { space, target, source: source() },
-        };
-        let kept = Some(array.clone().into_any().unbind());
-        flights.lock().push(PyFlight::submit(py, &device, command, kept)?);
-        Ok(())
     }
 
     fn boxes(
@@ -349,6 +322,12 @@ impl PySpace {
         self.points(py, src, coords, false)
     }
 
+    /// Calls `work` once all commands so far have ended: at once, since this handle executes them.
+    #[staticmethod]
+    fn after(work: &Bound<'_, PyAny>) -> PyResult<()> {
+        work.call0().map(drop)
+    }
+
     fn deallocate(&self, py: Python<'_>, start: Vec<u64>, count: Vec<u64>) -> PyResult<()> {
         self.send(py, command::Deallocate { space: self.id, start: &start, count: &count })
     }
@@ -356,4 +335,9 @@ impl PySpace {
     fn stat<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         numbers(py, self.send(py, command::StatSpace { space: self.id })?)
     }
+}
+
+/// Returns the number of elements of a shape; `None` if it exceeds 64 bits.
+fn volume(shape: &[u64]) -> Option<u64> {
+    shape.iter().try_fold(1u64, |n, &size| n.checked_mul(size))
 }

@@ -1,35 +1,18 @@
-//! Small reads in one call: from the objects between the brackets to the elements.
-//!
-//! A read of one element takes half a microsecond in the engine, and several times that if Python handles the selection
-//! in lists and tuples of its own. Therefore boxes, outer selections and points of arrays of numbers and texts, and
-//! sub-blocks of views, are read here into new memory or into an array of the same dtype. Meaning and errors of an
-//! index expression are those of `index`. For anything else (another dtype, a large result, a mask, index arrays of a
-//! view, other memory) these functions return `None`, and the general code in Python (`Grid`) reads it. A test compares
-//! both ways (`tests/python/test_get.py`).
-//!
-//! No Python code runs while the engine's locks are held: an expression is parsed first, and compared with the shape
-//! afterwards. The GIL is released during every read, however small: pages that were resident before may have to be
-//! fetched.
+//! The memory of a read in one call, a scalar or an array, and the command that reads a selection into it.
 
 use nandarray::{Axis, BufferMut, Target, command};
 use numpy::npyffi::{self, NPY_ARRAY_WRITEABLE, NpyTypes, get_type_object, npy_intp};
-use numpy::{PY_ARRAY_API, PyArrayDescr, PyArrayDescrMethods};
+use numpy::{PY_ARRAY_API, PyArrayDescrMethods};
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
 use smallvec::smallvec;
 
+use super::ElementRead;
 use crate::index::PerDimension;
 use crate::index::numpy::{array, shape_of, strides_of};
 use crate::index::rules::{ResultDim, Selected, place};
-use crate::index::selection::combination;
-use crate::index::terms::{Term, small_integers, terms};
-use crate::space::PySpace;
 
 /// Largest result in bytes; for larger ones the overhead of Python is negligible, and they are left to it.
 const RESULT_BYTES_MAX: u64 = 16 << 20;
-
-/// Most indices in one index array.
-const INDICES_MAX: usize = 1 << 18;
 
 /// Most elements of an outer selection that is read as single points.
 const FEW_POINTS: u64 = 1 << 12;
@@ -37,114 +20,22 @@ const FEW_POINTS: u64 = 1 << 12;
 /// Most bytes of an element that is returned as a scalar.
 const SCALAR_BYTES: usize = 64;
 
-/// Reads the selection `key` of a space, or of its view with the shape `view`, into `out`, which is returned, or else
-/// into a new array or scalar. Returns `None`, and reads nothing, if the general code in Python must do it.
-#[pyfunction]
-#[pyo3(signature = (space, key, dtype, out=None, view=None, mode="numpy"))]
-pub(crate) fn get<'py>(
-    space: &Bound<'py, PySpace>,
-    key: &Bound<'py, PyAny>,
-    dtype: &Bound<'py, PyArrayDescr>,
-    out: Option<&Bound<'py, PyAny>>,
-    view: Option<&Bound<'py, PyTuple>>,
-    mode: &str,
-) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let py = space.py();
-    let mut shape = PerDimension::new();
-    let Some(request) = ElementRead::new(space, dtype, out, view, &mut shape) else { return Ok(None) };
-    let combination = combination(py, mode)?;
-    if out.is_none() {
-        if let Some(at) = key.cast_exact::<PyTuple>().ok().and_then(|key| small_integers(key)) {
-            if let Some(got) = request.element(&at)? {
-                return Ok(Some(got));
-            }
-        }
-    }
-    let terms = terms(key)?;
-    let left = |term: &Term<'_>| term.listed() > INDICES_MAX || term.is_array() && view.is_some();
-    if terms.iter().any(left) {
-        return Ok(None);
-    }
-    request.found(|shape| Selected::of(py, &terms, shape, combination, true).map(Some).map_err(|wrong| wrong.to_py(py)))
-}
-
-/// Reads one sub-block: the space, seen with the shape `view`, is cut into sub-blocks of `sub_shape`, and `coordinate`
-/// is the place of one in their grid. Result and `None` as for [`get`].
-#[pyfunction]
-#[pyo3(signature = (space, view, coordinate, sub_shape, dtype, out=None))]
-pub(crate) fn get_sub_block<'py>(
-    space: &Bound<'py, PySpace>,
-    view: &Bound<'py, PyTuple>,
-    coordinate: &Bound<'py, PyAny>,
-    sub_shape: &Bound<'py, PyAny>,
-    dtype: &Bound<'py, PyArrayDescr>,
-    out: Option<&Bound<'py, PyAny>>,
-) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let mut of = PerDimension::new();
-    let Some(request) = ElementRead::new(space, dtype, out, Some(view), &mut of) else { return Ok(None) };
-    let (Some(at), Some(shape)) = (small_integers(coordinate), small_integers(sub_shape)) else {
-        return Ok(None);
-    };
-    request.found(|view| Ok(Selected::sub_block(&at, &shape, view)))
-}
-
-/// One read: a space, optionally as a view of another shape, and the memory of the result.
-struct ElementRead<'a, 'py> {
-    py: Python<'py>,
-    space: &'a PySpace,
-    dtype: &'a Bound<'py, PyArrayDescr>,
-    out: Option<&'a Bound<'py, PyAny>>,
-    view: Option<&'a [u64]>,
-}
-
-impl<'a, 'py> ElementRead<'a, 'py> {
-    /// Returns `None` if elements of this dtype are not plain bytes to Python, or if `view` is not a tuple of sizes.
-    fn new(
-        space: &'a Bound<'py, PySpace>,
-        dtype: &'a Bound<'py, PyArrayDescr>,
-        out: Option<&'a Bound<'py, PyAny>>,
-        view: Option<&Bound<'py, PyTuple>>,
-        shape: &'a mut PerDimension<u64>,
-    ) -> Option<Self> {
-        if !matches!(dtype.kind(), b'b' | b'i' | b'u' | b'f' | b'c' | b'm' | b'M' | b'S' | b'U') {
-            return None;
-        }
-        if let Some(view) = view {
-            for size in small_integers(view)? {
-                shape.push(u64::try_from(size).ok()?);
-            }
-        }
-        let view = view.map(|_| &shape[..]);
-        Some(Self { py: space.py(), space: space.get(), dtype, out, view })
-    }
-
-    /// Returns the shape to read: that of the view, or `of`, the space's own; `None` if the view has another number of
-    /// elements than the space.
-    fn shape<'s>(&self, of: &'s [u64]) -> Option<&'s [u64]>
-    where
-        'a: 's,
-    {
-        match self.view {
-            Some(view) => (volume(view)? == volume(of)?).then_some(view),
-            None => Some(of),
-        }
-    }
-
+impl<'py> ElementRead<'_, 'py> {
     /// Reads one element at a coordinate of one integer for every axis, without building a [`Selected`], which takes a
     /// tenth of the time. Returns `None` if the integers are too few or too many, or there is no such element.
-    fn element(&self, at: &[i64]) -> PyResult<Option<Bound<'py, PyAny>>> {
+    pub(super) fn element(&self, at: &[i64]) -> PyResult<Option<Bound<'py, PyAny>>> {
         let (n, item) = (at.len(), self.dtype.itemsize());
         let mut start: PerDimension<u64> = smallvec![0; n];
-        let found = self.space.look(self.py, |space, record| {
-            let shape = self.shape(record.shape())?;
-            if shape.len() != n || n == 0 || space.shape.item_bytes != item || item > SCALAR_BYTES {
+        let mut place_in = |shape: &[u64]| {
+            if shape.len() != n || item > SCALAR_BYTES {
                 return None;
             }
             for ((to, &at), &size) in start.iter_mut().zip(at).zip(shape) {
                 *to = place(at.into(), size)?;
             }
             Some(())
-        })?;
+        };
+        let found = self.space.with_shape(self.py, self.view, item, |shape| Ok(place_in(shape)))?;
         if found.is_none() {
             return Ok(None);
         }
@@ -165,14 +56,9 @@ impl<'a, 'py> ElementRead<'a, 'py> {
         }
     }
 
-    /// Reads the selection that `find` computes from the shape; `None` if the general code in Python must do it.
-    fn found(&self, find: impl FnOnce(&[u64]) -> PyResult<Option<Selected>>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// Reads a selection of this request; `None` if the general code in Python must do it.
+    pub(super) fn result(&self, s: Selected) -> PyResult<Option<Bound<'py, PyAny>>> {
         let item = self.dtype.itemsize();
-        let found = self.space.look(self.py, |space, record| {
-            let fits = |shape: &&[u64]| !shape.is_empty() && space.shape.item_bytes == item;
-            self.shape(record.shape()).filter(fits).map_or(Ok(None), find)
-        })?;
-        let Some(s) = found? else { return Ok(None) };
         let bytes = s.shape.iter().fold(item as u64, |n, &len| n.saturating_mul(len));
         if bytes == 0 || bytes > RESULT_BYTES_MAX || s.mask.is_some() {
             return Ok(None);
@@ -332,9 +218,4 @@ fn as_points(s: &Selected, strides: &[isize], item_bytes: isize) -> Option<Vec<u
         }
     }
     Some(coordinates)
-}
-
-/// Returns the number of elements of a shape; `None` if it exceeds 64 bits.
-fn volume(shape: &[u64]) -> Option<u64> {
-    shape.iter().try_fold(1u64, |n, &size| n.checked_mul(size))
 }

@@ -151,8 +151,8 @@ impl QueueRegion {
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.at(offset, from.len() as u64), from.len()) }
     }
 
-    /// Returns the rings of a queue pair, whose words begin at `at`; they are checked against the mapping here, once for
-    /// all their entries.
+    /// Returns the rings of a queue pair, whose words begin at `at`; they are checked against the mapping here,
+    /// once for all their entries.
     ///
     /// # Panics
     /// If the rings do not lie within the region, or `depth` is no power of two.

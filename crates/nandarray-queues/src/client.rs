@@ -17,10 +17,10 @@ use crate::entries::{FLUSH, READ, Status, SubmissionEntry, WRITE};
 use crate::error::QueueError;
 use crate::futex;
 use crate::layout::{
-    ABORT_OFFSET, ASLEEP, CLAIM, CLAIM_BYTE, CQ_HEAD, ENDED, LBA_BYTES, NamespaceEntry, QUEUE_HEADER_BYTES, READY,
-    RegionHeader, SERVER_BYTE, SQ_TAIL, phase,
+    ABORT_OFFSET, ASLEEP, CLAIM, CLAIM_BYTE, CQ_HEAD, ENDED, LBA_BYTES, NamespaceEntry, READY, RegionHeader,
+    SERVER_BYTE, SQ_TAIL, phase,
 };
-use crate::region::{QueueRegion, region_path};
+use crate::region::{PairRings, QueueRegion, region_path};
 use crate::wait::{Wait, WaitEnd};
 
 /// An array that a server offers, as its region describes it.
@@ -46,6 +46,14 @@ pub struct NamespaceInfo {
 enum ClientTransfer {
     In,
     Out,
+}
+
+/// The way of a call's commands: their namespace, the direction of their bytes, and the pair's rings.
+#[derive(Clone, Copy, Debug)]
+struct ClientWay<'a> {
+    nsid: u32,
+    direction: ClientTransfer,
+    pair: PairRings<'a>,
 }
 
 /// A run of bytes of a namespace, with its address in the caller's memory.
@@ -229,7 +237,7 @@ impl QueueClient {
         entry.opcode = FLUSH;
         entry.nsid.set(nsid);
         self.call(LBA_BYTES, &mut || (), |rings, _, _| {
-            self.submit(rings, entry, None);
+            self.submit(rings, self.pair_rings(), entry, None);
             Ok(())
         })
     }
@@ -271,6 +279,10 @@ impl QueueClient {
         self.header.data_offset + u64::from(self.queue) * self.header.data_stride
     }
 
+    fn pair_rings(&self) -> PairRings<'_> {
+        self.region.pair_rings(self.at, self.header.depth)
+    }
+
     fn word(&self, offset: u64) -> &std::sync::atomic::AtomicU32 {
         self.region.word(self.at + offset)
     }
@@ -290,6 +302,7 @@ impl QueueClient {
         self.call(run_bytes, step, |rings, failure, step| {
             let bytes = run_bytes.saturating_mul(runs.len() as u64);
             rings.past = matches!(direction, ClientTransfer::In) && past_caches::gains(bytes);
+            let way = ClientWay { nsid, direction, pair: self.pair_rings() };
             for run in runs {
                 let mut done = 0;
                 while done < run.bytes {
@@ -297,7 +310,7 @@ impl QueueClient {
                     let bytes = (rings.slot_bytes - first_byte % LBA_BYTES).min(run.bytes - done);
                     // SAFETY: within the run's memory, by the caller's promise.
                     let piece = ByteRun { first_byte, bytes, memory: unsafe { run.memory.add(done as usize) } };
-                    self.send(rings, nsid, direction, piece, failure, step)?;
+                    self.send(rings, way, piece, failure, step)?;
                     done += bytes;
                 }
             }
@@ -312,8 +325,7 @@ impl QueueClient {
     fn send(
         &self,
         rings: &mut Rings,
-        nsid: u32,
-        direction: ClientTransfer,
+        way: ClientWay<'_>,
         piece: ByteRun,
         failure: &mut Option<QueueError>,
         step: &mut dyn FnMut(),
@@ -321,6 +333,7 @@ impl QueueClient {
         if rings.free.is_empty() {
             self.make_room(rings, failure, step)?;
         }
+        let ClientWay { nsid, direction, pair } = way;
         let slot = *rings.free.front().expect("a slot came free");
         let offset = self.area() + u64::from(slot) * rings.slot_bytes;
         let mut entry = SubmissionEntry::new_zeroed();
@@ -339,7 +352,7 @@ impl QueueClient {
                 std::ptr::copy_nonoverlapping(piece.memory, to, piece.bytes as usize);
             }
         }
-        self.submit(rings, entry, matches!(direction, ClientTransfer::In).then_some(piece));
+        self.submit(rings, pair, entry, matches!(direction, ClientTransfer::In).then_some(piece));
         // After 16 commands, or when the slots are used up, the doorbell rings: the server works while this side
         // continues.
         if rings.submitted.wrapping_sub(rings.rung) >= 16 {
@@ -366,18 +379,18 @@ impl QueueClient {
     }
 
     #[inline(always)]
-    fn submit(&self, rings: &mut Rings, mut entry: SubmissionEntry, run: Option<ByteRun>) {
+    fn submit(&self, rings: &mut Rings, pair: PairRings<'_>, mut entry: SubmissionEntry, run: Option<ByteRun>) {
         let cid = rings.free.pop_front().expect("a free slot");
         entry.cid.set(cid);
         rings.runs[usize::from(cid)] = run;
-        let place = u64::from(rings.submitted & (self.header.depth - 1));
-        self.region.put(self.at + QUEUE_HEADER_BYTES + 64 * place, zerocopy::transmute!(entry));
+        pair.put(rings.submitted, zerocopy::transmute!(entry));
         rings.submitted = rings.submitted.wrapping_add(1);
     }
 
     fn ring(&self, rings: &mut Rings) {
         if rings.rung != rings.submitted {
-            self.word(SQ_TAIL).swap(rings.submitted, Ordering::SeqCst);
+            // Ordered before the load of `asleep` by the fence in `wake`.
+            self.word(SQ_TAIL).store(rings.submitted, Ordering::Release);
             rings.rung = rings.submitted;
             futex::wake(self.asleep());
         }
@@ -404,11 +417,10 @@ impl QueueClient {
     /// Consumes the completions that have arrived; returns their number.
     fn consume(&self, rings: &mut Rings, failure: &mut Option<QueueError>) -> Result<u32, QueueError> {
         let depth = self.header.depth;
-        let from = rings.consumed;
+        let (from, pair) = (rings.consumed, self.pair_rings());
         while rings.consumed != rings.rung {
-            let place = rings.consumed & (depth - 1);
-            let cq = self.at + QUEUE_HEADER_BYTES + 64 * u64::from(depth) + 16 * u64::from(place);
-            let half = self.region.long(cq + 8).load(Ordering::Acquire);
+            let [_, status] = pair.completion(rings.consumed);
+            let half = status.load(Ordering::Acquire);
             if half >> 48 & 1 != phase(rings.consumed, depth) {
                 break;
             }

@@ -5,6 +5,7 @@
 //! Words of the region are accessed as atomics; no other reference to its bytes is ever made.
 
 use std::fs::{File, OpenOptions};
+use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -13,7 +14,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use zerocopy::FromBytes;
 
 use crate::error::{QueueError, system};
-use crate::layout::{RegionHeader, SERVER_BYTE};
+use crate::layout::{QUEUE_HEADER_BYTES, RegionHeader, SERVER_BYTE};
 
 /// Returns the path of a region's file: a name with a slash is the path, any other name stands for a file in
 /// `/dev/shm`.
@@ -27,6 +28,47 @@ pub(crate) struct QueueRegion {
     file: File,
     map: MmapRaw,
     pub(crate) path: PathBuf,
+}
+
+/// The rings of a queue pair. Places are counts of entries, taken modulo the depth.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PairRings<'a> {
+    sq: *mut [u64; 8],
+    cq: *mut [u64; 2],
+    mask: u32,
+    region: PhantomData<&'a QueueRegion>,
+}
+
+impl<'a> PairRings<'a> {
+    /// Returns the number of entries of a ring.
+    pub(crate) fn depth(self) -> u32 {
+        self.mask + 1
+    }
+
+    /// Writes a submission entry, as words: it is built in registers, and no load waits for its narrower stores.
+    #[inline(always)]
+    pub(crate) fn put(self, count: u32, entry: [u64; 8]) {
+        // SAFETY: the place is within the ring, which lies in the mapping; others may change its bytes meanwhile. The
+        // address need not be aligned.
+        unsafe { self.sq.add((count & self.mask) as usize).write_unaligned(entry) }
+    }
+
+    /// Copies a submission entry out of the ring, reading each byte once.
+    #[inline(always)]
+    pub(crate) fn take(self, count: u32) -> [u64; 8] {
+        // SAFETY: as for `put`; any bytes are a value.
+        unsafe { self.sq.add((count & self.mask) as usize).read_unaligned() }
+    }
+
+    /// Returns the halves of a completion entry: the result, and the half with the phase tag.
+    #[inline(always)]
+    pub(crate) fn completion(self, count: u32) -> [&'a AtomicU64; 2] {
+        // SAFETY: aligned to 8 bytes, within the mapping, which lives as long as the region; all use is atomic.
+        unsafe {
+            let at = self.cq.add((count & self.mask) as usize).cast::<u64>();
+            [AtomicU64::from_ptr(at), AtomicU64::from_ptr(at.add(1))]
+        }
+    }
 }
 
 impl QueueRegion {
@@ -109,10 +151,17 @@ impl QueueRegion {
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.at(offset, from.len() as u64), from.len()) }
     }
 
-    /// Writes a submission entry, as words: it is built in registers, and no load waits for its narrower stores.
-    pub(crate) fn put(&self, offset: u64, entry: [u64; 8]) {
-        // SAFETY: as for `copy_out`; the address need not be aligned.
-        unsafe { self.at(offset, 64).cast::<[u64; 8]>().write_unaligned(entry) }
+    /// Returns the rings of a queue pair, whose words begin at `at`; they are checked against the mapping here,
+    /// once for all their entries.
+    ///
+    /// # Panics
+    /// If the rings do not lie within the region, or `depth` is no power of two.
+    pub(crate) fn pair_rings(&self, at: u64, depth: u32) -> PairRings<'_> {
+        assert!(depth.is_power_of_two() && at.is_multiple_of(8), "rings of {depth} at {at}");
+        let sq = self.at(at + QUEUE_HEADER_BYTES, 80 * u64::from(depth));
+        // SAFETY: the completions follow the submissions, within the bytes that `at` checked.
+        let cq = unsafe { sq.add(64 * depth as usize) };
+        PairRings { sq: sq.cast(), cq: cq.cast(), mask: depth - 1, region: PhantomData }
     }
 
     /// Takes the lock of a byte; returns false if another open file holds it.

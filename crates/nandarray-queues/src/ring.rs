@@ -7,14 +7,14 @@
 
 use std::sync::atomic::Ordering;
 
-use zerocopy::{FromZeros, IntoBytes};
+use zerocopy::FromZeros;
 
 use crate::entries::{BROKEN, Controller, DataBuffer, FLUSH, READ, Status, SubmissionEntry, WRITE};
 use crate::layout::{
     CLAIM, CLAIM_BYTE, CQ_HEAD, ENDED, LBA_BYTES, QUEUE_HEADER_BYTES, READY, RegionHeader, SQ_TAIL, phase,
 };
 use crate::prepared::{ARRAY_NSID, Prepared};
-use crate::region::QueueRegion;
+use crate::region::{PairRings, QueueRegion};
 
 /// The state of a queue pair, as the server sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,37 +184,35 @@ impl ServedPair {
             region.word(self.at + ENDED).store(BROKEN, Ordering::Release);
             return 0;
         }
-        let n = waiting.min(depth - unseen);
+        let (n, pair) = (waiting.min(depth - unseen), region.pair_rings(self.at, depth));
         for _ in 0..n {
-            let mut entry = SubmissionEntry::new_zeroed();
-            let slot = u64::from(self.fetched & (depth - 1));
-            region.copy_out(self.at + QUEUE_HEADER_BYTES + 64 * slot, entry.as_mut_bytes());
+            let entry: SubmissionEntry = zerocopy::transmute!(pair.take(self.fetched));
             self.fetched = self.fetched.wrapping_add(1);
             let mut offer = self.batch.offer(shared, &entry);
             if offer != Offer::Added && !self.batch.entries.is_empty() {
-                self.end_batch(shared);
+                self.end_batch(shared, pair);
             }
             if offer == Offer::Later {
                 offer = self.batch.offer(shared, &entry);
             }
             if offer != Offer::Added {
                 let (status, result) = execute(shared, &entry);
-                self.post(shared, entry.cid.get(), status, result);
+                self.post(pair, entry.cid.get(), status, result);
             }
         }
         if !self.batch.entries.is_empty() {
-            self.end_batch(shared);
+            self.end_batch(shared, pair);
         }
         u64::from(n)
     }
 
     /// Executes the batch, and posts its completions. If the engine refuses it, each command gets a status of its own.
-    fn end_batch(&mut self, shared: &ServedStore) {
+    fn end_batch(&mut self, shared: &ServedStore, pair: PairRings<'_>) {
         let together = self.batch.read(shared);
         for i in 0..self.batch.entries.len() {
             let entry = self.batch.entries[i];
             let (status, result) = if together { (Status::SUCCESS, 0) } else { execute(shared, &entry) };
-            self.post(shared, entry.cid.get(), status, result);
+            self.post(pair, entry.cid.get(), status, result);
         }
         self.batch.clear();
     }
@@ -233,17 +231,16 @@ impl ServedPair {
     }
 
     /// Posts a completion; writes the half with the phase tag last, which makes the completion visible.
-    fn post(&mut self, shared: &ServedStore, cid: u16, status: Status, result: u64) {
-        let depth = shared.header.depth;
-        let slot = self.posted & (depth - 1);
-        let cq = self.at + QUEUE_HEADER_BYTES + 64 * u64::from(depth) + 16 * u64::from(slot);
-        shared.region.long(cq).store(result, Ordering::Relaxed);
+    #[inline(always)]
+    fn post(&mut self, pair: PairRings<'_>, cid: u16, status: Status, result: u64) {
+        let [first, last] = pair.completion(self.posted);
+        first.store(result, Ordering::Relaxed);
         let half = u64::from(self.fetched as u16)
             | u64::from(self.queue as u16) << 16
             | u64::from(cid) << 32
-            | phase(self.posted, depth) << 48
+            | phase(self.posted, pair.depth()) << 48
             | u64::from(status.bits()) << 49;
-        shared.region.long(cq + 8).store(half, Ordering::Release);
+        last.store(half, Ordering::Release);
         self.posted = self.posted.wrapping_add(1);
     }
 }

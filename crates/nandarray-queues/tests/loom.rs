@@ -39,7 +39,7 @@ impl Sleeper {
     }
 
     fn ring(&self, tail: u32, rouse: impl Fn(&AtomicU32) -> bool) {
-        self.doorbell.swap(tail, Ordering::SeqCst);
+        self.doorbell.store(tail, Ordering::Release);
         if rouse(&self.asleep) {
             let _held = self.queue.lock().unwrap();
             self.woken.notify_all();
@@ -83,7 +83,7 @@ fn doorbells_of_two_clients_wake_their_server() {
                     if i == 0 {
                         return sleeper.ring(1, sleep::rouse);
                     }
-                    other.swap(1, Ordering::SeqCst);
+                    other.store(1, Ordering::Release);
                     if sleep::rouse(&sleeper.asleep) {
                         let _held = sleeper.queue.lock().unwrap();
                         sleeper.woken.notify_all();

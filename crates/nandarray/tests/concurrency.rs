@@ -251,7 +251,7 @@ fn arrays_come_and_go_under_the_same_names() {
 fn what_succeeded_beside_a_close_is_in_the_store() {
     const WRITERS: u64 = 3;
     within(120, "closing beside writers", || {
-        for round in 0..rounds(60, 600) {
+        for round in 0..rounds(30, 600) {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("a.nand");
             let device = store(&path, None, true);

@@ -145,7 +145,7 @@ pub(super) fn reconcile(ftl: &Ftl, catalog: &Catalog, metadata: &[Segment], have
             remap(&mut inner, &at, &Gone::Units(vec![unit..unit + 1]), &[nowhere]);
         }
     }
-    assert!(live.iter().all(|&run| geometry.has_run(run, have as u64)), "live pages lie within {have} segments");
+    assert!(live[..].iter().all(|&run| geometry.has_run(run, have as u64)), "live pages lie within {have} segments");
     ftl.with_segments(|s| s.count_anew(have, &live));
     Ok(())
 }

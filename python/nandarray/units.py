@@ -81,7 +81,7 @@ def format_size(size: float) -> str:
         if abs(size) >= 1024 ** len(_BINARY):
             return f"2^{abs(size).bit_length() - 1} B"
         size = size / 1024**power
-    # What is written as 1024 is one of the next unit.
+    # A number that rounds to 1024 becomes 1 of the next unit.
     while abs(size) >= 1023.5 and power < len(_BINARY) - 1 and math.isfinite(size):  # noqa: PLR2004
         size, power = size / 1024, power + 1
     text = f"{size:.0f}" if abs(size) >= 100 or not power else f"{size:.1f}".removesuffix(".0")  # noqa: PLR2004
@@ -101,7 +101,7 @@ def scaled(number: float, unit: str) -> str:
         return f"0 {unit}"
     if not math.isfinite(number):
         return f"{format_number(float(number))} {unit}"
-    # What is written with more than three digits before the point is one of the next prefix.
+    # A number that rounds to 1000 becomes 1 of the next prefix.
     factor, prefix = next((p for p in _PREFIXES if abs(number) >= p[0] * 0.9995), _PREFIXES[-1])
     return f"{number / factor:.3g} {prefix.strip()}{unit}"
 

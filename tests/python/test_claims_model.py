@@ -62,7 +62,7 @@ def test_a_value_is_judged_as_the_rules_say(paper: float, ours: float, kind: str
     found = judge(Answer("c", ours), experiment(), {"c": claim})
     assert found["within"] == within(ours, paper, None, bound, kind), found
     assert found["ratio"] == pytest.approx(ours / paper)
-    # What an answer says of its part comes first, and a bound is of the claim's own figure.
+    # The figure of an answer's part comes first, and a bound is of the claim's own figure.
     part = judge(Answer("c#part", ours, paper=paper), experiment(), {"c": Claim("c", "7", "what", kind, value=77.0)})
     assert part["within"] == within(ours, paper, None, "", kind)
     small = judge(Answer("c", ours), experiment(), {"c": claim}, full_size=False)

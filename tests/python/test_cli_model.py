@@ -1,4 +1,4 @@
-"""Every command with random words, right and wrong: an answer, or one line; never a traceback, never a damaged store."""
+"""Every command with random words, right and wrong: an answer or one line, never a traceback or a damaged store."""
 
 from __future__ import annotations
 
@@ -109,11 +109,11 @@ def answered(words: list[str]) -> int:
     return done.exit_code
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_any_words_are_answered(seed: int, folder: Path) -> None:
     rng = random.Random(seed)
     codes = set()
-    for _ in range(60):
+    for _ in range(45):
         words = line(rng, *rng.choice(COMMANDS))
         codes.add(answered(words))
         if Path("d.nand").exists():
@@ -164,7 +164,11 @@ def test_a_tree_of_an_array_in_a_group_is_that_array(folder: Path) -> None:
 def test_folders_that_may_not_be_written(folder: Path) -> None:
     folder.chmod(0o500)
     try:
-        for words in (["create", "new.nand"], ["export", "d.nand", "other", "x.npy"], ["import", "a.npy", "n.nand", "a"]):
+        for words in (
+            ["create", "new.nand"],
+            ["export", "d.nand", "other", "x.npy"],
+            ["import", "a.npy", "n.nand", "a"],
+        ):
             assert answered(words) == 1
     finally:
         folder.chmod(0o700)
@@ -175,9 +179,11 @@ def test_an_interrupted_import_leaves_the_store_as_it_was(number: signal.Signals
     np.save("big.npy", np.random.default_rng(1).random(3_000_000))
     command = [sys.executable, "-m", "nandarray", "import", "big.npy", "d.nand", "big", "-q", "--budget", "1MiB"]
     process = subprocess.Popen([*command, "--compression", "zstd:12"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    before = Path("d.nand").stat().st_mtime_ns
+    before = Path("d.nand").stat().st_blocks * 512
     deadline = time.monotonic() + 60
-    while process.poll() is None and Path("d.nand").stat().st_mtime_ns == before and time.monotonic() < deadline:
+    # Until a part of the array is there: a signal at the start is Python's own.
+    while process.poll() is None and Path("d.nand").stat().st_blocks * 512 < before + (2 << 20):
+        assert time.monotonic() < deadline
         time.sleep(0.01)
     process.send_signal(number)
     _, said = process.communicate(timeout=60)

@@ -180,9 +180,10 @@ def named_run(runs: Path, seed: int) -> Any:
     pick = lambda: rng.choice(words).replace("\x00", "")  # noqa: E731
     names = ["A", "a", "a.b", "a b", "a-b", "_"]
     tables = {name: [{"x": n, "y": n * 2.0, "s": pick()} for n in range(rng.randint(1, 4))] for name in names}
+    kinds: list[Any] = ["line", "bar", "scatter", "heatmap", "timeline"]
     figures = [
-        Figure(rng.choice(["f", "F", "f 1"]), pick(), kind, name, "x", "y", "s", "y", x_label=pick(), caption=pick())  # type: ignore[arg-type]
-        for name, kind in zip(names[:5], ["line", "bar", "scatter", "heatmap", "timeline"], strict=True)
+        Figure(rng.choice(["f", "F", "f 1"]), pick(), kind, name, "x", "y", "s", "y", x_label=pick(), caption=pick())
+        for name, kind in zip(names[:5], kinds, strict=True)
     ][:: rng.choice([1, 2])]
     made = Experiment(
         "hostile.run", pick(), pick(), lambda _context: Result(tables, (), figures, {}, [pick()], [pick()]),

@@ -281,7 +281,8 @@ def test_columns_and_tests_that_are_none(store: Any) -> None:
     for wrong in ([], ["x"], ["n", "x"], [""], [1]):
         with pytest.raises((NotFoundError, InvalidError)):
             table.scan(wrong)  # type: ignore[arg-type]
-    for test in (col("x") > 1, col("n") > "a", col("n") == None, col("n") == [1], col("name") > 5, col("name") == 5):  # noqa: E711
+    nothing: Any = None
+    for test in (col("x") > 1, col("n") > "a", col("n") == nothing, col("n") == [1], col("name") > 5, col("name") == 5):
         with pytest.raises((NotFoundError, InvalidError)):
             table.scan(["n"], test)
     for test in (True, "n > 1", lambda row: True, ("==", "n", 1)):

@@ -25,7 +25,7 @@ NEARLY = st.text(alphabet="0123456789.eE+-_ kKMGiBbus/%[]:,()x\u0663\u00b5\ud800
 
 
 def bytes_of(unit: str) -> int:
-    """What a unit of size is, said once more: 1024 with an i or alone, 1000 with a B."""
+    """Return the bytes of a unit of size: 1024 with an i or alone, 1000 with a B."""
     word = unit.lower()
     power = " kmgtpezy".find(word[:1]) if word[:1] not in ("", "b") else 0
     return (1000 if word.endswith("b") and "i" not in word else 1024) ** power

@@ -82,7 +82,7 @@ class Journal:
 
 
 def _is_result(found: Any, count: int) -> TypeGuard[Found]:
-    """Tell whether a line of a journal is a whole result of one of so many points."""
+    """Tell whether a line of a journal is a whole result of one of a number of points."""
     if not isinstance(found, dict) or type(found.get("point")) is not int or not 0 <= found["point"] < count:
         return False
     return isinstance(found.get("measures"), dict) or (

@@ -46,7 +46,7 @@ EQUIVALENT = {
     r"replace .*(prefetch|locate|map_in|will_read)": "hints change times, not results",
     r"replace - with . in Rows::each$": "its one subtraction is in the address of a cache line that is prefetched",
     r"replace < with <= in Fill::lpa_at$": "the blocks differ only if one is bad, and a bad one holds no logical page",
-    r"copy/assemble.rs:\d+:\d+: replace << with >>$": "a length from which rows are copied together: times, not results",
+    r"copy/assemble.rs:\d+:\d+: replace << with >>$": "a length from which rows are copied together: times only",
 }
 
 

@@ -135,7 +135,7 @@ fn no_accepted_table_lets_a_screen_write_what_another_one_maps() {
             let all = rows_of(&table, &rows, screens);
             for (i, one) in all.iter().enumerate() {
                 for (section, (written, mapped)) in one {
-                    // What is written is mapped, and what is read is mapped.
+                    // Rows that are written are mapped, and so are those that are read.
                     assert!(written.clone().all(|row| mapped.contains(&row)), "seed {seed}: {text}");
                     let read =
                         table.microblocks[0].reads.get(section).map(|p| p.rows(rows[*section], i as u64, screens));
@@ -370,7 +370,7 @@ fn metadata_are_read_as_they_were_written() {
     }
 }
 
-/// What is said with all defaults filled in, and the dtypes, means the same again.
+/// The metadata with all defaults filled in, and with the dtypes, mean the same again.
 fn check_filled(read: &Metadata, text: &Value) {
     let mut filled: Value = serde_json::from_str(&read.filled()).unwrap();
     filled["abi"] = json!(1);

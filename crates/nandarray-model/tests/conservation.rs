@@ -1,8 +1,8 @@
 //! Promise: time, bytes, operations and energy of a modelled device add up, whatever the preset and the requests.
 //!
 //! The references use nothing of the model's accounts: busy times are the sums of the spans that parts report, energies
-//! are products of counts and the description's values, latencies come from a sorted list, and a page-mapped device is a
-//! set of the logical pages that were written. Seeds are printed with each failure.
+//! are products of counts and the description's values, latencies come from a sorted list, and a page-mapped device is
+//! a set of the logical pages that were written. Seeds are printed with each failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -41,7 +41,7 @@ impl SpanSink<DeviceSpan> for Recorder {
 }
 
 impl Recorder {
-    /// Returns the time of a track's spans until `now`; panics if two of them overlap and `apart` says that they cannot.
+    /// Returns the time of a track's spans until `now`; panics if two of them overlap although `apart` forbids it.
     fn busy(&self, track: Track, apart: bool, now: Ps) -> Ps {
         let mut spans = self.0.lock().unwrap().get(&track).cloned().unwrap_or_default();
         spans.sort_unstable();

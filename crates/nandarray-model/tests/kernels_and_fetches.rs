@@ -1,5 +1,5 @@
-//! Promise: whatever the kernels, the accesses and the platform, an accelerator runs every screen once, on one worker at
-//! a time, and its report adds up; a bank of devices makes each fetch once, and its report adds up.
+//! Promise: whatever the kernels, the accesses and the platform, an accelerator runs every screen once, on one worker
+//! at a time, and its report adds up; a bank of devices makes each fetch once, and its report adds up.
 //!
 //! References count what was submitted and know no event: sums, sets, intervals that must not overlap, Little's law.
 //! Settings that make no sense are refused by name. Seeds are printed with each failure.

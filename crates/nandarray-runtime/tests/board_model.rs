@@ -33,7 +33,7 @@ impl Chance {
     }
 }
 
-/// What happened to a kernel so far.
+/// The history of a kernel so far.
 #[derive(Debug, Default)]
 struct History {
     kernel: BoardKernel,

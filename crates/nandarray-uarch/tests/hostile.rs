@@ -1,6 +1,6 @@
-//! Promise: a description with any of its values replaced, removed or misspelt is refused by the value's key, or is that
-//! of a core on which a program runs to its end with a reason for every tick; a larger cache with the same sets never
-//! misses more, and a slower unit or memory never makes a program of a blocking core faster.
+//! Promise: a description with any of its values replaced, removed or misspelt is refused by the value's key, or is
+//! that of a core on which a program runs to its end with a reason for every tick. A larger cache with the same sets
+//! never misses more, and a slower unit or memory never makes a program of a blocking core faster.
 
 mod common;
 

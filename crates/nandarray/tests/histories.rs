@@ -2,7 +2,7 @@
 //! beginning of that order, which has all that was flushed.
 //!
 //! Threads append rows that carry their number and turn, move amounts between accounts by transactions, and pass names
-//! on; reclaim, compaction and flushes run beside them. What must hold is known without knowing the order: each
+//! on; reclaim, compaction and flushes run beside them. The conditions do not depend on the order: each
 //! thread's rows are there in turn without gap or repetition, the sum of all accounts stays, each name has one owner.
 //! The store's own numbers must add up as well. Interleavings are the machine's; seeds vary the load.
 
@@ -117,7 +117,7 @@ fn appends(seed: u64, compression: Option<&'static str>, crash: Option<u64>, tur
             false
         }
     };
-    // What was done before a flush began is durable when it has ended.
+    // Rows that were appended before a flush began are durable when it has ended.
     let flushed = |over: bool| {
         let (from, to) = if over { (&before, &durable) } else { (&done, &before) };
         from.iter().zip(to).for_each(|(from, to)| to.store(from.load(Ordering::Acquire), Ordering::Release));
@@ -352,7 +352,7 @@ fn numbers_of_a_store_add_up_after_every_command() {
     }
 }
 
-/// Writers of one row each, beside threads that resize and clear the array: what is cut off or cleared never comes back.
+/// Writers of one row each, beside one thread that resizes and clears the array: cleared elements never come back.
 #[test]
 fn rows_beside_resizes_never_go_back_in_time() {
     const ROWS: u64 = THREADS as u64;

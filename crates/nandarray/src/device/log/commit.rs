@@ -374,7 +374,7 @@ impl Device {
             superblock.write(self.ftl.media().as_ref(), log.slot)?;
             self.sync()?;
         }
-        // Under the epoch: a command that waited for it would otherwise change what nobody writes any more.
+        // Under the epoch: a command that waited for it would otherwise make changes that are never written.
         self.closed.store(true, Ordering::Release);
         Ok(())
     }

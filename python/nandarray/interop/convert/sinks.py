@@ -308,10 +308,10 @@ class _OfHdf5(_Base):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self.close()
+        if kind is not None and issubclass(kind, (OSError, RuntimeError)):
+            self._abandon()  # perhaps a disk that is full
         else:
-            self._abandon()
+            self.close()
 
     def close(self) -> None:
         self._written(None)

@@ -302,8 +302,11 @@ class _OfHdf5(_Base):
         self._last: Any = None
 
     def _library(self) -> Any:
-        """Return the file as h5py has it."""
+        """Return the file as h5py has it; it is false once it is closed."""
         raise NotImplementedError
+
+    def _forget(self) -> None:
+        """Keep what is built on h5py from writing once more."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -315,7 +318,11 @@ class _OfHdf5(_Base):
 
     def close(self) -> None:
         self._written(None)
-        super().close()
+        try:
+            super().close()
+        except BaseException:
+            self._abandon()
+            raise
 
     def _written(self, following: Any) -> None:
         """Write all of the last array, before the library lets go of it without an error, and hold the following."""
@@ -329,12 +336,15 @@ class _OfHdf5(_Base):
 
     def _abandon(self) -> None:
         """Close the file without writing what is left to write."""
-        descriptor = self._library().id.get_vfd_handle()
+        self._forget()
+        file = self._library()
+        if not file:
+            return
         nowhere = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nowhere, descriptor, inheritable=False)
+        os.dup2(nowhere, file.id.get_vfd_handle(), inheritable=False)
         os.close(nowhere)
         with suppress(OSError, RuntimeError):
-            super().close()
+            file.close()
 
 
 class _Hdf5(_OfHdf5):
@@ -401,9 +411,14 @@ class _NetCDF(_OfHdf5):
         _codec(compression, {"auto": None, "none": None, "gzip": 4, "lzf": None})
         self._compression = compression
         self._file = self._open.enter_context(h5netcdf.File(path, "w"))
+        self._h5py = self._file._h5file
 
     def _library(self) -> Any:
-        return self._file._h5file
+        return self._h5py
+
+    def _forget(self) -> None:
+        # The garbage collector closes what is not marked as closed, when h5py's part of it may be gone: a crash.
+        self._file._closed = True
 
     def group(self, name: str, attrs: Mapping[str, Any]) -> None:
         self._at(name).attrs.update(_typed(attrs, netcdf=True))

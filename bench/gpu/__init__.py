@@ -7,6 +7,7 @@ that hangs costs the rows behind it and nothing else. Without a card every row s
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -164,7 +165,7 @@ def _collect(command: list[str], until: float, say: Say) -> list[Row]:
         why = "its time was over"
     finally:
         # With the servers that it started.
-        if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, 9)
         assert process.stdout
         process.stdout.close()

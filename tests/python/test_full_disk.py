@@ -104,19 +104,29 @@ def test_a_store_on_a_full_disk_stays_as_it_was(words: tuple[str, ...], filled: 
     unchanged()
 
 
-@pytest.mark.parametrize("mode", ["w", "x", "a"])
-def test_a_new_store_on_a_full_disk_leaves_no_part_of_one(mode: str, tmp_path: Path) -> None:
-    script = f"import nandarray; nandarray.open('new.nand', {mode!r})"
+def test_a_new_store_on_a_full_disk_leaves_no_part_of_one(tmp_path: Path) -> None:
+    script = "import nandarray; nandarray.open('new.nand', 'x')"
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, preexec_fn=small_files)
     assert b"StoreFullError" in done.stderr
     assert os.listdir(tmp_path) == []
-    with nandarray.open("new.nand", "a") as store:
-        store["a"] = DATA
 
 
-def test_an_import_into_a_new_store_on_a_full_disk_makes_none(filled: Path) -> None:
-    done = call("import", "big.npy", "new.nand", "c", "-q", preexec_fn=small_files)
-    assert (done.returncode, sorted(os.listdir(filled))) == (1, ["big.npy", "d.nand"])
+@pytest.mark.parametrize("ending", [".h5", ".nc"])
+def test_an_export_ends_with_a_line_wherever_the_disk_is_full(ending: str, filled: Path) -> None:
+    with nandarray.open("small.nand", "w") as store:
+        store.create("a", data=np.arange(5000.0)).attrs["about"] = "a" * 300
+        store.create("g/b", data=np.arange(1000.0), building_block=(128,))
+        store.create("g/c", data=np.ones((20, 30)), building_block=(8, 8)).attrs["about"] = "c" * 2000
+        store["words"] = np.array(["one", "two", "three"])
+    for room in (200, 900, 2000, 5000, 7200, 20_000, 40_000, 56_200, 57_600, 58_300):
+
+        def little(room: int = room) -> None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+
+        done = call("export", "small.nand", "/", f"x{ending}", preexec_fn=little)
+        assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), (room, done)
+        assert sorted(os.listdir(filled)) == ["big.npy", "d.nand", "small.nand"], room
+    assert call("export", "small.nand", "/", f"x{ending}").returncode == 0
 
 
 READING = [

@@ -155,14 +155,7 @@ def open(
         raise InvalidError("a path is needed; only a store on a modelled device (device=) does without")
     name = _path(path)
     options |= {"io": io, "salvage": salvage}
-    there = os.path.lexists(name)
-    try:
-        native = _nandarray.Store.open(name, mode, **shape, **policies, **options)
-    except StoreFullError:
-        if not there:  # a part of a store, which no mode but "w" would open
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name)
-        raise
+    native = _nandarray.Store.open(name, mode, **shape, **policies, **options)
     if mode in ("r+", "a") and not salvage:
         _sweep(native)
     options["threads"] = shape["threads"]

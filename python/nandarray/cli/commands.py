@@ -539,9 +539,11 @@ def _open_standard_streams() -> None:
 
     A store or a file that is opened would get a free one's number, and take what libraries print.
     """
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004
-        os.set_inheritable(descriptor, True)  # noqa: FBT003
-    os.close(descriptor)
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # the lowest one that is free is taken
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003
     if sys.stdout is None:
         sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:

@@ -58,7 +58,7 @@ RUN: dict[str, Any] = {
             "y": str,
             "series": str,
             "value": str,
-            "points": [{"series": str, "x": (*_MAYBE, str), "y": _MAYBE, "bound": str, "where": str}],
+            "points": [{"series": (bool, *_NUMBER, str), "x": (*_MAYBE, str), "y": _MAYBE, "bound": str, "where": str}],
             "?caption": str,
             "?x_label": str,
             "?y_label": str,
@@ -108,7 +108,7 @@ def damage(head: Mapping[str, Any], form: Mapping[str, Any]) -> str | None:
     wrong = _wrong(head, form, "")
     if wrong is not None:
         return wrong
-    names = [*head["tables"], *head.get("reports", ())]
+    names = [*head.get("tables", ()), *head.get("reports", ())]
     for name in names:
         if NAME.fullmatch(name) is None:
             return f"{name!r} is no name of a file"
@@ -120,7 +120,7 @@ def damage(head: Mapping[str, Any], form: Mapping[str, Any]) -> str | None:
             return f"{file!r} is no file of a device"
     if "axes" in form:
         return _wrong_groups(head)
-    for answer in head["answers"]:
+    for answer in head.get("answers", ()):
         ends = answer.get("range")
         if ends is not None and (len(ends) != 2 or _wrong(ends, [_NUMBER], "")):  # noqa: PLR2004
             return f"{answer['claim']}: range is not of two numbers"

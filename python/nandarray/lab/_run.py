@@ -32,7 +32,7 @@ import nandarray
 from nandarray.errors import InvalidError, LockedError
 from nandarray.lab import registry
 from nandarray.lab._files import digest, environment, plain, write_json, write_table
-from nandarray.lab._heads import NAME
+from nandarray.lab._heads import NAME, RUN, damage
 from nandarray.lab._inputs import Inputs, inputs_of
 from nandarray.lab._runs import PART, SCHEMA, TIMELINE, Run, folder_of_runs
 from nandarray.lab.claims import Claim, base_of, claims, judge, near
@@ -437,6 +437,9 @@ def _write(part: Path, experiment: Experiment, context: Context, result: Result,
         "assumptions": list(result.assumptions),
         "misfits": list(result.misfits),
     }
+    head = plain(head)
+    if wrong := damage(head, RUN):
+        raise InvalidError(f"{experiment.id}: a result cannot be written: {wrong}")
     write_json(part / "run.json", head)
 
 

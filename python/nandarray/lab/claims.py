@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import numbers
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ class Claim:
 
 def _is_figure(value: Any) -> bool:
     """Tell whether a paper's figure is a number that a ratio can be taken to."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
 
 
 def claims(beside: Path | None = None) -> dict[str, Claim]:

@@ -344,6 +344,8 @@ class _OfHdf5(_Base):
         os.dup2(nowhere, file.id.get_vfd_handle(), inheritable=False)
         os.close(nowhere)
         with suppress(OSError, RuntimeError):
+            file.flush()  # with clean caches, the close has nothing to fail with
+        with suppress(OSError, RuntimeError):
             file.close()
 
 

@@ -43,6 +43,19 @@ _NO_END, _FAULTS = -2, -16
 _SHOWN = 60
 
 
+def _checked(columns: Sequence[Column], delimiter: Any, line_bytes: Any) -> int:
+    """Check what describes a table; return the bytes of a line as Python's integer."""
+    names = [column.name for column in columns]
+    if not names or len(set(names)) < len(names):
+        raise InvalidError(f"a table has columns of different names, not {', '.join(names) or 'none'}")
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii():
+        raise InvalidError(f"the delimiter is one ASCII character, not {delimiter!r}")
+    whole = isinstance(line_bytes, int | np.integer) and not isinstance(line_bytes, bool)
+    if not whole or line_bytes < 1:
+        raise InvalidError(f"line_bytes is {line_bytes!r}; it is a number of bytes from 1 on")
+    return int(line_bytes)
+
+
 @dataclass(frozen=True)
 class Table:
     """A table of delimited text in a store.
@@ -65,13 +78,7 @@ class Table:
     line_bytes: int
 
     def __post_init__(self) -> None:
-        names = [column.name for column in self.columns]
-        if not names or len(set(names)) < len(names):
-            raise InvalidError(f"a table has columns of different names, not {', '.join(names) or 'none'}")
-        if not isinstance(self.delimiter, str) or len(self.delimiter) != 1 or not self.delimiter.isascii():
-            raise InvalidError(f"the delimiter is one ASCII character, not {self.delimiter!r}")
-        if type(self.line_bytes) is not int or self.line_bytes < 1:
-            raise InvalidError(f"line_bytes is {self.line_bytes!r}; it is a number of bytes from 1 on")
+        object.__setattr__(self, "line_bytes", _checked(self.columns, self.delimiter, self.line_bytes))
 
     @property
     def schema(self) -> Any:
@@ -371,6 +378,7 @@ def create(
         A line cannot be read, or the text is cut off. Nothing is stored.
     """
     columns = tuple(columns_of(schema))
+    line_bytes = _checked(columns, delimiter, line_bytes)
     if isinstance(source, bytes):
         data, shown = np.frombuffer(source, np.uint8), name
     else:

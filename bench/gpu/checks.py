@@ -18,7 +18,7 @@ from .session import ROW_WORDS, MissingError, Results, Server, Session, Step, u3
 
 __all__ = ["STEPS", "BrokenError"]
 
-_TIMED_OUT, _ABORTED, _RESIZED = 0x7C0, 0x7C1, 0x1C2
+_TIMED_OUT, _ABORTED, _NO_SLOT, _RESIZED = 0x7C0, 0x7C1, 0x7C2, 0x1C2
 #: A status without the bit by which a controller advises against trying again.
 _STATUS_MASK = 0x7FF
 _Statuses = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
@@ -145,7 +145,8 @@ def _deadlines(session: Session) -> Results:
     sizes = session.sizes
     # More commands than the rings hold: threads wait for loads, for places in the rings, and for sets' locks.
     threads = min(sizes.waiters, sizes.rows)
-    with session.server() as server, session.door(server) as door, session.words(2) as out:
+    # A deadline of its own: every wait ends by it here, and none does elsewhere, however busy the machine is.
+    with session.server() as server, session.door(server, deadline_s=0.3) as door, session.words(2) as out:
         written = door.array("written")
         session.run("store_words", 32, written, u64(32), u64(0), out.parameter, door=door)
         _stopped(server)
@@ -154,9 +155,13 @@ def _deadlines(session: Session) -> Results:
         _require(int(out.get()[1]) == _TIMED_OUT, f"a flush ended with status {int(out.get()[1]):#x}")
         why, values = _statuses(session, door, threads, (0, ROW_WORDS))
         seconds = time.monotonic() - began
-    _require((why == _TIMED_OUT).all(), f"statuses {sorted({hex(s) for s in why})}")
+    # A read whose set has nothing but lines that others wait for may end by that.
+    ends = np.isin(why, (_TIMED_OUT, _NO_SLOT)).all() and (why == _TIMED_OUT).any()
+    _require(bool(ends), f"statuses {sorted({hex(s) for s in why})}")
     _require(not values.any(), "stale bytes behind a status")
-    return _holds(f"{threads} reads and a flush ended with status {_TIMED_OUT:#x} within {seconds:.1f} s")
+    return _holds(
+        f"{threads} reads and a flush ended, by status {_TIMED_OUT:#x} or for want of a line, within {seconds:.1f} s"
+    )
 
 
 def _stopped(server: Server) -> None:

@@ -87,8 +87,8 @@ SHORT = Sizes(
     queues=4,
     depth=16,
     data_bytes=64 << 10,
-    deadline_s=0.3,
-    limit_s=20.0,
+    deadline_s=2.0,
+    limit_s=30.0,
 )
 
 
@@ -172,7 +172,14 @@ class Session:
         finally:
             server.end()
 
-    def door(self, server: Server, *, line_bytes: int = ROW_BYTES, queues: int | None = None) -> Door:
+    def door(
+        self,
+        server: Server,
+        *,
+        line_bytes: int = ROW_BYTES,
+        queues: int | None = None,
+        deadline_s: float | None = None,
+    ) -> Door:
         """Claim queue pairs of a server for the card: half of them, so that others find some."""
         return Door(
             self.host,
@@ -180,7 +187,7 @@ class Session:
             server.name,
             queues=queues or max(1, self.sizes.queues // 2),
             line_bytes=line_bytes,
-            deadline_s=self.sizes.deadline_s,
+            deadline_s=deadline_s or self.sizes.deadline_s,
         )
 
     def run(
